@@ -64,6 +64,8 @@ pub mod google {
     }
 }
 
+pub mod text;
+
 pub use tensorflow::*;
 
 /// The compiled `.proto` files: an encoded `google.protobuf.FileDescriptorSet`.

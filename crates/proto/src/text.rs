@@ -1,0 +1,78 @@
+//! Protobuf's text format (`.pbtxt`), both ways, for every message of this crate.
+//!
+//! Writing gives the layout TensorFlow writes: one field a line, repeated fields as repeated lines,
+//! maps sorted by key. Reading takes the whole language: lists in brackets, `<` `>`, comments,
+//! adjacent strings, expanded `Any`.
+
+mod read;
+mod write;
+
+use std::error::Error;
+use std::fmt;
+use std::sync::LazyLock;
+
+use prost::Message;
+use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+
+/// How deep messages may nest, as in the binary format: readers recurse, stacks end.
+const DEPTH_MAX: usize = 100;
+
+static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
+    DescriptorPool::decode(crate::FILE_DESCRIPTOR_SET).expect("build.rs wrote valid descriptors")
+});
+
+/// Reads a message from its text; `full_name` is its name with the package, as in
+/// `tensorflow.GraphDef`.
+///
+/// ```
+/// let text = r#"node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }"#;
+/// let graph: thalweg_proto::GraphDef = thalweg_proto::text::decode("tensorflow.GraphDef", text)?;
+/// assert_eq!(graph.node[0].op, "Placeholder");
+/// # Ok::<(), thalweg_proto::text::TextError>(())
+/// ```
+pub fn decode<M: Message + Default>(full_name: &str, text: &str) -> Result<M, TextError> {
+    let start = |message| TextError { line: 1, column: 1, message };
+    let descriptor = descriptor(full_name)
+        .ok_or_else(|| start(format!("there is no message named '{full_name}'")))?;
+    let message = read::message(descriptor, text)?;
+    // The reader counts braces, the decoder counts messages: the latter may still find it too deep.
+    message.transcode_to().map_err(|error| start(error.to_string()))
+}
+
+/// Writes a message as text; `full_name` is its name with the package.
+///
+/// # Panics
+/// If `full_name` is not the name of `M`, or if the message nests deeper than any that was decoded
+/// can.
+pub fn encode<M: Message>(full_name: &str, message: &M) -> String {
+    let Some(descriptor) = descriptor(full_name) else {
+        panic!("there is no message named '{full_name}'");
+    };
+    let dynamic = DynamicMessage::decode(descriptor, message.encode_to_vec().as_slice())
+        .unwrap_or_else(|error| panic!("the message is not a '{full_name}': {error}"));
+    write::message(&dynamic)
+}
+
+fn descriptor(full_name: &str) -> Option<MessageDescriptor> {
+    POOL.get_message_by_name(full_name)
+}
+
+/// Why a text could not be read, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextError {
+    /// From 1.
+    pub line: usize,
+    /// From 1, in characters.
+    pub column: usize,
+    /// What was expected and what came.
+    pub message: String,
+}
+
+impl fmt::Display for TextError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { line, column, message } = self;
+        write!(f, "line {line}, column {column}: {message}")
+    }
+}
+
+impl Error for TextError {}
