@@ -21,6 +21,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     prost_build::Config::new()
         .bytes(["."])
         .btree_map(["."])
+        // Most attrs are a number or a type; without boxes each would take a tensor's room.
+        .boxed("tensorflow.AttrValue.value.tensor")
+        .boxed("tensorflow.AttrValue.value.list")
         .enable_type_names()
         // Else `google.protobuf.Any` would cost a dependency and hold a `Vec`.
         .compile_well_known_types()

@@ -1,0 +1,369 @@
+//! Attr values, kept as they came so that a graph leaves as it entered, and typed access to them.
+
+use std::sync::Arc;
+
+use thalweg_proto as pb;
+use thalweg_proto::attr_value::{ListValue, Value};
+use thalweg_tensor::{Budget, Bytes, DType, PartialShape, Result, Shape, Tensor, bail, err};
+
+use crate::op::{AttrKind, Op};
+
+/// The value of an attr. Large ones are shared.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub enum AttrValue {
+    /// Set in the message, but to nothing.
+    #[default]
+    None,
+    /// Bytes or text.
+    String(Bytes),
+    /// A number.
+    Int(i64),
+    /// A number.
+    Float(f32),
+    /// A flag.
+    Bool(bool),
+    /// TensorFlow's number of a data type.
+    Type(i32),
+    /// A shape, possibly partial.
+    Shape(Arc<pb::TensorShapeProto>),
+    /// A tensor, not yet decoded.
+    Tensor(Arc<pb::TensorProto>),
+    /// A list of any of these.
+    List(Arc<ListValue>),
+    /// A function and the attrs it is instantiated with.
+    Func(Arc<pb::NameAttrList>),
+    /// In a function body: the caller's attr of this name.
+    Placeholder(Arc<str>),
+}
+
+impl AttrValue {
+    pub(crate) fn from_proto(proto: pb::AttrValue) -> AttrValue {
+        match proto.value {
+            None => AttrValue::None,
+            Some(Value::S(s)) => AttrValue::String(s),
+            Some(Value::I(i)) => AttrValue::Int(i),
+            Some(Value::F(f)) => AttrValue::Float(f),
+            Some(Value::B(b)) => AttrValue::Bool(b),
+            Some(Value::Type(t)) => AttrValue::Type(t),
+            Some(Value::Shape(s)) => AttrValue::Shape(Arc::new(s)),
+            Some(Value::Tensor(t)) => AttrValue::Tensor(Arc::new(*t)),
+            Some(Value::List(l)) => AttrValue::List(Arc::new(*l)),
+            Some(Value::Func(f)) => AttrValue::Func(Arc::new(f)),
+            Some(Value::Placeholder(p)) => AttrValue::Placeholder(p.into()),
+        }
+    }
+
+    /// TensorFlow's message.
+    pub fn to_proto(&self) -> pb::AttrValue {
+        let value = match self {
+            AttrValue::None => None,
+            AttrValue::String(s) => Some(Value::S(s.clone())),
+            AttrValue::Int(i) => Some(Value::I(*i)),
+            AttrValue::Float(f) => Some(Value::F(*f)),
+            AttrValue::Bool(b) => Some(Value::B(*b)),
+            AttrValue::Type(t) => Some(Value::Type(*t)),
+            AttrValue::Shape(s) => Some(Value::Shape((**s).clone())),
+            AttrValue::Tensor(t) => Some(Value::Tensor(Box::new((**t).clone()))),
+            AttrValue::List(l) => Some(Value::List(Box::new((**l).clone()))),
+            AttrValue::Func(f) => Some(Value::Func((**f).clone())),
+            AttrValue::Placeholder(p) => Some(Value::Placeholder(p.to_string())),
+        };
+        pb::AttrValue { value }
+    }
+
+    /// A function attr.
+    pub fn function(name: &str, attrs: &Attrs) -> AttrValue {
+        AttrValue::Func(Arc::new(pb::NameAttrList {
+            name: name.to_owned(),
+            attr: attrs.iter().map(|(n, v)| (n.to_string(), v.to_proto())).collect(),
+        }))
+    }
+
+    /// A list of values of one kind.
+    pub(crate) fn list_of(kind: AttrKind, values: &[AttrValue]) -> Result<AttrValue> {
+        let mut list = ListValue::default();
+        for value in values {
+            match (kind, value) {
+                (AttrKind::String, AttrValue::String(s)) => list.s.push(s.clone()),
+                (AttrKind::Int, AttrValue::Int(i)) => list.i.push(*i),
+                (AttrKind::Float, AttrValue::Float(f)) => list.f.push(*f),
+                (AttrKind::Bool, AttrValue::Bool(b)) => list.b.push(*b),
+                (AttrKind::Type, AttrValue::Type(t)) => list.r#type.push(*t),
+                (AttrKind::Shape, AttrValue::Shape(s)) => list.shape.push((**s).clone()),
+                (AttrKind::Tensor, AttrValue::Tensor(t)) => list.tensor.push((**t).clone()),
+                (AttrKind::Func, AttrValue::Func(f)) => list.func.push((**f).clone()),
+                _ => bail!(InvalidArgument, "a list of {} cannot hold {value:?}", kind.name()),
+            }
+        }
+        Ok(AttrValue::List(Arc::new(list)))
+    }
+
+    /// Whether this is a value of `kind` (an empty list is a list of anything).
+    pub(crate) fn is(&self, kind: AttrKind, is_list: bool) -> bool {
+        match self {
+            AttrValue::Placeholder(_) => true,
+            AttrValue::List(l) if is_list => {
+                let others = |own: usize| {
+                    l.s.len()
+                        + l.i.len()
+                        + l.f.len()
+                        + l.b.len()
+                        + l.r#type.len()
+                        + l.shape.len()
+                        + l.tensor.len()
+                        + l.func.len()
+                        == own
+                };
+                match kind {
+                    AttrKind::String => others(l.s.len()),
+                    AttrKind::Int => others(l.i.len()),
+                    AttrKind::Float => others(l.f.len()),
+                    AttrKind::Bool => others(l.b.len()),
+                    AttrKind::Type => others(l.r#type.len()),
+                    AttrKind::Shape => others(l.shape.len()),
+                    AttrKind::Tensor => others(l.tensor.len()),
+                    AttrKind::Func => others(l.func.len()),
+                }
+            }
+            // TensorFlow writes an empty list as a value that is not set at all.
+            AttrValue::None => is_list,
+            _ if is_list => false,
+            AttrValue::String(_) => kind == AttrKind::String,
+            AttrValue::Int(_) => kind == AttrKind::Int,
+            AttrValue::Float(_) => kind == AttrKind::Float,
+            AttrValue::Bool(_) => kind == AttrKind::Bool,
+            AttrValue::Type(_) => kind == AttrKind::Type,
+            AttrValue::Shape(_) => kind == AttrKind::Shape,
+            AttrValue::Tensor(_) => kind == AttrKind::Tensor,
+            AttrValue::Func(_) => kind == AttrKind::Func,
+            AttrValue::List(_) => false,
+        }
+    }
+
+    pub(crate) fn list_len(&self, kind: AttrKind) -> usize {
+        let AttrValue::List(l) = self else { return 0 };
+        match kind {
+            AttrKind::String => l.s.len(),
+            AttrKind::Int => l.i.len(),
+            AttrKind::Float => l.f.len(),
+            AttrKind::Bool => l.b.len(),
+            AttrKind::Type => l.r#type.len(),
+            AttrKind::Shape => l.shape.len(),
+            AttrKind::Tensor => l.tensor.len(),
+            AttrKind::Func => l.func.len(),
+        }
+    }
+}
+
+impl From<&PartialShape> for AttrValue {
+    fn from(shape: &PartialShape) -> Self {
+        AttrValue::Shape(Arc::new(shape.to_proto()))
+    }
+}
+
+/// Anything that can be given as an attr's value.
+pub trait IntoAttr {
+    /// The value.
+    fn into_attr(self) -> AttrValue;
+}
+
+macro_rules! into_attr {
+    ($($t:ty: |$x:ident| $value:expr;)+) => { $(
+        impl IntoAttr for $t {
+            fn into_attr(self) -> AttrValue {
+                let $x = self;
+                $value
+            }
+        }
+    )+ };
+}
+
+into_attr! {
+    AttrValue: |x| x;
+    bool: |x| AttrValue::Bool(x);
+    i64: |x| AttrValue::Int(x);
+    i32: |x| AttrValue::Int(i64::from(x));
+    f32: |x| AttrValue::Float(x);
+    DType: |x| AttrValue::Type(x.to_proto());
+    &str: |x| AttrValue::String(Bytes::copy_from_slice(x.as_bytes()));
+    &PartialShape: |x| AttrValue::from(x);
+    &Shape: |x| AttrValue::from(&PartialShape::from(x));
+    &[i64]: |x| AttrValue::List(Arc::new(ListValue { i: x.to_vec(), ..Default::default() }));
+    &[f32]: |x| AttrValue::List(Arc::new(ListValue { f: x.to_vec(), ..Default::default() }));
+    &[DType]: |x| AttrValue::List(Arc::new(ListValue {
+        r#type: x.iter().map(|t| t.to_proto()).collect(),
+        ..Default::default()
+    }));
+    &[PartialShape]: |x| AttrValue::List(Arc::new(ListValue {
+        shape: x.iter().map(PartialShape::to_proto).collect(),
+        ..Default::default()
+    }));
+    &[&str]: |x| AttrValue::List(Arc::new(ListValue {
+        s: x.iter().map(|s| Bytes::copy_from_slice(s.as_bytes())).collect(),
+        ..Default::default()
+    }));
+}
+
+/// The attrs that a node sets, by name.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attrs(Vec<(Arc<str>, AttrValue)>);
+
+impl Attrs {
+    /// The value set for `name`.
+    pub fn get(&self, name: &str) -> Option<&AttrValue> {
+        self.0.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| &self.0[i].1)
+    }
+
+    /// Sets `name`.
+    pub fn set(&mut self, name: impl Into<Arc<str>>, value: AttrValue) {
+        let name = name.into();
+        match self.0.binary_search_by(|(n, _)| n.cmp(&name)) {
+            Ok(i) => self.0[i].1 = value,
+            Err(i) => self.0.insert(i, (name, value)),
+        }
+    }
+
+    /// Removes `name`.
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(n, _)| **n != *name);
+    }
+
+    /// All of them, sorted by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &AttrValue)> {
+        self.0.iter().map(|(n, v)| (n, v))
+    }
+}
+
+impl FromIterator<(Arc<str>, AttrValue)> for Attrs {
+    fn from_iter<I: IntoIterator<Item = (Arc<str>, AttrValue)>>(entries: I) -> Self {
+        let mut entries: Vec<_> = entries.into_iter().collect();
+        entries.sort_by(|a, b| a.0.cmp(&b.0));
+        Attrs(entries)
+    }
+}
+
+/// Typed access to a node's attrs; what the node does not set comes from the op's defaults.
+#[derive(Clone, Copy)]
+pub struct NodeAttrs<'a> {
+    op: &'a Op,
+    attrs: &'a Attrs,
+}
+
+macro_rules! typed_getters {
+    ($($(#[$doc:meta])* $name:ident -> $t:ty, $word:literal: $pattern:pat => $value:expr;)+) => { $(
+        $(#[$doc])*
+        pub fn $name(&self, name: &str) -> Result<$t> {
+            match self.value(name)? {
+                $pattern => $value,
+                other => Err(self.wrong_kind(name, $word, other)),
+            }
+        }
+    )+ };
+}
+
+impl<'a> NodeAttrs<'a> {
+    pub(crate) fn new(op: &'a Op, attrs: &'a Attrs) -> Self {
+        NodeAttrs { op, attrs }
+    }
+
+    /// The value, set or default.
+    pub fn value(&self, name: &str) -> Result<&'a AttrValue> {
+        self.get(name).ok_or_else(|| {
+            err!(InvalidArgument, "{} needs the attr '{name}', which is not set", self.op.name)
+        })
+    }
+
+    /// The value, set or default, if there is one.
+    pub fn get(&self, name: &str) -> Option<&'a AttrValue> {
+        self.attrs.get(name).or_else(|| self.op.attr(name)?.default.as_ref())
+    }
+
+    fn wrong_kind(&self, name: &str, expected: &str, got: &AttrValue) -> thalweg_tensor::Error {
+        err!(InvalidArgument, "{}: attr '{name}' must be {expected}, is {got:?}", self.op.name)
+    }
+
+    typed_getters! {
+        /// An `int` attr.
+        int -> i64, "an int": AttrValue::Int(i) => Ok(*i);
+        /// A `float` attr.
+        float -> f32, "a float": AttrValue::Float(f) => Ok(*f);
+        /// A `bool` attr.
+        bool -> bool, "a bool": AttrValue::Bool(b) => Ok(*b);
+        /// A `string` attr.
+        bytes -> &'a Bytes, "a string": AttrValue::String(s) => Ok(s);
+        /// A `type` attr.
+        dtype -> DType, "a type": AttrValue::Type(t) => DType::from_proto(*t);
+        /// A `shape` attr.
+        shape -> PartialShape, "a shape": AttrValue::Shape(s) => PartialShape::from_proto(s);
+        /// A `tensor` attr, not decoded.
+        tensor_proto -> &'a Arc<pb::TensorProto>, "a tensor": AttrValue::Tensor(t) => Ok(t);
+        /// A `func` attr.
+        function -> &'a Arc<pb::NameAttrList>, "a function": AttrValue::Func(f) => Ok(f);
+    }
+
+    /// A `string` attr as text.
+    pub fn string(&self, name: &str) -> Result<&'a str> {
+        std::str::from_utf8(self.bytes(name)?).map_err(|_| {
+            err!(InvalidArgument, "{}: attr '{name}' is not valid UTF-8", self.op.name)
+        })
+    }
+
+    /// An `int` attr that must not be negative.
+    pub fn size(&self, name: &str) -> Result<usize> {
+        let value = self.int(name)?;
+        usize::try_from(value).map_err(|_| {
+            err!(InvalidArgument, "{}: attr '{name}' must be at least 0, is {value}", self.op.name)
+        })
+    }
+
+    /// A `tensor` attr, decoded into memory charged to `budget`.
+    pub fn tensor(&self, name: &str, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
+        Tensor::from_proto(self.tensor_proto(name)?, budget)
+    }
+
+    fn list<T>(&self, name: &str, pick: impl FnOnce(&'a ListValue) -> T) -> Result<T>
+    where
+        T: Default,
+    {
+        match self.value(name)? {
+            AttrValue::List(l) => Ok(pick(l)),
+            AttrValue::None => Ok(T::default()),
+            other => Err(self.wrong_kind(name, "a list", other)),
+        }
+    }
+
+    /// A `list(int)` attr.
+    pub fn ints(&self, name: &str) -> Result<&'a [i64]> {
+        self.list(name, |l| &l.i[..])
+    }
+
+    /// A `list(float)` attr.
+    pub fn floats(&self, name: &str) -> Result<&'a [f32]> {
+        self.list(name, |l| &l.f[..])
+    }
+
+    /// A `list(bool)` attr.
+    pub fn bools(&self, name: &str) -> Result<&'a [bool]> {
+        self.list(name, |l| &l.b[..])
+    }
+
+    /// A `list(string)` attr.
+    pub fn strings(&self, name: &str) -> Result<&'a [Bytes]> {
+        self.list(name, |l| &l.s[..])
+    }
+
+    /// A `list(func)` attr.
+    pub fn functions(&self, name: &str) -> Result<&'a [pb::NameAttrList]> {
+        self.list(name, |l| &l.func[..])
+    }
+
+    /// A `list(type)` attr.
+    pub fn dtypes(&self, name: &str) -> Result<Vec<DType>> {
+        self.list(name, |l| &l.r#type[..])?.iter().map(|&t| DType::from_proto(t)).collect()
+    }
+
+    /// A `list(shape)` attr.
+    pub fn shapes(&self, name: &str) -> Result<Vec<PartialShape>> {
+        self.list(name, |l| &l.shape[..])?.iter().map(PartialShape::from_proto).collect()
+    }
+}

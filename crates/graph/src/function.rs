@@ -1,0 +1,373 @@
+//! Functions: a library of named bodies, and bodies made into graphs.
+//!
+//! A `FunctionDef` names its nodes' inputs by output argument (`node:output:0`); instantiation
+//! replaces attr placeholders by the caller's attrs and gives a graph with `_Arg` and `_Retval`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use thalweg_proto as pb;
+use thalweg_proto::attr_value::Value;
+use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
+
+use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op};
+use crate::{AttrValue, Attrs, Graph, NodeId, shape};
+
+/// Nodes that one body may have after its lists are expanded.
+const ARGS_MAX: usize = 1 << 16;
+
+/// Functions by name, with the gradients that clients defined for them.
+#[derive(Clone, Default)]
+pub struct FunctionLibrary {
+    functions: BTreeMap<String, (Arc<pb::FunctionDef>, Arc<Op>)>,
+    gradients: BTreeMap<String, String>,
+    registered_gradients: Vec<pb::RegisteredGradient>,
+}
+
+impl FunctionLibrary {
+    /// Adds functions; one that is there already must be the same.
+    pub(crate) fn extend(&mut self, library: pb::FunctionDefLibrary) -> Result<()> {
+        for function in library.function {
+            let signature = function
+                .signature
+                .as_ref()
+                .ok_or_else(|| err!(InvalidArgument, "a function has no signature"))?;
+            let name = signature.name.clone();
+            ensure!(!name.is_empty(), InvalidArgument, "a function has no name");
+            if let Some((known, _)) = self.functions.get(&name) {
+                ensure!(
+                    **known == function,
+                    InvalidArgument,
+                    "function '{name}' is defined already, and differently"
+                );
+                continue;
+            }
+            let op = op_from_signature(signature).context(|| format!("function '{name}'"))?;
+            self.functions.insert(name, (Arc::new(function), Arc::new(op)));
+        }
+        for gradient in library.gradient {
+            self.gradients.insert(gradient.function_name, gradient.gradient_func);
+        }
+        self.registered_gradients.extend(library.registered_gradients);
+        Ok(())
+    }
+
+    /// The function called `name`.
+    pub fn get(&self, name: &str) -> Option<&Arc<pb::FunctionDef>> {
+        self.functions.get(name).map(|(function, _)| function)
+    }
+
+    /// The gradient function that a client defined for `name`.
+    pub fn gradient(&self, name: &str) -> Option<&str> {
+        self.gradients.get(name).map(String::as_str)
+    }
+
+    /// Names of all functions, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.functions.keys().map(String::as_str)
+    }
+
+    /// The function's signature as an op: a node may have the function's name as its op.
+    pub(crate) fn signature_op(&self, name: &str) -> Option<Arc<Op>> {
+        self.functions.get(name).map(|(_, op)| op.clone())
+    }
+
+    /// TensorFlow's message.
+    pub fn to_proto(&self) -> pb::FunctionDefLibrary {
+        let gradient = |(function, gradient): (&String, &String)| pb::GradientDef {
+            function_name: function.clone(),
+            gradient_func: gradient.clone(),
+        };
+        pb::FunctionDefLibrary {
+            function: self.functions.values().map(|(f, _)| (**f).clone()).collect(),
+            gradient: self.gradients.iter().map(gradient).collect(),
+            registered_gradients: self.registered_gradients.clone(),
+        }
+    }
+}
+
+/// An op definition from TensorFlow's message.
+fn op_from_signature(signature: &pb::OpDef) -> Result<Op> {
+    let arg = |a: &pb::op_def::ArgDef| -> Result<ArgDef> {
+        let ty = if !a.type_attr.is_empty() {
+            ArgType::Attr(a.type_attr.clone())
+        } else if !a.type_list_attr.is_empty() {
+            ArgType::ListAttr(a.type_list_attr.clone())
+        } else {
+            ArgType::Fixed(DType::from_proto(a.r#type)?)
+        };
+        let number_attr = (!a.number_attr.is_empty()).then(|| a.number_attr.clone());
+        Ok(ArgDef { name: a.name.clone(), ty, number_attr, is_ref: a.is_ref })
+    };
+    let attr = |a: &pb::op_def::AttrDef| -> Result<AttrDef> {
+        let inner = a.r#type.strip_prefix("list(").and_then(|t| t.strip_suffix(')'));
+        let kind = AttrKind::from_name(inner.unwrap_or(&a.r#type))
+            .ok_or_else(|| err!(InvalidArgument, "attr '{}' has kind {:?}", a.name, a.r#type))?;
+        Ok(AttrDef {
+            name: a.name.clone(),
+            kind,
+            is_list: inner.is_some(),
+            default: a.default_value.clone().map(AttrValue::from_proto),
+            allowed_types: Vec::new(),
+            allowed_strings: Vec::new(),
+            minimum: a.has_minimum.then_some(a.minimum),
+        })
+    };
+    Ok(Op {
+        name: signature.name.clone(),
+        inputs: signature.input_arg.iter().map(arg).collect::<Result<_>>()?,
+        outputs: signature.output_arg.iter().map(arg).collect::<Result<_>>()?,
+        attrs: signature.attr.iter().map(attr).collect::<Result<_>>()?,
+        flags: if signature.is_stateful { vec![Flag::Stateful] } else { Vec::new() },
+        shape: shape::unknown,
+        value: None,
+        is_function: true,
+    })
+}
+
+/// A function as a graph.
+pub struct FunctionBody {
+    /// Nodes, with `_Arg` and `_Retval` for arguments and results.
+    pub graph: Graph,
+    /// `_Arg` nodes in order.
+    pub args: Vec<NodeId>,
+    /// `_Retval` nodes in order.
+    pub results: Vec<NodeId>,
+    /// Nodes that must run though no result needs them.
+    pub control_results: Vec<NodeId>,
+}
+
+/// The body of `function`, instantiated with the caller's attrs. `like` gives ops and functions.
+pub fn instantiate(
+    function: &pb::FunctionDef,
+    attrs: &Attrs,
+    like: &Graph,
+) -> Result<FunctionBody> {
+    let name = function.signature.as_ref().map_or("", |s| s.name.as_str());
+    Instantiation { function, attrs, like, outputs: FxHashMap::default() }
+        .run()
+        .context(|| format!("function '{name}'"))
+}
+
+struct Instantiation<'a> {
+    function: &'a pb::FunctionDef,
+    attrs: &'a Attrs,
+    like: &'a Graph,
+    /// What `arg`, `node:out` mean: the GraphDef name and the first output's position.
+    outputs: FxHashMap<String, Vec<String>>,
+}
+
+impl Instantiation<'_> {
+    fn run(mut self) -> Result<FunctionBody> {
+        let signature = self
+            .function
+            .signature
+            .as_ref()
+            .ok_or_else(|| err!(InvalidArgument, "it has no signature"))?;
+        let mut nodes = Vec::new();
+        let arg_names = self.add_args(signature, &mut nodes)?;
+        for def in &self.function.node_def {
+            self.name_outputs(def)?;
+        }
+        for def in &self.function.node_def {
+            let mut node = def.clone();
+            node.attr = self.substituted(&def.attr)?;
+            node.input = self.resolved_inputs(&def.input)?;
+            nodes.push(node);
+        }
+        let result_names = self.add_results(signature, &mut nodes)?;
+        let mut graph = Graph::new_like(self.like);
+        graph.extend(pb::GraphDef { node: nodes, ..Default::default() })?;
+        let find = |name: &String| {
+            graph
+                .find(name)
+                .ok_or_else(|| err!(InvalidArgument, "control output '{name}' is no node"))
+        };
+        let args = arg_names.iter().map(find).collect::<Result<_>>()?;
+        let results = result_names.iter().map(find).collect::<Result<_>>()?;
+        let control_results =
+            self.function.control_ret.values().map(find).collect::<Result<_>>()?;
+        Ok(FunctionBody { args, results, control_results, graph })
+    }
+
+    /// Dtypes that an argument of the signature stands for under the caller's attrs.
+    fn arg_types(&self, arg: &pb::op_def::ArgDef) -> Result<Vec<i32>> {
+        let attr = |name: &str| {
+            self.attrs.get(name).ok_or_else(|| err!(InvalidArgument, "attr '{name}' is not set"))
+        };
+        if !arg.type_list_attr.is_empty() {
+            return match attr(&arg.type_list_attr)? {
+                AttrValue::List(l) => Ok(l.r#type.clone()),
+                other => bail!(InvalidArgument, "attr '{}' is {other:?}", arg.type_list_attr),
+            };
+        }
+        let dtype = match arg.type_attr.as_str() {
+            "" => arg.r#type,
+            name => match attr(name)? {
+                AttrValue::Type(t) => *t,
+                other => bail!(InvalidArgument, "attr '{name}' is {other:?}"),
+            },
+        };
+        let count = match arg.number_attr.as_str() {
+            "" => 1,
+            name => match attr(name)? {
+                AttrValue::Int(n) if (0..=ARGS_MAX as i64).contains(n) => *n as usize,
+                other => bail!(InvalidArgument, "attr '{name}' is {other:?}"),
+            },
+        };
+        Ok(vec![dtype; count])
+    }
+
+    fn add_args(
+        &mut self,
+        signature: &pb::OpDef,
+        nodes: &mut Vec<pb::NodeDef>,
+    ) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for (position, arg) in signature.input_arg.iter().enumerate() {
+            let types = self.arg_types(arg)?;
+            let mut parts = Vec::with_capacity(types.len());
+            for (i, &dtype) in types.iter().enumerate() {
+                let name =
+                    if types.len() == 1 { arg.name.clone() } else { format!("{}_{i}", arg.name) };
+                let mut attrs = indexed_attrs(dtype, names.len());
+                if let Some(extra) = self.function.arg_attr.get(&(position as u32)) {
+                    attrs.extend(extra.attr.clone());
+                }
+                nodes.push(node_def(&name, "_Arg", attrs, Vec::new()));
+                parts.push(name.clone());
+                names.push(name);
+            }
+            self.outputs.insert(arg.name.clone(), parts);
+        }
+        Ok(names)
+    }
+
+    fn add_results(
+        &self,
+        signature: &pb::OpDef,
+        nodes: &mut Vec<pb::NodeDef>,
+    ) -> Result<Vec<String>> {
+        let mut names = Vec::new();
+        for arg in &signature.output_arg {
+            let source = self
+                .function
+                .ret
+                .get(&arg.name)
+                .ok_or_else(|| err!(InvalidArgument, "result '{}' is not defined", arg.name))?;
+            let tensors = self.tensors(source)?;
+            let types = self.arg_types(arg)?;
+            ensure!(
+                tensors.len() == types.len(),
+                InvalidArgument,
+                "result '{}' has {} tensors, '{source}' gives {}",
+                arg.name,
+                types.len(),
+                tensors.len()
+            );
+            for (tensor, dtype) in tensors.into_iter().zip(types) {
+                // A name that no node of the body can have, so that none is shadowed.
+                let name = format!("_retval_{}", names.len());
+                nodes.push(node_def(
+                    &name,
+                    "_Retval",
+                    indexed_attrs(dtype, names.len()),
+                    vec![tensor],
+                ));
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    /// Records what `node:argument` stands for, by the op's output arguments.
+    fn name_outputs(&mut self, def: &pb::NodeDef) -> Result<()> {
+        let op = self.like.find_op(&def.op).context(|| format!("node '{}'", def.name))?;
+        let attrs: Attrs = self
+            .substituted(&def.attr)?
+            .into_iter()
+            .map(|(n, v)| (n.into(), AttrValue::from_proto(v)))
+            .collect();
+        let lookup = crate::NodeAttrs::new(&op, &attrs);
+        let mut position = 0;
+        for arg in &op.outputs {
+            let len = match (&arg.number_attr, &arg.ty) {
+                (Some(number), _) => lookup.size(number)?,
+                (None, ArgType::ListAttr(list)) => lookup.dtypes(list)?.len(),
+                _ => 1,
+            };
+            ensure!(len <= ARGS_MAX, InvalidArgument, "node '{}' has {len} outputs", def.name);
+            let tensor = |i: usize| match position + i {
+                0 => def.name.clone(),
+                index => format!("{}:{index}", def.name),
+            };
+            self.outputs
+                .insert(format!("{}:{}", def.name, arg.name), (0..len).map(tensor).collect());
+            position += len;
+        }
+        Ok(())
+    }
+
+    /// Tensors that `arg`, `arg:i`, `node:out` or `node:out:i` stand for.
+    fn tensors(&self, name: &str) -> Result<Vec<String>> {
+        if let Some(all) = self.outputs.get(name) {
+            return Ok(all.clone());
+        }
+        let found = name.rsplit_once(':').and_then(|(base, index)| {
+            self.outputs.get(base)?.get(index.parse::<usize>().ok()?).cloned()
+        });
+        Ok(vec![found.ok_or_else(|| err!(InvalidArgument, "input '{name}' is not defined"))?])
+    }
+
+    fn resolved_inputs(&self, inputs: &[String]) -> Result<Vec<String>> {
+        let mut resolved = Vec::with_capacity(inputs.len());
+        for input in inputs {
+            if input.starts_with('^') {
+                resolved.push(input.clone());
+            } else {
+                resolved.extend(self.tensors(input)?);
+            }
+        }
+        Ok(resolved)
+    }
+
+    fn substituted(
+        &self,
+        attrs: &BTreeMap<String, pb::AttrValue>,
+    ) -> Result<BTreeMap<String, pb::AttrValue>> {
+        let replace = |(name, value): (&String, &pb::AttrValue)| {
+            let value = match &value.value {
+                Some(Value::Placeholder(from)) => self
+                    .attrs
+                    .get(from)
+                    .ok_or_else(|| err!(InvalidArgument, "attr '{from}' is not set by the caller"))?
+                    .to_proto(),
+                Some(Value::Func(function)) => {
+                    let attr = self.substituted(&function.attr)?;
+                    let function = pb::NameAttrList { name: function.name.clone(), attr };
+                    pb::AttrValue { value: Some(Value::Func(function)) }
+                }
+                _ => value.clone(),
+            };
+            Ok((name.clone(), value))
+        };
+        attrs.iter().map(replace).collect()
+    }
+}
+
+fn node_def(
+    name: &str,
+    op: &str,
+    attr: BTreeMap<String, pb::AttrValue>,
+    input: Vec<String>,
+) -> pb::NodeDef {
+    pb::NodeDef { name: name.to_owned(), op: op.to_owned(), attr, input, ..Default::default() }
+}
+
+fn indexed_attrs(dtype: i32, index: usize) -> BTreeMap<String, pb::AttrValue> {
+    BTreeMap::from([
+        ("T".to_owned(), AttrValue::Type(dtype).to_proto()),
+        ("index".to_owned(), AttrValue::Int(index as i64).to_proto()),
+    ])
+}

@@ -1,0 +1,329 @@
+//! GraphDef in and out.
+//!
+//! Nodes of a GraphDef stand in any order. Types and shapes are inferred in topological order;
+//! edges out of `NextIteration` close loops and are taken to be there already.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use thalweg_proto as pb;
+use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
+
+use crate::graph::{NodeExtras, build_node, infer_attrs};
+use crate::{
+    AttrValue, Attrs, Endpoint, GRAPH_VERSION, Graph, NewNode, Node, NodeId, OpRegistry, TensorName,
+};
+
+impl Graph {
+    /// The graph in a message.
+    pub fn from_def(registry: Arc<OpRegistry>, def: pb::GraphDef) -> Result<Graph> {
+        let mut graph = Graph::new(registry);
+        graph.extend(def)?;
+        Ok(graph)
+    }
+
+    /// Adds the nodes and functions of a message. On error the graph is as it was.
+    pub fn extend(&mut self, def: pb::GraphDef) -> Result<()> {
+        let len_before = self.len();
+        let library_before = self.library().clone();
+        let result = self.extend_unchecked(def);
+        if result.is_err() {
+            self.truncate(len_before);
+            *self.library_mut() = (*library_before).clone();
+        }
+        result
+    }
+
+    fn extend_unchecked(&mut self, def: pb::GraphDef) -> Result<()> {
+        if let Some(versions) = def.versions {
+            check_versions(&versions)?;
+            self.versions = versions;
+        }
+        if def.debug_info.is_some() {
+            self.debug_info = def.debug_info;
+        }
+        if let Some(library) = def.library {
+            self.library_mut().extend(library)?;
+        }
+        let first = self.len();
+        let mut importer = Importer::new(self, def.node.len());
+        let (nodes, inputs) = importer.name_all(def.node)?;
+        let edges = importer.resolve(&nodes, inputs)?;
+        let order = topological_order(first, &nodes, &edges)?;
+        self.infer_in_order(first, nodes, edges, &order)
+    }
+
+    fn infer_in_order(
+        &mut self,
+        first: usize,
+        nodes: Vec<NewNode>,
+        edges: Vec<Edges>,
+        order: &[u32],
+    ) -> Result<()> {
+        // The nodes enter as they are, without types; then each gets its own in order.
+        let mut pending: Vec<Option<NewNode>> = Vec::with_capacity(nodes.len());
+        let mut bare = Vec::with_capacity(nodes.len());
+        for (new, edges) in nodes.into_iter().zip(edges) {
+            bare.push(Node {
+                name: new.name.clone(),
+                op: new.op.clone(),
+                inputs: SmallVec::new(),
+                control_inputs: SmallVec::new(),
+                device: new.device.clone(),
+                attrs: Attrs::default(),
+                outputs: SmallVec::new(),
+                extras: None,
+            });
+            pending.push(Some(NewNode {
+                inputs: edges.inputs,
+                control_inputs: edges.control_inputs,
+                ..new
+            }));
+        }
+        self.append_prepared(bare);
+        let mut is_typed = vec![false; pending.len()];
+        for &i in order {
+            let mut new = pending[i as usize].take().expect("each node is in the order once");
+            let (name, op) = (new.name.clone(), new.op.clone());
+            let node = self
+                .typed_node(first, &mut new, &is_typed)
+                .context(|| format!("node '{name}' ({})", op.name))?;
+            *self.node_mut(NodeId((first + i as usize) as u32)) = node;
+            is_typed[i as usize] = true;
+        }
+        self.check_loop_edges(first)
+    }
+
+    fn typed_node(&self, first: usize, new: &mut NewNode, is_typed: &[bool]) -> Result<Node> {
+        let mut types: SmallVec<[Option<(DType, bool)>; 4]> = SmallVec::new();
+        for &input in &new.inputs {
+            let source = self.node(input.node);
+            if input.node.index() >= first && !is_typed[input.node.index() - first] {
+                types.push(None);
+                continue;
+            }
+            let output = source.outputs.get(input.index as usize).ok_or_else(|| {
+                err!(
+                    InvalidArgument,
+                    "input '{}:{}' does not exist: '{}' has {} outputs",
+                    source.name,
+                    input.index,
+                    source.name,
+                    source.outputs.len()
+                )
+            })?;
+            types.push(Some((output.dtype, output.is_ref)));
+        }
+        infer_attrs(&new.op, &mut new.attrs, &types)?;
+        let mut node = build_node(std::mem::take(new), &types)?;
+        self.infer_shapes(&mut node)?;
+        Ok(node)
+    }
+
+    /// Edges that close loops were not there when their consumers were checked.
+    fn check_loop_edges(&self, first: usize) -> Result<()> {
+        for node in &self.nodes()[first..] {
+            for &input in &node.inputs {
+                let source = self.node(input.node);
+                ensure!(
+                    (input.index as usize) < source.outputs.len(),
+                    InvalidArgument,
+                    "node '{}': input '{}:{}' does not exist",
+                    node.name,
+                    source.name,
+                    input.index
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// TensorFlow's message; what came in by `from_def` goes out again, field by field.
+    pub fn to_def(&self) -> pb::GraphDef {
+        pb::GraphDef {
+            node: self.nodes().iter().map(|node| self.node_def(node)).collect(),
+            library: Some(self.library().to_proto()),
+            versions: Some(self.versions.clone()),
+            debug_info: self.debug_info.clone(),
+            ..Default::default()
+        }
+    }
+
+    fn node_def(&self, node: &Node) -> pb::NodeDef {
+        let input = |e: &Endpoint| match (e.index, &self.node(e.node).name) {
+            (0, name) => name.to_string(),
+            (index, name) => format!("{name}:{index}"),
+        };
+        let control = |id: &NodeId| format!("^{}", self.node(*id).name);
+        let extras = node.extras.as_deref();
+        pb::NodeDef {
+            name: node.name.to_string(),
+            op: node.op.name.clone(),
+            input: node
+                .inputs
+                .iter()
+                .map(input)
+                .chain(node.control_inputs.iter().map(control))
+                .collect(),
+            device: node.device.to_string(),
+            attr: node.attrs.iter().map(|(n, v)| (n.to_string(), v.to_proto())).collect(),
+            experimental_debug_info: extras.and_then(|e| e.debug_info.clone()),
+            experimental_type: extras.and_then(|e| e.full_type.clone()),
+        }
+    }
+}
+
+fn check_versions(versions: &pb::VersionDef) -> Result<()> {
+    ensure!(
+        versions.min_consumer <= GRAPH_VERSION,
+        InvalidArgument,
+        "GraphDef min consumer version {} above current version {GRAPH_VERSION}",
+        versions.min_consumer
+    );
+    ensure!(
+        !versions.bad_consumers.contains(&GRAPH_VERSION),
+        InvalidArgument,
+        "the GraphDef disallows consumers of version {GRAPH_VERSION}"
+    );
+    Ok(())
+}
+
+struct Edges {
+    inputs: SmallVec<[Endpoint; 2]>,
+    control_inputs: SmallVec<[NodeId; 1]>,
+}
+
+struct Importer<'a> {
+    graph: &'a Graph,
+    first: usize,
+    by_name: FxHashMap<Arc<str>, u32>,
+    /// Attr names and devices repeat on most nodes; each text is kept once.
+    texts: FxHashSet<Arc<str>>,
+}
+
+impl<'a> Importer<'a> {
+    fn new(graph: &'a Graph, nodes: usize) -> Self {
+        let by_name = FxHashMap::with_capacity_and_hasher(nodes, Default::default());
+        Importer { graph, first: graph.len(), by_name, texts: FxHashSet::default() }
+    }
+
+    fn intern(&mut self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let text: Arc<str> = text.into();
+        self.texts.insert(text.clone());
+        text
+    }
+
+    /// Finds ops and takes over attrs; the inputs come back as the names they still are.
+    fn name_all(&mut self, defs: Vec<pb::NodeDef>) -> Result<(Vec<NewNode>, Vec<Vec<String>>)> {
+        let mut nodes = Vec::with_capacity(defs.len());
+        let mut inputs = Vec::with_capacity(defs.len());
+        for def in defs {
+            let op = self.graph.find_op(&def.op).context(|| format!("node '{}'", def.name))?;
+            let name: Arc<str> = def.name.into();
+            ensure!(
+                self.graph.find(&name).is_none(),
+                InvalidArgument,
+                "GraphDef argument to Extend includes node '{name}', which was created by a \
+                 previous call to Create or Extend in this session."
+            );
+            let index = (self.first + nodes.len()) as u32;
+            ensure!(
+                self.by_name.insert(name.clone(), index).is_none(),
+                InvalidArgument,
+                "Node '{name}' is not unique"
+            );
+            let attrs: Attrs = def
+                .attr
+                .into_iter()
+                .map(|(n, v)| (self.intern(&n), AttrValue::from_proto(v)))
+                .collect();
+            let extras = (def.experimental_debug_info.is_some() || def.experimental_type.is_some())
+                .then(|| {
+                    Box::new(NodeExtras {
+                        debug_info: def.experimental_debug_info,
+                        full_type: def.experimental_type,
+                    })
+                });
+            let device = self.intern(&def.device);
+            nodes.push(NewNode { device, attrs, extras, ..NewNode::new(name, op) });
+            inputs.push(def.input);
+        }
+        Ok((nodes, inputs))
+    }
+
+    /// Turns the names of inputs into edges.
+    fn resolve(&self, nodes: &[NewNode], inputs: Vec<Vec<String>>) -> Result<Vec<Edges>> {
+        let mut all = Vec::with_capacity(nodes.len());
+        for (node, inputs) in nodes.iter().zip(inputs) {
+            let mut edges = Edges { inputs: SmallVec::new(), control_inputs: SmallVec::new() };
+            for input in &inputs {
+                let tensor =
+                    TensorName::parse(input).context(|| format!("Node '{}'", node.name))?;
+                let source = match self.by_name.get(tensor.node) {
+                    Some(&index) => NodeId(index),
+                    None => self.graph.find(tensor.node).ok_or_else(|| {
+                        err!(InvalidArgument, "Node '{}': Unknown input node '{input}'", node.name)
+                    })?,
+                };
+                if tensor.is_control {
+                    edges.control_inputs.push(source);
+                } else {
+                    ensure!(
+                        edges.control_inputs.is_empty(),
+                        InvalidArgument,
+                        "Node '{}': data input '{input}' stands after a control input",
+                        node.name
+                    );
+                    edges.inputs.push(Endpoint { node: source, index: tensor.index });
+                }
+            }
+            all.push(edges);
+        }
+        Ok(all)
+    }
+}
+
+/// New nodes (by position from `first`), each after those it depends on.
+fn topological_order(first: usize, nodes: &[NewNode], edges: &[Edges]) -> Result<Vec<u32>> {
+    let local = |id: NodeId| id.index().checked_sub(first);
+    let closes_loop =
+        |i: usize| matches!(nodes[i].op.name.as_str(), "NextIteration" | "RefNextIteration");
+    let sources = |e: &Edges| {
+        let data = e.inputs.iter().map(|e| e.node).collect::<SmallVec<[NodeId; 4]>>();
+        data.into_iter().chain(e.control_inputs.clone()).filter_map(local)
+    };
+    let mut successors: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); nodes.len()];
+    let mut pending = vec![0u32; nodes.len()];
+    for (i, e) in edges.iter().enumerate() {
+        for source in sources(e).filter(|&s| !closes_loop(s)) {
+            successors[source].push(i as u32);
+            pending[i] += 1;
+        }
+    }
+    let mut ready: std::collections::VecDeque<u32> =
+        (0..nodes.len() as u32).filter(|&i| pending[i as usize] == 0).collect();
+    let mut order = Vec::with_capacity(nodes.len());
+    while let Some(i) = ready.pop_front() {
+        order.push(i);
+        for &s in &successors[i as usize] {
+            pending[s as usize] -= 1;
+            if pending[s as usize] == 0 {
+                ready.push_back(s);
+            }
+        }
+    }
+    if order.len() < nodes.len() {
+        let stuck: Vec<&str> =
+            (0..nodes.len()).filter(|&i| pending[i] > 0).take(3).map(|i| &*nodes[i].name).collect();
+        bail!(
+            InvalidArgument,
+            "the graph has a cycle: {} nodes wait for each other, among them {stuck:?}",
+            nodes.len() - order.len()
+        );
+    }
+    Ok(order)
+}

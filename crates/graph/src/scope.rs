@@ -1,0 +1,198 @@
+//! Building graphs: names by scope, and a bad node fails on the line that builds it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use thalweg_tensor::{DType, PartialShape, Result, Tensor};
+
+use crate::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, NewNode, NodeId, OpRegistry};
+
+/// A tensor in a graph under construction.
+pub type Output = Endpoint;
+
+/// A place in a graph where nodes are added: a name prefix, a device, control dependencies.
+///
+/// Scopes of one graph share it; [`Scope::child`] nests names.
+#[derive(Clone)]
+pub struct Scope {
+    shared: Rc<RefCell<Shared>>,
+    prefix: String,
+    device: Arc<str>,
+    control_inputs: SmallVec<[NodeId; 1]>,
+}
+
+struct Shared {
+    graph: Graph,
+    /// How often each name was asked for, so that repeats get a number.
+    used: FxHashMap<String, u32>,
+}
+
+impl Scope {
+    /// A scope at the top of a new graph.
+    pub fn new(registry: Arc<OpRegistry>) -> Scope {
+        Scope::of(Graph::new(registry))
+    }
+
+    /// A scope at the top of a graph that exists.
+    pub fn of(graph: Graph) -> Scope {
+        let used = graph.nodes().iter().map(|n| (n.name.to_string(), 1)).collect();
+        Scope {
+            shared: Rc::new(RefCell::new(Shared { graph, used })),
+            prefix: String::new(),
+            device: "".into(),
+            control_inputs: SmallVec::new(),
+        }
+    }
+
+    /// A scope below this one; a name used before gets a number.
+    pub fn child(&self, name: &str) -> Scope {
+        let name = self.unique_name(name);
+        Scope { prefix: format!("{name}/"), ..self.clone() }
+    }
+
+    /// This scope with nodes placed on `device`.
+    pub fn on_device(&self, device: &str) -> Scope {
+        Scope { device: device.into(), ..self.clone() }
+    }
+
+    /// This scope with nodes that run after `nodes`.
+    pub fn after(&self, nodes: &[NodeId]) -> Scope {
+        let mut scope = self.clone();
+        scope.control_inputs.extend_from_slice(nodes);
+        scope
+    }
+
+    /// A copy of the graph as it stands.
+    pub fn to_graph(&self) -> Graph {
+        self.shared.borrow().graph.clone()
+    }
+
+    /// Looks at the graph as it stands.
+    pub fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
+        look(&self.shared.borrow().graph)
+    }
+
+    /// Adds a node with these inputs and default attrs; returns its first output.
+    pub fn add(&mut self, op: &str, inputs: &[Output]) -> Result<Output> {
+        self.op(op).inputs(inputs).build()
+    }
+
+    /// Begins a node of which more is to be said.
+    pub fn op(&mut self, op: &str) -> NodeBuilder<'_> {
+        NodeBuilder {
+            op: op.to_owned(),
+            name: None,
+            inputs: SmallVec::new(),
+            control_inputs: self.control_inputs.clone(),
+            attrs: Attrs::default(),
+            scope: self,
+        }
+    }
+
+    /// A constant.
+    pub fn constant(&mut self, value: &Tensor) -> Result<Output> {
+        let proto = AttrValue::Tensor(Arc::new(value.to_proto()?));
+        self.op("Const").attr("value", proto).attr("dtype", value.dtype()).build()
+    }
+
+    /// A tensor that each step feeds.
+    pub fn placeholder(&mut self, dtype: DType, shape: &PartialShape) -> Result<Output> {
+        self.op("Placeholder").attr("dtype", dtype).attr("shape", shape).build()
+    }
+
+    /// Name of a tensor, as feeds and fetches take it: `scope/node:0`.
+    pub fn name_of(&self, output: Output) -> String {
+        format!("{}:{}", self.shared.borrow().graph.node(output.node).name, output.index)
+    }
+
+    fn unique_name(&self, name: &str) -> String {
+        let full = format!("{}{name}", self.prefix);
+        let used = &mut self.shared.borrow_mut().used;
+        let count = used.entry(full.clone()).or_insert(0);
+        *count += 1;
+        if *count == 1 {
+            return full;
+        }
+        let mut number = *count - 1;
+        loop {
+            let candidate = format!("{full}_{number}");
+            if !used.contains_key(&candidate) {
+                used.insert(candidate.clone(), 1);
+                return candidate;
+            }
+            number += 1;
+        }
+    }
+}
+
+/// A node on its way into a graph.
+pub struct NodeBuilder<'a> {
+    scope: &'a mut Scope,
+    op: String,
+    name: Option<String>,
+    inputs: SmallVec<[Endpoint; 2]>,
+    control_inputs: SmallVec<[NodeId; 1]>,
+    attrs: Attrs,
+}
+
+impl NodeBuilder<'_> {
+    /// The name within the scope; by default the op's.
+    pub fn name(mut self, name: &str) -> Self {
+        self.name = Some(name.to_owned());
+        self
+    }
+
+    /// Appends one input.
+    pub fn input(mut self, input: Output) -> Self {
+        self.inputs.push(input);
+        self
+    }
+
+    /// Appends inputs.
+    pub fn inputs(mut self, inputs: &[Output]) -> Self {
+        self.inputs.extend_from_slice(inputs);
+        self
+    }
+
+    /// Appends nodes that must have run before.
+    pub fn after(mut self, nodes: &[NodeId]) -> Self {
+        self.control_inputs.extend_from_slice(nodes);
+        self
+    }
+
+    /// Sets an attr; types and numbers that the inputs determine need not be set.
+    pub fn attr(mut self, name: &str, value: impl IntoAttr) -> Self {
+        self.attrs.set(name, value.into_attr());
+        self
+    }
+
+    /// Adds the node; returns its first output.
+    pub fn build(self) -> Result<Output> {
+        Ok(Endpoint { node: self.build_node()?, index: 0 })
+    }
+
+    /// Adds the node.
+    pub fn build_node(self) -> Result<NodeId> {
+        let name = self.scope.unique_name(self.name.as_deref().unwrap_or(&self.op));
+        let mut shared = self.scope.shared.borrow_mut();
+        let op = shared.graph.find_op(&self.op)?;
+        shared.graph.add(NewNode {
+            inputs: self.inputs,
+            control_inputs: self.control_inputs,
+            device: self.scope.device.clone(),
+            attrs: self.attrs,
+            ..NewNode::new(name, op)
+        })
+    }
+
+    /// Adds the node; returns all its outputs.
+    pub fn build_all(self) -> Result<Vec<Output>> {
+        let shared = self.scope.shared.clone();
+        let node = self.build_node()?;
+        let outputs = shared.borrow().graph.node(node).outputs.len() as u32;
+        Ok((0..outputs).map(|index| Endpoint { node, index }).collect())
+    }
+}

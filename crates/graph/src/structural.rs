@@ -1,0 +1,130 @@
+//! The ops that the runtime itself interprets: sources, sinks, edges cut in two, calls.
+
+use thalweg_tensor::{PartialShape, Result, Shape};
+
+use crate::shape::{self, ShapeContext};
+use crate::value::{PartialValue, ValueContext};
+use crate::{Flag, OpDef};
+
+const NO_OP: OpDef = OpDef { name: "NoOp", ..OpDef::DEFAULT };
+
+const CONST: OpDef = OpDef {
+    name: "Const",
+    outputs: &["output: dtype"],
+    attrs: &["value: tensor", "dtype: type"],
+    shape: const_shape,
+    ..OpDef::DEFAULT
+};
+
+fn const_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let shape = match &c.attrs().tensor_proto("value")?.tensor_shape {
+        Some(shape) => Shape::from_proto(shape)?,
+        None => Shape::scalar(),
+    };
+    c.set_output(0, PartialShape::from(&shape));
+    Ok(())
+}
+
+const IDENTITY: OpDef = OpDef {
+    name: "Identity",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type"],
+    shape: shape::unchanged,
+    value: Some(first_input_value),
+    ..OpDef::DEFAULT
+};
+
+fn first_input_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
+    c.input(0)
+}
+
+const ARG: OpDef = OpDef {
+    name: "_Arg",
+    outputs: &["output: T"],
+    attrs: &["T: type", "index: int >= 0"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const RETVAL: OpDef = OpDef {
+    name: "_Retval",
+    inputs: &["input: T"],
+    attrs: &["T: type", "index: int >= 0"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const SEND_ATTRS: &[&str] = &[
+    "T: type",
+    "tensor_name: string",
+    "send_device: string",
+    "send_device_incarnation: int",
+    "recv_device: string",
+    "client_terminated: bool = false",
+];
+
+const RECV_ATTRS: &[&str] = &[
+    "tensor_type: type",
+    "tensor_name: string",
+    "send_device: string",
+    "send_device_incarnation: int",
+    "recv_device: string",
+    "client_terminated: bool = false",
+];
+
+const SEND: OpDef = OpDef {
+    name: "_Send",
+    inputs: &["tensor: T"],
+    attrs: SEND_ATTRS,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const HOST_SEND: OpDef = OpDef { name: "_HostSend", ..SEND };
+
+const RECV: OpDef = OpDef {
+    name: "_Recv",
+    outputs: &["tensor: tensor_type"],
+    attrs: RECV_ATTRS,
+    flags: &[Flag::Stateful, Flag::DistributedCommunication],
+    ..OpDef::DEFAULT
+};
+
+const HOST_RECV: OpDef = OpDef { name: "_HostRecv", ..RECV };
+
+const PARTITIONED_CALL: OpDef = OpDef {
+    name: "PartitionedCall",
+    inputs: &["args: Tin"],
+    outputs: &["output: Tout"],
+    attrs: &[
+        "Tin: list(type) >= 0",
+        "Tout: list(type) >= 0",
+        "f: func",
+        "config: string = ''",
+        "config_proto: string = ''",
+        "executor_type: string = ''",
+    ],
+    ..OpDef::DEFAULT
+};
+
+const STATEFUL_PARTITIONED_CALL: OpDef = OpDef {
+    name: "StatefulPartitionedCall",
+    flags: &[Flag::Stateful, Flag::DistributedCommunication],
+    ..PARTITIONED_CALL
+};
+
+/// Definitions of the structural ops.
+pub static OPS: &[OpDef] = &[
+    NO_OP,
+    CONST,
+    IDENTITY,
+    ARG,
+    RETVAL,
+    SEND,
+    RECV,
+    HOST_SEND,
+    HOST_RECV,
+    PARTITIONED_CALL,
+    STATEFUL_PARTITIONED_CALL,
+];

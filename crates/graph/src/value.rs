@@ -1,0 +1,146 @@
+//! Values of small integer tensors, as far as a graph knows them: shapes depend on them.
+//!
+//! `Reshape(x, Pack([Shape(x)[0], -1]))` has a known rank although no step has run. Ops that occur
+//! in such expressions carry a [`ValueFn`]; evaluation walks back from the consumer, bounded.
+
+use smallvec::SmallVec;
+use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail};
+
+use crate::{Endpoint, Graph, Node, NodeAttrs};
+
+/// Elements that are followed; longer vectors are not shapes.
+const LEN_MAX: usize = 1024;
+/// Nodes that one evaluation visits at most.
+const VISITS_MAX: usize = 256;
+
+/// The integers in a scalar or vector, each known or not.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartialValue {
+    /// The elements.
+    pub elements: SmallVec<[Option<i64>; 4]>,
+    /// Whether it is a scalar (then it has one element).
+    pub is_scalar: bool,
+}
+
+impl PartialValue {
+    /// A scalar.
+    pub fn scalar(value: Option<i64>) -> Self {
+        PartialValue { elements: smallvec::smallvec![value], is_scalar: true }
+    }
+
+    /// A vector.
+    pub fn vector(elements: impl IntoIterator<Item = Option<i64>>) -> Self {
+        PartialValue { elements: elements.into_iter().collect(), is_scalar: false }
+    }
+
+    /// All elements, if all are known.
+    pub fn known(&self) -> Option<Vec<i64>> {
+        self.elements.iter().copied().collect()
+    }
+
+    /// The shape that these sizes describe: -1 and unknown elements are unknown sizes, and the
+    /// scalar -1 is a shape of unknown rank.
+    pub fn to_shape(&self) -> Result<PartialShape> {
+        if self.is_scalar {
+            return match self.elements[0] {
+                Some(-1) | None => Ok(PartialShape::unknown()),
+                Some(d) => bail!(InvalidArgument, "a shape must be a vector, got the scalar {d}"),
+            };
+        }
+        let mut dims = SmallVec::<[Option<usize>; 4]>::new();
+        for &element in &self.elements {
+            dims.push(match element {
+                None | Some(-1) => None,
+                Some(d) if d >= 0 => Some(d as usize),
+                Some(d) => bail!(InvalidArgument, "a shape cannot have size {d}"),
+            });
+        }
+        Ok(PartialShape::new(dims))
+    }
+
+    fn from_tensor(tensor: &Tensor) -> Option<Self> {
+        if tensor.rank() > 1 || tensor.num_elements() > LEN_MAX {
+            return None;
+        }
+        let elements = match tensor.dtype() {
+            DType::Int32 => {
+                tensor.as_slice::<i32>().ok()?.iter().map(|&x| Some(x.into())).collect()
+            }
+            DType::Int64 => tensor.as_slice::<i64>().ok()?.iter().map(|&x| Some(x)).collect(),
+            _ => return None,
+        };
+        Some(PartialValue { elements, is_scalar: tensor.rank() == 0 })
+    }
+}
+
+/// Computes an output's value from what is known of the inputs.
+pub type ValueFn = fn(&mut ValueContext<'_>) -> Option<PartialValue>;
+
+/// A node whose output value is being computed.
+pub struct ValueContext<'a> {
+    graph: &'a Graph,
+    node: &'a Node,
+    visits: &'a mut usize,
+}
+
+impl<'a> ValueContext<'a> {
+    /// The node's attrs.
+    pub fn attrs(&self) -> NodeAttrs<'a> {
+        self.node.attrs()
+    }
+
+    /// Number of inputs.
+    pub fn num_inputs(&self) -> usize {
+        self.node.inputs.len()
+    }
+
+    /// Shape of input `i`.
+    pub fn input_shape(&self, i: usize) -> &'a PartialShape {
+        &self.graph.output(self.node.inputs[i]).shape
+    }
+
+    /// Value of input `i`.
+    pub fn input(&mut self, i: usize) -> Option<PartialValue> {
+        evaluate(self.graph, *self.node.inputs.get(i)?, self.visits)
+    }
+}
+
+/// What is known of the integers at `endpoint`.
+pub(crate) fn partial_value(graph: &Graph, endpoint: Endpoint) -> Option<PartialValue> {
+    evaluate(graph, endpoint, &mut 0)
+}
+
+fn evaluate(graph: &Graph, endpoint: Endpoint, visits: &mut usize) -> Option<PartialValue> {
+    *visits += 1;
+    // The bound on visits bounds the depth of the recursion as well.
+    if *visits > VISITS_MAX {
+        return None;
+    }
+    let node = graph.nodes().get(endpoint.node.index())?;
+    let output = node.outputs.get(endpoint.index as usize)?;
+    if !matches!(output.dtype, DType::Int32 | DType::Int64) {
+        return None;
+    }
+    if let Some(tensor) = constant(graph, endpoint) {
+        return PartialValue::from_tensor(&tensor);
+    }
+    let value = (node.op.value?)(&mut ValueContext { graph, node, visits })?;
+    (value.elements.len() <= LEN_MAX).then_some(value)
+}
+
+/// The tensor of a `Const` node, if it is small enough to matter for shapes.
+pub(crate) fn constant(graph: &Graph, endpoint: Endpoint) -> Option<Tensor> {
+    let node = graph.nodes().get(endpoint.node.index())?;
+    if node.op.name != "Const" {
+        return None;
+    }
+    let proto = node.attrs().tensor_proto("value").ok()?;
+    let elements: i64 = match &proto.tensor_shape {
+        Some(shape) => shape.dim.iter().try_fold(1i64, |n, d| n.checked_mul(d.size))?,
+        None => 1,
+    };
+    if !(0..=LEN_MAX as i64).contains(&elements) {
+        return None;
+    }
+    Tensor::from_proto(proto, None).ok()
+}

@@ -1,0 +1,311 @@
+//! What a kernel sees of the step it works for.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use thalweg_graph::Node;
+use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, ensure, err};
+
+use crate::{
+    Cancellation, Device, Environment, FunctionRunner, Parallel, ResourceManager, Value, Variable,
+};
+
+/// Work worth one block of a parallel loop: enough to pay for waking a thread.
+const BLOCK_NANOSECONDS: f64 = 40_000.0;
+
+/// What all kernels of one step on one device share.
+pub struct StepContext {
+    /// Number of the step, unique within the process.
+    pub step_id: u64,
+    /// Depth of function calls.
+    pub call_depth: u32,
+    /// Memory that the session's tensors may take.
+    pub budget: Arc<Budget>,
+    /// Memory that the task's state may take.
+    pub state_budget: Arc<Budget>,
+    /// When to stop.
+    pub cancellation: Cancellation,
+    /// Named state.
+    pub resources: Arc<ResourceManager>,
+    /// State that dies with the step.
+    pub step_resources: Arc<ResourceManager>,
+    /// Threads.
+    pub parallel: Arc<dyn Parallel>,
+    /// Functions.
+    pub functions: Arc<dyn FunctionRunner>,
+    /// Time, entropy, files.
+    pub environment: Environment,
+    /// The device that the kernels run on.
+    pub device: Arc<dyn Device>,
+}
+
+/// Outputs of one node.
+pub type Outputs = SmallVec<[Value; 1]>;
+
+/// One node in one step, as its kernel sees it.
+pub struct KernelContext<'a> {
+    node: &'a Node,
+    step: &'a Arc<StepContext>,
+    inputs: &'a mut [Value],
+    outputs: &'a mut [Value],
+}
+
+impl<'a> KernelContext<'a> {
+    /// `inputs` are the node's flattened inputs, tensors where the op takes values and references
+    /// where it takes those; `outputs` are as many as the node has, and empty.
+    pub fn new(
+        node: &'a Node,
+        step: &'a Arc<StepContext>,
+        inputs: &'a mut [Value],
+        outputs: &'a mut [Value],
+    ) -> Self {
+        KernelContext { node, step, inputs, outputs }
+    }
+
+    /// The node: its name, op and attrs.
+    pub fn node(&self) -> &'a Node {
+        self.node
+    }
+
+    /// The step.
+    pub fn step(&self) -> &'a Arc<StepContext> {
+        self.step
+    }
+
+    /// Number of flattened inputs.
+    pub fn num_inputs(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Number of flattened outputs.
+    pub fn num_outputs(&self) -> usize {
+        self.outputs.len()
+    }
+
+    /// Positions of the argument `name` among the flattened inputs.
+    pub fn input_range(&self, name: &str) -> Result<Range<usize>> {
+        self.node.input_range(name)
+    }
+
+    /// Input `i`.
+    pub fn input(&self, i: usize) -> Result<&Tensor> {
+        self.inputs
+            .get(i)
+            .and_then(Value::tensor)
+            .ok_or_else(|| err!(Internal, "input {i} is not there, or not a tensor"))
+    }
+
+    /// Elements of input `i`.
+    pub fn slice<T: thalweg_tensor::Element>(&self, i: usize) -> Result<&[T]> {
+        self.input(i)?.as_slice()
+    }
+
+    /// Input `i` by move: unique if nobody else needs it.
+    pub fn take_input(&mut self, i: usize) -> Result<Tensor> {
+        match self.inputs.get_mut(i).map(std::mem::take) {
+            Some(Value::Tensor(tensor)) => Ok(tensor),
+            _ => Err(err!(Internal, "input {i} is not there, or not a tensor")),
+        }
+    }
+
+    /// The variable that input `i` refers to.
+    pub fn input_ref(&self, i: usize) -> Result<Arc<Variable>> {
+        match self.inputs.get(i) {
+            Some(Value::Ref(variable)) => Ok(variable.clone()),
+            _ => Err(err!(Internal, "input {i} is not a reference")),
+        }
+    }
+
+    /// Input `i` as an integer scalar, int32 or int64.
+    pub fn scalar_int(&self, i: usize, name: &str) -> Result<i64> {
+        let tensor = self.input(i)?;
+        ensure!(
+            tensor.rank() == 0,
+            InvalidArgument,
+            "{name} must be a scalar, got shape {}",
+            tensor.shape()
+        );
+        Ok(self.ints(i, name)?[0])
+    }
+
+    /// Elements of input `i`, int32 or int64, in row-major order.
+    pub fn ints(&self, i: usize, name: &str) -> Result<SmallVec<[i64; 4]>> {
+        let tensor = self.input(i)?;
+        Ok(match tensor.dtype() {
+            DType::Int32 => tensor.as_slice::<i32>()?.iter().map(|&x| i64::from(x)).collect(),
+            DType::Int64 => SmallVec::from_slice(tensor.as_slice::<i64>()?),
+            DType::Int16 => tensor.as_slice::<i16>()?.iter().map(|&x| i64::from(x)).collect(),
+            other => {
+                return Err(err!(InvalidArgument, "{name} must be int32 or int64, is {other}"));
+            }
+        })
+    }
+
+    /// The shape that input `i`, an integer vector called `name`, describes.
+    pub fn shape_input(&self, i: usize, name: &str) -> Result<Shape> {
+        let tensor = self.input(i)?;
+        ensure!(
+            tensor.rank() == 1,
+            InvalidArgument,
+            "{name} must be a vector, got shape {}",
+            tensor.shape()
+        );
+        Shape::from_i64(&self.ints(i, name)?)
+    }
+
+    /// Memory for scratch or an output, charged to the session; contents are unspecified.
+    pub fn allocate(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
+        Tensor::allocate(dtype, shape, Some(&self.step.budget))
+    }
+
+    /// Zeroes, charged to the session.
+    pub fn zeros(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
+        Tensor::zeros_in(dtype, shape, Some(&self.step.budget))
+    }
+
+    /// Memory for output `i` in its dtype.
+    pub fn allocate_output(&self, i: usize, shape: Shape) -> Result<Tensor> {
+        self.allocate(self.output_dtype(i)?, shape)
+    }
+
+    /// The memory of an input among `candidates` that nobody else needs and that has this dtype
+    /// and shape, still holding the input's elements; else new memory. The flag says which.
+    ///
+    /// The input is gone from the context if it was taken.
+    pub fn forward_input_or_allocate(
+        &mut self,
+        candidates: &[usize],
+        dtype: DType,
+        shape: &Shape,
+    ) -> Result<(Tensor, Option<usize>)> {
+        for &i in candidates {
+            let Some(Value::Tensor(tensor)) = self.inputs.get(i) else { continue };
+            if tensor.dtype() == dtype && tensor.shape() == shape && tensor.is_unique() {
+                return Ok((self.take_input(i)?, Some(i)));
+            }
+        }
+        Ok((self.allocate(dtype, shape.clone())?, None))
+    }
+
+    /// Dtype of output `i`.
+    pub fn output_dtype(&self, i: usize) -> Result<DType> {
+        self.node
+            .outputs
+            .get(i)
+            .map(|o| o.dtype)
+            .ok_or_else(|| err!(Internal, "{} has no output {i}", self.node.op.name))
+    }
+
+    /// Sets output `i`.
+    pub fn set_output(&mut self, i: usize, tensor: Tensor) -> Result<()> {
+        let dtype = self.output_dtype(i)?;
+        ensure!(
+            tensor.dtype() == dtype,
+            Internal,
+            "output {i} must be {dtype}, the kernel made {}",
+            tensor.dtype()
+        );
+        self.outputs[i] = Value::Tensor(tensor);
+        Ok(())
+    }
+
+    /// Sets output `i` to a reference.
+    pub fn set_output_ref(&mut self, i: usize, variable: Arc<Variable>) -> Result<()> {
+        self.output_dtype(i)?;
+        self.outputs[i] = Value::Ref(variable);
+        Ok(())
+    }
+
+    /// The session's memory.
+    pub fn budget(&self) -> &'a Arc<Budget> {
+        &self.step.budget
+    }
+
+    /// Named state.
+    pub fn resources(&self) -> &'a ResourceManager {
+        &self.step.resources
+    }
+
+    /// Fails if the step is to stop.
+    pub fn check_cancelled(&self) -> Result<()> {
+        self.step.cancellation.check()
+    }
+
+    /// Threads for work that is already cut into blocks.
+    pub fn parallel(&self) -> &'a dyn Parallel {
+        &*self.step.parallel
+    }
+
+    /// Calls `body` on ranges that make up `0..total`, on several threads if it pays. The cut
+    /// depends on `total` and the cost of an item, never on the number of threads; cancellation is
+    /// checked between ranges.
+    pub fn parallel_for(
+        &self,
+        total: usize,
+        nanoseconds_per_item: f64,
+        body: impl Fn(Range<usize>) + Sync,
+    ) -> Result<()> {
+        if total == 0 {
+            return Ok(());
+        }
+        let items = block_items(total, nanoseconds_per_item);
+        let blocks = total.div_ceil(items);
+        if blocks == 1 {
+            body(0..total);
+            return Ok(());
+        }
+        let cancellation = &self.step.cancellation;
+        self.step.parallel.run(blocks, &|block| {
+            if !cancellation.is_cancelled() {
+                body(block * items..((block + 1) * items).min(total));
+            }
+        });
+        cancellation.check()
+    }
+}
+
+/// Items in one block of a parallel loop.
+fn block_items(total: usize, nanoseconds_per_item: f64) -> usize {
+    let items = (BLOCK_NANOSECONDS / nanoseconds_per_item.max(0.01)) as usize;
+    items.clamp(1, total)
+}
+
+/// Called once with a node's outputs.
+pub type Completion = Box<dyn FnOnce(Result<Outputs>) + Send>;
+
+/// One node in one step, handed to a kernel that completes later.
+pub struct AsyncCall {
+    /// The node's flattened inputs.
+    pub inputs: SmallVec<[Value; 4]>,
+    /// The step.
+    pub step: Arc<StepContext>,
+    /// Number of outputs that the node has.
+    pub num_outputs: usize,
+    done: Completion,
+}
+
+impl AsyncCall {
+    /// A call that ends in `done`.
+    pub fn new(
+        inputs: SmallVec<[Value; 4]>,
+        step: Arc<StepContext>,
+        num_outputs: usize,
+        done: Completion,
+    ) -> Self {
+        AsyncCall { inputs, step, num_outputs, done }
+    }
+
+    /// Input `i`.
+    pub fn input(&self, i: usize) -> Result<&Tensor> {
+        self.inputs
+            .get(i)
+            .and_then(Value::tensor)
+            .ok_or_else(|| err!(Internal, "input {i} is not there, or not a tensor"))
+    }
+
+    /// Ends the call.
+    pub fn complete(self, result: Result<Outputs>) {
+        (self.done)(result);
+    }
+}

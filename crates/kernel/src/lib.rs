@@ -1,0 +1,31 @@
+//! The contract between kernels and whatever runs them.
+//!
+//! A [`Kernel`] computes one node's outputs from its inputs; [`KernelContext`] is its only door to
+//! memory, state, files, the clock, randomness, threads and other functions. [`KernelSpec`] says
+//! which op, device and dtypes a kernel is for. Nothing here runs anything: `runtime` does.
+
+mod cancellation;
+mod context;
+mod device;
+mod environment;
+mod function;
+mod parallel;
+mod registry;
+mod rendezvous;
+mod resource;
+mod value;
+mod variable;
+
+pub use cancellation::{Cancellation, Registration};
+pub use context::{AsyncCall, Completion, KernelContext, Outputs, StepContext};
+pub use device::{Device, DeviceDescription, DeviceName, DeviceSpec, HostDevice};
+pub use environment::{Clock, Entropy, Environment, Files};
+pub use function::{CallDone, FunctionRunner, NoFunctions};
+pub use parallel::{OneThread, Parallel};
+pub use registry::{
+    AnyKernel, AsyncKernel, Constraint, Family, Kernel, KernelInit, KernelRegistry, KernelSpec,
+};
+pub use rendezvous::{Received, Rendezvous, RendezvousKey};
+pub use resource::{ResourceManager, StateObserver};
+pub use value::Value;
+pub use variable::Variable;

@@ -1,0 +1,172 @@
+//! Kernels as data: which op, device and dtypes each is for, and how to make one for a node.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use thalweg_graph::{Node, NodeAttrs, OpDef};
+use thalweg_tensor::{Budget, DType, Result, err};
+
+use crate::context::{AsyncCall, KernelContext};
+use crate::environment::Environment;
+
+/// Computes a node. Attrs were read when it was made; `compute` never blocks its thread.
+pub trait Kernel: Send + Sync {
+    /// Reads the inputs and sets every output.
+    fn compute(&self, ctx: &mut KernelContext<'_>) -> Result<()>;
+}
+
+impl<F> Kernel for F
+where
+    F: Fn(&mut KernelContext<'_>) -> Result<()> + Send + Sync,
+{
+    fn compute(&self, ctx: &mut KernelContext<'_>) -> Result<()> {
+        self(ctx)
+    }
+}
+
+/// A kernel that may have to wait: it starts, and completes later from any thread.
+pub trait AsyncKernel: Send + Sync {
+    /// Begins; `call.complete(..)` must follow exactly once, also when the step is cancelled.
+    fn start(&self, call: AsyncCall);
+}
+
+/// A kernel of either form.
+#[derive(Clone)]
+pub enum AnyKernel {
+    /// Computes and returns.
+    Sync(Arc<dyn Kernel>),
+    /// Starts and completes later.
+    Async(Arc<dyn AsyncKernel>),
+}
+
+impl AnyKernel {
+    /// A synchronous kernel, usually a closure over its attrs.
+    pub fn new<F>(kernel: F) -> Result<AnyKernel>
+    where
+        F: Fn(&mut KernelContext<'_>) -> Result<()> + Send + Sync + 'static,
+    {
+        Ok(AnyKernel::Sync(Arc::new(kernel)))
+    }
+}
+
+/// What a kernel may look at when it is made.
+pub struct KernelInit<'a> {
+    /// The node.
+    pub node: &'a Node,
+    /// Memory for what the kernel keeps.
+    pub budget: &'a Arc<Budget>,
+    /// Seeds for kernels that want unpredictable ones.
+    pub environment: &'a Environment,
+}
+
+impl<'a> KernelInit<'a> {
+    /// The node's attrs.
+    pub fn attrs(&self) -> NodeAttrs<'a> {
+        self.node.attrs()
+    }
+
+    /// Dtype of output `i`.
+    pub fn output_dtype(&self, i: usize) -> DType {
+        self.node.outputs[i].dtype
+    }
+}
+
+/// A type attr and the dtypes it may have.
+pub type Constraint = (&'static str, &'static [DType]);
+
+/// One kernel: for which nodes, and how to make it.
+#[derive(Clone, Copy)]
+pub struct KernelSpec {
+    /// The op.
+    pub op: &'static str,
+    /// The device type.
+    pub device: &'static str,
+    /// What must hold of the node's type attrs.
+    pub constraints: &'static [Constraint],
+    /// Input arguments that the kernel reads on the host, by name.
+    pub host_inputs: &'static [&'static str],
+    /// Output arguments that the kernel leaves on the host, by name.
+    pub host_outputs: &'static [&'static str],
+    /// Whether the node's work is too small to be worth another thread, whatever its inputs.
+    pub is_cheap: bool,
+    /// Makes the kernel.
+    pub create: fn(&KernelInit<'_>) -> Result<AnyKernel>,
+}
+
+impl KernelSpec {
+    /// A CPU kernel for every dtype; the base for `..KernelSpec::CPU`.
+    pub const CPU: KernelSpec = KernelSpec {
+        op: "",
+        device: "CPU",
+        constraints: &[],
+        host_inputs: &[],
+        host_outputs: &[],
+        is_cheap: false,
+        create: |init| Err(err!(Unimplemented, "{} has no kernel", init.node.op.name)),
+    };
+
+    fn accepts(&self, node: &Node) -> bool {
+        self.constraints.iter().all(|(attr, allowed)| {
+            node.attrs().dtype(attr).is_ok_and(|dtype| allowed.contains(&dtype))
+        })
+    }
+}
+
+/// Ops and kernels that belong together, from one file.
+pub struct Family {
+    /// Definitions.
+    pub ops: &'static [OpDef],
+    /// Kernels.
+    pub kernels: &'static [KernelSpec],
+}
+
+/// All kernels that a process has, by op.
+#[derive(Default)]
+pub struct KernelRegistry {
+    by_op: FxHashMap<&'static str, Vec<KernelSpec>>,
+}
+
+impl KernelRegistry {
+    /// A registry of these kernels; of several that fit a node, the first is taken.
+    pub fn new<'a>(kernels: impl IntoIterator<Item = &'a KernelSpec>) -> Arc<KernelRegistry> {
+        let mut by_op: FxHashMap<&'static str, Vec<KernelSpec>> = FxHashMap::default();
+        for &kernel in kernels {
+            by_op.entry(kernel.op).or_default().push(kernel);
+        }
+        Arc::new(KernelRegistry { by_op })
+    }
+
+    /// The kernels for an op, whatever the device.
+    pub fn for_op(&self, op: &str) -> &[KernelSpec] {
+        self.by_op.get(op).map_or(&[], Vec::as_slice)
+    }
+
+    /// The kernel for a node on a device type.
+    pub fn find(&self, node: &Node, device_type: &str) -> Result<&KernelSpec> {
+        let specs = self.for_op(&node.op.name);
+        specs.iter().find(|s| s.device == device_type && s.accepts(node)).ok_or_else(|| {
+            if specs.is_empty() {
+                return err!(Unimplemented, "{} has no kernel here", node.op.name);
+            }
+            let types: Vec<String> = node
+                .op
+                .attrs
+                .iter()
+                .filter_map(|a| Some(format!("{}={}", a.name, node.attrs().dtype(&a.name).ok()?)))
+                .collect();
+            err!(
+                Unimplemented,
+                "{} has no {device_type} kernel for {}; there are kernels for {}",
+                node.op.name,
+                types.join(", "),
+                specs.iter().map(describe).collect::<Vec<_>>().join("; ")
+            )
+        })
+    }
+}
+
+fn describe(spec: &KernelSpec) -> String {
+    let constraint = |(attr, allowed): &Constraint| format!("{attr} in {allowed:?}");
+    let constraints: Vec<String> = spec.constraints.iter().map(constraint).collect();
+    format!("{} {}", spec.device, constraints.join(", "))
+}

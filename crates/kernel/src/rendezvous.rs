@@ -1,0 +1,39 @@
+//! Where a `_Send` and its `_Recv` meet, in either order.
+
+use std::fmt;
+use std::sync::Arc;
+
+use thalweg_tensor::Result;
+
+use crate::Value;
+
+/// Names one transfer of one step, in TensorFlow's form:
+/// `send_device;incarnation;recv_device;tensor_name;frame:iteration`.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct RendezvousKey(pub Arc<str>);
+
+impl RendezvousKey {
+    /// The key of a transfer outside loops.
+    pub fn new(send_device: &str, incarnation: u64, recv_device: &str, tensor_name: &str) -> Self {
+        RendezvousKey(
+            format!("{send_device};{incarnation:016x};{recv_device};{tensor_name};0:0").into(),
+        )
+    }
+}
+
+impl fmt::Debug for RendezvousKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Called once with what arrived.
+pub type Received = Box<dyn FnOnce(Result<Value>) + Send>;
+
+/// One step's meeting place.
+pub trait Rendezvous: Send + Sync {
+    /// Leaves a value for whoever receives `key`.
+    fn send(&self, key: &RendezvousKey, value: Value) -> Result<()>;
+    /// Calls `received` when the value for `key` is there, or when the step is aborted.
+    fn receive(&self, key: &RendezvousKey, received: Received);
+}

@@ -1,0 +1,122 @@
+//! State that outlives steps, by container and name.
+
+use std::any::{Any, TypeId};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use thalweg_tensor::{Resource, ResourceHandle, Result, bail, err};
+
+/// Sees every change of named state; logs and replicas hang here.
+pub trait StateObserver: Send + Sync {
+    /// `resource` is about to change: what by, and in which step.
+    fn before_update(&self, resource: &dyn Resource, update: &str, step_id: u64) -> Result<()>;
+}
+
+type Key = (Arc<str>, Arc<str>, TypeId);
+
+/// Named state of one task.
+pub struct ResourceManager {
+    default_container: Arc<str>,
+    resources: Mutex<FxHashMap<Key, Arc<dyn Resource>>>,
+    observer: Option<Arc<dyn StateObserver>>,
+}
+
+impl ResourceManager {
+    /// An empty manager. TensorFlow names the default container after the task's job.
+    pub fn new(default_container: &str) -> Arc<ResourceManager> {
+        Self::with_observer(default_container, None)
+    }
+
+    /// An empty manager whose changes `observer` sees.
+    pub fn with_observer(
+        default_container: &str,
+        observer: Option<Arc<dyn StateObserver>>,
+    ) -> Arc<ResourceManager> {
+        Arc::new(ResourceManager {
+            default_container: default_container.into(),
+            resources: Mutex::default(),
+            observer,
+        })
+    }
+
+    /// The container that an empty name stands for.
+    pub fn default_container(&self) -> &Arc<str> {
+        &self.default_container
+    }
+
+    fn key<T: Resource>(&self, container: &str, name: &str) -> Key {
+        let container =
+            if container.is_empty() { self.default_container.clone() } else { container.into() };
+        (container, name.into(), TypeId::of::<T>())
+    }
+
+    /// The resource of this type and name.
+    pub fn find<T: Resource>(&self, container: &str, name: &str) -> Option<Arc<T>> {
+        let found = self.resources.lock().get(&self.key::<T>(container, name))?.clone();
+        downcast(found)
+    }
+
+    /// The resource that a handle means: its own, or the one of that name.
+    pub fn resolve<T: Resource>(&self, handle: &ResourceHandle) -> Result<Arc<T>> {
+        if let Some(owned) = &handle.owned {
+            return downcast(owned.clone()).ok_or_else(|| {
+                err!(InvalidArgument, "resource {} is a {}", handle.name, owned.kind())
+            });
+        }
+        self.find(&handle.container, &handle.name).ok_or_else(|| {
+            err!(NotFound, "Resource {}/{} does not exist.", handle.container, handle.name)
+        })
+    }
+
+    /// The resource of this type and name, made by `create` if there is none.
+    pub fn find_or_create<T: Resource>(
+        &self,
+        container: &str,
+        name: &str,
+        create: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        let key = self.key::<T>(container, name);
+        let mut resources = self.resources.lock();
+        if let Some(found) = resources.get(&key) {
+            return downcast(found.clone())
+                .ok_or_else(|| err!(Internal, "resource {name} has another type than its key"));
+        }
+        let created = Arc::new(create()?);
+        resources.insert(key, created.clone());
+        Ok(created)
+    }
+
+    /// Removes a resource; those who hold it keep it.
+    pub fn remove<T: Resource>(&self, container: &str, name: &str) -> Result<()> {
+        match self.resources.lock().remove(&self.key::<T>(container, name)) {
+            Some(_) => Ok(()),
+            None => bail!(NotFound, "Resource {container}/{name} does not exist."),
+        }
+    }
+
+    /// Removes everything in a container.
+    pub fn reset(&self, container: &str) {
+        let name = if container.is_empty() { &*self.default_container } else { container };
+        self.resources.lock().retain(|(c, _, _), _| **c != *name);
+    }
+
+    /// The one door for changes of named state.
+    pub fn update<R>(
+        &self,
+        resource: &dyn Resource,
+        update: &str,
+        step_id: u64,
+        change: impl FnOnce() -> Result<R>,
+    ) -> Result<R> {
+        if let Some(observer) = &self.observer {
+            observer.before_update(resource, update, step_id)?;
+        }
+        change()
+    }
+}
+
+fn downcast<T: Resource>(resource: Arc<dyn Resource>) -> Option<Arc<T>> {
+    let any: Arc<dyn Any + Send + Sync> = resource;
+    any.downcast().ok()
+}

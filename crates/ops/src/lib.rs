@@ -1,0 +1,85 @@
+//! Op families: definition, shape function, CPU kernel and tests of a family in one file.
+//!
+//! Adding an op to a family touches that family's file; a new family adds a `mod` line and an entry
+//! in [`FAMILIES`]. `math/` holds pure loops that know nothing of graphs or kernels.
+
+#[macro_use]
+mod macros;
+
+mod math;
+mod split;
+
+mod activation;
+mod add_n;
+mod argmax;
+mod array_sources;
+mod bias;
+mod binary;
+mod bitwise;
+mod cast;
+mod clip;
+mod concat;
+mod cross_entropy;
+mod cumulative;
+mod gather;
+mod identity;
+mod matmul;
+mod random;
+mod reduction;
+mod reshape;
+mod select;
+mod slice;
+mod softmax;
+mod stateless_random;
+mod transpose;
+mod unary;
+mod variable;
+
+use std::sync::Arc;
+
+use thalweg_graph::{OpRegistry, structural};
+use thalweg_kernel::{Family, KernelRegistry};
+use thalweg_tensor::Result;
+
+/// Every family of this crate.
+pub static FAMILIES: &[&Family] = &[
+    &activation::FAMILY,
+    &add_n::FAMILY,
+    &argmax::FAMILY,
+    &array_sources::FAMILY,
+    &bias::FAMILY,
+    &binary::FAMILY,
+    &bitwise::FAMILY,
+    &cast::FAMILY,
+    &clip::FAMILY,
+    &concat::FAMILY,
+    &cross_entropy::FAMILY,
+    &cumulative::FAMILY,
+    &gather::FAMILY,
+    &identity::FAMILY,
+    &matmul::FAMILY,
+    &random::FAMILY,
+    &reduction::FAMILY,
+    &reshape::FAMILY,
+    &select::FAMILY,
+    &slice::FAMILY,
+    &softmax::FAMILY,
+    &stateless_random::FAMILY,
+    &transpose::FAMILY,
+    &unary::FAMILY,
+    &variable::FAMILY,
+];
+
+/// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.
+pub static TENSORFLOW_INTERFACES: &str = include_str!("tensorflow_ops.txt");
+
+/// The definitions of these families and of the structural ops.
+pub fn op_registry(families: &[&Family]) -> Result<Arc<OpRegistry>> {
+    let ours = families.iter().flat_map(|f| f.ops.iter());
+    OpRegistry::new(structural::OPS.iter().chain(ours), TENSORFLOW_INTERFACES)
+}
+
+/// The kernels of these families.
+pub fn kernel_registry(families: &[&Family]) -> Arc<KernelRegistry> {
+    KernelRegistry::new(families.iter().flat_map(|f| f.kernels.iter()))
+}

@@ -1,0 +1,1 @@
+//! Pure loops: no graphs, no kernels, no allocation.

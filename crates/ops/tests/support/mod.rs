@@ -1,0 +1,152 @@
+//! A naive interpreter: one node after another, on one thread. The golden cases run on it, and it
+//! is what the executor is compared with.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use thalweg_graph::{Endpoint, Graph, NodeId, TensorName};
+use thalweg_kernel::*;
+use thalweg_tensor::*;
+
+/// A graph with the kernels it has made so far and the state it keeps.
+pub struct Interpreter {
+    pub graph: Graph,
+    kernels: Arc<KernelRegistry>,
+    made: HashMap<NodeId, AnyKernel>,
+    step: Arc<StepContext>,
+}
+
+impl Interpreter {
+    pub fn new(graph: Graph, kernels: Arc<KernelRegistry>) -> Self {
+        let budget = Budget::new(1 << 30);
+        let step = Arc::new(StepContext {
+            step_id: 1,
+            call_depth: 0,
+            budget: budget.clone(),
+            state_budget: budget,
+            cancellation: Cancellation::default(),
+            resources: ResourceManager::new("localhost"),
+            step_resources: ResourceManager::new("step"),
+            parallel: Arc::new(OneThread),
+            functions: Arc::new(NoFunctions),
+            environment: Environment::frozen(),
+            device: HostDevice::new(DeviceDescription::cpu(
+                DeviceName::cpu("localhost", 0, 0),
+                1 << 30,
+            )),
+        });
+        Interpreter { graph, kernels, made: HashMap::new(), step }
+    }
+
+    pub fn run(
+        &mut self,
+        feeds: &HashMap<String, Tensor>,
+        fetches: &[String],
+        targets: &[String],
+    ) -> Result<Vec<Tensor>> {
+        let mut values: HashMap<Endpoint, Value> = HashMap::new();
+        for (name, tensor) in feeds {
+            values.insert(self.endpoint(name)?, Value::Tensor(tensor.clone()));
+        }
+        let mut done = vec![false; self.graph.len()];
+        for fetch in fetches {
+            let endpoint = self.endpoint(fetch)?;
+            if !values.contains_key(&endpoint) {
+                self.evaluate(endpoint.node, &mut values, &mut done)?;
+            }
+        }
+        for target in targets {
+            let node = self.graph.find(target).ok_or_else(|| err!(NotFound, "{target}"))?;
+            self.evaluate(node, &mut values, &mut done)?;
+        }
+        fetches
+            .iter()
+            .map(|f| match &values[&self.endpoint(f)?] {
+                Value::Tensor(t) => Ok(t.clone()),
+                Value::Ref(v) => v.read(),
+                _ => Err(err!(InvalidArgument, "{f} is dead")),
+            })
+            .collect()
+    }
+
+    fn endpoint(&self, name: &str) -> Result<Endpoint> {
+        let name = TensorName::parse(name)?;
+        let node = self.graph.find(name.node).ok_or_else(|| err!(NotFound, "{}", name.node))?;
+        Ok(Endpoint { node, index: name.index })
+    }
+
+    fn evaluate(
+        &mut self,
+        root: NodeId,
+        values: &mut HashMap<Endpoint, Value>,
+        done: &mut [bool],
+    ) -> Result<()> {
+        let mut stack = vec![root];
+        while let Some(&id) = stack.last() {
+            if done[id.index()] {
+                stack.pop();
+                continue;
+            }
+            let node = self.graph.node(id);
+            let data = node.inputs.iter().filter(|e| !values.contains_key(e)).map(|e| e.node);
+            let before: Vec<NodeId> = data
+                .chain(node.control_inputs.iter().copied())
+                .filter(|n| !done[n.index()])
+                .collect();
+            if !before.is_empty() {
+                stack.extend(before);
+                continue;
+            }
+            stack.pop();
+            self.compute(id, values)?;
+            done[id.index()] = true;
+        }
+        Ok(())
+    }
+
+    fn compute(&mut self, id: NodeId, values: &mut HashMap<Endpoint, Value>) -> Result<()> {
+        let node = self.graph.node(id).clone();
+        let mut inputs: SmallVec<[Value; 4]> = SmallVec::new();
+        let mut is_ref = Vec::new();
+        for arg in &node.op.inputs {
+            is_ref.extend(node.input_range(&arg.name)?.map(|_| arg.is_ref));
+        }
+        for (endpoint, by_ref) in node.inputs.iter().zip(is_ref) {
+            inputs.push(match values.get(endpoint).cloned().unwrap_or_default() {
+                Value::Ref(v) if !by_ref => Value::Tensor(v.read()?),
+                other => other,
+            });
+        }
+        let mut outputs: Vec<Value> = vec![Value::Empty; node.outputs.len()];
+        match node.op.name.as_str() {
+            "NoOp" => {}
+            "Identity" => outputs[0] = std::mem::take(&mut inputs[0]),
+            "Const" => outputs[0] = node.attrs().tensor("value", Some(&self.step.budget))?.into(),
+            _ => {
+                let kernel = self.kernel(id)?;
+                let AnyKernel::Sync(kernel) = kernel else { bail!(Unimplemented, "async kernel") };
+                let mut ctx = KernelContext::new(&node, &self.step, &mut inputs, &mut outputs);
+                kernel.compute(&mut ctx).context(|| format!("node '{}'", node.name))?;
+            }
+        }
+        for (index, value) in outputs.into_iter().enumerate() {
+            let endpoint = Endpoint { node: id, index: index as u32 };
+            values.entry(endpoint).or_insert(value);
+        }
+        Ok(())
+    }
+
+    fn kernel(&mut self, id: NodeId) -> Result<AnyKernel> {
+        if let Some(kernel) = self.made.get(&id) {
+            return Ok(kernel.clone());
+        }
+        let node = self.graph.node(id);
+        let spec = self.kernels.find(node, "CPU")?;
+        let init =
+            KernelInit { node, budget: &self.step.budget, environment: &self.step.environment };
+        let kernel = (spec.create)(&init)?;
+        self.made.insert(id, kernel.clone());
+        Ok(kernel)
+    }
+}

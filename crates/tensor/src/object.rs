@@ -1,0 +1,68 @@
+//! Elements that are objects: strings' companions, resources and variants.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{Charge, DType, PartialShape, Shape, Tensor};
+
+/// State that outlives a step: a variable, a queue, a table.
+///
+/// Kernels reach it by downcasting; [`ResourceHandle`] carries it along an edge.
+pub trait Resource: Any + Send + Sync {
+    /// The kind, as messages name it: `Variable`, `FIFOQueue`.
+    fn kind(&self) -> &'static str;
+}
+
+/// An element of a resource tensor: where the state lives, and the state itself once it is found.
+#[derive(Clone)]
+pub struct ResourceHandle {
+    /// Full name of the device that holds the state.
+    pub device: Arc<str>,
+    /// Container within the device's resource manager.
+    pub container: Arc<str>,
+    /// Name within the container.
+    pub name: Arc<str>,
+    /// Types and shapes of what the resource holds, as far as known.
+    pub dtypes_and_shapes: Arc<[(DType, PartialShape)]>,
+    /// The state, if the handle was made in this process and owns it (anonymous resources).
+    pub owned: Option<Arc<dyn Resource>>,
+}
+
+impl fmt::Debug for ResourceHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "<resource {}/{} on {}>", self.container, self.name, self.device)
+    }
+}
+
+impl PartialEq for ResourceHandle {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.device, &self.container, &self.name)
+            == (&other.device, &other.container, &other.name)
+    }
+}
+
+/// A value of a type that TensorFlow does not know: tensor lists, optionals, datasets.
+pub trait Variant: Any + Send + Sync + fmt::Debug {
+    /// The registered type name, as it travels on the wire.
+    fn type_name(&self) -> &str;
+    /// Metadata and tensors that rebuild the value elsewhere; `None` if it cannot travel.
+    fn encode(&self) -> Option<(Bytes, Vec<Tensor>)>;
+}
+
+/// An element of a variant tensor; `None` is TensorFlow's empty variant.
+pub type VariantValue = Option<Arc<dyn Variant>>;
+
+/// Elements of one object type, shared by the tensors that hold them, with their memory charge.
+#[derive(Debug)]
+pub struct ObjectHandle<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) _charge: Option<Charge>,
+}
+
+/// What one object element costs a budget besides its own contents.
+pub(crate) fn object_bytes<T>(shape: &Shape) -> usize {
+    shape.num_elements().saturating_mul(size_of::<T>())
+}

@@ -1,0 +1,373 @@
+//! `TensorProto` in and out, in every encoding that TensorFlow writes.
+//!
+//! Plain elements travel as `tensor_content` (little-endian, row-major) or as typed value lists, in
+//! which the last value repeats to fill the shape and an empty list means zeroes. Strings travel as
+//! `string_val`, or as `tensor_content` with all lengths as varints before all bytes.
+
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes};
+use half::{bf16, f16};
+use num_complex::Complex;
+use thalweg_proto::{
+    ResourceHandleProto, TensorProto, VariantTensorDataProto, resource_handle_proto::DtypeAndShape,
+};
+
+use crate::{
+    Budget, DType, Element, PartialShape, QInt8, QInt16, QInt32, QUInt8, QUInt16, ResourceHandle,
+    Result, Shape, Tensor, Variant, VariantValue, bail, ensure, err,
+};
+
+impl Shape {
+    /// The concrete shape in a message; unknown sizes are an error.
+    pub fn from_proto(proto: &thalweg_proto::TensorShapeProto) -> Result<Shape> {
+        ensure!(!proto.unknown_rank, InvalidArgument, "a tensor's shape has an unknown rank");
+        let dims: Vec<i64> = proto.dim.iter().map(|d| d.size).collect();
+        Shape::from_i64(&dims)
+    }
+
+    /// TensorFlow's message.
+    pub fn to_proto(&self) -> thalweg_proto::TensorShapeProto {
+        PartialShape::from(self).to_proto()
+    }
+}
+
+impl Tensor {
+    /// The tensor in a message. Memory is charged to `budget`: a few bytes can fill a large shape.
+    pub fn from_proto(proto: &TensorProto, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
+        let dtype = DType::from_proto(proto.dtype)?;
+        let shape = match &proto.tensor_shape {
+            Some(shape) => Shape::from_proto(shape)?,
+            None => Shape::scalar(),
+        };
+        if !proto.tensor_content.is_empty() {
+            return match dtype {
+                DType::String => decode_strings(shape, proto.tensor_content.clone()),
+                _ => Tensor::from_bytes(dtype, shape, proto.tensor_content.clone()),
+            };
+        }
+        let fill = Fill { shape, budget };
+        match dtype {
+            DType::Float => fill.numbers(&proto.float_val, |&x| x),
+            DType::Double => fill.numbers(&proto.double_val, |&x| x),
+            DType::Int32 => fill.numbers(&proto.int_val, |&x| x),
+            DType::UInt8 => fill.numbers(&proto.int_val, |&x| x as u8),
+            DType::Int16 => fill.numbers(&proto.int_val, |&x| x as i16),
+            DType::Int8 => fill.numbers(&proto.int_val, |&x| x as i8),
+            DType::UInt16 => fill.numbers(&proto.int_val, |&x| x as u16),
+            DType::QInt8 => fill.numbers(&proto.int_val, |&x| QInt8(x as i8)),
+            DType::QUInt8 => fill.numbers(&proto.int_val, |&x| QUInt8(x as u8)),
+            DType::QInt16 => fill.numbers(&proto.int_val, |&x| QInt16(x as i16)),
+            DType::QUInt16 => fill.numbers(&proto.int_val, |&x| QUInt16(x as u16)),
+            DType::QInt32 => fill.numbers(&proto.int_val, |&x| QInt32(x)),
+            DType::Int64 => fill.numbers(&proto.int64_val, |&x| x),
+            DType::UInt32 => fill.numbers(&proto.uint32_val, |&x| x),
+            DType::UInt64 => fill.numbers(&proto.uint64_val, |&x| x),
+            DType::Bool => fill.numbers(&proto.bool_val, |&x| x),
+            DType::Half => fill.numbers(&proto.half_val, |&x| f16::from_bits(x as u16)),
+            DType::BFloat16 => fill.numbers(&proto.half_val, |&x| bf16::from_bits(x as u16)),
+            DType::Complex64 => fill.complex(&proto.scomplex_val),
+            DType::Complex128 => fill.complex(&proto.dcomplex_val),
+            DType::String => fill.objects(&proto.string_val, Bytes::new(), Tensor::from_strings),
+            DType::Resource => {
+                let handles: Result<Vec<_>> =
+                    proto.resource_handle_val.iter().map(handle_from_proto).collect();
+                Tensor::from_resources(fill.shape, handles?)
+            }
+            DType::Variant => {
+                let values: Result<Vec<VariantValue>> =
+                    proto.variant_val.iter().map(|v| EncodedVariant::decode(v, budget)).collect();
+                fill.objects(&values?, None, Tensor::from_variants)
+            }
+            DType::Int4 | DType::UInt4 | DType::Int2 | DType::UInt2 => {
+                let bytes: Vec<u8> = proto.int_val.iter().map(|&x| x as u8).collect();
+                fill.raw_bytes(dtype, &bytes)
+            }
+            _ => fill.raw_bytes(dtype, &proto.float8_val),
+        }
+    }
+
+    /// The message, with plain elements in `tensor_content` that shares this tensor's memory.
+    pub fn to_proto(&self) -> Result<TensorProto> {
+        let mut proto = TensorProto {
+            dtype: self.dtype().to_proto(),
+            tensor_shape: Some(self.shape().to_proto()),
+            ..Default::default()
+        };
+        match self.dtype() {
+            DType::String => proto.string_val = self.strings()?.to_vec(),
+            DType::Resource => {
+                proto.resource_handle_val = self.resources()?.iter().map(handle_to_proto).collect();
+            }
+            DType::Variant => {
+                let encode = |v: &VariantValue| match v {
+                    None => Ok(VariantTensorDataProto::default()),
+                    Some(value) => encode_variant(value.as_ref()),
+                };
+                proto.variant_val = self.variants()?.iter().map(encode).collect::<Result<_>>()?;
+            }
+            _ => proto.tensor_content = self.to_bytes()?,
+        }
+        Ok(proto)
+    }
+
+    /// The elements as shared bytes, without a copy.
+    pub fn to_bytes(&self) -> Result<Bytes> {
+        struct Owner(Tensor);
+        impl AsRef<[u8]> for Owner {
+            fn as_ref(&self) -> &[u8] {
+                self.0.as_bytes().expect("`to_bytes` saw that the host can read it")
+            }
+        }
+        self.as_bytes()?;
+        Ok(if self.num_elements() == 0 {
+            Bytes::new()
+        } else {
+            Bytes::from_owner(Owner(self.clone()))
+        })
+    }
+}
+
+/// Fills a shape from a value list whose last value repeats.
+struct Fill<'a> {
+    shape: Shape,
+    budget: Option<&'a Arc<Budget>>,
+}
+
+impl Fill<'_> {
+    fn check(&self, values: usize) -> Result<()> {
+        let elements = self.shape.num_elements();
+        ensure!(
+            values <= elements,
+            InvalidArgument,
+            "a tensor of shape {} has {elements} elements, but {values} values came",
+            self.shape
+        );
+        Ok(())
+    }
+
+    fn numbers<S, T: Element>(self, values: &[S], convert: impl Fn(&S) -> T) -> Result<Tensor> {
+        self.check(values.len())?;
+        let mut tensor = Tensor::allocate(T::DTYPE, self.shape, self.budget)?;
+        let target = tensor.as_mut_slice::<T>()?;
+        for (t, v) in target.iter_mut().zip(values) {
+            *t = convert(v);
+        }
+        let last = values.last().map_or_else(T::default, convert);
+        target[values.len()..].fill(last);
+        Ok(tensor)
+    }
+
+    fn complex<T: Copy>(self, parts: &[T]) -> Result<Tensor>
+    where
+        Complex<T>: Element,
+    {
+        ensure!(parts.len().is_multiple_of(2), InvalidArgument, "complex values come in pairs");
+        let pairs: Vec<Complex<T>> =
+            parts.chunks_exact(2).map(|p| Complex { re: p[0], im: p[1] }).collect();
+        self.numbers(&pairs, |&x| x)
+    }
+
+    fn objects<T: Clone>(
+        self,
+        values: &[T],
+        empty: T,
+        make: fn(Shape, Vec<T>) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        self.check(values.len())?;
+        let elements = self.shape.num_elements();
+        let bytes = elements.saturating_mul(size_of::<T>());
+        if let Some(budget) = self.budget {
+            // Checked, not held: object tensors are charged by what makes them in a step.
+            budget.take(bytes)?;
+            budget.give_back(bytes);
+        }
+        let mut items = Vec::new();
+        items.try_reserve_exact(elements).map_err(|_| {
+            err!(ResourceExhausted, "out of memory for {elements} elements of shape {}", self.shape)
+        })?;
+        items.extend_from_slice(values);
+        items.resize(elements, values.last().cloned().unwrap_or(empty));
+        make(self.shape, items)
+    }
+
+    fn raw_bytes(self, dtype: DType, values: &[u8]) -> Result<Tensor> {
+        self.check(values.len())?;
+        let mut tensor = Tensor::allocate(dtype, self.shape, self.budget)?;
+        let target = tensor.as_mut_bytes()?;
+        target[..values.len()].copy_from_slice(values);
+        target[values.len()..].fill(values.last().copied().unwrap_or(0));
+        Ok(tensor)
+    }
+}
+
+/// Strings as `tensor_content` has them: every length as a varint, then every byte.
+fn decode_strings(shape: Shape, mut content: Bytes) -> Result<Tensor> {
+    let elements = shape.num_elements();
+    // Each length takes a byte at least, so a valid shape is no larger than the content.
+    ensure!(
+        elements <= content.len(),
+        InvalidArgument,
+        "{} bytes cannot hold {elements} strings",
+        content.len()
+    );
+    let mut lengths = Vec::with_capacity(elements);
+    for _ in 0..elements {
+        lengths.push(read_varint(&mut content)?);
+    }
+    let mut items = Vec::with_capacity(elements);
+    for length in lengths {
+        let length = usize::try_from(length).ok().filter(|&n| n <= content.len());
+        let length = length
+            .ok_or_else(|| err!(InvalidArgument, "a string ends beyond the tensor's content"))?;
+        items.push(content.split_to(length));
+    }
+    ensure!(content.is_empty(), InvalidArgument, "{} bytes follow the last string", content.len());
+    Tensor::from_strings(shape, items)
+}
+
+fn read_varint(bytes: &mut Bytes) -> Result<u64> {
+    let mut value = 0u64;
+    for shift in (0..64).step_by(7) {
+        ensure!(bytes.has_remaining(), InvalidArgument, "a string's length is cut off");
+        let byte = bytes.get_u8();
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte < 0x80 {
+            return Ok(value);
+        }
+    }
+    bail!(InvalidArgument, "a string's length has more than 64 bits")
+}
+
+fn handle_from_proto(proto: &ResourceHandleProto) -> Result<ResourceHandle> {
+    let mut dtypes_and_shapes = Vec::with_capacity(proto.dtypes_and_shapes.len());
+    for d in &proto.dtypes_and_shapes {
+        let shape =
+            d.shape.as_ref().map_or_else(|| Ok(PartialShape::scalar()), PartialShape::from_proto);
+        dtypes_and_shapes.push((DType::from_proto(d.dtype)?, shape?));
+    }
+    Ok(ResourceHandle {
+        device: proto.device.as_str().into(),
+        container: proto.container.as_str().into(),
+        name: proto.name.as_str().into(),
+        dtypes_and_shapes: dtypes_and_shapes.into(),
+        owned: None,
+    })
+}
+
+fn handle_to_proto(handle: &ResourceHandle) -> ResourceHandleProto {
+    let describe = |(dtype, shape): &(DType, PartialShape)| DtypeAndShape {
+        dtype: dtype.to_proto(),
+        shape: Some(shape.to_proto()),
+    };
+    ResourceHandleProto {
+        device: handle.device.to_string(),
+        container: handle.container.to_string(),
+        name: handle.name.to_string(),
+        dtypes_and_shapes: handle.dtypes_and_shapes.iter().map(describe).collect(),
+        ..Default::default()
+    }
+}
+
+/// A variant as it came over the wire; whoever knows its type name can decode it.
+#[derive(Debug)]
+struct EncodedVariant {
+    type_name: String,
+    metadata: Bytes,
+    tensors: Vec<Tensor>,
+}
+
+impl EncodedVariant {
+    fn decode(
+        proto: &VariantTensorDataProto,
+        budget: Option<&Arc<Budget>>,
+    ) -> Result<VariantValue> {
+        if proto.type_name.is_empty() {
+            return Ok(None);
+        }
+        let tensors: Result<Vec<_>> =
+            proto.tensors.iter().map(|t| Tensor::from_proto(t, budget)).collect();
+        Ok(Some(Arc::new(EncodedVariant {
+            type_name: proto.type_name.clone(),
+            metadata: proto.metadata.clone(),
+            tensors: tensors?,
+        })))
+    }
+}
+
+impl Variant for EncodedVariant {
+    fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
+    fn encode(&self) -> Option<(Bytes, Vec<Tensor>)> {
+        Some((self.metadata.clone(), self.tensors.clone()))
+    }
+}
+
+fn encode_variant(value: &dyn Variant) -> Result<VariantTensorDataProto> {
+    let (metadata, tensors) = value.encode().ok_or_else(|| {
+        err!(InvalidArgument, "a variant of type {} cannot leave its process", value.type_name())
+    })?;
+    Ok(VariantTensorDataProto {
+        type_name: value.type_name().to_owned(),
+        metadata,
+        tensors: tensors.iter().map(Tensor::to_proto).collect::<Result<_>>()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn proto(dtype: DType, dims: &[i64]) -> TensorProto {
+        let shape = Shape::from_i64(dims).unwrap().to_proto();
+        TensorProto { dtype: dtype.to_proto(), tensor_shape: Some(shape), ..Default::default() }
+    }
+
+    #[test]
+    fn the_last_value_fills_and_none_means_zero() {
+        let mut p = proto(DType::Float, &[4]);
+        assert_eq!(Tensor::from_proto(&p, None).unwrap().as_slice::<f32>().unwrap(), [0.0; 4]);
+        p.float_val = vec![1.0, 2.0];
+        let t = Tensor::from_proto(&p, None).unwrap();
+        assert_eq!(t.as_slice::<f32>().unwrap(), [1.0, 2.0, 2.0, 2.0]);
+        p.float_val = vec![0.0; 5];
+        assert!(Tensor::from_proto(&p, None).is_err());
+    }
+
+    #[test]
+    fn strings_in_both_encodings() {
+        let mut p = proto(DType::String, &[2]);
+        p.tensor_content = Bytes::from_static(&[2, 1, b'a', b'b', b'c']);
+        let t = Tensor::from_proto(&p, None).unwrap();
+        assert_eq!(t.strings().unwrap(), [&b"ab"[..], b"c"]);
+        let back = Tensor::from_proto(&t.to_proto().unwrap(), None).unwrap();
+        assert_eq!(back.strings().unwrap(), t.strings().unwrap());
+        for broken in [&[2, 9, b'a'][..], &[0xff; 12], &[0, 0, 0], &[1]] {
+            p.tensor_content = Bytes::copy_from_slice(broken);
+            assert!(Tensor::from_proto(&p, None).is_err(), "{broken:?}");
+        }
+    }
+
+    #[test]
+    fn a_few_bytes_cannot_fill_a_huge_shape() {
+        let budget = Budget::new(1 << 20);
+        for dtype in [DType::Float, DType::String, DType::Bool, DType::Complex64] {
+            let refused = Tensor::from_proto(&proto(dtype, &[1 << 60]), Some(&budget)).unwrap_err();
+            assert_eq!(refused.code(), crate::Code::ResourceExhausted, "{dtype}");
+        }
+    }
+
+    #[test]
+    fn content_is_shared_both_ways() {
+        let t = Tensor::vector(&[1i64, 2, 3]).unwrap();
+        let p = t.to_proto().unwrap();
+        assert_eq!(p.tensor_content.as_ptr(), t.as_bytes().unwrap().as_ptr());
+        let back = Tensor::from_proto(&p, None).unwrap();
+        assert_eq!(back.as_slice::<i64>().unwrap(), [1, 2, 3]);
+        let mut short = p.clone();
+        short.tensor_content = p.tensor_content.slice(1..);
+        assert!(Tensor::from_proto(&short, None).is_err());
+    }
+}

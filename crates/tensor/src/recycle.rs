@@ -1,0 +1,227 @@
+//! The allocator under tensor buffers: blocks go back to lists, not to the system.
+//!
+//! A step makes the same tensors again and again, and a fresh large allocation costs more in page
+//! faults than the kernel that fills it. Small blocks live in per-thread lists without a lock;
+//! what overflows those, and large blocks, live in shared lists up to a limit in bytes.
+//!
+//! Memory handed out is initialised (zeroes, or what an earlier buffer left), so kernels may view
+//! it as numbers before they write it.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::{Cell, UnsafeCell};
+use std::ptr::{NonNull, null_mut};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+
+use crate::buffer::{BLOCK_ALIGN, Block, HEADER_BYTES};
+use crate::{Result, err};
+
+/// Classes alternate between 64·2ⁱ and 96·2ⁱ bytes of data, up to 1 GiB.
+const CLASSES: usize = 49;
+/// Marks blocks above the largest class: they go straight back to the system.
+const UNCLASSED: usize = usize::MAX;
+/// Classes up to 48 KiB are cached per thread.
+const THREAD_CLASSES: usize = 20;
+/// Blocks a thread keeps of each class before it shares half of them.
+const THREAD_BLOCKS_MAX: usize = 64;
+/// Bytes that the shared lists keep; beyond, memory goes back to the system.
+const SHARED_BYTES_MAX: usize = 1 << 30;
+
+static SHARED: [Mutex<List>; CLASSES] = [const { Mutex::new(List::EMPTY) }; CLASSES];
+static SHARED_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static LOCAL: ThreadLists = const { ThreadLists(UnsafeCell::new([const { List::EMPTY }; THREAD_CLASSES])) };
+    /// Set while the thread's lists are borrowed; re-entry then bypasses them.
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Blocks linked through their headers.
+struct List {
+    head: *mut Block,
+    len: usize,
+}
+
+// SAFETY: a list owns its blocks exclusively; free blocks are referred to from nowhere else.
+unsafe impl Send for List {}
+
+impl List {
+    const EMPTY: List = List { head: null_mut(), len: 0 };
+
+    fn push(&mut self, block: NonNull<Block>) {
+        // SAFETY: the caller owns the free block, so writing its link field is exclusive.
+        unsafe { (*block.as_ptr()).next = self.head };
+        self.head = block.as_ptr();
+        self.len += 1;
+    }
+
+    fn pop(&mut self) -> Option<NonNull<Block>> {
+        let block = NonNull::new(self.head)?;
+        // SAFETY: blocks in the list are live allocations that the list owns.
+        self.head = unsafe { (*block.as_ptr()).next };
+        self.len -= 1;
+        Some(block)
+    }
+}
+
+struct ThreadLists(UnsafeCell<[List; THREAD_CLASSES]>);
+
+impl Drop for ThreadLists {
+    fn drop(&mut self) {
+        for list in self.0.get_mut() {
+            while let Some(block) = list.pop() {
+                release_shared(block);
+            }
+        }
+    }
+}
+
+/// Runs `body` on this thread's lists, unless they are borrowed or gone already.
+fn with_thread_lists<R>(body: impl FnOnce(&mut [List; THREAD_CLASSES]) -> R) -> Option<R> {
+    LOCAL
+        .try_with(|lists| {
+            if BUSY.replace(true) {
+                return None;
+            }
+            // SAFETY: the lists belong to this thread, and `BUSY` makes this the only borrow.
+            let result = body(unsafe { &mut *lists.0.get() });
+            BUSY.set(false);
+            Some(result)
+        })
+        .ok()
+        .flatten()
+}
+
+/// Index of the smallest class that holds `bytes`.
+fn class_of(bytes: usize) -> usize {
+    if bytes <= 64 {
+        return 0;
+    }
+    // The power of two at or above `bytes`, and the three-quarter step below it.
+    let power = usize::BITS - (bytes - 1).leading_zeros();
+    let doublings = (power - 6) as usize;
+    if bytes <= 3 << (power - 2) { doublings * 2 - 1 } else { doublings * 2 }
+}
+
+fn class_bytes(class: usize) -> usize {
+    if class.is_multiple_of(2) { 64 << (class / 2) } else { 96 << (class / 2) }
+}
+
+fn layout(data_bytes: usize) -> Option<Layout> {
+    Layout::from_size_align(data_bytes.checked_add(HEADER_BYTES)?, BLOCK_ALIGN).ok()
+}
+
+/// A block with room for `bytes`, one reference, no charge; the flag says whether it is all zero.
+pub(crate) fn allocate(bytes: usize) -> Result<(NonNull<Block>, bool)> {
+    let class = class_of(bytes);
+    if class >= CLASSES {
+        return fresh(bytes, UNCLASSED).map(|block| (block, true));
+    }
+    let mut recycled = None;
+    if class < THREAD_CLASSES {
+        recycled = with_thread_lists(|lists| lists[class].pop()).flatten();
+    }
+    if recycled.is_none() {
+        recycled = SHARED[class].lock().pop();
+        if recycled.is_some() {
+            SHARED_BYTES.fetch_sub(class_bytes(class), Ordering::Relaxed);
+        }
+    }
+    let Some(block) = recycled else {
+        return fresh(class_bytes(class), class).map(|block| (block, true));
+    };
+    // SAFETY: the block came out of a list, so this function owns it.
+    unsafe { (*block.as_ptr()).references = AtomicUsize::new(1) };
+    Ok((block, false))
+}
+
+fn fresh(data_bytes: usize, class: usize) -> Result<NonNull<Block>> {
+    let too_large = || err!(ResourceExhausted, "out of memory: no {data_bytes} bytes to be had");
+    let layout = layout(data_bytes).ok_or_else(too_large)?;
+    // SAFETY: the layout's size is at least the header's, so it is not zero.
+    let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(too_large)?;
+    let block = base.cast::<Block>();
+    // SAFETY: the allocation is aligned for and larger than the header; the data follow it.
+    unsafe {
+        block.write(Block {
+            references: AtomicUsize::new(1),
+            data: base.as_ptr().add(HEADER_BYTES),
+            capacity: data_bytes,
+            charge: AtomicPtr::new(null_mut()),
+            foreign: None,
+            class,
+            next: null_mut(),
+        });
+    }
+    Ok(block)
+}
+
+/// Takes back a block that nobody refers to, without charge and without foreign memory.
+pub(crate) fn release(block: NonNull<Block>) {
+    // SAFETY: the caller held the last reference.
+    let class = unsafe { (*block.as_ptr()).class };
+    if class < THREAD_CLASSES {
+        let kept = with_thread_lists(|lists| {
+            lists[class].push(block);
+            if lists[class].len > THREAD_BLOCKS_MAX {
+                for _ in 0..THREAD_BLOCKS_MAX / 2 {
+                    lists[class].pop().into_iter().for_each(release_shared);
+                }
+            }
+        });
+        if kept.is_some() {
+            return;
+        }
+    }
+    release_shared(block);
+}
+
+fn release_shared(block: NonNull<Block>) {
+    // SAFETY: the caller owns the free block.
+    let class = unsafe { (*block.as_ptr()).class };
+    if class != UNCLASSED {
+        let bytes = class_bytes(class);
+        if SHARED_BYTES.fetch_add(bytes, Ordering::Relaxed) + bytes <= SHARED_BYTES_MAX {
+            SHARED[class].lock().push(block);
+            return;
+        }
+        SHARED_BYTES.fetch_sub(bytes, Ordering::Relaxed);
+    }
+    free(block);
+}
+
+fn free(block: NonNull<Block>) {
+    // SAFETY: the caller owns the block, and `capacity` is what `fresh` allocated it with.
+    unsafe {
+        let layout = layout((*block.as_ptr()).capacity).expect("it was allocated with this layout");
+        block.as_ptr().drop_in_place();
+        dealloc(block.as_ptr().cast(), layout);
+    }
+}
+
+/// Gives the memory that the shared lists keep back to the system.
+pub fn trim() {
+    for (class, list) in SHARED.iter().enumerate() {
+        let mut taken = std::mem::replace(&mut *list.lock(), List::EMPTY);
+        SHARED_BYTES.fetch_sub(taken.len * class_bytes(class), Ordering::Relaxed);
+        while let Some(block) = taken.pop() {
+            free(block);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes_hold_what_they_are_asked_for() {
+        for bytes in (0..100_000).chain([1 << 20, (1 << 20) + 1, 3 << 19, (3 << 19) + 1, 1 << 30]) {
+            let class = class_of(bytes);
+            assert!(class_bytes(class) >= bytes, "{bytes} in class {class}");
+            assert!(class == 0 || class_bytes(class - 1) < bytes, "{bytes} in class {class}");
+        }
+        assert_eq!(class_of(1 << 30), CLASSES - 1);
+    }
+}

@@ -1,0 +1,1 @@
+//! Thalweg: the distributed TensorFlow system, made anew in Rust.

@@ -1,0 +1,2 @@
+//! Everything that CI does.
+fn main() {}
