@@ -282,6 +282,15 @@ impl Tensor {
         Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), n) })
     }
 
+    /// The elements as bytes, for writing, if nobody else refers to them: for loops that work by
+    /// element size rather than by dtype.
+    ///
+    /// # Safety
+    /// Into a bool tensor only the bytes 0 and 1 may be written.
+    pub unsafe fn bytes_mut(&mut self) -> Result<&mut [u8]> {
+        self.as_mut_bytes()
+    }
+
     /// The elements as bytes, for writing; for bool only 0 and 1 may be written.
     pub(crate) fn as_mut_bytes(&mut self) -> Result<&mut [u8]> {
         let (data, n) = (self.host_bytes_mut()?, self.num_elements() * self.dtype.size());
