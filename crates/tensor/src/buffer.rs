@@ -31,7 +31,7 @@ pub(crate) struct Block {
 /// Memory that a buffer shows but did not allocate.
 pub(crate) enum Foreign {
     /// Received or mapped bytes: readable, never written.
-    Bytes(Bytes),
+    Bytes(#[expect(dead_code, reason = "it keeps the bytes alive")] Bytes),
     /// Memory of a device, which host code cannot read.
     Device(Arc<dyn DeviceMemory>),
 }

@@ -9,7 +9,7 @@ mod buffer;
 mod dtype;
 mod error;
 mod float8;
-
+pub mod npy;
 mod object;
 mod partial_shape;
 mod proto;
