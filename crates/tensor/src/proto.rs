@@ -128,33 +128,23 @@ impl Tensor {
     }
 }
 
-/// Fills a shape from a value list whose last value repeats.
+/// Fills a shape from a value list whose last value repeats; values beyond the shape are ignored,
+/// as TensorFlow does.
 struct Fill<'a> {
     shape: Shape,
     budget: Option<&'a Arc<Budget>>,
 }
 
 impl Fill<'_> {
-    fn check(&self, values: usize) -> Result<()> {
-        let elements = self.shape.num_elements();
-        ensure!(
-            values <= elements,
-            InvalidArgument,
-            "a tensor of shape {} has {elements} elements, but {values} values came",
-            self.shape
-        );
-        Ok(())
-    }
-
     fn numbers<S, T: Element>(self, values: &[S], convert: impl Fn(&S) -> T) -> Result<Tensor> {
-        self.check(values.len())?;
         let mut tensor = Tensor::allocate(T::DTYPE, self.shape, self.budget)?;
         let target = tensor.as_mut_slice::<T>()?;
         for (t, v) in target.iter_mut().zip(values) {
             *t = convert(v);
         }
-        let last = values.last().map_or_else(T::default, convert);
-        target[values.len()..].fill(last);
+        if let Some(rest) = target.get_mut(values.len()..) {
+            rest.fill(values.last().map_or_else(T::default, convert));
+        }
         Ok(tensor)
     }
 
@@ -162,7 +152,6 @@ impl Fill<'_> {
     where
         Complex<T>: Element,
     {
-        ensure!(parts.len().is_multiple_of(2), InvalidArgument, "complex values come in pairs");
         let pairs: Vec<Complex<T>> =
             parts.chunks_exact(2).map(|p| Complex { re: p[0], im: p[1] }).collect();
         self.numbers(&pairs, |&x| x)
@@ -174,7 +163,6 @@ impl Fill<'_> {
         empty: T,
         make: fn(Shape, Vec<T>) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        self.check(values.len())?;
         let elements = self.shape.num_elements();
         let bytes = elements.saturating_mul(size_of::<T>());
         if let Some(budget) = self.budget {
@@ -186,17 +174,17 @@ impl Fill<'_> {
         items.try_reserve_exact(elements).map_err(|_| {
             err!(ResourceExhausted, "out of memory for {elements} elements of shape {}", self.shape)
         })?;
-        items.extend_from_slice(values);
+        items.extend_from_slice(&values[..values.len().min(elements)]);
         items.resize(elements, values.last().cloned().unwrap_or(empty));
         make(self.shape, items)
     }
 
     fn raw_bytes(self, dtype: DType, values: &[u8]) -> Result<Tensor> {
-        self.check(values.len())?;
         let mut tensor = Tensor::allocate(dtype, self.shape, self.budget)?;
-        let target = tensor.as_mut_bytes()?;
-        target[..values.len()].copy_from_slice(values);
-        target[values.len()..].fill(values.last().copied().unwrap_or(0));
+        let (target, last) = (tensor.as_mut_bytes()?, values.last().copied().unwrap_or(0));
+        for (i, t) in target.iter_mut().enumerate() {
+            *t = values.get(i).copied().unwrap_or(last);
+        }
         Ok(tensor)
     }
 }
@@ -332,8 +320,8 @@ mod tests {
         p.float_val = vec![1.0, 2.0];
         let t = Tensor::from_proto(&p, None).unwrap();
         assert_eq!(t.as_slice::<f32>().unwrap(), [1.0, 2.0, 2.0, 2.0]);
-        p.float_val = vec![0.0; 5];
-        assert!(Tensor::from_proto(&p, None).is_err());
+        p.float_val = vec![7.0; 5];
+        assert_eq!(Tensor::from_proto(&p, None).unwrap().as_slice::<f32>().unwrap(), [7.0; 4]);
     }
 
     #[test]
