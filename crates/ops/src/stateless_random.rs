@@ -1,5 +1,356 @@
-//! Placeholder for the family.
+//! Random ops that are functions of their inputs: the same seed gives the same numbers, always.
+//!
+//! The first generation takes two seeds; the second takes key, counter and algorithm, which
+//! `StatelessRandomGetKeyCounter` and its kin make of two seeds. The kernels are those of `random`.
 
-use thalweg_kernel::Family;
+use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{PartialShape, Result, Tensor, bf16, ensure, f16};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::random::{
+    ALGORITHM_PHILOX, binomial, full_int, gamma, multinomial, multinomial_shape, normal,
+    philox_from_seed, poisson, shuffle_rows, stateless_bounded_normal, truncated_normal, uniform,
+    uniform_int, uniform_int_shape,
+};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        STATELESS_RANDOM_UNIFORM,
+        STATELESS_RANDOM_NORMAL,
+        STATELESS_TRUNCATED_NORMAL,
+        STATELESS_RANDOM_UNIFORM_INT,
+        STATELESS_RANDOM_UNIFORM_FULL_INT,
+        STATELESS_RANDOM_UNIFORM_V2,
+        STATELESS_RANDOM_NORMAL_V2,
+        STATELESS_TRUNCATED_NORMAL_V2,
+        STATELESS_RANDOM_UNIFORM_INT_V2,
+        STATELESS_RANDOM_UNIFORM_FULL_INT_V2,
+        STATELESS_RANDOM_GAMMA_V2,
+        STATELESS_RANDOM_GAMMA_V3,
+        STATELESS_RANDOM_POISSON,
+        STATELESS_RANDOM_BINOMIAL,
+        STATELESS_MULTINOMIAL,
+        STATELESS_PARAMETERIZED_TRUNCATED_NORMAL,
+        STATELESS_SHUFFLE,
+        STATELESS_RANDOM_GET_KEY_COUNTER,
+        STATELESS_RANDOM_GET_KEY_COUNTER_ALG,
+        STATELESS_RANDOM_GET_ALG,
+    ],
+    kernels: &[
+        cpu_kernel!("StatelessRandomUniform", "dtype" in [f16, bf16, f32, f64] => uniform; host_inputs: SEED),
+        cpu_kernel!("StatelessRandomNormal", "dtype" in [f16, bf16, f32, f64] => normal; host_inputs: SEED),
+        cpu_kernel!("StatelessTruncatedNormal", "dtype" in [f16, bf16, f32, f64] => truncated_normal; host_inputs: SEED),
+        cpu_kernel!("StatelessRandomUniformInt", "dtype" in [i32, i64] => uniform_int; host_inputs: SEED),
+        cpu_kernel!("StatelessRandomUniformFullInt", "dtype" in [i32, i64, u32, u64] => full_int; host_inputs: SEED),
+        cpu_kernel!("StatelessRandomUniformV2", "dtype" in [f16, bf16, f32, f64] => uniform; host_inputs: KEY),
+        cpu_kernel!("StatelessRandomNormalV2", "dtype" in [f16, bf16, f32, f64] => normal; host_inputs: KEY),
+        cpu_kernel!("StatelessTruncatedNormalV2", "dtype" in [f16, bf16, f32, f64] => truncated_normal; host_inputs: KEY),
+        cpu_kernel!("StatelessRandomUniformIntV2", "dtype" in [i32, i64, u32, u64] => uniform_int; host_inputs: KEY),
+        cpu_kernel!("StatelessRandomUniformFullIntV2", "dtype" in [i32, i64, u32, u64] => full_int; host_inputs: KEY),
+        cpu_kernel!("StatelessRandomGammaV2", "dtype" in [f16, f32, f64] => gamma; host_inputs: SEED),
+        cpu_kernel!("StatelessRandomGammaV3", "dtype" in [f16, f32, f64] => gamma; host_inputs: KEY),
+        cpu_kernel!("StatelessRandomPoisson", "dtype" in [f16, f32, f64, i32, i64] => poisson; host_inputs: SEED),
+        cpu_kernel!("StatelessRandomBinomial", "T" in [f16, f32, f64] => binomial; host_inputs: SEED),
+        cpu_kernel!("StatelessMultinomial", "T" in [f16, bf16, f32, f64] => multinomial; host_inputs: &["num_samples", "seed"]),
+        cpu_kernel!("StatelessParameterizedTruncatedNormal", "dtype" in [f16, f32, f64] => stateless_bounded_normal; host_inputs: SEED),
+        KernelSpec {
+            op: "StatelessShuffle",
+            create: shuffle_rows,
+            host_inputs: &["key", "counter", "alg"],
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "StatelessRandomGetKeyCounter",
+            create: get_key_counter,
+            is_cheap: true,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "StatelessRandomGetKeyCounterAlg",
+            create: get_key_counter,
+            is_cheap: true,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "StatelessRandomGetAlg",
+            create: get_algorithm,
+            is_cheap: true,
+            ..KernelSpec::CPU
+        },
+    ],
+};
+
+const SEED: &[&str] = &["shape", "seed"];
+const KEY: &[&str] = &["shape", "key", "counter", "alg"];
+
+const STATELESS_RANDOM_UNIFORM: OpDef = OpDef {
+    name: "StatelessRandomUniform",
+    inputs: &["shape: T", "seed: Tseed"],
+    outputs: &["output: dtype"],
+    attrs: &[
+        "dtype: {half, bfloat16, float, double} = DT_FLOAT",
+        "T: {int32, int64} = DT_INT32",
+        "Tseed: {int32, int64} = DT_INT64",
+    ],
+    shape: stateless_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_NORMAL: OpDef =
+    OpDef { name: "StatelessRandomNormal", ..STATELESS_RANDOM_UNIFORM };
+
+const STATELESS_TRUNCATED_NORMAL: OpDef =
+    OpDef { name: "StatelessTruncatedNormal", ..STATELESS_RANDOM_UNIFORM };
+
+const STATELESS_RANDOM_UNIFORM_INT: OpDef = OpDef {
+    name: "StatelessRandomUniformInt",
+    inputs: &["shape: T", "seed: Tseed", "minval: dtype", "maxval: dtype"],
+    outputs: &["output: dtype"],
+    attrs: &["dtype: {int32, int64}", "T: {int32, int64}", "Tseed: {int32, int64} = DT_INT64"],
+    shape: stateless_int_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_UNIFORM_FULL_INT: OpDef = OpDef {
+    name: "StatelessRandomUniformFullInt",
+    inputs: &["shape: T", "seed: Tseed"],
+    outputs: &["output: dtype"],
+    attrs: &[
+        "dtype: {int32, int64, uint32, uint64} = DT_UINT64",
+        "T: {int32, int64} = DT_INT32",
+        "Tseed: {int32, int64, uint32, uint64} = DT_INT64",
+    ],
+    shape: stateless_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_UNIFORM_V2: OpDef = OpDef {
+    name: "StatelessRandomUniformV2",
+    inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
+    outputs: &["output: dtype"],
+    attrs: &[
+        "dtype: {half, bfloat16, float, double} = DT_FLOAT",
+        "Tshape: {int32, int64} = DT_INT32",
+    ],
+    shape: stateless_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_NORMAL_V2: OpDef =
+    OpDef { name: "StatelessRandomNormalV2", ..STATELESS_RANDOM_UNIFORM_V2 };
+
+const STATELESS_TRUNCATED_NORMAL_V2: OpDef =
+    OpDef { name: "StatelessTruncatedNormalV2", ..STATELESS_RANDOM_UNIFORM_V2 };
+
+const STATELESS_RANDOM_UNIFORM_INT_V2: OpDef = OpDef {
+    name: "StatelessRandomUniformIntV2",
+    inputs: &[
+        "shape: Tshape",
+        "key: uint64",
+        "counter: uint64",
+        "alg: int32",
+        "minval: dtype",
+        "maxval: dtype",
+    ],
+    outputs: &["output: dtype"],
+    attrs: &["dtype: {int32, int64, uint32, uint64}", "Tshape: {int32, int64} = DT_INT32"],
+    shape: stateless_int_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_UNIFORM_FULL_INT_V2: OpDef = OpDef {
+    name: "StatelessRandomUniformFullIntV2",
+    inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
+    outputs: &["output: dtype"],
+    attrs: &[
+        "dtype: {int32, int64, uint32, uint64} = DT_UINT64",
+        "Tshape: {int32, int64} = DT_INT32",
+    ],
+    shape: stateless_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_GAMMA_V2: OpDef = OpDef {
+    name: "StatelessRandomGammaV2",
+    inputs: &["shape: T", "seed: Tseed", "alpha: dtype"],
+    outputs: &["output: dtype"],
+    attrs: &[
+        "dtype: {half, float, double}",
+        "T: {int32, int64}",
+        "Tseed: {int32, int64} = DT_INT64",
+    ],
+    shape: stateless_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_GAMMA_V3: OpDef = OpDef {
+    name: "StatelessRandomGammaV3",
+    inputs: &["shape: shape_dtype", "key: uint64", "counter: uint64", "alg: int32", "alpha: dtype"],
+    outputs: &["output: dtype"],
+    attrs: &["dtype: {half, float, double}", "shape_dtype: {int32, int64} = DT_INT32"],
+    shape: stateless_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_POISSON: OpDef = OpDef {
+    name: "StatelessRandomPoisson",
+    inputs: &["shape: T", "seed: Tseed", "lam: Rtype"],
+    outputs: &["output: dtype"],
+    attrs: &[
+        "Rtype: {half, float, double, int32, int64}",
+        "dtype: {half, float, double, int32, int64}",
+        "T: {int32, int64}",
+        "Tseed: {int32, int64} = DT_INT64",
+    ],
+    shape: stateless_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_BINOMIAL: OpDef = OpDef {
+    name: "StatelessRandomBinomial",
+    inputs: &["shape: S", "seed: Tseed", "counts: T", "probs: T"],
+    outputs: &["output: dtype"],
+    attrs: &[
+        "S: {int32, int64}",
+        "Tseed: {int32, int64} = DT_INT64",
+        "T: {half, float, double, int32, int64} = DT_DOUBLE",
+        "dtype: {half, float, double, int32, int64} = DT_INT64",
+    ],
+    shape: stateless_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_MULTINOMIAL: OpDef = OpDef {
+    name: "StatelessMultinomial",
+    inputs: &["logits: T", "num_samples: int32", "seed: Tseed"],
+    outputs: &["output: output_dtype"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
+        "Tseed: {int32, int64} = DT_INT64",
+        "output_dtype: {int32, int64} = DT_INT64",
+    ],
+    shape: stateless_multinomial_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: OpDef = OpDef {
+    name: "StatelessParameterizedTruncatedNormal",
+    inputs: &[
+        "shape: S",
+        "seed: Tseed",
+        "means: dtype",
+        "stddevs: dtype",
+        "minvals: dtype",
+        "maxvals: dtype",
+    ],
+    outputs: &["output: dtype"],
+    attrs: &[
+        "S: {int32, int64}",
+        "Tseed: {int32, int64} = DT_INT64",
+        "dtype: {half, float, double}",
+    ],
+    shape: stateless_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_SHUFFLE: OpDef = OpDef {
+    name: "StatelessShuffle",
+    inputs: &["value: T", "key: uint64", "counter: uint64", "alg: int32"],
+    outputs: &["output: T"],
+    attrs: &["T: type"],
+    shape: shuffle_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_GET_KEY_COUNTER: OpDef = OpDef {
+    name: "StatelessRandomGetKeyCounter",
+    inputs: &["seed: Tseed"],
+    outputs: &["key: uint64", "counter: uint64"],
+    attrs: &["Tseed: {int32, int64} = DT_INT64"],
+    shape: key_counter_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_GET_KEY_COUNTER_ALG: OpDef = OpDef {
+    name: "StatelessRandomGetKeyCounterAlg",
+    inputs: &["seed: Tseed"],
+    outputs: &["key: uint64", "counter: uint64", "alg: int32"],
+    attrs: &["Tseed: {int32, int64} = DT_INT64"],
+    shape: key_counter_shape,
+    ..OpDef::DEFAULT
+};
+
+const STATELESS_RANDOM_GET_ALG: OpDef = OpDef {
+    name: "StatelessRandomGetAlg",
+    outputs: &["alg: int32"],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+/// As the first input says; where the numbers come from has its own shapes.
+fn stateless_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    check_source(c)?;
+    shape::from_first_input(c)
+}
+
+fn stateless_int_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    check_source(c)?;
+    uniform_int_shape(c)
+}
+
+fn stateless_multinomial_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    check_source(c)?;
+    multinomial_shape(c)
+}
+
+fn shuffle_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    check_source(c)?;
+    shape::unchanged(c)
+}
+
+fn check_source(c: &ShapeContext<'_>) -> Result<()> {
+    if let Ok(range) = c.input_range("seed") {
+        return check_len(&c.with_rank(range.start, "seed", 1)?, "seed", 2);
+    }
+    let key = c.input_range("key")?.start;
+    check_len(&c.with_rank(key, "key", 1)?, "key", 1)?;
+    c.with_rank(key + 1, "counter", 1)?;
+    c.with_rank(key + 2, "alg", 0)?;
+    Ok(())
+}
+
+fn check_len(vector: &PartialShape, name: &str, len: usize) -> Result<()> {
+    ensure!(
+        vector.dim(0).is_none_or(|d| d == len),
+        InvalidArgument,
+        "{name} must have shape [{len}], not {vector}"
+    );
+    Ok(())
+}
+
+fn key_counter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    check_len(&c.with_rank(0, "seed", 1)?, "seed", 2)?;
+    c.set_output(0, PartialShape::new([Some(1)]));
+    c.set_output(1, PartialShape::new([Some(2)]));
+    c.set_output(2, PartialShape::scalar());
+    Ok(())
+}
+
+/// Key and counter that two seeds stand for, and the algorithm where the op has that output.
+fn get_key_counter(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let (key, counter) = philox_from_seed(ctx.input(0)?)?.words();
+        ctx.set_output(0, Tensor::vector(&[key])?)?;
+        ctx.set_output(1, Tensor::vector(&counter)?)?;
+        if ctx.num_outputs() > 2 {
+            ctx.set_output(2, Tensor::scalar(ALGORITHM_PHILOX))?;
+        }
+        Ok(())
+    })
+}
+
+/// The algorithm that this device uses.
+fn get_algorithm(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| ctx.set_output(0, Tensor::scalar(ALGORITHM_PHILOX)))
+}

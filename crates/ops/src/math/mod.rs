@@ -1,1 +1,3 @@
 //! Pure loops: no graphs, no kernels, no allocation.
+
+pub(crate) mod random;

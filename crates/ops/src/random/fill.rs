@@ -1,0 +1,108 @@
+//! Kernels whose every element has the same distribution.
+
+use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
+use thalweg_tensor::{Element, Result, bail, ensure};
+
+use super::source::Source;
+use crate::math::random::distributions::{
+    Distribution, FullInt, Integer, Normal, Real, TruncatedNormal, Uniform, UniformInt, fill,
+};
+use crate::math::random::philox::Philox;
+use crate::split::Disjoint;
+
+/// What a group of values costs, for cutting the work: bits alone, or a logarithm and a sine too.
+const PLAIN_NANOSECONDS: f64 = 4.0;
+const NORMAL_NANOSECONDS: f64 = 30.0;
+
+/// Uniform in [0, 1).
+pub(crate) fn uniform<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    same_everywhere(init, Uniform::<T>::default(), PLAIN_NANOSECONDS)
+}
+
+/// Normal with mean 0 and deviation 1.
+pub(crate) fn normal<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    same_everywhere(init, Normal::<T>::default(), NORMAL_NANOSECONDS)
+}
+
+/// Standard normal, nearer to the mean than two deviations.
+pub(crate) fn truncated_normal<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    same_everywhere(init, TruncatedNormal::<T>::default(), 2.0 * NORMAL_NANOSECONDS)
+}
+
+/// Any integer of the type.
+pub(crate) fn full_int<T: Integer + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    same_everywhere(init, FullInt::<T>::default(), PLAIN_NANOSECONDS)
+}
+
+fn same_everywhere<D>(
+    init: &KernelInit<'_>,
+    distribution: D,
+    nanoseconds_per_group: f64,
+) -> Result<AnyKernel>
+where
+    D: Distribution<Item: Element> + Send + Sync + 'static,
+{
+    let source = Source::new(init)?;
+    AnyKernel::new(move |ctx| {
+        let shape = ctx.shape_input(0, "shape")?;
+        let mut out = ctx.allocate_output(0, shape)?;
+        let philox = source.for_outputs(ctx, out.num_elements())?;
+        fill_groups(ctx, philox, &distribution, nanoseconds_per_group, out.as_mut_slice()?)?;
+        ctx.set_output(0, out)
+    })
+}
+
+/// Integers from `minval` to before `maxval`.
+pub(crate) fn uniform_int<T>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T: Integer + Element + std::fmt::Display,
+{
+    let source = Source::new(init)?;
+    let minval = init.node.input_range("minval")?.start;
+    let maxval = init.node.input_range("maxval")?.start;
+    AnyKernel::new(move |ctx| {
+        let shape = ctx.shape_input(0, "shape")?;
+        let low: T = scalar(ctx, minval, "minval")?;
+        let high: T = scalar(ctx, maxval, "maxval")?;
+        let mut out = ctx.allocate_output(0, shape)?;
+        // An empty tensor has no element that could miss an empty range.
+        if out.num_elements() > 0 {
+            let Some(distribution) = UniformInt::new(low, high) else {
+                bail!(InvalidArgument, "Need minval < maxval, got {low} >= {high}");
+            };
+            let philox = source.for_outputs(ctx, out.num_elements())?;
+            fill_groups(ctx, philox, &distribution, PLAIN_NANOSECONDS, out.as_mut_slice()?)?;
+        }
+        ctx.set_output(0, out)
+    })
+}
+
+fn scalar<T: Element>(ctx: &KernelContext<'_>, input: usize, name: &str) -> Result<T> {
+    let tensor = ctx.input(input)?;
+    ensure!(
+        tensor.rank() == 0,
+        InvalidArgument,
+        "{name} must be 0-D, got shape {}",
+        tensor.shape()
+    );
+    tensor.scalar_value()
+}
+
+/// Fills `out` on several threads; blocks of work begin at group boundaries, so that the bits do
+/// not depend on how the work is cut.
+fn fill_groups<D: Distribution<Item: Element> + Sync>(
+    ctx: &KernelContext<'_>,
+    philox: Philox,
+    distribution: &D,
+    nanoseconds_per_group: f64,
+    out: &mut [D::Item],
+) -> Result<()> {
+    let len = out.len();
+    let out = Disjoint::new(out);
+    ctx.parallel_for(len.div_ceil(D::GROUP), nanoseconds_per_group, |groups| {
+        let range = groups.start * D::GROUP..(groups.end * D::GROUP).min(len);
+        // SAFETY: `parallel_for` hands out disjoint ranges of groups.
+        let part = unsafe { out.part(range) };
+        fill(philox, distribution, groups.start as u64, part);
+    })
+}
