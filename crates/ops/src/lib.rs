@@ -16,6 +16,7 @@ mod array_sources;
 mod bias;
 mod binary;
 mod bitwise;
+mod candidate_sampler;
 mod cast;
 mod clip;
 mod concat;
@@ -50,6 +51,7 @@ pub static FAMILIES: &[&Family] = &[
     &bias::FAMILY,
     &binary::FAMILY,
     &bitwise::FAMILY,
+    &candidate_sampler::FAMILY,
     &cast::FAMILY,
     &clip::FAMILY,
     &concat::FAMILY,
