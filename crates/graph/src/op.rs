@@ -350,7 +350,7 @@ fn split_entries(text: &str) -> Vec<&str> {
 
 fn parse_scalar_default(text: &str, kind: AttrKind) -> Option<AttrValue> {
     Some(match kind {
-        AttrKind::String => AttrValue::String(unquote(text)?.to_owned().into()),
+        AttrKind::String => AttrValue::String(unquote(text)?.replace("\\n", "\n").into()),
         AttrKind::Int => AttrValue::Int(text.parse().ok()?),
         AttrKind::Float => AttrValue::Float(text.parse().ok()?),
         AttrKind::Bool => AttrValue::Bool(text.parse().ok()?),

@@ -19,7 +19,7 @@ pub struct OpRegistry {
 
 impl OpRegistry {
     /// A registry of `ops`; `interfaces` lists further signatures, one a line, as
-    /// [`parse_interface`] reads them.
+    /// `parse_interface` reads them.
     pub fn new<'a>(
         ops: impl IntoIterator<Item = &'a OpDef>,
         interfaces: &'static str,
@@ -70,8 +70,8 @@ impl OpRegistry {
     }
 }
 
-/// Reads `Name | input; input | output | attr; attr | flag flag`.
-pub fn parse_interface(line: &str) -> Result<Op> {
+/// Reads `Name | input; input | output | attr; attr | flag flag`; `\n` in a string is a newline.
+pub(crate) fn parse_interface(line: &str) -> Result<Op> {
     let fields: Vec<&str> = line.split('|').map(str::trim).collect();
     let [name, inputs, outputs, attrs, flags] = fields[..] else {
         bail!(Internal, "an op's line must have 5 fields: {line:?}");
