@@ -71,6 +71,29 @@ impl AttrValue {
         pb::AttrValue { value }
     }
 
+    /// The value in a few words, however large it is.
+    pub(crate) fn summary(&self) -> String {
+        match self {
+            AttrValue::None => "not set".into(),
+            AttrValue::String(s) => {
+                let shown = String::from_utf8_lossy(&s[..s.len().min(80)]).into_owned();
+                format!("the string {shown:?}{}", if s.len() > 80 { " and more" } else { "" })
+            }
+            AttrValue::Int(i) => format!("the int {i}"),
+            AttrValue::Float(f) => format!("the float {f}"),
+            AttrValue::Bool(b) => format!("the bool {b}"),
+            AttrValue::Type(t) => match DType::from_proto(*t) {
+                Ok(dtype) => format!("the type {dtype}"),
+                Err(_) => format!("type number {t}"),
+            },
+            AttrValue::Shape(_) => "a shape".into(),
+            AttrValue::Tensor(_) => "a tensor".into(),
+            AttrValue::List(_) => "a list".into(),
+            AttrValue::Func(f) => format!("the function '{}'", f.name),
+            AttrValue::Placeholder(p) => format!("the caller's attr '{p}'"),
+        }
+    }
+
     /// A function attr.
     pub fn function(name: &str, attrs: &Attrs) -> AttrValue {
         AttrValue::Func(Arc::new(pb::NameAttrList {
@@ -92,7 +115,12 @@ impl AttrValue {
                 (AttrKind::Shape, AttrValue::Shape(s)) => list.shape.push((**s).clone()),
                 (AttrKind::Tensor, AttrValue::Tensor(t)) => list.tensor.push((**t).clone()),
                 (AttrKind::Func, AttrValue::Func(f)) => list.func.push((**f).clone()),
-                _ => bail!(InvalidArgument, "a list of {} cannot hold {value:?}", kind.name()),
+                _ => bail!(
+                    InvalidArgument,
+                    "a list of {} cannot hold {}",
+                    kind.name(),
+                    value.summary()
+                ),
             }
         }
         Ok(AttrValue::List(Arc::new(list)))
@@ -279,7 +307,12 @@ impl<'a> NodeAttrs<'a> {
     }
 
     fn wrong_kind(&self, name: &str, expected: &str, got: &AttrValue) -> thalweg_tensor::Error {
-        err!(InvalidArgument, "{}: attr '{name}' must be {expected}, is {got:?}", self.op.name)
+        err!(
+            InvalidArgument,
+            "{}: attr '{name}' must be {expected}, is {}",
+            self.op.name,
+            got.summary()
+        )
     }
 
     typed_getters! {

@@ -14,14 +14,19 @@ use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op};
 use crate::{AttrValue, Attrs, Graph, NodeId, shape};
 
-/// Nodes that one body may have after its lists are expanded.
+/// Tensors that one argument may stand for.
 const ARGS_MAX: usize = 1 << 16;
+/// Names that one body may expand to: a list is short in a message, its tensors are not.
+const NAMES_MAX: usize = 1 << 20;
 
 /// Functions by name, with the gradients that clients defined for them.
 #[derive(Clone, Default)]
 pub struct FunctionLibrary {
-    functions: BTreeMap<String, (Arc<pb::FunctionDef>, Arc<Op>)>,
-    gradients: BTreeMap<String, String>,
+    /// In the order in which they came, which is the order in which they leave.
+    functions: Vec<(Arc<pb::FunctionDef>, Arc<Op>)>,
+    by_name: BTreeMap<String, usize>,
+    gradients: Vec<pb::GradientDef>,
+    gradient_by_name: BTreeMap<String, usize>,
     registered_gradients: Vec<pb::RegisteredGradient>,
 }
 
@@ -35,7 +40,7 @@ impl FunctionLibrary {
                 .ok_or_else(|| err!(InvalidArgument, "a function has no signature"))?;
             let name = signature.name.clone();
             ensure!(!name.is_empty(), InvalidArgument, "a function has no name");
-            if let Some((known, _)) = self.functions.get(&name) {
+            if let Some(known) = self.get(&name) {
                 ensure!(
                     **known == function,
                     InvalidArgument,
@@ -44,44 +49,65 @@ impl FunctionLibrary {
                 continue;
             }
             let op = op_from_signature(signature).context(|| format!("function '{name}'"))?;
-            self.functions.insert(name, (Arc::new(function), Arc::new(op)));
+            self.by_name.insert(name, self.functions.len());
+            self.functions.push((Arc::new(function), Arc::new(op)));
         }
         for gradient in library.gradient {
-            self.gradients.insert(gradient.function_name, gradient.gradient_func);
+            match self.gradient(&gradient.function_name) {
+                None => {
+                    let name = gradient.function_name.clone();
+                    self.gradient_by_name.insert(name, self.gradients.len());
+                    self.gradients.push(gradient);
+                }
+                Some(known) => ensure!(
+                    known == gradient.gradient_func,
+                    InvalidArgument,
+                    "function '{}' has the gradient '{known}' already, not '{}'",
+                    gradient.function_name,
+                    gradient.gradient_func
+                ),
+            }
         }
         self.registered_gradients.extend(library.registered_gradients);
         Ok(())
     }
 
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.functions.is_empty()
+            && self.gradients.is_empty()
+            && self.registered_gradients.is_empty()
+    }
+
+    fn entry(&self, name: &str) -> Option<&(Arc<pb::FunctionDef>, Arc<Op>)> {
+        self.by_name.get(name).map(|&i| &self.functions[i])
+    }
+
     /// The function called `name`.
     pub fn get(&self, name: &str) -> Option<&Arc<pb::FunctionDef>> {
-        self.functions.get(name).map(|(function, _)| function)
+        self.entry(name).map(|(function, _)| function)
     }
 
     /// The gradient function that a client defined for `name`.
     pub fn gradient(&self, name: &str) -> Option<&str> {
-        self.gradients.get(name).map(String::as_str)
+        self.gradient_by_name.get(name).map(|&i| self.gradients[i].gradient_func.as_str())
     }
 
     /// Names of all functions, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.functions.keys().map(String::as_str)
+        self.by_name.keys().map(String::as_str)
     }
 
     /// The function's signature as an op: a node may have the function's name as its op.
     pub(crate) fn signature_op(&self, name: &str) -> Option<Arc<Op>> {
-        self.functions.get(name).map(|(_, op)| op.clone())
+        self.entry(name).map(|(_, op)| op.clone())
     }
 
     /// TensorFlow's message.
     pub fn to_proto(&self) -> pb::FunctionDefLibrary {
-        let gradient = |(function, gradient): (&String, &String)| pb::GradientDef {
-            function_name: function.clone(),
-            gradient_func: gradient.clone(),
-        };
         pb::FunctionDefLibrary {
-            function: self.functions.values().map(|(f, _)| (**f).clone()).collect(),
-            gradient: self.gradients.iter().map(gradient).collect(),
+            function: self.functions.iter().map(|(f, _)| (**f).clone()).collect(),
+            gradient: self.gradients.clone(),
             registered_gradients: self.registered_gradients.clone(),
         }
     }
@@ -145,7 +171,7 @@ pub fn instantiate(
     like: &Graph,
 ) -> Result<FunctionBody> {
     let name = function.signature.as_ref().map_or("", |s| s.name.as_str());
-    Instantiation { function, attrs, like, outputs: FxHashMap::default() }
+    Instantiation { function, attrs, like, outputs: FxHashMap::default(), names: 0 }
         .run()
         .context(|| format!("function '{name}'"))
 }
@@ -154,8 +180,10 @@ struct Instantiation<'a> {
     function: &'a pb::FunctionDef,
     attrs: &'a Attrs,
     like: &'a Graph,
-    /// What `arg`, `node:out` mean: the GraphDef name and the first output's position.
+    /// What `arg`, `node:out` mean: names of tensors as a GraphDef has them.
     outputs: FxHashMap<String, Vec<String>>,
+    /// Names made so far.
+    names: usize,
 }
 
 impl Instantiation<'_> {
@@ -191,6 +219,16 @@ impl Instantiation<'_> {
         Ok(FunctionBody { args, results, control_results, graph })
     }
 
+    fn count_names(&mut self, names: usize) -> Result<()> {
+        self.names += names;
+        ensure!(
+            self.names <= NAMES_MAX,
+            ResourceExhausted,
+            "it expands to more than {NAMES_MAX} tensors"
+        );
+        Ok(())
+    }
+
     /// Dtypes that an argument of the signature stands for under the caller's attrs.
     fn arg_types(&self, arg: &pb::op_def::ArgDef) -> Result<Vec<i32>> {
         let attr = |name: &str| {
@@ -199,21 +237,32 @@ impl Instantiation<'_> {
         if !arg.type_list_attr.is_empty() {
             return match attr(&arg.type_list_attr)? {
                 AttrValue::List(l) => Ok(l.r#type.clone()),
-                other => bail!(InvalidArgument, "attr '{}' is {other:?}", arg.type_list_attr),
+                other => bail!(
+                    InvalidArgument,
+                    "attr '{}' must be list(type), is {}",
+                    arg.type_list_attr,
+                    other.summary()
+                ),
             };
         }
         let dtype = match arg.type_attr.as_str() {
             "" => arg.r#type,
             name => match attr(name)? {
                 AttrValue::Type(t) => *t,
-                other => bail!(InvalidArgument, "attr '{name}' is {other:?}"),
+                other => {
+                    bail!(InvalidArgument, "attr '{name}' must be type, is {}", other.summary())
+                }
             },
         };
         let count = match arg.number_attr.as_str() {
             "" => 1,
             name => match attr(name)? {
                 AttrValue::Int(n) if (0..=ARGS_MAX as i64).contains(n) => *n as usize,
-                other => bail!(InvalidArgument, "attr '{name}' is {other:?}"),
+                other => bail!(
+                    InvalidArgument,
+                    "attr '{name}' must be int from 0 to {ARGS_MAX}, is {}",
+                    other.summary()
+                ),
             },
         };
         Ok(vec![dtype; count])
@@ -227,6 +276,7 @@ impl Instantiation<'_> {
         let mut names = Vec::new();
         for (position, arg) in signature.input_arg.iter().enumerate() {
             let types = self.arg_types(arg)?;
+            self.count_names(types.len())?;
             let mut parts = Vec::with_capacity(types.len());
             for (i, &dtype) in types.iter().enumerate() {
                 let name =
@@ -298,6 +348,7 @@ impl Instantiation<'_> {
                 _ => 1,
             };
             ensure!(len <= ARGS_MAX, InvalidArgument, "node '{}' has {len} outputs", def.name);
+            self.count_names(len)?;
             let tensor = |i: usize| match position + i {
                 0 => def.name.clone(),
                 index => format!("{}:{index}", def.name),
@@ -320,13 +371,15 @@ impl Instantiation<'_> {
         Ok(vec![found.ok_or_else(|| err!(InvalidArgument, "input '{name}' is not defined"))?])
     }
 
-    fn resolved_inputs(&self, inputs: &[String]) -> Result<Vec<String>> {
+    fn resolved_inputs(&mut self, inputs: &[String]) -> Result<Vec<String>> {
         let mut resolved = Vec::with_capacity(inputs.len());
         for input in inputs {
             if input.starts_with('^') {
                 resolved.push(input.clone());
             } else {
-                resolved.extend(self.tensors(input)?);
+                let tensors = self.tensors(input)?;
+                self.count_names(tensors.len())?;
+                resolved.extend(tensors);
             }
         }
         Ok(resolved)

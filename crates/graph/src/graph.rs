@@ -125,7 +125,10 @@ fn arg_len(arg: &ArgDef, attrs: &NodeAttrs<'_>) -> Result<usize> {
 }
 
 /// Dtypes of the flattened arguments.
-fn arg_types(args: &[ArgDef], attrs: &NodeAttrs<'_>) -> Result<SmallVec<[(DType, bool); 4]>> {
+pub(crate) fn arg_types(
+    args: &[ArgDef],
+    attrs: &NodeAttrs<'_>,
+) -> Result<SmallVec<[(DType, bool); 4]>> {
     let mut types = SmallVec::new();
     for arg in args {
         match &arg.ty {
@@ -152,7 +155,18 @@ pub struct Graph {
     by_name: FxHashMap<Arc<str>, NodeId>,
     registry: Arc<OpRegistry>,
     library: Arc<FunctionLibrary>,
-    pub(crate) versions: pb::VersionDef,
+    /// What else a GraphDef says, kept for the way out.
+    pub(crate) message: MessageFields,
+}
+
+/// Fields of a GraphDef that belong to no node.
+#[derive(Clone, Default)]
+pub(crate) struct MessageFields {
+    pub(crate) versions: Option<pb::VersionDef>,
+    /// The deprecated form of `versions`.
+    pub(crate) version: i32,
+    /// TensorFlow writes the library even if it is empty, other producers leave it out.
+    pub(crate) has_library: bool,
     pub(crate) debug_info: Option<pb::GraphDebugInfo>,
 }
 
@@ -164,14 +178,24 @@ impl Graph {
             by_name: FxHashMap::default(),
             registry,
             library: Arc::default(),
-            versions: pb::VersionDef { producer: crate::GRAPH_VERSION, ..Default::default() },
-            debug_info: None,
+            message: MessageFields {
+                versions: Some(pb::VersionDef {
+                    producer: crate::GRAPH_VERSION,
+                    ..Default::default()
+                }),
+                has_library: true,
+                ..Default::default()
+            },
         }
     }
 
     /// An empty graph with the same ops, functions and versions.
     pub fn new_like(other: &Graph) -> Graph {
-        Graph { library: other.library.clone(), ..Graph::new(other.registry.clone()) }
+        Graph {
+            library: other.library.clone(),
+            message: MessageFields { debug_info: None, ..other.message.clone() },
+            ..Graph::new(other.registry.clone())
+        }
     }
 
     /// The ops that nodes may have.
@@ -186,6 +210,10 @@ impl Graph {
 
     pub(crate) fn library_mut(&mut self) -> &mut FunctionLibrary {
         Arc::make_mut(&mut self.library)
+    }
+
+    pub(crate) fn set_library(&mut self, library: Arc<FunctionLibrary>) {
+        self.library = library;
     }
 
     /// All nodes, by id.
@@ -450,7 +478,8 @@ fn check_attr(new: &NewNode, attr: &AttrDef) -> Result<()> {
     ensure!(
         value.is(attr.kind, attr.is_list),
         InvalidArgument,
-        "attr '{name}' must be {kind}, is {value:?}"
+        "attr '{name}' must be {kind}, is {}",
+        value.summary()
     );
     if let Some(minimum) = attr.minimum {
         let actual = match value {
@@ -494,7 +523,7 @@ fn check_attr(new: &NewNode, attr: &AttrDef) -> Result<()> {
 }
 
 /// TensorFlow's rule: `[A-Za-z0-9.][A-Za-z0-9_.\\-/>]*`, with `_` first for its own nodes.
-fn is_node_name(name: &str) -> bool {
+pub(crate) fn is_node_name(name: &str) -> bool {
     let ok = |c: u8| c.is_ascii_alphanumeric() || b"_.\\-/>".contains(&c);
     !name.is_empty() && name.bytes().all(ok) && !name.starts_with(['-', '\\', '/', '>'])
 }

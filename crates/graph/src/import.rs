@@ -1,7 +1,7 @@
 //! GraphDef in and out.
 //!
 //! Nodes of a GraphDef stand in any order. Types and shapes are inferred in topological order;
-//! edges out of `NextIteration` close loops and are taken to be there already.
+//! edges from `NextIteration` to `Merge` close loops and are taken to be there already.
 
 use std::sync::Arc;
 
@@ -10,45 +10,65 @@ use smallvec::SmallVec;
 use thalweg_proto as pb;
 use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 
-use crate::graph::{NodeExtras, build_node, infer_attrs};
+use crate::graph::{MessageFields, NodeExtras, arg_types, build_node, is_node_name};
+use crate::op::{ArgType, Op};
 use crate::{
     AttrValue, Attrs, Endpoint, GRAPH_VERSION, Graph, NewNode, Node, NodeId, OpRegistry, TensorName,
 };
+
+/// Outputs beyond the first of each node that one message may ask for: a number in an attr is a few
+/// bytes, the outputs it stands for are megabytes.
+const MORE_OUTPUTS_MAX: usize = 1 << 22;
 
 impl Graph {
     /// The graph in a message.
     pub fn from_def(registry: Arc<OpRegistry>, def: pb::GraphDef) -> Result<Graph> {
         let mut graph = Graph::new(registry);
+        graph.message = MessageFields::default();
         graph.extend(def)?;
         Ok(graph)
     }
 
     /// Adds the nodes and functions of a message. On error the graph is as it was.
-    pub fn extend(&mut self, def: pb::GraphDef) -> Result<()> {
+    pub fn extend(&mut self, mut def: pb::GraphDef) -> Result<()> {
         let len_before = self.len();
         let library_before = self.library().clone();
-        let result = self.extend_unchecked(def);
+        let message_before = self.message.clone();
+        let nodes = std::mem::take(&mut def.node);
+        let result = self.take_fields(def).and_then(|()| self.take_nodes(nodes));
         if result.is_err() {
             self.truncate(len_before);
-            *self.library_mut() = (*library_before).clone();
+            self.set_library(library_before);
+            self.message = message_before;
         }
         result
     }
 
-    fn extend_unchecked(&mut self, def: pb::GraphDef) -> Result<()> {
+    fn take_fields(&mut self, def: pb::GraphDef) -> Result<()> {
         if let Some(versions) = def.versions {
             check_versions(&versions)?;
-            self.versions = versions;
+            self.message.versions = Some(versions);
+        }
+        #[expect(deprecated, reason = "old graphs have it")]
+        if def.version != 0 {
+            self.message.version = def.version;
         }
         if def.debug_info.is_some() {
-            self.debug_info = def.debug_info;
+            self.message.debug_info = def.debug_info;
         }
         if let Some(library) = def.library {
-            self.library_mut().extend(library)?;
+            self.message.has_library = true;
+            if library != Default::default() {
+                self.library_mut().extend(library)?;
+            }
         }
+        Ok(())
+    }
+
+    fn take_nodes(&mut self, defs: Vec<pb::NodeDef>) -> Result<()> {
         let first = self.len();
-        let mut importer = Importer::new(self, def.node.len());
-        let (nodes, inputs) = importer.name_all(def.node)?;
+        let mut importer = Importer::new(self, defs.len());
+        let (nodes, inputs) = importer.name_all(defs)?;
         let edges = importer.resolve(&nodes, inputs)?;
         let order = topological_order(first, &nodes, &edges)?;
         self.infer_in_order(first, nodes, edges, &order)
@@ -83,12 +103,20 @@ impl Graph {
         }
         self.append_prepared(bare);
         let mut is_typed = vec![false; pending.len()];
+        let mut more_outputs = 0;
         for &i in order {
             let mut new = pending[i as usize].take().expect("each node is in the order once");
             let (name, op) = (new.name.clone(), new.op.clone());
             let node = self
                 .typed_node(first, &mut new, &is_typed)
                 .context(|| format!("node '{name}' ({})", op.name))?;
+            more_outputs += node.outputs.len().saturating_sub(1);
+            ensure!(
+                more_outputs <= MORE_OUTPUTS_MAX,
+                ResourceExhausted,
+                "node '{name}' ({}): the graph has more than {MORE_OUTPUTS_MAX} outputs",
+                op.name
+            );
             *self.node_mut(NodeId((first + i as usize) as u32)) = node;
             is_typed[i as usize] = true;
         }
@@ -115,7 +143,8 @@ impl Graph {
             })?;
             types.push(Some((output.dtype, output.is_ref)));
         }
-        infer_attrs(&new.op, &mut new.attrs, &types)?;
+        // Unlike a node under construction, one in a message says what its types are.
+        check_signature_attrs(new)?;
         let mut node = build_node(std::mem::take(new), &types)?;
         self.infer_shapes(&mut node)?;
         Ok(node)
@@ -123,16 +152,26 @@ impl Graph {
 
     /// Edges that close loops were not there when their consumers were checked.
     fn check_loop_edges(&self, first: usize) -> Result<()> {
-        for node in &self.nodes()[first..] {
-            for &input in &node.inputs {
+        for node in self.nodes()[first..].iter().filter(|n| is_merge(&n.op)) {
+            let expected = arg_types(&node.op.inputs, &node.attrs())?;
+            for (i, (&input, (dtype, _))) in node.inputs.iter().zip(expected).enumerate() {
                 let source = self.node(input.node);
+                let given = source.outputs.get(input.index as usize).ok_or_else(|| {
+                    err!(
+                        InvalidArgument,
+                        "node '{}': input '{}:{}' does not exist",
+                        node.name,
+                        source.name,
+                        input.index
+                    )
+                })?;
                 ensure!(
-                    (input.index as usize) < source.outputs.len(),
+                    given.dtype == dtype,
                     InvalidArgument,
-                    "node '{}': input '{}:{}' does not exist",
+                    "node '{}' ({}): input {i} must be {dtype}, got {}",
                     node.name,
-                    source.name,
-                    input.index
+                    node.op.name,
+                    given.dtype
                 );
             }
         }
@@ -141,12 +180,15 @@ impl Graph {
 
     /// TensorFlow's message; what came in by `from_def` goes out again, field by field.
     pub fn to_def(&self) -> pb::GraphDef {
+        let message = &self.message;
+        let has_library = message.has_library || !self.library().is_empty();
+        #[expect(deprecated, reason = "old graphs have a version")]
         pb::GraphDef {
             node: self.nodes().iter().map(|node| self.node_def(node)).collect(),
-            library: Some(self.library().to_proto()),
-            versions: Some(self.versions.clone()),
-            debug_info: self.debug_info.clone(),
-            ..Default::default()
+            library: has_library.then(|| self.library().to_proto()),
+            versions: message.versions.clone(),
+            version: message.version,
+            debug_info: message.debug_info.clone(),
         }
     }
 
@@ -172,6 +214,26 @@ impl Graph {
             experimental_type: extras.and_then(|e| e.full_type.clone()),
         }
     }
+}
+
+/// Attrs that types or numbers of arguments come from must be set; TensorFlow has a code of its own
+/// for this.
+fn check_signature_attrs(new: &NewNode) -> Result<()> {
+    for arg in new.op.inputs.iter().chain(&new.op.outputs) {
+        let ty = match &arg.ty {
+            ArgType::Attr(name) | ArgType::ListAttr(name) => Some(name),
+            ArgType::Fixed(_) => None,
+        };
+        for name in ty.into_iter().chain(&arg.number_attr) {
+            let has_default = || new.op.attr(name).is_some_and(|a| a.default.is_some());
+            ensure!(
+                new.attrs.get(name).is_some() || has_default(),
+                NotFound,
+                "No attr named '{name}' in NodeDef"
+            );
+        }
+    }
+    Ok(())
 }
 
 fn check_versions(versions: &pb::VersionDef) -> Result<()> {
@@ -224,6 +286,11 @@ impl<'a> Importer<'a> {
         for def in defs {
             let op = self.graph.find_op(&def.op).context(|| format!("node '{}'", def.name))?;
             let name: Arc<str> = def.name.into();
+            ensure!(
+                is_node_name(&name),
+                InvalidArgument,
+                "Node {name:?}: Node name contains invalid characters"
+            );
             ensure!(
                 self.graph.find(&name).is_none(),
                 InvalidArgument,
@@ -287,11 +354,17 @@ impl<'a> Importer<'a> {
     }
 }
 
+fn is_merge(op: &Op) -> bool {
+    matches!(op.name.as_str(), "Merge" | "RefMerge")
+}
+
 /// New nodes (by position from `first`), each after those it depends on.
 fn topological_order(first: usize, nodes: &[NewNode], edges: &[Edges]) -> Result<Vec<u32>> {
     let local = |id: NodeId| id.index().checked_sub(first);
-    let closes_loop =
-        |i: usize| matches!(nodes[i].op.name.as_str(), "NextIteration" | "RefNextIteration");
+    let closes_loop = |source: usize, target: usize| {
+        matches!(nodes[source].op.name.as_str(), "NextIteration" | "RefNextIteration")
+            && is_merge(&nodes[target].op)
+    };
     let sources = |e: &Edges| {
         let data = e.inputs.iter().map(|e| e.node).collect::<SmallVec<[NodeId; 4]>>();
         data.into_iter().chain(e.control_inputs.clone()).filter_map(local)
@@ -299,7 +372,7 @@ fn topological_order(first: usize, nodes: &[NewNode], edges: &[Edges]) -> Result
     let mut successors: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); nodes.len()];
     let mut pending = vec![0u32; nodes.len()];
     for (i, e) in edges.iter().enumerate() {
-        for source in sources(e).filter(|&s| !closes_loop(s)) {
+        for source in sources(e).filter(|&s| !closes_loop(s, i)) {
             successors[source].push(i as u32);
             pending[i] += 1;
         }

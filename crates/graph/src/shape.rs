@@ -50,14 +50,14 @@ impl<'a> ShapeContext<'a> {
 
     /// Shape of input `i`; unknown for edges that close a loop.
     pub fn input(&self, i: usize) -> &'a PartialShape {
-        let Some(&endpoint) = self.node.inputs.get(i) else { return &UNKNOWN };
-        let source = self.graph.nodes().get(endpoint.node.index());
-        source.and_then(|n| n.outputs.get(endpoint.index as usize)).map_or(&UNKNOWN, |o| &o.shape)
+        input_shape(self.graph, self.node, i)
     }
 
-    /// Dtype of input `i`.
-    pub fn input_dtype(&self, i: usize) -> DType {
-        self.graph.output(self.node.inputs[i]).dtype
+    /// Dtype of input `i`, if there is one and it does not close a loop.
+    pub fn input_dtype(&self, i: usize) -> Option<DType> {
+        let endpoint = self.node.inputs.get(i)?;
+        let source = self.graph.nodes().get(endpoint.node.index())?;
+        source.outputs.get(endpoint.index as usize).map(|o| o.dtype)
     }
 
     /// The value of input `i`, if it is a constant.
@@ -113,6 +113,13 @@ impl<'a> ShapeContext<'a> {
         );
         Ok(shape)
     }
+}
+
+/// Shape of input `i` of `node`; unknown where the source has no outputs yet.
+pub(crate) fn input_shape<'a>(graph: &'a Graph, node: &Node, i: usize) -> &'a PartialShape {
+    let Some(&endpoint) = node.inputs.get(i) else { return &UNKNOWN };
+    let source = graph.nodes().get(endpoint.node.index());
+    source.and_then(|n| n.outputs.get(endpoint.index as usize)).map_or(&UNKNOWN, |o| &o.shape)
 }
 
 /// Nothing is known of the outputs.

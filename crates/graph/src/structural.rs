@@ -1,6 +1,6 @@
 //! The ops that the runtime itself interprets: sources, sinks, edges cut in two, calls.
 
-use thalweg_tensor::{PartialShape, Result, Shape};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
 use crate::shape::{self, ShapeContext};
 use crate::value::{PartialValue, ValueContext};
@@ -17,7 +17,10 @@ const CONST: OpDef = OpDef {
 };
 
 fn const_shape(c: &mut ShapeContext<'_>) -> Result<()> {
-    let shape = match &c.attrs().tensor_proto("value")?.tensor_shape {
+    let (value, dtype) = (c.attrs().tensor_proto("value")?, c.attrs().dtype("dtype")?);
+    let given = DType::from_proto(value.dtype)?;
+    ensure!(given == dtype, InvalidArgument, "value is {given}, but dtype is {dtype}");
+    let shape = match &value.tensor_shape {
         Some(shape) => Shape::from_proto(shape)?,
         None => Shape::scalar(),
     };

@@ -94,9 +94,9 @@ impl<'a> ValueContext<'a> {
         self.node.inputs.len()
     }
 
-    /// Shape of input `i`.
+    /// Shape of input `i`; unknown for edges that close a loop.
     pub fn input_shape(&self, i: usize) -> &'a PartialShape {
-        &self.graph.output(self.node.inputs[i]).shape
+        crate::shape::input_shape(self.graph, self.node, i)
     }
 
     /// Value of input `i`.

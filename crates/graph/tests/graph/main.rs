@@ -1,0 +1,5 @@
+//! The crate from outside, with the ops of the workspace.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod round_trip;
+mod support;
