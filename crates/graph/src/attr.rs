@@ -232,9 +232,9 @@ into_attr! {
     }));
 }
 
-/// The attrs that a node sets, by name.
+/// The attrs that a node sets, by name. Cloning shares them: plans copy nodes by the thousand.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attrs(Vec<(Arc<str>, AttrValue)>);
+pub struct Attrs(Arc<Vec<(Arc<str>, AttrValue)>>);
 
 impl Attrs {
     /// The value set for `name`.
@@ -245,15 +245,16 @@ impl Attrs {
     /// Sets `name`.
     pub fn set(&mut self, name: impl Into<Arc<str>>, value: AttrValue) {
         let name = name.into();
-        match self.0.binary_search_by(|(n, _)| n.cmp(&name)) {
-            Ok(i) => self.0[i].1 = value,
-            Err(i) => self.0.insert(i, (name, value)),
+        let entries = Arc::make_mut(&mut self.0);
+        match entries.binary_search_by(|(n, _)| n.cmp(&name)) {
+            Ok(i) => entries[i].1 = value,
+            Err(i) => entries.insert(i, (name, value)),
         }
     }
 
     /// Removes `name`.
     pub fn remove(&mut self, name: &str) {
-        self.0.retain(|(n, _)| **n != *name);
+        Arc::make_mut(&mut self.0).retain(|(n, _)| **n != *name);
     }
 
     /// All of them, sorted by name.
@@ -266,7 +267,7 @@ impl FromIterator<(Arc<str>, AttrValue)> for Attrs {
     fn from_iter<I: IntoIterator<Item = (Arc<str>, AttrValue)>>(entries: I) -> Self {
         let mut entries: Vec<_> = entries.into_iter().collect();
         entries.sort_by(|a, b| a.0.cmp(&b.0));
-        Attrs(entries)
+        Attrs(Arc::new(entries))
     }
 }
 

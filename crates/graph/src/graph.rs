@@ -81,6 +81,20 @@ pub(crate) struct NodeExtras {
 }
 
 impl Node {
+    /// A node of this op without inputs, attrs or outputs, for passes that build nodes by hand.
+    pub fn bare(name: impl Into<Arc<str>>, op: Arc<Op>) -> Node {
+        Node {
+            name: name.into(),
+            op,
+            inputs: SmallVec::new(),
+            control_inputs: SmallVec::new(),
+            device: "".into(),
+            attrs: Attrs::default(),
+            outputs: SmallVec::new(),
+            extras: None,
+        }
+    }
+
     /// Typed access to the attrs, with defaults.
     pub fn attrs(&self) -> NodeAttrs<'_> {
         NodeAttrs::new(&self.op, &self.attrs)
@@ -196,6 +210,16 @@ impl Graph {
             message: MessageFields { debug_info: None, ..other.message.clone() },
             ..Graph::new(other.registry.clone())
         }
+    }
+
+    /// A graph of nodes that are already typed, with edges by position: what a pass makes of a
+    /// graph that was checked. Ops, functions and versions are those of `like`.
+    pub fn from_nodes(like: &Graph, nodes: Vec<Node>) -> Graph {
+        let mut graph = Graph::new_like(like);
+        graph.by_name.reserve(nodes.len());
+        graph.nodes.reserve(nodes.len());
+        graph.append_prepared(nodes);
+        graph
     }
 
     /// The ops that nodes may have.

@@ -85,16 +85,7 @@ impl Graph {
         let mut pending: Vec<Option<NewNode>> = Vec::with_capacity(nodes.len());
         let mut bare = Vec::with_capacity(nodes.len());
         for (new, edges) in nodes.into_iter().zip(edges) {
-            bare.push(Node {
-                name: new.name.clone(),
-                op: new.op.clone(),
-                inputs: SmallVec::new(),
-                control_inputs: SmallVec::new(),
-                device: new.device.clone(),
-                attrs: Attrs::default(),
-                outputs: SmallVec::new(),
-                extras: None,
-            });
+            bare.push(Node::bare(new.name.clone(), new.op.clone()));
             pending.push(Some(NewNode {
                 inputs: edges.inputs,
                 control_inputs: edges.control_inputs,

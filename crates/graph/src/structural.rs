@@ -131,3 +131,8 @@ pub static OPS: &[OpDef] = &[
     PARTITIONED_CALL,
     STATEFUL_PARTITIONED_CALL,
 ];
+
+/// Whether the runtime runs this op itself, on any device, without a kernel.
+pub fn is_interpreted(op: &str) -> bool {
+    OPS.iter().any(|def| def.name == op)
+}

@@ -128,6 +128,8 @@ pub struct DeviceDescription {
     pub memory_bytes_per_second: f64,
     /// Bytes it can hold.
     pub memory_bytes: u64,
+    /// Whether its memory is the host's, so that no copy is needed between the two.
+    pub shares_host_memory: bool,
 }
 
 impl DeviceDescription {
@@ -139,6 +141,7 @@ impl DeviceDescription {
             flops_per_second: 1e11,
             memory_bytes_per_second: 2e10,
             memory_bytes,
+            shares_host_memory: true,
         }
     }
 }

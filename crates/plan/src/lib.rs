@@ -1,1 +1,136 @@
-//! Placeholder.
+//! From a graph and the wish to run a part of it, to one graph per device.
+//!
+//! Pure functions: no I/O, no thread, no clock, and equal inputs give equal plans. There is one
+//! pipeline, [`compile`]; the local session and a cluster's master both call it.
+
+mod cost;
+mod optimize;
+mod partition;
+mod place;
+mod prune;
+mod topology;
+
+use std::sync::Arc;
+
+use thalweg_graph::{Endpoint, Graph, NodeId, TensorName};
+use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
+use thalweg_tensor::{Context, Result, bail, err};
+
+pub use cost::{CostSource, Links, NodeCost, StaticCosts};
+pub use optimize::optimize;
+pub use partition::partition;
+pub use place::{Placement, place};
+pub use prune::prune;
+pub use topology::{reads, topological_order};
+
+/// What one kind of step feeds, fetches and runs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct StepSignature {
+    /// Tensors that the caller gives.
+    pub feeds: Vec<Endpoint>,
+    /// Tensors that the caller gets.
+    pub fetches: Vec<Endpoint>,
+    /// Nodes to run for their effects.
+    pub targets: Vec<NodeId>,
+}
+
+impl StepSignature {
+    /// Finds the names that a client gave; `NotFound` names the one that is not there.
+    pub fn resolve(graph: &Graph, feeds: &[&str], fetches: &[&str], targets: &[&str]) -> Result<Self> {
+        let tensor = |name: &str, missing: &dyn Fn() -> thalweg_tensor::Error| {
+            let parsed = TensorName::parse(name)?;
+            let node = graph.find(parsed.node).ok_or_else(missing)?;
+            let outputs = graph.node(node).outputs.len();
+            if parsed.is_control || parsed.index as usize >= outputs {
+                bail!(
+                    InvalidArgument,
+                    "'{name}' is not a tensor: node '{}' has {outputs} outputs",
+                    parsed.node
+                );
+            }
+            Ok(Endpoint { node, index: parsed.index })
+        };
+        let feed = |name: &&str| {
+            tensor(name, &|| err!(NotFound, "FeedInputs: unable to find feed output {name}"))
+        };
+        let fetch = |name: &&str| tensor(name, &|| err!(NotFound, "FetchOutputs node {name}: not found"));
+        let target = |name: &&str| {
+            graph.find(name).ok_or_else(|| {
+                err!(NotFound, "PruneForTargets: Some target nodes not found: {name}")
+            })
+        };
+        let signature = StepSignature {
+            feeds: feeds.iter().map(feed).collect::<Result<_>>()?,
+            fetches: fetches.iter().map(fetch).collect::<Result<_>>()?,
+            targets: targets.iter().map(target).collect::<Result<_>>()?,
+        };
+        let mut sorted = signature.feeds.clone();
+        sorted.sort();
+        if let Some(twice) = sorted.windows(2).find(|w| w[0] == w[1]) {
+            bail!(InvalidArgument, "'{}' is fed twice", graph.node(twice[0].node).name);
+        }
+        Ok(signature)
+    }
+}
+
+/// What a plan is made for.
+pub struct Target<'a> {
+    /// The devices there are; the first is the client's, where feeds enter and fetches leave.
+    pub devices: &'a [DeviceDescription],
+    /// How fast tensors move between them.
+    pub links: &'a Links,
+    /// What nodes cost.
+    pub costs: &'a dyn CostSource,
+    /// The kernels there are.
+    pub kernels: &'a Arc<KernelRegistry>,
+    /// Choices of the caller.
+    pub options: Options,
+}
+
+/// Choices that change a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// Fold constants and merge equal nodes.
+    pub optimize: bool,
+    /// Where a device constraint cannot be met, take another device.
+    pub allow_soft_placement: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { optimize: true, allow_soft_placement: false }
+    }
+}
+
+/// A step's graph, cut by device.
+#[derive(Clone)]
+pub struct Plan {
+    /// One graph for each device that has something to do, in the order of the devices.
+    pub partitions: Vec<Partition>,
+    /// Where each node of the whole was put, and why.
+    pub placement: Placement,
+}
+
+/// What one device does in a step.
+#[derive(Clone)]
+pub struct Partition {
+    /// The device.
+    pub device: DeviceName,
+    /// Its nodes.
+    pub graph: Graph,
+}
+
+/// Makes a plan for one kind of step.
+pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Result<Plan> {
+    let client = target
+        .devices
+        .first()
+        .ok_or_else(|| err!(InvalidArgument, "there is no device to run on"))?;
+    let pruned = prune(graph, step, client).context(|| "prune")?;
+    let (mut placed, mut placement) = place(pruned, target).context(|| "place")?;
+    if target.options.optimize {
+        placed = optimize(placed, &mut placement, target.kernels).context(|| "optimize")?;
+    }
+    let partitions = partition(placed, &placement, target).context(|| "partition")?;
+    Ok(Plan { partitions, placement })
+}

@@ -1,0 +1,249 @@
+//! Fold constants and merge equal nodes: rewrites into TensorFlow's own ops only.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+use thalweg_graph::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId};
+use thalweg_kernel::{
+    AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
+    KernelInit, KernelRegistry, NoFunctions, OneThread, ResourceManager, StepContext, Value,
+};
+use thalweg_tensor::{Budget, Result, Tensor};
+
+use crate::{Placement, topological_order};
+
+/// Bytes of inputs and outputs up to which a node is folded: more belongs into a step.
+const FOLD_BYTES_MAX: usize = 1 << 20;
+
+/// The graph with constants folded and equal nodes merged; `placement` follows the nodes.
+pub fn optimize(
+    graph: Graph,
+    placement: &mut Placement,
+    kernels: &Arc<KernelRegistry>,
+) -> Result<Graph> {
+    let order = topological_order(&graph);
+    if order.len() < graph.len() {
+        // Loops without their back nodes: leave such a graph to the executor's errors.
+        return Ok(graph);
+    }
+    let mut nodes = graph.nodes().to_vec();
+    let mut pass = Pass::new(&graph, kernels)?;
+    for &id in &order {
+        pass.visit(id, &mut nodes);
+    }
+    Ok(without_orphans(&graph, nodes, placement))
+}
+
+struct Pass<'a> {
+    graph: &'a Graph,
+    kernels: &'a Arc<KernelRegistry>,
+    const_op: Arc<thalweg_graph::Op>,
+    step: Arc<StepContext>,
+    /// For a node merged into an equal one, that one.
+    same_as: FxHashMap<NodeId, NodeId>,
+    seen: FxHashMap<u64, SmallVec<[NodeId; 1]>>,
+    /// Constants decoded so far, while small.
+    values: FxHashMap<NodeId, Tensor>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(graph: &'a Graph, kernels: &'a Arc<KernelRegistry>) -> Result<Self> {
+        Ok(Pass {
+            graph,
+            kernels,
+            const_op: graph.registry().get("Const")?.clone(),
+            step: folding_step(),
+            same_as: FxHashMap::default(),
+            seen: FxHashMap::default(),
+            values: FxHashMap::default(),
+        })
+    }
+
+    fn visit(&mut self, id: NodeId, nodes: &mut [Node]) {
+        let node = &mut nodes[id.index()];
+        for input in &mut node.inputs {
+            if let Some(&other) = self.same_as.get(&input.node) {
+                input.node = other;
+            }
+        }
+        for control in &mut node.control_inputs {
+            if let Some(&other) = self.same_as.get(control) {
+                *control = other;
+            }
+        }
+        let is_pure = !node.op.has(Flag::Stateful)
+            && !node.op.is_function
+            && node.outputs.iter().all(|o| !o.is_ref)
+            && node.inputs.iter().all(|e| !self.graph.output(*e).is_ref)
+            && !is_control_flow(&node.op.name);
+        if !is_pure {
+            return;
+        }
+        if let Some(value) = self.folded(id, nodes) {
+            let node = &mut nodes[id.index()];
+            self.make_constant(node, value);
+        }
+        self.merge(id, nodes);
+    }
+
+    /// The value of a node whose inputs are all constants, if computing it is small and works.
+    fn folded(&mut self, id: NodeId, nodes: &[Node]) -> Option<Tensor> {
+        let node = &nodes[id.index()];
+        if node.inputs.is_empty()
+            || node.outputs.len() != 1
+            || node.outputs[0].dtype.is_object()
+            || !node.control_inputs.is_empty()
+        {
+            return None;
+        }
+        let mut inputs: SmallVec<[Value; 4]> = SmallVec::new();
+        let mut bytes = 0;
+        for endpoint in &node.inputs {
+            let value = self.constant(endpoint.node, nodes)?;
+            bytes += value.size_bytes();
+            inputs.push(Value::Tensor(value));
+        }
+        if bytes > FOLD_BYTES_MAX {
+            return None;
+        }
+        let mut outputs = [Value::Empty];
+        if node.op.name == "Identity" {
+            outputs[0] = std::mem::take(&mut inputs[0]);
+        } else {
+            let spec = self.kernels.find(node, "CPU").ok()?;
+            let environment = &self.step.environment;
+            let init = KernelInit { node, budget: &self.step.budget, environment };
+            // A node that fails here fails in its step, with its message; so just leave it.
+            let Ok(AnyKernel::Sync(kernel)) = (spec.create)(&init) else { return None };
+            let mut ctx = KernelContext::new(node, &self.step, &mut inputs, &mut outputs);
+            kernel.compute(&mut ctx).ok()?;
+        }
+        let [Value::Tensor(value)] = outputs else { return None };
+        (value.size_bytes() <= FOLD_BYTES_MAX).then_some(value)
+    }
+
+    fn constant(&mut self, id: NodeId, nodes: &[Node]) -> Option<Tensor> {
+        if let Some(value) = self.values.get(&id) {
+            return Some(value.clone());
+        }
+        let node = &nodes[id.index()];
+        if node.op.name != "Const" {
+            return None;
+        }
+        let value = node.attrs().tensor("value", Some(&self.step.budget)).ok()?;
+        if value.size_bytes() <= FOLD_BYTES_MAX / 16 {
+            self.values.insert(id, value.clone());
+        }
+        Some(value)
+    }
+
+    fn make_constant(&mut self, node: &mut Node, value: Tensor) {
+        let Ok(proto) = value.to_proto() else { return };
+        node.op = self.const_op.clone();
+        node.inputs.clear();
+        node.attrs = [
+            ("dtype".into(), value.dtype().into_attr()),
+            ("value".into(), AttrValue::Tensor(Arc::new(proto))),
+        ]
+        .into_iter()
+        .collect();
+    }
+
+    fn merge(&mut self, id: NodeId, nodes: &mut [Node]) {
+        let node = &nodes[id.index()];
+        // Large constants would cost more to compare than they save.
+        if node.op.name == "Const" && self.constant(id, nodes).is_none_or(|v| v.size_bytes() > 1024) {
+            return;
+        }
+        let node = &nodes[id.index()];
+        let candidates = self.seen.entry(fingerprint(node)).or_default();
+        let equal = |other: &&NodeId| {
+            let other = &nodes[other.index()];
+            other.op.name == node.op.name
+                && other.inputs == node.inputs
+                && other.control_inputs == node.control_inputs
+                && other.device == node.device
+                && other.attrs == node.attrs
+        };
+        match candidates.iter().find(equal) {
+            Some(&first) => {
+                self.same_as.insert(id, first);
+            }
+            None => candidates.push(id),
+        }
+    }
+}
+
+fn is_control_flow(op: &str) -> bool {
+    matches!(
+        op,
+        "Switch" | "Merge" | "Enter" | "Exit" | "NextIteration" | "LoopCond" | "ControlTrigger"
+    ) || op.starts_with("Ref")
+}
+
+fn fingerprint(node: &Node) -> u64 {
+    let mut hasher = FxHasher::default();
+    node.op.name.hash(&mut hasher);
+    node.inputs.hash(&mut hasher);
+    node.device.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Drops nodes that folding and merging left without readers.
+fn without_orphans(graph: &Graph, nodes: Vec<Node>, placement: &mut Placement) -> Graph {
+    let mut needed = vec![false; nodes.len()];
+    // What had no reader before was wanted for itself: fetches, targets.
+    let mut was_read = vec![false; nodes.len()];
+    for node in graph.nodes() {
+        for source in crate::reads(node) {
+            was_read[source.index()] = true;
+        }
+    }
+    let mut stack: Vec<NodeId> = graph.ids().filter(|id| !was_read[id.index()]).collect();
+    while let Some(id) = stack.pop() {
+        if !std::mem::replace(&mut needed[id.index()], true) {
+            stack.extend(crate::reads(&nodes[id.index()]));
+        }
+    }
+    let keep_feed = |node: &Node| node.op.name == "_Recv";
+    let mut position = vec![NodeId(u32::MAX); nodes.len()];
+    let mut kept = Vec::new();
+    let mut kept_placement = Placement::default();
+    for (i, node) in nodes.into_iter().enumerate() {
+        if needed[i] || keep_feed(&node) {
+            position[i] = NodeId(kept.len() as u32);
+            kept.push(node);
+            kept_placement.devices.push(placement.devices[i]);
+            kept_placement.reasons.push(placement.reasons[i]);
+            kept_placement.predicted.extend(placement.predicted.get(i));
+        }
+    }
+    for node in &mut kept {
+        let moved = |e: &Endpoint| Endpoint { node: position[e.node.index()], index: e.index };
+        node.inputs.iter_mut().for_each(|e| *e = moved(e));
+        node.control_inputs.iter_mut().for_each(|c| *c = position[c.index()]);
+    }
+    *placement = kept_placement;
+    Graph::from_nodes(graph, kept)
+}
+
+/// A step that reaches nothing: kernels of pure nodes need no more.
+fn folding_step() -> Arc<StepContext> {
+    let budget = Budget::new(64 * FOLD_BYTES_MAX);
+    let device = DeviceDescription::cpu(DeviceName::cpu("fold", 0, 0), 0);
+    Arc::new(StepContext {
+        step_id: 0,
+        call_depth: 0,
+        state_budget: budget.clone(),
+        budget,
+        cancellation: Cancellation::default(),
+        resources: ResourceManager::new("fold"),
+        step_resources: ResourceManager::new("fold"),
+        parallel: Arc::new(OneThread),
+        functions: Arc::new(NoFunctions),
+        environment: Environment::frozen(),
+        device: HostDevice::new(device),
+    })
+}

@@ -1,0 +1,266 @@
+//! One device per node: first what must hold, then the white paper's choice.
+//!
+//! What must hold: the device that the client wrote, colocation (`_class`), state beside the ops
+//! that take it by reference or handle, and a kernel that exists. Then the graph is walked in
+//! topological order on simulated devices, and each group goes where it would finish first.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use thalweg_graph::{AttrValue, Graph, Node, NodeId, structural};
+use thalweg_kernel::{DeviceDescription, DeviceSpec};
+use thalweg_tensor::{DType, Result, bail};
+
+use crate::cost::tensor_bytes;
+use crate::{Target, topological_order};
+
+/// Where nodes were put.
+#[derive(Clone, Debug, Default)]
+pub struct Placement {
+    /// For each node, the position of its device among the target's.
+    pub devices: Vec<u32>,
+    /// For each node, why it is there.
+    pub reasons: Vec<Reason>,
+    /// For each node, when it is predicted to start and finish, in seconds.
+    pub predicted: Vec<(f64, f64)>,
+}
+
+/// Why a node is where it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// There was only one device it could be on.
+    OnlyChoice,
+    /// It belongs to a group that was placed by another member.
+    Colocated,
+    /// It finishes there first.
+    EarliestFinish,
+}
+
+/// Gives every node a device; the nodes of the returned graph carry its full name.
+pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
+    if target.devices.len() == 1 {
+        return place_on_one(graph, target);
+    }
+    let groups = Groups::of(&graph);
+    let feasible = feasible_devices(&graph, &groups, target)?;
+    let placement = simulate(&graph, &groups, &feasible, target);
+    let names: Vec<Arc<str>> =
+        target.devices.iter().map(|d| d.name.to_string().into()).collect();
+    let mut nodes = graph.nodes().to_vec();
+    for (node, &device) in nodes.iter_mut().zip(&placement.devices) {
+        node.device = names[device as usize].clone();
+    }
+    Ok((Graph::from_nodes(&graph, nodes), placement))
+}
+
+/// The common case: nothing to choose, so only check.
+fn place_on_one(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
+    let device = &target.devices[0];
+    let name: Arc<str> = device.name.to_string().into();
+    // Most nodes share one device string and one op; ask about each pair once.
+    let mut checked: FxHashMap<Arc<str>, ()> = FxHashMap::default();
+    for id in graph.ids() {
+        let node = graph.node(id);
+        check_kernel(node, device, target)?;
+        if *node.device != *name && !checked.contains_key(&node.device) {
+            let spec: DeviceSpec = node.device.parse()?;
+            if !spec.matches(&device.name) && !target.options.allow_soft_placement {
+                bail!(InvalidArgument, "{}", cannot_assign(node, target));
+            }
+            checked.insert(node.device.clone(), ());
+        }
+    }
+    for id in graph.ids() {
+        graph.set_device(id, name.clone());
+    }
+    let placement = Placement {
+        devices: vec![0; graph.len()],
+        reasons: vec![Reason::OnlyChoice; graph.len()],
+        predicted: Vec::new(),
+    };
+    Ok((graph, placement))
+}
+
+fn needs_no_kernel(node: &Node) -> bool {
+    node.op.is_function || structural::is_interpreted(&node.op.name)
+}
+
+fn check_kernel(node: &Node, device: &DeviceDescription, target: &Target<'_>) -> Result<()> {
+    if needs_no_kernel(node) {
+        return Ok(());
+    }
+    match target.kernels.find(node, &device.name.device_type) {
+        Ok(_) => Ok(()),
+        Err(e) => bail!(Unimplemented, "{}\n\t [[{{{{node {}}}}}]]", e.message(), node.name),
+    }
+}
+
+fn cannot_assign(node: &Node, target: &Target<'_>) -> String {
+    let devices: Vec<String> = target.devices.iter().map(|d| d.name.to_string()).collect();
+    format!(
+        "Cannot assign a device for operation {name}: {{{{node {name}}}}} was explicitly assigned to \
+         {} but available devices are [ {} ]. Make sure the device specification refers to a valid \
+         device.\n\t [[{name}]]",
+        node.device,
+        devices.join(", "),
+        name = node.name
+    )
+}
+
+/// Nodes that must share a device, as a union-find forest.
+struct Groups {
+    parent: Vec<u32>,
+}
+
+impl Groups {
+    fn of(graph: &Graph) -> Groups {
+        let mut groups = Groups { parent: (0..graph.len() as u32).collect() };
+        for id in graph.ids() {
+            let node = graph.node(id);
+            for endpoint in &node.inputs {
+                // A reference or a handle is only good where its state lives.
+                let output = graph.output(*endpoint);
+                if output.dtype == DType::Resource || (output.is_ref && takes_reference(node)) {
+                    groups.join(id, endpoint.node);
+                }
+            }
+            if let Some(AttrValue::List(list)) = node.attrs.get("_class") {
+                let names = list.s.iter().filter_map(|s| s.strip_prefix(b"loc:@"));
+                for name in names.filter_map(|n| std::str::from_utf8(n).ok()) {
+                    if let Some(other) = graph.find(name) {
+                        groups.join(id, other);
+                    }
+                }
+            }
+        }
+        for i in 0..graph.len() as u32 {
+            groups.parent[i as usize] = groups.root(i);
+        }
+        groups
+    }
+
+    /// The leader of a group; paths are halved on the way, so they stay short.
+    fn root(&mut self, mut i: u32) -> u32 {
+        while self.parent[i as usize] != i {
+            self.parent[i as usize] = self.parent[self.parent[i as usize] as usize];
+            i = self.parent[i as usize];
+        }
+        i
+    }
+
+    /// The leader, once all groups are joined and flat.
+    fn root_of(&self, id: NodeId) -> u32 {
+        self.parent[id.index()]
+    }
+
+    fn join(&mut self, a: NodeId, b: NodeId) {
+        let (a, b) = (self.root(a.0), self.root(b.0));
+        // The smaller id leads, so that equal graphs give equal groups.
+        let (lead, other) = (a.min(b), a.max(b));
+        self.parent[other as usize] = lead;
+    }
+}
+
+fn takes_reference(node: &Node) -> bool {
+    node.op.inputs.iter().any(|arg| arg.is_ref)
+}
+
+/// For each group (by its root), the devices that all members can be on.
+fn feasible_devices(
+    graph: &Graph,
+    groups: &Groups,
+    target: &Target<'_>,
+) -> Result<FxHashMap<u32, Vec<u32>>> {
+    let mut feasible: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let spec: DeviceSpec = node.device.parse()?;
+        let has_kernel = |d: &DeviceDescription| {
+            needs_no_kernel(node) || target.kernels.find(node, &d.name.device_type).is_ok()
+        };
+        let able: Vec<u32> =
+            (0..target.devices.len() as u32).filter(|&d| has_kernel(&target.devices[d as usize])).collect();
+        if able.is_empty() {
+            check_kernel(node, &target.devices[0], target)?;
+        }
+        let mut wanted: Vec<u32> = able
+            .iter()
+            .copied()
+            .filter(|&d| spec.matches(&target.devices[d as usize].name))
+            .collect();
+        if wanted.is_empty() {
+            if !target.options.allow_soft_placement {
+                bail!(InvalidArgument, "{}", cannot_assign(node, target));
+            }
+            wanted = able;
+        }
+        let root = groups.root_of(id);
+        match feasible.get_mut(&root) {
+            None => {
+                feasible.insert(root, wanted);
+            }
+            Some(group) => {
+                let both: Vec<u32> = group.iter().copied().filter(|d| wanted.contains(d)).collect();
+                if !both.is_empty() {
+                    *group = both;
+                } else if !target.options.allow_soft_placement {
+                    bail!(
+                        InvalidArgument,
+                        "Cannot colocate node {{{{node {}}}}} (device '{}') with {{{{node {}}}}}: no device \
+                         satisfies both",
+                        node.name,
+                        node.device,
+                        graph.node(NodeId(root)).name
+                    );
+                }
+            }
+        }
+    }
+    Ok(feasible)
+}
+
+/// Walks the graph on simulated devices and decides group by group.
+fn simulate(
+    graph: &Graph,
+    groups: &Groups,
+    feasible: &FxHashMap<u32, Vec<u32>>,
+    target: &Target<'_>,
+) -> Placement {
+    let mut free_at = vec![0.0f64; target.devices.len()];
+    let mut decided: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut placement = Placement {
+        devices: vec![0; graph.len()],
+        reasons: vec![Reason::OnlyChoice; graph.len()],
+        predicted: vec![(0.0, 0.0); graph.len()],
+    };
+    for id in topological_order(graph) {
+        let root = groups.root_of(id);
+        let choices = &feasible[&root];
+        let finish = |d: u32| {
+            let device = &target.devices[d as usize];
+            let ready = graph.node(id).inputs.iter().map(|e| {
+                let from = &target.devices[placement.devices[e.node.index()] as usize];
+                let bytes = tensor_bytes(graph, *e);
+                placement.predicted[e.node.index()].1 + target.links.seconds(&from.name, &device.name, bytes)
+            });
+            let start = ready.fold(free_at[d as usize], f64::max);
+            (start, start + target.costs.cost(graph, id, device).seconds)
+        };
+        let (device, reason) = match (decided.get(&root), &choices[..]) {
+            (Some(&device), _) => (device, Reason::Colocated),
+            (None, [only]) => (*only, Reason::OnlyChoice),
+            // Of equals the first: `min_by` keeps it.
+            (None, several) => {
+                let best = several.iter().copied().min_by(|&a, &b| finish(a).1.total_cmp(&finish(b).1));
+                (best.unwrap_or(0), Reason::EarliestFinish)
+            }
+        };
+        let (start, end) = finish(device);
+        decided.insert(root, device);
+        free_at[device as usize] = end;
+        placement.devices[id.index()] = device;
+        placement.reasons[id.index()] = reason;
+        placement.predicted[id.index()] = (start, end);
+    }
+    placement
+}

@@ -1,0 +1,122 @@
+//! Keep what the fetches and targets need; feeds and fetches become the client's `_Recv` and
+//! `_Send`, as TensorFlow names them.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::smallvec;
+use thalweg_graph::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, OutputInfo};
+use thalweg_kernel::DeviceDescription;
+use thalweg_tensor::{PartialShape, Result};
+
+use crate::{StepSignature, topology::reads};
+
+/// The part of `graph` that a step runs. Feed `i` is node `i`; the fetches are the last nodes.
+pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) -> Result<Graph> {
+    let fed: FxHashMap<Endpoint, u32> =
+        step.feeds.iter().enumerate().map(|(i, &e)| (e, i as u32)).collect();
+    let needed = needed_nodes(graph, step, &fed);
+
+    let mut position = vec![u32::MAX; graph.len()];
+    let mut next = step.feeds.len() as u32;
+    for id in graph.ids().filter(|id| needed[id.index()]) {
+        position[id.index()] = next;
+        next += 1;
+    }
+    let mapped = |e: &Endpoint| match fed.get(e) {
+        Some(&feed) => Endpoint { node: NodeId(feed), index: 0 },
+        None => Endpoint { node: NodeId(position[e.node.index()]), index: e.index },
+    };
+
+    let recv = graph.registry().get("_Recv")?.clone();
+    let send = graph.registry().get("_Send")?.clone();
+    let mut nodes = Vec::with_capacity(next as usize + step.fetches.len());
+    for &feed in &step.feeds {
+        let output = graph.output(feed);
+        let name = client_name(graph, "_recv", feed);
+        // What the client will feed is its own affair: the declared shape does not bind it.
+        let outputs = smallvec![OutputInfo {
+            dtype: output.dtype,
+            is_ref: false,
+            shape: PartialShape::unknown()
+        }];
+        let mut node = client_node(name, &recv, client);
+        node.attrs = client_attrs(graph, feed, "tensor_type", client);
+        node.outputs = outputs;
+        nodes.push(node);
+    }
+    for node in graph.ids().filter(|id| needed[id.index()]).map(|id| graph.node(id)) {
+        let mut kept = node.clone();
+        kept.inputs.iter_mut().for_each(|e| *e = mapped(e));
+        // A control edge from a node that only feeds replaced has nothing to wait for.
+        kept.control_inputs = node
+            .control_inputs
+            .iter()
+            .filter(|c| needed[c.index()])
+            .map(|c| NodeId(position[c.index()]))
+            .collect();
+        nodes.push(kept);
+    }
+    for &fetch in &step.fetches {
+        let name = client_name(graph, "_send", fetch);
+        let mut node = client_node(name, &send, client);
+        node.attrs = client_attrs(graph, fetch, "T", client);
+        node.inputs = smallvec![mapped(&fetch)];
+        nodes.push(node);
+    }
+    Ok(Graph::from_nodes(graph, nodes))
+}
+
+fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u32>) -> Vec<bool> {
+    let mut needed = vec![false; graph.len()];
+    let roots = step.fetches.iter().filter(|e| !fed.contains_key(e)).map(|e| e.node);
+    let mut stack: Vec<NodeId> = roots.chain(step.targets.iter().copied()).collect();
+    while let Some(id) = stack.pop() {
+        if std::mem::replace(&mut needed[id.index()], true) {
+            continue;
+        }
+        let node = graph.node(id);
+        if fed.is_empty() {
+            stack.extend(reads(node).filter(|n| !needed[n.index()]));
+            continue;
+        }
+        stack.extend(node.inputs.iter().filter(|e| !fed.contains_key(e)).map(|e| e.node));
+        // A placeholder whose only output is fed runs for nobody, not even for its order.
+        let is_replaced = |id: &NodeId| {
+            let outputs = graph.node(*id).outputs.len() as u32;
+            outputs > 0 && (0..outputs).all(|index| fed.contains_key(&Endpoint { node: *id, index }))
+        };
+        stack.extend(node.control_inputs.iter().copied().filter(|id| !is_replaced(id)));
+    }
+    needed
+}
+
+fn client_name(graph: &Graph, prefix: &str, tensor: Endpoint) -> String {
+    format!("{prefix}_{}_{}", graph.node(tensor.node).name, tensor.index)
+}
+
+fn client_node(name: String, op: &Arc<thalweg_graph::Op>, client: &DeviceDescription) -> Node {
+    let mut node = Node::bare(name, op.clone());
+    node.device = client.name.to_string().into();
+    node
+}
+
+fn client_attrs(
+    graph: &Graph,
+    tensor: Endpoint,
+    type_attr: &str,
+    client: &DeviceDescription,
+) -> Attrs {
+    let name = format!("{}:{}", graph.node(tensor.node).name, tensor.index);
+    let device = client.name.to_string();
+    [
+        (type_attr.into(), graph.output(tensor).dtype.into_attr()),
+        ("tensor_name".into(), name.as_str().into_attr()),
+        ("send_device".into(), device.as_str().into_attr()),
+        ("send_device_incarnation".into(), AttrValue::Int(client.incarnation as i64)),
+        ("recv_device".into(), device.as_str().into_attr()),
+        ("client_terminated".into(), true.into_attr()),
+    ]
+    .into_iter()
+    .collect()
+}
