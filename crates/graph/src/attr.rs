@@ -37,7 +37,8 @@ pub enum AttrValue {
 }
 
 impl AttrValue {
-    pub(crate) fn from_proto(proto: pb::AttrValue) -> AttrValue {
+    /// The value in a message.
+    pub fn from_proto(proto: pb::AttrValue) -> AttrValue {
         match proto.value {
             None => AttrValue::None,
             Some(Value::S(s)) => AttrValue::String(s),

@@ -34,7 +34,10 @@ impl CostSource for StaticCosts {
         let outputs = node.outputs.iter().map(|o| bytes_of(&o.shape, o.dtype.size()));
         let output_bytes: u64 = outputs.sum();
         let moved = inputs.saturating_add(output_bytes) as f64;
-        NodeCost { seconds: OVERHEAD_SECONDS + moved / device.memory_bytes_per_second, output_bytes }
+        NodeCost {
+            seconds: OVERHEAD_SECONDS + moved / device.memory_bytes_per_second,
+            output_bytes,
+        }
     }
 }
 

@@ -36,7 +36,12 @@ pub struct StepSignature {
 
 impl StepSignature {
     /// Finds the names that a client gave; `NotFound` names the one that is not there.
-    pub fn resolve(graph: &Graph, feeds: &[&str], fetches: &[&str], targets: &[&str]) -> Result<Self> {
+    pub fn resolve(
+        graph: &Graph,
+        feeds: &[&str],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<Self> {
         let tensor = |name: &str, missing: &dyn Fn() -> thalweg_tensor::Error| {
             let parsed = TensorName::parse(name)?;
             let node = graph.find(parsed.node).ok_or_else(missing)?;
@@ -53,7 +58,8 @@ impl StepSignature {
         let feed = |name: &&str| {
             tensor(name, &|| err!(NotFound, "FeedInputs: unable to find feed output {name}"))
         };
-        let fetch = |name: &&str| tensor(name, &|| err!(NotFound, "FetchOutputs node {name}: not found"));
+        let fetch =
+            |name: &&str| tensor(name, &|| err!(NotFound, "FetchOutputs node {name}: not found"));
         let target = |name: &&str| {
             graph.find(name).ok_or_else(|| {
                 err!(NotFound, "PruneForTargets: Some target nodes not found: {name}")

@@ -154,7 +154,8 @@ impl<'a> Pass<'a> {
     fn merge(&mut self, id: NodeId, nodes: &mut [Node]) {
         let node = &nodes[id.index()];
         // Large constants would cost more to compare than they save.
-        if node.op.name == "Const" && self.constant(id, nodes).is_none_or(|v| v.size_bytes() > 1024) {
+        if node.op.name == "Const" && self.constant(id, nodes).is_none_or(|v| v.size_bytes() > 1024)
+        {
             return;
         }
         let node = &nodes[id.index()];

@@ -10,7 +10,11 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
 use crate::{Partition, Placement, Target};
 
 /// One graph for each device that has nodes.
-pub fn partition(graph: Graph, placement: &Placement, target: &Target<'_>) -> Result<Vec<Partition>> {
+pub fn partition(
+    graph: Graph,
+    placement: &Placement,
+    target: &Target<'_>,
+) -> Result<Vec<Partition>> {
     if target.devices.len() == 1 {
         return Ok(vec![Partition { device: target.devices[0].name.clone(), graph }]);
     }
@@ -147,7 +151,14 @@ impl<'a> Cut<'a> {
     }
 
     /// Adds a `_Send` of `input` on `from` and its `_Recv` on `to`; returns the latter.
-    fn transfer(&mut self, name: &str, input: Endpoint, output: OutputInfo, from: u32, to: u32) -> NodeId {
+    fn transfer(
+        &mut self,
+        name: &str,
+        input: Endpoint,
+        output: OutputInfo,
+        from: u32,
+        to: u32,
+    ) -> NodeId {
         let edge = self.next_edge;
         self.next_edge += 1;
         let tensor_name = format!("edge_{edge}_{name}");
@@ -161,7 +172,14 @@ impl<'a> Cut<'a> {
         self.push(to, recv)
     }
 
-    fn transfer_attrs(&self, type_attr: &str, dtype: DType, name: &str, from: u32, to: u32) -> Attrs {
+    fn transfer_attrs(
+        &self,
+        type_attr: &str,
+        dtype: DType,
+        name: &str,
+        from: u32,
+        to: u32,
+    ) -> Attrs {
         let (from, to) = (&self.target.devices[from as usize], &self.target.devices[to as usize]);
         [
             (type_attr.into(), dtype.into_attr()),

@@ -44,8 +44,7 @@ pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
     let groups = Groups::of(&graph);
     let feasible = feasible_devices(&graph, &groups, target)?;
     let placement = simulate(&graph, &groups, &feasible, target);
-    let names: Vec<Arc<str>> =
-        target.devices.iter().map(|d| d.name.to_string().into()).collect();
+    let names: Vec<Arc<str>> = target.devices.iter().map(|d| d.name.to_string().into()).collect();
     let mut nodes = graph.nodes().to_vec();
     for (node, &device) in nodes.iter_mut().zip(&placement.devices) {
         node.device = names[device as usize].clone();
@@ -178,8 +177,9 @@ fn feasible_devices(
         let has_kernel = |d: &DeviceDescription| {
             needs_no_kernel(node) || target.kernels.find(node, &d.name.device_type).is_ok()
         };
-        let able: Vec<u32> =
-            (0..target.devices.len() as u32).filter(|&d| has_kernel(&target.devices[d as usize])).collect();
+        let able: Vec<u32> = (0..target.devices.len() as u32)
+            .filter(|&d| has_kernel(&target.devices[d as usize]))
+            .collect();
         if able.is_empty() {
             check_kernel(node, &target.devices[0], target)?;
         }
@@ -241,7 +241,8 @@ fn simulate(
             let ready = graph.node(id).inputs.iter().map(|e| {
                 let from = &target.devices[placement.devices[e.node.index()] as usize];
                 let bytes = tensor_bytes(graph, *e);
-                placement.predicted[e.node.index()].1 + target.links.seconds(&from.name, &device.name, bytes)
+                placement.predicted[e.node.index()].1
+                    + target.links.seconds(&from.name, &device.name, bytes)
             });
             let start = ready.fold(free_at[d as usize], f64::max);
             (start, start + target.costs.cost(graph, id, device).seconds)
@@ -251,7 +252,8 @@ fn simulate(
             (None, [only]) => (*only, Reason::OnlyChoice),
             // Of equals the first: `min_by` keeps it.
             (None, several) => {
-                let best = several.iter().copied().min_by(|&a, &b| finish(a).1.total_cmp(&finish(b).1));
+                let best =
+                    several.iter().copied().min_by(|&a, &b| finish(a).1.total_cmp(&finish(b).1));
                 (best.unwrap_or(0), Reason::EarliestFinish)
             }
         };

@@ -84,7 +84,8 @@ fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u
         // A placeholder whose only output is fed runs for nobody, not even for its order.
         let is_replaced = |id: &NodeId| {
             let outputs = graph.node(*id).outputs.len() as u32;
-            outputs > 0 && (0..outputs).all(|index| fed.contains_key(&Endpoint { node: *id, index }))
+            outputs > 0
+                && (0..outputs).all(|index| fed.contains_key(&Endpoint { node: *id, index }))
         };
         stack.extend(node.control_inputs.iter().copied().filter(|id| !is_replaced(id)));
     }

@@ -1,1 +1,22 @@
-//! Placeholder.
+//! Executor, thread pool, local rendezvous and the in-process session.
+//!
+//! [`Session::run`] looks up (or compiles) the plan for a set of feeds, fetches and targets, and
+//! executes it: a node runs when all its inputs are there, on the caller's thread while it is
+//! cheap, on the pool when it is not. Nothing here names an op except the structural ones.
+
+mod deadline;
+mod environment;
+mod executable;
+mod execute;
+mod functions;
+mod metadata;
+mod plan_cache;
+mod pool;
+mod rendezvous;
+mod session;
+
+pub use environment::{memory_limit_bytes, system_environment};
+pub use metadata::{NodeTiming, RunMetadata};
+pub use pool::Pool;
+pub use rendezvous::LocalRendezvous;
+pub use session::{Callable, RunOptions, Session, SessionOptions};

@@ -1,0 +1,390 @@
+//! One device's graph, flattened: nodes by dense index, edges as ranges, kernels made.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use parking_lot::Mutex;
+use thalweg_graph::{AttrValue, Attrs, Flag, Graph, Node};
+use thalweg_kernel::{
+    AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
+};
+use thalweg_tensor::{Budget, Result, Tensor, err};
+
+use crate::execute::StepState;
+
+/// Cost of a kernel that has not run yet: dear, so that it may go to another thread.
+const UNKNOWN_COST_NS: u32 = 20_000;
+
+/// A partition that can run, any number of steps at once.
+pub(crate) struct Executable {
+    pub(crate) graph: Graph,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) device_name: Arc<str>,
+    pub(crate) nodes: Box<[ExecNode]>,
+    /// For each flattened output, its range in `edges`.
+    pub(crate) outputs: Box<[(u32, u32)]>,
+    pub(crate) edges: Box<[Edge]>,
+    /// Nodes that wait for others without taking data from them.
+    pub(crate) controls: Box<[ControlEdge]>,
+    /// For each node, how many edges it waits for.
+    pub(crate) pending: Box<[u32]>,
+    /// Nodes that wait for nothing.
+    pub(crate) roots: Box<[u32]>,
+    pub(crate) constants: Box<[Tensor]>,
+    pub(crate) num_slots: usize,
+    pub(crate) num_feeds: usize,
+    pub(crate) num_fetches: usize,
+    /// States of finished steps, for the next ones.
+    pub(crate) free: Mutex<Vec<Arc<StepState>>>,
+}
+
+/// A node, ready to run.
+pub(crate) struct ExecNode {
+    pub(crate) kind: Kind,
+    /// First of its input slots; they are consecutive.
+    pub(crate) first_slot: u32,
+    pub(crate) num_inputs: u32,
+    /// First of its ranges in `outputs`.
+    pub(crate) first_output: u32,
+    pub(crate) num_outputs: u32,
+    /// Its range in `controls`.
+    pub(crate) control_edges: (u32, u32),
+    /// Whether an input may be a reference that the op takes by value.
+    pub(crate) dereferences: bool,
+    /// Average time of its kernel, learnt while running.
+    pub(crate) cost_ns: AtomicU32,
+}
+
+/// What running a node means.
+pub(crate) enum Kind {
+    NoOp,
+    Constant(u32),
+    Identity,
+    /// A tensor that the caller gave: a fed one, or a function's argument.
+    Feed(u32),
+    /// A tensor that the caller gets: a fetched one, or a function's result.
+    Fetch(u32),
+    Kernel(Arc<dyn Kernel>),
+    Async(Arc<dyn AsyncKernel>),
+    Send(RendezvousKey),
+    Receive(RendezvousKey),
+    Call(Box<(String, Attrs)>),
+}
+
+/// From an output to an input slot.
+#[derive(Clone, Copy)]
+pub(crate) struct Edge {
+    pub(crate) slot: u32,
+    pub(crate) to: ControlEdge,
+    pub(crate) transfer: Transfer,
+}
+
+/// A node that waits, and whether for this edge alone.
+#[derive(Clone, Copy)]
+pub(crate) struct ControlEdge(u32);
+
+const ONLY: u32 = 1 << 31;
+
+impl ControlEdge {
+    fn new(node: u32, pending: u32) -> Self {
+        ControlEdge(if pending == 1 { node | ONLY } else { node })
+    }
+
+    pub(crate) fn node(self) -> u32 {
+        self.0 & !ONLY
+    }
+
+    pub(crate) fn is_only(self) -> bool {
+        self.0 & ONLY != 0
+    }
+}
+
+/// A copy between memories that an edge needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transfer {
+    None,
+    ToHost,
+    ToDevice,
+}
+
+/// Where kernels come from.
+pub(crate) struct KernelSource<'a> {
+    pub(crate) kernels: &'a KernelRegistry,
+    pub(crate) budget: &'a Arc<Budget>,
+    pub(crate) environment: &'a Environment,
+    /// Kernels with state, one per node for all plans of a session.
+    pub(crate) stateful: &'a dyn Fn(&Node, &dyn Fn() -> Result<AnyKernel>) -> Result<AnyKernel>,
+}
+
+impl Executable {
+    /// Flattens `graph` for `device`.
+    pub(crate) fn new(
+        graph: Graph,
+        device: Arc<dyn Device>,
+        source: &KernelSource<'_>,
+    ) -> Result<Executable> {
+        let mut builder =
+            Builder { device: &*device, source, constants: Vec::new(), feeds: 0, fetches: 0 };
+        let pending: Vec<u32> = graph
+            .nodes()
+            .iter()
+            .map(|n| (n.inputs.len() + n.control_inputs.len()) as u32)
+            .collect();
+        let mut nodes = Vec::with_capacity(graph.len());
+        let (mut slots, mut outputs) = (0u32, 0u32);
+        for node in graph.nodes() {
+            let kind = builder.kind(node).map_err(|e| at_node(e, &node.name))?;
+            nodes.push(ExecNode {
+                kind,
+                first_slot: slots,
+                num_inputs: node.inputs.len() as u32,
+                first_output: outputs,
+                num_outputs: node.outputs.len() as u32,
+                control_edges: (0, 0),
+                dereferences: node.inputs.iter().any(|e| graph.output(*e).is_ref),
+                cost_ns: AtomicU32::new(UNKNOWN_COST_NS),
+            });
+            slots += node.inputs.len() as u32;
+            outputs += node.outputs.len() as u32;
+        }
+        let (constants, num_feeds, num_fetches) =
+            (builder.constants, builder.feeds, builder.fetches);
+        let transfers = Transfers::of(&graph, &*device, source.kernels)?;
+        let (output_ranges, edges) =
+            data_edges(&graph, &nodes, outputs as usize, &pending, &transfers);
+        let controls = control_edges(&graph, &mut nodes, &pending);
+        let roots = (0..graph.len() as u32).filter(|&i| pending[i as usize] == 0).collect();
+        Ok(Executable {
+            device_name: device.description().name.to_string().into(),
+            device,
+            nodes: nodes.into(),
+            outputs: output_ranges.into(),
+            edges: edges.into(),
+            controls: controls.into(),
+            pending: pending.into(),
+            roots,
+            constants: constants.into(),
+            num_slots: slots as usize,
+            num_feeds: num_feeds as usize,
+            num_fetches: num_fetches as usize,
+            free: Mutex::default(),
+            graph,
+        })
+    }
+
+    /// The input slots of a node.
+    pub(crate) fn slots_of(&self, node: &ExecNode) -> Range<usize> {
+        node.first_slot as usize..(node.first_slot + node.num_inputs) as usize
+    }
+}
+
+/// TensorFlow's way to say which node failed; its clients look for it.
+pub(crate) fn at_node(error: thalweg_tensor::Error, name: &str) -> thalweg_tensor::Error {
+    if error.message().contains("[[{{node ") {
+        return error;
+    }
+    error.map_message(|message| format!("{message}\n\t [[{{{{node {name}}}}}]]"))
+}
+
+struct Builder<'a> {
+    device: &'a dyn Device,
+    source: &'a KernelSource<'a>,
+    constants: Vec<Tensor>,
+    feeds: u32,
+    fetches: u32,
+}
+
+impl Builder<'_> {
+    fn kind(&mut self, node: &Node) -> Result<Kind> {
+        if node.op.is_function {
+            return Ok(Kind::Call(Box::new((node.op.name.clone(), node.attrs.clone()))));
+        }
+        Ok(match node.op.name.as_str() {
+            "NoOp" => Kind::NoOp,
+            "Identity" => Kind::Identity,
+            "Const" => {
+                let value = node.attrs().tensor("value", Some(self.source.budget))?;
+                let declared = node.attrs().dtype("dtype")?;
+                if value.dtype() != declared {
+                    return Err(err!(
+                        InvalidArgument,
+                        "the constant is declared {declared}, but its value is {}",
+                        value.dtype()
+                    ));
+                }
+                let value = self.device.from_host(&value)?;
+                self.constants.push(value);
+                Kind::Constant(self.constants.len() as u32 - 1)
+            }
+            "_Recv" | "_HostRecv" if node.attrs().bool("client_terminated")? => {
+                self.feeds += 1;
+                Kind::Feed(self.feeds - 1)
+            }
+            "_Send" | "_HostSend" if node.attrs().bool("client_terminated")? => {
+                self.fetches += 1;
+                Kind::Fetch(self.fetches - 1)
+            }
+            "_Arg" => {
+                let index = node.attrs().size("index")? as u32;
+                self.feeds = self.feeds.max(index + 1);
+                Kind::Feed(index)
+            }
+            "_Retval" => {
+                let index = node.attrs().size("index")? as u32;
+                self.fetches = self.fetches.max(index + 1);
+                Kind::Fetch(index)
+            }
+            "_Send" | "_HostSend" => Kind::Send(key(node)?),
+            "_Recv" | "_HostRecv" => Kind::Receive(key(node)?),
+            "PartitionedCall" | "StatefulPartitionedCall" => {
+                let function = node.attrs().function("f")?;
+                let attrs = function
+                    .attr
+                    .iter()
+                    .map(|(n, v)| (n.as_str().into(), AttrValue::from_proto(v.clone())))
+                    .collect();
+                Kind::Call(Box::new((function.name.clone(), attrs)))
+            }
+            _ => match self.make_kernel(node)? {
+                AnyKernel::Sync(kernel) => Kind::Kernel(kernel),
+                AnyKernel::Async(kernel) => Kind::Async(kernel),
+            },
+        })
+    }
+
+    fn make_kernel(&self, node: &Node) -> Result<AnyKernel> {
+        let KernelSource { kernels, budget, environment, stateful } = self.source;
+        let spec = kernels.find(node, &self.device.description().name.device_type)?;
+        let init = KernelInit { node, budget, environment };
+        if node.op.has(Flag::Stateful) {
+            return stateful(node, &|| (spec.create)(&init));
+        }
+        (spec.create)(&init)
+    }
+}
+
+fn key(node: &Node) -> Result<RendezvousKey> {
+    let attrs = node.attrs();
+    Ok(RendezvousKey::new(
+        attrs.string("send_device")?,
+        attrs.int("send_device_incarnation")? as u64,
+        attrs.string("recv_device")?,
+        attrs.string("tensor_name")?,
+    ))
+}
+
+/// For each output, whom it goes to: counted first, then filled, so that both are flat arrays.
+fn data_edges(
+    graph: &Graph,
+    nodes: &[ExecNode],
+    num_outputs: usize,
+    pending: &[u32],
+    transfers: &Transfers,
+) -> (Vec<(u32, u32)>, Vec<Edge>) {
+    let mut ends = vec![0u32; num_outputs];
+    for node in graph.nodes() {
+        for e in &node.inputs {
+            ends[(nodes[e.node.index()].first_output + e.index) as usize] += 1;
+        }
+    }
+    let mut ranges = Vec::with_capacity(num_outputs);
+    let mut total = 0;
+    for count in &ends {
+        ranges.push((total, total));
+        total += count;
+    }
+    let nowhere = Edge { slot: 0, to: ControlEdge(0), transfer: Transfer::None };
+    let mut edges = vec![nowhere; total as usize];
+    for (i, node) in graph.nodes().iter().enumerate() {
+        for (k, e) in node.inputs.iter().enumerate() {
+            let range = &mut ranges[(nodes[e.node.index()].first_output + e.index) as usize];
+            edges[range.1 as usize] = Edge {
+                slot: nodes[i].first_slot + k as u32,
+                to: ControlEdge::new(i as u32, pending[i]),
+                transfer: transfers.between(*e, i, k),
+            };
+            range.1 += 1;
+        }
+    }
+    (ranges, edges)
+}
+
+fn control_edges(graph: &Graph, nodes: &mut [ExecNode], pending: &[u32]) -> Vec<ControlEdge> {
+    let mut counts = vec![0u32; graph.len()];
+    for node in graph.nodes() {
+        for c in &node.control_inputs {
+            counts[c.index()] += 1;
+        }
+    }
+    let mut total = 0;
+    for (node, count) in nodes.iter_mut().zip(&counts) {
+        node.control_edges = (total, total);
+        total += count;
+    }
+    let mut edges = vec![ControlEdge(0); total as usize];
+    for (i, node) in graph.nodes().iter().enumerate() {
+        for c in &node.control_inputs {
+            let range = &mut nodes[c.index()].control_edges;
+            edges[range.1 as usize] = ControlEdge::new(i as u32, pending[i]);
+            range.1 += 1;
+        }
+    }
+    edges
+}
+
+/// Which inputs and outputs live on the host, where the device has memory of its own.
+struct Transfers {
+    /// For each node, whether each input and output is on the host; empty if all memory is.
+    on_host: Vec<(Vec<bool>, Vec<bool>)>,
+}
+
+impl Transfers {
+    fn of(graph: &Graph, device: &dyn Device, kernels: &KernelRegistry) -> Result<Transfers> {
+        if device.description().shares_host_memory {
+            return Ok(Transfers { on_host: Vec::new() });
+        }
+        let device_type = &device.description().name.device_type;
+        let mut on_host = Vec::with_capacity(graph.len());
+        for node in graph.nodes() {
+            let mut inputs = vec![false; node.inputs.len()];
+            let mut outputs: Vec<bool> = node.outputs.iter().map(|o| o.dtype.is_object()).collect();
+            match kernels.find(node, device_type) {
+                Ok(spec) => {
+                    for name in spec.host_inputs {
+                        inputs[node.input_range(name)?].fill(true);
+                    }
+                    for name in spec.host_outputs {
+                        outputs[node.output_range(name)?].fill(true);
+                    }
+                }
+                // What enters and leaves a device does so through the host.
+                Err(_) if node.op.name.starts_with('_') => {
+                    inputs.fill(true);
+                    outputs.fill(true);
+                }
+                Err(_) => {}
+            }
+            on_host.push((inputs, outputs));
+        }
+        Ok(Transfers { on_host })
+    }
+
+    fn between(&self, from: thalweg_graph::Endpoint, to: usize, input: usize) -> Transfer {
+        if self.on_host.is_empty() {
+            return Transfer::None;
+        }
+        let is_on_host = self.on_host[from.node.index()].1[from.index as usize];
+        match (is_on_host, self.on_host[to].0[input]) {
+            (false, true) => Transfer::ToHost,
+            (true, false) => Transfer::ToDevice,
+            _ => Transfer::None,
+        }
+    }
+}
+
+impl std::fmt::Debug for Executable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Executable({} nodes on {})", self.nodes.len(), self.device_name)
+    }
+}

@@ -1,0 +1,309 @@
+//! The process's threads: work-stealing deques, and parallel loops on top of them.
+
+use std::cell::Cell;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_deque::{Injector, Stealer, Worker};
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, Mutex};
+use thalweg_kernel::Parallel;
+
+/// Rounds that an idle thread looks around before it sleeps.
+const SPINS: u32 = 200;
+
+/// Something that a pool thread can help with. Helping when nothing is left is harmless.
+pub(crate) trait Work: Send + Sync {
+    /// Works until there is nothing left to do.
+    fn help(self: Arc<Self>);
+}
+
+type Job = Arc<dyn Work>;
+
+/// Threads that run kernels. One pool serves the whole process; sessions take shares of it.
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    injector: Injector<Job>,
+    stealers: Vec<Stealer<Job>>,
+    sleeping: CachePadded<AtomicUsize>,
+    is_closing: AtomicBool,
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+thread_local! {
+    /// The deque of this thread, if it is one of a pool's.
+    static LOCAL: Cell<*const (Worker<Job>, *const Shared)> = const { Cell::new(ptr::null()) };
+}
+
+impl Pool {
+    /// The process's pool, with a thread per core.
+    pub fn global() -> &'static Pool {
+        static GLOBAL: OnceLock<Pool> = OnceLock::new();
+        GLOBAL.get_or_init(|| {
+            Pool::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+        })
+    }
+
+    /// A pool of its own; its threads end when it is dropped.
+    pub fn new(threads: usize) -> Pool {
+        let workers: Vec<Worker<Job>> = (0..threads.max(1)).map(|_| Worker::new_lifo()).collect();
+        let shared = Arc::new(Shared {
+            injector: Injector::new(),
+            stealers: workers.iter().map(Worker::stealer).collect(),
+            sleeping: CachePadded::new(AtomicUsize::new(0)),
+            is_closing: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+        });
+        for (i, worker) in workers.into_iter().enumerate() {
+            let shared = shared.clone();
+            std::thread::Builder::new()
+                .name(format!("thalweg-{i}"))
+                .spawn(move || shared.run(worker, i))
+                .expect("the system has room for the pool's threads");
+        }
+        Pool { shared }
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.shared.stealers.len()
+    }
+
+    /// Asks for help with `job`.
+    pub(crate) fn push(&self, job: Job) {
+        self.shared.push(job);
+    }
+
+    /// Calls `body(i)` for every `i < blocks` on this thread and up to `threads - 1` others.
+    pub(crate) fn parallel(&self, threads: usize, blocks: usize, body: &(dyn Fn(usize) + Sync)) {
+        let helpers = threads.min(blocks).min(self.threads() + 1).saturating_sub(1);
+        if helpers == 0 {
+            (0..blocks).for_each(body);
+            return;
+        }
+        // SAFETY: the lifetime of `body` is erased, but nobody calls it after this function ends:
+        // a helper calls it only for a block it has claimed, and this function returns only after
+        // every block has been finished (see `ParallelLoop`).
+        let body = unsafe {
+            std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync)>(
+                body,
+            )
+        };
+        let work = Arc::new(ParallelLoop {
+            body,
+            blocks,
+            next: CachePadded::new(AtomicUsize::new(0)),
+            finished: CachePadded::new(AtomicUsize::new(0)),
+            has_panicked: AtomicBool::new(false),
+        });
+        for _ in 0..helpers {
+            self.push(work.clone());
+        }
+        work.run_blocks();
+        work.wait();
+        assert!(!work.has_panicked.load(Ordering::Relaxed), "a block of a parallel loop panicked");
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, Ordering::SeqCst);
+        let _guard = self.shared.lock.lock();
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Shared {
+    fn push(&self, job: Job) {
+        let local = LOCAL.get();
+        let mut left = Some(job);
+        if !local.is_null() {
+            // SAFETY: the pointer is set by `run` of this very thread to a value on its stack that
+            // lives until the thread ends, and cleared before it goes.
+            let (worker, owner) = unsafe { &*local };
+            if ptr::eq(*owner, self) {
+                worker.push(left.take().expect("it was just put there"));
+            }
+        }
+        if let Some(job) = left {
+            self.injector.push(job);
+        }
+        // Pairs with the fence in `sleep`: either we see the sleeper, or it sees the job.
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) > 0 {
+            let _guard = self.lock.lock();
+            self.wake.notify_one();
+        }
+    }
+
+    fn run(&self, worker: Worker<Job>, index: usize) {
+        let local = (worker, ptr::from_ref(self));
+        LOCAL.set(&raw const local);
+        while !self.is_closing.load(Ordering::Relaxed) {
+            match self.find(&local.0, index) {
+                Some(job) => job.help(),
+                None => self.sleep(),
+            }
+        }
+        LOCAL.set(ptr::null());
+    }
+
+    fn find(&self, worker: &Worker<Job>, index: usize) -> Option<Job> {
+        for round in 0..SPINS {
+            if let Some(job) = worker.pop() {
+                return Some(job);
+            }
+            if let Some(job) = self.injector.steal_batch_and_pop(worker).success() {
+                return Some(job);
+            }
+            let others = self.stealers.iter().enumerate().filter(|(i, _)| *i != index);
+            for (_, other) in others {
+                if let Some(job) = other.steal().success() {
+                    return Some(job);
+                }
+            }
+            if round.is_multiple_of(16) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        None
+    }
+
+    fn has_jobs(&self) -> bool {
+        !self.injector.is_empty() || self.stealers.iter().any(|s| !s.is_empty())
+    }
+
+    fn sleep(&self) {
+        let mut guard = self.lock.lock();
+        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        std::sync::atomic::fence(Ordering::SeqCst);
+        if !self.has_jobs() && !self.is_closing.load(Ordering::SeqCst) {
+            self.wake.wait(&mut guard);
+        }
+        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A loop whose blocks are claimed one by one.
+///
+/// `next` counts claims, `finished` counts blocks that were run. The owner waits until `finished`
+/// reaches `blocks`, so while a claimed block runs, the owner, and with it `body`, is there. A
+/// helper that comes late finds `next >= blocks` and never touches `body`.
+struct ParallelLoop {
+    body: *const (dyn Fn(usize) + Sync),
+    blocks: usize,
+    next: CachePadded<AtomicUsize>,
+    finished: CachePadded<AtomicUsize>,
+    has_panicked: AtomicBool,
+}
+
+// SAFETY: `body` is `Sync`, and valid whenever it is called, as argued above.
+unsafe impl Send for ParallelLoop {}
+// SAFETY: as for `Send`; everything else is atomic.
+unsafe impl Sync for ParallelLoop {}
+
+impl ParallelLoop {
+    fn run_blocks(&self) {
+        /// Counts a block as finished even if it unwinds, so that nobody waits for ever.
+        struct Finished<'a>(&'a ParallelLoop);
+        impl Drop for Finished<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.has_panicked.store(true, Ordering::Relaxed);
+                }
+                self.0.finished.fetch_add(1, Ordering::Release);
+            }
+        }
+        loop {
+            let block = self.next.fetch_add(1, Ordering::Relaxed);
+            if block >= self.blocks {
+                return;
+            }
+            let _finished = Finished(self);
+            // SAFETY: the block was claimed and is not finished, so the owner still waits.
+            unsafe { (*self.body)(block) };
+        }
+    }
+
+    fn wait(&self) {
+        let mut rounds = 0u32;
+        while self.finished.load(Ordering::Acquire) < self.blocks {
+            rounds += 1;
+            if rounds < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+    }
+}
+
+impl Work for ParallelLoop {
+    fn help(self: Arc<Self>) {
+        // A panic was recorded; the owner reports it, this thread lives on.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run_blocks()));
+    }
+}
+
+/// A session's share of the pool, for the loops of one kernel.
+pub(crate) struct Share {
+    pub(crate) pool: &'static Pool,
+    pub(crate) threads: usize,
+}
+
+impl Parallel for Share {
+    fn run(&self, blocks: usize, body: &(dyn Fn(usize) + Sync)) {
+        self.pool.parallel(self.threads, blocks, body);
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_runs_once() {
+        let pool = Pool::new(3);
+        for blocks in [0, 1, 2, 7, 1000] {
+            let counts: Vec<AtomicUsize> = (0..blocks).map(|_| AtomicUsize::new(0)).collect();
+            pool.parallel(4, blocks, &|i| {
+                counts[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1), "{blocks}");
+        }
+    }
+
+    #[test]
+    fn loops_nest() {
+        let pool = Pool::new(2);
+        let count = AtomicUsize::new(0);
+        pool.parallel(3, 8, &|_| {
+            pool.parallel(3, 8, &|_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 64);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_leaves_the_pool_usable() {
+        let pool = Pool::new(2);
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            pool.parallel(3, 100, &|i| assert!(i != 50, "block 50"));
+        }));
+        assert!(result.is_err());
+        let count = AtomicUsize::new(0);
+        pool.parallel(3, 100, &|_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 100);
+    }
+}
