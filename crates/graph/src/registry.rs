@@ -19,11 +19,7 @@ pub struct OpRegistry {
 
 impl OpRegistry {
     /// A registry of `ops`; `interfaces` lists further signatures, one a line, as
-<<<<<<< HEAD
     /// `parse_interface` reads them.
-=======
-    /// `Name | input; input | output | attr; attr | flag flag`.
->>>>>>> db0b008 (plan: prune, place, optimize, partition)
     pub fn new<'a>(
         ops: impl IntoIterator<Item = &'a OpDef>,
         interfaces: &'static str,
@@ -74,11 +70,7 @@ impl OpRegistry {
     }
 }
 
-<<<<<<< HEAD
 /// Reads `Name | input; input | output | attr; attr | flag flag`; `\n` in a string is a newline.
-=======
-/// Reads `Name | input; input | output | attr; attr | flag flag`.
->>>>>>> db0b008 (plan: prune, place, optimize, partition)
 pub(crate) fn parse_interface(line: &str) -> Result<Op> {
     let fields: Vec<&str> = line.split('|').map(str::trim).collect();
     let [name, inputs, outputs, attrs, flags] = fields[..] else {
