@@ -38,7 +38,16 @@ impl Scope {
 
     /// A scope at the top of a graph that exists.
     pub fn of(graph: Graph) -> Scope {
-        let used = graph.nodes().iter().map(|n| (n.name.to_string(), 1)).collect();
+        let mut used = FxHashMap::default();
+        for node in graph.nodes() {
+            // `a/b/c` takes the scopes `a` and `a/b` too.
+            let scopes = node.name.match_indices('/').map(|(end, _)| &node.name[..end]);
+            for name in scopes.chain([&*node.name]) {
+                if !used.contains_key(name) {
+                    used.insert(name.to_owned(), 1);
+                }
+            }
+        }
         Scope {
             shared: Rc::new(RefCell::new(Shared { graph, used })),
             prefix: String::new(),

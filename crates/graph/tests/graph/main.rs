@@ -1,5 +1,9 @@
 //! The crate from outside, with the ops of the workspace.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod errors;
+mod functions;
 mod round_trip;
+mod scopes;
+mod shapes;
 mod support;
