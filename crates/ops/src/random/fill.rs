@@ -1,7 +1,7 @@
 //! Kernels whose every element has the same distribution.
 
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
-use thalweg_tensor::{Element, Result, bail, ensure};
+use thalweg_tensor::{DType, Element, Result, bail, ensure};
 
 use super::source::Source;
 use crate::math::random::distributions::{
@@ -11,8 +11,11 @@ use crate::math::random::philox::Philox;
 use crate::split::Disjoint;
 
 /// What a group of values costs, for cutting the work: bits alone, or a logarithm and a sine too.
-const PLAIN_NANOSECONDS: f64 = 4.0;
-const NORMAL_NANOSECONDS: f64 = 30.0;
+const PLAIN_NANOSECONDS: f64 = 3.0;
+
+fn normal_nanoseconds<T: Element>() -> f64 {
+    if T::DTYPE == DType::Double { 36.0 } else { 10.0 }
+}
 
 /// Uniform in [0, 1).
 pub(crate) fn uniform<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -21,12 +24,12 @@ pub(crate) fn uniform<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKer
 
 /// Normal with mean 0 and deviation 1.
 pub(crate) fn normal<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    same_everywhere(init, Normal::<T>::default(), NORMAL_NANOSECONDS)
+    same_everywhere(init, Normal::<T>::default(), normal_nanoseconds::<T>())
 }
 
 /// Standard normal, nearer to the mean than two deviations.
 pub(crate) fn truncated_normal<T: Real + Element>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    same_everywhere(init, TruncatedNormal::<T>::default(), 2.0 * NORMAL_NANOSECONDS)
+    same_everywhere(init, TruncatedNormal::<T>::default(), 2.0 * normal_nanoseconds::<T>())
 }
 
 /// Any integer of the type.

@@ -8,21 +8,22 @@ use std::marker::PhantomData;
 
 use half::{bf16, f16};
 
-use super::philox::{Philox, join};
+use super::elementary;
+use super::philox::{Philox, SIDE_BY_SIDE, Words, join};
 
 /// Values made from a stretch of the random stream.
 pub(crate) trait Distribution {
     /// The element type.
     type Item: Copy;
-    /// An array of [`Distribution::GROUP`] elements.
-    type Group: AsRef<[Self::Item]>;
     /// Elements made at a time.
     const GROUP: usize;
     /// Blocks of the stream that each group owns.
     const BLOCKS_PER_GROUP: u64;
 
-    /// The group whose stretch begins with the block `first` and goes on at `rest`.
-    fn group(&self, first: [u32; 4], rest: Philox) -> Self::Group;
+    /// Makes groups side by side, as many as go into `out`; the last may be cut short.
+    ///
+    /// `words` are the first blocks of their stretches, and the first stretch begins at `start`.
+    fn groups(&self, words: &Words, start: Philox, out: &mut [Self::Item]);
 }
 
 /// Fills `out`, which begins with group `first_group` of the tensor; the last group may be cut short.
@@ -32,17 +33,44 @@ pub(crate) fn fill<D: Distribution>(
     first_group: u64,
     out: &mut [D::Item],
 ) {
-    const SIDE_BY_SIDE: usize = 8;
-    let mut start = philox.skipped(first_group.wrapping_mul(D::BLOCKS_PER_GROUP));
-    for chunk in out.chunks_mut(D::GROUP * SIDE_BY_SIDE) {
-        // Stretches of one block lie next to each other, so their blocks are computed together.
-        let blocks = (D::BLOCKS_PER_GROUP == 1).then(|| start.blocks::<SIDE_BY_SIDE>());
-        for (index, part) in chunk.chunks_mut(D::GROUP).enumerate() {
-            let first = blocks.map_or_else(|| start.block(), |blocks| blocks[index]);
-            let group = dist.group(first, start.skipped(1));
-            part.copy_from_slice(&group.as_ref()[..part.len()]);
-            start.skip(D::BLOCKS_PER_GROUP);
+    let start = philox.skipped(first_group.wrapping_mul(D::BLOCKS_PER_GROUP));
+    #[cfg(target_arch = "x86_64")]
+    {
+        if is_x86_feature_detected!("avx512f")
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vl")
+            && is_x86_feature_detected!("avx512bw")
+        {
+            // SAFETY: the processor has what the function was compiled for.
+            return unsafe { fill_avx512(start, dist, out) };
         }
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: the processor has what the function was compiled for.
+            return unsafe { fill_avx2(start, dist, out) };
+        }
+    }
+    fill_portable(start, dist, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx512bw")]
+fn fill_avx512<D: Distribution>(start: Philox, dist: &D, out: &mut [D::Item]) {
+    fill_portable(start, dist, out);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+fn fill_avx2<D: Distribution>(start: Philox, dist: &D, out: &mut [D::Item]) {
+    fill_portable(start, dist, out);
+}
+
+/// Compiled once for each kind of vectors; the arithmetic, and so the bits, are the same.
+#[inline(always)]
+fn fill_portable<D: Distribution>(mut start: Philox, dist: &D, out: &mut [D::Item]) {
+    for chunk in out.chunks_mut(D::GROUP * SIDE_BY_SIDE) {
+        let words = start.side_by_side(D::BLOCKS_PER_GROUP);
+        dist.groups(&words, start, chunk);
+        start.skip(D::BLOCKS_PER_GROUP.wrapping_mul(SIDE_BY_SIDE as u64));
     }
 }
 
@@ -54,6 +82,10 @@ pub(crate) trait Real: Copy {
     type Group: AsRef<[Self]>;
     /// An array of one group of the wide type.
     type WideGroup: AsRef<[Self::Wide]>;
+    /// An array of the groups that are made side by side.
+    type Many: AsRef<[Self]>;
+    /// An array of the groups that are made side by side, of the wide type.
+    type WideMany: AsRef<[Self::Wide]>;
     /// Elements made of one block.
     const GROUP: usize;
 
@@ -61,8 +93,14 @@ pub(crate) trait Real: Copy {
     fn uniform(block: [u32; 4]) -> Self::Group;
     /// Standard normal values, before rounding to this type.
     fn wide_normal(block: [u32; 4]) -> Self::WideGroup;
+    /// As `uniform`, for blocks side by side.
+    fn uniforms(words: &Words) -> Self::Many;
+    /// As `wide_normal`, for blocks side by side.
+    fn wide_normals(words: &Words) -> Self::WideMany;
     /// Rounds to this type.
     fn narrow(wide: Self::Wide) -> Self;
+    /// Rounds to this type; the value is finite and below ten.
+    fn narrow_small(wide: Self::Wide) -> Self;
     /// Rounds a constant to this type.
     fn from_f64(value: f64) -> Self;
     /// The group whose `index`-th element is `value(index)`.
@@ -73,26 +111,55 @@ pub(crate) trait Real: Copy {
 
 /// Implements [`Real`] for a type: its wide type, its group length, and how its parts are computed.
 macro_rules! impl_real {
-    ($t:ty, $wide:ty, $group:literal, $uniform:expr, $normal:expr, $narrow:expr) => {
+    ($t:ty, $wide:ty, $group:literal, $uniform:expr, $normal:expr, $normals:expr, $narrow:expr, $narrow_small:expr) => {
         impl Real for $t {
             type Wide = $wide;
             type Group = [$t; $group];
             type WideGroup = [$wide; $group];
+            type Many = [$t; $group * SIDE_BY_SIDE];
+            type WideMany = [$wide; $group * SIDE_BY_SIDE];
             const GROUP: usize = $group;
 
-            #[inline]
+            #[inline(always)]
             fn uniform(block: [u32; 4]) -> [$t; $group] {
-                $uniform(block)
+                const PARTS: usize = $group / 2;
+                let [a, b, c, d] = block;
+                let words = [join([a, b]), join([c, d])];
+                let mut group = [<$t>::default(); $group];
+                for (pair, word) in group.as_chunks_mut::<PARTS>().0.iter_mut().zip(words) {
+                    *pair = $uniform(word);
+                }
+                group
             }
 
-            #[inline]
+            #[inline(always)]
+            fn uniforms(words: &Words) -> Self::Many {
+                const PARTS: usize = $group / 2;
+                let mut many = [<$t>::default(); $group * SIDE_BY_SIDE];
+                for (pair, &word) in many.as_chunks_mut::<PARTS>().0.iter_mut().zip(words) {
+                    *pair = $uniform(word);
+                }
+                many
+            }
+
+            #[inline(always)]
             fn wide_normal(block: [u32; 4]) -> [$wide; $group] {
                 $normal(block)
             }
 
-            #[inline]
+            #[inline(always)]
+            fn wide_normals(words: &Words) -> Self::WideMany {
+                $normals(words)
+            }
+
+            #[inline(always)]
             fn narrow(wide: $wide) -> $t {
                 $narrow(wide)
+            }
+
+            #[inline(always)]
+            fn narrow_small(wide: $wide) -> $t {
+                $narrow_small(wide)
             }
 
             #[inline]
@@ -105,7 +172,7 @@ macro_rules! impl_real {
                 std::array::from_fn(value)
             }
 
-            #[inline]
+            #[inline(always)]
             fn within(wide: $wide, bound: f32) -> bool {
                 wide.abs() < <$wide>::from(bound)
             }
@@ -113,10 +180,46 @@ macro_rules! impl_real {
     };
 }
 
-impl_real!(f32, f32, 4, |block: [u32; 4]| block.map(unit_f32), normal_f32, |wide| wide);
-impl_real!(f64, f64, 2, uniform_f64, normal_f64, |wide| wide);
-impl_real!(f16, f32, 4, |block: [u32; 4]| block.map(unit_f16), normal_f32, f16::from_f32);
-impl_real!(bf16, f32, 4, |block: [u32; 4]| block.map(unit_bf16), normal_f32, bf16::from_f32);
+impl_real!(
+    f32,
+    f32,
+    4,
+    |word| split(word).map(unit_f32),
+    normal_f32,
+    normals_f32,
+    |wide| wide,
+    |wide| wide
+);
+impl_real!(
+    f64,
+    f64,
+    2,
+    |word| [unit_f64(split(word)[0], split(word)[1])],
+    normal_f64,
+    normals_f64,
+    |wide| wide,
+    |wide| wide
+);
+impl_real!(
+    f16,
+    f32,
+    4,
+    |word| split(word).map(unit_f16),
+    normal_f32,
+    normals_f32,
+    f16::from_f32,
+    small_f16
+);
+impl_real!(
+    bf16,
+    f32,
+    4,
+    |word| split(word).map(unit_bf16),
+    normal_f32,
+    normals_f32,
+    bf16::from_f32,
+    bf16::from_f32
+);
 
 /// Uniform in [0, 1).
 #[derive(Clone, Copy, Debug)]
@@ -150,90 +253,117 @@ impl<T> Default for TruncatedNormal<T> {
 
 impl<T: Real> Distribution for Uniform<T> {
     type Item = T;
-    type Group = T::Group;
     const GROUP: usize = T::GROUP;
     const BLOCKS_PER_GROUP: u64 = 1;
 
-    #[inline]
-    fn group(&self, first: [u32; 4], _rest: Philox) -> T::Group {
-        T::uniform(first)
+    #[inline(always)]
+    fn groups(&self, words: &Words, _start: Philox, out: &mut [T]) {
+        copy_values(T::uniforms(words).as_ref(), out);
     }
 }
 
 impl<T: Real> Distribution for Normal<T> {
     type Item = T;
-    type Group = T::Group;
     const GROUP: usize = T::GROUP;
     const BLOCKS_PER_GROUP: u64 = 1;
 
-    #[inline]
-    fn group(&self, first: [u32; 4], _rest: Philox) -> T::Group {
-        let wide = T::wide_normal(first);
-        T::group_from(|index| T::narrow(wide.as_ref()[index]))
+    #[inline(always)]
+    fn groups(&self, words: &Words, _start: Philox, out: &mut [T]) {
+        let wide = T::wide_normals(words);
+        for (value, &wide) in out.iter_mut().zip(wide.as_ref()) {
+            *value = T::narrow_small(wide);
+        }
     }
 }
 
 impl<T: Real> Distribution for TruncatedNormal<T> {
     type Item = T;
-    type Group = T::Group;
     const GROUP: usize = T::GROUP;
     /// 256 samples for each element, of which a handful are used.
     const BLOCKS_PER_GROUP: u64 = T::GROUP as u64 * 64;
 
-    #[inline]
-    fn group(&self, first: [u32; 4], mut rest: Philox) -> T::Group {
-        let mut wide = T::wide_normal(first);
-        let mut index_in_block = 0;
-        let mut blocks_left = Self::BLOCKS_PER_GROUP;
-        T::group_from(|_| {
-            loop {
-                if index_in_block == T::GROUP {
-                    wide = T::wide_normal(rest.next_block());
-                    index_in_block = 0;
-                    blocks_left = blocks_left.saturating_sub(1);
+    #[inline(always)]
+    fn groups(&self, words: &Words, start: Philox, out: &mut [T]) {
+        let wide = T::wide_normals(words);
+        let first_values = wide.as_ref().chunks_exact(T::GROUP);
+        for ((group, values), index) in out.chunks_mut(T::GROUP).zip(first_values).zip(0..) {
+            if values.iter().all(|&value| T::within(value, 2.0)) {
+                for (value, &wide) in group.iter_mut().zip(values) {
+                    *value = T::narrow_small(wide);
                 }
-                let value = wide.as_ref()[index_in_block];
-                index_in_block += 1;
-                // One value in twenty is refused; the stretch never runs out in practice.
-                if T::within(value, 2.0) || blocks_left == 0 {
-                    return T::narrow(value);
-                }
+            } else {
+                let stretch = start.skipped(Self::BLOCKS_PER_GROUP.wrapping_mul(index));
+                draw_again::<T>(values, stretch, Self::BLOCKS_PER_GROUP, group);
             }
-        })
+        }
     }
+}
+
+/// Fills a group from `first` as far as its values are accepted, then from the blocks after.
+fn draw_again<T: Real>(first: &[T::Wide], stretch: Philox, blocks: u64, group: &mut [T]) {
+    let accepted = |value: &T::Wide| T::within(*value, 2.0);
+    let mut places = group.iter_mut();
+    for (&value, place) in first.iter().filter(|value| accepted(value)).zip(places.by_ref()) {
+        *place = T::narrow_small(value);
+    }
+    let mut next = places.next();
+    // One value in twenty is refused; the stretch never runs out in practice, but it ends.
+    for block in 1..blocks {
+        let is_last = block + 1 == blocks;
+        for &value in T::wide_normal(stretch.skipped(block).block()).as_ref() {
+            let Some(place) = next.take() else { return };
+            if accepted(&value) || is_last {
+                *place = T::narrow_small(value);
+                next = places.next();
+            } else {
+                next = Some(place);
+            }
+        }
+    }
+}
+
+/// Copies as many values as there is room for, which is nearly always all of them.
+#[inline(always)]
+fn copy_values<T: Copy>(values: &[T], out: &mut [T]) {
+    let count = out.len().min(values.len());
+    out[..count].copy_from_slice(&values[..count]);
 }
 
 /// An integer type that random ops produce.
 pub(crate) trait Integer: Copy {
-    /// An array of one group of this type.
-    type Group: AsRef<[Self]>;
     /// Elements made of one block.
     const GROUP: usize;
 
     /// Random bits as integers.
-    fn full_range(block: [u32; 4]) -> Self::Group;
+    fn full_range(words: &Words, out: &mut [Self]);
     /// Integers from `low` on, `range` of them; the remainder of the division is not corrected for.
-    fn in_range(block: [u32; 4], low: Self, range: u64) -> Self::Group;
+    fn in_range(words: &Words, low: Self, range: u64, out: &mut [Self]);
     /// How many integers there are from `low` to before `high`, if any.
     fn distance(low: Self, high: Self) -> Option<u64>;
 }
 
-/// Implements [`Integer`]: its unsigned twin, its group length, and how a block becomes a group.
+/// Implements [`Integer`]: its unsigned twin, how many are in a 64-bit word, and how it is split.
 macro_rules! impl_integer {
-    ($t:ty, $unsigned:ty, $group:literal, $bits:expr) => {
+    ($t:ty, $unsigned:ty, $per_word:literal, $split:expr) => {
         impl Integer for $t {
-            type Group = [$t; $group];
-            const GROUP: usize = $group;
+            const GROUP: usize = 2 * $per_word;
 
-            #[inline]
-            fn full_range(block: [u32; 4]) -> [$t; $group] {
-                $bits(block).map(|bits: $unsigned| bits as $t)
+            #[inline(always)]
+            fn full_range(words: &Words, out: &mut [$t]) {
+                let mut many = [0; $per_word * 2 * SIDE_BY_SIDE];
+                for (part, &word) in many.as_chunks_mut::<$per_word>().0.iter_mut().zip(words) {
+                    *part = $split(word).map(|bits: $unsigned| bits as $t);
+                }
+                copy_values(&many, out);
             }
 
-            #[inline]
-            fn in_range(block: [u32; 4], low: $t, range: u64) -> [$t; $group] {
-                let range = range as $unsigned;
-                $bits(block).map(|bits: $unsigned| low.wrapping_add((bits % range.max(1)) as $t))
+            #[inline(always)]
+            fn in_range(words: &Words, low: $t, range: u64, out: &mut [$t]) {
+                Self::full_range(words, out);
+                let range = (range as $unsigned).max(1);
+                for value in out {
+                    *value = low.wrapping_add((*value as $unsigned % range) as $t);
+                }
             }
 
             #[inline]
@@ -244,10 +374,10 @@ macro_rules! impl_integer {
     };
 }
 
-impl_integer!(i32, u32, 4, |block| block);
-impl_integer!(u32, u32, 4, |block| block);
-impl_integer!(i64, u64, 2, pairs);
-impl_integer!(u64, u64, 2, pairs);
+impl_integer!(i32, u32, 2, split);
+impl_integer!(u32, u32, 2, split);
+impl_integer!(i64, u64, 1, |word: u64| [word]);
+impl_integer!(u64, u64, 1, |word: u64| [word]);
 
 /// Integers in `[low, high)`.
 #[derive(Clone, Copy, Debug)]
@@ -265,13 +395,12 @@ impl<T: Integer> UniformInt<T> {
 
 impl<T: Integer> Distribution for UniformInt<T> {
     type Item = T;
-    type Group = T::Group;
     const GROUP: usize = T::GROUP;
     const BLOCKS_PER_GROUP: u64 = 1;
 
-    #[inline]
-    fn group(&self, first: [u32; 4], _rest: Philox) -> T::Group {
-        T::in_range(first, self.low, self.range)
+    #[inline(always)]
+    fn groups(&self, words: &Words, _start: Philox, out: &mut [T]) {
+        T::in_range(words, self.low, self.range, out);
     }
 }
 
@@ -287,14 +416,19 @@ impl<T> Default for FullInt<T> {
 
 impl<T: Integer> Distribution for FullInt<T> {
     type Item = T;
-    type Group = T::Group;
     const GROUP: usize = T::GROUP;
     const BLOCKS_PER_GROUP: u64 = 1;
 
-    #[inline]
-    fn group(&self, first: [u32; 4], _rest: Philox) -> T::Group {
-        T::full_range(first)
+    #[inline(always)]
+    fn groups(&self, words: &Words, _start: Philox, out: &mut [T]) {
+        T::full_range(words, out);
     }
+}
+
+/// The two 32-bit samples in a word, in the order of the stream.
+#[inline(always)]
+fn split(word: u64) -> [u32; 2] {
+    [word as u32, (word >> 32) as u32]
 }
 
 /// A float in [0, 1) from the lower 23 bits.
@@ -310,56 +444,96 @@ pub(crate) fn unit_f64(upper: u32, lower: u32) -> f64 {
 }
 
 /// A half-precision float in [0, 1) from the lower 10 bits.
-#[inline]
+#[inline(always)]
 fn unit_f16(bits: u32) -> f16 {
-    f16::from_bits(15 << 10 | (bits & 0x03ff) as u16) - f16::ONE
+    // The same number in single precision; it has at most ten bits, so that its upper bits are the
+    // half-precision number but for the exponent's bias.
+    const SCALE: f32 = 1.0 / 1024.0;
+    const BIASES_APART: u32 = (127 - 15) << 10;
+    let single = ((bits & 0x03ff) as f32 * SCALE).to_bits() >> 13;
+    f16::from_bits(single.saturating_sub(BIASES_APART) as u16)
 }
 
 /// A bfloat16 in [0, 1) from the lower 7 bits.
-#[inline]
+#[inline(always)]
 fn unit_bf16(bits: u32) -> bf16 {
-    bf16::from_bits(127 << 7 | (bits & 0x007f) as u16) - bf16::ONE
+    const SCALE: f32 = 1.0 / 128.0;
+    bf16::from_bits((((bits & 0x007f) as f32 * SCALE).to_bits() >> 16) as u16)
 }
 
-#[inline]
-fn pairs([a, b, c, d]: [u32; 4]) -> [u64; 2] {
-    [join([a, b]), join([c, d])]
-}
-
-#[inline]
-fn uniform_f64([a, b, c, d]: [u32; 4]) -> [f64; 2] {
-    [unit_f64(a, b), unit_f64(c, d)]
-}
-
-#[inline]
-fn normal_f32([a, b, c, d]: [u32; 4]) -> [f32; 4] {
-    let [first, second] = box_muller_f32(a, b);
-    let [third, fourth] = box_muller_f32(c, d);
-    [first, second, third, fourth]
+/// Rounds a number well below the largest to half precision, ties to even, without a branch.
+#[inline(always)]
+fn small_f16(wide: f32) -> f16 {
+    const LEAST_NORMAL: u32 = (127 - 14) << 23;
+    const BIASES_APART: u32 = (127 - 15) << 23;
+    // Adding this to a subnormal number leaves its bits, rounded, at the lower end of the sum.
+    const ALIGNER: f32 = 0.5;
+    let sign = (wide.to_bits() >> 16) & 0x8000;
+    let bits = wide.to_bits() & 0x7fff_ffff;
+    let is_odd = bits >> 13 & 1;
+    let normal = bits.wrapping_sub(BIASES_APART).wrapping_add(0x0fff + is_odd) >> 13;
+    let subnormal = (f32::from_bits(bits) + ALIGNER).to_bits().wrapping_sub(ALIGNER.to_bits());
+    let rounded = if bits < LEAST_NORMAL { subnormal } else { normal };
+    f16::from_bits((sign | rounded) as u16)
 }
 
 /// Keeps the logarithm finite.
 const LOG_ARGUMENT_MIN: f64 = 1.0e-7;
 
+/// A random angle; the turn is scaled in double precision and rounded once.
+#[inline(always)]
+pub(crate) fn turn_f32(bits: u32) -> f32 {
+    (std::f64::consts::TAU * f64::from(unit_f32(bits))) as f32
+}
+
+#[inline(always)]
+fn radius_f32(bits: u32) -> f32 {
+    (-2.0 * elementary::ln(unit_f32(bits).max(LOG_ARGUMENT_MIN as f32))).sqrt()
+}
+
 /// Two normal values by the Box-Muller transform, sine before cosine.
-#[inline]
-fn box_muller_f32(radius_bits: u32, angle_bits: u32) -> [f32; 2] {
-    let radius_uniform = unit_f32(radius_bits).max(LOG_ARGUMENT_MIN as f32);
-    // The turn is scaled in double precision and rounded once.
-    let angle = (std::f64::consts::TAU * f64::from(unit_f32(angle_bits))) as f32;
-    let radius = (-2.0 * radius_uniform.ln()).sqrt();
-    let (sine, cosine) = angle.sin_cos();
+#[inline(always)]
+fn box_muller_f32(word: u64) -> [f32; 2] {
+    let [radius_bits, angle_bits] = split(word);
+    let radius = radius_f32(radius_bits);
+    let (sine, cosine) = elementary::sin_cos(turn_f32(angle_bits));
     [sine * radius, cosine * radius]
 }
 
-/// As [`box_muller_f32`], in double precision.
+#[inline(always)]
+fn normal_f32([a, b, c, d]: [u32; 4]) -> [f32; 4] {
+    let [first, second] = box_muller_f32(join([a, b]));
+    let [third, fourth] = box_muller_f32(join([c, d]));
+    [first, second, third, fourth]
+}
+
+#[inline(always)]
+fn normals_f32(words: &Words) -> [f32; 4 * SIDE_BY_SIDE] {
+    let mut many = [0.0; 4 * SIDE_BY_SIDE];
+    for (pair, &word) in many.as_chunks_mut::<2>().0.iter_mut().zip(words) {
+        *pair = box_muller_f32(word);
+    }
+    many
+}
+
+/// As [`normal_f32`], in double precision; logarithm, sine and cosine are the C library's.
 #[inline]
 fn normal_f64([a, b, c, d]: [u32; 4]) -> [f64; 2] {
     let radius_uniform = unit_f64(a, b).max(LOG_ARGUMENT_MIN);
     let angle = std::f64::consts::TAU * unit_f64(c, d);
     let radius = (-2.0 * radius_uniform.ln()).sqrt();
-    let (sine, cosine) = angle.sin_cos();
+    let (sine, cosine) = elementary::sin_cos_f64(angle);
     [sine * radius, cosine * radius]
+}
+
+#[inline(always)]
+fn normals_f64(words: &Words) -> [f64; 2 * SIDE_BY_SIDE] {
+    let mut many = [0.0; 2 * SIDE_BY_SIDE];
+    for (pair, block) in many.as_chunks_mut::<2>().0.iter_mut().zip(words.as_chunks::<2>().0) {
+        let ([a, b], [c, d]) = (split(block[0]), split(block[1]));
+        *pair = normal_f64([a, b, c, d]);
+    }
+    many
 }
 
 #[cfg(test)]
@@ -431,7 +605,7 @@ mod tests {
         assert_eq!(run(stateless(), &Uniform::<bf16>::default(), 1).0, 0x93cb9ab5dcd10f54);
     }
 
-    /// Equal bits where logarithm, sine and cosine come from glibc, as they do in TensorFlow.
+    /// In double precision equal bits where the functions come from glibc, as in TensorFlow.
     #[cfg(target_env = "gnu")]
     #[test]
     fn normal_is_tensorflow_s() {

@@ -6,6 +6,7 @@
 
 pub(crate) mod candidates;
 pub(crate) mod distributions;
+mod elementary;
 pub(crate) mod gamma;
 pub(crate) mod philox;
 pub(crate) mod rejection;
