@@ -37,6 +37,7 @@ impl Drop for Registration {
 
 impl Cancellation {
     /// Whether the step is to stop. Cheap; ask between blocks of work.
+    #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::Relaxed)
     }

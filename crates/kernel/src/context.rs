@@ -54,6 +54,7 @@ pub struct KernelContext<'a> {
 impl<'a> KernelContext<'a> {
     /// `inputs` are the node's flattened inputs, tensors where the op takes values and references
     /// where it takes those; `outputs` are as many as the node has, and empty.
+    #[inline]
     pub fn new(
         node: &'a Node,
         step: &'a Arc<StepContext>,
@@ -89,6 +90,7 @@ impl<'a> KernelContext<'a> {
     }
 
     /// Input `i`.
+    #[inline]
     pub fn input(&self, i: usize) -> Result<&Tensor> {
         self.inputs
             .get(i)
@@ -97,11 +99,13 @@ impl<'a> KernelContext<'a> {
     }
 
     /// Elements of input `i`.
+    #[inline]
     pub fn slice<T: thalweg_tensor::Element>(&self, i: usize) -> Result<&[T]> {
         self.input(i)?.as_slice()
     }
 
     /// Input `i` by move: unique if nobody else needs it.
+    #[inline]
     pub fn take_input(&mut self, i: usize) -> Result<Tensor> {
         match self.inputs.get_mut(i).map(std::mem::take) {
             Some(Value::Tensor(tensor)) => Ok(tensor),
@@ -173,6 +177,7 @@ impl<'a> KernelContext<'a> {
     /// and shape, still holding the input's elements; else new memory. The flag says which.
     ///
     /// The input is gone from the context if it was taken.
+    #[inline]
     pub fn forward_input_or_allocate(
         &mut self,
         candidates: &[usize],
@@ -189,6 +194,7 @@ impl<'a> KernelContext<'a> {
     }
 
     /// Dtype of output `i`.
+    #[inline]
     pub fn output_dtype(&self, i: usize) -> Result<DType> {
         self.node
             .outputs
@@ -198,6 +204,7 @@ impl<'a> KernelContext<'a> {
     }
 
     /// Sets output `i`.
+    #[inline]
     pub fn set_output(&mut self, i: usize, tensor: Tensor) -> Result<()> {
         let dtype = self.output_dtype(i)?;
         ensure!(
@@ -297,6 +304,7 @@ impl AsyncCall {
     }
 
     /// Input `i`.
+    #[inline]
     pub fn input(&self, i: usize) -> Result<&Tensor> {
         self.inputs
             .get(i)

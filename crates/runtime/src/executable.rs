@@ -1,14 +1,14 @@
 //! One device's graph, flattened: nodes by dense index, edges as ranges, kernels made.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use parking_lot::Mutex;
-use thalweg_graph::{AttrValue, Attrs, Flag, Graph, Node};
+use thalweg_graph::{AttrValue, Attrs, Endpoint, Flag, Graph, Node};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
+use thalweg_plan::reads;
 use thalweg_tensor::{Budget, Result, Tensor, err};
 
 use crate::execute::StepState;
@@ -22,17 +22,19 @@ pub(crate) struct Executable {
     pub(crate) device: Arc<dyn Device>,
     pub(crate) device_name: Arc<str>,
     pub(crate) nodes: Box<[ExecNode]>,
-    /// For each flattened output, its range in `edges`.
-    pub(crate) outputs: Box<[(u32, u32)]>,
-    pub(crate) edges: Box<[Edge]>,
-    /// Nodes that wait for others without taking data from them.
-    pub(crate) controls: Box<[ControlEdge]>,
+    /// For each flattened input, where its value lies.
+    pub(crate) inputs: Box<[Input]>,
+    /// For each output that several inputs read, how many.
+    pub(crate) readers: Box<[u32]>,
+    /// Nodes that wait for others, for their data or just for their end.
+    pub(crate) successors: Box<[Successor]>,
     /// For each node, how many edges it waits for.
     pub(crate) pending: Box<[u32]>,
     /// Nodes that wait for nothing.
     pub(crate) roots: Box<[u32]>,
     pub(crate) constants: Box<[Tensor]>,
-    pub(crate) num_slots: usize,
+    /// Flattened outputs; each has a slot for its value.
+    pub(crate) num_outputs: usize,
     pub(crate) num_feeds: usize,
     pub(crate) num_fetches: usize,
     /// States of finished steps, for the next ones.
@@ -42,14 +44,14 @@ pub(crate) struct Executable {
 /// A node, ready to run.
 pub(crate) struct ExecNode {
     pub(crate) kind: Kind,
-    /// First of its input slots; they are consecutive.
-    pub(crate) first_slot: u32,
+    /// Its range in `inputs`.
+    pub(crate) first_input: u32,
     pub(crate) num_inputs: u32,
-    /// First of its ranges in `outputs`.
+    /// Its outputs' slots; they are consecutive.
     pub(crate) first_output: u32,
     pub(crate) num_outputs: u32,
-    /// Its range in `controls`.
-    pub(crate) control_edges: (u32, u32),
+    /// Its range in `successors`.
+    pub(crate) successors: (u32, u32),
     /// Whether an input may be a reference that the op takes by value.
     pub(crate) dereferences: bool,
     /// Average time of its kernel, learnt while running.
@@ -72,29 +74,36 @@ pub(crate) enum Kind {
     Call(Box<(String, Attrs)>),
 }
 
-/// From an output to an input slot.
+/// Where an input's value lies.
 #[derive(Clone, Copy)]
-pub(crate) struct Edge {
-    pub(crate) slot: u32,
-    pub(crate) to: ControlEdge,
+pub(crate) struct Input {
+    /// The output's slot.
+    pub(crate) output: u32,
+    /// Position in `readers` if others read the output too, else [`SOLE`].
+    pub(crate) shared: u32,
     pub(crate) transfer: Transfer,
 }
 
+/// Marks an input that is the only reader of its output.
+pub(crate) const SOLE: u32 = u32::MAX;
+
 /// A node that waits, and whether for this edge alone.
 #[derive(Clone, Copy)]
-pub(crate) struct ControlEdge(u32);
+pub(crate) struct Successor(u32);
 
 const ONLY: u32 = 1 << 31;
 
-impl ControlEdge {
+impl Successor {
     fn new(node: u32, pending: u32) -> Self {
-        ControlEdge(if pending == 1 { node | ONLY } else { node })
+        Successor(if pending == 1 { node | ONLY } else { node })
     }
 
+    #[inline]
     pub(crate) fn node(self) -> u32 {
         self.0 & !ONLY
     }
 
+    #[inline]
     pub(crate) fn is_only(self) -> bool {
         self.0 & ONLY != 0
     }
@@ -132,40 +141,39 @@ impl Executable {
             .map(|n| (n.inputs.len() + n.control_inputs.len()) as u32)
             .collect();
         let mut nodes = Vec::with_capacity(graph.len());
-        let (mut slots, mut outputs) = (0u32, 0u32);
+        let (mut inputs, mut outputs) = (0u32, 0u32);
         for node in graph.nodes() {
             let kind = builder.kind(node).map_err(|e| at_node(e, &node.name))?;
             nodes.push(ExecNode {
                 kind,
-                first_slot: slots,
+                first_input: inputs,
                 num_inputs: node.inputs.len() as u32,
                 first_output: outputs,
                 num_outputs: node.outputs.len() as u32,
-                control_edges: (0, 0),
+                successors: (0, 0),
                 dereferences: node.inputs.iter().any(|e| graph.output(*e).is_ref),
                 cost_ns: AtomicU32::new(UNKNOWN_COST_NS),
             });
-            slots += node.inputs.len() as u32;
+            inputs += node.inputs.len() as u32;
             outputs += node.outputs.len() as u32;
         }
         let (constants, num_feeds, num_fetches) =
             (builder.constants, builder.feeds, builder.fetches);
         let transfers = Transfers::of(&graph, &*device, source.kernels)?;
-        let (output_ranges, edges) =
-            data_edges(&graph, &nodes, outputs as usize, &pending, &transfers);
-        let controls = control_edges(&graph, &mut nodes, &pending);
+        let (inputs, readers) = flat_inputs(&graph, &nodes, outputs as usize, &transfers);
+        let successors = flat_successors(&graph, &mut nodes, &pending);
         let roots = (0..graph.len() as u32).filter(|&i| pending[i as usize] == 0).collect();
         Ok(Executable {
             device_name: device.description().name.to_string().into(),
             device,
             nodes: nodes.into(),
-            outputs: output_ranges.into(),
-            edges: edges.into(),
-            controls: controls.into(),
+            inputs: inputs.into(),
+            readers: readers.into(),
+            successors: successors.into(),
             pending: pending.into(),
             roots,
             constants: constants.into(),
-            num_slots: slots as usize,
+            num_outputs: outputs as usize,
             num_feeds: num_feeds as usize,
             num_fetches: num_fetches as usize,
             free: Mutex::default(),
@@ -173,9 +181,10 @@ impl Executable {
         })
     }
 
-    /// The input slots of a node.
-    pub(crate) fn slots_of(&self, node: &ExecNode) -> Range<usize> {
-        node.first_slot as usize..(node.first_slot + node.num_inputs) as usize
+    /// Where a node's inputs lie.
+    #[inline]
+    pub(crate) fn inputs_of(&self, node: &ExecNode) -> &[Input] {
+        &self.inputs[node.first_input as usize..(node.first_input + node.num_inputs) as usize]
     }
 }
 
@@ -274,63 +283,55 @@ fn key(node: &Node) -> Result<RendezvousKey> {
     ))
 }
 
-/// For each output, whom it goes to: counted first, then filled, so that both are flat arrays.
-fn data_edges(
+/// Where each input's value lies, and how many read each output that several do.
+fn flat_inputs(
     graph: &Graph,
     nodes: &[ExecNode],
     num_outputs: usize,
-    pending: &[u32],
     transfers: &Transfers,
-) -> (Vec<(u32, u32)>, Vec<Edge>) {
-    let mut ends = vec![0u32; num_outputs];
-    for node in graph.nodes() {
-        for e in &node.inputs {
-            ends[(nodes[e.node.index()].first_output + e.index) as usize] += 1;
-        }
+) -> (Vec<Input>, Vec<u32>) {
+    let slot = |e: &Endpoint| nodes[e.node.index()].first_output + e.index;
+    let mut counts = vec![0u32; num_outputs];
+    for e in graph.nodes().iter().flat_map(|n| &n.inputs) {
+        counts[slot(e) as usize] += 1;
     }
-    let mut ranges = Vec::with_capacity(num_outputs);
-    let mut total = 0;
-    for count in &ends {
-        ranges.push((total, total));
-        total += count;
+    let mut readers = Vec::new();
+    let mut shared = vec![SOLE; num_outputs];
+    for (output, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 1) {
+        shared[output] = readers.len() as u32;
+        readers.push(count);
     }
-    let nowhere = Edge { slot: 0, to: ControlEdge(0), transfer: Transfer::None };
-    let mut edges = vec![nowhere; total as usize];
+    let mut inputs = Vec::new();
     for (i, node) in graph.nodes().iter().enumerate() {
         for (k, e) in node.inputs.iter().enumerate() {
-            let range = &mut ranges[(nodes[e.node.index()].first_output + e.index) as usize];
-            edges[range.1 as usize] = Edge {
-                slot: nodes[i].first_slot + k as u32,
-                to: ControlEdge::new(i as u32, pending[i]),
-                transfer: transfers.between(*e, i, k),
-            };
-            range.1 += 1;
+            let output = slot(e);
+            let transfer = transfers.between(*e, i, k);
+            inputs.push(Input { output, shared: shared[output as usize], transfer });
         }
     }
-    (ranges, edges)
+    (inputs, readers)
 }
 
-fn control_edges(graph: &Graph, nodes: &mut [ExecNode], pending: &[u32]) -> Vec<ControlEdge> {
+/// Whom each node releases: counted first, then filled, so that it is one flat array.
+fn flat_successors(graph: &Graph, nodes: &mut [ExecNode], pending: &[u32]) -> Vec<Successor> {
     let mut counts = vec![0u32; graph.len()];
-    for node in graph.nodes() {
-        for c in &node.control_inputs {
-            counts[c.index()] += 1;
-        }
+    for source in graph.nodes().iter().flat_map(reads) {
+        counts[source.index()] += 1;
     }
     let mut total = 0;
     for (node, count) in nodes.iter_mut().zip(&counts) {
-        node.control_edges = (total, total);
+        node.successors = (total, total);
         total += count;
     }
-    let mut edges = vec![ControlEdge(0); total as usize];
+    let mut successors = vec![Successor(0); total as usize];
     for (i, node) in graph.nodes().iter().enumerate() {
-        for c in &node.control_inputs {
-            let range = &mut nodes[c.index()].control_edges;
-            edges[range.1 as usize] = ControlEdge::new(i as u32, pending[i]);
+        for source in reads(node) {
+            let range = &mut nodes[source.index()].successors;
+            successors[range.1 as usize] = Successor::new(i as u32, pending[i]);
             range.1 += 1;
         }
     }
-    edges
+    successors
 }
 
 /// Which inputs and outputs live on the host, where the device has memory of its own.
@@ -370,7 +371,7 @@ impl Transfers {
         Ok(Transfers { on_host })
     }
 
-    fn between(&self, from: thalweg_graph::Endpoint, to: usize, input: usize) -> Transfer {
+    fn between(&self, from: Endpoint, to: usize, input: usize) -> Transfer {
         if self.on_host.is_empty() {
             return Transfer::None;
         }

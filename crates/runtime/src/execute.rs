@@ -1,8 +1,9 @@
 //! Running one step of an executable.
 //!
-//! Every input of every node has a slot. A producer writes the slots of its consumers and then
-//! counts them down; whoever brings a node's count to zero owns it: it alone reads the node's slots
-//! and runs it. Ready nodes lie on the stack of the thread that made them ready; dear ones beyond
+//! Every output has a slot. A node writes the slots of its outputs and then counts its successors
+//! down; whoever brings a node's count to zero owns it and runs it. Inputs are copied out of their
+//! slots (tensors share memory, so that is cheap), the last reader takes the value with it: then
+//! its buffer is unique and may be written over. Ready nodes lie on the stack of the thread that made them ready; dear ones beyond
 //! the first go to the step's `overflow`, where the pool's threads and the waiting caller help
 //! themselves. No lock is taken and nothing is allocated per node.
 //!
@@ -24,7 +25,7 @@ use thalweg_kernel::{
 };
 use thalweg_tensor::{Error, Result, Tensor, err};
 
-use crate::executable::{ControlEdge, ExecNode, Executable, Kind, Transfer, at_node};
+use crate::executable::{ExecNode, Executable, Input, Kind, SOLE, Transfer, at_node};
 use crate::metadata::NodeTiming;
 use crate::pool::{Pool, Work};
 use crate::rendezvous::LocalRendezvous;
@@ -136,18 +137,20 @@ impl StepShared {
     }
 }
 
-/// A value that one thread writes and then one other takes, in an order that counts give.
-#[repr(transparent)]
+/// A value that its producer writes before it counts its successors down, and that readers only
+/// look at afterwards. Only the last reader changes it.
 struct Slot(UnsafeCell<Value>);
 
-// SAFETY: each slot has one writer (its edge's producer) and then one reader (its node's owner);
-// the count that makes the reader an owner orders the two.
+// SAFETY: the successors' counts order the one write before all reads, and the count of readers
+// orders all reads before the last one's change.
 unsafe impl Sync for Slot {}
 
 /// One partition in one step.
 pub(crate) struct StepState {
     exec: Arc<Executable>,
-    slots: Box<[Slot]>,
+    values: Box<[Slot]>,
+    /// For outputs that several inputs read, how many have yet to.
+    readers: Box<[AtomicU32]>,
     pending: Box<[AtomicU32]>,
     feeds: Box<[Slot]>,
     fetches: Box<[Slot]>,
@@ -166,6 +169,7 @@ fn empty_slots(n: usize) -> Box<[Slot]> {
 #[derive(Default)]
 struct Runner {
     stack: Vec<u32>,
+    inputs: Vec<Value>,
     outputs: Vec<Value>,
 }
 
@@ -195,8 +199,9 @@ impl StepState {
     ) -> StepState {
         StepState {
             exec: exec.clone(),
-            slots: empty_slots(exec.num_slots),
-            pending: exec.pending.iter().map(|&p| AtomicU32::new(p)).collect(),
+            values: empty_slots(exec.num_outputs),
+            readers: exec.readers.iter().map(|&n| AtomicU32::new(n)).collect(),
+            pending: exec.pending.iter().map(|&n| AtomicU32::new(n)).collect(),
             feeds: empty_slots(exec.num_feeds),
             fetches: empty_slots(exec.num_fetches),
             overflow: Mutex::default(),
@@ -219,6 +224,9 @@ impl StepState {
         self.samples_cost = step_id.is_multiple_of(SAMPLE_STEPS);
         for (pending, &initial) in self.pending.iter_mut().zip(&self.exec.pending) {
             *pending.get_mut() = initial;
+        }
+        for (readers, &initial) in self.readers.iter_mut().zip(&self.exec.readers) {
+            *readers.get_mut() = initial;
         }
         Some(())
     }
@@ -368,17 +376,16 @@ impl StepState {
         match &node.kind {
             Kind::NoOp => {}
             Kind::Identity => {
-                let value = self.take_slot(node.first_slot);
-                self.deliver(node, 0, value, runner);
+                let value = self.take_input(self.exec.inputs_of(node)[0]);
+                self.put(node, 0, value);
             }
             Kind::Constant(i) => {
-                let value = Value::Tensor(self.exec.constants[*i as usize].clone());
-                self.deliver(node, 0, value, runner);
+                self.put(node, 0, Value::Tensor(self.exec.constants[*i as usize].clone()));
             }
             Kind::Feed(i) => {
                 // SAFETY: only the one node of this feed reads the slot, once per step.
                 let value = unsafe { std::mem::take(&mut *self.feeds[*i as usize].0.get()) };
-                self.deliver(node, 0, value, runner);
+                self.put(node, 0, value);
             }
             Kind::Fetch(i) => self.fetch(index, node, *i),
             Kind::Kernel(kernel) => {
@@ -391,7 +398,7 @@ impl StepState {
             Kind::Receive(key) => return self.receive(index, key, start),
             Kind::Call(function) => return self.call(index, node, function, start),
         }
-        self.release_controls(node, runner);
+        self.release_successors(node, runner);
         self.record(index, start);
     }
 
@@ -405,63 +412,61 @@ impl StepState {
         }
     }
 
-    fn take_slot(&self, slot: u32) -> Value {
-        // SAFETY: the caller owns the node of this slot: its count has fallen to zero, which
-        // happens once, after the producer's write.
-        unsafe { std::mem::take(&mut *self.slots[slot as usize].0.get()) }
-    }
-
-    /// The input slots of a node that the caller owns.
-    #[expect(clippy::mut_from_ref, reason = "the slots of a ready node belong to its owner alone")]
-    fn inputs_of(&self, node: &ExecNode) -> &mut [Value] {
-        let slots = &self.slots[self.exec.slots_of(node)];
-        // SAFETY: `Slot` is a transparent cell over `Value`, the slots are consecutive, and the
-        // caller owns the node (see `take_slot`), so nobody else touches them.
-        unsafe {
-            std::slice::from_raw_parts_mut(slots.as_ptr().cast_mut().cast::<Value>(), slots.len())
-        }
-    }
-
-    /// Gives `value` to the consumers of an output; the last one gets it by move.
-    fn deliver(self: &Arc<Self>, node: &ExecNode, output: u32, value: Value, runner: &mut Runner) {
-        let (start, end) = self.exec.outputs[(node.first_output + output) as usize];
-        let edges = &self.exec.edges[start as usize..end as usize];
-        let Some((last, others)) = edges.split_last() else { return };
-        for edge in others {
-            self.put(edge.slot, value.clone(), edge.transfer);
-            self.count_down(edge.to, runner);
-        }
-        self.put(last.slot, value, last.transfer);
-        self.count_down(last.to, runner);
-    }
-
-    fn put(&self, slot: u32, value: Value, transfer: Transfer) {
-        let value = match (transfer, value) {
-            (Transfer::None, value) => value,
-            (transfer, Value::Tensor(tensor)) => {
-                let device = &self.exec.device;
-                let moved = match transfer {
-                    Transfer::ToHost => device.to_host(&tensor),
-                    _ => device.from_host(&tensor),
-                };
-                match moved {
-                    Ok(tensor) => Value::Tensor(tensor),
-                    Err(e) => {
-                        self.shared.fail(e);
-                        Value::Empty
-                    }
-                }
+    /// An input's value; the last reader takes it away, so that nobody else holds it.
+    #[inline]
+    fn take_input(&self, input: Input) -> Value {
+        let slot = self.values[input.output as usize].0.get();
+        let value = if input.shared == SOLE {
+            // SAFETY: the caller owns the only node that reads this slot, and it was written before
+            // that node's count fell to zero.
+            unsafe { std::mem::take(&mut *slot) }
+        } else {
+            let readers = &self.readers[input.shared as usize];
+            // SAFETY: the slot was written before the node's count fell to zero, and nobody changes
+            // it while a reader that has not counted itself off is left: this one.
+            let value = unsafe { (*slot).clone() };
+            if readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+                // SAFETY: all readers have counted themselves off, so this one is alone.
+                unsafe { *slot = Value::Empty };
             }
-            (_, value) => value,
+            value
         };
-        // SAFETY: this edge is the slot's only writer, and its reader waits for the count.
-        unsafe { *self.slots[slot as usize].0.get() = value };
+        if input.transfer == Transfer::None { value } else { self.transferred(value, input.transfer) }
     }
 
-    fn count_down(self: &Arc<Self>, to: ControlEdge, runner: &mut Runner) {
-        let node = to.node();
-        if to.is_only() || self.pending[node as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.schedule(node, runner);
+    /// The value in the memory that its reader wants.
+    #[cold]
+    fn transferred(&self, value: Value, transfer: Transfer) -> Value {
+        let Value::Tensor(tensor) = value else { return value };
+        let device = &self.exec.device;
+        let moved = match transfer {
+            Transfer::ToHost => device.to_host(&tensor),
+            _ => device.from_host(&tensor),
+        };
+        moved.map_or_else(
+            |e| {
+                self.shared.fail(e);
+                Value::Empty
+            },
+            Value::Tensor,
+        )
+    }
+
+    /// Leaves an output for those who read it.
+    #[inline]
+    fn put(&self, node: &ExecNode, output: u32, value: Value) {
+        // SAFETY: only this node writes the slot, and its readers wait to be counted down.
+        unsafe { *self.values[(node.first_output + output) as usize].0.get() = value };
+    }
+
+    #[inline]
+    fn release_successors(self: &Arc<Self>, node: &ExecNode, runner: &mut Runner) {
+        let (start, end) = node.successors;
+        for &to in &self.exec.successors[start as usize..end as usize] {
+            let node = to.node();
+            if to.is_only() || self.pending[node as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
+                self.schedule(node, runner);
+            }
         }
     }
 
@@ -476,13 +481,6 @@ impl StepState {
     fn is_cheap(&self, node: u32) -> bool {
         let node = &self.exec.nodes[node as usize];
         !matches!(node.kind, Kind::Kernel(_)) || node.cost_ns.load(Ordering::Relaxed) < CHEAP_NS
-    }
-
-    fn release_controls(self: &Arc<Self>, node: &ExecNode, runner: &mut Runner) {
-        let (start, end) = node.control_edges;
-        for &edge in &self.exec.controls[start as usize..end as usize] {
-            self.count_down(edge, runner);
-        }
     }
 
     fn fail_at(&self, index: u32, error: Error) {
@@ -505,8 +503,18 @@ impl StepState {
         Ok(())
     }
 
+    /// All inputs of a node, references replaced where the op takes values.
+    fn owned_inputs(&self, index: u32, node: &ExecNode) -> Result<SmallVec<[Value; 4]>> {
+        let mut inputs: SmallVec<[Value; 4]> =
+            self.exec.inputs_of(node).iter().map(|&input| self.take_input(input)).collect();
+        if node.dereferences {
+            self.dereference(index, &mut inputs)?;
+        }
+        Ok(inputs)
+    }
+
     fn fetch(&self, index: u32, node: &ExecNode, fetch: u32) {
-        let mut value = self.take_slot(node.first_slot);
+        let mut value = self.take_input(self.exec.inputs_of(node)[0]);
         if let Value::Ref(variable) = &value {
             match variable.read() {
                 Ok(tensor) => value = Value::Tensor(tensor),
@@ -525,15 +533,16 @@ impl StepState {
         kernel: &dyn Kernel,
         runner: &mut Runner,
     ) -> bool {
-        let inputs = self.inputs_of(node);
-        let mut outputs = std::mem::take(&mut runner.outputs);
+        let (mut inputs, mut outputs) =
+            (std::mem::take(&mut runner.inputs), std::mem::take(&mut runner.outputs));
+        inputs.extend(self.exec.inputs_of(node).iter().map(|&input| self.take_input(input)));
         outputs.resize_with(node.num_outputs as usize, Value::default);
         let cost = node.cost_ns.load(Ordering::Relaxed);
         let measured = (cost >= CHEAP_NS || self.samples_cost).then(|| self.now());
-        let mut result = if node.dereferences { self.dereference(index, inputs) } else { Ok(()) };
+        let mut result = if node.dereferences { self.dereference(index, &mut inputs) } else { Ok(()) };
         if result.is_ok() {
             let graph_node = &self.exec.graph.nodes()[index as usize];
-            let mut ctx = KernelContext::new(graph_node, &self.context, inputs, &mut outputs);
+            let mut ctx = KernelContext::new(graph_node, &self.context, &mut inputs, &mut outputs);
             // A panic is a bug of ours, but not a reason to end the process.
             result = catch_unwind(AssertUnwindSafe(|| kernel.compute(&mut ctx)))
                 .unwrap_or_else(|_| Err(err!(Internal, "the kernel panicked; this is a bug")));
@@ -543,19 +552,18 @@ impl StepState {
                 (self.now().saturating_sub(start)).as_nanos().min(u128::from(u32::MAX)) as u32;
             node.cost_ns.store(cost / 4 * 3 + took / 4, Ordering::Relaxed);
         }
-        inputs.iter_mut().for_each(|value| *value = Value::Empty);
+        inputs.clear();
+        for (i, value) in outputs.drain(..).enumerate() {
+            if matches!(value, Value::Empty) && result.is_ok() {
+                result = Err(err!(Internal, "the kernel did not set output {i}"));
+            }
+            self.put(node, i as u32, value);
+        }
+        (runner.inputs, runner.outputs) = (inputs, outputs);
         if let Err(e) = result {
             self.fail_at(index, e);
             return false;
         }
-        for (i, value) in outputs.drain(..).enumerate() {
-            if matches!(value, Value::Empty) {
-                self.fail_at(index, err!(Internal, "the kernel did not set output {i}"));
-                return false;
-            }
-            self.deliver(node, i as u32, value, runner);
-        }
-        runner.outputs = outputs;
         true
     }
 
@@ -590,9 +598,9 @@ impl StepState {
         // What becomes ready is offered, not run: this may be any thread, deep in any stack.
         let mut runner = Runner::default();
         for (i, value) in outputs.into_iter().enumerate() {
-            self.deliver(node, i as u32, value, &mut runner);
+            self.put(node, i as u32, value);
         }
-        self.release_controls(node, &mut runner);
+        self.release_successors(node, &mut runner);
         self.record(index, start);
         self.offer(&runner.stack);
     }
@@ -604,13 +612,10 @@ impl StepState {
         kernel: &Arc<dyn AsyncKernel>,
         start: Option<Duration>,
     ) {
-        let inputs = self.inputs_of(node);
-        if node.dereferences
-            && let Err(e) = self.dereference(index, inputs)
-        {
-            return self.fail_at(index, e);
-        }
-        let inputs: SmallVec<[Value; 4]> = inputs.iter_mut().map(std::mem::take).collect();
+        let inputs = match self.owned_inputs(index, node) {
+            Ok(inputs) => inputs,
+            Err(e) => return self.fail_at(index, e),
+        };
         let done = Box::new(self.completion(index, start));
         kernel.start(AsyncCall::new(inputs, self.context.clone(), node.num_outputs as usize, done));
     }
@@ -620,7 +625,7 @@ impl StepState {
     }
 
     fn send(&self, index: u32, node: &ExecNode, key: &RendezvousKey) {
-        let mut value = self.take_slot(node.first_slot);
+        let mut value = self.take_input(self.exec.inputs_of(node)[0]);
         let result = (|| {
             if let Value::Ref(variable) = &value {
                 value = Value::Tensor(variable.read()?);
@@ -650,14 +655,12 @@ impl StepState {
         function: &(String, thalweg_graph::Attrs),
         start: Option<Duration>,
     ) {
-        let inputs = self.inputs_of(node);
-        let dereferenced = if node.dereferences { self.dereference(index, inputs) } else { Ok(()) };
-        let args: Result<Vec<Tensor>> = dereferenced.and_then(|()| {
-            let take = |value: &mut Value| match std::mem::take(value) {
+        let args: Result<Vec<Tensor>> = self.owned_inputs(index, node).and_then(|inputs| {
+            let tensor = |value: Value| match value {
                 Value::Tensor(tensor) => Ok(tensor),
                 _ => Err(err!(Internal, "an argument is not a tensor")),
             };
-            inputs.iter_mut().map(take).collect()
+            inputs.into_iter().map(tensor).collect()
         });
         let done = self.completion(index, start);
         match args {

@@ -95,12 +95,14 @@ impl Buffer {
         Ok(Buffer { block })
     }
 
+    #[inline]
     fn head(&self) -> &Block {
         // SAFETY: the block lives as long as any reference to it.
         unsafe { self.block.as_ref() }
     }
 
     /// Start of the bytes; null for device memory.
+    #[inline]
     pub(crate) fn as_ptr(&self) -> *const u8 {
         match self.head().foreign.as_deref() {
             Some(Foreign::Device(_)) => null_mut(),
@@ -109,11 +111,13 @@ impl Buffer {
     }
 
     /// Start of the bytes for writing, if nobody else can see them.
+    #[inline]
     pub(crate) fn as_mut_ptr(&mut self) -> Option<*mut u8> {
         self.is_unique().then(|| self.head().data)
     }
 
     /// The device memory this refers to, if it is that.
+    #[inline]
     pub fn device_memory(&self) -> Option<&Arc<dyn DeviceMemory>> {
         match self.head().foreign.as_deref() {
             Some(Foreign::Device(memory)) => Some(memory),
@@ -122,6 +126,7 @@ impl Buffer {
     }
 
     /// Whether this is the only reference to memory of our own.
+    #[inline]
     pub fn is_unique(&self) -> bool {
         self.head().foreign.is_none() && self.head().references.load(Ordering::Acquire) == 1
     }
@@ -154,6 +159,7 @@ fn uncharge(raw: *mut Budget, capacity: usize) {
 }
 
 impl Clone for Buffer {
+    #[inline]
     fn clone(&self) -> Buffer {
         // Relaxed suffices to add a reference: the existing one keeps the block alive.
         let before = self.head().references.fetch_add(1, Ordering::Relaxed);
@@ -163,6 +169,7 @@ impl Clone for Buffer {
 }
 
 impl Drop for Buffer {
+    #[inline]
     fn drop(&mut self) {
         // The last owner needs no atomic write: nobody can add a reference to a unique one.
         let references = &self.head().references;

@@ -56,16 +56,19 @@ impl Shape {
     }
 
     /// Number of dimensions.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.0.len()
     }
 
     /// The sizes.
+    #[inline]
     pub fn dims(&self) -> &[usize] {
         &self.0
     }
 
     /// Product of the sizes.
+    #[inline]
     pub fn num_elements(&self) -> usize {
         self.0.iter().product()
     }

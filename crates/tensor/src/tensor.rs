@@ -197,21 +197,25 @@ impl Tensor {
     }
 
     /// The element type.
+    #[inline]
     pub fn dtype(&self) -> DType {
         self.dtype
     }
 
     /// The shape.
+    #[inline]
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
 
     /// Number of dimensions.
+    #[inline]
     pub fn rank(&self) -> usize {
         self.shape.rank()
     }
 
     /// Number of elements.
+    #[inline]
     pub fn num_elements(&self) -> usize {
         self.shape.num_elements()
     }
@@ -227,6 +231,7 @@ impl Tensor {
     }
 
     /// The device memory that holds the elements, if host code cannot read them.
+    #[inline]
     pub fn device_memory(&self) -> Option<&Arc<dyn DeviceMemory>> {
         match &self.data {
             Data::Buffer { buffer, .. } => buffer.device_memory(),
@@ -234,6 +239,7 @@ impl Tensor {
         }
     }
 
+    #[inline]
     fn host_bytes(&self) -> Result<*const u8> {
         let Data::Buffer { buffer, offset_bytes } = &self.data else {
             bail!(Internal, "{} elements are objects, not memory", self.dtype);
@@ -254,6 +260,7 @@ impl Tensor {
     }
 
     /// The elements.
+    #[inline]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
         ensure!(
             self.dtype == T::DTYPE,
@@ -269,6 +276,7 @@ impl Tensor {
     }
 
     /// The elements, for writing, if nobody else refers to them.
+    #[inline]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         ensure!(
             self.dtype == T::DTYPE,
@@ -298,6 +306,7 @@ impl Tensor {
         Ok(unsafe { std::slice::from_raw_parts_mut(data, n) })
     }
 
+    #[inline]
     fn host_bytes_mut(&mut self) -> Result<*mut u8> {
         self.host_bytes()?;
         let Data::Buffer { buffer, offset_bytes } = &mut self.data else {
@@ -310,6 +319,7 @@ impl Tensor {
     }
 
     /// Whether nobody else refers to the elements, so that they may be overwritten.
+    #[inline]
     pub fn is_unique(&self) -> bool {
         match &self.data {
             Data::Buffer { buffer, .. } => buffer.is_unique(),
