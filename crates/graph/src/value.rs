@@ -80,6 +80,7 @@ pub type ValueFn = fn(&mut ValueContext<'_>) -> Option<PartialValue>;
 pub struct ValueContext<'a> {
     graph: &'a Graph,
     node: &'a Node,
+    output: usize,
     visits: &'a mut usize,
 }
 
@@ -87,6 +88,11 @@ impl<'a> ValueContext<'a> {
     /// The node's attrs.
     pub fn attrs(&self) -> NodeAttrs<'a> {
         self.node.attrs()
+    }
+
+    /// Which of the node's outputs is asked for.
+    pub fn output(&self) -> usize {
+        self.output
     }
 
     /// Number of inputs.
@@ -124,7 +130,8 @@ fn evaluate(graph: &Graph, endpoint: Endpoint, visits: &mut usize) -> Option<Par
     if let Some(tensor) = constant(graph, endpoint) {
         return PartialValue::from_tensor(&tensor);
     }
-    let value = (node.op.value?)(&mut ValueContext { graph, node, visits })?;
+    let output = endpoint.index as usize;
+    let value = (node.op.value?)(&mut ValueContext { graph, node, output, visits })?;
     (value.elements.len() <= LEN_MAX).then_some(value)
 }
 

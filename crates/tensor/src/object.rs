@@ -31,6 +31,19 @@ pub struct ResourceHandle {
     pub owned: Option<Arc<dyn Resource>>,
 }
 
+impl Default for ResourceHandle {
+    /// A handle to nothing, as a new resource tensor holds it before it is written.
+    fn default() -> Self {
+        ResourceHandle {
+            device: "".into(),
+            container: "".into(),
+            name: "".into(),
+            dtypes_and_shapes: Arc::new([]),
+            owned: None,
+        }
+    }
+}
+
 impl fmt::Debug for ResourceHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "<resource {}/{} on {}>", self.container, self.name, self.device)

@@ -46,6 +46,19 @@ impl Tensor {
         }
     }
 
+    /// Memory for a tensor of any dtype, charged to `budget`: unspecified numbers, or empty
+    /// strings, handles and variants. The caller writes every element.
+    pub fn blank_in(dtype: DType, shape: Shape, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
+        match dtype {
+            DType::Resource => {
+                let nowhere = ResourceHandle::default();
+                Self::filled_objects(shape, nowhere, budget, Data::Resources, dtype)
+            }
+            DType::String | DType::Variant => Self::zeros_in(dtype, shape, budget),
+            _ => Self::allocate(dtype, shape, budget),
+        }
+    }
+
     /// A tensor of zeroes, charged to nobody.
     pub fn zeros(dtype: DType, shape: Shape) -> Result<Tensor> {
         Self::zeros_in(dtype, shape, None)
@@ -378,10 +391,30 @@ impl Tensor {
         }
     }
 
+    /// The handles, for writing, if nobody else refers to them.
+    pub fn resources_mut(&mut self) -> Result<&mut [ResourceHandle]> {
+        match &mut self.data {
+            Data::Resources(items) => Arc::get_mut(items)
+                .map(|i| &mut i.items[..])
+                .ok_or_else(|| err!(Internal, "a shared tensor cannot be written in place")),
+            _ => bail!(InvalidArgument, "a {} tensor is not resource", self.dtype),
+        }
+    }
+
     /// The values of a variant tensor.
     pub fn variants(&self) -> Result<&[VariantValue]> {
         match &self.data {
             Data::Variants(v) => Ok(&v.items),
+            _ => bail!(InvalidArgument, "a {} tensor is not variant", self.dtype),
+        }
+    }
+
+    /// The values, for writing, if nobody else refers to them.
+    pub fn variants_mut(&mut self) -> Result<&mut [VariantValue]> {
+        match &mut self.data {
+            Data::Variants(items) => Arc::get_mut(items)
+                .map(|i| &mut i.items[..])
+                .ok_or_else(|| err!(Internal, "a shared tensor cannot be written in place")),
             _ => bail!(InvalidArgument, "a {} tensor is not variant", self.dtype),
         }
     }
