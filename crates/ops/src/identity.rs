@@ -1,5 +1,249 @@
-//! Placeholder for the family.
+//! Ops that hand their input on, perhaps after a look at it.
 
-use thalweg_kernel::Family;
+use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_graph::{Flag, OpDef, PartialValue, ValueContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Element, Result, Tensor, bail, bf16, f16};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::array_sources::forward;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        IDENTITY_N,
+        STOP_GRADIENT,
+        PREVENT_GRADIENT,
+        SNAPSHOT,
+        DEEP_COPY,
+        CHECK_NUMERICS,
+        CHECK_NUMERICS_V2,
+        REF_IDENTITY,
+        DEBUG_GRADIENT_IDENTITY,
+        DEBUG_GRADIENT_REF_IDENTITY,
+    ],
+    kernels: &[
+        KernelSpec { op: "IdentityN", create: |_| AnyKernel::new(forward_all), ..CHEAP },
+        KernelSpec { op: "StopGradient", ..FORWARD },
+        KernelSpec { op: "PreventGradient", ..FORWARD },
+        KernelSpec { op: "Snapshot", ..FORWARD },
+        KernelSpec { op: "DebugGradientIdentity", ..FORWARD },
+        KernelSpec { op: "DeepCopy", create: deep_copy, ..KernelSpec::CPU },
+        cpu_kernel!("CheckNumerics", "T" in [f16, bf16, f32, f64] => check_numerics),
+        cpu_kernel!("CheckNumericsV2", "T" in [f16, bf16, f32, f64] => check_numerics_v2),
+        KernelSpec { op: "RefIdentity", ..FORWARD_REF },
+        KernelSpec { op: "DebugGradientRefIdentity", ..FORWARD_REF },
+    ],
+};
+
+const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
+const FORWARD: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward), ..CHEAP };
+const FORWARD_REF: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward_ref), ..CHEAP };
+
+const IDENTITY_N: OpDef = OpDef {
+    name: "IdentityN",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &["T: list(type) >= 1"],
+    shape: all_unchanged,
+    value: Some(same_input),
+    ..OpDef::DEFAULT
+};
+
+fn all_unchanged(c: &mut ShapeContext<'_>) -> Result<()> {
+    for i in 0..c.num_outputs() {
+        c.set_output(i, c.input(i).clone());
+    }
+    Ok(())
+}
+
+fn same_input(c: &mut ValueContext<'_>) -> Option<PartialValue> {
+    c.input(c.output())
+}
+
+fn forward_all(ctx: &mut KernelContext<'_>) -> Result<()> {
+    for i in 0..ctx.num_inputs() {
+        let input = ctx.take_input(i)?;
+        ctx.set_output(i, input)?;
+    }
+    Ok(())
+}
+
+const STOP_GRADIENT: OpDef = OpDef {
+    name: "StopGradient",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type"],
+    shape: shape::unchanged,
+    value: Some(same_input),
+    ..OpDef::DEFAULT
+};
+const PREVENT_GRADIENT: OpDef = OpDef {
+    name: "PreventGradient",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type", "message: string = ''"],
+    shape: shape::unchanged,
+    value: Some(same_input),
+    ..OpDef::DEFAULT
+};
+const SNAPSHOT: OpDef = OpDef {
+    name: "Snapshot",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type"],
+    shape: shape::unchanged,
+    value: Some(same_input),
+    ..OpDef::DEFAULT
+};
+const DEEP_COPY: OpDef = OpDef {
+    name: "DeepCopy",
+    inputs: &["x: T"],
+    outputs: &["y: T"],
+    attrs: &["T: type"],
+    shape: shape::unchanged,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+fn deep_copy(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let mut copy = ctx.take_input(0)?;
+        copy.make_unique(Some(ctx.budget()))?;
+        ctx.set_output(0, copy)
+    })
+}
+
+const REF_IDENTITY: OpDef = OpDef {
+    name: "RefIdentity",
+    inputs: &["input: Ref(T)"],
+    outputs: &["output: Ref(T)"],
+    attrs: &["T: type"],
+    shape: shape::unchanged,
+    flags: &[Flag::AllowsUninitializedInput],
+    ..OpDef::DEFAULT
+};
+const DEBUG_GRADIENT_IDENTITY: OpDef = OpDef {
+    name: "DebugGradientIdentity",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type"],
+    shape: shape::unchanged,
+    flags: &[Flag::AllowsUninitializedInput],
+    ..OpDef::DEFAULT
+};
+const DEBUG_GRADIENT_REF_IDENTITY: OpDef = OpDef {
+    name: "DebugGradientRefIdentity",
+    inputs: &["input: Ref(T)"],
+    outputs: &["output: Ref(T)"],
+    attrs: &["T: type"],
+    shape: shape::unchanged,
+    flags: &[Flag::AllowsUninitializedInput],
+    ..OpDef::DEFAULT
+};
+
+fn forward_ref(ctx: &mut KernelContext<'_>) -> Result<()> {
+    ctx.set_output_ref(0, ctx.input_ref(0)?)
+}
+
+const CHECK_NUMERICS: OpDef = OpDef {
+    name: "CheckNumerics",
+    inputs: &["tensor: T"],
+    outputs: &["output: T"],
+    attrs: &["T: {bfloat16, half, float, double}", "message: string"],
+    shape: shape::unchanged,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+const CHECK_NUMERICS_V2: OpDef = OpDef {
+    name: "CheckNumericsV2",
+    inputs: &["tensor: T"],
+    outputs: &["output: T"],
+    attrs: &["T: {bfloat16, half, float, double}", "message: string"],
+    shape: shape::unchanged,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+/// Floats that can be looked at for NaN and infinities.
+trait Checked: Element {
+    fn is_finite(self) -> bool;
+    fn to_f64(self) -> f64;
+}
+
+macro_rules! checked {
+    ($($t:ty),+) => { $(
+        impl Checked for $t {
+            fn is_finite(self) -> bool {
+                <$t>::is_finite(self)
+            }
+            fn to_f64(self) -> f64 {
+                self.into()
+            }
+        }
+    )+ };
+}
+
+checked!(f16, bf16, f32, f64);
+
+/// Which kinds of values that are no numbers a tensor holds.
+#[derive(Default)]
+struct Findings {
+    minus_infinity: bool,
+    plus_infinity: bool,
+    nan: bool,
+}
+
+/// What is wrong with a tensor, if anything is: the healthy case is one quick pass.
+fn look<T: Checked>(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<Option<Findings>> {
+    let elements = tensor.as_slice::<T>()?;
+    let sick = std::sync::atomic::AtomicBool::new(false);
+    ctx.parallel_for(elements.len(), 0.3, |range| {
+        // Counting instead of stopping early lets the loop be vectorised.
+        let bad: usize = elements[range].iter().map(|x| usize::from(!x.is_finite())).sum();
+        if bad > 0 {
+            sick.store(true, std::sync::atomic::Ordering::Relaxed);
+        }
+    })?;
+    if !sick.into_inner() {
+        return Ok(None);
+    }
+    let mut found = Findings::default();
+    for x in elements.iter().filter(|x| !x.is_finite()) {
+        let x = x.to_f64();
+        found.nan |= x.is_nan();
+        found.plus_infinity |= x == f64::INFINITY;
+        found.minus_infinity |= x == f64::NEG_INFINITY;
+    }
+    Ok(Some(found))
+}
+
+fn check_numerics<T: Checked>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let message = init.attrs().string("message")?.to_owned();
+    AnyKernel::new(move |ctx| {
+        if let Some(found) = look::<T>(ctx, ctx.input(0)?)? {
+            let what = match (found.plus_infinity || found.minus_infinity, found.nan) {
+                (true, true) => "Inf and NaN",
+                (true, false) => "Inf",
+                _ => "NaN",
+            };
+            bail!(InvalidArgument, "{message} : Tensor had {what} values");
+        }
+        forward(ctx)
+    })
+}
+
+fn check_numerics_v2<T: Checked>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let message = init.attrs().string("message")?.to_owned();
+    AnyKernel::new(move |ctx| {
+        if let Some(found) = look::<T>(ctx, ctx.input(0)?)? {
+            let kinds =
+                [("-Inf", found.minus_infinity), ("+Inf", found.plus_infinity), ("NaN", found.nan)];
+            let names: Vec<&str> = kinds.iter().filter(|k| k.1).map(|k| k.0).collect();
+            let what = match names[..] {
+                [a, b, c] => format!("{a}, {b}, and {c}"),
+                _ => names.join(" and "),
+            };
+            bail!(InvalidArgument, "{message} : Tensor had {what} values");
+        }
+        forward(ctx)
+    })
+}

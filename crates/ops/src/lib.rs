@@ -6,8 +6,11 @@
 #[macro_use]
 mod macros;
 
+#[macro_use]
+mod cells;
 mod math;
 mod split;
+mod strided;
 
 mod activation;
 mod add_n;

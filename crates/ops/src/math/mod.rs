@@ -1,3 +1,4 @@
 //! Pure loops: no graphs, no kernels, no allocation.
 
 pub(crate) mod random;
+pub(crate) mod transpose;

@@ -1,0 +1,127 @@
+//! Elements as cells: what a kernel needs to move them without knowing what they mean.
+//!
+//! Numbers move by their size, so one loop serves every dtype of 1, 2, 4, 8 or 16 bytes; strings,
+//! handles and variants move by reference count. [`with_cell!`] picks the cell of a dtype.
+
+use bytes::Bytes;
+use thalweg_kernel::KernelContext;
+use thalweg_tensor::{DType, ResourceHandle, Result, Shape, Tensor, VariantValue, ensure};
+
+/// A number of `N` bytes, of any meaning and alignment. It is made only by copying another or as
+/// zero, so a bool moved as one stays a bool.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(transparent)]
+pub(crate) struct Bits<const N: usize>([u8; N]);
+
+impl<const N: usize> Default for Bits<N> {
+    fn default() -> Self {
+        Bits([0; N])
+    }
+}
+
+/// An element that can be moved. Cells go only between tensors of one dtype.
+pub(crate) trait Cell: Clone + Default + Send + Sync + 'static {
+    /// The elements of a tensor whose dtype has this cell.
+    fn view(tensor: &Tensor) -> Result<&[Self]>;
+    /// The elements for writing, if nobody else refers to them.
+    fn view_mut(tensor: &mut Tensor) -> Result<&mut [Self]>;
+}
+
+impl<const N: usize> Cell for Bits<N> {
+    fn view(tensor: &Tensor) -> Result<&[Self]> {
+        ensure!(tensor.dtype().size() == N, Internal, "{} is not {N} bytes", tensor.dtype());
+        let (cells, _) = tensor.as_bytes()?.as_chunks::<N>();
+        // SAFETY: `Bits` is transparent over the array.
+        Ok(unsafe { std::slice::from_raw_parts(cells.as_ptr().cast(), cells.len()) })
+    }
+
+    fn view_mut(tensor: &mut Tensor) -> Result<&mut [Self]> {
+        ensure!(tensor.dtype().size() == N, Internal, "{} is not {N} bytes", tensor.dtype());
+        // SAFETY: cells are zeroes or come from tensors of the same dtype, see the trait.
+        let (cells, _) = unsafe { tensor.bytes_mut()? }.as_chunks_mut::<N>();
+        // SAFETY: `Bits` is transparent over the array.
+        Ok(unsafe { std::slice::from_raw_parts_mut(cells.as_mut_ptr().cast(), cells.len()) })
+    }
+}
+
+impl Cell for Bytes {
+    fn view(tensor: &Tensor) -> Result<&[Self]> {
+        tensor.strings()
+    }
+
+    fn view_mut(tensor: &mut Tensor) -> Result<&mut [Self]> {
+        tensor.strings_mut()
+    }
+}
+
+impl Cell for ResourceHandle {
+    fn view(tensor: &Tensor) -> Result<&[Self]> {
+        tensor.resources()
+    }
+
+    fn view_mut(tensor: &mut Tensor) -> Result<&mut [Self]> {
+        tensor.resources_mut()
+    }
+}
+
+impl Cell for VariantValue {
+    fn view(tensor: &Tensor) -> Result<&[Self]> {
+        tensor.variants()
+    }
+
+    fn view_mut(tensor: &mut Tensor) -> Result<&mut [Self]> {
+        tensor.variants_mut()
+    }
+}
+
+/// `with_cell!(dtype, C => expression)` evaluates the expression with `C` as the cell of `dtype`.
+macro_rules! with_cell {
+    ($dtype:expr, $cell:ident => $body:expr) => {{
+        let dtype: thalweg_tensor::DType = $dtype;
+        match (dtype, dtype.size()) {
+            (thalweg_tensor::DType::String, _) => {
+                type $cell = bytes::Bytes;
+                $body
+            }
+            (thalweg_tensor::DType::Resource, _) => {
+                type $cell = thalweg_tensor::ResourceHandle;
+                $body
+            }
+            (thalweg_tensor::DType::Variant, _) => {
+                type $cell = thalweg_tensor::VariantValue;
+                $body
+            }
+            (_, 1) => {
+                type $cell = $crate::cells::Bits<1>;
+                $body
+            }
+            (_, 2) => {
+                type $cell = $crate::cells::Bits<2>;
+                $body
+            }
+            (_, 4) => {
+                type $cell = $crate::cells::Bits<4>;
+                $body
+            }
+            (_, 8) => {
+                type $cell = $crate::cells::Bits<8>;
+                $body
+            }
+            (_, _) => {
+                type $cell = $crate::cells::Bits<16>;
+                $body
+            }
+        }
+    }};
+}
+
+/// Memory for a tensor of any dtype, charged to the session; the caller writes every element.
+pub(crate) fn blank(ctx: &KernelContext<'_>, dtype: DType, shape: Shape) -> Result<Tensor> {
+    Tensor::blank_in(dtype, shape, Some(ctx.budget()))
+}
+
+/// What moving one element costs, for cutting work into blocks: copies are bound by memory,
+/// objects by their reference counts.
+pub(crate) fn nanoseconds_per_cell<C>() -> f64 {
+    if std::mem::needs_drop::<C>() { 10.0 } else { size_of::<C>() as f64 * 0.1 }
+}
