@@ -431,7 +431,11 @@ impl StepState {
             }
             value
         };
-        if input.transfer == Transfer::None { value } else { self.transferred(value, input.transfer) }
+        if input.transfer == Transfer::None {
+            value
+        } else {
+            self.transferred(value, input.transfer)
+        }
     }
 
     /// The value in the memory that its reader wants.
@@ -539,7 +543,8 @@ impl StepState {
         outputs.resize_with(node.num_outputs as usize, Value::default);
         let cost = node.cost_ns.load(Ordering::Relaxed);
         let measured = (cost >= CHEAP_NS || self.samples_cost).then(|| self.now());
-        let mut result = if node.dereferences { self.dereference(index, &mut inputs) } else { Ok(()) };
+        let mut result =
+            if node.dereferences { self.dereference(index, &mut inputs) } else { Ok(()) };
         if result.is_ok() {
             let graph_node = &self.exec.graph.nodes()[index as usize];
             let mut ctx = KernelContext::new(graph_node, &self.context, &mut inputs, &mut outputs);

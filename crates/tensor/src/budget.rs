@@ -33,13 +33,27 @@ impl Budget {
         let before = self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
         if before.checked_add(bytes).is_none_or(|total| total > self.limit_bytes) {
             self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            bail!(
-                ResourceExhausted,
-                "out of memory: {bytes} bytes asked for, {before} of {} in use",
-                self.limit_bytes
-            );
+            return self.refuse(bytes, before);
         }
         Ok(())
+    }
+
+    /// Whether `bytes` could be taken now; takes nothing.
+    pub fn check(&self, bytes: usize) -> Result<()> {
+        let used = self.used_bytes();
+        if used.checked_add(bytes).is_none_or(|total| total > self.limit_bytes) {
+            return self.refuse(bytes, used);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn refuse(&self, bytes: usize, used: usize) -> Result<()> {
+        bail!(
+            ResourceExhausted,
+            "out of memory: {bytes} bytes asked for, {used} of {} in use",
+            self.limit_bytes
+        )
     }
 
     /// Gives back what [`Budget::take`] took.

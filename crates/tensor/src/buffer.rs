@@ -1,4 +1,9 @@
-//! Shared memory of tensors: one header with a reference count, data behind it or elsewhere.
+//! The memory of tensors: one block with a reference count, a shape and a dtype in its head, and
+//! elements behind it or elsewhere.
+//!
+//! A tensor is one pointer wide, so moving it along an edge costs nothing, and making one takes one
+//! recycled block. Views (a reshaped tensor that others hold, some rows of one) are blocks of their
+//! own that keep their parent alive.
 
 use std::any::Any;
 use std::fmt;
@@ -8,32 +13,46 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 use bytes::Bytes;
 
-use crate::{Budget, Result, recycle};
+use crate::object::{ResourceHandle, VariantValue};
+use crate::{Budget, Charge, DType, Result, Shape, recycle};
 
 pub(crate) const BLOCK_ALIGN: usize = 64;
 pub(crate) const HEADER_BYTES: usize = size_of::<Block>();
 
-/// Head of an allocation. `data` points behind it, or into foreign memory.
+/// Head of an allocation. `data` points behind it, into a parent, or into foreign memory.
 #[repr(C, align(64))]
 pub(crate) struct Block {
     pub(crate) references: AtomicUsize,
     pub(crate) data: *mut u8,
-    /// Bytes allocated behind the header.
+    /// Bytes allocated behind the head.
     pub(crate) capacity: usize,
     /// `Arc<Budget>` as a raw pointer, or null; `capacity` bytes are charged to it.
     pub(crate) charge: AtomicPtr<Budget>,
-    pub(crate) foreign: Option<Box<Foreign>>,
     pub(crate) class: usize,
     /// Link in a free list.
     pub(crate) next: *mut Block,
+    /// The block whose elements this one shows.
+    pub(crate) parent: Option<Buffer>,
+    pub(crate) content: Option<Box<Content>>,
+    pub(crate) shape: Shape,
+    pub(crate) dtype: DType,
 }
 
-/// Memory that a buffer shows but did not allocate.
-pub(crate) enum Foreign {
-    /// Received or mapped bytes: readable, never written.
+/// Elements that do not lie behind the head.
+pub(crate) enum Content {
+    /// Received or mapped bytes: readable, never written; held so that they stay.
     Bytes(#[expect(dead_code, reason = "it keeps the bytes alive")] Bytes),
     /// Memory of a device, which host code cannot read.
     Device(Arc<dyn DeviceMemory>),
+    Strings(Objects<Bytes>),
+    Resources(Objects<ResourceHandle>),
+    Variants(Objects<VariantValue>),
+}
+
+/// Elements that are objects, with what they cost a budget.
+pub(crate) struct Objects<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) _charge: Option<Charge>,
 }
 
 /// Memory that only its device can read; the device downcasts it.
@@ -44,116 +63,140 @@ pub trait DeviceMemory: Any + Send + Sync {
     fn len_bytes(&self) -> usize;
 }
 
-/// Reference-counted memory, 64-byte aligned when it is ours.
-///
-/// A buffer is plain bytes; [`crate::Tensor`] gives them a type. It is unique when this is the only
-/// reference and the memory is ours to write.
-pub struct Buffer {
+/// A reference to a block.
+pub(crate) struct Buffer {
     block: NonNull<Block>,
 }
 
-// SAFETY: the count is atomic; data are written only through `as_mut_ptr`'s unique `&mut self`.
+// SAFETY: the count is atomic; a block changes only through `&mut self` of its only reference.
 unsafe impl Send for Buffer {}
 // SAFETY: as above; shared access only reads.
 unsafe impl Sync for Buffer {}
 
 impl Buffer {
     /// Memory for `bytes`, charged to `budget` if there is one; the flag says that it is all zero.
-    pub(crate) fn allocate(bytes: usize, budget: Option<&Arc<Budget>>) -> Result<(Buffer, bool)> {
-        // Take the nominal size first, so that an absurd one never reaches the allocator.
+    pub(crate) fn allocate(
+        dtype: DType,
+        shape: Shape,
+        bytes: usize,
+        budget: Option<&Arc<Budget>>,
+    ) -> Result<(Buffer, bool)> {
+        // Ask for the nominal size first, so that an absurd one never reaches the allocator.
         if let Some(budget) = budget {
-            budget.take(bytes)?;
+            budget.check(bytes)?;
         }
-        let allocated = recycle::allocate(bytes);
+        let (mut buffer, zeroed) = Self::new_block(dtype, shape, bytes)?;
         if let Some(budget) = budget {
-            budget.give_back(bytes);
-        }
-        let (block, zeroed) = allocated?;
-        let buffer = Buffer { block };
-        if let Some(budget) = budget {
-            buffer.charge_to(Some(budget))?;
+            budget.take(buffer.head().capacity)?;
+            // SAFETY: the block is new, so this is its only reference.
+            *unsafe { buffer.block.as_mut() }.charge.get_mut() =
+                Arc::into_raw(budget.clone()).cast_mut();
         }
         Ok((buffer, zeroed))
     }
 
-    /// A view of bytes that came from elsewhere.
-    pub(crate) fn from_bytes(bytes: Bytes) -> Result<Buffer> {
-        let (block, _) = recycle::allocate(0)?;
+    fn new_block(dtype: DType, shape: Shape, bytes: usize) -> Result<(Buffer, bool)> {
+        let (mut block, zeroed) = recycle::allocate(bytes)?;
         // SAFETY: the block is new and nobody else refers to it.
-        unsafe {
-            (*block.as_ptr()).data = bytes.as_ptr().cast_mut();
-            (*block.as_ptr()).foreign = Some(Box::new(Foreign::Bytes(bytes)));
-        }
-        Ok(Buffer { block })
+        let head = unsafe { block.as_mut() };
+        head.dtype = dtype;
+        head.shape = shape;
+        Ok((Buffer { block }, zeroed))
     }
 
-    /// A handle to device memory.
-    pub(crate) fn from_device(memory: Arc<dyn DeviceMemory>) -> Result<Buffer> {
-        let (block, _) = recycle::allocate(0)?;
+    /// A block for elements that live elsewhere, at `data` if the host can read them.
+    pub(crate) fn with_content(
+        dtype: DType,
+        shape: Shape,
+        data: *mut u8,
+        content: Content,
+    ) -> Result<Buffer> {
+        let (mut buffer, _) = Self::new_block(dtype, shape, 0)?;
         // SAFETY: the block is new and nobody else refers to it.
-        unsafe { (*block.as_ptr()).foreign = Some(Box::new(Foreign::Device(memory))) };
-        Ok(Buffer { block })
+        let head = unsafe { buffer.block.as_mut() };
+        head.data = data;
+        head.content = Some(Box::new(content));
+        Ok(buffer)
+    }
+
+    /// A block that shows the elements of this one from `offset_bytes` on.
+    pub(crate) fn view(&self, dtype: DType, shape: Shape, offset_bytes: usize) -> Result<Buffer> {
+        let (mut view, _) = Self::new_block(dtype, shape, 0)?;
+        // SAFETY: the block is new and nobody else refers to it.
+        let head = unsafe { view.block.as_mut() };
+        head.data = self.head().data.wrapping_add(offset_bytes);
+        head.parent = Some(self.root().clone());
+        Ok(view)
     }
 
     #[inline]
-    fn head(&self) -> &Block {
+    pub(crate) fn head(&self) -> &Block {
         // SAFETY: the block lives as long as any reference to it.
         unsafe { self.block.as_ref() }
     }
 
-    /// Start of the bytes; null for device memory.
+    /// The head for writing, if this is the only reference to it.
     #[inline]
-    pub(crate) fn as_ptr(&self) -> *const u8 {
-        match self.head().foreign.as_deref() {
-            Some(Foreign::Device(_)) => null_mut(),
-            _ => self.head().data,
+    pub(crate) fn head_mut(&mut self) -> Option<&mut Block> {
+        if self.head().references.load(Ordering::Acquire) != 1 {
+            return None;
+        }
+        // SAFETY: the only reference is borrowed mutably, so nobody else can reach the block.
+        Some(unsafe { self.block.as_mut() })
+    }
+
+    /// The block that holds the elements: this one, or its parent.
+    pub(crate) fn root(&self) -> &Buffer {
+        self.head().parent.as_ref().unwrap_or(self)
+    }
+
+    /// What holds the elements, if they do not lie behind a head.
+    pub(crate) fn content(&self) -> Option<&Content> {
+        self.root().head().content.as_deref()
+    }
+
+    /// The objects for writing, if nobody else can see them.
+    pub(crate) fn content_mut(&mut self) -> Option<&mut Content> {
+        let head = self.head_mut()?;
+        match &mut head.parent {
+            Some(parent) => parent.head_mut()?.content.as_deref_mut(),
+            None => head.content.as_deref_mut(),
         }
     }
 
-    /// Start of the bytes for writing, if nobody else can see them.
+    /// Whether this is the only way to the elements, and they may be written.
     #[inline]
-    pub(crate) fn as_mut_ptr(&mut self) -> Option<*mut u8> {
-        self.is_unique().then(|| self.head().data)
-    }
-
-    /// The device memory this refers to, if it is that.
-    #[inline]
-    pub fn device_memory(&self) -> Option<&Arc<dyn DeviceMemory>> {
-        match self.head().foreign.as_deref() {
-            Some(Foreign::Device(memory)) => Some(memory),
-            _ => None,
+    pub(crate) fn is_unique(&self) -> bool {
+        let head = self.head();
+        if head.references.load(Ordering::Acquire) != 1 {
+            return false;
         }
-    }
-
-    /// Whether this is the only reference to memory of our own.
-    #[inline]
-    pub fn is_unique(&self) -> bool {
-        self.head().foreign.is_none() && self.head().references.load(Ordering::Acquire) == 1
-    }
-
-    /// Whether two buffers are the same memory.
-    pub fn is_same(&self, other: &Buffer) -> bool {
-        self.block == other.block
-    }
-
-    /// Moves the charge for this memory to another budget, or to none.
-    pub(crate) fn charge_to(&self, budget: Option<&Arc<Budget>>) -> Result<()> {
-        let capacity = self.head().capacity;
-        let raw = match budget {
-            Some(budget) => {
-                budget.take(capacity)?;
-                Arc::into_raw(budget.clone()).cast_mut()
+        match &head.parent {
+            Some(parent) => parent.is_unique(),
+            None => {
+                !matches!(head.content.as_deref(), Some(Content::Bytes(_) | Content::Device(_)))
             }
-            None => null_mut(),
-        };
-        uncharge(self.head().charge.swap(raw, Ordering::AcqRel), capacity);
+        }
+    }
+
+    /// Moves the charge for the elements' memory to another budget.
+    pub(crate) fn charge_to(&self, budget: &Arc<Budget>) -> Result<()> {
+        let head = self.root().head();
+        budget.take(head.capacity)?;
+        let raw = Arc::into_raw(budget.clone()).cast_mut();
+        uncharge(head.charge.swap(raw, Ordering::AcqRel), head.capacity);
         Ok(())
+    }
+
+    /// Whether two references are to the same block.
+    pub(crate) fn is_same(&self, other: &Buffer) -> bool {
+        self.block == other.block
     }
 }
 
 fn uncharge(raw: *mut Budget, capacity: usize) {
     if !raw.is_null() {
-        // SAFETY: the pointer came from `Arc::into_raw` in `charge_to` and is taken back once.
+        // SAFETY: the pointer came from `Arc::into_raw` and is taken back once.
         unsafe { Arc::from_raw(raw) }.give_back(capacity);
     }
 }
@@ -163,7 +206,7 @@ impl Clone for Buffer {
     fn clone(&self) -> Buffer {
         // Relaxed suffices to add a reference: the existing one keeps the block alive.
         let before = self.head().references.fetch_add(1, Ordering::Relaxed);
-        assert!(before < usize::MAX / 2, "a buffer has too many references");
+        assert!(before < usize::MAX / 2, "a tensor has too many references");
         Buffer { block: self.block }
     }
 }
@@ -179,18 +222,28 @@ impl Drop for Buffer {
             }
             fence(Ordering::Acquire);
         }
-        // SAFETY: the count fell to zero (or was one and ours), so access is exclusive.
-        let block = unsafe { self.block.as_mut() };
-        let charge = std::mem::replace(block.charge.get_mut(), null_mut());
-        if !charge.is_null() {
-            uncharge(charge, block.capacity);
-        }
-        if block.foreign.take().is_some() {
-            // SAFETY: the data of a recycled block lie behind its header again.
-            block.data = unsafe { self.block.as_ptr().cast::<u8>().add(HEADER_BYTES) };
-        }
-        recycle::release(self.block);
+        release(self.block);
     }
+}
+
+/// Empties a block that nobody refers to any more and gives it back.
+fn release(mut block: NonNull<Block>) {
+    // SAFETY: the count fell to zero (or was one and the caller's), so access is exclusive.
+    let head = unsafe { block.as_mut() };
+    let charge = std::mem::replace(head.charge.get_mut(), null_mut());
+    if !charge.is_null() {
+        uncharge(charge, head.capacity);
+    }
+    if head.shape.is_on_heap() {
+        head.shape = Shape::scalar();
+    }
+    if head.content.is_some() || head.parent.is_some() {
+        // Behind a lock of their own or deep in a chain, drops may run long: take them out first.
+        drop((head.content.take(), head.parent.take()));
+        // SAFETY: the data of a recycled block lie behind its head again.
+        head.data = unsafe { block.as_ptr().cast::<u8>().add(HEADER_BYTES) };
+    }
+    recycle::release(block);
 }
 
 impl fmt::Debug for Buffer {

@@ -1,6 +1,6 @@
 //! Element types, shapes, tensors and the buffers under them; the workspace's one error type.
 //!
-//! A [`Tensor`] is dense, typed and cheap to clone: clones share a [`Buffer`]. Memory comes from a
+//! A [`Tensor`] is dense, typed and cheap to clone: clones share its memory. Memory comes from a
 //! recycling allocator and is charged to a [`Budget`]; sizes that come from outside can exhaust
 //! the budget, never the process. Nothing here computes.
 
@@ -18,14 +18,14 @@ mod shape;
 mod tensor;
 
 pub use budget::{Budget, Charge};
-pub use buffer::{Buffer, DeviceMemory};
+pub use buffer::DeviceMemory;
 pub use bytes::Bytes;
 pub use dtype::{DType, Element, QInt8, QInt16, QInt32, QUInt8, QUInt16};
 pub use error::{Code, Context, Error, Result};
 pub use float8::{Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz};
 pub use half::{bf16, f16};
 pub use num_complex::{Complex32, Complex64};
-pub use object::{ObjectHandle, Resource, ResourceHandle, Variant, VariantValue};
+pub use object::{Resource, ResourceHandle, Variant, VariantValue};
 pub use partial_shape::PartialShape;
 pub use recycle::trim as trim_recycled_memory;
 pub use shape::{RANK_MAX, Shape};

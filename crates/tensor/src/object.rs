@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Charge, DType, PartialShape, Shape, Tensor};
+use crate::{DType, PartialShape, Tensor};
 
 /// State that outlives a step: a variable, a queue, a table.
 ///
@@ -67,15 +67,3 @@ pub trait Variant: Any + Send + Sync + fmt::Debug {
 
 /// An element of a variant tensor; `None` is TensorFlow's empty variant.
 pub type VariantValue = Option<Arc<dyn Variant>>;
-
-/// Elements of one object type, shared by the tensors that hold them, with their memory charge.
-#[derive(Debug)]
-pub struct ObjectHandle<T> {
-    pub(crate) items: Vec<T>,
-    pub(crate) _charge: Option<Charge>,
-}
-
-/// What one object element costs a budget besides its own contents.
-pub(crate) fn object_bytes<T>(shape: &Shape) -> usize {
-    shape.num_elements().saturating_mul(size_of::<T>())
-}

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::buffer::{BLOCK_ALIGN, Block, HEADER_BYTES};
-use crate::{Result, err};
+use crate::{DType, Result, Shape, err};
 
 /// Classes alternate between 64·2ⁱ and 96·2ⁱ bytes of data, up to 1 GiB.
 const CLASSES: usize = 49;
@@ -149,15 +149,18 @@ fn fresh(data_bytes: usize, class: usize) -> Result<NonNull<Block>> {
             data: base.as_ptr().add(HEADER_BYTES),
             capacity: data_bytes,
             charge: AtomicPtr::new(null_mut()),
-            foreign: None,
             class,
             next: null_mut(),
+            parent: None,
+            content: None,
+            shape: Shape::scalar(),
+            dtype: DType::Float,
         });
     }
     Ok(block)
 }
 
-/// Takes back a block that nobody refers to, without charge and without foreign memory.
+/// Takes back a block that nobody refers to and that holds nothing any more.
 pub(crate) fn release(block: NonNull<Block>) {
     // SAFETY: the caller held the last reference.
     let class = unsafe { (*block.as_ptr()).class };

@@ -73,6 +73,12 @@ impl Shape {
         self.0.iter().product()
     }
 
+    /// Whether the sizes did not fit into the shape itself.
+    #[inline]
+    pub(crate) fn is_on_heap(&self) -> bool {
+        self.0.spilled()
+    }
+
     /// The sizes as TensorFlow's wire and shape tensors have them.
     pub fn to_i64(&self) -> SmallVec<[i64; 4]> {
         self.0.iter().map(|&d| d as i64).collect()

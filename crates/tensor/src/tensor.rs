@@ -5,27 +5,17 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::object::{ObjectHandle, object_bytes};
+use crate::buffer::{Buffer, Content, Objects};
 use crate::{
-    Budget, Buffer, Charge, DType, DeviceMemory, Element, ResourceHandle, Result, Shape,
-    VariantValue, bail, ensure, err,
+    Budget, Charge, DType, DeviceMemory, Element, ResourceHandle, Result, Shape, VariantValue,
+    bail, ensure, err,
 };
 
-/// A dense array of one dtype. Cloning shares the memory.
+/// A dense array of one dtype, one pointer wide. Cloning shares the memory.
 #[derive(Clone)]
-pub struct Tensor {
-    shape: Shape,
-    dtype: DType,
-    data: Data,
-}
+pub struct Tensor(Buffer);
 
-#[derive(Clone)]
-enum Data {
-    Buffer { buffer: Buffer, offset_bytes: usize },
-    Strings(Arc<ObjectHandle<Bytes>>),
-    Resources(Arc<ObjectHandle<ResourceHandle>>),
-    Variants(Arc<ObjectHandle<VariantValue>>),
-}
+const _: () = assert!(size_of::<Option<Tensor>>() == size_of::<usize>());
 
 impl Tensor {
     /// Memory for a tensor of plain elements, charged to `budget`. The contents are unspecified
@@ -38,9 +28,9 @@ impl Tensor {
     pub fn zeros_in(dtype: DType, shape: Shape, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
         match dtype {
             DType::String => {
-                Self::filled_objects(shape, Bytes::new(), budget, Data::Strings, dtype)
+                Self::filled_objects(dtype, shape, &Bytes::new(), budget, Content::Strings)
             }
-            DType::Variant => Self::filled_objects(shape, None, budget, Data::Variants, dtype),
+            DType::Variant => Self::filled_objects(dtype, shape, &None, budget, Content::Variants),
             DType::Resource => bail!(InvalidArgument, "a resource has no zero"),
             _ => Self::allocate_with(dtype, shape, budget, true),
         }
@@ -52,7 +42,7 @@ impl Tensor {
         match dtype {
             DType::Resource => {
                 let nowhere = ResourceHandle::default();
-                Self::filled_objects(shape, nowhere, budget, Data::Resources, dtype)
+                Self::filled_objects(dtype, shape, &nowhere, budget, Content::Resources)
             }
             DType::String | DType::Variant => Self::zeros_in(dtype, shape, budget),
             _ => Self::allocate(dtype, shape, budget),
@@ -81,38 +71,43 @@ impl Tensor {
                     "a {dtype} tensor of shape {shape} exceeds the address space"
                 )
             })?;
-        let (mut buffer, zeroed) = Buffer::allocate(bytes, budget).map_err(|e| {
-            e.map_message(|m| format!("allocating a {dtype} tensor of shape {shape}: {m}"))
-        })?;
+        let (mut buffer, zeroed) = match Buffer::allocate(dtype, shape, bytes, budget) {
+            Ok(allocated) => allocated,
+            Err(e) => {
+                return Err(e.map_message(|m| format!("allocating a {dtype} tensor: {m}")));
+            }
+        };
         if zero && !zeroed {
-            let data = buffer.as_mut_ptr().expect("a new buffer is unique");
-            // SAFETY: the buffer has at least `bytes` bytes and is not shared.
-            unsafe { data.write_bytes(0, bytes) };
+            let head = buffer.head_mut().expect("a new block is unique");
+            // SAFETY: the block has at least `bytes` bytes of data and is not shared.
+            unsafe { head.data.write_bytes(0, bytes) };
         }
-        Ok(Tensor { shape, dtype, data: Data::Buffer { buffer, offset_bytes: 0 } })
+        Ok(Tensor(buffer))
     }
 
     fn filled_objects<T: Clone>(
-        shape: Shape,
-        item: T,
-        budget: Option<&Arc<Budget>>,
-        wrap: fn(Arc<ObjectHandle<T>>) -> Data,
         dtype: DType,
+        shape: Shape,
+        item: &T,
+        budget: Option<&Arc<Budget>>,
+        wrap: fn(Objects<T>) -> Content,
     ) -> Result<Tensor> {
-        let charge = budget.map(|b| Charge::new(b, object_bytes::<T>(&shape))).transpose()?;
-        let mut items = Vec::new();
-        items.try_reserve_exact(shape.num_elements()).map_err(|_| {
-            err!(ResourceExhausted, "out of memory for a {dtype} tensor of {shape}")
+        let elements = shape.num_elements();
+        let items = reserved(elements, budget, |items: &mut Vec<T>| {
+            items.resize(elements, item.clone());
         })?;
-        items.resize(shape.num_elements(), item);
-        Ok(Tensor { shape, dtype, data: wrap(Arc::new(ObjectHandle { items, _charge: charge })) })
+        Self::from_content(dtype, shape, wrap(items))
+    }
+
+    fn from_content(dtype: DType, shape: Shape, content: Content) -> Result<Tensor> {
+        Ok(Tensor(Buffer::with_content(dtype, shape, std::ptr::null_mut(), content)?))
     }
 
     fn from_objects<T>(
+        dtype: DType,
         shape: Shape,
         items: Vec<T>,
-        wrap: fn(Arc<ObjectHandle<T>>) -> Data,
-        dtype: DType,
+        wrap: fn(Objects<T>) -> Content,
     ) -> Result<Tensor> {
         ensure!(
             items.len() == shape.num_elements(),
@@ -120,22 +115,22 @@ impl Tensor {
             "{} elements do not fill shape {shape}",
             items.len()
         );
-        Ok(Tensor { shape, dtype, data: wrap(Arc::new(ObjectHandle { items, _charge: None })) })
+        Self::from_content(dtype, shape, wrap(Objects { items, _charge: None }))
     }
 
     /// A string tensor of these elements, in row-major order.
     pub fn from_strings(shape: Shape, items: Vec<Bytes>) -> Result<Tensor> {
-        Self::from_objects(shape, items, Data::Strings, DType::String)
+        Self::from_objects(DType::String, shape, items, Content::Strings)
     }
 
     /// A resource tensor of these handles.
     pub fn from_resources(shape: Shape, items: Vec<ResourceHandle>) -> Result<Tensor> {
-        Self::from_objects(shape, items, Data::Resources, DType::Resource)
+        Self::from_objects(DType::Resource, shape, items, Content::Resources)
     }
 
     /// A variant tensor of these values.
     pub fn from_variants(shape: Shape, items: Vec<VariantValue>) -> Result<Tensor> {
-        Self::from_objects(shape, items, Data::Variants, DType::Variant)
+        Self::from_objects(DType::Variant, shape, items, Content::Variants)
     }
 
     /// A scalar, charged to nobody.
@@ -179,8 +174,8 @@ impl Tensor {
         let align = if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() };
         let is_clean = dtype != DType::Bool || bytes.iter().all(|&b| b <= 1);
         if is_clean && bytes.as_ptr().addr().is_multiple_of(align) {
-            let buffer = Buffer::from_bytes(bytes)?;
-            return Ok(Tensor { shape, dtype, data: Data::Buffer { buffer, offset_bytes: 0 } });
+            let data = bytes.as_ptr().cast_mut();
+            return Ok(Tensor(Buffer::with_content(dtype, shape, data, Content::Bytes(bytes))?));
         }
         let mut tensor = Self::allocate(dtype, shape, None)?;
         let target = tensor.as_mut_bytes()?;
@@ -205,84 +200,88 @@ impl Tensor {
             memory.len_bytes(),
             memory.space()
         );
-        let buffer = Buffer::from_device(memory)?;
-        Ok(Tensor { shape, dtype, data: Data::Buffer { buffer, offset_bytes: 0 } })
+        Self::from_content(dtype, shape, Content::Device(memory))
     }
 
     /// The element type.
     #[inline]
     pub fn dtype(&self) -> DType {
-        self.dtype
+        self.0.head().dtype
     }
 
     /// The shape.
     #[inline]
     pub fn shape(&self) -> &Shape {
-        &self.shape
+        &self.0.head().shape
     }
 
     /// Number of dimensions.
     #[inline]
     pub fn rank(&self) -> usize {
-        self.shape.rank()
+        self.shape().rank()
     }
 
     /// Number of elements.
     #[inline]
     pub fn num_elements(&self) -> usize {
-        self.shape.num_elements()
+        self.shape().num_elements()
     }
 
     /// Bytes of plain elements, or of the strings' contents and handles.
     pub fn size_bytes(&self) -> usize {
-        match &self.data {
-            Data::Buffer { .. } => self.num_elements() * self.dtype.size(),
-            Data::Strings(s) => s.items.iter().map(|s| s.len() + size_of::<Bytes>()).sum(),
-            Data::Resources(r) => r.items.len() * size_of::<ResourceHandle>(),
-            Data::Variants(v) => v.items.len() * size_of::<VariantValue>(),
+        match self.0.content() {
+            Some(Content::Strings(s)) => s.items.iter().map(|s| s.len() + size_of::<Bytes>()).sum(),
+            Some(Content::Resources(r)) => r.items.len() * size_of::<ResourceHandle>(),
+            Some(Content::Variants(v)) => v.items.len() * size_of::<VariantValue>(),
+            _ => self.num_elements() * self.dtype().size(),
         }
     }
 
     /// The device memory that holds the elements, if host code cannot read them.
-    #[inline]
     pub fn device_memory(&self) -> Option<&Arc<dyn DeviceMemory>> {
-        match &self.data {
-            Data::Buffer { buffer, .. } => buffer.device_memory(),
+        match self.0.content() {
+            Some(Content::Device(memory)) => Some(memory),
             _ => None,
         }
     }
 
+    /// Where the elements lie, if host code can read them as memory.
     #[inline]
-    fn host_bytes(&self) -> Result<*const u8> {
-        let Data::Buffer { buffer, offset_bytes } = &self.data else {
-            bail!(Internal, "{} elements are objects, not memory", self.dtype);
-        };
-        if let Some(memory) = buffer.device_memory() {
-            bail!(Internal, "host code cannot read a tensor in {}", memory.space());
+    fn host_data(&self) -> Result<*mut u8> {
+        let data = self.0.head().data;
+        if data.is_null() { self.not_in_host_memory() } else { Ok(data) }
+    }
+
+    #[cold]
+    fn not_in_host_memory(&self) -> Result<*mut u8> {
+        match self.device_memory() {
+            Some(memory) => {
+                bail!(Internal, "host code cannot read a tensor in {}", memory.space())
+            }
+            None => bail!(Internal, "{} elements are objects, not memory", self.dtype()),
         }
-        Ok(buffer.as_ptr().wrapping_add(*offset_bytes))
+    }
+
+    #[cold]
+    fn wrong_dtype<T>(&self, expected: DType) -> Result<T> {
+        bail!(InvalidArgument, "a {} tensor is not {expected}", self.dtype())
     }
 
     /// The elements as bytes.
     pub fn as_bytes(&self) -> Result<&[u8]> {
-        let data = self.host_bytes()?;
-        // SAFETY: the constructors made the buffer hold `num_elements * size` initialised bytes
-        // from `offset_bytes`; nobody writes while `&self` is borrowed, since writing needs the
-        // only reference mutably.
-        Ok(unsafe { std::slice::from_raw_parts(data, self.num_elements() * self.dtype.size()) })
+        let data = self.host_data()?;
+        // SAFETY: the constructors made `data` point to `num_elements * size` initialised bytes;
+        // nobody writes while `&self` is borrowed, since writing needs the only reference mutably.
+        Ok(unsafe { std::slice::from_raw_parts(data, self.num_elements() * self.dtype().size()) })
     }
 
     /// The elements.
     #[inline]
     pub fn as_slice<T: Element>(&self) -> Result<&[T]> {
-        ensure!(
-            self.dtype == T::DTYPE,
-            InvalidArgument,
-            "a {} tensor is not {}",
-            self.dtype,
-            T::DTYPE
-        );
-        let data = self.host_bytes()?;
+        if self.dtype() != T::DTYPE {
+            return self.wrong_dtype(T::DTYPE);
+        }
+        let data = self.host_data()?;
         // SAFETY: as in `as_bytes`; the address is aligned for the dtype, by allocation or by the
         // check in `from_bytes` (offsets are whole elements); `Element` makes the bytes `T`s.
         Ok(unsafe { std::slice::from_raw_parts(data.cast(), self.num_elements()) })
@@ -291,15 +290,11 @@ impl Tensor {
     /// The elements, for writing, if nobody else refers to them.
     #[inline]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
-        ensure!(
-            self.dtype == T::DTYPE,
-            InvalidArgument,
-            "a {} tensor is not {}",
-            self.dtype,
-            T::DTYPE
-        );
-        let (data, n) = (self.host_bytes_mut()?, self.num_elements());
-        // SAFETY: as in `as_slice`, and `host_bytes_mut` saw that this is the only reference.
+        if self.dtype() != T::DTYPE {
+            return self.wrong_dtype(T::DTYPE);
+        }
+        let (data, n) = (self.host_data_mut()?, self.num_elements());
+        // SAFETY: as in `as_slice`, and `host_data_mut` saw that this is the only reference.
         Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), n) })
     }
 
@@ -314,32 +309,21 @@ impl Tensor {
 
     /// The elements as bytes, for writing; for bool only 0 and 1 may be written.
     pub(crate) fn as_mut_bytes(&mut self) -> Result<&mut [u8]> {
-        let (data, n) = (self.host_bytes_mut()?, self.num_elements() * self.dtype.size());
-        // SAFETY: as in `as_bytes`, and `host_bytes_mut` saw that this is the only reference.
+        let (data, n) = (self.host_data_mut()?, self.num_elements() * self.dtype().size());
+        // SAFETY: as in `as_bytes`, and `host_data_mut` saw that this is the only reference.
         Ok(unsafe { std::slice::from_raw_parts_mut(data, n) })
     }
 
     #[inline]
-    fn host_bytes_mut(&mut self) -> Result<*mut u8> {
-        self.host_bytes()?;
-        let Data::Buffer { buffer, offset_bytes } = &mut self.data else {
-            bail!(Internal, "{} elements are objects, not memory", self.dtype);
-        };
-        let data = buffer
-            .as_mut_ptr()
-            .ok_or_else(|| err!(Internal, "a shared tensor cannot be written in place"))?;
-        Ok(data.wrapping_add(*offset_bytes))
+    fn host_data_mut(&mut self) -> Result<*mut u8> {
+        let data = self.host_data()?;
+        if self.is_unique() { Ok(data) } else { shared() }
     }
 
     /// Whether nobody else refers to the elements, so that they may be overwritten.
     #[inline]
     pub fn is_unique(&self) -> bool {
-        match &self.data {
-            Data::Buffer { buffer, .. } => buffer.is_unique(),
-            Data::Strings(s) => Arc::strong_count(s) == 1,
-            Data::Resources(r) => Arc::strong_count(r) == 1,
-            Data::Variants(v) => Arc::strong_count(v) == 1,
-        }
+        self.0.is_unique()
     }
 
     /// Makes the memory this tensor's alone, copying it if others refer to it.
@@ -352,88 +336,90 @@ impl Tensor {
 
     /// A copy in memory of its own.
     pub fn deep_copy(&self, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
-        let copied = match &self.data {
-            Data::Buffer { .. } => {
-                let mut copy = Self::allocate(self.dtype, self.shape.clone(), budget)?;
+        let (dtype, shape) = (self.dtype(), self.shape().clone());
+        let content = match self.0.content() {
+            Some(Content::Strings(s)) => Content::Strings(copied(s, budget)?),
+            Some(Content::Resources(r)) => Content::Resources(copied(r, budget)?),
+            Some(Content::Variants(v)) => Content::Variants(copied(v, budget)?),
+            _ => {
+                let mut copy = Self::allocate(dtype, shape, budget)?;
                 copy.as_mut_bytes()?.copy_from_slice(self.as_bytes()?);
                 return Ok(copy);
             }
-            Data::Strings(s) => Data::Strings(copy_objects(s, budget)?),
-            Data::Resources(r) => Data::Resources(copy_objects(r, budget)?),
-            Data::Variants(v) => Data::Variants(copy_objects(v, budget)?),
         };
-        Ok(Tensor { shape: self.shape.clone(), dtype: self.dtype, data: copied })
+        Self::from_content(dtype, shape, content)
     }
 
     /// The strings of a string tensor.
     pub fn strings(&self) -> Result<&[Bytes]> {
-        match &self.data {
-            Data::Strings(s) => Ok(&s.items),
-            _ => bail!(InvalidArgument, "a {} tensor is not string", self.dtype),
+        match self.0.content() {
+            Some(Content::Strings(s)) => Ok(&s.items),
+            _ => self.wrong_dtype(DType::String),
         }
     }
 
     /// The strings, for writing, if nobody else refers to them.
     pub fn strings_mut(&mut self) -> Result<&mut [Bytes]> {
-        match &mut self.data {
-            Data::Strings(s) => Arc::get_mut(s)
-                .map(|s| &mut s.items[..])
-                .ok_or_else(|| err!(Internal, "a shared tensor cannot be written in place")),
-            _ => bail!(InvalidArgument, "a {} tensor is not string", self.dtype),
+        if self.dtype() != DType::String {
+            return self.wrong_dtype(DType::String);
+        }
+        match self.0.content_mut() {
+            Some(Content::Strings(s)) => Ok(&mut s.items),
+            _ => shared(),
         }
     }
 
     /// The handles of a resource tensor.
     pub fn resources(&self) -> Result<&[ResourceHandle]> {
-        match &self.data {
-            Data::Resources(r) => Ok(&r.items),
-            _ => bail!(InvalidArgument, "a {} tensor is not resource", self.dtype),
+        match self.0.content() {
+            Some(Content::Resources(r)) => Ok(&r.items),
+            _ => self.wrong_dtype(DType::Resource),
         }
     }
 
     /// The handles, for writing, if nobody else refers to them.
     pub fn resources_mut(&mut self) -> Result<&mut [ResourceHandle]> {
-        match &mut self.data {
-            Data::Resources(items) => Arc::get_mut(items)
-                .map(|i| &mut i.items[..])
-                .ok_or_else(|| err!(Internal, "a shared tensor cannot be written in place")),
-            _ => bail!(InvalidArgument, "a {} tensor is not resource", self.dtype),
+        if self.dtype() != DType::Resource {
+            return self.wrong_dtype(DType::Resource);
+        }
+        match self.0.content_mut() {
+            Some(Content::Resources(objects)) => Ok(&mut objects.items),
+            _ => shared(),
         }
     }
 
     /// The values of a variant tensor.
     pub fn variants(&self) -> Result<&[VariantValue]> {
-        match &self.data {
-            Data::Variants(v) => Ok(&v.items),
-            _ => bail!(InvalidArgument, "a {} tensor is not variant", self.dtype),
+        match self.0.content() {
+            Some(Content::Variants(v)) => Ok(&v.items),
+            _ => self.wrong_dtype(DType::Variant),
         }
     }
 
     /// The values, for writing, if nobody else refers to them.
     pub fn variants_mut(&mut self) -> Result<&mut [VariantValue]> {
-        match &mut self.data {
-            Data::Variants(items) => Arc::get_mut(items)
-                .map(|i| &mut i.items[..])
-                .ok_or_else(|| err!(Internal, "a shared tensor cannot be written in place")),
-            _ => bail!(InvalidArgument, "a {} tensor is not variant", self.dtype),
+        if self.dtype() != DType::Variant {
+            return self.wrong_dtype(DType::Variant);
+        }
+        match self.0.content_mut() {
+            Some(Content::Variants(objects)) => Ok(&mut objects.items),
+            _ => shared(),
         }
     }
 
     /// The values of a variant tensor by move, if nobody else refers to them.
-    pub fn into_variants(self) -> Result<Vec<VariantValue>> {
-        match self.data {
-            Data::Variants(v) => {
-                Ok(Arc::try_unwrap(v).map_or_else(|v| v.items.clone(), |v| v.items))
-            }
-            _ => bail!(InvalidArgument, "a {} tensor is not variant", self.dtype),
+    pub fn into_variants(mut self) -> Result<Vec<VariantValue>> {
+        if let Some(Content::Variants(v)) = self.0.content_mut() {
+            return Ok(std::mem::take(&mut v.items));
         }
+        self.variants().map(<[_]>::to_vec)
     }
 
     /// The single element of a scalar (or of any tensor that has exactly one).
     pub fn scalar_value<T: Element>(&self) -> Result<T> {
         match self.as_slice::<T>()? {
             [value] => Ok(*value),
-            _ => bail!(InvalidArgument, "expected a scalar, got shape {}", self.shape),
+            _ => bail!(InvalidArgument, "expected a scalar, got shape {}", self.shape()),
         }
     }
 
@@ -443,91 +429,101 @@ impl Tensor {
             shape.num_elements() == self.num_elements(),
             InvalidArgument,
             "shape {} with {} values cannot become {shape}, which has {}",
-            self.shape,
+            self.shape(),
             self.num_elements(),
             shape.num_elements()
         );
-        self.shape = shape;
+        match self.0.head_mut() {
+            Some(head) => head.shape = shape,
+            None => self = Tensor(self.0.view(self.dtype(), shape, 0)?),
+        }
         Ok(self)
     }
 
     /// The same bits read as another dtype of the same size; shares the memory.
     pub fn bitcast_same_size(mut self, dtype: DType) -> Result<Tensor> {
         ensure!(
-            dtype.size() == self.dtype.size() && !dtype.is_object() && dtype != DType::Bool,
+            dtype.size() == self.dtype().size() && !dtype.is_object() && dtype != DType::Bool,
             InvalidArgument,
             "{} and {dtype} differ in size",
-            self.dtype
+            self.dtype()
         );
         // Complex numbers align to their parts: a view of received bytes may not fit the new dtype.
-        if !self.host_bytes()?.addr().is_multiple_of(dtype.size()) {
+        if !self.host_data()?.addr().is_multiple_of(dtype.size()) {
             self = self.deep_copy(None)?;
         }
-        self.dtype = dtype;
+        match self.0.head_mut() {
+            Some(head) => head.dtype = dtype,
+            None => self = Tensor(self.0.view(dtype, self.shape().clone(), 0)?),
+        }
         Ok(self)
     }
 
     /// Rows `start..start + count` of the first dimension; plain elements share the memory.
     pub fn rows(&self, start: usize, count: usize) -> Result<Tensor> {
-        let rows = self.shape.first().copied().unwrap_or(0);
+        let rows = self.shape().first().copied().unwrap_or(0);
         ensure!(
             start.checked_add(count).is_some_and(|end| end <= rows),
             Internal,
             "rows {start}..{start}+{count} of shape {}",
-            self.shape
+            self.shape()
         );
-        let mut dims = self.shape.dims().to_vec();
+        let mut dims = self.shape().dims().to_vec();
         dims[0] = count;
         let shape = Shape::new(&dims)?;
-        let row_elements: usize = self.shape[1..].iter().product();
+        let row_elements: usize = self.shape()[1..].iter().product();
         let range = start * row_elements..(start + count) * row_elements;
-        let data = match &self.data {
-            Data::Buffer { buffer, offset_bytes } => Data::Buffer {
-                buffer: buffer.clone(),
-                offset_bytes: offset_bytes + range.start * self.dtype.size(),
-            },
-            Data::Strings(s) => return Self::from_strings(shape, s.items[range].to_vec()),
-            Data::Resources(r) => return Self::from_resources(shape, r.items[range].to_vec()),
-            Data::Variants(v) => return Self::from_variants(shape, v.items[range].to_vec()),
-        };
-        Ok(Tensor { shape, dtype: self.dtype, data })
+        match self.0.content() {
+            Some(Content::Strings(s)) => Self::from_strings(shape, s.items[range].to_vec()),
+            Some(Content::Resources(r)) => Self::from_resources(shape, r.items[range].to_vec()),
+            Some(Content::Variants(v)) => Self::from_variants(shape, v.items[range].to_vec()),
+            _ => {
+                self.host_data()?;
+                let offset_bytes = range.start * self.dtype().size();
+                Ok(Tensor(self.0.view(self.dtype(), shape, offset_bytes)?))
+            }
+        }
     }
 
     /// Whether both tensors show the same memory.
     pub fn shares_memory_with(&self, other: &Tensor) -> bool {
-        match (&self.data, &other.data) {
-            (Data::Buffer { buffer: a, .. }, Data::Buffer { buffer: b, .. }) => a.is_same(b),
-            (Data::Strings(a), Data::Strings(b)) => Arc::ptr_eq(a, b),
-            _ => false,
-        }
+        self.0.root().is_same(other.0.root())
     }
 
     /// Moves the charge for the memory to another budget: a variable outlives its session.
     pub fn charge_to(&self, budget: &Arc<Budget>) -> Result<()> {
-        match &self.data {
-            Data::Buffer { buffer, .. } => buffer.charge_to(Some(budget)),
-            _ => Ok(()),
-        }
+        self.0.charge_to(budget)
     }
 }
 
-fn copy_objects<T: Clone>(
-    source: &ObjectHandle<T>,
+#[cold]
+fn shared<T>() -> Result<T> {
+    bail!(Internal, "a shared tensor cannot be written in place")
+}
+
+/// Objects in memory that was asked for, not taken for granted.
+fn reserved<T>(
+    elements: usize,
     budget: Option<&Arc<Budget>>,
-) -> Result<Arc<ObjectHandle<T>>> {
-    let bytes = source.items.len().saturating_mul(size_of::<T>());
+    fill: impl FnOnce(&mut Vec<T>),
+) -> Result<Objects<T>> {
+    let bytes = elements.saturating_mul(size_of::<T>());
     let charge = budget.map(|b| Charge::new(b, bytes)).transpose()?;
     let mut items = Vec::new();
     items
-        .try_reserve_exact(source.items.len())
+        .try_reserve_exact(elements)
         .map_err(|_| err!(ResourceExhausted, "out of memory for {bytes} bytes"))?;
-    items.extend_from_slice(&source.items);
-    Ok(Arc::new(ObjectHandle { items, _charge: charge }))
+    fill(&mut items);
+    Ok(Objects { items, _charge: charge })
+}
+
+fn copied<T: Clone>(source: &Objects<T>, budget: Option<&Arc<Budget>>) -> Result<Objects<T>> {
+    reserved(source.items.len(), budget, |items| items.extend_from_slice(&source.items))
 }
 
 impl fmt::Debug for Tensor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Tensor<{}, {}>", self.dtype, self.shape)
+        write!(f, "Tensor<{}, {}>", self.dtype(), self.shape())
     }
 }
 
