@@ -20,8 +20,10 @@ struct Inner {
 struct State {
     cause: Option<Error>,
     next_id: u64,
-    callbacks: Vec<(u64, Box<dyn FnOnce(&Error) + Send>)>,
+    callbacks: Vec<(u64, Callback)>,
 }
+
+type Callback = Box<dyn FnOnce(&Error) + Send>;
 
 /// Ends a callback's registration when it is dropped.
 pub struct Registration {
@@ -53,17 +55,18 @@ impl Cancellation {
 
     /// Stops the step. The first cause wins; waiting kernels are woken.
     pub fn cancel(&self, cause: Error) {
+        let told = cause.clone();
         let callbacks = {
             let mut state = self.0.state.lock();
             if state.cause.is_some() {
                 return;
             }
-            state.cause = Some(cause.clone());
+            state.cause = Some(cause);
             self.0.is_cancelled.store(true, Ordering::Release);
             std::mem::take(&mut state.callbacks)
         };
         for (_, callback) in callbacks {
-            callback(&cause);
+            callback(&told);
         }
     }
 

@@ -151,9 +151,9 @@ pub trait Device: Send + Sync {
     /// What it is.
     fn description(&self) -> &DeviceDescription;
     /// A copy (or the tensor itself) that host code can read.
-    fn to_host(&self, tensor: &Tensor) -> Result<Tensor>;
+    fn download(&self, tensor: &Tensor) -> Result<Tensor>;
     /// A copy (or the tensor itself) in the device's memory.
-    fn from_host(&self, tensor: &Tensor) -> Result<Tensor>;
+    fn upload(&self, tensor: &Tensor) -> Result<Tensor>;
 }
 
 /// A device whose memory is the host's.
@@ -161,7 +161,7 @@ pub struct HostDevice(pub DeviceDescription);
 
 impl HostDevice {
     /// As a shared device.
-    pub fn new(description: DeviceDescription) -> Arc<dyn Device> {
+    pub fn shared(description: DeviceDescription) -> Arc<dyn Device> {
         Arc::new(HostDevice(description))
     }
 }
@@ -171,11 +171,11 @@ impl Device for HostDevice {
         &self.0
     }
 
-    fn to_host(&self, tensor: &Tensor) -> Result<Tensor> {
+    fn download(&self, tensor: &Tensor) -> Result<Tensor> {
         Ok(tensor.clone())
     }
 
-    fn from_host(&self, tensor: &Tensor) -> Result<Tensor> {
+    fn upload(&self, tensor: &Tensor) -> Result<Tensor> {
         Ok(tensor.clone())
     }
 }

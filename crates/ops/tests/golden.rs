@@ -2,150 +2,22 @@
 //!
 //! `GOLDEN=Add cargo test -p thalweg-ops --test golden` runs the cases of one op and prints every
 //! failure; without it all runnable cases must pass.
+#![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
+#[path = "support/cases.rs"]
+mod cases;
 mod support;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::io::Read;
-
-use base64::Engine;
-use prost::Message;
-use serde_json::Value as Json;
 use support::Interpreter;
 use thalweg_graph::Graph;
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
-use thalweg_proto as pb;
-use thalweg_tensor::*;
-
-const STRUCTURAL: [&str; 3] = ["Const", "Identity", "NoOp"];
-
-fn cases() -> Vec<Json> {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/golden");
-    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
-    files.sort();
-    let mut cases = Vec::new();
-    for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "gz")) {
-        let mut text = String::new();
-        flate2::read::GzDecoder::new(std::fs::File::open(file).unwrap())
-            .read_to_string(&mut text)
-            .unwrap();
-        cases.extend(text.lines().map(|l| serde_json::from_str::<Json>(l).unwrap()));
-    }
-    cases
-}
-
-fn bytes(text: &Json) -> Bytes {
-    base64::engine::general_purpose::STANDARD.decode(text.as_str().unwrap()).unwrap().into()
-}
-
-fn tensor(text: &Json) -> Tensor {
-    Tensor::from_proto(&pb::TensorProto::decode(bytes(text)).unwrap(), None).unwrap()
-}
-
-fn strings(list: &Json) -> Vec<String> {
-    list.as_array().into_iter().flatten().map(|s| s.as_str().unwrap().to_owned()).collect()
-}
 
 #[test]
 fn recorded_cases() {
-    let filter = std::env::var("GOLDEN").ok();
     let ops = op_registry(FAMILIES).unwrap();
     let kernels = kernel_registry(FAMILIES);
-    let has = |op: &str| STRUCTURAL.contains(&op) || !kernels.for_op(op).is_empty();
-    let (mut passed, mut failures) = (0, Vec::new());
-    let mut not_run: BTreeMap<String, usize> = BTreeMap::new();
-    for case in cases() {
-        let op = case["op"].as_str().unwrap();
-        if filter.as_ref().is_some_and(|f| f != op) {
-            continue;
-        }
-        let needs: BTreeSet<String> = strings(&case["ops"]).into_iter().collect();
-        if let Some(missing) = needs.iter().find(|op| !has(op)) {
-            *not_run.entry(missing.clone()).or_default() += 1;
-            continue;
-        }
-        let def = pb::GraphDef::decode(bytes(&case["graph"])).unwrap();
-        match Graph::from_def(ops.clone(), def).and_then(|graph| {
-            let mut interpreter = Interpreter::new(graph, kernels.clone());
-            play(&case, &mut |feeds, fetches, targets| interpreter.run(feeds, fetches, targets))
-        }) {
-            Ok(()) => passed += 1,
-            Err(e) => failures.push(format!("{} ({}): {e}", case["id"], case["kind"])),
-        }
-    }
-    println!("{passed} passed, {} failed", failures.len());
-    println!("not run, by the op that is missing: {not_run:?}");
-    assert!(failures.is_empty(), "{} cases failed:\n{}", failures.len(), failures.join("\n"));
-}
-
-type Run<'a> =
-    &'a mut dyn FnMut(&HashMap<String, Tensor>, &[String], &[String]) -> Result<Vec<Tensor>>;
-
-/// Runs a case's steps in order; an error says how the answer differs.
-fn play(case: &Json, run: Run<'_>) -> Result<()> {
-    let feeds: HashMap<String, Tensor> = case["feeds"]
-        .as_object()
-        .into_iter()
-        .flatten()
-        .map(|(name, value)| (name.clone(), tensor(value)))
-        .collect();
-    let tolerance = |i: usize| case["tol"][i].as_f64().unwrap_or(0.0);
-    for (n, step) in case["steps"].as_array().unwrap().iter().enumerate() {
-        let fetches = strings(&step["fetch"]);
-        let result = run(&feeds, &fetches, &strings(&step["targets"]));
-        if let Some(code) = step["error"]["code"].as_i64() {
-            let wanted = &step["error"];
-            match result {
-                Err(e) if e.code() as i64 == code => continue,
-                Err(e) => bail!(Unknown, "step {n}: wanted {wanted}, got {e}"),
-                Ok(_) => bail!(Unknown, "step {n}: wanted {wanted}, got a value"),
-            }
-        }
-        for (i, (got, wanted)) in result?.iter().zip(step["expect"].as_array().unwrap()).enumerate()
-        {
-            compare(got, &tensor(wanted), tolerance(0), tolerance(1))
-                .context(|| format!("step {n}, fetch {i} ({})", fetches[i]))?;
-        }
-    }
-    Ok(())
-}
-
-fn compare(got: &Tensor, wanted: &Tensor, relative: f64, absolute: f64) -> Result<()> {
-    ensure!(got.dtype() == wanted.dtype(), Unknown, "{got:?} is not {wanted:?}");
-    ensure!(got.shape() == wanted.shape(), Unknown, "{got:?} is not {wanted:?}");
-    if got.dtype() == DType::String {
-        ensure!(
-            got.strings()? == wanted.strings()?,
-            Unknown,
-            "strings differ: {:?} is not {:?}",
-            got.strings()?,
-            wanted.strings()?
-        );
-        return Ok(());
-    }
-    let (Some(a), Some(b)) = (numbers(got)?, numbers(wanted)?) else {
-        ensure!(got.as_bytes()? == wanted.as_bytes()?, Unknown, "bytes differ");
-        return Ok(());
-    };
-    for (i, (&x, &y)) in a.iter().zip(&b).enumerate() {
-        let close =
-            x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= absolute + relative * y.abs();
-        ensure!(close, Unknown, "element {i} is {x}, not {y} (tolerance {relative}, {absolute})");
-    }
-    Ok(())
-}
-
-/// Floating-point elements, widened; complex ones as pairs.
-fn numbers(t: &Tensor) -> Result<Option<Vec<f64>>> {
-    Ok(Some(match t.dtype() {
-        DType::Float => t.as_slice::<f32>()?.iter().map(|&x| x.into()).collect(),
-        DType::Double => t.as_slice::<f64>()?.to_vec(),
-        DType::Half => t.as_slice::<f16>()?.iter().map(|&x| x.into()).collect(),
-        DType::BFloat16 => t.as_slice::<bf16>()?.iter().map(|&x| x.into()).collect(),
-        DType::Complex64 => {
-            t.as_slice::<Complex32>()?.iter().flat_map(|c| [c.re.into(), c.im.into()]).collect()
-        }
-        DType::Complex128 => t.as_slice::<Complex64>()?.iter().flat_map(|c| [c.re, c.im]).collect(),
-        _ => return Ok(None),
-    }))
+    cases::play_all(&kernels, |def, play| {
+        let mut interpreter = Interpreter::new(Graph::from_def(ops.clone(), def)?, kernels.clone());
+        play(&mut |feeds, fetches, targets| interpreter.run(feeds, fetches, targets))
+    });
 }

@@ -83,7 +83,7 @@ impl<'a> Pass<'a> {
         }
         if let Some(value) = self.folded(id, nodes) {
             let node = &mut nodes[id.index()];
-            self.make_constant(node, value);
+            self.make_constant(node, &value);
         }
         self.merge(id, nodes);
     }
@@ -139,7 +139,7 @@ impl<'a> Pass<'a> {
         Some(value)
     }
 
-    fn make_constant(&mut self, node: &mut Node, value: Tensor) {
+    fn make_constant(&mut self, node: &mut Node, value: &Tensor) {
         let Ok(proto) = value.to_proto() else { return };
         node.op = self.const_op.clone();
         node.inputs.clear();
@@ -245,6 +245,6 @@ fn folding_step() -> Arc<StepContext> {
         parallel: Arc::new(OneThread),
         functions: Arc::new(NoFunctions),
         environment: Environment::frozen(),
-        device: HostDevice::new(device),
+        device: HostDevice::shared(device),
     })
 }

@@ -117,13 +117,16 @@ pub(crate) enum Transfer {
     ToDevice,
 }
 
+/// Finds the kernel of a node, or makes it with what is given.
+type FindOrMake<'a> = dyn Fn(&Node, &dyn Fn() -> Result<AnyKernel>) -> Result<AnyKernel> + 'a;
+
 /// Where kernels come from.
 pub(crate) struct KernelSource<'a> {
     pub(crate) kernels: &'a KernelRegistry,
     pub(crate) budget: &'a Arc<Budget>,
     pub(crate) environment: &'a Environment,
     /// Kernels with state, one per node for all plans of a session.
-    pub(crate) stateful: &'a dyn Fn(&Node, &dyn Fn() -> Result<AnyKernel>) -> Result<AnyKernel>,
+    pub(crate) stateful: &'a FindOrMake<'a>,
 }
 
 impl Executable {
@@ -222,7 +225,7 @@ impl Builder<'_> {
                         value.dtype()
                     ));
                 }
-                let value = self.device.from_host(&value)?;
+                let value = self.device.upload(&value)?;
                 self.constants.push(value);
                 Kind::Constant(self.constants.len() as u32 - 1)
             }

@@ -444,8 +444,8 @@ impl StepState {
         let Value::Tensor(tensor) = value else { return value };
         let device = &self.exec.device;
         let moved = match transfer {
-            Transfer::ToHost => device.to_host(&tensor),
-            _ => device.from_host(&tensor),
+            Transfer::ToHost => device.download(&tensor),
+            _ => device.upload(&tensor),
         };
         moved.map_or_else(
             |e| {

@@ -129,11 +129,6 @@ impl PlanCache {
     pub(crate) fn clear(&self) {
         self.plans.write().clear();
     }
-
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.plans.read().values().map(SmallVec::len).sum()
-    }
 }
 
 fn evict_oldest(plans: &mut FxHashMap<u64, SmallVec<[Arc<CachedPlan>; 1]>>) {

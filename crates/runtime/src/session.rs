@@ -84,6 +84,8 @@ pub struct Session {
     core: Arc<SessionCore>,
 }
 
+type NodeOnDevice = (Arc<str>, Arc<str>);
+
 /// What steps and function calls share.
 pub(crate) struct SessionCore {
     graph: RwLock<Graph>,
@@ -97,7 +99,8 @@ pub(crate) struct SessionCore {
     parallel: Arc<Share>,
     plans: PlanCache,
     pub(crate) functions: Functions,
-    stateful_kernels: Mutex<FxHashMap<(Arc<str>, Arc<str>), AnyKernel>>,
+    /// By node and device.
+    stateful_kernels: Mutex<FxHashMap<NodeOnDevice, AnyKernel>>,
     next_step: AtomicU64,
 }
 
@@ -122,7 +125,7 @@ impl Session {
         if devices.is_empty() {
             let name = DeviceName::cpu("localhost", 0, 0);
             let memory = options.memory_limit_bytes as u64;
-            devices.push(HostDevice::new(DeviceDescription::cpu(name, memory)));
+            devices.push(HostDevice::shared(DeviceDescription::cpu(name, memory)));
         }
         let resources =
             options.resources.clone().unwrap_or_else(|| ResourceManager::new("localhost"));

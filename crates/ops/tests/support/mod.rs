@@ -10,15 +10,15 @@ use thalweg_kernel::*;
 use thalweg_tensor::*;
 
 /// A graph with the kernels it has made so far and the state it keeps.
-pub struct Interpreter {
-    pub graph: Graph,
+pub(crate) struct Interpreter {
+    pub(crate) graph: Graph,
     kernels: Arc<KernelRegistry>,
     made: HashMap<NodeId, AnyKernel>,
     step: Arc<StepContext>,
 }
 
 impl Interpreter {
-    pub fn new(graph: Graph, kernels: Arc<KernelRegistry>) -> Self {
+    pub(crate) fn new(graph: Graph, kernels: Arc<KernelRegistry>) -> Self {
         let budget = Budget::new(1 << 30);
         let step = Arc::new(StepContext {
             step_id: 1,
@@ -31,7 +31,7 @@ impl Interpreter {
             parallel: Arc::new(OneThread),
             functions: Arc::new(NoFunctions),
             environment: Environment::frozen(),
-            device: HostDevice::new(DeviceDescription::cpu(
+            device: HostDevice::shared(DeviceDescription::cpu(
                 DeviceName::cpu("localhost", 0, 0),
                 1 << 30,
             )),
@@ -39,7 +39,7 @@ impl Interpreter {
         Interpreter { graph, kernels, made: HashMap::new(), step }
     }
 
-    pub fn run(
+    pub(crate) fn run(
         &mut self,
         feeds: &HashMap<String, Tensor>,
         fetches: &[String],

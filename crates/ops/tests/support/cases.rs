@@ -1,0 +1,153 @@
+//! The recorded cases: reading them, playing one, comparing its answers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::io::Read;
+
+use base64::Engine;
+use prost::Message;
+use serde_json::Value as Json;
+use thalweg_kernel::KernelRegistry;
+use thalweg_proto as pb;
+use thalweg_tensor::*;
+
+/// Ops that run without a kernel.
+const STRUCTURAL: [&str; 3] = ["Const", "Identity", "NoOp"];
+
+/// Every recorded case.
+pub(crate) fn cases() -> Vec<Json> {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../testdata/golden");
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
+    files.sort();
+    let mut cases = Vec::new();
+    for file in files.iter().filter(|f| f.extension().is_some_and(|e| e == "gz")) {
+        let mut text = String::new();
+        flate2::read::GzDecoder::new(std::fs::File::open(file).unwrap())
+            .read_to_string(&mut text)
+            .unwrap();
+        cases.extend(text.lines().map(|l| serde_json::from_str::<Json>(l).unwrap()));
+    }
+    cases
+}
+
+fn bytes(text: &Json) -> Bytes {
+    base64::engine::general_purpose::STANDARD.decode(text.as_str().unwrap()).unwrap().into()
+}
+
+fn tensor(text: &Json) -> Tensor {
+    Tensor::from_proto(&pb::TensorProto::decode(bytes(text)).unwrap(), None).unwrap()
+}
+
+fn strings(list: &Json) -> Vec<String> {
+    list.as_array().into_iter().flatten().map(|s| s.as_str().unwrap().to_owned()).collect()
+}
+
+/// The graph of a case.
+pub(crate) fn graph_of(case: &Json) -> pb::GraphDef {
+    pb::GraphDef::decode(bytes(&case["graph"])).unwrap()
+}
+
+/// Plays every case whose ops all have kernels; prints what was not played and why, fails on any
+/// that differs. `GOLDEN=Op` narrows it down to the cases of one op.
+pub(crate) fn play_all(
+    kernels: &KernelRegistry,
+    mut run: impl FnMut(pb::GraphDef, &mut dyn FnMut(Run<'_>) -> Result<()>) -> Result<()>,
+) {
+    let filter = std::env::var("GOLDEN").ok();
+    let has = |op: &str| STRUCTURAL.contains(&op) || !kernels.for_op(op).is_empty();
+    let (mut passed, mut failures) = (0, Vec::new());
+    let mut not_run: BTreeMap<String, usize> = BTreeMap::new();
+    for case in cases() {
+        let op = case["op"].as_str().unwrap();
+        if filter.as_ref().is_some_and(|f| f != op) {
+            continue;
+        }
+        let needs: BTreeSet<String> = strings(&case["ops"]).into_iter().collect();
+        if let Some(missing) = needs.iter().find(|op| !has(op)) {
+            *not_run.entry(missing.clone()).or_default() += 1;
+            continue;
+        }
+        match run(graph_of(&case), &mut |step| play(&case, step)) {
+            Ok(()) => passed += 1,
+            Err(e) => failures.push(format!("{} ({}): {e}", case["id"], case["kind"])),
+        }
+    }
+    let waiting: usize = not_run.values().sum();
+    println!("golden cases: {passed} pass, {} fail, {waiting} wait for an op:", failures.len());
+    for (op, count) in &not_run {
+        println!("  {op}: {count}");
+    }
+    assert!(failures.is_empty(), "{} cases failed:\n{}", failures.len(), failures.join("\n"));
+}
+
+/// Runs one step: feeds, fetches, targets.
+pub(crate) type Run<'a> =
+    &'a mut dyn FnMut(&HashMap<String, Tensor>, &[String], &[String]) -> Result<Vec<Tensor>>;
+
+/// Runs a case's steps in order; an error says how the answer differs.
+pub(crate) fn play(case: &Json, run: Run<'_>) -> Result<()> {
+    let feeds: HashMap<String, Tensor> = case["feeds"]
+        .as_object()
+        .into_iter()
+        .flatten()
+        .map(|(name, value)| (name.clone(), tensor(value)))
+        .collect();
+    let tolerance = |i: usize| case["tol"][i].as_f64().unwrap_or(0.0);
+    for (n, step) in case["steps"].as_array().unwrap().iter().enumerate() {
+        let fetches = strings(&step["fetch"]);
+        let result = run(&feeds, &fetches, &strings(&step["targets"]));
+        if let Some(code) = step["error"]["code"].as_i64() {
+            let wanted = &step["error"];
+            match result {
+                Err(e) if e.code() as i64 == code => continue,
+                Err(e) => bail!(Unknown, "step {n}: wanted {wanted}, got {e}"),
+                Ok(_) => bail!(Unknown, "step {n}: wanted {wanted}, got a value"),
+            }
+        }
+        for (i, (got, wanted)) in result?.iter().zip(step["expect"].as_array().unwrap()).enumerate()
+        {
+            compare(got, &tensor(wanted), tolerance(0), tolerance(1))
+                .context(|| format!("step {n}, fetch {i} ({})", fetches[i]))?;
+        }
+    }
+    Ok(())
+}
+
+fn compare(got: &Tensor, wanted: &Tensor, relative: f64, absolute: f64) -> Result<()> {
+    ensure!(got.dtype() == wanted.dtype(), Unknown, "{got:?} is not {wanted:?}");
+    ensure!(got.shape() == wanted.shape(), Unknown, "{got:?} is not {wanted:?}");
+    if got.dtype() == DType::String {
+        ensure!(
+            got.strings()? == wanted.strings()?,
+            Unknown,
+            "strings differ: {:?} is not {:?}",
+            got.strings()?,
+            wanted.strings()?
+        );
+        return Ok(());
+    }
+    let (Some(a), Some(b)) = (numbers(got)?, numbers(wanted)?) else {
+        ensure!(got.as_bytes()? == wanted.as_bytes()?, Unknown, "bytes differ");
+        return Ok(());
+    };
+    for (i, (&x, &y)) in a.iter().zip(&b).enumerate() {
+        let close =
+            x == y || (x.is_nan() && y.is_nan()) || (x - y).abs() <= absolute + relative * y.abs();
+        ensure!(close, Unknown, "element {i} is {x}, not {y} (tolerance {relative}, {absolute})");
+    }
+    Ok(())
+}
+
+/// Floating-point elements, widened; complex ones as pairs.
+fn numbers(t: &Tensor) -> Result<Option<Vec<f64>>> {
+    Ok(Some(match t.dtype() {
+        DType::Float => t.as_slice::<f32>()?.iter().map(|&x| x.into()).collect(),
+        DType::Double => t.as_slice::<f64>()?.to_vec(),
+        DType::Half => t.as_slice::<f16>()?.iter().map(|&x| x.into()).collect(),
+        DType::BFloat16 => t.as_slice::<bf16>()?.iter().map(|&x| x.into()).collect(),
+        DType::Complex64 => {
+            t.as_slice::<Complex32>()?.iter().flat_map(|c| [c.re.into(), c.im.into()]).collect()
+        }
+        DType::Complex128 => t.as_slice::<Complex64>()?.iter().flat_map(|c| [c.re, c.im]).collect(),
+        _ => return Ok(None),
+    }))
+}
