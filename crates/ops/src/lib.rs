@@ -28,9 +28,11 @@ mod cumulative;
 mod gather;
 mod identity;
 mod matmul;
+mod pad;
 mod random;
 mod reduction;
 mod reshape;
+mod reverse;
 mod select;
 mod slice;
 mod softmax;
@@ -63,9 +65,11 @@ pub static FAMILIES: &[&Family] = &[
     &gather::FAMILY,
     &identity::FAMILY,
     &matmul::FAMILY,
+    &pad::FAMILY,
     &random::FAMILY,
     &reduction::FAMILY,
     &reshape::FAMILY,
+    &reverse::FAMILY,
     &select::FAMILY,
     &slice::FAMILY,
     &softmax::FAMILY,

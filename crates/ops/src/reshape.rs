@@ -457,7 +457,7 @@ fn broadcast_to(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// Distances of neighbours in a tensor of shape `from` as it is seen broadcast to `to`.
-fn broadcast_strides(from: &Shape, to: &Shape) -> Result<SmallVec<[isize; 6]>> {
+pub(crate) fn broadcast_strides(from: &Shape, to: &Shape) -> Result<SmallVec<[isize; 6]>> {
     ensure!(
         from.rank() <= to.rank(),
         InvalidArgument,

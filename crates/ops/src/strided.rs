@@ -319,3 +319,47 @@ fn copy_tiles<C: Cell>(
         }
     })
 }
+
+/// A stretch of one dimension that is copied as it is or backwards.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segment {
+    /// Elements in it.
+    pub(crate) len: usize,
+    /// Index of its first element in the source.
+    pub(crate) source: usize,
+    /// Step in the source: 1, -1, or 0 to repeat one element.
+    pub(crate) step: isize,
+    /// Index of its first element in the target.
+    pub(crate) target: usize,
+}
+
+/// Copies every box that takes one segment of each dimension.
+///
+/// Segments that are empty must be left out: then there are no more boxes than elements.
+pub(crate) fn copy_boxes(
+    ctx: &KernelContext<'_>,
+    segments: &[SmallVec<[Segment; 3]>],
+    source: &Tensor,
+    target: &mut Tensor,
+) -> Result<()> {
+    let (from, to) = (strides(source.shape()), strides(target.shape()));
+    if segments.iter().any(SmallVec::is_empty) || target.num_elements() == 0 {
+        return Ok(());
+    }
+    let mut chosen: SmallVec<[usize; 6]> = smallvec::smallvec![0; segments.len()];
+    loop {
+        let mut copy = StridedCopy::default();
+        for (i, (&n, segments)) in chosen.iter().zip(segments).enumerate() {
+            let segment = segments[n];
+            copy.source_start += segment.source * from[i];
+            copy.target_start += segment.target * to[i];
+            let source = segment.step * from[i] as isize;
+            copy.dims.push(Dim { len: segment.len, source, target: to[i] });
+        }
+        copy.run(ctx, source, target)?;
+        let next = chosen.iter().zip(segments).rposition(|(&n, s)| n + 1 < s.len());
+        let Some(next) = next else { return Ok(()) };
+        chosen[next] += 1;
+        chosen[next + 1..].fill(0);
+    }
+}

@@ -1,4 +1,5 @@
 //! Pure loops: no graphs, no kernels, no allocation.
 
+pub(crate) mod combine;
 pub(crate) mod random;
 pub(crate) mod transpose;

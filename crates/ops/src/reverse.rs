@@ -1,0 +1,316 @@
+//! Elements in another order along their dimensions: reversed, or rolled.
+
+use smallvec::SmallVec;
+use thalweg_graph::OpDef;
+use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Result, Tensor, bail, ensure};
+
+use crate::cells::blank;
+use crate::strided::{Dim, Segment, StridedCopy, copy_boxes, strides};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[REVERSE, REVERSE_V2, REVERSE_SEQUENCE, ROLL],
+    kernels: &[
+        KernelSpec { op: "Reverse", host_inputs: &["dims"], create: reverse, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "ReverseV2",
+            host_inputs: &["axis"],
+            create: reverse_v2,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "ReverseSequence", create: reverse_sequence, ..KernelSpec::CPU },
+        KernelSpec { op: "Roll", host_inputs: &["shift", "axis"], create: roll, ..KernelSpec::CPU },
+    ],
+};
+
+const REVERSE: OpDef = OpDef {
+    name: "Reverse",
+    inputs: &["tensor: T", "dims: bool"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {uint8, int8, uint16, int16, uint32, int32, uint64, int64, bool, bfloat16, half, float, double, complex64, complex128, string}",
+    ],
+    shape: reverse_shape,
+    ..OpDef::DEFAULT
+};
+
+fn reverse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let dims = c.with_rank(1, "dims", 1)?;
+    if let (Some(rank), Some(n)) = (c.input(0).rank(), dims.dim(0)) {
+        ensure!(
+            rank == n,
+            InvalidArgument,
+            "'dims' must have {rank} values, one for each dimension, has {n}"
+        );
+    }
+    shape::unchanged(c)
+}
+
+fn reverse(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let (rank, dims) = (ctx.input(0)?.rank(), ctx.input(1)?);
+        ensure!(
+            dims.rank() == 1,
+            InvalidArgument,
+            "'dims' must be 1-dimension, not {}",
+            dims.rank()
+        );
+        ensure!(
+            dims.num_elements() == rank,
+            InvalidArgument,
+            "'dims' must have the same number of values as 'input' has dimensions. 'input' has \
+             {rank}'dims' has {} values",
+            dims.num_elements()
+        );
+        let is_reversed = SmallVec::from_slice(dims.as_slice::<bool>()?);
+        reverse_dims(ctx, &is_reversed)
+    })
+}
+
+fn reverse_dims(ctx: &mut KernelContext<'_>, is_reversed: &SmallVec<[bool; 8]>) -> Result<()> {
+    let input = ctx.input(0)?;
+    let moves = |(&size, &is_reversed): (&usize, &bool)| size > 1 && is_reversed;
+    if !input.shape().iter().zip(is_reversed).any(moves) || input.num_elements() == 0 {
+        let input = ctx.take_input(0)?;
+        return ctx.set_output(0, input);
+    }
+    let mut start = 0;
+    let mut source: SmallVec<[isize; 6]> = SmallVec::new();
+    for ((&size, stride), &reversed) in
+        input.shape().iter().zip(strides(input.shape())).zip(is_reversed)
+    {
+        source.push(if reversed { -(stride as isize) } else { stride as isize });
+        start += if reversed { (size - 1) * stride } else { 0 };
+    }
+    let mut output = blank(ctx, input.dtype(), input.shape().clone())?;
+    StridedCopy::filling(input.shape(), &source, start).run(ctx, input, &mut output)?;
+    ctx.set_output(0, output)
+}
+
+const REVERSE_V2: OpDef = OpDef {
+    name: "ReverseV2",
+    inputs: &["tensor: T", "axis: Tidx"],
+    outputs: &["output: T"],
+    attrs: &[
+        "Tidx: {int32, int64} = DT_INT32",
+        "T: {uint8, int8, uint16, int16, int32, uint32, int64, uint64, bool, bfloat16, half, float, double, complex64, complex128, string}",
+    ],
+    shape: reverse_v2_shape,
+    ..OpDef::DEFAULT
+};
+
+fn reverse_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.with_rank(1, "axis", 1)?;
+    if let (Some(rank), Some(axes)) =
+        (c.input(0).rank(), c.partial_value(1).and_then(|v| v.known()))
+    {
+        reversed_axes(&axes, rank)?;
+    }
+    shape::unchanged(c)
+}
+
+fn reversed_axes(axes: &[i64], rank: usize) -> Result<SmallVec<[bool; 8]>> {
+    let mut is_reversed: SmallVec<[bool; 8]> = smallvec::smallvec![false; rank];
+    for (i, &axis) in axes.iter().enumerate() {
+        let from_end = if axis < 0 { axis.wrapping_add(rank as i64) } else { axis };
+        let slot = usize::try_from(from_end).ok().and_then(|a| is_reversed.get_mut(a));
+        let Some(slot) = slot else {
+            bail!(InvalidArgument, "'axis'[{i}] = {axis} is out of valid range [0, {rank})");
+        };
+        ensure!(!*slot, InvalidArgument, "axis {from_end} specified more than once.");
+        *slot = true;
+    }
+    Ok(is_reversed)
+}
+
+fn reverse_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        // TensorFlow looks at no axis of a scalar or of nothing.
+        let input = ctx.input(0)?;
+        if input.rank() == 0 || input.num_elements() == 0 {
+            let input = ctx.take_input(0)?;
+            return ctx.set_output(0, input);
+        }
+        let axes = ctx.input(1)?;
+        ensure!(
+            axes.rank() == 1,
+            InvalidArgument,
+            "'dims' must be 1-dimension, not {}",
+            axes.rank()
+        );
+        let is_reversed = reversed_axes(&ctx.ints(1, "axis")?, input.rank())?;
+        reverse_dims(ctx, &is_reversed)
+    })
+}
+
+const REVERSE_SEQUENCE: OpDef = OpDef {
+    name: "ReverseSequence",
+    inputs: &["input: T", "seq_lengths: Tlen"],
+    outputs: &["output: T"],
+    attrs: &["seq_dim: int", "batch_dim: int = 0", "T: type", "Tlen: {int32, int64} = DT_INT64"],
+    shape: reverse_sequence_shape,
+    ..OpDef::DEFAULT
+};
+
+fn reverse_sequence_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let lens = c.with_rank(1, "seq_lengths", 1)?;
+    if let Some(dims) = c.input(0).dims() {
+        let (batch, seq) =
+            sequence_dims(c.attrs().int("batch_dim")?, c.attrs().int("seq_dim")?, dims.len())?;
+        if let (Some(batch), Some(n)) = (dims[batch], lens.dim(0)) {
+            ensure!(
+                batch == n,
+                InvalidArgument,
+                "Length of seq_lengths != input.dims({seq}), ({n} vs. {batch})"
+            );
+        }
+    }
+    shape::unchanged(c)
+}
+
+fn sequence_dims(batch: i64, seq: i64, rank: usize) -> Result<(usize, usize)> {
+    ensure!(seq >= 0, InvalidArgument, "Invalid seq_dim {seq}");
+    ensure!(batch >= 0, InvalidArgument, "Invalid batch_dim {batch}");
+    ensure!(batch != seq, InvalidArgument, "batch_dim == seq_dim == {seq}");
+    for (name, dim) in [("seq_dim", seq), ("batch_dim", batch)] {
+        ensure!(
+            dim < rank as i64,
+            InvalidArgument,
+            "{name} must be < input rank ( {dim} vs. {rank})"
+        );
+    }
+    Ok((batch as usize, seq as usize))
+}
+
+fn reverse_sequence(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let (batch, seq) = (init.attrs().int("batch_dim")?, init.attrs().int("seq_dim")?);
+    AnyKernel::new(move |ctx| {
+        let (input, lens) = (ctx.input(0)?, ctx.input(1)?);
+        ensure!(
+            lens.rank() == 1,
+            InvalidArgument,
+            "seq_lengths must be 1-dim, not {}",
+            lens.rank()
+        );
+        let shape = input.shape();
+        let (batch, seq) = sequence_dims(batch, seq, shape.rank())?;
+        ensure!(
+            lens.num_elements() == shape[batch],
+            InvalidArgument,
+            "Length of seq_lengths != input.dims({batch}), ({} vs. {})",
+            lens.num_elements(),
+            shape[batch]
+        );
+        let lens = ctx.ints(1, "seq_lengths")?;
+        for (i, &len) in lens.iter().enumerate() {
+            ensure!(len >= 0, InvalidArgument, "seq_lens({i}) < 0");
+            ensure!(len <= shape[seq] as i64, InvalidArgument, "seq_lens({i}) > input.dims({seq})");
+        }
+        let mut output = blank(ctx, input.dtype(), shape.clone())?;
+        for (i, &len) in lens.iter().enumerate() {
+            copy_sequence(ctx, input, &mut output, (batch, i), (seq, len as usize))?;
+        }
+        ctx.set_output(0, output)
+    })
+}
+
+/// Copies one entry of the batch with the first `len` steps of its sequence reversed.
+fn copy_sequence(
+    ctx: &KernelContext<'_>,
+    input: &Tensor,
+    output: &mut Tensor,
+    (batch, entry): (usize, usize),
+    (seq, len): (usize, usize),
+) -> Result<()> {
+    let rest = input.shape()[seq] - len;
+    let parts = [
+        Segment { len, source: len.saturating_sub(1), step: -1, target: 0 },
+        Segment { len: rest, source: len, step: 1, target: len },
+    ];
+    for part in parts.into_iter().filter(|p| p.len > 0) {
+        let mut copy = StridedCopy::default();
+        for (i, (&size, stride)) in input.shape().iter().zip(strides(input.shape())).enumerate() {
+            let segment = if i == batch {
+                Segment { len: 1, source: entry, step: 1, target: entry }
+            } else if i == seq {
+                part
+            } else {
+                Segment { len: size, source: 0, step: 1, target: 0 }
+            };
+            copy.source_start += segment.source * stride;
+            copy.target_start += segment.target * stride;
+            let source = segment.step * stride as isize;
+            copy.dims.push(Dim { len: segment.len, source, target: stride });
+        }
+        copy.run(ctx, input, output)?;
+    }
+    Ok(())
+}
+
+const ROLL: OpDef = OpDef {
+    name: "Roll",
+    inputs: &["input: T", "shift: Tshift", "axis: Taxis"],
+    outputs: &["output: T"],
+    attrs: &["T: type", "Tshift: {int32, int64}", "Taxis: {int32, int64}"],
+    shape: roll_shape,
+    ..OpDef::DEFAULT
+};
+
+fn roll_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.with_rank_at_least(0, "input", 1)?;
+    for (i, name) in [(1, "shift"), (2, "axis")] {
+        ensure!(
+            c.input(i).rank().is_none_or(|r| r <= 1),
+            InvalidArgument,
+            "{name} must be a scalar or a 1-D vector. Found: {}",
+            c.input(i)
+        );
+    }
+    shape::unchanged(c)
+}
+
+fn roll(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let (input, shift, axis) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
+        ensure!(input.rank() >= 1, InvalidArgument, "input must be 1-D or higher");
+        for (name, tensor) in [("shift", shift), ("axis", axis)] {
+            ensure!(
+                tensor.rank() <= 1,
+                InvalidArgument,
+                "{name} must be a scalar or a 1-D vector. Found: {}",
+                tensor.shape()
+            );
+        }
+        ensure!(
+            shift.shape() == axis.shape(),
+            InvalidArgument,
+            "shift and axis must have the same size"
+        );
+        let mut shifts: SmallVec<[i128; 6]> = smallvec::smallvec![0; input.rank()];
+        for (&shift, &axis) in ctx.ints(1, "shift")?.iter().zip(&ctx.ints(2, "axis")?) {
+            let from_end = if axis < 0 { axis.wrapping_add(input.rank() as i64) } else { axis };
+            let slot = usize::try_from(from_end).ok().and_then(|a| shifts.get_mut(a));
+            let Some(slot) = slot else {
+                bail!(InvalidArgument, "axis {axis} is out of range");
+            };
+            *slot += i128::from(shift);
+        }
+        let mut segments: SmallVec<[SmallVec<[Segment; 3]>; 6]> = SmallVec::new();
+        for (&size, &shift) in input.shape().iter().zip(&shifts) {
+            let shift = shift.rem_euclid(size.max(1) as i128) as usize;
+            let parts = [
+                Segment { len: size - shift, source: 0, step: 1, target: shift },
+                Segment { len: shift, source: size - shift, step: 1, target: 0 },
+            ];
+            segments.push(parts.into_iter().filter(|s| s.len > 0).collect());
+        }
+        if segments.iter().all(|s| s.len() <= 1) {
+            let input = ctx.take_input(0)?;
+            return ctx.set_output(0, input);
+        }
+        let mut output = blank(ctx, input.dtype(), input.shape().clone())?;
+        copy_boxes(ctx, &segments, input, &mut output)?;
+        ctx.set_output(0, output)
+    })
+}
