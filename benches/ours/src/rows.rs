@@ -1,0 +1,235 @@
+//! The rows: the same graphs, by name, that the peers build.
+
+use thalweg_graph::{NodeId, Output, Scope};
+use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
+use thalweg_plan::Options;
+use thalweg_runtime::{Session, SessionOptions};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail};
+
+/// A row, built.
+pub(crate) struct Row {
+    pub(crate) session: Session,
+    pub(crate) feeds: Vec<(String, Tensor)>,
+    pub(crate) fetches: Vec<String>,
+    pub(crate) targets: Vec<String>,
+    /// Work in one run.
+    pub(crate) units: f64,
+    /// Nodes that one run executes, where the row is about that.
+    pub(crate) nodes: Option<usize>,
+}
+
+/// A graph on its way to being a row.
+struct Plan {
+    scope: Scope,
+    feeds: Vec<(String, Tensor)>,
+    fetches: Vec<String>,
+    targets: Vec<String>,
+    units: f64,
+    nodes: Option<usize>,
+}
+
+/// Builds the row called `name`; a suffix `/2t` gives it two threads.
+pub(crate) fn build(name: &str) -> Result<Row> {
+    let (base, threads) = match name.rsplit_once('/') {
+        Some((base, "1t")) => (base, 1),
+        Some((base, "2t")) => (base, 2),
+        _ => (name, 1),
+    };
+    let scope = Scope::new(op_registry(FAMILIES)?);
+    let mut plan = Plan {
+        scope,
+        feeds: Vec::new(),
+        fetches: Vec::new(),
+        targets: Vec::new(),
+        units: 1.0,
+        nodes: None,
+    };
+    plan.fill(base)?;
+    let options = SessionOptions {
+        inter_threads: threads,
+        intra_threads: threads,
+        plan: Options { optimize: false, ..Options::default() },
+        ..SessionOptions::default()
+    };
+    Ok(Row {
+        session: Session::new(plan.scope.to_graph(), kernel_registry(FAMILIES), options)?,
+        feeds: plan.feeds,
+        fetches: plan.fetches,
+        targets: plan.targets,
+        units: plan.units,
+        nodes: plan.nodes,
+    })
+}
+
+impl Plan {
+    fn fill(&mut self, base: &str) -> Result<()> {
+        match base {
+            "session/no_op" => {
+                let node = self.scope.op("NoOp").build_node()?;
+                self.target(node);
+                Ok(())
+            }
+            "session/scalar_fetch" => {
+                let value = self.scope.constant(&Tensor::scalar(1.0f32))?;
+                self.fetches.push(self.scope.name_of(value));
+                Ok(())
+            }
+            "session/scalar_feed_fetch" => {
+                let fed = self.fed(&Tensor::scalar(1.0f32))?;
+                let out = self.scope.add("Identity", &[fed])?;
+                self.fetches.push(self.scope.name_of(out));
+                Ok(())
+            }
+            "dispatch/noop_wide_10k" => self.no_ops(1, 10_000),
+            "dispatch/noop_chain_10k" => self.no_ops(10_000, 1),
+            "dispatch/identity_chain_10k" => self.identities(10_000, 1),
+            "dispatch/identity_layers_10k" => self.identities(100, 100),
+            "dispatch/identity_wide_10k" => self.identities(1, 10_000),
+            "dispatch/add_chain_2k" => self.additions(2_000, 1),
+            "dispatch/add_chain_10k" => self.additions(10_000, 1),
+            "dispatch/add_layers_2k" => self.additions(20, 100),
+            "dispatch/add_layers_10k" => self.additions(100, 100),
+            "matmul/f32/256" => self.matmul(256),
+            "matmul/f32/1024" => self.matmul(1024),
+            "matmul/f32/2048" => self.matmul(2048),
+            "elementwise/add/1M" => self.kernel("AddV2", &[&[1024, 1024], &[1024, 1024]], 1 << 20),
+            "elementwise/mul/1M" => self.kernel("Mul", &[&[1024, 1024], &[1024, 1024]], 1 << 20),
+            "elementwise/exp/1M" => self.kernel("Exp", &[&[1024, 1024]], 1 << 20),
+            "elementwise/tanh/1M" => self.kernel("Tanh", &[&[1024, 1024]], 1 << 20),
+            "softmax/128x1000" => self.kernel("Softmax", &[&[128, 1000]], 128_000),
+            "reduce/sum/1M" => self.with_ints("Sum", &[1024, 1024], &[0, 1], 1 << 20),
+            "transpose/1024" => self.with_ints("Transpose", &[1024, 1024], &[1, 0], 1 << 20),
+            "random/normal/1M" => self.random(),
+            "concat/8x128x1024" => self.concat(),
+            "gather/8192x128" => self.gather(),
+            _ => bail!(NotFound, "no row is called {base}"),
+        }
+    }
+
+    fn target(&mut self, node: NodeId) {
+        let name = self.scope.with_graph(|graph| graph.node(node).name.to_string());
+        self.targets.push(name);
+    }
+
+    fn fed(&mut self, value: &Tensor) -> Result<Output> {
+        let input = self.scope.placeholder(value.dtype(), &PartialShape::from(value.shape()))?;
+        self.feeds.push((self.scope.name_of(input), value.clone()));
+        Ok(input)
+    }
+
+    /// A matrix of numbers between -0.5 and 0.5.
+    fn matrix(&mut self, dims: &[usize]) -> Result<Output> {
+        let shape = Shape::new(dims)?;
+        let values: Vec<f32> = (0..shape.num_elements())
+            .map(|i| ((i as u32).wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 24) as f32 - 0.5)
+            .collect();
+        let value = Tensor::from_slice(shape, &values)?;
+        self.scope.constant(&value)
+    }
+
+    fn ints(&mut self, values: &[i32]) -> Result<Output> {
+        let value = Tensor::vector(values)?;
+        self.scope.constant(&value)
+    }
+
+    /// Adds the `NoOp` that waits for the last layer and is the row's one target.
+    fn finish_layers(&mut self, last: &[NodeId], nodes: usize) -> Result<()> {
+        let end = self.scope.op("NoOp").after(last).build_node()?;
+        self.target(end);
+        self.units = nodes as f64;
+        self.nodes = Some(nodes);
+        Ok(())
+    }
+
+    fn no_ops(&mut self, layers: usize, width: usize) -> Result<()> {
+        let mut last: Vec<Option<NodeId>> = vec![None; width];
+        for _ in 0..layers {
+            for node in &mut last {
+                *node = Some(self.scope.op("NoOp").after(node.as_slice()).build_node()?);
+            }
+        }
+        let last: Vec<NodeId> = last.into_iter().flatten().collect();
+        self.finish_layers(&last, layers * width)
+    }
+
+    fn identities(&mut self, layers: usize, width: usize) -> Result<()> {
+        let source = self.fed(&Tensor::scalar(1.0f32))?;
+        let mut last = vec![source; width];
+        for _ in 0..layers {
+            for value in &mut last {
+                *value = self.scope.add("Identity", &[*value])?;
+            }
+        }
+        let ends: Vec<NodeId> = last.iter().map(|e| e.node).collect();
+        self.finish_layers(&ends, layers * width)
+    }
+
+    fn additions(&mut self, layers: usize, width: usize) -> Result<()> {
+        let source = self.fed(&Tensor::vector(&[1.0f32, 2.0, 3.0, 4.0])?)?;
+        let mut last = vec![source; width];
+        for _ in 0..layers {
+            let mut next = Vec::with_capacity(width);
+            for i in 0..width {
+                let second = if width > 1 { last[(i + 1) % width] } else { source };
+                next.push(self.scope.add("AddV2", &[last[i], second])?);
+            }
+            last = next;
+        }
+        let ends: Vec<NodeId> = last.iter().map(|e| e.node).collect();
+        self.finish_layers(&ends, layers * width)
+    }
+
+    fn matmul(&mut self, n: usize) -> Result<()> {
+        self.kernel("MatMul", &[&[n, n], &[n, n]], 2 * n * n * n)
+    }
+
+    fn kernel(&mut self, op: &str, inputs: &[&[usize]], units: usize) -> Result<()> {
+        let inputs: Vec<Output> = inputs.iter().map(|d| self.matrix(d)).collect::<Result<_>>()?;
+        let out = self.scope.add(op, &inputs)?;
+        self.target(out.node);
+        self.units = units as f64;
+        Ok(())
+    }
+
+    fn with_ints(&mut self, op: &str, dims: &[usize], ints: &[i32], units: usize) -> Result<()> {
+        let inputs = [self.matrix(dims)?, self.ints(ints)?];
+        let out = self.scope.add(op, &inputs)?;
+        self.target(out.node);
+        self.units = units as f64;
+        Ok(())
+    }
+
+    fn random(&mut self) -> Result<()> {
+        let shape = self.ints(&[1024, 1024])?;
+        let builder = self.scope.op("RandomStandardNormal").input(shape);
+        let out = builder.attr("dtype", DType::Float).attr("seed", 1i64).build()?;
+        self.target(out.node);
+        self.units = (1 << 20) as f64;
+        Ok(())
+    }
+
+    fn concat(&mut self) -> Result<()> {
+        let parts: Vec<Output> =
+            (0..8).map(|_| self.matrix(&[128, 1024])).collect::<Result<_>>()?;
+        let axis = self.scope.constant(&Tensor::scalar(1i32))?;
+        let out = self.scope.op("ConcatV2").inputs(&parts).input(axis).build()?;
+        self.target(out.node);
+        self.units = (8 * 128 * 1024) as f64;
+        Ok(())
+    }
+
+    fn gather(&mut self) -> Result<()> {
+        let (count, columns) = (8192i64, 128);
+        let rows = 8 * count;
+        let indices: Vec<i32> = (0..count).map(|i| (i * 40503 % rows) as i32).collect();
+        let inputs = [
+            self.matrix(&[rows as usize, columns])?,
+            self.ints(&indices)?,
+            self.scope.constant(&Tensor::scalar(0i32))?,
+        ];
+        let out = self.scope.add("GatherV2", &inputs)?;
+        self.target(out.node);
+        self.units = (count as usize * columns) as f64;
+        Ok(())
+    }
+}
