@@ -45,14 +45,21 @@ impl ResourceManager {
         &self.default_container
     }
 
-    fn key<T: Resource>(&self, container: &str, name: &str) -> Key {
-        let container =
-            if container.is_empty() { self.default_container.clone() } else { container.into() };
+    /// A key costs no allocation if both names are given as `Arc<str>`.
+    fn key<T: Resource>(&self, container: impl Into<Arc<str>>, name: impl Into<Arc<str>>) -> Key {
+        let mut container = container.into();
+        if container.is_empty() {
+            container = self.default_container.clone();
+        }
         (container, name.into(), TypeId::of::<T>())
     }
 
     /// The resource of this type and name.
-    pub fn find<T: Resource>(&self, container: &str, name: &str) -> Option<Arc<T>> {
+    pub fn find<T: Resource>(
+        &self,
+        container: impl Into<Arc<str>>,
+        name: impl Into<Arc<str>>,
+    ) -> Option<Arc<T>> {
         let found = self.resources.lock().get(&self.key::<T>(container, name))?.clone();
         downcast(found)
     }
@@ -64,7 +71,7 @@ impl ResourceManager {
                 err!(InvalidArgument, "resource {} is a {}", handle.name, owned.kind())
             });
         }
-        self.find(&handle.container, &handle.name).ok_or_else(|| {
+        self.find(handle.container.clone(), handle.name.clone()).ok_or_else(|| {
             err!(NotFound, "Resource {}/{} does not exist.", handle.container, handle.name)
         })
     }
@@ -72,15 +79,15 @@ impl ResourceManager {
     /// The resource of this type and name, made by `create` if there is none.
     pub fn find_or_create<T: Resource>(
         &self,
-        container: &str,
-        name: &str,
+        container: impl Into<Arc<str>>,
+        name: impl Into<Arc<str>>,
         create: impl FnOnce() -> Result<T>,
     ) -> Result<Arc<T>> {
         let key = self.key::<T>(container, name);
         let mut resources = self.resources.lock();
         if let Some(found) = resources.get(&key) {
             return downcast(found.clone())
-                .ok_or_else(|| err!(Internal, "resource {name} has another type than its key"));
+                .ok_or_else(|| err!(Internal, "resource {} has another type than its key", key.1));
         }
         let created = Arc::new(create()?);
         resources.insert(key, created.clone());
@@ -93,6 +100,19 @@ impl ResourceManager {
             Some(_) => Ok(()),
             None => bail!(NotFound, "Resource {container}/{name} does not exist."),
         }
+    }
+
+    /// Removes what a handle means, of whatever type; those who hold it keep it.
+    pub fn remove_handle(&self, handle: &ResourceHandle) -> Result<()> {
+        let mut resources = self.resources.lock();
+        let before = resources.len();
+        resources.retain(|(container, name, _), resource| {
+            !(resource.has_handle() && *container == handle.container && *name == handle.name)
+        });
+        if resources.len() == before && handle.owned.is_none() {
+            bail!(NotFound, "Resource {}/{} does not exist.", handle.container, handle.name);
+        }
+        Ok(())
     }
 
     /// Removes everything in a container.

@@ -14,6 +14,11 @@ use crate::{DType, PartialShape, Tensor};
 pub trait Resource: Any + Send + Sync {
     /// The kind, as messages name it: `Variable`, `FIFOQueue`.
     fn kind(&self) -> &'static str;
+
+    /// Whether resource tensors refer to it, rather than reference edges.
+    fn has_handle(&self) -> bool {
+        true
+    }
 }
 
 /// An element of a resource tensor: where the state lives, and the state itself once it is found.
