@@ -60,6 +60,28 @@ impl<'a> ShapeContext<'a> {
         source.outputs.get(endpoint.index as usize).map(|o| o.dtype)
     }
 
+    /// The shape of the variable whose handle is input `i`, as far as the graph tells.
+    pub fn variable_shape(&self, i: usize) -> PartialShape {
+        /// Nodes that are followed back from the handle's consumer.
+        const HOPS_MAX: usize = 16;
+        let Some(&start) = self.node.inputs.get(i) else { return PartialShape::unknown() };
+        let mut endpoint = start;
+        for _ in 0..HOPS_MAX {
+            let Some(node) = self.graph.nodes().get(endpoint.node.index()) else { break };
+            let attrs = node.attrs();
+            match (node.op.name.as_str(), node.inputs.first()) {
+                ("VarHandleOp", _) => return attrs.shape("shape").unwrap_or(PartialShape::UNKNOWN),
+                ("Identity" | "Enter" | "Switch", Some(&source)) => endpoint = source,
+                // A function's argument says what its caller knew.
+                _ => {
+                    let shapes = attrs.shapes("_handle_shapes").unwrap_or_default();
+                    return shapes.into_iter().next().unwrap_or(PartialShape::UNKNOWN);
+                }
+            }
+        }
+        PartialShape::unknown()
+    }
+
     /// The value of input `i`, if it is a constant.
     pub fn constant(&self, i: usize) -> Option<Tensor> {
         crate::value::constant(self.graph, *self.node.inputs.get(i)?)
