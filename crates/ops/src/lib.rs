@@ -8,6 +8,7 @@ mod macros;
 
 #[macro_use]
 mod cells;
+mod combine;
 mod math;
 mod split;
 mod strided;
@@ -40,6 +41,7 @@ mod stateless_random;
 mod transpose;
 mod unary;
 mod variable;
+mod variable_rows;
 
 use std::sync::Arc;
 
@@ -77,6 +79,7 @@ pub static FAMILIES: &[&Family] = &[
     &transpose::FAMILY,
     &unary::FAMILY,
     &variable::FAMILY,
+    &variable_rows::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.
