@@ -9,7 +9,11 @@ mod macros;
 #[macro_use]
 mod cells;
 mod combine;
+mod arithmetic;
+mod broadcast;
+mod elementwise;
 mod math;
+mod number;
 mod split;
 mod strided;
 
@@ -23,9 +27,11 @@ mod bitwise;
 mod candidate_sampler;
 mod cast;
 mod clip;
+mod comparison;
 mod concat;
 mod cross_entropy;
 mod cumulative;
+mod functions;
 mod gather;
 mod identity;
 mod matmul;
@@ -61,6 +67,7 @@ pub static FAMILIES: &[&Family] = &[
     &candidate_sampler::FAMILY,
     &cast::FAMILY,
     &clip::FAMILY,
+    &comparison::FAMILY,
     &concat::FAMILY,
     &cross_entropy::FAMILY,
     &cumulative::FAMILY,
