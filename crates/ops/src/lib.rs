@@ -9,11 +9,7 @@ mod macros;
 #[macro_use]
 mod cells;
 mod combine;
-mod arithmetic;
-mod broadcast;
-mod elementwise;
 mod math;
-mod number;
 mod split;
 mod strided;
 
@@ -27,11 +23,9 @@ mod bitwise;
 mod candidate_sampler;
 mod cast;
 mod clip;
-mod comparison;
 mod concat;
 mod cross_entropy;
 mod cumulative;
-mod functions;
 mod gather;
 mod identity;
 mod matmul;
@@ -67,7 +61,6 @@ pub static FAMILIES: &[&Family] = &[
     &candidate_sampler::FAMILY,
     &cast::FAMILY,
     &clip::FAMILY,
-    &comparison::FAMILY,
     &concat::FAMILY,
     &cross_entropy::FAMILY,
     &cumulative::FAMILY,
