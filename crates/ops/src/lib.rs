@@ -8,10 +8,16 @@ mod macros;
 
 #[macro_use]
 mod cells;
+mod arithmetic;
+mod broadcast;
 mod combine;
+mod elementwise;
 mod math;
+mod number;
 mod split;
 mod strided;
+#[cfg(test)]
+mod testing;
 
 mod activation;
 mod add_n;
@@ -23,14 +29,19 @@ mod bitwise;
 mod candidate_sampler;
 mod cast;
 mod clip;
+mod comparison;
 mod concat;
 mod cross_entropy;
 mod cumulative;
+mod functions;
 mod gather;
 mod identity;
+mod map;
 mod matmul;
 mod pad;
+mod product;
 mod random;
+mod reduce;
 mod reduction;
 mod reshape;
 mod reverse;
@@ -61,6 +72,7 @@ pub static FAMILIES: &[&Family] = &[
     &candidate_sampler::FAMILY,
     &cast::FAMILY,
     &clip::FAMILY,
+    &comparison::FAMILY,
     &concat::FAMILY,
     &cross_entropy::FAMILY,
     &cumulative::FAMILY,
