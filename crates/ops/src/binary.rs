@@ -1,5 +1,265 @@
-//! Placeholder for the family.
+//! Element-wise arithmetic of two inputs that broadcast against each other.
 
-use thalweg_kernel::Family;
+use smallvec::SmallVec;
+use thalweg_graph::{Flag, OpDef, PartialValue, ValueContext, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Bytes, Complex32, Complex64, DType, Result, bf16, err, f16};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::arithmetic::*;
+use crate::broadcast::{Plan, broadcast_shape};
+use crate::elementwise::binary;
+use crate::number::Real;
+
+const ARITHMETIC: &[&str] = &[
+    "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128}",
+];
+const ORDERED: &[&str] = &[
+    "T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, uint64}",
+];
+const FLOATING: &[&str] = &["T: {half, bfloat16, float, double, complex64, complex128}"];
+
+/// `z = f(x, y)`, all of one type.
+const fn zip(name: &'static str, attrs: &'static [&'static str]) -> OpDef {
+    OpDef {
+        name,
+        inputs: &["x: T", "y: T"],
+        outputs: &["z: T"],
+        attrs,
+        shape: shape::broadcast,
+        ..OpDef::DEFAULT
+    }
+}
+
+const ADD: OpDef = OpDef {
+    value: Some(|c| integers(c, i64::checked_add)),
+    ..zip(
+        "Add",
+        &[
+            "T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string}",
+        ],
+    )
+};
+
+const ADD_V2: OpDef = OpDef {
+    value: Some(|c| integers(c, i64::checked_add)),
+    flags: &[Flag::Commutative, Flag::Aggregate],
+    ..zip(
+        "AddV2",
+        &[
+            "T: {bfloat16, half, float, double, uint8, uint16, uint32, uint64, int8, int16, int32, int64, complex64, complex128}",
+        ],
+    )
+};
+
+const SUB: OpDef = OpDef {
+    value: Some(|c| integers(c, i64::checked_sub)),
+    ..zip(
+        "Sub",
+        &[
+            "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, int64, complex64, complex128, uint32, uint64}",
+        ],
+    )
+};
+
+const MUL: OpDef = OpDef {
+    value: Some(|c| integers(c, i64::checked_mul)),
+    flags: &[Flag::Commutative],
+    ..zip("Mul", ARITHMETIC)
+};
+
+const MUL_NO_NAN: OpDef =
+    zip("MulNoNan", &["T: {bfloat16, half, float, double, complex64, complex128}"]);
+
+const DIV_NO_NAN: OpDef =
+    zip("DivNoNan", &["T: {half, float, bfloat16, double, complex64, complex128}"]);
+
+const TRUNCATE_DIV: OpDef =
+    OpDef { value: Some(|c| integers(c, i64::checked_div)), ..zip("TruncateDiv", ARITHMETIC) };
+
+const FLOOR_DIV: OpDef = OpDef {
+    value: Some(|c| integers(c, |x, y| (y != 0).then(|| x.floored_quotient(y)))),
+    ..zip("FloorDiv", ARITHMETIC)
+};
+
+const MOD: OpDef = zip("Mod", &["T: {int32, int64, half, half, bfloat16, float, double}"]);
+
+const FLOOR_MOD: OpDef = OpDef {
+    value: Some(|c| integers(c, |x, y| (y != 0).then(|| x.floored_remainder(y)))),
+    ..zip(
+        "FloorMod",
+        &[
+            "T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, half, float, double}",
+        ],
+    )
+};
+
+const TRUNCATE_MOD: OpDef =
+    zip("TruncateMod", &["T: {int32, int64, bfloat16, half, float, double}"]);
+
+const POW: OpDef = zip(
+    "Pow",
+    &["T: {bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128}"],
+);
+
+const MAXIMUM: OpDef =
+    OpDef { value: Some(|c| integers(c, |x, y| Some(x.max(y)))), ..zip("Maximum", ORDERED) };
+
+const MINIMUM: OpDef =
+    OpDef { value: Some(|c| integers(c, |x, y| Some(x.min(y)))), ..zip("Minimum", ORDERED) };
+
+const SQUARED_DIFFERENCE: OpDef = OpDef {
+    flags: &[Flag::Commutative],
+    ..zip(
+        "SquaredDifference",
+        &["T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"],
+    )
+};
+
+const ATAN2: OpDef =
+    OpDef { inputs: &["y: T", "x: T"], ..zip("Atan2", &["T: {bfloat16, half, float, double}"]) };
+
+const NEXT_AFTER: OpDef = OpDef {
+    inputs: &["x1: T", "x2: T"],
+    outputs: &["output: T"],
+    ..zip("NextAfter", &["T: {double, float} = DT_FLOAT"])
+};
+
+const COMPLEX: OpDef = OpDef {
+    inputs: &["real: T", "imag: T"],
+    outputs: &["out: Tout"],
+    ..zip(
+        "Complex",
+        &["T: {float, double} = DT_FLOAT", "Tout: {complex64, complex128} = DT_COMPLEX64"],
+    )
+};
+
+/// A kernel for every number.
+macro_rules! number {
+    ($name:literal, $op:ty) => {
+        cpu_kernel!($name, "T" in [f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, Complex32, Complex64] => binary::<$op>)
+    };
+}
+
+/// A kernel for every number but complex ones.
+macro_rules! ordered {
+    ($name:literal, $op:ty) => {
+        cpu_kernel!($name, "T" in [f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64] => binary::<$op>)
+    };
+}
+
+/// A kernel for real and complex floating point.
+macro_rules! floating {
+    ($name:literal, $op:ty) => {
+        cpu_kernel!($name, "T" in [f16, bf16, f32, f64, Complex32, Complex64] => binary::<$op>)
+    };
+}
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        ADD,
+        ADD_V2,
+        SUB,
+        MUL,
+        MUL_NO_NAN,
+        zip("Div", ARITHMETIC),
+        zip("RealDiv", ARITHMETIC),
+        DIV_NO_NAN,
+        TRUNCATE_DIV,
+        FLOOR_DIV,
+        MOD,
+        FLOOR_MOD,
+        TRUNCATE_MOD,
+        POW,
+        MAXIMUM,
+        MINIMUM,
+        SQUARED_DIFFERENCE,
+        ATAN2,
+        zip("Xdivy", FLOATING),
+        zip("Xlogy", FLOATING),
+        zip("Xlog1py", FLOATING),
+        NEXT_AFTER,
+        COMPLEX,
+    ],
+    kernels: &[
+        cpu_kernel!("Add", "T" in [f16, bf16, f32, f64, i8, i16, i32, i64, u8, Complex32, Complex64] => binary::<Add>),
+        KernelSpec {
+            op: "Add",
+            constraints: &[("T", &[DType::String])],
+            create: add_strings,
+            ..KernelSpec::CPU
+        },
+        number!("AddV2", Add),
+        number!("Sub", Sub),
+        number!("Mul", Mul),
+        floating!("MulNoNan", MulNoNan),
+        number!("Div", Div),
+        floating!("RealDiv", Div),
+        floating!("DivNoNan", DivNoNan),
+        ordered!("TruncateDiv", TruncateDiv),
+        ordered!("FloorDiv", FloorDiv),
+        cpu_kernel!("Mod", "T" in [f32, f64, i32, i64] => binary::<Mod>),
+        ordered!("FloorMod", FloorMod),
+        cpu_kernel!("TruncateMod", "T" in [f32, f64, i32, i64] => binary::<TruncateMod>),
+        cpu_kernel!("Pow", "T" in [f16, bf16, f32, f64, i8, i16, i32, i64, Complex32, Complex64] => binary::<Pow>),
+        ordered!("Maximum", Maximum),
+        ordered!("Minimum", Minimum),
+        cpu_kernel!("SquaredDifference", "T" in [f16, bf16, f32, f64, i32, i64, Complex32, Complex64] => binary::<SquaredDifference>),
+        cpu_kernel!("Atan2", "T" in [f16, bf16, f32, f64] => binary::<Atan2>),
+        floating!("Xdivy", Xdivy),
+        floating!("Xlogy", Xlogy),
+        floating!("Xlog1py", Xlog1py),
+        cpu_kernel!("NextAfter", "T" in [f32, f64] => binary::<NextAfter>),
+        cpu_kernel!("Complex", "T" in [f32, f64] => binary::<MakeComplex>),
+    ],
+};
+
+/// The value of an integer op on scalars and vectors, where shapes are computed.
+fn integers(c: &mut ValueContext<'_>, apply: fn(i64, i64) -> Option<i64>) -> Option<PartialValue> {
+    let (x, y) = (c.input(0)?, c.input(1)?);
+    let (x_len, y_len) = (x.elements.len(), y.elements.len());
+    if x_len != y_len && x_len != 1 && y_len != 1 {
+        return None;
+    }
+    let len = if x_len == 1 { y_len } else { x_len };
+    let at = |v: &PartialValue, i: usize| v.elements[if v.elements.len() == 1 { 0 } else { i }];
+    let elements: SmallVec<[Option<i64>; 4]> =
+        (0..len).map(|i| apply(at(&x, i)?, at(&y, i)?)).collect();
+    Some(PartialValue { elements, is_scalar: x.is_scalar && y.is_scalar })
+}
+
+/// Strings add up by being joined.
+fn add_strings(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let (x, y) = (ctx.input(0)?, ctx.input(1)?);
+        let shape = broadcast_shape(&[x.shape(), y.shape()])?;
+        let plan = Plan::new(&shape, [x.shape(), y.shape()]);
+        let mut out = ctx.zeros(DType::String, shape)?;
+        let (x, y) = (x.strings()?, y.strings()?);
+        let (strides, n) = (plan.row_strides(), out.num_elements());
+        let strings = out.strings_mut()?;
+        let mut failure = None;
+        plan.for_each_row(0..n, |[i, j], position, len| {
+            for k in 0..len {
+                match join(&x[i + k * strides[0]], &y[j + k * strides[1]]) {
+                    Ok(joined) => strings[position + k] = joined,
+                    Err(e) => failure = Some(e),
+                }
+            }
+        });
+        failure.map_or(Ok(()), Err)?;
+        ctx.set_output(0, out)
+    })
+}
+
+fn join(x: &Bytes, y: &Bytes) -> Result<Bytes> {
+    if y.is_empty() {
+        return Ok(x.clone());
+    }
+    let (len, mut joined) = (x.len() + y.len(), Vec::new());
+    joined
+        .try_reserve_exact(len)
+        .map_err(|_| err!(ResourceExhausted, "out of memory for a string of {len} bytes"))?;
+    joined.extend_from_slice(x);
+    joined.extend_from_slice(y);
+    Ok(joined.into())
+}

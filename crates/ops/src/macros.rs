@@ -15,18 +15,24 @@
 ///     ..KernelSpec::CPU
 /// }
 /// ```
-/// Fields after a semicolon are taken over: `cpu_kernel!(.. => softplus; is_cheap: true)`.
+/// Fields after a semicolon are taken over: `cpu_kernel!(.. => softplus; is_cheap: true)`. A type
+/// after the function is its first argument: `=> unary::<Exp>` calls `unary::<Exp, f32>(init)`.
 macro_rules! cpu_kernel {
-    ($op:literal, $attr:literal in [$($t:ty),+ $(,)?] => $create:ident $(; $($field:ident: $value:expr),+)?) => {
+    ($op:literal, $attr:literal in [$($t:ty),+ $(,)?] => $create:ident $(::<$first:ty>)? $(; $($field:ident: $value:expr),+)?) => {
+        cpu_kernel!(@spec $op, $attr, [$($t),+], $create, ($($first)?), {$($($field: $value,)+)?})
+    };
+    (@spec $op:literal, $attr:literal, [$($t:ty),+], $create:ident, $first:tt, {$($field:ident: $value:expr,)*}) => {
         thalweg_kernel::KernelSpec {
             op: $op,
             constraints: &[($attr, &[$(<$t as thalweg_tensor::Element>::DTYPE),+])],
             create: |init| match init.attrs().dtype($attr)? {
-                $(<$t as thalweg_tensor::Element>::DTYPE => $create::<$t>(init),)+
+                $(<$t as thalweg_tensor::Element>::DTYPE => cpu_kernel!(@create $create, $first, $t)(init),)+
                 other => Err(thalweg_tensor::err!(Unimplemented, "{} has no kernel for {other}", $op)),
             },
-            $($($field: $value,)+)?
+            $($field: $value,)*
             ..thalweg_kernel::KernelSpec::CPU
         }
     };
+    (@create $create:ident, (), $t:ty) => { $create::<$t> };
+    (@create $create:ident, ($first:ty), $t:ty) => { $create::<$first, $t> };
 }

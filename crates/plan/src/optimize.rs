@@ -10,7 +10,7 @@ use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
     KernelInit, KernelRegistry, NoFunctions, OneThread, ResourceManager, StepContext, Value,
 };
-use thalweg_tensor::{Budget, Result, Tensor};
+use thalweg_tensor::{Budget, FlushDenormals, Result, Tensor};
 
 use crate::{Placement, topological_order};
 
@@ -118,6 +118,7 @@ impl<'a> Pass<'a> {
             // A node that fails here fails in its step, with its message; so just leave it.
             let Ok(AnyKernel::Sync(kernel)) = (spec.create)(&init) else { return None };
             let mut ctx = KernelContext::new(node, &self.step, &mut inputs, &mut outputs);
+            let _flush = FlushDenormals::enter();
             kernel.compute(&mut ctx).ok()?;
         }
         let [Value::Tensor(value)] = outputs else { return None };

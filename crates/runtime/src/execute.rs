@@ -23,7 +23,7 @@ use thalweg_kernel::{
     AsyncCall, AsyncKernel, Cancellation, Kernel, KernelContext, Outputs, Rendezvous,
     RendezvousKey, StepContext, Value,
 };
-use thalweg_tensor::{Error, Result, Tensor, err};
+use thalweg_tensor::{Error, FlushDenormals, Result, Tensor, err};
 
 use crate::executable::{ExecNode, Executable, Input, Kind, SOLE, Transfer, at_node};
 use crate::metadata::NodeTiming;
@@ -179,6 +179,7 @@ thread_local! {
 
 /// Runs `body` with this thread's runner, or a new one if that is in use further up the stack.
 fn with_runner<R>(body: impl FnOnce(&mut Runner) -> R) -> R {
+    let _flush = FlushDenormals::enter();
     let mut runner = RUNNER
         .with(|r| r.try_borrow_mut().map(|mut r| std::mem::take(&mut *r)).unwrap_or_default());
     let result = body(&mut runner);

@@ -9,6 +9,7 @@ use crossbeam_deque::{Injector, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 use parking_lot::{Condvar, Mutex};
 use thalweg_kernel::Parallel;
+use thalweg_tensor::FlushDenormals;
 
 /// Rounds that an idle thread looks around before it sleeps.
 const SPINS: u32 = 200;
@@ -143,6 +144,7 @@ impl Shared {
     }
 
     fn run(&self, worker: Worker<Job>, index: usize) {
+        let _flush = FlushDenormals::enter();
         let local = (worker, ptr::from_ref(self));
         LOCAL.set(&raw const local);
         while !self.is_closing.load(Ordering::Relaxed) {

@@ -127,6 +127,7 @@ impl Interpreter {
                 let kernel = self.kernel(id)?;
                 let AnyKernel::Sync(kernel) = kernel else { bail!(Unimplemented, "async kernel") };
                 let mut ctx = KernelContext::new(&node, &self.step, &mut inputs, &mut outputs);
+                let _flush = FlushDenormals::enter();
                 kernel.compute(&mut ctx).context(|| format!("node '{}'", node.name))?;
             }
         }

@@ -1,0 +1,258 @@
+//! Comparisons and logic of two inputs that broadcast against each other.
+
+use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{
+    Bytes, Complex32, Complex64, DType, Element, PartialShape, QInt8, QInt16, QInt32, QUInt8,
+    QUInt16, Result, Tensor, bf16, ensure, f16,
+};
+
+use crate::broadcast::{Plan, broadcast_shape};
+use crate::elementwise::{Binary, BinaryKernel, Operand, binary};
+use crate::math::simd::Level;
+use crate::number::Real;
+use crate::split::for_each_rows;
+
+/// `z = x ? y`, a flag for each pair.
+const fn compare(name: &'static str) -> OpDef {
+    OpDef {
+        name,
+        inputs: &["x: T", "y: T"],
+        outputs: &["z: bool"],
+        attrs: &[
+            "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
+        ],
+        shape: shape::broadcast,
+        ..OpDef::DEFAULT
+    }
+}
+
+/// Equality, which can answer for shapes that do not fit.
+const fn equality(name: &'static str) -> OpDef {
+    OpDef {
+        attrs: &["T: type", "incompatible_shape_error: bool = true"],
+        shape: equality_shape,
+        flags: &[Flag::Commutative],
+        ..compare(name)
+    }
+}
+
+const fn logical(name: &'static str) -> OpDef {
+    OpDef {
+        inputs: &["x: bool", "y: bool"],
+        attrs: &[],
+        flags: &[Flag::Commutative],
+        ..compare(name)
+    }
+}
+
+const APPROXIMATE_EQUAL: OpDef = OpDef {
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+        "tolerance: float = 1e-05",
+    ],
+    shape: shape::merged,
+    flags: &[Flag::Commutative],
+    ..compare("ApproximateEqual")
+};
+
+macro_rules! ordered {
+    ($name:literal, $op:ty) => {
+        cpu_kernel!($name, "T" in [f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64] => binary::<$op>)
+    };
+}
+
+macro_rules! equality {
+    ($name:literal, $op:ty) => {
+        cpu_kernel!($name, "T" in [
+            f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool, Complex32, Complex64,
+            QInt8, QInt16, QInt32, QUInt8, QUInt16,
+        ] => equal::<$op>)
+    };
+}
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        equality("Equal"),
+        equality("NotEqual"),
+        compare("Less"),
+        compare("LessEqual"),
+        compare("Greater"),
+        compare("GreaterEqual"),
+        APPROXIMATE_EQUAL,
+        logical("LogicalAnd"),
+        logical("LogicalOr"),
+    ],
+    kernels: &[
+        equality!("Equal", Equal),
+        KernelSpec {
+            op: "Equal",
+            constraints: &[("T", &[DType::String])],
+            create: |init| equal_strings(init, true),
+            ..KernelSpec::CPU
+        },
+        equality!("NotEqual", NotEqual),
+        KernelSpec {
+            op: "NotEqual",
+            constraints: &[("T", &[DType::String])],
+            create: |init| equal_strings(init, false),
+            ..KernelSpec::CPU
+        },
+        ordered!("Less", Less),
+        ordered!("LessEqual", LessEqual),
+        ordered!("Greater", Greater),
+        ordered!("GreaterEqual", GreaterEqual),
+        cpu_kernel!("ApproximateEqual", "T" in [f32, f64] => approximate_equal),
+        KernelSpec { op: "LogicalAnd", create: binary::<And, bool>, ..KernelSpec::CPU },
+        KernelSpec { op: "LogicalOr", create: binary::<Or, bool>, ..KernelSpec::CPU },
+    ],
+};
+
+macro_rules! tests {
+    ($($(#[$doc:meta])* $op:ident: $kind:ident, |$x:ident, $y:ident| $value:expr;)+) => { $(
+        $(#[$doc])*
+        struct $op;
+
+        impl<T: $kind> Binary<T> for $op {
+            type Out = bool;
+
+            #[inline(always)]
+            fn apply<L: Level>($x: T, $y: T) -> bool {
+                $value
+            }
+        }
+    )+ };
+}
+
+tests! {
+    /// x = y.
+    Equal: Element, |x, y| x == y;
+    /// x ≠ y.
+    NotEqual: Element, |x, y| x != y;
+    /// x < y.
+    Less: Real, |x, y| x < y;
+    /// x ≤ y.
+    LessEqual: Real, |x, y| x <= y;
+    /// x > y.
+    Greater: Real, |x, y| x > y;
+    /// x ≥ y.
+    GreaterEqual: Real, |x, y| x >= y;
+}
+
+/// Both.
+struct And;
+
+impl Binary<bool> for And {
+    type Out = bool;
+
+    #[inline(always)]
+    fn apply<L: Level>(x: bool, y: bool) -> bool {
+        x & y
+    }
+}
+
+/// Either.
+struct Or;
+
+impl Binary<bool> for Or {
+    type Out = bool;
+
+    #[inline(always)]
+    fn apply<L: Level>(x: bool, y: bool) -> bool {
+        x | y
+    }
+}
+
+fn equality_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    if c.attrs().bool("incompatible_shape_error")? {
+        return shape::broadcast(c);
+    }
+    // Shapes that do not fit give a scalar, so only known ones that do tell the result's.
+    let (x, y) = (c.input(0), c.input(1));
+    let known = x.to_shape().is_some() && y.to_shape().is_some();
+    let result = match shape::broadcast_shapes(x, y) {
+        Ok(shape) if known => shape,
+        Ok(_) => PartialShape::unknown(),
+        Err(_) => PartialShape::scalar(),
+    };
+    c.set_output(0, result);
+    Ok(())
+}
+
+/// What the op answers for shapes that do not broadcast, if it does not fail.
+fn answer_for_misfit(init: &KernelInit<'_>) -> Result<Option<bool>> {
+    let fails = init.attrs().bool("incompatible_shape_error")?;
+    Ok((!fails).then(|| init.node.op.name == "NotEqual"))
+}
+
+fn fits(x: &Tensor, y: &Tensor) -> bool {
+    broadcast_shape(&[x.shape(), y.shape()]).is_ok()
+}
+
+fn equal<Op, T>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    Op: Binary<T::Compute, Out = bool>,
+    T: Operand,
+{
+    let Some(misfit) = answer_for_misfit(init)? else { return binary::<Op, T>(init) };
+    let kernel = BinaryKernel::new::<Op, T>(init)?;
+    AnyKernel::new(move |ctx| {
+        if !fits(ctx.input(0)?, ctx.input(1)?) {
+            return ctx.set_output(0, Tensor::scalar(misfit));
+        }
+        kernel.compute(ctx)
+    })
+}
+
+fn equal_strings(init: &KernelInit<'_>, is_equal: bool) -> Result<AnyKernel> {
+    let misfit = answer_for_misfit(init)?;
+    AnyKernel::new(move |ctx| {
+        let (x, y) = (ctx.input(0)?, ctx.input(1)?);
+        if let Some(misfit) = misfit
+            && !fits(x, y)
+        {
+            return ctx.set_output(0, Tensor::scalar(misfit));
+        }
+        let shape = broadcast_shape(&[x.shape(), y.shape()])?;
+        let plan = Plan::new(&shape, [x.shape(), y.shape()]);
+        let mut out = ctx.allocate(DType::Bool, shape)?;
+        let (x, y): (&[Bytes], &[Bytes]) = (x.strings()?, y.strings()?);
+        let [x_stride, y_stride] = plan.row_strides();
+        for_each_rows(ctx, out.as_mut_slice::<bool>()?, 1, 10.0, |first, part| {
+            plan.for_each_row(first..first + part.len(), |[i, j], position, len| {
+                for k in 0..len {
+                    let same = x[i + k * x_stride] == y[j + k * y_stride];
+                    part[position - first + k] = same == is_equal;
+                }
+            });
+        })?;
+        ctx.set_output(0, out)
+    })
+}
+
+/// |x - y| < tolerance; the shapes must be the same.
+fn approximate_equal<T>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T: Real + From<f32>,
+{
+    let tolerance = T::from(init.attrs().float("tolerance")?);
+    AnyKernel::new(move |ctx| {
+        let (x, y) = (ctx.input(0)?, ctx.input(1)?);
+        ensure!(
+            x.shape() == y.shape(),
+            InvalidArgument,
+            "x and y must have one shape, got {} and {}",
+            x.shape(),
+            y.shape()
+        );
+        let mut out = ctx.allocate(DType::Bool, x.shape().clone())?;
+        let (x, y) = (x.as_slice::<T>()?, y.as_slice::<T>()?);
+        for_each_rows(ctx, out.as_mut_slice::<bool>()?, 1, 0.5, |first, part| {
+            let range = first..first + part.len();
+            for ((out, &x), &y) in part.iter_mut().zip(&x[range.clone()]).zip(&y[range]) {
+                *out = x.minus(y).magnitude() < tolerance;
+            }
+        })?;
+        ctx.set_output(0, out)
+    })
+}

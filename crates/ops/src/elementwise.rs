@@ -1,0 +1,701 @@
+//! The machinery of element-wise kernels.
+//!
+//! An op is a type that implements [`Unary`] or [`Binary`] for the element types it computes in.
+//! What is compiled for each op and type are bare loops over raw memory; shapes, broadcasting,
+//! threads and reuse of input buffers are handled here, once for all. Half-precision operands are
+//! widened to single precision in small stages, run through the `f32` loop and rounded back.
+
+use std::ops::Range;
+
+use half::slice::HalfFloatSliceExt;
+use half::{bf16, f16};
+use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
+use thalweg_tensor::{
+    Complex32, Complex64, DType, Element, QInt8, QInt16, QInt32, QUInt8, QUInt16, Result, Shape,
+    Tensor, ensure,
+};
+
+use crate::broadcast::{Plan, broadcast_shape};
+use crate::math::simd::{self, Baseline, Level, Loop};
+
+/// A function of one element.
+pub(crate) trait Unary<X>: 'static {
+    /// What it gives.
+    type Out: Element;
+    /// Rough cost of one element.
+    const NANOSECONDS: f64 = 0.3;
+    /// Whether the loop is worth compiling for every SIMD level; false for library calls.
+    const IS_SIMD: bool = true;
+
+    /// The function; `#[inline(always)]`.
+    fn apply<L: Level>(x: X) -> Self::Out;
+}
+
+/// A function of two elements.
+pub(crate) trait Binary<X>: 'static {
+    /// What it gives.
+    type Out: Element;
+    /// Rough cost of one element.
+    const NANOSECONDS: f64 = 0.4;
+    /// Whether the loop is worth compiling for every SIMD level; false for library calls.
+    const IS_SIMD: bool = true;
+
+    /// The function; `#[inline(always)]`.
+    fn apply<L: Level>(x: X, y: X) -> Self::Out;
+
+    /// Refuses right operands that the function is not defined for.
+    fn check(_y: &Tensor) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// How elements in memory become those that loops compute with.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Form {
+    /// They are the same.
+    Plain,
+    /// Half precision, widened to `f32`.
+    Half,
+    /// bfloat16, widened to `f32`.
+    BFloat16,
+}
+
+/// An element type that kernels are registered for.
+pub(crate) trait Operand: Element {
+    /// The type that loops compute with.
+    type Compute: Element;
+    /// How one becomes the other.
+    const FORM: Form;
+}
+
+macro_rules! operands {
+    ($($t:ty: $compute:ty, $form:ident;)+) => {
+        $(impl Operand for $t {
+            type Compute = $compute;
+            const FORM: Form = Form::$form;
+        })+
+    };
+}
+
+operands! {
+    f16: f32, Half;
+    bf16: f32, BFloat16;
+    f32: f32, Plain;
+    f64: f64, Plain;
+    i8: i8, Plain;
+    i16: i16, Plain;
+    i32: i32, Plain;
+    i64: i64, Plain;
+    u8: u8, Plain;
+    u16: u16, Plain;
+    u32: u32, Plain;
+    u64: u64, Plain;
+    bool: bool, Plain;
+    Complex32: Complex32, Plain;
+    Complex64: Complex64, Plain;
+    QInt8: QInt8, Plain;
+    QInt16: QInt16, Plain;
+    QInt32: QInt32, Plain;
+    QUInt8: QUInt8, Plain;
+    QUInt16: QUInt16, Plain;
+}
+
+/// A kernel that applies `Op` to every element of its input.
+pub(crate) fn unary<Op, T>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    Op: Unary<T::Compute>,
+    T: Operand,
+{
+    let kernel = UnaryKernel {
+        run: unary_loop::<Op, T::Compute>,
+        form: T::FORM,
+        from: T::DTYPE,
+        to: output_dtype::<T, Op::Out>(init)?,
+        nanoseconds: Op::NANOSECONDS,
+    };
+    AnyKernel::new(move |ctx| kernel.compute(ctx))
+}
+
+/// A kernel that applies `Op` to the elements of two inputs, broadcast against each other.
+pub(crate) fn binary<Op, T>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    Op: Binary<T::Compute>,
+    T: Operand,
+{
+    let kernel = BinaryKernel::new::<Op, T>(init)?;
+    AnyKernel::new(move |ctx| kernel.compute(ctx))
+}
+
+/// As [`binary`], for two inputs of as many elements; the output has the first one's shape.
+pub(crate) fn binary_same_size<Op, T>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    Op: Binary<T::Compute>,
+    T: Operand,
+{
+    let kernel = BinaryKernel::new::<Op, T>(init)?;
+    AnyKernel::new(move |ctx| {
+        let (x, y) = (ctx.input(0)?, ctx.input(1)?);
+        ensure!(
+            x.num_elements() == y.num_elements(),
+            InvalidArgument,
+            "both inputs must have as many elements, got shapes {} and {}",
+            x.shape(),
+            y.shape()
+        );
+        kernel.check_inputs(x, y)?;
+        kernel.compute_aligned(ctx)
+    })
+}
+
+/// The output's dtype, which must be what loops that give `Out` for operands `T` write.
+fn output_dtype<T: Operand, Out: Element>(init: &KernelInit<'_>) -> Result<DType> {
+    let dtype = init.output_dtype(0);
+    let is_rounded = T::FORM != Form::Plain && Out::DTYPE == DType::Float;
+    let written = if is_rounded { T::DTYPE } else { Out::DTYPE };
+    ensure!(dtype == written, InvalidArgument, "the output must be {written}, not {dtype}");
+    Ok(dtype)
+}
+
+/// Reads `n` elements and writes as many; the memory must not overlap.
+type UnaryLoop = unsafe fn(*const u8, *mut u8, usize);
+
+/// As [`UnaryLoop`] with two operands, either of which may be a single element.
+type BinaryLoop = unsafe fn(*const u8, *const u8, *mut u8, usize);
+
+struct Map<'a, Op, X, Out>(&'a [X], &'a mut [Out], std::marker::PhantomData<Op>);
+
+impl<Op: Unary<X>, X: Element> Loop for Map<'_, Op, X, Op::Out> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        for (out, &x) in self.1.iter_mut().zip(self.0) {
+            *out = Op::apply::<L>(x);
+        }
+    }
+}
+
+/// # Safety
+/// `x` points to `n` elements of `X` and `out` to `n` of `Op::Out`, which nobody else touches.
+unsafe fn unary_loop<Op: Unary<X>, X: Element>(x: *const u8, out: *mut u8, n: usize) {
+    // SAFETY: as the caller promises.
+    let (x, out) = unsafe {
+        (std::slice::from_raw_parts(x.cast(), n), std::slice::from_raw_parts_mut(out.cast(), n))
+    };
+    let body = Map::<Op, X, Op::Out>(x, out, std::marker::PhantomData);
+    if Op::IS_SIMD { simd::run(body) } else { body.run::<Baseline>() }
+}
+
+/// Which operands advance along a row; the other is a single element.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Side {
+    Both,
+    Left,
+    Right,
+}
+
+struct Zip<'a, Op, X, Out>(&'a [X], &'a [X], &'a mut [Out], std::marker::PhantomData<Op>);
+
+impl<Op: Binary<X>, X: Element> Loop for Zip<'_, Op, X, Op::Out> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        for ((out, &x), &y) in self.2.iter_mut().zip(self.0).zip(self.1) {
+            *out = Op::apply::<L>(x, y);
+        }
+    }
+}
+
+struct ZipLeft<'a, Op, X, Out>(&'a [X], X, &'a mut [Out], std::marker::PhantomData<Op>);
+
+impl<Op: Binary<X>, X: Element> Loop for ZipLeft<'_, Op, X, Op::Out> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        for (out, &x) in self.2.iter_mut().zip(self.0) {
+            *out = Op::apply::<L>(x, self.1);
+        }
+    }
+}
+
+struct ZipRight<'a, Op, X, Out>(X, &'a [X], &'a mut [Out], std::marker::PhantomData<Op>);
+
+impl<Op: Binary<X>, X: Element> Loop for ZipRight<'_, Op, X, Op::Out> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        for (out, &y) in self.2.iter_mut().zip(self.1) {
+            *out = Op::apply::<L>(self.0, y);
+        }
+    }
+}
+
+/// # Safety
+/// `x` and `y` point to `n` elements of `X` each, or to one as `SIDE` says, and `out` to `n` of
+/// `Op::Out`, which nobody else touches.
+unsafe fn binary_loop<Op: Binary<X>, X: Element, const SIDE: u8>(
+    x: *const u8,
+    y: *const u8,
+    out: *mut u8,
+    n: usize,
+) {
+    let op = std::marker::PhantomData::<Op>;
+    let (x, y) = (x.cast::<X>(), y.cast::<X>());
+    // SAFETY: as the caller promises.
+    unsafe {
+        let out = std::slice::from_raw_parts_mut(out.cast::<Op::Out>(), n);
+        let slice = |start: *const X| std::slice::from_raw_parts(start, n);
+        match SIDE {
+            BOTH => start(Zip(slice(x), slice(y), out, op), Op::IS_SIMD),
+            LEFT => start(ZipLeft(slice(x), *y, out, op), Op::IS_SIMD),
+            _ => start(ZipRight(*x, slice(y), out, op), Op::IS_SIMD),
+        }
+    }
+}
+
+const BOTH: u8 = 0;
+const LEFT: u8 = 1;
+const RIGHT: u8 = 2;
+
+#[inline(always)]
+fn start(body: impl Loop<Output = ()>, is_simd: bool) {
+    if is_simd { simd::run(body) } else { body.run::<Baseline>() }
+}
+
+/// Bytes of one operand that are staged at a time; a few of these fit the first-level cache.
+const STAGE_BYTES: usize = 2048;
+
+/// Memory on the stack for elements of any type.
+#[repr(align(64))]
+struct Stage(std::mem::MaybeUninit<[u8; STAGE_BYTES]>);
+
+impl Stage {
+    fn new() -> Self {
+        Stage(std::mem::MaybeUninit::uninit())
+    }
+
+    fn start(&mut self) -> *mut u8 {
+        self.0.as_mut_ptr().cast()
+    }
+
+    /// Initialises `n` `f32`, so that a loop may view them as a slice.
+    fn clear(&mut self, n: usize) {
+        let bytes = (n * size_of::<f32>()).min(STAGE_BYTES);
+        // SAFETY: the stage has as many bytes.
+        unsafe { self.start().write_bytes(0, bytes) };
+    }
+}
+
+/// Elements staged at a time for operands of this size.
+fn stage_len(form: Form, size: usize) -> usize {
+    STAGE_BYTES / if form == Form::Plain { size } else { size_of::<f32>() }
+}
+
+/// Copies `n` elements of `size` bytes into a stage, widened as `form` says.
+///
+/// # Safety
+/// `from` points to `n` elements of `size` bytes that `form` fits, and `to` to a stage; `n` is at
+/// most [`stage_len`].
+unsafe fn fill_stage(form: Form, size: usize, from: *const u8, to: *mut u8, n: usize) {
+    // SAFETY: as the caller promises; stages are aligned for every element type, and memory that
+    // is written through these slices may be read by nobody else.
+    unsafe {
+        match form {
+            Form::Plain => std::ptr::copy_nonoverlapping(from, to, n * size),
+            Form::Half => {
+                to.write_bytes(0, n * size_of::<f32>());
+                std::slice::from_raw_parts(from.cast::<f16>(), n)
+                    .convert_to_f32_slice(std::slice::from_raw_parts_mut(to.cast(), n));
+            }
+            Form::BFloat16 => {
+                let from = std::slice::from_raw_parts(from.cast::<u16>(), n);
+                let to = to.cast::<u32>();
+                for (i, &bits) in from.iter().enumerate() {
+                    to.add(i).write(u32::from(bits) << 16);
+                }
+            }
+        }
+    }
+}
+
+/// Rounds `n` staged `f32` to the elements that `form` says.
+///
+/// # Safety
+/// `from` points to `n` initialised `f32` and `to` to as many elements that `form` fits.
+unsafe fn empty_stage(form: Form, from: *const u8, to: *mut u8, n: usize) {
+    // SAFETY: as the caller promises.
+    unsafe {
+        let from = std::slice::from_raw_parts(from.cast::<f32>(), n);
+        match form {
+            Form::Plain => {}
+            Form::Half => {
+                std::slice::from_raw_parts_mut(to.cast::<f16>(), n).convert_from_f32_slice(from);
+            }
+            Form::BFloat16 => {
+                let to = std::slice::from_raw_parts_mut(to.cast::<u16>(), n);
+                simd::run(RoundToBFloat16(from, to));
+            }
+        }
+    }
+}
+
+struct RoundToBFloat16<'a>(&'a [f32], &'a mut [u16]);
+
+impl Loop for RoundToBFloat16<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        for (to, &from) in self.1.iter_mut().zip(self.0) {
+            let bits = from.to_bits();
+            // Half a unit, less one where the last kept bit is even: ties go to even.
+            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+            let quiet = bits >> 16 | 0x40;
+            *to = (if from.is_nan() { quiet } else { rounded }) as u16;
+        }
+    }
+}
+
+/// Operands and output of a call, for several threads that work on disjoint parts.
+#[derive(Clone, Copy)]
+struct Memory {
+    x: *const u8,
+    y: *const u8,
+    out: *mut u8,
+}
+
+// SAFETY: threads read the operands and write disjoint parts of the output; who makes a `Memory`
+// keeps its tensors alive and untouched while it is used.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// The same, starting `x`, `y` and `out` bytes further on.
+    fn at(&self, x: usize, y: usize, out: usize) -> Memory {
+        Memory {
+            x: self.x.wrapping_add(x),
+            y: self.y.wrapping_add(y),
+            out: self.out.wrapping_add(out),
+        }
+    }
+}
+
+struct UnaryKernel {
+    run: UnaryLoop,
+    form: Form,
+    from: DType,
+    to: DType,
+    nanoseconds: f64,
+}
+
+impl UnaryKernel {
+    fn compute(&self, ctx: &mut KernelContext<'_>) -> Result<()> {
+        let x = ctx.input(0)?;
+        ensure!(x.dtype() == self.from, Internal, "expected {}, got {}", self.from, x.dtype());
+        let n = x.num_elements();
+        let (mut out, x) = if self.from == self.to && x.is_unique() {
+            (ctx.take_input(0)?, None)
+        } else {
+            (ctx.allocate(self.to, x.shape().clone())?, Some(ctx.input(0)?.as_bytes()?.as_ptr()))
+        };
+        // SAFETY: a loop for bool writes `bool`s.
+        let start = unsafe { out.bytes_mut()? }.as_mut_ptr();
+        let x = x.unwrap_or(start);
+        let memory = Memory { x, y: x, out: start };
+        let (from_size, to_size) = (self.from.size(), self.to.size());
+        ctx.parallel_for(n, self.nanoseconds, |range| {
+            let part = memory.at(range.start * from_size, 0, range.start * to_size);
+            // SAFETY: the dtypes are those that the loop was made for, the ranges lie within the
+            // tensors, are disjoint, and the tensors are held by `ctx` and `out`.
+            unsafe { self.run(part, range.len()) };
+        })?;
+        ctx.set_output(0, out)
+    }
+
+    /// # Safety
+    /// As for the loop; here `x` and `out` may be the same.
+    unsafe fn run(&self, memory: Memory, n: usize) {
+        if self.form == Form::Plain && memory.x != memory.out {
+            // SAFETY: as the caller promises.
+            return unsafe { (self.run)(memory.x, memory.out, n) };
+        }
+        let (from_size, to_size) = (self.from.size(), self.to.size());
+        let is_rounded = self.form != Form::Plain && self.from == self.to;
+        let len = stage_len(self.form, from_size);
+        let (mut x, mut result) = (Stage::new(), Stage::new());
+        for start in (0..n).step_by(len) {
+            let part = memory.at(start * from_size, 0, start * to_size);
+            let n = len.min(n - start);
+            // SAFETY: the part lies within what the caller promises; stages hold `len` elements,
+            // and the loop does not see the memory that its operand was copied from.
+            unsafe {
+                fill_stage(self.form, from_size, part.x, x.start(), n);
+                if is_rounded {
+                    result.clear(n);
+                    (self.run)(x.start(), result.start(), n);
+                    empty_stage(self.form, result.start(), part.out, n);
+                } else {
+                    (self.run)(x.start(), part.out, n);
+                }
+            }
+        }
+    }
+}
+
+/// Rows shorter than this are gathered into stages first: a call per row would cost more.
+const SHORT_ROW: usize = 16;
+
+pub(crate) struct BinaryKernel {
+    both: BinaryLoop,
+    left: BinaryLoop,
+    right: BinaryLoop,
+    form: Form,
+    from: DType,
+    to: DType,
+    nanoseconds: f64,
+    check: fn(&Tensor) -> Result<()>,
+}
+
+impl BinaryKernel {
+    pub(crate) fn new<Op, T>(init: &KernelInit<'_>) -> Result<Self>
+    where
+        Op: Binary<T::Compute>,
+        T: Operand,
+    {
+        Ok(BinaryKernel {
+            both: binary_loop::<Op, T::Compute, BOTH>,
+            left: binary_loop::<Op, T::Compute, LEFT>,
+            right: binary_loop::<Op, T::Compute, RIGHT>,
+            form: T::FORM,
+            from: T::DTYPE,
+            to: output_dtype::<T, Op::Out>(init)?,
+            nanoseconds: Op::NANOSECONDS,
+            check: Op::check,
+        })
+    }
+
+    pub(crate) fn compute(&self, ctx: &mut KernelContext<'_>) -> Result<()> {
+        let (x, y) = (ctx.input(0)?, ctx.input(1)?);
+        self.check_inputs(x, y)?;
+        if x.shape() == y.shape() {
+            return self.compute_aligned(ctx);
+        }
+        self.compute_broadcast(ctx)
+    }
+
+    fn check_inputs(&self, x: &Tensor, y: &Tensor) -> Result<()> {
+        ensure!(
+            x.dtype() == self.from && y.dtype() == self.from,
+            Internal,
+            "expected two {} tensors, got {} and {}",
+            self.from,
+            x.dtype(),
+            y.dtype()
+        );
+        if x.num_elements() == 0 { Ok(()) } else { (self.check)(y) }
+    }
+
+    /// The fast path: as many elements on both sides, in the same order.
+    fn compute_aligned(&self, ctx: &mut KernelContext<'_>) -> Result<()> {
+        let (x, y) = (ctx.input(0)?, ctx.input(1)?);
+        let (n, is_kept) = (x.num_elements(), self.from == self.to);
+        let reused = if is_kept && x.is_unique() {
+            Some(0)
+        } else if is_kept && y.is_unique() && x.shape() == y.shape() {
+            Some(1)
+        } else {
+            None
+        };
+        let mut out = match reused {
+            Some(i) => ctx.take_input(i)?,
+            None => ctx.allocate(self.to, x.shape().clone())?,
+        };
+        let memory = self.memory(ctx, &mut out, reused)?;
+        let (from_size, to_size) = (self.from.size(), self.to.size());
+        ctx.parallel_for(n, self.nanoseconds, |range| {
+            let at = range.start * from_size;
+            // SAFETY: the dtypes are those that the loops were made for, the ranges lie within the
+            // tensors, are disjoint, and the tensors are held by `ctx` and `out`.
+            unsafe { self.run(Side::Both, memory.at(at, at, range.start * to_size), range.len()) };
+        })?;
+        ctx.set_output(0, out)
+    }
+
+    fn compute_broadcast(&self, ctx: &mut KernelContext<'_>) -> Result<()> {
+        let (x, y) = (ctx.input(0)?.shape().clone(), ctx.input(1)?.shape().clone());
+        let shape = broadcast_shape(&[&x, &y])?;
+        let plan = Plan::new(&shape, [&x, &y]);
+        let (mut out, reused) = self.output(ctx, &shape)?;
+        let memory = self.memory(ctx, &mut out, reused)?;
+        // The odd end of a row that a block cuts costs a call, no more.
+        ctx.parallel_for(shape.num_elements(), self.nanoseconds, |range| {
+            // SAFETY: the plan walks the tensors' shapes; as above for the rest.
+            unsafe { self.run_plan(&plan, memory, range) };
+        })?;
+        ctx.set_output(0, out)
+    }
+
+    fn output(
+        &self,
+        ctx: &mut KernelContext<'_>,
+        shape: &Shape,
+    ) -> Result<(Tensor, Option<usize>)> {
+        if self.from == self.to {
+            return ctx.forward_input_or_allocate(&[0, 1], self.to, shape);
+        }
+        Ok((ctx.allocate(self.to, shape.clone())?, None))
+    }
+
+    /// Where the operands and the output lie, one of which may be `out`.
+    fn memory(
+        &self,
+        ctx: &KernelContext<'_>,
+        out: &mut Tensor,
+        reused: Option<usize>,
+    ) -> Result<Memory> {
+        // SAFETY: a loop that gives bool writes `bool`s.
+        let start = unsafe { out.bytes_mut()? }.as_mut_ptr();
+        let operand = |i| -> Result<*const u8> {
+            if reused == Some(i) { Ok(start) } else { Ok(ctx.input(i)?.as_bytes()?.as_ptr()) }
+        };
+        Ok(Memory { x: operand(0)?, y: operand(1)?, out: start })
+    }
+
+    fn side(&self, side: Side) -> BinaryLoop {
+        match side {
+            Side::Both => self.both,
+            Side::Left => self.left,
+            Side::Right => self.right,
+        }
+    }
+
+    /// # Safety
+    /// As for the loops; here an operand that advances and `out` may be the same.
+    unsafe fn run(&self, side: Side, memory: Memory, n: usize) {
+        if self.form == Form::Plain && memory.x != memory.out && memory.y != memory.out {
+            // SAFETY: as the caller promises.
+            return unsafe { (self.side(side))(memory.x, memory.y, memory.out, n) };
+        }
+        // SAFETY: as the caller promises.
+        unsafe { self.run_staged(side, memory, n) };
+    }
+
+    /// # Safety
+    /// As for [`Self::run`].
+    unsafe fn run_staged(&self, side: Side, memory: Memory, n: usize) {
+        let (from_size, to_size) = (self.from.size(), self.to.size());
+        let is_rounded = self.form != Form::Plain && self.from == self.to;
+        let len = stage_len(self.form, from_size);
+        let (mut x, mut y, mut result) = (Stage::new(), Stage::new(), Stage::new());
+        for start in (0..n).step_by(len) {
+            let at = start * from_size;
+            let part = memory.at(
+                if side == Side::Right { 0 } else { at },
+                if side == Side::Left { 0 } else { at },
+                start * to_size,
+            );
+            let n = len.min(n - start);
+            let x_len = if side == Side::Right { 1 } else { n };
+            let y_len = if side == Side::Left { 1 } else { n };
+            // SAFETY: the part lies within what the caller promises; stages hold `len` elements,
+            // and the loop sees no operand in the memory that it writes.
+            unsafe {
+                let staged = |from: *const u8, stage: &mut Stage, n| {
+                    if self.form == Form::Plain && from != part.out.cast_const() {
+                        return from;
+                    }
+                    fill_stage(self.form, from_size, from, stage.start(), n);
+                    stage.start().cast_const()
+                };
+                let x = staged(part.x, &mut x, x_len);
+                let y = staged(part.y, &mut y, y_len);
+                if is_rounded {
+                    result.clear(n);
+                    (self.side(side))(x, y, result.start(), n);
+                    empty_stage(self.form, result.start(), part.out, n);
+                } else {
+                    (self.side(side))(x, y, part.out, n);
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// `memory` holds tensors whose shapes `plan` was made for; no other thread works on `range`.
+    unsafe fn run_plan(&self, plan: &Plan<2>, memory: Memory, range: Range<usize>) {
+        let (from_size, to_size) = (self.from.size(), self.to.size());
+        if plan.row_len() < SHORT_ROW {
+            // SAFETY: as the caller promises.
+            return unsafe { self.run_short_rows(plan, memory, range) };
+        }
+        let side = match plan.row_strides() {
+            [1, 0] => Side::Left,
+            [0, 1] => Side::Right,
+            _ => Side::Both,
+        };
+        plan.for_each_row(range, |[x, y], position, len| {
+            let part = memory.at(x * from_size, y * from_size, position * to_size);
+            // SAFETY: the plan stays within the tensors. An operand that is the output has the
+            // output's shape, so it advances with it.
+            unsafe { self.run(side, part, len) };
+        });
+    }
+
+    /// # Safety
+    /// As for [`Self::run_plan`].
+    unsafe fn run_short_rows(&self, plan: &Plan<2>, memory: Memory, range: Range<usize>) {
+        let (from_size, to_size) = (self.from.size(), self.to.size());
+        let (mut x, mut y) = (Stage::new(), Stage::new());
+        let [x_stride, y_stride] = plan.row_strides();
+        for start in range.clone().step_by(STAGE_BYTES / from_size) {
+            let end = range.end.min(start + STAGE_BYTES / from_size);
+            let (x_stage, y_stage) = (x.start(), y.start());
+            plan.for_each_row(start..end, |[x, y], position, len| {
+                let to = (position - start) * from_size;
+                // SAFETY: the plan stays within the tensors, and the stages hold the elements
+                // from `start` to `end`.
+                unsafe {
+                    let (x, y) = (memory.x.add(x * from_size), memory.y.add(y * from_size));
+                    copy_row(from_size, x, x_stride, x_stage.add(to), len);
+                    copy_row(from_size, y, y_stride, y_stage.add(to), len);
+                }
+            });
+            let out = memory.out.wrapping_add(start * to_size);
+            // SAFETY: both stages are filled; the output's part is this thread's alone, and what
+            // the operands had there has been read.
+            unsafe { self.run(Side::Both, Memory { x: x_stage, y: y_stage, out }, end - start) };
+        }
+    }
+}
+
+/// Copies a row of `n` elements, or one element `n` times.
+///
+/// # Safety
+/// `from` points to `n` elements of `size` bytes, or to one if `stride` is 0, and `to` to room for
+/// `n`.
+#[inline]
+unsafe fn copy_row(size: usize, from: *const u8, stride: usize, to: *mut u8, n: usize) {
+    // SAFETY: as the caller promises; the accesses do not need alignment.
+    unsafe {
+        match size {
+            1 => copy_row_of::<u8>(from, stride, to, n),
+            2 => copy_row_of::<u16>(from, stride, to, n),
+            4 => copy_row_of::<u32>(from, stride, to, n),
+            8 => copy_row_of::<u64>(from, stride, to, n),
+            _ => copy_row_of::<u128>(from, stride, to, n),
+        }
+    }
+}
+
+/// # Safety
+/// As for [`copy_row`].
+#[inline(always)]
+unsafe fn copy_row_of<T: Copy>(from: *const u8, stride: usize, to: *mut u8, n: usize) {
+    let (from, to) = (from.cast::<T>(), to.cast::<T>());
+    for i in 0..n {
+        // SAFETY: as the caller of `copy_row` promises.
+        unsafe { to.add(i).write_unaligned(from.add(i * stride).read_unaligned()) };
+    }
+}
