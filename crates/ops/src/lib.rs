@@ -12,6 +12,7 @@ mod arithmetic;
 mod broadcast;
 mod combine;
 mod elementwise;
+mod indices;
 mod math;
 mod number;
 mod split;
@@ -40,11 +41,13 @@ mod map;
 mod matmul;
 mod pad;
 mod product;
+mod partition;
 mod random;
 mod reduce;
 mod reduction;
 mod reshape;
 mod reverse;
+mod scatter;
 mod select;
 mod slice;
 mod softmax;
@@ -80,10 +83,12 @@ pub static FAMILIES: &[&Family] = &[
     &identity::FAMILY,
     &matmul::FAMILY,
     &pad::FAMILY,
+    &partition::FAMILY,
     &random::FAMILY,
     &reduction::FAMILY,
     &reshape::FAMILY,
     &reverse::FAMILY,
+    &scatter::FAMILY,
     &select::FAMILY,
     &slice::FAMILY,
     &softmax::FAMILY,
