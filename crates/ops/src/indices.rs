@@ -30,18 +30,6 @@ impl<'a> Indices<'a> {
         })
     }
 
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        match self {
-            Indices::I8(s) => s.len(),
-            Indices::U8(s) => s.len(),
-            Indices::I16(s) => s.len(),
-            Indices::U16(s) => s.len(),
-            Indices::I32(s) => s.len(),
-            Indices::I64(s) => s.len(),
-        }
-    }
-
     /// The `i`-th.
     #[inline(always)]
     pub(crate) fn at(&self, i: usize) -> i64 {

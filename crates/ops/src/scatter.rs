@@ -10,9 +10,9 @@ use thalweg_tensor::{
 };
 
 use crate::cells::{Cell, nanoseconds_per_cell};
+use crate::combine::{Combine, CombineOrdered};
 use crate::gather::{Points, ignores_bad_indices};
 use crate::indices::{Indices, coordinates};
-use crate::math::combine::{Combine, Ordered};
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
@@ -294,7 +294,7 @@ impl Job<'_, '_> {
         })
     }
 
-    fn extreme<T: Ordered>(
+    fn extreme<T: CombineOrdered>(
         &self,
         target: &mut Tensor,
         updates: &Tensor,

@@ -1,6 +1,5 @@
 //! Pure loops: no graphs, no kernels, no allocation.
 
-pub(crate) mod combine;
 pub(crate) mod float;
 pub(crate) mod fold;
 #[expect(unreachable_pub, reason = "it is written to stand alone")]
