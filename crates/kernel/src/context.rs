@@ -46,6 +46,8 @@ pub type Outputs = SmallVec<[Value; 1]>;
 /// One node in one step, as its kernel sees it.
 pub struct KernelContext<'a> {
     node: &'a Node,
+    /// The outputs' dtypes, apart from the node: large graphs' nodes do not fit the caches.
+    output_dtypes: &'a [DType],
     step: &'a Arc<StepContext>,
     inputs: &'a mut [Value],
     outputs: &'a mut [Value],
@@ -53,15 +55,17 @@ pub struct KernelContext<'a> {
 
 impl<'a> KernelContext<'a> {
     /// `inputs` are the node's flattened inputs, tensors where the op takes values and references
-    /// where it takes those; `outputs` are as many as the node has, and empty.
+    /// where it takes those; `outputs` are as many as `output_dtypes`, and empty.
     #[inline]
     pub fn new(
         node: &'a Node,
+        output_dtypes: &'a [DType],
         step: &'a Arc<StepContext>,
         inputs: &'a mut [Value],
         outputs: &'a mut [Value],
     ) -> Self {
-        KernelContext { node, step, inputs, outputs }
+        debug_assert_eq!(output_dtypes.len(), outputs.len());
+        KernelContext { node, output_dtypes, step, inputs, outputs }
     }
 
     /// The node: its name, op and attrs.
@@ -196,10 +200,9 @@ impl<'a> KernelContext<'a> {
     /// Dtype of output `i`.
     #[inline]
     pub fn output_dtype(&self, i: usize) -> Result<DType> {
-        self.node
-            .outputs
+        self.output_dtypes
             .get(i)
-            .map(|o| o.dtype)
+            .copied()
             .ok_or_else(|| err!(Internal, "{} has no output {i}", self.node.op.name))
     }
 

@@ -1,5 +1,388 @@
-//! Placeholder for the family.
+//! Activation functions and their gradients.
 
-use thalweg_kernel::Family;
+use half::{bf16, f16};
+use thalweg_graph::{OpDef, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_tensor::{Element, Result};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::map::{map, map_with};
+use crate::math::real::Real;
+use crate::math::vectorized::vectorized;
+use crate::math::widen::Widen;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        RELU,
+        RELU_GRAD,
+        RELU6,
+        RELU6_GRAD,
+        LEAKY_RELU,
+        LEAKY_RELU_GRAD,
+        ELU,
+        ELU_GRAD,
+        SELU,
+        SELU_GRAD,
+        SOFTPLUS,
+        SOFTPLUS_GRAD,
+        SOFTSIGN,
+        SOFTSIGN_GRAD,
+    ],
+    kernels: &[
+        cpu_kernel!("Relu", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64]
+            => relu),
+        cpu_kernel!("ReluGrad", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64]
+            => relu_grad),
+        cpu_kernel!("Relu6", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64]
+            => relu6),
+        cpu_kernel!("Relu6Grad", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64]
+            => relu6_grad),
+        cpu_kernel!("LeakyRelu", "T" in [f32, f64, f16, bf16] => leaky_relu),
+        cpu_kernel!("LeakyReluGrad", "T" in [f32, f64, f16, bf16] => leaky_relu_grad),
+        cpu_kernel!("Elu", "T" in [f32, f64, f16, bf16] => elu),
+        cpu_kernel!("EluGrad", "T" in [f32, f64, f16, bf16] => elu_grad),
+        cpu_kernel!("Selu", "T" in [f32, f64, f16, bf16] => selu),
+        cpu_kernel!("SeluGrad", "T" in [f32, f64, f16, bf16] => selu_grad),
+        cpu_kernel!("Softplus", "T" in [f32, f64, f16, bf16] => softplus),
+        cpu_kernel!("SoftplusGrad", "T" in [f32, f64, f16, bf16] => softplus_grad),
+        cpu_kernel!("Softsign", "T" in [f32, f64, f16, bf16] => softsign),
+        cpu_kernel!("SoftsignGrad", "T" in [f32, f64, f16, bf16] => softsign_grad),
+    ],
+};
+
+const REAL_NUMBER: &str = "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, \
+    half, uint32, uint64}";
+
+const FUNCTION: OpDef = OpDef {
+    inputs: &["features: T"],
+    outputs: &["activations: T"],
+    attrs: &["T: {half, bfloat16, float, double}"],
+    shape: shape::unchanged,
+    ..OpDef::DEFAULT
+};
+
+/// A gradient in terms of the function's argument.
+const GRADIENT: OpDef = OpDef {
+    inputs: &["gradients: T", "features: T"],
+    outputs: &["backprops: T"],
+    shape: shape::merged,
+    ..FUNCTION
+};
+
+const RELU: OpDef = OpDef {
+    name: "Relu",
+    attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
+        uint32, uint64, qint8}"],
+    ..FUNCTION
+};
+const RELU_GRAD: OpDef = OpDef { name: "ReluGrad", attrs: &[REAL_NUMBER], ..GRADIENT };
+const RELU6: OpDef = OpDef { name: "Relu6", attrs: &[REAL_NUMBER], ..FUNCTION };
+const RELU6_GRAD: OpDef = OpDef { name: "Relu6Grad", attrs: &[REAL_NUMBER], ..GRADIENT };
+const LEAKY_RELU: OpDef = OpDef {
+    name: "LeakyRelu",
+    attrs: &["alpha: float = 0.2", "T: {half, bfloat16, float, double} = DT_FLOAT"],
+    ..FUNCTION
+};
+const LEAKY_RELU_GRAD: OpDef = OpDef { name: "LeakyReluGrad", attrs: LEAKY_RELU.attrs, ..GRADIENT };
+const ELU: OpDef = OpDef { name: "Elu", ..FUNCTION };
+const ELU_GRAD: OpDef =
+    OpDef { name: "EluGrad", inputs: &["gradients: T", "outputs: T"], ..GRADIENT };
+const SELU: OpDef = OpDef { name: "Selu", ..FUNCTION };
+const SELU_GRAD: OpDef = OpDef { name: "SeluGrad", ..ELU_GRAD };
+const SOFTPLUS: OpDef = OpDef { name: "Softplus", ..FUNCTION };
+const SOFTPLUS_GRAD: OpDef = OpDef { name: "SoftplusGrad", ..GRADIENT };
+const SOFTSIGN: OpDef = OpDef { name: "Softsign", ..FUNCTION };
+const SOFTSIGN_GRAD: OpDef = OpDef { name: "SoftsignGrad", ..GRADIENT };
+
+/// Cost of an element where memory is all that it takes.
+const CHEAP: f64 = 0.3;
+/// Cost of an element with an exponential.
+const DEAR: f64 = 2.0;
+
+fn relu<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T::Wide: Clipped,
+{
+    AnyKernel::new(|ctx| map::<T>(ctx, CHEAP, relu_loop))
+}
+
+fn relu6<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T::Wide: Clipped,
+{
+    AnyKernel::new(|ctx| map::<T>(ctx, CHEAP, relu6_loop))
+}
+
+fn relu_grad<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T::Wide: Clipped,
+{
+    AnyKernel::new(|ctx| map_with::<T>(ctx, CHEAP, relu_grad_loop))
+}
+
+fn relu6_grad<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T::Wide: Clipped,
+{
+    AnyKernel::new(|ctx| map_with::<T>(ctx, CHEAP, relu6_grad_loop))
+}
+
+fn leaky_relu<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T::Wide: Real,
+{
+    let alpha = T::Wide::of(f64::from(init.attrs().float("alpha")?));
+    AnyKernel::new(move |ctx| map::<T>(ctx, CHEAP, |x| leaky_relu_loop(x, alpha)))
+}
+
+fn leaky_relu_grad<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T::Wide: Real,
+{
+    let alpha = T::Wide::of(f64::from(init.attrs().float("alpha")?));
+    AnyKernel::new(move |ctx| map_with::<T>(ctx, CHEAP, |g, x| leaky_relu_grad_loop(g, x, alpha)))
+}
+
+macro_rules! kernels {
+    ($($name:ident: $map:ident $cost:ident $body:ident;)+) => { $(
+        fn $name<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
+        where
+            T::Wide: Real,
+        {
+            AnyKernel::new(|ctx| $map::<T>(ctx, $cost, $body))
+        }
+    )+ };
+}
+
+kernels! {
+    elu: map DEAR elu_loop;
+    elu_grad: map_with CHEAP elu_grad_loop;
+    selu: map DEAR selu_loop;
+    selu_grad: map_with CHEAP selu_grad_loop;
+    softplus: map DEAR softplus_loop;
+    softplus_grad: map_with DEAR softplus_grad_loop;
+    softsign: map CHEAP softsign_loop;
+    softsign_grad: map_with CHEAP softsign_grad_loop;
+}
+
+/// What `Relu` and `Relu6` need of a number.
+trait Clipped: Element + PartialOrd {
+    const ZERO: Self;
+    const SIX: Self;
+
+    /// The number times one or zero; NaN and infinity times zero are NaN.
+    fn gated(self, is_open: bool) -> Self;
+}
+
+macro_rules! clipped {
+    (integers $($i:ty),+; floats $($f:ty),+) => {
+        $(impl Clipped for $i {
+            const ZERO: $i = 0;
+            const SIX: $i = 6;
+
+            #[inline(always)]
+            fn gated(self, is_open: bool) -> $i {
+                if is_open { self } else { 0 }
+            }
+        })+
+        $(impl Clipped for $f {
+            const ZERO: $f = 0.0;
+            const SIX: $f = 6.0;
+
+            #[inline(always)]
+            fn gated(self, is_open: bool) -> $f {
+                self * if is_open { 1.0 } else { 0.0 }
+            }
+        })+
+    };
+}
+
+clipped!(integers i8, i16, i32, i64, u8, u16, u32, u64; floats f32, f64);
+
+vectorized! {
+    fn relu_loop<L>[A: Clipped](x: &mut [A]) {
+        for x in x {
+            *x = if *x < A::ZERO { A::ZERO } else { *x };
+        }
+    }
+}
+
+vectorized! {
+    fn relu6_loop<L>[A: Clipped](x: &mut [A]) {
+        for x in x {
+            let low = if *x < A::ZERO { A::ZERO } else { *x };
+            *x = if low > A::SIX { A::SIX } else { low };
+        }
+    }
+}
+
+vectorized! {
+    fn relu_grad_loop<L>[A: Clipped](g: &mut [A], x: &[A]) {
+        for (g, &x) in g.iter_mut().zip(x) {
+            *g = g.gated(x > A::ZERO);
+        }
+    }
+}
+
+vectorized! {
+    fn relu6_grad_loop<L>[A: Clipped](g: &mut [A], x: &[A]) {
+        for (g, &x) in g.iter_mut().zip(x) {
+            *g = g.gated((x > A::ZERO) & (x < A::SIX));
+        }
+    }
+}
+
+vectorized! {
+    fn leaky_relu_loop<L>[A: Real](x: &mut [A], alpha: A) {
+        for x in x {
+            *x = if *x > A::zero() { *x } else { *x * alpha };
+        }
+    }
+}
+
+vectorized! {
+    fn leaky_relu_grad_loop<L>[A: Real](g: &mut [A], x: &[A], alpha: A) {
+        for (g, &x) in g.iter_mut().zip(x) {
+            *g = if x > A::zero() { *g } else { *g * alpha };
+        }
+    }
+}
+
+vectorized! {
+    fn elu_loop<L>[A: Real](x: &mut [A]) {
+        for x in x {
+            let below = x.exp_m1_at::<L>();
+            *x = if *x < A::zero() { below } else { *x };
+        }
+    }
+}
+
+vectorized! {
+    /// In terms of the function's result.
+    fn elu_grad_loop<L>[A: Real](g: &mut [A], y: &[A]) {
+        for (g, &y) in g.iter_mut().zip(y) {
+            *g = if y < A::zero() { (y + A::one()) * *g } else { *g };
+        }
+    }
+}
+
+/// The fixed point of self-normalising networks: mean 0, variance 1.
+const SELU_SCALE: f64 = 1.050_700_987_355_480_5;
+/// The scale times the alpha of that fixed point.
+const SELU_SCALE_ALPHA: f64 = 1.758_099_340_847_376_9;
+
+vectorized! {
+    fn selu_loop<L>[A: Real](x: &mut [A]) {
+        let (scale, scale_alpha) = (A::of(SELU_SCALE), A::of(SELU_SCALE_ALPHA));
+        for x in x {
+            let below = scale_alpha * x.exp_m1_at::<L>();
+            *x = if *x < A::zero() { below } else { scale * *x };
+        }
+    }
+}
+
+vectorized! {
+    /// In terms of the function's result.
+    fn selu_grad_loop<L>[A: Real](g: &mut [A], y: &[A]) {
+        let (scale, scale_alpha) = (A::of(SELU_SCALE), A::of(SELU_SCALE_ALPHA));
+        for (g, &y) in g.iter_mut().zip(y) {
+            *g *= if y < A::zero() { y + scale_alpha } else { scale };
+        }
+    }
+}
+
+vectorized! {
+    fn softplus_loop<L>[A: Real](x: &mut [A]) {
+        // Beyond this, `ln(1 + e^x)` is `x` or `e^x` to the last place.
+        let threshold = -(A::epsilon().ln() + A::of(2.0));
+        for x in x {
+            let e = x.exp_at::<L>();
+            let between = e.ln_1p_at::<L>();
+            let small = if *x < -threshold { e } else { between };
+            *x = if *x > threshold { *x } else { small };
+        }
+    }
+}
+
+vectorized! {
+    fn softplus_grad_loop<L>[A: Real](g: &mut [A], x: &[A]) {
+        for (g, &x) in g.iter_mut().zip(x) {
+            *g = *g / ((-x).exp_at::<L>() + A::one());
+        }
+    }
+}
+
+vectorized! {
+    fn softsign_loop<L>[A: Real](x: &mut [A]) {
+        for x in x {
+            *x = *x / (A::one() + x.abs());
+        }
+    }
+}
+
+vectorized! {
+    fn softsign_grad_loop<L>[A: Real](g: &mut [A], x: &[A]) {
+        for (g, &x) in g.iter_mut().zip(x) {
+            let below = A::one() + x.abs();
+            *g = *g / (below * below);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::{Code, DType, Tensor};
+
+    use crate::testing::call;
+
+    #[test]
+    fn shapes() {
+        assert_eq!(call("Elu").shape(DType::Float, "2,?").infer(), "[2,?]");
+        let grad = |a, b| call("ReluGrad").shape(DType::Float, a).shape(DType::Float, b).infer();
+        assert_eq!(grad("2,?", "?,3"), "[2,3]");
+        assert!(grad("2", "3").starts_with("INVALID_ARGUMENT"));
+    }
+
+    #[test]
+    fn special_values() {
+        const NAN: f32 = f32::NAN;
+        const INF: f32 = f32::INFINITY;
+        let x = [NAN, -1.0, 0.0, INF, 7.0];
+        for (op, expected) in [
+            ("Relu", [NAN, 0.0, 0.0, INF, 7.0]),
+            ("Relu6", [NAN, 0.0, 0.0, 6.0, 6.0]),
+            ("LeakyRelu", [NAN, -0.2, 0.0, INF, 7.0]),
+            ("Elu", [NAN, -0.632_120_55, 0.0, INF, 7.0]),
+            ("Selu", [NAN, -1.111_330_7, 0.0, INF, 7.354_907]),
+            ("Softplus", [NAN, 0.313_261_7, std::f32::consts::LN_2, INF, 7.000_911_7]),
+            ("Softsign", [NAN, -0.5, 0.0, NAN, 0.875]),
+        ] {
+            let got = call(op).input(Tensor::vector(&x).unwrap()).run().unwrap();
+            assert_close(op, got.as_slice().unwrap(), &expected);
+        }
+        let ones = [1.0, NAN, 1.0, 1.0, 1.0];
+        for (op, expected) in [
+            ("ReluGrad", [0.0, NAN, 0.0, 1.0, 1.0]),
+            ("Relu6Grad", [0.0, NAN, 0.0, 0.0, 0.0]),
+            ("LeakyReluGrad", [0.2, NAN, 0.2, 1.0, 1.0]),
+            ("EluGrad", [1.0, NAN, 1.0, 1.0, 1.0]),
+            ("SoftplusGrad", [NAN, NAN, 0.5, 1.0, 0.999_089]),
+        ] {
+            let call = call(op).input(Tensor::vector(&ones).unwrap());
+            let got = call.input(Tensor::vector(&x).unwrap()).run().unwrap();
+            assert_close(op, got.as_slice().unwrap(), &expected);
+        }
+    }
+
+    fn assert_close(op: &str, got: &[f32], expected: &[f32]) {
+        for (&a, &b) in got.iter().zip(expected) {
+            assert!((a - b).abs() < 1e-6 || a == b || (a.is_nan() && b.is_nan()), "{op}: {got:?}");
+        }
+    }
+
+    #[test]
+    fn gradients_want_equal_shapes() {
+        let input = |n: usize| Tensor::vector(&vec![1.0f32; n]).unwrap();
+        let error = call("EluGrad").input(input(2)).input(input(3)).run().unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+    }
+}

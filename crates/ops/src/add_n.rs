@@ -1,5 +1,135 @@
-//! Placeholder for the family.
+//! `AddN`: the sum of tensors of one shape.
 
-use thalweg_kernel::Family;
+use half::{bf16, f16};
+use num_complex::Complex;
+use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_tensor::{Result, ensure};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::math::fold::{Fold, Sum, loops};
+use crate::math::widen::Widen;
+use crate::split::for_each_rows;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[ADD_N, ACCUMULATE_NV2],
+    kernels: &[
+        cpu_kernel!("AddN", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
+            Complex<f32>, Complex<f64>] => add_n),
+        // TensorFlow rewrites this one into a variable and additions to it before it runs.
+        cpu_kernel!("AccumulateNV2", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
+            u64, Complex<f32>, Complex<f64>] => add_n),
+    ],
+};
+
+const ADD_N: OpDef = OpDef {
+    name: "AddN",
+    inputs: &["inputs: N * T"],
+    outputs: &["sum: T"],
+    attrs: &[
+        "N: int >= 1",
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, \
+            bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, variant}",
+    ],
+    shape: shape::merged,
+    flags: &[Flag::Commutative, Flag::Aggregate],
+    ..OpDef::DEFAULT
+};
+
+const ACCUMULATE_NV2: OpDef = OpDef {
+    name: "AccumulateNV2",
+    attrs: &[
+        "N: int >= 1",
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, \
+            bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+        "shape: shape",
+    ],
+    shape: shape::from_attr,
+    ..ADD_N
+};
+
+/// Elements that are added at a time, of all inputs.
+const BLOCK: usize = 2048;
+
+fn add_n<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    Sum: Fold<T::Wide>,
+{
+    AnyKernel::new(add_all::<T>)
+}
+
+fn add_all<T: Widen>(ctx: &mut KernelContext<'_>) -> Result<()>
+where
+    Sum: Fold<T::Wide>,
+{
+    let shape = ctx.input(0)?.shape().clone();
+    for i in 1..ctx.num_inputs() {
+        let other = ctx.input(i)?.shape();
+        ensure!(
+            shape == *other,
+            InvalidArgument,
+            "Inputs to {} must have the same size and shape. Input 0: {shape} != input {i}: {other}",
+            ctx.node().op.name
+        );
+    }
+    if ctx.num_inputs() == 1 {
+        let only = ctx.take_input(0)?;
+        return ctx.set_output(0, only);
+    }
+    let (mut out, taken) = ctx.forward_input_or_allocate(&[0], T::DTYPE, &shape)?;
+    let first_given = usize::from(taken.is_some());
+    let mut given = smallvec::SmallVec::<[&[T]; 8]>::new();
+    for i in first_given..ctx.num_inputs() {
+        given.push(ctx.slice::<T>(i)?);
+    }
+    let add = loops::<T::Wide, Sum>().merge;
+    let nanoseconds = 0.2 * given.len() as f64;
+    for_each_rows(ctx, out.as_mut_slice::<T>()?, 1, nanoseconds, |first, out| {
+        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+            let range = first + i * BLOCK..first + i * BLOCK + out.len();
+            let mut given = given.iter();
+            if let (None, Some(first)) = (taken, given.clone().next()) {
+                out.copy_from_slice(&first[range.clone()]);
+                given.next();
+            }
+            T::with_wide_mut(out, |sum| {
+                for term in given {
+                    T::with_wide(&term[range.clone()], |term| add(sum, term));
+                }
+            });
+        }
+    })?;
+    drop(given);
+    ctx.set_output(0, out)
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::{Code, DType, Tensor};
+
+    use crate::testing::call;
+
+    #[test]
+    fn shapes() {
+        let three = |a, b, c| {
+            let call = call("AddN").shape(DType::Float, a).shape(DType::Float, b);
+            call.shape(DType::Float, c).attr("N", 3i64).infer()
+        };
+        assert_eq!(three("2,?", "unknown", "?,3"), "[2,3]");
+        assert!(three("2", "2", "3").starts_with("INVALID_ARGUMENT"));
+    }
+
+    #[test]
+    fn sums() {
+        let run = |lists: &[&[i32]]| {
+            let mut call = call("AddN").attr("N", lists.len() as i64);
+            for list in lists {
+                call = call.input(Tensor::vector(list).unwrap());
+            }
+            call.run()
+        };
+        let got = run(&[&[1, 2], &[10, i32::MAX], &[100, 1]]).unwrap();
+        assert_eq!(got.as_slice::<i32>().unwrap(), [111, i32::MIN + 2]);
+        assert_eq!(run(&[&[5]]).unwrap().as_slice::<i32>().unwrap(), [5]);
+        assert_eq!(run(&[&[5], &[1, 2]]).unwrap_err().code(), Code::InvalidArgument);
+    }
+}

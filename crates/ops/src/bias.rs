@@ -1,5 +1,255 @@
-//! Placeholder for the family.
+//! A vector added to every row, or to every channel of an image, and the gradient of that.
 
-use thalweg_kernel::Family;
+use half::{bf16, f16};
+use num_complex::Complex;
+use smallvec::SmallVec;
+use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_tensor::{Element, PartialShape, Result, Shape, ensure};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::map::narrowed;
+use crate::math::fold::{Fold, Sum, loops};
+use crate::math::vectorized::vectorized;
+use crate::math::widen::Widen;
+use crate::reduce::{Layout, fold};
+use crate::split::for_each_rows;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[BIAS_ADD, BIAS_ADD_V1, BIAS_ADD_GRAD],
+    kernels: &[
+        cpu_kernel!("BiasAdd", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
+            Complex<f32>, Complex<f64>] => bias_add),
+        cpu_kernel!("BiasAddV1", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
+            Complex<f32>, Complex<f64>] => bias_add),
+        cpu_kernel!("BiasAddGrad", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
+            u64, Complex<f32>, Complex<f64>] => bias_add_grad),
+    ],
+};
+
+const NUMBER: &str = "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, \
+    quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}";
+const DATA_FORMAT: &str = "data_format: {'NHWC', 'NCHW'} = 'NHWC'";
+
+const BIAS_ADD: OpDef = OpDef {
+    name: "BiasAdd",
+    inputs: &["value: T", "bias: T"],
+    outputs: &["output: T"],
+    attrs: &[NUMBER, DATA_FORMAT],
+    shape: with_bias,
+    ..OpDef::DEFAULT
+};
+
+const BIAS_ADD_V1: OpDef = OpDef { name: "BiasAddV1", attrs: &[NUMBER], ..BIAS_ADD };
+
+const BIAS_ADD_GRAD: OpDef = OpDef {
+    name: "BiasAddGrad",
+    inputs: &["out_backprop: T"],
+    outputs: &["output: T"],
+    attrs: &[NUMBER, DATA_FORMAT],
+    shape: channels_only,
+    ..OpDef::DEFAULT
+};
+
+fn is_nchw(attrs: NodeAttrs<'_>) -> Result<bool> {
+    Ok(attrs.get("data_format").is_some() && attrs.string("data_format")? == "NCHW")
+}
+
+/// The dimension that has the channels; the rank is at least 2.
+fn channel_dim(rank: usize, is_nchw: bool) -> usize {
+    if is_nchw { 1 } else { rank - 1 }
+}
+
+fn with_bias(c: &mut ShapeContext<'_>) -> Result<()> {
+    let is_nchw = is_nchw(c.attrs())?;
+    let value = c.with_rank_at_least(0, "value", if is_nchw { 3 } else { 2 })?;
+    let bias = c.with_rank(1, "bias", 1)?;
+    let Some(dims) = value.dims() else { return Ok(()) };
+    let mut expected = PartialShape::of_rank(dims.len()).dims().unwrap_or(&[]).to_vec();
+    expected[channel_dim(dims.len(), is_nchw)] = bias.dim(0);
+    c.set_output(0, value.merge(&PartialShape::new(expected))?);
+    Ok(())
+}
+
+fn channels_only(c: &mut ShapeContext<'_>) -> Result<()> {
+    let is_nchw = is_nchw(c.attrs())?;
+    let value = c.with_rank_at_least(0, "out_backprop", if is_nchw { 3 } else { 2 })?;
+    let channels = value.rank().and_then(|rank| value.dim(channel_dim(rank, is_nchw)));
+    c.set_output(0, PartialShape::new([channels]));
+    Ok(())
+}
+
+fn bias_add<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    Sum: Fold<T::Wide>,
+{
+    let is_nchw = is_nchw(init.attrs())?;
+    AnyKernel::new(move |ctx| add_bias::<T>(ctx, is_nchw))
+}
+
+fn add_bias<T: Widen>(ctx: &mut KernelContext<'_>, is_nchw: bool) -> Result<()>
+where
+    Sum: Fold<T::Wide>,
+{
+    let (shape, bias) = (ctx.input(0)?.shape().clone(), ctx.input(1)?);
+    ensure!(shape.rank() >= 2, InvalidArgument, "Input tensor must be at least 2D: {shape}");
+    ensure!(bias.rank() == 1, InvalidArgument, "Biases must be 1D: {}", bias.shape());
+    let channel_dim = channel_dim(shape.rank(), is_nchw);
+    let (channels, inner) = (shape[channel_dim], shape[channel_dim + 1..].iter().product());
+    ensure!(
+        bias.num_elements() == channels,
+        InvalidArgument,
+        "Must provide as many biases as dimension {channel_dim} of the input tensor has: {} vs. {shape}",
+        bias.shape()
+    );
+    let mut wide_bias = ctx.allocate(T::Wide::DTYPE, bias.shape().clone())?;
+    T::widen(bias.as_slice()?, wide_bias.as_mut_slice()?);
+    let bias = wide_bias.as_slice::<T::Wide>()?;
+    let (mut out, taken) = ctx.forward_input_or_allocate(&[0], T::DTYPE, &shape)?;
+    let source = if taken.is_some() { None } else { Some(ctx.slice::<T>(0)?) };
+    let blocks = Blocks { source };
+    let unit = if inner == 1 { channels } else { inner };
+    for_each_rows(ctx, out.as_mut_slice::<T>()?, unit, 0.3 * unit as f64, |first, out| {
+        if inner == 1 && channels <= BLOCK {
+            let rows = BLOCK / channels * channels;
+            return blocks.visit(first * unit, out, rows, |_, x| {
+                add_rows::<T::Wide, Sum>(x, bias);
+            });
+        }
+        for (i, out) in (first..).zip(out.chunks_mut(unit)) {
+            blocks.visit(i * unit, out, BLOCK, |start, x| {
+                if inner == 1 {
+                    add_rows::<T::Wide, Sum>(x, &bias[start..start + x.len()]);
+                } else {
+                    add_one::<T::Wide, Sum>(x, bias[i % channels]);
+                }
+            });
+        }
+    })?;
+    ctx.set_output(0, out)
+}
+
+/// The input, where it is not the output already.
+struct Blocks<'a, T> {
+    source: Option<&'a [T]>,
+}
+
+impl<T: Widen> Blocks<'_, T> {
+    /// Calls `work` on blocks of `out`, which begins with element `first` of the input, with the
+    /// block's place in `out`.
+    fn visit(
+        &self,
+        first: usize,
+        out: &mut [T],
+        block: usize,
+        work: impl Fn(usize, &mut [T::Wide]),
+    ) {
+        for (i, out) in out.chunks_mut(block).enumerate() {
+            if let Some(source) = self.source {
+                out.copy_from_slice(&source[first + i * block..][..out.len()]);
+            }
+            T::with_wide_mut(out, |x| work(i * block, x));
+        }
+    }
+}
+
+/// Elements that are computed at a time.
+const BLOCK: usize = 2048;
+
+vectorized! {
+    fn add_rows<L>[A: Copy, F: Fold<A>](out: &mut [A], bias: &[A]) {
+        for row in out.chunks_exact_mut(bias.len()) {
+            for (x, &b) in row.iter_mut().zip(bias) {
+                *x = F::merge(*x, b);
+            }
+        }
+    }
+}
+
+vectorized! {
+    fn add_one<L>[A: Copy, F: Fold<A>](out: &mut [A], b: A) {
+        for x in out {
+            *x = F::merge(*x, b);
+        }
+    }
+}
+
+fn bias_add_grad<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    Sum: Fold<T::Wide>,
+{
+    let is_nchw = is_nchw(init.attrs())?;
+    AnyKernel::new(move |ctx| {
+        let shape = ctx.input(0)?.shape();
+        ensure!(shape.rank() >= 2, InvalidArgument, "Input tensor must be at least 2D: {shape}");
+        let channel_dim = channel_dim(shape.rank(), is_nchw);
+        let is_folded: SmallVec<[bool; 4]> = (0..shape.rank()).map(|i| i != channel_dim).collect();
+        let layout = Layout::new(shape, &is_folded);
+        let channels = Shape::new(&[shape[channel_dim]])?;
+        let add = loops::<T::Wide, Sum>();
+        let sums = fold::<T>(ctx, ctx.slice(0)?, &layout, &add, &channels)?;
+        let output = narrowed::<T>(ctx, sums)?;
+        ctx.set_output(0, output)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::{Code, DType, Tensor};
+
+    use super::*;
+    use crate::testing::call;
+
+    #[test]
+    fn shapes() {
+        let infer = |format: &str, value, bias| {
+            let call = call("BiasAdd").shape(DType::Float, value).shape(DType::Float, bias);
+            call.attr("data_format", format).infer()
+        };
+        assert_eq!(infer("NHWC", "2,?", "3"), "[2,3]");
+        assert_eq!(infer("NCHW", "2,?,4", "3"), "[2,3,4]");
+        assert_eq!(infer("NHWC", "unknown", "3"), "<unknown>");
+        assert!(infer("NHWC", "2,4", "3").starts_with("INVALID_ARGUMENT"));
+        assert!(infer("NHWC", "3", "3").starts_with("INVALID_ARGUMENT"));
+        let grad = |value| call("BiasAddGrad").shape(DType::Float, value).infer();
+        assert_eq!(grad("2,?,5"), "[5]");
+        assert_eq!(grad("unknown"), "[?]");
+    }
+
+    /// Against the sum element by element, for channels fewer and more than a block.
+    #[test]
+    fn every_layout() {
+        for (dims, format) in [
+            (&[5, 3][..], "NHWC"),
+            (&[2, 3, 4], "NCHW"),
+            (&[3, 5000], "NHWC"),
+            (&[2, 3, 2500], "NCHW"),
+            (&[2, 0, 3], "NHWC"),
+            (&[2, 0], "NHWC"),
+        ] {
+            let shape = Shape::new(dims).unwrap();
+            let values: Vec<i32> = (0..shape.num_elements() as i32).collect();
+            let channels = dims[channel_dim(dims.len(), format == "NCHW")];
+            let inner = if format == "NCHW" { dims[2..].iter().product() } else { 1 };
+            let bias: Vec<i32> = (0..channels as i32).map(|c| c * 1000).collect();
+            let expected: Vec<i32> =
+                values.iter().enumerate().map(|(i, x)| x + bias[i / inner % channels]).collect();
+            let value = Tensor::from_slice(shape, &values).unwrap();
+            for held in [None, Some(value.clone())] {
+                let call = call("BiasAdd").attr("data_format", format);
+                let value =
+                    if held.is_some() { value.clone() } else { value.deep_copy(None).unwrap() };
+                let got = call.input(value).input(Tensor::vector(&bias).unwrap()).run().unwrap();
+                assert_eq!(got.as_slice::<i32>().unwrap(), expected, "{dims:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_shapes() {
+        for (value, bias) in [(&[3][..], &[3][..]), (&[2, 3], &[2]), (&[2, 3], &[3, 1])] {
+            let zeros = |d| Tensor::zeros(DType::Float, Shape::new(d).unwrap()).unwrap();
+            let error = call("BiasAdd").input(zeros(value)).input(zeros(bias)).run().unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument);
+        }
+    }
+}

@@ -1,5 +1,177 @@
-//! Placeholder for the family.
+//! Bits of integers: logic, shifts, counts.
 
+use thalweg_graph::{Flag, OpDef, shape};
 use thalweg_kernel::Family;
+use thalweg_tensor::Element;
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::elementwise::{Binary, Unary, binary, unary};
+use crate::math::simd::Level;
+
+const INTEGERS: &[&str] = &["T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}"];
+
+const fn zip(name: &'static str, flags: &'static [Flag]) -> OpDef {
+    OpDef {
+        name,
+        inputs: &["x: T", "y: T"],
+        outputs: &["z: T"],
+        attrs: INTEGERS,
+        shape: shape::broadcast,
+        flags,
+        ..OpDef::DEFAULT
+    }
+}
+
+const INVERT: OpDef = OpDef {
+    name: "Invert",
+    inputs: &["x: T"],
+    outputs: &["y: T"],
+    attrs: INTEGERS,
+    shape: shape::unchanged,
+    ..OpDef::DEFAULT
+};
+
+const POPULATION_COUNT: OpDef = OpDef { name: "PopulationCount", outputs: &["y: uint8"], ..INVERT };
+
+macro_rules! integers {
+    ($name:literal, $create:ident, $op:ty) => {
+        cpu_kernel!($name, "T" in [i8, i16, i32, i64, u8, u16, u32, u64] => $create::<$op>)
+    };
+}
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        zip("BitwiseAnd", &[Flag::Commutative]),
+        zip("BitwiseOr", &[Flag::Commutative]),
+        zip("BitwiseXor", &[Flag::Commutative]),
+        zip("LeftShift", &[]),
+        zip("RightShift", &[]),
+        INVERT,
+        POPULATION_COUNT,
+    ],
+    kernels: &[
+        integers!("BitwiseAnd", binary, And),
+        integers!("BitwiseOr", binary, Or),
+        integers!("BitwiseXor", binary, Xor),
+        integers!("LeftShift", binary, ShiftLeft),
+        integers!("RightShift", binary, ShiftRight),
+        integers!("Invert", unary, Invert),
+        integers!("PopulationCount", unary, Count),
+    ],
+};
+
+/// An integer seen as bits.
+trait Bits: Element {
+    fn and(self, other: Self) -> Self;
+    fn or(self, other: Self) -> Self;
+    fn xor(self, other: Self) -> Self;
+    fn inverted(self) -> Self;
+    fn ones(self) -> u8;
+    /// Shifts by `other`, taken into the range from 0 to the width less one.
+    fn shifted_left(self, other: Self) -> Self;
+    /// As [`Bits::shifted_left`]; a negative number stays negative.
+    fn shifted_right(self, other: Self) -> Self;
+}
+
+macro_rules! bits {
+    ($($t:ty),+) => { $(
+        impl Bits for $t {
+            #[inline(always)]
+            fn and(self, other: Self) -> Self {
+                self & other
+            }
+
+            #[inline(always)]
+            fn or(self, other: Self) -> Self {
+                self | other
+            }
+
+            #[inline(always)]
+            fn xor(self, other: Self) -> Self {
+                self ^ other
+            }
+
+            #[inline(always)]
+            fn inverted(self) -> Self {
+                !self
+            }
+
+            #[inline(always)]
+            fn ones(self) -> u8 {
+                self.count_ones() as u8
+            }
+
+            #[inline(always)]
+            fn shifted_left(self, other: Self) -> Self {
+                self << other.clamp(0, (<$t>::BITS - 1) as $t)
+            }
+
+            #[inline(always)]
+            fn shifted_right(self, other: Self) -> Self {
+                self >> other.clamp(0, (<$t>::BITS - 1) as $t)
+            }
+        }
+    )+ };
+}
+
+bits!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+macro_rules! zips {
+    ($($op:ident: $method:ident;)+) => { $(
+        struct $op;
+
+        impl<T: Bits> Binary<T> for $op {
+            type Out = T;
+
+            #[inline(always)]
+            fn apply<L: Level>(x: T, y: T) -> T {
+                x.$method(y)
+            }
+        }
+    )+ };
+}
+
+zips! {
+    And: and;
+    Or: or;
+    Xor: xor;
+    ShiftLeft: shifted_left;
+    ShiftRight: shifted_right;
+}
+
+struct Invert;
+
+impl<T: Bits> Unary<T> for Invert {
+    type Out = T;
+
+    #[inline(always)]
+    fn apply<L: Level>(x: T) -> T {
+        x.inverted()
+    }
+}
+
+struct Count;
+
+impl<T: Bits> Unary<T> for Count {
+    type Out = u8;
+
+    #[inline(always)]
+    fn apply<L: Level>(x: T) -> u8 {
+        x.ones()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shifts_stay_within_the_width() {
+        assert_eq!(1i8.shifted_left(8), -128);
+        assert_eq!(1i32.shifted_left(-1), 1);
+        assert_eq!(3u8.shifted_left(200), 128);
+        assert_eq!((-128i8).shifted_right(100), -1);
+        assert_eq!(200u8.shifted_right(100), 1);
+        assert_eq!(i64::MIN.shifted_right(-5), i64::MIN);
+        assert_eq!((-1i16).ones(), 16);
+    }
+}

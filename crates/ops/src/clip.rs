@@ -1,5 +1,141 @@
-//! Placeholder for the family.
+//! Elements held between two limits, each a scalar or of the tensor's own shape.
 
-use thalweg_kernel::Family;
+use thalweg_graph::{OpDef, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_tensor::{Complex32, Complex64, Element, Result, Tensor, bf16, ensure, f16};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::math::simd::{self, Level, Loop};
+use crate::split::for_each_rows;
+
+const CLIP_BY_VALUE: OpDef = OpDef {
+    name: "ClipByValue",
+    inputs: &["t: T", "clip_value_min: T", "clip_value_max: T"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+    ],
+    shape: shape::unchanged,
+    ..OpDef::DEFAULT
+};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[CLIP_BY_VALUE],
+    kernels: &[cpu_kernel!("ClipByValue", "T" in [
+        f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, Complex32, Complex64,
+    ] => clip_by_value)],
+};
+
+/// A number that can be held between limits.
+trait Clip: Element {
+    /// Not above `high`, then not below `low`. A limit that is NaN holds nothing.
+    fn clip(self, low: Self, high: Self) -> Self;
+}
+
+macro_rules! ordered {
+    ($($t:ty),+) => { $(
+        impl Clip for $t {
+            #[inline(always)]
+            fn clip(self, low: Self, high: Self) -> Self {
+                let capped = if high < self { high } else { self };
+                if capped < low { low } else { capped }
+            }
+        }
+    )+ };
+}
+
+ordered!(f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16);
+
+macro_rules! complex {
+    ($($t:ty),+) => { $(
+        impl Clip for $t {
+            #[inline(always)]
+            fn clip(self, low: Self, high: Self) -> Self {
+                <$t>::new(self.re.clip(low.re, high.re), self.im.clip(low.im, high.im))
+            }
+        }
+    )+ };
+}
+
+complex!(Complex32, Complex64);
+
+/// One limit: the same for all elements, or one for each.
+enum Limit<'a, T> {
+    One(T),
+    Each(&'a [T]),
+}
+
+impl<'a, T: Element> Limit<'a, T> {
+    fn new(limit: &'a Tensor, t: &Tensor) -> Result<Self> {
+        if limit.rank() == 0 {
+            return Ok(Limit::One(limit.scalar_value()?));
+        }
+        ensure!(
+            limit.shape() == t.shape(),
+            InvalidArgument,
+            "clip_value_min and clip_value_max must be scalars or have the shape {} of the input, \
+             got {}",
+            t.shape(),
+            limit.shape()
+        );
+        Ok(Limit::Each(limit.as_slice()?))
+    }
+
+    #[inline(always)]
+    fn at(&self, i: usize) -> T {
+        match self {
+            Limit::One(limit) => *limit,
+            Limit::Each(limits) => limits[i],
+        }
+    }
+}
+
+fn clip_by_value<T: Clip>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let shape = ctx.input(0)?.shape().clone();
+        let t = ctx.input(0)?.clone();
+        let mut out = ctx.allocate(T::DTYPE, shape)?;
+        let low = Limit::<T>::new(ctx.input(1)?, &t)?;
+        let high = Limit::<T>::new(ctx.input(2)?, &t)?;
+        let t = t.as_slice::<T>()?;
+        for_each_rows(ctx, out.as_mut_slice::<T>()?, 1, 0.5, |first, part| {
+            let t = &t[first..first + part.len()];
+            if let (&Limit::One(low), &Limit::One(high)) = (&low, &high) {
+                return simd::run(ClipAll(t, part, low, high));
+            }
+            for (i, (out, x)) in part.iter_mut().zip(t).enumerate() {
+                *out = x.clip(low.at(first + i), high.at(first + i));
+            }
+        })?;
+        ctx.set_output(0, out)
+    })
+}
+
+struct ClipAll<'a, T>(&'a [T], &'a mut [T], T, T);
+
+impl<T: Clip> Loop for ClipAll<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Level>(self) {
+        for (out, x) in self.1.iter_mut().zip(self.0) {
+            *out = x.clip(self.2, self.3);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_hold_as_in_tensorflow() {
+        assert_eq!(5f32.clip(-1.0, 1.0), 1.0);
+        assert!(f32::NAN.clip(-1.0, 1.0).is_nan());
+        assert_eq!((-5f32).clip(f32::NAN, 1.0), -5.0);
+        assert_eq!(5f32.clip(-1.0, f32::NAN), 5.0);
+        // The lower limit wins where they cross.
+        assert_eq!(0f32.clip(3.0, 1.0), 3.0);
+        let clipped = Complex32::new(3.0, -1.0).clip(Complex32::ZERO, Complex32::new(2.0, 0.0));
+        assert_eq!(clipped, Complex32::new(2.0, 0.0));
+    }
+}

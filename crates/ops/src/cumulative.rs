@@ -1,5 +1,228 @@
-//! Placeholder for the family.
+//! Running sums, products and logarithms of sums along a dimension.
 
-use thalweg_kernel::Family;
+use half::{bf16, f16};
+use num_complex::Complex;
+use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_tensor::{Result, bail};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::map::{narrowed, widened};
+use crate::math::fold::{Fold, Product, Sum};
+use crate::math::vectorized::vectorized;
+use crate::math::widen::Widen;
+use crate::split::Disjoint;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[CUMSUM, CUMPROD, CUMULATIVE_LOGSUMEXP],
+    kernels: &[
+        cpu_kernel!("Cumsum", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
+            Complex<f32>, Complex<f64>] => cumsum; host_inputs: &["axis"]),
+        cpu_kernel!("Cumprod", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
+            Complex<f32>, Complex<f64>] => cumprod; host_inputs: &["axis"]),
+        cpu_kernel!("CumulativeLogsumexp", "T" in [f32, f64, f16, bf16] => cumulative_logsumexp;
+            host_inputs: &["axis"]),
+    ],
+};
+
+const CUMSUM: OpDef = OpDef {
+    name: "Cumsum",
+    inputs: &["x: T", "axis: Tidx"],
+    outputs: &["out: T"],
+    attrs: &[
+        "exclusive: bool = false",
+        "reverse: bool = false",
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, \
+            bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+        "Tidx: {int32, int64} = DT_INT32",
+    ],
+    shape: as_input,
+    ..OpDef::DEFAULT
+};
+
+const CUMPROD: OpDef = OpDef { name: "Cumprod", ..CUMSUM };
+
+const CUMULATIVE_LOGSUMEXP: OpDef = OpDef {
+    name: "CumulativeLogsumexp",
+    attrs: &[
+        "exclusive: bool = false",
+        "reverse: bool = false",
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+    ],
+    ..CUMSUM
+};
+
+fn as_input(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.set_output(0, c.input(0).clone());
+    Ok(())
+}
+
+/// `ln(e^a + e^b)`.
+struct LogSumExp;
+
+macro_rules! log_sum_exp {
+    ($($t:ty),+) => { $(
+        impl Fold<$t> for LogSumExp {
+            const START: $t = <$t>::NEG_INFINITY;
+
+            fn merge(a: $t, b: $t) -> $t {
+                let (high, low) = if a > b { (a, b) } else { (b, a) };
+                // The difference of two infinities would be NaN.
+                if high == <$t>::NEG_INFINITY { high } else { high + (low - high).exp().ln_1p() }
+            }
+        }
+    )+ };
+}
+
+log_sum_exp!(f32, f64);
+
+fn cumsum<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    Sum: Fold<T::Wide>,
+{
+    scan::<T, Sum>(init)
+}
+
+fn cumprod<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    Product: Fold<T::Wide>,
+{
+    scan::<T, Product>(init)
+}
+
+fn cumulative_logsumexp<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    LogSumExp: Fold<T::Wide>,
+{
+    scan::<T, LogSumExp>(init)
+}
+
+fn scan<T: Widen, F: Fold<T::Wide>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let exclusive = init.attrs().bool("exclusive")?;
+    let reverse = init.attrs().bool("reverse")?;
+    AnyKernel::new(move |ctx| scan_along::<T, F>(ctx, exclusive, reverse))
+}
+
+/// Columns that one thread goes along at a time.
+const TILE: usize = 256;
+
+fn scan_along<T: Widen, F: Fold<T::Wide>>(
+    ctx: &mut KernelContext<'_>,
+    exclusive: bool,
+    reverse: bool,
+) -> Result<()> {
+    let shape = ctx.input(0)?.shape();
+    let axis = checked_axis(ctx.scalar_int(1, "ScanOp: axis")?, shape.rank())?;
+    let (count, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
+    let (mut wide, is_blank) = widened::<T>(ctx, 0)?;
+    let source = if is_blank { Some(ctx.slice::<T::Wide>(0)?) } else { None };
+    let total = wide.num_elements();
+    let (outer, tiles) = (total.checked_div(count * inner).unwrap_or(0), inner.div_ceil(TILE));
+    let out = Disjoint::new(wide.as_mut_slice::<T::Wide>()?);
+    let nanoseconds = 1.0 * count as f64 * inner.min(TILE) as f64;
+    ctx.parallel_for(outer * tiles, nanoseconds, |items| {
+        for item in items {
+            let (block, tile) = (item / tiles, item % tiles);
+            let width = TILE.min(inner - tile * TILE);
+            let mut totals = [F::START; TILE];
+            let totals = &mut totals[..width];
+            for i in 0..count {
+                let i = if reverse { count - 1 - i } else { i };
+                let start = (block * count + i) * inner + tile * TILE;
+                // SAFETY: each item has its own block and range of columns.
+                let out = unsafe { out.part(start..start + width) };
+                if let Some(source) = source {
+                    out.copy_from_slice(&source[start..start + width]);
+                }
+                match exclusive {
+                    true => take_in_after::<T::Wide, F>(out, totals),
+                    false => take_in::<T::Wide, F>(out, totals),
+                }
+            }
+        }
+    })?;
+    let output = narrowed::<T>(ctx, wide)?;
+    ctx.set_output(0, output)
+}
+
+fn checked_axis(axis: i64, rank: usize) -> Result<usize> {
+    let at = if axis < 0 { axis.saturating_add(rank as i64) } else { axis };
+    match usize::try_from(at) {
+        Ok(at) if at < rank => Ok(at),
+        _ => bail!(
+            InvalidArgument,
+            "ScanOp: Expected scan axis in the range [-{rank}, {rank}), but got {axis}"
+        ),
+    }
+}
+
+vectorized! {
+    fn take_in<L>[A: Copy, F: Fold<A>](row: &mut [A], totals: &mut [A]) {
+        for (x, total) in row.iter_mut().zip(totals) {
+            *total = F::merge(*total, *x);
+            *x = *total;
+        }
+    }
+}
+
+vectorized! {
+    fn take_in_after<L>[A: Copy, F: Fold<A>](row: &mut [A], totals: &mut [A]) {
+        for (x, total) in row.iter_mut().zip(totals) {
+            let before = *total;
+            *total = F::merge(*total, *x);
+            *x = before;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::{Code, DType, Shape, Tensor};
+
+    use crate::testing::call;
+
+    #[test]
+    fn directions() {
+        let run = |exclusive: bool, reverse: bool| {
+            let call = call("Cumsum").attr("exclusive", exclusive).attr("reverse", reverse);
+            let x = Tensor::vector(&[1i32, 2, 3]).unwrap();
+            let got = call.input(x).input(Tensor::scalar(0i32)).run().unwrap();
+            got.as_slice::<i32>().unwrap().to_vec()
+        };
+        assert_eq!(run(false, false), [1, 3, 6]);
+        assert_eq!(run(true, false), [0, 1, 3]);
+        assert_eq!(run(false, true), [6, 5, 3]);
+        assert_eq!(run(true, true), [5, 3, 0]);
+    }
+
+    #[test]
+    fn columns_do_not_mix() {
+        let (rows, columns) = (7, 600);
+        let x: Vec<i64> = (0..rows * columns).map(|i| i as i64 % columns as i64).collect();
+        let shape = Shape::new(&[rows, columns]).unwrap();
+        let input = Tensor::from_slice(shape, &x).unwrap();
+        let got = call("Cumsum").input(input).input(Tensor::scalar(-2i32)).run().unwrap();
+        for (i, &sum) in got.as_slice::<i64>().unwrap().iter().enumerate() {
+            assert_eq!(sum, (i / columns + 1) as i64 * (i % columns) as i64);
+        }
+    }
+
+    #[test]
+    fn logarithms_of_sums() {
+        const LOWEST: f32 = f32::NEG_INFINITY;
+        let x = Tensor::vector(&[LOWEST, LOWEST, 1.0f32, 2.0]).unwrap();
+        let got = call("CumulativeLogsumexp").input(x).input(Tensor::scalar(0i32)).run().unwrap();
+        let got = got.as_slice::<f32>().unwrap();
+        assert_eq!(got[..3], [LOWEST, LOWEST, 1.0]);
+        assert!((got[3] - 2.313_261_7).abs() < 1e-6);
+    }
+
+    #[test]
+    fn hostile_axes() {
+        for (dims, axis) in [(&[2][..], 1i64), (&[2], -2), (&[], 0), (&[], -1), (&[2], i64::MIN)] {
+            let x = Tensor::zeros(DType::Float, Shape::new(dims).unwrap()).unwrap();
+            let error = call("Cumsum").input(x).input(Tensor::scalar(axis)).run().unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument);
+        }
+    }
+}

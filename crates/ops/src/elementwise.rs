@@ -157,7 +157,7 @@ fn output_dtype<T: Operand, Out: Element>(init: &KernelInit<'_>) -> Result<DType
 }
 
 /// Reads `n` elements and writes as many; the memory must not overlap.
-type UnaryLoop = unsafe fn(*const u8, *mut u8, usize);
+pub(crate) type UnaryLoop = unsafe fn(*const u8, *mut u8, usize);
 
 /// As [`UnaryLoop`] with two operands, either of which may be a single element.
 type BinaryLoop = unsafe fn(*const u8, *const u8, *mut u8, usize);
@@ -177,7 +177,7 @@ impl<Op: Unary<X>, X: Element> Loop for Map<'_, Op, X, Op::Out> {
 
 /// # Safety
 /// `x` points to `n` elements of `X` and `out` to `n` of `Op::Out`, which nobody else touches.
-unsafe fn unary_loop<Op: Unary<X>, X: Element>(x: *const u8, out: *mut u8, n: usize) {
+pub(crate) unsafe fn unary_loop<Op: Unary<X>, X: Element>(x: *const u8, out: *mut u8, n: usize) {
     // SAFETY: as the caller promises.
     let (x, out) = unsafe {
         (std::slice::from_raw_parts(x.cast(), n), std::slice::from_raw_parts_mut(out.cast(), n))
@@ -266,14 +266,14 @@ fn start(body: impl Loop<Output = ()>, is_simd: bool) {
 }
 
 /// Bytes of one operand that are staged at a time; a few of these fit the first-level cache.
-const STAGE_BYTES: usize = 2048;
+pub(crate) const STAGE_BYTES: usize = 2048;
 
 /// Memory on the stack for elements of any type.
 #[repr(align(64))]
-struct Stage(std::mem::MaybeUninit<[u8; STAGE_BYTES]>);
+pub(crate) struct Stage(std::mem::MaybeUninit<[u8; STAGE_BYTES]>);
 
 impl Stage {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Stage(std::mem::MaybeUninit::uninit())
     }
 
@@ -281,11 +281,11 @@ impl Stage {
         self.0.as_mut_ptr().cast()
     }
 
-    /// Initialises `n` `f32`, so that a loop may view them as a slice.
-    fn clear(&mut self, n: usize) {
-        let bytes = (n * size_of::<f32>()).min(STAGE_BYTES);
-        // SAFETY: the stage has as many bytes.
-        unsafe { self.start().write_bytes(0, bytes) };
+    /// The start, with so many bytes initialised that loops may view as a slice.
+    pub(crate) fn clear(&mut self, bytes: usize) -> *mut u8 {
+        // SAFETY: the stage has room for them.
+        unsafe { self.start().write_bytes(0, bytes.min(STAGE_BYTES)) };
+        self.start()
     }
 }
 
@@ -336,10 +336,15 @@ unsafe fn empty_stage(form: Form, from: *const u8, to: *mut u8, n: usize) {
             }
             Form::BFloat16 => {
                 let to = std::slice::from_raw_parts_mut(to.cast::<u16>(), n);
-                simd::run(RoundToBFloat16(from, to));
+                round_to_bfloat16(from, to);
             }
         }
     }
+}
+
+/// Rounds to the nearest bfloat16, ties to even.
+pub(crate) fn round_to_bfloat16(from: &[f32], to: &mut [u16]) {
+    simd::run(RoundToBFloat16(from, to));
 }
 
 struct RoundToBFloat16<'a>(&'a [f32], &'a mut [u16]);
@@ -433,8 +438,7 @@ impl UnaryKernel {
             unsafe {
                 fill_stage(self.form, from_size, part.x, x.start(), n);
                 if is_rounded {
-                    result.clear(n);
-                    (self.run)(x.start(), result.start(), n);
+                    (self.run)(x.start(), result.clear(n * size_of::<f32>()), n);
                     empty_stage(self.form, result.start(), part.out, n);
                 } else {
                     (self.run)(x.start(), part.out, n);
@@ -612,8 +616,7 @@ impl BinaryKernel {
                 let x = staged(part.x, &mut x, x_len);
                 let y = staged(part.y, &mut y, y_len);
                 if is_rounded {
-                    result.clear(n);
-                    (self.side(side))(x, y, result.start(), n);
+                    (self.side(side))(x, y, result.clear(n * size_of::<f32>()), n);
                     empty_stage(self.form, result.start(), part.out, n);
                 } else {
                     (self.side(side))(x, y, part.out, n);

@@ -1,5 +1,546 @@
-//! Placeholder for the family.
+//! Picking elements and rows by index, and repeating them.
 
-use thalweg_kernel::Family;
+use smallvec::SmallVec;
+use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, PartialValue, ValueContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::cells::{Cell, blank, nanoseconds_per_cell};
+use crate::indices::{FirstBad, Indices, coordinates};
+use crate::split::for_each_rows;
+use crate::strided::{Dim, StridedCopy, strides};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[GATHER, GATHER_V2, GATHER_ND, ONE_HOT, TILE],
+    kernels: &[
+        KernelSpec { op: "Gather", create: gather_v1, ..KernelSpec::CPU },
+        KernelSpec { op: "GatherV2", host_inputs: &["axis"], create: gather_v2, ..KernelSpec::CPU },
+        KernelSpec { op: "GatherNd", create: gather_nd, ..KernelSpec::CPU },
+        KernelSpec { op: "OneHot", host_inputs: &["depth"], create: one_hot, ..KernelSpec::CPU },
+        KernelSpec { op: "Tile", host_inputs: &["multiples"], create: tile, ..KernelSpec::CPU },
+    ],
+};
+
+type Dims = SmallVec<[Option<usize>; 4]>;
+
+const GATHER: OpDef = OpDef {
+    name: "Gather",
+    inputs: &["params: Tparams", "indices: Tindices"],
+    outputs: &["output: Tparams"],
+    attrs: &["validate_indices: bool = true", "Tparams: type", "Tindices: {int32, int64}"],
+    shape: gather_v1_shape,
+    ..OpDef::DEFAULT
+};
+
+fn gather_v1_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.with_rank_at_least(0, "params", 1)?;
+    let (Some(params), Some(indices)) = (c.input(0).dims(), c.input(1).dims()) else {
+        return Ok(());
+    };
+    let dims = indices.iter().chain(&params[1..]).copied();
+    c.set_output(0, PartialShape::new(dims));
+    Ok(())
+}
+
+fn gather_v1(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let output = gather(ctx, ctx.input(0)?, ctx.input(1)?, 0, 0)?;
+        ctx.set_output(0, output)
+    })
+}
+
+const GATHER_V2: OpDef = OpDef {
+    name: "GatherV2",
+    inputs: &["params: Tparams", "indices: Tindices", "axis: Taxis"],
+    outputs: &["output: Tparams"],
+    attrs: &[
+        "batch_dims: int = 0",
+        "Tparams: type",
+        "Tindices: {int16, int32, int64}",
+        "Taxis: {int32, int64}",
+    ],
+    shape: gather_v2_shape,
+    value: Some(gather_v2_value),
+    ..OpDef::DEFAULT
+};
+
+fn gather_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.with_rank_at_least(0, "params", 1)?;
+    c.with_rank(2, "axis", 0)?;
+    let (Some(params), Some(indices)) = (c.input(0).dims(), c.input(1).dims()) else {
+        return Ok(());
+    };
+    let batch_dims = c.attrs().int("batch_dims")?;
+    let batch = checked_batch_dims(batch_dims, indices.len())?;
+    ensure!(
+        batch < params.len(),
+        InvalidArgument,
+        "batch_dims ({batch}) must be less than rank(params) ({})",
+        params.len()
+    );
+    let Some(axis) = c.partial_value(2).and_then(|v| v.elements[0]) else {
+        let rank = params.len() - 1 + indices.len() - batch;
+        c.set_output(0, PartialShape::of_rank(rank));
+        return Ok(());
+    };
+    let axis = checked_axis(axis, params.len())?;
+    check_order(batch, axis)?;
+    let common = PartialShape::new(params[..batch].iter().copied())
+        .merge(&PartialShape::new(indices[..batch].iter().copied()))?;
+    let mut dims: Dims = common.dims().unwrap_or_default().into();
+    dims.extend_from_slice(&params[batch..axis]);
+    dims.extend_from_slice(&indices[batch..]);
+    dims.extend_from_slice(&params[axis + 1..]);
+    c.set_output(0, PartialShape::new(dims));
+    Ok(())
+}
+
+fn checked_batch_dims(batch_dims: i64, rank: usize) -> Result<usize> {
+    let from_end = if batch_dims < 0 { batch_dims.wrapping_add(rank as i64) } else { batch_dims };
+    usize::try_from(from_end).ok().filter(|&b| b <= rank).ok_or_else(|| {
+        err!(
+            InvalidArgument,
+            "Expected batch_dims in the range [-{rank}, {rank}], but got {batch_dims}"
+        )
+    })
+}
+
+fn checked_axis(axis: i64, rank: usize) -> Result<usize> {
+    let from_end = if axis < 0 { axis.wrapping_add(rank as i64) } else { axis };
+    usize::try_from(from_end).ok().filter(|&a| a < rank).ok_or_else(|| {
+        err!(InvalidArgument, "Expected axis in the range [-{rank}, {rank}), but got {axis}")
+    })
+}
+
+fn check_order(batch_dims: usize, axis: usize) -> Result<()> {
+    ensure!(
+        batch_dims <= axis,
+        InvalidArgument,
+        "batch_dims ({batch_dims}) must be less than or equal to axis ({axis})."
+    );
+    Ok(())
+}
+
+/// Elements of a vector.
+fn gather_v2_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
+    let (params, indices) = (c.input(0)?, c.input(1)?);
+    if params.is_scalar || c.attrs().int("batch_dims").ok()? != 0 {
+        return None;
+    }
+    let pick = |i: &Option<i64>| -> Option<Option<i64>> {
+        match i {
+            Some(i) => params.elements.get(usize::try_from(*i).ok()?).copied(),
+            None => Some(None),
+        }
+    };
+    let elements = indices.elements.iter().map(pick).collect::<Option<_>>()?;
+    Some(PartialValue { elements, is_scalar: indices.is_scalar })
+}
+
+fn gather_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let batch_dims = init.attrs().int("batch_dims")?;
+    AnyKernel::new(move |ctx| {
+        let axis = ctx.scalar_int(2, "axis")?;
+        let output = gather(ctx, ctx.input(0)?, ctx.input(1)?, axis, batch_dims)?;
+        ctx.set_output(0, output)
+    })
+}
+
+/// Slices of `params` along `axis`, picked by `indices`, which share the first `batch_dims`
+/// dimensions with it.
+pub(crate) fn gather(
+    ctx: &KernelContext<'_>,
+    params: &Tensor,
+    indices: &Tensor,
+    axis: i64,
+    batch_dims: i64,
+) -> Result<Tensor> {
+    ensure!(params.rank() > 0, InvalidArgument, "params must be at least 1 dimensional");
+    let axis = checked_axis(axis, params.rank())?;
+    let batch = checked_batch_dims(batch_dims, indices.rank())?;
+    ensure!(
+        batch < params.rank(),
+        InvalidArgument,
+        "batch_dims ({batch}) must be less than rank(params) ({})",
+        params.rank()
+    );
+    check_order(batch, axis)?;
+    for i in 0..batch {
+        let (p, n) = (params.shape()[i], indices.shape()[i]);
+        ensure!(
+            p == n,
+            InvalidArgument,
+            "params.shape[{i}]: {p} should be equal to indices.shape[{i}]: {n}"
+        );
+    }
+    let mut dims: SmallVec<[usize; 8]> = params.shape()[..axis].into();
+    dims.extend_from_slice(&indices.shape()[batch..]);
+    dims.extend_from_slice(&params.shape()[axis + 1..]);
+    let mut output = blank(ctx, params.dtype(), Shape::new(&dims)?)?;
+    let sizes = GatherSizes {
+        outer: params.shape()[batch..axis].iter().product(),
+        limit: params.shape()[axis],
+        inner: params.shape()[axis + 1..].iter().product(),
+        count: indices.shape()[batch..].iter().product(),
+    };
+    let bad = FirstBad::new();
+    let indices_view = Indices::of(indices)?;
+    with_cell!(params.dtype(), C => {
+        let target = C::view_mut(&mut output)?;
+        gather_cells::<C>(ctx, &sizes, C::view(params)?, indices_view, target, &bad)?;
+    });
+    if let Some(position) = bad.get() {
+        bail!(
+            InvalidArgument,
+            "indices[{}] = {} is not in [0, {})",
+            coordinates(position, indices.shape()),
+            indices_view.at(position),
+            sizes.limit
+        );
+    }
+    Ok(output)
+}
+
+/// What a gather works on: params are `[batch, outer, limit, inner]`, indices `[batch, count]`.
+struct GatherSizes {
+    outer: usize,
+    limit: usize,
+    inner: usize,
+    count: usize,
+}
+
+fn gather_cells<C: Cell>(
+    ctx: &KernelContext<'_>,
+    sizes: &GatherSizes,
+    params: &[C],
+    indices: Indices<'_>,
+    target: &mut [C],
+    bad: &FirstBad,
+) -> Result<()> {
+    let &GatherSizes { outer, limit, inner, count } = sizes;
+    // Each index also costs a cache miss, which is what single elements are made of.
+    let cost = 2.0 + inner as f64 * nanoseconds_per_cell::<C>();
+    for_each_rows(ctx, target, inner, cost, |first, part| {
+        for (n, row) in part.chunks_exact_mut(inner).enumerate() {
+            let block = (first + n) / count;
+            let position = block / outer * count + (first + n) % count;
+            match indices.below(position, limit) {
+                Some(index) => {
+                    let start = (block * limit + index) * inner;
+                    if inner == 1 {
+                        row[0] = params[start].clone();
+                    } else {
+                        row.clone_from_slice(&params[start..start + inner]);
+                    }
+                }
+                None => bad.note(position),
+            }
+        }
+    })
+}
+
+const GATHER_ND: OpDef = OpDef {
+    name: "GatherNd",
+    inputs: &["params: Tparams", "indices: Tindices"],
+    outputs: &["output: Tparams"],
+    attrs: &["Tparams: type", "Tindices: {int16, int32, int64}", "bad_indices_policy: string = ''"],
+    shape: gather_nd_shape,
+    ..OpDef::DEFAULT
+};
+
+fn gather_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let (params, indices) = (c.input(0), c.with_rank_at_least(1, "indices", 1)?);
+    let (Some(params), Some(indices)) = (params.dims(), indices.dims()) else { return Ok(()) };
+    let Some((&Some(depth), outer)) = indices.split_last() else { return Ok(()) };
+    let Some(inner) = params.get(depth..) else {
+        bail!(
+            InvalidArgument,
+            "indices.shape[-1] must be <= params.rank, but saw indices shape: {} and params \
+             shape: {}",
+            c.input(1),
+            c.input(0)
+        );
+    };
+    c.set_output(0, PartialShape::new(outer.iter().chain(inner).copied()));
+    Ok(())
+}
+
+fn gather_nd(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let ignores = ignores_bad_indices(init)?;
+    AnyKernel::new(move |ctx| {
+        let output = gather_points(ctx, ctx.input(0)?, ctx.input(1)?, ignores)?;
+        ctx.set_output(0, output)
+    })
+}
+
+/// Whether indices that point nowhere are passed over rather than refused.
+pub(crate) fn ignores_bad_indices(init: &KernelInit<'_>) -> Result<bool> {
+    match init.attrs().string("bad_indices_policy")? {
+        "" | "DEFAULT" | "ERROR" => Ok(false),
+        "IGNORE" => Ok(true),
+        other => bail!(InvalidArgument, "bad_indices_policy {other:?} is not known"),
+    }
+}
+
+/// Slices of `params`, each picked by a row of `indices`.
+pub(crate) fn gather_points(
+    ctx: &KernelContext<'_>,
+    params: &Tensor,
+    indices: &Tensor,
+    ignores: bool,
+) -> Result<Tensor> {
+    ensure!(params.rank() >= 1, InvalidArgument, "params must be at least a vector");
+    let Some((&depth, outer)) = indices.shape().split_last() else {
+        bail!(InvalidArgument, "indices must be at least a vector");
+    };
+    let Some(inner) = params.shape().get(depth..) else {
+        bail!(
+            InvalidArgument,
+            "index innermost dimension length must be <= params rank; saw: {depth} vs. {}",
+            params.rank()
+        );
+    };
+    let dims: SmallVec<[usize; 8]> = outer.iter().chain(inner).copied().collect();
+    let shape = Shape::new(&dims)?;
+    ensure!(
+        params.num_elements() > 0 || shape.num_elements() == 0,
+        InvalidArgument,
+        "Requested more than 0 entries, but params is empty.  Params shape: {}",
+        params.shape()
+    );
+    let points = Points::new(Indices::of(indices)?, depth, params.shape());
+    let inner: usize = inner.iter().product();
+    let mut output = blank(ctx, params.dtype(), shape)?;
+    let bad = FirstBad::new();
+    with_cell!(params.dtype(), C => {
+        let (params, target) = (C::view(params)?, C::view_mut(&mut output)?);
+        let cost = 2.0 + inner as f64 * nanoseconds_per_cell::<C>();
+        for_each_rows(ctx, target, inner, cost, |first, part| {
+            for (n, row) in part.chunks_exact_mut(inner).enumerate() {
+                match points.offset(first + n) {
+                    Some(start) => row.clone_from_slice(&params[start..start + inner]),
+                    None if ignores => row.fill(C::default()),
+                    None => bad.note(first + n),
+                }
+            }
+        })?;
+    });
+    if let Some(position) = bad.get() {
+        bail!(
+            InvalidArgument,
+            "indices[{}] = {} does not index into param shape {}, node name: {}",
+            coordinates(position, &Shape::new(outer)?),
+            points.show(position),
+            params.shape(),
+            ctx.node().name
+        );
+    }
+    Ok(output)
+}
+
+/// Rows of indices, each of which names a slice of a tensor.
+pub(crate) struct Points<'a> {
+    indices: Indices<'a>,
+    limits: SmallVec<[usize; 6]>,
+    strides: SmallVec<[usize; 6]>,
+}
+
+impl<'a> Points<'a> {
+    /// Rows of `depth` indices into the first dimensions of a tensor of this shape.
+    pub(crate) fn new(indices: Indices<'a>, depth: usize, shape: &Shape) -> Points<'a> {
+        let mut all = strides(shape);
+        all.truncate(depth);
+        Points { indices, limits: shape[..depth].into(), strides: all }
+    }
+
+    /// Where the slice of row `i` begins.
+    #[inline]
+    pub(crate) fn offset(&self, i: usize) -> Option<usize> {
+        let depth = self.limits.len();
+        let mut offset = 0;
+        for (k, (&limit, &stride)) in self.limits.iter().zip(&self.strides).enumerate() {
+            offset += self.indices.below(i * depth + k, limit)? * stride;
+        }
+        Some(offset)
+    }
+
+    /// Row `i` as messages show it.
+    pub(crate) fn show(&self, i: usize) -> String {
+        let depth = self.limits.len();
+        let row: Vec<String> =
+            (0..depth).map(|k| self.indices.at(i * depth + k).to_string()).collect();
+        format!("[{}]", row.join(","))
+    }
+}
+
+const ONE_HOT: OpDef = OpDef {
+    name: "OneHot",
+    inputs: &["indices: TI", "depth: int32", "on_value: T", "off_value: T"],
+    outputs: &["output: T"],
+    attrs: &["axis: int = -1", "T: type", "TI: {uint8, int8, int32, int64} = DT_INT64"],
+    shape: one_hot_shape,
+    ..OpDef::DEFAULT
+};
+
+fn one_hot_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    for (i, name) in [(1, "depth"), (2, "on_value"), (3, "off_value")] {
+        c.with_rank(i, name, 0)?;
+    }
+    let depth = match c.partial_value(1).and_then(|v| v.elements[0]) {
+        Some(depth) => Some(checked_depth(depth)?),
+        None => None,
+    };
+    let Some(dims) = c.input(0).dims() else { return Ok(()) };
+    let mut dims = Dims::from_slice(dims);
+    dims.insert(one_hot_axis(c.attrs().int("axis")?, dims.len())?, depth);
+    c.set_output(0, PartialShape::new(dims));
+    Ok(())
+}
+
+fn checked_depth(depth: i64) -> Result<usize> {
+    usize::try_from(depth)
+        .map_err(|_| err!(InvalidArgument, "depth must be non-negative, got: {depth}"))
+}
+
+fn one_hot_axis(axis: i64, rank: usize) -> Result<usize> {
+    let found = if axis == -1 { Ok(rank) } else { usize::try_from(axis) };
+    found.ok().filter(|&a| a <= rank).ok_or_else(|| {
+        err!(
+            InvalidArgument,
+            "Expected axis to be -1 or between [0, {}).  But received: {axis}",
+            rank + 1
+        )
+    })
+}
+
+fn one_hot(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let axis = init.attrs().int("axis")?;
+    AnyKernel::new(move |ctx| {
+        for (i, name) in [(1, "depth"), (2, "on_value"), (3, "off_value")] {
+            let shape = ctx.input(i)?.shape();
+            ensure!(
+                shape.rank() == 0,
+                InvalidArgument,
+                "{name} must be a scalar, but got: {shape}"
+            );
+        }
+        let depth = checked_depth(ctx.scalar_int(1, "depth")?)?;
+        let indices = ctx.input(0)?;
+        let axis = one_hot_axis(axis, indices.rank())?;
+        let mut dims = indices.shape().to_vec();
+        dims.insert(axis, depth);
+        let suffix: usize = indices.shape()[axis..].iter().product();
+        let indices = Indices::of(indices)?;
+        let (on, off) = (ctx.input(2)?, ctx.input(3)?);
+        let mut output = blank(ctx, on.dtype(), Shape::new(&dims)?)?;
+        with_cell!(on.dtype(), C => {
+            let (on, off) = (&C::view(on)?[0], &C::view(off)?[0]);
+            one_hot_cells::<C>(ctx, C::view_mut(&mut output)?, indices, (depth, suffix), (on, off))?;
+        });
+        ctx.set_output(0, output)
+    })
+}
+
+fn one_hot_cells<C: Cell>(
+    ctx: &KernelContext<'_>,
+    target: &mut [C],
+    indices: Indices<'_>,
+    (depth, suffix): (usize, usize),
+    (on, off): (&C, &C),
+) -> Result<()> {
+    let block = depth * suffix;
+    let cost = block as f64 * nanoseconds_per_cell::<C>() + suffix as f64;
+    for_each_rows(ctx, target, block, cost, |first, part| {
+        part.fill(off.clone());
+        for (n, block) in part.chunks_exact_mut(block).enumerate() {
+            for i in 0..suffix {
+                if let Some(index) = indices.below((first + n) * suffix + i, depth) {
+                    block[index * suffix + i] = on.clone();
+                }
+            }
+        }
+    })
+}
+
+const TILE: OpDef = OpDef {
+    name: "Tile",
+    inputs: &["input: T", "multiples: Tmultiples"],
+    outputs: &["output: T"],
+    attrs: &["T: type", "Tmultiples: {int32, int64} = DT_INT32"],
+    shape: tile_shape,
+    ..OpDef::DEFAULT
+};
+
+fn tile_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let len = c.with_rank(1, "multiples", 1)?.dim(0);
+    let multiples = c.partial_value(1);
+    let Some(rank) = c.input(0).rank().or(len).filter(|&r| r <= RANK_MAX) else { return Ok(()) };
+    ensure!(
+        len.is_none_or(|n| n == rank),
+        InvalidArgument,
+        "Expected multiples argument to be a vector of length {rank} but got length {}",
+        len.unwrap_or(0)
+    );
+    let mut dims = Dims::new();
+    for i in 0..rank {
+        let multiple = multiples.as_ref().and_then(|m| m.elements.get(i).copied().flatten());
+        dims.push(match (multiple, c.input(0).dim(i)) {
+            (Some(multiple), size) => {
+                let multiple = checked_multiple(i, multiple)?;
+                size.map(|size| tiled_size(size, multiple)).transpose()?
+            }
+            (None, _) => None,
+        });
+    }
+    c.set_output(0, PartialShape::new(dims));
+    Ok(())
+}
+
+fn checked_multiple(i: usize, multiple: i64) -> Result<usize> {
+    usize::try_from(multiple)
+        .map_err(|_| err!(InvalidArgument, "Expected multiples[{i}] >= 0, but got {multiple}"))
+}
+
+fn tiled_size(size: usize, multiple: usize) -> Result<usize> {
+    size.checked_mul(multiple)
+        .ok_or_else(|| err!(InvalidArgument, "{size} repeated {multiple} times is too much"))
+}
+
+fn tile(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let (input, multiples) = (ctx.input(0)?, ctx.input(1)?);
+        ensure!(
+            multiples.rank() == 1,
+            InvalidArgument,
+            "Expected multiples to be 1-D, but got shape {}",
+            multiples.shape()
+        );
+        ensure!(
+            multiples.num_elements() == input.rank(),
+            InvalidArgument,
+            "Expected multiples argument to be a vector of length {} but got length {}",
+            input.rank(),
+            multiples.num_elements()
+        );
+        let multiples = ctx.ints(1, "multiples")?;
+        let mut dims: SmallVec<[usize; 6]> = SmallVec::new();
+        for (i, (&size, &multiple)) in input.shape().iter().zip(&multiples).enumerate() {
+            dims.push(tiled_size(size, checked_multiple(i, multiple)?)?);
+        }
+        if dims[..] == input.shape()[..] {
+            let input = ctx.take_input(0)?;
+            return ctx.set_output(0, input);
+        }
+        let shape = Shape::new(&dims)?;
+        let mut copy = StridedCopy::default();
+        let steps = input.shape().iter().zip(strides(input.shape())).zip(strides(&shape));
+        for (((&len, source), target), &multiple) in steps.zip(&multiples) {
+            copy.dims.push(Dim { len: multiple as usize, source: 0, target: target * len });
+            copy.dims.push(Dim { len, source: source as isize, target });
+        }
+        let mut output = blank(ctx, input.dtype(), shape)?;
+        copy.run(ctx, input, &mut output)?;
+        ctx.set_output(0, output)
+    })
+}

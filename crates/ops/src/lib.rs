@@ -10,11 +10,15 @@ mod macros;
 mod cells;
 mod arithmetic;
 mod broadcast;
+mod combine;
 mod elementwise;
+mod indices;
 mod math;
 mod number;
 mod split;
 mod strided;
+#[cfg(test)]
+mod testing;
 
 mod activation;
 mod add_n;
@@ -33,17 +37,21 @@ mod cumulative;
 mod functions;
 mod gather;
 mod identity;
+mod map;
 mod matmul;
 mod pad;
+mod partition;
+mod product;
 mod random;
+mod reduce;
 mod reduction;
 mod reshape;
 mod reverse;
+mod scatter;
 mod select;
 mod slice;
 mod softmax;
 mod stateless_random;
-mod training;
 mod transpose;
 mod unary;
 mod variable;
@@ -75,15 +83,16 @@ pub static FAMILIES: &[&Family] = &[
     &identity::FAMILY,
     &matmul::FAMILY,
     &pad::FAMILY,
+    &partition::FAMILY,
     &random::FAMILY,
     &reduction::FAMILY,
     &reshape::FAMILY,
     &reverse::FAMILY,
+    &scatter::FAMILY,
     &select::FAMILY,
     &slice::FAMILY,
     &softmax::FAMILY,
     &stateless_random::FAMILY,
-    &training::FAMILY,
     &transpose::FAMILY,
     &unary::FAMILY,
     &variable::FAMILY,

@@ -10,7 +10,7 @@ use thalweg_tensor::{
 };
 
 use crate::cells::blank;
-use crate::math::combine::Combine;
+use crate::combine::Combine;
 use crate::strided::{Dim, Segment, StridedCopy, copy_boxes, strides};
 
 pub(crate) static FAMILY: Family = Family {

@@ -1,5 +1,135 @@
-//! Placeholder for the family.
+//! `Softmax` and `LogSoftmax` along the last dimension.
 
-use thalweg_kernel::Family;
+use half::{bf16, f16};
+use num_traits::Float;
+use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_tensor::{Result, ensure};
 
-pub(crate) static FAMILY: Family = Family { ops: &[], kernels: &[] };
+use crate::map::{narrowed, widened};
+use crate::math::fold::{Fold, Maximum};
+use crate::math::real::Real;
+use crate::math::rows::{exponentials, log_softmax_row, scale};
+use crate::math::widen::Widen;
+use crate::split::for_each_rows;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[SOFTMAX, LOG_SOFTMAX],
+    kernels: &[
+        cpu_kernel!("Softmax", "T" in [f32, f64, f16, bf16] => softmax),
+        cpu_kernel!("LogSoftmax", "T" in [f32, f64, f16, bf16] => log_softmax),
+    ],
+};
+
+const SOFTMAX: OpDef = OpDef {
+    name: "Softmax",
+    inputs: &["logits: T"],
+    outputs: &["softmax: T"],
+    attrs: &["T: {half, bfloat16, float, double}"],
+    shape: rank_at_least_one,
+    ..OpDef::DEFAULT
+};
+
+const LOG_SOFTMAX: OpDef = OpDef { name: "LogSoftmax", outputs: &["logsoftmax: T"], ..SOFTMAX };
+
+fn rank_at_least_one(c: &mut ShapeContext<'_>) -> Result<()> {
+    let shape = c.with_rank_at_least(0, "logits", 1)?.clone();
+    c.set_output(0, shape);
+    Ok(())
+}
+
+fn softmax<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T::Wide: Real,
+    Maximum: Fold<T::Wide>,
+{
+    AnyKernel::new(|ctx| {
+        by_rows::<T>(ctx, |row| {
+            let sum = exponentials(row);
+            scale(row, sum.recip());
+        })
+    })
+}
+
+fn log_softmax<T: Widen>(_: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T::Wide: Real,
+    Maximum: Fold<T::Wide>,
+{
+    AnyKernel::new(|ctx| by_rows::<T>(ctx, log_softmax_row))
+}
+
+fn by_rows<T: Widen>(
+    ctx: &mut KernelContext<'_>,
+    work: impl Fn(&mut [T::Wide]) + Sync,
+) -> Result<()> {
+    let shape = ctx.input(0)?.shape();
+    ensure!(shape.rank() >= 1, InvalidArgument, "logits must have >= 1 dimension, got {shape}");
+    let columns = shape[shape.rank() - 1];
+    let (mut wide, is_blank) = widened::<T>(ctx, 0)?;
+    let source = if is_blank { Some(ctx.slice::<T::Wide>(0)?) } else { None };
+    let nanoseconds = 1.0 * columns as f64;
+    for_each_rows(ctx, wide.as_mut_slice()?, columns, nanoseconds, |first, out| {
+        for (i, row) in (first..).zip(out.chunks_exact_mut(columns)) {
+            if let Some(source) = source {
+                row.copy_from_slice(&source[i * columns..][..columns]);
+            }
+            work(row);
+        }
+    })?;
+    let output = narrowed::<T>(ctx, wide)?;
+    ctx.set_output(0, output)
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::{Code, DType, Tensor};
+
+    use crate::testing::call;
+
+    #[test]
+    fn shapes() {
+        assert_eq!(call("Softmax").shape(DType::Float, "2,?").infer(), "[2,?]");
+        assert!(call("LogSoftmax").shape(DType::Float, "").infer().starts_with("INVALID_ARGUMENT"));
+    }
+
+    #[test]
+    fn rows_sum_to_one() {
+        let mut state = 1u32;
+        for columns in [1, 2, 15, 16, 17, 100, 1000, 3001] {
+            let values: Vec<f32> = (0..3 * columns)
+                .map(|_| {
+                    state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                    (state >> 16) as f32 / 1000.0 - 30.0
+                })
+                .collect();
+            let shape = thalweg_tensor::Shape::new(&[3, columns]).unwrap();
+            let input = Tensor::from_slice(shape, &values).unwrap();
+            let soft = call("Softmax").input(input.clone()).run().unwrap();
+            let logs = call("LogSoftmax").input(input.clone()).run().unwrap();
+            let (soft, logs) = (soft.as_slice::<f32>().unwrap(), logs.as_slice::<f32>().unwrap());
+            for row in soft.chunks(columns) {
+                assert!((row.iter().sum::<f32>() - 1.0).abs() < 1e-5);
+            }
+            for (s, l) in soft.iter().zip(logs) {
+                assert!((s.ln() - l).abs() < 2e-5 || *s < 1e-37, "{s} {l}");
+            }
+        }
+    }
+
+    #[test]
+    fn special_values() {
+        const LOWEST: f32 = f32::NEG_INFINITY;
+        let run = |op, x: &[f32]| {
+            let got = call(op).input(Tensor::vector(x).unwrap()).run().unwrap();
+            got.as_slice::<f32>().unwrap().to_vec()
+        };
+        assert_eq!(run("Softmax", &[LOWEST, 1.0]), [0.0, 1.0]);
+        assert_eq!(run("LogSoftmax", &[LOWEST, 1.0]), [LOWEST, 0.0]);
+        assert_eq!(run("Softmax", &[1e30, -1e30]), [1.0, 0.0]);
+        assert!(run("Softmax", &[LOWEST, LOWEST]).iter().all(|x| x.is_nan()));
+        assert!(run("Softmax", &[]).is_empty());
+        let scalar = call("Softmax").input(Tensor::scalar(1.0f32)).run();
+        assert_eq!(scalar.unwrap_err().code(), Code::InvalidArgument);
+    }
+}

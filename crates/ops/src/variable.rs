@@ -14,7 +14,7 @@ use thalweg_tensor::{
     Shape, Tensor, bail, bf16, ensure, err, f16,
 };
 
-use crate::math::combine::Combine;
+use crate::combine::Combine;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -446,7 +446,7 @@ fn update_each<T: Combine>(
 }
 
 /// The value before it is counted up, until it reaches the limit.
-fn count_up_to<T: Combine + TryInto<i64>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn count_up_to<T: Combine + TryInto<i64> + From<bool>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let limit = init.attrs().int("limit")?;
     AnyKernel::new(move |ctx| {
         let variable = variable_input(ctx, 0)?;
@@ -460,7 +460,7 @@ fn count_up_to<T: Combine + TryInto<i64>>(init: &KernelInit<'_>) -> Result<AnyKe
                 OutOfRange,
                 "Reached limit of {limit}"
             );
-            *count = before.plus(T::ONE);
+            *count = before.plus(T::from(true));
             Ok(before)
         })?;
         ctx.set_output(0, Tensor::scalar(before))

@@ -3,6 +3,8 @@
 //! Gathers and scatters work under the cell's lock, so that a sparse step costs the rows it touches
 //! and not the table. All indices are checked before the first row changes.
 
+use std::ops::Range;
+
 use thalweg_graph::{Flag, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
@@ -10,7 +12,7 @@ use thalweg_tensor::{
 };
 
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
-use crate::math::combine::{Combine, Ordered};
+use crate::combine::{Combine, CombineOrdered};
 use crate::split::{Disjoint, for_each_rows};
 use crate::variable::{change, pass_on, variable_input};
 
@@ -256,18 +258,18 @@ fn scatter_mul<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::times))
 }
 
-fn scatter_div<T: Divide>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn scatter_div<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     scatter(|ctx, target, rows, updates| {
         T::check_divisors(updates)?;
         combine_rows::<T>(ctx, target, rows, updates, T::over)
     })
 }
 
-fn scatter_min<T: Ordered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn scatter_min<T: CombineOrdered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::smaller))
 }
 
-fn scatter_max<T: Ordered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn scatter_max<T: CombineOrdered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::larger))
 }
 
@@ -276,43 +278,6 @@ fn scatter_update(_: &KernelInit<'_>) -> Result<AnyKernel> {
         |ctx, target, rows, updates| with_cell!(target.dtype(), C => replace_rows::<C>(ctx, target, rows, updates)),
     )
 }
-
-/// Elements that can be divided.
-trait Divide: Combine {
-    /// The quotient; zero for an integer divided by zero.
-    fn over(self, divisor: Self) -> Self;
-
-    /// Refuses integer divisors that are zero.
-    fn check_divisors(_divisors: &Tensor) -> Result<()> {
-        Ok(())
-    }
-}
-
-macro_rules! impl_divide {
-    (integers $($t:ty),+) => { $(
-        impl Divide for $t {
-            fn over(self, divisor: Self) -> Self {
-                if divisor == 0 { 0 } else { self.wrapping_div(divisor) }
-            }
-
-            fn check_divisors(divisors: &Tensor) -> Result<()> {
-                let has_zero = divisors.as_slice::<$t>()?.contains(&0);
-                ensure!(!has_zero, InvalidArgument, "Integer division by zero");
-                Ok(())
-            }
-        }
-    )+ };
-    (floats $($t:ty),+) => { $(
-        impl Divide for $t {
-            fn over(self, divisor: Self) -> Self {
-                self / divisor
-            }
-        }
-    )+ };
-}
-
-impl_divide!(integers i8, i16, i32, i64, u8, u16, u32, u64);
-impl_divide!(floats f16, bf16, f32, f64, Complex32, Complex64);
 
 /// What a scatter op does with the variable, the checked row numbers and the updates.
 type ChangeRows = fn(&KernelContext<'_>, &mut Tensor, &[i64], &Tensor) -> Result<()>;
@@ -394,61 +359,51 @@ fn replace_rows<C: Cell>(
     })
 }
 
-fn row_len(shape: &Shape) -> usize {
+pub(crate) fn row_len(shape: &Shape) -> usize {
     shape.iter().skip(1).product()
 }
 
 /// Calls `change(position, row)` for every row number, on several threads if the rows are long.
-fn change_rows<T: Send>(
+///
+/// Each thread has rows of its own and goes through all numbers, so that a row that occurs twice
+/// changes in the order of the numbers, whatever the number of threads.
+pub(crate) fn change_rows<T: Send>(
     ctx: &KernelContext<'_>,
     target: &mut [T],
     rows: &[i64],
     row_len: usize,
     change: impl Fn(usize, &mut [T]) + Sync,
 ) -> Result<()> {
+    /// Rows for which looking at all numbers once more costs little.
+    const LONG_ROW: usize = 64;
+    const SHARES_MAX: f64 = 16.0;
+    const SHARE_NANOSECONDS: f64 = 40_000.0;
     if row_len == 0 {
         return Ok(());
     }
-    let count = target.len() / row_len;
-    let target = Disjoint::new(target);
-    walk_rows(ctx, rows, count, row_len as f64 * 0.5, |position, row| {
-        // SAFETY: `walk_rows` gives a row to one thread only, and one after the other.
-        change(position, unsafe { target.part(row * row_len..(row + 1) * row_len) });
-    })
-}
-
-/// Calls `visit(position, row)` for every row number, all of them below `count`, on several threads
-/// if a row costs much. Calls for the same row come one after the other, on one thread, in the order
-/// of the numbers.
-///
-/// Each thread has rows of its own and goes through all numbers, so that a row that occurs twice
-/// changes in the same order whatever the number of threads.
-pub(crate) fn walk_rows(
-    ctx: &KernelContext<'_>,
-    rows: &[i64],
-    count: usize,
-    nanoseconds_per_row: f64,
-    visit: impl Fn(usize, usize) + Sync,
-) -> Result<()> {
-    /// Rows for which looking at all numbers once more costs little.
-    const COSTLY_NANOSECONDS: f64 = 32.0;
-    const SHARES_MAX: f64 = 16.0;
-    const SHARE_NANOSECONDS: f64 = 40_000.0;
-    const ROWS_BETWEEN_CHECKS: usize = 1 << 16;
-    if nanoseconds_per_row < COSTLY_NANOSECONDS {
+    let row_range = |row: i64| -> Range<usize> {
+        let start = row as usize * row_len;
+        start..start + row_len
+    };
+    if row_len < LONG_ROW {
         for (position, &row) in rows.iter().enumerate() {
-            if position % ROWS_BETWEEN_CHECKS == 0 {
+            if position % (1 << 16) == 0 {
                 ctx.check_cancelled()?;
             }
-            visit(position, row as usize);
+            change(position, &mut target[row_range(row)]);
         }
         return Ok(());
     }
-    let work = (rows.len() as f64 * nanoseconds_per_row).min(SHARES_MAX * SHARE_NANOSECONDS);
-    ctx.parallel_for(count, work / count as f64, |share| {
+    let count = target.len() / row_len;
+    let work = rows.len() as f64 * row_len as f64 * 0.5;
+    let per_row = work.min(SHARES_MAX * SHARE_NANOSECONDS) / count as f64;
+    let target = Disjoint::new(target);
+    ctx.parallel_for(count, per_row, |share| {
         for (position, &row) in rows.iter().enumerate() {
             if share.contains(&(row as usize)) {
-                visit(position, row as usize);
+                // SAFETY: shares are disjoint ranges of rows, and within one the rows are changed
+                // one after the other.
+                change(position, unsafe { target.part(row_range(row)) });
             }
         }
     })

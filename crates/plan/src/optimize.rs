@@ -117,7 +117,8 @@ impl<'a> Pass<'a> {
             let init = KernelInit { node, budget: &self.step.budget, environment };
             // A node that fails here fails in its step, with its message; so just leave it.
             let Ok(AnyKernel::Sync(kernel)) = (spec.create)(&init) else { return None };
-            let mut ctx = KernelContext::new(node, &self.step, &mut inputs, &mut outputs);
+            let dtypes = [node.outputs[0].dtype];
+            let mut ctx = KernelContext::new(node, &dtypes, &self.step, &mut inputs, &mut outputs);
             let _flush = FlushDenormals::enter();
             kernel.compute(&mut ctx).ok()?;
         }

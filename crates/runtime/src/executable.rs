@@ -9,7 +9,7 @@ use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
 use thalweg_plan::reads;
-use thalweg_tensor::{Budget, Result, Tensor, err};
+use thalweg_tensor::{Budget, DType, Result, Tensor, err};
 
 use crate::execute::StepState;
 
@@ -33,8 +33,8 @@ pub(crate) struct Executable {
     /// Nodes that wait for nothing.
     pub(crate) roots: Box<[u32]>,
     pub(crate) constants: Box<[Tensor]>,
-    /// Flattened outputs; each has a slot for its value.
-    pub(crate) num_outputs: usize,
+    /// Dtypes of the flattened outputs; each has a slot for its value.
+    pub(crate) output_dtypes: Box<[DType]>,
     pub(crate) num_feeds: usize,
     pub(crate) num_fetches: usize,
     /// States of finished steps, for the next ones.
@@ -165,6 +165,8 @@ impl Executable {
         let transfers = Transfers::of(&graph, &*device, source.kernels)?;
         let (inputs, readers) = flat_inputs(&graph, &nodes, outputs as usize, &transfers);
         let successors = flat_successors(&graph, &mut nodes, &pending);
+        let output_dtypes =
+            graph.nodes().iter().flat_map(|n| n.outputs.iter().map(|o| o.dtype)).collect();
         let roots = (0..graph.len() as u32).filter(|&i| pending[i as usize] == 0).collect();
         Ok(Executable {
             device_name: device.description().name.to_string().into(),
@@ -176,12 +178,19 @@ impl Executable {
             pending: pending.into(),
             roots,
             constants: constants.into(),
-            num_outputs: outputs as usize,
+            output_dtypes,
             num_feeds: num_feeds as usize,
             num_fetches: num_fetches as usize,
             free: Mutex::default(),
             graph,
         })
+    }
+
+    /// Dtypes of a node's outputs.
+    #[inline]
+    pub(crate) fn output_dtypes_of(&self, node: &ExecNode) -> &[DType] {
+        let first = node.first_output as usize;
+        &self.output_dtypes[first..first + node.num_outputs as usize]
     }
 
     /// Where a node's inputs lie.

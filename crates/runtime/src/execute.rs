@@ -200,7 +200,7 @@ impl StepState {
     ) -> StepState {
         StepState {
             exec: exec.clone(),
-            values: empty_slots(exec.num_outputs),
+            values: empty_slots(exec.output_dtypes.len()),
             readers: exec.readers.iter().map(|&n| AtomicU32::new(n)).collect(),
             pending: exec.pending.iter().map(|&n| AtomicU32::new(n)).collect(),
             feeds: empty_slots(exec.num_feeds),
@@ -538,17 +538,16 @@ impl StepState {
         kernel: &dyn Kernel,
         runner: &mut Runner,
     ) -> bool {
-        let (mut inputs, mut outputs) =
-            (std::mem::take(&mut runner.inputs), std::mem::take(&mut runner.outputs));
+        let Runner { inputs, outputs, .. } = runner;
         inputs.extend(self.exec.inputs_of(node).iter().map(|&input| self.take_input(input)));
         outputs.resize_with(node.num_outputs as usize, Value::default);
         let cost = node.cost_ns.load(Ordering::Relaxed);
         let measured = (cost >= CHEAP_NS || self.samples_cost).then(|| self.now());
-        let mut result =
-            if node.dereferences { self.dereference(index, &mut inputs) } else { Ok(()) };
+        let mut result = if node.dereferences { self.dereference(index, inputs) } else { Ok(()) };
         if result.is_ok() {
             let graph_node = &self.exec.graph.nodes()[index as usize];
-            let mut ctx = KernelContext::new(graph_node, &self.context, &mut inputs, &mut outputs);
+            let dtypes = self.exec.output_dtypes_of(node);
+            let mut ctx = KernelContext::new(graph_node, dtypes, &self.context, inputs, outputs);
             // A panic is a bug of ours, but not a reason to end the process.
             result = catch_unwind(AssertUnwindSafe(|| kernel.compute(&mut ctx)))
                 .unwrap_or_else(|_| Err(err!(Internal, "the kernel panicked; this is a bug")));
@@ -556,7 +555,7 @@ impl StepState {
         if let Some(start) = measured {
             let took =
                 (self.now().saturating_sub(start)).as_nanos().min(u128::from(u32::MAX)) as u32;
-            node.cost_ns.store(cost / 4 * 3 + took / 4, Ordering::Relaxed);
+            node.cost_ns.store(learnt_cost(cost, took), Ordering::Relaxed);
         }
         inputs.clear();
         for (i, value) in outputs.drain(..).enumerate() {
@@ -565,7 +564,6 @@ impl StepState {
             }
             self.put(node, i as u32, value);
         }
-        (runner.inputs, runner.outputs) = (inputs, outputs);
         if let Err(e) = result {
             self.fail_at(index, e);
             return false;
@@ -680,6 +678,17 @@ impl StepState {
             Err(e) => done(Err(e)),
         }
     }
+}
+
+/// The average cost after another run. It at most doubles: a thread that lost its core in mid-kernel
+/// must not make the kernel look dear for the next hundred steps.
+fn learnt_cost(cost_ns: u32, took_ns: u32) -> u32 {
+    let learnt = if took_ns > cost_ns {
+        took_ns.min(cost_ns.saturating_mul(2))
+    } else {
+        cost_ns.midpoint(took_ns)
+    };
+    learnt.max(16)
 }
 
 impl Work for StepState {

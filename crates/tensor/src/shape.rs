@@ -12,7 +12,7 @@ pub const RANK_MAX: usize = 254;
 
 /// The sizes of a tensor's dimensions. Their product fits in an `i64`, so index arithmetic on
 /// elements of an existing shape cannot overflow.
-#[derive(Clone, PartialEq, Eq, Hash, Default)]
+#[derive(Eq, Hash, Default)]
 pub struct Shape(SmallVec<[usize; 4]>);
 
 impl Shape {
@@ -85,9 +85,25 @@ impl Shape {
     }
 }
 
+// By hand: shapes are compared and copied for every small kernel, and most have few dimensions.
+impl PartialEq for Shape {
+    #[inline]
+    fn eq(&self, other: &Shape) -> bool {
+        self.len() == other.len() && self.iter().zip(other.iter()).all(|(a, b)| a == b)
+    }
+}
+
+impl Clone for Shape {
+    #[inline]
+    fn clone(&self) -> Shape {
+        Shape(SmallVec::from_slice(&self.0))
+    }
+}
+
 impl Deref for Shape {
     type Target = [usize];
 
+    #[inline]
     fn deref(&self) -> &[usize] {
         &self.0
     }

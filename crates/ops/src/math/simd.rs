@@ -53,11 +53,18 @@ pub(crate) trait Loop {
 #[inline]
 pub(crate) fn run<B: Loop>(body: B) -> B::Output {
     #[cfg(target_arch = "x86_64")]
-    if level() == AVX2 {
+    if has_avx2() {
         // SAFETY: the level says that the machine has these features.
         return unsafe { run_avx2(body) };
     }
     body.run::<Baseline>()
+}
+
+/// Whether the best level is [`Avx2`].
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn has_avx2() -> bool {
+    level() == AVX2
 }
 
 #[cfg(target_arch = "x86_64")]

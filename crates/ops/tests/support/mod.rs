@@ -126,7 +126,9 @@ impl Interpreter {
             _ => {
                 let kernel = self.kernel(id)?;
                 let AnyKernel::Sync(kernel) = kernel else { bail!(Unimplemented, "async kernel") };
-                let mut ctx = KernelContext::new(&node, &self.step, &mut inputs, &mut outputs);
+                let dtypes: Vec<DType> = node.outputs.iter().map(|o| o.dtype).collect();
+                let mut ctx =
+                    KernelContext::new(&node, &dtypes, &self.step, &mut inputs, &mut outputs);
                 let _flush = FlushDenormals::enter();
                 kernel.compute(&mut ctx).context(|| format!("node '{}'", node.name))?;
             }

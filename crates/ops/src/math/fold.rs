@@ -1,0 +1,187 @@
+//! Many values made one: sums, products, extremes, over runs and over columns.
+//!
+//! Sums are cut in blocks that are added in pairs, so that their error grows with the logarithm of
+//! the count; the cut depends on the sizes only.
+
+use num_complex::Complex;
+
+use super::vectorized::vectorized;
+
+/// An associative operation, up to rounding, with a neutral value.
+pub(crate) trait Fold<A>: 'static {
+    /// The neutral value.
+    const START: A;
+
+    /// What an element contributes.
+    #[inline(always)]
+    fn term(x: A) -> A {
+        x
+    }
+
+    /// Two contributions as one.
+    fn merge(a: A, b: A) -> A;
+}
+
+/// Adds; integers wrap.
+pub(crate) struct Sum;
+/// Multiplies; integers wrap.
+pub(crate) struct Product;
+/// The largest; NaN if there is one.
+pub(crate) struct Maximum;
+/// The smallest; NaN if there is one.
+pub(crate) struct Minimum;
+/// Adds squares of absolute values; integers wrap.
+pub(crate) struct SumOfSquares;
+/// The largest, NaN left out.
+pub(crate) struct MaximumNumber;
+/// The smallest, NaN left out.
+pub(crate) struct MinimumNumber;
+
+macro_rules! folds {
+    ($($t:ty: $fold:ident from $start:expr, |$x:ident| $term:expr, |$a:ident, $b:ident| $merge:expr;)+) => { $(
+        impl Fold<$t> for $fold {
+            const START: $t = $start;
+
+            #[inline(always)]
+            fn term($x: $t) -> $t {
+                $term
+            }
+
+            #[inline(always)]
+            fn merge($a: $t, $b: $t) -> $t {
+                $merge
+            }
+        }
+    )+ };
+}
+
+macro_rules! integer_folds {
+    ($($t:ty),+) => { $(
+        folds! {
+            $t: Sum from 0, |x| x, |a, b| a.wrapping_add(b);
+            $t: Product from 1, |x| x, |a, b| a.wrapping_mul(b);
+            $t: Maximum from <$t>::MIN, |x| x, |a, b| if a > b { a } else { b };
+            $t: Minimum from <$t>::MAX, |x| x, |a, b| if a < b { a } else { b };
+            $t: MaximumNumber from <$t>::MIN, |x| x, |a, b| if a > b { a } else { b };
+            $t: MinimumNumber from <$t>::MAX, |x| x, |a, b| if a < b { a } else { b };
+            $t: SumOfSquares from 0, |x| x.wrapping_mul(x), |a, b| a.wrapping_add(b);
+        }
+    )+ };
+}
+
+integer_folds!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+macro_rules! float_folds {
+    ($($t:ty),+) => { $(
+        folds! {
+            $t: Sum from 0.0, |x| x, |a, b| a + b;
+            $t: Product from 1.0, |x| x, |a, b| a * b;
+            $t: Maximum from <$t>::NEG_INFINITY, |x| x, |a, b| if a >= b || a.is_nan() { a } else { b };
+            $t: Minimum from <$t>::INFINITY, |x| x, |a, b| if a <= b || a.is_nan() { a } else { b };
+            $t: MaximumNumber from <$t>::NEG_INFINITY, |x| x, |a, b| if b > a { b } else { a };
+            $t: MinimumNumber from <$t>::INFINITY, |x| x, |a, b| if b < a { b } else { a };
+            $t: SumOfSquares from 0.0, |x| x * x, |a, b| a + b;
+        }
+        folds! {
+            Complex<$t>: Sum from Complex { re: 0.0, im: 0.0 }, |x| x, |a, b| a + b;
+            Complex<$t>: Product from Complex { re: 1.0, im: 0.0 }, |x| x, |a, b| a * b;
+            Complex<$t>: SumOfSquares from Complex { re: 0.0, im: 0.0 },
+                |x| Complex { re: x.norm_sqr(), im: 0.0 }, |a, b| a + b;
+        }
+    )+ };
+}
+
+float_folds!(f32, f64);
+
+folds! {
+    bool: Maximum from false, |x| x, |a, b| a | b;
+    bool: Minimum from true, |x| x, |a, b| a & b;
+    bool: MaximumNumber from false, |x| x, |a, b| a | b;
+    bool: MinimumNumber from true, |x| x, |a, b| a & b;
+}
+
+/// The loops of one operation on one type.
+#[derive(Clone, Copy)]
+pub(crate) struct FoldLoops<A> {
+    /// The neutral value.
+    pub(crate) start: A,
+    /// All of a run, which should be short enough to need no pairs.
+    pub(crate) run: fn(&[A]) -> A,
+    /// `acc[j]` takes in `x[i * stride + j]` of every row `i` that begins in `x`.
+    pub(crate) columns: fn(&mut [A], &[A], usize),
+    /// `acc[j]` takes in the contribution `x[j]`.
+    pub(crate) merge: fn(&mut [A], &[A]),
+}
+
+/// The loops of `F` on `A`.
+pub(crate) fn loops<A: Copy + 'static, F: Fold<A>>() -> FoldLoops<A> {
+    FoldLoops {
+        start: F::START,
+        run: fold_run::<A, F>,
+        columns: fold_columns::<A, F>,
+        merge: merge_slices::<A, F>,
+    }
+}
+
+/// Independent accumulators of a run: enough to keep the adders busy.
+const LANES: usize = 32;
+
+vectorized! {
+    fn fold_run<L>[A: Copy, F: Fold<A>](x: &[A]) -> A {
+        if x.len() < LANES / 2 {
+            return x.iter().fold(F::START, |a, &x| F::merge(a, F::term(x)));
+        }
+        let mut lanes = [F::START; LANES];
+        let chunks = x.chunks_exact(LANES);
+        let rest = chunks.remainder();
+        for chunk in chunks {
+            for (lane, &x) in lanes.iter_mut().zip(chunk) {
+                *lane = F::merge(*lane, F::term(x));
+            }
+        }
+        for (lane, &x) in lanes.iter_mut().zip(rest) {
+            *lane = F::merge(*lane, F::term(x));
+        }
+        let mut width = LANES / 2;
+        while width > 0 {
+            let (low, high) = lanes.split_at_mut(width);
+            for (a, &b) in low.iter_mut().zip(&high[..width]) {
+                *a = F::merge(*a, b);
+            }
+            width /= 2;
+        }
+        lanes[0]
+    }
+}
+
+vectorized! {
+    fn fold_columns<L>[A: Copy, F: Fold<A>](acc: &mut [A], x: &[A], stride: usize) {
+        let n = acc.len();
+        let mut rest = x;
+        // Four rows at a time: the accumulators are read and written once for them.
+        while rest.len() >= 3 * stride + n && n > 0 {
+            let (a, b) = (&rest[..n], &rest[stride..stride + n]);
+            let (c, d) = (&rest[2 * stride..2 * stride + n], &rest[3 * stride..3 * stride + n]);
+            for ((((acc, &a), &b), &c), &d) in acc.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+                let left = F::merge(F::term(a), F::term(b));
+                let right = F::merge(F::term(c), F::term(d));
+                *acc = F::merge(*acc, F::merge(left, right));
+            }
+            rest = rest.get(4 * stride..).unwrap_or(&[]);
+        }
+        while rest.len() >= n && n > 0 {
+            for (acc, &a) in acc.iter_mut().zip(rest) {
+                *acc = F::merge(*acc, F::term(a));
+            }
+            rest = rest.get(stride..).unwrap_or(&[]);
+        }
+    }
+}
+
+vectorized! {
+    fn merge_slices<L>[A: Copy, F: Fold<A>](acc: &mut [A], x: &[A]) {
+        for (acc, &x) in acc.iter_mut().zip(x) {
+            *acc = F::merge(*acc, x);
+        }
+    }
+}

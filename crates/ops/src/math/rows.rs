@@ -1,0 +1,102 @@
+//! What softmax and cross entropy do with a row.
+
+use super::fold::{Fold, Maximum, loops};
+use super::real::Real;
+use super::vectorized::vectorized;
+
+/// Independent accumulators.
+const LANES: usize = 16;
+
+/// Replaces a row by `e^(x - largest)`; returns the sum of that.
+pub(crate) fn exponentials<A: Real>(row: &mut [A]) -> A
+where
+    Maximum: Fold<A>,
+{
+    let largest = (loops::<A, Maximum>().run)(row);
+    exponentials_below(row, largest)
+}
+
+vectorized! {
+    fn exponentials_below<L>[A: Real](row: &mut [A], largest: A) -> A {
+        let mut lanes = [A::zero(); LANES];
+        let mut chunks = row.chunks_exact_mut(LANES);
+        for chunk in &mut chunks {
+            for (x, sum) in chunk.iter_mut().zip(&mut lanes) {
+                *x = (*x - largest).exp_at::<L>();
+                *sum += *x;
+            }
+        }
+        for (x, sum) in chunks.into_remainder().iter_mut().zip(&mut lanes) {
+            *x = (*x - largest).exp_at::<L>();
+            *sum += *x;
+        }
+        total(&lanes)
+    }
+}
+
+/// Adds the lanes in pairs.
+#[inline(always)]
+fn total<A: Real>(lanes: &[A; LANES]) -> A {
+    let mut lanes = *lanes;
+    let mut width = LANES / 2;
+    while width > 0 {
+        for i in 0..width {
+            lanes[i] += lanes[i + width];
+        }
+        width /= 2;
+    }
+    lanes[0]
+}
+
+vectorized! {
+    /// Multiplies a row.
+    pub(crate) fn scale<L>[A: Real](row: &mut [A], factor: A) {
+        for x in row {
+            *x *= factor;
+        }
+    }
+}
+
+/// The largest of a row, and the logarithm of the sum of `e^(x - largest)`.
+pub(crate) fn log_of_sum<A: Real>(row: &[A]) -> (A, A)
+where
+    Maximum: Fold<A>,
+{
+    let largest = (loops::<A, Maximum>().run)(row);
+    (largest, sum_of_exponentials(row, largest).ln())
+}
+
+vectorized! {
+    fn sum_of_exponentials<L>[A: Real](row: &[A], largest: A) -> A {
+        let mut lanes = [A::zero(); LANES];
+        let chunks = row.chunks_exact(LANES);
+        let rest = chunks.remainder();
+        for chunk in chunks {
+            for (&x, sum) in chunk.iter().zip(&mut lanes) {
+                *sum += (x - largest).exp_at::<L>();
+            }
+        }
+        for (&x, sum) in rest.iter().zip(&mut lanes) {
+            *sum += (x - largest).exp_at::<L>();
+        }
+        total(&lanes)
+    }
+}
+
+/// Replaces a row by the logarithm of its softmax.
+pub(crate) fn log_softmax_row<A: Real>(row: &mut [A])
+where
+    Maximum: Fold<A>,
+{
+    let (largest, log) = log_of_sum(row);
+    subtract_twice(row, largest, log);
+}
+
+vectorized! {
+    // Not the sum of the two: `x - largest` is exact near the largest.
+    fn subtract_twice<L>[A: Real](row: &mut [A], a: A, b: A) {
+        for x in row {
+            *x = (*x - a) - b;
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Sorting rows into several tensors by number, and putting them together again.
+
+use smallvec::SmallVec;
+use thalweg_graph::OpDef;
+use thalweg_graph::shape::ShapeContext;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
+
+use crate::cells::{Cell, blank, nanoseconds_per_cell};
+use crate::indices::coordinates;
+use crate::split::for_each_rows;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[DYNAMIC_PARTITION, DYNAMIC_STITCH, PARALLEL_DYNAMIC_STITCH],
+    kernels: &[
+        KernelSpec { op: "DynamicPartition", create: dynamic_partition, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "DynamicStitch",
+            host_inputs: &["indices"],
+            create: dynamic_stitch,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "ParallelDynamicStitch",
+            host_inputs: &["indices"],
+            create: dynamic_stitch,
+            ..KernelSpec::CPU
+        },
+    ],
+};
+
+const DYNAMIC_PARTITION: OpDef = OpDef {
+    name: "DynamicPartition",
+    inputs: &["data: T", "partitions: int32"],
+    outputs: &["outputs: num_partitions * T"],
+    attrs: &["num_partitions: int >= 1", "T: type"],
+    shape: dynamic_partition_shape,
+    ..OpDef::DEFAULT
+};
+
+fn dynamic_partition_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let (data, partitions) = (c.input(0), c.input(1));
+    let shape = match (data.dims(), partitions.dims()) {
+        (Some(data_dims), Some(partition_dims)) => {
+            let prefix = PartialShape::new(data_dims.iter().copied().take(partition_dims.len()));
+            ensure!(
+                prefix.merge(partitions).is_ok(),
+                InvalidArgument,
+                "data.shape must start with partitions.shape, got data.shape = {data}, \
+                 partitions.shape = {partitions}"
+            );
+            let rest = data_dims[partition_dims.len()..].iter().copied();
+            PartialShape::new(std::iter::once(None).chain(rest))
+        }
+        _ => PartialShape::unknown(),
+    };
+    for i in 0..c.num_outputs() {
+        c.set_output(i, shape.clone());
+    }
+    Ok(())
+}
+
+fn dynamic_partition(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let num = init.attrs().size("num_partitions")?;
+    AnyKernel::new(move |ctx| {
+        let (data, partitions) = (ctx.input(0)?, ctx.input(1)?);
+        ensure!(
+            data.shape().starts_with(partitions.shape()),
+            InvalidArgument,
+            "data.shape must start with partitions.shape, got data.shape = {}, partitions.shape = \
+             {}",
+            data.shape(),
+            partitions.shape()
+        );
+        let numbers = partitions.as_slice::<i32>()?;
+        let mut counts = vec![0usize; num];
+        for (i, &number) in numbers.iter().enumerate() {
+            let count = usize::try_from(number).ok().and_then(|n| counts.get_mut(n));
+            let Some(count) = count else {
+                let at = coordinates(i, partitions.shape());
+                bail!(InvalidArgument, "partitions[{at}] = {number} is not in [0, {num})");
+            };
+            *count += 1;
+        }
+        let row_dims = &data.shape()[partitions.rank()..];
+        let row: usize = row_dims.iter().product();
+        let mut outputs = Vec::new();
+        for &count in &counts {
+            let dims: SmallVec<[usize; 6]> =
+                std::iter::once(count).chain(row_dims.iter().copied()).collect();
+            outputs.push(blank(ctx, data.dtype(), Shape::new(&dims)?)?);
+        }
+        with_cell!(data.dtype(), C => distribute::<C>(C::view(data)?, row, numbers, &mut outputs)?);
+        for (i, output) in outputs.into_iter().enumerate() {
+            ctx.set_output(i, output)?;
+        }
+        Ok(())
+    })
+}
+
+/// Appends each row to the output of its number.
+fn distribute<C: Cell>(
+    data: &[C],
+    row: usize,
+    numbers: &[i32],
+    outputs: &mut [Tensor],
+) -> Result<()> {
+    if row == 0 {
+        return Ok(());
+    }
+    let mut targets = Vec::new();
+    for output in outputs {
+        targets.push(C::view_mut(output)?.chunks_exact_mut(row));
+    }
+    for (from, &number) in data.chunks_exact(row).zip(numbers) {
+        if let Some(to) = targets[number as usize].next() {
+            to.clone_from_slice(from);
+        }
+    }
+    Ok(())
+}
+
+const DYNAMIC_STITCH: OpDef = OpDef {
+    name: "DynamicStitch",
+    inputs: &["indices: N * int32", "data: N * T"],
+    outputs: &["merged: T"],
+    attrs: &["N: int >= 1", "T: type"],
+    shape: dynamic_stitch_shape,
+    ..OpDef::DEFAULT
+};
+const PARALLEL_DYNAMIC_STITCH: OpDef = OpDef {
+    name: "ParallelDynamicStitch",
+    inputs: &["indices: N * int32", "data: N * T"],
+    outputs: &["merged: T"],
+    attrs: &["N: int >= 1", "T: type"],
+    shape: dynamic_stitch_shape,
+    ..OpDef::DEFAULT
+};
+
+fn dynamic_stitch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let n = c.attrs().size("N")?;
+    let mut row = PartialShape::unknown();
+    // The largest index says how many rows there are, if all indices are known.
+    let mut rows = Some(0i64);
+    for i in 0..n {
+        let known = c.constant(i).and_then(|t| {
+            Some(t.as_slice::<i32>().ok()?.iter().map(|&x| i64::from(x) + 1).max().unwrap_or(0))
+        });
+        rows = rows.zip(known).map(|(a, b)| a.max(b));
+        let (Some(indices), Some(data)) = (c.input(i).dims(), c.input(n + i).dims()) else {
+            continue;
+        };
+        let prefix = PartialShape::new(data.iter().copied().take(indices.len()));
+        ensure!(
+            prefix.merge(c.input(i)).is_ok(),
+            InvalidArgument,
+            "data[{i}].shape = {} does not start with indices[{i}].shape = {}",
+            c.input(n + i),
+            c.input(i)
+        );
+        row = row.merge(&PartialShape::new(data[indices.len()..].iter().copied()))?;
+    }
+    if let Some(row) = row.dims() {
+        let rows = rows.and_then(|r| usize::try_from(r).ok());
+        c.set_output(0, PartialShape::new(std::iter::once(rows).chain(row.iter().copied())));
+    }
+    Ok(())
+}
+
+/// In the map from rows of the output to rows of the inputs: this row comes from nowhere.
+const NOWHERE: i64 = -1;
+
+fn dynamic_stitch(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let n = init.attrs().size("N")?;
+    AnyKernel::new(move |ctx| {
+        let (rows, row_dims) = check_stitch(ctx, n)?;
+        let dims: SmallVec<[usize; 6]> =
+            std::iter::once(rows).chain(row_dims.iter().copied()).collect();
+        let mut output = blank(ctx, ctx.input(n)?.dtype(), Shape::new(&dims)?)?;
+        let mut map = ctx.allocate(DType::Int64, Shape::new(&[rows, 2])?)?;
+        let (map, _) = map.as_mut_slice::<i64>()?.as_chunks_mut::<2>();
+        map.fill([NOWHERE; 2]);
+        for i in 0..n {
+            let indices = ctx.input(i)?.as_slice::<i32>()?;
+            // Later inputs, and later rows of one, win.
+            for (from, &to) in indices.iter().enumerate() {
+                map[to as usize] = [i as i64, from as i64];
+            }
+        }
+        let row: usize = row_dims.iter().product();
+        with_cell!(output.dtype(), C => {
+            stitch::<C>(ctx, n, row, map, C::view_mut(&mut output)?)?;
+        });
+        ctx.set_output(0, output)
+    })
+}
+
+/// Number of rows and shape of a row of the result.
+fn check_stitch(ctx: &KernelContext<'_>, n: usize) -> Result<(usize, SmallVec<[usize; 6]>)> {
+    let mut rows = 0;
+    let first = (ctx.input(0)?, ctx.input(n)?);
+    let row_of = |indices: &Tensor, data: &Tensor| -> SmallVec<[usize; 6]> {
+        data.shape().get(indices.rank()..).unwrap_or_default().into()
+    };
+    let row = row_of(first.0, first.1);
+    for i in 0..n {
+        let (indices, data) = (ctx.input(i)?, ctx.input(n + i)?);
+        ensure!(
+            data.shape().starts_with(indices.shape()),
+            InvalidArgument,
+            "data[{i}].shape = {} does not start with indices[{i}].shape = {}",
+            data.shape(),
+            indices.shape()
+        );
+        ensure!(
+            row_of(indices, data) == row,
+            InvalidArgument,
+            "Need data[0].shape[{}:] = data[{i}].shape[{}:], got data[0].shape = {}, \
+             data[{i}].shape = {}",
+            first.0.rank(),
+            indices.rank(),
+            first.1.shape(),
+            data.shape()
+        );
+        for &index in indices.as_slice::<i32>()? {
+            ensure!(index >= 0, InvalidArgument, "indices[{i}] is out of range");
+            rows = rows.max(index as usize + 1);
+        }
+    }
+    Ok((rows, row))
+}
+
+fn stitch<C: Cell>(
+    ctx: &KernelContext<'_>,
+    n: usize,
+    row: usize,
+    map: &[[i64; 2]],
+    target: &mut [C],
+) -> Result<()> {
+    let mut sources = Vec::new();
+    for i in 0..n {
+        sources.push(C::view(ctx.input(n + i)?)?);
+    }
+    let cost = 2.0 + row as f64 * nanoseconds_per_cell::<C>();
+    for_each_rows(ctx, target, row, cost, |first, part| {
+        for (to, &[source, from]) in part.chunks_exact_mut(row).zip(&map[first..]) {
+            if source == NOWHERE {
+                to.fill(C::default());
+            } else {
+                let from = from as usize * row;
+                to.clone_from_slice(&sources[source as usize][from..from + row]);
+            }
+        }
+    })
+}

@@ -1,0 +1,66 @@
+//! Products of matrices for kernels: threads, scratch and errors as they need them.
+
+use std::mem::MaybeUninit;
+
+use thalweg_kernel::KernelContext;
+use thalweg_tensor::{DType, Element, Result, Shape, err};
+
+use crate::math::gemm::{self, Gemm, MatMut, MatRef, Write};
+
+/// Element types that matrices may have.
+pub(crate) trait Factor: Element + gemm::Element {}
+
+impl<T: Element + gemm::Element> Factor for T {}
+
+/// Sets `c` to `a * b`, or adds that to it, on the step's threads.
+pub(crate) fn multiply<T: Factor>(
+    ctx: &KernelContext<'_>,
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    c: MatMut<'_, T>,
+    write: Write,
+) -> Result<()> {
+    let product = Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices do not fit"))?;
+    let mut scratch = ctx.allocate(DType::UInt8, Shape::new(&[product.scratch_len()])?)?;
+    let cancellation = &ctx.step().cancellation;
+    let run_blocks = |blocks: usize, work: &(dyn Fn(usize) + Sync)| {
+        ctx.parallel().run(blocks, &|i| {
+            if !cancellation.is_cancelled() {
+                work(i);
+            }
+        });
+    };
+    let result = product.run(c, write, as_uninit(scratch.as_mut_slice()?), &run_blocks);
+    ctx.check_cancelled()?;
+    result.map_err(describe)
+}
+
+/// As [`multiply`], on the caller's thread alone, for products that need no scratch.
+pub(crate) fn multiply_here<T: Factor>(
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    c: MatMut<'_, T>,
+    write: Write,
+) -> Result<()> {
+    let product = Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices do not fit"))?;
+    product.run(c, write, &mut [], &|blocks, work| (0..blocks).for_each(work)).map_err(describe)
+}
+
+/// Whether a product of these sizes is too small to need scratch.
+pub(crate) fn is_small<T: Factor>(a: MatRef<'_, T>, b: MatRef<'_, T>) -> bool {
+    Gemm::new(a, b).is_some_and(|product| product.scratch_len() == 0)
+}
+
+fn as_uninit(bytes: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    let (start, len) = (bytes.as_mut_ptr(), bytes.len());
+    // SAFETY: the layouts are the same, and the borrow is as long; nobody reads the bytes after
+    // the product, which alone could leave them uninitialised.
+    unsafe { std::slice::from_raw_parts_mut(start.cast(), len) }
+}
+
+fn describe(error: gemm::Error) -> thalweg_tensor::Error {
+    match error {
+        gemm::Error::OutOfMemory => err!(ResourceExhausted, "out of memory for a matrix product"),
+        other => err!(Internal, "a matrix product failed: {other:?}"),
+    }
+}

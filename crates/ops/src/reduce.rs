@@ -1,0 +1,254 @@
+//! Folding any set of dimensions of a tensor, in parallel, with the same bits for any number of
+//! threads.
+//!
+//! Adjacent dimensions that are both kept or both folded become one. What is left is a grid of
+//! blocks, each a contiguous matrix whose rows are folded into one row of `columns` results; a
+//! plain run is a matrix of one column.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use thalweg_kernel::KernelContext;
+use thalweg_tensor::{Element, Result, Shape, Tensor};
+
+use crate::math::fold::FoldLoops;
+use crate::math::widen::Widen;
+use crate::split::Disjoint;
+
+/// Results that one thread accumulates at a time, on its stack.
+const TILE: usize = 512;
+/// Elements that are folded in sequence; more are folded in halves.
+const BLOCK: usize = 2048;
+/// Rows that are folded in sequence, however many columns there are.
+const BLOCK_ROWS: usize = 128;
+/// Matrices with fewer columns have several rows folded side by side.
+const NARROW: usize = 32;
+/// Elements from which a fold with few results is cut into groups.
+const GROUP: usize = 1 << 16;
+
+/// A dimension of the grid of blocks: its size, and the distance of its steps in the input.
+type GridDim = (usize, usize);
+
+/// How a tensor's elements lie relative to the fold.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    kept: SmallVec<[GridDim; 2]>,
+    folded: SmallVec<[GridDim; 2]>,
+    rows: usize,
+    columns: usize,
+}
+
+impl Layout {
+    /// The layout of a tensor of these sizes; `is_folded` says which dimensions go.
+    pub(crate) fn new(dims: &[usize], is_folded: &[bool]) -> Layout {
+        let mut merged: SmallVec<[(usize, bool); 4]> = SmallVec::new();
+        for (&size, &folded) in dims.iter().zip(is_folded).filter(|&(&size, _)| size != 1) {
+            match merged.last_mut() {
+                Some(last) if last.1 == folded => last.0 *= size,
+                _ => merged.push((size, folded)),
+            }
+        }
+        let columns = match merged.last() {
+            Some(&(size, false)) => {
+                merged.pop();
+                size
+            }
+            _ => 1,
+        };
+        let rows = merged.pop().map_or(1, |last| last.0);
+        let mut layout = Layout { kept: SmallVec::new(), folded: SmallVec::new(), rows, columns };
+        let mut stride = rows * columns;
+        for &(size, folded) in merged.iter().rev() {
+            let grid = if folded { &mut layout.folded } else { &mut layout.kept };
+            grid.push((size, stride));
+            stride *= size;
+        }
+        layout
+    }
+
+    fn results(&self) -> usize {
+        count(&self.kept) * self.columns
+    }
+}
+
+fn count(grid: &[GridDim]) -> usize {
+    grid.iter().map(|d| d.0).product()
+}
+
+/// Where block `index` of a grid begins; the first dimension varies fastest.
+fn offset(grid: &[GridDim], mut index: usize) -> usize {
+    match grid {
+        [] => 0,
+        [(_, stride)] => index * stride,
+        _ => {
+            let mut at = 0;
+            for &(size, stride) in grid {
+                at += index % size * stride;
+                index /= size;
+            }
+            at
+        }
+    }
+}
+
+/// Folds `data`, which has this layout, into a tensor of `shape` in the wider type.
+pub(crate) fn fold<T: Widen>(
+    ctx: &KernelContext<'_>,
+    data: &[T],
+    layout: &Layout,
+    loops: &FoldLoops<T::Wide>,
+    shape: &Shape,
+) -> Result<Tensor> {
+    let results = layout.results();
+    let job = Job { data, layout, loops };
+    let tiles = layout.columns.div_ceil(TILE).max(1);
+    let jobs = count(&layout.kept) * tiles;
+    let groups = groups(data.len(), jobs, job.units());
+    let (dtype, mut partial) = (T::Wide::DTYPE, ctx.allocate(T::Wide::DTYPE, shape.clone())?);
+    if groups > 1 {
+        partial = ctx.allocate(dtype, Shape::new(&[groups, results])?)?;
+    }
+    let out = partial.as_mut_slice::<T::Wide>()?;
+    if data.is_empty() {
+        out.fill(loops.start);
+        return Ok(partial);
+    }
+    let nanoseconds = 0.02 * size_of::<T::Wide>() as f64 * data.len() as f64;
+    let parts = Disjoint::new(out);
+    ctx.parallel_for(jobs * groups, nanoseconds / (jobs * groups) as f64 + 3.0, |items| {
+        for item in items {
+            let (group, item) = (item / jobs, item % jobs);
+            let (block, tile) = (item / tiles, item % tiles);
+            let columns = tile * TILE..((tile + 1) * TILE).min(layout.columns);
+            let start = group * results + block * layout.columns;
+            // SAFETY: each item has its own group, block and range of columns.
+            let acc = unsafe { parts.part(start + columns.start..start + columns.end) };
+            acc.fill(loops.start);
+            let units = job.units();
+            let units = units * group / groups..units * (group + 1) / groups;
+            job.fold_units(offset(&layout.kept, block), units, columns, acc);
+        }
+    })?;
+    if groups == 1 { Ok(partial) } else { merge_groups(ctx, partial, groups, loops, shape) }
+}
+
+/// Into how many groups the folded elements are cut; more than one only where there is too little
+/// else to do in parallel.
+fn groups(elements: usize, jobs: usize, units: usize) -> usize {
+    if jobs == 0 || jobs >= 16 || elements < 2 * GROUP {
+        return 1;
+    }
+    (elements / GROUP).min(64 / jobs).min(units)
+}
+
+fn merge_groups<A: Element>(
+    ctx: &KernelContext<'_>,
+    mut partial: Tensor,
+    groups: usize,
+    loops: &FoldLoops<A>,
+    shape: &Shape,
+) -> Result<Tensor> {
+    let results = shape.num_elements();
+    let parts = partial.as_mut_slice::<A>()?;
+    let mut distance = 1;
+    while distance < groups {
+        for group in (0..groups - distance).step_by(2 * distance) {
+            let (left, right) = parts.split_at_mut((group + distance) * results);
+            (loops.merge)(&mut left[group * results..][..results], &right[..results]);
+        }
+        distance *= 2;
+    }
+    let mut out = ctx.allocate(A::DTYPE, shape.clone())?;
+    out.as_mut_slice::<A>()?.copy_from_slice(&parts[..results]);
+    Ok(out)
+}
+
+struct Job<'a, T: Widen> {
+    data: &'a [T],
+    layout: &'a Layout,
+    loops: &'a FoldLoops<T::Wide>,
+}
+
+impl<T: Widen> Job<'_, T> {
+    /// What groups are made of: blocks if there are several for a result, else rows.
+    fn units(&self) -> usize {
+        if self.layout.folded.is_empty() { self.layout.rows } else { count(&self.layout.folded) }
+    }
+
+    fn fold_units(
+        &self,
+        base: usize,
+        units: Range<usize>,
+        columns: Range<usize>,
+        acc: &mut [T::Wide],
+    ) {
+        let layout = self.layout;
+        if layout.folded.is_empty() {
+            return self.fold_rows(base, units, columns, acc);
+        }
+        if units.len() > 8 {
+            let middle = units.start + units.len().next_power_of_two() / 2;
+            self.fold_units(base, units.start..middle, columns.clone(), acc);
+            let mut right = [self.loops.start; TILE];
+            let right = &mut right[..acc.len()];
+            self.fold_units(base, middle..units.end, columns, right);
+            return (self.loops.merge)(acc, right);
+        }
+        for unit in units {
+            let start = base + offset(&layout.folded, unit);
+            self.fold_rows(start, 0..layout.rows, columns.clone(), acc);
+        }
+    }
+
+    /// Folds rows of the block that begins at `start` into `acc`, in halves if they are many.
+    fn fold_rows(
+        &self,
+        start: usize,
+        rows: Range<usize>,
+        columns: Range<usize>,
+        acc: &mut [T::Wide],
+    ) {
+        let limit = (BLOCK / columns.len()).max(BLOCK_ROWS);
+        if rows.len() > limit {
+            let halves = rows.len().div_ceil(limit).next_power_of_two() / 2;
+            let middle = rows.start + halves * limit;
+            self.fold_rows(start, rows.start..middle, columns.clone(), acc);
+            let mut right = [self.loops.start; TILE];
+            let right = &mut right[..acc.len()];
+            self.fold_rows(start, middle..rows.end, columns, right);
+            return (self.loops.merge)(acc, right);
+        }
+        let stride = self.layout.columns;
+        // Only whole rows lie side by side, so that several can be converted at once.
+        let at_once = if columns.len() == stride { (T::CHUNK / stride).max(1) } else { 1 };
+        let at_once = if T::CHUNK == usize::MAX { rows.len() } else { at_once };
+        let mut row = rows.start;
+        while row < rows.end {
+            let next = row.saturating_add(at_once).min(rows.end);
+            let from = start + row * stride + columns.start;
+            let to = start + (next - 1) * stride + columns.end;
+            T::with_wide(&self.data[from..to], |x| self.fold_matrix(x, acc));
+            row = next;
+        }
+    }
+
+    /// Folds the rows of `x`, the first of which begins with it.
+    fn fold_matrix(&self, x: &[T::Wide], acc: &mut [T::Wide]) {
+        let stride = self.layout.columns;
+        if stride == 1 {
+            return (self.loops.merge)(acc, &[(self.loops.run)(x)]);
+        }
+        let side_by_side = 2 * NARROW / stride;
+        if stride >= NARROW || x.len() < 2 * side_by_side * stride {
+            return (self.loops.columns)(acc, x, stride);
+        }
+        let mut wide = [self.loops.start; 2 * NARROW];
+        let wide = &mut wide[..side_by_side * stride];
+        let whole = x.len() / wide.len() * wide.len();
+        (self.loops.columns)(wide, &x[..whole], wide.len());
+        for part in wide.chunks_exact(stride) {
+            (self.loops.merge)(acc, part);
+        }
+        (self.loops.columns)(acc, &x[whole..], stride);
+    }
+}

@@ -1,0 +1,350 @@
+//! Writing slices into places given by indices.
+
+use smallvec::SmallVec;
+use thalweg_graph::OpDef;
+use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{
+    Bytes, Complex32, Complex64, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure,
+    f16,
+};
+
+use crate::cells::{Cell, nanoseconds_per_cell};
+use crate::combine::{Combine, CombineOrdered};
+use crate::gather::{Points, ignores_bad_indices};
+use crate::indices::{Indices, coordinates};
+use crate::split::Disjoint;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        SCATTER_ND,
+        TENSOR_SCATTER_UPDATE,
+        TENSOR_SCATTER_ADD,
+        TENSOR_SCATTER_SUB,
+        TENSOR_SCATTER_MAX,
+        TENSOR_SCATTER_MIN,
+    ],
+    kernels: &[
+        KernelSpec {
+            op: "ScatterNd",
+            host_inputs: &["shape"],
+            create: scatter_nd,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "TensorScatterUpdate", create: tensor_scatter, ..KernelSpec::CPU },
+        KernelSpec { op: "TensorScatterAdd", create: tensor_scatter, ..KernelSpec::CPU },
+        KernelSpec { op: "TensorScatterSub", create: tensor_scatter, ..KernelSpec::CPU },
+        KernelSpec { op: "TensorScatterMax", create: tensor_scatter, ..KernelSpec::CPU },
+        KernelSpec { op: "TensorScatterMin", create: tensor_scatter, ..KernelSpec::CPU },
+    ],
+};
+
+/// What becomes of an element that is written to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Update {
+    /// The new one takes its place.
+    Assign,
+    /// The new one is added.
+    Add,
+    /// The new one is subtracted.
+    Sub,
+    /// The larger stays.
+    Max,
+    /// The smaller stays.
+    Min,
+}
+
+const SCATTER_ND: OpDef = OpDef {
+    name: "ScatterNd",
+    inputs: &["indices: Tindices", "updates: T", "shape: Tindices"],
+    outputs: &["output: T"],
+    attrs: &["T: type", "Tindices: {int16, int32, int64}", "bad_indices_policy: string = ''"],
+    shape: scatter_nd_shape,
+    ..OpDef::DEFAULT
+};
+
+fn scatter_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let shape = c.shape_from_input(2)?;
+    check_scatter_shapes(&shape, c.input(0), c.input(1))?;
+    c.set_output(0, shape);
+    Ok(())
+}
+
+/// What is known of indices, updates and the tensor they go to must fit together.
+fn check_scatter_shapes(
+    target: &PartialShape,
+    indices: &PartialShape,
+    updates: &PartialShape,
+) -> Result<()> {
+    let (Some(target_dims), Some(indices_dims), Some(updates_dims)) =
+        (target.dims(), indices.dims(), updates.dims())
+    else {
+        return Ok(());
+    };
+    let Some((&Some(depth), outer)) = indices_dims.split_last() else { return Ok(()) };
+    let fits = target_dims.get(depth..).is_some_and(|inner| {
+        let expected = PartialShape::new(outer.iter().chain(inner).copied());
+        expected.merge(&PartialShape::new(updates_dims.iter().copied())).is_ok()
+    });
+    ensure!(
+        fits,
+        InvalidArgument,
+        "updates of shape {updates} do not fit indices of shape {indices} into shape {target}"
+    );
+    Ok(())
+}
+
+fn scatter_nd(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let ignores = ignores_bad_indices(init)?;
+    let dtype = init.output_dtype(0);
+    AnyKernel::new(move |ctx| {
+        let shape = ctx.shape_input(2, "shape")?;
+        let (indices, updates) = (ctx.input(0)?, ctx.input(1)?);
+        ensure!(
+            indices.rank() >= 1,
+            InvalidArgument,
+            "Indices shape must have rank at least one. Found:{}",
+            indices.shape()
+        );
+        ensure!(
+            shape.num_elements() > 0
+                || (indices.num_elements() == 0 && updates.num_elements() == 0),
+            InvalidArgument,
+            "Indices and updates specified for empty output.  indices shape: {}",
+            indices.shape()
+        );
+        let mut output = ctx.zeros(dtype, shape)?;
+        scatter(ctx, &mut output, indices, updates, Update::Add, ignores)?;
+        ctx.set_output(0, output)
+    })
+}
+
+const TENSOR_SCATTER_UPDATE: OpDef = OpDef {
+    name: "TensorScatterUpdate",
+    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: type",
+        "Tindices: {int16, int32, int64, uint16}",
+        "bad_indices_policy: string = ''",
+    ],
+    shape: tensor_scatter_shape,
+    ..OpDef::DEFAULT
+};
+const TENSOR_SCATTER_ADD: OpDef = OpDef {
+    name: "TensorScatterAdd",
+    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type", "Tindices: {int32, int64}", "bad_indices_policy: string = ''"],
+    shape: tensor_scatter_shape,
+    ..OpDef::DEFAULT
+};
+const TENSOR_SCATTER_SUB: OpDef = OpDef {
+    name: "TensorScatterSub",
+    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type", "Tindices: {int32, int64}", "bad_indices_policy: string = ''"],
+    shape: tensor_scatter_shape,
+    ..OpDef::DEFAULT
+};
+const TENSOR_SCATTER_MAX: OpDef = OpDef {
+    name: "TensorScatterMax",
+    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type", "Tindices: {int32, int64}", "bad_indices_policy: string = ''"],
+    shape: tensor_scatter_shape,
+    ..OpDef::DEFAULT
+};
+const TENSOR_SCATTER_MIN: OpDef = OpDef {
+    name: "TensorScatterMin",
+    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type", "Tindices: {int32, int64}", "bad_indices_policy: string = ''"],
+    shape: tensor_scatter_shape,
+    ..OpDef::DEFAULT
+};
+
+fn tensor_scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    check_scatter_shapes(c.input(0), c.input(1), c.input(2))?;
+    shape::unchanged(c)
+}
+
+fn tensor_scatter(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let update = match init.node.op.name.as_str() {
+        "TensorScatterAdd" => Update::Add,
+        "TensorScatterSub" => Update::Sub,
+        "TensorScatterMax" => Update::Max,
+        "TensorScatterMin" => Update::Min,
+        _ => Update::Assign,
+    };
+    let ignores = ignores_bad_indices(init)?;
+    AnyKernel::new(move |ctx| {
+        ensure!(
+            ctx.input(1)?.rank() >= 1,
+            InvalidArgument,
+            "Indices shape must have rank at least one. Found:{}",
+            ctx.input(1)?.shape()
+        );
+        let mut output = ctx.take_input(0)?;
+        output.make_unique(Some(ctx.budget()))?;
+        scatter(ctx, &mut output, ctx.input(1)?, ctx.input(2)?, update, ignores)?;
+        ctx.set_output(0, output)
+    })
+}
+
+/// Combines slices of `updates` with those of `target` that rows of `indices` name.
+///
+/// All indices are checked before anything is written.
+pub(crate) fn scatter(
+    ctx: &KernelContext<'_>,
+    target: &mut Tensor,
+    indices: &Tensor,
+    updates: &Tensor,
+    update: Update,
+    ignores: bool,
+) -> Result<()> {
+    let shape = target.shape().clone();
+    let (depth, outer) = match indices.shape().split_last() {
+        Some((&depth, outer)) => (depth, outer),
+        None => (1, &[][..]),
+    };
+    let inner = shape.get(depth..).unwrap_or_default();
+    let expected: SmallVec<[usize; 8]> = outer.iter().chain(inner).copied().collect();
+    ensure!(
+        depth <= shape.rank() && updates.shape()[..] == expected[..],
+        InvalidArgument,
+        "Dimensions [{depth},{}) of input[shape={shape}] must match dimensions [{},{}) of \
+         updates[shape={}]",
+        shape.rank(),
+        outer.len(),
+        updates.rank(),
+        updates.shape()
+    );
+    let outer = Shape::new(outer)?;
+    let points = Points::new(Indices::of(indices)?, depth, &shape);
+    let rows = if updates.num_elements() == 0 { 0 } else { outer.num_elements() };
+    for row in 0..rows {
+        if !ignores && points.offset(row).is_none() {
+            bail!(
+                InvalidArgument,
+                "indices[{}] = {} does not index into shape {shape}",
+                coordinates(row, &outer),
+                points.show(row)
+            );
+        }
+    }
+    let inner = inner.iter().product();
+    let job = Job { ctx, points: &points, rows, inner };
+    if update == Update::Assign {
+        return with_cell!(target.dtype(), C => {
+            job.run(C::view_mut(target)?, C::view(updates)?, nanoseconds_per_cell::<C>(), |to, from| {
+                to.clone_from_slice(from);
+            })
+        });
+    }
+    combine(&job, target, updates, update)
+}
+
+/// What is left of a scatter once all is checked.
+struct Job<'a, 'b> {
+    ctx: &'a KernelContext<'b>,
+    points: &'a Points<'a>,
+    rows: usize,
+    inner: usize,
+}
+
+impl Job<'_, '_> {
+    /// Calls `write` on each slice and its update, in the order of the indices. Threads take
+    /// columns, so that the order holds for every element.
+    fn run<T: Send + Sync>(
+        &self,
+        target: &mut [T],
+        updates: &[T],
+        cost: f64,
+        write: impl Fn(&mut [T], &[T]) + Sync,
+    ) -> Result<()> {
+        let inner = self.inner;
+        let target = Disjoint::new(target);
+        self.ctx.parallel_for(inner, self.rows as f64 * cost, |columns| {
+            for row in 0..self.rows {
+                let Some(start) = self.points.offset(row) else { continue };
+                let range = start + columns.start..start + columns.end;
+                // SAFETY: ranges of columns are disjoint, and slices are whole rows of `inner`
+                // columns, so parts of different threads are; one thread's parts live in turn.
+                let to = unsafe { target.part(range) };
+                write(to, &updates[row * inner..][columns.clone()]);
+            }
+        })
+    }
+
+    fn number<T: Combine>(
+        &self,
+        target: &mut Tensor,
+        updates: &Tensor,
+        update: Update,
+    ) -> Result<()> {
+        let (target, updates) = (target.as_mut_slice::<T>()?, updates.as_slice::<T>()?);
+        if update == Update::Sub {
+            return self.run(target, updates, 1.0, |to, from| {
+                to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.minus(x));
+            });
+        }
+        self.run(target, updates, 1.0, |to, from| {
+            to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.plus(x));
+        })
+    }
+
+    fn extreme<T: CombineOrdered>(
+        &self,
+        target: &mut Tensor,
+        updates: &Tensor,
+        update: Update,
+    ) -> Result<()> {
+        if !matches!(update, Update::Max | Update::Min) {
+            return self.number::<T>(target, updates, update);
+        }
+        let (target, updates) = (target.as_mut_slice::<T>()?, updates.as_slice::<T>()?);
+        if update == Update::Max {
+            return self.run(target, updates, 1.0, |to, from| {
+                to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.larger(x));
+            });
+        }
+        self.run(target, updates, 1.0, |to, from| {
+            to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.smaller(x));
+        })
+    }
+}
+
+fn combine(job: &Job<'_, '_>, target: &mut Tensor, updates: &Tensor, update: Update) -> Result<()> {
+    match target.dtype() {
+        DType::Float => job.extreme::<f32>(target, updates, update),
+        DType::Double => job.extreme::<f64>(target, updates, update),
+        DType::Half => job.extreme::<f16>(target, updates, update),
+        DType::BFloat16 => job.extreme::<bf16>(target, updates, update),
+        DType::Int8 => job.extreme::<i8>(target, updates, update),
+        DType::Int16 => job.extreme::<i16>(target, updates, update),
+        DType::Int32 => job.extreme::<i32>(target, updates, update),
+        DType::Int64 => job.extreme::<i64>(target, updates, update),
+        DType::UInt8 => job.extreme::<u8>(target, updates, update),
+        DType::UInt16 => job.extreme::<u16>(target, updates, update),
+        DType::UInt32 => job.extreme::<u32>(target, updates, update),
+        DType::UInt64 => job.extreme::<u64>(target, updates, update),
+        DType::Complex64 if matches!(update, Update::Add | Update::Sub) => {
+            job.number::<Complex32>(target, updates, update)
+        }
+        DType::Complex128 if matches!(update, Update::Add | Update::Sub) => {
+            job.number::<Complex64>(target, updates, update)
+        }
+        DType::Bool if update == Update::Add => {
+            job.run(target.as_mut_slice::<bool>()?, updates.as_slice::<bool>()?, 1.0, |to, from| {
+                to.iter_mut().zip(from).for_each(|(t, &x)| *t |= x);
+            })
+        }
+        DType::String if update == Update::Add => {
+            job.run(Bytes::view_mut(target)?, Bytes::view(updates)?, 50.0, |to, from| {
+                to.iter_mut().zip(from).for_each(|(t, x)| *t = [&t[..], &x[..]].concat().into());
+            })
+        }
+        other => bail!(Unimplemented, "{update:?} has no kernel for {other}"),
+    }
+}

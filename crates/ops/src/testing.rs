@@ -1,0 +1,160 @@
+//! What the families' tests share: run one op on given tensors, or infer its shapes.
+
+use std::sync::Arc;
+
+use thalweg_graph::{Attrs, IntoAttr, Scope};
+use thalweg_kernel::*;
+use thalweg_tensor::{Budget, DType, FlushDenormals, PartialShape, Result, Tensor, bail};
+
+use crate::{FAMILIES, kernel_registry, op_registry};
+
+/// One node to be.
+pub(crate) struct Call {
+    op: &'static str,
+    inputs: Vec<Input>,
+    attrs: Attrs,
+    threads: Arc<dyn Parallel>,
+}
+
+enum Input {
+    Value(Tensor),
+    Constant(Tensor),
+    Shape(DType, PartialShape),
+}
+
+/// Begins a node of this op.
+pub(crate) fn call(op: &'static str) -> Call {
+    Call { op, inputs: Vec::new(), attrs: Attrs::default(), threads: Arc::new(OneThread) }
+}
+
+/// `"2,?,3"` as a partial shape; `"unknown"` has no rank, `""` is a scalar's.
+pub(crate) fn partial_shape(text: &str) -> PartialShape {
+    if text == "unknown" {
+        return PartialShape::unknown();
+    }
+    PartialShape::new(text.split(',').filter(|d| !d.is_empty()).map(|d| d.parse().ok()))
+}
+
+impl Call {
+    /// An input that a step feeds.
+    pub(crate) fn input(mut self, tensor: Tensor) -> Self {
+        self.inputs.push(Input::Value(tensor));
+        self
+    }
+
+    /// An input that shape inference sees the value of.
+    pub(crate) fn constant(mut self, tensor: Tensor) -> Self {
+        self.inputs.push(Input::Constant(tensor));
+        self
+    }
+
+    /// An input of which only the shape is known, as [`partial_shape`] reads it.
+    pub(crate) fn shape(mut self, dtype: DType, shape: &str) -> Self {
+        self.inputs.push(Input::Shape(dtype, partial_shape(shape)));
+        self
+    }
+
+    /// An attr.
+    pub(crate) fn attr(mut self, name: &'static str, value: impl IntoAttr) -> Self {
+        self.attrs.set(name, value.into_attr());
+        self
+    }
+
+    /// Runs the blocks of parallel loops last to first, which must change nothing.
+    pub(crate) fn backwards(mut self) -> Self {
+        self.threads = Arc::new(Backwards);
+        self
+    }
+
+    fn node(&self) -> Result<thalweg_graph::Node> {
+        let mut scope = Scope::new(op_registry(FAMILIES)?);
+        let mut inputs = Vec::new();
+        for input in &self.inputs {
+            inputs.push(match input {
+                // Fed shapes are unknown, so that the kernel's own checks are what is tested.
+                Input::Value(t) => scope.placeholder(t.dtype(), &PartialShape::unknown())?,
+                Input::Constant(t) => scope.constant(t)?,
+                Input::Shape(dtype, shape) => scope.placeholder(*dtype, shape)?,
+            });
+        }
+        let mut builder = scope.op(self.op).inputs(&inputs);
+        for (name, value) in self.attrs.iter() {
+            builder = builder.attr(name, value.clone());
+        }
+        let node = builder.build_node()?;
+        Ok(scope.with_graph(|graph| graph.node(node).clone()))
+    }
+
+    /// The shapes of the outputs, separated by spaces; or the error.
+    pub(crate) fn infer(self) -> String {
+        match self.node() {
+            Ok(node) => {
+                let shapes: Vec<String> =
+                    node.outputs.iter().map(|o| o.shape.to_string()).collect();
+                shapes.join(" ")
+            }
+            Err(e) => format!("{e}"),
+        }
+    }
+
+    /// All outputs.
+    pub(crate) fn run_all(self) -> Result<Vec<Tensor>> {
+        let node = self.node()?;
+        let budget = Budget::new(1 << 30);
+        let step = Arc::new(StepContext {
+            step_id: 1,
+            call_depth: 0,
+            budget: budget.clone(),
+            state_budget: budget.clone(),
+            cancellation: Cancellation::default(),
+            resources: ResourceManager::new("localhost"),
+            step_resources: ResourceManager::new("step"),
+            parallel: self.threads.clone(),
+            functions: Arc::new(NoFunctions),
+            environment: Environment::frozen(),
+            device: HostDevice::shared(DeviceDescription::cpu(
+                DeviceName::cpu("localhost", 0, 0),
+                1 << 30,
+            )),
+        });
+        let registry = kernel_registry(FAMILIES);
+        let init = KernelInit { node: &node, budget: &budget, environment: &step.environment };
+        let AnyKernel::Sync(kernel) = (registry.find(&node, "CPU")?.create)(&init)? else {
+            bail!(Unimplemented, "{} completes later", self.op);
+        };
+        let mut inputs = Vec::new();
+        for input in self.inputs {
+            match input {
+                Input::Value(t) | Input::Constant(t) => inputs.push(Value::Tensor(t)),
+                Input::Shape(..) => bail!(InvalidArgument, "a shape is not a value"),
+            }
+        }
+        let mut outputs = vec![Value::Empty; node.outputs.len()];
+        let _flush = FlushDenormals::enter();
+        kernel.compute(&mut KernelContext::new(&node, &step, &mut inputs, &mut outputs))?;
+        let tensor = |v: Value| v.tensor().cloned();
+        outputs
+            .into_iter()
+            .map(|v| {
+                tensor(v).ok_or_else(|| thalweg_tensor::err!(Internal, "an output is missing"))
+            })
+            .collect()
+    }
+
+    /// The first output.
+    pub(crate) fn run(self) -> Result<Tensor> {
+        Ok(self.run_all()?.swap_remove(0))
+    }
+}
+
+struct Backwards;
+
+impl Parallel for Backwards {
+    fn run(&self, blocks: usize, body: &(dyn Fn(usize) + Sync)) {
+        (0..blocks).rev().for_each(body);
+    }
+
+    fn threads(&self) -> usize {
+        3
+    }
+}
