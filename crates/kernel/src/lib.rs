@@ -28,4 +28,4 @@ pub use registry::{
 pub use rendezvous::{Received, Rendezvous, RendezvousKey};
 pub use resource::{ResourceManager, StateObserver};
 pub use value::Value;
-pub use variable::Variable;
+pub use variable::{Variable, VariableGuard};

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{MappedRwLockWriteGuard, RwLock, RwLockWriteGuard};
 use thalweg_tensor::{Budget, DType, PartialShape, Resource, Result, Tensor, ensure, err};
+
+/// A variable's value, locked for writing.
+pub type VariableGuard<'a> = MappedRwLockWriteGuard<'a, Tensor>;
 
 /// A named tensor that outlives steps.
 ///
@@ -82,12 +85,18 @@ impl Variable {
 
     /// Changes the value in place, on a copy if somebody holds a snapshot.
     pub fn update<R>(&self, change: impl FnOnce(&mut Tensor) -> Result<R>) -> Result<R> {
-        let mut guard = self.value.write();
-        let value = guard.as_mut().ok_or_else(|| {
+        change(&mut *self.write()?)
+    }
+
+    /// The value for writing, on a copy if somebody holds a snapshot; the cell is locked as long as
+    /// the guard lives. Who locks several cells does so in the order of their addresses.
+    pub fn write(&self) -> Result<VariableGuard<'_>> {
+        let value = RwLockWriteGuard::try_map(self.value.write(), Option::as_mut);
+        let mut value = value.map_err(|_| {
             err!(FailedPrecondition, "Attempting to use uninitialized value {}", self.name)
         })?;
         value.make_unique(Some(&self.budget))?;
-        change(value)
+        Ok(value)
     }
 }
 

@@ -52,6 +52,7 @@ mod select;
 mod slice;
 mod softmax;
 mod stateless_random;
+mod training;
 mod transpose;
 mod unary;
 mod variable;
@@ -93,6 +94,7 @@ pub static FAMILIES: &[&Family] = &[
     &slice::FAMILY,
     &softmax::FAMILY,
     &stateless_random::FAMILY,
+    &training::FAMILY,
     &transpose::FAMILY,
     &unary::FAMILY,
     &variable::FAMILY,

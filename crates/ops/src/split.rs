@@ -21,6 +21,11 @@ impl<'a, T> Disjoint<'a, T> {
         Disjoint { start: slice.as_mut_ptr(), len: slice.len(), _borrow: std::marker::PhantomData }
     }
 
+    /// Number of elements in all.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
     /// The elements in `range`.
     ///
     /// # Safety

@@ -3,8 +3,6 @@
 //! Gathers and scatters work under the cell's lock, so that a sparse step costs the rows it touches
 //! and not the table. All indices are checked before the first row changes.
 
-use std::ops::Range;
-
 use thalweg_graph::{Flag, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
@@ -359,51 +357,61 @@ fn replace_rows<C: Cell>(
     })
 }
 
-pub(crate) fn row_len(shape: &Shape) -> usize {
+fn row_len(shape: &Shape) -> usize {
     shape.iter().skip(1).product()
 }
 
 /// Calls `change(position, row)` for every row number, on several threads if the rows are long.
-///
-/// Each thread has rows of its own and goes through all numbers, so that a row that occurs twice
-/// changes in the order of the numbers, whatever the number of threads.
-pub(crate) fn change_rows<T: Send>(
+fn change_rows<T: Send>(
     ctx: &KernelContext<'_>,
     target: &mut [T],
     rows: &[i64],
     row_len: usize,
     change: impl Fn(usize, &mut [T]) + Sync,
 ) -> Result<()> {
-    /// Rows for which looking at all numbers once more costs little.
-    const LONG_ROW: usize = 64;
-    const SHARES_MAX: f64 = 16.0;
-    const SHARE_NANOSECONDS: f64 = 40_000.0;
     if row_len == 0 {
         return Ok(());
     }
-    let row_range = |row: i64| -> Range<usize> {
-        let start = row as usize * row_len;
-        start..start + row_len
-    };
-    if row_len < LONG_ROW {
+    let count = target.len() / row_len;
+    let target = Disjoint::new(target);
+    walk_rows(ctx, rows, count, row_len as f64 * 0.5, |position, row| {
+        // SAFETY: `walk_rows` gives a row to one thread only, and one after the other.
+        change(position, unsafe { target.part(row * row_len..(row + 1) * row_len) });
+    })
+}
+
+/// Calls `visit(position, row)` for every row number, all of them below `count`, on several threads
+/// if a row costs much. Calls for the same row come one after the other, on one thread, in the order
+/// of the numbers.
+///
+/// Each thread has rows of its own and goes through all numbers, so that a row that occurs twice
+/// changes in the same order whatever the number of threads.
+pub(crate) fn walk_rows(
+    ctx: &KernelContext<'_>,
+    rows: &[i64],
+    count: usize,
+    nanoseconds_per_row: f64,
+    visit: impl Fn(usize, usize) + Sync,
+) -> Result<()> {
+    /// Rows for which looking at all numbers once more costs little.
+    const COSTLY_NANOSECONDS: f64 = 32.0;
+    const SHARES_MAX: f64 = 16.0;
+    const SHARE_NANOSECONDS: f64 = 40_000.0;
+    const ROWS_BETWEEN_CHECKS: usize = 1 << 16;
+    if nanoseconds_per_row < COSTLY_NANOSECONDS {
         for (position, &row) in rows.iter().enumerate() {
-            if position % (1 << 16) == 0 {
+            if position % ROWS_BETWEEN_CHECKS == 0 {
                 ctx.check_cancelled()?;
             }
-            change(position, &mut target[row_range(row)]);
+            visit(position, row as usize);
         }
         return Ok(());
     }
-    let count = target.len() / row_len;
-    let work = rows.len() as f64 * row_len as f64 * 0.5;
-    let per_row = work.min(SHARES_MAX * SHARE_NANOSECONDS) / count as f64;
-    let target = Disjoint::new(target);
-    ctx.parallel_for(count, per_row, |share| {
+    let work = (rows.len() as f64 * nanoseconds_per_row).min(SHARES_MAX * SHARE_NANOSECONDS);
+    ctx.parallel_for(count, work / count as f64, |share| {
         for (position, &row) in rows.iter().enumerate() {
             if share.contains(&(row as usize)) {
-                // SAFETY: shares are disjoint ranges of rows, and within one the rows are changed
-                // one after the other.
-                change(position, unsafe { target.part(row_range(row)) });
+                visit(position, row as usize);
             }
         }
     })

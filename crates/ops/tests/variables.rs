@@ -1,5 +1,7 @@
 //! Variables over several steps: names, refusals, and what a snapshot sees.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod support;
 
 use std::collections::HashMap;
