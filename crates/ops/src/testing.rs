@@ -131,7 +131,9 @@ impl Call {
         }
         let mut outputs = vec![Value::Empty; node.outputs.len()];
         let _flush = FlushDenormals::enter();
-        kernel.compute(&mut KernelContext::new(&node, &step, &mut inputs, &mut outputs))?;
+        let dtypes: Vec<DType> = node.outputs.iter().map(|o| o.dtype).collect();
+        let mut ctx = KernelContext::new(&node, &dtypes, &step, &mut inputs, &mut outputs);
+        kernel.compute(&mut ctx)?;
         let tensor = |v: Value| v.tensor().cloned();
         outputs
             .into_iter()
