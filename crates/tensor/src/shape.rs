@@ -1,6 +1,7 @@
 //! Concrete shapes: sizes of a tensor that exists.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 
 use smallvec::SmallVec;
@@ -12,7 +13,7 @@ pub const RANK_MAX: usize = 254;
 
 /// The sizes of a tensor's dimensions. Their product fits in an `i64`, so index arithmetic on
 /// elements of an existing shape cannot overflow.
-#[derive(Eq, Hash, Default)]
+#[derive(Eq, Default)]
 pub struct Shape(SmallVec<[usize; 4]>);
 
 impl Shape {
@@ -90,6 +91,12 @@ impl PartialEq for Shape {
     #[inline]
     fn eq(&self, other: &Shape) -> bool {
         self.len() == other.len() && self.iter().zip(other.iter()).all(|(a, b)| a == b)
+    }
+}
+
+impl Hash for Shape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.hash(state);
     }
 }
 
