@@ -1,2 +1,54 @@
-//! Everything that CI does.
-fn main() {}
+//! Everything that CI does: `cargo xtask test`, and the parts of it one by one.
+#![expect(clippy::disallowed_methods, reason = "this program times what it starts")]
+
+mod bench;
+mod docs;
+mod run;
+mod size;
+mod source;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  test [--all]        everything CI runs, with the time of each part; --all adds the long suites
+  tidy                what a program can check of the rules in ARCHITECTURE.md
+  docs [--check]      write the generated parts of docs/, or only say whether they are fresh
+  size                lines by crate, the longest files and functions
+  bench [--filter X] [--json FILE] [--venv DIR] [--rounds N] [--list]
+                      this program beside TensorFlow and PyTorch, interleaved";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match dispatch(&args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(args: &[String]) -> Result<()> {
+    let Some((command, rest)) = args.split_first() else { bail!("no command\n\n{USAGE}") };
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    match (command.as_str(), &rest[..]) {
+        ("test", []) => test::run(false),
+        ("test", ["--all"]) => test::run(true),
+        ("tidy", []) => tidy::run(),
+        ("docs", []) => docs::write(),
+        ("docs", ["--check"]) => docs::check(),
+        ("size", []) => size::run(),
+        ("bench", options) => bench::run(options),
+        ("help" | "--help" | "-h", _) => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => bail!("'{}' is not a command\n\n{USAGE}", args.join(" ")),
+    }
+}

@@ -1,23 +1,26 @@
 //! Our side of the benchmarks: speaks the line protocol of `benches/peers/README.md` on stdin and
 //! stdout, and runs each row on an in-process session with the optimizer off.
 
+mod peak;
 mod rows;
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
-use thalweg_runtime::Callable;
-use thalweg_tensor::{Result, Tensor};
+use peak::Peak;
+use rows::Row;
+use thalweg_runtime::RunOptions;
+use thalweg_tensor::{Result, Tensor, ensure};
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// A row that can run.
-struct Prepared {
-    /// Held for what it keeps: state, plans.
-    _session: thalweg_runtime::Session,
-    callable: Callable,
-    feeds: Vec<Tensor>,
+enum Prepared {
+    /// A step of a session.
+    Step(Step),
+    /// What the machine can do at best.
+    Peak(Peak),
 }
 
 fn main() {
@@ -25,14 +28,18 @@ fn main() {
     for line in std::io::stdin().lock().lines() {
         let Ok(line) = line else { return };
         let answer = match line.split_once(' ') {
-            Some(("prepare", row)) => match prepare(row) {
-                Ok((units, ready)) => {
-                    prepared = Some(ready);
-                    format!("ready {units}")
+            Some(("prepare", row)) => {
+                // What the row before keeps must not weigh on this one.
+                drop(prepared.take());
+                match prepare(row) {
+                    Ok((units, ready)) => {
+                        prepared = Some(ready);
+                        format!("ready {units}")
+                    }
+                    Err(e) => format!("absent {}", e.to_string().replace('\n', " ")),
                 }
-                Err(e) => format!("absent {}", e.to_string().replace('\n', " ")),
-            },
-            Some(("run", count)) => run(prepared.as_ref(), count),
+            }
+            Some(("run", count)) => run(prepared.as_mut(), count),
             _ if line == "quit" => return,
             _ => format!("absent unknown command {line:?}"),
         };
@@ -44,40 +51,105 @@ fn main() {
 }
 
 fn prepare(name: &str) -> Result<(f64, Prepared)> {
-    let row = rows::build(name)?;
-    // The peers count the nodes they ran; so do we, besides what feeds and joins them.
-    if let Some(nodes) = row.nodes {
-        let feeds: Vec<&str> = row.feeds.iter().map(|(n, _)| n.as_str()).collect();
-        let fetches: Vec<&str> = row.fetches.iter().map(String::as_str).collect();
-        let targets: Vec<&str> = row.targets.iter().map(String::as_str).collect();
-        let planned = row.session.planned_nodes(&feeds, &fetches, &targets)?;
-        thalweg_tensor::ensure!(
-            planned >= nodes,
-            Internal,
-            "{planned} nodes are planned, the row has {nodes}"
-        );
+    let (base, threads) = split_threads(name);
+    if let Some(peak) = Peak::new(base, threads) {
+        return Ok((peak.units(), Prepared::Peak(peak)));
     }
-    let names: Vec<&str> = row.feeds.iter().map(|(n, _)| n.as_str()).collect();
-    let fetches: Vec<&str> = row.fetches.iter().map(String::as_str).collect();
-    let targets: Vec<&str> = row.targets.iter().map(String::as_str).collect();
-    let callable = row.session.make_callable(&names, &fetches, &targets)?;
-    let feeds: Vec<Tensor> = row.feeds.iter().map(|(_, t)| t.clone()).collect();
-    for _ in 0..30 {
-        callable.call(&feeds)?;
+    let step = Step::new(rows::build(base, threads)?)?;
+    Ok((step.row.units, Prepared::Step(step)))
+}
+
+/// Takes the thread count off the end of a row's name: `.../2t` is 2, no suffix is 1.
+fn split_threads(name: &str) -> (&str, usize) {
+    match name.rsplit_once('/') {
+        Some((base, "1t")) => (base, 1),
+        Some((base, "2t")) => (base, 2),
+        _ => (name, 1),
     }
-    Ok((row.units, Prepared { _session: row.session, callable, feeds }))
 }
 
 #[expect(clippy::disallowed_methods, reason = "a benchmark reads the clock")]
-fn run(prepared: Option<&Prepared>, count: &str) -> String {
+fn run(prepared: Option<&mut Prepared>, count: &str) -> String {
     let (Some(row), Ok(count)) = (prepared, count.trim().parse::<u64>()) else {
         return "absent nothing is prepared, or the count is not a number".into();
     };
     let start = Instant::now();
-    for _ in 0..count {
-        if let Err(e) = row.callable.call(&row.feeds) {
-            return format!("absent {e}");
+    let result = match row {
+        Prepared::Step(step) => step.run(count),
+        Prepared::Peak(peak) => {
+            peak.run(count);
+            Ok(())
         }
+    };
+    match result {
+        Ok(()) => format!("{:.9}", start.elapsed().as_secs_f64()),
+        Err(e) => format!("absent {e}"),
     }
-    format!("{:.9}", start.elapsed().as_secs_f64())
+}
+
+/// A row with its session warm.
+struct Step {
+    row: Row,
+}
+
+impl Step {
+    fn new(row: Row) -> Result<Step> {
+        let step = Step { row };
+        step.run(30)?;
+        // The peers count the nodes they ran; so do we, besides what feeds and joins them.
+        if let Some(nodes) = step.row.nodes {
+            let executed = step.executed()?;
+            ensure!(executed >= nodes, Internal, "{executed} of {nodes} nodes were executed");
+        }
+        Ok(step)
+    }
+
+    fn feeds(&self) -> Vec<(&str, Tensor)> {
+        self.row.feeds.iter().map(|(name, value)| (name.as_str(), value.clone())).collect()
+    }
+
+    /// Calls `Session::run`, as the peers call TensorFlow's: names and all.
+    fn run(&self, count: u64) -> Result<()> {
+        let (fetches, targets) = (names(&self.row.fetches), names(&self.row.targets));
+        let feeds = self.feeds();
+        for _ in 0..count {
+            self.row.session.run(&feeds, &fetches, &targets)?;
+        }
+        Ok(())
+    }
+
+    /// Nodes that one traced step ran.
+    fn executed(&self) -> Result<usize> {
+        let (fetches, targets) = (names(&self.row.fetches), names(&self.row.targets));
+        let options = RunOptions { trace: true, ..RunOptions::default() };
+        let (_, metadata) =
+            self.row.session.run_with(&options, &self.feeds(), &fetches, &targets)?;
+        Ok(metadata.nodes.len())
+    }
+}
+
+fn names(list: &[String]) -> Vec<&str> {
+    list.iter().map(String::as_str).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn thread_counts() {
+        assert_eq!(split_threads("a/b/2t"), ("a/b", 2));
+        assert_eq!(split_threads("matmul/f32/256"), ("matmul/f32/256", 1));
+    }
+
+    #[test]
+    fn rows_are_prepared_and_run() {
+        for (row, units) in [("session/no_op", 1.0), ("dispatch/identity_chain_10k/2t", 1e4)] {
+            let (said, mut ready) = prepare(row).unwrap();
+            assert_eq!(said, units, "{row}");
+            assert!(run(Some(&mut ready), "3").parse::<f64>().unwrap() > 0.0, "{row}");
+        }
+        assert!(prepare("nothing/like/that").is_err());
+        assert!(run(None, "3").starts_with("absent"));
+    }
 }

@@ -28,13 +28,8 @@ struct Plan {
     nodes: Option<usize>,
 }
 
-/// Builds the row called `name`; a suffix `/2t` gives it two threads.
-pub(crate) fn build(name: &str) -> Result<Row> {
-    let (base, threads) = match name.rsplit_once('/') {
-        Some((base, "1t")) => (base, 1),
-        Some((base, "2t")) => (base, 2),
-        _ => (name, 1),
-    };
+/// Builds the row called `base`, to run on this many threads.
+pub(crate) fn build(base: &str, threads: usize) -> Result<Row> {
     let scope = Scope::new(op_registry(FAMILIES)?);
     let mut plan = Plan {
         scope,

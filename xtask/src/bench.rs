@@ -1,0 +1,190 @@
+//! `cargo xtask bench`: our peer beside TensorFlow's and PyTorch's, short batches in turn.
+//!
+//! The machine drifts (frequency, neighbours), so all peers are measured in each round and the
+//! order rotates; what is reported is the median of each and the median of the rounds' ratios.
+
+mod peer;
+mod report;
+mod rows;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use peer::{Answer, Peer};
+use report::{Measured, Row};
+
+use crate::run;
+
+/// A batch takes at least this long, so that a cold start or a late interrupt does not show.
+const BATCH_SECONDS: f64 = 0.02;
+const ROUNDS: usize = 15;
+const TENSORFLOW: &str = "tensorflow-cpu==2.21.0";
+
+struct Options {
+    filter: Vec<String>,
+    json: Option<PathBuf>,
+    venv: Option<PathBuf>,
+    rounds: usize,
+    list: bool,
+}
+
+pub(crate) fn run(args: &[&str]) -> Result<()> {
+    let options = parse(args)?;
+    let wanted = |row: &&rows::RowSpec| {
+        options.filter.is_empty() || options.filter.iter().any(|f| row.name.contains(f.as_str()))
+    };
+    let rows: Vec<rows::RowSpec> = rows::all();
+    let rows: Vec<&rows::RowSpec> = rows.iter().filter(wanted).collect();
+    ensure!(!rows.is_empty(), "no row matches; `cargo xtask bench --list` shows them");
+    if options.list {
+        rows.iter().for_each(|row| println!("{}  ({})", row.name, row.unit.name()));
+        return Ok(());
+    }
+    let mut peers = start_peers(options.venv.as_deref())?;
+    let mut measured = Vec::new();
+    for row in rows {
+        eprint!("{} ... ", row.name);
+        let result = measure(row, &mut peers, options.rounds)?;
+        eprintln!("{}", result.line());
+        measured.push(result);
+    }
+    report::print_table(&measured);
+    if let Some(path) = &options.json {
+        let text = report::json(&measured);
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+fn parse(args: &[&str]) -> Result<Options> {
+    let mut options = Options {
+        filter: Vec::new(),
+        json: None,
+        venv: std::env::var_os("THALWEG_BENCH_VENV").map(PathBuf::from),
+        rounds: ROUNDS,
+        list: false,
+    };
+    let mut args = args.iter();
+    while let Some(&name) = args.next() {
+        if name == "--list" {
+            options.list = true;
+            continue;
+        }
+        let value = *args.next().with_context(|| format!("{name} needs a value"))?;
+        match name {
+            "--filter" => options.filter.extend(value.split(',').map(str::to_owned)),
+            "--json" => options.json = Some(value.into()),
+            "--venv" => options.venv = Some(value.into()),
+            "--rounds" => {
+                options.rounds = value.parse().context("--rounds takes a number")?;
+                ensure!(options.rounds > 0, "--rounds must be at least 1");
+            }
+            _ => bail!("'{name}' is not an option of bench"),
+        }
+    }
+    Ok(options)
+}
+
+/// Builds and starts ours and the two others. Ours must be there, the others may be absent.
+fn start_peers(venv: Option<&Path>) -> Result<[Option<Peer>; 3]> {
+    let folder = run::target_dir().join("bench");
+    std::fs::create_dir_all(&folder)?;
+    run::check(&mut run::cargo(&["build", "--release", "--quiet", "--package", "thalweg-bench"]))?;
+    let ours = run::target_dir().join("release/thalweg-bench");
+    let venv = match venv {
+        Some(venv) => venv.to_owned(),
+        None => make_venv(&folder)?,
+    };
+    let tensorflow = folder.join("tf_session");
+    let build = run::root().join("benches/peers/build.sh");
+    run::check(run::command(&build, &[]).arg(&venv).arg(&tensorflow))?;
+    let torch = run::root().join("benches/peers/torch_peer.py");
+    let start = |name: &str, program: &Path, args: &[&Path]| -> Result<Option<Peer>> {
+        let log = folder.join(format!("{name}.log"));
+        Peer::start(name, program, args, &log).map(Some)
+    };
+    Ok([
+        start("ours", &ours, &[])?,
+        start("tensorflow", &tensorflow, &[])?,
+        start("pytorch", &venv.join("bin/python"), &[&torch])?,
+    ])
+}
+
+/// A virtual environment with the peers' libraries; made once.
+fn make_venv(folder: &Path) -> Result<PathBuf> {
+    let venv = folder.join("venv");
+    let made = venv.join("thalweg-ready");
+    if made.exists() {
+        return Ok(venv);
+    }
+    eprintln!("installing {TENSORFLOW} and torch into {} (some gigabytes)", venv.display());
+    run::check(run::command("python3", &["-m", "venv"]).arg(&venv))
+        .context("python3 with the venv module is needed (apt-get install python3 python3-venv)")?;
+    let pip = venv.join("bin/pip");
+    run::check(&mut run::command(&pip, &["install", "--quiet", TENSORFLOW]))?;
+    // The CPU wheel is a tenth of the other; not every index has it.
+    let cpu =
+        ["install", "--quiet", "torch", "--index-url", "https://download.pytorch.org/whl/cpu"];
+    if run::check(&mut run::command(&pip, &cpu)).is_err() {
+        run::check(&mut run::command(&pip, &["install", "--quiet", "torch"]))?;
+    }
+    std::fs::write(made, "")?;
+    Ok(venv)
+}
+
+/// One row on every peer that has it.
+fn measure(row: &rows::RowSpec, peers: &mut [Option<Peer>; 3], rounds: usize) -> Result<Measured> {
+    let limit = measure_limit(row, peers)?;
+    let mut absent = Vec::new();
+    let mut ready: Vec<(usize, f64, u64)> = Vec::new();
+    for (i, peer) in peers.iter_mut().enumerate() {
+        let Some(peer) = peer else { continue };
+        match peer.prepare(&row.name)? {
+            Answer::Ready(units) => ready.push((i, units, calibrate(peer)?)),
+            Answer::Absent(why) => absent.push(format!("{}: {why}", peer.name())),
+        }
+    }
+    let mut seconds: [Vec<f64>; 3] = Default::default();
+    let mut units = [0.0; 3];
+    for round in 0..rounds {
+        for k in 0..ready.len() {
+            let (i, work, runs) = ready[(round + k) % ready.len()];
+            let peer = peers[i].as_mut().context("a peer that was ready is there")?;
+            units[i] = work;
+            seconds[i].push(peer.time(runs)? / runs as f64);
+        }
+    }
+    let all = units.iter().copied().fold(0.0, f64::max);
+    let differs = units.iter().any(|&u| u > 0.0 && (u - all).abs() > all * 1e-9);
+    ensure!(!differs, "{}: the peers do not do the same work: {units:?}", row.name);
+    Ok(Measured::new(
+        Row { name: row.name.clone(), unit: row.unit, units: all, limit },
+        &seconds,
+        absent,
+    ))
+}
+
+/// What the machine could do at best, in the row's unit, from a loop that does nothing else.
+fn measure_limit(row: &rows::RowSpec, peers: &mut [Option<Peer>; 3]) -> Result<Option<f64>> {
+    let (Some(limit), Some(ours)) = (&row.limit, &mut peers[0]) else { return Ok(None) };
+    let Answer::Ready(work) = ours.prepare(&limit.row)? else { return Ok(None) };
+    let runs = calibrate(ours)?;
+    let mut best = f64::MAX;
+    for _ in 0..5 {
+        best = best.min(ours.time(runs)? / runs as f64);
+    }
+    Ok(Some(row.unit.show(work / limit.work_per_unit, best)))
+}
+
+/// Runs that make a batch of at least [`BATCH_SECONDS`].
+fn calibrate(peer: &mut Peer) -> Result<u64> {
+    let mut runs = 1u64;
+    loop {
+        let seconds = peer.time(runs)?;
+        if seconds >= BATCH_SECONDS {
+            return Ok(runs);
+        }
+        let wanted = BATCH_SECONDS * 1.2 / seconds.max(1e-9) * runs as f64;
+        runs = (wanted.ceil() as u64).clamp(runs + 1, runs.saturating_mul(100));
+    }
+}

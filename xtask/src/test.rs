@@ -1,0 +1,184 @@
+//! `cargo xtask test`: everything CI runs, each part timed, all parts even if one fails.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::{docs, run, tidy};
+
+/// A program that the parts need.
+struct Need {
+    program: &'static str,
+    args: &'static [&'static str],
+    how: &'static str,
+}
+
+const NEEDS: &[Need] = &[
+    Need { program: "cargo", args: &["fmt", "--version"], how: "rustup component add rustfmt" },
+    Need { program: "cargo", args: &["clippy", "--version"], how: "rustup component add clippy" },
+    Need { program: "git", args: &["--version"], how: "install git (apt-get install git)" },
+    Need {
+        program: "cc",
+        args: &["--version"],
+        how: "install a C compiler, to link and for mimalloc (apt-get install gcc libc6-dev)",
+    },
+    Need {
+        program: "python3",
+        args: &["--version"],
+        how: "install Python 3 (apt-get install python3)",
+    },
+];
+
+/// One part: its name and what it does; `Ok` may say that it was skipped.
+type Part = (&'static str, fn() -> Result<Outcome>);
+
+enum Outcome {
+    Done,
+    Skipped(&'static str),
+}
+
+const PARTS: &[Part] = &[
+    ("format", || cargo(&["fmt", "--all", "--check"])),
+    ("tidy", || tidy::run().map(|()| Outcome::Done)),
+    ("python", python),
+    ("clippy", || {
+        cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+    }),
+    ("rustdoc", rustdoc),
+    ("tests", || cargo(&["test", "--workspace", "--quiet"])),
+    ("examples", examples),
+    ("docs", || docs::check().map(|()| Outcome::Done)),
+    ("outside", outside),
+    ("licences", licences),
+];
+
+/// What takes too long for every change: tests marked `#[ignore]`, optimised.
+const LONG_PARTS: &[Part] =
+    &[("long", || cargo(&["test", "--workspace", "--quiet", "--release", "--", "--ignored"]))];
+
+pub(crate) fn run(all: bool) -> Result<()> {
+    check_needs()?;
+    let begin = Instant::now();
+    let mut rows = Vec::new();
+    for (name, part) in PARTS.iter().chain(LONG_PARTS.iter().filter(|_| all)) {
+        println!("\n== {name}");
+        let start = Instant::now();
+        let outcome = part();
+        let elapsed = start.elapsed();
+        let said = match &outcome {
+            Ok(Outcome::Done) => "ok".to_owned(),
+            Ok(Outcome::Skipped(why)) => format!("skipped: {why}"),
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                "FAILED".to_owned()
+            }
+        };
+        println!("== {name}: {said}, {}", seconds(elapsed));
+        rows.push((*name, said, elapsed, outcome.is_ok()));
+    }
+    println!("\n{:10} {:>9}  result", "part", "time");
+    for (name, said, elapsed, _) in &rows {
+        println!("{name:10} {:>9}  {said}", seconds(*elapsed));
+    }
+    println!("{:10} {:>9}", "all", seconds(begin.elapsed()));
+    let failed: Vec<&str> = rows.iter().filter(|r| !r.3).map(|r| r.0).collect();
+    ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
+    Ok(())
+}
+
+fn seconds(elapsed: Duration) -> String {
+    format!("{:.1} s", elapsed.as_secs_f64())
+}
+
+fn check_needs() -> Result<()> {
+    let is_missing = |need: &&Need| match need.program {
+        "cargo" => !run::succeeds(&mut run::cargo(need.args)),
+        program => !run::succeeds(&mut run::command(program, need.args)),
+    };
+    let missing: Vec<String> = NEEDS
+        .iter()
+        .filter(is_missing)
+        .map(|need| format!("  {} {}: {}", need.program, need.args[0], need.how))
+        .collect();
+    ensure!(missing.is_empty(), "missing, and how to get it:\n{}", missing.join("\n"));
+    Ok(())
+}
+
+fn done(command: &mut Command) -> Result<Outcome> {
+    run::check(command)?;
+    Ok(Outcome::Done)
+}
+
+fn cargo(args: &[&str]) -> Result<Outcome> {
+    done(&mut run::cargo(args))
+}
+
+/// Every Python file of the repository parses.
+fn python() -> Result<Outcome> {
+    let files = crate::source::files()?;
+    let mut args =
+        vec!["-c", "import ast, sys\nfor f in sys.argv[1:]: ast.parse(open(f).read(), f)"];
+    args.extend(files.iter().map(|f| f.path.as_str()).filter(|p| p.ends_with(".py")));
+    done(&mut run::command("python3", &args))
+}
+
+fn rustdoc() -> Result<Outcome> {
+    let mut doc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
+    done(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Every program in `examples/` runs to its end.
+fn examples() -> Result<Outcome> {
+    let folder = run::root().join("examples");
+    if !folder.is_dir() {
+        return Ok(Outcome::Skipped("there are none"));
+    }
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(&folder).context("examples/")? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "rs") {
+            names.extend(path.file_stem().and_then(|n| n.to_str()).map(str::to_owned));
+        }
+    }
+    names.sort();
+    for name in &names {
+        println!("-- {name}");
+        run::check(&mut run::cargo(&["run", "--quiet", "--example", name]))?;
+    }
+    Ok(Outcome::Done)
+}
+
+/// A crate outside the workspace adds an op and builds its own binary, which knows that op.
+fn outside() -> Result<Outcome> {
+    let manifest = "tests/outside/Cargo.toml";
+    if !run::root().join(manifest).exists() {
+        return Ok(Outcome::Skipped("there is no tests/outside yet"));
+    }
+    let target = run::target_dir();
+    let mut program = run::cargo(&[
+        "run",
+        "--quiet",
+        "--manifest-path",
+        manifest,
+        "--",
+        "run",
+        "tests/outside/graph.pbtxt",
+        "--feed",
+        "x=3",
+        "--fetch",
+        "y",
+    ]);
+    let printed = run::output(program.env("CARGO_TARGET_DIR", target))?;
+    if !printed.contains("10") {
+        bail!("expected 3 * 3 + 1, got:\n{printed}");
+    }
+    Ok(Outcome::Done)
+}
+
+fn licences() -> Result<Outcome> {
+    if !run::succeeds(&mut run::cargo(&["deny", "--version"])) {
+        return Ok(Outcome::Skipped("cargo-deny is not installed (cargo install cargo-deny)"));
+    }
+    cargo(&["deny", "--log-level", "error", "check"])
+}
