@@ -377,7 +377,14 @@ impl StepState {
         match &node.kind {
             Kind::NoOp => {}
             Kind::Identity => {
-                let value = self.take_input(self.exec.inputs_of(node)[0]);
+                let mut value = self.take_input(self.exec.inputs_of(node)[0]);
+                // A variable's identity is its value now; later updates do not show.
+                if let Value::Ref(variable) = &value {
+                    match variable.read() {
+                        Ok(tensor) => value = Value::Tensor(tensor),
+                        Err(e) => return self.fail_at(index, e),
+                    }
+                }
                 self.put(node, 0, value);
             }
             Kind::Constant(i) => {
