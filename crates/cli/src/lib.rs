@@ -9,6 +9,7 @@ mod literal;
 mod names;
 mod number;
 mod output;
+pub mod quickstart;
 pub mod run;
 
 use std::io::{self, BufWriter, Write};
@@ -35,6 +36,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Quickstart(quickstart::Args),
     Run(run::Args),
 }
 
@@ -51,6 +53,7 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
     let mut out = BufWriter::new(io::stdout().lock());
     let result = Registry::new(families).map_err(Failure::from).and_then(|registry| {
         match &cli.command {
+            Command::Quickstart(args) => quickstart::run(args, &registry, &mut out),
             Command::Run(args) => run::run(args, &registry, &mut out),
         }?;
         Ok(out.flush()?)
