@@ -73,3 +73,8 @@ pub fn scope() -> Scope {
 pub fn session(scope: &Scope) -> Result<Session> {
     Session::new(scope.to_graph(), registry().kernels.clone(), SessionOptions::default())
 }
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
