@@ -14,11 +14,11 @@ const BYTES_MAX: usize = i32::MAX as usize;
 /// The GraphDef in a file, whichever of the two formats it is in.
 pub(crate) fn read(path: &Path) -> Result<pb::GraphDef> {
     let bytes = files::read(path, BYTES_MAX)?;
-    decode(bytes).map_err(|e| e.map_message(|m| format!("{}: {m}", path.display())))
+    decode(&bytes).map_err(|e| e.map_message(|m| format!("{}: {m}", path.display())))
 }
 
 /// The GraphDef in the content of a file.
-pub(crate) fn decode(bytes: Bytes) -> Result<pb::GraphDef> {
+pub(crate) fn decode(bytes: &Bytes) -> Result<pb::GraphDef> {
     ensure!(
         !bytes.is_empty(),
         InvalidArgument,
@@ -28,7 +28,7 @@ pub(crate) fn decode(bytes: Bytes) -> Result<pb::GraphDef> {
         Ok(graph) if !graph.node.is_empty() => return Ok(graph),
         other => other,
     };
-    if let Some(kind) = other_kind(&bytes) {
+    if let Some(kind) = other_kind(bytes) {
         bail!(
             InvalidArgument,
             "the file is a {kind}; a GraphDef was expected, as tf.io.write_graph writes it"
@@ -38,7 +38,7 @@ pub(crate) fn decode(bytes: Bytes) -> Result<pb::GraphDef> {
         Ok(graph) => return checked(graph),
         Err(e) => e,
     };
-    let text = match std::str::from_utf8(&bytes) {
+    let text = match std::str::from_utf8(bytes) {
         Ok(text) => match pb::text::decode::<pb::GraphDef>("tensorflow.GraphDef", text) {
             Ok(graph) => return checked(graph),
             Err(e) => e.to_string(),
@@ -72,15 +72,15 @@ mod tests {
     use super::*;
 
     fn message(bytes: &[u8]) -> String {
-        decode(Bytes::copy_from_slice(bytes)).unwrap_err().to_string()
+        decode(&Bytes::copy_from_slice(bytes)).unwrap_err().to_string()
     }
 
     #[test]
     fn both_formats_are_read() {
         let text = "node { name: 'x' op: 'NoOp' } # a comment";
-        let graph = decode(Bytes::from_static(text.as_bytes())).unwrap();
+        let graph = decode(&Bytes::from_static(text.as_bytes())).unwrap();
         assert_eq!(graph.node[0].name, "x");
-        assert_eq!(decode(graph.encode_to_vec().into()).unwrap(), graph);
+        assert_eq!(decode(&graph.encode_to_vec().into()).unwrap(), graph);
     }
 
     #[test]

@@ -98,7 +98,7 @@ pub(crate) fn tensor(
         DType::QUInt8 => ints!(u8, QUInt8),
         DType::QUInt16 => ints!(u16, QUInt16),
         DType::Double => fill(shape, numbers, |n| float(n, dtype)),
-        DType::Float => floats!(|x| x as f32, |x| f64::from(x)),
+        DType::Float => floats!(|x| x as f32, f64::from),
         DType::Half => floats!(f16::from_f64, f16::to_f64),
         DType::BFloat16 => floats!(bf16::from_f64, bf16::to_f64),
         DType::Float8E5m2 => floats!(|x| Float8E5m2::from_f32(x as f32), |x| x.to_f32().into()),
