@@ -1,5 +1,6 @@
 //! Attr values, kept as they came so that a graph leaves as it entered, and typed access to them.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use thalweg_proto as pb;
@@ -95,6 +96,25 @@ impl AttrValue {
         }
     }
 
+    /// Feeds a hasher: values of the same bits feed it the same, and 0.0 and -0.0 differ, though
+    /// they are equal. Reads large values once and copies nothing.
+    pub fn fingerprint(&self, hasher: &mut impl Hasher) {
+        std::mem::discriminant(self).hash(hasher);
+        match self {
+            AttrValue::None => {}
+            AttrValue::String(s) => s.hash(hasher),
+            AttrValue::Int(i) => i.hash(hasher),
+            AttrValue::Float(f) => f.to_bits().hash(hasher),
+            AttrValue::Bool(b) => b.hash(hasher),
+            AttrValue::Type(t) => t.hash(hasher),
+            AttrValue::Shape(s) => shape_fingerprint(s, hasher),
+            AttrValue::Tensor(t) => tensor_fingerprint(t, hasher),
+            AttrValue::List(l) => list_fingerprint(l, hasher),
+            AttrValue::Func(f) => function_fingerprint(f, hasher),
+            AttrValue::Placeholder(p) => p.hash(hasher),
+        }
+    }
+
     /// A function attr.
     pub fn function(name: &str, attrs: &Attrs) -> AttrValue {
         AttrValue::Func(Arc::new(pb::NameAttrList {
@@ -184,6 +204,48 @@ impl AttrValue {
     }
 }
 
+fn shape_fingerprint(shape: &pb::TensorShapeProto, hasher: &mut impl Hasher) {
+    shape.unknown_rank.hash(hasher);
+    shape.dim.len().hash(hasher);
+    shape.dim.iter().for_each(|d| d.size.hash(hasher));
+}
+
+/// Leaves out what is rare: two tensors that differ only there are told apart by comparing them.
+fn tensor_fingerprint(tensor: &pb::TensorProto, hasher: &mut impl Hasher) {
+    tensor.dtype.hash(hasher);
+    tensor.tensor_shape.iter().for_each(|s| shape_fingerprint(s, hasher));
+    tensor.tensor_content.hash(hasher);
+    tensor.half_val.hash(hasher);
+    tensor.int_val.hash(hasher);
+    tensor.int64_val.hash(hasher);
+    tensor.uint32_val.hash(hasher);
+    tensor.uint64_val.hash(hasher);
+    tensor.bool_val.hash(hasher);
+    tensor.string_val.hash(hasher);
+    tensor.float_val.iter().for_each(|f| f.to_bits().hash(hasher));
+    tensor.float8_val.hash(hasher);
+    tensor.scomplex_val.iter().for_each(|f| f.to_bits().hash(hasher));
+    tensor.dcomplex_val.iter().for_each(|f| f.to_bits().hash(hasher));
+    tensor.double_val.iter().for_each(|f| f.to_bits().hash(hasher));
+}
+
+fn list_fingerprint(list: &ListValue, hasher: &mut impl Hasher) {
+    list.s.hash(hasher);
+    list.i.hash(hasher);
+    list.b.hash(hasher);
+    list.r#type.hash(hasher);
+    list.f.iter().for_each(|f| f.to_bits().hash(hasher));
+    list.shape.iter().for_each(|s| shape_fingerprint(s, hasher));
+    list.tensor.iter().for_each(|t| tensor_fingerprint(t, hasher));
+    list.func.iter().for_each(|f| function_fingerprint(f, hasher));
+}
+
+/// The function's name and the names of its attrs; their values may nest as deep as they like.
+fn function_fingerprint(function: &pb::NameAttrList, hasher: &mut impl Hasher) {
+    function.name.hash(hasher);
+    function.attr.keys().for_each(|name| name.hash(hasher));
+}
+
 impl From<&PartialShape> for AttrValue {
     fn from(shape: &PartialShape) -> Self {
         AttrValue::Shape(Arc::new(shape.to_proto()))
@@ -256,6 +318,14 @@ impl Attrs {
     /// Removes `name`.
     pub fn remove(&mut self, name: &str) {
         Arc::make_mut(&mut self.0).retain(|(n, _)| **n != *name);
+    }
+
+    /// Feeds a hasher, as [`AttrValue::fingerprint`] does.
+    pub fn fingerprint(&self, hasher: &mut impl Hasher) {
+        for (name, value) in self.iter() {
+            name.hash(hasher);
+            value.fingerprint(hasher);
+        }
     }
 
     /// All of them, sorted by name.
