@@ -1,8 +1,10 @@
 //! The process's threads: work-stealing deques, and parallel loops on top of them.
 
+use std::any::Any;
 use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_deque::{Injector, Stealer, Worker};
@@ -89,8 +91,8 @@ impl Pool {
             return;
         }
         // SAFETY: the lifetime of `body` is erased, but nobody calls it after this function ends:
-        // a helper calls it only for a block it has claimed, and this function returns only after
-        // every block has been finished (see `ParallelLoop`).
+        // a helper calls it only for a block it has claimed, and this function returns, or unwinds,
+        // only after every block has been finished (see `ParallelLoop`).
         let body = unsafe {
             std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync)>(
                 body,
@@ -102,13 +104,17 @@ impl Pool {
             next: CachePadded::new(AtomicUsize::new(0)),
             finished: CachePadded::new(AtomicUsize::new(0)),
             has_panicked: AtomicBool::new(false),
+            panic: Mutex::new(None),
         });
         for _ in 0..helpers {
             self.push(work.clone());
         }
         work.run_blocks();
         work.wait();
-        assert!(!work.has_panicked.load(Ordering::Relaxed), "a block of a parallel loop panicked");
+        let panic = work.panic.lock().take();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
     }
 }
 
@@ -135,8 +141,12 @@ impl Shared {
         if let Some(job) = left {
             self.injector.push(job);
         }
-        // Pairs with the fence in `sleep`: either we see the sleeper, or it sees the job.
-        std::sync::atomic::fence(Ordering::SeqCst);
+        // Pairs with the fence in `sleep`. A job is written, then `sleeping` is read; a sleeper
+        // writes `sleeping`, then looks for jobs. With a fence between the two on both sides at
+        // least one sees the other: we see the sleeper and wake it, or it sees the job and stays.
+        // A sleeper that was counted holds the lock until it waits, so the call is not lost; one
+        // that is already on its way back to work looks for jobs before it sleeps again.
+        fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) > 0 {
             let _guard = self.lock.lock();
             self.wake.notify_one();
@@ -149,7 +159,9 @@ impl Shared {
         LOCAL.set(&raw const local);
         while !self.is_closing.load(Ordering::Relaxed) {
             match self.find(&local.0, index) {
-                Some(job) => job.help(),
+                // Jobs catch what kernels throw. Should one of ours get through, the thread lives:
+                // a pool that silently lost its threads would be worse than the bug.
+                Some(job) => drop(catch_unwind(AssertUnwindSafe(|| job.help()))),
                 None => self.sleep(),
             }
         }
@@ -186,7 +198,7 @@ impl Shared {
     fn sleep(&self) {
         let mut guard = self.lock.lock();
         self.sleeping.fetch_add(1, Ordering::SeqCst);
-        std::sync::atomic::fence(Ordering::SeqCst);
+        fence(Ordering::SeqCst);
         if !self.has_jobs() && !self.is_closing.load(Ordering::SeqCst) {
             self.wake.wait(&mut guard);
         }
@@ -196,42 +208,44 @@ impl Shared {
 
 /// A loop whose blocks are claimed one by one.
 ///
-/// `next` counts claims, `finished` counts blocks that were run. The owner waits until `finished`
-/// reaches `blocks`, so while a claimed block runs, the owner, and with it `body`, is there. A
-/// helper that comes late finds `next >= blocks` and never touches `body`.
+/// `next` counts claims, `finished` counts blocks that were run (or skipped after a panic). The
+/// owner waits until `finished` reaches `blocks`, so while a claimed block runs, the owner, and with
+/// it `body`, is there. A helper that comes late finds `next >= blocks` and never touches `body`.
+///
+/// What the blocks write reaches the owner: each `fetch_add` of `finished` releases them, and the
+/// owner's load of the last sum acquires them all, as all changes of `finished` are such additions.
 struct ParallelLoop {
     body: *const (dyn Fn(usize) + Sync),
     blocks: usize,
     next: CachePadded<AtomicUsize>,
     finished: CachePadded<AtomicUsize>,
     has_panicked: AtomicBool,
+    /// What the first block that panicked threw.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
 }
 
 // SAFETY: `body` is `Sync`, and valid whenever it is called, as argued above.
 unsafe impl Send for ParallelLoop {}
-// SAFETY: as for `Send`; everything else is atomic.
+// SAFETY: as for `Send`; everything else is atomic or locked.
 unsafe impl Sync for ParallelLoop {}
 
 impl ParallelLoop {
+    /// Claims blocks until none is left. Never unwinds: the owner must not go while others work.
     fn run_blocks(&self) {
-        /// Counts a block as finished even if it unwinds, so that nobody waits for ever.
-        struct Finished<'a>(&'a ParallelLoop);
-        impl Drop for Finished<'_> {
-            fn drop(&mut self) {
-                if std::thread::panicking() {
-                    self.0.has_panicked.store(true, Ordering::Relaxed);
-                }
-                self.0.finished.fetch_add(1, Ordering::Release);
-            }
-        }
         loop {
             let block = self.next.fetch_add(1, Ordering::Relaxed);
             if block >= self.blocks {
                 return;
             }
-            let _finished = Finished(self);
-            // SAFETY: the block was claimed and is not finished, so the owner still waits.
-            unsafe { (*self.body)(block) };
+            if !self.has_panicked.load(Ordering::Relaxed) {
+                // SAFETY: the block was claimed and is not finished, so the owner still waits.
+                let run = || unsafe { (*self.body)(block) };
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+                    self.has_panicked.store(true, Ordering::Relaxed);
+                    self.panic.lock().get_or_insert(panic);
+                }
+            }
+            self.finished.fetch_add(1, Ordering::Release);
         }
     }
 
@@ -246,8 +260,7 @@ impl ParallelLoop {
 
 impl Work for ParallelLoop {
     fn help(self: Arc<Self>) {
-        // A panic was recorded; the owner reports it, this thread lives on.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| self.run_blocks()));
+        self.run_blocks();
     }
 }
 
@@ -298,10 +311,22 @@ mod tests {
     #[test]
     fn a_panic_reaches_the_caller_and_leaves_the_pool_usable() {
         let pool = Pool::new(2);
-        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            pool.parallel(3, 100, &|i| assert!(i != 50, "block 50"));
-        }));
-        assert!(result.is_err());
+        // Wherever the panic happens, on the owner's thread or a helper's, the owner stays until
+        // nobody can touch the loop's body any more.
+        for bad in 0..100 {
+            let inside = AtomicUsize::new(0);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.parallel(3, 100, &|i| {
+                    inside.fetch_add(1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert!(i != bad, "block {bad}");
+                });
+            }));
+            assert_eq!(inside.load(Ordering::SeqCst), 0, "a block outlived its loop");
+            let message = result.unwrap_err().downcast::<String>().unwrap();
+            assert_eq!(*message, format!("block {bad}"));
+        }
         let count = AtomicUsize::new(0);
         pool.parallel(3, 100, &|_| {
             count.fetch_add(1, Ordering::Relaxed);
