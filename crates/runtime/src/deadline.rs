@@ -1,12 +1,11 @@
 //! One thread that cancels steps whose time is up.
 #![expect(clippy::disallowed_methods, reason = "deadlines are real time, on a thread of their own")]
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use thalweg_kernel::Cancellation;
 use thalweg_tensor::err;
 
@@ -20,35 +19,38 @@ struct Timer {
 #[derive(Default)]
 struct State {
     next_id: u64,
-    /// Earliest first; an id that is no longer in `waiting` has been disarmed.
-    order: BinaryHeap<Reverse<(Instant, u64)>>,
-    waiting: rustc_hash::FxHashMap<u64, (Cancellation, Duration)>,
+    /// Earliest first. Disarmed deadlines leave at once: a server may arm millions of long ones.
+    waiting: BTreeMap<(Instant, u64), (Cancellation, Duration)>,
 }
 
 /// Disarms the deadline when dropped.
 pub(crate) struct Armed {
     timer: Arc<Timer>,
-    id: u64,
+    key: (Instant, u64),
 }
 
 impl Drop for Armed {
     fn drop(&mut self) {
-        self.timer.state.lock().waiting.remove(&self.id);
+        self.timer.state.lock().waiting.remove(&self.key);
     }
 }
 
-/// Cancels `step` with `DeadlineExceeded` after `timeout`, unless the result is dropped before.
-pub(crate) fn arm(step: &Cancellation, timeout: Duration) -> Armed {
+/// Cancels `step` with `DeadlineExceeded` after `timeout`, unless the result is dropped before. A
+/// timeout beyond what the clock can express is none.
+pub(crate) fn arm(step: &Cancellation, timeout: Duration) -> Option<Armed> {
+    let due = Instant::now().checked_add(timeout)?;
     let timer = TIMER.get_or_init(start).clone();
-    let due = Instant::now() + timeout;
     let mut state = timer.state.lock();
-    let id = state.next_id;
+    let key = (due, state.next_id);
     state.next_id += 1;
-    state.order.push(Reverse((due, id)));
-    state.waiting.insert(id, (step.clone(), timeout));
+    let is_first = state.waiting.first_key_value().is_none_or(|(first, _)| key < *first);
+    state.waiting.insert(key, (step.clone(), timeout));
     drop(state);
-    timer.changed.notify_one();
-    Armed { timer, id }
+    // The timer sleeps until the earliest deadline; only an earlier one concerns it.
+    if is_first {
+        timer.changed.notify_one();
+    }
+    Some(Armed { timer, key })
 }
 
 fn start() -> Arc<Timer> {
@@ -65,7 +67,7 @@ impl Timer {
     fn run(&self) {
         let mut state = self.state.lock();
         loop {
-            let Some(&Reverse((due, id))) = state.order.peek() else {
+            let Some((&(due, _), _)) = state.waiting.first_key_value() else {
                 self.changed.wait(&mut state);
                 continue;
             };
@@ -73,10 +75,9 @@ impl Timer {
                 self.changed.wait_until(&mut state, due);
                 continue;
             }
-            state.order.pop();
-            if let Some((step, timeout)) = state.waiting.remove(&id) {
-                // Cancelling runs callbacks; the lock must not be held meanwhile.
-                parking_lot::MutexGuard::unlocked(&mut state, || {
+            if let Some((_, (step, timeout))) = state.waiting.pop_first() {
+                // Cancelling runs callbacks, and so may letting go of the step: not under the lock.
+                MutexGuard::unlocked(&mut state, move || {
                     step.cancel(err!(
                         DeadlineExceeded,
                         "the step did not finish within {} ms",
@@ -85,5 +86,40 @@ impl Timer {
                 });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting() -> usize {
+        TIMER.get().map_or(0, |t| t.state.lock().waiting.len())
+    }
+
+    #[test]
+    fn disarmed_deadlines_leave_nothing_behind() {
+        let step = Cancellation::default();
+        let hour = Duration::from_secs(3600);
+        for _ in 0..10_000 {
+            drop(arm(&step, hour));
+        }
+        assert!(waiting() < 100, "{}", waiting());
+        assert!(arm(&step, Duration::MAX).is_none());
+        assert!(step.check().is_ok());
+    }
+
+    #[test]
+    fn an_earlier_deadline_overtakes() {
+        let (late, soon) = (Cancellation::default(), Cancellation::default());
+        let _late = arm(&late, Duration::from_secs(3600));
+        let _soon = arm(&soon, Duration::from_millis(5));
+        let begin = Instant::now();
+        while !soon.is_cancelled() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "the timer did not fire");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(soon.check().unwrap_err().code(), thalweg_tensor::Code::DeadlineExceeded);
+        assert!(late.check().is_ok());
     }
 }
