@@ -222,7 +222,14 @@ impl<'a> KernelContext<'a> {
 
     /// Sets output `i` to a reference.
     pub fn set_output_ref(&mut self, i: usize, variable: Arc<Variable>) -> Result<()> {
-        self.output_dtype(i)?;
+        let dtype = self.output_dtype(i)?;
+        ensure!(
+            self.node.outputs[i].is_ref && variable.dtype() == dtype,
+            Internal,
+            "output {i} must be {dtype}{}, the kernel made a reference to {}",
+            if self.node.outputs[i].is_ref { "_ref" } else { "" },
+            variable.dtype()
+        );
         self.outputs[i] = Value::Ref(variable);
         Ok(())
     }

@@ -96,7 +96,8 @@ impl ResourceManager {
 
     /// Removes a resource; those who hold it keep it.
     pub fn remove<T: Resource>(&self, container: &str, name: &str) -> Result<()> {
-        match self.resources.lock().remove(&self.key::<T>(container, name)) {
+        let removed = self.resources.lock().remove(&self.key::<T>(container, name));
+        match removed {
             Some(_) => Ok(()),
             None => bail!(NotFound, "Resource {container}/{name} does not exist."),
         }
@@ -118,7 +119,21 @@ impl ResourceManager {
     /// Removes everything in a container.
     pub fn reset(&self, container: &str) {
         let name = if container.is_empty() { &*self.default_container } else { container };
-        self.resources.lock().retain(|(c, _, _), _| **c != *name);
+        let mut resources = self.resources.lock();
+        let gone: Vec<_> = resources.extract_if(|(c, _, _), _| **c == *name).collect();
+        drop(resources);
+        drop(gone);
+    }
+
+    /// Removes everything: the end of a step, for what dies with it.
+    pub fn clear(&self) {
+        let mut resources = self.resources.lock();
+        if !resources.is_empty() {
+            let gone = std::mem::take(&mut *resources);
+            drop(resources);
+            // Resources may take long to drop, or reach for this manager: not under its lock.
+            drop(gone);
+        }
     }
 
     /// The one door for changes of named state.
@@ -139,4 +154,46 @@ impl ResourceManager {
 fn downcast<T: Resource>(resource: Arc<dyn Resource>) -> Option<Arc<T>> {
     let any: Arc<dyn Any + Send + Sync> = resource;
     any.downcast().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Weak;
+
+    /// Looks into its manager when it goes, as a queue that owns other state might.
+    struct Nosy(Weak<ResourceManager>);
+
+    impl Resource for Nosy {
+        fn kind(&self) -> &'static str {
+            "Nosy"
+        }
+    }
+
+    impl Drop for Nosy {
+        fn drop(&mut self) {
+            if let Some(manager) = self.0.upgrade() {
+                assert!(manager.find::<Nosy>("", "another").is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn resources_go_without_the_lock() {
+        let manager = ResourceManager::new("local");
+        let make = |container: &str, name: &str| {
+            let nosy = || Ok(Nosy(Arc::downgrade(&manager)));
+            manager.find_or_create(container, name, nosy).unwrap()
+        };
+        drop(make("", "a"));
+        manager.remove::<Nosy>("local", "a").unwrap();
+        assert!(manager.remove::<Nosy>("local", "a").is_err());
+        drop((make("", "b"), make("other", "c")));
+        manager.reset("");
+        assert!(manager.find::<Nosy>("", "b").is_none());
+        assert!(manager.find::<Nosy>("other", "c").is_some());
+        manager.clear();
+        assert!(manager.find::<Nosy>("other", "c").is_none());
+        drop(make("", "d"));
+    }
 }

@@ -3,9 +3,12 @@
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, Graph, NodeId};
 use thalweg_kernel::{DeviceDescription, DeviceName};
+use thalweg_tensor::{DType, PartialShape};
 
 /// Bytes taken for a tensor whose shape is not known.
 const UNKNOWN_BYTES: u64 = 1024;
+/// Bytes taken for an element that is an object: a string, a handle, a variant.
+const OBJECT_BYTES: usize = 16;
 /// What starting any kernel costs.
 const OVERHEAD_SECONDS: f64 = 1e-6;
 
@@ -30,9 +33,10 @@ pub struct StaticCosts;
 impl CostSource for StaticCosts {
     fn cost(&self, graph: &Graph, node: NodeId, device: &DeviceDescription) -> NodeCost {
         let node = graph.node(node);
-        let inputs: u64 = node.inputs.iter().map(|&e| tensor_bytes(graph, e)).sum();
-        let outputs = node.outputs.iter().map(|o| bytes_of(&o.shape, o.dtype.size()));
-        let output_bytes: u64 = outputs.sum();
+        let inputs = node.inputs.iter().map(|&e| tensor_bytes(graph, e));
+        let inputs = inputs.fold(0, u64::saturating_add);
+        let outputs = node.outputs.iter().map(|o| bytes_of(&o.shape, o.dtype));
+        let output_bytes = outputs.fold(0, u64::saturating_add);
         let moved = inputs.saturating_add(output_bytes) as f64;
         NodeCost {
             seconds: OVERHEAD_SECONDS + moved / device.memory_bytes_per_second,
@@ -44,12 +48,13 @@ impl CostSource for StaticCosts {
 /// Size of one tensor, as far as its shape is known.
 pub(crate) fn tensor_bytes(graph: &Graph, tensor: Endpoint) -> u64 {
     let output = graph.output(tensor);
-    bytes_of(&output.shape, output.dtype.size())
+    bytes_of(&output.shape, output.dtype)
 }
 
-fn bytes_of(shape: &thalweg_tensor::PartialShape, element_bytes: usize) -> u64 {
+fn bytes_of(shape: &PartialShape, dtype: DType) -> u64 {
+    let element_bytes = if dtype.is_object() { OBJECT_BYTES } else { dtype.size() };
     match shape.to_shape() {
-        Some(shape) => (shape.num_elements() as u64).saturating_mul(element_bytes.max(16) as u64),
+        Some(shape) => (shape.num_elements() as u64).saturating_mul(element_bytes as u64),
         None => UNKNOWN_BYTES,
     }
 }

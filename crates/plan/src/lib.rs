@@ -12,6 +12,7 @@ mod topology;
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, Graph, NodeId, TensorName};
 use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
 use thalweg_tensor::{Context, Result, bail, err};
@@ -19,7 +20,7 @@ use thalweg_tensor::{Context, Result, bail, err};
 pub use cost::{CostSource, Links, NodeCost, StaticCosts};
 pub use optimize::optimize;
 pub use partition::partition;
-pub use place::{Placement, place};
+pub use place::{Placement, Reason, place};
 pub use prune::prune;
 pub use topology::{reads, topological_order};
 
@@ -60,15 +61,10 @@ impl StepSignature {
         };
         let fetch =
             |name: &&str| tensor(name, &|| err!(NotFound, "FetchOutputs node {name}: not found"));
-        let target = |name: &&str| {
-            graph.find(name).ok_or_else(|| {
-                err!(NotFound, "PruneForTargets: Some target nodes not found: {name}")
-            })
-        };
         let signature = StepSignature {
             feeds: feeds.iter().map(feed).collect::<Result<_>>()?,
             fetches: fetches.iter().map(fetch).collect::<Result<_>>()?,
-            targets: targets.iter().map(target).collect::<Result<_>>()?,
+            targets: resolve_targets(graph, targets)?,
         };
         let mut sorted = signature.feeds.clone();
         sorted.sort();
@@ -78,6 +74,21 @@ impl StepSignature {
         Ok(signature)
     }
 }
+
+/// Nodes by name; a tensor's name stands for its node. TensorFlow lists all that are missing, each
+/// with a space behind it.
+fn resolve_targets(graph: &Graph, names: &[&str]) -> Result<Vec<NodeId>> {
+    let node = |name: &str| graph.find(TensorName::parse(name).map_or(name, |n| n.node));
+    let missing: String =
+        names.iter().filter(|n| node(n).is_none()).map(|n| format!("{n} ")).collect();
+    if !missing.is_empty() {
+        bail!(NotFound, "PruneForTargets: Some target nodes not found: {missing}");
+    }
+    Ok(names.iter().filter_map(|n| node(n)).collect())
+}
+
+/// Devices that earlier plans gave to nodes with state, by the nodes' names: state does not move.
+pub type Pins = FxHashMap<Arc<str>, DeviceName>;
 
 /// What a plan is made for.
 pub struct Target<'a> {
@@ -89,6 +100,8 @@ pub struct Target<'a> {
     pub costs: &'a dyn CostSource,
     /// The kernels there are.
     pub kernels: &'a Arc<KernelRegistry>,
+    /// Where state is already.
+    pub pins: &'a Pins,
     /// Choices of the caller.
     pub options: Options,
 }

@@ -1,21 +1,32 @@
 //! Fold constants and merge equal nodes: rewrites into TensorFlow's own ops only.
 
 use std::hash::{Hash, Hasher};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
-use thalweg_graph::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId};
+use thalweg_graph::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, OutputInfo};
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
     KernelInit, KernelRegistry, NoFunctions, OneThread, ResourceManager, StepContext, Value,
 };
+use thalweg_proto::TensorProto;
 use thalweg_tensor::{Budget, FlushDenormals, Result, Tensor};
 
 use crate::{Placement, topological_order};
 
 /// Bytes of inputs and outputs up to which a node is folded: more belongs into a step.
 const FOLD_BYTES_MAX: usize = 1 << 20;
+/// Bytes that folding may go through in one plan: a small graph can stand for a lot of work.
+const FOLD_TOTAL_BYTES_MAX: usize = 64 << 20;
+/// What an attempt that fails counts.
+const FOLD_FAILURE_BYTES: usize = 64 << 10;
+/// Bytes of constants that are kept decoded.
+const CACHE_BYTES_MAX: usize = 16 << 20;
+/// Bytes of a constant's message up to which it is merged with equal ones: larger ones would cost
+/// more to compare than they save.
+const MERGE_BYTES_MAX: usize = 4096;
 
 /// The graph with constants folded and equal nodes merged; `placement` follows the nodes.
 pub fn optimize(
@@ -46,6 +57,9 @@ struct Pass<'a> {
     seen: FxHashMap<u64, SmallVec<[NodeId; 1]>>,
     /// Constants decoded so far, while small.
     values: FxHashMap<NodeId, Tensor>,
+    cache: Arc<Budget>,
+    /// Bytes that folding has gone through.
+    spent: usize,
 }
 
 impl<'a> Pass<'a> {
@@ -58,6 +72,8 @@ impl<'a> Pass<'a> {
             same_as: FxHashMap::default(),
             seen: FxHashMap::default(),
             values: FxHashMap::default(),
+            cache: Budget::new(CACHE_BYTES_MAX),
+            spent: 0,
         })
     }
 
@@ -74,7 +90,7 @@ impl<'a> Pass<'a> {
             }
         }
         let is_pure = !node.op.has(Flag::Stateful)
-            && !node.op.is_function
+            && !is_call(node)
             && node.outputs.iter().all(|o| !o.is_ref)
             && node.inputs.iter().all(|e| !self.graph.output(*e).is_ref)
             && !is_control_flow(&node.op.name);
@@ -94,7 +110,9 @@ impl<'a> Pass<'a> {
         if node.inputs.is_empty()
             || node.outputs.len() != 1
             || node.outputs[0].dtype.is_object()
+            || known_bytes(&node.outputs[0]) > FOLD_BYTES_MAX
             || !node.control_inputs.is_empty()
+            || self.spent > FOLD_TOTAL_BYTES_MAX
         {
             return None;
         }
@@ -108,33 +126,55 @@ impl<'a> Pass<'a> {
         if bytes > FOLD_BYTES_MAX {
             return None;
         }
-        let mut outputs = [Value::Empty];
-        if node.op.name == "Identity" {
-            outputs[0] = std::mem::take(&mut inputs[0]);
+        let value = if node.op.name == "Identity" {
+            match std::mem::take(&mut inputs[0]) {
+                Value::Tensor(value) => Some(value),
+                _ => None,
+            }
         } else {
-            let spec = self.kernels.find(node, "CPU").ok()?;
-            let environment = &self.step.environment;
-            let init = KernelInit { node, budget: &self.step.budget, environment };
-            // A node that fails here fails in its step, with its message; so just leave it.
-            let Ok(AnyKernel::Sync(kernel)) = (spec.create)(&init) else { return None };
-            let dtypes = [node.outputs[0].dtype];
-            let mut ctx = KernelContext::new(node, &dtypes, &self.step, &mut inputs, &mut outputs);
-            let _flush = FlushDenormals::enter();
-            kernel.compute(&mut ctx).ok()?;
-        }
-        let [Value::Tensor(value)] = outputs else { return None };
+            self.computed(node, &mut inputs)
+        };
+        let Some(value) = value else {
+            self.spent += bytes.max(FOLD_FAILURE_BYTES);
+            return None;
+        };
+        self.spent += bytes + value.size_bytes();
         (value.size_bytes() <= FOLD_BYTES_MAX).then_some(value)
     }
 
+    /// What a node's kernel makes of its inputs. A node that fails here fails in its step too, and
+    /// says there what is wrong; so it is just left.
+    fn computed(&self, node: &Node, inputs: &mut [Value]) -> Option<Tensor> {
+        let spec = self.kernels.find(node, "CPU").ok()?;
+        let environment = &self.step.environment;
+        let init = KernelInit { node, budget: &self.step.budget, environment };
+        let mut outputs = [Value::Empty];
+        let dtypes = [node.outputs[0].dtype];
+        let run = || {
+            let Ok(AnyKernel::Sync(kernel)) = (spec.create)(&init) else { return None };
+            let mut ctx = KernelContext::new(node, &dtypes, &self.step, inputs, &mut outputs);
+            let _flush = FlushDenormals::enter();
+            kernel.compute(&mut ctx).ok()
+        };
+        catch_unwind(AssertUnwindSafe(run)).ok().flatten()?;
+        let [Value::Tensor(value)] = outputs else { return None };
+        Some(value)
+    }
+
+    /// The value of a constant that waits for nothing, unless it is large.
     fn constant(&mut self, id: NodeId, nodes: &[Node]) -> Option<Tensor> {
         if let Some(value) = self.values.get(&id) {
             return Some(value.clone());
         }
         let node = &nodes[id.index()];
-        if node.op.name != "Const" {
+        // Folding drops edges: those of a constant that comes after something must stay.
+        if node.op.name != "Const"
+            || !node.control_inputs.is_empty()
+            || known_bytes(&node.outputs[0]) > FOLD_BYTES_MAX
+        {
             return None;
         }
-        let value = node.attrs().tensor("value", Some(&self.step.budget)).ok()?;
+        let value = node.attrs().tensor("value", Some(&self.cache)).ok()?;
         if value.size_bytes() <= FOLD_BYTES_MAX / 16 {
             self.values.insert(id, value.clone());
         }
@@ -155,12 +195,11 @@ impl<'a> Pass<'a> {
 
     fn merge(&mut self, id: NodeId, nodes: &mut [Node]) {
         let node = &nodes[id.index()];
-        // Large constants would cost more to compare than they save.
-        if node.op.name == "Const" && self.constant(id, nodes).is_none_or(|v| v.size_bytes() > 1024)
+        if node.op.name == "Const"
+            && node.attrs().tensor_proto("value").is_ok_and(|t| message_bytes(t) > MERGE_BYTES_MAX)
         {
             return;
         }
-        let node = &nodes[id.index()];
         let candidates = self.seen.entry(fingerprint(node)).or_default();
         let equal = |other: &&NodeId| {
             let other = &nodes[other.index()];
@@ -186,11 +225,38 @@ fn is_control_flow(op: &str) -> bool {
     ) || op.starts_with("Ref")
 }
 
+/// What a call does is not known here.
+fn is_call(node: &Node) -> bool {
+    node.op.is_function || matches!(&*node.op.name, "PartitionedCall" | "StatefulPartitionedCall")
+}
+
+/// Bytes of a tensor, as far as its shape is known.
+fn known_bytes(output: &OutputInfo) -> usize {
+    let element_bytes = if output.dtype.is_object() { 32 } else { output.dtype.size() };
+    let elements = output.shape.to_shape().map_or(0, |shape| shape.num_elements());
+    elements.saturating_mul(element_bytes)
+}
+
+/// Bytes that a tensor's message holds, roughly.
+fn message_bytes(tensor: &TensorProto) -> usize {
+    tensor.tensor_content.len()
+        + tensor.string_val.iter().map(|s| s.len() + 8).sum::<usize>()
+        + 4 * (tensor.float_val.len() + tensor.int_val.len() + tensor.half_val.len())
+        + 8 * (tensor.double_val.len() + tensor.int64_val.len() + tensor.scomplex_val.len())
+        + 8 * (tensor.dcomplex_val.len() + tensor.uint32_val.len() + tensor.uint64_val.len())
+        + tensor.bool_val.len()
+        + tensor.float8_val.len()
+        + 64 * (tensor.resource_handle_val.len() + tensor.variant_val.len())
+}
+
+/// Equal nodes have equal fingerprints. Attrs count, or all constants would look alike.
 fn fingerprint(node: &Node) -> u64 {
     let mut hasher = FxHasher::default();
     node.op.name.hash(&mut hasher);
     node.inputs.hash(&mut hasher);
+    node.control_inputs.hash(&mut hasher);
     node.device.hash(&mut hasher);
+    node.attrs.fingerprint(&mut hasher);
     hasher.finish()
 }
 
@@ -234,7 +300,7 @@ fn without_orphans(graph: &Graph, nodes: Vec<Node>, placement: &mut Placement) -
 
 /// A step that reaches nothing: kernels of pure nodes need no more.
 fn folding_step() -> Arc<StepContext> {
-    let budget = Budget::new(64 * FOLD_BYTES_MAX);
+    let budget = Budget::new(8 * FOLD_BYTES_MAX);
     let device = DeviceDescription::cpu(DeviceName::cpu("fold", 0, 0), 0);
     Arc::new(StepContext {
         step_id: 0,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use thalweg_graph::{AttrValue, Graph, Node, NodeId, structural};
 use thalweg_kernel::{DeviceDescription, DeviceSpec};
-use thalweg_tensor::{DType, Result, bail};
+use thalweg_tensor::{Context, DType, Result, bail};
 
 use crate::cost::tensor_bytes;
 use crate::{Target, topological_order};
@@ -41,7 +41,7 @@ pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
     if target.devices.len() == 1 {
         return place_on_one(graph, target);
     }
-    let groups = Groups::of(&graph);
+    let groups = Groups::of(&graph)?;
     let feasible = feasible_devices(&graph, &groups, target)?;
     let placement = simulate(&graph, &groups, &feasible, target);
     let names: Vec<Arc<str>> = target.devices.iter().map(|d| d.name.to_string().into()).collect();
@@ -56,17 +56,13 @@ pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
 fn place_on_one(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
     let device = &target.devices[0];
     let name: Arc<str> = device.name.to_string().into();
-    // Most nodes share one device string and one op; ask about each pair once.
-    let mut checked: FxHashMap<Arc<str>, ()> = FxHashMap::default();
+    let mut specs = Specs::default();
     for id in graph.ids() {
         let node = graph.node(id);
         check_kernel(node, device, target)?;
-        if *node.device != *name && !checked.contains_key(&node.device) {
-            let spec: DeviceSpec = node.device.parse()?;
-            if !spec.matches(&device.name) && !target.options.allow_soft_placement {
-                bail!(InvalidArgument, "{}", cannot_assign(node, target));
-            }
-            checked.insert(node.device.clone(), ());
+        let is_there = node.device == name || specs.of(node)?.matches(&device.name);
+        if !is_there && !target.options.allow_soft_placement {
+            bail!(InvalidArgument, "{}", cannot_assign(node, target));
         }
     }
     for id in graph.ids() {
@@ -78,6 +74,21 @@ fn place_on_one(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placeme
         predicted: Vec::new(),
     };
     Ok((graph, placement))
+}
+
+/// Device constraints as they were parsed: most nodes share one text.
+#[derive(Default)]
+struct Specs(FxHashMap<Arc<str>, DeviceSpec>);
+
+impl Specs {
+    fn of(&mut self, node: &Node) -> Result<&DeviceSpec> {
+        if !self.0.contains_key(&node.device) {
+            let spec: DeviceSpec =
+                node.device.parse().context(|| format!("node '{}'", node.name))?;
+            self.0.insert(node.device.clone(), spec);
+        }
+        Ok(&self.0[&node.device])
+    }
 }
 
 fn needs_no_kernel(node: &Node) -> bool {
@@ -95,6 +106,20 @@ fn check_kernel(node: &Node, device: &DeviceDescription, target: &Target<'_>) ->
 }
 
 fn cannot_assign(node: &Node, target: &Target<'_>) -> String {
+    let exists = node
+        .device
+        .parse::<DeviceSpec>()
+        .is_ok_and(|spec| target.devices.iter().any(|d| spec.matches(&d.name)));
+    if exists {
+        return format!(
+            "Cannot assign a device for operation {name}: Could not satisfy explicit device \
+             specification '{}' because no supported kernel of {} for such devices is available.\n\t \
+             [[{{{{node {name}}}}}]]",
+            node.device,
+            node.op.name,
+            name = node.name
+        );
+    }
     let devices: Vec<String> = target.devices.iter().map(|d| d.name.to_string()).collect();
     format!(
         "Cannot assign a device for operation {name}: {{{{node {name}}}}} was explicitly assigned to \
@@ -112,14 +137,18 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(graph: &Graph) -> Groups {
+    fn of(graph: &Graph) -> Result<Groups> {
         let mut groups = Groups { parent: (0..graph.len() as u32).collect() };
         for id in graph.ids() {
             let node = graph.node(id);
+            // A reference or a handle is only good where its state lives.
             for endpoint in &node.inputs {
-                // A reference or a handle is only good where its state lives.
-                let output = graph.output(*endpoint);
-                if output.dtype == DType::Resource || (output.is_ref && takes_reference(node)) {
+                if graph.output(*endpoint).dtype == DType::Resource {
+                    groups.join(id, endpoint.node);
+                }
+            }
+            for arg in node.op.inputs.iter().filter(|arg| arg.is_ref) {
+                for endpoint in &node.inputs[node.input_range(&arg.name)?] {
                     groups.join(id, endpoint.node);
                 }
             }
@@ -135,7 +164,7 @@ impl Groups {
         for i in 0..graph.len() as u32 {
             groups.parent[i as usize] = groups.root(i);
         }
-        groups
+        Ok(groups)
     }
 
     /// The leader of a group; paths are halved on the way, so they stay short.
@@ -160,63 +189,88 @@ impl Groups {
     }
 }
 
-fn takes_reference(node: &Node) -> bool {
-    node.op.inputs.iter().any(|arg| arg.is_ref)
-}
-
 /// For each group (by its root), the devices that all members can be on.
 fn feasible_devices(
     graph: &Graph,
     groups: &Groups,
     target: &Target<'_>,
 ) -> Result<FxHashMap<u32, Vec<u32>>> {
-    let mut feasible: FxHashMap<u32, Vec<u32>> = FxHashMap::default();
+    let mut groups_choices: FxHashMap<u32, Choices> = FxHashMap::default();
+    let mut specs = Specs::default();
     for id in graph.ids() {
         let node = graph.node(id);
-        let spec: DeviceSpec = node.device.parse()?;
+        let choices = Choices::of(node, &mut specs, target)?;
+        let root = groups.root_of(id);
+        let Some(group) = groups_choices.get_mut(&root) else {
+            groups_choices.insert(root, choices);
+            continue;
+        };
+        group.narrow(&choices);
+        if group.able.is_empty()
+            || (group.wanted.is_empty() && !target.options.allow_soft_placement)
+        {
+            let leader = graph.node(NodeId(root));
+            bail!(
+                InvalidArgument,
+                "Cannot colocate nodes {{{{colocation_node {}}}}} (device '{}') and \
+                 {{{{colocation_node {}}}}} (device '{}'): no device satisfies both, and what else \
+                 is colocated with them\n\t [[{{{{node {}}}}}]]",
+                node.name,
+                node.device,
+                leader.name,
+                leader.device,
+                node.name
+            );
+        }
+    }
+    let wanted_or_able = |c: Choices| if c.wanted.is_empty() { c.able } else { c.wanted };
+    Ok(groups_choices.into_iter().map(|(root, c)| (root, wanted_or_able(c))).collect())
+}
+
+/// Devices that a node, or a group of nodes, can be on.
+struct Choices {
+    /// Where there are kernels, or where its state is already.
+    able: Vec<u32>,
+    /// Those of them that the client wants; empty only if it may not get what it wants.
+    wanted: Vec<u32>,
+}
+
+impl Choices {
+    fn of(node: &Node, specs: &mut Specs, target: &Target<'_>) -> Result<Choices> {
         let has_kernel = |d: &DeviceDescription| {
             needs_no_kernel(node) || target.kernels.find(node, &d.name.device_type).is_ok()
         };
-        let able: Vec<u32> = (0..target.devices.len() as u32)
-            .filter(|&d| has_kernel(&target.devices[d as usize]))
-            .collect();
+        let pin = target.pins.get(&node.name);
+        let able = |d: &DeviceDescription| pin.is_none_or(|p| *p == d.name) && has_kernel(d);
+        let matching = |can: &dyn Fn(&DeviceDescription) -> bool| -> Vec<u32> {
+            (0..target.devices.len() as u32).filter(|&d| can(&target.devices[d as usize])).collect()
+        };
+        let able = matching(&able);
         if able.is_empty() {
             check_kernel(node, &target.devices[0], target)?;
+            bail!(
+                InvalidArgument,
+                "the state of '{}' is on a device that is not there any more\n\t [[{{{{node {}}}}}]]",
+                node.name,
+                node.name
+            );
         }
-        let mut wanted: Vec<u32> = able
-            .iter()
-            .copied()
-            .filter(|&d| spec.matches(&target.devices[d as usize].name))
-            .collect();
+        let spec = specs.of(node)?;
+        let is_wanted = |d: &u32| spec.matches(&target.devices[*d as usize].name);
+        let mut wanted: Vec<u32> = able.iter().copied().filter(is_wanted).collect();
         if wanted.is_empty() {
             if !target.options.allow_soft_placement {
                 bail!(InvalidArgument, "{}", cannot_assign(node, target));
             }
-            wanted = able;
+            wanted.clone_from(&able);
         }
-        let root = groups.root_of(id);
-        match feasible.get_mut(&root) {
-            None => {
-                feasible.insert(root, wanted);
-            }
-            Some(group) => {
-                let both: Vec<u32> = group.iter().copied().filter(|d| wanted.contains(d)).collect();
-                if !both.is_empty() {
-                    *group = both;
-                } else if !target.options.allow_soft_placement {
-                    bail!(
-                        InvalidArgument,
-                        "Cannot colocate node {{{{node {}}}}} (device '{}') with {{{{node {}}}}}: no device \
-                         satisfies both",
-                        node.name,
-                        node.device,
-                        graph.node(NodeId(root)).name
-                    );
-                }
-            }
-        }
+        Ok(Choices { able, wanted })
     }
-    Ok(feasible)
+
+    fn narrow(&mut self, other: &Choices) {
+        self.able.retain(|d| other.able.contains(d));
+        self.wanted.retain(|d| other.wanted.contains(d));
+    }
 }
 
 /// Walks the graph on simulated devices and decides group by group.
@@ -238,13 +292,15 @@ fn simulate(
         let choices = &feasible[&root];
         let finish = |d: u32| {
             let device = &target.devices[d as usize];
-            let ready = graph.node(id).inputs.iter().map(|e| {
-                let from = &target.devices[placement.devices[e.node.index()] as usize];
-                let bytes = tensor_bytes(graph, *e);
-                placement.predicted[e.node.index()].1
+            let arrival = |source: NodeId, bytes: u64| {
+                let from = &target.devices[placement.devices[source.index()] as usize];
+                placement.predicted[source.index()].1
                     + target.links.seconds(&from.name, &device.name, bytes)
-            });
-            let start = ready.fold(free_at[d as usize], f64::max);
+            };
+            let node = graph.node(id);
+            let data = node.inputs.iter().map(|e| arrival(e.node, tensor_bytes(graph, *e)));
+            let control = node.control_inputs.iter().map(|&source| arrival(source, 0));
+            let start = data.chain(control).fold(free_at[d as usize], f64::max);
             (start, start + target.costs.cost(graph, id, device).seconds)
         };
         let (device, reason) = match (decided.get(&root), &choices[..]) {

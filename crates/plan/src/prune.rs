@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::smallvec;
 use thalweg_graph::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, OutputInfo};
 use thalweg_kernel::DeviceDescription;
-use thalweg_tensor::{PartialShape, Result};
+use thalweg_tensor::{PartialShape, Result, bail};
 
 use crate::{StepSignature, topology::reads};
 
@@ -46,6 +46,7 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
         nodes.push(node);
     }
     for node in graph.ids().filter(|id| needed[id.index()]).map(|id| graph.node(id)) {
+        check_kept(graph, node, &fed)?;
         let mut kept = node.clone();
         kept.inputs.iter_mut().for_each(|e| *e = mapped(e));
         // A control edge from a node that only feeds replaced has nothing to wait for.
@@ -57,8 +58,13 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
             .collect();
         nodes.push(kept);
     }
-    for &fetch in &step.fetches {
-        let name = client_name(graph, "_send", fetch);
+    let mut names: FxHashSet<String> = FxHashSet::default();
+    for (i, &fetch) in step.fetches.iter().enumerate() {
+        let mut name = client_name(graph, "_send", fetch);
+        // A tensor may be fetched twice; names are unique all the same.
+        if !names.insert(name.clone()) {
+            name = format!("{name}_{i}");
+        }
         let mut node = client_node(name, &send, client);
         node.attrs = client_attrs(graph, fetch, "T", client);
         node.inputs = smallvec![mapped(&fetch)];
@@ -81,15 +87,48 @@ fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u
             continue;
         }
         stack.extend(node.inputs.iter().filter(|e| !fed.contains_key(e)).map(|e| e.node));
-        // A placeholder whose only output is fed runs for nobody, not even for its order.
+        // A fed placeholder runs for nobody, not even for its order; any other node that is fed
+        // does run for those who wait for its end, as in TensorFlow.
         let is_replaced = |id: &NodeId| {
-            let outputs = graph.node(*id).outputs.len() as u32;
-            outputs > 0
-                && (0..outputs).all(|index| fed.contains_key(&Endpoint { node: *id, index }))
+            matches!(graph.node(*id).op.name.as_str(), "Placeholder" | "PlaceholderV2")
+                && fed.contains_key(&Endpoint { node: *id, index: 0 })
         };
         stack.extend(node.control_inputs.iter().copied().filter(|id| !is_replaced(id)));
     }
     needed
+}
+
+/// Refuses what only a client's own nodes may be, and references replaced by fed values.
+fn check_kept(graph: &Graph, node: &Node, fed: &FxHashMap<Endpoint, u32>) -> Result<()> {
+    let is_transfer = matches!(&*node.op.name, "_Send" | "_Recv" | "_HostSend" | "_HostRecv");
+    if is_transfer && node.attrs().bool("client_terminated")? {
+        bail!(
+            InvalidArgument,
+            "{} with client_terminated stands for a feed or a fetch; a graph cannot have its own\n\t \
+             [[{{{{node {}}}}}]]",
+            node.op.name,
+            node.name
+        );
+    }
+    if fed.is_empty() || node.op.inputs.iter().all(|arg| !arg.is_ref) {
+        return Ok(());
+    }
+    for arg in node.op.inputs.iter().filter(|arg| arg.is_ref) {
+        let inputs = &node.inputs[node.input_range(&arg.name)?];
+        if let Some(e) = inputs.iter().find(|e| fed.contains_key(e)) {
+            bail!(
+                InvalidArgument,
+                "'{}:{}' cannot be fed: a value has no place that '{}' ({}) could change\n\t \
+                 [[{{{{node {}}}}}]]",
+                graph.node(e.node).name,
+                e.index,
+                node.name,
+                node.op.name,
+                node.name
+            );
+        }
+    }
+    Ok(())
 }
 
 fn client_name(graph: &Graph, prefix: &str, tensor: Endpoint) -> String {

@@ -1,20 +1,21 @@
 //! One device's graph, flattened: nodes by dense index, edges as ranges, kernels made.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use parking_lot::Mutex;
-use thalweg_graph::{AttrValue, Attrs, Endpoint, Flag, Graph, Node};
+use thalweg_graph::{AttrValue, Attrs, Endpoint, Flag, Graph, Node, structural};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
 use thalweg_plan::reads;
-use thalweg_tensor::{Budget, DType, Result, Tensor, err};
+use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
 
-use crate::execute::StepState;
+use crate::functions::CallSite;
 
 /// Cost of a kernel that has not run yet: dear, so that it may go to another thread.
 const UNKNOWN_COST_NS: u32 = 20_000;
+/// Cheap kernels are measured again in one step out of this many.
+const SAMPLE_STEPS: u32 = 64;
 
 /// A partition that can run, any number of steps at once.
 pub(crate) struct Executable {
@@ -35,10 +36,13 @@ pub(crate) struct Executable {
     pub(crate) constants: Box<[Tensor]>,
     /// Dtypes of the flattened outputs; each has a slot for its value.
     pub(crate) output_dtypes: Box<[DType]>,
-    pub(crate) num_feeds: usize,
+    /// For each output, whether nobody reads it: then it goes as soon as it is there.
+    pub(crate) is_unread: Box<[bool]>,
     pub(crate) num_fetches: usize,
-    /// States of finished steps, for the next ones.
-    pub(crate) free: Mutex<Vec<Arc<StepState>>>,
+    /// Dtypes of what the caller gives; `None` for what no node here takes.
+    pub(crate) feeds: Box<[Option<DType>]>,
+    /// Steps begun, for sampling costs.
+    steps: AtomicU32,
 }
 
 /// A node, ready to run.
@@ -52,8 +56,11 @@ pub(crate) struct ExecNode {
     pub(crate) num_outputs: u32,
     /// Its range in `successors`.
     pub(crate) successors: (u32, u32),
-    /// Whether an input may be a reference that the op takes by value.
-    pub(crate) dereferences: bool,
+    /// Whether an input may be a reference that the op takes by value, or lie in other memory than
+    /// the op reads.
+    pub(crate) prepares: bool,
+    /// Whether an output is not read by anybody.
+    pub(crate) has_unread: bool,
     /// Average time of its kernel, learnt while running.
     pub(crate) cost_ns: AtomicU32,
 }
@@ -71,7 +78,7 @@ pub(crate) enum Kind {
     Async(Arc<dyn AsyncKernel>),
     Send(RendezvousKey),
     Receive(RendezvousKey),
-    Call(Box<(String, Attrs)>),
+    Call(Box<CallSite>),
 }
 
 /// Where an input's value lies.
@@ -82,6 +89,8 @@ pub(crate) struct Input {
     /// Position in `readers` if others read the output too, else [`SOLE`].
     pub(crate) shared: u32,
     pub(crate) transfer: Transfer,
+    /// Whether the op takes a reference here, not the value behind it.
+    pub(crate) takes_ref: bool,
 }
 
 /// Marks an input that is the only reader of its output.
@@ -117,8 +126,10 @@ pub(crate) enum Transfer {
     ToDevice,
 }
 
+/// Makes a node's kernel.
+pub(crate) type Create<'a> = &'a dyn Fn() -> Result<AnyKernel>;
 /// Finds the kernel of a node, or makes it with what is given.
-type FindOrMake<'a> = dyn Fn(&Node, &dyn Fn() -> Result<AnyKernel>) -> Result<AnyKernel> + 'a;
+pub(crate) type FindOrMake<'a> = dyn Fn(&Node, Create<'_>) -> Result<AnyKernel> + 'a;
 
 /// Where kernels come from.
 pub(crate) struct KernelSource<'a> {
@@ -129,15 +140,27 @@ pub(crate) struct KernelSource<'a> {
     pub(crate) stateful: &'a FindOrMake<'a>,
 }
 
+/// What goes in and out of a graph.
+#[derive(Clone, Copy)]
+pub(crate) struct Interface {
+    /// Tensors that the caller gives: feeds, or a function's arguments.
+    pub(crate) feeds: usize,
+    /// Tensors that the caller gets: fetches, or a function's results.
+    pub(crate) fetches: usize,
+    /// Whether they pass through `_Arg` and `_Retval`.
+    pub(crate) is_function: bool,
+}
+
 impl Executable {
     /// Flattens `graph` for `device`.
     pub(crate) fn new(
         graph: Graph,
         device: Arc<dyn Device>,
+        interface: Interface,
         source: &KernelSource<'_>,
     ) -> Result<Executable> {
-        let mut builder =
-            Builder { device: &*device, source, constants: Vec::new(), feeds: 0, fetches: 0 };
+        check_size(&graph)?;
+        let mut builder = Builder::new(&*device, interface, source);
         let pending: Vec<u32> = graph
             .nodes()
             .iter()
@@ -154,16 +177,16 @@ impl Executable {
                 first_output: outputs,
                 num_outputs: node.outputs.len() as u32,
                 successors: (0, 0),
-                dereferences: node.inputs.iter().any(|e| graph.output(*e).is_ref),
+                prepares: false,
+                has_unread: false,
                 cost_ns: AtomicU32::new(UNKNOWN_COST_NS),
             });
             inputs += node.inputs.len() as u32;
             outputs += node.outputs.len() as u32;
         }
-        let (constants, num_feeds, num_fetches) =
-            (builder.constants, builder.feeds, builder.fetches);
+        let (constants, feeds) = (builder.constants, builder.feeds.into());
         let transfers = Transfers::of(&graph, &*device, source.kernels)?;
-        let (inputs, readers) = flat_inputs(&graph, &nodes, outputs as usize, &transfers);
+        let flat = FlatInputs::of(&graph, &mut nodes, outputs as usize, &transfers)?;
         let successors = flat_successors(&graph, &mut nodes, &pending);
         let output_dtypes =
             graph.nodes().iter().flat_map(|n| n.outputs.iter().map(|o| o.dtype)).collect();
@@ -172,18 +195,30 @@ impl Executable {
             device_name: device.description().name.to_string().into(),
             device,
             nodes: nodes.into(),
-            inputs: inputs.into(),
-            readers: readers.into(),
+            inputs: flat.inputs.into(),
+            readers: flat.readers.into(),
+            is_unread: flat.is_unread.into(),
             successors: successors.into(),
             pending: pending.into(),
             roots,
             constants: constants.into(),
             output_dtypes,
-            num_feeds: num_feeds as usize,
-            num_fetches: num_fetches as usize,
-            free: Mutex::default(),
+            feeds,
+            num_fetches: interface.fetches,
+            steps: AtomicU32::new(0),
             graph,
         })
+    }
+
+    /// Counts a step; whether it is one of those that measure cheap kernels too.
+    pub(crate) fn begins_sampled_step(&self) -> bool {
+        self.steps.fetch_add(1, Ordering::Relaxed).is_multiple_of(SAMPLE_STEPS)
+    }
+
+    /// Memory that one step's bookkeeping takes.
+    pub(crate) fn state_bytes(&self) -> usize {
+        16 * (self.output_dtypes.len() + self.feeds.len() + self.num_fetches)
+            + 4 * (self.pending.len() + self.readers.len())
     }
 
     /// Dtypes of a node's outputs.
@@ -208,18 +243,60 @@ pub(crate) fn at_node(error: thalweg_tensor::Error, name: &str) -> thalweg_tenso
     error.map_message(|message| format!("{message}\n\t [[{{{{node {name}}}}}]]"))
 }
 
+/// Positions of nodes and outputs are 32 bits wide, and one bit of a successor's is taken.
+fn check_size(graph: &Graph) -> Result<()> {
+    let inputs: usize = graph.nodes().iter().map(|n| n.inputs.len() + n.control_inputs.len()).sum();
+    let outputs: usize = graph.nodes().iter().map(|n| n.outputs.len()).sum();
+    ensure!(
+        graph.len() < ONLY as usize && inputs < SOLE as usize && outputs < SOLE as usize,
+        ResourceExhausted,
+        "{} nodes with {inputs} inputs and {outputs} outputs are more than one device runs",
+        graph.len()
+    );
+    Ok(())
+}
+
 struct Builder<'a> {
     device: &'a dyn Device,
     source: &'a KernelSource<'a>,
     constants: Vec<Tensor>,
-    feeds: u32,
-    fetches: u32,
+    is_function: bool,
+    /// For each feed and fetch that has its node, the dtype.
+    feeds: Vec<Option<DType>>,
+    fetches: Vec<Option<DType>>,
+    next_feed: usize,
+    next_fetch: usize,
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(device: &'a dyn Device, interface: Interface, source: &'a KernelSource<'a>) -> Self {
+        Builder {
+            device,
+            source,
+            constants: Vec::new(),
+            is_function: interface.is_function,
+            feeds: vec![None; interface.feeds],
+            fetches: vec![None; interface.fetches],
+            next_feed: 0,
+            next_fetch: 0,
+        }
+    }
+
+    /// The slot of an `_Arg` or `_Retval`, by its attr.
+    fn index(&self, node: &Node) -> Result<usize> {
+        ensure!(
+            self.is_function,
+            InvalidArgument,
+            "{} stands outside of a function's body",
+            node.op.name
+        );
+        node.attrs().size("index")
+    }
+
     fn kind(&mut self, node: &Node) -> Result<Kind> {
         if node.op.is_function {
-            return Ok(Kind::Call(Box::new((node.op.name.clone(), node.attrs.clone()))));
+            let site = CallSite::new(node.op.name.clone(), node.attrs.clone());
+            return Ok(Kind::Call(Box::new(site)));
         }
         Ok(match node.op.name.as_str() {
             "NoOp" => Kind::NoOp,
@@ -234,38 +311,37 @@ impl Builder<'_> {
                         value.dtype()
                     ));
                 }
-                let value = self.device.upload(&value)?;
+                let value =
+                    if declared.is_object() { value } else { self.device.upload(&value)? };
                 self.constants.push(value);
                 Kind::Constant(self.constants.len() as u32 - 1)
             }
             "_Recv" | "_HostRecv" if node.attrs().bool("client_terminated")? => {
-                self.feeds += 1;
-                Kind::Feed(self.feeds - 1)
+                self.next_feed += 1;
+                Kind::Feed(claim(&mut self.feeds, self.next_feed - 1, node, "tensor_type")?)
             }
             "_Send" | "_HostSend" if node.attrs().bool("client_terminated")? => {
-                self.fetches += 1;
-                Kind::Fetch(self.fetches - 1)
+                self.next_fetch += 1;
+                Kind::Fetch(claim(&mut self.fetches, self.next_fetch - 1, node, "T")?)
             }
             "_Arg" => {
-                let index = node.attrs().size("index")? as u32;
-                self.feeds = self.feeds.max(index + 1);
-                Kind::Feed(index)
+                let index = self.index(node)?;
+                Kind::Feed(claim(&mut self.feeds, index, node, "T")?)
             }
             "_Retval" => {
-                let index = node.attrs().size("index")? as u32;
-                self.fetches = self.fetches.max(index + 1);
-                Kind::Fetch(index)
+                let index = self.index(node)?;
+                Kind::Fetch(claim(&mut self.fetches, index, node, "T")?)
             }
             "_Send" | "_HostSend" => Kind::Send(key(node)?),
             "_Recv" | "_HostRecv" => Kind::Receive(key(node)?),
             "PartitionedCall" | "StatefulPartitionedCall" => {
                 let function = node.attrs().function("f")?;
-                let attrs = function
+                let attrs: Attrs = function
                     .attr
                     .iter()
                     .map(|(n, v)| (n.as_str().into(), AttrValue::from_proto(v.clone())))
                     .collect();
-                Kind::Call(Box::new((function.name.clone(), attrs)))
+                Kind::Call(Box::new(CallSite::new(function.name.clone(), attrs)))
             }
             _ => match self.make_kernel(node)? {
                 AnyKernel::Sync(kernel) => Kind::Kernel(kernel),
@@ -285,6 +361,18 @@ impl Builder<'_> {
     }
 }
 
+/// Gives slot `index` to a node. One slot belongs to one node: the executor takes that for granted,
+/// and a graph from outside may say otherwise.
+fn claim(slots: &mut [Option<DType>], index: usize, node: &Node, type_attr: &str) -> Result<u32> {
+    let count = slots.len();
+    let Some(slot) = slots.get_mut(index) else {
+        bail!(InvalidArgument, "there is no {} {index}: the caller has {count}", node.op.name);
+    };
+    ensure!(slot.is_none(), InvalidArgument, "{} {index} stands here twice", node.op.name);
+    *slot = Some(node.attrs().dtype(type_attr)?);
+    Ok(index as u32)
+}
+
 fn key(node: &Node) -> Result<RendezvousKey> {
     let attrs = node.attrs();
     Ok(RendezvousKey::new(
@@ -295,33 +383,63 @@ fn key(node: &Node) -> Result<RendezvousKey> {
     ))
 }
 
-/// Where each input's value lies, and how many read each output that several do.
-fn flat_inputs(
-    graph: &Graph,
-    nodes: &[ExecNode],
-    num_outputs: usize,
-    transfers: &Transfers,
-) -> (Vec<Input>, Vec<u32>) {
-    let slot = |e: &Endpoint| nodes[e.node.index()].first_output + e.index;
-    let mut counts = vec![0u32; num_outputs];
-    for e in graph.nodes().iter().flat_map(|n| &n.inputs) {
-        counts[slot(e) as usize] += 1;
-    }
-    let mut readers = Vec::new();
-    let mut shared = vec![SOLE; num_outputs];
-    for (output, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 1) {
-        shared[output] = readers.len() as u32;
-        readers.push(count);
-    }
-    let mut inputs = Vec::new();
-    for (i, node) in graph.nodes().iter().enumerate() {
-        for (k, e) in node.inputs.iter().enumerate() {
-            let output = slot(e);
-            let transfer = transfers.between(*e, i, k);
-            inputs.push(Input { output, shared: shared[output as usize], transfer });
+/// Where each input's value lies, and how many read each output.
+struct FlatInputs {
+    inputs: Vec<Input>,
+    /// For each output that several inputs read, how many.
+    readers: Vec<u32>,
+    is_unread: Vec<bool>,
+}
+
+impl FlatInputs {
+    fn of(
+        graph: &Graph,
+        nodes: &mut [ExecNode],
+        num_outputs: usize,
+        transfers: &Transfers,
+    ) -> Result<FlatInputs> {
+        let slot = |nodes: &[ExecNode], e: &Endpoint| nodes[e.node.index()].first_output + e.index;
+        let mut counts = vec![0u32; num_outputs];
+        for e in graph.nodes().iter().flat_map(|n| &n.inputs) {
+            counts[slot(nodes, e) as usize] += 1;
         }
+        let mut readers = Vec::new();
+        let mut shared = vec![SOLE; num_outputs];
+        for (output, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 1) {
+            shared[output] = readers.len() as u32;
+            readers.push(count);
+        }
+        let mut inputs = Vec::new();
+        for (i, node) in graph.nodes().iter().enumerate() {
+            let takes_ref = ref_inputs(node)?;
+            for (k, e) in node.inputs.iter().enumerate() {
+                let output = slot(nodes, e);
+                let transfer = transfers.between(*e, i, k);
+                let takes_ref = takes_ref.get(k).copied().unwrap_or(false);
+                let is_dereferenced = graph.output(*e).is_ref && !takes_ref;
+                nodes[i].prepares |= transfer != Transfer::None || is_dereferenced;
+                let shared = shared[output as usize];
+                inputs.push(Input { output, shared, transfer, takes_ref });
+            }
+        }
+        let is_unread: Vec<bool> = counts.iter().map(|&count| count == 0).collect();
+        for node in nodes {
+            let outputs =
+                node.first_output as usize..(node.first_output + node.num_outputs) as usize;
+            node.has_unread = is_unread[outputs].contains(&true);
+        }
+        Ok(FlatInputs { inputs, readers, is_unread })
     }
-    (inputs, readers)
+}
+
+/// Which inputs an op takes by reference; empty if none.
+fn ref_inputs(node: &Node) -> Result<Vec<bool>> {
+    let mut flags = Vec::new();
+    for arg in node.op.inputs.iter().filter(|arg| arg.is_ref) {
+        flags.resize(node.inputs.len(), false);
+        flags[node.input_range(&arg.name)?].fill(true);
+    }
+    Ok(flags)
 }
 
 /// Whom each node releases: counted first, then filled, so that it is one flat array.
@@ -360,10 +478,20 @@ impl Transfers {
         let device_type = &device.description().name.device_type;
         let mut on_host = Vec::with_capacity(graph.len());
         for node in graph.nodes() {
-            let mut inputs = vec![false; node.inputs.len()];
+            // Strings, handles and variants have no other memory than the host's.
+            let mut inputs: Vec<bool> =
+                node.inputs.iter().map(|e| graph.output(*e).dtype.is_object()).collect();
             let mut outputs: Vec<bool> = node.outputs.iter().map(|o| o.dtype.is_object()).collect();
-            match kernels.find(node, device_type) {
-                Ok(spec) => {
+            match node.op.name.as_str() {
+                // What leaves a device, and what enters it, does so through the host.
+                "_Send" | "_HostSend" | "_Recv" | "_HostRecv" => {
+                    inputs.fill(true);
+                    outputs.fill(true);
+                }
+                // Identities, constants and calls with their `_Arg` and `_Retval` move nothing.
+                name if node.op.is_function || structural::is_interpreted(name) => {}
+                _ => {
+                    let spec = kernels.find(node, device_type)?;
                     for name in spec.host_inputs {
                         inputs[node.input_range(name)?].fill(true);
                     }
@@ -371,12 +499,6 @@ impl Transfers {
                         outputs[node.output_range(name)?].fill(true);
                     }
                 }
-                // What enters and leaves a device does so through the host.
-                Err(_) if node.op.name.starts_with('_') => {
-                    inputs.fill(true);
-                    outputs.fill(true);
-                }
-                Err(_) => {}
             }
             on_host.push((inputs, outputs));
         }

@@ -3,139 +3,46 @@
 //! Every output has a slot. A node writes the slots of its outputs and then counts its successors
 //! down; whoever brings a node's count to zero owns it and runs it. Inputs are copied out of their
 //! slots (tensors share memory, so that is cheap), the last reader takes the value with it: then
-//! its buffer is unique and may be written over. Ready nodes lie on the stack of the thread that made them ready; dear ones beyond
-//! the first go to the step's `overflow`, where the pool's threads and the waiting caller help
-//! themselves. No lock is taken and nothing is allocated per node.
+//! its buffer is unique and may be written over. Ready nodes lie on the stack of the thread that
+//! made them ready; dear ones beyond the first go to the step's `overflow`, where the pool's threads
+//! and the waiting caller help themselves. No lock is taken and nothing is allocated per node.
 //!
-//! `outstanding` counts threads at work, nodes in `overflow` and kernels that complete later; the
-//! step is over when it falls to zero. An error cancels the step with itself as the cause, so the
-//! first one wins; what is ready then is dropped.
+//! An error cancels the step with itself as the cause, so the first one wins; what is ready then is
+//! dropped. How a step ends, and who waits for that, is `step`'s affair.
+//!
+//! # Who runs what is in `overflow`
+//!
+//! Up to `inter_threads` threads run nodes of a partition at once. `active` counts them, `queued`
+//! counts jobs in the pool that will ask to become one. A thread that offers a node writes
+//! `overflow_len`, then wakes the waiting caller, or queues a job if `active` and `queued` leave room
+//! for one. A thread that leaves takes itself off `active`, a job that begins takes itself off
+//! `queued`, and then each looks at `overflow_len`. All of this is sequentially consistent, so if the
+//! offer counted on somebody who was leaving, that one sees the node and comes back (or finds that
+//! others have taken its place, to whom the same applies). No node is forgotten.
 
-use std::cell::{RefCell, UnsafeCell};
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use thalweg_kernel::{
-    AsyncCall, AsyncKernel, Cancellation, Kernel, KernelContext, Outputs, Rendezvous,
-    RendezvousKey, StepContext, Value,
+    AsyncCall, Cancellation, Kernel, KernelContext, Outputs, Rendezvous, RendezvousKey,
+    StepContext, Value,
 };
-use thalweg_tensor::{Error, FlushDenormals, Result, Tensor, err};
+use thalweg_tensor::{Error, FlushDenormals, Result, Tensor, bail, ensure, err};
 
 use crate::executable::{ExecNode, Executable, Input, Kind, SOLE, Transfer, at_node};
-use crate::metadata::NodeTiming;
-use crate::pool::{Pool, Work};
+use crate::functions::CallSite;
+use crate::pool::Work;
 use crate::rendezvous::LocalRendezvous;
+use crate::step::StepShared;
 
 /// Kernels below this run on the thread that made them ready.
 const CHEAP_NS: u32 = 3_000;
-/// Cheap kernels are measured again in one step out of this many.
-const SAMPLE_STEPS: u64 = 64;
-
-/// What all partitions of one step, or one function call, share.
-pub(crate) struct StepShared {
-    outstanding: AtomicUsize,
-    cancellation: Cancellation,
-    rendezvous: Option<Arc<LocalRendezvous>>,
-    trace: Option<Trace>,
-    /// Threads that may run nodes of this step at once.
-    inter_threads: usize,
-    pool: &'static Pool,
-    /// Whether the caller waits, for its end or for something to do.
-    is_waited_for: AtomicBool,
-    is_done: Mutex<bool>,
-    changed: Condvar,
-    /// Called at the end, if nobody waits: for function calls.
-    on_done: Mutex<Option<Box<dyn FnOnce() + Send>>>,
-}
-
-/// Times of nodes, collected when asked for.
-pub(crate) struct Trace {
-    begin: Duration,
-    nodes: Mutex<Vec<NodeTiming>>,
-    threads: Mutex<Vec<std::thread::ThreadId>>,
-}
-
-impl Trace {
-    pub(crate) fn new(begin: Duration) -> Trace {
-        Trace { begin, nodes: Mutex::default(), threads: Mutex::default() }
-    }
-
-    fn record(&self, exec: &Executable, node: u32, start: Duration, end: Duration) {
-        let thread = {
-            let mut threads = self.threads.lock();
-            let current = std::thread::current().id();
-            let position = threads.iter().position(|&t| t == current);
-            position.unwrap_or_else(|| {
-                threads.push(current);
-                threads.len() - 1
-            }) as u32
-        };
-        let node = &exec.graph.nodes()[node as usize];
-        self.nodes.lock().push(NodeTiming {
-            node: node.name.clone(),
-            op: node.op.name.clone(),
-            device: exec.device_name.clone(),
-            thread,
-            start_ns: (start.saturating_sub(self.begin)).as_nanos() as u64,
-            end_ns: (end.saturating_sub(self.begin)).as_nanos() as u64,
-        });
-    }
-}
-
-impl StepShared {
-    pub(crate) fn new(
-        cancellation: Cancellation,
-        rendezvous: Option<Arc<LocalRendezvous>>,
-        trace: Option<Trace>,
-        pool: &'static Pool,
-        inter_threads: usize,
-    ) -> StepShared {
-        StepShared {
-            outstanding: AtomicUsize::new(0),
-            cancellation,
-            rendezvous,
-            trace,
-            inter_threads,
-            pool,
-            is_waited_for: AtomicBool::new(false),
-            is_done: Mutex::new(false),
-            changed: Condvar::new(),
-            on_done: Mutex::default(),
-        }
-    }
-
-    fn fail(&self, error: Error) {
-        self.cancellation.cancel(error);
-        if let (Some(rendezvous), Err(cause)) = (&self.rendezvous, self.cancellation.check()) {
-            rendezvous.abort(&cause);
-        }
-    }
-
-    /// Takes one away from `outstanding`; whoever takes the last ends the step.
-    fn release(&self) -> bool {
-        // Sequentially consistent with `is_waited_for`: either we see the waiter, or it sees zero.
-        if self.outstanding.fetch_sub(1, Ordering::SeqCst) != 1 {
-            return false;
-        }
-        if let Some(on_done) = self.on_done.lock().take() {
-            on_done();
-        }
-        if self.is_waited_for.load(Ordering::SeqCst) {
-            *self.is_done.lock() = true;
-            self.changed.notify_all();
-        }
-        true
-    }
-
-    /// Node times, if they were asked for.
-    pub(crate) fn take_timings(&self) -> Vec<NodeTiming> {
-        self.trace.as_ref().map(|t| std::mem::take(&mut *t.nodes.lock())).unwrap_or_default()
-    }
-}
 
 /// A value that its producer writes before it counts its successors down, and that readers only
 /// look at afterwards. Only the last reader changes it.
@@ -154,11 +61,18 @@ pub(crate) struct StepState {
     pending: Box<[AtomicU32]>,
     feeds: Box<[Slot]>,
     fetches: Box<[Slot]>,
+    /// Nodes for whoever has time.
     overflow: Mutex<Vec<u32>>,
     overflow_len: AtomicUsize,
+    /// Threads that run nodes of this partition.
+    active: AtomicUsize,
+    /// Jobs in the pool that have not begun.
+    queued: AtomicUsize,
+    /// Most threads that may be active.
+    threads_max: usize,
+    samples_cost: bool,
     pub(crate) context: Arc<StepContext>,
     pub(crate) shared: Arc<StepShared>,
-    samples_cost: bool,
 }
 
 fn empty_slots(n: usize) -> Box<[Slot]> {
@@ -173,8 +87,19 @@ struct Runner {
     outputs: Vec<Value>,
 }
 
+/// Where a kernel that completes while it is being started leaves what that makes ready.
+#[derive(Default)]
+struct Starting {
+    /// The state whose node this thread is starting, if any.
+    state: Cell<*const StepState>,
+    ready: RefCell<Vec<u32>>,
+}
+
 thread_local! {
     static RUNNER: RefCell<Runner> = RefCell::default();
+    static STARTING: Starting = const {
+        Starting { state: Cell::new(ptr::null()), ready: RefCell::new(Vec::new()) }
+    };
 }
 
 /// Runs `body` with this thread's runner, or a new one if that is in use further up the stack.
@@ -192,7 +117,7 @@ fn with_runner<R>(body: impl FnOnce(&mut Runner) -> R) -> R {
 }
 
 impl StepState {
-    /// A state for a step of `exec`, recycled if there is one.
+    /// A state for a step of `exec`.
     pub(crate) fn new(
         exec: &Arc<Executable>,
         context: Arc<StepContext>,
@@ -203,26 +128,32 @@ impl StepState {
             values: empty_slots(exec.output_dtypes.len()),
             readers: exec.readers.iter().map(|&n| AtomicU32::new(n)).collect(),
             pending: exec.pending.iter().map(|&n| AtomicU32::new(n)).collect(),
-            feeds: empty_slots(exec.num_feeds),
+            feeds: empty_slots(exec.feeds.len()),
             fetches: empty_slots(exec.num_fetches),
             overflow: Mutex::default(),
             overflow_len: AtomicUsize::new(0),
-            samples_cost: context.step_id.is_multiple_of(SAMPLE_STEPS),
+            active: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
+            threads_max: shared.core.options.inter_threads,
+            samples_cost: exec.begins_sampled_step(),
             context,
             shared,
         }
     }
 
-    /// Makes a state that finished well good for another step.
+    /// Makes the state of a step that ended well good for another. Nobody else may hold the state,
+    /// so no thread is active and no job queued; all values were taken by their readers.
     pub(crate) fn reset(&mut self, step_id: u64) -> Option<()> {
         let context = Arc::get_mut(&mut self.context)?;
         let shared = Arc::get_mut(&mut self.shared)?;
         context.step_id = step_id;
-        context.cancellation.reset();
-        *shared.is_waited_for.get_mut() = false;
-        *shared.is_done.get_mut() = false;
-        *shared.outstanding.get_mut() = 0;
-        self.samples_cost = step_id.is_multiple_of(SAMPLE_STEPS);
+        // `context` and `shared` hold the flag; a deadline that is just passing, or a kernel that
+        // has not let go, may too, and must not end the next step.
+        if !context.cancellation.reset(2) {
+            context.cancellation = Cancellation::default();
+        }
+        shared.reset(context.cancellation.clone());
+        self.samples_cost = self.exec.begins_sampled_step();
         for (pending, &initial) in self.pending.iter_mut().zip(&self.exec.pending) {
             *pending.get_mut() = initial;
         }
@@ -237,11 +168,6 @@ impl StepState {
         *self.feeds[i].0.get_mut() = Value::Tensor(tensor);
     }
 
-    /// Number of tensors to feed.
-    pub(crate) fn num_feeds(&self) -> usize {
-        self.feeds.len()
-    }
-
     /// Number of tensors to fetch.
     pub(crate) fn num_fetches(&self) -> usize {
         self.fetches.len()
@@ -250,29 +176,28 @@ impl StepState {
     /// Takes fetched tensor `i`; the step must be over.
     pub(crate) fn take_fetch(&self, i: usize) -> Result<Tensor> {
         // SAFETY: the step is over, so no thread runs nodes of it any more.
-        match unsafe { &mut *self.fetches[i].0.get() } {
-            value @ Value::Tensor(_) => match std::mem::take(value) {
-                Value::Tensor(tensor) => Ok(tensor),
-                _ => unreachable!("it was a tensor a moment ago"),
-            },
+        match std::mem::take(unsafe { &mut *self.fetches[i].0.get() }) {
+            Value::Tensor(tensor) => Ok(tensor),
             Value::Dead => {
-                Err(err!(InvalidArgument, "fetch {i} is the result of a branch not taken"))
+                bail!(InvalidArgument, "fetch {i} is the result of a branch not taken")
             }
-            _ => Err(err!(Internal, "fetch {i} was not produced")),
+            _ => bail!(Internal, "fetch {i} was not produced"),
         }
     }
 
     /// Runs the step's partitions, this thread working too; returns when all is over.
     pub(crate) fn run_to_end(states: &[Arc<StepState>]) -> Result<()> {
-        let shared = &states[0].shared;
+        let (own, shared) = (&states[0], &states[0].shared);
         shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        own.active.fetch_add(1, Ordering::Relaxed);
         for other in &states[1..] {
             other.offer(&other.exec.roots);
         }
         with_runner(|runner| {
-            runner.stack.extend_from_slice(&states[0].exec.roots);
-            states[0].run_nodes(runner);
+            runner.stack.extend_from_slice(&own.exec.roots);
+            own.run_nodes(runner);
         });
+        own.active.fetch_sub(1, Ordering::SeqCst);
         if !shared.release() {
             Self::wait(states);
         }
@@ -281,35 +206,55 @@ impl StepState {
 
     /// Starts a function call; `done` is called at its end, perhaps before this returns.
     pub(crate) fn start(self: &Arc<Self>, done: Box<dyn FnOnce() + Send>) {
-        *self.shared.on_done.lock() = Some(done);
+        self.shared.on_done(done);
         self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.active.fetch_add(1, Ordering::Relaxed);
         with_runner(|runner| {
             runner.stack.extend_from_slice(&self.exec.roots);
             self.run_nodes(runner);
+            self.shared.release();
+            if self.leave() {
+                self.assist(runner);
+            }
         });
-        self.shared.release();
     }
 
     fn wait(states: &[Arc<StepState>]) {
-        let shared = &states[0].shared;
-        shared.is_waited_for.store(true, Ordering::SeqCst);
         loop {
             for state in states {
-                state.help_once();
+                if state.has_offers() && state.try_enter() {
+                    with_runner(|runner| state.assist(runner));
+                }
             }
-            let mut is_done = shared.is_done.lock();
-            // Looked at after `is_waited_for` was set: a release or an offer before that is seen
-            // here, one after it takes the lock and notifies.
-            if *is_done || shared.outstanding.load(Ordering::SeqCst) == 0 {
+            let can_help = || states.iter().any(|s| s.has_offers() && s.has_room());
+            if states[0].shared.wait(can_help) {
                 return;
-            }
-            if states.iter().all(|s| s.overflow_len.load(Ordering::SeqCst) == 0) {
-                shared.changed.wait(&mut is_done);
             }
         }
     }
 
-    /// Makes nodes available to whoever has time.
+    fn has_offers(&self) -> bool {
+        self.overflow_len.load(Ordering::SeqCst) > 0
+    }
+
+    fn has_room(&self) -> bool {
+        self.active.load(Ordering::SeqCst) < self.threads_max
+    }
+
+    /// Makes this thread one of those that run nodes, if there may be more.
+    fn try_enter(&self) -> bool {
+        let one_more = |n: usize| (n < self.threads_max).then_some(n + 1);
+        self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+    }
+
+    /// Takes this thread off those that run nodes; true if it is one again, because there is more.
+    fn leave(&self) -> bool {
+        self.active.fetch_sub(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        self.has_offers() && self.try_enter()
+    }
+
+    /// Makes nodes available to whoever has time. The caller counts as outstanding.
     fn offer(self: &Arc<Self>, nodes: &[u32]) {
         if nodes.is_empty() {
             return;
@@ -319,14 +264,18 @@ impl StepState {
         overflow.extend_from_slice(nodes);
         self.overflow_len.store(overflow.len(), Ordering::SeqCst);
         drop(overflow);
-        let mut helpers = nodes.len().min(self.shared.inter_threads.saturating_sub(1)).max(1);
-        if self.shared.is_waited_for.load(Ordering::SeqCst) {
-            let _guard = self.shared.is_done.lock();
-            self.shared.changed.notify_all();
-            helpers -= 1;
+        fence(Ordering::SeqCst);
+        let mut wanted = nodes.len();
+        if self.shared.wake_waiter() {
+            wanted -= 1;
         }
-        for _ in 0..helpers {
-            self.shared.pool.push(self.clone());
+        while wanted > 0
+            && self.active.load(Ordering::SeqCst) + self.queued.load(Ordering::SeqCst)
+                < self.threads_max
+        {
+            self.queued.fetch_add(1, Ordering::SeqCst);
+            self.shared.pool().push(self.clone());
+            wanted -= 1;
         }
     }
 
@@ -340,15 +289,20 @@ impl StepState {
         node
     }
 
-    /// Runs what was offered, and what that makes ready.
-    fn help_once(self: &Arc<Self>) {
-        // The node's place in `outstanding` becomes this thread's.
-        let Some(node) = self.take_offered() else { return };
-        with_runner(|runner| {
-            runner.stack.push(node);
-            self.run_nodes(runner);
-        });
-        self.shared.release();
+    /// Runs what was offered, and what that makes ready, until there is no more. This thread has
+    /// entered, and leaves here.
+    fn assist(self: &Arc<Self>, runner: &mut Runner) {
+        loop {
+            // The node's place in `outstanding` becomes this thread's.
+            while let Some(node) = self.take_offered() {
+                runner.stack.push(node);
+                self.run_nodes(runner);
+                self.shared.release();
+            }
+            if !self.leave() {
+                return;
+            }
+        }
     }
 
     fn run_nodes(self: &Arc<Self>, runner: &mut Runner) {
@@ -376,17 +330,10 @@ impl StepState {
         let start = self.shared.trace.is_some().then(|| self.now());
         match &node.kind {
             Kind::NoOp => {}
-            Kind::Identity => {
-                let mut value = self.take_input(self.exec.inputs_of(node)[0]);
-                // A variable's identity is its value now; later updates do not show.
-                if let Value::Ref(variable) = &value {
-                    match variable.read() {
-                        Ok(tensor) => value = Value::Tensor(tensor),
-                        Err(e) => return self.fail_at(index, e),
-                    }
-                }
-                self.put(node, 0, value);
-            }
+            Kind::Identity => match self.only_input(node) {
+                Ok(value) => self.put(node, 0, value),
+                Err(e) => return self.fail_at(index, e),
+            },
             Kind::Constant(i) => {
                 self.put(node, 0, Value::Tensor(self.exec.constants[*i as usize].clone()));
             }
@@ -395,18 +342,27 @@ impl StepState {
                 let value = unsafe { std::mem::take(&mut *self.feeds[*i as usize].0.get()) };
                 self.put(node, 0, value);
             }
-            Kind::Fetch(i) => self.fetch(index, node, *i),
+            Kind::Fetch(i) => match self.only_input(node) {
+                // SAFETY: only the one node of this fetch writes the slot; the caller reads it at
+                // the end.
+                Ok(value) => unsafe { *self.fetches[*i as usize].0.get() = value },
+                Err(e) => return self.fail_at(index, e),
+            },
             Kind::Kernel(kernel) => {
                 if !self.run_kernel(index, node, &**kernel, runner) {
                     return;
                 }
             }
-            Kind::Async(kernel) => return self.start_kernel(index, node, kernel, start),
-            Kind::Send(key) => self.send(index, node, key),
-            Kind::Receive(key) => return self.receive(index, key, start),
-            Kind::Call(function) => return self.call(index, node, function, start),
+            Kind::Send(key) => {
+                if let Err(e) = self.send(node, key) {
+                    return self.fail_at(index, e);
+                }
+            }
+            Kind::Async(_) | Kind::Receive(_) | Kind::Call(_) => {
+                return self.start_node(index, node, start, runner);
+            }
         }
-        self.release_successors(node, runner);
+        self.for_each_ready(node, |ready| self.schedule(ready, runner));
         self.record(index, start);
     }
 
@@ -424,66 +380,93 @@ impl StepState {
     #[inline]
     fn take_input(&self, input: Input) -> Value {
         let slot = self.values[input.output as usize].0.get();
-        let value = if input.shared == SOLE {
+        if input.shared == SOLE {
             // SAFETY: the caller owns the only node that reads this slot, and it was written before
             // that node's count fell to zero.
-            unsafe { std::mem::take(&mut *slot) }
-        } else {
-            let readers = &self.readers[input.shared as usize];
-            // SAFETY: the slot was written before the node's count fell to zero, and nobody changes
-            // it while a reader that has not counted itself off is left: this one.
-            let value = unsafe { (*slot).clone() };
-            if readers.fetch_sub(1, Ordering::AcqRel) == 1 {
-                // SAFETY: all readers have counted themselves off, so this one is alone.
-                unsafe { *slot = Value::Empty };
-            }
-            value
-        };
-        if input.transfer == Transfer::None {
-            value
-        } else {
-            self.transferred(value, input.transfer)
+            return unsafe { std::mem::take(&mut *slot) };
         }
+        let readers = &self.readers[input.shared as usize];
+        // SAFETY: the slot was written before the node's count fell to zero, and nobody changes
+        // it while a reader that has not counted itself off is left: this one.
+        let value = unsafe { (*slot).clone() };
+        if readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: all readers have counted themselves off, so this one is alone.
+            unsafe { *slot = Value::Empty };
+        }
+        value
     }
 
-    /// The value in the memory that its reader wants.
+    /// The value in the form and memory that its reader wants: what a reference refers to where
+    /// the op takes values, and a copy where the op reads other memory.
     #[cold]
-    fn transferred(&self, value: Value, transfer: Transfer) -> Value {
-        let Value::Tensor(tensor) = value else { return value };
-        let device = &self.exec.device;
-        let moved = match transfer {
-            Transfer::ToHost => device.download(&tensor),
-            _ => device.upload(&tensor),
-        };
-        moved.map_or_else(
-            |e| {
-                self.shared.fail(e);
-                Value::Empty
-            },
-            Value::Tensor,
-        )
+    fn prepare(&self, input: Input, value: &mut Value) -> Result<()> {
+        if let Value::Ref(variable) = value
+            && !input.takes_ref
+        {
+            *value = Value::Tensor(variable.read()?);
+        }
+        if let Value::Tensor(tensor) = value {
+            match input.transfer {
+                Transfer::None => {}
+                Transfer::ToHost => *tensor = self.exec.device.download(tensor)?,
+                Transfer::ToDevice => *tensor = self.exec.device.upload(tensor)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a node's first input.
+    #[inline]
+    fn only_input(&self, node: &ExecNode) -> Result<Value> {
+        let input = self.exec.inputs_of(node)[0];
+        let mut value = self.take_input(input);
+        if node.prepares {
+            self.prepare(input, &mut value)?;
+        }
+        Ok(value)
+    }
+
+    /// All inputs of a node.
+    fn owned_inputs(&self, node: &ExecNode) -> Result<SmallVec<[Value; 4]>> {
+        let inputs = self.exec.inputs_of(node);
+        let mut values: SmallVec<[Value; 4]> =
+            inputs.iter().map(|&input| self.take_input(input)).collect();
+        if node.prepares {
+            for (&input, value) in inputs.iter().zip(&mut values) {
+                self.prepare(input, value)?;
+            }
+        }
+        Ok(values)
     }
 
     /// Leaves an output for those who read it.
     #[inline]
     fn put(&self, node: &ExecNode, output: u32, value: Value) {
+        let slot = (node.first_output + output) as usize;
+        // Nobody would take it out, and it would outlive the step.
+        if node.has_unread && self.exec.is_unread[slot] {
+            return;
+        }
         // SAFETY: only this node writes the slot, and its readers wait to be counted down.
-        unsafe { *self.values[(node.first_output + output) as usize].0.get() = value };
+        unsafe { *self.values[slot].0.get() = value };
     }
 
+    /// Counts a node's successors down and names those that have nothing left to wait for.
     #[inline]
-    fn release_successors(self: &Arc<Self>, node: &ExecNode, runner: &mut Runner) {
+    fn for_each_ready(&self, node: &ExecNode, mut ready: impl FnMut(u32)) {
         let (start, end) = node.successors;
         for &to in &self.exec.successors[start as usize..end as usize] {
             let node = to.node();
+            // Released so that whoever runs the node sees what this one wrote; acquired so that
+            // the last sees what the others wrote.
             if to.is_only() || self.pending[node as usize].fetch_sub(1, Ordering::AcqRel) == 1 {
-                self.schedule(node, runner);
+                ready(node);
             }
         }
     }
 
     fn schedule(self: &Arc<Self>, node: u32, runner: &mut Runner) {
-        if runner.stack.is_empty() || self.shared.inter_threads <= 1 || self.is_cheap(node) {
+        if runner.stack.is_empty() || self.threads_max <= 1 || self.is_cheap(node) {
             runner.stack.push(node);
         } else {
             self.offer(&[node]);
@@ -499,44 +482,6 @@ impl StepState {
         self.shared.fail(at_node(error, &self.exec.graph.nodes()[index as usize].name));
     }
 
-    /// Replaces references by their values where the op takes values.
-    fn dereference(&self, index: u32, inputs: &mut [Value]) -> Result<()> {
-        let node = &self.exec.graph.nodes()[index as usize];
-        for arg in &node.op.inputs {
-            if arg.is_ref {
-                continue;
-            }
-            for input in &mut inputs[node.input_range(&arg.name)?] {
-                if let Value::Ref(variable) = input {
-                    *input = Value::Tensor(variable.read()?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// All inputs of a node, references replaced where the op takes values.
-    fn owned_inputs(&self, index: u32, node: &ExecNode) -> Result<SmallVec<[Value; 4]>> {
-        let mut inputs: SmallVec<[Value; 4]> =
-            self.exec.inputs_of(node).iter().map(|&input| self.take_input(input)).collect();
-        if node.dereferences {
-            self.dereference(index, &mut inputs)?;
-        }
-        Ok(inputs)
-    }
-
-    fn fetch(&self, index: u32, node: &ExecNode, fetch: u32) {
-        let mut value = self.take_input(self.exec.inputs_of(node)[0]);
-        if let Value::Ref(variable) = &value {
-            match variable.read() {
-                Ok(tensor) => value = Value::Tensor(tensor),
-                Err(e) => return self.fail_at(index, e),
-            }
-        }
-        // SAFETY: only the one node of this fetch writes the slot; the caller reads it at the end.
-        unsafe { *self.fetches[fetch as usize].0.get() = value };
-    }
-
     /// Runs a synchronous kernel; false if it failed.
     fn run_kernel(
         self: &Arc<Self>,
@@ -550,7 +495,11 @@ impl StepState {
         outputs.resize_with(node.num_outputs as usize, Value::default);
         let cost = node.cost_ns.load(Ordering::Relaxed);
         let measured = (cost >= CHEAP_NS || self.samples_cost).then(|| self.now());
-        let mut result = if node.dereferences { self.dereference(index, inputs) } else { Ok(()) };
+        let mut result = Ok(());
+        if node.prepares {
+            let mut each = self.exec.inputs_of(node).iter().zip(&mut *inputs);
+            result = each.try_for_each(|(&input, value)| self.prepare(input, value));
+        }
         if result.is_ok() {
             let graph_node = &self.exec.graph.nodes()[index as usize];
             let dtypes = self.exec.output_dtypes_of(node);
@@ -578,112 +527,169 @@ impl StepState {
         true
     }
 
-    /// Hands a node over to something that completes later.
-    fn completion(
+    /// Starts a node that may complete later, from any thread. If it completes at once, on this
+    /// thread, what that makes ready is run here.
+    fn start_node(
         self: &Arc<Self>,
         index: u32,
+        node: &ExecNode,
         start: Option<Duration>,
-    ) -> impl FnOnce(Result<Outputs>) + Send + use<> {
-        self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
-        let state = self.clone();
-        move |result| {
-            match result {
-                Ok(outputs) => state.completed(index, outputs, start),
-                Err(e) => state.fail_at(index, e),
+        runner: &mut Runner,
+    ) {
+        let (previous, base) =
+            STARTING.with(|s| (s.state.replace(Arc::as_ptr(self)), s.ready.borrow().len()));
+        // A panic drops the completion, which ends the node with an error.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            let pending = Pending::new(self, index, start);
+            match &node.kind {
+                Kind::Async(kernel) => match self.owned_inputs(node) {
+                    Ok(inputs) => {
+                        let done = Box::new(move |result| pending.finish(result));
+                        let outputs = node.num_outputs as usize;
+                        kernel.start(AsyncCall::new(inputs, self.context.clone(), outputs, done));
+                    }
+                    Err(e) => pending.finish(Err(e)),
+                },
+                Kind::Receive(key) => self.receive(key, pending),
+                Kind::Call(site) => self.call(node, site, pending),
+                _ => pending.finish(Err(err!(Internal, "this node does not complete later"))),
             }
-            state.shared.release();
+        }));
+        STARTING.with(|s| s.state.set(previous));
+        let next = || {
+            STARTING.with(|s| {
+                let mut ready = s.ready.borrow_mut();
+                if ready.len() > base { ready.pop() } else { None }
+            })
+        };
+        while let Some(ready) = next() {
+            self.schedule(ready, runner);
         }
     }
 
-    fn completed(self: &Arc<Self>, index: u32, outputs: Outputs, start: Option<Duration>) {
+    fn completed(self: &Arc<Self>, index: u32, outputs: Outputs) -> Result<()> {
         let node = &self.exec.nodes[index as usize];
-        if outputs.len() != node.num_outputs as usize {
-            let message = err!(
-                Internal,
-                "{} outputs came, {} were expected",
-                outputs.len(),
-                node.num_outputs
-            );
-            return self.fail_at(index, message);
-        }
-        // What becomes ready is offered, not run: this may be any thread, deep in any stack.
-        let mut runner = Runner::default();
+        self.check_outputs(index, &outputs)?;
         for (i, value) in outputs.into_iter().enumerate() {
             self.put(node, i as u32, value);
         }
-        self.release_successors(node, &mut runner);
-        self.record(index, start);
-        self.offer(&runner.stack);
+        let is_starting = |s: &Starting| ptr::eq(s.state.get(), Arc::as_ptr(self));
+        if STARTING.try_with(is_starting).unwrap_or(false) {
+            self.for_each_ready(node, |ready| STARTING.with(|s| s.ready.borrow_mut().push(ready)));
+        } else {
+            // Offered, not run: this may be any thread, deep in any stack.
+            let mut all: SmallVec<[u32; 16]> = SmallVec::new();
+            self.for_each_ready(node, |ready| all.push(ready));
+            self.offer(&all);
+        }
+        Ok(())
     }
 
-    fn start_kernel(
-        self: &Arc<Self>,
-        index: u32,
-        node: &ExecNode,
-        kernel: &Arc<dyn AsyncKernel>,
-        start: Option<Duration>,
-    ) {
-        let inputs = match self.owned_inputs(index, node) {
-            Ok(inputs) => inputs,
-            Err(e) => return self.fail_at(index, e),
-        };
-        let done = Box::new(self.completion(index, start));
-        kernel.start(AsyncCall::new(inputs, self.context.clone(), node.num_outputs as usize, done));
+    /// What came from outside the executor, a kernel or a function, is not trusted.
+    fn check_outputs(&self, index: u32, outputs: &Outputs) -> Result<()> {
+        let declared = &self.exec.graph.nodes()[index as usize].outputs;
+        ensure!(
+            outputs.len() == declared.len(),
+            Internal,
+            "{} outputs came, {} were expected",
+            outputs.len(),
+            declared.len()
+        );
+        for (i, (value, declared)) in outputs.iter().zip(declared).enumerate() {
+            let given = match value {
+                Value::Tensor(tensor) => tensor.dtype(),
+                Value::Ref(variable) if declared.is_ref => variable.dtype(),
+                Value::Ref(_) => bail!(Internal, "output {i} is a reference, not a tensor"),
+                Value::Empty => bail!(Internal, "the kernel did not set output {i}"),
+                Value::Dead => continue,
+            };
+            ensure!(
+                given == declared.dtype,
+                Internal,
+                "Output {i} of type {given} does not match declared output type {}",
+                declared.dtype
+            );
+        }
+        Ok(())
     }
 
     fn rendezvous(&self) -> Result<&Arc<LocalRendezvous>> {
-        self.shared.rendezvous.as_ref().ok_or_else(|| err!(Internal, "the step has no rendezvous"))
+        self.shared.rendezvous.as_ref().ok_or_else(|| {
+            err!(InvalidArgument, "a step on one device has nobody to exchange tensors with")
+        })
     }
 
-    fn send(&self, index: u32, node: &ExecNode, key: &RendezvousKey) {
-        let mut value = self.take_input(self.exec.inputs_of(node)[0]);
-        let result = (|| {
-            if let Value::Ref(variable) = &value {
-                value = Value::Tensor(variable.read()?);
-            }
-            self.rendezvous()?.send(key, value)
-        })();
-        if let Err(e) = result {
-            self.fail_at(index, e);
-        }
+    fn send(&self, node: &ExecNode, key: &RendezvousKey) -> Result<()> {
+        let value = self.only_input(node)?;
+        self.rendezvous()?.send(key, value)
     }
 
-    fn receive(self: &Arc<Self>, index: u32, key: &RendezvousKey, start: Option<Duration>) {
-        let done = self.completion(index, start);
+    fn receive(&self, key: &RendezvousKey, pending: Pending) {
         match self.rendezvous() {
             Ok(rendezvous) => rendezvous.receive(
                 key,
-                Box::new(move |result| done(result.map(|value| smallvec::smallvec![value]))),
+                Box::new(move |result| {
+                    pending.finish(result.map(|value| smallvec::smallvec![value]));
+                }),
             ),
-            Err(e) => done(Err(e)),
+            Err(e) => pending.finish(Err(e)),
         }
     }
 
-    fn call(
-        self: &Arc<Self>,
-        index: u32,
-        node: &ExecNode,
-        function: &(String, thalweg_graph::Attrs),
-        start: Option<Duration>,
-    ) {
-        let args: Result<Vec<Tensor>> = self.owned_inputs(index, node).and_then(|inputs| {
+    fn call(&self, node: &ExecNode, site: &CallSite, pending: Pending) {
+        let args: Result<Vec<Tensor>> = self.owned_inputs(node).and_then(|inputs| {
             let tensor = |value: Value| match value {
                 Value::Tensor(tensor) => Ok(tensor),
                 _ => Err(err!(Internal, "an argument is not a tensor")),
             };
             inputs.into_iter().map(tensor).collect()
         });
-        let done = self.completion(index, start);
         match args {
             Ok(args) => {
                 let done = move |results: Result<Vec<Tensor>>| {
-                    done(results.map(|tensors| tensors.into_iter().map(Value::Tensor).collect()));
+                    let values = |tensors: Vec<Tensor>| tensors.into_iter().map(Value::Tensor);
+                    pending.finish(results.map(|tensors| values(tensors).collect()));
                 };
-                let (name, attrs) = function;
-                self.context.functions.call(name, attrs, args, &self.context, Box::new(done));
+                self.shared.core.call_site(site, args, &self.context, Box::new(done));
             }
-            Err(e) => done(Err(e)),
+            Err(e) => pending.finish(Err(e)),
         }
+    }
+}
+
+/// A node that completes later. Counts as outstanding; if it is dropped without an end, that is one.
+struct Pending {
+    state: Arc<StepState>,
+    index: u32,
+    start: Option<Duration>,
+    is_finished: bool,
+}
+
+impl Pending {
+    fn new(state: &Arc<StepState>, index: u32, start: Option<Duration>) -> Pending {
+        state.shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        Pending { state: state.clone(), index, start, is_finished: false }
+    }
+
+    fn finish(mut self, result: Result<Outputs>) {
+        self.is_finished = true;
+        let (state, index) = (&self.state, self.index);
+        match result.and_then(|outputs| state.completed(index, outputs)) {
+            Ok(()) => state.record(index, self.start),
+            Err(e) => state.fail_at(index, e),
+        }
+        state.shared.release();
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        let what = if std::thread::panicking() { "panicked" } else { "ended without completing" };
+        self.state.fail_at(self.index, err!(Internal, "the kernel {what}; this is a bug"));
+        self.state.shared.release();
     }
 }
 
@@ -700,6 +706,10 @@ fn learnt_cost(cost_ns: u32, took_ns: u32) -> u32 {
 
 impl Work for StepState {
     fn help(self: Arc<Self>) {
-        self.help_once();
+        self.queued.fetch_sub(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.has_offers() && self.try_enter() {
+            with_runner(|runner| self.assist(runner));
+        }
     }
 }

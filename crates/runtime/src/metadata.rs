@@ -2,6 +2,12 @@
 
 use std::fmt::Write;
 use std::sync::Arc;
+use std::thread::ThreadId;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::executable::Executable;
 
 /// One node's run.
 #[derive(Clone, Debug)]
@@ -12,12 +18,50 @@ pub struct NodeTiming {
     pub op: String,
     /// The device it ran on.
     pub device: Arc<str>,
-    /// The thread that ran it (or started it), numbered from 0 by first appearance.
+    /// The thread that ran it, or on which it completed, numbered from 0 by first appearance.
     pub thread: u32,
     /// When it started, in nanoseconds since the step began.
     pub start_ns: u64,
     /// When it was done, likewise.
     pub end_ns: u64,
+}
+
+/// Times of nodes, collected when asked for.
+pub(crate) struct Trace {
+    begin: Duration,
+    nodes: Mutex<Vec<NodeTiming>>,
+    threads: Mutex<Vec<ThreadId>>,
+}
+
+impl Trace {
+    pub(crate) fn new(begin: Duration) -> Trace {
+        Trace { begin, nodes: Mutex::default(), threads: Mutex::default() }
+    }
+
+    pub(crate) fn record(&self, exec: &Executable, node: u32, start: Duration, end: Duration) {
+        let thread = {
+            let mut threads = self.threads.lock();
+            let current = std::thread::current().id();
+            let position = threads.iter().position(|&t| t == current);
+            position.unwrap_or_else(|| {
+                threads.push(current);
+                threads.len() - 1
+            }) as u32
+        };
+        let node = &exec.graph.nodes()[node as usize];
+        self.nodes.lock().push(NodeTiming {
+            node: node.name.clone(),
+            op: node.op.name.clone(),
+            device: exec.device_name.clone(),
+            thread,
+            start_ns: (start.saturating_sub(self.begin)).as_nanos() as u64,
+            end_ns: (end.saturating_sub(self.begin)).as_nanos() as u64,
+        });
+    }
+
+    pub(crate) fn take(&self) -> Vec<NodeTiming> {
+        std::mem::take(&mut *self.nodes.lock())
+    }
 }
 
 /// What a step reports besides its results.
@@ -79,4 +123,39 @@ fn quoted(text: &str) -> String {
     }
     out.push('"');
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_trace_is_json_too() {
+        assert_eq!(
+            RunMetadata::default().to_trace_json(),
+            "{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n\n]}\n"
+        );
+    }
+
+    #[test]
+    fn names_are_quoted_and_events_separated() {
+        let timing = |node: &str, device: &str| NodeTiming {
+            node: node.into(),
+            op: "Op".into(),
+            device: device.into(),
+            thread: 1,
+            start_ns: 1500,
+            end_ns: 4000,
+        };
+        let nodes = vec![timing("a\"\\\n", "d1"), timing("b", "d0")];
+        let json = RunMetadata { nodes }.to_trace_json();
+        let expected = r#"{"displayTimeUnit":"ns","traceEvents":[
+{"ph":"M","pid":0,"name":"process_name","args":{"name":"d0"}},
+{"ph":"M","pid":1,"name":"process_name","args":{"name":"d1"}},
+{"ph":"X","pid":1,"tid":1,"name":"Op","cat":"op","ts":1.500,"dur":2.500,"args":{"name":"a\"\\\u000a","op":"Op"}},
+{"ph":"X","pid":0,"tid":1,"name":"Op","cat":"op","ts":1.500,"dur":2.500,"args":{"name":"b","op":"Op"}}
+]}
+"#;
+        assert_eq!(json, expected);
+    }
 }

@@ -4,22 +4,57 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 use crate::executable::Executable;
+use crate::execute::StepState;
+
+/// States of finished steps that a plan keeps, and the memory that they may take together.
+const IDLE_STATES_MAX: usize = 64;
+const IDLE_BYTES_MAX: usize = 64 << 20;
 
 /// One kind of step, ready to run.
 pub(crate) struct CachedPlan {
     pub(crate) key: PlanKey,
     pub(crate) parts: Vec<Arc<Executable>>,
     last_used: AtomicU64,
+    /// States of finished steps, for the next ones. They refer to the executables, so these cannot
+    /// keep them.
+    idle: Mutex<Vec<Arc<StepState>>>,
+    idle_max: usize,
 }
 
 impl CachedPlan {
     pub(crate) fn new(key: PlanKey, parts: Vec<Arc<Executable>>) -> Arc<CachedPlan> {
-        Arc::new(CachedPlan { key, parts, last_used: AtomicU64::new(0) })
+        let state_bytes: usize = parts.iter().map(|p| p.state_bytes()).sum();
+        Arc::new(CachedPlan {
+            key,
+            parts,
+            last_used: AtomicU64::new(0),
+            idle: Mutex::default(),
+            idle_max: (IDLE_BYTES_MAX / state_bytes.max(1)).clamp(1, IDLE_STATES_MAX),
+        })
+    }
+
+    /// A state of an earlier step, ready for this one. One that somebody still holds, a job of the
+    /// pool that came too late for instance, is let go.
+    pub(crate) fn recycled_state(&self, step_id: u64) -> Option<Arc<StepState>> {
+        loop {
+            let mut state = self.idle.lock().pop()?;
+            if Arc::get_mut(&mut state).and_then(|s| s.reset(step_id)).is_some() {
+                return Some(state);
+            }
+        }
+    }
+
+    /// Keeps the state of a step that ended well, unless there are many already.
+    pub(crate) fn keep(&self, state: Arc<StepState>) {
+        let mut idle = self.idle.lock();
+        if idle.len() < self.idle_max {
+            idle.push(state);
+        }
     }
 }
 
@@ -96,8 +131,11 @@ impl KeyRef<'_> {
 pub(crate) struct PlanCache {
     capacity: usize,
     clock: AtomicU64,
-    plans: RwLock<FxHashMap<u64, SmallVec<[Arc<CachedPlan>; 1]>>>,
+    plans: RwLock<Plans>,
 }
+
+/// By hash of the key; different keys may share one.
+type Plans = FxHashMap<u64, SmallVec<[Arc<CachedPlan>; 1]>>;
 
 impl PlanCache {
     pub(crate) fn new(capacity: usize) -> Self {
@@ -113,36 +151,43 @@ impl PlanCache {
 
     /// Keeps `plan`, unless another thread was faster; then that one is returned.
     pub(crate) fn insert(&self, key: KeyRef<'_>, plan: Arc<CachedPlan>) -> Arc<CachedPlan> {
+        let hash = key.hash();
         let mut plans = self.plans.write();
-        if plans.values().map(SmallVec::len).sum::<usize>() >= self.capacity {
-            evict_oldest(&mut plans);
-        }
-        let bucket = plans.entry(key.hash()).or_default();
-        if let Some(known) = bucket.iter().find(|p| key.is(&p.key)) {
+        let known = plans.get(&hash).and_then(|bucket| bucket.iter().find(|p| key.is(&p.key)));
+        if let Some(known) = known {
             return known.clone();
         }
+        let evicted = (plans.values().map(SmallVec::len).sum::<usize>() >= self.capacity)
+            .then(|| evict_oldest(&mut plans));
         plan.last_used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        bucket.push(plan.clone());
+        plans.entry(hash).or_default().push(plan.clone());
+        // A plan has much to drop: kernels, constants, states of steps. Not under the lock.
+        drop(plans);
+        drop(evicted);
         plan
     }
 
     pub(crate) fn clear(&self) {
-        self.plans.write().clear();
+        let gone = std::mem::take(&mut *self.plans.write());
+        drop(gone);
+    }
+
+    /// Number of plans.
+    pub(crate) fn len(&self) -> usize {
+        self.plans.read().values().map(SmallVec::len).sum()
     }
 }
 
-fn evict_oldest(plans: &mut FxHashMap<u64, SmallVec<[Arc<CachedPlan>; 1]>>) {
+fn evict_oldest(plans: &mut Plans) -> Option<Arc<CachedPlan>> {
     let used = |p: &Arc<CachedPlan>| p.last_used.load(Ordering::Relaxed);
-    let oldest = plans
-        .iter()
-        .filter_map(|(hash, bucket)| Some((bucket.iter().map(used).min()?, *hash)))
-        .min();
-    if let Some((age, hash)) = oldest
-        && let Some(bucket) = plans.get_mut(&hash)
-    {
-        bucket.retain(|p| used(p) != age);
-        if bucket.is_empty() {
-            plans.remove(&hash);
-        }
+    let oldest =
+        plans.iter().filter_map(|(hash, bucket)| Some((bucket.iter().map(used).min()?, *hash)));
+    let (age, hash) = oldest.min()?;
+    let bucket = plans.get_mut(&hash)?;
+    let position = bucket.iter().position(|p| used(p) == age)?;
+    let evicted = bucket.remove(position);
+    if bucket.is_empty() {
+        plans.remove(&hash);
     }
+    Some(evicted)
 }

@@ -1,34 +1,41 @@
 //! The in-process session: a graph, its state, and steps over it.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use thalweg_graph::{Graph, Node};
+use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
     AnyKernel, Cancellation, Device, DeviceDescription, DeviceName, Environment, HostDevice,
     KernelRegistry, ResourceManager, StepContext,
 };
-use thalweg_plan::{Links, Options, StaticCosts, StepSignature, Target, compile};
+use thalweg_plan::{Links, Options, Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
-use thalweg_tensor::{Budget, Result, Tensor, ensure, err};
+use thalweg_tensor::{Budget, Result, Tensor, bail, ensure, err};
 
 use crate::deadline;
 use crate::environment::{memory_limit_bytes, system_environment};
-use crate::executable::{Executable, KernelSource};
-use crate::execute::{StepShared, StepState, Trace};
+use crate::executable::{Create, Executable, FindOrMake, Interface, KernelSource};
+use crate::execute::StepState;
 use crate::functions::Functions;
-use crate::metadata::RunMetadata;
+use crate::metadata::{RunMetadata, Trace};
 use crate::plan_cache::{CachedPlan, KeyRef, PlanCache};
 use crate::pool::{Pool, Share};
+use crate::step::StepShared;
+
+/// Sessions so far, to tell their steps apart.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+/// Bits of a step's number that count the session's steps; above them is the session's number.
+const STEP_BITS: u32 = 40;
 
 /// How a session runs.
 #[derive(Clone)]
 pub struct SessionOptions {
-    /// Threads that may run nodes of one step at once, the caller's among them.
+    /// Threads that may run nodes of one step at once, the caller's among them; for each device,
+    /// and for each function that runs within the step.
     pub inter_threads: usize,
     /// Threads that may share one kernel's loop, the kernel's own among them.
     pub intra_threads: usize,
@@ -84,10 +91,12 @@ pub struct Session {
     core: Arc<SessionCore>,
 }
 
-type NodeOnDevice = (Arc<str>, Arc<str>);
+type NodeOnDevice = (Arc<str>, DeviceName);
 
 /// What steps and function calls share.
 pub(crate) struct SessionCore {
+    /// Itself, for calls that outlive the borrow they came by.
+    pub(crate) this: Weak<SessionCore>,
     graph: RwLock<Graph>,
     kernels: Arc<KernelRegistry>,
     devices: Vec<Arc<dyn Device>>,
@@ -101,6 +110,8 @@ pub(crate) struct SessionCore {
     pub(crate) functions: Functions,
     /// By node and device.
     stateful_kernels: Mutex<FxHashMap<NodeOnDevice, AnyKernel>>,
+    /// Devices of nodes with state, once a plan has given them one.
+    pins: Mutex<Pins>,
     next_step: AtomicU64,
 }
 
@@ -130,7 +141,9 @@ impl Session {
         let resources =
             options.resources.clone().unwrap_or_else(|| ResourceManager::new("localhost"));
         let pool = Pool::global();
-        let core = SessionCore {
+        let first_step = SESSIONS.fetch_add(1, Ordering::Relaxed) << STEP_BITS | 1;
+        let core = Arc::new_cyclic(|this| SessionCore {
+            this: this.clone(),
             graph: RwLock::new(graph),
             kernels,
             descriptions: devices.iter().map(|d| d.description().clone()).collect(),
@@ -142,10 +155,11 @@ impl Session {
             plans: PlanCache::new(options.plans_max),
             functions: Functions::default(),
             stateful_kernels: Mutex::default(),
-            next_step: AtomicU64::new(1),
+            pins: Mutex::default(),
+            next_step: AtomicU64::new(first_step),
             options,
-        };
-        Ok(Session { core: Arc::new(core) })
+        });
+        Ok(Session { core })
     }
 
     /// Adds nodes; plans made before stay good.
@@ -202,6 +216,11 @@ impl Session {
         Ok(plan.parts.iter().map(|p| p.nodes.len()).sum())
     }
 
+    /// How many plans the session keeps now.
+    pub fn cached_plans(&self) -> usize {
+        self.core.plans.len()
+    }
+
     /// Memory that the session's tensors take now.
     pub fn memory_used_bytes(&self) -> usize {
         self.core.budget.used_bytes()
@@ -246,65 +265,101 @@ impl SessionCore {
         if let Some(plan) = self.plans.find(key) {
             return Ok(plan);
         }
-        let feeds: Vec<&str> = (0..key.feeds.len()).map(|i| key.feeds.get(i)).collect();
-        let graph = self.graph.read();
-        let signature = StepSignature::resolve(&graph, &feeds, key.fetches, key.targets)?;
-        let plan = compile(&graph, &signature, &self.target(&self.descriptions))?;
-        drop(graph);
+        let plan = self.compile(key)?;
+        let interface = |part: usize| Interface {
+            // Feeds enter and fetches leave on the first device, the client's.
+            feeds: if part == 0 { key.feeds.len() } else { 0 },
+            fetches: if part == 0 { key.fetches.len() } else { 0 },
+            is_function: false,
+        };
         let mut parts = Vec::with_capacity(plan.partitions.len());
-        for partition in plan.partitions {
+        for (i, partition) in plan.partitions.into_iter().enumerate() {
             let device = self
                 .devices
                 .iter()
                 .find(|d| d.description().name == partition.device)
                 .ok_or_else(|| err!(Internal, "{} is not a device here", partition.device))?;
-            parts.push(Arc::new(self.make_executable(partition.graph, device)?));
+            let stateful = |node: &Node, create: Create<'_>| {
+                self.stateful_kernel(node, &partition.device, create)
+            };
+            let source = self.kernel_source(&stateful);
+            let made = Executable::new(partition.graph, device.clone(), interface(i), &source)?;
+            parts.push(Arc::new(made));
         }
         Ok(self.plans.insert(key, CachedPlan::new(key.to_owned(), parts)))
     }
 
-    fn target<'a>(&'a self, devices: &'a [DeviceDescription]) -> Target<'a> {
+    fn compile(&self, key: KeyRef<'_>) -> Result<Plan> {
+        let feeds: Vec<&str> = (0..key.feeds.len()).map(|i| key.feeds.get(i)).collect();
+        let graph = self.graph.read();
+        let signature = StepSignature::resolve(&graph, &feeds, key.fetches, key.targets)?;
+        if self.devices.len() == 1 {
+            return compile(&graph, &signature, &self.target(&self.descriptions, &Pins::default()));
+        }
+        // One plan after the other: what one decides about state binds the next.
+        let mut pins = self.pins.lock();
+        let plan = compile(&graph, &signature, &self.target(&self.descriptions, &pins))?;
+        for partition in &plan.partitions {
+            let stateful = partition.graph.nodes().iter().filter(|n| n.op.has(Flag::Stateful));
+            for node in stateful.filter(|n| graph.find(&n.name).is_some()) {
+                pins.entry(node.name.clone()).or_insert_with(|| partition.device.clone());
+            }
+        }
+        Ok(plan)
+    }
+
+    fn target<'a>(&'a self, devices: &'a [DeviceDescription], pins: &'a Pins) -> Target<'a> {
         Target {
             devices,
             links: &self.options.links,
             costs: &StaticCosts,
             kernels: &self.kernels,
+            pins,
             options: self.options.plan,
         }
     }
 
-    fn make_executable(&self, graph: Graph, device: &Arc<dyn Device>) -> Result<Executable> {
-        let device_name: Arc<str> = device.description().name.to_string().into();
-        let stateful = |node: &Node, create: &dyn Fn() -> Result<AnyKernel>| {
-            let mut kernels = self.stateful_kernels.lock();
-            let key = (node.name.clone(), device_name.clone());
-            if let Some(kernel) = kernels.get(&key) {
-                return Ok(kernel.clone());
-            }
-            let kernel = create()?;
-            kernels.insert(key, kernel.clone());
-            Ok(kernel)
-        };
-        let source = KernelSource {
+    /// The kernel of a node with state: one for all plans of the session.
+    fn stateful_kernel(
+        &self,
+        node: &Node,
+        device: &DeviceName,
+        create: Create<'_>,
+    ) -> Result<AnyKernel> {
+        let mut kernels = self.stateful_kernels.lock();
+        let key = (node.name.clone(), device.clone());
+        if let Some(kernel) = kernels.get(&key) {
+            return Ok(kernel.clone());
+        }
+        let kernel = create()?;
+        kernels.insert(key, kernel.clone());
+        Ok(kernel)
+    }
+
+    fn kernel_source<'a>(&'a self, stateful: &'a FindOrMake<'a>) -> KernelSource<'a> {
+        KernelSource {
             kernels: &self.kernels,
             budget: &self.budget,
             environment: &self.options.environment,
-            stateful: &stateful,
-        };
-        Executable::new(graph, device.clone(), &source)
+            stateful,
+        }
     }
 
-    /// Compiles a graph all of which runs on one device: a function's body.
+    /// Compiles a graph all of which runs on one device: a function's body. Its nodes' state is
+    /// the executable's own: their names mean nothing outside of it.
     pub(crate) fn compile_for_one(
         &self,
         graph: &Graph,
         signature: &StepSignature,
+        interface: Interface,
         device: &Arc<dyn Device>,
     ) -> Result<Executable> {
         let descriptions = [device.description().clone()];
-        let mut plan = compile(graph, signature, &self.target(&descriptions))?;
+        let pins = Pins::default();
+        let mut plan = compile(graph, signature, &self.target(&descriptions, &pins))?;
         let partition = plan.partitions.pop().ok_or_else(|| err!(Internal, "no partition"))?;
-        self.make_executable(partition.graph, device)
+        let source = self.kernel_source(&|_, create| create());
+        Executable::new(partition.graph, device.clone(), interface, &source)
     }
 
     fn run_plan(
@@ -314,28 +369,31 @@ impl SessionCore {
         feeds: impl Iterator<Item = Tensor>,
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         let step_id = self.next_step.fetch_add(1, Ordering::Relaxed);
-        let is_plain = plan.parts.len() == 1 && options.cancellation.is_none() && !options.trace;
-        let recycled = if is_plain { recycled_state(&plan.parts[0], step_id) } else { None };
+        let is_plain = plan.parts.len() == 1 && !options.trace;
+        let recycled = if is_plain { plan.recycled_state(step_id) } else { None };
         let mut states: SmallVec<[Arc<StepState>; 1]> = match recycled {
             Some(state) => smallvec::smallvec![state],
             None => self.new_states(plan, options, step_id),
         };
-        // Feeds enter on the first device, which is the client's.
-        if let Some(state) = Arc::get_mut(&mut states[0]) {
-            for (i, tensor) in feeds.enumerate() {
-                check_feed(plan, i, &tensor)?;
-                state.set_feed(i, tensor);
-            }
+        let Some(state) = Arc::get_mut(&mut states[0]) else {
+            bail!(Internal, "somebody holds a step that has not begun");
+        };
+        for (i, tensor) in feeds.enumerate() {
+            check_feed(plan, i, &tensor)?;
+            state.set_feed(i, tensor);
         }
-        let deadline = options.timeout.map(|t| deadline::arm(&states[0].context.cancellation, t));
+        let cancellation = &states[0].context.cancellation;
+        let link = options.cancellation.as_ref().map(|caller| caller.link(cancellation));
+        let deadline = options.timeout.and_then(|t| deadline::arm(cancellation, t));
         let result = StepState::run_to_end(&states);
-        drop(deadline);
+        drop((link, deadline));
+        states[0].context.step_resources.clear();
         result?;
         let tensors: Vec<Tensor> =
             (0..plan.key.fetches.len()).map(|i| states[0].take_fetch(i)).collect::<Result<_>>()?;
         let nodes = if options.trace { states[0].shared.take_timings() } else { Vec::new() };
         if is_plain && let Some(state) = states.pop() {
-            plan.parts[0].free.lock().push(state);
+            plan.keep(state);
         }
         Ok((tensors, RunMetadata { nodes }))
     }
@@ -346,14 +404,13 @@ impl SessionCore {
         options: &RunOptions,
         step_id: u64,
     ) -> SmallVec<[Arc<StepState>; 1]> {
-        let cancellation = options.cancellation.clone().unwrap_or_default();
+        let cancellation = Cancellation::default();
         let begin = || Trace::new(self.options.environment.clock.monotonic());
         let shared = Arc::new(StepShared::new(
+            self.clone(),
             cancellation.clone(),
             (plan.parts.len() > 1).then(Arc::default),
             options.trace.then(begin),
-            self.pool,
-            self.options.inter_threads,
         ));
         let step_resources = ResourceManager::new("step");
         let state = |exec: &Arc<Executable>| {
@@ -376,19 +433,8 @@ impl SessionCore {
     }
 }
 
-/// A state of an earlier step, ready for this one. One that somebody still holds is let go.
-fn recycled_state(exec: &Executable, step_id: u64) -> Option<Arc<StepState>> {
-    loop {
-        let mut state = exec.free.lock().pop()?;
-        if Arc::get_mut(&mut state).and_then(|s| s.reset(step_id)).is_some() {
-            return Some(state);
-        }
-    }
-}
-
 fn check_feed(plan: &CachedPlan, i: usize, tensor: &Tensor) -> Result<()> {
-    let node = &plan.parts[0].graph.nodes()[i];
-    let expected = node.outputs[0].dtype;
+    let expected = plan.parts[0].feeds[i].unwrap_or(tensor.dtype());
     ensure!(
         tensor.dtype() == expected,
         InvalidArgument,
