@@ -20,6 +20,9 @@ const CLOCKS_AND_THREADS: &[&str] = &[
     "crates/runtime/src/deadline.rs",
     "crates/runtime/src/environment.rs",
     "crates/runtime/src/pool.rs",
+    // Clients of sessions, which may have threads of their own.
+    "crates/cli/",
+    "examples/",
     "xtask/",
     "benches/",
 ];
@@ -91,7 +94,7 @@ const LONGER: &[(&str, usize)] = &[
     // A list of definitions.
     ("crates/ops/src/training/definitions.rs", 910),
     ("crates/ops/src/variable.rs", 620),
-    ("crates/runtime/src/execute.rs", 700),
+    ("crates/runtime/src/execute.rs", 720),
 ];
 
 /// A file this much shorter than its entry above has earned a lower one.
