@@ -1,1 +1,80 @@
 //! Thalweg: the distributed TensorFlow system, made anew in Rust.
+//!
+//! A graph goes in, numbers come out:
+//!
+//! ```
+//! use thalweg::prelude::*;
+//!
+//! # fn main() -> Result<()> {
+//! let mut scope = thalweg::scope();
+//! let x = scope.placeholder(DType::Float, &PartialShape::new([None]))?;
+//! let two = scope.constant(&Tensor::scalar(2.0f32))?;
+//! let y = scope.op("Mul").name("y").inputs(&[x, two]).build()?;
+//! let session = thalweg::session(&scope)?;
+//! let x_value = Tensor::vector(&[1.0f32, 2.0, 3.0])?;
+//! let results = session.run(&[(&scope.name_of(x), x_value)], &[&scope.name_of(y)], &[])?;
+//! assert_eq!(results[0].as_slice::<f32>()?, [2.0, 4.0, 6.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The parts are crates of their own, re-exported here under their bare names: [`tensor`] (arrays,
+//! errors), [`graph`] (ops, graphs, scopes), [`kernel`] (what an op's code must be), [`ops`] (the
+//! ops there are), [`runtime`] (sessions), [`proto`] (TensorFlow's messages).
+
+use std::sync::{Arc, LazyLock};
+
+use graph::{OpRegistry, Scope};
+use kernel::KernelRegistry;
+use runtime::{Session, SessionOptions};
+use tensor::Result;
+
+#[cfg(feature = "cli")]
+pub use thalweg_cli as cli;
+pub use thalweg_graph as graph;
+pub use thalweg_kernel as kernel;
+pub use thalweg_ops as ops;
+pub use thalweg_proto as proto;
+pub use thalweg_runtime as runtime;
+pub use thalweg_tensor as tensor;
+
+/// What most programs need.
+pub mod prelude {
+    pub use crate::graph::{Graph, Output, Scope};
+    pub use crate::runtime::{Callable, RunMetadata, RunOptions, Session, SessionOptions};
+    pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
+}
+
+/// The definitions and kernels of one program.
+#[derive(Clone)]
+pub struct Registry {
+    /// What ops there are.
+    pub ops: Arc<OpRegistry>,
+    /// How they run.
+    pub kernels: Arc<KernelRegistry>,
+}
+
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry {
+    ops: ops::op_registry(ops::FAMILIES).expect("our own definitions parse, as a test shows"),
+    kernels: ops::kernel_registry(ops::FAMILIES),
+});
+
+/// All ops and kernels of this crate.
+pub fn registry() -> &'static Registry {
+    &REGISTRY
+}
+
+/// A scope at the top of a new graph, with all ops.
+pub fn scope() -> Scope {
+    Scope::new(registry().ops.clone())
+}
+
+/// A session over what `scope` has built so far, with all kernels and default options.
+pub fn session(scope: &Scope) -> Result<Session> {
+    Session::new(scope.to_graph(), registry().kernels.clone(), SessionOptions::default())
+}
+
+/// The README's example is a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

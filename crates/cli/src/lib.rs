@@ -1,1 +1,120 @@
-//! The thalweg command.
+//! The `thalweg` command: one module per subcommand, and the `main` that they share.
+//!
+//! A program with ops of its own calls [`main_with`] with their families and is a `thalweg` that
+//! knows them.
+
+mod files;
+mod graph_file;
+mod literal;
+mod names;
+mod number;
+mod output;
+pub mod quickstart;
+pub mod run;
+
+use std::io::{self, BufWriter, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::{Parser, Subcommand};
+use thalweg_graph::OpRegistry;
+use thalweg_kernel::{Family, KernelRegistry};
+use thalweg_tensor::{Error, Result};
+
+/// Runs TensorFlow graphs.
+#[derive(Parser)]
+#[command(
+    name = "thalweg",
+    version,
+    about = "Runs TensorFlow graphs",
+    arg_required_else_help = true
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Quickstart(quickstart::Args),
+    Run(run::Args),
+}
+
+/// The `main` of a `thalweg` that knows `families` besides its own: 0 when all went well, 1 when
+/// what was asked for failed, 2 when it was not clear what was asked for.
+pub fn main_with(families: &[&Family]) -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(refusal) => {
+            let _ = refusal.print();
+            return ExitCode::from(if refusal.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let mut out = BufWriter::new(io::stdout().lock());
+    let result = Registry::new(families).map_err(Failure::from).and_then(|registry| {
+        match &cli.command {
+            Command::Quickstart(args) => quickstart::run(args, &registry, &mut out),
+            Command::Run(args) => run::run(args, &registry, &mut out),
+        }?;
+        Ok(out.flush()?)
+    });
+    let Err(failure) = result else { return ExitCode::SUCCESS };
+    let _ = out.flush();
+    match failure {
+        Failure::Usage(sentence) => {
+            eprintln!("thalweg: {sentence}");
+            ExitCode::from(2)
+        }
+        Failure::Failed(error) => {
+            eprintln!("thalweg: {error}");
+            ExitCode::FAILURE
+        }
+        Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Failure::Output(error) => {
+            eprintln!("thalweg: the output could not be written: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ops and kernels that a command works with.
+pub struct Registry {
+    /// Definitions.
+    pub ops: Arc<OpRegistry>,
+    /// Kernels.
+    pub kernels: Arc<KernelRegistry>,
+}
+
+impl Registry {
+    /// Our own families and these.
+    pub fn new(families: &[&Family]) -> Result<Registry> {
+        let all = [thalweg_ops::FAMILIES, families].concat();
+        Ok(Registry {
+            ops: thalweg_ops::op_registry(&all)?,
+            kernels: thalweg_ops::kernel_registry(&all),
+        })
+    }
+}
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+pub enum Failure {
+    /// It was not clear what was asked; a sentence that says so.
+    Usage(String),
+    /// What was asked failed.
+    Failed(Error),
+    /// The output could not be written.
+    Output(io::Error),
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Failure::Failed(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Failure::Output(error)
+    }
+}

@@ -56,6 +56,7 @@ mod training;
 mod transpose;
 mod unary;
 mod variable;
+mod variable_points;
 mod variable_rows;
 
 use std::sync::Arc;
@@ -98,6 +99,7 @@ pub static FAMILIES: &[&Family] = &[
     &transpose::FAMILY,
     &unary::FAMILY,
     &variable::FAMILY,
+    &variable_points::FAMILY,
     &variable_rows::FAMILY,
 ];
 

@@ -218,3 +218,161 @@ fn bounded_normal_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     }
     shape::from_first_input(c)
 }
+
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::{Code, DType, Shape, Tensor};
+
+    use crate::testing::{Call, call};
+
+    fn seeded(op: &'static str) -> Call {
+        let is_stateful = !op.starts_with("Stateless");
+        if is_stateful { call(op).attr("seed", 7i64).attr("seed2", -11i64) } else { call(op) }
+    }
+
+    fn ints(values: &[i32]) -> Tensor {
+        Tensor::vector(values).unwrap()
+    }
+
+    #[test]
+    fn shapes() {
+        let uniform = || call("RandomUniform").attr("dtype", DType::Float);
+        assert_eq!(uniform().constant(ints(&[2, 3])).infer(), "[2,3]");
+        assert_eq!(uniform().shape(DType::Int32, "2").infer(), "[?,?]");
+        assert_eq!(uniform().shape(DType::Int32, "unknown").infer(), "<unknown>");
+        let gamma =
+            |alpha: &str| call("RandomGamma").constant(ints(&[5])).shape(DType::Float, alpha);
+        assert_eq!(gamma("2,?").infer(), "[5,2,?]");
+        assert_eq!(gamma("").infer(), "[5]");
+        let draw = |logits: &str| call("Multinomial").shape(DType::Float, logits);
+        assert_eq!(draw("4,7").constant(Tensor::scalar(3)).infer(), "[4,3]");
+        assert_eq!(draw("?,7").shape(DType::Int32, "").infer(), "[?,?]");
+        assert!(
+            draw("4,7,1").constant(Tensor::scalar(3)).infer().contains("logits must have rank 2")
+        );
+        assert!(draw("4,7").constant(Tensor::scalar(-1)).infer().contains("nonnegative"));
+        let keyed = |key: &str| {
+            let shape = call("StatelessRandomNormalV2").constant(ints(&[2]));
+            shape.shape(DType::UInt64, key).shape(DType::UInt64, "2").shape(DType::Int32, "")
+        };
+        assert_eq!(keyed("1").infer(), "[2]");
+        assert_eq!(keyed("?").infer(), "[2]");
+        assert!(keyed("2").infer().contains("key must have shape [1], not [2]"));
+        let grad = call("RandomGammaGrad").shape(DType::Float, "2,1").shape(DType::Float, "3");
+        assert_eq!(grad.infer(), "[2,3]");
+    }
+
+    /// A million elements are cut into many blocks; their order must not show.
+    #[test]
+    fn blocks_in_any_order_give_the_same_bits() {
+        let shape = || ints(&[1000, 257]);
+        let key = || Tensor::vector(&[1u64]).unwrap();
+        let counter = || Tensor::vector(&[2u64, 3]).unwrap();
+        let alpha = || Tensor::vector(&[0.5f32, 2.0, 30.0]).unwrap();
+        let logits = || {
+            let values: Vec<f32> = (0..300).map(|i| (i as f32).sin()).collect();
+            Tensor::from_slice(Shape::new(&[100, 3]).unwrap(), &values).unwrap()
+        };
+        let calls: [fn() -> Call; 4] = [
+            || seeded("RandomUniform").attr("dtype", DType::Half),
+            || seeded("RandomStandardNormal").attr("dtype", DType::Float),
+            || seeded("TruncatedNormal").attr("dtype", DType::Double),
+            || seeded("TruncatedNormal").attr("dtype", DType::BFloat16),
+        ];
+        let same = |make: &dyn Fn() -> Call| {
+            let (forwards, backwards) = (make().run().unwrap(), make().backwards().run().unwrap());
+            assert_eq!(forwards.as_bytes().unwrap(), backwards.as_bytes().unwrap());
+        };
+        for make in calls {
+            same(&|| make().input(shape()));
+        }
+        same(&|| {
+            let call = seeded("StatelessRandomUniformFullIntV2").attr("dtype", DType::Int64);
+            call.input(shape()).input(key()).input(counter()).input(Tensor::scalar(1))
+        });
+        same(&|| seeded("RandomGamma").input(ints(&[3001])).input(alpha()));
+        same(&|| seeded("Multinomial").input(logits()).input(Tensor::scalar(57)));
+        same(&|| {
+            let items: Vec<i16> = (0..30_000).collect();
+            seeded("RandomShuffle").input(Tensor::vector(&items).unwrap())
+        });
+    }
+
+    #[test]
+    fn mistakes() {
+        let code = |call: Call| call.run().unwrap_err().code();
+        let uniform = || seeded("RandomUniform").attr("dtype", DType::Float);
+        let long = |values: &[i64]| Tensor::vector(values).unwrap();
+        assert_eq!(code(uniform().input(Tensor::scalar(3))), Code::InvalidArgument);
+        assert_eq!(code(uniform().input(ints(&[-1]))), Code::InvalidArgument);
+        assert_eq!(code(uniform().input(long(&[1 << 40, 1 << 40]))), Code::InvalidArgument);
+        assert_eq!(code(uniform().input(long(&[1 << 40]))), Code::ResourceExhausted);
+        let integers = |low: i64, high: i64| {
+            let call = seeded("RandomUniformInt").input(ints(&[2]));
+            call.input(Tensor::scalar(low)).input(Tensor::scalar(high))
+        };
+        assert_eq!(code(integers(5, 5)), Code::InvalidArgument);
+        assert!(integers(i64::MIN, i64::MAX).run().is_ok());
+        let logits = |rows: usize, classes: usize| {
+            let shape = Shape::new(&[rows, classes]).unwrap();
+            seeded("Multinomial").input(Tensor::zeros(DType::Float, shape).unwrap())
+        };
+        assert_eq!(code(logits(2, 0).input(Tensor::scalar(1))), Code::InvalidArgument);
+        assert_eq!(code(logits(2, 1).input(Tensor::scalar(-1))), Code::InvalidArgument);
+        assert_eq!(logits(0, 3).input(Tensor::scalar(5)).run().unwrap().num_elements(), 0);
+        let seed = |seed: &[i64]| {
+            let call = call("StatelessRandomNormal").attr("dtype", DType::Float).input(ints(&[2]));
+            call.input(Tensor::vector(seed).unwrap())
+        };
+        assert_eq!(code(seed(&[1])), Code::InvalidArgument);
+        assert!(seed(&[i64::MIN, i64::MAX]).run().is_ok());
+        let keyed = |counter: &[u64], alg: i32| {
+            let call = call("StatelessRandomUniformV2").attr("dtype", DType::Float);
+            call.input(ints(&[2]))
+                .input(Tensor::vector(&[1u64]).unwrap())
+                .input(Tensor::vector(counter).unwrap())
+                .input(Tensor::scalar(alg))
+        };
+        assert_eq!(code(keyed(&[1], 1)), Code::InvalidArgument);
+        assert_eq!(code(keyed(&[1, 2], 2)), Code::InvalidArgument);
+        assert!(keyed(&[1, 2], 3).run().is_ok());
+    }
+
+    #[test]
+    fn parameters_of_any_kind() {
+        let bounded = |shape: &[i32], [mean, stddev, low, high]: [f32; 4]| {
+            let call = seeded("ParameterizedTruncatedNormal").input(ints(shape));
+            [mean, stddev, low, high].iter().fold(call, |call, &x| call.input(Tensor::scalar(x)))
+        };
+        let values = bounded(&[1000], [0.0, 1.0, -0.5, 0.5]).run().unwrap();
+        assert!(values.as_slice::<f32>().unwrap().iter().all(|x| x.abs() <= 0.5));
+        assert_eq!(
+            bounded(&[2], [0.0, -1.0, 0.0, 1.0]).run().unwrap_err().code(),
+            Code::InvalidArgument
+        );
+        assert_eq!(
+            bounded(&[], [0.0, 1.0, 0.0, 1.0]).run().unwrap_err().code(),
+            Code::InvalidArgument
+        );
+        assert_eq!(
+            bounded(&[2], [f32::NAN, 1.0, 0.0, 1.0]).run().unwrap_err().code(),
+            Code::Internal
+        );
+        let binomial = |shape: &[i32]| {
+            let counts =
+                Tensor::from_slice(Shape::new(&[2, 1]).unwrap(), &[10.0f32, 20.0]).unwrap();
+            call("StatelessRandomBinomial")
+                .input(ints(shape))
+                .input(ints(&[1, 2]))
+                .input(counts)
+                .input(Tensor::vector(&[0.1f32, 0.5, 0.7]).unwrap())
+        };
+        let drawn = binomial(&[2, 3]).run().unwrap();
+        assert_eq!(drawn.as_slice::<i64>().unwrap(), [3, 6, 5, 2, 8, 13]);
+        assert!(binomial(&[3, 3]).run().is_err());
+        let poisson = seeded("RandomPoissonV2")
+            .input(ints(&[3]))
+            .input(Tensor::vector(&[f64::NAN, f64::INFINITY, -1.0]).unwrap());
+        assert_eq!(poisson.run().unwrap().shape().dims(), [3, 3]);
+    }
+}

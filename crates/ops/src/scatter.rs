@@ -71,7 +71,7 @@ fn scatter_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// What is known of indices, updates and the tensor they go to must fit together.
-fn check_scatter_shapes(
+pub(crate) fn check_scatter_shapes(
     target: &PartialShape,
     indices: &PartialShape,
     updates: &PartialShape,

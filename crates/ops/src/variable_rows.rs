@@ -11,6 +11,7 @@ use thalweg_tensor::{
 
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::combine::{Combine, CombineOrdered};
+use crate::indices::coordinates;
 use crate::split::{Disjoint, for_each_rows};
 use crate::variable::{change, pass_on, variable_input};
 
@@ -48,7 +49,6 @@ pub(crate) static FAMILY: Family = Family {
         OpDef { name: "ResourceScatterMin", ..RESOURCE_SCATTER_ADD },
         OpDef { name: "ResourceScatterMax", ..RESOURCE_SCATTER_ADD },
         RESOURCE_GATHER,
-        RESOURCE_GATHER_ND,
     ],
     kernels: &[
         KernelSpec { op: "ScatterUpdate", create: scatter_update, ..KernelSpec::CPU },
@@ -66,7 +66,6 @@ pub(crate) static FAMILY: Family = Family {
         MAX[0],
         MAX[1],
         KernelSpec { op: "ResourceGather", create: gather, ..KernelSpec::CPU },
-        KernelSpec { op: "ResourceGatherNd", create: gather_nd, ..KernelSpec::CPU },
     ],
 };
 
@@ -132,16 +131,6 @@ const RESOURCE_GATHER: OpDef = OpDef {
     ..OpDef::DEFAULT
 };
 
-const RESOURCE_GATHER_ND: OpDef = OpDef {
-    name: "ResourceGatherNd",
-    inputs: &["resource: resource", "indices: Tindices"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type", "Tindices: {int32, int64}"],
-    shape: gather_nd_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
 fn scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     check_updates(c, c.input(0))?;
     c.set_output(0, c.input(0).clone());
@@ -195,22 +184,6 @@ fn batch_dimensions(batch_dims: i64, indices_rank: usize) -> Result<usize> {
     Ok(counted as usize)
 }
 
-fn gather_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
-    let variable = c.variable_shape(0);
-    let (Some(rows), Some(indices)) = (variable.dims(), c.input(1).dims()) else { return Ok(()) };
-    let Some((depth, outer)) = indices.split_last() else {
-        bail!(InvalidArgument, "indices must have rank 1 at least");
-    };
-    let Some(depth) = *depth else { return Ok(()) };
-    ensure!(
-        depth <= rows.len(),
-        InvalidArgument,
-        "indices of {depth} coordinates are too many for a variable of shape {variable}"
-    );
-    c.set_output(0, PartialShape::new(outer.iter().chain(&rows[depth..]).copied()));
-    Ok(())
-}
-
 /// Input `i` as row numbers, each checked to lie below `rows`.
 pub(crate) fn row_numbers(ctx: &KernelContext<'_>, i: usize, rows: usize) -> Result<Tensor> {
     let indices = ctx.input(i)?;
@@ -230,18 +203,6 @@ pub(crate) fn row_numbers(ctx: &KernelContext<'_>, i: usize, rows: usize) -> Res
         bail!(InvalidArgument, "indices[{place}] = {value} is not in [0, {rows})");
     }
     Ok(wide)
-}
-
-/// Where the element at `position` stands, as `1,0,2`.
-fn coordinates(position: usize, shape: &Shape) -> String {
-    let mut rest = position;
-    let mut parts: Vec<String> = Vec::new();
-    for &size in shape.iter().rev() {
-        parts.push((rest % size).to_string());
-        rest /= size;
-    }
-    parts.reverse();
-    parts.join(",")
 }
 
 fn scatter_add<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -479,64 +440,4 @@ fn copy_cells<C: Cell>(
             target.clone_from_slice(&source[row * row_len..(row + 1) * row_len]);
         }
     })
-}
-
-/// Slices by coordinates of their leading dimensions.
-fn gather_nd(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    AnyKernel::new(|ctx| {
-        let out = variable_input(ctx, 0)?.with_value(|value| {
-            let indices = ctx.input(1)?;
-            let shape = value.shape();
-            let Some((&depth, outer)) = indices.shape().split_last() else {
-                bail!(InvalidArgument, "indices must be at least a vector");
-            };
-            ensure!(
-                depth <= shape.len(),
-                InvalidArgument,
-                "index innermost dimension length must be <= params rank; saw: {depth} vs. {}",
-                shape.len()
-            );
-            let numbers = slice_numbers(ctx, shape, depth)?;
-            let out_shape = Shape::new(&[outer, &shape[depth..]].concat())?;
-            let rows = Rows {
-                row_len: shape[depth..].iter().product(),
-                rows_per_batch: 0,
-                numbers_per_batch: 1,
-            };
-            copy_rows(ctx, value, out_shape, &rows, numbers.as_slice()?)
-        })?;
-        ctx.set_output(0, out)
-    })
-}
-
-/// The positions of slices in row-major order, from the `depth` coordinates of each in input 1.
-fn slice_numbers(ctx: &KernelContext<'_>, shape: &Shape, depth: usize) -> Result<Tensor> {
-    let indices = ctx.input(1)?;
-    let outer = &indices.shape()[..indices.rank() - 1];
-    let mut numbers = ctx.allocate(DType::Int64, Shape::new(outer)?)?;
-    let coordinate: &dyn Fn(usize) -> i64 = match indices.dtype() {
-        DType::Int64 => {
-            let indices = indices.as_slice::<i64>()?;
-            &move |i| indices[i]
-        }
-        _ => {
-            let indices = indices.as_slice::<i32>()?;
-            &move |i| indices[i].into()
-        }
-    };
-    for (i, number) in numbers.as_mut_slice::<i64>()?.iter_mut().enumerate() {
-        *number = 0;
-        for (axis, &size) in shape[..depth].iter().enumerate() {
-            let at = coordinate(i * depth + axis);
-            if at < 0 || at as usize >= size {
-                bail!(
-                    InvalidArgument,
-                    "indices[{}] = {at} on axis {axis} does not index into params of shape {shape}",
-                    coordinates(i, &Shape::new(outer)?)
-                );
-            }
-            *number = *number * size as i64 + at;
-        }
-    }
-    Ok(numbers)
 }

@@ -204,3 +204,68 @@ fn rows() {
     assert!(run(&mut i, "get_nd", &[numbers(&[2, 2], &[1, 1, 0, 2])]).is_err());
     assert!(run(&mut i, "get_nd", &[numbers(&[1, 3], &[1, 1, 0])]).is_err());
 }
+
+#[test]
+fn optimizers() {
+    let mut b = Builder::new();
+    let dtype = || ("dtype", DType::Float.into_attr());
+    let attrs = || [("T", DType::Float.into_attr())];
+    let named =
+        |name: &str| [dtype(), ("shape", shape(&[3, 2])), ("shared_name", name.into_attr())];
+    let var = b.add("var", "VarHandleOp", &[], &named("var"));
+    let alias = b.add("alias", "VarHandleOp", &[], &named("var"));
+    let accum = b.add("accum", "VarHandleOp", &[], &named("accum"));
+    let x = b.placeholder("x", DType::Float);
+    let rate = b.placeholder("rate", DType::Float);
+    let rows = b.placeholder("rows", DType::Int32);
+    b.add("set", "AssignVariableOp", &[var, x], &[dtype()]);
+    b.add("set_accum", "AssignVariableOp", &[accum, x], &[dtype()]);
+    b.add("read", "ReadVariableOp", &[var], &[dtype()]);
+    b.add("descend", "ResourceApplyGradientDescent", &[var, rate, x], &attrs());
+    b.add("momentum", "ResourceApplyMomentum", &[var, accum, rate, x, rate], &attrs());
+    b.add("twice", "ResourceApplyMomentum", &[var, alias, rate, x, rate], &attrs());
+    let sparse = [attrs()[0].clone(), ("Tindices", DType::Int32.into_attr())];
+    b.add("adagrad", "ResourceSparseApplyAdagrad", &[var, accum, rate, x, rows], &sparse);
+    let mut i = b.finish();
+
+    let table = |values: &[f32]| {
+        ("x", Tensor::from_slice(Shape::new(&[values.len() / 2, 2]).unwrap(), values).unwrap())
+    };
+    let half = ("rate", Tensor::scalar(0.5f32));
+    let numbers = |values: &[i32]| ("rows", Tensor::vector(values).unwrap());
+    let ones = || table(&[1.0; 6]);
+    let read =
+        |i: &mut Interpreter| run(i, "read", &[]).unwrap().as_slice::<f32>().unwrap().to_vec();
+
+    let error = target(&mut i, "descend", &[ones(), half.clone()]).unwrap_err();
+    assert_eq!(error.code(), Code::Internal, "as in TensorFlow: {error}");
+    target(&mut i, "set", &[ones()]).unwrap();
+    target(&mut i, "set_accum", &[ones()]).unwrap();
+    target(&mut i, "descend", &[ones(), half.clone()]).unwrap();
+    assert_eq!(read(&mut i), [0.5; 6]);
+    target(&mut i, "momentum", &[ones(), half.clone()]).unwrap();
+    assert_eq!(read(&mut i), [-0.25; 6], "the accumulator is 1.5");
+
+    let error = target(&mut i, "twice", &[ones(), half.clone()]).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    let error = target(&mut i, "descend", &[table(&[1.0; 4]), half.clone()]).unwrap_err();
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    let error = target(&mut i, "descend", &[ones(), ("rate", floats(&[0.5]))]).unwrap_err();
+    assert!(error.message().contains("alpha is not a scalar: [1]"), "{error}");
+
+    // Row 1 occurs twice, and its accumulator grows from the first to the second: 4, then 9.
+    target(&mut i, "set", &[table(&[0.0; 6])]).unwrap();
+    target(&mut i, "set_accum", &[table(&[0.0; 6])]).unwrap();
+    let gradient = table(&[2.0, 2.0, 5f32.sqrt(), 5f32.sqrt()]);
+    let rate = ("rate", Tensor::scalar(6.0f32));
+    target(&mut i, "adagrad", &[gradient.clone(), rate.clone(), numbers(&[1, 1])]).unwrap();
+    let after = read(&mut i);
+    let wanted = -6.0 - 6.0 * 5f32.sqrt() / 3.0;
+    assert_eq!((after[0], after[4]), (0.0, 0.0));
+    assert!((after[2] - wanted).abs() < 1e-5, "{after:?}");
+    for bad in [numbers(&[0, 3]), numbers(&[-1, 0]), numbers(&[0])] {
+        let error = target(&mut i, "adagrad", &[gradient.clone(), rate.clone(), bad]).unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    }
+    assert_eq!(read(&mut i), after);
+}

@@ -1,0 +1,99 @@
+//! GraphDef files, binary or text.
+
+use std::path::Path;
+
+use prost::Message;
+use thalweg_proto as pb;
+use thalweg_tensor::{Bytes, Result, bail, ensure, err};
+
+use crate::files;
+
+/// What protobuf, and so TensorFlow, can read.
+const BYTES_MAX: usize = i32::MAX as usize;
+
+/// The GraphDef in a file, whichever of the two formats it is in.
+pub(crate) fn read(path: &Path) -> Result<pb::GraphDef> {
+    let bytes = files::read(path, BYTES_MAX)?;
+    decode(&bytes).map_err(|e| e.map_message(|m| format!("{}: {m}", path.display())))
+}
+
+/// The GraphDef in the content of a file.
+pub(crate) fn decode(bytes: &Bytes) -> Result<pb::GraphDef> {
+    ensure!(
+        !bytes.is_empty(),
+        InvalidArgument,
+        "the file is empty; a GraphDef was expected, as tf.io.write_graph writes it"
+    );
+    let binary = match pb::GraphDef::decode(bytes.clone()) {
+        Ok(graph) if !graph.node.is_empty() => return Ok(graph),
+        other => other,
+    };
+    if let Some(kind) = other_kind(bytes) {
+        bail!(
+            InvalidArgument,
+            "the file is a {kind}; a GraphDef was expected, as tf.io.write_graph writes it"
+        );
+    }
+    let binary = match binary {
+        Ok(graph) => return checked(graph),
+        Err(e) => e,
+    };
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => match pb::text::decode::<pb::GraphDef>("tensorflow.GraphDef", text) {
+            Ok(graph) => return checked(graph),
+            Err(e) => e.to_string(),
+        },
+        Err(e) => format!("byte {} is not UTF-8", e.valid_up_to()),
+    };
+    Err(err!(
+        InvalidArgument,
+        "the file is not a GraphDef, as tf.io.write_graph writes it: read as binary: {binary}; \
+         read as text: {text}"
+    ))
+}
+
+fn checked(graph: pb::GraphDef) -> Result<pb::GraphDef> {
+    ensure!(!graph.node.is_empty(), InvalidArgument, "the file holds a GraphDef without nodes");
+    Ok(graph)
+}
+
+/// Other files of TensorFlow's that people take for a graph.
+fn other_kind(bytes: &Bytes) -> Option<&'static str> {
+    let model = pb::SavedModel::decode(bytes.clone());
+    if model.is_ok_and(|m| m.saved_model_schema_version > 0 && !m.meta_graphs.is_empty()) {
+        return Some("SavedModel");
+    }
+    let meta = pb::MetaGraphDef::decode(bytes.clone()).ok()?;
+    meta.graph_def.is_some_and(|g| !g.node.is_empty()).then_some("MetaGraphDef")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(bytes: &[u8]) -> String {
+        decode(&Bytes::copy_from_slice(bytes)).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn both_formats_are_read() {
+        let text = "node { name: 'x' op: 'NoOp' } # a comment";
+        let graph = decode(&Bytes::from_static(text.as_bytes())).unwrap();
+        assert_eq!(graph.node[0].name, "x");
+        assert_eq!(decode(&graph.encode_to_vec().into()).unwrap(), graph);
+    }
+
+    #[test]
+    fn other_files_are_named() {
+        assert!(message(b"").contains("the file is empty"));
+        assert!(message(b"hello").contains("read as text: line 1"), "{}", message(b"hello"));
+        assert!(message(b"\xff\xfe").contains("byte 0 is not UTF-8"));
+        assert!(message(b"versions { producer: 1 }").contains("without nodes"));
+        let node = vec![pb::NodeDef { name: "x".into(), ..Default::default() }];
+        let graph_def = Some(pb::GraphDef { node, ..Default::default() });
+        let meta = pb::MetaGraphDef { graph_def, ..Default::default() };
+        assert!(message(&meta.encode_to_vec()).contains("MetaGraphDef"));
+        let model = pb::SavedModel { saved_model_schema_version: 1, meta_graphs: vec![meta] };
+        assert!(message(&model.encode_to_vec()).contains("SavedModel"));
+    }
+}

@@ -1,0 +1,153 @@
+//! Slices of variables at points given by coordinates: gathered without a snapshot, and changed.
+
+use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{PartialShape, Result, ensure};
+
+use crate::gather::{gather_points, ignores_bad_indices};
+use crate::scatter::{Update, check_scatter_shapes, scatter};
+use crate::variable::{change, pass_on, variable_input};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        RESOURCE_GATHER_ND,
+        SCATTER_ND_UPDATE,
+        SCATTER_ND_ADD,
+        OpDef { name: "ScatterNdSub", ..SCATTER_ND_ADD },
+        OpDef { name: "ScatterNdMin", ..SCATTER_ND_ADD },
+        OpDef { name: "ScatterNdMax", ..SCATTER_ND_ADD },
+        RESOURCE_SCATTER_ND_UPDATE,
+        OpDef { name: "ResourceScatterNdAdd", ..RESOURCE_SCATTER_ND_UPDATE },
+        OpDef { name: "ResourceScatterNdSub", ..RESOURCE_SCATTER_ND_UPDATE },
+        OpDef { name: "ResourceScatterNdMin", ..RESOURCE_SCATTER_ND_UPDATE },
+        OpDef { name: "ResourceScatterNdMax", ..RESOURCE_SCATTER_ND_UPDATE },
+    ],
+    kernels: &[
+        KernelSpec { op: "ResourceGatherNd", create: gather_nd, ..KernelSpec::CPU },
+        KernelSpec { op: "ScatterNdUpdate", create: assign, ..KernelSpec::CPU },
+        KernelSpec { op: "ScatterNdAdd", create: add, ..KernelSpec::CPU },
+        KernelSpec { op: "ScatterNdSub", create: sub, ..KernelSpec::CPU },
+        KernelSpec { op: "ScatterNdMin", create: min, ..KernelSpec::CPU },
+        KernelSpec { op: "ScatterNdMax", create: max, ..KernelSpec::CPU },
+        KernelSpec { op: "ResourceScatterNdUpdate", create: assign, ..KernelSpec::CPU },
+        KernelSpec { op: "ResourceScatterNdAdd", create: add, ..KernelSpec::CPU },
+        KernelSpec { op: "ResourceScatterNdSub", create: sub, ..KernelSpec::CPU },
+        KernelSpec { op: "ResourceScatterNdMin", create: min, ..KernelSpec::CPU },
+        KernelSpec { op: "ResourceScatterNdMax", create: max, ..KernelSpec::CPU },
+    ],
+};
+
+const RESOURCE_GATHER_ND: OpDef = OpDef {
+    name: "ResourceGatherNd",
+    inputs: &["resource: resource", "indices: Tindices"],
+    outputs: &["output: dtype"],
+    attrs: &["dtype: type", "Tindices: {int32, int64}"],
+    shape: gather_nd_shape,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const SCATTER_ND_UPDATE: OpDef = OpDef {
+    name: "ScatterNdUpdate",
+    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
+    outputs: &["output_ref: Ref(T)"],
+    attrs: &[
+        "T: type",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = true",
+        "bad_indices_policy: string = ''",
+    ],
+    shape: scatter_shape,
+    ..OpDef::DEFAULT
+};
+
+const SCATTER_ND_ADD: OpDef = OpDef {
+    name: "ScatterNdAdd",
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+        "Tindices: {int32, int64}",
+        "use_locking: bool = false",
+        "bad_indices_policy: string = ''",
+    ],
+    ..SCATTER_ND_UPDATE
+};
+
+const RESOURCE_SCATTER_ND_UPDATE: OpDef = OpDef {
+    name: "ResourceScatterNdUpdate",
+    inputs: &["ref: resource", "indices: Tindices", "updates: T"],
+    outputs: &[],
+    shape: resource_scatter_shape,
+    flags: &[Flag::Stateful],
+    ..SCATTER_ND_UPDATE
+};
+
+fn gather_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let variable = c.variable_shape(0);
+    let indices = c.with_rank_at_least(1, "indices", 1)?;
+    let (Some(dims), Some(indices)) = (variable.dims(), indices.dims()) else { return Ok(()) };
+    let Some((&Some(depth), outer)) = indices.split_last() else { return Ok(()) };
+    ensure!(
+        depth <= dims.len(),
+        InvalidArgument,
+        "indices of {depth} coordinates are too many for a variable of shape {variable}"
+    );
+    c.set_output(0, PartialShape::new(outer.iter().chain(&dims[depth..]).copied()));
+    Ok(())
+}
+
+fn scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    check_scatter_shapes(c.input(0), c.input(1), c.input(2))?;
+    c.set_output(0, c.input(0).clone());
+    Ok(())
+}
+
+fn resource_scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    check_scatter_shapes(&c.variable_shape(0), c.input(1), c.input(2))
+}
+
+fn gather_nd(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let variable = variable_input(ctx, 0)?;
+        let out = variable.with_value(|value| gather_points(ctx, value, ctx.input(1)?, false))?;
+        ctx.set_output(0, out)
+    })
+}
+
+fn assign(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    scatter_nd(init, Update::Assign)
+}
+
+fn add(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    scatter_nd(init, Update::Add)
+}
+
+fn sub(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    scatter_nd(init, Update::Sub)
+}
+
+fn min(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    scatter_nd(init, Update::Min)
+}
+
+fn max(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    scatter_nd(init, Update::Max)
+}
+
+fn scatter_nd(init: &KernelInit<'_>, update: Update) -> Result<AnyKernel> {
+    let ignores = ignores_bad_indices(init)?;
+    AnyKernel::new(move |ctx| {
+        let variable = variable_input(ctx, 0)?;
+        let (indices, updates) = (ctx.input(1)?, ctx.input(2)?);
+        change(ctx, &variable, |target| {
+            ensure!(
+                target.dtype() == updates.dtype(),
+                InvalidArgument,
+                "the variable is {}, the updates {}",
+                target.dtype(),
+                updates.dtype()
+            );
+            scatter(ctx, target, indices, updates, update, ignores)
+        })?;
+        pass_on(ctx, variable)
+    })
+}

@@ -1,0 +1,120 @@
+//! What must never panic, abort or hang, whatever the bytes: plain functions.
+//!
+//! `tests/hostile.rs` runs them on stable Rust over a corpus with seeded mutations; the programs in
+//! `fuzz_targets/` hand them to cargo-fuzz.
+
+use std::time::Duration;
+
+use prost::Message;
+use thalweg::graph::{Graph, Op};
+use thalweg::kernel::Environment;
+use thalweg::prelude::*;
+use thalweg::proto::{self as pb, text};
+use thalweg::runtime::system_environment;
+use thalweg::tensor::{Budget, Bytes, npy};
+
+/// What a graph from outside may take here.
+const MEMORY_BYTES_MAX: usize = 64 << 20;
+const STEP_TIME_MAX: Duration = Duration::from_secs(1);
+/// Nodes of a graph that are fetched, last ones first.
+const FETCHES_MAX: usize = 4;
+
+/// Mistakes of a graph's author that TensorFlow calls internal errors.
+const TENSORFLOWS_INTERNAL: [&str; 2] = ["Invalid variable reference", "Integer division by zero"];
+
+/// A GraphDef in binary form: decoded, imported, planned, run.
+pub fn graph_binary(bytes: &[u8]) {
+    if let Ok(def) = pb::GraphDef::decode(Bytes::copy_from_slice(bytes)) {
+        graph(def);
+    }
+}
+
+/// A GraphDef in text form, likewise.
+pub fn graph_text(bytes: &[u8]) {
+    let Ok(source) = std::str::from_utf8(bytes) else { return };
+    if let Ok(def) = text::decode::<pb::GraphDef>("tensorflow.GraphDef", source) {
+        graph(def);
+    }
+}
+
+/// A TensorProto: what is read can be written and read again.
+pub fn tensor(bytes: &[u8]) {
+    let Ok(proto) = pb::TensorProto::decode(Bytes::copy_from_slice(bytes)) else { return };
+    let budget = Budget::new(MEMORY_BYTES_MAX);
+    let Ok(tensor) = Tensor::from_proto(&proto, Some(&budget)) else { return };
+    let Ok(written) = tensor.to_proto() else { return };
+    let again = Tensor::from_proto(&written, None).expect("what we wrote we can read");
+    assert_eq!((again.dtype(), again.shape()), (tensor.dtype(), tensor.shape()));
+    let _ = npy::write(&tensor);
+}
+
+/// The notation of op definitions: a name, then inputs, outputs and attrs, a line each.
+pub fn notation(bytes: &[u8]) {
+    let Ok(source) = std::str::from_utf8(bytes) else { return };
+    let lines: Vec<&str> = source.lines().collect();
+    for line in &lines {
+        let _ = Op::parse("Fuzzed", &[], &[], &[line]);
+        let _ = Op::parse("Fuzzed", &[line], &[], &["T: type", "N: int"]);
+    }
+    let (arguments, attrs) = lines.split_at(lines.len() / 2);
+    let _ = Op::parse("Fuzzed", arguments, arguments, attrs);
+}
+
+/// An .npy file: what is read can be written and read again.
+pub fn npy_file(bytes: &[u8]) {
+    let budget = Budget::new(MEMORY_BYTES_MAX);
+    let Ok(tensor) = npy::read(Bytes::copy_from_slice(bytes), Some(&budget)) else { return };
+    let Ok(written) = npy::write(&tensor) else { return };
+    match npy::read(written.into(), None) {
+        Ok(again) => assert_eq!(again.shape(), tensor.shape()),
+        // Types that NumPy does not know are written as raw bytes, which tell nothing of it.
+        Err(e) => assert_eq!(e.code(), Code::Unimplemented, "{e}"),
+    }
+}
+
+/// Imports a graph, exports it, and runs its last nodes within bounds of memory and time.
+pub fn graph(def: pb::GraphDef) {
+    let Ok(graph) = Graph::from_def(thalweg::registry().ops.clone(), def) else { return };
+    let again = Graph::from_def(graph.registry().clone(), graph.to_def());
+    assert!(again.is_ok(), "what we exported we can import: {:?}", again.err());
+    let fetches: Vec<String> = graph
+        .nodes()
+        .iter()
+        .rev()
+        .filter(|node| !node.outputs.is_empty())
+        .take(FETCHES_MAX)
+        .map(|node| node.name.to_string())
+        .collect();
+    let target = graph.nodes().last().map(|node| node.name.to_string());
+    for optimize in [true, false] {
+        let mut options = SessionOptions {
+            memory_limit_bytes: MEMORY_BYTES_MAX,
+            environment: Environment { files: Environment::frozen().files, ..system_environment() },
+            ..Default::default()
+        };
+        options.plan.optimize = optimize;
+        let kernels = thalweg::registry().kernels.clone();
+        let session = Session::new(graph.clone(), kernels, options).expect("the options are good");
+        for fetch in &fetches {
+            step(&session, &[fetch], &[]);
+        }
+        if let Some(target) = &target {
+            step(&session, &[], &[target]);
+        }
+    }
+}
+
+fn step(session: &Session, fetches: &[&str], targets: &[&str]) {
+    let options = RunOptions { timeout: Some(STEP_TIME_MAX), ..Default::default() };
+    match session.run_with(&options, &[], fetches, targets) {
+        // An internal error is a bug of ours, and so is a kernel that panicked, except where
+        // TensorFlow itself has this code.
+        Err(e)
+            if e.code() == Code::Internal
+                && !TENSORFLOWS_INTERNAL.iter().any(|known| e.message().starts_with(known)) =>
+        {
+            panic!("{fetches:?} {targets:?}: {e}")
+        }
+        _ => {}
+    }
+}

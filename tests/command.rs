@@ -1,0 +1,224 @@
+//! The `thalweg` command on graphs that TensorFlow wrote, and on mistakes.
+#![cfg(feature = "cli")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value as Json;
+
+fn thalweg(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_thalweg")).args(args).output().unwrap()
+}
+
+fn graphs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/graphs")
+}
+
+fn graph(name: &str) -> String {
+    graphs().join(name).to_str().unwrap().to_owned()
+}
+
+/// A folder of its own for one test.
+fn folder(test: &str) -> PathBuf {
+    let folder = std::env::temp_dir().join(format!("thalweg-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+fn json(output: &Output) -> Json {
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Fails with this exit code and these words on the error stream.
+fn refused(args: &[&str], code: i32, words: &[&str]) {
+    let output = thalweg(args);
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {error}");
+    for word in words {
+        assert!(error.contains(word), "{args:?} must say {word:?}, said {error:?}");
+    }
+    assert!(!error.contains("panicked"), "{args:?}: {error}");
+}
+
+fn assert_close(got: &Json, wanted: &Json, at: &str) {
+    match (got, wanted) {
+        (Json::Array(got), Json::Array(wanted)) => {
+            assert_eq!(got.len(), wanted.len(), "{at}");
+            for (i, (g, w)) in got.iter().zip(wanted).enumerate() {
+                assert_close(g, w, &format!("{at}[{i}]"));
+            }
+        }
+        (Json::Number(got), Json::Number(wanted)) => {
+            let (got, wanted) = (got.as_f64().unwrap(), wanted.as_f64().unwrap());
+            assert!((got - wanted).abs() <= 1e-5 * wanted.abs().max(1.0), "{at}: {got}, {wanted}");
+        }
+        _ => assert_eq!(got, wanted, "{at}"),
+    }
+}
+
+#[test]
+fn recorded_graphs_give_tensorflows_numbers() {
+    let mut count = 0;
+    for entry in std::fs::read_dir(graphs()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|e| e != "json") {
+            continue;
+        }
+        let case: Json = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let file = graph(case["graph"].as_str().unwrap());
+        let mut args = vec!["run", &file, "--json"];
+        args.extend(case["args"].as_array().unwrap().iter().map(|a| a.as_str().unwrap()));
+        let result = json(&thalweg(&args));
+        for (name, wanted) in case["fetches"].as_object().unwrap() {
+            let got = &result["fetches"][name];
+            assert_eq!(got["shape"], wanted["shape"], "{name} of {file}");
+            assert_close(&got["values"], &wanted["values"], &format!("{name} of {file}"));
+        }
+        assert!(result["seconds"].as_f64().unwrap() > 0.0);
+        count += 1;
+    }
+    assert!(count >= 5, "{count} graphs");
+}
+
+#[test]
+fn tensors_go_to_files_and_come_back() {
+    let folder = folder("npy");
+    let file = folder.join("class.npy");
+    let mlp = graph("mlp.pb");
+    let save = format!("--save=probabilities={}", file.display());
+    let feed = "--feed=x=[[1,2,3,4]]";
+    let first =
+        json(&thalweg(&["run", &mlp, feed, "--feed=keep=1", "--fetch=class", "--json", &save]));
+    assert_eq!(first["fetches"]["class"]["dtype"], "int64");
+    assert!(first["fetches"].get("probabilities").is_none(), "saved, not shown");
+    // What was saved feeds the same tensor again.
+    let feed = format!("--feed=probabilities=@{}", file.display());
+    let text = thalweg(&["run", &mlp, &feed, "--fetch=probabilities"]);
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.starts_with("probabilities: float [1,3]\n[["), "{text}");
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing but the file is left");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_timeline_has_what_perfetto_needs() {
+    let folder = folder("trace");
+    let file = folder.join("trace.json");
+    let functions = graph("functions.pb");
+    let trace = format!("--trace={}", file.display());
+    json(&thalweg(&[
+        "run",
+        &functions,
+        "--feed=x=[1,2,3]",
+        "--fetch=y",
+        "--json",
+        &trace,
+        "--repeat=3",
+    ]));
+    let timeline: Json = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let events = timeline["traceEvents"].as_array().unwrap();
+    let spans: Vec<&Json> = events.iter().filter(|e| e["ph"] == "X").collect();
+    assert!(!spans.is_empty());
+    for span in spans {
+        assert!(span["name"].is_string() && span["pid"].is_u64() && span["tid"].is_u64(), "{span}");
+        assert!(span["ts"].as_f64().unwrap() >= 0.0 && span["dur"].as_f64().unwrap() >= 0.0);
+    }
+    assert!(events.iter().any(|e| e["ph"] == "M" && e["name"] == "process_name"));
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn without_a_fetch_the_graph_is_listed() {
+    let output = thalweg(&["run", &graph("mlp.pb")]);
+    assert_eq!(output.status.code(), Some(2));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for line in [
+        "x     float [?,4]",
+        "keep  float []",
+        "probabilities  float [?,3]",
+        "class          int64 [?]",
+    ] {
+        assert!(text.contains(line), "{line:?} in {text}");
+    }
+}
+
+#[test]
+fn mistakes_are_named() {
+    let mlp = &graph("mlp.pb");
+    let json = &graph("mlp.json");
+    let folder = graphs();
+    let folder = folder.to_str().unwrap();
+    let x = "--feed=x=[[1,2,3,4]]";
+    let fetch = "--fetch=class";
+    for (args, code, words) in [
+        (vec!["nonsense"], 2, vec!["unrecognized subcommand"]),
+        (vec!["run", mlp, fetch, "--threads=0"], 2, vec!["--threads"]),
+        (vec!["run", mlp, fetch, "--timeout=-1"], 2, vec!["--timeout", "above 0"]),
+        (vec!["run", mlp, fetch, "--timeout=nan"], 2, vec!["--timeout"]),
+        (vec!["run", mlp, fetch, "--timeout=1e300"], 2, vec!["--timeout"]),
+        (vec!["run", mlp, fetch, "--feed=x"], 2, vec!["NAME=VALUE"]),
+        (vec!["run", "no_such_file.pb", fetch], 1, vec!["NOT_FOUND", "no_such_file.pb"]),
+        (vec!["run", folder, fetch], 1, vec!["INVALID_ARGUMENT", "is a folder"]),
+        (
+            vec!["run", json, fetch],
+            1,
+            vec!["not a GraphDef", "read as binary", "read as text: line 1"],
+        ),
+        (vec!["run", "/dev/null", fetch], 1, vec!["the file is empty"]),
+        (vec!["run", mlp, "--fetch=clas"], 1, vec!["NOT_FOUND", "did you mean 'class'"]),
+        (vec!["run", mlp, "--fetch=class:7"], 1, vec!["INVALID_ARGUMENT", "one output"]),
+        (
+            vec!["run", mlp, "--fetch=class:x"],
+            1,
+            vec!["INVALID_ARGUMENT", "not the name of a tensor"],
+        ),
+        (vec!["run", mlp, "--target=clas"], 1, vec!["NOT_FOUND", "did you mean 'class'"]),
+        (vec!["run", mlp, fetch, x], 1, vec!["INVALID_ARGUMENT", "'keep'"]),
+        (
+            vec!["run", mlp, fetch, "--feed=x=[1]"],
+            1,
+            vec!["INVALID_ARGUMENT", "shape [1]", "[?,4]"],
+        ),
+        (vec!["run", mlp, fetch, "--feed=keep=a"], 1, vec!["INVALID_ARGUMENT", "not a number"]),
+        (vec!["run", mlp, fetch, "--feed=keep=@nothing.npy"], 1, vec!["NOT_FOUND", "nothing.npy"]),
+        (
+            vec!["run", mlp, fetch, &format!("--feed=keep=@{mlp}")],
+            1,
+            vec!["INVALID_ARGUMENT", "mlp.pb"],
+        ),
+        (
+            vec!["run", mlp, fetch, "--save=class=/no/such/folder/x.npy"],
+            1,
+            vec!["NOT_FOUND", "folder"],
+        ),
+        (vec!["run", mlp, fetch, x, x], 1, vec!["INVALID_ARGUMENT", "fed twice"]),
+        (
+            vec!["run", &graph("variables.pb"), "--fetch=y"],
+            1,
+            vec!["FAILED_PRECONDITION", "--init init"],
+        ),
+    ] {
+        refused(&args, code, &words);
+    }
+}
+
+#[test]
+fn the_quickstart_runs_and_learns() {
+    let folder = folder("quickstart");
+    let trace = folder.join("trace.json");
+    let output = thalweg(&["quickstart", "--steps=400", &format!("--trace={}", trace.display())]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    let summary: Json = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+    assert_eq!(summary["steps"], 400);
+    assert!(summary["nodes"].as_u64().unwrap() > 40 && summary["seconds"].as_f64().unwrap() > 0.0);
+    assert!(trace.is_file());
+    let losses: Vec<f32> = text
+        .lines()
+        .filter_map(|l| l.split_once("loss ")?.1.split(',').next()?.parse().ok())
+        .collect();
+    assert!(losses.len() >= 4 && losses[losses.len() - 1] < losses[0] / 2.0, "{losses:?}");
+    std::fs::remove_dir_all(folder).unwrap();
+}

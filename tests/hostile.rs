@@ -1,0 +1,411 @@
+//! Graphs, tensors and files that nobody meant to write: no panic, no abort, no hang.
+//!
+//! Recorded graphs are damaged in seeded ways, as bytes and as messages, for `HOSTILE_SECONDS`
+//! (60 by default, shared by the tests here). A failure names its seed; `HOSTILE_SEED=n` runs that one.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::disallowed_methods, reason = "these tests are bounded by real time")]
+
+#[path = "../fuzz/src/lib.rs"]
+#[expect(unreachable_pub, reason = "the fuzzing crate calls these from outside")]
+mod targets;
+
+use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use prost::Message;
+use thalweg::prelude::*;
+use thalweg::proto::{self as pb, attr_value::Value as Attr, text};
+
+/// Cases that may take no longer than this each: far more than a step's deadline.
+const CASE_TIME_MAX: Duration = Duration::from_secs(30);
+const FAILURES_MAX: usize = 10;
+
+fn testdata(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(path)
+}
+
+fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
+    files.retain(|f| f.extension().is_some_and(|e| e == extension));
+    files.sort();
+    files
+}
+
+/// Graphs of the recorded cases, and those that TensorFlow wrote as files.
+static GRAPHS: LazyLock<Vec<pb::GraphDef>> = LazyLock::new(|| {
+    let mut graphs = Vec::new();
+    for file in files(&testdata("golden"), "gz") {
+        let mut lines = String::new();
+        let file = std::fs::File::open(file).unwrap();
+        flate2::read::GzDecoder::new(file).read_to_string(&mut lines).unwrap();
+        for line in lines.lines() {
+            let case: serde_json::Value = serde_json::from_str(line).unwrap();
+            let encoded = case["graph"].as_str().unwrap();
+            let bytes = base64::engine::general_purpose::STANDARD.decode(encoded).unwrap();
+            graphs.push(pb::GraphDef::decode(&bytes[..]).unwrap());
+        }
+    }
+    for file in files(&testdata("graphs"), "pb") {
+        graphs.push(pb::GraphDef::decode(&std::fs::read(file).unwrap()[..]).unwrap());
+    }
+    graphs
+});
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n.max(1) as u64) as usize
+    }
+
+    fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
+        items.get(self.below(items.len()))
+    }
+
+    /// Numbers at the edges of types.
+    fn number(&mut self) -> i64 {
+        let edges = [
+            0,
+            1,
+            -1,
+            2,
+            3,
+            7,
+            255,
+            256,
+            -128,
+            65536,
+            i64::from(i32::MAX),
+            i64::from(i32::MIN),
+            1 << 31,
+            1 << 32,
+            1 << 40,
+            1 << 60,
+            i64::MAX,
+            i64::MIN,
+        ];
+        *self.pick(&edges).unwrap()
+    }
+}
+
+/// Runs `case` for seeds until the time is up; fails with the seeds that panicked.
+fn for_seeds(share: f64, case: impl Fn(&mut Random)) {
+    let seconds: f64 = std::env::var("HOSTILE_SECONDS").map_or(60.0, |s| s.parse().unwrap());
+    let only: Option<u64> = std::env::var("HOSTILE_SEED").ok().map(|s| s.parse().unwrap());
+    let end = Instant::now() + Duration::from_secs_f64(seconds * share);
+    let mut failures = Vec::new();
+    let mut seed = only.unwrap_or(0);
+    loop {
+        let begin = Instant::now();
+        // Seeds that differ by one must not walk through each other's numbers.
+        let mut random = Random(Random(seed).next());
+        if catch_unwind(AssertUnwindSafe(|| case(&mut random))).is_err() {
+            failures.push(format!("seed {seed} panicked"));
+        }
+        if begin.elapsed() > CASE_TIME_MAX {
+            failures.push(format!("seed {seed} took {:?}", begin.elapsed()));
+        }
+        seed += 1;
+        if only.is_some() || Instant::now() > end || failures.len() >= FAILURES_MAX {
+            break;
+        }
+    }
+    println!("{seed} cases");
+    assert!(failures.is_empty(), "{failures:?}");
+}
+
+fn damage_bytes(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..=random.below(4) {
+        let at = random.below(bytes.len() + 1);
+        match random.below(6) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, random.next() as u8),
+            2 => {
+                let end = (at + random.below(16)).min(bytes.len());
+                bytes.drain(at..end);
+            }
+            3 => {
+                let end = (at + random.below(64)).min(bytes.len());
+                let copy = bytes[at..end].to_vec();
+                let to = random.below(bytes.len() + 1);
+                bytes.splice(to..to, copy);
+            }
+            4 => bytes.splice(at..at, [0xff; 9]).for_each(drop),
+            _ => {
+                if let Some(byte) = bytes.get_mut(at) {
+                    *byte ^= 1 << random.below(8);
+                }
+            }
+        }
+    }
+}
+
+fn damage_shape(shape: &mut pb::TensorShapeProto, random: &mut Random) {
+    match random.below(4) {
+        0 => shape.unknown_rank = !shape.unknown_rank,
+        1 => shape
+            .dim
+            .push(pb::tensor_shape_proto::Dim { size: random.number(), ..Default::default() }),
+        2 => drop(shape.dim.pop()),
+        _ => {
+            let at = random.below(shape.dim.len());
+            if let Some(dim) = shape.dim.get_mut(at) {
+                dim.size = random.number();
+            }
+        }
+    }
+}
+
+fn damage_tensor(tensor: &mut pb::TensorProto, random: &mut Random) {
+    match random.below(4) {
+        0 => tensor.dtype = 1 + random.below(30) as i32,
+        1 => damage_shape(tensor.tensor_shape.get_or_insert_default(), random),
+        2 if tensor.dtype == 3 => {
+            // Axes, sizes and indices are int32: these reach the kernels.
+            let numbers = tensor.tensor_content.len() / 4;
+            tensor.tensor_content = (0..numbers)
+                .flat_map(|_| (random.number() as i32).to_le_bytes())
+                .collect::<Vec<_>>()
+                .into();
+            tensor.int_val.iter_mut().for_each(|x| *x = random.number() as i32);
+        }
+        _ => {
+            let mut content = tensor.tensor_content.to_vec();
+            if let Some(byte) = {
+                let at = random.below(content.len());
+                content.get_mut(at)
+            } {
+                *byte = random.next() as u8;
+            }
+            tensor.tensor_content = content.into();
+        }
+    }
+}
+
+fn damage_attr(value: &mut pb::AttrValue, random: &mut Random) {
+    match &mut value.value {
+        Some(Attr::I(i)) => *i = random.number(),
+        Some(Attr::F(x)) => *x = [0.0, -1.0, f32::NAN, f32::INFINITY, 1e30][random.below(5)],
+        Some(Attr::B(b)) => *b = !*b,
+        Some(Attr::Type(t)) => *t = random.below(30) as i32,
+        Some(Attr::Shape(shape)) => damage_shape(shape, random),
+        Some(Attr::Tensor(tensor)) => damage_tensor(tensor, random),
+        Some(Attr::List(list)) => {
+            list.i.iter_mut().for_each(|i| *i = random.number());
+            if random.below(2) == 0 {
+                list.i.push(random.number());
+                list.r#type.push(1);
+            }
+        }
+        Some(Attr::S(s)) => *s = [&b""[..], b"SAME", b"VALID", b"NHWC"][random.below(4)].into(),
+        _ => value.value = Some(Attr::I(random.number())),
+    }
+}
+
+/// Changes a graph so that it still looks like one.
+fn damage_graph(def: &mut pb::GraphDef, random: &mut Random) {
+    for _ in 0..=random.below(3) {
+        let names: Vec<String> = def.node.iter().map(|n| n.name.clone()).collect();
+        let at = random.below(def.node.len());
+        let Some(node) = def.node.get_mut(at) else { return };
+        let keys: Vec<String> = node.attr.keys().cloned().collect();
+        match random.below(8) {
+            0 => {
+                let other = random.pick(&GRAPHS).and_then(|g| random_op(g, at));
+                node.op = other.unwrap_or_default();
+            }
+            1 => {
+                let name = random.pick(&names).cloned().unwrap_or_default();
+                let position = random.below(node.input.len());
+                if let Some(input) = node.input.get_mut(position) {
+                    *input = format!("{name}:{}", random.below(3));
+                }
+            }
+            2 => node.input.push(random.pick(&names).cloned().unwrap_or_default()),
+            3 => drop(node.input.pop()),
+            _ => {
+                if let Some(value) = random.pick(&keys).and_then(|k| node.attr.get_mut(k)) {
+                    damage_attr(value, random);
+                }
+            }
+        }
+    }
+}
+
+fn random_op(graph: &pb::GraphDef, at: usize) -> Option<String> {
+    graph.node.get(at % graph.node.len().max(1)).map(|n| n.op.clone())
+}
+
+#[test]
+fn damaged_graphs() {
+    for_seeds(0.5, |random| {
+        let mut def = random.pick(&GRAPHS).unwrap().clone();
+        damage_graph(&mut def, random);
+        targets::graph(def);
+    });
+}
+
+#[test]
+fn damaged_bytes_of_graphs() {
+    for_seeds(0.2, |random| {
+        let mut bytes = random.pick(&GRAPHS).unwrap().encode_to_vec();
+        damage_bytes(&mut bytes, random);
+        targets::graph_binary(&bytes);
+    });
+}
+
+#[test]
+fn damaged_texts_of_graphs() {
+    for_seeds(0.1, |random| {
+        let graph = random.pick(&GRAPHS).unwrap();
+        let mut bytes = text::encode("tensorflow.GraphDef", graph).into_bytes();
+        damage_bytes(&mut bytes, random);
+        targets::graph_text(&bytes);
+    });
+}
+
+#[test]
+fn damaged_tensors() {
+    let mut tensors = Vec::new();
+    for attr in GRAPHS.iter().flat_map(|g| &g.node).filter_map(|n| n.attr.get("value")) {
+        if let Some(Attr::Tensor(tensor)) = &attr.value {
+            tensors.push(tensor.clone());
+        }
+    }
+    for_seeds(0.05, |random| {
+        let mut tensor = random.pick(&tensors).unwrap().clone();
+        damage_tensor(&mut tensor, random);
+        targets::tensor(&tensor.encode_to_vec());
+        let mut bytes = tensor.encode_to_vec();
+        damage_bytes(&mut bytes, random);
+        targets::tensor(&bytes);
+    });
+}
+
+#[test]
+fn damaged_notation() {
+    let lines: Vec<&str> = thalweg::ops::TENSORFLOW_INTERFACES
+        .lines()
+        .flat_map(|l| l.split(['|', ';']).map(str::trim))
+        .filter(|l| l.contains(':'))
+        .collect();
+    for_seeds(0.05, |random| {
+        let mut bytes = Vec::new();
+        for _ in 0..4 {
+            bytes.extend_from_slice(random.pick(&lines).unwrap().as_bytes());
+            bytes.push(b'\n');
+        }
+        damage_bytes(&mut bytes, random);
+        targets::notation(&bytes);
+    });
+}
+
+#[test]
+fn damaged_npy_files() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/tensor/tests/data/npy");
+    let files: Vec<Vec<u8>> =
+        files(&folder, "npy").iter().map(|f| std::fs::read(f).unwrap()).collect();
+    for_seeds(0.05, |random| {
+        let mut bytes = random.pick(&files).unwrap().clone();
+        damage_bytes(&mut bytes, random);
+        targets::npy_file(&bytes);
+    });
+}
+
+#[test]
+fn absurd_tensors_are_refused() {
+    let mut scope = thalweg::scope();
+    let dims = scope.constant(&Tensor::vector(&[1i64 << 60]).unwrap()).unwrap();
+    let value = scope.constant(&Tensor::scalar(1.0f32)).unwrap();
+    let fill = scope.op("Fill").name("fill").inputs(&[dims, value]).build();
+    let code = fill
+        .and_then(|_| thalweg::session(&scope)?.run(&[], &["fill"], &[]))
+        .map(drop)
+        .unwrap_err()
+        .code();
+    assert!(matches!(code, Code::ResourceExhausted | Code::InvalidArgument), "{code:?}");
+
+    let source = r#"node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
+        attr { key: "value" value { tensor { dtype: DT_FLOAT float_val: 1
+        tensor_shape { dim { size: 1152921504606846976 } } } } } }"#;
+    let def: pb::GraphDef = text::decode("tensorflow.GraphDef", source).unwrap();
+    let registry = thalweg::registry();
+    let code = Graph::from_def(registry.ops.clone(), def)
+        .and_then(|g| Session::new(g, registry.kernels.clone(), SessionOptions::default()))
+        .and_then(|session| session.run(&[], &["c"], &[]))
+        .map(drop)
+        .unwrap_err()
+        .code();
+    assert!(matches!(code, Code::ResourceExhausted | Code::InvalidArgument), "{code:?}");
+}
+
+/// A graph of layers of additions: loaded from its bytes, planned, run.
+fn large_graph(nodes: usize, seconds_max: u64) {
+    const WIDTH: usize = 1000;
+    let attr = |value| pb::AttrValue { value: Some(value) };
+    let one = pb::TensorProto { dtype: 1, float_val: vec![1.0], ..Default::default() };
+    let mut def = pb::GraphDef::default();
+    for i in 0..nodes {
+        let name = format!("n{i}");
+        def.node.push(if i < WIDTH {
+            let attr = [
+                ("dtype".to_owned(), attr(Attr::Type(1))),
+                ("value".to_owned(), attr(Attr::Tensor(Box::new(one.clone())))),
+            ];
+            pb::NodeDef { name, op: "Const".into(), attr: attr.into(), ..Default::default() }
+        } else {
+            let input = vec![format!("n{}", i - WIDTH), format!("n{}", i - WIDTH + (i + 1) % 2)];
+            let attr = [("T".to_owned(), attr(Attr::Type(1)))];
+            pb::NodeDef {
+                name,
+                op: "Minimum".into(),
+                input,
+                attr: attr.into(),
+                ..Default::default()
+            }
+        });
+    }
+    let bytes = def.encode_to_vec();
+    drop(def);
+    let begin = Instant::now();
+    let def = pb::GraphDef::decode(&bytes[..]).unwrap();
+    let registry = thalweg::registry();
+    let graph = Graph::from_def(registry.ops.clone(), def).unwrap();
+    let loaded = begin.elapsed();
+    let session = Session::new(graph, registry.kernels.clone(), SessionOptions::default()).unwrap();
+    let last = format!("n{}", nodes - 1);
+    let fetches: Vec<String> = (nodes - WIDTH..nodes).map(|i| format!("n{i}")).collect();
+    let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
+    session.run(&[], &fetches, &[]).unwrap();
+    let planned = begin.elapsed();
+    let result = session.run(&[], &[&last], &[]).unwrap();
+    assert_eq!(result[0].scalar_value::<f32>().unwrap(), 1.0);
+    let memory = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let memory = memory.lines().find(|l| l.starts_with("VmHWM")).unwrap_or_default().to_owned();
+    println!("{nodes} nodes: loaded in {loaded:?}, first step after {planned:?}, {memory}");
+    assert!(begin.elapsed() < Duration::from_secs(seconds_max), "{:?}", begin.elapsed());
+}
+
+#[test]
+fn a_hundred_thousand_nodes() {
+    large_graph(100_000, 120);
+}
+
+#[test]
+#[ignore = "a minute, and gigabytes"]
+fn a_million_nodes() {
+    large_graph(1_000_000, 300);
+}
