@@ -81,6 +81,9 @@ const STRUCTURAL: &[&str] = &[
     "Identity",
     "Cast",
     "ControlTrigger",
+    // What a feed stands in for.
+    "Placeholder",
+    "PlaceholderV2",
 ];
 
 const LINES_MAX: usize = 600;
