@@ -16,7 +16,9 @@ use anyhow::{Result, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
-  test [--all]        everything CI runs, with the time of each part; --all adds the long suites
+  test [--all] [PART ...]
+                      everything CI runs, with the time of each part; --all adds the long suites;
+                      with names, only those parts
   tidy                what a program can check of the rules in ARCHITECTURE.md
   docs [--check]      write the generated parts of docs/, or only say whether they are fresh
   size                lines by crate, the longest files and functions
@@ -38,8 +40,8 @@ fn dispatch(args: &[String]) -> Result<()> {
     let Some((command, rest)) = args.split_first() else { bail!("no command\n\n{USAGE}") };
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     match (command.as_str(), &rest[..]) {
-        ("test", []) => test::run(false),
-        ("test", ["--all"]) => test::run(true),
+        ("test", ["--all", parts @ ..]) => test::run(true, parts),
+        ("test", parts) => test::run(false, parts),
         ("tidy", []) => tidy::run(),
         ("docs", []) => docs::write(),
         ("docs", ["--check"]) => docs::check(),

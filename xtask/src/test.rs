@@ -57,11 +57,19 @@ const PARTS: &[Part] = &[
 const LONG_PARTS: &[Part] =
     &[("long", || cargo(&["test", "--workspace", "--quiet", "--release", "--", "--ignored"]))];
 
-pub(crate) fn run(all: bool) -> Result<()> {
+/// Runs the parts called `names`, or every part; with `all` the long ones too.
+pub(crate) fn run(all: bool, names: &[&str]) -> Result<()> {
+    let parts: Vec<&Part> =
+        PARTS.iter().chain(LONG_PARTS).filter(|(name, _)| names.contains(name)).collect();
+    ensure!(parts.len() == names.len(), "the parts are: {}", part_names().join(", "));
+    let parts = match names {
+        [] => PARTS.iter().chain(LONG_PARTS.iter().filter(|_| all)).collect(),
+        _ => parts,
+    };
     check_needs()?;
     let begin = Instant::now();
     let mut rows = Vec::new();
-    for (name, part) in PARTS.iter().chain(LONG_PARTS.iter().filter(|_| all)) {
+    for (name, part) in parts {
         println!("\n== {name}");
         let start = Instant::now();
         let outcome = part();
@@ -85,6 +93,10 @@ pub(crate) fn run(all: bool) -> Result<()> {
     let failed: Vec<&str> = rows.iter().filter(|r| !r.3).map(|r| r.0).collect();
     ensure!(failed.is_empty(), "failed: {}", failed.join(", "));
     Ok(())
+}
+
+fn part_names() -> Vec<&'static str> {
+    PARTS.iter().chain(LONG_PARTS).map(|(name, _)| *name).collect()
 }
 
 fn seconds(elapsed: Duration) -> String {
