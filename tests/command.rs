@@ -88,9 +88,18 @@ fn tensors_go_to_files_and_come_back() {
     let file = folder.join("class.npy");
     let mlp = graph("mlp.pb");
     let save = format!("--save=probabilities={}", file.display());
+    let never = "--timeout=1.8e19";
     let feed = "--feed=x=[[1,2,3,4]]";
-    let first =
-        json(&thalweg(&["run", &mlp, feed, "--feed=keep=1", "--fetch=class", "--json", &save]));
+    let first = json(&thalweg(&[
+        "run",
+        &mlp,
+        feed,
+        "--feed=keep=1",
+        "--fetch=class",
+        "--json",
+        &save,
+        never,
+    ]));
     assert_eq!(first["fetches"]["class"]["dtype"], "int64");
     assert!(first["fetches"].get("probabilities").is_none(), "saved, not shown");
     // What was saved feeds the same tensor again.

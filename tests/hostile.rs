@@ -352,6 +352,28 @@ fn absurd_tensors_are_refused() {
     assert!(matches!(code, Code::ResourceExhausted | Code::InvalidArgument), "{code:?}");
 }
 
+/// The runtime's own ops in a client's graph: it may hold them, but not fool the runtime with them.
+#[test]
+fn internal_ops_from_outside() {
+    let argument = r#"node { name: "a" op: "_Arg" attr { key: "T" value { type: DT_FLOAT } }
+        attr { key: "index" value { i: INDEX } } }"#;
+    let result = r#"node { name: "c" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } }
+        attr { key: "value" value { tensor { dtype: DT_FLOAT float_val: 1 } } } }
+        node { name: "r" op: "_Retval" input: "c" attr { key: "T" value { type: DT_FLOAT } }
+        attr { key: "index" value { i: INDEX } } }"#;
+    let receive = r#"node { name: "r" op: "_Recv" attr { key: "tensor_type" value { type: DT_FLOAT } }
+        attr { key: "tensor_name" value { s: "x" } } attr { key: "send_device" value { s: "" } }
+        attr { key: "recv_device" value { s: "" } }
+        attr { key: "send_device_incarnation" value { i: 1 } }
+        attr { key: "client_terminated" value { b: CLIENT } } }"#;
+    for template in [argument, result, receive] {
+        for (index, client) in [("0", "true"), ("1000000", "false"), ("4294967295", "true")] {
+            let source = template.replace("INDEX", index).replace("CLIENT", client);
+            targets::graph(text::decode("tensorflow.GraphDef", &source).unwrap());
+        }
+    }
+}
+
 /// A graph of layers of additions: loaded from its bytes, planned, run.
 fn large_graph(nodes: usize, seconds_max: u64) {
     const WIDTH: usize = 1000;
