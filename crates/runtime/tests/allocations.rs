@@ -1,0 +1,98 @@
+//! A warm step's heap allocations do not grow with the number of nodes.
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use support::*;
+use thalweg_graph::{Output, Scope};
+use thalweg_tensor::{Shape, Tensor};
+
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<usize> = const { Cell::new(0) };
+}
+
+// SAFETY: hands everything to the system's allocator, and counts.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        let _ = COUNT.try_with(|c| c.set(c.get() + 1));
+        // SAFETY: as the caller promised.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: as the caller promised.
+        unsafe { System.dealloc(memory, layout) }
+    }
+
+    unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let _ = COUNT.try_with(|c| c.set(c.get() + 1));
+        // SAFETY: as the caller promised.
+        unsafe { System.realloc(memory, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+type Build = fn(&mut Scope, Output, usize) -> Output;
+
+/// Allocations on this thread of one warm step. One thread runs it all, so none is missed.
+fn allocations(build: Build, nodes: usize, x: &Tensor) -> usize {
+    let mut s = scope();
+    let input = feed(&mut s, "x");
+    let last = build(&mut s, input, nodes);
+    let name = s.name_of(last);
+    let mut options = options(1);
+    options.plan.optimize = false;
+    let s = thalweg_runtime::Session::new(s.to_graph(), registries().1, options).unwrap();
+    assert!(s.planned_nodes(&["x"], &[&name], &[]).unwrap() >= nodes / 2);
+    let run = || s.run(&[("x", x.clone())], &[&name], &[]).unwrap();
+    for _ in 0..70 {
+        run();
+    }
+    let before = COUNT.get();
+    run();
+    COUNT.get() - before
+}
+
+fn chain(s: &mut Scope, x: Output, nodes: usize, op: &str, inputs: usize) -> Output {
+    (0..nodes).fold(x, |last, _| s.add(op, &[last, x][..inputs]).unwrap())
+}
+
+fn no_ops(s: &mut Scope, x: Output, nodes: usize) -> Output {
+    let mut last = s.op("NoOp").after(&[x.node]).build_node().unwrap();
+    for _ in 1..nodes {
+        last = s.op("NoOp").after(&[last]).build_node().unwrap();
+    }
+    s.op("Identity").input(x).after(&[last]).build().unwrap()
+}
+
+fn layers(s: &mut Scope, x: Output, nodes: usize) -> Output {
+    let mut layer = vec![x; 10];
+    for _ in 0..nodes / 10 {
+        let next = (0..10).map(|i| s.add("AddV2", &[layer[i], layer[(i + 1) % 10]]).unwrap());
+        layer = next.collect();
+    }
+    layer[0]
+}
+
+#[test]
+fn do_not_grow_with_the_nodes() {
+    let matrix = Tensor::from_slice(Shape::new(&[2, 2]).unwrap(), &[1.0f32; 4]).unwrap();
+    let cases: [(&str, Build, Tensor); 5] = [
+        ("Identity", |s, x, n| chain(s, x, n, "Identity", 1), four(1.0)),
+        ("NoOp", no_ops, four(1.0)),
+        ("AddV2", |s, x, n| chain(s, x, n, "AddV2", 2), four(1.0)),
+        ("layers", layers, four(1.0)),
+        ("MatMul", |s, x, n| chain(s, x, n, "MatMul", 2), matrix),
+    ];
+    for (name, build, x) in cases {
+        let (few, many) = (allocations(build, 100, &x), allocations(build, 10_000, &x));
+        println!("{name}: {few} allocations for 100 nodes, {many} for 10,000");
+        assert!(many <= few + 8, "{name}: {few} for 100 nodes, {many} for 10,000");
+    }
+}

@@ -1,0 +1,134 @@
+//! Functions: calls of every form, nesting, depth, errors, and whose state is whose.
+
+mod support;
+
+use std::time::Duration;
+
+use support::*;
+use thalweg_runtime::RunOptions;
+use thalweg_tensor::Code;
+
+/// Calls `name` as an op of that name.
+fn call(node: &str, function: &str, input: &str) -> String {
+    format!(r#"node {{ name: "{node}" op: "{function}" input: "{input}" }}"#)
+}
+
+/// Calls `name` by PartitionedCall or StatefulPartitionedCall.
+fn partitioned(node: &str, op: &str, function: &str, input: &str) -> String {
+    format!(
+        r#"node {{ name: "{node}" op: "{op}" input: "{input}"
+            attr {{ key: "Tin" value {{ list {{ type: DT_FLOAT }} }} }}
+            attr {{ key: "Tout" value {{ list {{ type: DT_FLOAT }} }} }}
+            attr {{ key: "f" value {{ func {{ name: "{function}" }} }} }} }}"#
+    )
+}
+
+/// A function from float to float whose body is `nodes`, and whose result is `result`.
+fn function(name: &str, nodes: &str, result: &str) -> String {
+    format!(
+        r#"function {{ signature {{ name: "{name}" input_arg {{ name: "x" type: DT_FLOAT }}
+            output_arg {{ name: "y" type: DT_FLOAT }} }} {nodes} ret {{ key: "y" value: "{result}" }} }} "#
+    )
+}
+
+fn library(functions: &[String]) -> String {
+    format!("library {{ {} }} {X}", functions.concat())
+}
+
+const X: &str =
+    r#"node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } } "#;
+
+fn body_node(name: &str, op: &str, input: &str) -> String {
+    format!(r#"node_def {{ name: "{name}" op: "{op}" input: "{input}" }} "#)
+}
+
+#[test]
+fn calls_of_every_form() {
+    let twice = body_node("a", "f", "x") + &body_node("b", "f", "a:y:0");
+    let text = library(&[
+        function("f", &body_node("d", "ToyDear", "x"), "d:y:0"),
+        function("g", &twice, "b:y:0"),
+    ]) + &call("direct", "f", "x")
+        + &call("nested", "g", "x")
+        + &partitioned("pure", "PartitionedCall", "g", "x")
+        + &partitioned("stateful", "StatefulPartitionedCall", "f", "pure")
+        + &partitioned("missing", "PartitionedCall", "nope", "x");
+    for threads in [1, 2] {
+        let s = text_session(&text, threads).unwrap();
+        for _ in 0..3 {
+            let fetches = ["direct", "nested", "pure", "stateful"];
+            let out = s.run(&[("x", number(1.0))], &fetches, &[]).unwrap();
+            assert_eq!(numbers(&out), [2.0, 3.0, 3.0, 4.0]);
+        }
+        let e = s.run(&[("x", number(1.0))], &["missing"], &[]).unwrap_err();
+        assert_eq!(e.code(), Code::NotFound, "{e}");
+        assert!(e.message().ends_with("[[{{node missing}}]]"), "{e}");
+    }
+}
+
+#[test]
+fn errors_and_waits_inside() {
+    watched("a call", || {
+        let wait = r#"node_def { name: "deep" op: "ToyAsync" input: "x" attr { key: "mode" value { s: "MODE" } } } "#;
+        let text = library(&[
+            function("fails", &body_node("broken", "ToyFail", "x"), "broken:y:0"),
+            function("panics", &body_node("bang", "ToyPanic", "x"), "bang:y:0"),
+            function("waits", &wait.replace("MODE", "forever"), "deep:y:0"),
+            function("later", &wait.replace("MODE", "thread"), "deep:y:0"),
+        ]) + &call("a", "fails", "x")
+            + &call("b", "panics", "x")
+            + &call("c", "waits", "x")
+            + &call("d", "later", "x")
+            + &call("e", "later", "d");
+        let s = text_session(&text, 1).unwrap();
+        let run = |name: &str| s.run(&[("x", number(1.0))], &[name], &[]);
+        let e = run("a").unwrap_err();
+        assert_eq!(e.code(), Code::OutOfRange);
+        assert!(e.message().ends_with("[[{{node broken}}]]"), "{e}");
+        assert!(run("b").unwrap_err().message().ends_with("[[{{node bang}}]]"));
+        let timeout = Some(Duration::from_millis(30));
+        let options = RunOptions { timeout, ..Default::default() };
+        let e = s.run_with(&options, &[("x", number(1.0))], &["c"], &[]).unwrap_err();
+        assert_eq!(e.code(), Code::DeadlineExceeded, "{e}");
+        assert_eq!(numbers(&run("e").unwrap()), [3.0]);
+    });
+}
+
+#[test]
+fn depth_has_a_limit() {
+    watched("recursion", || {
+        let text = library(&[function("f", &body_node("again", "f", "x"), "again:y:0")])
+            + &call("y", "f", "x");
+        for threads in [1, 4] {
+            let s = text_session(&text, threads).unwrap();
+            let e = s.run(&[("x", number(1.0))], &["y"], &[]).unwrap_err();
+            assert_eq!(e.code(), Code::ResourceExhausted, "{e}");
+            let e = s.run(&[("x", number(1.0))], &["y"], &[]).unwrap_err();
+            assert_eq!(e.code(), Code::ResourceExhausted, "{e}");
+        }
+    });
+}
+
+/// In TensorFlow's sessions a call is replaced by a copy of the body, so each call site has a
+/// generator of its own; the node of the same name outside has another.
+#[test]
+fn state_belongs_to_the_call_site() {
+    let random = r#"
+        node_def { name: "shape" op: "Const" attr { key: "dtype" value { type: DT_INT32 } } attr { key: "value" value { tensor { dtype: DT_INT32 tensor_shape { dim { size: 1 } } int_val: 1 } } } }
+        node_def { name: "r" op: "RandomUniform" input: "shape:output:0" attr { key: "T" value { type: DT_INT32 } } attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "seed" value { i: 7 } } attr { key: "seed2" value { i: 3 } } } "#;
+    let text = library(&[function("f", random, "r:output:0")])
+        + r#"node { name: "r" op: "ToyDear" input: "x" } "#
+        + &call("a", "f", "x")
+        + &call("b", "f", "x");
+    let s = text_session(&text, 1).unwrap();
+    let run = |fetches: &[&str]| numbers(&s.run(&[("x", number(1.0))], fetches, &[]).unwrap());
+    let first = run(&["a", "b", "r"]);
+    let second = run(&["a", "b", "r"]);
+    assert_eq!(first[0], first[1]);
+    assert_eq!(second[0], second[1]);
+    assert_ne!(first[0], second[0]);
+    assert_eq!(first[2], 2.0);
+    // Another plan has copies of its own, and starts anew.
+    assert_eq!(run(&["a"]), [first[0]]);
+    assert_eq!(run(&["a"]), [second[0]]);
+}
