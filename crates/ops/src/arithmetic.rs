@@ -4,6 +4,7 @@ use thalweg_tensor::{Code, Complex32, Complex64, Element, Error, Result, Tensor,
 
 use crate::elementwise::{Binary, Unary};
 use crate::functions::{Log, Log1p};
+use crate::math::complex;
 use crate::math::simd::Level;
 use crate::number::{Number, Real};
 
@@ -232,8 +233,8 @@ macro_rules! powers {
 powers! {
     f32: 8.0, |x, y| if y == 0.0 { 1.0 } else { x.flushed().powf(y) }, |_| Ok(());
     f64: 20.0, |x, y| if y == 0.0 { 1.0 } else { x.flushed().powf(y) }, |_| Ok(());
-    Complex64: 60.0, |x, y| complex_power(x, y), |_| Ok(());
-    Complex32: 60.0, |x, y| narrow(complex_power(widen(x), widen(y))), |_| Ok(());
+    Complex64: 60.0, |x, y| complex::power(x, y), |_| Ok(());
+    Complex32: 60.0, |x, y| narrow(complex::power(widen(x), widen(y))), |_| Ok(());
     i8: 5.0, |x, y| x.wrapping_pow(y as u32), refuse_negatives::<i8>;
     i16: 5.0, |x, y| x.wrapping_pow(y as u32), refuse_negatives::<i16>;
     i32: 5.0, |x, y| x.wrapping_pow(y as u32), refuse_negatives::<i32>;
@@ -259,20 +260,6 @@ fn integer_power(mut base: i64, exponent: i64) -> i64 {
     result
 }
 
-fn complex_power(x: Complex64, y: Complex64) -> Complex64 {
-    if y == Complex64::ZERO {
-        return Complex64::ONE;
-    }
-    // The logarithm of zero is infinite, and its angle unknown.
-    if x == Complex64::ZERO && y.re > 0.0 {
-        return Complex64::ZERO;
-    }
-    if y.im == 0.0 && y.re.fract() == 0.0 && y.re.abs() <= 64.0 {
-        return x.powi(y.re as i32);
-    }
-    x.powc(y)
-}
-
 fn widen(x: Complex32) -> Complex64 {
     Complex64::new(f64::from(x.re), f64::from(x.im))
 }
@@ -292,6 +279,5 @@ mod tests {
         assert_eq!(integer_power(7, 0), 1);
         assert!(refuse_negatives::<i32>(&Tensor::vector(&[1, -1]).unwrap()).is_err());
         assert!(refuse_negatives::<i32>(&Tensor::vector(&[1, 0]).unwrap()).is_ok());
-        assert_eq!(complex_power(Complex64::ZERO, Complex64::new(2.0, 0.0)), Complex64::ZERO);
     }
 }

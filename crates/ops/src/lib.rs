@@ -51,6 +51,7 @@ mod scatter;
 mod select;
 mod slice;
 mod softmax;
+mod special;
 mod stateless_random;
 mod training;
 mod transpose;
@@ -94,6 +95,7 @@ pub static FAMILIES: &[&Family] = &[
     &select::FAMILY,
     &slice::FAMILY,
     &softmax::FAMILY,
+    &special::FAMILY,
     &stateless_random::FAMILY,
     &training::FAMILY,
     &transpose::FAMILY,

@@ -253,7 +253,7 @@ macro_rules! floats {
             fn over(self, other: Self) -> Self {
                 let (a, b, c, d) = (self.re, self.im, other.re, other.im);
                 if c.abs() >= d.abs() {
-                    let ratio = if c == 0.0 { 0.0 } else { d / c };
+                    let ratio = d / c;
                     let denominator = c + d * ratio;
                     Complex::new((a + b * ratio) / denominator, (b - a * ratio) / denominator)
                 } else {

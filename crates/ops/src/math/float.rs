@@ -1,7 +1,7 @@
 //! Single-precision functions without branches or calls, so that loops over them vectorise.
 //!
-//! Each is within two units in the last place of the true value (`sigmoid`: three), for every
-//! argument. The polynomials are minimax fits of our own.
+//! Each is within two units in the last place of the true value (`tanh` and `sigmoid`: three),
+//! for every argument. The polynomials are minimax fits of our own.
 
 use super::simd::Level;
 
@@ -48,7 +48,15 @@ pub(crate) fn exp<L: Level>(x: f32) -> f32 {
 pub(crate) fn expm1<L: Level>(x: f32) -> f32 {
     let clamped = if x > 89.0 { 89.0 } else { x };
     let clamped = if clamped < -18.0 { -18.0 } else { clamped };
-    let (n, r) = reduce_by_ln_2::<L>(clamped);
+    let y = expm1_within::<L>(clamped);
+    // Keeps the sign of a zero.
+    if x == 0.0 { x } else { y }
+}
+
+/// e^x - 1 for `x` from -18 to 89.
+#[inline(always)]
+fn expm1_within<L: Level>(x: f32) -> f32 {
+    let (n, r) = reduce_by_ln_2::<L>(x);
     let mut p = 0.000_198_457_05;
     p = L::mul_add(p, r, 0.001_394_058_1);
     p = L::mul_add(p, r, 0.008_333_39);
@@ -58,9 +66,7 @@ pub(crate) fn expm1<L: Level>(x: f32) -> f32 {
     let y = L::mul_add(p, r * r, r);
     // 2^n (1 + y) - 1, as 2 (2^(n-1) y + (2^(n-1) - 1/2)): 2^n itself may not be representable.
     let scale = power_of_two(n.wrapping_sub(1));
-    let result = 2.0 * L::mul_add(y, scale, scale - 0.5);
-    // Keeps the sign of a zero.
-    if x == 0.0 { x } else { result }
+    2.0 * L::mul_add(y, scale, scale - 0.5)
 }
 
 /// Natural logarithm.
@@ -107,16 +113,11 @@ pub(crate) fn log1p<L: Level>(x: f32) -> f32 {
 /// Hyperbolic tangent.
 #[inline(always)]
 pub(crate) fn tanh<L: Level>(x: f32) -> f32 {
+    // Beyond, the nearest number is one; NaN passes the comparison.
     let magnitude = x.abs();
-    let square = x * x;
-    let mut p = -0.005_717_644_4;
-    p = L::mul_add(p, square, 0.020_651_026);
-    p = L::mul_add(p, square, -0.053_743_6);
-    p = L::mul_add(p, square, 0.133_314_92);
-    p = L::mul_add(p, square, -0.333_332_84);
-    let near_zero = L::mul_add(p * square, magnitude, magnitude);
-    let far = 1.0 - 2.0 / (exp::<L>(magnitude + magnitude) + 1.0);
-    (if magnitude < 0.625 { near_zero } else { far }).copysign(x)
+    let t = if magnitude > 9.5 { 9.5 } else { magnitude };
+    let grown = expm1_within::<L>(t + t);
+    (grown / (grown + 2.0)).copysign(x)
 }
 
 /// 1 / (1 + e^-x).
@@ -168,7 +169,7 @@ mod tests {
                 for (&x, &y) in values.iter().zip(&got) {
                     let error = ulps(y, exact(f64::from(x)));
                     assert!(
-                        error <= if i == 5 { 3.0 } else { 2.0 },
+                        error <= if i >= 4 { 3.0 } else { 2.0 },
                         "function {i} at {x:e} is {y:e}, off by {error} ulps"
                     );
                 }

@@ -1,13 +1,16 @@
 //! Pure loops: no graphs, no kernels, no allocation.
 
+pub(crate) mod bessel;
+pub(crate) mod complex;
 pub(crate) mod float;
 pub(crate) mod fold;
-#[expect(unreachable_pub, reason = "it is written to stand alone")]
+pub(crate) mod gamma;
 pub(crate) mod gemm;
 pub(crate) mod random;
 pub(crate) mod real;
 pub(crate) mod rows;
 pub(crate) mod simd;
+pub(crate) mod special;
 pub(crate) mod transpose;
 pub(crate) mod vectorized;
 pub(crate) mod widen;

@@ -1,0 +1,256 @@
+//! Special functions: the gamma function's relatives, Bessel functions, integrals and inverses.
+//!
+//! All are computed in double precision and rounded to the tensor's.
+
+use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_tensor::{Element, PartialShape, Result, Tensor, ensure, f16};
+
+use crate::elementwise::{Binary, Unary, binary, unary};
+use crate::math::simd::Level;
+use crate::math::{bessel, float, gamma, special};
+use crate::split::for_each_rows;
+
+const REAL: &[&str] = &["T: {bfloat16, half, float, double}"];
+const SINGLE_OR_DOUBLE: &[&str] = &["T: {float, double}"];
+
+const fn map(name: &'static str) -> OpDef {
+    OpDef {
+        name,
+        inputs: &["x: T"],
+        outputs: &["y: T"],
+        attrs: REAL,
+        shape: shape::unchanged,
+        ..OpDef::DEFAULT
+    }
+}
+
+const fn zip(
+    name: &'static str,
+    inputs: &'static [&'static str],
+    attrs: &'static [&'static str],
+) -> OpDef {
+    OpDef { name, inputs, outputs: &["z: T"], attrs, shape: shape::broadcast, ..OpDef::DEFAULT }
+}
+
+const BETAINC: OpDef = OpDef {
+    name: "Betainc",
+    inputs: &["a: T", "b: T", "x: T"],
+    outputs: &["z: T"],
+    attrs: SINGLE_OR_DOUBLE,
+    shape: betainc_shape,
+    ..OpDef::DEFAULT
+};
+
+/// A kernel for single and double precision.
+macro_rules! real {
+    ($name:literal, $op:ty) => {
+        cpu_kernel!($name, "T" in [f32, f64] => unary::<$op>)
+    };
+}
+
+/// A kernel for half precision too.
+macro_rules! real_and_half {
+    ($name:literal, $op:ty) => {
+        cpu_kernel!($name, "T" in [f16, f32, f64] => unary::<$op>)
+    };
+}
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        map("Erfinv"),
+        map("Ndtri"),
+        map("Lgamma"),
+        map("Digamma"),
+        map("BesselI0"),
+        map("BesselI1"),
+        map("BesselI0e"),
+        map("BesselI1e"),
+        map("BesselJ0"),
+        map("BesselJ1"),
+        map("BesselK0"),
+        map("BesselK1"),
+        map("BesselK0e"),
+        map("BesselK1e"),
+        map("BesselY0"),
+        map("BesselY1"),
+        map("Dawsn"),
+        map("Spence"),
+        map("FresnelCos"),
+        map("FresnelSin"),
+        map("Expint"),
+        zip("Igamma", &["a: T", "x: T"], REAL),
+        zip("Igammac", &["a: T", "x: T"], REAL),
+        zip("IgammaGradA", &["a: T", "x: T"], SINGLE_OR_DOUBLE),
+        zip("Polygamma", &["a: T", "x: T"], SINGLE_OR_DOUBLE),
+        zip("Zeta", &["x: T", "q: T"], SINGLE_OR_DOUBLE),
+        BETAINC,
+    ],
+    kernels: &[
+        real!("Erfinv", Erfinv),
+        real!("Ndtri", Ndtri),
+        real_and_half!("Lgamma", Lgamma),
+        real_and_half!("Digamma", Digamma),
+        real_and_half!("BesselI0", BesselI0),
+        real_and_half!("BesselI1", BesselI1),
+        real_and_half!("BesselI0e", BesselI0e),
+        real_and_half!("BesselI1e", BesselI1e),
+        real_and_half!("BesselJ0", BesselJ0),
+        real_and_half!("BesselJ1", BesselJ1),
+        real_and_half!("BesselK0", BesselK0),
+        real_and_half!("BesselK1", BesselK1),
+        real_and_half!("BesselK0e", BesselK0e),
+        real_and_half!("BesselK1e", BesselK1e),
+        real_and_half!("BesselY0", BesselY0),
+        real_and_half!("BesselY1", BesselY1),
+        real!("Dawsn", Dawsn),
+        real!("Spence", Spence),
+        real!("FresnelCos", FresnelCos),
+        real!("FresnelSin", FresnelSin),
+        real!("Expint", Expint),
+        cpu_kernel!("Igamma", "T" in [f32, f64] => binary::<Igamma>),
+        cpu_kernel!("Igammac", "T" in [f32, f64] => binary::<Igammac>),
+        cpu_kernel!("IgammaGradA", "T" in [f32, f64] => binary::<IgammaGradA>),
+        cpu_kernel!("Polygamma", "T" in [f32, f64] => binary::<Polygamma>),
+        cpu_kernel!("Zeta", "T" in [f32, f64] => binary::<Zeta>),
+        cpu_kernel!("Betainc", "T" in [f32, f64] => betainc),
+    ],
+};
+
+/// Op types by their function on `f64`, for both precisions.
+macro_rules! functions {
+    ($trait:ident, $cost:literal, $($op:ident($($x:ident),+) = $value:expr;)+) => { $(
+        struct $op;
+
+        impl $trait<f64> for $op {
+            type Out = f64;
+            const NANOSECONDS: f64 = $cost;
+            const IS_SIMD: bool = false;
+
+            #[inline(always)]
+            fn apply<L: Level>($($x: f64),+) -> f64 {
+                $value
+            }
+        }
+
+        impl $trait<f32> for $op {
+            type Out = f32;
+            const NANOSECONDS: f64 = $cost;
+            const IS_SIMD: bool = false;
+
+            #[inline(always)]
+            fn apply<L: Level>($($x: f32),+) -> f32 {
+                <$op as $trait<f64>>::apply::<L>($(f64::from($x)),+) as f32
+            }
+        }
+    )+ };
+}
+
+functions! { Unary, 50.0,
+    Erfinv(y) = special::erfinv(y);
+    Ndtri(p) = special::ndtri(p);
+    Digamma(x) = gamma::digamma(x);
+    BesselI0(x) = bessel::i0(x);
+    BesselI1(x) = bessel::i1(x);
+    BesselI0e(x) = bessel::i0e(x);
+    BesselI1e(x) = bessel::i1e(x);
+    BesselJ0(x) = bessel::j0(x);
+    BesselJ1(x) = bessel::j1(x);
+    BesselK0(x) = bessel::k0(x);
+    BesselK1(x) = bessel::k1(x);
+    BesselK0e(x) = bessel::k0e(x);
+    BesselK1e(x) = bessel::k1e(x);
+    BesselY0(x) = bessel::y0(x);
+    BesselY1(x) = bessel::y1(x);
+    Dawsn(x) = special::dawson(x);
+    Spence(x) = special::spence(x);
+    FresnelCos(x) = special::fresnel(x).1;
+    FresnelSin(x) = special::fresnel(x).0;
+    Expint(x) = special::expint(x);
+}
+
+/// ln |Γ(x)|.
+struct Lgamma;
+
+impl Unary<f64> for Lgamma {
+    type Out = f64;
+    const NANOSECONDS: f64 = 30.0;
+    const IS_SIMD: bool = false;
+
+    #[inline(always)]
+    fn apply<L: Level>(x: f64) -> f64 {
+        gamma::lgamma(x)
+    }
+}
+
+impl Unary<f32> for Lgamma {
+    type Out = f32;
+    const NANOSECONDS: f64 = 30.0;
+    const IS_SIMD: bool = false;
+
+    #[inline(always)]
+    fn apply<L: Level>(x: f32) -> f32 {
+        // Near zero it is -ln |x|; a denormal number would not survive being widened.
+        if x.abs() < 1e-20 { -float::log::<L>(x.abs()) } else { gamma::lgamma(f64::from(x)) as f32 }
+    }
+}
+
+functions! { Binary, 200.0,
+    Igamma(a, x) = gamma::igamma(a, x);
+    Igammac(a, x) = gamma::igammac(a, x);
+    IgammaGradA(a, x) = gamma::igamma_grad_a(a, x);
+    Polygamma(n, x) = gamma::polygamma(n, x);
+    Zeta(x, q) = gamma::zeta(x, q);
+}
+
+/// All inputs have one shape, except that scalars stand for any.
+fn betainc_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let mut shape = PartialShape::scalar();
+    let mut is_known = true;
+    for i in 0..c.num_inputs() {
+        let own = c.input(i);
+        match own.rank() {
+            Some(0) => {}
+            None => is_known = false,
+            Some(_) if shape.rank() == Some(0) => shape = own.clone(),
+            Some(_) => shape = shape.merge(own)?,
+        }
+    }
+    if is_known || shape.rank() != Some(0) {
+        c.set_output(0, shape);
+    }
+    Ok(())
+}
+
+fn betainc<T>(_: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T: Element + Into<f64> + num_traits::FromPrimitive,
+{
+    AnyKernel::new(|ctx| {
+        let inputs: [&Tensor; 3] = [ctx.input(0)?, ctx.input(1)?, ctx.input(2)?];
+        let full = inputs.iter().find(|t| t.rank() > 0).unwrap_or(&inputs[0]);
+        for input in inputs {
+            ensure!(
+                input.rank() == 0 || input.shape() == full.shape(),
+                InvalidArgument,
+                "a, b and x must have one shape or be scalars, got {}, {} and {}",
+                inputs[0].shape(),
+                inputs[1].shape(),
+                inputs[2].shape()
+            );
+        }
+        let mut out = ctx.allocate(T::DTYPE, full.shape().clone())?;
+        let values: [&[T]; 3] =
+            [inputs[0].as_slice()?, inputs[1].as_slice()?, inputs[2].as_slice()?];
+        for_each_rows(ctx, out.as_mut_slice::<T>()?, 1, 200.0, |first, part| {
+            for (i, out) in part.iter_mut().enumerate() {
+                let at = |k: usize| -> f64 {
+                    values[k][if inputs[k].rank() == 0 { 0 } else { first + i }].into()
+                };
+                let value = gamma::betainc(at(0), at(1), at(2));
+                *out = T::from_f64(value).unwrap_or_default();
+            }
+        })?;
+        ctx.set_output(0, out)
+    })
+}
