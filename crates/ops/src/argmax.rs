@@ -164,7 +164,7 @@ fn arg_columns<T: Widen, F: Fold<T::Wide>>(out: &mut [i64], data: &[T], stride: 
 }
 
 vectorized! {
-    fn improve<L>[A: Copy | PartialEq, F: Fold<A>](best: &mut [A], at: &mut [i64], x: &[A], i: i64) {
+    pub(crate) fn improve<L>[A: Copy | PartialEq, F: Fold<A>](best: &mut [A], at: &mut [i64], x: &[A], i: i64) {
         for ((best, at), &x) in best.iter_mut().zip(at).zip(x) {
             let extreme = F::merge(*best, x);
             *at = if extreme == *best { *at } else { i };

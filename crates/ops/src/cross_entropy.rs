@@ -4,8 +4,9 @@ use half::{bf16, f16};
 use num_traits::{Float, One};
 use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
-use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
+use thalweg_tensor::{Element, PartialShape, Result, Shape, bail, ensure};
 
+use crate::indices::Indices;
 use crate::map::{narrowed, wide_view};
 use crate::math::fold::{Fold, Maximum};
 use crate::math::real::Real;
@@ -182,19 +183,19 @@ where
             "Must have at least one class, but got logits shape {logits}"
         );
         let (count, labels) = (labels[0], ctx.input(1)?.clone());
-        let classes_of = class_reader(&labels)?;
+        let labels = Indices::of(&labels)?;
         for i in 0..count {
-            let label = classes_of(i);
             ensure!(
-                usize::try_from(label).is_ok_and(|label| label < classes),
+                labels.below(i, classes).is_some(),
                 InvalidArgument,
-                "Received a label value of {label} which is outside the valid range of [0, {classes})"
+                "Received a label value of {} which is outside the valid range of [0, {classes})",
+                labels.at(i)
             );
         }
         let wide_logits = wide_view::<T>(ctx, 0)?;
         let logits = wide_logits.as_slice::<T::Wide>()?;
         by_rows::<T>(ctx, &shape, |i, loss, row| {
-            let label = classes_of(i) as usize;
+            let label = labels.at(i) as usize;
             row.copy_from_slice(&logits[i * classes..(i + 1) * classes]);
             let (largest, log) = log_of_sum(row);
             *loss = log - (row[label] - largest);
@@ -203,16 +204,6 @@ where
             row[label] = row[label] - T::Wide::one();
         })
     })
-}
-
-/// Reads one of the labels, which are of either width.
-fn class_reader(labels: &Tensor) -> Result<Box<dyn Fn(usize) -> i64 + Sync + '_>> {
-    if labels.dtype() == DType::Int32 {
-        let labels = labels.as_slice::<i32>()?;
-        return Ok(Box::new(|i| i64::from(labels[i])));
-    }
-    let labels = labels.as_slice::<i64>()?;
-    Ok(Box::new(|i| labels[i]))
 }
 
 /// Calls `work(i, loss, gradient)` for every row `i`, and sets the outputs.
@@ -247,7 +238,7 @@ where
 
 #[cfg(test)]
 mod tests {
-    use thalweg_tensor::Code;
+    use thalweg_tensor::{Code, DType, Tensor};
 
     use super::*;
     use crate::testing::call;

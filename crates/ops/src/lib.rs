@@ -24,6 +24,7 @@ mod activation;
 mod add_n;
 mod argmax;
 mod array_sources;
+mod batch_norm;
 mod bias;
 mod binary;
 mod bitwise;
@@ -32,15 +33,21 @@ mod cast;
 mod clip;
 mod comparison;
 mod concat;
+mod conv;
 mod cross_entropy;
 mod cumulative;
+mod depthwise;
 mod functions;
 mod gather;
 mod identity;
+mod lrn;
 mod map;
 mod matmul;
 mod pad;
 mod partition;
+mod patches;
+mod pool;
+mod pool_grad;
 mod product;
 mod random;
 mod reduce;
@@ -59,6 +66,7 @@ mod unary;
 mod variable;
 mod variable_points;
 mod variable_rows;
+mod window;
 
 use std::sync::Arc;
 
@@ -70,6 +78,7 @@ use thalweg_tensor::Result;
 pub static FAMILIES: &[&Family] = &[
     &activation::FAMILY,
     &add_n::FAMILY,
+    &batch_norm::FAMILY,
     &argmax::FAMILY,
     &array_sources::FAMILY,
     &bias::FAMILY,
@@ -80,11 +89,16 @@ pub static FAMILIES: &[&Family] = &[
     &clip::FAMILY,
     &comparison::FAMILY,
     &concat::FAMILY,
+    &conv::FAMILY,
     &cross_entropy::FAMILY,
     &cumulative::FAMILY,
+    &depthwise::FAMILY,
     &gather::FAMILY,
     &identity::FAMILY,
+    &lrn::FAMILY,
     &matmul::FAMILY,
+    &pool::FAMILY,
+    &pool_grad::FAMILY,
     &pad::FAMILY,
     &partition::FAMILY,
     &random::FAMILY,

@@ -64,3 +64,17 @@ fn describe(error: gemm::Error) -> thalweg_tensor::Error {
         other => err!(Internal, "a matrix product failed: {other:?}"),
     }
 }
+
+/// As [`multiply`], on the caller's thread alone; for loops that are parallel already.
+pub(crate) fn multiply_alone<T: Factor>(
+    ctx: &KernelContext<'_>,
+    a: MatRef<'_, T>,
+    b: MatRef<'_, T>,
+    c: MatMut<'_, T>,
+    write: Write,
+) -> Result<()> {
+    let product = Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices do not fit"))?;
+    let mut scratch = ctx.allocate(DType::UInt8, Shape::new(&[product.scratch_len()])?)?;
+    let scratch = as_uninit(scratch.as_mut_slice()?);
+    product.run(c, write, scratch, &|blocks, work| (0..blocks).for_each(work)).map_err(describe)
+}

@@ -1,0 +1,180 @@
+//! Local response normalisation, across neighbouring channels.
+
+use half::{bf16, f16};
+use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelInit};
+use thalweg_tensor::{Element, Result, ensure};
+
+use crate::map::{narrowed, wide_view};
+use crate::math::widen::Widen;
+use crate::split::for_each_rows;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[LRN, LRN_GRAD],
+    kernels: &[
+        cpu_kernel!("LRN", "T" in [f32, f16, bf16] => lrn),
+        cpu_kernel!("LRNGrad", "T" in [f32, f16, bf16] => lrn_grad),
+    ],
+};
+
+const LRN: OpDef = OpDef {
+    name: "LRN",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &[
+        "depth_radius: int = 5",
+        "bias: float = 1.0",
+        "alpha: float = 1.0",
+        "beta: float = 0.5",
+        "T: {half, bfloat16, float} = DT_FLOAT",
+    ],
+    shape: images,
+    ..OpDef::DEFAULT
+};
+
+const LRN_GRAD: OpDef = OpDef {
+    name: "LRNGrad",
+    inputs: &["input_grads: T", "input_image: T", "output_image: T"],
+    ..LRN
+};
+
+fn images(c: &mut ShapeContext<'_>) -> Result<()> {
+    let mut shape = c.with_rank(0, "images", 4)?;
+    for i in 1..c.num_inputs() {
+        shape = shape.merge(c.input(i))?;
+    }
+    c.set_output(0, shape);
+    Ok(())
+}
+
+#[derive(Clone, Copy)]
+struct Settings {
+    radius: usize,
+    bias: f32,
+    alpha: f32,
+    beta: f32,
+}
+
+impl Settings {
+    fn new(init: &KernelInit<'_>) -> Result<Settings> {
+        let attrs = init.attrs();
+        let radius = attrs.int("depth_radius")?;
+        ensure!(
+            (0..=i64::from(i32::MAX)).contains(&radius),
+            InvalidArgument,
+            "depth_radius = {radius} must be at least 0 and fit an int"
+        );
+        Ok(Settings {
+            radius: radius as usize,
+            bias: attrs.float("bias")?,
+            alpha: attrs.float("alpha")?,
+            beta: attrs.float("beta")?,
+        })
+    }
+
+    fn neighbours(&self, channel: usize, channels: usize) -> std::ops::Range<usize> {
+        channel.saturating_sub(self.radius)..(channel + self.radius + 1).min(channels)
+    }
+
+    /// What the channel is divided by, before the power.
+    fn norm(&self, pixel: &[f32], channel: usize) -> f32 {
+        let near = &pixel[self.neighbours(channel, pixel.len())];
+        self.bias + self.alpha * near.iter().map(|x| x * x).sum::<f32>()
+    }
+
+    fn cost(&self, channels: usize) -> f64 {
+        channels as f64 * (20.0 + 2.0 * self.radius.min(channels) as f64)
+    }
+}
+
+fn lrn<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let settings = Settings::new(init)?;
+    AnyKernel::new(move |ctx| {
+        let shape = ctx.input(0)?.shape().clone();
+        ensure!(shape.rank() == 4, InvalidArgument, "in must be 4-dimensional, got shape {shape}");
+        let (channels, input) = (shape[3], wide_view::<T>(ctx, 0)?);
+        let data = input.as_slice::<f32>()?;
+        let mut out = ctx.allocate(f32::DTYPE, shape)?;
+        let cost = settings.cost(channels);
+        for_each_rows(ctx, out.as_mut_slice()?, channels, cost, |first, out| {
+            for (i, out) in (first..).zip(out.chunks_exact_mut(channels)) {
+                let pixel = &data[i * channels..(i + 1) * channels];
+                for (c, out) in out.iter_mut().enumerate() {
+                    *out = pixel[c] * settings.norm(pixel, c).powf(-settings.beta);
+                }
+            }
+        })?;
+        let out = narrowed::<T>(ctx, out)?;
+        ctx.set_output(0, out)
+    })
+}
+
+fn lrn_grad<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let settings = Settings::new(init)?;
+    AnyKernel::new(move |ctx| {
+        let shape = ctx.input(0)?.shape().clone();
+        ensure!(shape.rank() == 4, InvalidArgument, "in must be 4-dimensional, got shape {shape}");
+        for i in 1..3 {
+            let other = ctx.input(i)?.shape();
+            ensure!(
+                *other == shape,
+                InvalidArgument,
+                "input_grads, input_image and output_image must have one shape, got {shape} and {other}"
+            );
+        }
+        let channels = shape[3];
+        let views = [wide_view::<T>(ctx, 0)?, wide_view::<T>(ctx, 1)?, wide_view::<T>(ctx, 2)?];
+        let [grads, input, output] = [0, 1, 2].map(|i| views[i].as_slice::<f32>());
+        let (grads, input, output) = (grads?, input?, output?);
+        let mut out = ctx.zeros(f32::DTYPE, shape)?;
+        let cost = settings.cost(channels);
+        for_each_rows(ctx, out.as_mut_slice::<f32>()?, channels, cost, |first, out| {
+            for (i, out) in (first..).zip(out.chunks_exact_mut(channels)) {
+                let range = i * channels..(i + 1) * channels;
+                let (grads, pixel) = (&grads[range.clone()], &input[range.clone()]);
+                let output = &output[range];
+                for c in 0..channels {
+                    let norm = settings.norm(pixel, c);
+                    out[c] += grads[c] * norm.powf(-settings.beta);
+                    let slope = -2.0 * settings.alpha * settings.beta * output[c] / norm * grads[c];
+                    for near in settings.neighbours(c, channels) {
+                        out[near] += slope * pixel[near];
+                    }
+                }
+            }
+        })?;
+        let out = narrowed::<T>(ctx, out)?;
+        ctx.set_output(0, out)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::{Code, DType, Shape, Tensor};
+
+    use crate::testing::call;
+
+    #[test]
+    fn shapes() {
+        assert_eq!(call("LRN").shape(DType::Float, "2,?,4,5").infer(), "[2,?,4,5]");
+        assert!(call("LRN").shape(DType::Float, "2,3").infer().starts_with("INVALID_ARGUMENT"));
+    }
+
+    #[test]
+    fn hostile_settings() {
+        let image = |dims: &[usize]| {
+            Tensor::from_slice(Shape::new(dims).unwrap(), &vec![2.0f32; dims.iter().product()])
+                .unwrap()
+        };
+        for radius in [-1, i64::MAX] {
+            let error = call("LRN").input(image(&[1, 1, 1, 3])).attr("depth_radius", radius).run();
+            assert_eq!(error.unwrap_err().code(), Code::InvalidArgument);
+        }
+        let error = call("LRN").input(image(&[3])).run().unwrap_err();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        let all = call("LRN").input(image(&[1, 1, 1, 3])).attr("depth_radius", i64::from(i32::MAX));
+        let got = all.run().unwrap();
+        // 2 / sqrt(1 + 3 * 4)
+        assert!((got.as_slice::<f32>().unwrap()[0] - 0.554_7).abs() < 1e-4);
+    }
+}

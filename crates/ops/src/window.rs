@@ -1,0 +1,446 @@
+//! Windows that slide over images: sizes, strides, padding, and where each window's cells lie.
+//!
+//! Two and three spatial dimensions are treated as three; images of two have one of size 1 first.
+//! Loops work on images with the channels last; others are transposed.
+
+use std::ops::Range;
+
+use smallvec::SmallVec;
+use thalweg_graph::NodeAttrs;
+use thalweg_kernel::KernelContext;
+use thalweg_tensor::{PartialShape, Result, Shape, Tensor, bail, ensure};
+
+use crate::strided::{StridedCopy, strides};
+
+/// Sizes along the spatial dimensions.
+pub(crate) type Sizes = [usize; 3];
+
+/// One spatial dimension of an image and the windows on it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Axis {
+    /// Size of the image.
+    pub(crate) input: usize,
+    /// Cells of the window.
+    pub(crate) window: usize,
+    /// Distance of windows.
+    pub(crate) stride: usize,
+    /// Distance of cells within a window.
+    pub(crate) dilation: usize,
+    /// How far the first window begins before the image.
+    pub(crate) before: usize,
+    /// Number of windows.
+    pub(crate) output: usize,
+}
+
+impl Axis {
+    /// The cells of window `output` that lie on the image, and where the first of them does.
+    pub(crate) fn cells(&self, output: usize) -> (Range<usize>, usize) {
+        let start = output * self.stride;
+        let first = self.before.saturating_sub(start).div_ceil(self.dilation);
+        let end = (self.input + self.before).saturating_sub(start).div_ceil(self.dilation);
+        let end = end.min(self.window).max(first);
+        (first..end, (start + first * self.dilation).saturating_sub(self.before))
+    }
+
+    /// The window whose cell `cell` lies on `input`, if there is one.
+    pub(crate) fn window_with(&self, input: usize, cell: usize) -> Option<usize> {
+        let start = (input + self.before).checked_sub(cell * self.dilation)?;
+        (start % self.stride == 0 && start / self.stride < self.output)
+            .then_some(start / self.stride)
+    }
+}
+
+/// How a border is added to images.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Padding {
+    /// As many windows as strides fit the image.
+    Same,
+    /// None.
+    Valid,
+    /// Before and after, for each dimension.
+    Explicit([(usize, usize); 3]),
+}
+
+/// Where batch, space and channels are in a shape.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Format {
+    /// Number of spatial dimensions, 2 or 3.
+    pub(crate) spatial: usize,
+    /// Whether the channels come before the spatial dimensions.
+    pub(crate) channels_first: bool,
+}
+
+impl Format {
+    /// From the attr `data_format`; channels last if there is none.
+    pub(crate) fn from_attrs(attrs: NodeAttrs<'_>, spatial: usize) -> Result<Format> {
+        let channels_first = match attrs.get("data_format") {
+            None => false,
+            Some(_) => match attrs.string("data_format")? {
+                "NHWC" | "NDHWC" => false,
+                "NCHW" | "NCDHW" => true,
+                other => bail!(Unimplemented, "data_format {other} has no CPU kernel"),
+            },
+        };
+        Ok(Format { spatial, channels_first })
+    }
+
+    /// As [`Format::from_attrs`], with the number of dimensions from the format's name.
+    pub(crate) fn of_any_rank(attrs: NodeAttrs<'_>) -> Result<Format> {
+        let is_volume = attrs.string("data_format")?.contains('D');
+        Format::from_attrs(attrs, if is_volume { 3 } else { 2 })
+    }
+
+    pub(crate) fn rank(self) -> usize {
+        self.spatial + 2
+    }
+
+    pub(crate) fn channel_dim(self) -> usize {
+        if self.channels_first { 1 } else { self.spatial + 1 }
+    }
+
+    fn first_spatial_dim(self) -> usize {
+        if self.channels_first { 2 } else { 1 }
+    }
+
+    /// The spatial entries of a list with one entry per dimension; `filler` for those not there.
+    fn spatial_of<T: Copy>(self, list: &[T], filler: T) -> [T; 3] {
+        let mut spatial = [filler; 3];
+        let own = &list[self.first_spatial_dim()..][..self.spatial];
+        spatial[3 - self.spatial..].copy_from_slice(own);
+        spatial
+    }
+
+    /// Batch, spatial sizes and channels of a shape of the right rank.
+    pub(crate) fn split(self, shape: &[usize]) -> (usize, Sizes, usize) {
+        (shape[0], self.spatial_of(shape, 1), shape[self.channel_dim()])
+    }
+
+    /// As [`Format::split`], where not everything is known.
+    pub(crate) fn split_partial(
+        self,
+        shape: &PartialShape,
+    ) -> (Option<usize>, [Option<usize>; 3], Option<usize>) {
+        match shape.dims() {
+            Some(dims) if dims.len() == self.rank() => {
+                (dims[0], self.spatial_of(dims, Some(1)), dims[self.channel_dim()])
+            }
+            _ => (None, [None; 3], None),
+        }
+    }
+
+    /// A list with one entry per dimension.
+    pub(crate) fn join<T: Copy>(self, batch: T, spatial: [T; 3], channels: T) -> SmallVec<[T; 5]> {
+        let own = spatial[3 - self.spatial..].iter().copied();
+        let mut list = SmallVec::new();
+        list.push(batch);
+        if self.channels_first {
+            list.push(channels);
+        }
+        list.extend(own);
+        if !self.channels_first {
+            list.push(channels);
+        }
+        list
+    }
+
+    /// The images with the channels last.
+    pub(crate) fn to_channels_last(
+        self,
+        ctx: &KernelContext<'_>,
+        images: Tensor,
+    ) -> Result<Tensor> {
+        if !self.channels_first {
+            return Ok(images);
+        }
+        let axes: SmallVec<[usize; 5]> = [0].into_iter().chain(2..self.rank()).chain([1]).collect();
+        permuted(ctx, &images, &axes)
+    }
+
+    /// Images that have the channels last as this format has them.
+    pub(crate) fn restore(self, ctx: &KernelContext<'_>, images: Tensor) -> Result<Tensor> {
+        if !self.channels_first {
+            return Ok(images);
+        }
+        let last = self.rank() - 1;
+        let axes: SmallVec<[usize; 5]> = [0, last].into_iter().chain(1..last).collect();
+        permuted(ctx, &images, &axes)
+    }
+
+    /// The sizes that images of this shape have with the channels last.
+    pub(crate) fn channels_last(self) -> Format {
+        Format { channels_first: false, ..self }
+    }
+}
+
+/// A copy whose dimension `i` is the tensor's dimension `axes[i]`.
+pub(crate) fn permuted(ctx: &KernelContext<'_>, tensor: &Tensor, axes: &[usize]) -> Result<Tensor> {
+    let dims: SmallVec<[usize; 5]> = axes.iter().map(|&a| tensor.shape()[a]).collect();
+    let from = strides(tensor.shape());
+    let source: SmallVec<[isize; 5]> = axes.iter().map(|&a| from[a] as isize).collect();
+    let mut out = ctx.allocate(tensor.dtype(), Shape::new(&dims)?)?;
+    StridedCopy::filling(&dims, &source, 0).run(ctx, tensor, &mut out)?;
+    Ok(out)
+}
+
+/// The attrs that say how windows slide.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sliding {
+    pub(crate) format: Format,
+    pub(crate) strides: Sizes,
+    pub(crate) dilations: Sizes,
+    pub(crate) padding: Padding,
+    /// Whether batch or channels have a stride or a dilation, which no kernel takes.
+    slides_elsewhere: bool,
+}
+
+impl Sliding {
+    /// From the attrs `strides`, `padding`, and `dilations` and `explicit_paddings` where there are.
+    pub(crate) fn from_attrs(attrs: NodeAttrs<'_>, spatial: usize) -> Result<Sliding> {
+        let format = Format::from_attrs(attrs, spatial)?;
+        Self::with_strides(attrs, format, attrs.ints("strides")?)
+    }
+
+    /// As [`Sliding::from_attrs`], with strides from elsewhere.
+    pub(crate) fn with_strides(
+        attrs: NodeAttrs<'_>,
+        format: Format,
+        strides: &[i64],
+    ) -> Result<Sliding> {
+        let (strides, strides_elsewhere) = positive(format, strides, "Stride")?;
+        let dilations = match attrs.get("dilations") {
+            Some(_) => attrs.ints("dilations")?,
+            None => &[1; 5][..format.rank()],
+        };
+        let (dilations, dilates_elsewhere) = positive(format, dilations, "Dilation rate")?;
+        let explicit = match attrs.get("explicit_paddings") {
+            Some(_) => attrs.ints("explicit_paddings")?,
+            None => &[],
+        };
+        let padding = match attrs.string("padding")? {
+            "EXPLICIT" => Padding::Explicit(explicit_paddings(format, explicit)?),
+            _ if !explicit.is_empty() => bail!(
+                InvalidArgument,
+                "explicit_paddings must be empty if the padding attribute is not EXPLICIT"
+            ),
+            "SAME" => Padding::Same,
+            _ => Padding::Valid,
+        };
+        let slides_elsewhere = strides_elsewhere || dilates_elsewhere;
+        Ok(Sliding { format, strides, dilations, padding, slides_elsewhere })
+    }
+
+    /// Refuses strides and dilations of batch and channels.
+    pub(crate) fn check(self) -> Result<Sliding> {
+        ensure!(
+            !self.slides_elsewhere,
+            Unimplemented,
+            "strides and dilations in the batch and depth dimensions are not supported"
+        );
+        Ok(self)
+    }
+
+    /// The windows along dimension `i` of images of this size.
+    pub(crate) fn axis(&self, i: usize, input: usize, window: usize) -> Result<Axis> {
+        let (stride, dilation) = (self.strides[i], self.dilations[i]);
+        ensure!(window > 0, InvalidArgument, "a window must not be empty");
+        let too_large = || {
+            thalweg_tensor::err!(InvalidArgument, "windows of {window} on {input} are too large")
+        };
+        let limit = usize::MAX >> 8;
+        let reach =
+            (window - 1).checked_mul(dilation).filter(|&r| r < limit).ok_or_else(too_large)?;
+        let reach = reach + 1;
+        let fits = |padded: usize| -> Result<usize> {
+            let count = (padded as i64 - reach as i64 + stride as i64) / stride as i64;
+            usize::try_from(count).map_err(|_| {
+                thalweg_tensor::err!(
+                    InvalidArgument,
+                    "Computed output size would be negative: {count} [input_size: {input}, effective_filter_size: {reach}, stride: {stride}]"
+                )
+            })
+        };
+        let (before, output) = match self.padding {
+            Padding::Valid => (0, fits(input)?),
+            Padding::Explicit(all) => {
+                let (before, after) = all[i];
+                let padded = before.checked_add(after).and_then(|p| p.checked_add(input));
+                (before, fits(padded.filter(|&p| p < limit).ok_or_else(too_large)?)?)
+            }
+            Padding::Same => {
+                let output = input.div_ceil(stride);
+                let needed = output.saturating_sub(1) * stride + reach;
+                (needed.saturating_sub(input) / 2, output)
+            }
+        };
+        Ok(Axis { input, window, stride, dilation, before, output })
+    }
+
+    /// The windows along all dimensions.
+    pub(crate) fn axes(&self, input: Sizes, window: Sizes) -> Result<[Axis; 3]> {
+        Ok([
+            self.axis(0, input[0], window[0])?,
+            self.axis(1, input[1], window[1])?,
+            self.axis(2, input[2], window[2])?,
+        ])
+    }
+
+    /// The sizes of the output as far as those of image and window tell.
+    pub(crate) fn partial_output(
+        &self,
+        input: [Option<usize>; 3],
+        window: [Option<usize>; 3],
+    ) -> Result<[Option<usize>; 3]> {
+        let mut output = [None; 3];
+        for (i, output) in output.iter_mut().enumerate() {
+            // The count of windows of a kind that fills the image needs no window size.
+            let window =
+                if self.padding == Padding::Same { window[i].or(Some(1)) } else { window[i] };
+            if let (Some(input), Some(window)) = (input[i], window) {
+                *output = Some(self.axis(i, input, window)?.output);
+            }
+        }
+        Ok(output)
+    }
+}
+
+/// The spatial entries, and whether another one is not 1.
+fn positive(format: Format, list: &[i64], name: &str) -> Result<(Sizes, bool)> {
+    ensure!(
+        list.len() == format.rank(),
+        InvalidArgument,
+        "{name} must have {} values, but has {}",
+        format.rank(),
+        list.len()
+    );
+    let spatial = format.spatial_of(list, 1);
+    let mut sizes = [1; 3];
+    for (size, value) in sizes.iter_mut().zip(spatial) {
+        ensure!(
+            (1..=i64::from(i32::MAX)).contains(&value),
+            InvalidArgument,
+            "{name} must be > 0, but got {value}"
+        );
+        *size = value as usize;
+    }
+    Ok((sizes, list[0] != 1 || list[format.channel_dim()] != 1))
+}
+
+fn explicit_paddings(format: Format, list: &[i64]) -> Result<[(usize, usize); 3]> {
+    ensure!(
+        list.len() == 2 * format.rank(),
+        InvalidArgument,
+        "explicit_paddings must contain {} values, but got: {}",
+        2 * format.rank(),
+        list.len()
+    );
+    ensure!(
+        list.iter().all(|&p| (0..=i64::from(i32::MAX)).contains(&p)),
+        InvalidArgument,
+        "All elements of explicit_paddings must be nonnegative"
+    );
+    let pairs: SmallVec<[(usize, usize); 5]> =
+        list.chunks_exact(2).map(|pair| (pair[0] as usize, pair[1] as usize)).collect();
+    ensure!(
+        pairs[0] == (0, 0) && pairs[format.channel_dim()] == (0, 0),
+        InvalidArgument,
+        "Nonzero explicit padding in the batch or depth dimensions is not supported"
+    );
+    Ok(format.spatial_of(&pairs, (0, 0)))
+}
+
+/// Windows on images with the channels last.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Grid {
+    pub(crate) axes: [Axis; 3],
+}
+
+impl Grid {
+    /// Pixels of an image.
+    pub(crate) fn input_pixels(&self) -> usize {
+        self.axes.iter().map(|a| a.input).product()
+    }
+
+    /// Windows on an image.
+    pub(crate) fn output_pixels(&self) -> usize {
+        self.axes.iter().map(|a| a.output).product()
+    }
+
+    /// Cells of a window; of one that is larger than any tensor, a number as large.
+    pub(crate) fn cells(&self) -> usize {
+        self.axes.iter().fold(1, |cells: usize, a| cells.saturating_mul(a.window))
+    }
+
+    /// The sizes of the output.
+    pub(crate) fn output(&self) -> Sizes {
+        self.axes.map(|a| a.output)
+    }
+
+    /// Position of window `index` along each dimension.
+    pub(crate) fn position(&self, index: usize) -> [usize; 3] {
+        let [_, rows, columns] = self.output();
+        [index / (rows * columns), index / columns % rows, index % columns]
+    }
+
+    /// Whether all cells of window `index` lie on the image.
+    pub(crate) fn is_inside(&self, index: usize) -> bool {
+        let at = self.position(index);
+        self.axes.iter().zip(at).all(|(axis, at)| axis.cells(at).0.len() == axis.window)
+    }
+
+    /// Calls `visit(cell, pixel, count)` for the cells of window `index` that lie on the image, row
+    /// by row: cells `cell..` lie on `count` pixels from `pixel`, each as far from the next as the
+    /// last dimension's dilation says.
+    pub(crate) fn visit_rows(&self, index: usize, mut visit: impl FnMut(usize, usize, usize)) {
+        let at = self.position(index);
+        let [depth, row, column] = self.axes;
+        let (planes, first_plane) = depth.cells(at[0]);
+        let (rows, first_row) = row.cells(at[1]);
+        let (columns, first_column) = column.cells(at[2]);
+        if columns.is_empty() {
+            return;
+        }
+        for (i, plane) in planes.enumerate() {
+            let z = first_plane + i * depth.dilation;
+            for (j, cell_row) in rows.clone().enumerate() {
+                let y = first_row + j * row.dilation;
+                let cell = (plane * row.window + cell_row) * column.window + columns.start;
+                let pixel = (z * row.input + y) * column.input + first_column;
+                visit(cell, pixel, columns.len());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every cell of every window, against the definition.
+    #[test]
+    fn cells_lie_where_they_should() {
+        for (input, window, stride, dilation, before, output) in [
+            (5, 3, 1, 1, 1, 5),
+            (5, 3, 2, 1, 1, 3),
+            (6, 3, 1, 2, 2, 6),
+            (2, 5, 3, 3, 7, 4),
+            (4, 1, 2, 1, 0, 2),
+        ] {
+            let axis = Axis { input, window, stride, dilation, before, output };
+            for o in 0..output {
+                let expected: Vec<(usize, usize)> = (0..window)
+                    .filter_map(|k| {
+                        let at = (o * stride + k * dilation).checked_sub(before)?;
+                        (at < input).then_some((k, at))
+                    })
+                    .collect();
+                let (cells, first) = axis.cells(o);
+                let got: Vec<(usize, usize)> =
+                    cells.clone().map(|k| (k, first + (k - cells.start) * dilation)).collect();
+                assert_eq!(got, expected, "{axis:?} window {o}");
+                for (k, at) in expected {
+                    assert_eq!(axis.window_with(at, k), Some(o));
+                }
+            }
+        }
+    }
+}
