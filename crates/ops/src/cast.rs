@@ -547,7 +547,12 @@ macro_rules! to_integer {
         #[inline(always)]
         fn $name(x: $from) -> $to {
             // The bound is a power of two, so it is exact; NaN fails the comparison.
-            if x.abs() < -(<$to>::MIN as $from) { x as $to } else { <$to>::MIN }
+            let fits = x.abs() < -(<$to>::MIN as $from);
+            let safe = if fits { x } else { 0.0 };
+            // SAFETY: the number is finite and within the range. (The plain cast would test again,
+            // in a way that does not vectorise.)
+            let converted = unsafe { safe.to_int_unchecked::<$to>() };
+            if fits { converted } else { <$to>::MIN }
         }
     )+ };
 }

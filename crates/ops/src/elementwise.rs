@@ -430,6 +430,9 @@ impl UnaryKernel {
         let is_rounded = self.form != Form::Plain && self.from == self.to;
         let len = stage_len(self.form, from_size);
         let (mut x, mut result) = (Stage::new(), Stage::new());
+        if is_rounded {
+            result.clear(len.min(n) * size_of::<f32>());
+        }
         for start in (0..n).step_by(len) {
             let part = memory.at(start * from_size, 0, start * to_size);
             let n = len.min(n - start);
@@ -438,7 +441,7 @@ impl UnaryKernel {
             unsafe {
                 fill_stage(self.form, from_size, part.x, x.start(), n);
                 if is_rounded {
-                    (self.run)(x.start(), result.clear(n * size_of::<f32>()), n);
+                    (self.run)(x.start(), result.start(), n);
                     empty_stage(self.form, result.start(), part.out, n);
                 } else {
                     (self.run)(x.start(), part.out, n);
@@ -593,6 +596,9 @@ impl BinaryKernel {
         let is_rounded = self.form != Form::Plain && self.from == self.to;
         let len = stage_len(self.form, from_size);
         let (mut x, mut y, mut result) = (Stage::new(), Stage::new(), Stage::new());
+        if is_rounded {
+            result.clear(len.min(n) * size_of::<f32>());
+        }
         for start in (0..n).step_by(len) {
             let at = start * from_size;
             let part = memory.at(
@@ -616,7 +622,7 @@ impl BinaryKernel {
                 let x = staged(part.x, &mut x, x_len);
                 let y = staged(part.y, &mut y, y_len);
                 if is_rounded {
-                    (self.side(side))(x, y, result.clear(n * size_of::<f32>()), n);
+                    (self.side(side))(x, y, result.start(), n);
                     empty_stage(self.form, result.start(), part.out, n);
                 } else {
                     (self.side(side))(x, y, part.out, n);
@@ -700,5 +706,89 @@ unsafe fn copy_row_of<T: Copy>(from: *const u8, stride: usize, to: *mut u8, n: u
     for i in 0..n {
         // SAFETY: as the caller of `copy_row` promises.
         unsafe { to.add(i).write_unaligned(from.add(i * stride).read_unaligned()) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::Code;
+
+    use super::*;
+    use crate::testing::call;
+
+    fn tensor(sizes: &[usize], first: f32) -> Tensor {
+        let n: usize = sizes.iter().product();
+        let values: Vec<f32> = (0..n).map(|i| first + i as f32).collect();
+        Tensor::from_slice(Shape::new(sizes).unwrap(), &values).unwrap()
+    }
+
+    /// Subtraction shows which operand is which, and a wrong element shows in its value.
+    fn check_sub(x: &[usize], y: &[usize], in_place: bool) {
+        let (a, b) = (tensor(x, 1.0), tensor(y, 1000.0));
+        let shape = broadcast_shape(&[a.shape(), b.shape()]).unwrap();
+        let plan = Plan::new(&shape, [a.shape(), b.shape()]);
+        let (left, right) = (a.as_slice::<f32>().unwrap(), b.as_slice::<f32>().unwrap());
+        let mut expected = vec![0.0; shape.num_elements()];
+        let strides = plan.row_strides();
+        plan.for_each_row(0..expected.len(), |[i, j], position, len| {
+            for k in 0..len {
+                expected[position + k] = left[i + k * strides[0]] - right[j + k * strides[1]];
+            }
+        });
+        // Inputs that others hold cannot be overwritten.
+        let held = (!in_place).then(|| (a.clone(), b.clone()));
+        let got = call("Sub").input(a).input(b).backwards().run().unwrap();
+        assert_eq!(got.shape(), &shape);
+        assert_eq!(got.as_slice::<f32>().unwrap(), expected, "{x:?} - {y:?}");
+        drop(held);
+    }
+
+    #[test]
+    fn every_path_gives_the_same_elements() {
+        for (x, y) in [
+            (&[4][..], &[4][..]),
+            (&[4], &[]),
+            (&[], &[4]),
+            (&[2000], &[2000]),
+            (&[2000], &[1]),
+            (&[1], &[2000]),
+            (&[700, 3], &[3]),
+            (&[700, 3], &[700, 1]),
+            (&[3], &[700, 3]),
+            (&[40, 50], &[50]),
+            (&[40, 1], &[40, 50]),
+            (&[5, 1, 30], &[7, 1]),
+            (&[0, 3], &[3]),
+            (&[1, 1, 1], &[]),
+        ] {
+            check_sub(x, y, false);
+            check_sub(x, y, true);
+        }
+    }
+
+    #[test]
+    fn halves_go_through_stages() {
+        let values: Vec<f16> = (0..1500).map(|i| f16::from_f32(i as f32 / 64.0)).collect();
+        let x = Tensor::vector(&values).unwrap();
+        let sum = call("AddV2").input(x.clone()).input(x.clone()).run().unwrap();
+        let negative = call("Neg").input(x).run().unwrap();
+        for (i, &value) in values.iter().enumerate() {
+            let doubled = f16::from_f32(value.to_f32() * 2.0);
+            assert_eq!(sum.as_slice::<f16>().unwrap()[i], doubled);
+            assert_eq!(negative.as_slice::<f16>().unwrap()[i], -value);
+        }
+    }
+
+    #[test]
+    fn mistakes_have_their_codes() {
+        let sub = call("Sub").input(tensor(&[2, 3], 0.0)).input(tensor(&[2], 0.0)).run();
+        assert_eq!(sub.unwrap_err().code(), Code::InvalidArgument);
+        let zero = || Tensor::vector(&[1i32, 0]).unwrap();
+        for (op, code) in [("FloorDiv", Code::InvalidArgument), ("TruncateDiv", Code::Internal)] {
+            let result = call(op).input(zero()).input(zero()).run();
+            assert_eq!(result.unwrap_err().code(), code, "{op}");
+        }
+        let grad = call("TanhGrad").input(tensor(&[2], 0.0)).input(tensor(&[3], 0.0)).run();
+        assert_eq!(grad.unwrap_err().code(), Code::InvalidArgument);
     }
 }

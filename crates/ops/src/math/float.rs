@@ -160,8 +160,8 @@ mod tests {
     fn close_to_the_true_value_everywhere() {
         let exact: [fn(f64) -> f64; 6] =
             [f64::exp, f64::exp_m1, f64::ln, f64::ln_1p, f64::tanh, |x| 1.0 / (1.0 + (-x).exp())];
-        // Every 4999th bit pattern: all exponents, both signs, infinities and NaNs.
-        let mut values: Vec<f32> = (0..=u32::MAX).step_by(4999).map(f32::from_bits).collect();
+        // All exponents, both signs, infinities and NaNs.
+        let mut values: Vec<f32> = (0..=u32::MAX).step_by(100_003).map(f32::from_bits).collect();
         values.extend([0.0, -0.0, 1.0, -1.0, f32::INFINITY, f32::NEG_INFINITY, f32::NAN]);
         values.extend([88.72, 88.73, -87.3, -103.9, -104.0, 0.625, 0.624_999, f32::MAX, f32::MIN]);
         for (i, exact) in exact.iter().enumerate() {
