@@ -1,4 +1,5 @@
 //! A warm step's heap allocations do not grow with the number of nodes.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 

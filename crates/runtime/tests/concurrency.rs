@@ -1,4 +1,5 @@
 //! Many threads, waits and their ends. Everything is watched: a hang is a failure.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![expect(clippy::disallowed_methods, reason = "tests have threads and clocks of their own")]
 
 mod support;

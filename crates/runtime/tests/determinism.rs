@@ -1,4 +1,5 @@
 //! Same seed, same bits, whatever the number of threads.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 

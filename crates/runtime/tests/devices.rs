@@ -1,4 +1,5 @@
 //! A CPU beside a device whose memory host code cannot read.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 

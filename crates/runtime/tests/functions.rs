@@ -1,4 +1,5 @@
 //! Functions: calls of every form, nesting, depth, errors, and whose state is whose.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 

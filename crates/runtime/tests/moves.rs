@@ -1,4 +1,5 @@
 //! Who gets a buffer to itself, and whose buffers nobody may touch.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! One session from outside: feeds, fetches, targets, errors, growth.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 
