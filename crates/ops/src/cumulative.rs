@@ -123,6 +123,19 @@ fn scan_along<T: Widen, F: Fold<T::Wide>>(
     ctx.parallel_for(outer * tiles, nanoseconds, |items| {
         for item in items {
             let (block, tile) = (item / tiles, item % tiles);
+            if inner == 1 {
+                let range = block * count..(block + 1) * count;
+                // SAFETY: each item is a block of its own.
+                let out = unsafe { out.part(range.clone()) };
+                if let Some(source) = source {
+                    out.copy_from_slice(&source[range]);
+                }
+                match reverse {
+                    true => scan_run::<T::Wide, F>(out.iter_mut().rev(), exclusive),
+                    false => scan_run::<T::Wide, F>(out.iter_mut(), exclusive),
+                }
+                continue;
+            }
             let width = TILE.min(inner - tile * TILE);
             let mut totals = [F::START; TILE];
             let totals = &mut totals[..width];
@@ -143,6 +156,16 @@ fn scan_along<T: Widen, F: Fold<T::Wide>>(
     })?;
     let output = narrowed::<T>(ctx, wide)?;
     ctx.set_output(0, output)
+}
+
+/// Goes along elements that lie side by side.
+fn scan_run<'a, A: Copy + 'a, F: Fold<A>>(run: impl Iterator<Item = &'a mut A>, exclusive: bool) {
+    let mut total = F::START;
+    for x in run {
+        let before = total;
+        total = F::merge(total, *x);
+        *x = if exclusive { before } else { total };
+    }
 }
 
 fn checked_axis(axis: i64, rank: usize) -> Result<usize> {
