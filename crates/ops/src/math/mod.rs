@@ -5,6 +5,7 @@ pub(crate) mod complex;
 pub(crate) mod float;
 pub(crate) mod fold;
 pub(crate) mod gamma;
+#[expect(unreachable_pub, reason = "it is written to stand alone")]
 pub(crate) mod gemm;
 pub(crate) mod random;
 pub(crate) mod real;
