@@ -295,6 +295,13 @@ trait Ranged: Element {
     fn range_size(start: Self, limit: Self, delta: Self) -> Result<usize>;
     /// The `i`-th of them.
     fn at(start: Self, delta: Self, i: usize) -> Self;
+
+    /// Sets `part` to those from the `first`-th on.
+    fn fill(part: &mut [Self], start: Self, delta: Self, first: usize) {
+        for (i, x) in part.iter_mut().enumerate() {
+            *x = Self::at(start, delta, first + i);
+        }
+    }
 }
 
 macro_rules! ranged_integers {
@@ -312,6 +319,15 @@ macro_rules! ranged_integers {
 
             fn at(start: Self, delta: Self, i: usize) -> Self {
                 start.wrapping_add(delta.wrapping_mul(i as $t))
+            }
+
+            fn fill(part: &mut [Self], start: Self, delta: Self, first: usize) {
+                // A sum is as exact as a product here, and cheaper.
+                let mut next = Self::at(start, delta, first);
+                for x in part {
+                    *x = next;
+                    next = next.wrapping_add(delta);
+                }
             }
         }
     )+ };
@@ -375,9 +391,7 @@ fn range<T: Ranged>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let size = T::range_size(start, limit, delta)?;
         let mut output = ctx.allocate_output(0, Shape::new(&[size])?)?;
         for_each_rows(ctx, output.as_mut_slice::<T>()?, 1, 0.5, |first, part| {
-            for (i, x) in part.iter_mut().enumerate() {
-                *x = T::at(start, delta, first + i);
-            }
+            T::fill(part, start, delta, first);
         })?;
         ctx.set_output(0, output)
     })
@@ -421,9 +435,7 @@ fn lin_space<T: Ranged + num_traits::Float>(_: &KernelInit<'_>) -> Result<AnyKer
         let step = (stop - start) / T::at(T::zero(), T::one(), num.max(2) - 1);
         let elements = output.as_mut_slice::<T>()?;
         for_each_rows(ctx, elements, 1, 0.5, |first, part| {
-            for (i, x) in part.iter_mut().enumerate() {
-                *x = T::at(start, step, first + i);
-            }
+            T::fill(part, start, step, first);
         })?;
         if num > 1 {
             elements[num - 1] = stop;

@@ -13,6 +13,13 @@ use thalweg_tensor::{DType, ResourceHandle, Result, Shape, Tensor, VariantValue,
 #[repr(transparent)]
 pub(crate) struct Bits<const N: usize>([u8; N]);
 
+impl<const N: usize> Bits<N> {
+    /// The bytes.
+    pub(crate) fn bytes(&self) -> &[u8; N] {
+        &self.0
+    }
+}
+
 impl<const N: usize> Default for Bits<N> {
     fn default() -> Self {
         Bits([0; N])
@@ -124,4 +131,19 @@ pub(crate) fn blank(ctx: &KernelContext<'_>, dtype: DType, shape: Shape) -> Resu
 /// objects by their reference counts.
 pub(crate) fn nanoseconds_per_cell<C>() -> f64 {
     if std::mem::needs_drop::<C>() { 10.0 } else { size_of::<C>() as f64 * 0.1 }
+}
+
+/// Sets every cell to `value`. Long runs of numbers are copied from what is already filled: that is
+/// fast for any size of cell.
+pub(crate) fn fill<C: Cell>(cells: &mut [C], value: &C) {
+    const SEED: usize = 128;
+    if std::mem::needs_drop::<C>() || cells.len() <= 2 * SEED {
+        cells.fill(value.clone());
+        return;
+    }
+    let (seed, rest) = cells.split_at_mut(SEED);
+    seed.fill(value.clone());
+    for chunk in rest.chunks_mut(SEED) {
+        chunk.clone_from_slice(&seed[..chunk.len()]);
+    }
 }

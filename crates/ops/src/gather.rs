@@ -6,7 +6,7 @@ use thalweg_graph::{OpDef, PartialValue, ValueContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
-use crate::cells::{Cell, blank, nanoseconds_per_cell};
+use crate::cells::{Cell, blank, fill, nanoseconds_per_cell};
 use crate::indices::{FirstBad, Indices, coordinates};
 use crate::split::for_each_rows;
 use crate::strided::{Dim, StridedCopy, strides};
@@ -221,23 +221,44 @@ fn gather_cells<C: Cell>(
     let &GatherSizes { outer, limit, inner, count } = sizes;
     // Each index also costs a cache miss, which is what single elements are made of.
     let cost = 2.0 + inner as f64 * nanoseconds_per_cell::<C>();
-    for_each_rows(ctx, target, inner, cost, |first, part| {
-        for (n, row) in part.chunks_exact_mut(inner).enumerate() {
-            let block = (first + n) / count;
-            let position = block / outer * count + (first + n) % count;
-            match indices.below(position, limit) {
-                Some(index) => {
-                    let start = (block * limit + index) * inner;
-                    if inner == 1 {
-                        row[0] = params[start].clone();
-                    } else {
-                        row.clone_from_slice(&params[start..start + inner]);
-                    }
-                }
-                None => bad.note(position),
-            }
+    for_each_rows(ctx, target, inner, cost, |first, mut part| {
+        let (mut block, mut i) = (first / count, first % count);
+        while !part.is_empty() {
+            // All that is left of this block of the output takes its rows from one of the params.
+            let len = (count - i).min(part.len() / inner);
+            let (rows, rest) = part.split_at_mut(len * inner);
+            let source = &params[block * limit * inner..(block + 1) * limit * inner];
+            pick(source, indices, block / outer * count + i, rows, (limit, inner), bad);
+            part = rest;
+            (block, i) = (block + 1, 0);
         }
     })
+}
+
+/// Sets each row to that of `source` which the index at its position, from `first` on, names.
+fn pick<C: Cell>(
+    source: &[C],
+    indices: Indices<'_>,
+    first: usize,
+    rows: &mut [C],
+    (limit, inner): (usize, usize),
+    bad: &FirstBad,
+) {
+    if inner == 1 {
+        for (n, cell) in rows.iter_mut().enumerate() {
+            match indices.below(first + n, limit) {
+                Some(index) => *cell = source[index].clone(),
+                None => bad.note(first + n),
+            }
+        }
+        return;
+    }
+    for (n, row) in rows.chunks_exact_mut(inner).enumerate() {
+        match indices.below(first + n, limit) {
+            Some(index) => row.clone_from_slice(&source[index * inner..][..inner]),
+            None => bad.note(first + n),
+        }
+    }
 }
 
 const GATHER_ND: OpDef = OpDef {
@@ -452,7 +473,7 @@ fn one_hot_cells<C: Cell>(
     let block = depth * suffix;
     let cost = block as f64 * nanoseconds_per_cell::<C>() + suffix as f64;
     for_each_rows(ctx, target, block, cost, |first, part| {
-        part.fill(off.clone());
+        fill(part, off);
         for (n, block) in part.chunks_exact_mut(block).enumerate() {
             for i in 0..suffix {
                 if let Some(index) = indices.below((first + n) * suffix + i, depth) {

@@ -43,6 +43,7 @@ mod identity;
 mod lrn;
 mod map;
 mod matmul;
+mod nonzero;
 mod pad;
 mod partition;
 mod patches;
@@ -55,14 +56,17 @@ mod reduction;
 mod reshape;
 mod reverse;
 mod scatter;
+mod segment;
 mod select;
 mod slice;
 mod softmax;
+mod sparse_segment;
 mod special;
 mod stateless_random;
 mod training;
 mod transpose;
 mod unary;
+mod unique;
 mod variable;
 mod variable_points;
 mod variable_rows;
@@ -99,6 +103,7 @@ pub static FAMILIES: &[&Family] = &[
     &matmul::FAMILY,
     &pool::FAMILY,
     &pool_grad::FAMILY,
+    &nonzero::FAMILY,
     &pad::FAMILY,
     &partition::FAMILY,
     &random::FAMILY,
@@ -106,14 +111,17 @@ pub static FAMILIES: &[&Family] = &[
     &reshape::FAMILY,
     &reverse::FAMILY,
     &scatter::FAMILY,
+    &segment::FAMILY,
     &select::FAMILY,
     &slice::FAMILY,
     &softmax::FAMILY,
     &special::FAMILY,
+    &sparse_segment::FAMILY,
     &stateless_random::FAMILY,
     &training::FAMILY,
     &transpose::FAMILY,
     &unary::FAMILY,
+    &unique::FAMILY,
     &variable::FAMILY,
     &variable_points::FAMILY,
     &variable_rows::FAMILY,

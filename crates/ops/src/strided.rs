@@ -10,8 +10,8 @@ use smallvec::SmallVec;
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{Result, Tensor, ensure};
 
-use crate::cells::{Cell, nanoseconds_per_cell};
-use crate::math::transpose;
+use crate::cells::{Cell, fill, nanoseconds_per_cell};
+use crate::math::transpose::Tile;
 
 /// One dimension of the box.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -200,14 +200,14 @@ impl<'a> Odometer<'a> {
     }
 }
 
-/// A pointer that threads may share: they write disjoint elements.
+/// A pointer that threads may share: they read elements that stay, or write disjoint ones.
 #[derive(Clone, Copy)]
-struct Target<C>(*mut C);
+struct Shared<C>(*mut C);
 
-// SAFETY: `copy_cells` hands each thread elements of its own.
-unsafe impl<C: Send> Sync for Target<C> {}
+// SAFETY: `copy_cells` and `copy_tiles` hand each thread elements of its own to write.
+unsafe impl<C: Send + Sync> Sync for Shared<C> {}
 
-impl<C> Target<C> {
+impl<C> Shared<C> {
     fn at(&self, offset: usize) -> *mut C {
         self.0.wrapping_add(offset)
     }
@@ -230,8 +230,8 @@ fn copy_cells<C: Cell>(
     let is_run = inner.target == 1 && inner.source == 1;
     let cost =
         if is_run { nanoseconds_per_cell::<C>() } else { nanoseconds_per_cell::<C>().max(1.0) };
-    let (from, to) = (source.as_ptr(), Target(target.as_mut_ptr()));
-    let from = Target(from.cast_mut());
+    let (from, to) = (source.as_ptr(), Shared(target.as_mut_ptr()));
+    let from = Shared(from.cast_mut());
     ctx.parallel_for(copy.num_elements(), cost, |range| {
         copy.pieces(range, &mut |source, target, rows, len| {
             for row in 0..rows {
@@ -261,7 +261,14 @@ unsafe fn copy_row<C: Cell>(source: *const C, target: *mut C, dim: Dim, len: usi
     } else if dim.source == 0 && dim.target == 1 {
         // SAFETY: the caller's promise, for one element and a run of `len`.
         let (source, target) = unsafe { (&*source, std::slice::from_raw_parts_mut(target, len)) };
-        target.fill(source.clone());
+        fill(target, source);
+    } else if dim.source == -1 && dim.target == 1 {
+        // SAFETY: the caller's promise, for runs of `len`, of which the source's ends here.
+        let (source, target) = unsafe {
+            let first = source.sub(len - 1);
+            (std::slice::from_raw_parts(first, len), std::slice::from_raw_parts_mut(target, len))
+        };
+        target.iter_mut().zip(source.iter().rev()).for_each(|(t, s)| *t = s.clone());
     } else {
         for i in 0..len {
             // SAFETY: the caller's promise, element by element.
@@ -272,8 +279,11 @@ unsafe fn copy_row<C: Cell>(source: *const C, target: *mut C, dim: Dim, len: usi
     }
 }
 
-/// Elements in a tile of a transposition: source and target of it fit in the first cache.
-const TILE_ELEMENTS: usize = 1024;
+/// Elements in a tile of a transposition, at most.
+const TILE_ELEMENTS: usize = 4096;
+
+/// Bytes of a target that no cache keeps until it is read.
+const STREAM_BYTES: usize = 32 << 20;
 
 /// Copies where the target runs along one dimension and the source along another (`outer`): tile by
 /// tile, so that both sides use the whole of each cache line while it is there.
@@ -287,32 +297,34 @@ fn copy_tiles<C: Cell>(
     let mut others = copy.clone();
     let rows = others.dims.remove(outer);
     let columns = others.dims.pop().expect("the innermost dimension is not `outer`");
-    let tile_rows = rows.len.min(32).max((TILE_ELEMENTS / columns.len).min(rows.len)).max(1);
-    let tile_columns = (TILE_ELEMENTS / tile_rows).clamp(1, columns.len);
-    let (down, across) = (rows.len.div_ceil(tile_rows), columns.len.div_ceil(tile_columns));
+    // A strip as high as a cache line of the source, along which lines of the target are filled.
+    let line = (64 / size_of::<C>()).max(1);
+    let height = if columns.len >= line { line } else { TILE_ELEMENTS / columns.len };
+    let height = height.clamp(1, rows.len);
+    let width = (TILE_ELEMENTS / height).clamp(1, columns.len);
+    let (down, across) = (rows.len.div_ceil(height), columns.len.div_ceil(width));
     let tiles = down * across * others.num_elements();
-    let cost = nanoseconds_per_cell::<C>().max(0.5) * (tile_rows * tile_columns) as f64;
-    let (from, to) = (Target(source.as_ptr().cast_mut()), Target(target.as_mut_ptr()));
+    let cost = nanoseconds_per_cell::<C>().max(0.3) * (height * width) as f64;
+    let streams = size_of_val(target) >= STREAM_BYTES;
+    let (from, to) = (Shared(source.as_ptr().cast_mut()), Shared(target.as_mut_ptr()));
     ctx.parallel_for(tiles, cost, |range| {
         let mut walk = Odometer::new(&others, &others.dims);
         walk.seek(range.start / (down * across));
         for tile in range {
-            let (row, column) = (tile / across % down * tile_rows, tile % across * tile_columns);
+            let (row, column) = (tile / across % down * height, tile % across * width);
             let source = walk.source + row as isize + column as isize * columns.source;
             let target = walk.target + row * rows.target + column;
-            let (height, width) =
-                (tile_rows.min(rows.len - row), tile_columns.min(columns.len - column));
+            let part = Tile {
+                source: from.at(source as usize).cast_const(),
+                source_stride: columns.source,
+                target: to.at(target),
+                target_stride: rows.target,
+                height: height.min(rows.len - row),
+                width: width.min(columns.len - column),
+            };
             // SAFETY: as in `copy_cells`: `check` saw that all offsets are valid and the targets
             // distinct, and each tile is visited once.
-            unsafe {
-                transpose::tile(
-                    from.at(source as usize),
-                    columns.source,
-                    to.at(target),
-                    rows.target,
-                    (height, width),
-                );
-            }
+            unsafe { part.run(streams) };
             if (tile + 1).is_multiple_of(down * across) {
                 walk.step();
             }

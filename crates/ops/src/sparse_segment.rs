@@ -1,0 +1,429 @@
+//! Combining rows picked by indices into segments: what embeddings of several ids are made of.
+
+use thalweg_graph::OpDef;
+use thalweg_graph::shape::ShapeContext;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_tensor::{
+    DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
+};
+
+use crate::combine::Combine;
+use crate::indices::{FirstBad, Indices};
+use crate::segment::SortedIds;
+use crate::split::{Disjoint, for_each_rows};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        SPARSE_SEGMENT_SUM,
+        SPARSE_SEGMENT_SUM_WITH_NUM_SEGMENTS,
+        SPARSE_SEGMENT_MEAN,
+        SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS,
+        SPARSE_SEGMENT_SQRT_N,
+        SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS,
+        SPARSE_SEGMENT_SUM_GRAD,
+        SPARSE_SEGMENT_MEAN_GRAD,
+        SPARSE_SEGMENT_SQRT_N_GRAD,
+    ],
+    kernels: &[
+        cpu_kernel!("SparseSegmentSum", "T" in [
+            f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
+        ] => sum),
+        cpu_kernel!("SparseSegmentSumWithNumSegments", "T" in [
+            f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
+        ] => sum; host_inputs: &["num_segments"]),
+        cpu_kernel!("SparseSegmentMean", "T" in [f32, f64, f16, bf16] => mean),
+        cpu_kernel!("SparseSegmentMeanWithNumSegments", "T" in [f32, f64, f16, bf16] => mean;
+            host_inputs: &["num_segments"]),
+        cpu_kernel!("SparseSegmentSqrtN", "T" in [f32, f64, f16, bf16] => sqrt_n),
+        cpu_kernel!("SparseSegmentSqrtNWithNumSegments", "T" in [f32, f64, f16, bf16] => sqrt_n;
+            host_inputs: &["num_segments"]),
+        cpu_kernel!("SparseSegmentSumGrad", "T" in [f32, f64, f16, bf16] => sum_grad;
+            host_inputs: &["output_dim0"]),
+        cpu_kernel!("SparseSegmentMeanGrad", "T" in [f32, f64, f16, bf16] => mean_grad;
+            host_inputs: &["output_dim0"]),
+        cpu_kernel!("SparseSegmentSqrtNGrad", "T" in [f32, f64, f16, bf16] => sqrt_n_grad;
+            host_inputs: &["output_dim0"]),
+    ],
+};
+
+/// Numbers with the type that their sums are kept in.
+trait Summed: Element {
+    /// The wider type.
+    type Wide: Combine;
+    fn widen(self) -> Self::Wide;
+    fn narrow(wide: Self::Wide) -> Self;
+    /// A factor, for numbers that can be scaled.
+    fn factor(x: f64) -> Self::Wide;
+}
+
+macro_rules! summed {
+    ($($t:ty => $wide:ty: $widen:expr, $narrow:expr;)+) => { $(
+        impl Summed for $t {
+            type Wide = $wide;
+            #[inline(always)]
+            fn widen(self) -> $wide {
+                let widen: fn($t) -> $wide = $widen;
+                widen(self)
+            }
+            #[inline(always)]
+            fn narrow(wide: $wide) -> $t {
+                let narrow: fn($wide) -> $t = $narrow;
+                narrow(wide)
+            }
+            fn factor(x: f64) -> $wide {
+                x as $wide
+            }
+        }
+    )+ };
+}
+
+summed! {
+    f32 => f32: |x| x, |x| x;
+    f64 => f64: |x| x, |x| x;
+    f16 => f32: f32::from, f16::from_f32;
+    bf16 => f32: f32::from, bf16::from_f32;
+    i8 => i8: |x| x, |x| x;
+    i16 => i16: |x| x, |x| x;
+    i32 => i32: |x| x, |x| x;
+    i64 => i64: |x| x, |x| x;
+    u8 => u8: |x| x, |x| x;
+    u16 => u16: |x| x, |x| x;
+    u32 => u32: |x| x, |x| x;
+    u64 => u64: |x| x, |x| x;
+}
+
+/// What is done with the sum of a segment.
+#[derive(Clone, Copy, PartialEq)]
+enum Scale {
+    None,
+    /// Divided by the number of rows.
+    Mean,
+    /// Divided by its square root.
+    SqrtN,
+}
+
+impl Scale {
+    fn factor(self, rows: usize) -> f64 {
+        let rows = rows.max(1) as f64;
+        match self {
+            Scale::None => 1.0,
+            Scale::Mean => 1.0 / rows,
+            Scale::SqrtN => 1.0 / rows.sqrt(),
+        }
+    }
+}
+
+const SPARSE_SEGMENT_SUM: OpDef = OpDef {
+    name: "SparseSegmentSum",
+    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+        "sparse_gradient: bool = false",
+    ],
+    shape: sparse_shape,
+    ..OpDef::DEFAULT
+};
+const SPARSE_SEGMENT_SUM_WITH_NUM_SEGMENTS: OpDef = OpDef {
+    name: "SparseSegmentSumWithNumSegments",
+    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids", "num_segments: Tnumsegments"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tnumsegments: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+        "sparse_gradient: bool = false",
+    ],
+    shape: sparse_shape,
+    ..OpDef::DEFAULT
+};
+const SPARSE_SEGMENT_MEAN: OpDef = OpDef {
+    name: "SparseSegmentMean",
+    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+        "sparse_gradient: bool = false",
+    ],
+    shape: sparse_shape,
+    ..OpDef::DEFAULT
+};
+const SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS: OpDef = OpDef {
+    name: "SparseSegmentMeanWithNumSegments",
+    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids", "num_segments: Tnumsegments"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tnumsegments: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+        "sparse_gradient: bool = false",
+    ],
+    shape: sparse_shape,
+    ..OpDef::DEFAULT
+};
+const SPARSE_SEGMENT_SQRT_N: OpDef = OpDef {
+    name: "SparseSegmentSqrtN",
+    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+        "sparse_gradient: bool = false",
+    ],
+    shape: sparse_shape,
+    ..OpDef::DEFAULT
+};
+const SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS: OpDef = OpDef {
+    name: "SparseSegmentSqrtNWithNumSegments",
+    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids", "num_segments: Tnumsegments"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tnumsegments: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+        "sparse_gradient: bool = false",
+    ],
+    shape: sparse_shape,
+    ..OpDef::DEFAULT
+};
+
+fn sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let data = c.with_rank_at_least(0, "data", 1)?;
+    c.with_rank(1, "indices", 1)?.merge(&c.with_rank(2, "segment_ids", 1)?)?;
+    let mut rows = None;
+    if c.num_inputs() == 4 {
+        c.with_rank(3, "num_segments", 0)?;
+        if let Some(n) = c.partial_value(3).and_then(|v| v.elements[0]) {
+            ensure!(n >= 0, InvalidArgument, "num_segments must not be negative, is {n}");
+            rows = Some(n as usize);
+        }
+    }
+    if let Some(dims) = data.dims() {
+        let rest = dims[1..].iter().copied();
+        c.set_output(0, PartialShape::new(std::iter::once(rows).chain(rest)));
+    }
+    Ok(())
+}
+
+fn sum<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| combine_rows::<T>(ctx, Scale::None))
+}
+
+fn mean<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| combine_rows::<T>(ctx, Scale::Mean))
+}
+
+fn sqrt_n<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| combine_rows::<T>(ctx, Scale::SqrtN))
+}
+
+fn check_pairs(indices: &Tensor, ids: &Tensor) -> Result<()> {
+    ensure!(indices.rank() == 1, InvalidArgument, "indices should be a vector.");
+    ensure!(ids.rank() == 1, InvalidArgument, "segment_ids should be a vector.");
+    ensure!(
+        indices.num_elements() == ids.num_elements(),
+        InvalidArgument,
+        "segment_ids and indices should have same size."
+    );
+    Ok(())
+}
+
+fn combine_rows<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<()> {
+    let (data, indices, ids) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
+    check_pairs(indices, ids)?;
+    ensure!(data.rank() >= 1, InvalidArgument, "data must be at least rank 1");
+    let ids = SortedIds::new(ids)?;
+    let mut segments = ids.segments();
+    if ctx.num_inputs() == 4 {
+        let num = ctx.scalar_int(3, "num_segments")?;
+        ensure!(num >= 0, InvalidArgument, "segment ids must be >= 0");
+        ensure!(segments as i64 <= num, InvalidArgument, "segment ids must be < num_segments");
+        segments = num as usize;
+    }
+    let mut dims = data.shape().to_vec();
+    let limit = std::mem::replace(&mut dims[0], segments);
+    let row: usize = dims[1..].iter().product();
+    let count = indices.num_elements();
+    let indices = Indices::of(indices)?;
+    let mut output = ctx.allocate_output(0, Shape::new(&dims)?)?;
+    let elements = data.as_slice::<T>()?;
+    let bad = FirstBad::new();
+    // An empty row hides no bad index.
+    (0..count).filter(|&i| row == 0 && indices.below(i, limit).is_none()).for_each(|i| bad.note(i));
+    let cost = (count as f64 / segments.max(1) as f64).max(1.0) * row as f64;
+    for_each_rows(ctx, output.as_mut_slice::<T>()?, row, cost, |first, part| {
+        let mut start = ids.start(first);
+        for (n, target) in part.chunks_exact_mut(row).enumerate() {
+            let end = ids.end(start, first + n);
+            let source = |i: usize| match indices.below(i, limit) {
+                Some(index) => Some(&elements[index * row..][..row]),
+                None => {
+                    bad.note(i);
+                    None
+                }
+            };
+            sum_rows(&(start..end).filter_map(source), target, scale.factor(end - start));
+            start = end;
+        }
+    })?;
+    if let Some(i) = bad.get() {
+        bail!(InvalidArgument, "Bad: indices[{i}] == {} out of range [0, {limit})", indices.at(i));
+    }
+    ctx.set_output(0, output)
+}
+
+/// Columns that are summed at a time, in memory on the stack.
+const COLUMNS: usize = 64;
+
+/// Sets `target` to the sum of the rows, times `factor`.
+fn sum_rows<'a, T: Summed>(
+    rows: &(impl Iterator<Item = &'a [T]> + Clone),
+    target: &mut [T],
+    factor: f64,
+) {
+    for (block, target) in target.chunks_mut(COLUMNS).enumerate() {
+        let start = block * COLUMNS;
+        let mut sums = [T::default().widen(); COLUMNS];
+        for row in rows.clone() {
+            let row = &row[start..start + target.len()];
+            sums.iter_mut().zip(row).for_each(|(sum, &x)| *sum = sum.plus(x.widen()));
+        }
+        if factor != 1.0 {
+            let factor = T::factor(factor);
+            sums.iter_mut().for_each(|sum| *sum = sum.times(factor));
+        }
+        target.iter_mut().zip(sums).for_each(|(t, sum)| *t = T::narrow(sum));
+    }
+}
+
+const SPARSE_SEGMENT_SUM_GRAD: OpDef = OpDef {
+    name: "SparseSegmentSumGrad",
+    inputs: &["grad: T", "indices: Tidx", "segment_ids: Tsegmentids", "output_dim0: int32"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+    ],
+    shape: grad_shape,
+    ..OpDef::DEFAULT
+};
+const SPARSE_SEGMENT_MEAN_GRAD: OpDef = OpDef {
+    name: "SparseSegmentMeanGrad",
+    inputs: &["grad: T", "indices: Tidx", "segment_ids: Tsegmentids", "output_dim0: int32"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+    ],
+    shape: grad_shape,
+    ..OpDef::DEFAULT
+};
+const SPARSE_SEGMENT_SQRT_N_GRAD: OpDef = OpDef {
+    name: "SparseSegmentSqrtNGrad",
+    inputs: &["grad: T", "indices: Tidx", "segment_ids: Tsegmentids", "output_dim0: int32"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+    ],
+    shape: grad_shape,
+    ..OpDef::DEFAULT
+};
+
+fn grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let grad = c.with_rank_at_least(0, "grad", 1)?;
+    c.with_rank(1, "indices", 1)?.merge(&c.with_rank(2, "segment_ids", 1)?)?;
+    c.with_rank(3, "output_dim0", 0)?;
+    let rows = match c.partial_value(3).and_then(|v| v.elements[0]) {
+        Some(n) => {
+            ensure!(n >= 0, InvalidArgument, "output_dim0 must not be negative, is {n}");
+            Some(n as usize)
+        }
+        None => None,
+    };
+    if let Some(dims) = grad.dims() {
+        let rest = dims[1..].iter().copied();
+        c.set_output(0, PartialShape::new(std::iter::once(rows).chain(rest)));
+    }
+    Ok(())
+}
+
+fn sum_grad<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| spread_rows::<T>(ctx, Scale::None))
+}
+
+fn mean_grad<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| spread_rows::<T>(ctx, Scale::Mean))
+}
+
+fn sqrt_n_grad<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| spread_rows::<T>(ctx, Scale::SqrtN))
+}
+
+/// Adds each segment's row, scaled, to the rows that were picked for it.
+fn spread_rows<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<()> {
+    let (grad, indices, ids) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
+    check_pairs(indices, ids)?;
+    ensure!(grad.rank() >= 1, InvalidArgument, "grad must be at least rank 1");
+    let rows = ctx.scalar_int(3, "output_dim0")?;
+    ensure!(rows >= 0, InvalidArgument, "output_dim0 must not be negative, is {rows}");
+    let mut dims = grad.shape().to_vec();
+    let segments = std::mem::replace(&mut dims[0], rows as usize);
+    let (row, limit) = (dims[1..].iter().product::<usize>(), rows as usize);
+    let count = indices.num_elements();
+    let (indices, ids) = (Indices::of(indices)?, Indices::of(ids)?);
+    // The number of rows of each segment; ids need not be sorted here.
+    let mut counts = ctx.zeros(DType::Int64, Shape::new(&[segments])?)?;
+    let counts = counts.as_mut_slice::<i64>()?;
+    for i in 0..count {
+        let id = ids.below(i, segments);
+        let Some(id) = id else {
+            bail!(InvalidArgument, "Segment id {} out of range [0, {segments}).", ids.at(i));
+        };
+        counts[id] += 1;
+        ensure!(
+            indices.below(i, limit).is_some(),
+            InvalidArgument,
+            "Index {} out of range [0, {limit}).",
+            indices.at(i)
+        );
+    }
+    let shape = Shape::new(&dims)?;
+    let mut sums = ctx.zeros(<T::Wide as Element>::DTYPE, shape.clone())?;
+    let elements = grad.as_slice::<T>()?;
+    let target = Disjoint::new(sums.as_mut_slice::<T::Wide>()?);
+    // Threads take columns, so that the order of the sums holds for every element.
+    ctx.parallel_for(row, count as f64, |columns| {
+        for i in 0..count {
+            let (id, index) = (ids.at(i) as usize, indices.at(i) as usize);
+            let factor = T::factor(scale.factor(counts[id] as usize));
+            let range = index * row + columns.start..index * row + columns.end;
+            // SAFETY: ranges of columns are disjoint, and one thread's parts live in turn.
+            let to = unsafe { target.part(range) };
+            let from = &elements[id * row..][columns.clone()];
+            to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.plus(x.widen().times(factor)));
+        }
+    })?;
+    let output = if T::DTYPE == <T::Wide as Element>::DTYPE {
+        sums
+    } else {
+        let mut output = ctx.allocate_output(0, shape)?;
+        let sums = sums.as_slice::<T::Wide>()?;
+        for_each_rows(ctx, output.as_mut_slice::<T>()?, 1, 1.0, |first, part| {
+            part.iter_mut().zip(&sums[first..]).for_each(|(t, &sum)| *t = T::narrow(sum));
+        })?;
+        output
+    };
+    ctx.set_output(0, output)
+}
