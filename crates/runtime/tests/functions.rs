@@ -133,3 +133,23 @@ fn state_belongs_to_the_call_site() {
     assert_eq!(run(&["a"]), [first[0]]);
     assert_eq!(run(&["a"]), [second[0]]);
 }
+
+#[test]
+fn lists_placeholders_and_control_outputs() {
+    let text = r#"
+        library { function {
+          signature { name: "sum" input_arg { name: "v" type_attr: "T" number_attr: "N" } output_arg { name: "y" type_attr: "T" }
+            attr { name: "T" type: "type" } attr { name: "N" type: "int" } control_output: "effect" }
+          node_def { name: "add" op: "AddN" input: "v" attr { key: "T" value { placeholder: "T" } } attr { key: "N" value { placeholder: "N" } } }
+          node_def { name: "broken" op: "ToyFail" input: "zero:output:0" }
+          node_def { name: "zero" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape {} float_val: 0 } } } }
+          ret { key: "y" value: "add:sum:0" } CONTROL } }
+        node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }
+        node { name: "y" op: "sum" input: "x" input: "x" input: "x" attr { key: "T" value { type: DT_FLOAT } } attr { key: "N" value { i: 3 } } }"#;
+    let s = text_session(&text.replace("CONTROL", ""), 1).unwrap();
+    assert_eq!(numbers(&s.run(&[("x", number(2.0))], &["y"], &[]).unwrap()), [6.0]);
+    let control = r#"control_ret { key: "effect" value: "broken" }"#;
+    let s = text_session(&text.replace("CONTROL", control), 1).unwrap();
+    let e = s.run(&[("x", number(2.0))], &["y"], &[]).unwrap_err();
+    assert!(e.message().ends_with("[[{{node broken}}]]"), "{e}");
+}

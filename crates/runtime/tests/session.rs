@@ -233,3 +233,21 @@ fn a_graph_cannot_stand_for_the_client() {
         assert_eq!(s.run(&[], &["r"], &[]).unwrap_err().code(), Code::InvalidArgument);
     }
 }
+
+/// A seeded generator belongs to the session's node: every plan that holds it draws on.
+#[test]
+fn plans_share_the_state_of_a_node() {
+    let draw = |split: bool| -> Vec<f32> {
+        let mut s = scope();
+        let shape = s.constant(&Tensor::vector(&[1i32]).unwrap()).unwrap();
+        let random = s.op("RandomUniform").name("r").input(shape).attr("dtype", DType::Float);
+        let random = random.attr("seed", 7i64).attr("seed2", 3i64).build().unwrap();
+        toy(&mut s, "Identity", "same", &[random]);
+        let s = session(s.to_graph(), 1);
+        let fetch = |i: usize| if split && i % 2 == 1 { "same" } else { "r" };
+        (0..4).flat_map(|i| numbers(&s.run(&[], &[fetch(i)], &[]).unwrap())).collect()
+    };
+    let drawn = draw(false);
+    assert!(drawn.windows(2).all(|w| w[0] != w[1]), "{drawn:?}");
+    assert_eq!(draw(true), drawn);
+}
