@@ -22,6 +22,7 @@ pub struct NodeId(pub u32);
 
 impl NodeId {
     /// As an index.
+    #[inline]
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -241,6 +242,7 @@ impl Graph {
     }
 
     /// All nodes, by id.
+    #[inline]
     pub fn nodes(&self) -> &[Node] {
         &self.nodes
     }
@@ -261,6 +263,7 @@ impl Graph {
     }
 
     /// A node.
+    #[inline]
     pub fn node(&self, id: NodeId) -> &Node {
         &self.nodes[id.index()]
     }

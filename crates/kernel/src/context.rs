@@ -257,21 +257,22 @@ impl<'a> KernelContext<'a> {
     /// Calls `body` on ranges that make up `0..total`, on several threads if it pays. The cut
     /// depends on `total` and the cost of an item, never on the number of threads; cancellation is
     /// checked between ranges.
+    #[inline]
     pub fn parallel_for(
         &self,
         total: usize,
         nanoseconds_per_item: f64,
         body: impl Fn(Range<usize>) + Sync,
     ) -> Result<()> {
-        if total == 0 {
+        // Most calls are small: they pay for one multiplication.
+        if total as f64 * nanoseconds_per_item <= BLOCK_NANOSECONDS {
+            if total > 0 {
+                body(0..total);
+            }
             return Ok(());
         }
         let items = block_items(total, nanoseconds_per_item);
         let blocks = total.div_ceil(items);
-        if blocks == 1 {
-            body(0..total);
-            return Ok(());
-        }
         let cancellation = &self.step.cancellation;
         self.step.parallel.run(blocks, &|block| {
             if !cancellation.is_cancelled() {

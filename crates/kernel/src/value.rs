@@ -22,6 +22,7 @@ pub enum Value {
 
 impl Value {
     /// The tensor, if it is one.
+    #[inline]
     pub fn tensor(&self) -> Option<&Tensor> {
         match self {
             Value::Tensor(tensor) => Some(tensor),

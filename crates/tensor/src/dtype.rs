@@ -27,6 +27,7 @@ macro_rules! dtypes {
             }
 
             /// Bytes per element; 0 for strings, resources and variants, which are objects.
+            #[inline]
             pub fn size(self) -> usize {
                 match self { $(DType::$variant => $size),+ }
             }

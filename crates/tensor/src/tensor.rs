@@ -268,6 +268,7 @@ impl Tensor {
     }
 
     /// The elements as bytes.
+    #[inline]
     pub fn as_bytes(&self) -> Result<&[u8]> {
         let data = self.host_data()?;
         // SAFETY: the constructors made `data` point to `num_elements * size` initialised bytes;
@@ -303,11 +304,13 @@ impl Tensor {
     ///
     /// # Safety
     /// Into a bool tensor only the bytes 0 and 1 may be written.
+    #[inline]
     pub unsafe fn bytes_mut(&mut self) -> Result<&mut [u8]> {
         self.as_mut_bytes()
     }
 
     /// The elements as bytes, for writing; for bool only 0 and 1 may be written.
+    #[inline]
     pub(crate) fn as_mut_bytes(&mut self) -> Result<&mut [u8]> {
         let (data, n) = (self.host_data_mut()?, self.num_elements() * self.dtype().size());
         // SAFETY: as in `as_bytes`, and `host_data_mut` saw that this is the only reference.
