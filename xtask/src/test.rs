@@ -47,6 +47,11 @@ const PARTS: &[Part] = &[
     }),
     ("rustdoc", rustdoc),
     ("tests", || cargo(&["test", "--workspace", "--quiet"])),
+    // Once more for what it prints: the recorded cases that wait for an op, by that op.
+    ("golden", || {
+        let test = ["test", "--quiet", "--package", "thalweg-runtime", "--test", "golden"];
+        cargo(&[&test[..], &["--", "--nocapture", "as_planned"]].concat())
+    }),
     ("examples", examples),
     ("docs", || docs::check().map(|()| Outcome::Done)),
     ("outside", outside),

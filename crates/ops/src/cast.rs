@@ -16,8 +16,9 @@ use thalweg_tensor::{
     Float8E5m2, Float8E5m2fnuz, PartialShape, Result, Shape, bail, ensure, err, f16,
 };
 
-use crate::elementwise::{STAGE_BYTES, Stage, Unary, UnaryLoop, round_to_bfloat16, unary_loop};
+use crate::elementwise::{Unary, UnaryLoop, unary_loop};
 use crate::math::simd::Level;
+use crate::stage::{STAGE_BYTES, Stage, round_to_bfloat16};
 
 const CAST: OpDef = OpDef {
     name: "Cast",

@@ -7,7 +7,6 @@
 
 use std::ops::Range;
 
-use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{
@@ -17,6 +16,7 @@ use thalweg_tensor::{
 
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::math::simd::{self, Baseline, Level, Loop};
+use crate::stage::{Form, STAGE_BYTES, Stage, empty_stage, fill_stage, stage_len};
 
 /// A function of one element.
 pub(crate) trait Unary<X>: 'static {
@@ -47,17 +47,6 @@ pub(crate) trait Binary<X>: 'static {
     fn check(_y: &Tensor) -> Result<()> {
         Ok(())
     }
-}
-
-/// How elements in memory become those that loops compute with.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Form {
-    /// They are the same.
-    Plain,
-    /// Half precision, widened to `f32`.
-    Half,
-    /// bfloat16, widened to `f32`.
-    BFloat16,
 }
 
 /// An element type that kernels are registered for.
@@ -263,105 +252,6 @@ const RIGHT: u8 = 2;
 #[inline(always)]
 fn start(body: impl Loop<Output = ()>, is_simd: bool) {
     if is_simd { simd::run(body) } else { body.run::<Baseline>() }
-}
-
-/// Bytes of one operand that are staged at a time; a few of these fit the first-level cache.
-pub(crate) const STAGE_BYTES: usize = 2048;
-
-/// Memory on the stack for elements of any type.
-#[repr(align(64))]
-pub(crate) struct Stage(std::mem::MaybeUninit<[u8; STAGE_BYTES]>);
-
-impl Stage {
-    pub(crate) fn new() -> Self {
-        Stage(std::mem::MaybeUninit::uninit())
-    }
-
-    fn start(&mut self) -> *mut u8 {
-        self.0.as_mut_ptr().cast()
-    }
-
-    /// The start, with so many bytes initialised that loops may view as a slice.
-    pub(crate) fn clear(&mut self, bytes: usize) -> *mut u8 {
-        // SAFETY: the stage has room for them.
-        unsafe { self.start().write_bytes(0, bytes.min(STAGE_BYTES)) };
-        self.start()
-    }
-}
-
-/// Elements staged at a time for operands of this size.
-fn stage_len(form: Form, size: usize) -> usize {
-    STAGE_BYTES / if form == Form::Plain { size } else { size_of::<f32>() }
-}
-
-/// Copies `n` elements of `size` bytes into a stage, widened as `form` says.
-///
-/// # Safety
-/// `from` points to `n` elements of `size` bytes that `form` fits, and `to` to a stage; `n` is at
-/// most [`stage_len`].
-unsafe fn fill_stage(form: Form, size: usize, from: *const u8, to: *mut u8, n: usize) {
-    // SAFETY: as the caller promises; stages are aligned for every element type, and memory that
-    // is written through these slices may be read by nobody else.
-    unsafe {
-        match form {
-            Form::Plain => std::ptr::copy_nonoverlapping(from, to, n * size),
-            Form::Half => {
-                to.write_bytes(0, n * size_of::<f32>());
-                std::slice::from_raw_parts(from.cast::<f16>(), n)
-                    .convert_to_f32_slice(std::slice::from_raw_parts_mut(to.cast(), n));
-            }
-            Form::BFloat16 => {
-                let from = std::slice::from_raw_parts(from.cast::<u16>(), n);
-                let to = to.cast::<u32>();
-                for (i, &bits) in from.iter().enumerate() {
-                    to.add(i).write(u32::from(bits) << 16);
-                }
-            }
-        }
-    }
-}
-
-/// Rounds `n` staged `f32` to the elements that `form` says.
-///
-/// # Safety
-/// `from` points to `n` initialised `f32` and `to` to as many elements that `form` fits.
-unsafe fn empty_stage(form: Form, from: *const u8, to: *mut u8, n: usize) {
-    // SAFETY: as the caller promises.
-    unsafe {
-        let from = std::slice::from_raw_parts(from.cast::<f32>(), n);
-        match form {
-            Form::Plain => {}
-            Form::Half => {
-                std::slice::from_raw_parts_mut(to.cast::<f16>(), n).convert_from_f32_slice(from);
-            }
-            Form::BFloat16 => {
-                let to = std::slice::from_raw_parts_mut(to.cast::<u16>(), n);
-                round_to_bfloat16(from, to);
-            }
-        }
-    }
-}
-
-/// Rounds to the nearest bfloat16, ties to even.
-pub(crate) fn round_to_bfloat16(from: &[f32], to: &mut [u16]) {
-    simd::run(RoundToBFloat16(from, to));
-}
-
-struct RoundToBFloat16<'a>(&'a [f32], &'a mut [u16]);
-
-impl Loop for RoundToBFloat16<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Level>(self) {
-        for (to, &from) in self.1.iter_mut().zip(self.0) {
-            let bits = from.to_bits();
-            // Half a unit, less one where the last kept bit is even: ties go to even.
-            let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
-            let quiet = bits >> 16 | 0x40;
-            *to = (if from.is_nan() { quiet } else { rounded }) as u16;
-        }
-    }
 }
 
 /// Operands and output of a call, for several threads that work on disjoint parts.

@@ -16,6 +16,7 @@ mod indices;
 mod math;
 mod number;
 mod split;
+mod stage;
 mod strided;
 #[cfg(test)]
 mod testing;
