@@ -40,6 +40,9 @@ pub(crate) trait Binary<X>: 'static {
     /// Whether the loop is worth compiling for every SIMD level; false for library calls.
     const IS_SIMD: bool = true;
 
+    /// Whether the result is the same at every SIMD level, so that a few elements need no choice.
+    const IS_EXACT: bool = false;
+
     /// The function; `#[inline(always)]`.
     fn apply<L: Level>(x: X, y: X) -> Self::Out;
 
@@ -245,6 +248,21 @@ unsafe fn binary_loop<Op: Binary<X>, X: Element, const SIDE: u8>(
     }
 }
 
+/// For a few elements; either operand may be the output.
+///
+/// # Safety
+/// All three point to `n` elements, and nobody else touches those of `out`.
+unsafe fn few_loop<Op: Binary<X>, X: Element>(x: *const u8, y: *const u8, out: *mut u8, n: usize) {
+    let (x, y, out) = (x.cast::<X>(), y.cast::<X>(), out.cast::<Op::Out>());
+    for i in 0..n {
+        // SAFETY: as the caller promises; no reference to the memory is made.
+        unsafe { out.add(i).write(Op::apply::<Baseline>(x.add(i).read(), y.add(i).read())) };
+    }
+}
+
+/// Up to so many elements, choosing a SIMD level would cost more than it gains.
+const FEW: usize = 16;
+
 const BOTH: u8 = 0;
 const LEFT: u8 = 1;
 const RIGHT: u8 = 2;
@@ -348,6 +366,8 @@ pub(crate) struct BinaryKernel {
     both: BinaryLoop,
     left: BinaryLoop,
     right: BinaryLoop,
+    /// For operands that are computed with as they are, where the SIMD level does not matter.
+    few: Option<BinaryLoop>,
     form: Form,
     from: DType,
     to: DType,
@@ -365,6 +385,7 @@ impl BinaryKernel {
             both: binary_loop::<Op, T::Compute, BOTH>,
             left: binary_loop::<Op, T::Compute, LEFT>,
             right: binary_loop::<Op, T::Compute, RIGHT>,
+            few: (Op::IS_EXACT && T::FORM == Form::Plain).then_some(few_loop::<Op, T::Compute>),
             form: T::FORM,
             from: T::DTYPE,
             to: output_dtype::<T, Op::Out>(init)?,
@@ -410,6 +431,12 @@ impl BinaryKernel {
             None => ctx.allocate(self.to, x.shape().clone())?,
         };
         let memory = self.memory(ctx, &mut out, reused)?;
+        if let (Some(few), true) = (self.few, n <= FEW) {
+            // SAFETY: the dtypes are those that the loop was made for, all three tensors have `n`
+            // elements, and they are held by `ctx` and `out`.
+            unsafe { few(memory.x, memory.y, memory.out, n) };
+            return ctx.set_output(0, out);
+        }
         let (from_size, to_size) = (self.from.size(), self.to.size());
         ctx.parallel_for(n, self.nanoseconds, |range| {
             let at = range.start * from_size;

@@ -46,6 +46,7 @@ const CHEAP_NS: u32 = 3_000;
 
 /// A value that its producer writes before it counts its successors down, and that readers only
 /// look at afterwards. Only the last reader changes it.
+#[repr(transparent)]
 struct Slot(UnsafeCell<Value>);
 
 // SAFETY: the successors' counts order the one write before all reads, and the count of readers
@@ -84,7 +85,6 @@ fn empty_slots(n: usize) -> Box<[Slot]> {
 struct Runner {
     stack: Vec<u32>,
     inputs: Vec<Value>,
-    outputs: Vec<Value>,
 }
 
 /// Where a kernel that completes while it is being started leaves what that makes ready.
@@ -386,6 +386,10 @@ impl StepState {
             return unsafe { std::mem::take(&mut *slot) };
         }
         let readers = &self.readers[input.shared as usize];
+        if readers.load(Ordering::Acquire) == 1 {
+            // SAFETY: all others have counted themselves off, after they read: this one is alone.
+            return unsafe { std::mem::take(&mut *slot) };
+        }
         // SAFETY: the slot was written before the node's count fell to zero, and nobody changes
         // it while a reader that has not counted itself off is left: this one.
         let value = unsafe { (*slot).clone() };
@@ -439,6 +443,17 @@ impl StepState {
         Ok(values)
     }
 
+    /// The slots of a node's outputs; the caller owns the node and has not released its successors.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "until they are released, the slots are the owner's")]
+    fn outputs_of(&self, node: &ExecNode) -> &mut [Value] {
+        let first = node.first_output as usize;
+        let slots = &self.values[first..first + node.num_outputs as usize];
+        // SAFETY: a slot is a transparent cell over a value; only this node writes these, and their
+        // readers wait to be counted down, so nobody else looks at them.
+        unsafe { std::slice::from_raw_parts_mut(slots.as_ptr().cast_mut().cast(), slots.len()) }
+    }
+
     /// Leaves an output for those who read it.
     #[inline]
     fn put(&self, node: &ExecNode, output: u32, value: Value) {
@@ -490,9 +505,9 @@ impl StepState {
         kernel: &dyn Kernel,
         runner: &mut Runner,
     ) -> bool {
-        let Runner { inputs, outputs, .. } = runner;
+        let inputs = &mut runner.inputs;
         inputs.extend(self.exec.inputs_of(node).iter().map(|&input| self.take_input(input)));
-        outputs.resize_with(node.num_outputs as usize, Value::default);
+        let outputs = self.outputs_of(node);
         let cost = node.cost_ns.load(Ordering::Relaxed);
         let measured = (cost >= CHEAP_NS || self.samples_cost).then(|| self.now());
         let mut result = Ok(());
@@ -514,11 +529,13 @@ impl StepState {
             node.cost_ns.store(learnt_cost(cost, took), Ordering::Relaxed);
         }
         inputs.clear();
-        for (i, value) in outputs.drain(..).enumerate() {
+        for (i, value) in self.outputs_of(node).iter_mut().enumerate() {
             if matches!(value, Value::Empty) && result.is_ok() {
                 result = Err(err!(Internal, "the kernel did not set output {i}"));
             }
-            self.put(node, i as u32, value);
+            if node.has_unread && self.exec.is_unread[node.first_output as usize + i] {
+                *value = Value::Empty;
+            }
         }
         if let Err(e) = result {
             self.fail_at(index, e);
