@@ -40,6 +40,10 @@ fn dispatch(args: &[String]) -> Result<()> {
     let Some((command, rest)) = args.split_first() else { bail!("no command\n\n{USAGE}") };
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     match (command.as_str(), &rest[..]) {
+        ("help" | "--help" | "-h", _) | (_, ["--help" | "-h", ..]) => {
+            println!("{USAGE}");
+            Ok(())
+        }
         ("test", ["--all", parts @ ..]) => test::run(true, parts),
         ("test", parts) => test::run(false, parts),
         ("tidy", []) => tidy::run(),
@@ -47,10 +51,6 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("docs", ["--check"]) => docs::check(),
         ("size", []) => size::run(),
         ("bench", options) => bench::run(options),
-        ("help" | "--help" | "-h", _) => {
-            println!("{USAGE}");
-            Ok(())
-        }
         _ => bail!("'{}' is not a command\n\n{USAGE}", args.join(" ")),
     }
 }
