@@ -16,7 +16,7 @@ use thalweg_tensor::{
 
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::math::simd::{self, Baseline, Level, Loop};
-use crate::stage::{Form, STAGE_BYTES, Stage, empty_stage, fill_stage, stage_len};
+use crate::stage::{Form, Memory, STAGE_BYTES, Stage, empty_stage, fill_stage, stage_len};
 
 /// A function of one element.
 pub(crate) trait Unary<X>: 'static {
@@ -270,29 +270,6 @@ const RIGHT: u8 = 2;
 #[inline(always)]
 fn start(body: impl Loop<Output = ()>, is_simd: bool) {
     if is_simd { simd::run(body) } else { body.run::<Baseline>() }
-}
-
-/// Operands and output of a call, for several threads that work on disjoint parts.
-#[derive(Clone, Copy)]
-struct Memory {
-    x: *const u8,
-    y: *const u8,
-    out: *mut u8,
-}
-
-// SAFETY: threads read the operands and write disjoint parts of the output; who makes a `Memory`
-// keeps its tensors alive and untouched while it is used.
-unsafe impl Sync for Memory {}
-
-impl Memory {
-    /// The same, starting `x`, `y` and `out` bytes further on.
-    fn at(&self, x: usize, y: usize, out: usize) -> Memory {
-        Memory {
-            x: self.x.wrapping_add(x),
-            y: self.y.wrapping_add(y),
-            out: self.out.wrapping_add(out),
-        }
-    }
 }
 
 struct UnaryKernel {

@@ -1,5 +1,5 @@
-//! Small pieces of operands on the stack: half-precision elements widened to compute with, and
-//! copies of what a loop is about to overwrite.
+//! Where operands lie, and small pieces of them on the stack: half-precision elements widened to
+//! compute with, and copies of what a loop is about to overwrite.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
@@ -15,6 +15,29 @@ pub(crate) enum Form {
     Half,
     /// bfloat16, widened to `f32`.
     BFloat16,
+}
+
+/// Operands and output of a call, for several threads that work on disjoint parts.
+#[derive(Clone, Copy)]
+pub(crate) struct Memory {
+    pub(crate) x: *const u8,
+    pub(crate) y: *const u8,
+    pub(crate) out: *mut u8,
+}
+
+// SAFETY: threads read the operands and write disjoint parts of the output; who makes a `Memory`
+// keeps its tensors alive and untouched while it is used.
+unsafe impl Sync for Memory {}
+
+impl Memory {
+    /// The same, starting `x`, `y` and `out` bytes further on.
+    pub(crate) fn at(&self, x: usize, y: usize, out: usize) -> Memory {
+        Memory {
+            x: self.x.wrapping_add(x),
+            y: self.y.wrapping_add(y),
+            out: self.out.wrapping_add(out),
+        }
+    }
 }
 
 /// Bytes of one operand that are staged at a time; a few of these fit the first-level cache.

@@ -235,6 +235,20 @@ impl Executable {
     }
 }
 
+impl ExecNode {
+    /// Takes another run into the average cost. It at most doubles: a thread that lost its core in
+    /// mid-kernel must not make the kernel look dear for the next hundred steps.
+    pub(crate) fn learn_cost(&self, took_ns: u32) {
+        let cost_ns = self.cost_ns.load(Ordering::Relaxed);
+        let learnt = if took_ns > cost_ns {
+            took_ns.min(cost_ns.saturating_mul(2))
+        } else {
+            cost_ns.midpoint(took_ns)
+        };
+        self.cost_ns.store(learnt.max(16), Ordering::Relaxed);
+    }
+}
+
 /// TensorFlow's way to say which node failed; its clients look for it.
 pub(crate) fn at_node(error: thalweg_tensor::Error, name: &str) -> thalweg_tensor::Error {
     if error.message().contains("[[{{node ") {

@@ -508,8 +508,7 @@ impl StepState {
         let inputs = &mut runner.inputs;
         inputs.extend(self.exec.inputs_of(node).iter().map(|&input| self.take_input(input)));
         let outputs = self.outputs_of(node);
-        let cost = node.cost_ns.load(Ordering::Relaxed);
-        let measured = (cost >= CHEAP_NS || self.samples_cost).then(|| self.now());
+        let measured = (self.samples_cost || !self.is_cheap(index)).then(|| self.now());
         let mut result = Ok(());
         if node.prepares {
             let mut each = self.exec.inputs_of(node).iter().zip(&mut *inputs);
@@ -526,7 +525,7 @@ impl StepState {
         if let Some(start) = measured {
             let took =
                 (self.now().saturating_sub(start)).as_nanos().min(u128::from(u32::MAX)) as u32;
-            node.cost_ns.store(learnt_cost(cost, took), Ordering::Relaxed);
+            node.learn_cost(took);
         }
         inputs.clear();
         for (i, value) in self.outputs_of(node).iter_mut().enumerate() {
@@ -708,17 +707,6 @@ impl Drop for Pending {
         self.state.fail_at(self.index, err!(Internal, "the kernel {what}; this is a bug"));
         self.state.shared.release();
     }
-}
-
-/// The average cost after another run. It at most doubles: a thread that lost its core in mid-kernel
-/// must not make the kernel look dear for the next hundred steps.
-fn learnt_cost(cost_ns: u32, took_ns: u32) -> u32 {
-    let learnt = if took_ns > cost_ns {
-        took_ns.min(cost_ns.saturating_mul(2))
-    } else {
-        cost_ns.midpoint(took_ns)
-    };
-    learnt.max(16)
 }
 
 impl Work for StepState {
