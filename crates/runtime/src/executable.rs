@@ -179,7 +179,7 @@ impl Executable {
                 successors: (0, 0),
                 prepares: false,
                 has_unread: false,
-                cost_ns: AtomicU32::new(UNKNOWN_COST_NS),
+                cost_ns: AtomicU32::new(builder.cost_ns),
             });
             inputs += node.inputs.len() as u32;
             outputs += node.outputs.len() as u32;
@@ -280,6 +280,8 @@ struct Builder<'a> {
     fetches: Vec<Option<DType>>,
     next_feed: usize,
     next_fetch: usize,
+    /// What to take for the cost of the last kernel made, until it is measured.
+    cost_ns: u32,
 }
 
 impl<'a> Builder<'a> {
@@ -293,6 +295,7 @@ impl<'a> Builder<'a> {
             fetches: vec![None; interface.fetches],
             next_feed: 0,
             next_fetch: 0,
+            cost_ns: UNKNOWN_COST_NS,
         }
     }
 
@@ -364,9 +367,10 @@ impl<'a> Builder<'a> {
         })
     }
 
-    fn make_kernel(&self, node: &Node) -> Result<AnyKernel> {
+    fn make_kernel(&mut self, node: &Node) -> Result<AnyKernel> {
         let KernelSource { kernels, budget, environment, stateful } = self.source;
         let spec = kernels.find(node, &self.device.description().name.device_type)?;
+        self.cost_ns = if spec.is_cheap { 0 } else { UNKNOWN_COST_NS };
         let init = KernelInit { node, budget, environment };
         if node.op.has(Flag::Stateful) {
             return stateful(node, &|| (spec.create)(&init));
