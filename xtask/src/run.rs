@@ -6,9 +6,11 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// The folder that holds the workspace's `Cargo.toml`.
+/// The folder that holds the workspace's `Cargo.toml`. Cargo says it at run time: clones that share
+/// a build folder may share this program too, so what it was compiled with may be another's.
 pub(crate) fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     here.parent().expect("xtask lies in the workspace").to_owned()
 }
 
