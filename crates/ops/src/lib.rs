@@ -73,6 +73,18 @@ mod variable_points;
 mod variable_rows;
 mod window;
 
+mod image;
+
+mod linalg;
+
+mod parsing;
+
+mod quantize;
+
+mod sparse;
+
+mod strings;
+
 use std::sync::Arc;
 
 use thalweg_graph::{OpRegistry, structural};

@@ -1,0 +1,1 @@
+//! Images: codecs, resizing, cropping, colour, boxes.

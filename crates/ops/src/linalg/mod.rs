@@ -1,0 +1,1 @@
+//! Linear algebra: factorisations, solvers, Einstein sums, Fourier transforms.

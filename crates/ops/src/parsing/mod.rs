@@ -1,0 +1,1 @@
+//! Bytes and text made into tensors: raw numbers, CSV, examples, serialized tensors.

@@ -1,0 +1,1 @@
+//! Quantized numbers and the training that pretends to have them.

@@ -1,0 +1,1 @@
+//! Sparse tensors in coordinate form, sets, and ragged rows.

@@ -1,0 +1,1 @@
+//! Strings: bytes, text, regular expressions, names.
