@@ -12,7 +12,7 @@ use thalweg_proto::attr_value::Value;
 use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op};
-use crate::{AttrValue, Attrs, Graph, NodeId, shape};
+use crate::{AttrValue, Attrs, Gradient, Graph, NodeId, shape};
 
 /// Tensors that one argument may stand for.
 const ARGS_MAX: usize = 1 << 16;
@@ -148,6 +148,7 @@ fn op_from_signature(signature: &pb::OpDef) -> Result<Op> {
         flags: if signature.is_stateful { vec![Flag::Stateful] } else { Vec::new() },
         shape: shape::unknown,
         value: None,
+        gradient: Gradient::Unknown,
         is_function: true,
     })
 }

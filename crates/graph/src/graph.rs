@@ -326,7 +326,7 @@ impl Graph {
         Ok(NodeId(id))
     }
 
-    fn checked_output(&self, endpoint: Endpoint) -> Result<&OutputInfo> {
+    pub(crate) fn checked_output(&self, endpoint: Endpoint) -> Result<&OutputInfo> {
         let node = self
             .nodes
             .get(endpoint.node.index())

@@ -6,6 +6,7 @@
 
 mod attr;
 mod function;
+pub mod gradient;
 mod graph;
 mod import;
 mod op;
@@ -17,6 +18,10 @@ mod value;
 
 pub use attr::{AttrValue, Attrs, IntoAttr, NodeAttrs};
 pub use function::{FunctionBody, FunctionLibrary, instantiate};
+pub use gradient::{
+    Adjoint, Gradient, GradientContext, GradientFn, GradientOptions, IndexedSlices,
+    connected_gradients, gradients,
+};
 pub use graph::{Endpoint, Graph, NewNode, Node, NodeId, OutputInfo, TensorName};
 pub use op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op, OpDef};
 pub use registry::OpRegistry;

@@ -4,7 +4,7 @@ use thalweg_tensor::{DType, PartialShape, Result, bail, ensure, err};
 
 use crate::shape::{self, ShapeFn};
 use crate::value::ValueFn;
-use crate::{AttrValue, Attrs};
+use crate::{AttrValue, Attrs, Gradient, GradientFn};
 
 /// The interface of an op, as its family writes it down.
 ///
@@ -33,6 +33,8 @@ pub struct OpDef {
     pub shape: ShapeFn,
     /// Value of a small integer output that shapes depend on, where the inputs' are known.
     pub value: Option<ValueFn>,
+    /// How it is differentiated.
+    pub gradient: Gradient,
     /// What is special about it.
     pub flags: &'static [Flag],
 }
@@ -46,8 +48,19 @@ impl OpDef {
         attrs: &[],
         shape: shape::unknown,
         value: None,
+        gradient: Gradient::Unknown,
         flags: &[],
     };
+
+    /// This op, differentiated by `function`.
+    pub const fn with_gradient(self, function: GradientFn) -> OpDef {
+        OpDef { gradient: Gradient::By(function), ..self }
+    }
+
+    /// This op, as one that no adjoint passes.
+    pub const fn without_gradient(self) -> OpDef {
+        OpDef { gradient: Gradient::None, ..self }
+    }
 }
 
 /// Properties of an op beyond its signature.
@@ -97,6 +110,8 @@ pub struct Op {
     pub shape: ShapeFn,
     /// Value function, if it has one.
     pub value: Option<ValueFn>,
+    /// How it is differentiated.
+    pub gradient: Gradient,
     /// Whether this is a function of the graph's library under its own name.
     pub is_function: bool,
 }
@@ -187,6 +202,7 @@ impl Op {
         op.flags = def.flags.to_vec();
         op.shape = def.shape;
         op.value = def.value;
+        op.gradient = def.gradient;
         Ok(op)
     }
 
@@ -205,6 +221,7 @@ impl Op {
             flags: Vec::new(),
             shape: shape::unknown,
             value: None,
+            gradient: Gradient::Unknown,
             is_function: false,
         })
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use thalweg_tensor::{DType, PartialShape, Result, Tensor};
+use thalweg_tensor::{Complex32, Complex64, DType, PartialShape, Result, Tensor, bf16, f16};
 
+use crate::gradient::{CustomGradient, GradientContext};
 use crate::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, NewNode, NodeId, OpRegistry};
 
 /// A tensor in a graph under construction.
@@ -28,6 +29,8 @@ struct Shared {
     graph: Graph,
     /// How often each name was asked for, so that repeats get a number.
     used: FxHashMap<String, u32>,
+    /// Gradient functions that the program brought along.
+    gradients: FxHashMap<String, Rc<CustomGradient>>,
 }
 
 impl Scope {
@@ -49,7 +52,7 @@ impl Scope {
             }
         }
         Scope {
-            shared: Rc::new(RefCell::new(Shared { graph, used })),
+            shared: Rc::new(RefCell::new(Shared { graph, used, gradients: FxHashMap::default() })),
             prefix: String::new(),
             device: "".into(),
             control_inputs: SmallVec::new(),
@@ -110,6 +113,57 @@ impl Scope {
     /// A tensor that each step feeds.
     pub fn placeholder(&mut self, dtype: DType, shape: &PartialShape) -> Result<Output> {
         self.op("Placeholder").attr("dtype", dtype).attr("shape", shape).build()
+    }
+
+    /// A scalar constant of this type.
+    pub fn number(&mut self, dtype: DType, value: f64) -> Result<Output> {
+        let tensor = match dtype {
+            DType::Float => Tensor::scalar(value as f32),
+            DType::Double => Tensor::scalar(value),
+            DType::Half => Tensor::scalar(f16::from_f64(value)),
+            DType::BFloat16 => Tensor::scalar(bf16::from_f64(value)),
+            DType::Complex64 => Tensor::scalar(Complex32::new(value as f32, 0.0)),
+            DType::Complex128 => Tensor::scalar(Complex64::new(value, 0.0)),
+            DType::Int32 => Tensor::scalar(value as i32),
+            _ => {
+                let wide = self.constant(&Tensor::scalar(value))?;
+                return self.cast(wide, dtype);
+            }
+        };
+        self.constant(&tensor)
+    }
+
+    /// The shape of a tensor as a vector of int32: a constant if it is known.
+    pub fn shape_of(&mut self, of: Output) -> Result<Output> {
+        let known = self.with_graph(|g| g.output(of).shape.to_shape());
+        let dims: Option<Vec<i32>> =
+            known.and_then(|s| s.iter().map(|&d| i32::try_from(d).ok()).collect());
+        match dims {
+            Some(dims) => self.constant(&Tensor::vector(&dims)?),
+            None => self.add("Shape", &[of]),
+        }
+    }
+
+    /// `of` as `dtype`; itself if it is that already.
+    pub fn cast(&mut self, of: Output, dtype: DType) -> Result<Output> {
+        if self.with_graph(|g| g.output(of).dtype == dtype) {
+            return Ok(of);
+        }
+        self.op("Cast").input(of).attr("DstT", dtype).build()
+    }
+
+    /// Brings a gradient function along under a name: that of an op, whose own it replaces, or one
+    /// that nodes name in their attr `_gradient_op_type`. It holds for every scope of this graph.
+    pub fn set_gradient(
+        &self,
+        name: &str,
+        function: impl Fn(&mut GradientContext<'_>) -> Result<()> + 'static,
+    ) {
+        self.shared.borrow_mut().gradients.insert(name.to_owned(), Rc::new(function));
+    }
+
+    pub(crate) fn custom_gradient(&self, name: &str) -> Option<Rc<CustomGradient>> {
+        self.shared.borrow().gradients.get(name).cloned()
     }
 
     /// Name of a tensor, as feeds and fetches take it: `scope/node:0`.

@@ -4,7 +4,7 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
 use crate::shape::{self, ShapeContext};
 use crate::value::{PartialValue, ValueContext};
-use crate::{Flag, OpDef};
+use crate::{Flag, Gradient, OpDef, gradient};
 
 const NO_OP: OpDef = OpDef { name: "NoOp", ..OpDef::DEFAULT };
 
@@ -13,6 +13,7 @@ const CONST: OpDef = OpDef {
     outputs: &["output: dtype"],
     attrs: &["value: tensor", "dtype: type"],
     shape: const_shape,
+    gradient: Gradient::None,
     ..OpDef::DEFAULT
 };
 
@@ -35,6 +36,7 @@ const IDENTITY: OpDef = OpDef {
     attrs: &["T: type"],
     shape: shape::unchanged,
     value: Some(first_input_value),
+    gradient: Gradient::By(gradient::unchanged),
     ..OpDef::DEFAULT
 };
 

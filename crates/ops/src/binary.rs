@@ -1,13 +1,14 @@
 //! Element-wise arithmetic of two inputs that broadcast against each other.
 
 use smallvec::SmallVec;
-use thalweg_graph::{Flag, OpDef, PartialValue, ValueContext, shape};
+use thalweg_graph::{Flag, Gradient, GradientContext, OpDef, PartialValue, ValueContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, Complex32, Complex64, DType, Result, bf16, err, f16};
 
 use crate::arithmetic::*;
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::elementwise::binary;
+use crate::gradients::{conj, set_broadcast};
 use crate::number::Real;
 
 const ARITHMETIC: &[&str] = &[
@@ -64,8 +65,16 @@ const SUB: OpDef = OpDef {
 const MUL: OpDef = OpDef {
     value: Some(|c| integers(c, i64::checked_mul)),
     flags: &[Flag::Commutative],
+    gradient: Gradient::By(mul_grad),
     ..zip("Mul", ARITHMETIC)
 };
+
+fn mul_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
+    let (x, y) = (conj(g, x)?, conj(g, y)?);
+    let (of_x, of_y) = (g.add("Mul", &[grad, y])?, g.add("Mul", &[x, grad])?);
+    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
+}
 
 const MUL_NO_NAN: OpDef =
     zip("MulNoNan", &["T: {bfloat16, half, float, double, complex64, complex128}"]);

@@ -12,6 +12,7 @@ mod arithmetic;
 mod broadcast;
 mod combine;
 mod elementwise;
+mod gradients;
 mod indices;
 mod math;
 mod number;

@@ -1,5 +1,7 @@
 //! The recorded cases: reading them, playing one, comparing its answers.
 
+#![allow(dead_code, reason = "each test that includes this file uses some of it")]
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
 
@@ -42,7 +44,7 @@ fn tensor(text: &Json) -> Tensor {
     Tensor::from_proto(&pb::TensorProto::decode(bytes(text)).unwrap(), None).unwrap()
 }
 
-fn strings(list: &Json) -> Vec<String> {
+pub(crate) fn strings(list: &Json) -> Vec<String> {
     list.as_array().into_iter().flatten().map(|s| s.as_str().unwrap().to_owned()).collect()
 }
 
@@ -96,11 +98,7 @@ pub(crate) fn play(case: &Json, run: Run<'_>) -> Result<()> {
         .flatten()
         .map(|(name, value)| (name.clone(), tensor(value)))
         .collect();
-    let tolerance = Tolerance {
-        relative: case["tol"][0].as_f64().unwrap_or(0.0),
-        absolute: case["tol"][1].as_f64().unwrap_or(0.0),
-        left_over: LEFT_OVER.iter().find(|(id, _)| case["id"] == *id).map_or(0, |l| l.1),
-    };
+    let tolerance = Tolerance::of(case);
     for (n, step) in case["steps"].as_array().unwrap().iter().enumerate() {
         let fetches = strings(&step["fetch"]);
         let result = run(&feeds, &fetches, &strings(&step["targets"]));
@@ -112,11 +110,20 @@ pub(crate) fn play(case: &Json, run: Run<'_>) -> Result<()> {
                 Ok(_) => bail!(Unknown, "step {n}: wanted {wanted}, got a value"),
             }
         }
-        for (i, (got, wanted)) in result?.iter().zip(step["expect"].as_array().unwrap()).enumerate()
-        {
-            compare(got, &tensor(wanted), &tolerance)
-                .context(|| format!("step {n}, fetch {i} ({})", fetches[i]))?;
-        }
+        compare_all(&result?, step, &tolerance).context(|| format!("step {n}"))?;
+    }
+    Ok(())
+}
+
+/// Compares what was computed in another way with the answers of a case's only step.
+pub(crate) fn compare_step(case: &Json, got: &[Tensor]) -> Result<()> {
+    compare_all(got, &case["steps"][0], &Tolerance::of(case))
+}
+
+fn compare_all(got: &[Tensor], step: &Json, tolerance: &Tolerance) -> Result<()> {
+    for (i, (got, wanted)) in got.iter().zip(step["expect"].as_array().unwrap()).enumerate() {
+        compare(got, &tensor(wanted), tolerance)
+            .context(|| format!("fetch {i} ({})", step["fetch"][i]))?;
     }
     Ok(())
 }
@@ -126,6 +133,16 @@ struct Tolerance {
     absolute: f64,
     /// Elements at the end that are not compared.
     left_over: usize,
+}
+
+impl Tolerance {
+    fn of(case: &Json) -> Tolerance {
+        Tolerance {
+            relative: case["tol"][0].as_f64().unwrap_or(0.0),
+            absolute: case["tol"][1].as_f64().unwrap_or(0.0),
+            left_over: LEFT_OVER.iter().find(|(id, _)| case["id"] == *id).map_or(0, |l| l.1),
+        }
+    }
 }
 
 fn compare(got: &Tensor, wanted: &Tensor, tolerance: &Tolerance) -> Result<()> {

@@ -1,0 +1,506 @@
+//! Reverse-mode differentiation: nodes that compute how `ys` change with `xs`.
+//!
+//! [`gradients`] walks the graph from `ys` back to `xs`. At each node on the way the op's gradient
+//! function turns the adjoints of the outputs (how the `ys` change with them) into those of the
+//! inputs, by adding nodes to the graph. A tensor that is used more than once gets the sum.
+//!
+//! Adjoints of gathered rows stay sparse ([`IndexedSlices`]) until something needs them whole.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+use thalweg_tensor::{Context, DType, PartialShape, Result, Tensor, bail, ensure, err};
+
+use crate::value::partial_value;
+use crate::{Endpoint, Graph, Node, NodeAttrs, NodeBuilder, NodeId, Output, PartialValue, Scope};
+
+/// How an op is differentiated.
+#[derive(Clone, Copy, Default)]
+pub enum Gradient {
+    /// Nobody has said: a path through the op is an error.
+    #[default]
+    Unknown,
+    /// The outputs are constant or do not change smoothly: every path ends here.
+    None,
+    /// This function adds the nodes that compute it.
+    By(GradientFn),
+}
+
+/// Adds the nodes that compute the adjoints of a node's inputs from those of its outputs.
+pub type GradientFn = fn(&mut GradientContext<'_>) -> Result<()>;
+
+/// A gradient function that a program brings along; see [`Scope::set_gradient`].
+pub(crate) type CustomGradient = dyn Fn(&mut GradientContext<'_>) -> Result<()>;
+
+/// The node attr by which a program names another gradient function than the op's own.
+const OVERRIDE_ATTR: &str = "_gradient_op_type";
+
+/// How the `ys` change with one tensor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Adjoint {
+    /// A tensor of the same shape.
+    Dense(Output),
+    /// Some rows of it; the others are zero.
+    Sparse(IndexedSlices),
+}
+
+/// Rows of a tensor: `values[i]` belongs to row `indices[i]`; rows that occur twice add up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IndexedSlices {
+    /// The rows.
+    pub values: Output,
+    /// Which rows they are; a vector.
+    pub indices: Output,
+    /// Shape of the whole tensor; a vector.
+    pub dense_shape: Output,
+}
+
+impl Adjoint {
+    /// The whole tensor; rows are summed into zeros.
+    pub fn to_dense(self, scope: &mut Scope) -> Result<Output> {
+        let slices = match self {
+            Adjoint::Dense(output) => return Ok(output),
+            Adjoint::Sparse(slices) => slices,
+        };
+        let zero = scope.constant(&Tensor::vector(&[0i32])?)?;
+        let one = scope.constant(&Tensor::vector(&[1i32])?)?;
+        let rows = scope
+            .op("StridedSlice")
+            .inputs(&[slices.dense_shape, zero, one, one])
+            .attr("shrink_axis_mask", 1i64)
+            .build()?;
+        scope.add("UnsortedSegmentSum", &[slices.values, slices.indices, rows])
+    }
+}
+
+/// What else [`gradients`] may be told.
+#[derive(Clone, Copy, Default)]
+pub struct GradientOptions<'a> {
+    /// Adjoints of the `ys`; where there is none it is one. Empty, or one for each of `ys`.
+    pub grad_ys: &'a [Option<Output>],
+    /// Tensors taken as constant: nothing behind them gets an adjoint by way of them.
+    pub stop_gradients: &'a [Output],
+}
+
+/// Adds nodes that compute the derivative of the sum of `ys` by each of `xs`; zeros where no path
+/// leads from one to the other.
+pub fn gradients(
+    scope: &mut Scope,
+    ys: &[Output],
+    xs: &[Output],
+    options: &GradientOptions<'_>,
+) -> Result<Vec<Adjoint>> {
+    let connected = connected_gradients(scope, ys, xs, options)?;
+    xs.iter()
+        .zip(connected)
+        .map(|(&x, adjoint)| adjoint.map_or_else(|| zeros(scope, x), Ok))
+        .collect()
+}
+
+/// As [`gradients`], but says by `None` that no path leads from an `x` to the `ys`.
+pub fn connected_gradients(
+    scope: &mut Scope,
+    ys: &[Output],
+    xs: &[Output],
+    options: &GradientOptions<'_>,
+) -> Result<Vec<Option<Adjoint>>> {
+    let count = options.grad_ys.len();
+    ensure!(
+        count == 0 || count == ys.len(),
+        InvalidArgument,
+        "{count} grad_ys for {} ys",
+        ys.len()
+    );
+    let mut scope = scope.child("gradients");
+    let road = scope.with_graph(|graph| Road::between(graph, ys, xs, options.stop_gradients))?;
+    let mut sums = Sums::default();
+    for (i, &y) in ys.iter().enumerate() {
+        let given = options.grad_ys.get(i).copied().flatten();
+        sums.add(y, Adjoint::Dense(seed(&mut scope, i, y, given)?));
+    }
+    for &id in road.nodes.iter().rev() {
+        step_back(&mut scope, id, &road, &mut sums)?;
+    }
+    xs.iter().map(|&x| sums.total(&mut scope, x)).collect()
+}
+
+/// The adjoint of a `y`: what the caller gave, or ones.
+fn seed(scope: &mut Scope, i: usize, y: Output, given: Option<Output>) -> Result<Output> {
+    let name = format!("grad_ys_{i}");
+    let (dtype, shape) = scope.with_graph(|g| (g.output(y).dtype, g.output(y).shape.clone()));
+    if let Some(given) = given {
+        let (d, s) = scope.with_graph(|g| (g.output(given).dtype, g.output(given).shape.clone()));
+        ensure!(d == dtype, InvalidArgument, "grad_ys {i} is {d}, its y is {dtype}");
+        s.merge(&shape).context(|| format!("grad_ys {i} is not of its y's shape"))?;
+        return scope.op("Identity").name(&name).input(given).build();
+    }
+    ensure!(
+        dtype.is_floating() || dtype.is_complex() || dtype.is_integer(),
+        InvalidArgument,
+        "y {i} is {dtype}, which has no gradient"
+    );
+    let shape = scope.shape_of(y)?;
+    let one = scope.number(dtype, 1.0)?;
+    scope.op("Fill").name(&name).inputs(&[shape, one]).build()
+}
+
+/// Zeros of the shape of `x`, or of the variable that `x` is the handle of.
+fn zeros(scope: &mut Scope, x: Output) -> Result<Adjoint> {
+    let info = scope.with_graph(|g| g.output(x).clone());
+    let mut value = x;
+    if info.dtype == DType::Resource {
+        let dtype = scope.with_graph(|g| g.node(x.node).attrs().dtype("dtype"))?;
+        value = scope.op("ReadVariableOp").input(x).attr("dtype", dtype).build()?;
+    }
+    Ok(Adjoint::Dense(scope.add("ZerosLike", &[value])?))
+}
+
+/// Whether a tensor of this type can have an adjoint. A resource stands for its variable's value.
+fn is_differentiable(dtype: DType) -> bool {
+    dtype.is_floating() || dtype.is_complex() || matches!(dtype, DType::Resource | DType::Variant)
+}
+
+/// The nodes on paths from `xs` to `ys`.
+struct Road {
+    /// Inputs before consumers.
+    nodes: Vec<NodeId>,
+    is_on: FxHashSet<NodeId>,
+    /// Nodes of the road through which nothing flows further back.
+    stops: FxHashSet<NodeId>,
+}
+
+impl Road {
+    fn between(graph: &Graph, ys: &[Output], xs: &[Output], stop: &[Output]) -> Result<Road> {
+        for &e in ys.iter().chain(xs).chain(stop) {
+            graph.checked_output(e)?;
+        }
+        let sources: FxHashSet<NodeId> = xs.iter().map(|x| x.node).collect();
+        let mut road =
+            Road { nodes: Vec::new(), is_on: FxHashSet::default(), stops: FxHashSet::default() };
+        for id in ancestors(graph, ys) {
+            let leads_on = road.passes_to(graph, id);
+            if leads_on || sources.contains(&id) {
+                road.nodes.push(id);
+                road.is_on.insert(id);
+            }
+            if !leads_on && sources.contains(&id) {
+                road.stops.insert(id);
+            }
+        }
+        road.stops.extend(stop.iter().map(|s| s.node));
+        Ok(road)
+    }
+
+    /// Whether an input of the node can carry an adjoint to a node of the road.
+    fn passes_to(&self, graph: &Graph, id: NodeId) -> bool {
+        let carries = |e: &Endpoint| {
+            self.is_on.contains(&e.node) && is_differentiable(graph.output(*e).dtype)
+        };
+        graph.node(id).inputs.iter().any(carries)
+    }
+}
+
+/// All nodes that `ys` depend on, inputs before consumers.
+fn ancestors(graph: &Graph, ys: &[Output]) -> Vec<NodeId> {
+    let mut order = Vec::new();
+    let mut seen = vec![false; graph.len()];
+    let mut stack: Vec<(NodeId, usize)> = Vec::new();
+    for y in ys {
+        if !std::mem::replace(&mut seen[y.node.index()], true) {
+            stack.push((y.node, 0));
+        }
+        while let Some((id, next)) = stack.last_mut() {
+            // The edge that closes a loop is not followed.
+            let node = graph.node(*id);
+            let inputs = if node.op.name == "NextIteration" { &[][..] } else { &node.inputs[..] };
+            match inputs.get(*next) {
+                Some(input) => {
+                    *next += 1;
+                    if !std::mem::replace(&mut seen[input.node.index()], true) {
+                        stack.push((input.node, 0));
+                    }
+                }
+                None => {
+                    order.push(*id);
+                    stack.pop();
+                }
+            }
+        }
+    }
+    order
+}
+
+/// The adjoints met so far, to be added up.
+#[derive(Default)]
+struct Sums {
+    parts: FxHashMap<Endpoint, SmallVec<[Adjoint; 2]>>,
+}
+
+impl Sums {
+    fn add(&mut self, of: Endpoint, part: Adjoint) {
+        self.parts.entry(of).or_default().push(part);
+    }
+
+    /// The sum of what was added for `of`; asked twice, it is computed once.
+    fn total(&mut self, scope: &mut Scope, of: Endpoint) -> Result<Option<Adjoint>> {
+        let Some(parts) = self.parts.get_mut(&of) else { return Ok(None) };
+        if parts.len() > 1 {
+            let total = sum(scope, parts)?;
+            parts.clear();
+            parts.push(total);
+        }
+        Ok(parts.first().copied())
+    }
+}
+
+/// Rows are concatenated if there is nothing but rows.
+fn sum(scope: &mut Scope, parts: &[Adjoint]) -> Result<Adjoint> {
+    let slices: Option<Vec<IndexedSlices>> = parts
+        .iter()
+        .map(|p| if let Adjoint::Sparse(slices) = p { Some(*slices) } else { None })
+        .collect();
+    let Some(mut slices) = slices else {
+        let dense: Vec<Output> = parts.iter().map(|p| p.to_dense(scope)).collect::<Result<_>>()?;
+        return Ok(Adjoint::Dense(scope.add("AddN", &dense)?));
+    };
+    let is_wide =
+        |s: &IndexedSlices| scope.with_graph(|g| g.output(s.indices).dtype == DType::Int64);
+    if slices.iter().any(is_wide) {
+        for s in &mut slices {
+            s.indices = scope.cast(s.indices, DType::Int64)?;
+        }
+    }
+    let axis = scope.constant(&Tensor::scalar(0i32))?;
+    let mut join = |of: fn(&IndexedSlices) -> Output| {
+        let all: Vec<Output> = slices.iter().map(of).collect();
+        scope.op("ConcatV2").inputs(&all).input(axis).build()
+    };
+    let (values, indices) = (join(|s| s.values)?, join(|s| s.indices)?);
+    Ok(Adjoint::Sparse(IndexedSlices { values, indices, dense_shape: slices[0].dense_shape }))
+}
+
+/// The gradient of an op that hands its first input on: the adjoint as it is, rows or whole.
+pub fn unchanged(g: &mut GradientContext<'_>) -> Result<()> {
+    g.adjoint(0).map_or(Ok(()), |adjoint| g.set_adjoint(0, adjoint))
+}
+
+/// Hands the adjoints of a node's outputs on to its inputs.
+fn step_back(scope: &mut Scope, id: NodeId, road: &Road, sums: &mut Sums) -> Result<()> {
+    if road.stops.contains(&id) {
+        return Ok(());
+    }
+    let node = scope.with_graph(|graph| graph.node(id).clone());
+    let outputs = (0..node.outputs.len() as u32).map(|index| Endpoint { node: id, index });
+    let adjoints: SmallVec<[Option<Adjoint>; 2]> =
+        outputs.map(|o| sums.total(scope, o)).collect::<Result<_>>()?;
+    if adjoints.iter().all(Option::is_none) {
+        return Ok(());
+    }
+    let mut scope = scope.child(&format!("{}_grad", node.name));
+    let results = smallvec::smallvec![None; node.inputs.len()];
+    let mut context =
+        GradientContext { scope: &mut scope, id, node: &node, adjoints: &adjoints, results };
+    context
+        .differentiate()
+        .context(|| format!("gradient of '{}' ({})", node.name, node.op.name))?;
+    let results = context.results;
+    for (&input, adjoint) in node.inputs.iter().zip(results) {
+        if let Some(adjoint) = adjoint.filter(|_| road.is_on.contains(&input.node)) {
+            sums.add(input, adjoint);
+        }
+    }
+    Ok(())
+}
+
+/// What a gradient function sees: a node, the adjoints of its outputs, and a scope to build in.
+pub struct GradientContext<'a> {
+    scope: &'a mut Scope,
+    id: NodeId,
+    node: &'a Node,
+    adjoints: &'a [Option<Adjoint>],
+    results: SmallVec<[Option<Adjoint>; 4]>,
+}
+
+impl GradientContext<'_> {
+    fn differentiate(&mut self) -> Result<()> {
+        let op = &self.node.op;
+        let named = match self.node.attrs.get(OVERRIDE_ATTR) {
+            Some(_) => Some(self.node.attrs().string(OVERRIDE_ATTR)?),
+            None => None,
+        };
+        if let Some(custom) = self.scope.custom_gradient(named.unwrap_or(&op.name)) {
+            return custom(self);
+        }
+        let gradient = match named {
+            None => op.gradient,
+            Some(name) => self
+                .scope
+                .with_graph(|g| g.find_op(name).map(|op| op.gradient))
+                .map_err(|_| err!(NotFound, "no gradient function is called '{name}'"))?,
+        };
+        match gradient {
+            Gradient::By(function) => function(self),
+            Gradient::None => Ok(()),
+            Gradient::Unknown => bail!(NotFound, "no gradient is defined for {}", op.name),
+        }
+    }
+
+    /// The node's attrs, with defaults.
+    pub fn attrs(&self) -> NodeAttrs<'_> {
+        self.node.attrs()
+    }
+
+    /// The node.
+    pub fn node(&self) -> &Node {
+        self.node
+    }
+
+    /// Number of inputs.
+    pub fn num_inputs(&self) -> usize {
+        self.node.inputs.len()
+    }
+
+    /// Input `i`. The number of inputs is the op's; a gradient function knows it.
+    pub fn input(&self, i: usize) -> Output {
+        self.node.inputs[i]
+    }
+
+    /// All inputs.
+    pub fn inputs(&self) -> &[Output] {
+        &self.node.inputs
+    }
+
+    /// Number of outputs.
+    pub fn num_outputs(&self) -> usize {
+        self.node.outputs.len()
+    }
+
+    /// Output `i`.
+    pub fn output(&self, i: usize) -> Output {
+        Endpoint { node: self.id, index: i as u32 }
+    }
+
+    /// Adjoint of output `i`, if it has one.
+    pub fn adjoint(&self, i: usize) -> Option<Adjoint> {
+        self.adjoints.get(i).copied().flatten()
+    }
+
+    /// Whole adjoint of output `i`; zeros if nothing depends on it.
+    pub fn grad(&mut self, i: usize) -> Result<Output> {
+        match self.adjoint(i) {
+            Some(adjoint) => adjoint.to_dense(self.scope),
+            None => {
+                let output = self.output(i);
+                self.add("ZerosLike", &[output])
+            }
+        }
+    }
+
+    /// Says what the adjoint of input `i` is; inputs of which nothing is said get none.
+    pub fn set(&mut self, i: usize, adjoint: Output) -> Result<()> {
+        let (of, got) = self
+            .scope
+            .with_graph(|g| (g.output(self.node.inputs[i]).clone(), g.output(adjoint).clone()));
+        if !is_differentiable(of.dtype) {
+            return Ok(());
+        }
+        if !of.dtype.is_object() {
+            ensure!(
+                of.dtype == got.dtype,
+                Internal,
+                "input {i} is {}, its adjoint {}",
+                of.dtype,
+                got.dtype
+            );
+            of.shape.merge(&got.shape).context(|| format!("adjoint of input {i}"))?;
+        }
+        self.results[i] = Some(Adjoint::Dense(adjoint));
+        Ok(())
+    }
+
+    /// Says that only these rows of input `i` have an adjoint.
+    pub fn set_rows(&mut self, i: usize, rows: IndexedSlices) {
+        self.results[i] = Some(Adjoint::Sparse(rows));
+    }
+
+    /// Hands an adjoint on as it is.
+    pub fn set_adjoint(&mut self, i: usize, adjoint: Adjoint) -> Result<()> {
+        match adjoint {
+            Adjoint::Dense(output) => self.set(i, output),
+            Adjoint::Sparse(rows) => {
+                self.set_rows(i, rows);
+                Ok(())
+            }
+        }
+    }
+
+    /// Element type of a tensor.
+    pub fn dtype(&self, of: Output) -> DType {
+        self.scope.with_graph(|g| g.output(of).dtype)
+    }
+
+    /// Shape of a tensor, as far as known.
+    pub fn shape(&self, of: Output) -> PartialShape {
+        self.scope.with_graph(|g| g.output(of).shape.clone())
+    }
+
+    /// The integers in a small tensor, as far as known.
+    pub fn value(&self, of: Output) -> Option<PartialValue> {
+        self.scope.with_graph(|g| partial_value(g, of))
+    }
+
+    /// The scope to build in.
+    pub fn scope(&mut self) -> &mut Scope {
+        self.scope
+    }
+
+    /// Adds a node with these inputs and default attrs; returns its first output.
+    pub fn add(&mut self, op: &str, inputs: &[Output]) -> Result<Output> {
+        self.scope.add(op, inputs)
+    }
+
+    /// Begins a node of which more is to be said.
+    pub fn op(&mut self, op: &str) -> NodeBuilder<'_> {
+        self.scope.op(op)
+    }
+
+    /// Begins a node that has these attrs of the differentiated one.
+    pub fn op_like(&mut self, op: &str, attrs: &[&str]) -> NodeBuilder<'_> {
+        let node = self.node.attrs();
+        let mut given = Vec::new();
+        for &name in attrs {
+            given.extend(node.get(name).map(|value| (name, value.clone())));
+        }
+        given.into_iter().fold(self.scope.op(op), |node, (name, value)| node.attr(name, value))
+    }
+
+    /// A scalar of this type.
+    pub fn number(&mut self, dtype: DType, value: f64) -> Result<Output> {
+        self.scope.number(dtype, value)
+    }
+
+    /// A scalar of the type of `like`.
+    pub fn number_like(&mut self, like: Output, value: f64) -> Result<Output> {
+        let dtype = self.dtype(like);
+        self.scope.number(dtype, value)
+    }
+
+    /// A vector of int32.
+    pub fn ints(&mut self, values: &[i32]) -> Result<Output> {
+        self.scope.constant(&Tensor::vector(values)?)
+    }
+
+    /// A scalar int32.
+    pub fn int(&mut self, value: i32) -> Result<Output> {
+        self.scope.constant(&Tensor::scalar(value))
+    }
+
+    /// The shape of a tensor as a vector of int32: a constant if it is known.
+    pub fn shape_of(&mut self, of: Output) -> Result<Output> {
+        self.scope.shape_of(of)
+    }
+
+    /// `of` as `dtype`; itself if it is that already.
+    pub fn cast(&mut self, of: Output, dtype: DType) -> Result<Output> {
+        self.scope.cast(of, dtype)
+    }
+}
