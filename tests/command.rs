@@ -231,3 +231,72 @@ fn the_quickstart_runs_and_learns() {
     assert!(losses.len() >= 4 && losses[losses.len() - 1] < losses[0] / 2.0, "{losses:?}");
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+#[test]
+fn ops_are_listed() {
+    let list = json(&thalweg(&["ops", "--json"]));
+    let list = list.as_array().unwrap();
+    assert_eq!(list.len(), 1908);
+    let find = |op: &str| list.iter().find(|e| e["op"] == op).unwrap();
+    let mul = find("Mul");
+    assert_eq!((&mul["have"], &mul["gradient"]), (&true.into(), &true.into()));
+    assert!(mul["dtypes"].as_array().unwrap().contains(&"float".into()));
+    assert_eq!(mul["golden_passed"], mul["golden_total"]);
+    assert!(mul["golden_total"].as_u64().unwrap() > 10);
+    assert_eq!(find("XlaSend")["have"], false);
+    let text = String::from_utf8(thalweg(&["ops"]).stdout).unwrap();
+    assert_eq!(text.lines().count(), 1908 + 2);
+    assert!(text.ends_with("ops run here\n"), "{text}");
+}
+
+/// A graph file of these nodes.
+fn graph_of(folder: &Path, nodes: &str) -> String {
+    let file = folder.join("graph.pbtxt");
+    std::fs::write(&file, nodes).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn check_names_what_is_missing() {
+    let folder = folder("check");
+    let file = graph_of(
+        &folder,
+        r#"node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_BOOL } } }
+        node { name: "sent" op: "XlaSend" input: "x" attr { key: "T" value { type: DT_BOOL } }
+            attr { key: "tensor_name" value { s: "t" } } }
+        node { name: "strange" op: "NoSuchOp" }
+        node { name: "loud" op: "NoOp" attr { key: "volume" value { i: 11 } } }
+        node { name: "y" op: "Tanh" input: "x" attr { key: "T" value { type: DT_BOOL } } }"#,
+    );
+    let output = thalweg(&["check", &file]);
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in
+        ["op XlaSend", "needed by sent", "op NoSuchOp", "attr NoOp", "volume", "dtype Tanh"]
+    {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let shown = json_of(&thalweg(&["check", &file, "--json"]));
+    assert_eq!(shown["nodes"], 5);
+    assert_eq!(shown["lacks"].as_array().unwrap().len(), 4, "{shown}");
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// What was printed, whatever the exit code.
+fn json_of(output: &Output) -> Json {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn check_passes_what_runs() {
+    for entry in std::fs::read_dir(graphs()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|e| e == "pb") {
+            let output = thalweg(&["check", path.to_str().unwrap()]);
+            let error = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "{}: {error}", path.display());
+        }
+    }
+    refused(&["check", "/nosuchfile"], 1, &["/nosuchfile"]);
+    refused(&["check", "/"], 1, &["saved_model.pb"]);
+}

@@ -17,6 +17,30 @@ pub(crate) fn read(path: &Path) -> Result<pb::GraphDef> {
     decode(&bytes).map_err(|e| e.map_message(|m| format!("{}: {m}", path.display())))
 }
 
+/// The graphs in a file that may also be a MetaGraphDef or a SavedModel, or in a SavedModel's
+/// folder.
+pub(crate) fn read_any(path: &Path) -> Result<Vec<pb::GraphDef>> {
+    let mut path = path.to_owned();
+    if path.is_dir() {
+        let model = ["saved_model.pb", "saved_model.pbtxt"].map(|name| path.join(name));
+        path = model.into_iter().find(|file| file.is_file()).ok_or_else(|| {
+            err!(NotFound, "{} is a folder without saved_model.pb", path.display())
+        })?;
+    }
+    let bytes = files::read(&path, BYTES_MAX)?;
+    if let Some((_, graphs)) = other_kind(&bytes) {
+        return Ok(graphs);
+    }
+    if let Ok(text) = std::str::from_utf8(&bytes)
+        && let Ok(model) = pb::text::decode::<pb::SavedModel>("tensorflow.SavedModel", text)
+    {
+        return Ok(model.meta_graphs.into_iter().filter_map(|m| m.graph_def).collect());
+    }
+    let graph =
+        decode(&bytes).map_err(|e| e.map_message(|m| format!("{}: {m}", path.display())))?;
+    Ok(vec![graph])
+}
+
 /// The GraphDef in the content of a file.
 pub(crate) fn decode(bytes: &Bytes) -> Result<pb::GraphDef> {
     ensure!(
@@ -28,7 +52,7 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<pb::GraphDef> {
         Ok(graph) if !graph.node.is_empty() => return Ok(graph),
         other => other,
     };
-    if let Some(kind) = other_kind(bytes) {
+    if let Some((kind, _)) = other_kind(bytes) {
         bail!(
             InvalidArgument,
             "the file is a {kind}; a GraphDef was expected, as tf.io.write_graph writes it"
@@ -57,14 +81,19 @@ fn checked(graph: pb::GraphDef) -> Result<pb::GraphDef> {
     Ok(graph)
 }
 
-/// Other files of TensorFlow's that people take for a graph.
-fn other_kind(bytes: &Bytes) -> Option<&'static str> {
-    let model = pb::SavedModel::decode(bytes.clone());
-    if model.is_ok_and(|m| m.saved_model_schema_version > 0 && !m.meta_graphs.is_empty()) {
-        return Some("SavedModel");
+/// Other files of TensorFlow's that people take for a graph: what it is, and the graphs in it.
+fn other_kind(bytes: &Bytes) -> Option<(&'static str, Vec<pb::GraphDef>)> {
+    let graphs = |metas: Vec<pb::MetaGraphDef>| -> Vec<pb::GraphDef> {
+        metas.into_iter().filter_map(|m| m.graph_def).filter(|g| !g.node.is_empty()).collect()
+    };
+    if let Ok(model) = pb::SavedModel::decode(bytes.clone())
+        && model.saved_model_schema_version > 0
+        && !model.meta_graphs.is_empty()
+    {
+        return Some(("SavedModel", graphs(model.meta_graphs)));
     }
-    let meta = pb::MetaGraphDef::decode(bytes.clone()).ok()?;
-    meta.graph_def.is_some_and(|g| !g.node.is_empty()).then_some("MetaGraphDef")
+    let meta = graphs(vec![pb::MetaGraphDef::decode(bytes.clone()).ok()?]);
+    (!meta.is_empty()).then_some(("MetaGraphDef", meta))
 }
 
 #[cfg(test)]

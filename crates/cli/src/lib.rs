@@ -3,11 +3,13 @@
 //! A program with ops of its own calls [`main_with`] with their families and is a `thalweg` that
 //! knows them.
 
+pub mod check;
 mod files;
 mod graph_file;
 mod literal;
 mod names;
 mod number;
+pub mod ops;
 mod output;
 pub mod quickstart;
 pub mod run;
@@ -36,6 +38,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Check(check::Args),
+    Ops(ops::Args),
     Quickstart(quickstart::Args),
     Run(run::Args),
 }
@@ -53,6 +57,8 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
     let mut out = BufWriter::new(io::stdout().lock());
     let result = Registry::new(families).map_err(Failure::from).and_then(|registry| {
         match &cli.command {
+            Command::Check(args) => check::run(args, &registry, &mut out),
+            Command::Ops(args) => ops::run(args, &registry, &mut out),
             Command::Quickstart(args) => quickstart::run(args, &registry, &mut out),
             Command::Run(args) => run::run(args, &registry, &mut out),
         }?;

@@ -144,6 +144,10 @@ pub static FAMILIES: &[&Family] = &[
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.
 pub static TENSORFLOW_INTERFACES: &str = include_str!("tensorflow_ops.txt");
 
+/// How the cases recorded from TensorFlow fare, a line `Op passed total` for each op that has any.
+/// `cargo xtask docs` writes it, the golden test holds it to the truth.
+pub static GOLDEN_RESULTS: &str = include_str!("golden_results.txt");
+
 /// The definitions of these families and of the structural ops.
 pub fn op_registry(families: &[&Family]) -> Result<Arc<OpRegistry>> {
     let ours = families.iter().flat_map(|f| f.ops.iter());

@@ -54,27 +54,34 @@ pub(crate) fn graph_of(case: &Json) -> pb::GraphDef {
 }
 
 /// Plays every case whose ops all have kernels; prints what was not played and why, fails on any
-/// that differs. `GOLDEN=Op` narrows it down to the cases of one op.
+/// that differs. `GOLDEN=Op` narrows it down to the cases of one op. Returns by op how many cases
+/// pass of how many.
 pub(crate) fn play_all(
     kernels: &KernelRegistry,
     mut run: impl FnMut(pb::GraphDef, &mut dyn FnMut(Run<'_>) -> Result<()>) -> Result<()>,
-) {
+) -> Results {
     let filter = std::env::var("GOLDEN").ok();
     let has = |op: &str| STRUCTURAL.contains(&op) || !kernels.for_op(op).is_empty();
     let (mut passed, mut failures) = (0, Vec::new());
+    let mut results = Results::new();
     let mut not_run: BTreeMap<String, usize> = BTreeMap::new();
     for case in cases() {
         let op = case["op"].as_str().unwrap();
         if filter.as_ref().is_some_and(|f| f != op) {
             continue;
         }
+        let counts: &mut (usize, usize) = results.entry(op.to_owned()).or_default();
+        counts.1 += 1;
         let needs: BTreeSet<String> = strings(&case["ops"]).into_iter().collect();
         if let Some(missing) = needs.iter().find(|op| !has(op)) {
             *not_run.entry(missing.clone()).or_default() += 1;
             continue;
         }
         match run(graph_of(&case), &mut |step| play(&case, step)) {
-            Ok(()) => passed += 1,
+            Ok(()) => {
+                passed += 1;
+                counts.0 += 1;
+            }
             Err(e) => failures.push(format!("{} ({}): {e}", case["id"], case["kind"])),
         }
     }
@@ -84,7 +91,11 @@ pub(crate) fn play_all(
         println!("  {op}: {count}");
     }
     assert!(failures.is_empty(), "{} cases failed:\n{}", failures.len(), failures.join("\n"));
+    results
 }
+
+/// By op, how many cases pass of how many.
+pub(crate) type Results = BTreeMap<String, (usize, usize)>;
 
 /// Runs one step: feeds, fetches, targets.
 pub(crate) type Run<'a> =

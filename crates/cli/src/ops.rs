@@ -1,0 +1,201 @@
+//! `thalweg ops`: every op of TensorFlow's, whether it runs here, with which dtypes, whether it
+//! has a gradient, and how many of the cases recorded from TensorFlow pass.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use thalweg_graph::{ArgDef, ArgType, AttrKind, Gradient, Op, structural};
+use thalweg_kernel::KernelSpec;
+use thalweg_ops::GOLDEN_RESULTS;
+use thalweg_tensor::DType;
+
+use crate::{Failure, Registry};
+
+/// List every op of TensorFlow's: whether it runs here, dtypes, gradient, recorded cases.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Args {
+    /// Print one JSON array instead of text
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
+
+    /// Print a page of Markdown (docs/ops.md is one)
+    #[arg(long)]
+    markdown: bool,
+}
+
+/// Lists them.
+pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
+    let entries = entries(registry);
+    if args.json {
+        return write_json(&entries, out);
+    }
+    if args.markdown {
+        return write_markdown(&entries, registry.ops.interfaces().len(), out);
+    }
+    write_text(&entries, out)
+}
+
+/// Whether an op is carried out here: by a kernel, or by the runtime itself.
+pub(crate) fn has(registry: &Registry, op: &str) -> bool {
+    !registry.kernels.for_op(op).is_empty() || structural::OPS.iter().any(|def| def.name == op)
+}
+
+struct Entry<'a> {
+    op: &'a Arc<Op>,
+    have: bool,
+    kernels: &'a [KernelSpec],
+    passed: usize,
+    total: usize,
+}
+
+impl Entry<'_> {
+    fn has_gradient(&self) -> bool {
+        matches!(self.op.gradient, Gradient::By(_))
+    }
+
+    /// Dtypes that some kernel takes for each type attr; what the interface allows where the
+    /// kernels do not say.
+    fn dtypes(&self) -> BTreeMap<&str, Vec<DType>> {
+        let mut by_attr: BTreeMap<&str, Vec<DType>> = BTreeMap::new();
+        for (attr, allowed) in self.kernels.iter().flat_map(|k| k.constraints) {
+            by_attr.entry(attr).or_default().extend_from_slice(allowed);
+        }
+        for attr in self.op.attrs.iter().filter(|a| a.kind == AttrKind::Type) {
+            let allowed = || attr.allowed_types.clone();
+            by_attr.entry(&attr.name).or_insert_with(allowed);
+        }
+        for allowed in by_attr.values_mut() {
+            allowed.sort();
+            allowed.dedup();
+        }
+        by_attr
+    }
+}
+
+fn entries(registry: &Registry) -> Vec<Entry<'_>> {
+    let results: BTreeMap<&str, (usize, usize)> = golden_results().collect();
+    let mut names: Vec<&String> = registry.ops.interfaces().keys().collect();
+    names.extend(registry.ops.defined().iter().map(|op| &op.name));
+    names.sort();
+    names.dedup();
+    let entry = |name: &String| {
+        let (passed, total) = results.get(name.as_str()).copied().unwrap_or_default();
+        let op = registry.ops.get(name).ok()?;
+        let (have, kernels) = (has(registry, name), registry.kernels.for_op(name));
+        Some(Entry { op, have, kernels, passed, total })
+    };
+    names.into_iter().filter_map(entry).collect()
+}
+
+/// Lines of `Op passed total`.
+fn golden_results() -> impl Iterator<Item = (&'static str, (usize, usize))> {
+    GOLDEN_RESULTS.lines().filter_map(|line| {
+        let mut words = line.split(' ');
+        let op = words.next()?;
+        Some((op, (words.next()?.parse().ok()?, words.next()?.parse().ok()?)))
+    })
+}
+
+fn write_json(entries: &[Entry<'_>], out: &mut dyn Write) -> Result<(), Failure> {
+    let entry = |e: &Entry<'_>| {
+        let mut dtypes: Vec<DType> = e.dtypes().into_values().flatten().collect();
+        dtypes.sort();
+        dtypes.dedup();
+        let dtypes: Vec<&str> = dtypes.iter().filter(|_| e.have).map(|d| d.name()).collect();
+        serde_json::json!({
+            "op": e.op.name,
+            "have": e.have,
+            "dtypes": dtypes,
+            "gradient": e.have && e.has_gradient(),
+            "golden_passed": e.passed,
+            "golden_total": e.total,
+        })
+    };
+    let list: Vec<serde_json::Value> = entries.iter().map(entry).collect();
+    writeln!(out, "{}", serde_json::Value::from(list))?;
+    Ok(())
+}
+
+fn write_text(entries: &[Entry<'_>], out: &mut dyn Write) -> Result<(), Failure> {
+    writeln!(out, "{:44} here  gradient  recorded  dtypes", "op")?;
+    for e in entries {
+        let here = if e.have { "yes" } else { "-" };
+        let gradient = if e.have && e.has_gradient() { "yes" } else { "-" };
+        let recorded = if e.total > 0 { format!("{}/{}", e.passed, e.total) } else { "-".into() };
+        let dtypes = if e.have { dtypes_text(e) } else { String::new() };
+        let line = format!("{:44} {here:4}  {gradient:8}  {recorded:8}  {dtypes}", e.op.name);
+        writeln!(out, "{}", line.trim_end())?;
+    }
+    let have = entries.iter().filter(|e| e.have).count();
+    writeln!(out, "{have} of {} ops run here", entries.len())?;
+    Ok(())
+}
+
+fn write_markdown(
+    entries: &[Entry<'_>],
+    interfaces: usize,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let count = |keep: fn(&&Entry<'_>) -> bool| entries.iter().filter(keep).count();
+    let (passed, total) = golden_results().fold((0, 0), |(p, t), (_, r)| (p + r.0, t + r.1));
+    writeln!(out, "# Ops\n\nGenerated by `cargo xtask docs`; do not edit.\n")?;
+    writeln!(
+        out,
+        "{} of the {interfaces} ops of TensorFlow 2.21 run here, on the CPU; {} of them have a \
+         gradient. {passed} of {total} cases recorded from TensorFlow pass, the others wait for \
+         an op. A graph may hold any op: the step that reaches one that is not here is refused, \
+         by its name, and `thalweg check GRAPH` tells beforehand.\n",
+        count(|e| e.have),
+        count(|e| e.have && e.has_gradient())
+    )?;
+    writeln!(
+        out,
+        "The column \"dtypes\" says which there are kernels for, by type attr; \"any\" is every \
+         dtype. \"Recorded\" counts the recorded cases that are about the op: those that pass, \
+         of how many.\n"
+    )?;
+    writeln!(out, "| op | inputs | outputs | dtypes | gradient | recorded |")?;
+    writeln!(out, "|---|---|---|---|---|---|")?;
+    for e in entries.iter().filter(|e| e.have) {
+        let dtypes =
+            if e.kernels.is_empty() { "the runtime itself".into() } else { dtypes_text(e) };
+        let gradient = if e.has_gradient() { "yes" } else { "" };
+        let recorded =
+            if e.total > 0 { format!("{}/{}", e.passed, e.total) } else { String::new() };
+        writeln!(
+            out,
+            "| `{}` | {} | {} | {dtypes} | {gradient} | {recorded} |",
+            e.op.name,
+            arguments(&e.op.inputs),
+            arguments(&e.op.outputs)
+        )?;
+    }
+    let missing: Vec<String> =
+        entries.iter().filter(|e| !e.have).map(|e| format!("`{}`", e.op.name)).collect();
+    writeln!(out, "\n## Not here\n\n{}", missing.join(", "))?;
+    Ok(())
+}
+
+/// `T: float, double; Tidx: any`.
+fn dtypes_text(e: &Entry<'_>) -> String {
+    let one = |(attr, allowed): (&str, Vec<DType>)| {
+        let names: Vec<&str> = allowed.iter().map(|t| t.name()).collect();
+        format!("{attr}: {}", if names.is_empty() { "any".to_owned() } else { names.join(", ") })
+    };
+    e.dtypes().into_iter().map(one).collect::<Vec<_>>().join("; ")
+}
+
+/// `x: T, values: N * T`.
+fn arguments(args: &[ArgDef]) -> String {
+    let one = |arg: &ArgDef| {
+        let ty = match &arg.ty {
+            ArgType::Fixed(dtype) => dtype.name().to_owned(),
+            ArgType::Attr(name) | ArgType::ListAttr(name) => name.clone(),
+        };
+        let number = arg.number_attr.as_ref().map_or(String::new(), |n| format!("{n} * "));
+        let ty = if arg.is_ref { format!("Ref({number}{ty})") } else { format!("{number}{ty}") };
+        format!("{}: {ty}", arg.name)
+    };
+    args.iter().map(one).collect::<Vec<_>>().join(", ")
+}
