@@ -139,6 +139,12 @@ pub static FAMILIES: &[&Family] = &[
     &variable::FAMILY,
     &variable_points::FAMILY,
     &variable_rows::FAMILY,
+    &image::area::FAMILY,
+    &image::bicubic::FAMILY,
+    &image::bilinear::FAMILY,
+    &image::crop_and_resize::FAMILY,
+    &image::nearest::FAMILY,
+    &image::scale_and_translate::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.

@@ -1,0 +1,190 @@
+//! Resizing by the nearest pixel.
+
+use half::{bf16, f16};
+use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Element, PartialShape, Result, Tensor, ensure};
+
+use super::pixels::{IMAGE_TYPES, Images, table};
+use super::resize::{Resizing, Sampling, check_sizes, resized_shape, sizes_known};
+use crate::cells::{Cell, nanoseconds_per_cell};
+use crate::map::{narrowed, wide_view};
+use crate::math::widen::Widen;
+use crate::number::Number;
+use crate::split::for_each_rows;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[RESIZE_NEAREST_NEIGHBOR, RESIZE_NEAREST_NEIGHBOR_GRAD],
+    kernels: &[
+        KernelSpec {
+            op: "ResizeNearestNeighbor",
+            constraints: &[("T", IMAGE_TYPES)],
+            host_inputs: &["size"],
+            create: resize_nearest_neighbor,
+            ..KernelSpec::CPU
+        },
+        cpu_kernel!("ResizeNearestNeighborGrad", "T" in [u8, i8, i32, f16, f32, f64, bf16] => resize_nearest_neighbor_grad; host_inputs: &["size"]),
+    ],
+};
+
+const RESIZE_NEAREST_NEIGHBOR: OpDef = OpDef {
+    name: "ResizeNearestNeighbor",
+    inputs: &["images: T", "size: int32"],
+    outputs: &["resized_images: T"],
+    attrs: &[
+        "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}",
+        "align_corners: bool = false",
+        "half_pixel_centers: bool = false",
+    ],
+    shape: resized_shape,
+    ..OpDef::DEFAULT
+};
+
+const RESIZE_NEAREST_NEIGHBOR_GRAD: OpDef = OpDef {
+    name: "ResizeNearestNeighborGrad",
+    inputs: &["grads: T", "size: int32"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: {uint8, int8, int32, half, float, double, bfloat16}",
+        "align_corners: bool = false",
+        "half_pixel_centers: bool = false",
+    ],
+    shape: grad_shape,
+    ..OpDef::DEFAULT
+};
+
+fn grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let grads = c.with_rank(0, "grads", 4)?;
+    let [height, width] = sizes_known(c, 1)?;
+    c.set_output(0, PartialShape::new([grads.dim(0), height, width, grads.dim(3)]));
+    Ok(())
+}
+
+/// For each pixel of the resized image along one axis, the pixel that it shows.
+fn nearest(sampling: Sampling, original: usize, resized: usize) -> Result<Vec<usize>> {
+    let scale = sampling.scale(original, resized);
+    table(resized, |x| {
+        let place = if sampling.half_pixel_centers {
+            ((x as f32 + 0.5) * scale).floor()
+        } else if sampling.align_corners {
+            (x as f32 * scale).round()
+        } else {
+            (x as f32 * scale).floor()
+        };
+        (place as i64).min(original as i64 - 1).max(0) as usize
+    })
+}
+
+fn resize_nearest_neighbor(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let sampling = Sampling::from_attrs(init.attrs())?;
+    AnyKernel::new(move |ctx| {
+        let sizes = Resizing::new(ctx, sampling)?;
+        let shape = sizes.output.shape()?;
+        let mut out = ctx.allocate_output(0, shape)?;
+        if out.num_elements() > 0 {
+            with_cell!(out.dtype(), C => pick::<C>(ctx, &sizes, sampling, &mut out)?);
+        }
+        ctx.set_output(0, out)
+    })
+}
+
+fn pick<C: Cell>(
+    ctx: &KernelContext<'_>,
+    sizes: &Resizing,
+    sampling: Sampling,
+    out: &mut Tensor,
+) -> Result<()> {
+    let Resizing { input, output, .. } = *sizes;
+    let images = C::view(ctx.input(0)?)?;
+    let rows = nearest(sampling, input.height, output.height)?;
+    let columns = nearest(sampling, input.width, output.width)?;
+    let (row, channels) = (output.row(), output.channels);
+    let cost = nanoseconds_per_cell::<C>() * row as f64 + output.width as f64;
+    for_each_rows(ctx, C::view_mut(out)?, row, cost, |first, out| {
+        for (i, out) in (first..).zip(out.chunks_exact_mut(row)) {
+            let source = input.row_of(images, i / output.height, rows[i % output.height]);
+            match channels {
+                1 => pick_row::<C, 1>(source, &columns, out),
+                3 => pick_row::<C, 3>(source, &columns, out),
+                4 => pick_row::<C, 4>(source, &columns, out),
+                _ => {
+                    for (out, &x) in out.chunks_exact_mut(channels).zip(&columns) {
+                        out.clone_from_slice(&source[x * channels..][..channels]);
+                    }
+                }
+            }
+        }
+    })
+}
+
+fn pick_row<C: Cell, const N: usize>(source: &[C], columns: &[usize], out: &mut [C]) {
+    let source = source.as_chunks::<N>().0;
+    for (out, &x) in out.as_chunks_mut::<N>().0.iter_mut().zip(columns) {
+        out.clone_from(&source[x]);
+    }
+}
+
+fn resize_nearest_neighbor_grad<T>(init: &KernelInit<'_>) -> Result<AnyKernel>
+where
+    T: Widen<Wide: Number>,
+{
+    let sampling = Sampling::from_attrs(init.attrs())?;
+    AnyKernel::new(move |ctx| {
+        let resized = Images::of(ctx.input(0)?, "input")?;
+        let size = ctx.input(1)?;
+        ensure!(
+            size.shape().dims() == [2],
+            InvalidArgument,
+            "size must be a vector of two elements, got shape {}",
+            size.shape()
+        );
+        let size = ctx.ints(1, "size")?;
+        ensure!(
+            size[0] > 0 && size[1] > 0,
+            InvalidArgument,
+            "size must be positive, got {} and {}",
+            size[0],
+            size[1]
+        );
+        let original = resized.resized(size[0] as usize, size[1] as usize);
+        check_sizes(original, "original")?;
+        let mut out = ctx.zeros(<T::Wide as Element>::DTYPE, original.shape()?)?;
+        if ctx.input(0)?.num_elements() > 0 {
+            give_back::<T>(ctx, resized, original, sampling, &mut out)?;
+        }
+        let out = narrowed::<T>(ctx, out)?;
+        ctx.set_output(0, out)
+    })
+}
+
+/// Adds each pixel of the gradient to the pixel of the original that it showed.
+fn give_back<T: Widen<Wide: Number>>(
+    ctx: &KernelContext<'_>,
+    resized: Images,
+    original: Images,
+    sampling: Sampling,
+    out: &mut Tensor,
+) -> Result<()> {
+    let grads = wide_view::<T>(ctx, 0)?;
+    let grads = grads.as_slice::<T::Wide>()?;
+    let rows = nearest(sampling, original.height, resized.height)?;
+    let columns = nearest(sampling, original.width, resized.width)?;
+    let (row, channels) = (original.row(), original.channels);
+    let cost = grads.len() as f64 / (original.batch * original.height) as f64 + 20.0;
+    for_each_rows(ctx, out.as_mut_slice::<T::Wide>()?, row, cost, |first, out| {
+        for (i, out) in (first..).zip(out.chunks_exact_mut(row)) {
+            let (image, y) = (i / original.height, i % original.height);
+            let start = rows.partition_point(|&at| at < y);
+            let end = rows.partition_point(|&at| at <= y);
+            for resized_y in start..end {
+                let grads = resized.row_of(grads, image, resized_y);
+                for (grads, &x) in grads.chunks_exact(channels).zip(&columns) {
+                    let out = &mut out[x * channels..][..channels];
+                    for (out, &grad) in out.iter_mut().zip(grads) {
+                        *out = out.plus(grad);
+                    }
+                }
+            }
+        }
+    })
+}
