@@ -1,6 +1,6 @@
 //! What must never panic, abort or hang, whatever the bytes: plain functions.
 //!
-//! `tests/hostile.rs` runs them on stable Rust over a corpus with seeded mutations; the programs in
+//! `tests/hostile` runs them on stable Rust over a corpus with seeded mutations; the programs in
 //! `fuzz_targets/` hand them to cargo-fuzz.
 
 use std::time::Duration;

@@ -5,9 +5,12 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![expect(clippy::disallowed_methods, reason = "these tests are bounded by real time")]
 
-#[path = "../fuzz/src/lib.rs"]
+#[path = "../../fuzz/src/lib.rs"]
 #[expect(unreachable_pub, reason = "the fuzzing crate calls these from outside")]
 mod targets;
+
+mod ops;
+mod random;
 
 use std::io::Read;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use prost::Message;
+use random::Random;
 use thalweg::prelude::*;
 use thalweg::proto::{self as pb, attr_value::Value as Attr, text};
 
@@ -55,52 +59,6 @@ static GRAPHS: LazyLock<Vec<pb::GraphDef>> = LazyLock::new(|| {
     graphs
 });
 
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, n: usize) -> usize {
-        (self.next() % n.max(1) as u64) as usize
-    }
-
-    fn pick<'a, T>(&mut self, items: &'a [T]) -> Option<&'a T> {
-        items.get(self.below(items.len()))
-    }
-
-    /// Numbers at the edges of types.
-    fn number(&mut self) -> i64 {
-        let edges = [
-            0,
-            1,
-            -1,
-            2,
-            3,
-            7,
-            255,
-            256,
-            -128,
-            65536,
-            i64::from(i32::MAX),
-            i64::from(i32::MIN),
-            1 << 31,
-            1 << 32,
-            1 << 40,
-            1 << 60,
-            i64::MAX,
-            i64::MIN,
-        ];
-        *self.pick(&edges).unwrap()
-    }
-}
-
 /// Runs `case` for seeds until the time is up; fails with the seeds that panicked.
 fn for_seeds(share: f64, case: impl Fn(&mut Random)) {
     let seconds: f64 = std::env::var("HOSTILE_SECONDS").map_or(60.0, |s| s.parse().unwrap());
@@ -110,8 +68,7 @@ fn for_seeds(share: f64, case: impl Fn(&mut Random)) {
     let mut seed = only.unwrap_or(0);
     loop {
         let begin = Instant::now();
-        // Seeds that differ by one must not walk through each other's numbers.
-        let mut random = Random(Random(seed).next());
+        let mut random = Random::new(seed);
         if catch_unwind(AssertUnwindSafe(|| case(&mut random))).is_err() {
             failures.push(format!("seed {seed} panicked"));
         }
@@ -251,16 +208,26 @@ fn random_op(graph: &pb::GraphDef, at: usize) -> Option<String> {
 
 #[test]
 fn damaged_graphs() {
-    for_seeds(0.5, |random| {
+    for_seeds(0.25, |random| {
         let mut def = random.pick(&GRAPHS).unwrap().clone();
         damage_graph(&mut def, random);
         targets::graph(def);
     });
 }
 
+/// Each op in turn, so that a short run sees every one.
+#[test]
+fn invented_nodes() {
+    let ops = ops::all();
+    for_seeds(0.35, |random| {
+        let op = random.seed() as usize % ops.len();
+        targets::graph(ops::invent(&ops[op], random));
+    });
+}
+
 #[test]
 fn damaged_bytes_of_graphs() {
-    for_seeds(0.2, |random| {
+    for_seeds(0.1, |random| {
         let mut bytes = random.pick(&GRAPHS).unwrap().encode_to_vec();
         damage_bytes(&mut bytes, random);
         targets::graph_binary(&bytes);
@@ -430,4 +397,21 @@ fn a_hundred_thousand_nodes() {
 #[ignore = "a minute, and gigabytes"]
 fn a_million_nodes() {
     large_graph(1_000_000, 300);
+}
+
+/// The generator is no use if the graphs it makes are all refused at the door.
+#[test]
+fn invented_nodes_get_to_their_kernels() {
+    let ops = ops::all();
+    let mut refused = Vec::new();
+    for (i, op) in ops.iter().enumerate() {
+        let is_taken = |n: usize| {
+            let def = ops::invent(op, &mut Random::new((n * ops.len() + i) as u64));
+            Graph::from_def(thalweg::registry().ops.clone(), def).is_ok()
+        };
+        if !(0..30).any(is_taken) {
+            refused.push(op.name());
+        }
+    }
+    assert!(refused.len() * 10 <= ops.len(), "refused whatever it gets: {refused:?}");
 }
