@@ -145,6 +145,7 @@ pub static FAMILIES: &[&Family] = &[
     &image::crop_and_resize::FAMILY,
     &image::nearest::FAMILY,
     &image::scale_and_translate::FAMILY,
+    &linalg::einsum::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.

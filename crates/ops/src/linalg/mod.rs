@@ -1,1 +1,5 @@
 //! Linear algebra: factorisations, solvers, Einstein sums, Fourier transforms.
+
+mod contract;
+pub(crate) mod einsum;
+mod equation;
