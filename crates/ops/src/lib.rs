@@ -146,6 +146,13 @@ pub static FAMILIES: &[&Family] = &[
     &image::nearest::FAMILY,
     &image::scale_and_translate::FAMILY,
     &linalg::einsum::FAMILY,
+    &sparse::add::FAMILY,
+    &sparse::dense::FAMILY,
+    &sparse::empty_rows::FAMILY,
+    &sparse::layout::FAMILY,
+    &sparse::matmul::FAMILY,
+    &sparse::pieces::FAMILY,
+    &sparse::reduction::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.

@@ -1,1 +1,11 @@
-//! Sparse tensors in coordinate form, sets, and ragged rows.
+//! Sparse and ragged tensors: coordinates and values, sets, counts, rows of different lengths.
+
+mod coo;
+
+pub(crate) mod add;
+pub(crate) mod dense;
+pub(crate) mod empty_rows;
+pub(crate) mod layout;
+pub(crate) mod matmul;
+pub(crate) mod pieces;
+pub(crate) mod reduction;

@@ -1,0 +1,359 @@
+//! Two sparse tensors of one shape, walked side by side: sums, and the larger or smaller values.
+
+use std::cmp::Ordering;
+
+use thalweg_graph::OpDef;
+use thalweg_graph::shape::ShapeContext;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_tensor::{
+    Complex32, Complex64, Element, PartialShape, Result, Shape, Tensor, bf16, ensure, f16,
+};
+
+use super::coo::{Coordinates, matrix, set_sparse_outputs, sparse_input_shapes};
+use crate::combine::{Combine, CombineOrdered};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[SPARSE_ADD, SPARSE_ADD_GRAD, SPARSE_SPARSE_MAXIMUM, SPARSE_SPARSE_MINIMUM],
+    kernels: &[
+        cpu_kernel!("SparseAdd", "T" in [f32, f64, i8, i16, i32, i64, Complex32, Complex64] => add),
+        cpu_kernel!("SparseAddGrad", "T" in [
+            f32, f64, i8, i16, i32, i64, Complex32, Complex64
+        ] => add_grad),
+        cpu_kernel!("SparseSparseMaximum", "T" in [
+            f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
+        ] => maximum),
+        cpu_kernel!("SparseSparseMinimum", "T" in [
+            f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
+        ] => minimum),
+    ],
+};
+
+const SPARSE_ADD: OpDef = OpDef {
+    name: "SparseAdd",
+    inputs: &[
+        "a_indices: int64",
+        "a_values: T",
+        "a_shape: int64",
+        "b_indices: int64",
+        "b_values: T",
+        "b_shape: int64",
+        "thresh: Treal",
+    ],
+    outputs: &["sum_indices: int64", "sum_values: T", "sum_shape: int64"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+        "Treal: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
+    ],
+    shape: add_shape,
+    ..OpDef::DEFAULT
+};
+
+fn add_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let rank = c.with_rank(2, "a_shape", 1)?.dim(0);
+    set_sparse_outputs(c, 0, None, rank);
+    Ok(())
+}
+
+/// Numbers whose distance from zero can be compared with a threshold of a real type.
+trait Thresholded: Combine {
+    type Threshold: Element;
+    /// Whether the distance from zero is at least this.
+    fn reaches(self, threshold: Self::Threshold) -> bool;
+}
+
+macro_rules! thresholded {
+    ($($t:ty, $threshold:ty: $reaches:expr;)+) => { $(
+        impl Thresholded for $t {
+            type Threshold = $threshold;
+            #[inline(always)]
+            fn reaches(self, threshold: $threshold) -> bool {
+                let reaches: fn($t, $threshold) -> bool = $reaches;
+                reaches(self, threshold)
+            }
+        }
+    )+ };
+}
+
+thresholded! {
+    f32, f32: |x, t| t <= x.abs();
+    f64, f64: |x, t| t <= x.abs();
+    // The narrow ones are compared as wider numbers.
+    i8, i8: |x, t| i32::from(t) <= i32::from(x).abs();
+    i16, i16: |x, t| i32::from(t) <= i32::from(x).abs();
+    i32, i32: |x, t| t <= x.wrapping_abs();
+    i64, i64: |x, t| t <= x.wrapping_abs();
+    Complex32, f32: |x, t| t <= x.norm();
+    Complex64, f64: |x, t| t <= x.norm();
+}
+
+/// Two sparse tensors whose coordinates are walked together.
+struct Pair<'a> {
+    a: Coordinates<'a>,
+    b: Coordinates<'a>,
+}
+
+/// Which of the two tensors have a value at a place, and where among their values.
+enum Place {
+    First(usize),
+    Second(usize),
+    Both(usize, usize),
+}
+
+impl<'a> Pair<'a> {
+    fn of_inputs(ctx: &'a KernelContext<'_>) -> Result<Pair<'a>> {
+        let (a, b) = (Coordinates::of_inputs(ctx, 0)?, Coordinates::of_inputs(ctx, 3)?);
+        ensure!(
+            a.rank == b.rank,
+            InvalidArgument,
+            "Ranks of input tensors must match, but saw ranks: {} and {}",
+            a.rank,
+            b.rank
+        );
+        ensure!(a.rank > 0, InvalidArgument, "sparse tensors of rank 0 cannot be combined");
+        ensure!(
+            a.sizes == b.sizes,
+            InvalidArgument,
+            "Operands' shapes do not match: got {:?} and {:?}",
+            a.sizes,
+            b.sizes
+        );
+        Ok(Pair { a, b })
+    }
+
+    /// Calls `visit` for every place that either has a value at, in order if theirs are.
+    fn walk(&self, mut visit: impl FnMut(Place)) {
+        let (mut i, mut j) = (0, 0);
+        while i < self.a.count && j < self.b.count {
+            match self.a.row(i).cmp(self.b.row(j)) {
+                Ordering::Less => {
+                    visit(Place::First(i));
+                    i += 1;
+                }
+                Ordering::Equal => {
+                    visit(Place::Both(i, j));
+                    i += 1;
+                    j += 1;
+                }
+                Ordering::Greater => {
+                    visit(Place::Second(j));
+                    j += 1;
+                }
+            }
+        }
+        (i..self.a.count).for_each(|i| visit(Place::First(i)));
+        (j..self.b.count).for_each(|j| visit(Place::Second(j)));
+    }
+
+    /// The coordinates and values that `keep` makes of the places: it gives `None` for those that
+    /// the result leaves out.
+    fn merge<T: Element>(
+        &self,
+        ctx: &KernelContext<'_>,
+        keep: impl Fn(&Place) -> Option<T>,
+    ) -> Result<(Tensor, Tensor)> {
+        let mut count = 0;
+        self.walk(|place| count += usize::from(keep(&place).is_some()));
+        let mut indices = matrix(ctx, count, self.a.rank)?;
+        let mut values = ctx.allocate(T::DTYPE, Shape::new(&[count])?)?;
+        let (rows, out) = (indices.as_mut_slice::<i64>()?, values.as_mut_slice::<T>()?);
+        let (rank, mut n) = (self.a.rank, 0);
+        self.walk(|place| {
+            let Some(value) = keep(&place) else { return };
+            let row = match place {
+                Place::First(i) | Place::Both(i, _) => self.a.row(i),
+                Place::Second(j) => self.b.row(j),
+            };
+            rows[n * rank..(n + 1) * rank].copy_from_slice(row);
+            out[n] = value;
+            n += 1;
+        });
+        Ok((indices, values))
+    }
+}
+
+fn add<T: Thresholded>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let threshold_dtype = init.attrs().dtype("Treal")?;
+    ensure!(
+        threshold_dtype == T::Threshold::DTYPE,
+        InvalidArgument,
+        "thresh must be {} for values of {}, is {threshold_dtype}",
+        T::Threshold::DTYPE,
+        T::DTYPE
+    );
+    AnyKernel::new(|ctx| {
+        let pair = Pair::of_inputs(ctx)?;
+        ensure!(
+            ctx.input(6)?.rank() == 0,
+            InvalidArgument,
+            "The magnitude threshold must be a scalar: got shape {}",
+            ctx.input(6)?.shape()
+        );
+        let threshold = ctx.slice::<T::Threshold>(6)?[0];
+        let (a, b) = (ctx.slice::<T>(1)?, ctx.slice::<T>(4)?);
+        let (indices, values) = pair.merge(ctx, |place| {
+            // The threshold is for what cancels out: values of one tensor alone stay.
+            match *place {
+                Place::First(i) => Some(a[i]),
+                Place::Second(j) => Some(b[j]),
+                Place::Both(i, j) => Some(a[i].plus(b[j])).filter(|s| s.reaches(threshold)),
+            }
+        })?;
+        let shape = ctx.input(2)?.clone();
+        ctx.set_output(0, indices)?;
+        ctx.set_output(1, values)?;
+        ctx.set_output(2, shape)
+    })
+}
+
+const SPARSE_ADD_GRAD: OpDef = OpDef {
+    name: "SparseAddGrad",
+    inputs: &["backprop_val_grad: T", "a_indices: int64", "b_indices: int64", "sum_indices: int64"],
+    outputs: &["a_val_grad: T", "b_val_grad: T"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+    ],
+    shape: add_grad_shape,
+    ..OpDef::DEFAULT
+};
+
+fn add_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    for (output, name) in [(0, "a_indices"), (1, "b_indices")] {
+        let indices = c.with_rank(output + 1, name, 2)?;
+        c.set_output(output, PartialShape::new([indices.dim(0)]));
+    }
+    Ok(())
+}
+
+fn add_grad<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let grad = ctx.input(0)?;
+        let a = Coordinates::of_matrix(ctx.input(1)?, "a_indices")?;
+        let b = Coordinates::of_matrix(ctx.input(2)?, "b_indices")?;
+        let sum = Coordinates::of_matrix(ctx.input(3)?, "sum_indices")?;
+        ensure!(
+            grad.rank() == 1 && grad.num_elements() == sum.count,
+            InvalidArgument,
+            "backprop_val_grad must be a vector of {} values, got shape {}",
+            sum.count,
+            grad.shape()
+        );
+        ensure!(
+            a.rank == b.rank && b.rank == sum.rank,
+            InvalidArgument,
+            "The densified operands should have the same ndims; for A, B, Sum got: {}, {}, {}",
+            a.rank,
+            b.rank,
+            sum.rank
+        );
+        let grad = grad.as_slice::<T>()?;
+        let mut outputs = Vec::with_capacity(2);
+        for part in [a, b] {
+            let mut output = ctx.zeros(T::DTYPE, Shape::new(&[part.count])?)?;
+            pick(part, sum, |i, k| Ok(output.as_mut_slice::<T>()?[i] = grad[k]))?;
+            outputs.push(output);
+        }
+        for (i, output) in outputs.into_iter().enumerate() {
+            ctx.set_output(i, output)?;
+        }
+        Ok(())
+    })
+}
+
+/// Calls `found(i, k)` for each row `i` of `part` that is row `k` of `all`; both are in order.
+fn pick(
+    part: Coordinates<'_>,
+    all: Coordinates<'_>,
+    mut found: impl FnMut(usize, usize) -> Result<()>,
+) -> Result<()> {
+    let (mut i, mut k) = (0, 0);
+    while i < part.count && k < all.count {
+        match part.row(i).cmp(all.row(k)) {
+            Ordering::Less => i += 1,
+            Ordering::Equal => {
+                found(i, k)?;
+                i += 1;
+            }
+            Ordering::Greater => k += 1,
+        }
+    }
+    Ok(())
+}
+
+const SPARSE_SPARSE_MAXIMUM: OpDef = OpDef {
+    name: "SparseSparseMaximum",
+    inputs: &[
+        "a_indices: int64",
+        "a_values: T",
+        "a_shape: int64",
+        "b_indices: int64",
+        "b_values: T",
+        "b_shape: int64",
+    ],
+    outputs: &["output_indices: int64", "output_values: T"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
+    ],
+    shape: extreme_shape,
+    ..OpDef::DEFAULT
+};
+const SPARSE_SPARSE_MINIMUM: OpDef = OpDef {
+    name: "SparseSparseMinimum",
+    inputs: &[
+        "a_indices: int64",
+        "a_values: T",
+        "a_shape: int64",
+        "b_indices: int64",
+        "b_values: T",
+        "b_shape: int64",
+    ],
+    outputs: &["output_indices: int64", "output_values: T"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+    ],
+    shape: extreme_shape,
+    ..OpDef::DEFAULT
+};
+
+fn extreme_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    sparse_input_shapes(c, 0)?;
+    sparse_input_shapes(c, 3)?;
+    c.set_output(0, PartialShape::of_rank(2));
+    c.set_output(1, PartialShape::of_rank(1));
+    Ok(())
+}
+
+/// A kernel that chooses one of two values; where a tensor has none it is zero.
+fn extreme<T: CombineOrdered>(
+    choose: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
+) -> Result<AnyKernel> {
+    AnyKernel::new(move |ctx| {
+        let pair = Pair::of_inputs(ctx)?;
+        pair.a.check_bounds()?;
+        pair.b.check_bounds()?;
+        let (a, b) = (ctx.slice::<T>(1)?, ctx.slice::<T>(4)?);
+        // NaN wins on either side.
+        let choose = |x: T, y: T| if is_nan(&y) { y } else { choose(x, y) };
+        let (indices, values) = pair.merge(ctx, |place| {
+            Some(match *place {
+                Place::First(i) => choose(a[i], T::default()),
+                Place::Second(j) => choose(T::default(), b[j]),
+                Place::Both(i, j) => choose(a[i], b[j]),
+            })
+        })?;
+        ctx.set_output(0, indices)?;
+        ctx.set_output(1, values)
+    })
+}
+
+#[expect(clippy::eq_op, reason = "only NaN differs from itself")]
+fn is_nan<T: PartialEq>(x: &T) -> bool {
+    x != x
+}
+
+fn maximum<T: CombineOrdered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    extreme::<T>(T::larger)
+}
+
+fn minimum<T: CombineOrdered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    extreme::<T>(T::smaller)
+}

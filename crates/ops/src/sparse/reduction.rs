@@ -1,0 +1,339 @@
+//! Sums and maxima of a sparse tensor along some dimensions, and the softmax along the last.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+use thalweg_graph::OpDef;
+use thalweg_graph::shape::ShapeContext;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_tensor::{
+    Complex32, Complex64, PartialShape, Result, Shape, Tensor, bf16, ensure, err, f16,
+};
+
+use super::coo::{Coordinates, matrix, sparse_input_shapes, strides};
+use crate::combine::{Combine, CombineOrdered};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        SPARSE_REDUCE_SUM,
+        SPARSE_REDUCE_SUM_SPARSE,
+        SPARSE_REDUCE_MAX,
+        SPARSE_REDUCE_MAX_SPARSE,
+        SPARSE_SOFTMAX,
+    ],
+    kernels: &[
+        cpu_kernel!("SparseReduceSum", "T" in [
+            f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, Complex32, Complex64
+        ] => sum),
+        cpu_kernel!("SparseReduceSumSparse", "T" in [
+            f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, Complex32, Complex64
+        ] => sum_sparse),
+        cpu_kernel!("SparseReduceMax", "T" in [
+            f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
+        ] => max),
+        cpu_kernel!("SparseReduceMaxSparse", "T" in [
+            f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64
+        ] => max_sparse),
+        cpu_kernel!("SparseSoftmax", "T" in [f32, f64, f16] => softmax),
+    ],
+};
+
+macro_rules! reductions {
+    ($($constant:ident: $name:literal, $outputs:expr, $types:literal, $shape:ident;)+) => { $(
+        const $constant: OpDef = OpDef {
+            name: $name,
+            inputs: &[
+                "input_indices: int64",
+                "input_values: T",
+                "input_shape: int64",
+                "reduction_axes: int32",
+            ],
+            outputs: $outputs,
+            attrs: &["keep_dims: bool = false", $types],
+            shape: $shape,
+            ..OpDef::DEFAULT
+        };
+    )+ };
+}
+
+reductions! {
+    SPARSE_REDUCE_SUM: "SparseReduceSum", &["output: T"],
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+        dense_shape;
+    SPARSE_REDUCE_SUM_SPARSE: "SparseReduceSumSparse",
+        &["output_indices: int64", "output_values: T", "output_shape: int64"],
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
+        sparse_shape;
+    SPARSE_REDUCE_MAX: "SparseReduceMax", &["output: T"],
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
+        dense_shape;
+    SPARSE_REDUCE_MAX_SPARSE: "SparseReduceMaxSparse",
+        &["output_indices: int64", "output_values: T", "output_shape: int64"],
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
+        sparse_shape;
+}
+
+fn dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let keeps = c.attrs().bool("keep_dims")?;
+    let shape = c.shape_from_input(2)?;
+    let (Some(dims), Some(axes)) = (shape.dims(), c.partial_value(3).and_then(|v| v.known()))
+    else {
+        if keeps && let Some(rank) = shape.rank() {
+            c.set_output(0, PartialShape::of_rank(rank));
+        }
+        return Ok(());
+    };
+    let is_reduced = reduced(&axes, dims.len())?;
+    let output = dims.iter().zip(&is_reduced).filter_map(|(&dim, &reduced)| match reduced {
+        false => Some(dim),
+        true => keeps.then_some(Some(1)),
+    });
+    c.set_output(0, PartialShape::new(output));
+    Ok(())
+}
+
+fn sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.set_output(0, PartialShape::of_rank(2));
+    c.set_output(1, PartialShape::of_rank(1));
+    c.set_output(2, PartialShape::of_rank(1));
+    Ok(())
+}
+
+/// For each dimension whether it is among the axes.
+fn reduced(axes: &[i64], rank: usize) -> Result<SmallVec<[bool; 6]>> {
+    let mut is_reduced: SmallVec<[bool; 6]> = smallvec::smallvec![false; rank];
+    for &axis in axes {
+        let from_start = if axis < 0 { axis + rank as i64 } else { axis };
+        let slot = usize::try_from(from_start).ok().and_then(|a| is_reduced.get_mut(a));
+        *slot.ok_or_else(|| {
+            err!(
+                InvalidArgument,
+                "Invalid reduction dimension {axis}, for input with {rank} dimensions"
+            )
+        })? = true;
+    }
+    Ok(is_reduced)
+}
+
+/// What a reduction works on.
+struct Reduction<'a> {
+    sparse: Coordinates<'a>,
+    /// The dimensions that stay.
+    kept: SmallVec<[usize; 6]>,
+    /// Those that go.
+    dropped: SmallVec<[usize; 6]>,
+    /// Where a kept dimension stands in the result, for results with coordinates.
+    columns: SmallVec<[usize; 6]>,
+    sizes: SmallVec<[i64; 6]>,
+}
+
+impl<'a> Reduction<'a> {
+    fn of_inputs(ctx: &'a KernelContext<'_>, keeps: bool) -> Result<Reduction<'a>> {
+        let sparse = Coordinates::of_inputs(ctx, 0)?;
+        sparse.shape()?;
+        let axes = ctx.input(3)?;
+        ensure!(
+            axes.rank() <= 1,
+            InvalidArgument,
+            "Expected reduction_axes to be a scalar or a vector; got shape {}",
+            axes.shape()
+        );
+        let is_reduced = reduced(&ctx.ints(3, "reduction_axes")?, sparse.rank)?;
+        let (dropped, kept): (SmallVec<[usize; 6]>, SmallVec<[usize; 6]>) =
+            (0..sparse.rank).partition(|&d| is_reduced[d]);
+        let (columns, sizes) = if keeps {
+            let size = |d: usize| if is_reduced[d] { 1 } else { sparse.sizes[d] };
+            (kept.clone(), (0..sparse.rank).map(size).collect())
+        } else {
+            ((0..kept.len()).collect(), kept.iter().map(|&d| sparse.sizes[d]).collect())
+        };
+        Ok(Reduction { sparse, kept, dropped, columns, sizes })
+    }
+
+    fn compare(&self, a: usize, b: usize, dims: &[usize]) -> Ordering {
+        let (a, b) = (self.sparse.row(a), self.sparse.row(b));
+        dims.iter().map(|&d| a[d]).cmp(dims.iter().map(|&d| b[d]))
+    }
+
+    /// Positions of the values, those that go together side by side.
+    fn order(&self, ctx: &KernelContext<'_>) -> Result<Tensor> {
+        self.sparse.order_by(ctx, |a, b| {
+            self.compare(a, b, &self.kept).then_with(|| self.compare(a, b, &self.dropped))
+        })
+    }
+
+    /// Calls `visit(first, value)` for each group: a position in it, and its values combined.
+    fn for_each_group<T: Combine>(
+        &self,
+        order: &[i64],
+        values: &[T],
+        combine: impl Fn(T, T) -> T,
+        mut visit: impl FnMut(usize, T) -> Result<()>,
+    ) -> Result<()> {
+        let together =
+            |a: &i64, b: &i64| self.compare(*a as usize, *b as usize, &self.kept).is_eq();
+        for group in order.chunk_by(together) {
+            let mut total = values[group[0] as usize];
+            for &i in &group[1..] {
+                total = combine(total, values[i as usize]);
+            }
+            visit(group[0] as usize, total)?;
+        }
+        Ok(())
+    }
+}
+
+fn to_dense<T: Combine>(
+    init: &KernelInit<'_>,
+    combine: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
+) -> Result<AnyKernel> {
+    let keeps = init.attrs().bool("keep_dims")?;
+    AnyKernel::new(move |ctx| {
+        let reduction = Reduction::of_inputs(ctx, keeps)?;
+        let mut output = ctx.zeros(T::DTYPE, Shape::from_i64(&reduction.sizes)?)?;
+        let order = reduction.order(ctx)?;
+        let target = output.as_mut_slice::<T>()?;
+        let strides = strides(&reduction.sizes);
+        let (order, values) = (order.as_slice()?, ctx.slice::<T>(1)?);
+        reduction.for_each_group(order, values, combine, |first, total| {
+            let row = reduction.sparse.row(first);
+            let terms = reduction.kept.iter().zip(&reduction.columns);
+            let terms = terms.map(|(&d, &column)| row[d].wrapping_mul(strides[column]));
+            let place = terms.fold(0, i64::wrapping_add);
+            let slot = usize::try_from(place).ok().and_then(|p| target.get_mut(p));
+            *slot.ok_or_else(|| {
+                err!(
+                    Internal,
+                    "indices[{first}] = {row:?} lies outside the shape {:?}",
+                    reduction.sparse.sizes
+                )
+            })? = total;
+            Ok(())
+        })?;
+        ctx.set_output(0, output)
+    })
+}
+
+fn to_sparse<T: Combine>(
+    init: &KernelInit<'_>,
+    combine: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
+) -> Result<AnyKernel> {
+    let keeps = init.attrs().bool("keep_dims")?;
+    AnyKernel::new(move |ctx| {
+        let reduction = Reduction::of_inputs(ctx, keeps)?;
+        let order = reduction.order(ctx)?;
+        let (order, values) = (order.as_slice()?, ctx.slice::<T>(1)?);
+        let mut count = 0;
+        reduction.for_each_group(order, values, combine, |_, _| Ok(count += 1))?;
+        let rank = reduction.sizes.len();
+        let mut indices = matrix(ctx, count, rank)?;
+        let mut totals = ctx.allocate(T::DTYPE, Shape::new(&[count])?)?;
+        let (rows, out) = (indices.as_mut_slice::<i64>()?, totals.as_mut_slice::<T>()?);
+        rows.fill(0);
+        let mut n = 0;
+        reduction.for_each_group(order, values, combine, |first, total| {
+            let row = reduction.sparse.row(first);
+            for (&d, &column) in reduction.kept.iter().zip(&reduction.columns) {
+                rows[n * rank + column] = row[d];
+            }
+            out[n] = total;
+            n += 1;
+            Ok(())
+        })?;
+        let sizes = Tensor::vector(&reduction.sizes)?;
+        ctx.set_output(0, indices)?;
+        ctx.set_output(1, totals)?;
+        ctx.set_output(2, sizes)
+    })
+}
+
+fn sum<T: Combine>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    to_dense::<T>(init, T::plus)
+}
+
+fn sum_sparse<T: Combine>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    to_sparse::<T>(init, T::plus)
+}
+
+/// The larger, and the later one where NaN has no order: a NaN is overtaken by what follows it.
+fn later_larger<T: CombineOrdered>(total: T, x: T) -> T {
+    x.larger(total)
+}
+
+fn max<T: CombineOrdered>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    to_dense::<T>(init, later_larger::<T>)
+}
+
+fn max_sparse<T: CombineOrdered>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    to_sparse::<T>(init, later_larger::<T>)
+}
+
+const SPARSE_SOFTMAX: OpDef = OpDef {
+    name: "SparseSoftmax",
+    inputs: &["sp_indices: int64", "sp_values: T", "sp_shape: int64"],
+    outputs: &["output: T"],
+    attrs: &["T: {half, float, double}"],
+    shape: softmax_shape,
+    ..OpDef::DEFAULT
+};
+
+fn softmax_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let (count, _) = sparse_input_shapes(c, 0)?;
+    c.set_output(0, PartialShape::new([count]));
+    Ok(())
+}
+
+/// Floats with an exponential.
+trait Exponential: CombineOrdered {
+    fn exp(self) -> Self;
+}
+
+impl Exponential for f32 {
+    fn exp(self) -> Self {
+        f32::exp(self)
+    }
+}
+
+impl Exponential for f64 {
+    fn exp(self) -> Self {
+        f64::exp(self)
+    }
+}
+
+impl Exponential for f16 {
+    fn exp(self) -> Self {
+        f16::from_f32(f32::from(self).exp())
+    }
+}
+
+fn softmax<T: Exponential>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let sparse = Coordinates::of_inputs(ctx, 0)?;
+        sparse.shape()?;
+        ensure!(
+            sparse.rank >= 2,
+            InvalidArgument,
+            "Input should have rank >= 2, but received shape: {:?}",
+            sparse.sizes
+        );
+        let last = sparse.rank - 1;
+        let prefix = |i: &i64| &sparse.row(*i as usize)[..last];
+        let order = sparse.order(ctx)?;
+        let mut output = ctx.allocate_output(0, Shape::new(&[sparse.count])?)?;
+        let (values, mut rest) = (ctx.slice::<T>(1)?, output.as_mut_slice::<T>()?);
+        // The results lie in the order of the coordinates, even where the values did not.
+        for group in order.as_slice::<i64>()?.chunk_by(|a, b| prefix(a) == prefix(b)) {
+            let (target, after) = rest.split_at_mut(group.len());
+            rest = after;
+            let mut largest = values[group[0] as usize];
+            for (slot, &i) in target.iter_mut().zip(group) {
+                *slot = values[i as usize];
+                largest = largest.larger(*slot);
+            }
+            target.iter_mut().for_each(|x| *x = x.minus(largest).exp());
+            let total = target[1..].iter().fold(target[0], |total, &x| total.plus(x));
+            target.iter_mut().for_each(|x| *x = x.over(total));
+        }
+        ctx.set_output(0, output)
+    })
+}
