@@ -1,7 +1,7 @@
 //! Where tensors begin: placeholders, constants of a shape, ranges.
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{Flag, OpDef, PartialValue, ValueContext};
+use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure,
@@ -9,6 +9,7 @@ use thalweg_tensor::{
 };
 
 use crate::cells::blank;
+use crate::gradient_shapes::flat;
 use crate::split::for_each_rows;
 use crate::strided::StridedCopy;
 
@@ -16,12 +17,12 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         PLACEHOLDER,
         PLACEHOLDER_V2,
-        PLACEHOLDER_WITH_DEFAULT,
-        FILL,
-        ZEROS_LIKE,
-        ONES_LIKE,
-        RANGE,
-        LIN_SPACE,
+        PLACEHOLDER_WITH_DEFAULT.with_gradient(gradient::unchanged),
+        FILL.with_gradient(fill_grad),
+        ZEROS_LIKE.without_gradient(),
+        ONES_LIKE.without_gradient(),
+        RANGE.without_gradient(),
+        LIN_SPACE.without_gradient(),
         EMPTY,
     ],
     kernels: &[
@@ -135,6 +136,13 @@ fn fill_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
         [Some(n @ 0..=1024)] => Some(PartialValue::vector(vec![value; n as usize])),
         _ => None,
     }
+}
+
+fn fill_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grad = g.grad(0)?;
+    let (all, axis) = (flat(g, grad)?, g.int(0)?);
+    let adjoint = g.add("Sum", &[all, axis])?;
+    g.set(1, adjoint)
 }
 
 fn fill(init: &KernelInit<'_>) -> Result<AnyKernel> {

@@ -6,6 +6,7 @@ use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure};
 
+use crate::batch_norm_gradients;
 use crate::map::{narrowed, wide_view, widened};
 use crate::math::fold::{Sum, SumOfSquares, loops};
 use crate::math::vectorized::vectorized;
@@ -16,12 +17,12 @@ use crate::window::Format;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        FUSED_BATCH_NORM,
-        FUSED_BATCH_NORM_V2,
-        FUSED_BATCH_NORM_V3,
-        FUSED_BATCH_NORM_GRAD,
-        FUSED_BATCH_NORM_GRAD_V2,
-        FUSED_BATCH_NORM_GRAD_V3,
+        FUSED_BATCH_NORM.with_gradient(batch_norm_gradients::fused),
+        FUSED_BATCH_NORM_V2.with_gradient(batch_norm_gradients::fused_v2),
+        FUSED_BATCH_NORM_V3.with_gradient(batch_norm_gradients::fused_v3),
+        FUSED_BATCH_NORM_GRAD.with_gradient(batch_norm_gradients::fused_grad),
+        FUSED_BATCH_NORM_GRAD_V2.with_gradient(batch_norm_gradients::fused_grad),
+        FUSED_BATCH_NORM_GRAD_V3.with_gradient(batch_norm_gradients::fused_grad),
     ],
     kernels: &[
         cpu_kernel!("FusedBatchNorm", "T" in [f32] => normalize),

@@ -7,11 +7,21 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::cells::blank;
+use crate::concat_gradients;
 use crate::reshape::ints_output;
 use crate::strided::{Dim, StridedCopy};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[CONCAT, CONCAT_V2, CONCAT_OFFSET, PACK, UNPACK, SPLIT, SPLIT_V, PARALLEL_CONCAT],
+    ops: &[
+        CONCAT.with_gradient(concat_gradients::concat),
+        CONCAT_V2.with_gradient(concat_gradients::concat_v2),
+        CONCAT_OFFSET.without_gradient(),
+        PACK.with_gradient(concat_gradients::pack),
+        UNPACK.with_gradient(concat_gradients::unpack),
+        SPLIT.with_gradient(concat_gradients::split_evenly),
+        SPLIT_V.with_gradient(concat_gradients::split_v),
+        PARALLEL_CONCAT,
+    ],
     kernels: &[
         KernelSpec {
             op: "Concat",

@@ -6,6 +6,7 @@ use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
 
+use crate::conv_gradients;
 use crate::map::{narrowed, wide_view};
 use crate::math::widen::Widen;
 use crate::patches::Convolution;
@@ -14,14 +15,14 @@ use crate::window::Sliding;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        CONV_2D,
-        CONV_2D_BACKPROP_INPUT,
-        CONV_2D_BACKPROP_FILTER,
-        CONV_3D,
+        CONV_2D.with_gradient(conv_gradients::conv_2d),
+        CONV_2D_BACKPROP_INPUT.with_gradient(conv_gradients::conv_2d_to_images),
+        CONV_2D_BACKPROP_FILTER.with_gradient(conv_gradients::conv_2d_to_filter),
+        CONV_3D.with_gradient(conv_gradients::conv_3d),
         CONV_3D_BACKPROP_INPUT,
         CONV_3D_BACKPROP_FILTER,
-        CONV_3D_BACKPROP_INPUT_V2,
-        CONV_3D_BACKPROP_FILTER_V2,
+        CONV_3D_BACKPROP_INPUT_V2.with_gradient(conv_gradients::conv_3d_to_images),
+        CONV_3D_BACKPROP_FILTER_V2.with_gradient(conv_gradients::conv_3d_to_filter),
     ],
     kernels: &[
         cpu_kernel!("Conv2D", "T" in [f32, f64, f16, bf16, i32] => forward),

@@ -5,6 +5,7 @@ use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
 
+use crate::conv_gradients;
 use crate::map::{narrowed, wide_view};
 use crate::math::real::Real;
 use crate::math::vectorized::vectorized;
@@ -15,9 +16,9 @@ use crate::window::{Grid, Sliding};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        DEPTHWISE_CONV_2D_NATIVE,
-        DEPTHWISE_CONV_2D_NATIVE_BACKPROP_INPUT,
-        DEPTHWISE_CONV_2D_NATIVE_BACKPROP_FILTER,
+        DEPTHWISE_CONV_2D_NATIVE.with_gradient(conv_gradients::depthwise),
+        DEPTHWISE_CONV_2D_NATIVE_BACKPROP_INPUT.with_gradient(conv_gradients::depthwise_to_images),
+        DEPTHWISE_CONV_2D_NATIVE_BACKPROP_FILTER.with_gradient(conv_gradients::depthwise_to_filter),
     ],
     kernels: &[
         cpu_kernel!("DepthwiseConv2dNative", "T" in [f32, f64, f16, bf16] => forward),

@@ -7,12 +7,19 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::cells::{Cell, blank, fill, nanoseconds_per_cell};
+use crate::gather_gradients;
 use crate::indices::{FirstBad, Indices, coordinates};
 use crate::split::for_each_rows;
 use crate::strided::{Dim, StridedCopy, strides};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[GATHER, GATHER_V2, GATHER_ND, ONE_HOT, TILE],
+    ops: &[
+        GATHER.with_gradient(gather_gradients::gather),
+        GATHER_V2.with_gradient(gather_gradients::gather_v2),
+        GATHER_ND.with_gradient(gather_gradients::gather_nd),
+        ONE_HOT.without_gradient(),
+        TILE.with_gradient(gather_gradients::tile),
+    ],
     kernels: &[
         KernelSpec { op: "Gather", create: gather_v1, ..KernelSpec::CPU },
         KernelSpec { op: "GatherV2", host_inputs: &["axis"], create: gather_v2, ..KernelSpec::CPU },

@@ -1,7 +1,7 @@
 //! Local response normalisation, across neighbouring channels.
 
 use half::{bf16, f16};
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{Element, Result, ensure};
 
@@ -10,7 +10,7 @@ use crate::math::widen::Widen;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[LRN, LRN_GRAD],
+    ops: &[LRN.with_gradient(gradient_of_lrn), LRN_GRAD],
     kernels: &[
         cpu_kernel!("LRN", "T" in [f32, f16, bf16] => lrn),
         cpu_kernel!("LRNGrad", "T" in [f32, f16, bf16] => lrn_grad),
@@ -146,6 +146,13 @@ fn lrn_grad<T: Widen<Wide = f32>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let out = narrowed::<T>(ctx, out)?;
         ctx.set_output(0, out)
     })
+}
+
+fn gradient_of_lrn(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.output(0));
+    let node = g.op_like("LRNGrad", &["depth_radius", "bias", "alpha", "beta"]);
+    let adjoint = node.inputs(&[grad, x, y]).build()?;
+    g.set(0, adjoint)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Padding with a constant or with mirror images.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{GradientContext, OpDef};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail, bf16, ensure,
@@ -11,10 +11,16 @@ use thalweg_tensor::{
 
 use crate::cells::blank;
 use crate::combine::Combine;
+use crate::gradient_shapes::{flat, shape_as};
 use crate::strided::{Dim, Segment, StridedCopy, copy_boxes, strides};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[PAD, PAD_V2, MIRROR_PAD, MIRROR_PAD_GRAD],
+    ops: &[
+        PAD.with_gradient(pad_grad),
+        PAD_V2.with_gradient(pad_grad),
+        MIRROR_PAD.with_gradient(gradient_of_mirror_pad),
+        MIRROR_PAD_GRAD.with_gradient(gradient_of_mirror_pad_grad),
+    ],
     kernels: &[
         KernelSpec { op: "Pad", host_inputs: &["paddings"], create: pad, ..KernelSpec::CPU },
         KernelSpec {
@@ -342,4 +348,29 @@ fn add_row<T: Combine>(block: &mut [T], row: usize, from: usize, to: usize) {
     let (low, high) = (&mut head[low * row..][..row], &mut tail[..row]);
     let (source, target): (&[T], &mut [T]) = if from < to { (low, high) } else { (high, low) };
     target.iter_mut().zip(source).for_each(|(t, &s)| *t = t.plus(s));
+}
+
+/// Cuts the padding off the adjoint.
+fn pad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, paddings) = (g.grad(0)?, g.input(0), g.input(1));
+    let (first, column) = (g.ints(&[0, 0])?, g.ints(&[-1, 1])?);
+    let before = g.add("Slice", &[paddings, first, column])?;
+    let (begin, size) = (flat(g, before)?, shape_as(g, x, g.dtype(paddings))?);
+    let adjoint = g.add("Slice", &[grad, begin, size])?;
+    g.set(0, adjoint)
+}
+
+fn gradient_of_mirror_pad(g: &mut GradientContext<'_>) -> Result<()> {
+    swap_mirror_pad(g, "MirrorPadGrad")
+}
+
+fn gradient_of_mirror_pad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    swap_mirror_pad(g, "MirrorPad")
+}
+
+/// Each of the two ops is the other's gradient.
+fn swap_mirror_pad(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, paddings) = (g.grad(0)?, g.input(1));
+    let adjoint = g.op_like(op, &["mode"]).inputs(&[grad, paddings]).build()?;
+    g.set(0, adjoint)
 }

@@ -1,17 +1,22 @@
 //! Sorting rows into several tensors by number, and putting them together again.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{GradientContext, OpDef};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
+use crate::gradient_shapes::reshaped_like;
 use crate::indices::coordinates;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[DYNAMIC_PARTITION, DYNAMIC_STITCH, PARALLEL_DYNAMIC_STITCH],
+    ops: &[
+        DYNAMIC_PARTITION.with_gradient(partition_grad),
+        DYNAMIC_STITCH.with_gradient(stitch_grad),
+        PARALLEL_DYNAMIC_STITCH.with_gradient(stitch_grad),
+    ],
     kernels: &[
         KernelSpec { op: "DynamicPartition", create: dynamic_partition, ..KernelSpec::CPU },
         KernelSpec {
@@ -252,4 +257,31 @@ fn stitch<C: Cell>(
             }
         }
     })
+}
+
+/// Stitches the adjoints together by the places that the rows came from.
+fn partition_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (data, partitions) = (g.input(0), g.input(1));
+    let (zero, count, one) = (g.int(0)?, g.add("Size", &[partitions])?, g.int(1)?);
+    let places = g.add("Range", &[zero, count, one])?;
+    let places = reshaped_like(g, places, partitions)?;
+    let node = g.op_like("DynamicPartition", &["num_partitions"]);
+    let places = node.inputs(&[places, partitions]).build_all()?;
+    let grads = (0..g.num_outputs()).map(|i| g.grad(i)).collect::<Result<Vec<_>>>()?;
+    let node = g.op("ParallelDynamicStitch").attr("N", places.len() as i64);
+    let rows = node.inputs(&places).inputs(&grads).build()?;
+    let adjoint = reshaped_like(g, rows, data)?;
+    g.set(0, adjoint)
+}
+
+/// Every piece gets the rows that it was to fill, also those that a later piece has overwritten.
+fn stitch_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, axis) = (g.grad(0)?, g.int(0)?);
+    let count = g.num_inputs() / 2;
+    for i in 0..count {
+        let indices = g.input(i);
+        let adjoint = g.add("GatherV2", &[grad, indices, axis])?;
+        g.set(count + i, adjoint)?;
+    }
+    Ok(())
 }

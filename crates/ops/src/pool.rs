@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
-use thalweg_graph::{NodeAttrs, OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
 
@@ -16,13 +16,13 @@ use crate::window::{Format, Grid, Padding, Sizes, Sliding};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        MAX_POOL,
-        MAX_POOL_V2,
-        AVG_POOL,
-        AVG_POOL_GRAD,
-        MAX_POOL_3D,
-        AVG_POOL_3D,
-        AVG_POOL_3D_GRAD,
+        MAX_POOL.with_gradient(gradient_of_max_pool),
+        MAX_POOL_V2.with_gradient(gradient_of_max_pool_v2),
+        AVG_POOL.with_gradient(gradient_of_avg_pool),
+        AVG_POOL_GRAD.with_gradient(gradient_of_avg_pool_grad),
+        MAX_POOL_3D.with_gradient(gradient_of_max_pool_3d),
+        AVG_POOL_3D.with_gradient(gradient_of_avg_pool_3d),
+        AVG_POOL_3D_GRAD.with_gradient(gradient_of_avg_pool_3d_grad),
     ],
     kernels: &[
         cpu_kernel!("MaxPool", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16]
@@ -454,6 +454,58 @@ crate::math::vectorized::vectorized! {
             *out += x * factor;
         }
     }
+}
+
+/// The attrs of a window.
+const WINDOW: &[&str] = &["ksize", "strides", "padding", "data_format"];
+
+fn gradient_of_max_pool(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.output(0));
+    let attrs = &["ksize", "strides", "padding", "explicit_paddings", "data_format"];
+    let adjoint = g.op_like("MaxPoolGrad", attrs).inputs(&[x, y, grad]).build()?;
+    g.set(0, adjoint)
+}
+
+fn gradient_of_max_pool_v2(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y, ksize, strides) =
+        (g.grad(0)?, g.input(0), g.output(0), g.input(1), g.input(2));
+    let node = g.op_like("MaxPoolGradV2", &["padding", "data_format"]);
+    let adjoint = node.inputs(&[x, y, grad, ksize, strides]).build()?;
+    g.set(0, adjoint)
+}
+
+fn gradient_of_max_pool_3d(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.output(0));
+    let adjoint = g.op_like("MaxPool3DGrad", WINDOW).inputs(&[x, y, grad]).build()?;
+    g.set(0, adjoint)
+}
+
+fn gradient_of_avg_pool(g: &mut GradientContext<'_>) -> Result<()> {
+    spread_adjoint(g, "AvgPoolGrad")
+}
+
+fn gradient_of_avg_pool_3d(g: &mut GradientContext<'_>) -> Result<()> {
+    spread_adjoint(g, "AvgPool3DGrad")
+}
+
+fn gradient_of_avg_pool_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    average_adjoint(g, "AvgPool")
+}
+
+fn gradient_of_avg_pool_3d_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    average_adjoint(g, "AvgPool3D")
+}
+
+fn spread_adjoint(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, shape) = (g.grad(0)?, g.shape_of(g.input(0))?);
+    let adjoint = g.op_like(op, WINDOW).inputs(&[shape, grad]).build()?;
+    g.set(0, adjoint)
+}
+
+fn average_adjoint(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let grad = g.grad(0)?;
+    let adjoint = g.op_like(op, WINDOW).input(grad).build()?;
+    g.set(1, adjoint)
 }
 
 #[cfg(test)]

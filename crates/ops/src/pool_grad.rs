@@ -1,7 +1,7 @@
 //! Gradients of max pooling, and max pooling that says where the largest lies.
 
 use half::{bf16, f16};
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Element, Result, Shape, Tensor, bail, ensure};
 
@@ -15,13 +15,13 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        MAX_POOL_GRAD,
-        MAX_POOL_GRAD_V2,
-        MAX_POOL_GRAD_GRAD,
+        MAX_POOL_GRAD.with_gradient(gradient_of_max_pool_grad),
+        MAX_POOL_GRAD_V2.with_gradient(gradient_of_max_pool_grad_v2),
+        MAX_POOL_GRAD_GRAD.with_gradient(gradient_of_max_pool_grad_grad),
         MAX_POOL_GRAD_GRAD_V2,
-        MAX_POOL_3D_GRAD,
-        MAX_POOL_3D_GRAD_GRAD,
-        MAX_POOL_WITH_ARGMAX,
+        MAX_POOL_3D_GRAD.with_gradient(gradient_of_max_pool_3d_grad),
+        MAX_POOL_3D_GRAD_GRAD.with_gradient(gradient_of_max_pool_3d_grad_grad),
+        MAX_POOL_WITH_ARGMAX.with_gradient(gradient_of_max_pool_with_argmax),
         MAX_POOL_GRAD_WITH_ARGMAX,
         MAX_POOL_GRAD_GRAD_WITH_ARGMAX,
     ],
@@ -517,6 +517,49 @@ fn max_pool_grad_grad_with_argmax<T: Widen>(init: &KernelInit<'_>) -> Result<Any
         }
         ctx.set_output(0, out)
     })
+}
+
+/// Where the largest elements lie does not change smoothly; the adjoint they pass on does.
+fn through_maxima(g: &mut GradientContext<'_>, op: &str, attrs: &[&str]) -> Result<()> {
+    let (grad, mut inputs) = (g.grad(0)?, g.inputs().to_vec());
+    inputs[2] = grad;
+    let adjoint = g.op_like(op, attrs).inputs(&inputs).build()?;
+    g.set(2, adjoint)?;
+    for (i, &input) in inputs[..2].iter().enumerate() {
+        let zeros = g.add("ZerosLike", &[input])?;
+        g.set(i, zeros)?;
+    }
+    Ok(())
+}
+
+/// The attrs of a window.
+const WINDOW: &[&str] = &["ksize", "strides", "padding", "data_format"];
+
+fn gradient_of_max_pool_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    through_maxima(g, "MaxPoolGradGrad", WINDOW)
+}
+
+fn gradient_of_max_pool_grad_v2(g: &mut GradientContext<'_>) -> Result<()> {
+    through_maxima(g, "MaxPoolGradGradV2", &["padding", "data_format"])
+}
+
+fn gradient_of_max_pool_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    through_maxima(g, "MaxPoolGrad", WINDOW)
+}
+
+fn gradient_of_max_pool_3d_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    through_maxima(g, "MaxPool3DGradGrad", WINDOW)
+}
+
+fn gradient_of_max_pool_3d_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    through_maxima(g, "MaxPool3DGrad", WINDOW)
+}
+
+fn gradient_of_max_pool_with_argmax(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, argmax) = (g.grad(0)?, g.input(0), g.output(1));
+    let attrs = &["ksize", "strides", "padding", "include_batch_in_index"];
+    let adjoint = g.op_like("MaxPoolGradWithArgmax", attrs).inputs(&[x, grad, argmax]).build()?;
+    g.set(0, adjoint)
 }
 
 #[cfg(test)]

@@ -2,26 +2,27 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext, broadcast_shapes};
-use thalweg_graph::{OpDef, PartialValue, ValueContext};
+use thalweg_graph::{OpDef, PartialValue, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::cells::blank;
+use crate::reshape_gradients;
 use crate::strided::{StridedCopy, strides};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        RESHAPE,
-        EXPAND_DIMS,
-        SQUEEZE,
-        SHAPE,
-        SHAPE_N,
-        RANK,
-        SIZE,
-        BROADCAST_TO,
+        RESHAPE.with_gradient(reshape_gradients::reshape),
+        EXPAND_DIMS.with_gradient(reshape_gradients::reshape),
+        SQUEEZE.with_gradient(reshape_gradients::reshape),
+        SHAPE.without_gradient(),
+        SHAPE_N.without_gradient(),
+        RANK.without_gradient(),
+        SIZE.without_gradient(),
+        BROADCAST_TO.with_gradient(reshape_gradients::broadcast_to),
         BROADCAST_ARGS,
-        BROADCAST_GRADIENT_ARGS,
-        ENSURE_SHAPE,
+        BROADCAST_GRADIENT_ARGS.without_gradient(),
+        ENSURE_SHAPE.with_gradient(gradient::unchanged),
     ],
     kernels: &[
         KernelSpec { op: "Reshape", host_inputs: &["shape"], create: reshape, ..CHEAP },

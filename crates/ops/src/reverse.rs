@@ -1,8 +1,8 @@
 //! Elements in another order along their dimensions: reversed, or rolled.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Tensor, bail, ensure};
 
@@ -10,7 +10,12 @@ use crate::cells::blank;
 use crate::strided::{Dim, Segment, StridedCopy, copy_boxes, strides};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[REVERSE, REVERSE_V2, REVERSE_SEQUENCE, ROLL],
+    ops: &[
+        REVERSE.with_gradient(again),
+        REVERSE_V2.with_gradient(again),
+        REVERSE_SEQUENCE.with_gradient(again),
+        ROLL.with_gradient(roll_grad),
+    ],
     kernels: &[
         KernelSpec { op: "Reverse", host_inputs: &["dims"], create: reverse, ..KernelSpec::CPU },
         KernelSpec {
@@ -313,4 +318,18 @@ fn roll(_: &KernelInit<'_>) -> Result<AnyKernel> {
         copy_boxes(ctx, &segments, input, &mut output)?;
         ctx.set_output(0, output)
     })
+}
+
+/// Reversed twice, everything is where it was.
+fn again(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, op, what) = (g.grad(0)?, g.node().op.name.clone(), g.input(1));
+    let adjoint = g.op_like(&op, &["seq_dim", "batch_dim"]).inputs(&[grad, what]).build()?;
+    g.set(0, adjoint)
+}
+
+fn roll_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, shift, axis) = (g.grad(0)?, g.input(1), g.input(2));
+    let back = g.add("Neg", &[shift])?;
+    let adjoint = g.add("Roll", &[grad, back, axis])?;
+    g.set(0, adjoint)
 }

@@ -1,8 +1,8 @@
 //! Writing slices into places given by indices.
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, Output};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Bytes, Complex32, Complex64, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure,
@@ -12,17 +12,18 @@ use thalweg_tensor::{
 use crate::cells::{Cell, nanoseconds_per_cell};
 use crate::combine::{Combine, CombineOrdered};
 use crate::gather::{Points, ignores_bad_indices};
+use crate::gradient_shapes::shape_as;
 use crate::indices::{Indices, coordinates};
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        SCATTER_ND,
-        TENSOR_SCATTER_UPDATE,
-        TENSOR_SCATTER_ADD,
-        TENSOR_SCATTER_SUB,
-        TENSOR_SCATTER_MAX,
-        TENSOR_SCATTER_MIN,
+        SCATTER_ND.with_gradient(scatter_nd_grad),
+        TENSOR_SCATTER_UPDATE.with_gradient(scatter_update_grad),
+        TENSOR_SCATTER_ADD.with_gradient(scatter_add_grad),
+        TENSOR_SCATTER_SUB.with_gradient(scatter_sub_grad),
+        TENSOR_SCATTER_MAX.with_gradient(scatter_extremum_grad),
+        TENSOR_SCATTER_MIN.with_gradient(scatter_extremum_grad),
     ],
     kernels: &[
         KernelSpec {
@@ -347,4 +348,65 @@ fn combine(job: &Job<'_, '_>, target: &mut Tensor, updates: &Tensor, update: Upd
         }
         other => bail!(Unimplemented, "{update:?} has no kernel for {other}"),
     }
+}
+
+/// What `x` has at the indices.
+fn picked(g: &mut GradientContext<'_>, x: Output, indices: Output) -> Result<Output> {
+    // The one type that can scatter and not gather.
+    let is_unsigned = g.dtype(indices) == DType::UInt16;
+    let indices = if is_unsigned { g.cast(indices, DType::Int32)? } else { indices };
+    g.op_like("GatherNd", &["bad_indices_policy"]).inputs(&[x, indices]).build()
+}
+
+fn scatter_nd_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, indices) = (g.grad(0)?, g.input(0));
+    let adjoint = picked(g, grad, indices)?;
+    g.set(1, adjoint)
+}
+
+/// Overwritten elements get none. Updates of one element all get its adjoint, whichever has won.
+fn scatter_update_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, indices, updates) = (g.grad(0)?, g.input(1), g.input(2));
+    let zeros = g.add("ZerosLike", &[updates])?;
+    let node = g.op_like("TensorScatterUpdate", &["bad_indices_policy"]);
+    let kept = node.inputs(&[grad, indices, zeros]).build()?;
+    g.set(0, kept)?;
+    let adjoint = picked(g, grad, indices)?;
+    g.set(2, adjoint)
+}
+
+fn scatter_add_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, indices) = (g.grad(0)?, g.input(1));
+    g.set(0, grad)?;
+    let adjoint = picked(g, grad, indices)?;
+    g.set(2, adjoint)
+}
+
+fn scatter_sub_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, indices) = (g.grad(0)?, g.input(1));
+    g.set(0, grad)?;
+    let added = picked(g, grad, indices)?;
+    let adjoint = g.add("Neg", &[added])?;
+    g.set(2, adjoint)
+}
+
+/// All that equal the result share its adjoint.
+fn scatter_extremum_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, indices, updates) = (g.grad(0)?, g.input(0), g.input(1), g.input(2));
+    let (dtype, best) = (g.dtype(grad), g.output(0));
+    let is_best = g.add("Equal", &[x, best])?;
+    let of_x = g.cast(is_best, dtype)?;
+    let best = picked(g, best, indices)?;
+    let is_best = g.add("Equal", &[updates, best])?;
+    let of_updates = g.cast(is_best, dtype)?;
+    let shape = shape_as(g, x, g.dtype(indices))?;
+    let node = g.op_like("ScatterNd", &["bad_indices_policy"]);
+    let others = node.inputs(&[indices, of_updates, shape]).build()?;
+    let count = g.add("AddV2", &[of_x, others])?;
+    let share = g.add("RealDiv", &[grad, count])?;
+    let adjoint = g.add("Mul", &[share, of_x])?;
+    g.set(0, adjoint)?;
+    let share = picked(g, share, indices)?;
+    let adjoint = g.add("Mul", &[share, of_updates])?;
+    g.set(2, adjoint)
 }

@@ -9,19 +9,20 @@ use thalweg_tensor::{
 
 use crate::combine::{Combine, CombineOrdered};
 use crate::indices::{Indices, coordinates};
+use crate::segment_gradients;
 use crate::split::{Disjoint, for_each_rows};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        SEGMENT_SUM,
-        SEGMENT_MEAN,
-        SEGMENT_PROD,
-        SEGMENT_MIN,
-        SEGMENT_MAX,
-        UNSORTED_SEGMENT_SUM,
-        UNSORTED_SEGMENT_PROD,
-        UNSORTED_SEGMENT_MIN,
-        UNSORTED_SEGMENT_MAX,
+        SEGMENT_SUM.with_gradient(segment_gradients::sum),
+        SEGMENT_MEAN.with_gradient(segment_gradients::mean),
+        SEGMENT_PROD.with_gradient(segment_gradients::product),
+        SEGMENT_MIN.with_gradient(segment_gradients::extremum),
+        SEGMENT_MAX.with_gradient(segment_gradients::extremum),
+        UNSORTED_SEGMENT_SUM.with_gradient(segment_gradients::sum),
+        UNSORTED_SEGMENT_PROD.with_gradient(segment_gradients::product),
+        UNSORTED_SEGMENT_MIN.with_gradient(segment_gradients::extremum),
+        UNSORTED_SEGMENT_MAX.with_gradient(segment_gradients::extremum),
     ],
     kernels: &[
         cpu_kernel!("SegmentSum", "T" in [

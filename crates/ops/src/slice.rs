@@ -8,10 +8,16 @@ use thalweg_tensor::{PartialShape, RANK_MAX, Result, Shape, Tensor, ensure, err}
 
 use crate::cells::blank;
 use crate::reshape::broadcast_strides;
+use crate::slice_gradients;
 use crate::strided::{Dim, StridedCopy, strides};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SLICE, STRIDED_SLICE, STRIDED_SLICE_GRAD, TENSOR_STRIDED_SLICE_UPDATE],
+    ops: &[
+        SLICE.with_gradient(slice_gradients::slice),
+        STRIDED_SLICE.with_gradient(slice_gradients::strided_slice),
+        STRIDED_SLICE_GRAD.with_gradient(slice_gradients::strided_slice_grad),
+        TENSOR_STRIDED_SLICE_UPDATE.with_gradient(slice_gradients::tensor_strided_slice_update),
+    ],
     kernels: &[
         KernelSpec {
             op: "Slice",

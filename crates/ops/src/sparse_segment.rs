@@ -10,19 +10,23 @@ use thalweg_tensor::{
 use crate::combine::Combine;
 use crate::indices::{FirstBad, Indices};
 use crate::segment::SortedIds;
+use crate::segment_gradients;
 use crate::split::{Disjoint, for_each_rows};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        SPARSE_SEGMENT_SUM,
-        SPARSE_SEGMENT_SUM_WITH_NUM_SEGMENTS,
-        SPARSE_SEGMENT_MEAN,
-        SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS,
-        SPARSE_SEGMENT_SQRT_N,
-        SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS,
+        SPARSE_SEGMENT_SUM.with_gradient(segment_gradients::sparse_sum),
+        SPARSE_SEGMENT_SUM_WITH_NUM_SEGMENTS.with_gradient(segment_gradients::sparse_sum),
+        SPARSE_SEGMENT_MEAN.with_gradient(segment_gradients::sparse_mean),
+        SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS.with_gradient(segment_gradients::sparse_mean),
+        SPARSE_SEGMENT_SQRT_N.with_gradient(segment_gradients::sparse_sqrt_n),
+        SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS.with_gradient(segment_gradients::sparse_sqrt_n),
         SPARSE_SEGMENT_SUM_GRAD,
         SPARSE_SEGMENT_MEAN_GRAD,
         SPARSE_SEGMENT_SQRT_N_GRAD,
+        SPARSE_SEGMENT_SUM_GRAD_V2,
+        OpDef { name: "SparseSegmentMeanGradV2", ..SPARSE_SEGMENT_SUM_GRAD_V2 },
+        OpDef { name: "SparseSegmentSqrtNGradV2", ..SPARSE_SEGMENT_SUM_GRAD_V2 },
     ],
     kernels: &[
         cpu_kernel!("SparseSegmentSum", "T" in [
@@ -43,6 +47,12 @@ pub(crate) static FAMILY: Family = Family {
             host_inputs: &["output_dim0"]),
         cpu_kernel!("SparseSegmentSqrtNGrad", "T" in [f32, f64, f16, bf16] => sqrt_n_grad;
             host_inputs: &["output_dim0"]),
+        cpu_kernel!("SparseSegmentSumGradV2", "T" in [f32, f64, f16, bf16] => sum_rows_grad;
+            host_inputs: &["dense_output_dim0"]),
+        cpu_kernel!("SparseSegmentMeanGradV2", "T" in [f32, f64, f16, bf16] => mean_rows_grad;
+            host_inputs: &["dense_output_dim0"]),
+        cpu_kernel!("SparseSegmentSqrtNGradV2", "T" in [f32, f64, f16, bf16] => sqrt_n_rows_grad;
+            host_inputs: &["dense_output_dim0"]),
     ],
 };
 
@@ -376,13 +386,30 @@ fn spread_rows<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<(
     let (grad, indices, ids) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
     check_pairs(indices, ids)?;
     ensure!(grad.rank() >= 1, InvalidArgument, "grad must be at least rank 1");
+    let rows = rows_of_all(ctx)?;
+    let output = spread::<T>(ctx, Indices::of(indices)?, rows, scale)?;
+    ctx.set_output(0, output)
+}
+
+/// The number of rows of the whole tensor, of which some were picked.
+fn rows_of_all(ctx: &KernelContext<'_>) -> Result<usize> {
     let rows = ctx.scalar_int(3, "output_dim0")?;
     ensure!(rows >= 0, InvalidArgument, "output_dim0 must not be negative, is {rows}");
+    Ok(rows as usize)
+}
+
+/// A tensor of `limit` rows, of which row `indices[i]` has the row of segment `ids[i]` added to it.
+fn spread<T: Summed>(
+    ctx: &KernelContext<'_>,
+    indices: Indices<'_>,
+    limit: usize,
+    scale: Scale,
+) -> Result<Tensor> {
+    let (grad, ids) = (ctx.input(0)?, ctx.input(2)?);
     let mut dims = grad.shape().to_vec();
-    let segments = std::mem::replace(&mut dims[0], rows as usize);
-    let (row, limit) = (dims[1..].iter().product::<usize>(), rows as usize);
-    let count = indices.num_elements();
-    let (indices, ids) = (Indices::of(indices)?, Indices::of(ids)?);
+    let segments = std::mem::replace(&mut dims[0], limit);
+    let row = dims[1..].iter().product::<usize>();
+    let (count, ids) = (ids.num_elements(), Indices::of(ids)?);
     // The number of rows of each segment; ids need not be sorted here.
     let mut counts = ctx.zeros(DType::Int64, Shape::new(&[segments])?)?;
     let counts = counts.as_mut_slice::<i64>()?;
@@ -415,15 +442,110 @@ fn spread_rows<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<(
             to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.plus(x.widen().times(factor)));
         }
     })?;
-    let output = if T::DTYPE == <T::Wide as Element>::DTYPE {
-        sums
+    if T::DTYPE == <T::Wide as Element>::DTYPE {
+        return Ok(sums);
+    }
+    let mut output = ctx.allocate_output(0, shape)?;
+    let sums = sums.as_slice::<T::Wide>()?;
+    for_each_rows(ctx, output.as_mut_slice::<T>()?, 1, 1.0, |first, part| {
+        part.iter_mut().zip(&sums[first..]).for_each(|(t, &sum)| *t = T::narrow(sum));
+    })?;
+    Ok(output)
+}
+
+const SPARSE_SEGMENT_SUM_GRAD_V2: OpDef = OpDef {
+    name: "SparseSegmentSumGradV2",
+    inputs: &["grad: T", "indices: Tidx", "segment_ids: Tsegmentids", "dense_output_dim0: int32"],
+    outputs: &["output: T", "sorted_unique_indices: Tidx"],
+    attrs: &[
+        "T: {bfloat16, half, float, double}",
+        "Tidx: {int32, int64} = DT_INT32",
+        "Tsegmentids: {int32, int64} = DT_INT32",
+    ],
+    shape: rows_grad_shape,
+    ..OpDef::DEFAULT
+};
+
+fn rows_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let grad = c.with_rank_at_least(0, "grad", 1)?;
+    c.with_rank(1, "indices", 1)?.merge(&c.with_rank(2, "segment_ids", 1)?)?;
+    c.with_rank(3, "dense_output_dim0", 0)?;
+    if let Some(dims) = grad.dims() {
+        let rest = dims[1..].iter().copied();
+        c.set_output(0, PartialShape::new(std::iter::once(None).chain(rest)));
+    }
+    c.set_output(1, PartialShape::new([None]));
+    Ok(())
+}
+
+fn sum_rows_grad<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| spread_to_picked::<T>(ctx, Scale::None))
+}
+
+fn mean_rows_grad<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| spread_to_picked::<T>(ctx, Scale::Mean))
+}
+
+fn sqrt_n_rows_grad<T: Summed>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| spread_to_picked::<T>(ctx, Scale::SqrtN))
+}
+
+/// As [`spread_rows`], but gives only the rows that were picked, in order, and which they are.
+fn spread_to_picked<T: Summed>(ctx: &mut KernelContext<'_>, scale: Scale) -> Result<()> {
+    let (grad, indices, ids) = (ctx.input(0)?, ctx.input(1)?, ctx.input(2)?);
+    check_pairs(indices, ids)?;
+    ensure!(grad.rank() >= 1, InvalidArgument, "grad must be at least rank 1");
+    let limit = rows_of_all(ctx)?;
+    if limit == 0 {
+        // Of a tensor without rows none is picked, whatever the indices say.
+        let mut dims = grad.shape().to_vec();
+        dims[0] = 0;
+        let none = ctx.zeros(indices.dtype(), Shape::new(&[0])?)?;
+        ctx.set_output(0, ctx.zeros(T::DTYPE, Shape::new(&dims)?)?)?;
+        return ctx.set_output(1, none);
+    }
+    let indices = Indices::of(indices)?;
+    let count = ids.num_elements();
+    let picked = sorted_unique(ctx, indices, count, limit)?;
+    let picked = picked.as_slice::<i64>()?;
+    let mut places = ctx.zeros(DType::Int64, Shape::new(&[count])?)?;
+    for_each_rows(ctx, places.as_mut_slice::<i64>()?, 1, 10.0, |first, part| {
+        for (i, place) in part.iter_mut().enumerate() {
+            *place = picked.partition_point(|&p| p < indices.at(first + i)) as i64;
+        }
+    })?;
+    let output = spread::<T>(ctx, Indices::of(&places)?, picked.len(), scale)?;
+    let mut which = ctx.allocate_output(1, Shape::new(&[picked.len()])?)?;
+    if which.dtype() == DType::Int64 {
+        which.as_mut_slice::<i64>()?.copy_from_slice(picked);
     } else {
-        let mut output = ctx.allocate_output(0, shape)?;
-        let sums = sums.as_slice::<T::Wide>()?;
-        for_each_rows(ctx, output.as_mut_slice::<T>()?, 1, 1.0, |first, part| {
-            part.iter_mut().zip(&sums[first..]).for_each(|(t, &sum)| *t = T::narrow(sum));
-        })?;
-        output
-    };
-    ctx.set_output(0, output)
+        let which = which.as_mut_slice::<i32>()?;
+        which.iter_mut().zip(picked).for_each(|(to, &i)| *to = i as i32);
+    }
+    ctx.set_output(0, output)?;
+    ctx.set_output(1, which)
+}
+
+/// The different ones of `count` indices, in order, as int64.
+fn sorted_unique(
+    ctx: &KernelContext<'_>,
+    indices: Indices<'_>,
+    count: usize,
+    limit: usize,
+) -> Result<Tensor> {
+    let mut sorted = ctx.zeros(DType::Int64, Shape::new(&[count])?)?;
+    let sorted = sorted.as_mut_slice::<i64>()?;
+    for (i, to) in sorted.iter_mut().enumerate() {
+        *to = indices.at(i);
+        ensure!(
+            indices.below(i, limit).is_some(),
+            InvalidArgument,
+            "Index {to} out of range [0, {limit})."
+        );
+    }
+    sorted.sort_unstable();
+    let firsts = || sorted.chunk_by(|x, y| x == y).map(|run| run[0]);
+    let mut unique = ctx.zeros(DType::Int64, Shape::new(&[firsts().count()])?)?;
+    unique.as_mut_slice::<i64>()?.iter_mut().zip(firsts()).for_each(|(to, i)| *to = i);
+    Ok(unique)
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{OpDef, PartialValue, ValueContext};
+use thalweg_graph::{GradientContext, OpDef, PartialValue, ValueContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err,
@@ -14,7 +14,11 @@ use crate::split::for_each_rows;
 use crate::strided::{StridedCopy, strides};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[TRANSPOSE, CONJUGATE_TRANSPOSE, INVERT_PERMUTATION],
+    ops: &[
+        TRANSPOSE.with_gradient(transpose_grad),
+        CONJUGATE_TRANSPOSE.with_gradient(transpose_grad),
+        INVERT_PERMUTATION.without_gradient(),
+    ],
     kernels: &[
         KernelSpec {
             op: "Transpose",
@@ -200,4 +204,12 @@ fn invert_permutation(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let output = ints_output(ctx, dtype, &inverse, false)?;
         ctx.set_output(0, output)
     })
+}
+
+/// The same op, with the permutation turned round.
+fn transpose_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, op, perm) = (g.grad(0)?, g.node().op.name.clone(), g.input(1));
+    let back = g.add("InvertPermutation", &[perm])?;
+    let adjoint = g.add(&op, &[grad, back])?;
+    g.set(0, adjoint)
 }

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{Flag, OpDef, ShapeContext, gradient, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Variable};
 use thalweg_tensor::{
     Code, Complex32, Complex64, DType, Error, PartialShape, Resource, ResourceHandle, Result,
@@ -24,18 +24,18 @@ pub(crate) static FAMILY: Family = Family {
         TEMPORARY_VARIABLE,
         DESTROY_TEMPORARY_VARIABLE,
         IS_VARIABLE_INITIALIZED,
-        ASSIGN,
-        ASSIGN_ADD,
-        ASSIGN_SUB,
+        ASSIGN.without_gradient(),
+        ASSIGN_ADD.without_gradient(),
+        ASSIGN_SUB.without_gradient(),
         COUNT_UP_TO,
         VAR_HANDLE_OP,
-        VAR_IS_INITIALIZED_OP,
-        READ_VARIABLE_OP,
+        VAR_IS_INITIALIZED_OP.without_gradient(),
+        READ_VARIABLE_OP.with_gradient(gradient::unchanged),
         ASSIGN_VARIABLE_OP,
         ASSIGN_ADD_VARIABLE_OP,
         ASSIGN_SUB_VARIABLE_OP,
         DESTROY_RESOURCE_OP,
-        VARIABLE_SHAPE,
+        VARIABLE_SHAPE.without_gradient(),
         RESOURCE_COUNT_UP_TO,
     ],
     kernels: &[

@@ -5,15 +5,16 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, ensure};
 
 use crate::gather::{gather_points, ignores_bad_indices};
+use crate::gather_gradients;
 use crate::scatter::{Update, check_scatter_shapes, scatter};
 use crate::variable::{change, pass_on, variable_input};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        RESOURCE_GATHER_ND,
-        SCATTER_ND_UPDATE,
-        SCATTER_ND_ADD,
-        OpDef { name: "ScatterNdSub", ..SCATTER_ND_ADD },
+        RESOURCE_GATHER_ND.with_gradient(gather_gradients::resource_gather_nd),
+        SCATTER_ND_UPDATE.without_gradient(),
+        SCATTER_ND_ADD.without_gradient(),
+        OpDef { name: "ScatterNdSub", ..SCATTER_ND_ADD }.without_gradient(),
         OpDef { name: "ScatterNdMin", ..SCATTER_ND_ADD },
         OpDef { name: "ScatterNdMax", ..SCATTER_ND_ADD },
         RESOURCE_SCATTER_ND_UPDATE,

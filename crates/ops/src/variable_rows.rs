@@ -11,6 +11,7 @@ use thalweg_tensor::{
 
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::combine::{Combine, CombineOrdered};
+use crate::gather_gradients;
 use crate::indices::coordinates;
 use crate::split::{Disjoint, for_each_rows};
 use crate::variable::{change, pass_on, variable_input};
@@ -35,10 +36,10 @@ const MAX: [KernelSpec; 2] = scatter_kernels!("ScatterMax", "ResourceScatterMax"
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SCATTER_UPDATE,
-        SCATTER_ADD,
-        OpDef { name: "ScatterSub", ..SCATTER_ADD },
-        OpDef { name: "ScatterMul", ..SCATTER_ADD },
-        OpDef { name: "ScatterDiv", ..SCATTER_ADD },
+        SCATTER_ADD.without_gradient(),
+        OpDef { name: "ScatterSub", ..SCATTER_ADD }.without_gradient(),
+        OpDef { name: "ScatterMul", ..SCATTER_ADD }.without_gradient(),
+        OpDef { name: "ScatterDiv", ..SCATTER_ADD }.without_gradient(),
         SCATTER_MIN,
         OpDef { name: "ScatterMax", ..SCATTER_MIN },
         RESOURCE_SCATTER_UPDATE,
@@ -48,7 +49,7 @@ pub(crate) static FAMILY: Family = Family {
         OpDef { name: "ResourceScatterDiv", ..RESOURCE_SCATTER_ADD },
         OpDef { name: "ResourceScatterMin", ..RESOURCE_SCATTER_ADD },
         OpDef { name: "ResourceScatterMax", ..RESOURCE_SCATTER_ADD },
-        RESOURCE_GATHER,
+        RESOURCE_GATHER.with_gradient(gather_gradients::resource_gather),
     ],
     kernels: &[
         KernelSpec { op: "ScatterUpdate", create: scatter_update, ..KernelSpec::CPU },

@@ -1,0 +1,20 @@
+//! Gradients of the ops that change only the shape.
+
+use thalweg_graph::GradientContext;
+use thalweg_tensor::Result;
+
+use crate::gradient_shapes::{reshaped_like, summed_to};
+
+/// Of `Reshape`, `ExpandDims` and `Squeeze`: the adjoint in the old shape.
+pub(crate) fn reshape(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x) = (g.grad(0)?, g.input(0));
+    let adjoint = reshaped_like(g, grad, x)?;
+    g.set(0, adjoint)
+}
+
+/// Of `BroadcastTo`: every element answers for its copies.
+pub(crate) fn broadcast_to(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x) = (g.grad(0)?, g.input(0));
+    let adjoint = summed_to(g, grad, x)?;
+    g.set(0, adjoint)
+}
