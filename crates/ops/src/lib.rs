@@ -161,6 +161,11 @@ pub static FAMILIES: &[&Family] = &[
     &sparse::matmul::FAMILY,
     &sparse::pieces::FAMILY,
     &sparse::reduction::FAMILY,
+    &strings::characters::FAMILY,
+    &strings::format::FAMILY,
+    &strings::join::FAMILY,
+    &strings::number::FAMILY,
+    &strings::pieces::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.

@@ -1,9 +1,13 @@
 //! Strings: bytes, text, regular expressions, names.
 
-#[allow(dead_code, reason = "the families that write strings use it")]
 mod printf;
-#[allow(dead_code, reason = "the families that write strings use it")]
 pub(crate) mod text;
 
-#[allow(dead_code, reason = "assertions and printing use it")]
+#[allow(dead_code, reason = "assertions and printing use the other half of it")]
 pub(crate) mod show;
+
+pub(crate) mod characters;
+pub(crate) mod format;
+pub(crate) mod join;
+pub(crate) mod number;
+pub(crate) mod pieces;

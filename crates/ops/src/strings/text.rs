@@ -69,9 +69,9 @@ impl Text {
         &self.bytes
     }
 
-    /// Forgets what was written from `len` on.
-    pub(crate) fn truncate(&mut self, len: usize) {
-        self.bytes.truncate(len);
+    /// What was written, to be changed in place.
+    pub(crate) fn as_mut_bytes(&mut self) -> &mut [u8] {
+        &mut self.bytes
     }
 
     /// What was written, as a string of its own; the text is empty again.
