@@ -102,6 +102,11 @@ use thalweg_tensor::Result;
 
 /// Every family of this crate.
 pub static FAMILIES: &[&Family] = &[
+    &parsing::compressed::FAMILY,
+    &parsing::csv::FAMILY,
+    &parsing::raw::FAMILY,
+    &parsing::serialized_tensor::FAMILY,
+    &parsing::wav::FAMILY,
     &activation::FAMILY,
     &add_n::FAMILY,
     &batch_norm::FAMILY,

@@ -1,1 +1,40 @@
-//! Bytes and text made into tensors: raw numbers, CSV, examples, serialized tensors.
+//! Bytes and text that become tensors, and tensors that become bytes.
+
+pub(crate) mod compressed;
+pub(crate) mod csv;
+pub(crate) mod decimal;
+pub(crate) mod raw;
+pub(crate) mod serialized_tensor;
+pub(crate) mod wav;
+pub(crate) mod wire;
+
+use thalweg_kernel::KernelContext;
+use thalweg_tensor::{Bytes, Result, Shape, Tensor, ensure};
+
+/// The one string in input `i`, called `name`, which must be a scalar.
+pub(crate) fn scalar_string(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<Bytes> {
+    let tensor = ctx.input(i)?;
+    ensure!(
+        tensor.rank() == 0,
+        InvalidArgument,
+        "{name} must be a scalar, got shape {}",
+        tensor.shape()
+    );
+    Ok(tensor.strings()?[0].clone())
+}
+
+/// Sets output `i` to a scalar string.
+pub(crate) fn set_scalar_string(
+    ctx: &mut KernelContext<'_>,
+    i: usize,
+    value: impl Into<Bytes>,
+) -> Result<()> {
+    ctx.set_output(i, Tensor::scalar_string(value))
+}
+
+/// The sizes of `shape` with one more at the end.
+pub(crate) fn with_last(shape: &Shape, size: usize) -> Result<Shape> {
+    let mut dims = shape.dims().to_vec();
+    dims.push(size);
+    Shape::new(&dims)
+}

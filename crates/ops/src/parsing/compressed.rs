@@ -1,0 +1,150 @@
+//! Compressed strings.
+
+use flate2::{Decompress, FlushDecompress, Status};
+use thalweg_graph::{OpDef, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Bytes, Result, bail, err};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[DECODE_COMPRESSED],
+    kernels: &[KernelSpec { op: "DecodeCompressed", create: decode_compressed, ..KernelSpec::CPU }],
+};
+
+const DECODE_COMPRESSED: OpDef = OpDef {
+    name: "DecodeCompressed",
+    inputs: &["bytes: string"],
+    outputs: &["output: string"],
+    attrs: &["compression_type: string = ''"],
+    shape: shape::unchanged,
+    ..OpDef::DEFAULT
+};
+
+/// Bytes asked for at a time while a string grows.
+const STEP_BYTES: usize = 64 << 10;
+
+/// The window of the largest streams, in bits.
+const WINDOW_BITS: u8 = 15;
+
+fn decode_compressed(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let is_gzip = match &init.attrs().bytes("compression_type")?[..] {
+        b"" => return AnyKernel::new(crate::array_sources::forward),
+        b"ZLIB" => false,
+        b"GZIP" => true,
+        b"ZSTD" => bail!(Unimplemented, "DecodeCompressed cannot read ZSTD here"),
+        other => bail!(
+            InvalidArgument,
+            "Only ZLIB, GZIP or NONE are supported compressions, got '{}'",
+            String::from_utf8_lossy(other)
+        ),
+    };
+    AnyKernel::new(move |ctx| {
+        let input = ctx.input(0)?;
+        let mut output = ctx.zeros(input.dtype(), input.shape().clone())?;
+        for (target, source) in output.strings_mut()?.iter_mut().zip(input.strings()?) {
+            *target = inflate(ctx, source, is_gzip)?;
+        }
+        ctx.set_output(0, output)
+    })
+}
+
+/// The stream's content; what a stream that ends too early gave so far is kept, as TensorFlow does.
+fn inflate(ctx: &KernelContext<'_>, source: &[u8], is_gzip: bool) -> Result<Bytes> {
+    let start = || match is_gzip {
+        true => Decompress::new_gzip(WINDOW_BITS),
+        false => Decompress::new(true),
+    };
+    let mut content: Vec<u8> = Vec::new();
+    let (mut stream, mut rest) = (start(), source);
+    loop {
+        // A few bytes can stand for gigabytes: the session's memory is the bound.
+        ctx.budget().check(content.len() + STEP_BYTES)?;
+        ctx.check_cancelled()?;
+        content
+            .try_reserve(STEP_BYTES)
+            .map_err(|_| err!(ResourceExhausted, "no memory for the decompressed string"))?;
+        let (before, length) = (stream.total_in(), content.len());
+        let status = stream
+            .decompress_vec(rest, &mut content, FlushDecompress::None)
+            .map_err(|e| err!(DataLoss, "a compressed string is damaged: {e}"))?;
+        let read = (stream.total_in() - before) as usize;
+        rest = &rest[read..];
+        match status {
+            // Gzip files may be joined end to end; what follows a zlib stream is nothing of ours.
+            Status::StreamEnd if is_gzip && !rest.is_empty() => stream = start(),
+            Status::StreamEnd => break,
+            _ if read == 0 && content.len() == length => break,
+            _ => {}
+        }
+    }
+    Ok(content.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use thalweg_tensor::{Code, Tensor};
+
+    use super::*;
+    use crate::testing::call;
+
+    fn decode(bytes: Vec<u8>, kind: &str) -> Result<Bytes> {
+        let node = call("DecodeCompressed").input(Tensor::scalar_string(bytes));
+        Ok(node.attr("compression_type", kind).run()?.strings()?[0].clone())
+    }
+
+    fn zlib(content: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn gzip(content: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(content).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn streams_come_back() {
+        let large = b"0123456789abcdef".repeat(1 << 16);
+        assert_eq!(decode(zlib(&large), "ZLIB").unwrap(), large);
+        assert_eq!(decode(gzip(&large), "GZIP").unwrap(), large);
+        assert_eq!(decode(zlib(b""), "ZLIB").unwrap(), b""[..]);
+        assert_eq!(decode([gzip(b"hello"), gzip(b"w")].concat(), "GZIP").unwrap(), b"hellow"[..]);
+        assert_eq!(
+            decode([zlib(b"hello"), b"xx".to_vec()].concat(), "ZLIB").unwrap(),
+            b"hello"[..]
+        );
+        assert_eq!(decode(b"plain".to_vec(), "").unwrap(), b"plain"[..]);
+        assert_eq!(decode(Vec::new(), "ZLIB").unwrap(), b""[..]);
+    }
+
+    #[test]
+    fn damage() {
+        let good = zlib(&b"hello".repeat(100));
+        let cut = decode(good[..good.len() - 6].to_vec(), "ZLIB").unwrap();
+        assert!(b"hello".repeat(100).starts_with(&cut));
+        let mut wrong_sum = good.clone();
+        *wrong_sum.last_mut().unwrap() ^= 1;
+        for (bytes, kind) in
+            [(wrong_sum, "ZLIB"), (b"hello world".to_vec(), "GZIP"), (gzip(b"x"), "ZLIB")]
+        {
+            assert_eq!(decode(bytes, kind).unwrap_err().code(), Code::DataLoss);
+        }
+        assert_eq!(decode(good, "SNAPPY").unwrap_err().code(), Code::InvalidArgument);
+    }
+
+    #[test]
+    fn a_bomb_meets_the_memory_limit() {
+        // 2 MiB that stand for 2 GiB, in a session that may use 1 GiB.
+        let mut encoder = flate2::write::ZlibEncoder::new(Vec::new(), Compression::fast());
+        let zeroes = vec![0u8; 1 << 20];
+        for _ in 0..1200 {
+            encoder.write_all(&zeroes).unwrap();
+        }
+        let bomb = encoder.finish().unwrap();
+        assert_eq!(decode(bomb, "ZLIB").unwrap_err().code(), Code::ResourceExhausted);
+    }
+}

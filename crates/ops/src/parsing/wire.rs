@@ -1,0 +1,132 @@
+//! The protobuf wire format, read in place: no message is built, no field is copied.
+//!
+//! Every length is checked against what is left; nothing here recurses or allocates.
+
+use thalweg_tensor::{Result, bail, err};
+
+/// What a field holds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Content<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    /// A string, a message or packed numbers.
+    Bytes(&'a [u8]),
+    Fixed32(u32),
+}
+
+/// The fields of a message, in order. After an error there are no more.
+pub(crate) struct Fields<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn new(message: &'a [u8]) -> Fields<'a> {
+        Fields { rest: message }
+    }
+
+    fn read(&mut self) -> Result<(u32, Content<'a>)> {
+        let key = self.varint()?;
+        let number = u32::try_from(key >> 3)
+            .ok()
+            .filter(|n| (1..1 << 29).contains(n))
+            .ok_or_else(|| err!(InvalidArgument, "a message has a field without a number"))?;
+        let content = match key & 7 {
+            0 => Content::Varint(self.varint()?),
+            1 => Content::Fixed64(u64::from_le_bytes(self.array()?)),
+            2 => {
+                let length = self.varint()?;
+                Content::Bytes(self.take(length)?)
+            }
+            5 => Content::Fixed32(u32::from_le_bytes(self.array()?)),
+            kind => bail!(InvalidArgument, "field {number} of a message has the wire type {kind}"),
+        };
+        Ok((number, content))
+    }
+
+    fn varint(&mut self) -> Result<u64> {
+        let (value, length) = varint(self.rest)?;
+        self.rest = &self.rest[length..];
+        Ok(value)
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8]> {
+        let split = usize::try_from(length).ok().and_then(|n| self.rest.split_at_checked(n));
+        let (taken, rest) = split.ok_or_else(|| {
+            let left = self.rest.len();
+            err!(InvalidArgument, "a field of {length} bytes does not fit the {left} that are left")
+        })?;
+        self.rest = rest;
+        Ok(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let bytes = self.take(N as u64)?;
+        Ok(bytes.try_into().expect("`take` gave as many bytes as were asked for"))
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<(u32, Content<'a>)>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let field = self.read();
+        if field.is_err() {
+            self.rest = &[];
+        }
+        Some(field)
+    }
+}
+
+/// A number of seven bits per byte at the start of `bytes`, and how many bytes it takes.
+#[inline]
+pub(crate) fn varint(bytes: &[u8]) -> Result<(u64, usize)> {
+    let mut value = 0u64;
+    for (i, &byte) in bytes.iter().take(10).enumerate() {
+        value |= u64::from(byte & 0x7f) << (7 * i).min(63);
+        if byte < 0x80 {
+            return Ok((value, i + 1));
+        }
+    }
+    bail!(InvalidArgument, "a number in a message does not end")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fields(bytes: &[u8]) -> Result<Vec<(u32, Content<'_>)>> {
+        Fields::new(bytes).collect()
+    }
+
+    #[test]
+    fn every_wire_type() {
+        let read = fields(b"\x08\xac\x02\x12\x02hi\x1d\x01\0\0\0\x21\x02\0\0\0\0\0\0\0").unwrap();
+        let expected = [
+            (1, Content::Varint(300)),
+            (2, Content::Bytes(b"hi")),
+            (3, Content::Fixed32(1)),
+            (4, Content::Fixed64(2)),
+        ];
+        assert_eq!(read, expected);
+        assert_eq!(varint(&[0xff; 9]).is_err(), varint(&[]).is_err());
+        assert_eq!(varint(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01").unwrap(), (u64::MAX, 10));
+    }
+
+    #[test]
+    fn broken_messages() {
+        for bytes in [
+            &b"\x08"[..],
+            b"\x12\x05hi",
+            b"\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            b"\x0b\x0c",
+            b"\x00\x01",
+            b"\x1d\x01",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+        ] {
+            assert!(fields(bytes).is_err(), "{bytes:?}");
+        }
+    }
+}
