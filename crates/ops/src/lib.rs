@@ -94,6 +94,8 @@ mod sparse;
 
 mod strings;
 
+mod summary;
+
 use std::sync::Arc;
 
 use thalweg_graph::{OpRegistry, structural};
@@ -107,6 +109,10 @@ pub static FAMILIES: &[&Family] = &[
     &parsing::raw::FAMILY,
     &parsing::serialized_tensor::FAMILY,
     &parsing::wav::FAMILY,
+    &summary::FAMILY,
+    &summary::audio::FAMILY,
+    &summary::histogram::FAMILY,
+    &summary::image::FAMILY,
     &activation::FAMILY,
     &add_n::FAMILY,
     &batch_norm::FAMILY,
