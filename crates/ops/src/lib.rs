@@ -42,6 +42,7 @@ mod conv;
 mod conv_gradients;
 mod cross_entropy;
 mod cumulative;
+mod debug;
 mod depthwise;
 mod functions;
 mod gather;
@@ -109,6 +110,7 @@ pub static FAMILIES: &[&Family] = &[
     &parsing::raw::FAMILY,
     &parsing::serialized_tensor::FAMILY,
     &parsing::wav::FAMILY,
+    &debug::FAMILY,
     &summary::FAMILY,
     &summary::audio::FAMILY,
     &summary::histogram::FAMILY,
