@@ -168,17 +168,21 @@ pub static FAMILIES: &[&Family] = &[
     &image::scale_and_translate::FAMILY,
     &linalg::einsum::FAMILY,
     &sparse::add::FAMILY,
+    &sparse::counts::FAMILY,
     &sparse::dense::FAMILY,
     &sparse::empty_rows::FAMILY,
     &sparse::layout::FAMILY,
     &sparse::matmul::FAMILY,
     &sparse::pieces::FAMILY,
+    &sparse::ragged::FAMILY,
+    &sparse::ragged_dense::FAMILY,
     &sparse::reduction::FAMILY,
     &strings::characters::FAMILY,
     &strings::format::FAMILY,
     &strings::join::FAMILY,
     &strings::number::FAMILY,
     &strings::pieces::FAMILY,
+    &sparse::sets::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.

@@ -110,6 +110,26 @@ impl<'a> Coordinates<'a> {
         Ok(())
     }
 
+    /// Refuses coordinates that lie outside the dense shape, repeat each other, or are not in
+    /// row-major order.
+    pub(crate) fn check_sorted(&self) -> Result<()> {
+        for i in 0..self.count {
+            self.check_row(i)?;
+            if i == 0 {
+                continue;
+            }
+            let (before, row) = (self.row(i - 1), self.row(i));
+            ensure!(before != row, InvalidArgument, "indices[{i}] = {row:?} is repeated");
+            ensure!(
+                before < row,
+                InvalidArgument,
+                "indices[{i}] = {row:?} is out of order. Many sparse ops require sorted indices; \
+                 SparseReorder creates a correctly ordered copy."
+            );
+        }
+        Ok(())
+    }
+
     /// Positions of the rows in row-major order, those of equal rows as they came.
     pub(crate) fn order(&self, ctx: &KernelContext<'_>) -> Result<Tensor> {
         self.order_by(ctx, |a, b| self.row(a).cmp(self.row(b)))
@@ -129,6 +149,17 @@ impl<'a> Coordinates<'a> {
         }
         Ok(order)
     }
+}
+
+/// Sets all outputs, in order.
+pub(crate) fn set_outputs(
+    ctx: &mut KernelContext<'_>,
+    outputs: impl IntoIterator<Item = Tensor>,
+) -> Result<()> {
+    for (i, output) in outputs.into_iter().enumerate() {
+        ctx.set_output(i, output)?;
+    }
+    Ok(())
 }
 
 /// Memory for `count` rows of coordinates.

@@ -3,9 +3,13 @@
 mod coo;
 
 pub(crate) mod add;
+pub(crate) mod counts;
 pub(crate) mod dense;
 pub(crate) mod empty_rows;
 pub(crate) mod layout;
 pub(crate) mod matmul;
 pub(crate) mod pieces;
+pub(crate) mod ragged;
+pub(crate) mod ragged_dense;
 pub(crate) mod reduction;
+pub(crate) mod sets;
