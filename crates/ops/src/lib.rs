@@ -83,6 +83,17 @@ mod variable_points;
 mod variable_rows;
 mod window;
 
+mod cross;
+mod depth_space;
+mod diag;
+mod extract_patches;
+mod histogram;
+mod matrix_diag;
+mod search_sorted;
+mod space_batch;
+mod top_k;
+mod unravel_index;
+
 mod image;
 
 mod linalg;
@@ -105,6 +116,16 @@ use thalweg_tensor::Result;
 
 /// Every family of this crate.
 pub static FAMILIES: &[&Family] = &[
+    &cross::FAMILY,
+    &depth_space::FAMILY,
+    &diag::FAMILY,
+    &extract_patches::FAMILY,
+    &histogram::FAMILY,
+    &matrix_diag::FAMILY,
+    &search_sorted::FAMILY,
+    &space_batch::FAMILY,
+    &top_k::FAMILY,
+    &unravel_index::FAMILY,
     &parsing::compressed::FAMILY,
     &parsing::csv::FAMILY,
     &parsing::raw::FAMILY,

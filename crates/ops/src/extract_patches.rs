@@ -1,0 +1,308 @@
+//! The windows of images laid out as channels: `ExtractImagePatches` and `ExtractVolumePatches`.
+
+use smallvec::SmallVec;
+use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure, err};
+
+use crate::cells::{Cell, nanoseconds_per_cell};
+use crate::split::for_each_rows;
+use crate::window::{Axis, Grid};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[EXTRACT_IMAGE_PATCHES, EXTRACT_VOLUME_PATCHES],
+    kernels: &[
+        KernelSpec {
+            op: "ExtractImagePatches",
+            constraints: &[("T", NUMBERS)],
+            create: extract,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "ExtractVolumePatches",
+            constraints: &[("T", NUMBERS)],
+            create: extract,
+            ..KernelSpec::CPU
+        },
+    ],
+};
+
+const NUMBERS: &[DType] = &[
+    DType::Complex128,
+    DType::Complex64,
+    DType::Double,
+    DType::Float,
+    DType::BFloat16,
+    DType::Half,
+    DType::Int32,
+    DType::Int8,
+    DType::UInt8,
+    DType::Int16,
+    DType::UInt16,
+    DType::UInt32,
+    DType::Int64,
+    DType::UInt64,
+];
+
+const EXTRACT_IMAGE_PATCHES: OpDef = OpDef {
+    name: "ExtractImagePatches",
+    inputs: &["images: T"],
+    outputs: &["patches: T"],
+    attrs: &[
+        "ksizes: list(int) >= 4",
+        "strides: list(int) >= 4",
+        "rates: list(int) >= 4",
+        "T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128, bool}",
+        "padding: {'SAME', 'VALID'}",
+    ],
+    shape: patches_shape,
+    ..OpDef::DEFAULT
+};
+
+const EXTRACT_VOLUME_PATCHES: OpDef = OpDef {
+    name: "ExtractVolumePatches",
+    inputs: &["input: T"],
+    outputs: &["patches: T"],
+    attrs: &[
+        "ksizes: list(int) >= 5",
+        "strides: list(int) >= 5",
+        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
+        "padding: {'SAME', 'VALID'}",
+    ],
+    shape: patches_shape,
+    ..OpDef::DEFAULT
+};
+
+/// What the attrs say of the windows; images have one more spatial dimension of size 1.
+struct Windows {
+    /// Spatial dimensions that the images have.
+    spatial: usize,
+    sizes: [usize; 3],
+    strides: [usize; 3],
+    rates: [usize; 3],
+    is_same: bool,
+}
+
+impl Windows {
+    fn from_attrs(attrs: NodeAttrs<'_>) -> Result<Windows> {
+        let (spatial, rates) = match attrs.get("rates") {
+            Some(_) => (2, attrs.ints("rates")?),
+            None => (3, &[1; 5][..]),
+        };
+        Ok(Windows {
+            spatial,
+            sizes: spatial_sizes(attrs.ints("ksizes")?, spatial, "ksizes")?,
+            strides: spatial_sizes(attrs.ints("strides")?, spatial, "strides")?,
+            rates: spatial_sizes(rates, spatial, "rates")?,
+            is_same: attrs.string("padding")? == "SAME",
+        })
+    }
+
+    fn axis(&self, i: usize, input: usize) -> Result<Axis> {
+        let (window, stride, dilation) = (self.sizes[i], self.strides[i], self.rates[i]);
+        // Sizes and rates fit 31 bits.
+        let reach = (window - 1) * dilation + 1;
+        let (output, before) = if self.is_same {
+            let output = input.div_ceil(stride);
+            let needed =
+                output.saturating_sub(1).checked_mul(stride).map(|n| n.saturating_add(reach));
+            let needed = needed.ok_or_else(|| err!(InvalidArgument, "windows are too large"))?;
+            (output, needed.saturating_sub(input) / 2)
+        } else {
+            ((input + 1).saturating_sub(reach).div_ceil(stride), 0)
+        };
+        Ok(Axis { input, window, stride, dilation, before, output })
+    }
+
+    /// Elements of one patch.
+    fn depth(&self, channels: usize) -> Result<usize> {
+        let depth =
+            self.sizes.iter().try_fold(channels, |product, &size| product.checked_mul(size));
+        depth.ok_or_else(|| err!(InvalidArgument, "patches of {:?} are too large", self.sizes))
+    }
+}
+
+/// The entries between the first and the last, after ones for the dimensions that are not there.
+fn spatial_sizes(list: &[i64], spatial: usize, name: &str) -> Result<[usize; 3]> {
+    ensure!(
+        list.len() == spatial + 2,
+        InvalidArgument,
+        "{name} must have {} values, but has {}",
+        spatial + 2,
+        list.len()
+    );
+    ensure!(
+        list[0] == 1 && list[spatial + 1] == 1,
+        Unimplemented,
+        "Only support {name} across space."
+    );
+    let mut sizes = [1; 3];
+    for (to, &size) in sizes[3 - spatial..].iter_mut().zip(&list[1..]) {
+        ensure!((1..=i64::from(i32::MAX)).contains(&size), OutOfRange, "{name} is out of range.");
+        *to = size as usize;
+    }
+    Ok(sizes)
+}
+
+fn patches_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let is_volume = c.attrs().get("rates").is_none();
+    let input = c.with_rank(0, "input", if is_volume { 5 } else { 4 })?;
+    // What the kernel refuses with other codes is refused when it is made.
+    let windows = match Windows::from_attrs(c.attrs()) {
+        Ok(windows) => windows,
+        Err(e) if e.code() == thalweg_tensor::Code::InvalidArgument => return Err(e),
+        Err(_) => return Ok(()),
+    };
+    let Some(dims) = input.dims() else { return Ok(()) };
+    let mut out: SmallVec<[Option<usize>; 5]> = dims.iter().copied().collect();
+    for i in 0..windows.spatial {
+        let axis = 3 - windows.spatial + i;
+        out[i + 1] = dims[i + 1].map(|d| windows.axis(axis, d)).transpose()?.map(|a| a.output);
+    }
+    let last = dims.len() - 1;
+    out[last] = dims[last].map(|d| windows.depth(d)).transpose()?;
+    c.set_output(0, PartialShape::new(out));
+    Ok(())
+}
+
+fn extract(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let windows = Windows::from_attrs(init.attrs())?;
+    AnyKernel::new(move |ctx| {
+        let input = ctx.input(0)?;
+        let shape = input.shape();
+        ensure!(
+            shape.rank() == windows.spatial + 2,
+            InvalidArgument,
+            "input must be {}-dimensional{shape}",
+            windows.spatial + 2
+        );
+        let mut sizes = [1; 3];
+        sizes[3 - windows.spatial..].copy_from_slice(&shape[1..=windows.spatial]);
+        let axis = |i: usize| windows.axis(i, sizes[i]);
+        let grid = Grid { axes: [axis(0)?, axis(1)?, axis(2)?] };
+        let channels = shape[windows.spatial + 1];
+        let mut dims: SmallVec<[usize; 5]> = shape.iter().copied().collect();
+        dims[1..=windows.spatial].copy_from_slice(&grid.output()[3 - windows.spatial..]);
+        let depth = windows.depth(channels)?;
+        dims[windows.spatial + 1] = depth;
+        let mut out = ctx.allocate(input.dtype(), Shape::new(&dims)?)?;
+        if out.num_elements() > 0 {
+            with_cell!(input.dtype(), C => {
+                let source = C::view(input)?;
+                let cost = nanoseconds_per_cell::<C>() * depth as f64 + 20.0;
+                for_each_rows(ctx, C::view_mut(&mut out)?, depth, cost, |first, out| {
+                    for (window, out) in (first..).zip(out.chunks_exact_mut(depth)) {
+                        patch(&grid, window, channels, source, out);
+                    }
+                })?;
+            });
+        }
+        ctx.set_output(0, out)
+    })
+}
+
+/// Fills the patch of one window, counted through the batch; zeroes lie beyond the image.
+fn patch<C: Cell>(grid: &Grid, window: usize, channels: usize, source: &[C], out: &mut [C]) {
+    let (image, window) = (window / grid.output_pixels(), window % grid.output_pixels());
+    if !grid.is_inside(window) {
+        out.fill(C::default());
+    }
+    let image = &source[image * grid.input_pixels() * channels..];
+    let step = grid.axes[2].dilation;
+    grid.visit_rows(window, |cell, pixel, count| {
+        if step == 1 {
+            let len = count * channels;
+            let from = &image[pixel * channels..][..len];
+            out[cell * channels..][..len].clone_from_slice(from);
+            return;
+        }
+        for i in 0..count {
+            let from = &image[(pixel + i * step) * channels..][..channels];
+            out[(cell + i) * channels..][..channels].clone_from_slice(from);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Call, call};
+    use thalweg_tensor::Tensor;
+
+    fn image_call(sizes: [i64; 2], strides: [i64; 2], rates: [i64; 2], padding: &str) -> Call {
+        let [sizes, strides, rates] = [sizes, strides, rates].map(|[a, b]| [1i64, a, b, 1]);
+        call("ExtractImagePatches")
+            .attr("ksizes", &sizes[..])
+            .attr("strides", &strides[..])
+            .attr("rates", &rates[..])
+            .attr("padding", padding)
+    }
+
+    #[test]
+    fn shapes() {
+        let call = |input, padding| {
+            image_call([2, 3], [2, 1], [1, 2], padding).shape(DType::Float, input).infer()
+        };
+        assert_eq!(call("1,5,7,2", "VALID"), "[1,2,3,12]");
+        assert_eq!(call("?,5,?,2", "SAME"), "[?,3,?,12]");
+        assert!(call("5,7,2", "SAME").starts_with("INVALID_ARGUMENT"));
+    }
+
+    #[test]
+    fn every_cell_against_the_definition() {
+        for (padding, rate, stride) in
+            [("VALID", 1, 1), ("SAME", 1, 2), ("SAME", 2, 1), ("VALID", 2, 1)]
+        {
+            let values: Vec<f32> = (1..=2 * 5 * 4 * 2).map(|i| i as f32).collect();
+            let input = Tensor::from_slice(Shape::new(&[2, 5, 4, 2]).unwrap(), &values).unwrap();
+            let call = image_call([3, 2], [stride, stride], [rate, rate], padding);
+            let got = call.input(input).backwards().run().unwrap();
+            let [n, rows, columns, depth] = *got.shape().dims() else { panic!("rank 4") };
+            let (stride, rate) = (stride as usize, rate as usize);
+            let before = |size: usize, windows: usize, cells: usize| {
+                let needed = (windows - 1) * stride + (cells - 1) * rate + 1;
+                if padding == "SAME" { needed.saturating_sub(size) / 2 } else { 0 }
+            };
+            let (top, left) = (before(5, rows, 3), before(4, columns, 2));
+            for (i, &x) in got.as_slice::<f32>().unwrap().iter().enumerate() {
+                let (channel, cell) = (i % 2, i % depth / 2);
+                let (column, row) = (i / depth % columns, i / depth / columns % rows);
+                let y = (row * stride + cell / 2 * rate).wrapping_sub(top);
+                let x_at = (column * stride + cell % 2 * rate).wrapping_sub(left);
+                let image = i / depth / columns / rows;
+                let expected = if y < 5 && x_at < 4 {
+                    values[((image * 5 + y) * 4 + x_at) * 2 + channel]
+                } else {
+                    0.0
+                };
+                assert_eq!(x, expected, "{padding} {rate} {stride} at {i}");
+            }
+            assert_eq!(n, 2);
+        }
+    }
+
+    #[test]
+    fn hostile_inputs() {
+        let image =
+            |dims: &[usize]| Tensor::zeros(DType::Float, Shape::new(dims).unwrap()).unwrap();
+        let most = i64::from(i32::MAX);
+        for (sizes, strides, rates) in [
+            ([0, 1], [1, 1], [1, 1]),
+            ([1, 1], [0, 1], [1, 1]),
+            ([1, 1], [1, 1], [-1, 1]),
+            ([i64::MAX, 1], [1, 1], [1, 1]),
+            ([most, most], [1, 1], [1, 1]),
+        ] {
+            for padding in ["SAME", "VALID"] {
+                let got = image_call(sizes, strides, rates, padding).input(image(&[1, 2, 2, 1]));
+                let got = got.run();
+                assert!(got.is_err() || got.is_ok_and(|t| t.num_elements() == 0), "{sizes:?}");
+            }
+        }
+        let got = image_call([2, 2], [1, 1], [1, 1], "SAME").input(image(&[1, 0, 2, 1])).run();
+        assert_eq!(got.unwrap().shape().dims(), [1, 0, 2, 4]);
+        let got =
+            image_call([most, 1], [1, 1], [most, 1], "VALID").input(image(&[1, 2, 2, 1])).run();
+        assert!(got.is_err() || got.is_ok_and(|t| t.num_elements() == 0));
+    }
+}
