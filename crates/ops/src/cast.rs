@@ -1,4 +1,4 @@
-//! Conversion of elements from one dtype to another, by value (`Cast`) or by bits (`Bitcast`).
+//! Conversion of elements from one dtype to another, by value.
 //!
 //! A cast is a chain of at most three loops: narrow floats are widened to `f32`, converted, and
 //! rounded again at the other end. In the middle stands one of the loops among the types that
@@ -9,11 +9,11 @@ use std::marker::PhantomData;
 
 use half::slice::HalfFloatSliceExt;
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, PartialValue, ShapeContext, ValueContext, shape};
+use thalweg_graph::{OpDef, PartialValue, ValueContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, Element, Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz,
-    Float8E5m2, Float8E5m2fnuz, PartialShape, Result, Shape, bail, ensure, err, f16,
+    Float8E5m2, Float8E5m2fnuz, Result, ensure, err, f16,
 };
 
 use crate::elementwise::{Unary, UnaryLoop, unary_loop};
@@ -30,25 +30,8 @@ const CAST: OpDef = OpDef {
     ..OpDef::DEFAULT
 };
 
-const BITCAST: OpDef = OpDef {
-    name: "Bitcast",
-    inputs: &["input: T"],
-    outputs: &["output: type"],
-    attrs: &[
-        "T: {bfloat16, half, float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16, complex64, complex128, qint8, quint8, qint16, quint16, qint32}",
-        "type: {bfloat16, half, float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16, complex64, complex128, qint8, quint8, qint16, quint16, qint32}",
-    ],
-    shape: bitcast_shape,
-    ..OpDef::DEFAULT
-};
-
-pub(crate) static FAMILY: Family = Family {
-    ops: &[CAST, BITCAST],
-    kernels: &[
-        KernelSpec { op: "Cast", create: cast, ..KernelSpec::CPU },
-        KernelSpec { op: "Bitcast", create: bitcast, ..KernelSpec::CPU },
-    ],
-};
+pub(crate) static FAMILY: Family =
+    Family { ops: &[CAST], kernels: &[KernelSpec { op: "Cast", create: cast, ..KernelSpec::CPU }] };
 
 /// Integers keep their value between the dtypes that shapes are computed in.
 fn cast_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
@@ -660,57 +643,9 @@ fn core_loop(from: DType, to: DType) -> Option<UnaryLoop> {
     Some(pick!(from, S => pick!(to, D => unary_loop::<To<D>, S> as UnaryLoop)))
 }
 
-/// The shape under which the same bits are elements of another size.
-fn bitcast_sizes(sizes: &[Option<usize>], from: DType, to: DType) -> Result<PartialShape> {
-    let (from_bytes, to_bytes) = (from.size(), to.size());
-    ensure!(from_bytes > 0 && to_bytes > 0, InvalidArgument, "{from} or {to} has no bits to cast");
-    let mut sizes: SmallVec<[Option<usize>; 4]> = SmallVec::from_slice(sizes);
-    if from_bytes > to_bytes {
-        sizes.push(Some(from_bytes / to_bytes));
-    } else if from_bytes < to_bytes {
-        let expected = to_bytes / from_bytes;
-        match sizes.pop() {
-            Some(None) => {}
-            Some(Some(last)) if last == expected => {}
-            _ => bail!(
-                InvalidArgument,
-                "to become {to}, a {from} tensor's last dimension must have size {expected}"
-            ),
-        }
-    }
-    Ok(PartialShape::new(sizes))
-}
-
-fn bitcast_shape(c: &mut ShapeContext<'_>) -> Result<()> {
-    let Some(sizes) = c.input(0).dims() else { return Ok(()) };
-    let shape = bitcast_sizes(sizes, c.attrs().dtype("T")?, c.attrs().dtype("type")?)?;
-    c.set_output(0, shape);
-    Ok(())
-}
-
-fn bitcast(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let (from, to) = (init.attrs().dtype("T")?, init.attrs().dtype("type")?);
-    AnyKernel::new(move |ctx| {
-        let x = ctx.take_input(0)?;
-        if from.size() == to.size() {
-            return ctx.set_output(0, x.bitcast_same_size(to)?);
-        }
-        let sizes: SmallVec<[Option<usize>; 4]> = x.shape().iter().map(|&d| Some(d)).collect();
-        let shape: Option<Shape> = bitcast_sizes(&sizes, from, to)?.to_shape();
-        let shape = shape.ok_or_else(|| err!(InvalidArgument, "{x:?} is too large for {to}"))?;
-        let mut out = ctx.allocate(to, shape)?;
-        // SAFETY: the op's types exclude bool.
-        let target = unsafe { out.bytes_mut()? };
-        let source = x.as_bytes()?;
-        ensure!(target.len() == source.len(), Internal, "{x:?} does not fill {out:?}");
-        target.copy_from_slice(source);
-        ctx.set_output(0, out)
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use thalweg_tensor::Tensor;
+    use thalweg_tensor::{Shape, Tensor};
 
     use super::*;
 
@@ -775,19 +710,5 @@ mod tests {
         assert_eq!(small, [15]);
         assert_eq!(through(DType::Int4, DType::Int32, false, &small), (-1i32).to_le_bytes());
         assert!(chain(DType::Float, DType::String, false).is_err());
-    }
-
-    #[test]
-    fn bitcast_shapes() {
-        for (sizes, from, to, expected) in [
-            (&[Some(3)][..], DType::Float, DType::Int32, "[3]"),
-            (&[Some(3), None], DType::Double, DType::UInt8, "[3,?,8]"),
-            (&[Some(3), Some(4)], DType::UInt8, DType::Float, "[3]"),
-            (&[None], DType::UInt8, DType::Float, "[]"),
-        ] {
-            assert_eq!(bitcast_sizes(sizes, from, to).unwrap().to_string(), expected);
-        }
-        assert!(bitcast_sizes(&[], DType::UInt8, DType::Float).is_err());
-        assert!(bitcast_sizes(&[Some(3)], DType::UInt8, DType::Float).is_err());
     }
 }

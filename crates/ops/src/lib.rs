@@ -31,6 +31,7 @@ mod batch_norm;
 mod batch_norm_gradients;
 mod bias;
 mod binary;
+mod bitcast;
 mod bitwise;
 mod candidate_sampler;
 mod cast;
@@ -143,6 +144,7 @@ pub static FAMILIES: &[&Family] = &[
     &array_sources::FAMILY,
     &bias::FAMILY,
     &binary::FAMILY,
+    &bitcast::FAMILY,
     &bitwise::FAMILY,
     &candidate_sampler::FAMILY,
     &cast::FAMILY,
