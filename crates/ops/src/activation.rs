@@ -1,10 +1,11 @@
 //! Activation functions and their gradients.
 
 use half::{bf16, f16};
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{GradientContext, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{Element, Result};
 
+use crate::gradients::{Arithmetic, chain_input};
 use crate::map::{map, map_with};
 use crate::math::real::Real;
 use crate::math::vectorized::vectorized;
@@ -73,25 +74,85 @@ const RELU: OpDef = OpDef {
     attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
         uint32, uint64, qint8}"],
     ..FUNCTION
-};
-const RELU_GRAD: OpDef = OpDef { name: "ReluGrad", attrs: &[REAL_NUMBER], ..GRADIENT };
-const RELU6: OpDef = OpDef { name: "Relu6", attrs: &[REAL_NUMBER], ..FUNCTION };
-const RELU6_GRAD: OpDef = OpDef { name: "Relu6Grad", attrs: &[REAL_NUMBER], ..GRADIENT };
+}
+.with_gradient(|g| by_output(g, "ReluGrad"));
+const RELU_GRAD: OpDef = OpDef { name: "ReluGrad", attrs: &[REAL_NUMBER], ..GRADIENT }
+    .with_gradient(|g| piecewise_linear_grad_grad(g, "ReluGrad"));
+const RELU6: OpDef = OpDef { name: "Relu6", attrs: &[REAL_NUMBER], ..FUNCTION }
+    .with_gradient(|g| by_output(g, "Relu6Grad"));
+const RELU6_GRAD: OpDef = OpDef { name: "Relu6Grad", attrs: &[REAL_NUMBER], ..GRADIENT }
+    .with_gradient(|g| piecewise_linear_grad_grad(g, "Relu6Grad"));
 const LEAKY_RELU: OpDef = OpDef {
     name: "LeakyRelu",
     attrs: &["alpha: float = 0.2", "T: {half, bfloat16, float, double} = DT_FLOAT"],
     ..FUNCTION
-};
-const LEAKY_RELU_GRAD: OpDef = OpDef { name: "LeakyReluGrad", attrs: LEAKY_RELU.attrs, ..GRADIENT };
-const ELU: OpDef = OpDef { name: "Elu", ..FUNCTION };
+}
+.with_gradient(|g| by_input(g, "LeakyReluGrad"));
+const LEAKY_RELU_GRAD: OpDef = OpDef { name: "LeakyReluGrad", attrs: LEAKY_RELU.attrs, ..GRADIENT }
+    .with_gradient(|g| piecewise_linear_grad_grad(g, "LeakyReluGrad"));
+const ELU: OpDef = OpDef { name: "Elu", ..FUNCTION }.with_gradient(|g| by_output(g, "EluGrad"));
 const ELU_GRAD: OpDef =
-    OpDef { name: "EluGrad", inputs: &["gradients: T", "outputs: T"], ..GRADIENT };
-const SELU: OpDef = OpDef { name: "Selu", ..FUNCTION };
-const SELU_GRAD: OpDef = OpDef { name: "SeluGrad", ..ELU_GRAD };
-const SOFTPLUS: OpDef = OpDef { name: "Softplus", ..FUNCTION };
-const SOFTPLUS_GRAD: OpDef = OpDef { name: "SoftplusGrad", ..GRADIENT };
-const SOFTSIGN: OpDef = OpDef { name: "Softsign", ..FUNCTION };
+    OpDef { name: "EluGrad", inputs: &["gradients: T", "outputs: T"], ..GRADIENT }
+        .with_gradient(|g| elu_grad_grad(g, "EluGrad"));
+const SELU: OpDef = OpDef { name: "Selu", ..FUNCTION }.with_gradient(|g| by_output(g, "SeluGrad"));
+const SELU_GRAD: OpDef =
+    OpDef { name: "SeluGrad", ..ELU_GRAD }.with_gradient(|g| elu_grad_grad(g, "SeluGrad"));
+const SOFTPLUS: OpDef = OpDef { name: "Softplus", ..FUNCTION }
+    .with_gradient(|g| chain_input(g, |g, x| g.add("Sigmoid", &[x])));
+const SOFTPLUS_GRAD: OpDef =
+    OpDef { name: "SoftplusGrad", ..GRADIENT }.with_gradient(softplus_grad_grad);
+const SOFTSIGN: OpDef =
+    OpDef { name: "Softsign", ..FUNCTION }.with_gradient(|g| by_input(g, "SoftsignGrad"));
 const SOFTSIGN_GRAD: OpDef = OpDef { name: "SoftsignGrad", ..GRADIENT };
+
+/// By an op that takes the adjoint and the function's argument.
+fn by_input(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, x) = (g.grad(0)?, g.input(0));
+    let adjoint = g.op_like(op, &["alpha"]).inputs(&[grad, x]).build()?;
+    g.set(0, adjoint)
+}
+
+/// By an op that takes the adjoint and the function's value.
+fn by_output(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, y) = (g.grad(0)?, g.output(0));
+    let adjoint = g.add(op, &[grad, y])?;
+    g.set(0, adjoint)
+}
+
+/// Of a gradient that does not depend on the features but for the piece they are on.
+fn piecewise_linear_grad_grad(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, features) = (g.grad(0)?, g.input(1));
+    let of_gradients = g.op_like(op, &["alpha"]).inputs(&[grad, features]).build()?;
+    let of_features = g.add("ZerosLike", &[features])?;
+    g.set(0, of_gradients)?;
+    g.set(1, of_features)
+}
+
+/// The gradient is linear in the outputs where they are negative, else constant.
+fn elu_grad_grad(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, gradients, outputs) = (g.grad(0)?, g.input(0), g.input(1));
+    let of_gradients = g.add(op, &[grad, outputs])?;
+    let zero = g.number_like(outputs, 0.0)?;
+    let is_negative = g.add("Less", &[outputs, zero])?;
+    let product = g.times(grad, gradients)?;
+    let of_outputs = g.select(is_negative, product, zero)?;
+    g.set(0, of_gradients)?;
+    g.set(1, of_outputs)
+}
+
+/// The slope of the sigmoid is 1 / (e^-x + 2 + e^x).
+fn softplus_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, gradients, x) = (g.grad(0)?, g.input(0), g.input(1));
+    let of_gradients = g.add("SoftplusGrad", &[grad, x])?;
+    let negative = g.negated(x)?;
+    let (falling, rising) = (g.add("Exp", &[negative])?, g.add("Exp", &[x])?);
+    let shifted = g.shifted(falling, 2.0)?;
+    let divisor = g.plus(shifted, rising)?;
+    let product = g.times(grad, gradients)?;
+    let of_features = g.over(product, divisor)?;
+    g.set(0, of_gradients)?;
+    g.set(1, of_features)
+}
 
 /// Cost of an element where memory is all that it takes.
 const CHEAP: f64 = 0.3;

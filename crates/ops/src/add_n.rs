@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use num_complex::Complex;
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{Flag, GradientContext, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Result, ensure};
 
@@ -33,7 +33,8 @@ const ADD_N: OpDef = OpDef {
     shape: shape::merged,
     flags: &[Flag::Commutative, Flag::Aggregate],
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(add_n_grad);
 
 const ACCUMULATE_NV2: OpDef = OpDef {
     name: "AccumulateNV2",
@@ -46,6 +47,12 @@ const ACCUMULATE_NV2: OpDef = OpDef {
     shape: shape::from_attr,
     ..ADD_N
 };
+
+/// Each term gets the adjoint of the sum, rows or whole.
+fn add_n_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let Some(adjoint) = g.adjoint(0) else { return Ok(()) };
+    (0..g.num_inputs()).try_for_each(|i| g.set_adjoint(i, adjoint))
+}
 
 /// Elements that are added at a time, of all inputs.
 const BLOCK: usize = 2048;

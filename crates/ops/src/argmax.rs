@@ -37,7 +37,8 @@ const ARG_MAX: OpDef = OpDef {
     ],
     shape: without_dimension,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const ARG_MIN: OpDef = OpDef {
     name: "ArgMin",

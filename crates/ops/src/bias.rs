@@ -3,10 +3,11 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 use smallvec::SmallVec;
-use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, ensure};
 
+use crate::gradients::Arithmetic;
 use crate::map::narrowed;
 use crate::math::fold::{Fold, Sum, loops};
 use crate::math::vectorized::vectorized;
@@ -37,7 +38,8 @@ const BIAS_ADD: OpDef = OpDef {
     attrs: &[NUMBER, DATA_FORMAT],
     shape: with_bias,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(bias_add_op_grad);
 
 const BIAS_ADD_V1: OpDef = OpDef { name: "BiasAddV1", attrs: &[NUMBER], ..BIAS_ADD };
 
@@ -48,7 +50,33 @@ const BIAS_ADD_GRAD: OpDef = OpDef {
     attrs: &[NUMBER, DATA_FORMAT],
     shape: channels_only,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(bias_add_grad_grad);
+
+fn bias_add_op_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grad = g.grad(0)?;
+    let of_bias = g.op_like("BiasAddGrad", &["data_format"]).input(grad).build()?;
+    g.set(0, grad)?;
+    g.set(1, of_bias)
+}
+
+/// The adjoint of the sums, repeated over what was summed.
+fn bias_add_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (mut grad, input) = (g.grad(0)?, g.input(0));
+    let shape = g.shape_of(input)?;
+    if is_nchw(g.attrs())? {
+        // The channels stand before the dimensions of the image.
+        let (rank, two) = (g.add("Size", &[shape])?, g.int(2)?);
+        let (image_rank, axis, one) = (g.minus(rank, two)?, g.int(0)?, g.int(1)?);
+        let image_rank = g.add("ExpandDims", &[image_rank, axis])?;
+        let ones = g.add("Fill", &[image_rank, one])?;
+        let channels = g.shape_of(grad)?;
+        let column = g.op("ConcatV2").inputs(&[channels, ones]).input(axis).build()?;
+        grad = g.add("Reshape", &[grad, column])?;
+    }
+    let adjoint = g.add("BroadcastTo", &[grad, shape])?;
+    g.set(0, adjoint)
+}
 
 fn is_nchw(attrs: NodeAttrs<'_>) -> Result<bool> {
     Ok(attrs.get("data_format").is_some() && attrs.string("data_format")? == "NCHW")

@@ -1,14 +1,14 @@
 //! Element-wise arithmetic of two inputs that broadcast against each other.
 
 use smallvec::SmallVec;
-use thalweg_graph::{Flag, Gradient, GradientContext, OpDef, PartialValue, ValueContext, shape};
+use thalweg_graph::{Flag, GradientContext, OpDef, Output, PartialValue, ValueContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, Complex32, Complex64, DType, Result, bf16, err, f16};
 
 use crate::arithmetic::*;
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::elementwise::binary;
-use crate::gradients::{conj, set_broadcast};
+use crate::gradients::{Arithmetic, conj, set_broadcast};
 use crate::number::Real;
 
 const ARITHMETIC: &[&str] = &[
@@ -39,7 +39,8 @@ const ADD: OpDef = OpDef {
             "T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string}",
         ],
     )
-};
+}
+.with_gradient(add_grad);
 
 const ADD_V2: OpDef = OpDef {
     value: Some(|c| integers(c, i64::checked_add)),
@@ -50,7 +51,8 @@ const ADD_V2: OpDef = OpDef {
             "T: {bfloat16, half, float, double, uint8, uint16, uint32, uint64, int8, int16, int32, int64, complex64, complex128}",
         ],
     )
-};
+}
+.with_gradient(add_grad);
 
 const SUB: OpDef = OpDef {
     value: Some(|c| integers(c, i64::checked_sub)),
@@ -60,35 +62,33 @@ const SUB: OpDef = OpDef {
             "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, int64, complex64, complex128, uint32, uint64}",
         ],
     )
-};
+}
+.with_gradient(sub_grad);
 
 const MUL: OpDef = OpDef {
     value: Some(|c| integers(c, i64::checked_mul)),
     flags: &[Flag::Commutative],
-    gradient: Gradient::By(mul_grad),
     ..zip("Mul", ARITHMETIC)
-};
-
-fn mul_grad(g: &mut GradientContext<'_>) -> Result<()> {
-    let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
-    let (x, y) = (conj(g, x)?, conj(g, y)?);
-    let (of_x, of_y) = (g.add("Mul", &[grad, y])?, g.add("Mul", &[x, grad])?);
-    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
 }
+.with_gradient(mul_grad);
 
 const MUL_NO_NAN: OpDef =
-    zip("MulNoNan", &["T: {bfloat16, half, float, double, complex64, complex128}"]);
+    zip("MulNoNan", &["T: {bfloat16, half, float, double, complex64, complex128}"])
+        .with_gradient(mul_no_nan_grad);
 
 const DIV_NO_NAN: OpDef =
-    zip("DivNoNan", &["T: {half, float, bfloat16, double, complex64, complex128}"]);
+    zip("DivNoNan", &["T: {half, float, bfloat16, double, complex64, complex128}"])
+        .with_gradient(|g| div_grad(g, "DivNoNan"));
 
 const TRUNCATE_DIV: OpDef =
-    OpDef { value: Some(|c| integers(c, i64::checked_div)), ..zip("TruncateDiv", ARITHMETIC) };
+    OpDef { value: Some(|c| integers(c, i64::checked_div)), ..zip("TruncateDiv", ARITHMETIC) }
+        .without_gradient();
 
 const FLOOR_DIV: OpDef = OpDef {
     value: Some(|c| integers(c, |x, y| (y != 0).then(|| x.floored_quotient(y)))),
     ..zip("FloorDiv", ARITHMETIC)
-};
+}
+.without_gradient();
 
 const MOD: OpDef = zip("Mod", &["T: {int32, int64, half, half, bfloat16, float, double}"]);
 
@@ -100,7 +100,8 @@ const FLOOR_MOD: OpDef = OpDef {
             "T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, half, float, double}",
         ],
     )
-};
+}
+.with_gradient(floor_mod_grad);
 
 const TRUNCATE_MOD: OpDef =
     zip("TruncateMod", &["T: {int32, int64, bfloat16, half, float, double}"]);
@@ -108,13 +109,16 @@ const TRUNCATE_MOD: OpDef =
 const POW: OpDef = zip(
     "Pow",
     &["T: {bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128}"],
-);
+)
+.with_gradient(pow_grad);
 
 const MAXIMUM: OpDef =
-    OpDef { value: Some(|c| integers(c, |x, y| Some(x.max(y)))), ..zip("Maximum", ORDERED) };
+    OpDef { value: Some(|c| integers(c, |x, y| Some(x.max(y)))), ..zip("Maximum", ORDERED) }
+        .with_gradient(|g| extreme_grad(g, "GreaterEqual"));
 
 const MINIMUM: OpDef =
-    OpDef { value: Some(|c| integers(c, |x, y| Some(x.min(y)))), ..zip("Minimum", ORDERED) };
+    OpDef { value: Some(|c| integers(c, |x, y| Some(x.min(y)))), ..zip("Minimum", ORDERED) }
+        .with_gradient(|g| extreme_grad(g, "LessEqual"));
 
 const SQUARED_DIFFERENCE: OpDef = OpDef {
     flags: &[Flag::Commutative],
@@ -122,16 +126,19 @@ const SQUARED_DIFFERENCE: OpDef = OpDef {
         "SquaredDifference",
         &["T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"],
     )
-};
+}
+.with_gradient(squared_difference_grad);
 
 const ATAN2: OpDef =
-    OpDef { inputs: &["y: T", "x: T"], ..zip("Atan2", &["T: {bfloat16, half, float, double}"]) };
+    OpDef { inputs: &["y: T", "x: T"], ..zip("Atan2", &["T: {bfloat16, half, float, double}"]) }
+        .with_gradient(atan2_grad);
 
 const NEXT_AFTER: OpDef = OpDef {
     inputs: &["x1: T", "x2: T"],
     outputs: &["output: T"],
     ..zip("NextAfter", &["T: {double, float} = DT_FLOAT"])
-};
+}
+.with_gradient(next_after_grad);
 
 const COMPLEX: OpDef = OpDef {
     inputs: &["real: T", "imag: T"],
@@ -140,7 +147,8 @@ const COMPLEX: OpDef = OpDef {
         "Complex",
         &["T: {float, double} = DT_FLOAT", "Tout: {complex64, complex128} = DT_COMPLEX64"],
     )
-};
+}
+.with_gradient(complex_grad);
 
 /// A kernel for every number.
 macro_rules! number {
@@ -170,8 +178,8 @@ pub(crate) static FAMILY: Family = Family {
         SUB,
         MUL,
         MUL_NO_NAN,
-        zip("Div", ARITHMETIC),
-        zip("RealDiv", ARITHMETIC),
+        zip("Div", ARITHMETIC).with_gradient(|g| div_grad(g, "RealDiv")),
+        zip("RealDiv", ARITHMETIC).with_gradient(|g| div_grad(g, "RealDiv")),
         DIV_NO_NAN,
         TRUNCATE_DIV,
         FLOOR_DIV,
@@ -183,9 +191,9 @@ pub(crate) static FAMILY: Family = Family {
         MINIMUM,
         SQUARED_DIFFERENCE,
         ATAN2,
-        zip("Xdivy", FLOATING),
-        zip("Xlogy", FLOATING),
-        zip("Xlog1py", FLOATING),
+        zip("Xdivy", FLOATING).with_gradient(xdivy_grad),
+        zip("Xlogy", FLOATING).with_gradient(xlogy_grad),
+        zip("Xlog1py", FLOATING).with_gradient(xlog1py_grad),
         NEXT_AFTER,
         COMPLEX,
     ],
@@ -221,6 +229,151 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("Complex", "T" in [f32, f64] => binary::<MakeComplex>),
     ],
 };
+
+fn add_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grad = g.grad(0)?;
+    set_broadcast(g, (0, Some(grad)), (1, Some(grad)))
+}
+
+fn sub_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grad = g.grad(0)?;
+    let negative = g.negated(grad)?;
+    set_broadcast(g, (0, Some(grad)), (1, Some(negative)))
+}
+
+fn mul_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
+    let (x, y) = (conj(g, x)?, conj(g, y)?);
+    let (of_x, of_y) = (g.times(grad, y)?, g.times(x, grad)?);
+    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
+}
+
+fn mul_no_nan_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
+    let (of_x, of_y) = (g.add("MulNoNan", &[grad, y])?, g.add("MulNoNan", &[x, grad])?);
+    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
+}
+
+/// Of a quotient as `divide` computes it.
+fn div_grad(g: &mut GradientContext<'_>, divide: &str) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
+    let (x, y) = (conj(g, x)?, conj(g, y)?);
+    let of_x = g.add(divide, &[grad, y])?;
+    let negative = g.negated(x)?;
+    let quotient = g.add(divide, &[negative, y])?;
+    let slope = g.add(divide, &[quotient, y])?;
+    let of_y = g.times(grad, slope)?;
+    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
+}
+
+/// x mod y = x - y floor(x / y).
+fn floor_mod_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
+    let quotient = g.add("FloorDiv", &[x, y])?;
+    let slope = g.negated(quotient)?;
+    let of_y = g.times(grad, slope)?;
+    set_broadcast(g, (0, Some(grad)), (1, Some(of_y)))
+}
+
+/// By the base y x^(y-1), by the exponent x^y ln x, which is 0 where the logarithm is not real.
+fn pow_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y, z) = (g.grad(0)?, g.input(0), g.input(1), g.output(0));
+    let (x, y, z) = (conj(g, x)?, conj(g, y)?, conj(g, z)?);
+    let less = g.shifted(y, -1.0)?;
+    let power = g.add("Pow", &[x, less])?;
+    let scaled = g.times(grad, y)?;
+    let of_x = g.times(scaled, power)?;
+    let zero = g.number_like(x, 0.0)?;
+    let compare = if g.dtype(x).is_complex() { "NotEqual" } else { "Greater" };
+    let has_logarithm = g.add(compare, &[x, zero])?;
+    // An argument that has a logarithm in any case: the branch not taken must not be NaN either.
+    let one = g.number_like(x, 1.0)?;
+    let safe = g.select(has_logarithm, x, one)?;
+    let logarithm = g.add("Log", &[safe])?;
+    let product = g.times(grad, z)?;
+    let of_y = g.times(product, logarithm)?;
+    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
+}
+
+/// All to `x` where it compares so with `y`, else all to `y`: of equals the first gets it.
+fn extreme_grad(g: &mut GradientContext<'_>, compare: &str) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
+    let is_first = g.add(compare, &[x, y])?;
+    let zero = g.number_like(grad, 0.0)?;
+    let (of_x, of_y) = (g.select(is_first, grad, zero)?, g.select(is_first, zero, grad)?);
+    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
+}
+
+fn squared_difference_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.input(1));
+    let (doubled, difference) = (g.scaled(grad, 2.0)?, g.minus(x, y)?);
+    let of_x = g.times(doubled, difference)?;
+    let of_y = g.negated(of_x)?;
+    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
+}
+
+fn atan2_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, y, x) = (g.grad(0)?, g.input(0), g.input(1));
+    let (y_squared, x_squared) = (g.squared(y)?, g.squared(x)?);
+    let radius_squared = g.plus(y_squared, x_squared)?;
+    let quotient = g.over(grad, radius_squared)?;
+    let of_y = g.times(x, quotient)?;
+    let negative = g.negated(y)?;
+    let of_x = g.times(negative, quotient)?;
+    set_broadcast(g, (0, Some(of_y)), (1, Some(of_x)))
+}
+
+/// 1 where `x` is not 0, else 0, in the type of `x`.
+fn nonzero(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
+    let zero = g.number_like(x, 0.0)?;
+    let is_nonzero = g.add("NotEqual", &[x, zero])?;
+    let dtype = g.dtype(x);
+    g.cast(is_nonzero, dtype)
+}
+
+/// Sets the adjoints from both slopes.
+fn set_slopes(g: &mut GradientContext<'_>, by_x: Output, by_y: Output) -> Result<()> {
+    let grad = g.grad(0)?;
+    let (of_x, of_y) = (g.times(by_x, grad)?, g.times(by_y, grad)?);
+    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
+}
+
+fn xdivy_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (x, y) = (g.input(0), g.input(1));
+    let (nonzero, negative, square) = (nonzero(g, x)?, g.negated(x)?, g.squared(y)?);
+    let (by_x, by_y) = (g.add("Xdivy", &[nonzero, y])?, g.add("Xdivy", &[negative, square])?);
+    set_slopes(g, by_x, by_y)
+}
+
+fn xlogy_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (x, y) = (g.input(0), g.input(1));
+    let nonzero = nonzero(g, x)?;
+    let (by_x, by_y) = (g.add("Xlogy", &[nonzero, y])?, g.add("Xdivy", &[x, y])?);
+    set_slopes(g, by_x, by_y)
+}
+
+fn xlog1py_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (x, y) = (g.input(0), g.input(1));
+    let (nonzero, shifted) = (nonzero(g, x)?, g.shifted(y, 1.0)?);
+    let (by_x, by_y) = (g.add("Xlog1py", &[nonzero, y])?, g.add("Xdivy", &[x, shifted])?);
+    set_slopes(g, by_x, by_y)
+}
+
+/// It follows `x` and hardly knows about `y`.
+fn next_after_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, y) = (g.grad(0)?, g.input(1));
+    set_broadcast(g, (0, Some(grad)), (1, None))?;
+    let zeros = g.add("ZerosLike", &[y])?;
+    g.set(1, zeros)
+}
+
+fn complex_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x) = (g.grad(0)?, g.input(0));
+    let tout = g.dtype(x);
+    let of_x = g.op("Real").input(grad).attr("Tout", tout).build()?;
+    let of_y = g.op("Imag").input(grad).attr("Tout", tout).build()?;
+    set_broadcast(g, (0, Some(of_x)), (1, Some(of_y)))
+}
 
 /// The value of an integer op on scalars and vectors, where shapes are computed.
 fn integers(c: &mut ValueContext<'_>, apply: fn(i64, i64) -> Option<i64>) -> Option<PartialValue> {

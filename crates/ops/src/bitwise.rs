@@ -19,6 +19,7 @@ const fn zip(name: &'static str, flags: &'static [Flag]) -> OpDef {
         flags,
         ..OpDef::DEFAULT
     }
+    .without_gradient()
 }
 
 const INVERT: OpDef = OpDef {
@@ -28,7 +29,8 @@ const INVERT: OpDef = OpDef {
     attrs: INTEGERS,
     shape: shape::unchanged,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const POPULATION_COUNT: OpDef = OpDef { name: "PopulationCount", outputs: &["y: uint8"], ..INVERT };
 

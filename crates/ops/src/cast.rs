@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 
 use half::slice::HalfFloatSliceExt;
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, PartialValue, ValueContext, shape};
+use thalweg_graph::{GradientContext, OpDef, PartialValue, ValueContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, Element, Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz,
@@ -28,7 +28,23 @@ const CAST: OpDef = OpDef {
     shape: shape::unchanged,
     value: Some(cast_value),
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(cast_grad);
+
+/// The cast back. Only the types that gradients are computed in pass it on.
+fn cast_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let from = g.dtype(g.input(0));
+    let is_smooth = |dtype: DType| match dtype {
+        DType::Half | DType::BFloat16 | DType::Float | DType::Double => true,
+        dtype => dtype.is_complex(),
+    };
+    if !is_smooth(from) || !is_smooth(g.dtype(g.output(0))) {
+        return Ok(());
+    }
+    let grad = g.grad(0)?;
+    let adjoint = g.cast(grad, from)?;
+    g.set(0, adjoint)
+}
 
 pub(crate) static FAMILY: Family =
     Family { ops: &[CAST], kernels: &[KernelSpec { op: "Cast", create: cast, ..KernelSpec::CPU }] };

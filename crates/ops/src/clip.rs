@@ -1,9 +1,10 @@
 //! Elements held between two limits, each a scalar or of the tensor's own shape.
 
-use thalweg_graph::{OpDef, shape};
+use thalweg_graph::{GradientContext, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{Complex32, Complex64, Element, Result, Tensor, bf16, ensure, f16};
 
+use crate::gradients::{Arithmetic, set_repeated};
 use crate::math::simd::{self, Level, Loop};
 use crate::split::for_each_rows;
 
@@ -16,7 +17,21 @@ const CLIP_BY_VALUE: OpDef = OpDef {
     ],
     shape: shape::unchanged,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(clip_by_value_grad);
+
+/// To the tensor where it lies between the limits, else to the limit beyond which it lies.
+fn clip_by_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, t, low, high) = (g.grad(0)?, g.input(0), g.input(1), g.input(2));
+    let (is_below, is_above) = (g.add("Less", &[t, low])?, g.add("Greater", &[t, high])?);
+    let is_outside = g.add("LogicalOr", &[is_below, is_above])?;
+    let zero = g.number_like(grad, 0.0)?;
+    let of_t = g.select(is_outside, zero, grad)?;
+    let (of_low, of_high) = (g.select(is_below, grad, zero)?, g.select(is_above, grad, zero)?);
+    g.set(0, of_t)?;
+    set_repeated(g, 1, of_low)?;
+    set_repeated(g, 2, of_high)
+}
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[CLIP_BY_VALUE],

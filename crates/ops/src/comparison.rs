@@ -25,6 +25,7 @@ const fn compare(name: &'static str) -> OpDef {
         shape: shape::broadcast,
         ..OpDef::DEFAULT
     }
+    .without_gradient()
 }
 
 /// Equality, which can answer for shapes that do not fit.

@@ -2,10 +2,11 @@
 
 use half::{bf16, f16};
 use num_traits::{Float, One};
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, bail, ensure};
 
+use crate::gradients::{Arithmetic, set_repeated};
 use crate::indices::Indices;
 use crate::map::{narrowed, wide_view};
 use crate::math::fold::{Fold, Maximum};
@@ -30,7 +31,8 @@ const SOFTMAX_CROSS_ENTROPY_WITH_LOGITS: OpDef = OpDef {
     attrs: &["T: {half, bfloat16, float, double}"],
     shape: dense_shape,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(dense_grad);
 
 const SPARSE_SOFTMAX_CROSS_ENTROPY_WITH_LOGITS: OpDef = OpDef {
     name: "SparseSoftmaxCrossEntropyWithLogits",
@@ -39,7 +41,45 @@ const SPARSE_SOFTMAX_CROSS_ENTROPY_WITH_LOGITS: OpDef = OpDef {
     attrs: &["T: {half, bfloat16, float, double}", "Tlabels: {int32, int64} = DT_INT64"],
     shape: sparse_shape,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(sparse_grad);
+
+/// The adjoint of the logits: from that of the loss by `backprop`, which is its gradient; from that
+/// of `backprop`, for second derivatives, by the softmax's.
+fn logits_adjoint(g: &mut GradientContext<'_>) -> Result<Output> {
+    let backprop = g.output(1);
+    let by_row = loss_adjoint(g)?;
+    let adjoint = g.times(by_row, backprop)?;
+    if g.adjoint(1).is_none() {
+        return Ok(adjoint);
+    }
+    let (grad, softmax) = (g.grad(1)?, g.add("Softmax", &[g.input(0)])?);
+    let (weighted, last) = (g.times(grad, softmax)?, g.ints(&[-1])?);
+    let mean = g.sum_kept(weighted, last)?;
+    let centred = g.minus(grad, mean)?;
+    let of_backprop = g.times(centred, softmax)?;
+    g.plus(adjoint, of_backprop)
+}
+
+/// The adjoint of the loss as a column.
+fn loss_adjoint(g: &mut GradientContext<'_>) -> Result<Output> {
+    let (grad, last) = (g.grad(0)?, g.int(-1)?);
+    g.add("ExpandDims", &[grad, last])
+}
+
+fn dense_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let of_logits = logits_adjoint(g)?;
+    let (by_row, log_softmax) = (loss_adjoint(g)?, g.add("LogSoftmax", &[g.input(0)])?);
+    let negative = g.negated(log_softmax)?;
+    let of_labels = g.times(by_row, negative)?;
+    set_repeated(g, 0, of_logits)?;
+    set_repeated(g, 1, of_labels)
+}
+
+fn sparse_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let of_logits = logits_adjoint(g)?;
+    g.set(0, of_logits)
+}
 
 fn dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let both = shape::broadcast_shapes(c.input(0), c.input(1))?;

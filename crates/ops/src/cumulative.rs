@@ -2,10 +2,11 @@
 
 use half::{bf16, f16};
 use num_complex::Complex;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
-use thalweg_tensor::{Result, bail};
+use thalweg_tensor::{DType, Result, bail};
 
+use crate::gradients::Arithmetic;
 use crate::map::{narrowed, widened};
 use crate::math::fold::{Fold, Product, Sum};
 use crate::math::vectorized::vectorized;
@@ -37,9 +38,10 @@ const CUMSUM: OpDef = OpDef {
     ],
     shape: as_input,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(cumsum_grad);
 
-const CUMPROD: OpDef = OpDef { name: "Cumprod", ..CUMSUM };
+const CUMPROD: OpDef = OpDef { name: "Cumprod", ..CUMSUM }.with_gradient(cumprod_grad);
 
 const CUMULATIVE_LOGSUMEXP: OpDef = OpDef {
     name: "CumulativeLogsumexp",
@@ -50,7 +52,63 @@ const CUMULATIVE_LOGSUMEXP: OpDef = OpDef {
         "Tidx: {int32, int64} = DT_INT32",
     ],
     ..CUMSUM
-};
+}
+.with_gradient(cumulative_logsumexp_grad);
+
+/// The running `op` of `x` along the same dimension, the other way.
+fn backwards(g: &mut GradientContext<'_>, op: &str, x: Output) -> Result<Output> {
+    let (axis, reverse) = (g.input(1), g.attrs().bool("reverse")?);
+    g.op_like(op, &["exclusive"]).inputs(&[x, axis]).attr("reverse", !reverse).build()
+}
+
+fn cumsum_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grad = g.grad(0)?;
+    let adjoint = backwards(g, "Cumsum", grad)?;
+    g.set(0, adjoint)
+}
+
+/// Every product has each of its factors once. TensorFlow divides it out, and a factor of zero
+/// gets nothing.
+fn cumprod_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.output(0));
+    let product = g.times(y, grad)?;
+    let sum = backwards(g, "Cumsum", product)?;
+    let adjoint = g.add("DivNoNan", &[sum, x])?;
+    g.set(0, adjoint)
+}
+
+/// Σ grad e^(x - y) over the results that `x` is part of, in logarithms, so that nothing overflows:
+/// once for the positive adjoints and once for the negative ones.
+fn cumulative_logsumexp_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grad = g.grad(0)?;
+    let negative = g.negated(grad)?;
+    let (gain, loss) = (positive_part(g, grad)?, positive_part(g, negative)?);
+    let adjoint = g.minus(gain, loss)?;
+    g.set(0, adjoint)
+}
+
+fn positive_part(g: &mut GradientContext<'_>, grad: Output) -> Result<Output> {
+    let (x, y) = (g.input(0), g.output(0));
+    let zero = g.number_like(grad, 0.0)?;
+    let lowest = g.number_like(grad, lowest(g.dtype(grad)))?;
+    let is_positive = g.add("Greater", &[grad, zero])?;
+    let logarithm = g.add("Log", &[grad])?;
+    let logarithm = g.select(is_positive, logarithm, lowest)?;
+    let ratio = g.minus(logarithm, y)?;
+    let sum = backwards(g, "CumulativeLogsumexp", ratio)?;
+    let exponent = g.plus(sum, x)?;
+    g.add("Exp", &[exponent])
+}
+
+/// The least finite number of a type.
+fn lowest(dtype: DType) -> f64 {
+    match dtype {
+        DType::Half => f16::MIN.to_f64(),
+        DType::BFloat16 => bf16::MIN.to_f64(),
+        DType::Float => f32::MIN.into(),
+        _ => f64::MIN,
+    }
+}
 
 fn as_input(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.input(0).clone());

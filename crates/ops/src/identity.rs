@@ -1,7 +1,7 @@
 //! Ops that hand their input on, perhaps after a look at it.
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{Flag, OpDef, PartialValue, ValueContext};
+use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, Result, Tensor, bail, bf16, f16};
 
@@ -46,7 +46,8 @@ const IDENTITY_N: OpDef = OpDef {
     shape: all_unchanged,
     value: Some(same_input),
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(identity_n_grad);
 
 fn all_unchanged(c: &mut ShapeContext<'_>) -> Result<()> {
     for i in 0..c.num_outputs() {
@@ -57,6 +58,28 @@ fn all_unchanged(c: &mut ShapeContext<'_>) -> Result<()> {
 
 fn same_input(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     c.input(c.output())
+}
+
+fn identity_n_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    for i in 0..g.num_outputs() {
+        if let Some(adjoint) = g.adjoint(i) {
+            g.set_adjoint(i, adjoint)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whoever put the op there wants nobody to differentiate through it.
+fn prevent_gradient_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    bail!(NotFound, "Gradient explicitly disabled. Reason: {}", g.attrs().string("message")?)
+}
+
+/// The adjoint, checked as well.
+fn check_numerics_grad(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let grad = g.grad(0)?;
+    let message = format!("The gradient has NaN or Inf. {}", g.attrs().string("message")?);
+    let checked = g.op(op).input(grad).attr("message", message.as_str()).build()?;
+    g.set(0, checked)
 }
 
 fn forward_all(ctx: &mut KernelContext<'_>) -> Result<()> {
@@ -75,7 +98,8 @@ const STOP_GRADIENT: OpDef = OpDef {
     shape: shape::unchanged,
     value: Some(same_input),
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 const PREVENT_GRADIENT: OpDef = OpDef {
     name: "PreventGradient",
     inputs: &["input: T"],
@@ -84,7 +108,8 @@ const PREVENT_GRADIENT: OpDef = OpDef {
     shape: shape::unchanged,
     value: Some(same_input),
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(prevent_gradient_grad);
 const SNAPSHOT: OpDef = OpDef {
     name: "Snapshot",
     inputs: &["input: T"],
@@ -120,7 +145,8 @@ const REF_IDENTITY: OpDef = OpDef {
     shape: shape::unchanged,
     flags: &[Flag::AllowsUninitializedInput],
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(gradient::unchanged);
 const DEBUG_GRADIENT_IDENTITY: OpDef = OpDef {
     name: "DebugGradientIdentity",
     inputs: &["input: T"],
@@ -129,7 +155,8 @@ const DEBUG_GRADIENT_IDENTITY: OpDef = OpDef {
     shape: shape::unchanged,
     flags: &[Flag::AllowsUninitializedInput],
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(gradient::unchanged);
 const DEBUG_GRADIENT_REF_IDENTITY: OpDef = OpDef {
     name: "DebugGradientRefIdentity",
     inputs: &["input: Ref(T)"],
@@ -138,7 +165,8 @@ const DEBUG_GRADIENT_REF_IDENTITY: OpDef = OpDef {
     shape: shape::unchanged,
     flags: &[Flag::AllowsUninitializedInput],
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(gradient::unchanged);
 
 fn forward_ref(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output_ref(0, ctx.input_ref(0)?)
@@ -152,7 +180,8 @@ const CHECK_NUMERICS: OpDef = OpDef {
     shape: shape::unchanged,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(|g| check_numerics_grad(g, "CheckNumerics"));
 const CHECK_NUMERICS_V2: OpDef = OpDef {
     name: "CheckNumericsV2",
     inputs: &["tensor: T"],
@@ -161,7 +190,8 @@ const CHECK_NUMERICS_V2: OpDef = OpDef {
     shape: shape::unchanged,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(|g| check_numerics_grad(g, "CheckNumericsV2"));
 
 /// Floats that can be looked at for NaN and infinities.
 trait Checked: Element {

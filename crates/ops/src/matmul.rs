@@ -9,6 +9,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::math::gemm::{MatMut, MatRef, Write};
+use crate::matmul_gradients::{batch_mat_mul_grad, mat_mul_grad, sparse_mat_mul_grad};
 use crate::product::{Factor, is_small, multiply, multiply_here};
 use crate::split::for_each_rows;
 
@@ -40,7 +41,8 @@ const MAT_MUL: OpDef = OpDef {
     ],
     shape: product_shape,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(mat_mul_grad);
 
 const SPARSE_MAT_MUL: OpDef = OpDef {
     name: "SparseMatMul",
@@ -55,7 +57,8 @@ const SPARSE_MAT_MUL: OpDef = OpDef {
         "Tb: {float, bfloat16} = DT_FLOAT",
     ],
     ..MAT_MUL
-};
+}
+.with_gradient(sparse_mat_mul_grad);
 
 const BATCH_MAT_MUL: OpDef = OpDef {
     name: "BatchMatMul",
@@ -70,7 +73,8 @@ const BATCH_MAT_MUL: OpDef = OpDef {
     ],
     shape: batch_shape,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(batch_mat_mul_grad);
 
 const BATCH_MAT_MUL_V2: OpDef = OpDef {
     name: "BatchMatMulV2",

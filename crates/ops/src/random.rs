@@ -14,9 +14,11 @@ pub(crate) use selection::{multinomial, shuffle_rows};
 pub(crate) use source::{ALGORITHM_PHILOX, own_generator, philox_from_seed};
 
 use parameterized::{bounded_normal, gamma_grad};
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{Flag, GradientContext, OpDef, ShapeContext, shape};
 use thalweg_kernel::{Family, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, bf16, ensure, f16};
+
+use crate::gradients::{Arithmetic, set_repeated};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -60,7 +62,8 @@ const RANDOM_UNIFORM: OpDef = OpDef {
     shape: shape::from_first_input,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const RANDOM_STANDARD_NORMAL: OpDef = OpDef { name: "RandomStandardNormal", ..RANDOM_UNIFORM };
 
@@ -92,7 +95,8 @@ const RANDOM_SHUFFLE: OpDef = OpDef {
     shape: shape::unchanged,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const MULTINOMIAL: OpDef = OpDef {
     name: "Multinomial",
@@ -107,7 +111,8 @@ const MULTINOMIAL: OpDef = OpDef {
     shape: multinomial_shape,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 /// Rows of logits by the number of draws.
 pub(crate) fn multinomial_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -136,7 +141,17 @@ const RANDOM_GAMMA: OpDef = OpDef {
     shape: samples_by_parameters,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(|g| gamma_gradient(g, 1));
+
+/// How the samples move with `alpha`, which is input `i`, while the probability of a smaller one
+/// stays the same.
+pub(crate) fn gamma_gradient(g: &mut GradientContext<'_>, i: usize) -> Result<()> {
+    let (grad, alpha, sample) = (g.grad(0)?, g.input(i), g.output(0));
+    let slope = g.add("RandomGammaGrad", &[alpha, sample])?;
+    let adjoint = g.times(grad, slope)?;
+    set_repeated(g, i, adjoint)
+}
 
 /// As the first input says, followed by the shape of the second.
 fn samples_by_parameters(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -204,7 +219,8 @@ const PARAMETERIZED_TRUNCATED_NORMAL: OpDef = OpDef {
     shape: bounded_normal_shape,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 /// As the first input says; the parameters are scalars or vectors.
 fn bounded_normal_shape(c: &mut ShapeContext<'_>) -> Result<()> {

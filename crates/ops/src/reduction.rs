@@ -11,6 +11,7 @@ use crate::map::narrowed;
 use crate::math::fold::{self, Fold, FoldLoops, Maximum, Minimum, Product, Sum, SumOfSquares};
 use crate::math::widen::Widen;
 use crate::reduce::{Layout, fold};
+use crate::reduction_gradients::*;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[SUM, MEAN, PROD, MAX, MIN, ALL, ANY, EUCLIDEAN_NORM, L2_LOSS],
@@ -52,40 +53,46 @@ const SUM: OpDef = OpDef {
     attrs: &["keep_dims: bool = false", ANY_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
     value: Some(|c| reduced_value(c, 0, i64::checked_add)),
     ..BASE
-};
+}
+.with_gradient(sum_grad);
 
 const MEAN: OpDef = OpDef {
     name: "Mean",
     attrs: &["keep_dims: bool = false", ANY_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
     ..BASE
-};
+}
+.with_gradient(mean_grad);
 
 const PROD: OpDef = OpDef {
     name: "Prod",
     attrs: &["keep_dims: bool = false", ANY_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
     value: Some(|c| reduced_value(c, 1, i64::checked_mul)),
     ..BASE
-};
+}
+.with_gradient(prod_grad);
 
 const MAX: OpDef = OpDef {
     name: "Max",
     attrs: &["keep_dims: bool = false", REAL_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
     value: Some(|c| reduced_value(c, i64::MIN, |a, b| Some(a.max(b)))),
     ..BASE
-};
+}
+.with_gradient(extreme_grad);
 
 const MIN: OpDef = OpDef {
     name: "Min",
     attrs: &["keep_dims: bool = false", REAL_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
     value: Some(|c| reduced_value(c, i64::MAX, |a, b| Some(a.min(b)))),
     ..BASE
-};
+}
+.with_gradient(extreme_grad);
 
 const EUCLIDEAN_NORM: OpDef = OpDef {
     name: "EuclideanNorm",
     attrs: &["keep_dims: bool = false", ANY_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
     ..BASE
-};
+}
+.with_gradient(euclidean_norm_grad);
 
 const ALL: OpDef = OpDef {
     name: "All",
@@ -104,7 +111,8 @@ const L2_LOSS: OpDef = OpDef {
     attrs: &["T: {half, bfloat16, float, double}"],
     shape: shape::scalar,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(l2_loss_grad);
 
 /// `axis`, which may count from the end, as a dimension of a tensor of this rank.
 fn dimension(axis: i64, rank: usize) -> Result<usize> {

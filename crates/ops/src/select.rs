@@ -1,11 +1,12 @@
 //! Elements of one tensor or of another, as a third one says.
 
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Result, Shape, ensure};
 
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
+use crate::gradients::{Arithmetic, set_repeated};
 use crate::split::for_each_rows;
 
 const SELECT: OpDef = OpDef {
@@ -15,9 +16,29 @@ const SELECT: OpDef = OpDef {
     attrs: &["T: type"],
     shape: select_shape,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(select_grad);
 
-const SELECT_V2: OpDef = OpDef { name: "SelectV2", shape: select_v2_shape, ..SELECT };
+const SELECT_V2: OpDef =
+    OpDef { name: "SelectV2", shape: select_v2_shape, ..SELECT }.with_gradient(select_v2_grad);
+
+/// By the same op, because its condition may be one for each row.
+fn select_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, condition) = (g.grad(0)?, g.input(0));
+    let zeros = g.add("ZerosLike", &[grad])?;
+    let of_t = g.add("Select", &[condition, grad, zeros])?;
+    let of_e = g.add("Select", &[condition, zeros, grad])?;
+    g.set(1, of_t)?;
+    g.set(2, of_e)
+}
+
+fn select_v2_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, condition) = (g.grad(0)?, g.input(0));
+    let zero = g.number_like(grad, 0.0)?;
+    let (of_t, of_e) = (g.select(condition, grad, zero)?, g.select(condition, zero, grad)?);
+    set_repeated(g, 1, of_t)?;
+    set_repeated(g, 2, of_e)
+}
 
 /// The dtypes whose elements can be chosen among.
 const TYPES: &[DType] = &[

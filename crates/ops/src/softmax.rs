@@ -2,10 +2,11 @@
 
 use half::{bf16, f16};
 use num_traits::Float;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Result, ensure};
 
+use crate::gradients::Arithmetic;
 use crate::map::{narrowed, widened};
 use crate::math::fold::{Fold, Maximum};
 use crate::math::real::Real;
@@ -28,9 +29,31 @@ const SOFTMAX: OpDef = OpDef {
     attrs: &["T: {half, bfloat16, float, double}"],
     shape: rank_at_least_one,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(softmax_grad);
 
-const LOG_SOFTMAX: OpDef = OpDef { name: "LogSoftmax", outputs: &["logsoftmax: T"], ..SOFTMAX };
+const LOG_SOFTMAX: OpDef = OpDef { name: "LogSoftmax", outputs: &["logsoftmax: T"], ..SOFTMAX }
+    .with_gradient(log_softmax_grad);
+
+/// y (grad - Σ grad y), along the last dimension.
+fn softmax_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, y) = (g.grad(0)?, g.output(0));
+    let (weighted, last) = (g.times(grad, y)?, g.ints(&[-1])?);
+    let mean = g.sum_kept(weighted, last)?;
+    let centred = g.minus(grad, mean)?;
+    let adjoint = g.times(centred, y)?;
+    g.set(0, adjoint)
+}
+
+/// grad - softmax Σ grad.
+fn log_softmax_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, y) = (g.grad(0)?, g.output(0));
+    let (softmax, last) = (g.add("Exp", &[y])?, g.ints(&[-1])?);
+    let sum = g.sum_kept(grad, last)?;
+    let share = g.times(sum, softmax)?;
+    let adjoint = g.minus(grad, share)?;
+    g.set(0, adjoint)
+}
 
 fn rank_at_least_one(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.with_rank_at_least(0, "logits", 1)?.clone();

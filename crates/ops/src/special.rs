@@ -7,8 +7,10 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, Tensor, ensure, f16};
 
 use crate::elementwise::{Binary, Unary, binary, unary};
+use crate::gradients::chain_input;
 use crate::math::simd::Level;
 use crate::math::{bessel, float, gamma, special};
+use crate::special_gradients::*;
 use crate::split::for_each_rows;
 
 const REAL: &[&str] = &["T: {bfloat16, half, float, double}"];
@@ -40,7 +42,8 @@ const BETAINC: OpDef = OpDef {
     attrs: SINGLE_OR_DOUBLE,
     shape: betainc_shape,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(betainc_grad);
 
 /// A kernel for single and double precision.
 macro_rules! real {
@@ -58,32 +61,32 @@ macro_rules! real_and_half {
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        map("Erfinv"),
-        map("Ndtri"),
-        map("Lgamma"),
-        map("Digamma"),
-        map("BesselI0"),
-        map("BesselI1"),
-        map("BesselI0e"),
-        map("BesselI1e"),
-        map("BesselJ0"),
-        map("BesselJ1"),
-        map("BesselK0"),
-        map("BesselK1"),
-        map("BesselK0e"),
-        map("BesselK1e"),
-        map("BesselY0"),
-        map("BesselY1"),
-        map("Dawsn"),
-        map("Spence"),
-        map("FresnelCos"),
-        map("FresnelSin"),
-        map("Expint"),
-        zip("Igamma", &["a: T", "x: T"], REAL),
-        zip("Igammac", &["a: T", "x: T"], REAL),
+        map("Erfinv").with_gradient(erfinv_grad),
+        map("Ndtri").with_gradient(ndtri_grad),
+        map("Lgamma").with_gradient(|g| chain_input(g, |g, x| g.add("Digamma", &[x]))),
+        map("Digamma").with_gradient(digamma_grad),
+        map("BesselI0").with_gradient(|g| chain_input(g, |g, x| g.add("BesselI1", &[x]))),
+        map("BesselI1").with_gradient(bessel_i1_grad),
+        map("BesselI0e").with_gradient(bessel_i0e_grad),
+        map("BesselI1e").with_gradient(bessel_i1e_grad),
+        map("BesselJ0").with_gradient(|g| chain_negated(g, "BesselJ1")),
+        map("BesselJ1").with_gradient(bessel_j1_grad),
+        map("BesselK0").with_gradient(|g| chain_negated(g, "BesselK1")),
+        map("BesselK1").with_gradient(bessel_k1_grad),
+        map("BesselK0e").with_gradient(bessel_k0e_grad),
+        map("BesselK1e").with_gradient(bessel_k1e_grad),
+        map("BesselY0").with_gradient(|g| chain_negated(g, "BesselY1")),
+        map("BesselY1").with_gradient(bessel_y1_grad),
+        map("Dawsn").with_gradient(dawsn_grad),
+        map("Spence").with_gradient(spence_grad),
+        map("FresnelCos").with_gradient(|g| fresnel_grad(g, "Cos")),
+        map("FresnelSin").with_gradient(|g| fresnel_grad(g, "Sin")),
+        map("Expint").with_gradient(expint_grad),
+        zip("Igamma", &["a: T", "x: T"], REAL).with_gradient(|g| igamma_grad(g, 1.0)),
+        zip("Igammac", &["a: T", "x: T"], REAL).with_gradient(|g| igamma_grad(g, -1.0)),
         zip("IgammaGradA", &["a: T", "x: T"], SINGLE_OR_DOUBLE),
-        zip("Polygamma", &["a: T", "x: T"], SINGLE_OR_DOUBLE),
-        zip("Zeta", &["x: T", "q: T"], SINGLE_OR_DOUBLE),
+        zip("Polygamma", &["a: T", "x: T"], SINGLE_OR_DOUBLE).with_gradient(polygamma_grad),
+        zip("Zeta", &["x: T", "q: T"], SINGLE_OR_DOUBLE).with_gradient(zeta_grad),
         BETAINC,
     ],
     kernels: &[

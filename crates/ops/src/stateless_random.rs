@@ -3,14 +3,17 @@
 //! The first generation takes two seeds; the second takes key, counter and algorithm, which
 //! `StatelessRandomGetKeyCounter` and its kin make of two seeds. The kernels are those of `random`.
 
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{PartialShape, Result, Tensor, bf16, ensure, f16};
+use std::f64::consts::FRAC_1_SQRT_2;
 
+use thalweg_graph::{Flag, GradientContext, OpDef, Output, ShapeContext, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{DType, PartialShape, Result, Tensor, bf16, ensure, f16};
+
+use crate::gradients::{Arithmetic, set_repeated};
 use crate::random::{
-    ALGORITHM_PHILOX, binomial, full_int, gamma, multinomial, multinomial_shape, normal,
-    philox_from_seed, poisson, shuffle_rows, stateless_bounded_normal, truncated_normal, uniform,
-    uniform_int, uniform_int_shape,
+    ALGORITHM_PHILOX, binomial, full_int, gamma, gamma_gradient, multinomial, multinomial_shape,
+    normal, philox_from_seed, poisson, shuffle_rows, stateless_bounded_normal, truncated_normal,
+    uniform, uniform_int, uniform_int_shape,
 };
 
 pub(crate) static FAMILY: Family = Family {
@@ -94,7 +97,8 @@ const STATELESS_RANDOM_UNIFORM: OpDef = OpDef {
     ],
     shape: stateless_shape,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const STATELESS_RANDOM_NORMAL: OpDef =
     OpDef { name: "StatelessRandomNormal", ..STATELESS_RANDOM_UNIFORM };
@@ -109,7 +113,8 @@ const STATELESS_RANDOM_UNIFORM_INT: OpDef = OpDef {
     attrs: &["dtype: {int32, int64}", "T: {int32, int64}", "Tseed: {int32, int64} = DT_INT64"],
     shape: stateless_int_shape,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const STATELESS_RANDOM_UNIFORM_FULL_INT: OpDef = OpDef {
     name: "StatelessRandomUniformFullInt",
@@ -122,7 +127,8 @@ const STATELESS_RANDOM_UNIFORM_FULL_INT: OpDef = OpDef {
     ],
     shape: stateless_shape,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const STATELESS_RANDOM_UNIFORM_V2: OpDef = OpDef {
     name: "StatelessRandomUniformV2",
@@ -134,7 +140,8 @@ const STATELESS_RANDOM_UNIFORM_V2: OpDef = OpDef {
     ],
     shape: stateless_shape,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const STATELESS_RANDOM_NORMAL_V2: OpDef =
     OpDef { name: "StatelessRandomNormalV2", ..STATELESS_RANDOM_UNIFORM_V2 };
@@ -156,7 +163,8 @@ const STATELESS_RANDOM_UNIFORM_INT_V2: OpDef = OpDef {
     attrs: &["dtype: {int32, int64, uint32, uint64}", "Tshape: {int32, int64} = DT_INT32"],
     shape: stateless_int_shape,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const STATELESS_RANDOM_UNIFORM_FULL_INT_V2: OpDef = OpDef {
     name: "StatelessRandomUniformFullIntV2",
@@ -168,7 +176,8 @@ const STATELESS_RANDOM_UNIFORM_FULL_INT_V2: OpDef = OpDef {
     ],
     shape: stateless_shape,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const STATELESS_RANDOM_GAMMA_V2: OpDef = OpDef {
     name: "StatelessRandomGammaV2",
@@ -181,7 +190,8 @@ const STATELESS_RANDOM_GAMMA_V2: OpDef = OpDef {
     ],
     shape: stateless_shape,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(|g| gamma_gradient(g, 2));
 
 const STATELESS_RANDOM_GAMMA_V3: OpDef = OpDef {
     name: "StatelessRandomGammaV3",
@@ -190,7 +200,8 @@ const STATELESS_RANDOM_GAMMA_V3: OpDef = OpDef {
     attrs: &["dtype: {half, float, double}", "shape_dtype: {int32, int64} = DT_INT32"],
     shape: stateless_shape,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(|g| gamma_gradient(g, 4));
 
 const STATELESS_RANDOM_POISSON: OpDef = OpDef {
     name: "StatelessRandomPoisson",
@@ -204,7 +215,8 @@ const STATELESS_RANDOM_POISSON: OpDef = OpDef {
     ],
     shape: stateless_shape,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const STATELESS_RANDOM_BINOMIAL: OpDef = OpDef {
     name: "StatelessRandomBinomial",
@@ -218,7 +230,8 @@ const STATELESS_RANDOM_BINOMIAL: OpDef = OpDef {
     ],
     shape: stateless_shape,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const STATELESS_MULTINOMIAL: OpDef = OpDef {
     name: "StatelessMultinomial",
@@ -231,7 +244,8 @@ const STATELESS_MULTINOMIAL: OpDef = OpDef {
     ],
     shape: stateless_multinomial_shape,
     ..OpDef::DEFAULT
-};
+}
+.without_gradient();
 
 const STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: OpDef = OpDef {
     name: "StatelessParameterizedTruncatedNormal",
@@ -251,7 +265,79 @@ const STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: OpDef = OpDef {
     ],
     shape: stateless_shape,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(truncated_normal_gradient);
+
+/// How the samples move with each parameter while the probability of a smaller one stays the same.
+fn truncated_normal_gradient(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, sample) = (g.grad(0)?, g.output(0));
+    let [mean, deviation, low, high] = [2, 3, 4, 5].map(|i| g.input(i));
+    let mut standard = |x: Output| {
+        let distance = g.minus(x, mean)?;
+        g.over(distance, deviation)
+    };
+    let (low, high, sample) = (standard(low)?, standard(high)?, standard(sample)?);
+    let probability = probability_below(g, sample, low, high)?;
+    let logarithm = g.add("Log", &[probability])?;
+    let by_high = relative_density(g, sample, high, logarithm)?;
+    let negative = g.negated(probability)?;
+    let logarithm = g.add("Log1p", &[negative])?;
+    let by_low = relative_density(g, sample, low, logarithm)?;
+    for (i, slope) in [(3, sample), (4, by_low), (5, by_high)] {
+        let adjoint = g.times(grad, slope)?;
+        set_repeated(g, i, adjoint)?;
+    }
+    set_repeated(g, 2, grad)
+}
+
+/// How probable a value below the sample is, away from 0 and 1 so that it has a logarithm.
+fn probability_below(
+    g: &mut GradientContext<'_>,
+    sample: Output,
+    low: Output,
+    high: Output,
+) -> Result<Output> {
+    let (least, epsilon) = match g.dtype(sample) {
+        DType::Half => (f16::MIN_POSITIVE.to_f64(), f16::EPSILON.to_f64()),
+        DType::Float => (f32::MIN_POSITIVE.into(), f32::EPSILON.into()),
+        _ => (f64::MIN_POSITIVE, f64::EPSILON),
+    };
+    let (below_low, below_high) = (normal_distribution(g, low)?, normal_distribution(g, high)?);
+    let below_sample = normal_distribution(g, sample)?;
+    let (part, whole) = (g.minus(below_sample, below_low)?, g.minus(below_high, below_low)?);
+    let probability = g.over(part, whole)?;
+    let (least, most) = (g.number_like(sample, least)?, g.number_like(sample, 1.0 - epsilon)?);
+    let capped = g.add("Minimum", &[probability, most])?;
+    g.add("Maximum", &[capped, least])
+}
+
+/// The density at a limit over that at the sample, times what `logarithm` is the logarithm of.
+fn relative_density(
+    g: &mut GradientContext<'_>,
+    sample: Output,
+    limit: Output,
+    logarithm: Output,
+) -> Result<Output> {
+    let (sample, limit) = (g.squared(sample)?, g.squared(limit)?);
+    let difference = g.minus(sample, limit)?;
+    let half = g.scaled(difference, 0.5)?;
+    let exponent = g.plus(half, logarithm)?;
+    g.add("Exp", &[exponent])
+}
+
+/// The normal distribution function, by the error function or its complement, whichever loses less.
+fn normal_distribution(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
+    let scaled = g.scaled(x, FRAC_1_SQRT_2)?;
+    let size = g.add("Abs", &[scaled])?;
+    let (limit, zero) = (g.number_like(x, FRAC_1_SQRT_2)?, g.number_like(x, 0.0)?);
+    let (is_near, is_positive) =
+        (g.add("Less", &[size, limit])?, g.add("Greater", &[scaled, zero])?);
+    let (erf, tail) = (g.add("Erf", &[scaled])?, g.add("Erfc", &[size])?);
+    let (near, right) = (g.shifted(erf, 1.0)?, g.number_minus(2.0, tail)?);
+    let far = g.select(is_positive, right, tail)?;
+    let twice = g.select(is_near, near, far)?;
+    g.scaled(twice, 0.5)
+}
 
 const STATELESS_SHUFFLE: OpDef = OpDef {
     name: "StatelessShuffle",

@@ -1,11 +1,14 @@
 //! Element-wise ops of one input, and the ones that give their gradients.
 
-use thalweg_graph::{OpDef, shape};
+use std::f64::consts::FRAC_2_SQRT_PI;
+
+use thalweg_graph::{GradientContext, OpDef, Output, shape};
 use thalweg_kernel::{Family, KernelSpec};
-use thalweg_tensor::{Complex32, Complex64, bf16, f16};
+use thalweg_tensor::{Complex32, Complex64, DType, Result, bf16, f16};
 
 use crate::elementwise::{Binary, binary_same_size, unary};
 use crate::functions::*;
+use crate::gradients::{Arithmetic, chain_input, chain_output, conj};
 use crate::math::simd::Level;
 use crate::number::Number;
 
@@ -43,25 +46,30 @@ const fn grad(name: &'static str) -> OpDef {
     OpDef { inputs: &["y: T", "dy: T"], outputs: &["z: T"], ..map(name, FLOATING) }
 }
 
-const ABS: OpDef = map("Abs", &["T: {bfloat16, half, float, double, int8, int16, int32, int64}"]);
+const ABS: OpDef = map("Abs", &["T: {bfloat16, half, float, double, int8, int16, int32, int64}"])
+    .with_gradient(|g| chain_input(g, |g, x| g.add("Sign", &[x])));
 
 const SQUARE: OpDef = map(
     "Square",
     &[
         "T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128}",
     ],
-);
+)
+.with_gradient(|g| chain_input(g, |g, x| g.scaled(x, 2.0)));
 
 const LOGICAL_NOT: OpDef =
-    OpDef { inputs: &["x: bool"], outputs: &["y: bool"], ..map("LogicalNot", &[]) };
+    OpDef { inputs: &["x: bool"], outputs: &["y: bool"], ..map("LogicalNot", &[]) }
+        .without_gradient();
 
 const CONJ: OpDef = OpDef {
     inputs: &["input: T"],
     outputs: &["output: T"],
     ..map("Conj", &["T: {complex64, complex128, variant} = DT_COMPLEX64"])
-};
+}
+.with_gradient(|g| through(g, "Conj"));
 
-const COMPLEX_ABS: OpDef = OpDef { outputs: &["y: Tout"], ..map("ComplexAbs", COMPLEX) };
+const COMPLEX_ABS: OpDef =
+    OpDef { outputs: &["y: Tout"], ..map("ComplexAbs", COMPLEX) }.with_gradient(complex_abs_grad);
 
 /// A kernel for real and complex floating point.
 macro_rules! floating {
@@ -87,51 +95,51 @@ macro_rules! gradient {
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         ABS,
-        map("Neg", SIGNED),
-        map("Sign", SIGNED),
+        map("Neg", SIGNED).with_gradient(|g| through(g, "Neg")),
+        map("Sign", SIGNED).with_gradient(zero_grad),
         SQUARE,
-        map("Sqrt", FLOATING),
-        map("Rsqrt", FLOATING),
-        map("Reciprocal", SIGNED),
-        map("Inv", SIGNED),
-        map("Exp", FLOATING),
-        map("Expm1", FLOATING),
-        map("Log", FLOATING),
-        map("Log1p", FLOATING),
-        map("Sin", FLOATING),
-        map("Cos", FLOATING),
-        map("Tan", FLOATING),
-        map("Asin", FLOATING),
-        map("Acos", FLOATING),
-        map("Atan", FLOATING),
-        map("Sinh", FLOATING),
-        map("Cosh", FLOATING),
-        map("Tanh", FLOATING),
-        map("Asinh", FLOATING),
-        map("Acosh", FLOATING),
-        map("Atanh", FLOATING),
-        map("Sigmoid", FLOATING),
-        map("Erf", REAL),
-        map("Erfc", REAL),
-        map("Floor", REAL),
-        map("Ceil", REAL),
-        map("Rint", REAL),
-        map("Round", SIGNED),
+        map("Sqrt", FLOATING).with_gradient(|g| by_grad_op(g, "SqrtGrad")),
+        map("Rsqrt", FLOATING).with_gradient(|g| by_grad_op(g, "RsqrtGrad")),
+        map("Reciprocal", SIGNED).with_gradient(|g| by_grad_op(g, "ReciprocalGrad")),
+        map("Inv", SIGNED).with_gradient(|g| by_grad_op(g, "ReciprocalGrad")),
+        map("Exp", FLOATING).with_gradient(|g| chain_output(g, |_, y| Ok(y))),
+        map("Expm1", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.add("Exp", &[x]))),
+        map("Log", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.reciprocal(x))),
+        map("Log1p", FLOATING).with_gradient(log1p_grad),
+        map("Sin", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.add("Cos", &[x]))),
+        map("Cos", FLOATING).with_gradient(cos_grad),
+        map("Tan", FLOATING).with_gradient(tan_grad),
+        map("Asin", FLOATING).with_gradient(|g| chain_input(g, asin_slope)),
+        map("Acos", FLOATING).with_gradient(acos_grad),
+        map("Atan", FLOATING).with_gradient(atan_grad),
+        map("Sinh", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.add("Cosh", &[x]))),
+        map("Cosh", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.add("Sinh", &[x]))),
+        map("Tanh", FLOATING).with_gradient(|g| by_conjugating_grad_op(g, "TanhGrad")),
+        map("Asinh", FLOATING).with_gradient(|g| over_function_of_output(g, "Cosh")),
+        map("Acosh", FLOATING).with_gradient(|g| over_function_of_output(g, "Sinh")),
+        map("Atanh", FLOATING).with_gradient(atanh_grad),
+        map("Sigmoid", FLOATING).with_gradient(|g| by_conjugating_grad_op(g, "SigmoidGrad")),
+        map("Erf", REAL).with_gradient(|g| chain_input(g, |g, x| gauss(g, x, FRAC_2_SQRT_PI))),
+        map("Erfc", REAL).with_gradient(|g| chain_input(g, |g, x| gauss(g, x, -FRAC_2_SQRT_PI))),
+        map("Floor", REAL).without_gradient(),
+        map("Ceil", REAL).without_gradient(),
+        map("Rint", REAL).without_gradient(),
+        map("Round", SIGNED).without_gradient(),
         test("IsNan"),
         test("IsInf"),
         test("IsFinite"),
         LOGICAL_NOT,
         CONJ,
-        part("Real"),
-        part("Imag"),
-        part("Angle"),
+        part("Real").with_gradient(real_grad),
+        part("Imag").with_gradient(imag_grad),
+        part("Angle").with_gradient(angle_grad),
         COMPLEX_ABS,
-        grad("TanhGrad"),
-        grad("SigmoidGrad"),
-        grad("SqrtGrad"),
-        grad("RsqrtGrad"),
-        grad("ReciprocalGrad"),
-        grad("InvGrad"),
+        grad("TanhGrad").with_gradient(tanh_grad_grad),
+        grad("SigmoidGrad").with_gradient(sigmoid_grad_grad),
+        grad("SqrtGrad").with_gradient(sqrt_grad_grad),
+        grad("RsqrtGrad").with_gradient(rsqrt_grad_grad),
+        grad("ReciprocalGrad").with_gradient(reciprocal_grad_grad),
+        grad("InvGrad").with_gradient(reciprocal_grad_grad),
     ],
     kernels: &[
         cpu_kernel!("Abs", "T" in [f16, bf16, f32, f64, i8, i16, i32, i64] => unary::<Abs>),
@@ -183,6 +191,209 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
+/// The op itself applied to the adjoint: it is linear.
+fn through(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let grad = g.grad(0)?;
+    let adjoint = g.add(op, &[grad])?;
+    g.set(0, adjoint)
+}
+
+fn zero_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let zeros = g.add("ZerosLike", &[g.input(0)])?;
+    g.set(0, zeros)
+}
+
+/// By an op that takes the result and its adjoint, and conjugates the result itself.
+fn by_grad_op(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, y) = (g.grad(0)?, g.output(0));
+    let adjoint = g.add(op, &[y, grad])?;
+    g.set(0, adjoint)
+}
+
+/// By an op that takes the result, conjugated, and its adjoint.
+fn by_conjugating_grad_op(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, y) = (g.grad(0)?, g.output(0));
+    let y = conj(g, y)?;
+    let adjoint = g.add(op, &[y, grad])?;
+    g.set(0, adjoint)
+}
+
+/// The adjoint over `op` of the result.
+fn over_function_of_output(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, y) = (g.grad(0)?, g.output(0));
+    let y = conj(g, y)?;
+    let divisor = g.add(op, &[y])?;
+    let adjoint = g.over(grad, divisor)?;
+    g.set(0, adjoint)
+}
+
+fn log1p_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    chain_input(g, |g, x| {
+        let shifted = g.shifted(x, 1.0)?;
+        g.reciprocal(shifted)
+    })
+}
+
+fn cos_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    chain_input(g, |g, x| {
+        let sin = g.add("Sin", &[x])?;
+        g.negated(sin)
+    })
+}
+
+fn tan_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    chain_input(g, |g, x| {
+        let cos = g.add("Cos", &[x])?;
+        let secant = g.reciprocal(cos)?;
+        g.squared(secant)
+    })
+}
+
+/// (1 - x²)^-1/2.
+fn asin_slope(g: &mut GradientContext<'_>, x: Output) -> Result<Output> {
+    let square = g.squared(x)?;
+    let rest = g.number_minus(1.0, square)?;
+    let root = g.add("Sqrt", &[rest])?;
+    g.reciprocal(root)
+}
+
+fn acos_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    chain_input(g, |g, x| {
+        let slope = asin_slope(g, x)?;
+        g.negated(slope)
+    })
+}
+
+fn atan_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    chain_input(g, |g, x| {
+        let square = g.squared(x)?;
+        let sum = g.shifted(square, 1.0)?;
+        g.reciprocal(sum)
+    })
+}
+
+fn atanh_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    chain_input(g, |g, x| {
+        let square = g.squared(x)?;
+        let rest = g.number_minus(1.0, square)?;
+        g.reciprocal(rest)
+    })
+}
+
+/// scale e^-x².
+fn gauss(g: &mut GradientContext<'_>, x: Output, scale: f64) -> Result<Output> {
+    let square = g.squared(x)?;
+    let exponent = g.negated(square)?;
+    let bell = g.add("Exp", &[exponent])?;
+    g.scaled(bell, scale)
+}
+
+/// The complex number of two real ones.
+fn complex(g: &mut GradientContext<'_>, re: Output, im: Output) -> Result<Output> {
+    let tout = if g.dtype(re) == DType::Double { DType::Complex128 } else { DType::Complex64 };
+    g.op("Complex").inputs(&[re, im]).attr("Tout", tout).build()
+}
+
+fn real_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grad = g.grad(0)?;
+    let zero = g.number_like(grad, 0.0)?;
+    let adjoint = complex(g, grad, zero)?;
+    g.set(0, adjoint)
+}
+
+fn imag_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grad = g.grad(0)?;
+    let zero = g.number_like(grad, 0.0)?;
+    let adjoint = complex(g, zero, grad)?;
+    g.set(0, adjoint)
+}
+
+/// -grad / (im x + i re x), as TensorFlow has it.
+fn angle_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x) = (g.grad(0)?, g.input(0));
+    let tout = g.dtype(grad);
+    let re = g.op("Real").input(x).attr("Tout", tout).build()?;
+    let im = g.op("Imag").input(x).attr("Tout", tout).build()?;
+    let swapped = complex(g, im, re)?;
+    let inverse = g.reciprocal(swapped)?;
+    let zero = g.number_like(grad, 0.0)?;
+    let wide = complex(g, grad, zero)?;
+    let negative = g.negated(wide)?;
+    let adjoint = g.times(negative, inverse)?;
+    g.set(0, adjoint)
+}
+
+/// grad x / |x|; 0 at 0.
+fn complex_abs_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, x, y) = (g.grad(0)?, g.input(0), g.output(0));
+    let zero = g.number_like(grad, 0.0)?;
+    let (grad, y) = (complex(g, grad, zero)?, complex(g, y, zero)?);
+    let product = g.times(grad, x)?;
+    let adjoint = g.add("DivNoNan", &[product, y])?;
+    g.set(0, adjoint)
+}
+
+/// Of b (1 - a²).
+fn tanh_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
+    let (a, b) = (conj(g, a)?, conj(g, b)?);
+    let product = g.times(b, a)?;
+    let doubled = g.scaled(product, -2.0)?;
+    let of_a = g.times(grad, doubled)?;
+    let of_b = g.add("TanhGrad", &[a, grad])?;
+    g.set(0, of_a)?;
+    g.set(1, of_b)
+}
+
+/// Of b a (1 - a).
+fn sigmoid_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
+    let (a, b) = (conj(g, a)?, conj(g, b)?);
+    let product = g.times(grad, b)?;
+    let doubled = g.scaled(a, 2.0)?;
+    let slope = g.number_minus(1.0, doubled)?;
+    let of_a = g.times(product, slope)?;
+    let of_b = g.add("SigmoidGrad", &[a, grad])?;
+    g.set(0, of_a)?;
+    g.set(1, of_b)
+}
+
+/// Of b / 2a*.
+fn sqrt_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, a, y) = (g.grad(0)?, g.input(0), g.output(0));
+    let quotient = g.over(grad, a)?;
+    let conjugate = conj(g, quotient)?;
+    let product = g.times(conjugate, y)?;
+    let (of_a, of_b) = (g.negated(product)?, g.scaled(quotient, 0.5)?);
+    g.set(0, of_a)?;
+    g.set(1, of_b)
+}
+
+/// Of -b a*³ / 2.
+fn rsqrt_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
+    let (a, grad_conj) = (conj(g, a)?, conj(g, grad)?);
+    let square = g.squared(a)?;
+    let product = g.times(b, square)?;
+    let scaled = g.scaled(product, -1.5)?;
+    let of_a = g.times(grad_conj, scaled)?;
+    let of_b = g.add("RsqrtGrad", &[a, grad])?;
+    g.set(0, of_a)?;
+    g.set(1, of_b)
+}
+
+/// Of -b a*².
+fn reciprocal_grad_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
+    let (a, grad_conj) = (conj(g, a)?, conj(g, grad)?);
+    let product = g.times(b, a)?;
+    let scaled = g.scaled(product, -2.0)?;
+    let of_a = g.times(grad_conj, scaled)?;
+    let of_b = g.add("ReciprocalGrad", &[a, grad])?;
+    g.set(0, of_a)?;
+    g.set(1, of_b)
+}
+
 /// Conjugates, where there is something to conjugate: gradients of complex functions need it.
 trait Conjugate: Number {
     fn conjugate(self) -> Self;
@@ -220,7 +431,6 @@ macro_rules! gradients {
 
             #[inline(always)]
             fn apply<L: Level>($y: T, $dy: T) -> T {
-                let $y = $y.conjugate();
                 $value
             }
         }
@@ -232,10 +442,10 @@ gradients! {
     TanhGrad: |y, dy| dy.times(T::ONE.minus(y.times(y)));
     /// dy y (1 - y).
     SigmoidGrad: |y, dy| dy.times(y).times(T::ONE.minus(y));
-    /// dy / 2y.
-    SqrtGrad: |y, dy| dy.times(T::HALF).over(y);
+    /// dy / 2y, with `y` conjugated; the two above leave that to the caller.
+    SqrtGrad: |y, dy| dy.times(T::HALF).over(y.conjugate());
     /// -dy y³ / 2.
-    RsqrtGrad: |y, dy| T::ZERO.minus(dy.times(T::HALF)).times(y.times(y).times(y));
+    RsqrtGrad: |y, dy| T::ZERO.minus(dy.times(T::HALF)).times(y.times(y).times(y).conjugate());
     /// -dy y².
-    ReciprocalGrad: |y, dy| T::ZERO.minus(dy).times(y.times(y));
+    ReciprocalGrad: |y, dy| T::ZERO.minus(dy).times(y.times(y).conjugate());
 }
