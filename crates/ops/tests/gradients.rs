@@ -1,5 +1,5 @@
-//! Every gradient function, checked twice: against the gradient that TensorFlow recorded, and
-//! against the slope of the op itself.
+//! Every gradient function, checked three times: against the gradient that TensorFlow recorded,
+//! against the slope of the op itself, and the gradient of the gradient against the gradient's slope.
 //!
 //! `GOLDEN=Mul cargo test -p thalweg-ops --test gradients` looks at the cases of one op.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
@@ -21,28 +21,47 @@ use thalweg_tensor::*;
 const NOT_THE_SLOPE: &[(&str, &str)] =
     &[("TensorScatterUpdate", "of updates of one element all get its adjoint, the last one wins")];
 
+/// Ops whose gradients divide by how many elements a segment has, as TensorFlow's do: the adjoint
+/// of an empty one makes no difference, and the derivative by it is NaN.
+const NAN_BY_EMPTY_SEGMENTS: &[&str] =
+    &["SegmentMax", "SegmentMean", "SegmentMin", "UnsortedSegmentMax", "UnsortedSegmentMin"];
+
+/// Ops that gradients consist of and that TensorFlow cannot differentiate either.
+const UNDIFFERENTIABLE: &[&str] = &["IgammaGradA", "RandomGammaGrad", "SoftsignGrad"];
+
 /// Elements of each input whose slope is measured.
 const PROBES: usize = 12;
 
+/// Elements of each input whose second derivative is measured.
+const SECOND_ORDER_PROBES: usize = 3;
+
+/// How an error begins to say that an op has no gradient function.
+const NO_GRADIENT: &str = "no gradient is defined for";
+
+/// A case's forward graph with our own gradients added.
 struct Differentiated {
-    interpreter: Interpreter,
-    /// Inputs, and the adjoints that our gradient function gives them.
-    xs: Vec<(String, String)>,
-    /// Outputs with the adjoints that the case gives them.
-    ys: Vec<(String, String)>,
+    scope: Scope,
+    /// Inputs, and the adjoints that our gradient functions give them.
+    xs: Vec<(Output, Output)>,
+    /// Outputs, and the adjoints that the case gives them.
+    ys: Vec<(Output, Output)>,
 }
 
-/// The case's forward graph with our own gradients added; `None` if there is none to be had yet.
+impl Differentiated {
+    fn interpreter(&self) -> Interpreter {
+        Interpreter::new(self.scope.to_graph(), kernel_registry(FAMILIES))
+    }
+
+    /// The names of both halves of a list of pairs.
+    fn names(&self, pairs: &[(Output, Output)]) -> (Vec<String>, Vec<String>) {
+        pairs.iter().map(|&(a, b)| (self.scope.name_of(a), self.scope.name_of(b))).unzip()
+    }
+}
+
+/// Differentiates a case's forward graph; `None` if an op on the way has no gradient function yet.
 fn differentiate(case: &Json, def: pb::GraphDef) -> Result<Option<Differentiated>> {
-    let registry = op_registry(FAMILIES)?;
-    let seeds: Vec<String> = def
-        .node
-        .iter()
-        .filter(|n| n.name.starts_with("gradients/grad_ys_") && n.name.matches('/').count() == 1)
-        .map(|n| n.input.first().cloned().unwrap_or_else(|| n.name.clone()))
-        .collect();
-    let forward = ancestors(def, seeds.iter().map(String::as_str).chain(["op"]));
-    let scope = Scope::of(Graph::from_def(registry, forward)?);
+    let (forward, seeds) = forward_part(def);
+    let mut scope = Scope::of(Graph::from_def(op_registry(FAMILIES)?, forward)?);
     let endpoint = |name: &str| {
         let name = TensorName::parse(name)?;
         let node = scope
@@ -60,22 +79,30 @@ fn differentiate(case: &Json, def: pb::GraphDef) -> Result<Option<Differentiated
     let xs: Vec<Output> =
         cases::strings(&case["wrt"]).iter().map(|x| endpoint(x)).collect::<Result<_>>()?;
     let grad_ys: Vec<Option<Output>> = seeds.iter().map(|&s| Some(s)).collect();
-    let mut scope = scope;
     let options = GradientOptions { grad_ys: &grad_ys, ..Default::default() };
     let adjoints = match connected_gradients(&mut scope, &ys, &xs, &options) {
-        Err(e) if e.message().contains("no gradient is defined") => return Ok(None),
+        Err(e) if e.message().contains(NO_GRADIENT) => return Ok(None),
         other => other?,
     };
     let mut pairs = Vec::new();
     for (&x, adjoint) in xs.iter().zip(adjoints) {
         let adjoint =
             adjoint.ok_or_else(|| err!(Unknown, "{} got no adjoint", scope.name_of(x)))?;
-        let dense = adjoint.to_dense(&mut scope)?;
-        pairs.push((scope.name_of(x), scope.name_of(dense)));
+        pairs.push((x, adjoint.to_dense(&mut scope)?));
     }
-    let ys = ys.iter().zip(&seeds).map(|(&y, &s)| (scope.name_of(y), scope.name_of(s))).collect();
-    let interpreter = Interpreter::new(scope.to_graph(), kernel_registry(FAMILIES));
-    Ok(Some(Differentiated { interpreter, xs: pairs, ys }))
+    Ok(Some(Differentiated { scope, xs: pairs, ys: ys.into_iter().zip(seeds).collect() }))
+}
+
+/// The graph without its gradients, and the names of the adjoints of its outputs.
+fn forward_part(def: pb::GraphDef) -> (pb::GraphDef, Vec<String>) {
+    let seeds: Vec<String> = def
+        .node
+        .iter()
+        .filter(|n| n.name.starts_with("gradients/grad_ys_") && n.name.matches('/').count() == 1)
+        .map(|n| n.input.first().cloned().unwrap_or_else(|| n.name.clone()))
+        .collect();
+    let forward = ancestors(def, seeds.iter().map(String::as_str).chain(["op"]));
+    (forward, seeds)
 }
 
 /// The part of a graph that these nodes depend on.
@@ -117,19 +144,49 @@ fn for_each_case(what: &str, mut check: impl FnMut(&Json) -> Result<Option<()>>)
 #[test]
 fn recorded_gradients() {
     for_each_case("as recorded", |case| {
-        let Some(mut d) = differentiate(case, cases::graph_of(case))? else { return Ok(None) };
-        let fetches: Vec<String> = d.xs.iter().map(|(_, adjoint)| adjoint.clone()).collect();
-        let got = d.interpreter.run(&HashMap::new(), &fetches, &[])?;
+        let Some(d) = differentiate(case, cases::graph_of(case))? else { return Ok(None) };
+        let (_, fetches) = d.names(&d.xs);
+        let got = d.interpreter().run(&HashMap::new(), &fetches, &[])?;
         cases::compare_step(case, &got)?;
         Ok(Some(()))
     });
 }
 
 #[test]
+fn recorded_gradients_of_unknown_shapes() {
+    for_each_case("of unknown shapes", |case| {
+        let (mut def, mut feeds) = (cases::graph_of(case), HashMap::new());
+        let (forward, _) = forward_part(def.clone());
+        let given: HashSet<String> = forward.node.into_iter().map(|n| n.name).collect();
+        for node in def.node.iter_mut().filter(|n| given.contains(&n.name)) {
+            erase(node, &mut feeds)?;
+        }
+        let Some(d) = differentiate(case, def)? else { return Ok(None) };
+        let (_, fetches) = d.names(&d.xs);
+        let got = d.interpreter().run(&feeds, &fetches, &[])?;
+        cases::compare_step(case, &got)?;
+        Ok(Some(()))
+    });
+}
+
+/// Makes a constant a placeholder, of whose shape and value nothing is known.
+fn erase(node: &mut pb::NodeDef, feeds: &mut HashMap<String, Tensor>) -> Result<()> {
+    if node.op != "Const" {
+        return Ok(());
+    }
+    if let Some(pb::attr_value::Value::Tensor(value)) =
+        node.attr.remove("value").and_then(|a| a.value)
+    {
+        feeds.insert(format!("{}:0", node.name), Tensor::from_proto(&value, None)?);
+        node.op = "Placeholder".into();
+    }
+    Ok(())
+}
+
+#[test]
 fn slopes() {
     for_each_case("as measured", |case| {
-        let op = case["op"].as_str().unwrap();
-        if NOT_THE_SLOPE.iter().any(|(name, _)| *name == op) {
+        if NOT_THE_SLOPE.iter().any(|(op, _)| case["op"] == *op) {
             return Ok(Some(()));
         }
         let def = cases::graph_of(case);
@@ -145,32 +202,18 @@ fn slopes() {
 
 /// Compares the adjoints with differences of the outputs, weighted by their adjoints.
 fn check_slopes(case: &Json, def: pb::GraphDef, step: f64, tolerance: f64) -> Result<Option<()>> {
-    let Some(mut d) = differentiate(case, def)? else { return Ok(None) };
-    let (xs, fetches): (Vec<String>, Vec<String>) = d.xs.iter().cloned().unzip();
-    let nothing = HashMap::new();
-    let adjoints = d.interpreter.run(&nothing, &fetches, &[])?;
-    let values = d.interpreter.run(&nothing, &xs, &[])?;
-    let (ys, seeds): (Vec<String>, Vec<String>) = d.ys.iter().cloned().unzip();
-    let seeds = d.interpreter.run(&nothing, &seeds, &[])?;
-    let mut weighted = |feeds: &HashMap<String, Tensor>| -> Result<Option<f64>> {
-        let outputs = d.interpreter.run(feeds, &ys, &[])?;
-        let mut total = 0.0;
-        for (y, seed) in outputs.iter().zip(&seeds) {
-            let (Some(y), Some(seed)) = (reals(y)?, reals(seed)?) else { return Ok(None) };
-            total +=
-                y.iter().zip(seed).map(|(y, s)| if s == 0.0 { 0.0 } else { y * s }).sum::<f64>();
-        }
-        Ok(Some(total))
-    };
-    for ((x, value), adjoint) in xs.iter().zip(&values).zip(&adjoints) {
-        let (Some(value_at), Some(adjoint)) = (reals(value)?, reals(adjoint)?) else { continue };
-        let every = value_at.len().div_ceil(PROBES).max(1);
-        for i in (0..value_at.len()).step_by(every) {
-            let mut at = |by: f64| {
-                let feeds = HashMap::from([(x.clone(), moved(value, i, by)?)]);
-                weighted(&feeds)
-            };
-            let (Some(above), Some(below)) = (at(step)?, at(-step)?) else { return Ok(Some(())) };
+    let Some(d) = differentiate(case, def)? else { return Ok(None) };
+    let mut interpreter = d.interpreter();
+    let (ys, seeds) = d.names(&d.ys);
+    let seeds = interpreter.run(&HashMap::new(), &seeds, &[])?;
+    let Some(mut sum) = WeightedSum::new(interpreter, ys, &seeds)? else { return Ok(Some(())) };
+    let (xs, adjoints) = d.names(&d.xs);
+    for (x, adjoint) in xs.iter().zip(&adjoints) {
+        let both = [x.clone(), adjoint.clone()];
+        let values = sum.interpreter.run(&HashMap::new(), &both, &[])?;
+        let (value, Some(adjoint)) = (&values[0], numbers(&values[1])?) else { continue };
+        for i in probes(adjoint.len(), PROBES) {
+            let (above, below) = (sum.at(x, value, i, step)?, sum.at(x, value, i, -step)?);
             let slope = (above - below) / (2.0 * step);
             let (got, far) = (adjoint[i], (adjoint[i] - slope).abs());
             let close = far <= tolerance * (1.0 + slope.abs()) || !slope.is_finite();
@@ -180,45 +223,194 @@ fn check_slopes(case: &Json, def: pb::GraphDef, step: f64, tolerance: f64) -> Re
     Ok(Some(()))
 }
 
-/// The elements of a tensor of 32 or 64 bit floats.
-fn reals(t: &Tensor) -> Result<Option<Vec<f64>>> {
+#[test]
+fn second_derivatives() {
+    for_each_case("second order", |case| {
+        let may_be_nan = NAN_BY_EMPTY_SEGMENTS.iter().any(|op| case["op"] == *op);
+        match differentiate(case, widened(&cases::graph_of(case))) {
+            Ok(Some(d)) => check_second_derivatives(d, may_be_nan),
+            Ok(None) => Ok(None),
+            // Without 64 bits there is nothing to measure by.
+            Err(_) => Ok(Some(())),
+        }
+    });
+}
+
+/// Differentiates a weighted sum of the adjoints, and compares that with differences of the sum.
+fn check_second_derivatives(mut d: Differentiated, may_be_nan: bool) -> Result<Option<()>> {
+    const STEP: f64 = 1e-5;
+    let (_, adjoints) = d.names(&d.xs);
+    let Ok(values) = d.interpreter().run(&HashMap::new(), &adjoints, &[]) else {
+        return Ok(Some(()));
+    };
+    let weights: Option<Vec<Tensor>> = values.iter().map(weights_like).collect::<Result<_>>()?;
+    let Some(weights) = weights else { return Ok(Some(())) };
+    let grad_ys: Vec<Option<Output>> =
+        weights.iter().map(|w| d.scope.constant(w).map(Some)).collect::<Result<_>>()?;
+    let ys: Vec<Output> = d.xs.iter().map(|&(_, adjoint)| adjoint).collect();
+    // The adjoints depend on the inputs, and on the adjoints of the outputs.
+    let xs: Vec<Output> = d.xs.iter().map(|&(x, _)| x).chain(d.ys.iter().map(|y| y.1)).collect();
+    let options = GradientOptions { grad_ys: &grad_ys, ..Default::default() };
+    let second = match gradients(&mut d.scope, &ys, &xs, &options) {
+        Err(e) if UNDIFFERENTIABLE.iter().any(|op| is_without_gradient(&e, op)) => {
+            return Ok(Some(()));
+        }
+        Err(e) if e.message().contains(NO_GRADIENT) => return Ok(None),
+        other => other?,
+    };
+    let Some(mut sum) = WeightedSum::new(d.interpreter(), adjoints, &weights)? else {
+        return Ok(Some(()));
+    };
+    let second: Vec<Output> =
+        second.iter().map(|s| s.to_dense(&mut d.scope)).collect::<Result<_>>()?;
+    let (xs, second) = d.names(&xs.into_iter().zip(second).collect::<Vec<_>>());
+    sum.interpreter = d.interpreter();
+    for (x, second) in xs.iter().zip(&second) {
+        let both = [x.clone(), second.clone()];
+        let values = sum.interpreter.run(&HashMap::new(), &both, &[])?;
+        let (value, Some(second)) = (&values[0], numbers(&values[1])?) else { continue };
+        for i in probes(second.len(), SECOND_ORDER_PROBES) {
+            let [below, here, above] =
+                [-STEP, 0.0, STEP].map(|by| sum.at(x, value, i, by).unwrap_or(f64::NAN));
+            let slope = (above - below) / (2.0 * STEP);
+            let bend = (above - here) / STEP - slope;
+            let (got, tolerance) = (second[i], 1e-4 * (1.0 + slope.abs()));
+            // Where the gradient jumps or has an edge it has no slope.
+            let is_smooth = slope.is_finite() && bend.abs() < 0.1 * (1.0 + slope.abs());
+            let close = (got - slope).abs() <= tolerance || !is_smooth;
+            let close = close || (may_be_nan && got.is_nan() && slope == 0.0);
+            ensure!(close, Unknown, "{x}[{i}]: the derivative is {got}, the slope {slope}");
+        }
+    }
+    Ok(Some(()))
+}
+
+fn is_without_gradient(error: &Error, op: &str) -> bool {
+    error.message().ends_with(&format!("{NO_GRADIENT} {op}"))
+}
+
+/// A sum of a graph's tensors, each element with a weight.
+struct WeightedSum {
+    interpreter: Interpreter,
+    of: Vec<String>,
+    weights: Vec<Vec<f64>>,
+}
+
+impl WeightedSum {
+    /// `None` if there is something among the weights that is not a number.
+    fn new(
+        interpreter: Interpreter,
+        of: Vec<String>,
+        weights: &[Tensor],
+    ) -> Result<Option<WeightedSum>> {
+        let weights: Option<Vec<_>> = weights.iter().map(numbers).collect::<Result<_>>()?;
+        Ok(weights.map(|weights| WeightedSum { interpreter, of, weights }))
+    }
+
+    /// The sum with element `i` of `x` moved from `value`.
+    fn at(&mut self, x: &str, value: &Tensor, i: usize, by: f64) -> Result<f64> {
+        let feeds = HashMap::from([(x.to_owned(), moved(value, i, by)?)]);
+        let tensors = self.interpreter.run(&feeds, &self.of, &[])?;
+        let mut total = 0.0;
+        for (tensor, weights) in tensors.iter().zip(&self.weights) {
+            let elements = numbers(tensor)?.unwrap_or_default();
+            let terms = elements.iter().zip(weights).filter(|&(_, &w)| w != 0.0);
+            total += terms.map(|(e, w)| e * w).sum::<f64>();
+        }
+        Ok(total)
+    }
+}
+
+/// A few indices below `len`, evenly spread.
+fn probes(len: usize, count: usize) -> impl Iterator<Item = usize> {
+    (0..len).step_by(len.div_ceil(count).max(1))
+}
+
+/// Weights for a tensor's elements, neither equal nor in order; `None` if it has not 64 bits.
+fn weights_like(tensor: &Tensor) -> Result<Option<Tensor>> {
+    let mut weights = tensor.deep_copy(None)?;
+    let numbers = (1..).map(|i| (f64::from(i) * 0.618_034).fract() + 0.25);
+    match weights.dtype() {
+        DType::Double => fill(weights.as_mut_slice::<f64>()?, numbers),
+        DType::Complex128 => {
+            let numbers = numbers.map(|x| Complex64::new(x, 1.0 - x));
+            fill(weights.as_mut_slice::<Complex64>()?, numbers);
+        }
+        _ => return Ok(None),
+    }
+    Ok(Some(weights))
+}
+
+fn fill<T>(slice: &mut [T], values: impl Iterator<Item = T>) {
+    slice.iter_mut().zip(values).for_each(|(to, from)| *to = from);
+}
+
+/// The elements of a tensor of floats, complex ones as pairs. How a sum changes with the parts of
+/// a complex number is what the parts of its adjoint say.
+fn numbers(t: &Tensor) -> Result<Option<Vec<f64>>> {
     Ok(match t.dtype() {
-        DType::Float => Some(t.as_slice::<f32>()?.iter().map(|&x| x.into()).collect()),
-        DType::Double => Some(t.as_slice::<f64>()?.to_vec()),
+        DType::Float | DType::Double | DType::Complex64 | DType::Complex128 => cases::numbers(t)?,
         _ => None,
     })
 }
 
+/// The tensor with element `i` of [`numbers`] moved.
 fn moved(t: &Tensor, i: usize, by: f64) -> Result<Tensor> {
     let mut t = t.deep_copy(None)?;
     match t.dtype() {
         DType::Float => t.as_mut_slice::<f32>()?[i] += by as f32,
-        _ => t.as_mut_slice::<f64>()?[i] += by,
+        DType::Double => t.as_mut_slice::<f64>()?[i] += by,
+        DType::Complex64 => {
+            t.as_mut_slice::<Complex32>()?[i / 2] += match i % 2 {
+                0 => Complex32::new(by as f32, 0.0),
+                _ => Complex32::new(0.0, by as f32),
+            }
+        }
+        _ => {
+            t.as_mut_slice::<Complex64>()?[i / 2] += match i % 2 {
+                0 => Complex64::new(by, 0.0),
+                _ => Complex64::new(0.0, by),
+            }
+        }
     }
     Ok(t)
+}
+
+/// The type of the same kind with 64 bits.
+fn wide(dtype: i32) -> i32 {
+    match DType::from_proto(dtype) {
+        Ok(DType::Float) => DType::Double.to_proto(),
+        Ok(DType::Complex64) => DType::Complex128.to_proto(),
+        _ => dtype,
+    }
 }
 
 /// The graph with every float a double.
 fn widened(def: &pb::GraphDef) -> pb::GraphDef {
     use pb::attr_value::Value;
-    let (narrow, wide) = (DType::Float.to_proto(), DType::Double.to_proto());
     let mut def = def.clone();
     for value in
         def.node.iter_mut().flat_map(|n| n.attr.values_mut()).filter_map(|a| a.value.as_mut())
     {
         match value {
-            Value::Type(t) if *t == narrow => *t = wide,
-            Value::List(list) => {
-                list.r#type.iter_mut().filter(|t| **t == narrow).for_each(|t| *t = wide);
-            }
-            Value::Tensor(t) if t.dtype == narrow => {
+            Value::Type(t) => *t = wide(*t),
+            Value::List(list) => list.r#type.iter_mut().for_each(|t| *t = wide(*t)),
+            Value::Tensor(t) if wide(t.dtype) != t.dtype => {
                 let tensor = Tensor::from_proto(t, None).unwrap();
-                let elements: Vec<f64> = reals(&tensor).unwrap().unwrap();
-                let tensor = Tensor::from_slice(tensor.shape().clone(), &elements).unwrap();
-                **t = tensor.to_proto().unwrap();
+                **t = widened_tensor(&tensor).unwrap().to_proto().unwrap();
             }
             _ => {}
         }
     }
     def
+}
+
+fn widened_tensor(tensor: &Tensor) -> Result<Tensor> {
+    let elements = numbers(tensor)?.unwrap_or_default();
+    if tensor.dtype() == DType::Float {
+        return Tensor::from_slice(tensor.shape().clone(), &elements);
+    }
+    let pairs: Vec<Complex64> =
+        elements.chunks_exact(2).map(|pair| Complex64::new(pair[0], pair[1])).collect();
+    Tensor::from_slice(tensor.shape().clone(), &pairs)
 }

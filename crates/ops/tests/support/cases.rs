@@ -187,7 +187,7 @@ fn compare(got: &Tensor, wanted: &Tensor, tolerance: &Tolerance) -> Result<()> {
 }
 
 /// Floating-point elements, widened; complex ones as pairs.
-fn numbers(t: &Tensor) -> Result<Option<Vec<f64>>> {
+pub(crate) fn numbers(t: &Tensor) -> Result<Option<Vec<f64>>> {
     Ok(Some(match t.dtype() {
         DType::Float => t.as_slice::<f32>()?.iter().map(|&x| x.into()).collect(),
         DType::Double => t.as_slice::<f64>()?.to_vec(),
