@@ -203,11 +203,16 @@ pub static FAMILIES: &[&Family] = &[
     &sparse::ragged::FAMILY,
     &sparse::ragged_dense::FAMILY,
     &sparse::reduction::FAMILY,
+    &strings::base64::FAMILY,
     &strings::characters::FAMILY,
+    &strings::filenames::FAMILY,
     &strings::format::FAMILY,
+    &strings::hash_bucket::FAMILY,
     &strings::join::FAMILY,
+    &strings::ngrams::FAMILY,
     &strings::number::FAMILY,
     &strings::pieces::FAMILY,
+    &strings::regex::FAMILY,
     &sparse::sets::FAMILY,
 ];
 

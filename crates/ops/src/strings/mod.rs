@@ -1,13 +1,20 @@
 //! Strings: bytes, text, regular expressions, names.
 
+pub(crate) mod hash;
 mod printf;
+mod re2;
 pub(crate) mod text;
 
 #[allow(dead_code, reason = "assertions and printing use the other half of it")]
 pub(crate) mod show;
 
+pub(crate) mod base64;
 pub(crate) mod characters;
+pub(crate) mod filenames;
 pub(crate) mod format;
+pub(crate) mod hash_bucket;
 pub(crate) mod join;
+pub(crate) mod ngrams;
 pub(crate) mod number;
 pub(crate) mod pieces;
+pub(crate) mod regex;
