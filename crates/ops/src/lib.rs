@@ -205,6 +205,7 @@ pub static FAMILIES: &[&Family] = &[
     &sparse::reduction::FAMILY,
     &strings::base64::FAMILY,
     &strings::characters::FAMILY,
+    &strings::edit_distance::FAMILY,
     &strings::filenames::FAMILY,
     &strings::format::FAMILY,
     &strings::hash_bucket::FAMILY,
@@ -213,6 +214,7 @@ pub static FAMILIES: &[&Family] = &[
     &strings::number::FAMILY,
     &strings::pieces::FAMILY,
     &strings::regex::FAMILY,
+    &strings::unicode::FAMILY,
     &sparse::sets::FAMILY,
 ];
 

@@ -1,8 +1,10 @@
 //! Strings: bytes, text, regular expressions, names.
 
+mod encoding;
 pub(crate) mod hash;
 mod printf;
 mod re2;
+mod scripts;
 pub(crate) mod text;
 
 #[allow(dead_code, reason = "assertions and printing use the other half of it")]
@@ -10,6 +12,7 @@ pub(crate) mod show;
 
 pub(crate) mod base64;
 pub(crate) mod characters;
+pub(crate) mod edit_distance;
 pub(crate) mod filenames;
 pub(crate) mod format;
 pub(crate) mod hash_bucket;
@@ -18,3 +21,4 @@ pub(crate) mod ngrams;
 pub(crate) mod number;
 pub(crate) mod pieces;
 pub(crate) mod regex;
+pub(crate) mod unicode;
