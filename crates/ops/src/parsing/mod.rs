@@ -3,8 +3,13 @@
 pub(crate) mod compressed;
 pub(crate) mod csv;
 pub(crate) mod decimal;
+pub(crate) mod example;
+mod features;
+mod outputs;
 pub(crate) mod raw;
+pub(crate) mod sequence;
 pub(crate) mod serialized_tensor;
+mod steps;
 pub(crate) mod wav;
 pub(crate) mod wire;
 
