@@ -133,6 +133,7 @@ pub static FAMILIES: &[&Family] = &[
     &parsing::compressed::FAMILY,
     &parsing::csv::FAMILY,
     &parsing::example::FAMILY,
+    &parsing::json::FAMILY,
     &parsing::raw::FAMILY,
     &parsing::sequence::FAMILY,
     &parsing::serialized_tensor::FAMILY,

@@ -5,6 +5,7 @@ pub(crate) mod csv;
 pub(crate) mod decimal;
 pub(crate) mod example;
 mod features;
+pub(crate) mod json;
 mod outputs;
 pub(crate) mod raw;
 pub(crate) mod sequence;
