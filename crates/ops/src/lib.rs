@@ -198,6 +198,7 @@ pub static FAMILIES: &[&Family] = &[
     &linalg::einsum::FAMILY,
     &sparse::add::FAMILY,
     &sparse::counts::FAMILY,
+    &sparse::cross::FAMILY,
     &sparse::dense::FAMILY,
     &sparse::empty_rows::FAMILY,
     &sparse::layout::FAMILY,
@@ -205,7 +206,10 @@ pub static FAMILIES: &[&Family] = &[
     &sparse::pieces::FAMILY,
     &sparse::ragged::FAMILY,
     &sparse::ragged_dense::FAMILY,
+    &sparse::ragged_variant::FAMILY,
     &sparse::reduction::FAMILY,
+    &sparse::serialize::FAMILY,
+    &sparse::sets::FAMILY,
     &strings::base64::FAMILY,
     &strings::characters::FAMILY,
     &strings::edit_distance::FAMILY,
@@ -218,7 +222,6 @@ pub static FAMILIES: &[&Family] = &[
     &strings::pieces::FAMILY,
     &strings::regex::FAMILY,
     &strings::unicode::FAMILY,
-    &sparse::sets::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.

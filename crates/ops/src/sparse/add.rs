@@ -249,7 +249,8 @@ fn add_grad<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let mut outputs = Vec::with_capacity(2);
         for part in [a, b] {
             let mut output = ctx.zeros(T::DTYPE, Shape::new(&[part.count])?)?;
-            pick(part, sum, |i, k| Ok(output.as_mut_slice::<T>()?[i] = grad[k]))?;
+            let slots = output.as_mut_slice::<T>()?;
+            pick(part, sum, |i, k| slots[i] = grad[k]);
             outputs.push(output);
         }
         for (i, output) in outputs.into_iter().enumerate() {
@@ -260,23 +261,18 @@ fn add_grad<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// Calls `found(i, k)` for each row `i` of `part` that is row `k` of `all`; both are in order.
-fn pick(
-    part: Coordinates<'_>,
-    all: Coordinates<'_>,
-    mut found: impl FnMut(usize, usize) -> Result<()>,
-) -> Result<()> {
+fn pick(part: Coordinates<'_>, all: Coordinates<'_>, mut found: impl FnMut(usize, usize)) {
     let (mut i, mut k) = (0, 0);
     while i < part.count && k < all.count {
         match part.row(i).cmp(all.row(k)) {
             Ordering::Less => i += 1,
             Ordering::Equal => {
-                found(i, k)?;
+                found(i, k);
                 i += 1;
             }
             Ordering::Greater => k += 1,
         }
     }
-    Ok(())
 }
 
 const SPARSE_SPARSE_MAXIMUM: OpDef = OpDef {

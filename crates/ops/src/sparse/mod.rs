@@ -4,6 +4,7 @@ mod coo;
 
 pub(crate) mod add;
 pub(crate) mod counts;
+pub(crate) mod cross;
 pub(crate) mod dense;
 pub(crate) mod empty_rows;
 pub(crate) mod layout;
@@ -11,5 +12,7 @@ pub(crate) mod matmul;
 pub(crate) mod pieces;
 pub(crate) mod ragged;
 pub(crate) mod ragged_dense;
+pub(crate) mod ragged_variant;
 pub(crate) mod reduction;
+pub(crate) mod serialize;
 pub(crate) mod sets;

@@ -440,7 +440,7 @@ fn to_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// Checks that the levels follow each other without a gap.
-fn check_nested(levels: &[Splits<'_>], values: &Tensor) -> Result<()> {
+pub(crate) fn check_nested(levels: &[Splits<'_>], values: &Tensor) -> Result<()> {
     ensure!(values.rank() >= 1, InvalidArgument, "the values' rank must be nonzero");
     let counts = levels[1..].iter().map(|s| s.rows).chain([values.shape()[0]]);
     for (level, (splits, count)) in levels.iter().zip(counts).enumerate() {

@@ -224,7 +224,10 @@ fn to_sparse<T: Combine>(
         let order = reduction.order(ctx)?;
         let (order, values) = (order.as_slice()?, ctx.slice::<T>(1)?);
         let mut count = 0;
-        reduction.for_each_group(order, values, combine, |_, _| Ok(count += 1))?;
+        reduction.for_each_group(order, values, combine, |_, _| {
+            count += 1;
+            Ok(())
+        })?;
         let rank = reduction.sizes.len();
         let mut indices = matrix(ctx, count, rank)?;
         let mut totals = ctx.allocate(T::DTYPE, Shape::new(&[count])?)?;
