@@ -20,16 +20,16 @@ pub(crate) fn gather_v2(g: &mut GradientContext<'_>) -> Result<()> {
     if known_axis == Some(0) {
         return set_rows(g, &known, shape, indices);
     }
-    let batch_dims = batch_dims(g, indices)?;
-    let sizes = match known_axis.and_then(|axis| known_sizes(g, &known, axis, batch_dims)) {
+    let batch_dims = BatchDims::of(g, indices)?;
+    let sizes = match known_axis.and_then(|axis| known_sizes(g, &known, axis, &batch_dims)) {
         Some(sizes) => Sizes::constant(g, sizes)?,
         None => {
             let (rank, axis) = (rank_of(g, params)?, g.cast(axis, DType::Int32)?);
             let axis = g.add("FloorMod", &[axis, rank])?;
-            Sizes::of(g, shape, axis, batch_dims)?
+            Sizes::of(g, shape, axis, batch_dims.count)?
         }
     };
-    let adjoint = sum_gathered(g, &sizes, indices, batch_dims)?;
+    let adjoint = sum_gathered(g, &sizes, indices, &batch_dims)?;
     let adjoint = reshaped_like(g, adjoint, params)?;
     g.set(0, adjoint)
 }
@@ -38,32 +38,38 @@ pub(crate) fn gather_v2(g: &mut GradientContext<'_>) -> Result<()> {
 pub(crate) fn resource_gather(g: &mut GradientContext<'_>) -> Result<()> {
     let (handle, indices) = (g.input(0), g.input(1));
     let shape = g.add("VariableShape", &[handle])?;
-    let batch_dims = batch_dims(g, indices)?;
-    if batch_dims == 0 {
+    let batch_dims = BatchDims::of(g, indices)?;
+    if batch_dims.known == Some(0) {
         return set_rows(g, &PartialShape::unknown(), shape, indices);
     }
-    let axis = g.int(batch_dims)?;
-    let sizes = Sizes::of(g, shape, axis, batch_dims)?;
-    let adjoint = sum_gathered(g, &sizes, indices, batch_dims)?;
+    let sizes = Sizes::of(g, shape, batch_dims.count, batch_dims.count)?;
+    let adjoint = sum_gathered(g, &sizes, indices, &batch_dims)?;
     let adjoint = g.add("Reshape", &[adjoint, shape])?;
     g.set(0, adjoint)
 }
 
-/// How many dimensions of params and indices go together.
-fn batch_dims(g: &GradientContext<'_>, indices: Output) -> Result<i32> {
-    let given = g.attrs().int("batch_dims")?;
-    let rank = g.shape(indices).rank();
-    let count = match rank {
-        _ if given >= 0 => Some(given),
-        Some(rank) => Some(given + rank as i64),
-        None => None,
-    };
-    count.and_then(|n| i32::try_from(n).ok()).filter(|&n| n >= 0).ok_or_else(|| {
-        err!(
-            InvalidArgument,
-            "batch_dims is {given}; the rank of indices, which it needs, is not known"
-        )
-    })
+/// How many dimensions of params and indices go together: as a number if it is known, and as a
+/// scalar int32.
+struct BatchDims {
+    known: Option<usize>,
+    count: Output,
+}
+
+impl BatchDims {
+    fn of(g: &mut GradientContext<'_>, indices: Output) -> Result<BatchDims> {
+        let given = g.attrs().int("batch_dims")?;
+        let bad = || err!(InvalidArgument, "batch_dims must not be {given}");
+        let given = i32::try_from(given).map_err(|_| bad())?;
+        let rank = g.shape(indices).rank().map(|rank| rank as i32);
+        let known = if given < 0 { rank.map(|rank| given + rank) } else { Some(given) };
+        let Some(known) = known else {
+            // A negative number counts from the rank of the indices.
+            let (rank, given) = (rank_of(g, indices)?, g.int(given)?);
+            return Ok(BatchDims { known: None, count: g.add("AddV2", &[rank, given])? });
+        };
+        let count = g.int(known)?;
+        Ok(BatchDims { known: Some(usize::try_from(known).map_err(|_| bad())?), count })
+    }
 }
 
 /// The adjoint is that of the rows `indices` of the first input.
@@ -110,11 +116,11 @@ fn known_sizes(
     g: &GradientContext<'_>,
     params: &PartialShape,
     axis: i64,
-    batch_dims: i32,
+    batch_dims: &BatchDims,
 ) -> Option<[i32; 5]> {
     let (params, indices) = (params.to_shape()?, g.shape(g.input(1)).to_shape()?);
     let axis = if axis < 0 { axis + params.rank() as i64 } else { axis };
-    let (axis, batch_dims) = (usize::try_from(axis).ok()?, batch_dims as usize);
+    let (axis, batch_dims) = (usize::try_from(axis).ok()?, batch_dims.known?);
     let product = |dims: Option<&[usize]>| i32::try_from(dims?.iter().product::<usize>()).ok();
     Some([
         product(params.get(..batch_dims))?,
@@ -142,9 +148,9 @@ impl Sizes {
         g: &mut GradientContext<'_>,
         params: Output,
         axis: Output,
-        batch_dims: i32,
+        batch_dims: Output,
     ) -> Result<Sizes> {
-        let (zero, batch_dims, one) = (g.int(0)?, g.int(batch_dims)?, g.int(1)?);
+        let (zero, one) = (g.int(0)?, g.int(1)?);
         let (after, rank) = (g.add("AddV2", &[axis, one])?, g.add("Size", &[params])?);
         let indices = g.shape_of(g.input(1))?;
         let of_indices = g.add("Size", &[indices])?;
@@ -177,7 +183,7 @@ fn sum_gathered(
     g: &mut GradientContext<'_>,
     sizes: &Sizes,
     indices: Output,
-    batch_dims: i32,
+    batch_dims: &BatchDims,
 ) -> Result<Output> {
     let &Sizes { batch, outer, rows, inner, picked } = sizes;
     let grad = g.grad(0)?;
@@ -189,7 +195,7 @@ fn sum_gathered(
     let shape = g.op("Pack").inputs(&[entries, outer, inner]).build()?;
     let grad = g.add("Reshape", &[grad, shape])?;
     let ids = flat(g, indices)?;
-    let ids = if batch_dims == 0 { ids } else { rows_in_batch(g, ids, sizes)? };
+    let ids = if batch_dims.known == Some(0) { ids } else { rows_in_batch(g, ids, sizes)? };
     let summed = g.add("UnsortedSegmentSum", &[grad, ids, count])?;
     let shape = g.op("Pack").inputs(&[batch, rows, outer, inner]).build()?;
     let summed = g.add("Reshape", &[summed, shape])?;

@@ -57,6 +57,14 @@ impl Segments {
     }
 }
 
+/// Counts to divide by. Nobody looks at the quotient of a segment without rows, but its own
+/// derivative would not be a number.
+fn at_least_one(g: &mut GradientContext<'_>, counts: Output) -> Result<Output> {
+    let (zero, one) = (g.number_like(counts, 0.0)?, g.number_like(counts, 1.0)?);
+    let is_empty = g.add("Equal", &[counts, zero])?;
+    g.add("SelectV2", &[is_empty, one, counts])
+}
+
 /// Of `SegmentSum` and `UnsortedSegmentSum`.
 pub(crate) fn sum(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, segments) = (g.grad(0)?, Segments::new(g)?);
@@ -70,6 +78,7 @@ pub(crate) fn mean(g: &mut GradientContext<'_>) -> Result<()> {
     let (shape, one) = (g.shape_of(segments.ids)?, g.number_like(grad, 1.0)?);
     let ones = g.add("Fill", &[shape, one])?;
     let rows = segments.sum(g, ones)?;
+    let rows = at_least_one(g, rows)?;
     let rows = as_leading(g, rows, grad)?;
     let share = g.add("RealDiv", &[grad, rows])?;
     let adjoint = segments.gather(g, share)?;
@@ -83,6 +92,7 @@ pub(crate) fn extremum(g: &mut GradientContext<'_>) -> Result<()> {
     let is_best = g.add("Equal", &[data, best])?;
     let ones = g.cast(is_best, g.dtype(grad))?;
     let count = segments.sum(g, ones)?;
+    let count = at_least_one(g, count)?;
     let share = g.add("RealDiv", &[grad, count])?;
     let share = segments.gather(g, share)?;
     let zeros = g.add("ZerosLike", &[share])?;
