@@ -100,11 +100,3 @@ pub(crate) fn as_leading(g: &mut GradientContext<'_>, x: Output, like: Output) -
     let target = joined(g, &[dims, ones])?;
     g.add("Reshape", &[x, target])
 }
-
-/// The sum of `x` over what it was repeated along to come from the shape of `like`.
-pub(crate) fn summed_to(g: &mut GradientContext<'_>, x: Output, like: Output) -> Result<Output> {
-    let (shape, target) = (g.shape_of(x)?, g.shape_of(like)?);
-    let axes = g.op("BroadcastGradientArgs").inputs(&[shape, target]).build_all()?;
-    let summed = g.add("Sum", &[x, axes[1]])?;
-    g.add("Reshape", &[summed, target])
-}

@@ -3,7 +3,8 @@
 use thalweg_graph::GradientContext;
 use thalweg_tensor::Result;
 
-use crate::gradient_shapes::{reshaped_like, summed_to};
+use crate::gradient_shapes::reshaped_like;
+use crate::gradients::set_repeated;
 
 /// Of `Reshape`, `ExpandDims` and `Squeeze`: the adjoint in the old shape.
 pub(crate) fn reshape(g: &mut GradientContext<'_>) -> Result<()> {
@@ -14,7 +15,6 @@ pub(crate) fn reshape(g: &mut GradientContext<'_>) -> Result<()> {
 
 /// Of `BroadcastTo`: every element answers for its copies.
 pub(crate) fn broadcast_to(g: &mut GradientContext<'_>) -> Result<()> {
-    let (grad, x) = (g.grad(0)?, g.input(0));
-    let adjoint = summed_to(g, grad, x)?;
-    g.set(0, adjoint)
+    let grad = g.grad(0)?;
+    set_repeated(g, 0, grad)
 }

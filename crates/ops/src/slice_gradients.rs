@@ -3,7 +3,8 @@
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result};
 
-use crate::gradient_shapes::{shape_as, summed_to};
+use crate::gradient_shapes::shape_as;
+use crate::gradients::set_repeated;
 
 /// The attrs that say how begin, end and strides are read.
 const MASKS: &[&str] =
@@ -51,12 +52,11 @@ pub(crate) fn strided_slice_grad(g: &mut GradientContext<'_>) -> Result<()> {
 
 /// Of `TensorStridedSliceUpdate`: the slice belongs to the value, the rest to the tensor.
 pub(crate) fn tensor_strided_slice_update(g: &mut GradientContext<'_>) -> Result<()> {
-    let (grad, value, [begin, end, strides]) = (g.grad(0)?, g.input(4), bounds(g)?);
+    let (grad, [begin, end, strides]) = (g.grad(0)?, bounds(g)?);
     let slice = g.op_like("StridedSlice", MASKS).inputs(&[grad, begin, end, strides]).build()?;
     let zeros = g.add("ZerosLike", &[slice])?;
     let node = g.op_like("TensorStridedSliceUpdate", MASKS);
     let rest = node.inputs(&[grad, begin, end, strides, zeros]).build()?;
     g.set(0, rest)?;
-    let adjoint = summed_to(g, slice, value)?;
-    g.set(4, adjoint)
+    set_repeated(g, 4, slice)
 }
