@@ -2,6 +2,7 @@
 
 pub(crate) mod bessel;
 pub(crate) mod complex;
+pub(crate) mod factor;
 pub(crate) mod float;
 pub(crate) mod fold;
 pub(crate) mod gamma;
