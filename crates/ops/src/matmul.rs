@@ -313,14 +313,16 @@ fn multiply_batches<T: Conjugate>(
 }
 
 /// How two batches pair up.
-struct Batches {
-    dims: SmallVec<[usize; 4]>,
+pub(crate) struct Batches {
+    /// The batch dimensions of the result.
+    pub(crate) dims: SmallVec<[usize; 4]>,
     x_steps: SmallVec<[usize; 4]>,
     y_steps: SmallVec<[usize; 4]>,
 }
 
 impl Batches {
-    fn new(x: &Shape, y: &Shape, broadcasts: bool) -> Result<Batches> {
+    /// The pairing of two tensors of matrices, equal in their batch dimensions or stretched.
+    pub(crate) fn new(x: &Shape, y: &Shape, broadcasts: bool) -> Result<Batches> {
         let (x_dims, y_dims) = (&x[..x.rank() - 2], &y[..y.rank() - 2]);
         ensure!(
             broadcasts || x_dims == y_dims,
@@ -354,7 +356,8 @@ impl Batches {
         Ok(Batches { x_steps: steps(x_dims), y_steps: steps(y_dims), dims })
     }
 
-    fn count(&self) -> usize {
+    /// The number of pairs.
+    pub(crate) fn count(&self) -> usize {
         self.dims.iter().product()
     }
 
@@ -363,8 +366,8 @@ impl Batches {
             && self.x_steps.iter().zip(&self.dims).all(|(&step, &dim)| step > 0 || dim == 1)
     }
 
-    /// The matrices whose product is number `index`.
-    fn pair(&self, mut index: usize) -> (usize, usize) {
+    /// The matrices that make up pair `index`.
+    pub(crate) fn pair(&self, mut index: usize) -> (usize, usize) {
         let (mut x, mut y) = (0, 0);
         for i in (0..self.dims.len()).rev() {
             let at = index % self.dims[i];
