@@ -107,7 +107,7 @@ where
     if !real_schur::decompose(a, n, u, scratch) {
         return false;
     }
-    a.iter_mut().for_each(|x| *x = *x * scale);
+    a.iter_mut().for_each(|x| *x *= scale);
     values_of_blocks(a, n, values);
     if !values.iter().all(|x| x.is_finite_number()) {
         return false;

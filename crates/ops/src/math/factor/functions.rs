@@ -10,7 +10,7 @@ use super::{lu, schur};
 const NODES: [(f64, f64); 7] = [
     (0.025_446_043_828_620_74, 0.064_742_483_084_434_85),
     (0.129_234_407_200_302_78, 0.139_852_695_744_638_33),
-    (0.297_077_424_311_301_42, 0.190_915_025_252_559_47),
+    (0.297_077_424_311_301_4, 0.190_915_025_252_559_47),
     (0.5, 0.208_979_591_836_734_7),
     (0.702_922_575_688_698_6, 0.190_915_025_252_559_47),
     (0.870_765_592_799_697_2, 0.139_852_695_744_638_33),
@@ -124,7 +124,7 @@ pub(crate) fn real_square_root<R>(
     square_root(wide, n, scratch);
     let limit = largest(wide) * R::epsilon().sqrt();
     // Comparisons with NaN are false: NaN stays NaN.
-    let is_real = wide.iter().all(|x| !(x.im.size() > limit));
+    let is_real = !wide.iter().any(|x| x.im.size() > limit);
     for (a, wide) in a.iter_mut().zip(&*wide) {
         *a = if is_real { wide.re } else { R::nan() };
     }
@@ -165,7 +165,7 @@ pub(crate) fn exponential<S: Scalar>(
     let mut halvings = 0;
     let mut size = norm;
     while size > number(5.0) {
-        size = size * number(0.5);
+        size *= number(0.5);
         halvings += 1;
     }
     let shrink = number::<S::Real>(0.5).powi(halvings);

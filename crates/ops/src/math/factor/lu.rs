@@ -118,7 +118,7 @@ pub(crate) fn log_determinant<S: Scalar>(lu: &[S], n: usize, is_odd: bool) -> (S
         let pivot = lu[i * n + i];
         let size = pivot.size();
         sign *= if size == S::Real::ZERO { S::ZERO } else { pivot.scaled(size.recip()) };
-        log = log + Float::ln(size);
+        log += Float::ln(size);
     }
     (sign, log)
 }

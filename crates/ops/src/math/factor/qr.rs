@@ -152,7 +152,7 @@ pub(crate) fn factor_pivoted<S: Scalar>(
                 direct[j] = column_norm(a, (m, n), k + 1, j);
                 updated[j] = direct[j];
             } else {
-                updated[j] = updated[j] * left.sqrt();
+                updated[j] *= left.sqrt();
             }
         }
     }

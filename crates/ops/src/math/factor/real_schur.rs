@@ -146,7 +146,7 @@ impl<R: Scalar<Real = R> + Float> Iteration<'_, R> {
     }
 
     fn take_from_diagonal(&mut self, end: usize, x: R) {
-        self.shifted = self.shifted + x;
+        self.shifted += x;
         for i in 0..=end {
             let diagonal = self.at(i, i) - x;
             self.set(i, i, diagonal);

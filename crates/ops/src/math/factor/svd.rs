@@ -79,7 +79,7 @@ pub(crate) fn decompose<S: Scalar>(
         v.fill(nan);
         return;
     }
-    values.iter_mut().for_each(|x| *x = *x * scale);
+    values.iter_mut().for_each(|x| *x *= scale);
     let (u_columns, v_columns) = columns_of((m, n), vectors);
     sort(values, (u, u_columns), (v, v_columns));
 }
@@ -139,9 +139,9 @@ fn by_rotations<S: Scalar>(
         let (tall, scratch) = scratch.split_at_mut(m * n);
         let (taus, scratch) = scratch.split_at_mut(k);
         if is_wide {
-            adjoint(a, m, n, tall)
+            adjoint(a, m, n, tall);
         } else {
-            tall.copy_from_slice(a)
+            tall.copy_from_slice(a);
         }
         qr::factor_pivoted(tall, (long, k), (taus, order), norms, scratch);
         for i in 0..k {

@@ -48,7 +48,7 @@ pub(crate) fn decompose<S: Scalar>(
     }
     let ended = iterate((values, off), with_vectors.then_some(rows), n);
     sort(values, with_vectors.then_some(rows), n);
-    values.iter_mut().for_each(|x| *x = *x * scale);
+    values.iter_mut().for_each(|x| *x *= scale);
     if with_vectors {
         transpose(rows, n, n, a);
     }
@@ -173,11 +173,11 @@ fn step<S: Scalar>(
     let e = off[end - 1];
     let mut shift = diagonal[end];
     if half == zero {
-        shift = shift - e.size();
+        shift -= e.size();
     } else if e != zero {
         let reach = half.hypot(e);
         let sum = half + if half > zero { reach } else { -reach };
-        shift = shift - if e * e == zero { e / (sum / e) } else { e * e / sum };
+        shift -= if e * e == zero { e / (sum / e) } else { e * e / sum };
     }
     let (mut x, mut z) = (diagonal[start] - shift, off[start]);
     for k in start..end {
