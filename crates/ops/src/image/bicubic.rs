@@ -4,20 +4,21 @@ use std::sync::LazyLock;
 
 use num_traits::AsPrimitive;
 use parking_lot::Mutex;
-use thalweg_graph::OpDef;
+use thalweg_graph::{GradientContext, OpDef};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 
 use super::pixels::{IMAGE_TYPES, as_floats, table};
 use super::resize::{
-    GradientSizes, Resizing, Sampling, Taps, give_back, resized_shape, shape_of_original,
+    GradientSizes, Resizing, Sampling, Taps, give_back, resize_gradient, resized_shape,
+    shape_of_original,
 };
 use crate::math::vectorized::vectorized;
 use crate::math::widen::Widen;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RESIZE_BICUBIC, RESIZE_BICUBIC_GRAD],
+    ops: &[RESIZE_BICUBIC.with_gradient(bicubic_gradient), RESIZE_BICUBIC_GRAD],
     kernels: &[
         KernelSpec {
             op: "ResizeBicubic",
@@ -55,6 +56,14 @@ const RESIZE_BICUBIC_GRAD: OpDef = OpDef {
     shape: shape_of_original,
     ..OpDef::DEFAULT
 };
+
+/// Only single and double precision have one.
+fn bicubic_gradient(g: &mut GradientContext<'_>) -> Result<()> {
+    match g.dtype(g.input(0)) {
+        DType::Float | DType::Double => resize_gradient(g, "ResizeBicubicGrad"),
+        _ => Ok(()),
+    }
+}
 
 /// Steps between two pixels for which weights are kept.
 const STEPS: usize = 1024;

@@ -7,14 +7,18 @@ use thalweg_tensor::{DType, Result, Tensor, bf16, f16};
 
 use super::pixels::{IMAGE_TYPES, as_floats, table};
 use super::resize::{
-    GradientSizes, Resizing, Sampling, Taps, give_back, resized_shape, shape_of_original,
+    GradientSizes, Resizing, Sampling, Taps, give_back, resize_gradient, resized_shape,
+    shape_of_original,
 };
 use crate::math::vectorized::vectorized;
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RESIZE_BILINEAR, RESIZE_BILINEAR_GRAD],
+    ops: &[
+        RESIZE_BILINEAR.with_gradient(|g| resize_gradient(g, "ResizeBilinearGrad")),
+        RESIZE_BILINEAR_GRAD.without_gradient(),
+    ],
     kernels: &[
         KernelSpec {
             op: "ResizeBilinear",

@@ -3,7 +3,7 @@
 use half::f16;
 use num_traits::AsPrimitive;
 use smallvec::SmallVec;
-use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -14,7 +14,11 @@ use crate::math::widen::Widen;
 use crate::split::{Disjoint, for_each_rows};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[CROP_AND_RESIZE, CROP_AND_RESIZE_GRAD_IMAGE, CROP_AND_RESIZE_GRAD_BOXES],
+    ops: &[
+        CROP_AND_RESIZE.with_gradient(gradient),
+        CROP_AND_RESIZE_GRAD_IMAGE,
+        CROP_AND_RESIZE_GRAD_BOXES,
+    ],
     kernels: &[
         KernelSpec {
             op: "CropAndResize",
@@ -97,6 +101,22 @@ fn grad_image_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 fn grad_boxes_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.input(2).clone());
     Ok(())
+}
+
+fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, image, boxes, images) = (g.grad(0)?, g.input(0), g.input(1), g.input(2));
+    let dtype = g.dtype(image);
+    if matches!(dtype, DType::Half | DType::Float | DType::Double) {
+        let shape = g.shape_of(image)?;
+        let of_image = g
+            .op_like("CropAndResizeGradImage", &["method"])
+            .inputs(&[grad, boxes, images, shape])
+            .attr("T", dtype)
+            .build()?;
+        g.set(0, of_image)?;
+    }
+    let of_boxes = g.add("CropAndResizeGradBoxes", &[grad, image, boxes, images])?;
+    g.set(1, of_boxes)
 }
 
 fn is_nearest(attrs: NodeAttrs<'_>) -> Result<bool> {
@@ -506,4 +526,83 @@ fn shares(i: usize, size: usize, count: usize) -> (f32, f32) {
     }
     let far = i as f32 * (last / (count - 1) as f32);
     (last - far, far)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::call;
+    use thalweg_tensor::Code;
+
+    fn image() -> Tensor {
+        let data: Vec<f32> = (0..24).map(|x| x as f32).collect();
+        Tensor::from_slice(Shape::new(&[1, 3, 4, 2]).unwrap(), &data).unwrap()
+    }
+
+    fn boxes(corners: &[[f32; 4]]) -> Tensor {
+        let shape = Shape::new(&[corners.len(), 4]).unwrap();
+        Tensor::from_slice(shape, corners.as_flattened()).unwrap()
+    }
+
+    fn crop(corners: &[[f32; 4]], images: &[i32], size: &[i32]) -> Result<Tensor> {
+        call("CropAndResize")
+            .input(image())
+            .input(boxes(corners))
+            .input(Tensor::vector(images)?)
+            .input(Tensor::vector(size)?)
+            .run()
+    }
+
+    #[test]
+    fn corners_of_the_image() {
+        let got = crop(&[[0.0, 0.0, 1.0, 1.0]], &[0], &[2, 2]).unwrap();
+        assert_eq!(got.as_slice::<f32>().unwrap(), [0., 1., 6., 7., 16., 17., 22., 23.]);
+        let got = crop(&[[0.0, 0.0, 1.0, 1.0]], &[0], &[1, 1]).unwrap();
+        assert_eq!(got.as_slice::<f32>().unwrap(), [11., 12.]);
+        assert_eq!(crop(&[], &[], &[2, 2]).unwrap().shape().dims(), [0, 2, 2, 2]);
+    }
+
+    #[test]
+    fn hostile_boxes() {
+        let whole = [0.0, 0.0, 1.0, 1.0];
+        let code = |r: Result<Tensor>| r.unwrap_err().code();
+        assert_eq!(code(crop(&[whole], &[1], &[2, 2])), Code::OutOfRange);
+        assert_eq!(code(crop(&[whole], &[-1], &[2, 2])), Code::OutOfRange);
+        assert_eq!(code(crop(&[whole], &[0, 0], &[2, 2])), Code::InvalidArgument);
+        assert_eq!(code(crop(&[whole], &[0], &[0, 2])), Code::InvalidArgument);
+        assert_eq!(code(crop(&[[f32::NAN; 4]], &[0], &[2, 2])), Code::InvalidArgument);
+        for x in [1e38, -1e38, 1e-38, 2.0] {
+            crop(&[[x, -x, -x, x]], &[0], &[3, 3]).unwrap();
+        }
+    }
+
+    #[test]
+    fn gradients_of_image_and_boxes() {
+        let ones = Tensor::from_slice(Shape::new(&[1, 2, 2, 2]).unwrap(), &[1.0f32; 8]).unwrap();
+        let corners = || boxes(&[[0.0, 0.0, 1.0, 0.8]]);
+        let back = |size: &[i32]| {
+            call("CropAndResizeGradImage")
+                .input(ones.clone())
+                .input(corners())
+                .input(Tensor::vector(&[0]).unwrap())
+                .input(Tensor::vector(size).unwrap())
+                .attr("T", DType::Float)
+                .run()
+        };
+        let got = back(&[1, 3, 4, 2]).unwrap();
+        let row = [1.0, 1.0, 0.0, 0.0, 0.599_999_9, 0.599_999_9, 0.400_000_1, 0.400_000_1];
+        assert_eq!(got.as_slice::<f32>().unwrap()[..8], row);
+        for size in [[1, 3, 4, 3], [1, 0, 4, 2], [1, -3, 4, 2]] {
+            assert_eq!(back(&size).unwrap_err().code(), Code::InvalidArgument, "{size:?}");
+        }
+        assert_eq!(back(&[0, 3, 4, 2]).unwrap_err().code(), Code::OutOfRange);
+        let slopes = call("CropAndResizeGradBoxes")
+            .input(ones.clone())
+            .input(image())
+            .input(corners())
+            .input(Tensor::vector(&[0]).unwrap())
+            .run()
+            .unwrap();
+        assert_eq!(slopes.as_slice::<f32>().unwrap(), [0.0, 0.0, 0.0, 24.0]);
+    }
 }

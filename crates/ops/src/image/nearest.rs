@@ -1,12 +1,12 @@
 //! Resizing by the nearest pixel.
 
 use half::{bf16, f16};
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, PartialShape, Result, Tensor, ensure};
 
 use super::pixels::{IMAGE_TYPES, Images, table};
-use super::resize::{Resizing, Sampling, check_sizes, resized_shape, sizes_known};
+use super::resize::{Resizing, Sampling, check_sizes, image_sides, resized_shape, sizes_known};
 use crate::cells::{Cell, nanoseconds_per_cell};
 use crate::map::{narrowed, wide_view};
 use crate::math::widen::Widen;
@@ -14,7 +14,7 @@ use crate::number::Number;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RESIZE_NEAREST_NEIGHBOR, RESIZE_NEAREST_NEIGHBOR_GRAD],
+    ops: &[RESIZE_NEAREST_NEIGHBOR.with_gradient(gradient), RESIZE_NEAREST_NEIGHBOR_GRAD],
     kernels: &[
         KernelSpec {
             op: "ResizeNearestNeighbor",
@@ -58,6 +58,17 @@ fn grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let [height, width] = sizes_known(c, 1)?;
     c.set_output(0, PartialShape::new([grads.dim(0), height, width, grads.dim(3)]));
     Ok(())
+}
+
+fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, image) = (g.grad(0)?, g.input(0));
+    if !g.dtype(image).is_floating() {
+        return Ok(());
+    }
+    let size = image_sides(g, image)?;
+    let attrs = ["align_corners", "half_pixel_centers"];
+    let adjoint = g.op_like("ResizeNearestNeighborGrad", &attrs).inputs(&[grad, size]).build()?;
+    g.set(0, adjoint)
 }
 
 /// For each pixel of the resized image along one axis, the pixel that it shows.

@@ -97,3 +97,9 @@ impl Images {
         &data[(image * self.height + y) * row..][..row]
     }
 }
+
+/// The integer that TensorFlow's machines make of a float: towards zero, and the least one where it
+/// does not fit.
+pub(crate) fn truncated(x: f32) -> i64 {
+    if x >= -(2f32.powi(63)) && x < 2f32.powi(63) { x as i64 } else { i64::MIN }
+}

@@ -1,7 +1,7 @@
 //! What all resizing ops share: sizes and scales, and the way back for gradients.
 
 use num_traits::AsPrimitive;
-use thalweg_graph::{NodeAttrs, ShapeContext};
+use thalweg_graph::{GradientContext, NodeAttrs, Output, ShapeContext};
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{PartialShape, Result, Tensor, bail, ensure};
 
@@ -122,6 +122,24 @@ pub(crate) fn shape_of_original(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Height and width of images, as a vector.
+pub(crate) fn image_sides(g: &mut GradientContext<'_>, images: Output) -> Result<Output> {
+    let (shape, begin, size) = (g.shape_of(images)?, g.ints(&[1])?, g.ints(&[2])?);
+    g.add("Slice", &[shape, begin, size])
+}
+
+/// The gradient of a resizing, by the op that takes the adjoint and the original image.
+pub(crate) fn resize_gradient(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (grad, image) = (g.grad(0)?, g.input(0));
+    // Whole numbers have no adjoint, and no op to compute it.
+    if !g.dtype(image).is_floating() {
+        return Ok(());
+    }
+    let attrs = ["align_corners", "half_pixel_centers"];
+    let adjoint = g.op_like(op, &attrs).inputs(&[grad, image]).build()?;
+    g.set(0, adjoint)
+}
+
 /// The pixels of the original along one axis that a pixel of the resized image is made of, in
 /// ascending order, and their weights.
 #[derive(Clone, Copy, Debug)]
@@ -181,8 +199,7 @@ where
             // Both ends of the taps move one way only.
             let start = rows.partition_point(|taps| taps.at[K - 1] < y);
             let end = rows.partition_point(|taps| taps.at[0] <= y);
-            for resized_y in start..end {
-                let taps = &rows[resized_y];
+            for (resized_y, taps) in (start..end).zip(&rows[start..]) {
                 for k in (0..K).filter(|&k| taps.at[k] == y) {
                     let grads = resized.row_of(grads, image, resized_y);
                     add_row(grads, taps.weight[k], columns, resized.channels, out);
@@ -223,4 +240,125 @@ pub(crate) fn sizes_known(c: &ShapeContext<'_>, i: usize) -> Result<[Option<usiz
     }
     let size = c.shape_from_input(i)?;
     Ok([size.dim(0), size.dim(1)])
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::call;
+    use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
+
+    const OPS: [&str; 4] =
+        ["ResizeBilinear", "ResizeBicubic", "ResizeNearestNeighbor", "ResizeArea"];
+
+    fn numbers(count: usize) -> Vec<f32> {
+        let mut state = 11u32;
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as f32 / (1 << 24) as f32 - 0.5
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    fn images(dims: &[usize]) -> Tensor {
+        let count = dims.iter().product();
+        Tensor::from_slice(Shape::new(dims).unwrap(), &numbers(count)).unwrap()
+    }
+
+    fn resize(op: &'static str, image: Tensor, size: &[i32]) -> Result<Tensor> {
+        call(op).input(image).input(Tensor::vector(size)?).run()
+    }
+
+    #[test]
+    fn shapes() {
+        for op in OPS {
+            let known =
+                call(op).shape(DType::Float, "2,?,4,3").constant(Tensor::vector(&[5, 6]).unwrap());
+            assert_eq!(known.infer(), "[2,5,6,3]", "{op}");
+            let unknown = call(op).shape(DType::Float, "unknown").shape(DType::Int32, "2");
+            assert_eq!(unknown.infer(), "[?,?,?,?]", "{op}");
+            for (image, size) in [("2,3", "2"), ("1,2,3,4", "3"), ("1,2,3,4", "")] {
+                let wrong = call(op).shape(DType::Float, image).shape(DType::Int32, size).infer();
+                assert!(wrong.starts_with("INVALID_ARGUMENT"), "{op}: {wrong}");
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_sizes() {
+        for op in OPS {
+            for (dims, size) in [
+                (&[1, 2, 2, 1][..], &[0, 1][..]),
+                (&[1, 2, 2, 1], &[-1, 1]),
+                (&[1, 2, 2, 1], &[i32::MIN, i32::MAX]),
+                (&[1, 2, 2, 1], &[1, 1, 1]),
+                (&[1, 2, 2, 0], &[1, 1]),
+                (&[1, 0, 2, 1], &[1, 1]),
+                (&[2, 2, 1], &[1, 1]),
+            ] {
+                let error = resize(op, images(dims), size).unwrap_err();
+                assert_eq!(error.code(), Code::InvalidArgument, "{op} {dims:?} {size:?}: {error}");
+            }
+            let error = resize(op, images(&[1, 2, 2, 1]), &[i32::MAX, i32::MAX]).unwrap_err();
+            assert_eq!(error.code(), Code::ResourceExhausted, "{op}");
+            let none = resize(op, images(&[0, 2, 2, 1]), &[i32::MAX, 3]).unwrap();
+            assert_eq!(none.num_elements(), 0);
+        }
+    }
+
+    /// A constant image stays one, whatever the sizes; cutting the work otherwise changes nothing.
+    #[test]
+    fn constants_stay() {
+        for op in OPS {
+            for (from, to) in
+                [((5, 7), (3, 3)), ((1, 1), (4, 6)), ((4, 40), (9, 2)), ((2, 2), (1, 1))]
+            {
+                let dims = [2, from.0, from.1, 3];
+                let flat = Tensor::from_slice(
+                    Shape::new(&dims).unwrap(),
+                    &vec![0.75f32; dims.iter().product()],
+                );
+                let got = resize(op, flat.unwrap(), &[to.0, to.1]).unwrap();
+                let close = got.as_slice::<f32>().unwrap().iter().all(|x| (x - 0.75).abs() < 1e-4);
+                assert!(close, "{op} {from:?} {to:?} {got:?}");
+            }
+            let size = Tensor::vector(&[50, 60]).unwrap();
+            let run =
+                |c: crate::testing::Call| c.input(images(&[2, 30, 40, 3])).input(size.clone());
+            let (a, b) = (run(call(op)).run().unwrap(), run(call(op).backwards()).run().unwrap());
+            assert_eq!(a.as_bytes().unwrap(), b.as_bytes().unwrap(), "{op}");
+        }
+    }
+
+    /// `<resize(x), g> == <x, gradient(g)>`, since resizing is linear.
+    #[test]
+    fn gradients_are_adjoint() {
+        for (op, grad, by_image) in [
+            ("ResizeBilinear", "ResizeBilinearGrad", true),
+            ("ResizeBicubic", "ResizeBicubicGrad", true),
+            ("ResizeNearestNeighbor", "ResizeNearestNeighborGrad", false),
+        ] {
+            for (from, to) in [((5, 7), (3, 3)), ((3, 4), (8, 9)), ((1, 6), (4, 1))] {
+                for (align, half) in [(false, false), (true, false), (false, true)] {
+                    let x = images(&[2, from.0, from.1, 3]);
+                    let g = images(&[2, to.0, to.1, 3]);
+                    let set = |c: crate::testing::Call| {
+                        c.attr("align_corners", align).attr("half_pixel_centers", half)
+                    };
+                    let size = Tensor::vector(&[to.0 as i32, to.1 as i32]).unwrap();
+                    let y = set(call(op).input(x.clone()).input(size)).run().unwrap();
+                    let second = match by_image {
+                        true => x.clone(),
+                        false => Tensor::vector(&[from.0 as i32, from.1 as i32]).unwrap(),
+                    };
+                    let back = set(call(grad).input(g.clone()).input(second)).run().unwrap();
+                    let dot = |a: &Tensor, b: &Tensor| -> f64 {
+                        let (a, b) = (a.as_slice::<f32>().unwrap(), b.as_slice::<f32>().unwrap());
+                        a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum()
+                    };
+                    let (left, right) = (dot(&y, &g), dot(&x, &back));
+                    assert!((left - right).abs() < 1e-4, "{op} {from:?} {to:?} {left} {right}");
+                }
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 use std::f32::consts::PI;
 
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Result, Shape, Tensor, bail, ensure, err};
 
@@ -14,7 +14,7 @@ use super::resize::{check_sizes, resized_shape, shape_of_original, size_input};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SCALE_AND_TRANSLATE, SCALE_AND_TRANSLATE_GRAD],
+    ops: &[SCALE_AND_TRANSLATE.with_gradient(gradient), SCALE_AND_TRANSLATE_GRAD],
     kernels: &[
         KernelSpec {
             op: "ScaleAndTranslate",
@@ -65,6 +65,17 @@ fn forward_shape(c: &mut ShapeContext<'_>) -> Result<()> {
         );
     }
     resized_shape(c)
+}
+
+/// Only single precision has one.
+fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
+    let inputs = [g.grad(0)?, g.input(0), g.input(2), g.input(3)];
+    if g.dtype(g.input(0)) != DType::Float {
+        return Ok(());
+    }
+    let attrs = ["kernel_type", "antialias"];
+    let adjoint = g.op_like("ScaleAndTranslateGrad", &attrs).inputs(&inputs).build()?;
+    g.set(0, adjoint)
 }
 
 /// How much a pixel counts by its distance from the sample.
@@ -355,4 +366,76 @@ fn gather(
             }
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::call;
+    use thalweg_tensor::Code;
+
+    fn images(dims: &[usize]) -> Tensor {
+        let data: Vec<f32> =
+            (0..dims.iter().product()).map(|i: usize| (i * 37 % 101) as f32 / 50.0).collect();
+        Tensor::from_slice(Shape::new(dims).unwrap(), &data).unwrap()
+    }
+
+    fn pair(x: f32, y: f32) -> Tensor {
+        Tensor::vector(&[x, y]).unwrap()
+    }
+
+    #[test]
+    fn the_gradient_is_adjoint() {
+        for kernel in ["lanczos1", "lanczos3", "gaussian", "box", "triangle", "keyscubic"] {
+            for (scale, moved) in [((0.4, 2.0), (0.3, -1.0)), ((1.5, 0.7), (2.5, 0.2))] {
+                let (x, g) = (images(&[2, 5, 6, 2]), images(&[2, 4, 7, 2]));
+                let y = call("ScaleAndTranslate")
+                    .input(x.clone())
+                    .input(Tensor::vector(&[4, 7]).unwrap())
+                    .input(pair(scale.0, scale.1))
+                    .input(pair(moved.0, moved.1))
+                    .attr("kernel_type", kernel)
+                    .run()
+                    .unwrap();
+                let back = call("ScaleAndTranslateGrad")
+                    .input(g.clone())
+                    .input(x.clone())
+                    .input(pair(scale.0, scale.1))
+                    .input(pair(moved.0, moved.1))
+                    .attr("kernel_type", kernel)
+                    .run()
+                    .unwrap();
+                let dot = |a: &Tensor, b: &Tensor| -> f32 {
+                    let (a, b) = (a.as_slice::<f32>().unwrap(), b.as_slice::<f32>().unwrap());
+                    a.iter().zip(b).map(|(a, b)| a * b).sum()
+                };
+                let (left, right) = (dot(&y, &g), dot(&x, &back));
+                assert!((left - right).abs() < 1e-2, "{kernel}: {left} {right}");
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_scales() {
+        let run = |scale: Tensor, moved: Tensor| {
+            call("ScaleAndTranslate")
+                .input(images(&[1, 3, 4, 1]))
+                .input(Tensor::vector(&[2, 2]).unwrap())
+                .input(scale)
+                .input(moved)
+                .run()
+        };
+        for bad in [0.0, -1.0, f32::NAN] {
+            let error = run(pair(bad, 1.0), pair(0.0, 0.0)).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument, "{bad}");
+        }
+        for odd in [f32::INFINITY, 1e30, 1e-30, f32::MIN_POSITIVE] {
+            run(pair(odd, odd), pair(0.0, 0.0)).unwrap();
+        }
+        for odd in [f32::NAN, f32::INFINITY, -1e30, 1e30] {
+            run(pair(1.0, 1.0), pair(odd, odd)).unwrap();
+        }
+        let three = Tensor::vector(&[1.0f32; 3]).unwrap();
+        assert_eq!(run(three, pair(0.0, 0.0)).unwrap_err().code(), Code::InvalidArgument);
+    }
 }

@@ -172,7 +172,7 @@ fn expected_count(probability: f32, count: usize, tries: u32) -> f32 {
 }
 
 /// A uniform integer below `bound`, none favoured: samples that would favour small ones are dropped.
-fn below_u32(samples: &mut Samples, bound: u32) -> u32 {
+pub(crate) fn below_u32(samples: &mut Samples, bound: u32) -> u32 {
     let dropped = u32::MAX.checked_rem(bound).map_or(0, |rest| rest.wrapping_add(1));
     loop {
         let sample = samples.next_u32();

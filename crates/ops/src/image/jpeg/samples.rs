@@ -1,0 +1,267 @@
+//! Planes of samples, brought to one size and one colour space.
+
+use thalweg_kernel::KernelContext;
+use thalweg_tensor::{DType, Result, Shape, Tensor};
+
+use super::frame::{Component, Frame, invalid};
+use super::transform::{Factors, Method};
+use crate::image::pixels::table;
+use crate::split::for_each_rows;
+
+/// One component's samples.
+pub(super) struct Plane {
+    samples: Tensor,
+    /// Samples from row to row: whole blocks.
+    stride: usize,
+    /// Samples that belong to the image.
+    height: usize,
+    width: usize,
+    /// How many pixels of the image a sample is for, across and down.
+    across: usize,
+    down: usize,
+}
+
+/// How planes are made of a frame.
+#[derive(Clone, Copy)]
+pub(super) struct Settings {
+    pub(super) method: Method,
+    /// Pixels of the file along each side for one of the result.
+    pub(super) ratio: usize,
+    /// Whether coarse planes are interpolated rather than repeated.
+    pub(super) is_smooth: bool,
+}
+
+impl Plane {
+    /// Transforms all blocks of a component. Coarse planes come out at a larger scale where that
+    /// saves bringing them to the image's size.
+    pub(super) fn new(
+        ctx: &KernelContext<'_>,
+        frame: &Frame,
+        component: &Component,
+        settings: Settings,
+    ) -> Result<Plane> {
+        let least = 8 / settings.ratio;
+        let mut side = least;
+        while side < 8
+            && (frame.h_max * least).is_multiple_of(component.h * side * 2)
+            && (frame.v_max * least).is_multiple_of(component.v * side * 2)
+        {
+            side *= 2;
+        }
+        let is_whole = (frame.h_max * least).is_multiple_of(component.h * side)
+            && (frame.v_max * least).is_multiple_of(component.v * side);
+        if !is_whole {
+            return Err(invalid("sampling factors that do not divide each other"));
+        }
+        let quantization = component.quantization.as_ref();
+        let quantization = quantization.ok_or_else(|| invalid("a component has no scan"))?;
+        let factors = Factors::new(quantization, settings.method, side);
+        let [blocks_across, blocks_down] = component.blocks;
+        let stride = blocks_across * side;
+        let mut samples = ctx.allocate(DType::UInt8, Shape::new(&[blocks_down * side, stride])?)?;
+        let coefficients = component.coefficients.as_slice::<i16>()?.as_chunks::<64>().0;
+        let band = stride * side;
+        let cost = blocks_across as f64 * 150.0;
+        for_each_rows(ctx, samples.as_mut_slice::<u8>()?, band, cost, |first, out| {
+            for (row, out) in (first..).zip(out.chunks_exact_mut(band)) {
+                let blocks = &coefficients[row * blocks_across..][..blocks_across];
+                for (x, block) in blocks.iter().enumerate() {
+                    factors.transform(block, &mut out[x * side..], stride);
+                }
+            }
+        })?;
+        Ok(Plane {
+            samples,
+            stride,
+            height: (frame.height * component.v * side).div_ceil(frame.v_max * 8),
+            width: (frame.width * component.h * side).div_ceil(frame.h_max * 8),
+            across: frame.h_max * least / (component.h * side),
+            down: frame.v_max * least / (component.v * side),
+        })
+    }
+
+    /// Where row `y` lies, or the last one.
+    fn row(&self, y: usize) -> std::ops::Range<usize> {
+        let y = y.min(self.height - 1);
+        y * self.stride..y * self.stride + self.width
+    }
+
+    /// Row `y` of the image, one sample for each pixel; `sums` is as long as the plane is wide.
+    fn read(&self, data: &[u8], y: usize, is_smooth: bool, sums: &mut [i32], out: &mut [u8]) {
+        let source = &data[self.row(y / self.down)];
+        let is_wide = self.width > 2;
+        match (self.across, self.down) {
+            (1, 1) => out.copy_from_slice(&source[..out.len()]),
+            (2, 1) if is_smooth && is_wide => widen(source, out),
+            (1, 2) if is_smooth => {
+                let other = &data[self.row(self.neighbour(y))];
+                let bias = if y % 2 == 0 { 1 } else { 2 };
+                for ((out, &near), &far) in out.iter_mut().zip(source).zip(other) {
+                    *out = ((i32::from(near) * 3 + i32::from(far) + bias) >> 2) as u8;
+                }
+            }
+            (2, 2) if is_smooth && is_wide => {
+                let other = &data[self.row(self.neighbour(y))];
+                for ((sum, &near), &far) in sums.iter_mut().zip(source).zip(other) {
+                    *sum = i32::from(near) * 3 + i32::from(far);
+                }
+                widen_sums(sums, out);
+            }
+            (across, _) => {
+                for (x, out) in out.iter_mut().enumerate() {
+                    *out = source[(x / across).min(source.len() - 1)];
+                }
+            }
+        }
+    }
+
+    /// The plane's row on the other side of the image's row `y`, of two for each.
+    fn neighbour(&self, y: usize) -> usize {
+        let near = y / 2;
+        if y % 2 == 0 { near.saturating_sub(1) } else { near + 1 }
+    }
+}
+
+/// Twice as many samples: each is three quarters of the nearer and one of the farther.
+fn widen(source: &[u8], out: &mut [u8]) {
+    let last = source.len() - 1;
+    for (x, out) in out.iter_mut().enumerate() {
+        let at = x / 2;
+        let near = i32::from(source[at]);
+        *out = match x % 2 {
+            0 if at == 0 => near,
+            0 => (near * 3 + i32::from(source[at - 1]) + 1) >> 2,
+            _ if at == last => near,
+            _ => (near * 3 + i32::from(source[at + 1]) + 2) >> 2,
+        } as u8;
+    }
+}
+
+/// As [`widen`], of sums of two rows that weigh four.
+fn widen_sums(sums: &[i32], out: &mut [u8]) {
+    let last = sums.len() - 1;
+    for (x, out) in out.iter_mut().enumerate() {
+        let at = x / 2;
+        let near = sums[at];
+        *out = match x % 2 {
+            0 if at == 0 => (near * 4 + 8) >> 4,
+            0 => (near * 3 + sums[at - 1] + 8) >> 4,
+            _ if at == last => (near * 4 + 7) >> 4,
+            _ => (near * 3 + sums[at + 1] + 7) >> 4,
+        } as u8;
+    }
+}
+
+/// What the components of a file mean.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Space {
+    Grey,
+    YCbCr,
+    Rgb,
+    Cmyk,
+    Ycck,
+}
+
+impl Space {
+    pub(super) fn of(frame: &Frame) -> Space {
+        match (frame.components.len(), frame.adobe) {
+            (1, _) => Space::Grey,
+            (3, _) if frame.has_jfif => Space::YCbCr,
+            (3, Some(0)) => Space::Rgb,
+            (3, Some(_)) => Space::YCbCr,
+            (3, None) if frame.ids() == *b"RGB" => Space::Rgb,
+            (3, None) => Space::YCbCr,
+            (_, Some(2)) => Space::Ycck,
+            _ => Space::Cmyk,
+        }
+    }
+}
+
+/// The image of a frame, with one or three channels.
+pub(super) fn image(
+    ctx: &KernelContext<'_>,
+    frame: &Frame,
+    channels: usize,
+    settings: Settings,
+) -> Result<Tensor> {
+    let space = Space::of(frame);
+    let has_luma = matches!(space, Space::Grey | Space::YCbCr);
+    let used = if channels == 1 && has_luma { 1 } else { frame.components.len() };
+    let planes = frame.components[..used].iter();
+    let planes: Vec<Plane> =
+        planes.map(|c| Plane::new(ctx, frame, c, settings)).collect::<Result<_>>()?;
+    let data: Vec<&[u8]> = planes.iter().map(|p| p.samples.as_slice()).collect::<Result<_>>()?;
+    let (height, width) =
+        (frame.height.div_ceil(settings.ratio), frame.width.div_ceil(settings.ratio));
+    let is_smooth = settings.is_smooth && settings.ratio < 8;
+    let mut out = ctx.allocate(DType::UInt8, Shape::new(&[height, width, channels])?)?;
+    let row = width * channels;
+    let widest = planes.iter().map(|p| p.width).max().unwrap_or(0);
+    // Checked here, so that the rows' own scratch, which is as large, is to be had.
+    let lines = table(4 * width, |_| 0u8)?;
+    let sums = table(widest, |_| 0i32)?;
+    let inverts = frame.adobe.is_some();
+    for_each_rows(ctx, out.as_mut_slice::<u8>()?, row, 6.0 * row as f64, |first, out| {
+        let (mut lines, mut sums) = (lines.clone(), sums.clone());
+        for (y, out) in (first..).zip(out.chunks_exact_mut(row)) {
+            for ((plane, data), line) in planes.iter().zip(&data).zip(lines.chunks_exact_mut(width))
+            {
+                plane.read(data, y, is_smooth, &mut sums[..plane.width], line);
+            }
+            convert(space, inverts, &lines, width, channels, out);
+        }
+    })?;
+    Ok(out)
+}
+
+/// One row of pixels from the rows of its planes, one after another in `lines`.
+fn convert(
+    space: Space,
+    inverts: bool,
+    lines: &[u8],
+    width: usize,
+    channels: usize,
+    out: &mut [u8],
+) {
+    let line = |i: usize| &lines[i * width..(i + 1) * width];
+    let (a, b, c, k) = (line(0), line(1), line(2), line(3));
+    if channels == 1 && matches!(space, Space::Grey | Space::YCbCr) {
+        out.copy_from_slice(a);
+        return;
+    }
+    for (x, out) in out.chunks_exact_mut(channels).enumerate() {
+        let color = match space {
+            Space::Grey => [a[x]; 3],
+            Space::Rgb => [a[x], b[x], c[x]],
+            Space::YCbCr => rgb(a[x], b[x], c[x]),
+            Space::Cmyk => ink([a[x], b[x], c[x]], k[x], inverts),
+            Space::Ycck => ink(rgb(a[x], b[x], c[x]).map(|x| 255 - x), k[x], inverts),
+        };
+        match channels {
+            1 => out[0] = brightness(color),
+            _ => out.copy_from_slice(&color),
+        }
+    }
+}
+
+/// Red, green and blue of brightness and two differences, with 16 fractional bits.
+#[inline(always)]
+fn rgb(y: u8, cb: u8, cr: u8) -> [u8; 3] {
+    let (y, cb, cr) = (i32::from(y), i32::from(cb) - 128, i32::from(cr) - 128);
+    let half = 1 << 15;
+    let r = y + ((91_881 * cr + half) >> 16);
+    let g = y + ((-22_554 * cb - 46_802 * cr + half) >> 16);
+    let b = y + ((116_130 * cb + half) >> 16);
+    [r, g, b].map(|x| x.clamp(0, 255) as u8)
+}
+
+fn brightness([r, g, b]: [u8; 3]) -> u8 {
+    let sum = 19_595 * u32::from(r) + 38_470 * u32::from(g) + 7_471 * u32::from(b);
+    ((sum + 32_768) >> 16) as u8
+}
+
+/// Red, green and blue of inks. Files with an Adobe segment hold the inks inverted.
+fn ink(colors: [u8; 3], black: u8, inverts: bool) -> [u8; 3] {
+    let part = |x: u8| if inverts { u32::from(x) } else { 255 - u32::from(x) };
+    colors.map(|x| (part(x) * part(black) / 255) as u8)
+}

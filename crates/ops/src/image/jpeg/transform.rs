@@ -1,0 +1,231 @@
+//! Blocks of coefficients into blocks of samples: the inverse cosine transform, in the integer
+//! arithmetic of the library that TensorFlow uses, so that samples come out the same.
+
+/// How exactly blocks are transformed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Method {
+    /// With 8 fractional bits, quick and coarse: TensorFlow's default.
+    Fast,
+    /// With 13 fractional bits.
+    Accurate,
+}
+
+/// The factors of one component's coefficients, in the form that a transform wants.
+pub(super) struct Factors {
+    method: Method,
+    /// Samples along each side of a block: 8, 4, 2 or 1.
+    pub(super) side: usize,
+    values: [i32; 64],
+}
+
+/// Products of the cosines that the quick transform leaves out, times 2^14, for one axis.
+const AAN: [f64; 8] = [
+    1.0,
+    1.387_039_845,
+    1.306_562_965,
+    1.175_875_602,
+    1.0,
+    0.785_694_958,
+    0.541_196_1,
+    0.275_899_379,
+];
+
+impl Factors {
+    pub(super) fn new(quantization: &[u16; 64], method: Method, side: usize) -> Factors {
+        // Small blocks are always transformed exactly.
+        let method = if side == 8 { method } else { Method::Accurate };
+        let mut values = quantization.map(i32::from);
+        if method == Method::Fast {
+            for (i, value) in values.iter_mut().enumerate() {
+                let scale = (AAN[i / 8] * AAN[i % 8] * f64::from(1 << 14)).round() as i64;
+                *value = ((i64::from(*value) * scale + (1 << 11)) >> 12) as i32;
+            }
+        }
+        Factors { method, side, values }
+    }
+
+    /// Transforms one block into rows of `stride` samples, of which it fills `side` of `side` rows.
+    pub(super) fn transform(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
+        match (self.side, self.method) {
+            (8, Method::Fast) => self.fast(block, out, stride),
+            (8, Method::Accurate) => self.accurate(block, out, stride),
+            (4, _) => self.four(block, out, stride),
+            (2, _) => self.two(block, out, stride),
+            _ => out[0] = sample(descale(self.at(block, 0), 3)),
+        }
+    }
+
+    #[inline(always)]
+    fn at(&self, block: &[i16; 64], i: usize) -> i32 {
+        i32::from(block[i]).wrapping_mul(self.values[i])
+    }
+
+    fn column(&self, block: &[i16; 64], x: usize) -> [i32; 8] {
+        std::array::from_fn(|y| self.at(block, 8 * y + x))
+    }
+
+    fn fast(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
+        let mut work = [[0i32; 8]; 8];
+        for x in 0..8 {
+            for (y, value) in fast_1d(self.column(block, x)).into_iter().enumerate() {
+                work[y][x] = value;
+            }
+        }
+        for (row, out) in work.iter().zip(out.chunks_mut(stride)) {
+            for (out, value) in out.iter_mut().zip(fast_1d(*row)) {
+                *out = sample(value >> 5);
+            }
+        }
+    }
+
+    fn accurate(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
+        let mut work = [[0i32; 8]; 8];
+        for x in 0..8 {
+            for (y, value) in accurate_1d(self.column(block, x)).into_iter().enumerate() {
+                work[y][x] = descale(value, 11);
+            }
+        }
+        for (row, out) in work.iter().zip(out.chunks_mut(stride)) {
+            for (out, value) in out.iter_mut().zip(accurate_1d(*row)) {
+                *out = sample(descale(value, 18));
+            }
+        }
+    }
+
+    fn four(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
+        let mut work = [[0i32; 8]; 4];
+        for x in (0..8).filter(|&x| x != 4) {
+            for (y, value) in four_1d(self.column(block, x)).into_iter().enumerate() {
+                work[y][x] = descale(value, 12);
+            }
+        }
+        for (row, out) in work.iter().zip(out.chunks_mut(stride)) {
+            for (out, value) in out.iter_mut().zip(four_1d(*row)) {
+                *out = sample(descale(value, 19));
+            }
+        }
+    }
+
+    fn two(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
+        let mut work = [[0i32; 8]; 2];
+        for x in [0, 1, 3, 5, 7] {
+            for (y, value) in two_1d(self.column(block, x)).into_iter().enumerate() {
+                work[y][x] = descale(value, 13);
+            }
+        }
+        for (row, out) in work.iter().zip(out.chunks_mut(stride)) {
+            for (out, value) in out.iter_mut().zip(two_1d(*row)) {
+                *out = sample(descale(value, 20));
+            }
+        }
+    }
+}
+
+/// Rounded to the nearest after a shift.
+#[inline(always)]
+fn descale(x: i32, bits: u32) -> i32 {
+    x.wrapping_add(1 << (bits - 1)) >> bits
+}
+
+/// Centred samples as bytes.
+#[inline(always)]
+fn sample(x: i32) -> u8 {
+    x.saturating_add(128).clamp(0, 255) as u8
+}
+
+/// A product with a number of `bits` fractional bits.
+#[inline(always)]
+fn times(x: i32, factor: i32) -> i32 {
+    x.wrapping_mul(factor)
+}
+
+/// The transform of Arai, Agui and Nakajima along one axis; products are cut, not rounded.
+#[inline(always)]
+fn fast_1d(x: [i32; 8]) -> [i32; 8] {
+    let product = |x: i32, factor: i32| times(x, factor) >> 8;
+    let [add, sub] = [i32::wrapping_add, i32::wrapping_sub];
+    let (tmp10, tmp11) = (add(x[0], x[4]), sub(x[0], x[4]));
+    let tmp13 = add(x[2], x[6]);
+    let tmp12 = sub(product(sub(x[2], x[6]), 362), tmp13);
+    let even = [add(tmp10, tmp13), add(tmp11, tmp12), sub(tmp11, tmp12), sub(tmp10, tmp13)];
+    let (z13, z10) = (add(x[5], x[3]), sub(x[5], x[3]));
+    let (z11, z12) = (add(x[1], x[7]), sub(x[1], x[7]));
+    let tmp7 = add(z11, z13);
+    let tmp11 = product(sub(z11, z13), 362);
+    let z5 = product(add(z10, z12), 473);
+    let tmp10 = sub(product(z12, 277), z5);
+    let tmp12 = add(product(z10, -669), z5);
+    let tmp6 = sub(tmp12, tmp7);
+    let tmp5 = sub(tmp11, tmp6);
+    let tmp4 = add(tmp10, tmp5);
+    [
+        add(even[0], tmp7),
+        add(even[1], tmp6),
+        add(even[2], tmp5),
+        sub(even[3], tmp4),
+        add(even[3], tmp4),
+        sub(even[2], tmp5),
+        sub(even[1], tmp6),
+        sub(even[0], tmp7),
+    ]
+}
+
+/// The transform of Loeffler, Ligtenberg and Moschytz along one axis, with 13 fractional bits.
+#[inline(always)]
+fn accurate_1d(x: [i32; 8]) -> [i32; 8] {
+    let [add, sub] = [i32::wrapping_add, i32::wrapping_sub];
+    let z1 = times(add(x[2], x[6]), 4433);
+    let tmp2 = add(z1, times(x[6], -15137));
+    let tmp3 = add(z1, times(x[2], 6270));
+    let tmp0 = add(x[0], x[4]) << 13;
+    let tmp1 = sub(x[0], x[4]) << 13;
+    let even = [add(tmp0, tmp3), add(tmp1, tmp2), sub(tmp1, tmp2), sub(tmp0, tmp3)];
+    let [tmp0, tmp1, tmp2, tmp3] = [x[7], x[5], x[3], x[1]];
+    let z1 = times(add(tmp0, tmp3), -7373);
+    let z2 = times(add(tmp1, tmp2), -20995);
+    let (z3, z4) = (add(tmp0, tmp2), add(tmp1, tmp3));
+    let z5 = times(add(z3, z4), 9633);
+    let z3 = add(times(z3, -16069), z5);
+    let z4 = add(times(z4, -3196), z5);
+    let tmp0 = add(times(tmp0, 2446), add(z1, z3));
+    let tmp1 = add(times(tmp1, 16819), add(z2, z4));
+    let tmp2 = add(times(tmp2, 25172), add(z2, z3));
+    let tmp3 = add(times(tmp3, 12299), add(z1, z4));
+    [
+        add(even[0], tmp3),
+        add(even[1], tmp2),
+        add(even[2], tmp1),
+        add(even[3], tmp0),
+        sub(even[3], tmp0),
+        sub(even[2], tmp1),
+        sub(even[1], tmp2),
+        sub(even[0], tmp3),
+    ]
+}
+
+/// Four samples of eight coefficients; the fifth does not matter.
+#[inline(always)]
+fn four_1d(x: [i32; 8]) -> [i32; 4] {
+    let [add, sub] = [i32::wrapping_add, i32::wrapping_sub];
+    let tmp0 = x[0] << 14;
+    let tmp2 = add(times(x[2], 15137), times(x[6], -6270));
+    let (tmp10, tmp12) = (add(tmp0, tmp2), sub(tmp0, tmp2));
+    let sum = |a: i32, b: i32, c: i32, d: i32| {
+        add(add(times(x[7], a), times(x[5], b)), add(times(x[3], c), times(x[1], d)))
+    };
+    let tmp0 = sum(-1730, 11893, -17799, 8697);
+    let tmp2 = sum(-4176, -4926, 7373, 20995);
+    [add(tmp10, tmp2), add(tmp12, tmp0), sub(tmp12, tmp0), sub(tmp10, tmp2)]
+}
+
+/// Two samples of eight coefficients, of which the even ones but the first do not matter.
+#[inline(always)]
+fn two_1d(x: [i32; 8]) -> [i32; 2] {
+    let [add, sub] = [i32::wrapping_add, i32::wrapping_sub];
+    let tmp10 = x[0] << 15;
+    let tmp0 = add(
+        add(times(x[7], -5906), times(x[5], 6967)),
+        add(times(x[3], -10426), times(x[1], 29692)),
+    );
+    [add(tmp10, tmp0), sub(tmp10, tmp0)]
+}
