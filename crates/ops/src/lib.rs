@@ -87,6 +87,7 @@ mod variable_points;
 mod variable_rows;
 mod window;
 
+mod ctc;
 mod cross;
 mod depth_space;
 mod diag;
@@ -203,6 +204,7 @@ pub static FAMILIES: &[&Family] = &[
     &image::sample_box::FAMILY,
     &image::scale_and_translate::FAMILY,
     &image::suppression::FAMILY,
+    &ctc::FAMILY,
     &linalg::cholesky::FAMILY,
     &linalg::decompose::FAMILY,
     &linalg::eigen::FAMILY,
