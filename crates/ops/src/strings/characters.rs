@@ -91,7 +91,11 @@ fn change_case(init: &KernelInit<'_>, case: &'static Case) -> Result<AnyKernel> 
         let input = ctx.input(0)?;
         let strings = input.strings()?;
         let output = write_strings(ctx, input.shape().clone(), NANOSECONDS, |i, out| {
-            let string = &strings[i];
+            let mut string = &strings[i][..];
+            if is_text {
+                // TensorFlow reads text up to the first zero byte.
+                string = string.split(|&b| b == 0).next().unwrap_or_default();
+            }
             // What has no letters beyond ASCII needs no text.
             if is_text && !string.is_ascii() {
                 return out.push((case.text)(&String::from_utf8_lossy(string)).as_bytes());
@@ -294,6 +298,8 @@ mod tests {
             ("StringLower", "utf-8", "ABC\u{c9} ΣΑΣ", "abc\u{e9} σας"),
             ("StringUpper", "utf-8", "stra\u{df}e", "STRASSE"),
             ("StringUpper", "", "stra\u{df}e", "STRA\u{df}E"),
+            ("StringUpper", "", "a\0b", "A\0B"),
+            ("StringUpper", "utf-8", "a\0b", "A"),
         ] {
             let call = call(op).input(Tensor::scalar_string(input)).attr("encoding", encoding);
             assert_eq!(call.run().unwrap().strings().unwrap()[0], expected);

@@ -264,8 +264,14 @@ fn unsorted_segment_join(init: &KernelInit<'_>) -> Result<AnyKernel> {
             let (segment, column) = (i / columns, i % columns);
             let members: &[i64] = members;
             let range = starts[segment] as usize..starts[segment + 1] as usize;
-            let positions = members[range].iter().map(|&m| m as usize * columns + column);
-            join(text, positions.map(|p| &strings[p]), &separator)
+            for &member in &members[range] {
+                // Empty strings at the front leave no separator behind.
+                if !text.as_bytes().is_empty() {
+                    text.push(&separator)?;
+                }
+                text.push(&strings[member as usize * columns + column])?;
+            }
+            Ok(())
         })?;
         ctx.set_output(0, output)
     })
@@ -376,6 +382,9 @@ mod tests {
         let rows = strings(&[3, 2], "a b c d e f");
         assert_eq!(shown(&run(rows.clone(), &[0, 1, 0], 2).unwrap()), "[2,2] a,e b,f c d");
         assert_eq!(shown(&run(strings(&[0], ""), &[], 2).unwrap()), "[2]  ");
+        let blanks = ["", "", "a", "", "b"].map(|s| Bytes::from_static(s.as_bytes()));
+        let blanks = Tensor::from_strings(Shape::new(&[5]).unwrap(), blanks.to_vec()).unwrap();
+        assert_eq!(shown(&run(blanks, &[0; 5], 1).unwrap()), "[1] a,,b");
         for (ids, n) in [(&[0, 2, 0][..], 2), (&[0, -1, 0], 2), (&[0, 1], 2), (&[0, 1, 0], -1)] {
             assert!(run(rows.clone(), ids, n).is_err());
         }

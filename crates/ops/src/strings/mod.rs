@@ -7,7 +7,6 @@ mod re2;
 mod scripts;
 pub(crate) mod text;
 
-#[allow(dead_code, reason = "assertions and printing use the other half of it")]
 pub(crate) mod show;
 
 pub(crate) mod base64;

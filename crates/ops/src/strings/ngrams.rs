@@ -159,6 +159,14 @@ fn compute(ctx: &mut KernelContext<'_>, grams: &Grams) -> Result<()> {
     let tokens = data.strings()?;
     let (splits, count) = (Indices::of(data_splits)?, data_splits.num_elements());
     check_splits(splits, count, tokens.len())?;
+    // Without widths there are no pads to be sure of.
+    ensure!(
+        !(grams.keeps_short && grams.widths.is_empty() && grams.pad_width.is_none())
+            || tokens.is_empty()
+            || count == 0,
+        InvalidArgument,
+        "pad_width must not be negative where there are no ngram_widths to keep short rows with"
+    );
     let mut starts = ctx.zeros(DType::Int64, data_splits.shape().clone())?;
     if tokens.is_empty() || count == 0 {
         let none = ctx.zeros(DType::String, data.shape().clone())?;
@@ -269,6 +277,7 @@ mod tests {
             assert!(grams(&[0, 6], &[width], 0, false).run_all().is_err(), "{width}");
         }
         assert!(grams(&[0, 6], &[2], 1 << 33, false).run_all().is_err());
+        assert!(grams(&[0, 6], &[], -1, true).run_all().is_err());
         let wide = i64::from(i32::MAX);
         assert!(grams(&[0, 6], &[wide], wide, false).run_all().is_err());
     }

@@ -95,21 +95,51 @@ impl Parser<'_> {
     fn alternation(&mut self, depth: usize) -> Result<u32> {
         ensure!(depth <= DEPTH_MAX, InvalidArgument, "groups are nested too deeply");
         let mut most = 1;
+        // Where the last thing that can be repeated ends, and how often it is already.
+        let mut last: Option<(usize, u32)> = None;
         while let Some(c) = self.peek() {
-            match c {
-                ')' => break,
-                '|' => {
-                    self.next();
-                    self.out.push('|');
-                }
-                _ => {
-                    if let Some(repeats) = self.atom(depth)? {
-                        most = most.max(self.repetition(repeats)?);
-                    }
-                }
+            if c == ')' {
+                break;
+            }
+            if c == '|' {
+                self.next();
+                self.out.push('|');
+                last = None;
+            } else if let Some((operator, count)) = self.operator()? {
+                let Some((end, repeats)) = last else {
+                    bail!(InvalidArgument, "no argument for repetition operator {operator}")
+                };
+                let (end, repeats) = self.repeat(end, repeats, operator, count)?;
+                last = Some((end, repeats));
+                most = most.max(repeats);
+            } else if let Some(repeats) = self.atom(depth)? {
+                last = Some((self.out.len(), repeats));
+                most = most.max(repeats);
             }
         }
         Ok(most)
+    }
+
+    /// Puts an operator behind what ends at `end`: flags may stand between the two.
+    fn repeat(
+        &mut self,
+        end: usize,
+        repeats: u32,
+        mut operator: String,
+        count: u32,
+    ) -> Result<(usize, u32)> {
+        let total = repeats.saturating_mul(count.max(1));
+        ensure!(total <= REPEAT_MAX, InvalidArgument, "invalid repetition size {operator}");
+        if self.eat("?") {
+            operator.push('?');
+        }
+        ensure!(
+            self.operator()?.is_none(),
+            InvalidArgument,
+            "bad repetition operator after {operator}"
+        );
+        self.out.insert_str(end, &operator);
+        Ok((end + operator.len(), total))
     }
 
     /// One thing that can be repeated; `None` for flags and quotes of nothing, which cannot.
@@ -119,27 +149,10 @@ impl Parser<'_> {
             '(' => return self.group(depth),
             '[' => self.class()?,
             '.' | '^' | '$' => self.out.push(c),
-            '*' | '+' | '?' => bail!(InvalidArgument, "no argument for repetition operator {c}"),
             '\\' => return self.escape(),
             _ => self.literal(c),
         }
         Ok(Some(1))
-    }
-
-    fn repetition(&mut self, repeats: u32) -> Result<u32> {
-        let Some((operator, count)) = self.operator()? else { return Ok(repeats) };
-        self.out.push_str(&operator);
-        if self.eat("?") {
-            self.out.push('?');
-        }
-        let total = repeats.saturating_mul(count.max(1));
-        ensure!(total <= REPEAT_MAX, InvalidArgument, "invalid repetition size {operator}");
-        ensure!(
-            self.operator()?.is_none(),
-            InvalidArgument,
-            "bad repetition operator after {operator}"
-        );
-        Ok(total)
     }
 
     /// The repetition operator that follows, if one does, and its count.
@@ -498,6 +511,7 @@ mod tests {
             ("|", ".....T..............."),
             ("a*?", "T....T....T.........T"),
             ("^*", ".....T..............."),
+            ("a(?s)*b?", "TT...T....T.........T"),
             ("$+", ".....T..............."),
             ("x{0}", ".....T..............."),
             (".{1,3}", "TT.TT..TTTT..TTTTTTT."),
@@ -602,6 +616,10 @@ mod tests {
             "a?*",
             "a{2}{3}",
             "[[:foo:]]",
+            "{2}",
+            "(?s){2}",
+            "a|*",
+            "(*)",
             ")",
             "a)",
             "(?",

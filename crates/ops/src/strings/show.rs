@@ -28,9 +28,6 @@ pub(crate) fn flat(tensor: &Tensor, entries_max: i64, out: &mut Text) -> Result<
         }
     } else {
         flat_dim(tensor.shape(), limit, &*element, &mut 0, out)?;
-        if tensor.rank() > 1 && total > limit && limit == 0 {
-            return out.push(b"...");
-        }
     }
     if total > limit { out.push(b"...") } else { Ok(()) }
 }
@@ -69,23 +66,10 @@ fn flat_dim(
     next: &mut usize,
     out: &mut Text,
 ) -> Result<()> {
-    flat_inner(dims, limit, element, next, true, out)
-}
-
-fn flat_inner(
-    dims: &[usize],
-    limit: usize,
-    element: &Printer<'_>,
-    next: &mut usize,
-    is_outermost: bool,
-    out: &mut Text,
-) -> Result<()> {
     let Some((&count, inner)) = dims.split_first() else { return Ok(()) };
     for i in 0..count {
         if *next >= limit {
-            // Where a row ends early, the row says so; the outermost leaves that to the end.
-            let is_cut_row = inner.is_empty() && !is_outermost && i > 0;
-            return if is_cut_row { out.push(b"...") } else { Ok(()) };
+            return Ok(());
         }
         if inner.is_empty() {
             if i > 0 {
@@ -93,11 +77,16 @@ fn flat_inner(
             }
             element(*next, out)?;
             *next += 1;
-        } else {
-            out.push(b"[")?;
-            flat_inner(inner, limit, element, next, false, out)?;
-            out.push(b"]")?;
+            continue;
         }
+        let end = *next + inner.last().copied().unwrap_or(1);
+        out.push(b"[")?;
+        flat_dim(inner, limit, element, next, out)?;
+        // Where a row ends early, the row says so; the outermost leaves that to the end.
+        if inner.len() == 1 && *next < end {
+            out.push(b"...")?;
+        }
+        out.push(b"]")?;
     }
     Ok(())
 }
