@@ -10,10 +10,16 @@ use thalweg_tensor::{
 };
 
 use super::coo::{Coordinates, matrix, set_sparse_outputs, sparse_input_shapes};
+use super::gradients;
 use crate::combine::{Combine, CombineOrdered};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SPARSE_ADD, SPARSE_ADD_GRAD, SPARSE_SPARSE_MAXIMUM, SPARSE_SPARSE_MINIMUM],
+    ops: &[
+        SPARSE_ADD.with_gradient(gradients::add),
+        SPARSE_ADD_GRAD.with_gradient(gradients::add_grad),
+        SPARSE_SPARSE_MAXIMUM,
+        SPARSE_SPARSE_MINIMUM,
+    ],
     kernels: &[
         cpu_kernel!("SparseAdd", "T" in [f32, f64, i8, i16, i32, i64, Complex32, Complex64] => add),
         cpu_kernel!("SparseAddGrad", "T" in [

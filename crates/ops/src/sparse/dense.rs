@@ -9,6 +9,7 @@ use thalweg_tensor::{
 };
 
 use super::coo::{Coordinates, sparse_input_shapes};
+use super::gradients;
 use crate::cells::{Cell, blank, fill};
 use crate::combine::Combine;
 use crate::gather::Points;
@@ -17,11 +18,11 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        SPARSE_TO_DENSE,
-        SPARSE_TENSOR_DENSE_ADD,
+        SPARSE_TO_DENSE.with_gradient(gradients::to_dense),
+        SPARSE_TENSOR_DENSE_ADD.with_gradient(gradients::tensor_dense_add),
         SPARSE_DENSE_CWISE_ADD,
-        SPARSE_DENSE_CWISE_DIV,
-        SPARSE_DENSE_CWISE_MUL,
+        SPARSE_DENSE_CWISE_DIV.with_gradient(gradients::cwise_div),
+        SPARSE_DENSE_CWISE_MUL.with_gradient(gradients::cwise_mul),
     ],
     kernels: &[
         KernelSpec {

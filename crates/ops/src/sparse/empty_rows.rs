@@ -8,14 +8,15 @@ use thalweg_tensor::{
 };
 
 use super::coo::{Coordinates, matrix, sparse_input_shapes};
+use super::gradients;
 use crate::cells::{Cell, blank};
 use crate::combine::Combine;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        SPARSE_FILL_EMPTY_ROWS,
+        SPARSE_FILL_EMPTY_ROWS.with_gradient(gradients::fill_empty_rows),
         SPARSE_FILL_EMPTY_ROWS_GRAD,
-        RAGGED_FILL_EMPTY_ROWS,
+        RAGGED_FILL_EMPTY_ROWS.with_gradient(gradients::fill_empty_rows),
         RAGGED_FILL_EMPTY_ROWS_GRAD,
     ],
     kernels: &[

@@ -7,10 +7,11 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, RANK_MAX, Result, Tensor, ensure, err};
 
 use super::coo::{Coordinates, matrix, sparse_input_shapes, strides, take, take_rows};
+use super::gradients;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SPARSE_REORDER, SPARSE_RESHAPE],
+    ops: &[SPARSE_REORDER.with_gradient(gradients::reorder), SPARSE_RESHAPE],
     kernels: &[
         KernelSpec { op: "SparseReorder", create: reorder, ..KernelSpec::CPU },
         KernelSpec { op: "SparseReshape", create: reshape, ..KernelSpec::CPU },

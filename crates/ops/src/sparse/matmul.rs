@@ -7,12 +7,13 @@ use thalweg_tensor::{
     Complex32, Complex64, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
 };
 
+use super::gradients;
 use crate::combine::Combine;
 use crate::indices::Indices;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SPARSE_TENSOR_DENSE_MAT_MUL],
+    ops: &[SPARSE_TENSOR_DENSE_MAT_MUL.with_gradient(gradients::matmul)],
     kernels: &[cpu_kernel!("SparseTensorDenseMatMul", "T" in [
         f32, f64, f16, bf16, i32, Complex32, Complex64
     ] => product; host_inputs: &["a_shape"])],

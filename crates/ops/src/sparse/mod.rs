@@ -1,6 +1,7 @@
 //! Sparse and ragged tensors: coordinates and values, sets, counts, rows of different lengths.
 
 mod coo;
+mod gradients;
 
 pub(crate) mod add;
 pub(crate) mod counts;

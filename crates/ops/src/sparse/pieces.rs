@@ -7,10 +7,16 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use super::coo::{Coordinates, matrix, set_sparse_outputs, sparse_input_shapes, take, take_rows};
+use super::gradients;
 use crate::cells::{Cell, blank};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SPARSE_CONCAT, SPARSE_SPLIT, SPARSE_SLICE, SPARSE_SLICE_GRAD],
+    ops: &[
+        SPARSE_CONCAT.without_gradient(),
+        SPARSE_SPLIT,
+        SPARSE_SLICE.with_gradient(gradients::slice),
+        SPARSE_SLICE_GRAD,
+    ],
     kernels: &[
         KernelSpec { op: "SparseConcat", create: concat, ..KernelSpec::CPU },
         KernelSpec { op: "SparseSplit", create: split, ..KernelSpec::CPU },

@@ -7,12 +7,17 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use super::coo::{matrix, set_outputs, set_sparse_outputs};
+use super::gradients;
 use crate::cells::{Cell, blank};
 use crate::indices::Indices;
 use crate::number::Real;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RAGGED_GATHER, RAGGED_RANGE, RAGGED_TENSOR_TO_SPARSE],
+    ops: &[
+        RAGGED_GATHER.with_gradient(gradients::ragged_gather),
+        RAGGED_RANGE.without_gradient(),
+        RAGGED_TENSOR_TO_SPARSE.with_gradient(gradients::ragged_to_sparse),
+    ],
     kernels: &[
         KernelSpec { op: "RaggedGather", create: gather, ..KernelSpec::CPU },
         cpu_kernel!("RaggedRange", "T" in [f32, f64, i32, i64] => range),

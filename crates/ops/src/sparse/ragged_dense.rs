@@ -6,13 +6,14 @@ use thalweg_graph::shape::ShapeContext;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
+use super::gradients;
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::indices::Indices;
 use crate::split::for_each_rows;
 use crate::strided::StridedCopy;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RAGGED_TENSOR_TO_TENSOR],
+    ops: &[RAGGED_TENSOR_TO_TENSOR.with_gradient(gradients::ragged_to_dense)],
     kernels: &[KernelSpec { op: "RaggedTensorToTensor", create: to_dense, ..KernelSpec::CPU }],
 };
 

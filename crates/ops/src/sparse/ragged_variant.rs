@@ -11,11 +11,16 @@ use thalweg_tensor::{
 };
 
 use super::coo::set_outputs;
+use super::gradients;
 use super::ragged::{Splits, SplitsWriter, check_nested};
 use crate::cells::{Cell, blank};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RAGGED_TENSOR_TO_VARIANT, RAGGED_TENSOR_FROM_VARIANT, RAGGED_TENSOR_TO_VARIANT_GRADIENT],
+    ops: &[
+        RAGGED_TENSOR_TO_VARIANT.with_gradient(gradients::ragged_to_variant),
+        RAGGED_TENSOR_FROM_VARIANT.with_gradient(gradients::ragged_from_variant),
+        RAGGED_TENSOR_TO_VARIANT_GRADIENT,
+    ],
     kernels: &[
         KernelSpec { op: "RaggedTensorToVariant", create: to_variant, ..KernelSpec::CPU },
         KernelSpec { op: "RaggedTensorFromVariant", create: from_variant, ..KernelSpec::CPU },

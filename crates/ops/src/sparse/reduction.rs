@@ -11,15 +11,16 @@ use thalweg_tensor::{
 };
 
 use super::coo::{Coordinates, matrix, sparse_input_shapes, strides};
+use super::gradients;
 use crate::combine::{Combine, CombineOrdered};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        SPARSE_REDUCE_SUM,
+        SPARSE_REDUCE_SUM.with_gradient(gradients::reduce_sum),
         SPARSE_REDUCE_SUM_SPARSE,
         SPARSE_REDUCE_MAX,
         SPARSE_REDUCE_MAX_SPARSE,
-        SPARSE_SOFTMAX,
+        SPARSE_SOFTMAX.with_gradient(gradients::softmax),
     ],
     kernels: &[
         cpu_kernel!("SparseReduceSum", "T" in [

@@ -16,10 +16,10 @@ use crate::indices::Indices;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        SET_SIZE,
-        DENSE_TO_DENSE_SET_OPERATION,
-        DENSE_TO_SPARSE_SET_OPERATION,
-        SPARSE_TO_SPARSE_SET_OPERATION,
+        SET_SIZE.without_gradient(),
+        DENSE_TO_DENSE_SET_OPERATION.without_gradient(),
+        DENSE_TO_SPARSE_SET_OPERATION.without_gradient(),
+        SPARSE_TO_SPARSE_SET_OPERATION.without_gradient(),
     ],
     kernels: &[
         KernelSpec { op: "SetSize", create: size, ..KernelSpec::CPU },
