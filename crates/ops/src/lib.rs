@@ -87,8 +87,8 @@ mod variable_points;
 mod variable_rows;
 mod window;
 
-mod ctc;
 mod cross;
+mod ctc;
 mod depth_space;
 mod diag;
 mod extract_patches;

@@ -235,7 +235,10 @@ fn unsorted_segment_join_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 fn unsorted_segment_join(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let separator = init.attrs().bytes("separator")?.clone();
+    // TensorFlow reads this separator, unlike the others, up to its first zero byte.
+    let separator = init.attrs().bytes("separator")?;
+    let len = separator.iter().position(|&b| b == 0).unwrap_or(separator.len());
+    let separator = separator.slice(..len);
     AnyKernel::new(move |ctx| {
         let (input, ids) = (ctx.input(0)?, ctx.input(1)?);
         ensure!(ids.rank() > 0, InvalidArgument, "segment_ids must not be a scalar");
@@ -385,6 +388,9 @@ mod tests {
         let blanks = ["", "", "a", "", "b"].map(|s| Bytes::from_static(s.as_bytes()));
         let blanks = Tensor::from_strings(Shape::new(&[5]).unwrap(), blanks.to_vec()).unwrap();
         assert_eq!(shown(&run(blanks, &[0; 5], 1).unwrap()), "[1] a,,b");
+        let cut = call("UnsortedSegmentJoin").input(strings(&[2], "a b"));
+        let cut = cut.input(Tensor::vector(&[0, 0]).unwrap()).input(Tensor::scalar(1i32));
+        assert_eq!(shown(&cut.attr("separator", "-\0+").run().unwrap()), "[1] a-b");
         for (ids, n) in [(&[0, 2, 0][..], 2), (&[0, -1, 0], 2), (&[0, 1], 2), (&[0, 1, 0], -1)] {
             assert!(run(rows.clone(), ids, n).is_err());
         }
