@@ -88,7 +88,8 @@ fn parse(args: &[&str]) -> Result<Options> {
 /// Builds and starts ours and the two others. Ours must be there, the others may be absent.
 fn start_peers(venv: Option<&Path>) -> Result<[Option<Peer>; 3]> {
     let folder = run::target_dir().join("bench");
-    std::fs::create_dir_all(&folder)?;
+    let graphs = folder.join("graphs");
+    std::fs::create_dir_all(&graphs)?;
     run::check(&mut run::cargo(&["build", "--release", "--quiet", "--package", "thalweg-bench"]))?;
     let ours = run::target_dir().join("release/thalweg-bench");
     let venv = match venv {
@@ -101,7 +102,7 @@ fn start_peers(venv: Option<&Path>) -> Result<[Option<Peer>; 3]> {
     let torch = run::root().join("benches/peers/torch_peer.py");
     let start = |name: &str, program: &Path, args: &[&Path]| -> Result<Option<Peer>> {
         let log = folder.join(format!("{name}.log"));
-        Peer::start(name, program, args, &log).map(Some)
+        Peer::start(name, program, args, &log, &graphs).map(Some)
     };
     Ok([
         start("ours", &ours, &[])?,

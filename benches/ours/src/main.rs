@@ -1,6 +1,7 @@
 //! Our side of the benchmarks: speaks the line protocol of `benches/peers/README.md` on stdin and
 //! stdout, and runs each row on an in-process session with the optimizer off.
 
+mod kernels;
 mod peak;
 mod rows;
 

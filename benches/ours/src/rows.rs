@@ -1,10 +1,18 @@
 //! The rows: the same graphs, by name, that the peers build.
 
+use std::path::Path;
+
+use prost::Message;
 use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_plan::Options;
 use thalweg_runtime::{Session, SessionOptions};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, err};
+
+use crate::kernels;
+
+/// The folder to which graphs of rows go, for a peer that can load them.
+const GRAPHS_VARIABLE: &str = "THALWEG_BENCH_GRAPHS";
 
 /// A row, built.
 pub(crate) struct Row {
@@ -97,8 +105,25 @@ impl Plan {
             "random/normal/1M" => self.random(),
             "concat/8x128x1024" => self.concat(),
             "gather/8192x128" => self.gather(),
-            _ => bail!(NotFound, "no row is called {base}"),
+            _ => self.table_row(base),
         }
+    }
+
+    fn table_row(&mut self, base: &str) -> Result<()> {
+        let Some(row) = kernels::find(base) else { bail!(NotFound, "no row is called {base}") };
+        let out = row.build(&mut self.scope)?;
+        self.target(out.node);
+        self.units = row.units as f64;
+        if let Some(folder) = std::env::var_os(GRAPHS_VARIABLE) {
+            let file = Path::new(&folder).join(base.replace('/', "_"));
+            let write = |extension: &str, content: &[u8]| {
+                std::fs::write(file.with_extension(extension), content)
+                    .map_err(|e| err!(Unknown, "{}: {e}", file.display()))
+            };
+            write("pb", &self.scope.with_graph(|g| g.to_def().encode_to_vec()))?;
+            write("units", row.units.to_string().as_bytes())?;
+        }
+        Ok(())
     }
 
     fn target(&mut self, node: NodeId) {

@@ -24,14 +24,21 @@ pub(super) enum Answer {
 }
 
 impl Peer {
-    /// Starts the program; its notices go to `log`.
-    pub(super) fn start(name: &str, program: &Path, args: &[&Path], log: &Path) -> Result<Peer> {
+    /// Starts the program; its notices go to `log`, graphs of rows lie in `graphs`.
+    pub(super) fn start(
+        name: &str,
+        program: &Path,
+        args: &[&Path],
+        log: &Path,
+        graphs: &Path,
+    ) -> Result<Peer> {
         let mut child = Command::new(program)
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(log)?)
             .env("TF_CPP_MIN_LOG_LEVEL", "2")
+            .env("THALWEG_BENCH_GRAPHS", graphs)
             .spawn()
             .with_context(|| format!("cannot start the {name} peer, {}", program.display()))?;
         let input = child.stdin.take().context("stdin was piped")?;
