@@ -1,11 +1,15 @@
 //! Records of comma-separated fields, RFC 4180.
 
+use std::borrow::Cow;
+
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, DType, Element, Result, Tensor, bail, ensure, err};
 
-use super::decimal;
+use crate::split::Disjoint;
+use crate::strings::number::{FromText, trimmed};
+use crate::strings::text::{FirstError, part};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[DECODE_CSV],
@@ -170,10 +174,11 @@ struct Field {
 }
 
 impl Field {
-    fn text(self, record: &Bytes) -> Bytes {
-        let raw = record.slice(self.start..self.end);
+    /// The bytes that the field stands for.
+    fn text(self, record: &Bytes) -> Cow<'_, [u8]> {
+        let raw = &record[self.start..self.end];
         if !self.has_quotes {
-            return raw;
+            return raw.into();
         }
         let mut text = Vec::with_capacity(raw.len());
         let mut bytes = raw.iter();
@@ -185,42 +190,39 @@ impl Field {
         }
         text.into()
     }
+
+    /// As `text`, as a string of its own or a part of the record.
+    fn string(self, record: &Bytes) -> Bytes {
+        match self.text(record) {
+            Cow::Borrowed(_) => part(record, self.start..self.end),
+            Cow::Owned(text) => text.into(),
+        }
+    }
 }
 
 fn decode_csv(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let format = Format::new(init)?;
     AnyKernel::new(move |ctx| {
-        for f in 0..format.types.len() {
-            let default = ctx.input(f + 1)?;
-            ensure!(
-                default.rank() <= 1 && default.num_elements() <= 1,
-                InvalidArgument,
-                "There should only be 1 default per field but field {f} has shape {}",
-                default.shape()
-            );
-        }
-        let shape = ctx.input(0)?.shape().clone();
+        let records = ctx.input(0)?.strings()?;
+        let shape = ctx.input(0)?.shape();
         let zeros = |&dtype: &DType| ctx.zeros(dtype, shape.clone());
         let mut outputs = format.types.iter().map(zeros).collect::<Result<Vec<Tensor>>>()?;
-        let mut fields = Vec::new();
-        for (r, record) in ctx.input(0)?.strings()?.iter().enumerate() {
-            if r % 1024 == 0 {
-                ctx.check_cancelled()?;
-            }
-            fields.clear();
-            format.split(record, &mut fields)?;
-            ensure!(
-                fields.len() == format.types.len(),
-                InvalidArgument,
-                "Expect {} fields but have {} in record {r}",
-                format.types.len(),
-                fields.len()
-            );
-            for (f, field) in fields.iter().enumerate() {
-                let text = field.text(record);
-                store(ctx, &format, &mut outputs[f], &text, (f, r))?;
-            }
+        let mut columns = Vec::new();
+        for (f, output) in outputs.iter_mut().enumerate() {
+            columns.push(Column::new(f, ctx.input(f + 1)?, output)?);
         }
+        let (errors, count) = (FirstError::new(), format.types.len());
+        ctx.parallel_for(records.len(), 100.0 * count as f64, |range| {
+            let mut fields = Vec::with_capacity(count);
+            for r in range {
+                fields.clear();
+                if let Err(e) = decode_record(&format, &records[r], r, &mut fields, &columns) {
+                    return errors.note(r, e);
+                }
+            }
+        })?;
+        errors.check()?;
+        drop(columns);
         for (f, output) in outputs.into_iter().enumerate() {
             ctx.set_output(f, output)?;
         }
@@ -228,51 +230,106 @@ fn decode_csv(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-/// Puts the text of field `f` of record `r`, or the field's default, into its output.
-fn store(
-    ctx: &KernelContext<'_>,
+fn decode_record(
     format: &Format,
-    output: &mut Tensor,
-    text: &Bytes,
-    (f, r): (usize, usize),
+    record: &Bytes,
+    r: usize,
+    fields: &mut Vec<Field>,
+    columns: &[Column<'_>],
 ) -> Result<()> {
-    if text.is_empty() || *text == format.missing {
-        let default = ctx.input(f + 1)?;
-        ensure!(
-            default.num_elements() == 1,
-            InvalidArgument,
-            "Field {f} is required but missing in record {r}!"
-        );
-        return match output.dtype() {
-            DType::Float => put(output, r, default.as_slice::<f32>()?[0]),
-            DType::Double => put(output, r, default.as_slice::<f64>()?[0]),
-            DType::Int32 => put(output, r, default.as_slice::<i32>()?[0]),
-            DType::Int64 => put(output, r, default.as_slice::<i64>()?[0]),
-            _ => {
-                output.strings_mut()?[r] = default.strings()?[0].clone();
-                Ok(())
-            }
-        };
+    format.split(record, fields)?;
+    ensure!(
+        fields.len() == columns.len(),
+        InvalidArgument,
+        "Expect {} fields but have {} in record {r}",
+        columns.len(),
+        fields.len()
+    );
+    for (f, (field, column)) in fields.iter().zip(columns).enumerate() {
+        let text = field.text(record);
+        if text.is_empty() || *text == format.missing {
+            ensure!(
+                column.put_default(r),
+                InvalidArgument,
+                "Field {f} is required but missing in record {r}!"
+            );
+        } else if !column.put(r, &text, || field.string(record)) {
+            bail!(
+                InvalidArgument,
+                "Field {f} in record {r} is not a valid {}: {}",
+                format.types[f],
+                String::from_utf8_lossy(&text)
+            );
+        }
     }
-    let bad = || {
-        let shown = String::from_utf8_lossy(text);
-        err!(InvalidArgument, "Field {f} in record {r} is not a valid {}: {shown}", format.types[f])
-    };
-    match output.dtype() {
-        DType::Float => put(output, r, decimal::float32(text).ok_or_else(bad)?),
-        DType::Double => put(output, r, decimal::float64(text).ok_or_else(bad)?),
-        DType::Int32 => put(output, r, decimal::integer::<i32>(text).ok_or_else(bad)?),
-        DType::Int64 => put(output, r, decimal::integer::<i64>(text).ok_or_else(bad)?),
-        _ => {
-            output.strings_mut()?[r] = text.clone();
-            Ok(())
+    Ok(())
+}
+
+/// An output, of which several threads write different records, and its default.
+enum Column<'a> {
+    Float(Disjoint<'a, f32>, Option<f32>),
+    Double(Disjoint<'a, f64>, Option<f64>),
+    Int32(Disjoint<'a, i32>, Option<i32>),
+    Int64(Disjoint<'a, i64>, Option<i64>),
+    String(Disjoint<'a, Bytes>, Option<Bytes>),
+}
+
+impl<'a> Column<'a> {
+    fn new(f: usize, default: &Tensor, output: &'a mut Tensor) -> Result<Column<'a>> {
+        ensure!(
+            default.rank() <= 1 && default.num_elements() <= 1,
+            InvalidArgument,
+            "There should only be 1 default per field but field {f} has shape {}",
+            default.shape()
+        );
+        fn parts<'a, T: Element>(
+            default: &Tensor,
+            output: &'a mut Tensor,
+        ) -> Result<(Disjoint<'a, T>, Option<T>)> {
+            let default = default.as_slice::<T>()?.first().copied();
+            Ok((Disjoint::new(output.as_mut_slice()?), default))
+        }
+        Ok(match output.dtype() {
+            DType::Float => parts(default, output).map(|(o, d)| Column::Float(o, d))?,
+            DType::Double => parts(default, output).map(|(o, d)| Column::Double(o, d))?,
+            DType::Int32 => parts(default, output).map(|(o, d)| Column::Int32(o, d))?,
+            DType::Int64 => parts(default, output).map(|(o, d)| Column::Int64(o, d))?,
+            _ => {
+                let default = default.strings()?.first().cloned();
+                Column::String(Disjoint::new(output.strings_mut()?), default)
+            }
+        })
+    }
+
+    /// Whether the text is a value of this type, which then becomes record `r`'s.
+    fn put(&self, r: usize, text: &[u8], string: impl FnOnce() -> Bytes) -> bool {
+        match self {
+            Column::Float(output, _) => store(output, r, f32::from_text(trimmed(text))),
+            Column::Double(output, _) => store(output, r, f64::from_text(trimmed(text))),
+            Column::Int32(output, _) => store(output, r, i32::from_text(trimmed(text))),
+            Column::Int64(output, _) => store(output, r, i64::from_text(trimmed(text))),
+            Column::String(output, _) => store(output, r, Some(string())),
+        }
+    }
+
+    /// Whether there is a default, which then becomes record `r`'s.
+    fn put_default(&self, r: usize) -> bool {
+        match self {
+            Column::Float(output, default) => store(output, r, *default),
+            Column::Double(output, default) => store(output, r, *default),
+            Column::Int32(output, default) => store(output, r, *default),
+            Column::Int64(output, default) => store(output, r, *default),
+            Column::String(output, default) => store(output, r, default.clone()),
         }
     }
 }
 
-fn put<T: Element>(output: &mut Tensor, at: usize, value: T) -> Result<()> {
-    output.as_mut_slice()?[at] = value;
-    Ok(())
+fn store<T>(output: &Disjoint<'_, T>, r: usize, value: Option<T>) -> bool {
+    let Some(value) = value else { return false };
+    // SAFETY: every record is decoded by one thread, once, and writes one element per output.
+    let slot = unsafe { output.part(r..r + 1) };
+    slot[0] = value;
+    true
 }
 
 #[cfg(test)]

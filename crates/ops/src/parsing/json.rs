@@ -8,7 +8,7 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, Error, Result, bail, ensure, err};
 
-use super::decimal;
+use crate::strings::number::{FromText, trimmed};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[DECODE_JSON_EXAMPLE],
@@ -374,17 +374,17 @@ impl Reader<'_> {
         let text = self.number()?;
         // What is infinite says so; what is merely too large is a mistake.
         let is_word = text.iter().any(|b| matches!(b, b'n' | b'N'));
-        let value = decimal::float32(&text).filter(|x| x.is_finite() || is_word);
+        let value = f32::from_text(trimmed(&text)).filter(|x| x.is_finite() || is_word);
         value.ok_or_else(|| self.error("a number that is no float"))
     }
 
     fn integer(&mut self) -> Result<i64> {
         let text = self.number()?;
-        if let Some(value) = decimal::integer(&text) {
+        if let Some(value) = i64::from_text(trimmed(&text)) {
             return Ok(value);
         }
         // 1.0 and 1e2 are whole numbers, too; the limits are exact in f64.
-        match decimal::float64(&text) {
+        match f64::from_text(trimmed(&text)) {
             Some(x)
                 if x.fract() == 0.0
                     && (-9223372036854775808.0..9223372036854775808.0).contains(&x) =>

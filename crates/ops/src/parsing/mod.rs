@@ -2,7 +2,6 @@
 
 pub(crate) mod compressed;
 pub(crate) mod csv;
-pub(crate) mod decimal;
 pub(crate) mod example;
 mod features;
 pub(crate) mod json;

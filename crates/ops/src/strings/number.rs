@@ -48,7 +48,8 @@ fn string_to_number<T: FromText>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn trimmed(mut text: &[u8]) -> &[u8] {
+/// The text without blanks around it.
+pub(crate) fn trimmed(mut text: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = text
         && is_space(*first)
     {
