@@ -127,9 +127,12 @@ fn loss_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The second output is the gradient, for each sequence's loss.
+/// The second output is the gradient, for each sequence's loss. Nobody knows how that one changes,
+/// and who asks is told so.
 fn loss_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, slope, last) = (g.grad(0)?, g.output(1), g.int(-1)?);
+    let message = "the CTC loss has no second derivative";
+    let slope = g.op("PreventGradient").input(slope).attr("message", message).build()?;
     let grad = g.add("ExpandDims", &[grad, last])?;
     let adjoint = g.add("Mul", &[grad, slope])?;
     g.set(0, adjoint)
