@@ -20,7 +20,6 @@ pub(crate) static FAMILY: Family = Family {
         UNPACK.with_gradient(concat_gradients::unpack),
         SPLIT.with_gradient(concat_gradients::split_evenly),
         SPLIT_V.with_gradient(concat_gradients::split_v),
-        PARALLEL_CONCAT,
     ],
     kernels: &[
         KernelSpec {
@@ -32,7 +31,6 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "ConcatV2", host_inputs: &["axis"], create: concat, ..KernelSpec::CPU },
         KernelSpec { op: "ConcatOffset", create: concat_offset, is_cheap: true, ..KernelSpec::CPU },
         KernelSpec { op: "Pack", create: pack, ..KernelSpec::CPU },
-        KernelSpec { op: "ParallelConcat", create: parallel_concat, ..KernelSpec::CPU },
         KernelSpec { op: "Unpack", create: unpack, ..KernelSpec::CPU },
         KernelSpec { op: "Split", host_inputs: &["split_dim"], create: split, ..KernelSpec::CPU },
         KernelSpec {
@@ -199,7 +197,7 @@ fn concat_size(
 }
 
 /// The inputs side by side: each is `outer` rows, which follow each other in rows of the output.
-fn joined(
+pub(crate) fn joined(
     ctx: &KernelContext<'_>,
     values: std::ops::Range<usize>,
     outer: &[usize],
@@ -349,51 +347,6 @@ fn pack(init: &KernelInit<'_>) -> Result<AnyKernel> {
         } else {
             joined(ctx, 0..ctx.num_inputs(), &first[..axis], shape)?
         };
-        ctx.set_output(0, output)
-    })
-}
-
-const PARALLEL_CONCAT: OpDef = OpDef {
-    name: "ParallelConcat",
-    inputs: &["values: N * T"],
-    outputs: &["output: T"],
-    attrs: &["N: int >= 1", "T: type", "shape: shape"],
-    shape: parallel_concat_shape,
-    ..OpDef::DEFAULT
-};
-
-/// The shape is declared, and each input is one row of it.
-fn parallel_concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
-    let declared = c.attrs().shape("shape")?;
-    let Some(shape) = declared.to_shape() else {
-        bail!(InvalidArgument, "shape attr must be fully defined.");
-    };
-    let Some(row) = shape.get(1..) else {
-        bail!(InvalidArgument, "shape attr must have at least one dimension, is {shape}");
-    };
-    let row = PartialShape::new([Some(1)].into_iter().chain(row.iter().map(|&d| Some(d))));
-    for i in 0..c.num_inputs() {
-        row.merge(c.input(i))?;
-    }
-    c.set_output(0, declared);
-    Ok(())
-}
-
-fn parallel_concat(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let declared = init.attrs().shape("shape")?;
-    let shape = declared
-        .to_shape()
-        .ok_or_else(|| err!(InvalidArgument, "shape attr must be fully defined."))?;
-    AnyKernel::new(move |ctx| {
-        let elements: usize = (0..ctx.num_inputs())
-            .map(|i| ctx.input(i).map(Tensor::num_elements))
-            .sum::<Result<usize>>()?;
-        ensure!(
-            elements == shape.num_elements(),
-            InvalidArgument,
-            "the inputs have {elements} elements, which do not fill shape {shape}"
-        );
-        let output = joined(ctx, 0..ctx.num_inputs(), &[], shape.clone())?;
         ctx.set_output(0, output)
     })
 }

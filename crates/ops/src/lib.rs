@@ -55,6 +55,7 @@ mod matmul;
 mod matmul_gradients;
 mod nonzero;
 mod pad;
+mod parallel_concat;
 mod partition;
 mod patches;
 mod pool;
@@ -170,6 +171,7 @@ pub static FAMILIES: &[&Family] = &[
     &pool_grad::FAMILY,
     &nonzero::FAMILY,
     &pad::FAMILY,
+    &parallel_concat::FAMILY,
     &partition::FAMILY,
     &random::FAMILY,
     &reduction::FAMILY,

@@ -91,7 +91,7 @@ const LINES_MAX: usize = 600;
 /// Files that are longer, with their length. Entries shrink and go; none is added.
 const LONGER: &[(&str, usize)] = &[
     ("crates/ops/src/cast.rs", 665),
-    ("crates/ops/src/concat.rs", 650),
+    ("crates/ops/src/concat.rs", 610),
     ("crates/ops/src/elementwise.rs", 610),
     ("crates/ops/src/reshape.rs", 630),
     // A list of definitions.
