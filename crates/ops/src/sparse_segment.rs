@@ -549,3 +549,72 @@ fn sorted_unique(
     unique.as_mut_slice::<i64>()?.iter_mut().zip(firsts()).for_each(|(to, i)| *to = i);
     Ok(unique)
 }
+
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::Code;
+
+    use super::*;
+    use crate::testing::{Call, call};
+
+    fn gradient(op: &'static str, indices: &[i32], ids: &[i64], rows: i32) -> Call {
+        let grad: Vec<f32> = (0..6).map(|i| i as f32 + 1.0).collect();
+        call(op)
+            .input(Tensor::from_slice(Shape::new(&[3, 2]).unwrap(), &grad).unwrap())
+            .input(Tensor::vector(indices).unwrap())
+            .input(Tensor::vector(ids).unwrap())
+            .input(Tensor::scalar(rows))
+    }
+
+    /// The rows that were picked, put into zeros, are the whole gradient.
+    #[test]
+    fn rows_and_whole_gradients_agree() {
+        for (whole, as_rows) in [
+            ("SparseSegmentSumGrad", "SparseSegmentSumGradV2"),
+            ("SparseSegmentMeanGrad", "SparseSegmentMeanGradV2"),
+            ("SparseSegmentSqrtNGrad", "SparseSegmentSqrtNGradV2"),
+        ] {
+            let cases: [(&[i32], &[i64], usize); 3] =
+                [(&[5, 1, 5, 0], &[0, 0, 1, 2], 3), (&[3, 3], &[1, 0], 1), (&[], &[], 0)];
+            for (indices, ids, unique) in cases {
+                let expected = gradient(whole, indices, ids, 7).run().unwrap();
+                let rows = gradient(as_rows, indices, ids, 7).backwards().run_all().unwrap();
+                assert_eq!(rows[0].shape().to_vec(), [unique, 2]);
+                let mut got = [0.0; 14];
+                let which = rows[1].as_slice::<i32>().unwrap();
+                assert!(which.is_sorted() && which.len() == unique);
+                let values = rows[0].as_slice::<f32>().unwrap();
+                for (&row, values) in which.iter().zip(values.chunks(2)) {
+                    got[row as usize * 2..][..2].copy_from_slice(values);
+                }
+                assert_eq!(expected.as_slice::<f32>().unwrap(), got, "{as_rows} {indices:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn hostile_gradients_of_rows() {
+        let op = "SparseSegmentSumGradV2";
+        let cases: [(&[i32], &[i64], i32); 7] = [
+            (&[7], &[0], 7),
+            (&[-1], &[0], 7),
+            (&[1], &[3], 7),
+            (&[1], &[-3], 7),
+            (&[1, 2], &[1], 7),
+            (&[], &[], -1),
+            (&[i32::MAX], &[i64::MAX], i32::MAX),
+        ];
+        for (indices, ids, rows) in cases {
+            let error = gradient(op, indices, ids, rows).run_all().unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument, "{indices:?} {ids:?} {rows}");
+        }
+        let nothing = gradient(op, &[0], &[1], 0).run_all().unwrap();
+        assert_eq!(nothing[0].shape().to_vec(), [0, 2]);
+        // Rows that were not picked cost nothing.
+        let far = gradient(op, &[i32::MAX - 1], &[1], i32::MAX).run_all().unwrap();
+        assert_eq!(far[0].as_slice::<f32>().unwrap(), [3.0, 4.0]);
+        let shapes = call(op).shape(DType::Float, "3,?,2").shape(DType::Int32, "4");
+        let shapes = shapes.shape(DType::Int32, "?").shape(DType::Int32, "");
+        assert_eq!(shapes.infer(), "[?,?,2] [?]");
+    }
+}
