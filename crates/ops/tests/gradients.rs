@@ -51,7 +51,22 @@ const NAN_BY_THE_IRRELEVANT: &[(&str, &str)] =
     &[("CumulativeLogsumexp", "an exclusive sum begins with the logarithm of zero")];
 
 /// Ops that gradients consist of and that TensorFlow cannot differentiate either.
-const UNDIFFERENTIABLE: &[&str] = &["IgammaGradA", "RandomGammaGrad", "SoftsignGrad"];
+const UNDIFFERENTIABLE: &[&str] = &[
+    "IgammaGradA",
+    "LRNGrad",
+    "MaxPoolGradGradV2",
+    "MaxPoolGradWithArgmax",
+    "RandomGammaGrad",
+    "ResizeBicubicGrad",
+    "ResizeNearestNeighborGrad",
+    "SoftsignGrad",
+    "SparseSegmentMeanGrad",
+    "SparseSegmentMeanGradV2",
+    "SparseSegmentSqrtNGrad",
+    "SparseSegmentSqrtNGradV2",
+    "SparseSegmentSumGrad",
+    "SparseSegmentSumGradV2",
+];
 
 /// Elements of each input whose slope is measured.
 const PROBES: usize = 12;
