@@ -413,4 +413,35 @@ mod tests {
             assert!(read_entry(bad).is_err(), "{bad:?}");
         }
     }
+
+    /// Finds `a`, int64, and `s`, strings, and decodes them.
+    fn read_both(message: &Bytes) -> Result<(Vec<i64>, Vec<Bytes>)> {
+        let wanted = [("a", DType::Int64), ("s", DType::String)]
+            .map(|(key, dtype)| Wanted { key: key.into(), dtype });
+        let mut row = [List::default(); 2];
+        find_one(message, &wanted, &index(&wanted), &mut row)?;
+        let (mut ints, mut strings) = (vec![0; row[0].count], vec![Bytes::new(); row[1].count]);
+        i64::decode(row[0].body, message, &mut ints)?;
+        Bytes::decode(row[1].body, message, &mut strings)?;
+        Ok((ints, strings))
+    }
+
+    #[test]
+    fn hostile_messages() {
+        let good: &[u8] = b"\x0a\x1c\x0a\x0c\x0a\x01a\x12\x07\x1a\x05\x0a\x03\x01\xac\x02\
+            \x0a\x0c\x0a\x01s\x12\x07\x0a\x05\x0a\x00\x0a\x01x";
+        let (ints, strings) = read_both(&Bytes::from_static(good)).unwrap();
+        assert_eq!((&ints[..], &strings[..]), (&[1, 300][..], &["".into(), "x".into()][..]));
+        for at in 0..good.len() {
+            let _ = read_both(&Bytes::from_static(&good[..at]));
+            for byte in 0..=255 {
+                let mut bytes = good.to_vec();
+                bytes[at] = byte;
+                let length = bytes.len();
+                if let Ok((ints, strings)) = read_both(&bytes.into()) {
+                    assert!(ints.len() + strings.len() <= length, "byte {at} is {byte}");
+                }
+            }
+        }
+    }
 }

@@ -477,11 +477,9 @@ mod tests {
         let good = sequence(&[1, 300], Some(&[&[1, 2], &[3]]));
         for at in 0..good.len() {
             let _ = node(vector(&[good.slice(..at)]), true, Some(("", true)), true).run_all();
-            for byte in [0, 1, 0x0a, 0x12, 0x7f, 0xff] {
-                let mut bytes = good.to_vec();
-                bytes[at] = byte;
-                let _ = node(vector(&[bytes.into()]), true, None, true).run_all();
-            }
+            let mut bytes = good.to_vec();
+            bytes[at] ^= 0x12;
+            let _ = node(vector(&[bytes.into()]), true, None, true).run_all();
         }
     }
 }

@@ -304,14 +304,16 @@ mod tests {
     fn hostile_files() {
         let good = file();
         for cut in 0..good.len() {
-            assert!(decode(good[..cut].to_vec(), -1, -1).is_err(), "{cut}");
+            assert!(read(&good[..cut]).is_err(), "{cut}");
         }
         // Every byte of the header may be anything.
         for at in 0..44 {
             for byte in [0, 1, 0x7f, 0xff] {
                 let mut file = good.clone();
                 file[at] = byte;
-                let _ = decode(file, -1, -1);
+                if let Ok(sound) = read(&file) {
+                    assert!(sound.data.len() <= 8 && sound.channels > 0, "byte {at} is {byte}");
+                }
             }
         }
         assert!(decode(good, -5, -1).is_err());
