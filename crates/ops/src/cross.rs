@@ -1,7 +1,7 @@
 //! `Cross`: the cross product of vectors in space.
 
 use half::{bf16, f16};
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{Element, Result, ensure};
 
@@ -21,13 +21,30 @@ const CROSS: OpDef = OpDef {
         "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
     ],
     shape: cross_shape,
+    gradient: Gradient::By(cross_grad),
     ..OpDef::DEFAULT
 };
+
+fn cross_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, a, b) = (g.grad(0)?, g.input(0), g.input(1));
+    let (of_a, of_b) = (g.add("Cross", &[b, grad])?, g.add("Cross", &[grad, a])?);
+    g.set(0, of_a)?;
+    g.set(1, of_b)
+}
 
 fn cross_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank_at_least(0, "a", 1)?;
     c.with_rank_at_least(1, "b", 1)?;
-    shape::merged(c)
+    shape::merged(c)?;
+    let last = [0, 1].map(|i| c.input(i).dims().and_then(|dims| *dims.last()?));
+    ensure!(
+        last.iter().all(|d| d.is_none_or(|d| d == 3)),
+        InvalidArgument,
+        "vectors must have 3 elements, but are {} and {}",
+        c.input(0),
+        c.input(1)
+    );
+    Ok(())
 }
 
 /// Numbers of which determinants are made.

@@ -1,7 +1,7 @@
 //! Blocks of an image moved into its channels and back: `SpaceToDepth` and `DepthToSpace`.
 
 use smallvec::SmallVec;
-use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, Shape, bail, ensure, err};
 
@@ -26,11 +26,22 @@ const SPACE_TO_DEPTH: OpDef = OpDef {
         "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'",
     ],
     shape: space_to_depth_shape,
+    gradient: Gradient::By(|g| by_inverse(g, "DepthToSpace")),
     ..OpDef::DEFAULT
 };
 
-const DEPTH_TO_SPACE: OpDef =
-    OpDef { name: "DepthToSpace", shape: depth_to_space_shape, ..SPACE_TO_DEPTH };
+const DEPTH_TO_SPACE: OpDef = OpDef {
+    name: "DepthToSpace",
+    shape: depth_to_space_shape,
+    gradient: Gradient::By(|g| by_inverse(g, "SpaceToDepth")),
+    ..SPACE_TO_DEPTH
+};
+
+fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
+    let grad = g.grad(0)?;
+    let moved = g.op_like(inverse, &["block_size", "data_format"]).input(grad).build()?;
+    g.set(0, moved)
+}
 
 /// Where the channels are.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 //! Diagonals of tensors of any rank: `Diag` doubles the dimensions, `DiagPart` halves them.
 
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
@@ -35,8 +35,16 @@ const DIAG: OpDef = OpDef {
     outputs: &["output: T"],
     attrs: &["T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"],
     shape: diag_shape,
+    gradient: Gradient::By(|g| by_inverse(g, "DiagPart")),
     ..OpDef::DEFAULT
 };
+
+/// The gradient of an op that moves elements: `inverse` moves them back.
+fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
+    let grad = g.grad(0)?;
+    let moved = g.add(inverse, &[grad])?;
+    g.set(0, moved)
+}
 
 fn diag_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let diagonal = c.with_rank_at_least(0, "diagonal", 1)?;
@@ -65,6 +73,7 @@ const DIAG_PART: OpDef = OpDef {
     inputs: &["input: T"],
     outputs: &["diagonal: T"],
     shape: diag_part_shape,
+    gradient: Gradient::By(|g| by_inverse(g, "Diag")),
     ..DIAG
 };
 

@@ -1,13 +1,13 @@
 //! The windows of images laid out as channels: `ExtractImagePatches` and `ExtractVolumePatches`.
 
 use smallvec::SmallVec;
-use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, Output, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure, err};
 
 use crate::cells::{Cell, nanoseconds_per_cell};
 use crate::split::for_each_rows;
-use crate::window::{Axis, Grid};
+use crate::window::{Axis, Grid, Padding, Sliding};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[EXTRACT_IMAGE_PATCHES, EXTRACT_VOLUME_PATCHES],
@@ -56,6 +56,7 @@ const EXTRACT_IMAGE_PATCHES: OpDef = OpDef {
         "padding: {'SAME', 'VALID'}",
     ],
     shape: patches_shape,
+    gradient: Gradient::By(patches_grad),
     ..OpDef::DEFAULT
 };
 
@@ -70,17 +71,56 @@ const EXTRACT_VOLUME_PATCHES: OpDef = OpDef {
         "padding: {'SAME', 'VALID'}",
     ],
     shape: patches_shape,
+    gradient: Gradient::By(patches_grad),
     ..OpDef::DEFAULT
 };
+
+/// Numbers the pixels from 1, extracts patches of the numbers, and adds each element of the
+/// gradient to the pixel whose number lies in its place; 0 lies beyond the image.
+fn patches_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, input, op) = (g.grad(0)?, g.input(0), g.node().op.name.clone());
+    let spatial = if g.attrs().get("rates").is_some() { 2 } else { 3 };
+    let shape = g.shape_of(input)?;
+    let (one, all) = (g.ints(&[1])?, g.ints(&[-1])?);
+    let axis = g.int(0)?;
+    let part = |g: &mut GradientContext<'_>, of: Output, from: i32, to: i32| {
+        let (from, to, step) = (g.ints(&[from])?, g.ints(&[to])?, g.ints(&[1])?);
+        g.add("StridedSlice", &[of, from, to, step])
+    };
+    let batch = part(g, shape, 0, 1)?;
+    let space = part(g, shape, 1, spatial + 1)?;
+    let channels = part(g, shape, spatial + 1, spatial + 2)?;
+    let pixels = g.add("Prod", &[space, axis])?;
+    let (start, step) = (g.int(1)?, g.int(1)?);
+    let end = g.add("AddV2", &[pixels, step])?;
+    let numbers = g.add("Range", &[start, end, step])?;
+    let concat = |g: &mut GradientContext<'_>, parts: &[Output]| {
+        let inputs: SmallVec<[Output; 6]> = parts.iter().copied().chain([axis]).collect();
+        g.op("ConcatV2").inputs(&inputs).build()
+    };
+    let as_image = concat(g, &[one, space, one])?;
+    let numbers = g.add("Reshape", &[numbers, as_image])?;
+    let attrs = ["ksizes", "strides", "rates", "padding"];
+    let numbers = g.op_like(&op, &attrs).input(numbers).build()?;
+    let numbers = g.add("Reshape", &[numbers, all])?;
+    let numbers = g.add("Sub", &[numbers, step])?;
+    // Cells first, so that they are the rows that are added up.
+    let split = concat(g, &[batch, all, channels])?;
+    let grad = g.add("Reshape", &[grad, split])?;
+    let order = g.ints(&[1, 0, 2])?;
+    let grad = g.add("Transpose", &[grad, order])?;
+    let summed = g.add("UnsortedSegmentSum", &[grad, numbers, pixels])?;
+    let summed = g.add("Transpose", &[summed, order])?;
+    let result = g.add("Reshape", &[summed, shape])?;
+    g.set(0, result)
+}
 
 /// What the attrs say of the windows; images have one more spatial dimension of size 1.
 struct Windows {
     /// Spatial dimensions that the images have.
     spatial: usize,
     sizes: [usize; 3],
-    strides: [usize; 3],
-    rates: [usize; 3],
-    is_same: bool,
+    sliding: Sliding,
 }
 
 impl Windows {
@@ -89,29 +129,17 @@ impl Windows {
             Some(_) => (2, attrs.ints("rates")?),
             None => (3, &[1; 5][..]),
         };
-        Ok(Windows {
-            spatial,
-            sizes: spatial_sizes(attrs.ints("ksizes")?, spatial, "ksizes")?,
-            strides: spatial_sizes(attrs.ints("strides")?, spatial, "strides")?,
-            rates: spatial_sizes(rates, spatial, "rates")?,
-            is_same: attrs.string("padding")? == "SAME",
-        })
+        let sizes = spatial_sizes(attrs.ints("ksizes")?, spatial, "ksizes")?;
+        let strides = spatial_sizes(attrs.ints("strides")?, spatial, "strides")?;
+        let rates = spatial_sizes(rates, spatial, "rates")?;
+        let is_same = attrs.string("padding")? == "SAME";
+        let padding = if is_same { Padding::Same } else { Padding::Valid };
+        let sliding = Sliding::over_space(spatial, strides, rates, padding);
+        Ok(Windows { spatial, sizes, sliding })
     }
 
     fn axis(&self, i: usize, input: usize) -> Result<Axis> {
-        let (window, stride, dilation) = (self.sizes[i], self.strides[i], self.rates[i]);
-        // Sizes and rates fit 31 bits.
-        let reach = (window - 1) * dilation + 1;
-        let (output, before) = if self.is_same {
-            let output = input.div_ceil(stride);
-            let needed =
-                output.saturating_sub(1).checked_mul(stride).map(|n| n.saturating_add(reach));
-            let needed = needed.ok_or_else(|| err!(InvalidArgument, "windows are too large"))?;
-            (output, needed.saturating_sub(input) / 2)
-        } else {
-            ((input + 1).saturating_sub(reach).div_ceil(stride), 0)
-        };
-        Ok(Axis { input, window, stride, dilation, before, output })
+        self.sliding.axis(i, input, self.sizes[i])
     }
 
     /// Elements of one patch.
@@ -148,6 +176,12 @@ fn patches_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let is_volume = c.attrs().get("rates").is_none();
     let input = c.with_rank(0, "input", if is_volume { 5 } else { 4 })?;
     // What the kernel refuses with other codes is refused when it is made.
+    let strides = c.attrs().ints("strides")?;
+    ensure!(
+        strides.iter().all(|&s| s > 0) || c.input(0).rank().is_none(),
+        InvalidArgument,
+        "Stride must be > 0, but got {strides:?}"
+    );
     let windows = match Windows::from_attrs(c.attrs()) {
         Ok(windows) => windows,
         Err(e) if e.code() == thalweg_tensor::Code::InvalidArgument => return Err(e),

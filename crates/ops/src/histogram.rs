@@ -90,12 +90,14 @@ fn histogram<T: Binned>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let bins = Bins { start, width: (end - start) / count as f64, last: (count - 1) as f64 };
         let mut out = ctx.zeros(ctx.output_dtype(0)?, Shape::new(&[count])?)?;
         let values = ctx.slice::<T>(0)?;
+        // One bin has all values, NaN too.
+        let is_counted = |x: f64| count == 1 || !x.is_nan();
         if out.dtype() == DType::Int64 {
             let out = out.as_mut_slice::<i64>()?;
-            tally(ctx, values, &bins, |bin| out[bin] += 1)?;
+            tally(ctx, values, &bins, is_counted, |bin| out[bin] += 1)?;
         } else {
             let out = out.as_mut_slice::<i32>()?;
-            tally(ctx, values, &bins, |bin| out[bin] = out[bin].wrapping_add(1))?;
+            tally(ctx, values, &bins, is_counted, |bin| out[bin] = out[bin].wrapping_add(1))?;
         }
         ctx.set_output(0, out)
     })
@@ -108,13 +110,14 @@ fn tally<T: Binned>(
     ctx: &KernelContext<'_>,
     values: &[T],
     bins: &Bins,
+    is_counted: impl Fn(f64) -> bool,
     mut count: impl FnMut(usize),
 ) -> Result<()> {
     for block in values.chunks(BLOCK) {
         ctx.check_cancelled()?;
         for x in block {
             let x = x.as_f64();
-            ensure!(!x.is_nan(), InvalidArgument, "Histogram values must not contain NaN");
+            ensure!(is_counted(x), InvalidArgument, "Histogram values must not contain NaN");
             count(bins.find(x));
         }
     }

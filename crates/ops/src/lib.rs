@@ -92,8 +92,14 @@ mod cross;
 mod ctc;
 mod depth_space;
 mod diag;
+mod dilation;
 mod extract_patches;
+mod fractional_pool;
+mod global_batch_norm;
 mod histogram;
+mod index_shuffle;
+mod isotonic;
+mod matrix_band;
 mod matrix_diag;
 mod search_sorted;
 mod space_batch;
@@ -125,9 +131,19 @@ pub static FAMILIES: &[&Family] = &[
     &cross::FAMILY,
     &depth_space::FAMILY,
     &diag::FAMILY,
+    &dilation::FAMILY,
     &extract_patches::FAMILY,
+    &fractional_pool::FAMILY,
+    &global_batch_norm::FAMILY,
     &histogram::FAMILY,
+    &index_shuffle::FAMILY,
+    &isotonic::FAMILY,
+    &matrix_band::FAMILY,
     &matrix_diag::FAMILY,
+    &quantize::and_dequantize::FAMILY,
+    &quantize::fake::FAMILY,
+    &quantize::convert::FAMILY,
+    &quantize::requantize::FAMILY,
     &search_sorted::FAMILY,
     &space_batch::FAMILY,
     &top_k::FAMILY,

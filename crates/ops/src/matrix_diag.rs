@@ -4,7 +4,7 @@
 //! as long as the longest. Shorter ones lie at the row's left or right end, which `align` says.
 
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, bail, ensure};
 
@@ -25,8 +25,6 @@ pub(crate) static FAMILY: Family = Family {
         MATRIX_SET_DIAG_V2,
         MATRIX_SET_DIAG_V3,
         BATCH_MATRIX_SET_DIAG,
-        MATRIX_BAND_PART,
-        BATCH_MATRIX_BAND_PART,
     ],
     kernels: &[
         kernel("MatrixDiag", matrix_diag, &[]),
@@ -41,13 +39,11 @@ pub(crate) static FAMILY: Family = Family {
         kernel("BatchMatrixSetDiag", matrix_set_diag, &[]),
         kernel("MatrixSetDiagV2", matrix_set_diag, &["k"]),
         kernel("MatrixSetDiagV3", matrix_set_diag, &["k"]),
-        kernel("MatrixBandPart", matrix_band_part, &["num_lower", "num_upper"]),
-        kernel("BatchMatrixBandPart", matrix_band_part, &["num_lower", "num_upper"]),
     ],
 };
 
 /// Dtypes of the elements that TensorFlow's kernels move.
-const MOVED: &[DType] = &[
+pub(crate) const MOVED: &[DType] = &[
     DType::Bool,
     DType::Complex128,
     DType::Complex64,
@@ -228,29 +224,56 @@ impl Layout {
     }
 }
 
+/// What lies beside the diagonals: the first element of input `i`, or zero if there is none.
+fn padding<C: Cell>(ctx: &KernelContext<'_>, i: usize) -> Result<C> {
+    if i >= ctx.num_inputs() {
+        return Ok(C::default());
+    }
+    Ok(C::view(ctx.input(i)?)?.first().cloned().unwrap_or_default())
+}
+
 const MATRIX_DIAG: OpDef = OpDef {
     name: "MatrixDiag",
     inputs: &["diagonal: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
     shape: square_shape,
+    gradient: Gradient::By(|g| diag_grad(g, "MatrixDiagPart")),
     ..OpDef::DEFAULT
 };
 
-const BATCH_MATRIX_DIAG: OpDef = OpDef { name: "BatchMatrixDiag", ..MATRIX_DIAG };
+/// The diagonals of the gradient.
+fn diag_grad(g: &mut GradientContext<'_>, part: &str) -> Result<()> {
+    let grad = g.grad(0)?;
+    let mut inputs: SmallVec<[_; 3]> = smallvec::smallvec![grad];
+    if g.num_inputs() > 1 {
+        inputs.push(g.input(1));
+        inputs.push(g.number_like(grad, 0.0)?);
+    }
+    let taken = g.op_like(part, &["align"]).inputs(&inputs).build()?;
+    g.set(0, taken)
+}
+
+const BATCH_MATRIX_DIAG: OpDef =
+    OpDef { name: "BatchMatrixDiag", gradient: Gradient::Unknown, ..MATRIX_DIAG };
 
 const MATRIX_DIAG_V2: OpDef = OpDef {
     name: "MatrixDiagV2",
     inputs: &["diagonal: T", "k: int32", "num_rows: int32", "num_cols: int32", "padding_value: T"],
     shape: matrix_diag_shape,
+    gradient: Gradient::By(|g| diag_grad(g, "MatrixDiagPartV2")),
     ..MATRIX_DIAG
 };
 
 const ALIGN: &str =
     "align: {'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'";
 
-const MATRIX_DIAG_V3: OpDef =
-    OpDef { name: "MatrixDiagV3", attrs: &["T: type", ALIGN], ..MATRIX_DIAG_V2 };
+const MATRIX_DIAG_V3: OpDef = OpDef {
+    name: "MatrixDiagV3",
+    attrs: &["T: type", ALIGN],
+    gradient: Gradient::By(|g| diag_grad(g, "MatrixDiagPartV3")),
+    ..MATRIX_DIAG_V2
+};
 
 fn square_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let diagonal = c.with_rank_at_least(0, "diagonal", 1)?;
@@ -341,7 +364,7 @@ fn matrix_diag(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let layout = Layout { band, rows, columns, stored: longest, align };
         let mut out = blank(ctx, ctx.output_dtype(0)?, Shape::new(&dims)?)?;
         with_cell!(out.dtype(), C => {
-            let padding = if ctx.num_inputs() > 1 { C::view(ctx.input(4)?)?[0].clone() } else { C::default() };
+            let padding = padding::<C>(ctx, 4)?;
             let stored = C::view(ctx.input(0)?)?;
             let cost = nanoseconds_per_cell::<C>() * columns as f64 + 5.0;
             for_each_rows(ctx, C::view_mut(&mut out)?, columns, cost, |first, out| {
@@ -359,19 +382,38 @@ const MATRIX_DIAG_PART: OpDef = OpDef {
     outputs: &["diagonal: T"],
     attrs: &["T: type"],
     shape: matrix_diag_part_shape,
+    gradient: Gradient::By(|g| part_grad(g, "MatrixSetDiag")),
     ..OpDef::DEFAULT
 };
 
-const BATCH_MATRIX_DIAG_PART: OpDef = OpDef { name: "BatchMatrixDiagPart", ..MATRIX_DIAG_PART };
+/// The gradient as diagonals of a matrix of zeros.
+fn part_grad(g: &mut GradientContext<'_>, set: &str) -> Result<()> {
+    let (grad, input) = (g.grad(0)?, g.input(0));
+    let zeros = g.add("ZerosLike", &[input])?;
+    let mut inputs: SmallVec<[_; 3]> = smallvec::smallvec![zeros, grad];
+    if g.num_inputs() > 1 {
+        inputs.push(g.input(1));
+    }
+    let placed = g.op_like(set, &["align"]).inputs(&inputs).build()?;
+    g.set(0, placed)
+}
+
+const BATCH_MATRIX_DIAG_PART: OpDef =
+    OpDef { name: "BatchMatrixDiagPart", gradient: Gradient::Unknown, ..MATRIX_DIAG_PART };
 
 const MATRIX_DIAG_PART_V2: OpDef = OpDef {
     name: "MatrixDiagPartV2",
     inputs: &["input: T", "k: int32", "padding_value: T"],
+    gradient: Gradient::By(|g| part_grad(g, "MatrixSetDiagV2")),
     ..MATRIX_DIAG_PART
 };
 
-const MATRIX_DIAG_PART_V3: OpDef =
-    OpDef { name: "MatrixDiagPartV3", attrs: &["T: type", ALIGN], ..MATRIX_DIAG_PART_V2 };
+const MATRIX_DIAG_PART_V3: OpDef = OpDef {
+    name: "MatrixDiagPartV3",
+    attrs: &["T: type", ALIGN],
+    gradient: Gradient::By(|g| part_grad(g, "MatrixSetDiagV3")),
+    ..MATRIX_DIAG_PART_V2
+};
 
 fn matrix_diag_part_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let input = c.with_rank_at_least(0, "input", 2)?;
@@ -391,7 +433,7 @@ fn matrix_diag_part_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// The sizes of the matrices in input 0, which must be some.
-fn split_matrix(shape: &Shape) -> Result<(&[usize], usize, usize)> {
+pub(crate) fn split_matrix(shape: &Shape) -> Result<(&[usize], usize, usize)> {
     match shape.dims() {
         [batch @ .., rows, columns] => Ok((batch, *rows, *columns)),
         _ => bail!(InvalidArgument, "input must be at least 2-dim, received shape: {shape}"),
@@ -415,7 +457,7 @@ fn matrix_diag_part(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let dims: SmallVec<[usize; 4]> = batch.iter().copied().chain(band.stored(stored)).collect();
         let mut out = blank(ctx, ctx.output_dtype(0)?, Shape::new(&dims)?)?;
         with_cell!(out.dtype(), C => {
-            let padding = if ctx.num_inputs() > 1 { C::view(ctx.input(2)?)?[0].clone() } else { C::default() };
+            let padding = padding::<C>(ctx, 2)?;
             let source = C::view(ctx.input(0)?)?;
             let cost = nanoseconds_per_cell::<C>().max(1.0) * stored as f64 + 5.0;
             for_each_rows(ctx, C::view_mut(&mut out)?, stored, cost, |first, out| {
@@ -448,19 +490,42 @@ const MATRIX_SET_DIAG: OpDef = OpDef {
     outputs: &["output: T"],
     attrs: &["T: type"],
     shape: matrix_set_diag_shape,
+    gradient: Gradient::By(|g| set_grad(g, "MatrixDiagPart")),
     ..OpDef::DEFAULT
 };
 
-const BATCH_MATRIX_SET_DIAG: OpDef = OpDef { name: "BatchMatrixSetDiag", ..MATRIX_SET_DIAG };
+/// The gradient without its diagonals, and these.
+fn set_grad(g: &mut GradientContext<'_>, part: &str) -> Result<()> {
+    let (grad, diagonal, set) = (g.grad(0)?, g.input(1), g.node().op.name.clone());
+    let zeros = g.add("ZerosLike", &[diagonal])?;
+    let k = (g.num_inputs() > 2).then(|| g.input(2));
+    let inputs: SmallVec<[_; 3]> = [grad, zeros].into_iter().chain(k).collect();
+    let emptied = g.op_like(&set, &["align"]).inputs(&inputs).build()?;
+    g.set(0, emptied)?;
+    let mut inputs: SmallVec<[_; 3]> = [grad].into_iter().chain(k).collect();
+    if k.is_some() {
+        inputs.push(g.number_like(grad, 0.0)?);
+    }
+    let taken = g.op_like(part, &["align"]).inputs(&inputs).build()?;
+    g.set(1, taken)
+}
+
+const BATCH_MATRIX_SET_DIAG: OpDef =
+    OpDef { name: "BatchMatrixSetDiag", gradient: Gradient::Unknown, ..MATRIX_SET_DIAG };
 
 const MATRIX_SET_DIAG_V2: OpDef = OpDef {
     name: "MatrixSetDiagV2",
     inputs: &["input: T", "diagonal: T", "k: int32"],
+    gradient: Gradient::By(|g| set_grad(g, "MatrixDiagPartV2")),
     ..MATRIX_SET_DIAG
 };
 
-const MATRIX_SET_DIAG_V3: OpDef =
-    OpDef { name: "MatrixSetDiagV3", attrs: &["T: type", ALIGN], ..MATRIX_SET_DIAG_V2 };
+const MATRIX_SET_DIAG_V3: OpDef = OpDef {
+    name: "MatrixSetDiagV3",
+    attrs: &["T: type", ALIGN],
+    gradient: Gradient::By(|g| set_grad(g, "MatrixDiagPartV3")),
+    ..MATRIX_SET_DIAG_V2
+};
 
 fn matrix_set_diag_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let input = c.with_rank_at_least(0, "input", 2)?;
@@ -524,68 +589,6 @@ fn matrix_set_diag(init: &KernelInit<'_>) -> Result<AnyKernel> {
                     out.clone_from_slice(&source[first * columns..][..out.len()]);
                 }
                 layout.write_rows(first, out, stored);
-            })?;
-        });
-        ctx.set_output(0, out)
-    })
-}
-
-const MATRIX_BAND_PART: OpDef = OpDef {
-    name: "MatrixBandPart",
-    inputs: &["input: T", "num_lower: Tindex", "num_upper: Tindex"],
-    outputs: &["band: T"],
-    attrs: &["T: type", "Tindex: {int32, int64} = DT_INT64"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
-
-const BATCH_MATRIX_BAND_PART: OpDef = OpDef {
-    name: "BatchMatrixBandPart",
-    inputs: &["input: T", "num_lower: int64", "num_upper: int64"],
-    attrs: &["T: type"],
-    ..MATRIX_BAND_PART
-};
-
-/// How many diagonals on one side stay; all if the number is negative.
-fn kept(ctx: &KernelContext<'_>, i: usize, name: &str, size: usize, what: &str) -> Result<usize> {
-    let given = ctx.input(i)?;
-    ensure!(
-        given.rank() == 0,
-        InvalidArgument,
-        "{name} must be scalar, got shape {}",
-        given.shape()
-    );
-    let given = ctx.scalar_int(i, name)?;
-    ensure!(
-        given <= size as i64,
-        InvalidArgument,
-        "{name} must be negative or less or equal to number of {what} ({size}) got: {given}"
-    );
-    Ok(usize::try_from(given).unwrap_or(size))
-}
-
-fn matrix_band_part(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    AnyKernel::new(|ctx| {
-        let shape = ctx.input(0)?.shape().clone();
-        let (_, rows, columns) = split_matrix(&shape)?;
-        let lower = kept(ctx, 1, "num_lower", rows, "rows")?;
-        let upper = kept(ctx, 2, "num_upper", columns, "columns")?;
-        let dtype = ctx.output_dtype(0)?;
-        let (mut out, taken) = ctx.forward_input_or_allocate(&[0], dtype, &shape)?;
-        with_cell!(dtype, C => {
-            let source = if taken.is_some() { None } else { Some(C::view(ctx.input(0)?)?) };
-            let cost = nanoseconds_per_cell::<C>() * columns as f64 + 5.0;
-            for_each_rows(ctx, C::view_mut(&mut out)?, columns, cost, |first, out| {
-                for (i, out) in (first..).zip(out.chunks_exact_mut(columns)) {
-                    let row = i % rows;
-                    let from = row.saturating_sub(lower).min(columns);
-                    let to = (row + upper + 1).clamp(from, columns);
-                    if let Some(source) = source {
-                        out[from..to].clone_from_slice(&source[i * columns..][from..to]);
-                    }
-                    out[..from].fill(C::default());
-                    out[to..].fill(C::default());
-                }
             })?;
         });
         ctx.set_output(0, out)
@@ -696,9 +699,5 @@ mod tests {
         let empty = || Tensor::zeros(DType::Float, Shape::new(&[2, 0, 3]).unwrap()).unwrap();
         let part = call("MatrixDiagPart").input(empty()).run().unwrap();
         assert_eq!(part.shape().dims(), [2, 0]);
-        for (lower, upper) in [(1i64, 0i64), (0, 4), (i64::MAX, -1)] {
-            let call = call("MatrixBandPart").input(empty()).input(Tensor::scalar(lower));
-            assert!(call.input(Tensor::scalar(upper)).run().is_err());
-        }
     }
 }

@@ -2,7 +2,7 @@
 //! for any number of spatial dimensions.
 
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext};
+use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -48,8 +48,17 @@ const SPACE_TO_BATCH: OpDef = OpDef {
     outputs: &["output: T"],
     attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32", "block_size: int >= 2"],
     shape: space_to_batch_shape,
+    gradient: Gradient::By(|g| by_inverse(g, "BatchToSpace")),
     ..OpDef::DEFAULT
 };
+
+/// The gradient goes back through the inverse, which crops what was padded.
+fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
+    let mut inputs: SmallVec<[_; 3]> = g.inputs().iter().copied().collect();
+    inputs[0] = g.grad(0)?;
+    let moved = g.op_like(inverse, &["block_size"]).inputs(&inputs).build()?;
+    g.set(0, moved)
+}
 
 const SPACE_TO_BATCH_ND: OpDef = OpDef {
     name: "SpaceToBatchND",
@@ -59,6 +68,7 @@ const SPACE_TO_BATCH_ND: OpDef = OpDef {
         "Tblock_shape: {int32, int64} = DT_INT32",
         "Tpaddings: {int32, int64} = DT_INT32",
     ],
+    gradient: Gradient::By(|g| by_inverse(g, "BatchToSpaceND")),
     ..SPACE_TO_BATCH
 };
 
@@ -67,6 +77,7 @@ const BATCH_TO_SPACE: OpDef = OpDef {
     inputs: &["input: T", "crops: Tidx"],
     attrs: &["T: type", "block_size: int >= 2", "Tidx: {int32, int64} = DT_INT32"],
     shape: batch_to_space_shape,
+    gradient: Gradient::By(|g| by_inverse(g, "SpaceToBatch")),
     ..SPACE_TO_BATCH
 };
 
@@ -78,6 +89,7 @@ const BATCH_TO_SPACE_ND: OpDef = OpDef {
         "Tblock_shape: {int32, int64} = DT_INT32",
         "Tcrops: {int32, int64} = DT_INT32",
     ],
+    gradient: Gradient::By(|g| by_inverse(g, "SpaceToBatchND")),
     ..BATCH_TO_SPACE
 };
 
@@ -362,7 +374,7 @@ fn space_to_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
         for (i, (&size, &[before, after])) in blocks.sizes.iter().zip(&blocks.borders).enumerate() {
             let padded = dims[i + 1] + before + after;
             ensure!(
-                padded % size == 0,
+                padded.is_multiple_of(size),
                 InvalidArgument,
                 "padded_shape[{i}]={padded} is not divisible by block_shape[{i}]={size}"
             );
@@ -387,7 +399,7 @@ fn batch_to_space(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let input = ctx.input(0)?;
         let mut dims: SmallVec<[usize; 5]> = input.shape().iter().copied().collect();
         ensure!(
-            dims[0] % blocks.count == 0,
+            dims[0].is_multiple_of(blocks.count),
             InvalidArgument,
             "Input batch dimension ({}) is not divisible by product of block sizes ({})",
             dims[0],

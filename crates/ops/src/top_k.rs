@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering as Memory};
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
+use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use crate::indices::Indices;
@@ -23,8 +23,8 @@ pub(crate) static FAMILY: Family = Family {
             => top_k),
         cpu_kernel!("TopKV2", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64]
             => top_k; host_inputs: &["k"]),
-        cpu_kernel!("InTopK", "T" in [i32, i64] => in_top_k),
-        cpu_kernel!("InTopKV2", "T" in [i32, i64] => in_top_k; host_inputs: &["k"]),
+        KernelSpec { op: "InTopK", create: in_top_k, ..KernelSpec::CPU },
+        KernelSpec { op: "InTopKV2", create: in_top_k, host_inputs: &["k"], ..KernelSpec::CPU },
         cpu_kernel!("NthElement", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64] => nth_element; host_inputs: &["n"]),
     ],
@@ -39,6 +39,7 @@ const TOP_K: OpDef = OpDef {
     outputs: &["values: T", "indices: int32"],
     attrs: &["k: int >= 0", "sorted: bool = true", REAL],
     shape: top_k_shape,
+    gradient: Gradient::By(top_k_grad),
     ..OpDef::DEFAULT
 };
 
@@ -53,8 +54,40 @@ const TOP_K_V2: OpDef = OpDef {
         "index_type: {int16, int32, int64} = DT_INT32",
     ],
     shape: top_k_shape,
+    gradient: Gradient::By(top_k_grad),
     ..OpDef::DEFAULT
 };
+
+/// Each element's gradient goes where it was taken from.
+fn top_k_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, input, indices) = (g.grad(0)?, g.input(0), g.output(1));
+    let shape = g.shape_of(input)?;
+    let wide = g.cast(shape, DType::Int64)?;
+    let (first, last) = (g.ints(&[0])?, g.ints(&[-1])?);
+    let step = g.ints(&[1])?;
+    let outer = g.add("StridedSlice", &[wide, first, last, step])?;
+    let rows = g.add("Prod", &[outer, first])?;
+    let total = g.add("Prod", &[wide, first])?;
+    let columns = g.op("StridedSlice").inputs(&[wide, last, first, step]).attr("end_mask", 1);
+    let columns = columns.attr("shrink_axis_mask", 1).build()?;
+    let (zero, one) = (g.number_like(wide, 0.0)?, g.number_like(wide, 1.0)?);
+    let starts = g.add("Range", &[zero, rows, one])?;
+    let starts = g.add("Mul", &[starts, columns])?;
+    let starts = g.add("ExpandDims", &[starts, last])?;
+    let positions = g.cast(indices, DType::Int64)?;
+    let taken = g.shape_of(indices)?;
+    let count = g.op("StridedSlice").inputs(&[taken, last, first, step]).attr("end_mask", 1);
+    let count = count.attr("shrink_axis_mask", 1).build()?;
+    let rows = g.cast(rows, DType::Int32)?;
+    let matrix = g.op("Pack").inputs(&[rows, count]).build()?;
+    let positions = g.add("Reshape", &[positions, matrix])?;
+    let positions = g.add("AddV2", &[positions, starts])?;
+    let flat = g.add("Reshape", &[positions, last])?;
+    let values = g.add("Reshape", &[grad, last])?;
+    let summed = g.add("UnsortedSegmentSum", &[values, flat, total])?;
+    let result = g.add("Reshape", &[summed, shape])?;
+    g.set(0, result)
+}
 
 fn top_k_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let k = if c.num_inputs() == 1 {
@@ -277,8 +310,9 @@ fn sort_all<T: Element + PartialOrd>(all: &mut [Candidate<T>]) {
     if has_nan && all.len() <= INSERTION_MAX {
         for i in 1..all.len() {
             let goes_first = all[0].0 < all[i].0;
-            let stays = (1..=i).rev().find(|&j| !(all[j - 1].0 < all[i].0)).unwrap_or(0);
-            all[if goes_first { 0 } else { stays }..=i].rotate_right(1);
+            let passes = |&j: &usize| all[j - 1].0 < all[i].0;
+            let passed = (1..=i).rev().take_while(passes).count();
+            all[if goes_first { 0 } else { i - passed }..=i].rotate_right(1);
         }
         return;
     }
@@ -372,7 +406,7 @@ fn in_top_k_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn in_top_k<T>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn in_top_k(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let k = init.attrs().get("k").map(|_| init.attrs().int("k")).transpose()?;
     AnyKernel::new(move |ctx| {
         let (predictions, targets) = (ctx.input(0)?, ctx.input(1)?);
@@ -419,8 +453,24 @@ const NTH_ELEMENT: OpDef = OpDef {
     outputs: &["values: T"],
     attrs: &["reverse: bool = false", REAL],
     shape: nth_element_shape,
+    gradient: Gradient::By(nth_element_grad),
     ..OpDef::DEFAULT
 };
+
+/// The gradient, shared by all elements that are equal to the one taken.
+fn nth_element_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, input, taken) = (g.grad(0)?, g.input(0), g.output(0));
+    let dtype = g.dtype(grad);
+    let last = g.int(-1)?;
+    let taken = g.add("ExpandDims", &[taken, last])?;
+    let is_equal = g.add("Equal", &[taken, input])?;
+    let is_equal = g.cast(is_equal, dtype)?;
+    let count = g.op("Sum").inputs(&[is_equal, last]).attr("keep_dims", true).build()?;
+    let grad = g.add("ExpandDims", &[grad, last])?;
+    let share = g.add("RealDiv", &[is_equal, count])?;
+    let share = g.add("Mul", &[share, grad])?;
+    g.set(0, share)
+}
 
 fn nth_element_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "n", 0)?;

@@ -229,6 +229,18 @@ impl Sliding {
         Ok(Sliding { format, strides, dilations, padding, slides_elsewhere })
     }
 
+    /// From sizes that were read elsewhere, for images with the channels last. Where there are two
+    /// spatial dimensions the first size is 1.
+    pub(crate) fn over_space(
+        spatial: usize,
+        strides: Sizes,
+        dilations: Sizes,
+        padding: Padding,
+    ) -> Sliding {
+        let format = Format { spatial, channels_first: false };
+        Sliding { format, strides, dilations, padding, slides_elsewhere: false }
+    }
+
     /// Refuses strides and dilations of batch and channels.
     pub(crate) fn check(self) -> Result<Sliding> {
         ensure!(

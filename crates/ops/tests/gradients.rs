@@ -22,6 +22,13 @@ use thalweg_tensor::*;
 /// Ops whose gradient is not their slope, and why.
 const NOT_THE_SLOPE: &[(&str, &str)] = &[
     ("TensorScatterUpdate", "of updates of one element all get its adjoint, the last one wins"),
+    ("FakeQuantWithMinMaxArgs", "the gradient passes as if nothing were rounded"),
+    ("FakeQuantWithMinMaxVars", "the gradient passes as if nothing were rounded"),
+    ("FakeQuantWithMinMaxVarsPerChannel", "the gradient passes as if nothing were rounded"),
+    ("QuantizeAndDequantizeV2", "the gradient passes as if nothing were rounded"),
+    ("QuantizeAndDequantizeV3", "the gradient passes as if nothing were rounded"),
+    ("QuantizeAndDequantizeV4", "the gradient passes as if nothing were rounded"),
+    ("TopKV2", "of equal elements the first gets the adjoint, and any of them may grow"),
     ("FusedBatchNormGrad", "the moments that it is given count as functions of x"),
     ("FusedBatchNormGradV2", "as FusedBatchNormGrad"),
     ("FusedBatchNormGradV3", "as FusedBatchNormGrad"),

@@ -1,0 +1,128 @@
+//! `MatrixBandPart`: matrices with zeros outside a band around the main diagonal.
+
+use thalweg_graph::{Gradient, GradientContext, OpDef, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Result, ensure};
+
+use crate::cells::{Cell, nanoseconds_per_cell};
+use crate::matrix_diag::{MOVED, split_matrix};
+use crate::split::for_each_rows;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[MATRIX_BAND_PART, BATCH_MATRIX_BAND_PART],
+    kernels: &[kernel("MatrixBandPart"), kernel("BatchMatrixBandPart")],
+};
+
+const fn kernel(op: &'static str) -> KernelSpec {
+    KernelSpec {
+        op,
+        create: matrix_band_part,
+        host_inputs: &["num_lower", "num_upper"],
+        constraints: &[("T", MOVED)],
+        ..KernelSpec::CPU
+    }
+}
+
+const MATRIX_BAND_PART: OpDef = OpDef {
+    name: "MatrixBandPart",
+    inputs: &["input: T", "num_lower: Tindex", "num_upper: Tindex"],
+    outputs: &["band: T"],
+    attrs: &["T: type", "Tindex: {int32, int64} = DT_INT64"],
+    shape: shape::unchanged,
+    gradient: Gradient::By(band_grad),
+    ..OpDef::DEFAULT
+};
+
+fn band_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let (grad, lower, upper) = (g.grad(0)?, g.input(1), g.input(2));
+    let band = g.add("MatrixBandPart", &[grad, lower, upper])?;
+    g.set(0, band)
+}
+
+const BATCH_MATRIX_BAND_PART: OpDef = OpDef {
+    name: "BatchMatrixBandPart",
+    inputs: &["input: T", "num_lower: int64", "num_upper: int64"],
+    attrs: &["T: type"],
+    gradient: Gradient::Unknown,
+    ..MATRIX_BAND_PART
+};
+
+/// How many diagonals on one side stay; all if the number is negative.
+fn kept(ctx: &KernelContext<'_>, i: usize, name: &str, size: usize, what: &str) -> Result<usize> {
+    let given = ctx.input(i)?;
+    ensure!(
+        given.rank() == 0,
+        InvalidArgument,
+        "{name} must be scalar, got shape {}",
+        given.shape()
+    );
+    let given = ctx.scalar_int(i, name)?;
+    ensure!(
+        given <= size as i64,
+        InvalidArgument,
+        "{name} must be negative or less or equal to number of {what} ({size}) got: {given}"
+    );
+    Ok(usize::try_from(given).unwrap_or(size))
+}
+
+fn matrix_band_part(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let shape = ctx.input(0)?.shape().clone();
+        let (_, rows, columns) = split_matrix(&shape)?;
+        let lower = kept(ctx, 1, "num_lower", rows, "rows")?;
+        let upper = kept(ctx, 2, "num_upper", columns, "columns")?;
+        let dtype = ctx.output_dtype(0)?;
+        let (mut out, taken) = ctx.forward_input_or_allocate(&[0], dtype, &shape)?;
+        with_cell!(dtype, C => {
+            let source = if taken.is_some() { None } else { Some(C::view(ctx.input(0)?)?) };
+            let cost = nanoseconds_per_cell::<C>() * columns as f64 + 5.0;
+            for_each_rows(ctx, C::view_mut(&mut out)?, columns, cost, |first, out| {
+                for (i, out) in (first..).zip(out.chunks_exact_mut(columns)) {
+                    let row = i % rows;
+                    let from = row.saturating_sub(lower).min(columns);
+                    let to = (row + upper + 1).clamp(from, columns);
+                    if let Some(source) = source {
+                        out[from..to].clone_from_slice(&source[i * columns..][from..to]);
+                    }
+                    out[..from].fill(C::default());
+                    out[to..].fill(C::default());
+                }
+            })?;
+        });
+        ctx.set_output(0, out)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::call;
+    use thalweg_tensor::{DType, Shape, Tensor};
+
+    #[test]
+    fn bands() {
+        let matrix =
+            || Tensor::from_slice(Shape::new(&[2, 3]).unwrap(), &[1, 2, 3, 4, 5, 6]).unwrap();
+        for (lower, upper, expected) in [
+            (0i64, 0i64, [1, 0, 0, 0, 5, 0]),
+            (-1, 0, [1, 0, 0, 4, 5, 0]),
+            (0, 1, [1, 2, 0, 0, 5, 6]),
+            (2, 3, [1, 2, 3, 4, 5, 6]),
+            (-5, -7, [1, 2, 3, 4, 5, 6]),
+        ] {
+            let call = call("MatrixBandPart").input(matrix()).input(Tensor::scalar(lower));
+            let got = call.input(Tensor::scalar(upper)).run().unwrap();
+            assert_eq!(got.as_slice::<i32>().unwrap(), expected, "{lower} {upper}");
+        }
+    }
+
+    #[test]
+    fn hostile_inputs() {
+        let empty = || Tensor::zeros(DType::Float, Shape::new(&[2, 0, 3]).unwrap()).unwrap();
+        for (lower, upper) in [(1i64, 0i64), (0, 4), (i64::MAX, -1)] {
+            let call = call("MatrixBandPart").input(empty()).input(Tensor::scalar(lower));
+            assert!(call.input(Tensor::scalar(upper)).run().is_err());
+        }
+        let vector = call("MatrixBandPart").input(Tensor::vector(&[1f32]).unwrap());
+        assert!(vector.input(Tensor::scalar(0)).input(Tensor::scalar(0)).run().is_err());
+    }
+}
