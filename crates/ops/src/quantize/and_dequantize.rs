@@ -405,7 +405,6 @@ fn gradient<T: Float>(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::testing::call;
     use thalweg_tensor::{DType, Shape, Tensor};
 
