@@ -156,6 +156,10 @@ impl BeamSearch {
         let from = if label == parent.label { parent.before.blank } else { parent.before.total };
         let total = score + from;
         if !self.is_candidate(total) {
+            // A prefix that was put out at this time does not grow either.
+            if let Some(child) = known {
+                self.prefixes[child as usize].before = Probability::NONE;
+            }
             return Ok(());
         }
         let now = Probability { total, blank: NEVER, label: total };

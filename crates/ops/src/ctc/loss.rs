@@ -165,7 +165,8 @@ fn sequence(
         );
         symbols.extend([label, blank]);
     }
-    let required = symbols.len() / 2;
+    // Labels that were left out count here.
+    let required = labels.len();
     if required > length {
         ensure!(
             settings.ignores_long,

@@ -124,7 +124,7 @@ fn combined_suppression(init: &KernelInit<'_>) -> Result<AnyKernel> {
         check_overlap_threshold(similarity_max)?;
         let score_min = threshold(ctx, 5, "score_threshold")?;
         let count_max = sizes.per_class.min(sizes.boxes);
-        let rules = Rules { count_max, similarity_max, score_min, sigma: 0.0 };
+        let rules = Rules { count_max, similarity_max, score_min, sigma: 0.0, round: |x| x };
         let Sizes { batch, total, .. } = sizes;
         let mut boxes = ctx.zeros(DType::Float, Shape::new(&[batch, total, 4])?)?;
         let mut scores = ctx.zeros(DType::Float, Shape::new(&[batch, total])?)?;

@@ -7,9 +7,10 @@ mod frame;
 mod samples;
 mod transform;
 
+use samples::Window;
 use thalweg_graph::NodeAttrs;
 use thalweg_kernel::KernelContext;
-use thalweg_tensor::{DType, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 use transform::Method;
 
 /// How a JPEG is decoded.
@@ -129,31 +130,23 @@ pub(super) fn decode(
         (0, _) => 3,
         (channels, _) => channels,
     };
-    let image = samples::image(ctx, &frame, channels, settings.samples)?;
-    match crop {
-        Some(crop) => cropped(ctx, &image, crop),
-        None => Ok(image),
-    }
+    let side = |size: usize| size.div_ceil(settings.samples.ratio);
+    let window = window(side(frame.height), side(frame.width), crop)?;
+    samples::image(ctx, &frame, channels, settings.samples, &window)
 }
 
-fn cropped(ctx: &KernelContext<'_>, image: &Tensor, crop: Crop) -> Result<Tensor> {
-    let [height, width, channels] = [image.shape()[0], image.shape()[1], image.shape()[2]];
+/// The rows and columns that are wanted of an image of this size.
+fn window(height: usize, width: usize, crop: Option<Crop>) -> Result<Window> {
+    let Some(crop) = crop else { return Ok(Window { rows: 0..height, columns: 0..width }) };
     let part = |start: i32, len: i32, size: usize| {
         let (start, len) = (usize::try_from(start).ok()?, usize::try_from(len).ok()?);
-        (len > 0 && start.checked_add(len)? <= size).then_some((start, len))
+        let end = start.checked_add(len)?;
+        (len > 0 && end <= size).then_some(start..end)
     };
-    let (Some((y, rows)), Some((x, columns))) =
-        (part(crop.y, crop.height, height), part(crop.x, crop.width, width))
-    else {
-        bail!(InvalidArgument, "{crop:?} does not lie within an image of {height} by {width}");
-    };
-    let mut out = ctx.allocate(DType::UInt8, Shape::new(&[rows, columns, channels])?)?;
-    let data = image.as_slice::<u8>()?;
-    let row = columns * channels;
-    for (i, out) in out.as_mut_slice::<u8>()?.chunks_exact_mut(row).enumerate() {
-        out.copy_from_slice(&data[((y + i) * width + x) * channels..][..row]);
+    match (part(crop.y, crop.height, height), part(crop.x, crop.width, width)) {
+        (Some(rows), Some(columns)) => Ok(Window { rows, columns }),
+        _ => bail!(InvalidArgument, "{crop:?} does not lie within an image of {height} by {width}"),
     }
-    Ok(out)
 }
 
 #[cfg(test)]
@@ -166,9 +159,11 @@ mod tests {
     const PROG: &str = "ffd8ffe000104a46494600010101012c012c0000ffdb00430006040506050406060506070706080a100a0a09090a140e0f0c1017141818171416161a1d251f1a1b231c1616202c20232627292a29191f2d302d283025282928ffdb0043010707070a080a130a0a13281a161a2828282828282828282828282828282828282828282828282828282828282828282828282828282828282828282828282828ffc20011080012001603012200021101031101ffc4001800010003010000000000000000000000000004050601ffc4001801000203000000000000000000000000000506010204ffda000c030100021003100000019d9bb2e5e738d331189d24220ab42d347fffc4001e10000103040300000000000000000000000201030400051232111333ffda000801010001050207c46ae45dc68c2d4867818d172151c564eb07c9ddff00ffc4001d110002020105000000000000000000000000010211030413213133ffda0008010301013f01dac4ddc1f24612a349ea2e8fffc4001e11000202000700000000000000000000000002010304121315213234ffda0008010201013f015a57433566e6ebc182f1c8fda4ffc400191000020301000000000000000000000000000110112122ffda0008010100063f02d399b2a18cffc4001a1000020301010000000000000000000000001001117151a1ffda0008010100013f2195b105fd1452638c82fc4b7fffda000c03010002000300000010d80000ffc4001811010003010000000000000000000000000001113121ffda0008010301013f10a3b4c38f19b27fffc40019110002030100000000000000000000000000011121a131ffda0008010201013f109e6ca4c6d5786e361fffc4001d1000020201050000000000000000000000011100211031517191b1ffda0008010100013f10a58b9807a56a8789bea19a18ade3e30d1dc1994479e477ffd9";
     const GREY: &str = "ffd8ffe000104a46494600010101012c012c0000ffdb0043000503040404030504040405050506070c08070707070f0b0b090c110f1212110f111113161c1713141a1511111821181a1d1d1f1f1f13172224221e241c1e1f1effc0000b080012001601011100ffc40017000101010100000000000000000000000007050306ffc4002a100000050302020b00000000000000000000010204060305110712082213313334353641517382c1ffda0008010100003f00b0e59d42401cd44b7d5a97ea2459ed47771c8fba55a6928b3d5ec2ec9e424c1af499f41a41e1853a422e5b376ce7c85361164b06a96db0b90016a1f86fd4c3270b1e5a57c25f811df77950ffd9";
 
+    type Case = (&'static str, i64, bool, bool, i64, [usize; 3], u64);
+
     /// File, ratio, whether the transform is accurate, whether planes are smoothed, channels; then
     /// the shape and the hash of what TensorFlow decodes.
-    const CASES: &[(&str, i64, bool, bool, i64, [usize; 3], u64)] = &[
+    const CASES: &[Case] = &[
         (BASE, 1, false, true, 0, [18, 22, 3], 14979285987826552218),
         (BASE, 1, false, true, 1, [18, 22, 1], 17306593404057789643),
         (BASE, 1, false, true, 3, [18, 22, 3], 14979285987826552218),

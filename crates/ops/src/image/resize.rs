@@ -32,8 +32,9 @@ impl Sampling {
 
     /// Pixels of the original for one of the resized image.
     pub(crate) fn scale(self, original: usize, resized: usize) -> f32 {
-        if self.align_corners && resized > 1 {
-            (original as i64 - 1) as f32 / (resized - 1) as f32
+        // A single pixel has no corners to align.
+        if self.align_corners && resized > 1 && original > 1 {
+            (original - 1) as f32 / (resized - 1) as f32
         } else {
             original as f32 / resized as f32
         }

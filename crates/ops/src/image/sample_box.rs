@@ -224,12 +224,20 @@ where
         let image = Rectangle { x: [0, width], y: [0, height] };
         let objects = objects(ctx, image, settings.uses_image)?;
         let mut samples = source.start(ctx, 4 * settings.attempts as u64)?;
-        let found = (0..settings.attempts).find_map(|_| {
+        let mut found = None;
+        for attempt in 0..settings.attempts {
+            // There may be two thousand million of them.
+            if attempt % 4096 == 4095 {
+                ctx.check_cancelled()?;
+            }
             let [low, high] = settings.aspect_ratio;
             let aspect_ratio = unit_f32(samples.next_u32()) * (high - low) + low;
-            let crop = random_rectangle(image, settings.area, aspect_ratio, &mut samples)?;
-            covers(&crop, covered_min, &objects).then_some(crop)
-        });
+            let crop = random_rectangle(image, settings.area, aspect_ratio, &mut samples);
+            found = crop.filter(|crop| covers(crop, covered_min, &objects));
+            if found.is_some() {
+                break;
+            }
+        }
         let Rectangle { x, y } = found.unwrap_or(image);
         let vector = |values: [i32; 3]| Tensor::vector(&values.map(|v| -> T { v.as_() }));
         ctx.set_output(0, vector([y[0], x[0], 0])?)?;

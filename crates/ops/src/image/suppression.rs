@@ -205,6 +205,8 @@ pub(crate) struct Rules {
     pub(crate) score_min: f32,
     /// Above zero, alike boxes lose score rather than go at once.
     pub(crate) sigma: f32,
+    /// Rounds to the precision of the scores.
+    pub(crate) round: fn(f32) -> f32,
 }
 
 /// A box that stays, and its score.
@@ -229,7 +231,9 @@ pub(crate) fn choose(
     let mut queue = BinaryHeap::from(candidates);
     let mut chosen: Vec<Chosen> = Vec::new();
     let is_soft = rules.sigma > 0.0;
-    let scale = if is_soft { -0.5 / rules.sigma } else { 0.0 };
+    let round = rules.round;
+    let scale = if is_soft { round(-0.5 / rules.sigma) } else { 0.0 };
+    let weight = |alike: f32| round(round(round(scale * alike) * alike).exp());
     let mut compared = 0usize;
     while chosen.len() < rules.count_max
         && let Some(mut next) = queue.pop()
@@ -238,13 +242,13 @@ pub(crate) fn choose(
         let mut is_out = false;
         for other in chosen[next.seen as usize..].iter().rev() {
             compared += 1;
-            let alike = similarity(next.index, other.index);
+            let alike = round(similarity(next.index, other.index));
             if !is_soft && alike > rules.similarity_max {
                 is_out = true;
                 break;
             }
             let counts = is_soft || alike <= rules.similarity_max;
-            next.score *= if counts { (scale * alike * alike).exp() } else { 0.0 };
+            next.score = round(next.score * if counts { weight(alike) } else { 0.0 });
             if next.score <= rules.score_min {
                 break;
             }
@@ -351,7 +355,9 @@ fn rules_from(ctx: &KernelContext<'_>, fixed_threshold: Option<f32>) -> Result<R
     let score_min = if has(4) { threshold(ctx, 4, "score_threshold")? } else { f32::MIN };
     let sigma = if has(5) { threshold(ctx, 5, "soft_nms_sigma")? } else { 0.0 };
     ensure!(sigma >= 0.0, InvalidArgument, "soft_nms_sigma must be at least 0, is {sigma}");
-    Ok(Rules { count_max, similarity_max, score_min, sigma })
+    let is_half = ctx.input(1)?.dtype() == DType::Half;
+    let round: fn(f32) -> f32 = if is_half { |x| f16::from_f32(x).to_f32() } else { |x| x };
+    Ok(Rules { count_max, similarity_max, score_min, sigma, round })
 }
 
 /// Indices; with three outputs scores; with two or three how many of them are valid.
@@ -403,6 +409,7 @@ fn suppress_with_overlaps(_: &KernelInit<'_>) -> Result<AnyKernel> {
             similarity_max: threshold(ctx, 3, "overlap_threshold")?,
             score_min: threshold(ctx, 4, "score_threshold")?,
             sigma: 0.0,
+            round: |x| x,
         };
         let overlaps = overlaps.as_slice::<f32>()?;
         let chosen = choose(

@@ -1,5 +1,7 @@
 //! Planes of samples, brought to one size and one colour space.
 
+use std::ops::Range;
+
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 
@@ -80,28 +82,30 @@ impl Plane {
         })
     }
 
-    /// Where row `y` lies, or the last one.
-    fn row(&self, y: usize) -> std::ops::Range<usize> {
-        let y = y.min(self.height - 1);
-        y * self.stride..y * self.stride + self.width
+    /// `count` samples from `first` on of row `y`, or of the last one.
+    fn row<'a>(&self, data: &'a [u8], y: usize, first: usize, count: usize) -> &'a [u8] {
+        &data[y.min(self.height - 1) * self.stride + first..][..count]
     }
 
-    /// Row `y` of the image, one sample for each pixel; `sums` is as long as the plane is wide.
-    fn read(&self, data: &[u8], y: usize, is_smooth: bool, sums: &mut [i32], out: &mut [u8]) {
-        let source = &data[self.row(y / self.down)];
-        let is_wide = self.width > 2;
+    /// Row `y` of the image from column `start` on, one sample for each pixel. What lies outside
+    /// these columns has no say. `sums` has room for the plane's samples.
+    fn read(&self, (y, start): (usize, usize), is_smooth: bool, sums: &mut [i32], out: &mut [u8]) {
+        let Ok(data) = self.samples.as_slice::<u8>() else { return };
+        let (first, count) = (start / self.across, out.len().div_ceil(self.across));
+        let source = self.row(data, y / self.down, first, count);
+        let other = self.row(data, self.neighbour(y), first, count);
+        let is_wide = self.width > 2 && count > 1;
         match (self.across, self.down) {
-            (1, 1) => out.copy_from_slice(&source[..out.len()]),
+            (1, 1) => out.copy_from_slice(source),
             (2, 1) if is_smooth && is_wide => widen(source, out),
             (1, 2) if is_smooth => {
-                let other = &data[self.row(self.neighbour(y))];
-                let bias = if y % 2 == 0 { 1 } else { 2 };
+                let bias = if y.is_multiple_of(2) { 1 } else { 2 };
                 for ((out, &near), &far) in out.iter_mut().zip(source).zip(other) {
                     *out = ((i32::from(near) * 3 + i32::from(far) + bias) >> 2) as u8;
                 }
             }
             (2, 2) if is_smooth && is_wide => {
-                let other = &data[self.row(self.neighbour(y))];
+                let sums = &mut sums[..count];
                 for ((sum, &near), &far) in sums.iter_mut().zip(source).zip(other) {
                     *sum = i32::from(near) * 3 + i32::from(far);
                 }
@@ -109,7 +113,7 @@ impl Plane {
             }
             (across, _) => {
                 for (x, out) in out.iter_mut().enumerate() {
-                    *out = source[(x / across).min(source.len() - 1)];
+                    *out = source[x / across];
                 }
             }
         }
@@ -118,7 +122,7 @@ impl Plane {
     /// The plane's row on the other side of the image's row `y`, of two for each.
     fn neighbour(&self, y: usize) -> usize {
         let near = y / 2;
-        if y % 2 == 0 { near.saturating_sub(1) } else { near + 1 }
+        if y.is_multiple_of(2) { near.saturating_sub(1) } else { near + 1 }
     }
 }
 
@@ -177,12 +181,20 @@ impl Space {
     }
 }
 
-/// The image of a frame, with one or three channels.
+/// A part of the result.
+pub(super) struct Window {
+    pub(super) rows: Range<usize>,
+    pub(super) columns: Range<usize>,
+}
+
+/// A part of a frame's image, with one or three channels. As in the library, columns are decoded
+/// from a whole unit of blocks on, and smoothing does not look beyond them.
 pub(super) fn image(
     ctx: &KernelContext<'_>,
     frame: &Frame,
     channels: usize,
     settings: Settings,
+    window: &Window,
 ) -> Result<Tensor> {
     let space = Space::of(frame);
     let has_luma = matches!(space, Space::Grey | Space::YCbCr);
@@ -190,41 +202,33 @@ pub(super) fn image(
     let planes = frame.components[..used].iter();
     let planes: Vec<Plane> =
         planes.map(|c| Plane::new(ctx, frame, c, settings)).collect::<Result<_>>()?;
-    let data: Vec<&[u8]> = planes.iter().map(|p| p.samples.as_slice()).collect::<Result<_>>()?;
-    let (height, width) =
-        (frame.height.div_ceil(settings.ratio), frame.width.div_ceil(settings.ratio));
     let is_smooth = settings.is_smooth && settings.ratio < 8;
-    let mut out = ctx.allocate(DType::UInt8, Shape::new(&[height, width, channels])?)?;
-    let row = width * channels;
-    let widest = planes.iter().map(|p| p.width).max().unwrap_or(0);
-    // Checked here, so that the rows' own scratch, which is as large, is to be had.
+    let Window { rows, columns } = window;
+    let shape = Shape::new(&[rows.len(), columns.len(), channels])?;
+    let mut out = ctx.allocate(DType::UInt8, shape)?;
+    let unit = 8 * frame.h_max / settings.ratio;
+    let start = columns.start / unit * unit;
+    let (width, skipped) = (columns.end - start, columns.start - start);
+    let row = columns.len() * channels;
+    // Made here, where lack of memory can be told; the rows' own are copies.
     let lines = table(4 * width, |_| 0u8)?;
-    let sums = table(widest, |_| 0i32)?;
+    let sums = table(width, |_| 0i32)?;
     let inverts = frame.adobe.is_some();
     for_each_rows(ctx, out.as_mut_slice::<u8>()?, row, 6.0 * row as f64, |first, out| {
         let (mut lines, mut sums) = (lines.clone(), sums.clone());
-        for (y, out) in (first..).zip(out.chunks_exact_mut(row)) {
-            for ((plane, data), line) in planes.iter().zip(&data).zip(lines.chunks_exact_mut(width))
-            {
-                plane.read(data, y, is_smooth, &mut sums[..plane.width], line);
+        for (y, out) in (rows.start + first..).zip(out.chunks_exact_mut(row)) {
+            for (plane, line) in planes.iter().zip(lines.chunks_exact_mut(width)) {
+                plane.read((y, start), is_smooth, &mut sums, line);
             }
-            convert(space, inverts, &lines, width, channels, out);
+            let line = |i: usize| &lines[i * width + skipped..(i + 1) * width];
+            convert(space, inverts, [line(0), line(1), line(2), line(3)], channels, out);
         }
     })?;
     Ok(out)
 }
 
-/// One row of pixels from the rows of its planes, one after another in `lines`.
-fn convert(
-    space: Space,
-    inverts: bool,
-    lines: &[u8],
-    width: usize,
-    channels: usize,
-    out: &mut [u8],
-) {
-    let line = |i: usize| &lines[i * width..(i + 1) * width];
-    let (a, b, c, k) = (line(0), line(1), line(2), line(3));
+/// One row of pixels from the rows of its planes.
+fn convert(space: Space, inverts: bool, [a, b, c, k]: [&[u8]; 4], channels: usize, out: &mut [u8]) {
     if channels == 1 && matches!(space, Space::Grey | Space::YCbCr) {
         out.copy_from_slice(a);
         return;

@@ -46,11 +46,14 @@ impl Factors {
 
     /// Transforms one block into rows of `stride` samples, of which it fills `side` of `side` rows.
     pub(super) fn transform(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
+        let rounded = |bits: u32| move |x: i32| descale(x, bits);
         match (self.side, self.method) {
-            (8, Method::Fast) => self.fast(block, out, stride),
-            (8, Method::Accurate) => self.accurate(block, out, stride),
-            (4, _) => self.four(block, out, stride),
-            (2, _) => self.two(block, out, stride),
+            (8, Method::Fast) => self.both(block, out, stride, fast_1d, |x| x, |x| x >> 5),
+            (8, Method::Accurate) => {
+                self.both(block, out, stride, accurate_1d, rounded(11), rounded(18));
+            }
+            (4, _) => self.both(block, out, stride, four_1d, rounded(12), rounded(19)),
+            (2, _) => self.both(block, out, stride, two_1d, rounded(13), rounded(20)),
             _ => out[0] = sample(descale(self.at(block, 0), 3)),
         }
     }
@@ -60,62 +63,33 @@ impl Factors {
         i32::from(block[i]).wrapping_mul(self.values[i])
     }
 
-    fn column(&self, block: &[i16; 64], x: usize) -> [i32; 8] {
-        std::array::from_fn(|y| self.at(block, 8 * y + x))
-    }
-
-    fn fast(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
-        let mut work = [[0i32; 8]; 8];
+    /// Transforms columns, then rows.
+    #[inline(always)]
+    fn both<const N: usize>(
+        &self,
+        block: &[i16; 64],
+        out: &mut [u8],
+        stride: usize,
+        along: impl Fn([i32; 8]) -> [i32; N],
+        after_columns: impl Fn(i32) -> i32,
+        after_rows: impl Fn(i32) -> i32,
+    ) {
+        let flat = |x: i32| along([x, 0, 0, 0, 0, 0, 0, 0])[0];
+        if block[1..].iter().all(|&x| x == 0) {
+            let value = sample(after_rows(flat(after_columns(flat(self.at(block, 0))))));
+            out.chunks_mut(stride).take(N).for_each(|row| row[..N].fill(value));
+            return;
+        }
+        let mut work = [[0; 8]; N];
         for x in 0..8 {
-            for (y, value) in fast_1d(self.column(block, x)).into_iter().enumerate() {
-                work[y][x] = value;
+            let column = std::array::from_fn(|y| self.at(block, 8 * y + x));
+            for (row, value) in work.iter_mut().zip(along(column)) {
+                row[x] = after_columns(value);
             }
         }
         for (row, out) in work.iter().zip(out.chunks_mut(stride)) {
-            for (out, value) in out.iter_mut().zip(fast_1d(*row)) {
-                *out = sample(value >> 5);
-            }
-        }
-    }
-
-    fn accurate(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
-        let mut work = [[0i32; 8]; 8];
-        for x in 0..8 {
-            for (y, value) in accurate_1d(self.column(block, x)).into_iter().enumerate() {
-                work[y][x] = descale(value, 11);
-            }
-        }
-        for (row, out) in work.iter().zip(out.chunks_mut(stride)) {
-            for (out, value) in out.iter_mut().zip(accurate_1d(*row)) {
-                *out = sample(descale(value, 18));
-            }
-        }
-    }
-
-    fn four(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
-        let mut work = [[0i32; 8]; 4];
-        for x in (0..8).filter(|&x| x != 4) {
-            for (y, value) in four_1d(self.column(block, x)).into_iter().enumerate() {
-                work[y][x] = descale(value, 12);
-            }
-        }
-        for (row, out) in work.iter().zip(out.chunks_mut(stride)) {
-            for (out, value) in out.iter_mut().zip(four_1d(*row)) {
-                *out = sample(descale(value, 19));
-            }
-        }
-    }
-
-    fn two(&self, block: &[i16; 64], out: &mut [u8], stride: usize) {
-        let mut work = [[0i32; 8]; 2];
-        for x in [0, 1, 3, 5, 7] {
-            for (y, value) in two_1d(self.column(block, x)).into_iter().enumerate() {
-                work[y][x] = descale(value, 13);
-            }
-        }
-        for (row, out) in work.iter().zip(out.chunks_mut(stride)) {
-            for (out, value) in out.iter_mut().zip(two_1d(*row)) {
-                *out = sample(descale(value, 20));
+            for (out, value) in out.iter_mut().zip(along(*row)) {
+                *out = sample(after_rows(value));
             }
         }
     }
