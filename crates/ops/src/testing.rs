@@ -1,12 +1,18 @@
 //! What the families' tests share: run one op on given tensors, or infer its shapes.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use thalweg_graph::{Attrs, IntoAttr, Scope};
+use thalweg_graph::{Attrs, IntoAttr, OpRegistry, Scope};
 use thalweg_kernel::*;
 use thalweg_tensor::{Budget, DType, FlushDenormals, PartialShape, Result, Tensor, bail};
 
 use crate::{FAMILIES, kernel_registry, op_registry};
+
+/// All definitions, read once for all tests.
+static OPS: LazyLock<Arc<OpRegistry>> =
+    LazyLock::new(|| op_registry(FAMILIES).expect("the families are consistent"));
+/// All kernels.
+static KERNELS: LazyLock<Arc<KernelRegistry>> = LazyLock::new(|| kernel_registry(FAMILIES));
 
 /// One node to be.
 pub(crate) struct Call {
@@ -67,7 +73,7 @@ impl Call {
     }
 
     fn node(&self) -> Result<thalweg_graph::Node> {
-        let mut scope = Scope::new(op_registry(FAMILIES)?);
+        let mut scope = Scope::new(OPS.clone());
         let mut inputs = Vec::new();
         for input in &self.inputs {
             inputs.push(match input {
@@ -117,7 +123,7 @@ impl Call {
                 1 << 30,
             )),
         });
-        let registry = kernel_registry(FAMILIES);
+        let registry = &*KERNELS;
         let init = KernelInit { node: &node, budget: &budget, environment: &step.environment };
         let AnyKernel::Sync(kernel) = (registry.find(&node, "CPU")?.create)(&init)? else {
             bail!(Unimplemented, "{} completes later", self.op);
