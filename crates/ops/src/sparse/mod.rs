@@ -17,3 +17,6 @@ pub(crate) mod ragged_variant;
 pub(crate) mod reduction;
 pub(crate) mod serialize;
 pub(crate) mod sets;
+
+#[cfg(test)]
+mod tests;

@@ -166,6 +166,10 @@ impl Pieces {
 
     /// The piece that holds `x`.
     fn holding(&self, x: i64) -> i64 {
+        // Pieces that are all of one size may be as large as any number.
+        if self.longer == 0 {
+            return x / self.size;
+        }
         let boundary = self.longer * (self.size + 1);
         if x < boundary { x / (self.size + 1) } else { self.longer + (x - boundary) / self.size }
     }

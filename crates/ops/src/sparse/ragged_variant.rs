@@ -285,14 +285,15 @@ fn nest(
     outputs: &mut Vec<Tensor>,
 ) -> Result<()> {
     let mut writer = SplitsWriter::new(ctx, dtype, components.len())?;
-    let mut end = 0;
+    let mut end = 0usize;
     for component in components {
-        end += match component.splits.first() {
+        let rows = match component.splits.first() {
             Some(splits) => splits.num_elements() - 1,
             None => *component.values.shape().first().ok_or_else(|| {
                 err!(InvalidArgument, "scalars cannot be the rows of a ragged tensor")
             })?,
         };
+        end = end.saturating_add(rows);
         writer.push(end)?;
     }
     outputs.push(writer.finish());
@@ -332,7 +333,7 @@ fn concatenated(ctx: &KernelContext<'_>, components: &[Ragged], dtype: DType) ->
         Some(first) => first.values.shape()[..].into(),
         None => smallvec::smallvec![0],
     };
-    let mut rows = 0;
+    let mut rows = 0usize;
     for component in components {
         let shape = component.values.shape();
         ensure!(
@@ -341,7 +342,7 @@ fn concatenated(ctx: &KernelContext<'_>, components: &[Ragged], dtype: DType) ->
             "All flat_values must have compatible shapes. Shape {shape} does not go with {:?}",
             &dims[..]
         );
-        rows += shape[0];
+        rows = rows.saturating_add(shape[0]);
     }
     dims[0] = rows;
     let mut output = blank(ctx, dtype, Shape::new(&dims)?)?;
@@ -394,12 +395,13 @@ fn to_variant_gradient(init: &KernelInit<'_>) -> Result<AnyKernel> {
         };
         let inner: usize = shape.iter().skip(1).product();
         let mut output = Tensor::zeros_in(dtype, shape, Some(ctx.budget()))?;
-        let mut at = 0;
+        let mut at = 0usize;
         for (i, value) in grads.variants()?.iter().enumerate() {
             let Some(_) = value else {
                 // A row that nothing flowed back to is zero.
                 if let Some(rows) = rows.filter(|rows| i < rows.rows) {
-                    at += (rows.start(i + 1) - rows.start(i)).saturating_mul(inner);
+                    let len = rows.start(i + 1) - rows.start(i);
+                    at = at.saturating_add(len.saturating_mul(inner));
                 }
                 continue;
             };
@@ -418,7 +420,7 @@ fn to_variant_gradient(init: &KernelInit<'_>) -> Result<AnyKernel> {
                 })?
                 .clone_from_slice(from);
             });
-            at += values.num_elements();
+            at = at.saturating_add(values.num_elements());
         }
         ctx.set_output(0, output)
     })
