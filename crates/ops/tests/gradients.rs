@@ -32,6 +32,9 @@ const NOT_THE_SLOPE: &[(&str, &str)] = &[
     ("FusedBatchNormGrad", "the moments that it is given count as functions of x"),
     ("FusedBatchNormGradV2", "as FusedBatchNormGrad"),
     ("FusedBatchNormGradV3", "as FusedBatchNormGrad"),
+    ("CropAndResize", "the slope by the boxes jumps where a sample passes a pixel"),
+    ("ImageProjectiveTransformV2", "the adjoint is an image too, seen through the inverse"),
+    ("ImageProjectiveTransformV3", "as ImageProjectiveTransformV2"),
 ];
 
 /// Ops whose gradient TensorFlow does not conjugate where it should, or of whose complex values it
