@@ -128,7 +128,7 @@ def networks():
              reserve_space_1=f32(2), reserve_space_2=f32(2, **small), is_training=False,
              fetch=[0, 1, 2])
     case("SoftmaxCrossEntropyWithLogits", features=f32(3, 4), labels=f32(3, 4, low=0.1),
-         grad=["features"])
+         grad=["features"], is_slope=False)
     old("BatchNormWithGlobalNormalization", 8,
         dict(t=image, m=f32(2), v=f32(2, **small), beta=f32(2), gamma=f32(2, **small)),
         dict(variance_epsilon=1e-3, scale_after_normalization=True), tf.float32)
@@ -208,13 +208,14 @@ def sparse():
 
 def images():
     case("CropAndResize", image=f32(1, 5, 5, 2), boxes=f32(2, 4, low=0.1, high=0.9),
-         box_ind=i32([0, 0]), crop_size=i32([3, 3]), grad=["image", "boxes"])
+         box_ind=i32([0, 0]), crop_size=i32([3, 3]), grad=["image", "boxes"], is_slope=False)
     transform = np.array([[1, 0.1, 0.5, 0.1, 1, 0.2, 0, 0]], np.float32)
     case("ImageProjectiveTransformV2", images=f32(1, 4, 4, 2), transforms=transform,
-         output_shape=i32([4, 4]), interpolation="BILINEAR", grad=["images"])
+         output_shape=i32([4, 4]), interpolation="BILINEAR", grad=["images"],
+         is_slope=False)
     case("ImageProjectiveTransformV3", images=f32(1, 4, 4, 2), transforms=transform,
          output_shape=i32([4, 4]), fill_value=np.float32(0), interpolation="BILINEAR",
-         fill_mode="REFLECT", grad=["images"])
+         fill_mode="REFLECT", grad=["images"], is_slope=False)
     case("ScaleAndTranslate", images=f32(1, 4, 4, 2), size=i32([6, 6]),
          scale=np.array([1.5, 1.5], np.float32), translation=np.array([0.1, 0.2], np.float32),
          kernel_type="triangle", grad=["images"])
@@ -226,16 +227,16 @@ def random_ops():
     case("StatelessRandomPoisson", shape=i32([6]), seed=i32([1, 2]), lam=f32(6, low=1, high=9),
          dtype=tf.int32, kind="seeded")
     case("StatelessRandomGammaV2", shape=i32([3]), seed=i32([1, 2]), alpha=f32(3, low=0.5, high=3),
-         kind="seeded", grad=["alpha"])
+         kind="seeded", grad=["alpha"], is_slope=False)
     key, counter = np.array([7], np.uint64), np.array([1, 2], np.uint64)
     case("StatelessRandomGammaV3", shape=i32([3]), key=key, counter=counter, alg=i32(1),
-         alpha=f32(3, low=0.5, high=3), kind="seeded", grad=["alpha"])
+         alpha=f32(3, low=0.5, high=3), kind="seeded", grad=["alpha"], is_slope=False)
     case("StatelessRandomUniformFullIntV2", shape=i32([5]), key=key, counter=counter, alg=i32(1),
          dtype=tf.uint64, kind="seeded")
     case("StatelessShuffle", value=f32(6), key=key, counter=counter, alg=i32(1), kind="seeded")
     case("StatelessRandomGetAlg", kind="seeded")
     case("RandomGamma", shape=i32([3]), alpha=f32(2, low=0.5, high=3), seed=1, seed2=2,
-         kind="seeded", grad=["alpha"])
+         kind="seeded", grad=["alpha"], is_slope=False)
     case("RandomGammaGrad", alpha=f32(5, low=0.5, high=3), sample=f32(5, low=0.1, high=3))
     old("RandomPoisson", 24, dict(shape=i32([6]), rate=f32(2, low=1, high=9)),
         dict(seed=1, seed2=2, S=tf.int32, dtype=tf.float32), None)

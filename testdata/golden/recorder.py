@@ -107,10 +107,11 @@ def inputs_of(arguments):
     return made
 
 
-def case(op, grad=(), tol=(1e-4, 1e-4), kind="value", fetch=None, arguments=None, **named):
+def case(op, grad=(), tol=(1e-4, 1e-4), kind="value", fetch=None, arguments=None, is_slope=True, **named):
     """One case of an op by its raw name; `fetch` picks outputs, by default all.
 
-    The op's own arguments are named, or all in `arguments` where a name is taken."""
+    The op's own arguments are named, or all in `arguments` where a name is taken. A gradient that
+    is not the slope, by TensorFlow's own rule, is not `is_slope`."""
     arguments = arguments or named
     with tf.Graph().as_default() as graph:
         built = getattr(tf.raw_ops, op)(name="op", **inputs_of(arguments))
@@ -135,6 +136,8 @@ def case(op, grad=(), tol=(1e-4, 1e-4), kind="value", fetch=None, arguments=None
         results = [tf.convert_to_tensor(g) for _, g in pairs]
         if results:
             record(op, "grad", graph, [(results, [])], tol, wrt=[x.op.name for x, _ in pairs])
+            if not is_slope:
+                cases[-1]["smooth"] = False
 
 
 def old(op, producer, tensors, attrs, dtype):
