@@ -21,6 +21,7 @@ use thalweg_tensor::*;
 
 /// Ops whose gradient is not their slope, and why.
 const NOT_THE_SLOPE: &[(&str, &str)] = &[
+    ("Cholesky", "both triangles of the matrix get half, though one is read"),
     ("TensorScatterUpdate", "of updates of one element all get its adjoint, the last one wins"),
     ("FakeQuantWithMinMaxArgs", "the gradient passes as if nothing were rounded"),
     ("FakeQuantWithMinMaxVars", "the gradient passes as if nothing were rounded"),

@@ -8,10 +8,16 @@ use thalweg_tensor::{Result, ensure};
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, scratch};
 use super::shapes;
+use super::solve_gradients::cholesky_grad;
 use crate::math::factor::cholesky;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[CHOLESKY, BATCH_CHOLESKY, CHOLESKY_GRAD, BATCH_CHOLESKY_GRAD],
+    ops: &[
+        CHOLESKY.with_gradient(cholesky_grad),
+        BATCH_CHOLESKY,
+        CHOLESKY_GRAD,
+        BATCH_CHOLESKY_GRAD,
+    ],
     kernels: &[
         cpu_kernel!("Cholesky", "T" in [f32, f64, Complex<f32>, Complex<f64>] => factor),
         cpu_kernel!("BatchCholesky", "T" in [f32, f64] => factor),

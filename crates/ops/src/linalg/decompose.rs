@@ -8,13 +8,14 @@ use thalweg_tensor::{Element, PartialShape, Result};
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, nothing, positions, scratch};
 use super::shapes::Matrices;
+use super::spectral_gradients::{qr_grad, svd_grad};
 use crate::map::{narrowed, wide_view};
 use crate::math::factor::qr;
 use crate::math::factor::svd::{self, Vectors};
 use crate::math::widen::Widen;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[QR, SVD, BATCH_SVD],
+    ops: &[QR.with_gradient(qr_grad), SVD.with_gradient(svd_grad), BATCH_SVD],
     kernels: &[
         cpu_kernel!("Qr", "T" in [f32, f64, f16, Complex<f32>, Complex<f64>] => qr_factors),
         cpu_kernel!("Svd", "T" in [f32, f64, Complex<f32>, Complex<f64>] => singular_values),

@@ -7,15 +7,16 @@ use thalweg_tensor::{Element, PartialShape, Result, ensure};
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, nothing, scratch};
 use super::shapes::Matrices;
+use super::spectral_gradients::{general_grad, self_adjoint_grad};
 use crate::math::factor::{eigen, symmetric};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        SELF_ADJOINT_EIG_V2,
+        SELF_ADJOINT_EIG_V2.with_gradient(self_adjoint_grad),
         BATCH_SELF_ADJOINT_EIG_V2,
         SELF_ADJOINT_EIG,
         BATCH_SELF_ADJOINT_EIG,
-        EIG,
+        EIG.with_gradient(general_grad),
     ],
     kernels: &[
         cpu_kernel!("SelfAdjointEigV2", "T" in [f32, f64, Complex<f32>, Complex<f64>]

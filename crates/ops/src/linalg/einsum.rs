@@ -12,6 +12,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{PartialShape, Result, Shape, Tensor, ensure};
 
 use super::contract::{Term, contract};
+use super::einsum_gradient::einsum_grad;
 use super::equation::{Equation, Label, Labels, UNNAMED, count_unnamed};
 use crate::map::narrowed;
 use crate::math::fold::{self, Sum};
@@ -19,7 +20,7 @@ use crate::reduce::{Layout, fold};
 use crate::strided::{Dim, StridedCopy, strides};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[EINSUM],
+    ops: &[EINSUM.with_gradient(einsum_grad)],
     kernels: &[
         cpu_kernel!("Einsum", "T" in [f32, f64, f16, bf16, i32, i64, Complex<f32>, Complex<f64>]
             => einsum),

@@ -7,10 +7,15 @@ use thalweg_tensor::Result;
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, positions, scratch};
 use super::shapes;
+use super::solve_gradients::square_root_grad;
 use crate::math::factor::functions;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[MATRIX_EXPONENTIAL, MATRIX_LOGARITHM, MATRIX_SQUARE_ROOT],
+    ops: &[
+        MATRIX_EXPONENTIAL,
+        MATRIX_LOGARITHM,
+        MATRIX_SQUARE_ROOT.with_gradient(square_root_grad),
+    ],
     kernels: &[
         cpu_kernel!("MatrixExponential", "T" in [f32, f64, Complex<f32>, Complex<f64>]
             => exponential),

@@ -8,18 +8,19 @@ use thalweg_tensor::{DType, Element, Result, Tensor, ensure};
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, positions, scratch};
 use super::shapes::{self, Matrices, equal, followed};
+use super::solve_gradients::{determinant_grad, inverse_grad, log_determinant_grad, solve_grad};
 use crate::map::{narrowed, wide_view};
 use crate::math::factor::lu;
 use crate::math::widen::Widen;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        MATRIX_DETERMINANT,
+        MATRIX_DETERMINANT.with_gradient(determinant_grad),
         BATCH_MATRIX_DETERMINANT,
-        LOG_MATRIX_DETERMINANT,
-        MATRIX_INVERSE,
+        LOG_MATRIX_DETERMINANT.with_gradient(log_determinant_grad),
+        MATRIX_INVERSE.with_gradient(inverse_grad),
         BATCH_MATRIX_INVERSE,
-        MATRIX_SOLVE,
+        MATRIX_SOLVE.with_gradient(solve_grad),
         BATCH_MATRIX_SOLVE,
         LU,
     ],

@@ -7,6 +7,7 @@ use thalweg_tensor::{Result, Shape, ensure};
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, positions, scratch};
 use super::shapes::{Matrices, equal, followed};
+use super::solve_gradients::{banded_solve_grad, least_squares_grad, triangular_solve_grad};
 use crate::math::factor::scalar::{adjoint, multiply, number};
 use crate::math::factor::triangular::{self, Triangle};
 use crate::math::factor::{cholesky, least_squares};
@@ -14,10 +15,10 @@ use crate::matmul::Batches;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        MATRIX_TRIANGULAR_SOLVE,
+        MATRIX_TRIANGULAR_SOLVE.with_gradient(triangular_solve_grad),
         BATCH_MATRIX_TRIANGULAR_SOLVE,
-        BANDED_TRIANGULAR_SOLVE,
-        MATRIX_SOLVE_LS,
+        BANDED_TRIANGULAR_SOLVE.with_gradient(banded_solve_grad),
+        MATRIX_SOLVE_LS.with_gradient(least_squares_grad),
         BATCH_MATRIX_SOLVE_LS,
     ],
     kernels: &[

@@ -8,10 +8,14 @@ use thalweg_tensor::{Result, ensure};
 
 use super::batch::{Batch, Dense, Parts, cost, for_each_matrix, scratch};
 use super::shapes::{Matrices, equal, followed};
+use super::solve_gradients::{tridiagonal_mat_mul_grad, tridiagonal_solve_grad};
 use crate::math::factor::tridiagonal::{self, Diagonals};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[TRIDIAGONAL_SOLVE, TRIDIAGONAL_MAT_MUL],
+    ops: &[
+        TRIDIAGONAL_SOLVE.with_gradient(tridiagonal_solve_grad),
+        TRIDIAGONAL_MAT_MUL.with_gradient(tridiagonal_mat_mul_grad),
+    ],
     kernels: &[
         cpu_kernel!("TridiagonalSolve", "T" in [f32, f64, Complex<f32>, Complex<f64>] => solve),
         cpu_kernel!("TridiagonalMatMul", "T" in [f32, f64, Complex<f32>, Complex<f64>]
