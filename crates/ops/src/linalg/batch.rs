@@ -164,7 +164,8 @@ pub(crate) fn nothing(ctx: &KernelContext<'_>, dtype: DType) -> Result<Tensor> {
     ctx.zeros(dtype, Shape::scalar())
 }
 
-/// Nanoseconds for this many multiplications and additions.
-pub(crate) fn cost(operations: usize) -> f64 {
-    operations as f64 * 0.5
+/// Nanoseconds for as many multiplications and additions as the product of these. Sizes of an empty
+/// batch may be anything, so that the product is not taken as an integer.
+pub(crate) fn cost(factors: &[usize]) -> f64 {
+    factors.iter().fold(0.5, |product, &factor| product * factor as f64)
 }

@@ -64,7 +64,7 @@ fn factor<T: Dense>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let (mut out, taken) = ctx.forward_input_or_allocate(&[0], T::DTYPE, &shape)?;
         let source = if taken.is_some() { None } else { Some(ctx.slice::<T>(0)?) };
         let parts = (Parts::new(out.as_mut_slice::<T>()?, each), none(), none());
-        for_each_matrix(ctx, (batch.count, cost(n * n * n / 3)), parts, |i, out, _, _| {
+        for_each_matrix(ctx, (batch.count, cost(&[n, n, n])), parts, |i, out, _, _| {
             if let Some(source) = source {
                 out.copy_from_slice(&source[i * each..(i + 1) * each]);
             }
@@ -96,7 +96,7 @@ fn gradient<T: Dense>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let (l, grad) = (ctx.slice::<T>(0)?, ctx.slice::<T>(1)?);
         let mut out = ctx.allocate_output(0, shape)?;
         let parts = (Parts::new(out.as_mut_slice::<T>()?, each), none(), none());
-        for_each_matrix(ctx, (batch.count, cost(3 * n * n * n)), parts, |i, out, _, _| {
+        for_each_matrix(ctx, (batch.count, cost(&[3, n, n, n])), parts, |i, out, _, _| {
             let mut scratch = scratch::<T>(ctx, each)?;
             let range = i * each..(i + 1) * each;
             cholesky::gradient(&l[range.clone()], &grad[range], n, out, scratch.as_mut_slice()?);

@@ -89,13 +89,16 @@ fn qr_factors<T: Widen<Wide: Dense>>(init: &KernelInit<'_>) -> Result<AnyKernel>
         let data = input.as_slice::<T::Wide>()?;
         let mut q = ctx.allocate(<T::Wide>::DTYPE, batch.shape(&[m, inner])?)?;
         let mut r = ctx.allocate(<T::Wide>::DTYPE, batch.shape(&[inner, n])?)?;
+        let is_empty = q.num_elements() == 0 && r.num_elements() == 0;
         let parts = (
             Parts::new(q.as_mut_slice::<T::Wide>()?, m * inner),
             Parts::new(r.as_mut_slice::<T::Wide>()?, inner * n),
             Parts::<u8>::none(),
         );
-        let work = cost(2 * m * n * k + 2 * m * inner * k);
-        for_each_matrix(ctx, (batch.count, work), parts, |i, q, r, _| {
+        let work = cost(&[2, m, n, k]) + cost(&[2, m, inner, k]);
+        // Matrices without elements may have any number of rows; there is nothing to do for them.
+        let count = if is_empty { 0 } else { batch.count };
+        for_each_matrix(ctx, (count, work), parts, |i, q, r, _| {
             let mut memory = scratch::<T::Wide>(ctx, each + k + qr::scratch_len(m, n.max(m)))?;
             let (a, rest) = memory.as_mut_slice::<T::Wide>()?.split_at_mut(each);
             let (taus, scratch) = rest.split_at_mut(k);
@@ -127,13 +130,15 @@ fn singular_values<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let mut s = ctx.allocate_output(0, batch.shape(&[k])?)?;
         let mut u = ctx.allocate_output(1, batch.shape(&[m, u_columns])?)?;
         let mut v = ctx.allocate_output(2, batch.shape(&[n, v_columns])?)?;
+        let is_empty = [&s, &u, &v].iter().all(|tensor| tensor.num_elements() == 0);
+        let count = if is_empty { 0 } else { batch.count };
         let parts = (
             Parts::new(s.as_mut_slice::<T>()?, k),
             Parts::new(u.as_mut_slice::<T>()?, m * u_columns),
             Parts::new(v.as_mut_slice::<T>()?, n * v_columns),
         );
-        for_each_matrix(ctx, (batch.count, cost(20 * m * n * k)), parts, |i, s, u, v| {
-            let mut memory = scratch::<T>(ctx, svd::scratch_len(m, n))?;
+        for_each_matrix(ctx, (count, cost(&[20, m, n, k])), parts, |i, s, u, v| {
+            let mut memory = scratch::<T>(ctx, svd::scratch_len((m, n), vectors))?;
             let real = k + svd::real_scratch_len(m, n);
             let mut real = scratch::<T::Real>(ctx, real)?;
             let (values, norms) = real.as_mut_slice::<T::Real>()?.split_at_mut(k);
@@ -208,6 +213,14 @@ mod tests {
         let alone = call("Svd").attr("compute_uv", false).input(empty(&[2, 2])).run_all().unwrap();
         assert_eq!(alone[0].as_slice::<f32>().unwrap(), [0.0, 0.0]);
         assert_eq!(alone[1].rank(), 0);
+        // No elements, but sizes whose squares are no numbers.
+        for dims in [&[0, 1 << 40][..], &[1 << 40, 0], &[0, 1 << 31, 1 << 31]] {
+            assert!(call("Qr").input(empty(dims)).run_all().is_ok(), "{dims:?}");
+            assert!(call("Svd").input(empty(dims)).run_all().is_ok(), "{dims:?}");
+        }
+        for op in ["Cholesky", "MatrixInverse", "SelfAdjointEigV2", "MatrixSquareRoot"] {
+            assert!(call(op).input(empty(&[0, 1 << 31, 1 << 31])).run_all().is_ok(), "{op}");
+        }
     }
 
     #[test]

@@ -120,7 +120,7 @@ fn self_adjoint<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Parts::new(v.as_mut_slice::<T>()?, each),
             Parts::<u8>::none(),
         );
-        for_each_matrix(ctx, (batch.count, cost(9 * n * n * n)), parts, |i, e, v, _| {
+        for_each_matrix(ctx, (batch.count, cost(&[9, n, n, n])), parts, |i, e, v, _| {
             decompose(ctx, &data[i * each..(i + 1) * each], n, e, (v, with_vectors))
         })?;
         ctx.set_output(0, e)?;
@@ -140,7 +140,7 @@ fn self_adjoint_stacked<T: Dense>(_: &KernelInit<'_>) -> Result<AnyKernel> {
             Parts::<u8>::none(),
             Parts::<u8>::none(),
         );
-        for_each_matrix(ctx, (batch.count, cost(9 * n * n * n)), parts, |i, out, _, _| {
+        for_each_matrix(ctx, (batch.count, cost(&[9, n, n, n])), parts, |i, out, _, _| {
             let (e, v) = out.split_at_mut(n);
             decompose(ctx, &data[i * each..(i + 1) * each], n, e, (v, true))
         })?;
@@ -210,7 +210,7 @@ fn general<T: General>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Parts::new(v.as_mut_slice::<T::Value>()?, n * columns),
             Parts::<u8>::none(),
         );
-        for_each_matrix(ctx, (batch.count, cost(25 * n * n * n)), parts, |i, e, v, _| {
+        for_each_matrix(ctx, (batch.count, cost(&[25, n, n, n])), parts, |i, e, v, _| {
             let mut memory = scratch::<T>(ctx, each + T::scratch_len(n))?;
             let (a, scratch) = memory.as_mut_slice::<T>()?.split_at_mut(each);
             a.copy_from_slice(&data[i * each..(i + 1) * each]);

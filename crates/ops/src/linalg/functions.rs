@@ -52,7 +52,7 @@ fn map_matrices<T: Dense>(
         (Parts::new(out.as_mut_slice::<T>()?, each), Parts::<u8>::none(), Parts::<u8>::none());
     let count = if n == 0 { 0 } else { batch.count };
     let ctx_ref: &KernelContext<'_> = ctx;
-    for_each_matrix(ctx_ref, (count, cost(30 * n * n * n)), parts, |i, out, _, _| {
+    for_each_matrix(ctx_ref, (count, cost(&[30, n, n, n])), parts, |i, out, _, _| {
         if let Some(source) = source {
             out.copy_from_slice(&source[i * each..(i + 1) * each]);
         }

@@ -135,7 +135,7 @@ fn for_each_determinant<T: Dense>(
         None => Parts::none(),
     };
     let parts = (Parts::new(first.as_mut_slice::<T>()?, 1), second, Parts::<u8>::none());
-    for_each_matrix(ctx, (batch.count, cost(n * n * n)), parts, |i, first, second, _| {
+    for_each_matrix(ctx, (batch.count, cost(&[n, n, n])), parts, |i, first, second, _| {
         let (mut memory, mut order) = (scratch::<T>(ctx, each)?, positions(n)?);
         let a = memory.as_mut_slice::<T>()?;
         a.copy_from_slice(&data[i * each..(i + 1) * each]);
@@ -185,7 +185,7 @@ fn inverse<T: Widen<Wide: Dense>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Parts::<u8>::none(),
             Parts::<u8>::none(),
         );
-        for_each_matrix(ctx, (batch.count, cost(3 * n * n * n)), parts, |i, out, _, _| {
+        for_each_matrix(ctx, (batch.count, cost(&[3, n, n, n])), parts, |i, out, _, _| {
             let (mut memory, mut order) = (scratch::<T::Wide>(ctx, 2 * each)?, positions(n)?);
             let (a, scratch) = memory.as_mut_slice::<T::Wide>()?.split_at_mut(each);
             a.copy_from_slice(&data[i * each..(i + 1) * each]);
@@ -221,7 +221,7 @@ fn solve<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Parts::<u8>::none(),
             Parts::<u8>::none(),
         );
-        let work = cost(n * n * n + 2 * n * n * columns);
+        let work = cost(&[n, n, n]) + cost(&[2, n, n, columns]);
         for_each_matrix(ctx, (count, work), parts, |i, out, _, _| {
             let mut memory = scratch::<T>(ctx, each + n * columns)?;
             let mut order = positions(n)?;
@@ -259,7 +259,7 @@ fn lu_kernel<T: Dense>() -> Result<AnyKernel> {
             Parts::new(places.as_mut_slice::<i64>()?, n),
             Parts::<u8>::none(),
         );
-        for_each_matrix(ctx, (batch.count, cost(n * n * n)), parts, |i, out, places, _| {
+        for_each_matrix(ctx, (batch.count, cost(&[n, n, n])), parts, |i, out, places, _| {
             let mut order = positions(n)?;
             out.copy_from_slice(&data[i * each..(i + 1) * each]);
             lu::factor(out, n, &mut order);

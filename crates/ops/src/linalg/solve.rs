@@ -174,7 +174,7 @@ fn triangular<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             "In[0] matrices in the last dimensions must be square ({} =/= {n})",
             batch.columns
         );
-        let out = solve_pairs::<T>(ctx, (n, cost(n * n * columns)), &|a, b| {
+        let out = solve_pairs::<T>(ctx, (n, cost(&[n, n, columns])), &|a, b| {
             triangular::solve(a, n, triangle, b, columns);
             Ok(())
         })?;
@@ -200,7 +200,7 @@ fn banded<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             "In[1] must not be an empty tensor, got shape {}",
             ctx.input(1)?.shape()
         );
-        let out = solve_pairs::<T>(ctx, (n, cost(n * count.min(n) * columns)), &|bands, b| {
+        let out = solve_pairs::<T>(ctx, (n, cost(&[n, count.min(n), columns])), &|bands, b| {
             let main = if triangle.lower { 0 } else { count - 1 };
             ensure!(
                 bands[main * n..(main + 1) * n].iter().all(|&x| x != T::ZERO),
@@ -243,7 +243,7 @@ fn solve_least_squares<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Parts::<u8>::none(),
             Parts::<u8>::none(),
         );
-        let work = cost(2 * m * n * m.min(n) + 2 * m * n * columns);
+        let work = cost(&[2, m, n, m.min(n)]) + cost(&[2, m, n, columns]);
         for_each_matrix(ctx, (matrix.count, work), parts, |i, out, _, _| {
             let system = System {
                 a: &a[i * m * n..(i + 1) * m * n],

@@ -142,7 +142,8 @@ pub(crate) fn svd_grad(g: &mut GradientContext<'_>) -> Result<()> {
     );
     let (s, u, v) = (g.output(0), g.output(1), g.output(2));
     let (of_u, of_v) = (g.grad(1)?, g.grad(2)?);
-    let middle = svd_middle(g, (s, u, v), (of_s, of_u, of_v))?;
+    let is_tall = sides.is_some_and(|(rows, columns)| rows > columns);
+    let middle = svd_middle(g, (s, u, v), (of_s, of_u, of_v), is_tall)?;
     let left = g.product((u, false), (middle, false))?;
     let mut adjoint = g.product((left, false), (v, true))?;
     // What of the vectors' change lies outside their span, on the side that is longer.
@@ -175,6 +176,7 @@ fn svd_middle(
     g: &mut GradientContext<'_>,
     (s, u, v): (Output, Output, Output),
     (of_s, of_u, of_v): (Output, Output, Output),
+    is_tall: bool,
 ) -> Result<Output> {
     let squares = g.squared(s)?;
     let gaps = reciprocal_gaps(g, squares)?;
@@ -193,9 +195,10 @@ fn svd_middle(
     if !g.dtype(u).is_complex() {
         return Ok(middle);
     }
-    let own = g.diagonal(v_part)?;
+    // A pair of vectors can be turned together; what turns one against the other is the matrix.
+    let own = g.diagonal(if is_tall { u_part } else { v_part })?;
     let real = g.real_part(own)?;
-    let imaginary = g.minus(own, real)?;
+    let imaginary = if is_tall { g.minus(own, real)? } else { g.minus(real, own)? };
     let inverse = g.safe_reciprocal(s)?;
     let scaled = g.times(inverse, imaginary)?;
     let correction = g.diagonal_matrix(scaled)?;

@@ -101,7 +101,7 @@ fn solve<T: Dense>(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Parts::<u8>::none(),
             Parts::<u8>::none(),
         );
-        for_each_matrix(ctx, (count, cost(20 * n * columns)), parts, |i, out, _, _| {
+        for_each_matrix(ctx, (count, cost(&[20, n, columns])), parts, |i, out, _, _| {
             let mut memory = scratch::<T>(ctx, 3 * n)?;
             let scratch = memory.as_mut_slice()?;
             let (upper, rest) = a[i * 3 * n..(i + 1) * 3 * n].split_at(n);
@@ -148,7 +148,7 @@ fn multiply<T: Dense>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let each = n * columns;
         let parts =
             (Parts::new(out.as_mut_slice::<T>()?, each), Parts::<u8>::none(), Parts::<u8>::none());
-        for_each_matrix(ctx, (rhs.count, cost(3 * each)), parts, |i, out, _, _| {
+        for_each_matrix(ctx, (rhs.count, cost(&[3, each])), parts, |i, out, _, _| {
             let own = |d: &'_ [T]| i * n..i * n + n.min(d.len());
             let matrix = Diagonals {
                 upper: &upper[own(upper)],

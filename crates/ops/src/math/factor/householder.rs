@@ -3,7 +3,7 @@
 
 use num_traits::Float;
 
-use super::scalar::{Scalar, add_scaled, norm_sqr, subtract_scaled};
+use super::scalar::{Scalar, add_scaled, dot, norm_sqr, subtract_scaled};
 
 /// Makes the reflection that sends `x` to `(beta, 0, ..)`. The tail of `x` becomes the tail of `v`,
 /// its first element becomes 1; returns `tau` and the real `beta`, whose sign is opposite to that of
@@ -60,7 +60,7 @@ pub(crate) fn apply_right<S: Scalar>(
     }
     for a in a.chunks_exact_mut(n).take(rows) {
         let part = &mut a[column..column + v.len()];
-        let sum = part.iter().zip(v).fold(S::ZERO, |sum, (&a, &v)| sum + a * v) * tau;
+        let sum = dot(part, v) * tau;
         for (a, &v) in part.iter_mut().zip(v) {
             *a -= sum * v.conj();
         }

@@ -208,33 +208,45 @@ pub(crate) fn subtract_scaled<S: Scalar>(y: &mut [S], a: S, x: &[S]) {
     }
 }
 
-/// The sum of `x[i] conj(y[i])`, in several lanes.
+/// The sum of `x[i] conj(y[i])`.
 #[inline]
 pub(crate) fn dot_conj<S: Scalar>(x: &[S], y: &[S]) -> S {
+    sum_of(x, y, |x, y| x * y.conj())
+}
+
+/// The sum of `x[i] y[i]`.
+#[inline]
+pub(crate) fn dot<S: Scalar>(x: &[S], y: &[S]) -> S {
+    sum_of(x, y, |x, y| x * y)
+}
+
+/// The sum of the squares of absolute values.
+#[inline]
+pub(crate) fn norm_sqr<S: Scalar>(x: &[S]) -> S::Real {
+    dot_conj(x, x).re()
+}
+
+/// The sum of the terms of two vectors, in lanes that do not wait for each other.
+#[inline(always)]
+fn sum_of<S: Scalar>(x: &[S], y: &[S], term: impl Fn(S, S) -> S) -> S {
     const LANES: usize = 8;
     let mut lanes = [S::ZERO; LANES];
     let (xs, ys) = (x.chunks_exact(LANES), y.chunks_exact(LANES));
     let (x_rest, y_rest) = (xs.remainder(), ys.remainder());
     for (x, y) in xs.zip(ys) {
         for ((lane, &x), &y) in lanes.iter_mut().zip(x).zip(y) {
-            *lane += x * y.conj();
+            *lane += term(x, y);
         }
     }
     let mut sum = S::ZERO;
     for (&x, &y) in x_rest.iter().zip(y_rest) {
-        sum += x * y.conj();
+        sum += term(x, y);
     }
-    for pair in [(0, 4), (1, 5), (2, 6), (3, 7), (0, 2), (1, 3), (0, 1)] {
-        let other = lanes[pair.1];
-        lanes[pair.0] += other;
+    for (low, high) in [(0, 4), (1, 5), (2, 6), (3, 7), (0, 2), (1, 3), (0, 1)] {
+        let other = lanes[high];
+        lanes[low] += other;
     }
     sum + lanes[0]
-}
-
-/// The sum of the squares of absolute values.
-#[inline]
-pub(crate) fn norm_sqr<S: Scalar>(x: &[S]) -> S::Real {
-    x.iter().fold(S::Real::ZERO, |sum, x| sum + x.norm_sqr())
 }
 
 /// The largest absolute value; NaN if an element is not finite.

@@ -28,11 +28,12 @@ pub(crate) enum Vectors {
 }
 
 /// Elements of scratch that [`decompose`] needs for `m` by `n`.
-pub(crate) fn scratch_len(m: usize, n: usize) -> usize {
+pub(crate) fn scratch_len((m, n): (usize, usize), vectors: Vectors) -> usize {
     let (long, short) = (m.max(n), m.min(n));
-    let rotated = m * n + short * short + long * long + short * short + short;
-    let reflected = bidiagonal::scratch_len(long, short) + m * n + long * long + short * short;
-    rotated.max(reflected) + qr::scratch_len(long, long)
+    let rotated = short * short + m * n + short;
+    let rows = if vectors == Vectors::Full { long * long } else { m * n };
+    let reflected = rows + short * short + bidiagonal::scratch_len(long, short);
+    m * n + if short < SMALL { rotated } else { reflected } + qr::scratch_len(long, long)
 }
 
 /// Real elements of scratch that [`decompose`] needs for `m` by `n`.
@@ -362,7 +363,8 @@ fn by_reflections<S: Scalar>(
     let wanted = vectors != Vectors::None;
     let (u_columns, v_columns) = columns_of((m, n), vectors);
     let (left, left_columns, right) = if n > m { (v, v_columns, u) } else { (u, u_columns, v) };
-    let (rows, scratch) = scratch.split_at_mut(long * long);
+    let needed = if vectors == Vectors::Full { long * long } else { m * n };
+    let (rows, scratch) = scratch.split_at_mut(needed);
     let (right_rows, scratch) = scratch.split_at_mut(short * short);
     let tall: &mut [S] = if n > m {
         let (tall, _) = rows.split_at_mut(m * n);
@@ -398,7 +400,7 @@ mod tests {
             let (mut u, mut v) = (vec![S::ZERO; m * u_columns], vec![S::ZERO; n * v_columns]);
             let mut values = vec![S::Real::ZERO; k];
             let out = Output { values: &mut values, u: &mut u, v: &mut v };
-            let mut scratch = vec![S::ZERO; scratch_len(m, n)];
+            let mut scratch = vec![S::ZERO; scratch_len((m, n), vectors)];
             let mut norms = vec![S::Real::ZERO; real_scratch_len(m, n)];
             let mut order = vec![0; m.max(n)];
             decompose(a, (m, n), vectors, out, (&mut order, &mut norms), &mut scratch);
@@ -451,7 +453,7 @@ mod tests {
         let a = [4.0, 1.0, 2.0, 3.0];
         let (mut values, mut u, mut v) = ([0.0; 2], [0.0; 4], [0.0; 4]);
         let out = Output { values: &mut values, u: &mut u, v: &mut v };
-        let mut scratch = vec![0.0; scratch_len(2, 2)];
+        let mut scratch = vec![0.0; scratch_len((2, 2), Vectors::Thin)];
         decompose(&a, (2, 2), Vectors::Thin, out, (&mut [0; 2], &mut [0.0; 4]), &mut scratch);
         assert!(u[0] > 0.7 && u[1] < -0.6 && v[0] > 0.8 && v[1] < -0.5, "{u:?} {v:?}");
     }
@@ -462,7 +464,7 @@ mod tests {
             let a = vec![f64::NAN; n * n];
             let (mut values, mut u, mut v) = (vec![0.0; n], vec![0.0; n * n], vec![0.0; n * n]);
             let out = Output { values: &mut values, u: &mut u, v: &mut v };
-            let mut scratch = vec![0.0; scratch_len(n, n)];
+            let mut scratch = vec![0.0; scratch_len((n, n), Vectors::Full)];
             let (mut order, mut norms) = (vec![0; n], vec![0.0; 2 * n]);
             decompose(&a, (n, n), Vectors::Full, out, (&mut order, &mut norms), &mut scratch);
             assert!(values.iter().chain(&u).chain(&v).all(|x| x.is_nan()));

@@ -4,7 +4,7 @@ use num_traits::Float;
 
 use super::householder::{apply_left, reflector};
 use super::rotation::rotate_real;
-use super::scalar::{Scalar, dot_conj, largest, number, set_identity, transpose, two_rows};
+use super::scalar::{Scalar, dot, dot_conj, largest, number, set_identity, transpose, two_rows};
 
 /// Rounds of QR steps for each eigenvalue, at most.
 const ROUNDS_MAX: usize = 30;
@@ -86,8 +86,7 @@ fn tridiagonalize<S: Scalar>(
         // H A H^H = A - v q^H - q v^H with q = p - (tau v^H p / 2) v and p = conj(tau) A v.
         for (i, p) in p.iter_mut().enumerate() {
             let row = &a[(k + 1 + i) * n + k + 1..(k + 2 + i) * n];
-            let sum = row.iter().zip(&*v).fold(S::ZERO, |sum, (&a, &v)| sum + a * v);
-            *p = tau.conj() * sum;
+            *p = tau.conj() * dot(row, v);
         }
         let middle = (tau * dot_conj(p, v)).scaled(half);
         p.iter_mut().zip(&*v).for_each(|(p, &v)| *p -= middle * v);
