@@ -52,10 +52,13 @@ const NOT_THE_SLOPE_OF_COMPLEX: &[&str] = &[
 ];
 
 /// Ops whose gradient is their slope, but whose gradient's gradient is not the gradient's slope.
-const NOT_THE_SECOND_SLOPE: &[(&str, &str)] = &[(
-    "SoftmaxCrossEntropyWithLogits",
-    "TensorFlow takes the second output not to depend on the labels",
-)];
+const NOT_THE_SECOND_SLOPE: &[(&str, &str)] = &[
+    ("Cholesky", "both triangles of the matrix get half, though one is read"),
+    (
+        "SoftmaxCrossEntropyWithLogits",
+        "TensorFlow takes the second output not to depend on the labels",
+    ),
+];
 
 /// Ops whose derivative may be NaN by what makes no difference to the gradient; it is in TensorFlow.
 const NAN_BY_THE_IRRELEVANT: &[(&str, &str)] =

@@ -36,7 +36,15 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("BatchMatrixInverse", "T" in [f32, f64] => inverse),
         cpu_kernel!("MatrixSolve", "T" in [f32, f64, Complex<f32>, Complex<f64>] => solve),
         cpu_kernel!("BatchMatrixSolve", "T" in [f32, f64] => solve),
-        KernelSpec { op: "Lu", create: lu_factors, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "Lu",
+            constraints: &[(
+                "T",
+                &[DType::Float, DType::Double, DType::Complex64, DType::Complex128],
+            )],
+            create: lu_factors,
+            ..KernelSpec::CPU
+        },
     ],
 };
 
