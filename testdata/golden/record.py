@@ -10,7 +10,8 @@ respect to which inputs a gradient is recorded as well.
 
 import numpy as np
 import tensorflow as tf
-from recorder import c64, case, f32, f64, i32, i64, old, training, write
+from recorder import c64, case, f32, f64, i32, i64, old, record, training, write
+from tensorflow.python.ops import gen_array_ops, gen_state_ops
 
 
 def special_functions():
@@ -275,6 +276,259 @@ def updates():
         training(op, dict(ref=var), indices=points, updates=some)
 
 
+def old_spellings():
+    """Ops that only graphs of an earlier version hold."""
+    square = f64(2, 3, 3) + 3 * np.eye(3)
+    definite = square @ np.transpose(square, (0, 2, 1))
+    double = tf.float64
+    old("BatchCholesky", 12, dict(input=definite), {}, double)
+    old("BatchCholeskyGrad", 12, dict(l=np.linalg.cholesky(definite), grad=f64(2, 3, 3)), {}, double)
+    old("BatchMatrixDeterminant", 12, dict(input=square), {}, double)
+    old("BatchMatrixInverse", 12, dict(input=square), dict(adjoint=False), double)
+    old("BatchMatrixSolve", 12, dict(matrix=square, rhs=f64(2, 3, 2)), dict(adjoint=False), double)
+    old("BatchMatrixSolveLs", 12,
+        dict(matrix=f64(2, 4, 3), rhs=f64(2, 4, 2), l2_regularizer=np.array(0.1)), dict(fast=True),
+        double)
+    old("BatchMatrixTriangularSolve", 12, dict(matrix=square, rhs=f64(2, 3, 2)),
+        dict(lower=True, adjoint=False), double)
+    old("BatchSelfAdjointEigV2", 12, dict(input=definite), dict(compute_v=False), double)
+    old("BatchSvd", 12, dict(input=square), dict(compute_uv=False, full_matrices=False), double)
+    old("SelfAdjointEig", 10, dict(input=definite[0]), {}, double)
+    old("BatchSelfAdjointEig", 10, dict(input=definite), {}, double)
+    old("BatchNormWithGlobalNormalizationGrad", 8,
+        dict(t=f32(1, 3, 3, 2), m=f32(2), v=f32(2, low=0.1), gamma=f32(2),
+             backprop=f32(1, 3, 3, 2)),
+        dict(variance_epsilon=1e-3, scale_after_normalization=True), tf.float32)
+    old("AdjustContrast", 1, dict(images=f32(1, 3, 3, 2), contrast_factor=np.float32(1.5),
+                                  min_value=np.float32(0), max_value=np.float32(1)), {}, tf.float32)
+    old("QuantizeAndDequantize", 21, dict(input=f32(6)),
+        dict(signed_input=True, num_bits=8, range_given=True, input_min=-2.0, input_max=2.0),
+        tf.float32)
+    old("PlaceholderV2", 22, {}, dict(dtype=tf.float32, shape=tf.TensorShape([2])), None)
+
+
+def text():
+    words = np.array([b"ab", b"", b"caf\xc3\xa9"], dtype=object)
+    case("DecodeBase64", input=np.array([b"YWI", b"", b"_-8"], dtype=object))
+    case("DecodeBase64", input=np.array([b"a*"], dtype=object))
+    case("Fingerprint", data=f32(3, 2), method=np.array(b"farmhash64"))
+    case("UnicodeDecodeWithOffsets", input=words, input_encoding="UTF-8")
+    case("UnicodeTranscode", input=words, input_encoding="UTF-8", output_encoding="UTF-16-BE")
+    case("UnicodeTranscode", input=np.array([b"a\xff"], dtype=object), input_encoding="UTF-8",
+         output_encoding="UTF-8", errors="replace")
+    case("DecodePaddedRaw", input_bytes=np.array([b"abcd", b"ef"], dtype=object),
+         fixed_length=i32(4), out_type=tf.uint8)
+    case("DecodeCompressed", bytes=np.array([b"x\x9cKLJ\x06\x00\x02M\x01'"], dtype=object),
+         compression_type="ZLIB")
+    case("DecodeJSONExample", json_examples=np.array([b"{}"], dtype=object))
+    case("EncodeWav", audio=np.clip(f32(8, 1), -1, 1), sample_rate=i32(8000))
+    case("DecodeWav", contents=np.array(wav()), desired_channels=1)
+
+
+def wav():
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        sound = np.linspace(-1, 1, 8, dtype=np.float32).reshape(8, 1)
+        return session.run(tf.raw_ops.EncodeWav(audio=sound, sample_rate=i32(8000)))
+
+
+def examples():
+    example = tf.train.Example()
+    example.features.feature["a"].float_list.value.extend([1.5, 2.5])
+    example.features.feature["b"].int64_list.value.extend([3])
+    blob = np.array([example.SerializeToString()] * 2, dtype=object)
+    names = np.array([b"one", b"two"], dtype=object)
+    case("ParseExample", serialized=blob, names=names, sparse_keys=[np.array(b"b")],
+         dense_keys=[np.array(b"a")], dense_defaults=[np.zeros(0, np.float32)],
+         sparse_types=[tf.int64], dense_shapes=[[2]])
+    case("ParseSingleExample", serialized=blob[0:1].reshape(()), num_sparse=1, sparse_keys=["b"],
+         dense_keys=["a"], dense_defaults=[np.zeros(2, np.float32)], sparse_types=[tf.int64],
+         dense_shapes=[[2]])
+    sequence = tf.train.SequenceExample()
+    sequence.context.feature["c"].int64_list.value.append(7)
+    for x in (1.0, 2.0):
+        step = sequence.feature_lists.feature_list["d"].feature.add()
+        step.float_list.value.append(x)
+    blob = sequence.SerializeToString()
+    case("ParseSingleSequenceExample", serialized=np.array(blob),
+         feature_list_dense_missing_assumed_empty=np.zeros(0, dtype=object),
+         context_sparse_keys=[], context_dense_keys=[np.array(b"c")],
+         feature_list_sparse_keys=[], feature_list_dense_keys=[np.array(b"d")],
+         context_dense_defaults=[np.zeros(0, np.int64)], debug_name=np.array(b""),
+         context_sparse_types=[], feature_list_dense_types=[tf.float32],
+         context_dense_shapes=[[1]], feature_list_sparse_types=[], feature_list_dense_shapes=[[1]])
+    case("ParseSequenceExampleV2", serialized=np.array([blob, blob], dtype=object),
+         debug_name=np.zeros(0, dtype=object), context_sparse_keys=np.zeros(0, dtype=object),
+         context_dense_keys=np.array([b"c"], dtype=object),
+         context_ragged_keys=np.zeros(0, dtype=object),
+         feature_list_sparse_keys=np.zeros(0, dtype=object),
+         feature_list_dense_keys=np.array([b"d"], dtype=object),
+         feature_list_ragged_keys=np.zeros(0, dtype=object),
+         feature_list_dense_missing_assumed_empty=np.array([False]),
+         context_dense_defaults=[np.zeros(0, np.int64)], context_sparse_types=[],
+         context_ragged_value_types=[], context_ragged_split_types=[], context_dense_shapes=[[1]],
+         feature_list_sparse_types=[], feature_list_ragged_value_types=[],
+         feature_list_ragged_split_types=[], feature_list_dense_types=[tf.float32],
+         feature_list_dense_shapes=[[1]], Ncontext_sparse=0, Nfeature_list_sparse=0,
+         Nfeature_list_dense=1)
+    case("ParseSequenceExample", serialized=np.array([blob, blob], dtype=object),
+         debug_name=np.zeros(0, dtype=object), context_dense_defaults=[np.zeros(0, np.int64)],
+         feature_list_dense_missing_assumed_empty=[], context_sparse_keys=[],
+         context_dense_keys=["c"], feature_list_sparse_keys=[], feature_list_dense_keys=["d"],
+         Ncontext_sparse=0, Ncontext_dense=1, Nfeature_list_sparse=0, Nfeature_list_dense=1,
+         context_sparse_types=[], feature_list_dense_types=[tf.float32], context_dense_shapes=[[1]],
+         feature_list_sparse_types=[], feature_list_dense_shapes=[[1]])
+
+
+def summaries():
+    old("AudioSummary", 14, dict(tag=np.array(b"t"), tensor=np.clip(f32(1, 8), -1, 1)),
+        dict(sample_rate=8000.0, max_outputs=1), None)
+    case("TensorSummary", tensor=f32(2), description="d", labels=[], display_name="n")
+
+
+def counts():
+    starts, values = i64([0, 2, 3]), i32([1, 2, 1])
+    case("RaggedBincount", splits=starts, values=values, size=i32(4), weights=f32(0))
+    case("RaggedCountSparseOutput", splits=starts, values=values, weights=f32(0),
+         binary_output=False)
+    case("DenseCountSparseOutput", values=i32([[1, 2], [1, 1]]), weights=f32(0),
+         binary_output=False)
+    indices, shape = i64([[0, 0], [0, 1], [1, 0]]), i64([2, 3])
+    case("SparseCountSparseOutput", indices=indices, values=values, dense_shape=shape,
+         weights=f32(0), binary_output=False)
+    case("SparseBincount", indices=indices, values=values, dense_shape=shape, size=i32(4),
+         weights=f32(0))
+
+
+def more_sparse():
+    indices, shape = i64([[0, 0], [0, 1], [1, 0]]), i64([2, 3])
+    values = i32([3, 1, 3])
+    for op in "SparseReduceMaxSparse SparseReduceSumSparse".split():
+        case(op, input_indices=indices, input_values=f32(3), input_shape=shape,
+             reduction_axes=i32([1]))
+    case("DenseToSparseSetOperation", set1=i32([[1, 3], [2, 3]]), set2_indices=indices,
+         set2_values=values, set2_shape=shape, set_operation="intersection")
+    case("SparseToSparseSetOperation", set1_indices=indices, set1_values=values, set1_shape=shape,
+         set2_indices=indices, set2_values=i32([1, 2, 3]), set2_shape=shape,
+         set_operation="union")
+    text = np.array([b"a", b"b", b"a"], dtype=object)
+    sparse_lists = dict(indices=[indices], values=[text], shapes=[shape])
+    case("SparseCrossV2", dense_inputs=[], sep=np.array(b"_X_"), **sparse_lists)
+    case("SparseCrossHashed", dense_inputs=[], num_buckets=i64(10), strong_hash=np.array(False),
+         salt=i64([1, 2]), **sparse_lists)
+    case("RaggedCross", ragged_values=[text], ragged_row_splits=[i64([0, 2, 3])],
+         sparse_indices=[], sparse_values=[], sparse_shape=[], dense_inputs=[],
+         input_order="R", hashed_output=False, num_buckets=0, hash_key=1,
+         out_values_type=tf.string, out_row_splits_type=tf.int64)
+    case("RaggedFillEmptyRows", value_rowids=i64([0, 2]), values=f32(2), nrows=i64(3),
+         default_value=np.float32(9), grad=["values", "default_value"])
+    case("RaggedFillEmptyRowsGrad", arguments=dict(reverse_index_map=i64([0, 2]), grad_values=f32(3)))
+    with_round_trip("RaggedTensorToVariant", "RaggedTensorFromVariant")
+
+
+def with_round_trip(*ops):
+    """Ragged rows into variants and back: variants themselves cannot be recorded."""
+    with tf.Graph().as_default() as graph:
+        encoded = tf.raw_ops.RaggedTensorToVariant(
+            rt_nested_splits=[tf.constant(i64([0, 2, 3]))], rt_dense_values=tf.constant(f32(3)),
+            batched_input=True)
+        back = tf.raw_ops.RaggedTensorFromVariant(
+            encoded_ragged=encoded, input_ragged_rank=0, output_ragged_rank=1, Tvalues=tf.float32,
+            Tsplits=tf.int64)
+        rows = tf.raw_ops.RaggedTensorToVariantGradient(
+            encoded_ragged_grad=tf.raw_ops.RaggedTensorToVariant(
+                rt_nested_splits=[tf.constant(i64([0, 2, 3]))], rt_dense_values=tf.constant(f32(3)),
+                batched_input=True),
+            row_splits=tf.constant(i64([0, 2, 3])), dense_values_shape=tf.constant(i32([3])),
+            Tvalues=tf.float32)
+        fetches = [back.output_nested_splits[0], back.output_dense_values, rows]
+        for op in ops:
+            record(op, "value", graph, [(fetches, [])], (0, 0))
+    with tf.Graph().as_default() as graph:
+        serialized = tf.raw_ops.SerializeSparse(
+            sparse_indices=i64([[0, 1]]), sparse_values=f32(1), sparse_shape=i64([2, 2]),
+            out_type=tf.string)
+        back = tf.raw_ops.DeserializeSparse(serialized_sparse=serialized, dtype=tf.float32)
+        record("DeserializeSparse", "value", graph, [(list(back), [])], (0, 0))
+
+
+def quantized():
+    wide = np.array([-1000, 0, 500, 1000], np.int32)
+    with tf.Graph().as_default() as graph:
+        values = tf.raw_ops.Bitcast(input=tf.constant(wide), type=tf.qint32)
+        limits = [tf.constant(np.float32(-2)), tf.constant(np.float32(2))]
+        span = tf.raw_ops.RequantizationRange(input=values, input_min=limits[0],
+                                              input_max=limits[1])
+        record("RequantizationRange", "value", graph, [(list(span), [])], (1e-6, 1e-6))
+        narrow = tf.raw_ops.Requantize(
+            input=values, input_min=limits[0], input_max=limits[1],
+            requested_output_min=span[0], requested_output_max=span[1], out_type=tf.quint8)
+        shown = tf.raw_ops.Bitcast(input=narrow[0], type=tf.uint8)
+        record("Requantize", "value", graph, [([shown, narrow[1], narrow[2]], [])], (1e-6, 1e-6))
+        shrunk = tf.raw_ops.QuantizeDownAndShrinkRange(
+            input=values, input_min=limits[0], input_max=limits[1], out_type=tf.quint8)
+        shown = tf.raw_ops.Bitcast(input=shrunk[0], type=tf.uint8)
+        record("QuantizeDownAndShrinkRange", "value", graph,
+               [([shown, shrunk[1], shrunk[2]], [])], (1e-6, 1e-6))
+    given = dict(input=f32(6), input_min=np.float32(-1.5), input_max=np.float32(1.5))
+    case("QuantizeAndDequantizeV3", num_bits=i32(6), grad=["input"], is_slope=False, **given)
+    case("QuantizeAndDequantizeV4", range_given=True, grad=["input"], is_slope=False, **given)
+    case("QuantizeAndDequantizeV4Grad", gradients=f32(6), **given)
+
+
+def others():
+    old("MatrixExponential", 26, dict(input=f64(3, 3)), {}, tf.float64)
+    case("RandomIndexShuffle", index=i32([0, 1, 5]), seed=i32([[1, 2, 3]] * 3), max_index=i32(9))
+    image = (np.arange(48) * 5 % 256).astype(np.uint8).reshape(4, 4, 3)
+    with tf.Graph().as_default() as graph:
+        png = tf.raw_ops.DecodePng(contents=tf.raw_ops.EncodePng(image=image))
+        record("EncodePng", "value", graph, [([png], [])], (0, 0))
+    for op, more in (("EncodeJpeg", {}), ("EncodeJpegVariableQuality", dict(quality=i32(90)))):
+        with tf.Graph().as_default() as graph:
+            name = "image" if op == "EncodeJpeg" else "images"
+            encoded = getattr(tf.raw_ops, op)(**{name: image}, **more)
+            shape = tf.shape(tf.raw_ops.DecodeJpeg(contents=encoded))
+            record(op, "value", graph, [([shape], [])], (0, 0))
+    with tf.Graph().as_default() as graph:
+        later = tf.raw_ops.Timestamp() >= 0.0
+        record("Timestamp", "value", graph, [([later], [])], (0, 0))
+    with tf.Graph().as_default() as graph:
+        summary = tf.raw_ops.ImageSummary(tag="t", tensor=tf.constant(image[None]))
+        record("ImageSummary", "value", graph, [([tf.shape(summary)], [])], (0, 0))
+
+
+def variables():
+    table = f32(4, 2)
+    with tf.Graph().as_default() as graph:
+        handle = tf.raw_ops.VarHandleOp(dtype=tf.float32, shape=[4, 2], shared_name="t")
+        init = tf.raw_ops.AssignVariableOp(resource=handle, value=table)
+        rows = tf.raw_ops.ResourceGatherNd(resource=handle, indices=i32([[1, 0], [3, 1]]),
+                                           dtype=tf.float32)
+        gone = tf.raw_ops.DestroyResourceOp(resource=handle)
+        steps = [([], [init]), ([rows], []), ([], [gone]), ([rows], [])]
+        record("ResourceGatherNd", "multi", graph, steps, (0, 0))
+        record("DestroyResourceOp", "multi", graph, steps, (0, 0))
+    with tf.Graph().as_default() as graph:
+        counter = tf.raw_ops.VarHandleOp(dtype=tf.int32, shape=[], shared_name="c")
+        init = tf.raw_ops.AssignVariableOp(resource=counter, value=i32(0))
+        count = tf.raw_ops.ResourceCountUpTo(resource=counter, limit=2, T=tf.int32)
+        steps = [([], [init]), ([count], []), ([count], []), ([count], [])]
+        record("ResourceCountUpTo", "multi", graph, steps, (0, 0))
+    with tf.Graph().as_default() as graph:
+        temporary = gen_state_ops.temporary_variable(shape=[2], dtype=tf.float32, var_name="v")
+        given = gen_state_ops.assign(temporary, [1.0, 2.0])
+        value = gen_state_ops.destroy_temporary_variable(given, var_name="v")
+        for op in ("TemporaryVariable", "DestroyTemporaryVariable"):
+            record(op, "multi", graph, [([value], [])], (0, 0))
+    with tf.Graph().as_default() as graph:
+        old_variable = gen_state_ops.variable(shape=[2], dtype=tf.float32, name="o")
+        init = gen_state_ops.assign(old_variable, [1.0, 2.0])
+        same = gen_array_ops.ref_identity(old_variable)
+        watched = gen_array_ops.debug_gradient_ref_identity(old_variable)
+        steps = [([], [init.op]), ([tf.identity(same), tf.identity(watched)], [])]
+        for op in ("Variable", "RefIdentity", "DebugGradientRefIdentity"):
+            record(op, "multi", graph, steps, (0, 0))
+
+
 if __name__ == "__main__":
     special_functions()
     complex_parts()
@@ -285,4 +539,13 @@ if __name__ == "__main__":
     images()
     random_ops()
     updates()
+    old_spellings()
+    text()
+    examples()
+    summaries()
+    counts()
+    more_sparse()
+    quantized()
+    others()
+    variables()
     write()

@@ -164,6 +164,8 @@ def old(op, producer, tensors, attrs, dtype):
             attr.s = value.encode()
         elif isinstance(value, list):
             attr.list.i.extend(value)
+        elif isinstance(value, tf.TensorShape):
+            attr.shape.CopyFrom(value.as_proto())
         else:
             attr.type = value.as_datatype_enum
     with tf.Graph().as_default() as graph:

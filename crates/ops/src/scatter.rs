@@ -24,6 +24,7 @@ pub(crate) static FAMILY: Family = Family {
         TENSOR_SCATTER_SUB.with_gradient(scatter_sub_grad),
         TENSOR_SCATTER_MAX.with_gradient(scatter_extremum_grad),
         TENSOR_SCATTER_MIN.with_gradient(scatter_extremum_grad),
+        SCATTER_ND_NON_ALIASING_ADD.with_gradient(scatter_add_grad),
     ],
     kernels: &[
         KernelSpec {
@@ -37,6 +38,7 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "TensorScatterSub", create: tensor_scatter, ..KernelSpec::CPU },
         KernelSpec { op: "TensorScatterMax", create: tensor_scatter, ..KernelSpec::CPU },
         KernelSpec { op: "TensorScatterMin", create: tensor_scatter, ..KernelSpec::CPU },
+        KernelSpec { op: "ScatterNdNonAliasingAdd", create: tensor_scatter, ..KernelSpec::CPU },
     ],
 };
 
@@ -170,9 +172,22 @@ fn tensor_scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     shape::unchanged(c)
 }
 
+/// What `TensorScatterAdd` was before there were tensors that nobody else could see.
+const SCATTER_ND_NON_ALIASING_ADD: OpDef = OpDef {
+    name: "ScatterNdNonAliasingAdd",
+    inputs: &["input: T", "indices: Tindices", "updates: T"],
+    attrs: &[
+        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, \
+         bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool}",
+        "Tindices: {int32, int64}",
+        "bad_indices_policy: string = ''",
+    ],
+    ..TENSOR_SCATTER_ADD
+};
+
 fn tensor_scatter(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let update = match init.node.op.name.as_str() {
-        "TensorScatterAdd" => Update::Add,
+        "TensorScatterAdd" | "ScatterNdNonAliasingAdd" => Update::Add,
         "TensorScatterSub" => Update::Sub,
         "TensorScatterMax" => Update::Max,
         "TensorScatterMin" => Update::Min,
