@@ -33,6 +33,11 @@ impl PartialValue {
         PartialValue { elements: elements.into_iter().collect(), is_scalar: false }
     }
 
+    /// The first element, if there is one and it is known: what a scalar is.
+    pub fn first(&self) -> Option<i64> {
+        self.elements.first().copied().flatten()
+    }
+
     /// All elements, if all are known.
     pub fn known(&self) -> Option<Vec<i64>> {
         self.elements.iter().copied().collect()

@@ -130,7 +130,7 @@ fn fill_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 fn fill_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
-    let (dims, value) = (c.input(0)?, c.input(1)?.elements[0]);
+    let (dims, value) = (c.input(0)?, c.input(1)?.first());
     match dims.elements[..] {
         [] => Some(PartialValue::scalar(value)),
         [Some(n @ 0..=1024)] => Some(PartialValue::vector(vec![value; n as usize])),
@@ -418,7 +418,7 @@ fn lin_space_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in ["start", "stop", "num"].into_iter().enumerate() {
         c.with_rank(i, name, 0)?;
     }
-    let size = match c.partial_value(2).and_then(|v| v.elements[0]) {
+    let size = match c.partial_value(2).and_then(|v| v.first()) {
         Some(num) => Some(positive(num)?),
         None => None,
     };

@@ -455,7 +455,7 @@ const SPLIT: OpDef = OpDef {
 
 fn split_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let num = c.attrs().size("num_split")?;
-    let axis = c.partial_value(0).and_then(|v| v.elements[0]);
+    let axis = c.partial_value(0).and_then(|v| v.first());
     let shape = match (c.input(1).dims(), axis) {
         (Some(dims), Some(axis)) => {
             let axis = split_axis(axis, dims.len())?;
@@ -521,7 +521,7 @@ const SPLIT_V: OpDef = OpDef {
 
 fn split_v_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let num = c.attrs().size("num_split")?;
-    let axis = c.partial_value(2).and_then(|v| v.elements[0]);
+    let axis = c.partial_value(2).and_then(|v| v.first());
     let Some(dims) = c.input(0).dims() else { return Ok(()) };
     let Some(axis) = axis else {
         (0..num).for_each(|i| c.set_output(i, PartialShape::of_rank(dims.len())));

@@ -86,7 +86,7 @@ fn gather_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
         "batch_dims ({batch}) must be less than rank(params) ({})",
         params.len()
     );
-    let Some(axis) = c.partial_value(2).and_then(|v| v.elements[0]) else {
+    let Some(axis) = c.partial_value(2).and_then(|v| v.first()) else {
         let rank = params.len() - 1 + indices.len() - batch;
         c.set_output(0, PartialShape::of_rank(rank));
         return Ok(());
@@ -415,7 +415,7 @@ fn one_hot_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in [(1, "depth"), (2, "on_value"), (3, "off_value")] {
         c.with_rank(i, name, 0)?;
     }
-    let depth = match c.partial_value(1).and_then(|v| v.elements[0]) {
+    let depth = match c.partial_value(1).and_then(|v| v.first()) {
         Some(depth) => Some(checked_depth(depth)?),
         None => None,
     };

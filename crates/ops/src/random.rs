@@ -118,7 +118,7 @@ const MULTINOMIAL: OpDef = OpDef {
 pub(crate) fn multinomial_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let logits = c.with_rank(0, "logits", 2)?;
     c.with_rank(1, "num_samples", 0)?;
-    let samples = match c.partial_value(1).and_then(|value| value.elements[0]) {
+    let samples = match c.partial_value(1).and_then(|v| v.first()) {
         None => None,
         Some(samples) => {
             ensure!(

@@ -362,7 +362,7 @@ const UNSORTED_SEGMENT_MAX: OpDef = OpDef {
 fn unsorted_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (data, ids) = (c.input(0), c.input(1));
     c.with_rank(2, "num_segments", 0)?;
-    let segments = match c.partial_value(2).and_then(|v| v.elements[0]) {
+    let segments = match c.partial_value(2).and_then(|v| v.first()) {
         Some(n) => {
             ensure!(n >= 0, InvalidArgument, "num_segments must not be negative, is {n}");
             Some(n as usize)

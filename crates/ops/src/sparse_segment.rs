@@ -211,7 +211,7 @@ fn sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut rows = None;
     if c.num_inputs() == 4 {
         c.with_rank(3, "num_segments", 0)?;
-        if let Some(n) = c.partial_value(3).and_then(|v| v.elements[0]) {
+        if let Some(n) = c.partial_value(3).and_then(|v| v.first()) {
             ensure!(n >= 0, InvalidArgument, "num_segments must not be negative, is {n}");
             rows = Some(n as usize);
         }
@@ -355,7 +355,7 @@ fn grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let grad = c.with_rank_at_least(0, "grad", 1)?;
     c.with_rank(1, "indices", 1)?.merge(&c.with_rank(2, "segment_ids", 1)?)?;
     c.with_rank(3, "output_dim0", 0)?;
-    let rows = match c.partial_value(3).and_then(|v| v.elements[0]) {
+    let rows = match c.partial_value(3).and_then(|v| v.first()) {
         Some(n) => {
             ensure!(n >= 0, InvalidArgument, "output_dim0 must not be negative, is {n}");
             Some(n as usize)

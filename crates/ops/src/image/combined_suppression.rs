@@ -52,7 +52,7 @@ fn combined_shape(c: &mut ShapeContext<'_>) -> Result<()> {
         InvalidArgument,
         "boxes must have 4 columns, got shape {boxes}"
     );
-    let value = |i: usize| c.partial_value(i).and_then(|v| v.elements[0]);
+    let value = |i: usize| c.partial_value(i).and_then(|v| v.first());
     let classes = scores.dim(2).map(|n| n as i64);
     let size = if c.attrs().bool("pad_per_class")? {
         let per_class = value(2).zip(classes).map(|(n, classes)| n.saturating_mul(classes));

@@ -125,7 +125,7 @@ fn selected_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let attrs = c.attrs();
     let is_padded =
         attrs.get("pad_to_max_output_size").is_some() && attrs.bool("pad_to_max_output_size")?;
-    let padded = if is_padded { c.partial_value(2).and_then(|v| v.elements[0]) } else { None };
+    let padded = if is_padded { c.partial_value(2).and_then(|v| v.first()) } else { None };
     let size = padded.and_then(|n| usize::try_from(n).ok());
     c.set_output(0, PartialShape::new([size]));
     let last = c.num_outputs() - 1;

@@ -50,7 +50,7 @@ fn one_more_dimension(c: &mut ShapeContext<'_>) -> Result<()> {
 fn padded_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "fixed_length", 0)?;
     let size = c.attrs().dtype("out_type")?.size();
-    let width = match c.partial_value(1).and_then(|v| v.elements[0]) {
+    let width = match c.partial_value(1).and_then(|v| v.first()) {
         // TensorFlow leaves an empty row to the step that meets it.
         Some(0) => Some(0),
         Some(length) => Some(padded_width(length, size)?),

@@ -137,7 +137,7 @@ const BINCOUNT: OpDef = OpDef {
 /// The number of bins in input `i`, as far as known.
 fn known_bins(c: &ShapeContext<'_>, i: usize) -> Result<Option<usize>> {
     c.with_rank(i, "size", 0)?;
-    match c.partial_value(i).and_then(|v| v.elements[0]) {
+    match c.partial_value(i).and_then(|v| v.first()) {
         Some(size) if size < 0 => bail!(InvalidArgument, "size ({size}) must be non-negative"),
         size => Ok(size.map(|s| s as usize)),
     }

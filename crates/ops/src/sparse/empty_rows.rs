@@ -216,7 +216,7 @@ fn fill_ragged_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(2, "nrows", 0)?;
     c.with_rank(3, "default_value", 0)?;
     let count = ids.merge(&values)?;
-    let rows = c.partial_value(2).and_then(|v| v.elements[0]);
+    let rows = c.partial_value(2).and_then(|v| v.first());
     c.set_output(0, PartialShape::of_rank(1));
     c.set_output(1, PartialShape::of_rank(1));
     c.set_output(2, PartialShape::new([rows.and_then(|n| usize::try_from(n).ok())]));
