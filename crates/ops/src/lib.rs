@@ -116,6 +116,8 @@ mod quantize;
 
 mod sparse;
 
+mod state;
+
 mod strings;
 
 mod summary;
@@ -258,6 +260,9 @@ pub static FAMILIES: &[&Family] = &[
     &strings::pieces::FAMILY,
     &strings::regex::FAMILY,
     &strings::unicode::FAMILY,
+    &state::accumulator_ops::FAMILY,
+    &state::table_files::FAMILY,
+    &state::table_ops::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.

@@ -1,0 +1,308 @@
+//! Conditional accumulators: gradients are applied by many, and taken when there are enough.
+//!
+//! Synchronous training rests on them: the chief takes a mean once enough workers have applied
+//! theirs, and gradients of steps that are over are dropped.
+
+use std::sync::Arc;
+
+use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_kernel::{
+    AnyKernel, AsyncCall, AsyncKernel, Family, KernelContext, KernelInit, KernelSpec,
+};
+use thalweg_tensor::{DType, Element, Result, Tensor, ensure};
+
+use super::accumulator::Accumulator;
+use super::handle::{state_input, state_kernel, state_of_call, two_strings};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        CONDITIONAL_ACCUMULATOR,
+        RESOURCE_CONDITIONAL_ACCUMULATOR,
+        OpDef { name: "SparseConditionalAccumulator", ..CONDITIONAL_ACCUMULATOR },
+        ACCUMULATOR_APPLY_GRADIENT,
+        RESOURCE_ACCUMULATOR_APPLY_GRADIENT,
+        SPARSE_ACCUMULATOR_APPLY_GRADIENT,
+        ACCUMULATOR_TAKE_GRADIENT,
+        RESOURCE_ACCUMULATOR_TAKE_GRADIENT,
+        SPARSE_ACCUMULATOR_TAKE_GRADIENT,
+        ACCUMULATOR_SET_GLOBAL_STEP,
+        RESOURCE_ACCUMULATOR_SET_GLOBAL_STEP,
+        ACCUMULATOR_NUM_ACCUMULATED,
+        RESOURCE_ACCUMULATOR_NUM_ACCUMULATED,
+    ],
+    kernels: &[
+        KernelSpec {
+            op: "ConditionalAccumulator",
+            constraints: FLOATS,
+            create: accumulator,
+            ..CHEAP
+        },
+        KernelSpec {
+            op: "ResourceConditionalAccumulator",
+            constraints: FLOATS,
+            create: accumulator,
+            ..CHEAP
+        },
+        KernelSpec {
+            op: "SparseConditionalAccumulator",
+            constraints: FLOATS,
+            create: accumulator,
+            ..CHEAP
+        },
+        KernelSpec { op: "AccumulatorApplyGradient", create: apply, ..KernelSpec::CPU },
+        KernelSpec { op: "ResourceAccumulatorApplyGradient", create: apply, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "SparseAccumulatorApplyGradient",
+            create: sparse_apply,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "AccumulatorTakeGradient", create: take, ..KernelSpec::CPU },
+        KernelSpec { op: "ResourceAccumulatorTakeGradient", create: take, ..KernelSpec::CPU },
+        KernelSpec { op: "SparseAccumulatorTakeGradient", create: take, ..KernelSpec::CPU },
+        KernelSpec { op: "AccumulatorSetGlobalStep", create: set_global_step, ..CHEAP },
+        KernelSpec { op: "ResourceAccumulatorSetGlobalStep", create: set_global_step, ..CHEAP },
+        KernelSpec { op: "AccumulatorNumAccumulated", create: num_accumulated, ..CHEAP },
+        KernelSpec { op: "ResourceAccumulatorNumAccumulated", create: num_accumulated, ..CHEAP },
+    ],
+};
+
+const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
+const FLOATS: &[thalweg_kernel::Constraint] =
+    &[("dtype", &[DType::Half, DType::Float, DType::Double])];
+
+const CONDITIONAL_ACCUMULATOR: OpDef = OpDef {
+    name: "ConditionalAccumulator",
+    outputs: &["handle: Ref(string)"],
+    attrs: &[
+        NUMBER,
+        "shape: shape",
+        "container: string = ''",
+        "shared_name: string = ''",
+        "reduction_type: {'MEAN', 'SUM'} = 'MEAN'",
+    ],
+    shape: two_strings,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const NUMBER: &str = "dtype: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}";
+
+const RESOURCE_CONDITIONAL_ACCUMULATOR: OpDef = OpDef {
+    name: "ResourceConditionalAccumulator",
+    outputs: &["handle: resource"],
+    ..CONDITIONAL_ACCUMULATOR
+};
+
+const ACCUMULATOR_APPLY_GRADIENT: OpDef = OpDef {
+    name: "AccumulatorApplyGradient",
+    inputs: &["handle: Ref(string)", "local_step: int64", "gradient: dtype"],
+    attrs: &[NUMBER],
+    ..OpDef::DEFAULT
+};
+
+const RESOURCE_ACCUMULATOR_APPLY_GRADIENT: OpDef = OpDef {
+    name: "ResourceAccumulatorApplyGradient",
+    inputs: &["handle: resource", "local_step: int64", "gradient: dtype"],
+    flags: &[Flag::Stateful],
+    ..ACCUMULATOR_APPLY_GRADIENT
+};
+
+const SPARSE_ACCUMULATOR_APPLY_GRADIENT: OpDef = OpDef {
+    name: "SparseAccumulatorApplyGradient",
+    inputs: &[
+        "handle: Ref(string)",
+        "local_step: int64",
+        "gradient_indices: int64",
+        "gradient_values: dtype",
+        "gradient_shape: int64",
+    ],
+    attrs: &[NUMBER, "has_known_shape: bool"],
+    ..OpDef::DEFAULT
+};
+
+const ACCUMULATOR_TAKE_GRADIENT: OpDef = OpDef {
+    name: "AccumulatorTakeGradient",
+    inputs: &["handle: Ref(string)", "num_required: int32"],
+    outputs: &["average: dtype"],
+    attrs: &[NUMBER],
+    ..OpDef::DEFAULT
+};
+
+const RESOURCE_ACCUMULATOR_TAKE_GRADIENT: OpDef = OpDef {
+    name: "ResourceAccumulatorTakeGradient",
+    inputs: &["handle: resource", "num_required: int32"],
+    flags: &[Flag::Stateful],
+    ..ACCUMULATOR_TAKE_GRADIENT
+};
+
+const SPARSE_ACCUMULATOR_TAKE_GRADIENT: OpDef = OpDef {
+    name: "SparseAccumulatorTakeGradient",
+    outputs: &["indices: int64", "values: dtype", "shape: int64"],
+    ..ACCUMULATOR_TAKE_GRADIENT
+};
+
+const ACCUMULATOR_SET_GLOBAL_STEP: OpDef = OpDef {
+    name: "AccumulatorSetGlobalStep",
+    inputs: &["handle: Ref(string)", "new_global_step: int64"],
+    ..OpDef::DEFAULT
+};
+
+const RESOURCE_ACCUMULATOR_SET_GLOBAL_STEP: OpDef = OpDef {
+    name: "ResourceAccumulatorSetGlobalStep",
+    inputs: &["handle: resource", "new_global_step: int64"],
+    flags: &[Flag::Stateful],
+    ..ACCUMULATOR_SET_GLOBAL_STEP
+};
+
+const ACCUMULATOR_NUM_ACCUMULATED: OpDef = OpDef {
+    name: "AccumulatorNumAccumulated",
+    inputs: &["handle: Ref(string)"],
+    outputs: &["num_accumulated: int32"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+const RESOURCE_ACCUMULATOR_NUM_ACCUMULATED: OpDef = OpDef {
+    name: "ResourceAccumulatorNumAccumulated",
+    inputs: &["handle: resource"],
+    flags: &[Flag::Stateful],
+    ..ACCUMULATOR_NUM_ACCUMULATED
+};
+
+fn accumulator(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let attrs = init.attrs();
+    let (dtype, shape) = (attrs.dtype("dtype")?, attrs.shape("shape")?);
+    let is_mean = attrs.string("reduction_type")? == "MEAN";
+    let is_sparse = init.node.op.name == "SparseConditionalAccumulator";
+    let declared = shape.clone();
+    state_kernel(
+        init,
+        true,
+        move |ctx, _| {
+            let budget = ctx.step().state_budget.clone();
+            Ok(Accumulator::new(dtype, shape.clone(), is_sparse, is_mean, budget))
+        },
+        move |found: &Accumulator, name| {
+            ensure!(
+                found.dtype == dtype && found.shape == declared && found.is_sparse == is_sparse,
+                InvalidArgument,
+                "Shared conditional accumulator '{name}' has type {} and shape {}, which does not \
+                 match the requested {dtype} and {declared}",
+                found.dtype,
+                found.shape
+            );
+            Ok(())
+        },
+    )
+}
+
+/// The only element of a tensor that must be a scalar.
+fn scalar<T: Element>(tensor: &Tensor, name: &str) -> Result<T> {
+    ensure!(
+        tensor.rank() == 0,
+        InvalidArgument,
+        "Argument {name} must be scalar, but had bad shape {}",
+        tensor.shape()
+    );
+    tensor.scalar_value()
+}
+
+fn check_dtype(accumulator: &Accumulator, dtype: DType) -> Result<()> {
+    ensure!(
+        accumulator.dtype == dtype,
+        InvalidArgument,
+        "Signature mismatch: the accumulator is {}, the op {dtype}",
+        accumulator.dtype
+    );
+    Ok(())
+}
+
+/// Changes an accumulator through the door that all changes of state take.
+fn change(
+    ctx: &KernelContext<'_>,
+    accumulator: &Accumulator,
+    change: impl FnOnce() -> Result<()>,
+) -> Result<()> {
+    let (op, step) = (&ctx.node().op.name, ctx.step().step_id);
+    ctx.resources().update(accumulator, op, step, change)
+}
+
+fn apply(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let accumulator: Arc<Accumulator> = state_input(ctx, 0)?;
+        let local_step = scalar(ctx.input(1)?, "local_step")?;
+        let gradient = ctx.take_input(2)?;
+        check_dtype(&accumulator, gradient.dtype())?;
+        change(ctx, &accumulator, || accumulator.apply_dense(ctx, local_step, gradient))
+    })
+}
+
+fn sparse_apply(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let has_known_shape = init.attrs().bool("has_known_shape")?;
+    AnyKernel::new(move |ctx| {
+        let accumulator: Arc<Accumulator> = state_input(ctx, 0)?;
+        let local_step = scalar(ctx.input(1)?, "local_step")?;
+        let (indices, values) = (ctx.input(2)?, ctx.input(3)?);
+        check_dtype(&accumulator, values.dtype())?;
+        let shape = if has_known_shape { Some(ctx.input(4)?) } else { None };
+        change(ctx, &accumulator, || accumulator.apply_sparse(local_step, indices, values, shape))
+    })
+}
+
+/// Waits for enough gradients, or for the end of the step.
+struct Take {
+    op: Arc<str>,
+    dtype: DType,
+}
+
+impl AsyncKernel for Take {
+    fn start(&self, call: AsyncCall) {
+        match self.prepare(&call) {
+            Ok((accumulator, required)) => accumulator.take(&self.op, required, call),
+            Err(e) => call.complete(Err(e)),
+        }
+    }
+}
+
+impl Take {
+    fn prepare(&self, call: &AsyncCall) -> Result<(Arc<Accumulator>, i32)> {
+        let accumulator: Arc<Accumulator> = state_of_call(call, 0)?;
+        let required: i32 = scalar(call.input(1)?, "num_required")?;
+        check_dtype(&accumulator, self.dtype)?;
+        ensure!(
+            accumulator.is_sparse == (call.num_outputs == 3),
+            InvalidArgument,
+            "{} cannot take from this accumulator: one of the two is sparse",
+            self.op
+        );
+        ensure!(
+            required > 0,
+            InvalidArgument,
+            "Argument num_required must be positive, but was {required}"
+        );
+        Ok((accumulator, required))
+    }
+}
+
+fn take(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("dtype")?;
+    Ok(AnyKernel::Async(Arc::new(Take { op: init.node.op.name.as_str().into(), dtype })))
+}
+
+fn set_global_step(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let accumulator: Arc<Accumulator> = state_input(ctx, 0)?;
+        let step = scalar(ctx.input(1)?, "new_global_step")?;
+        change(ctx, &accumulator, || {
+            accumulator.set_global_step(step);
+            Ok(())
+        })
+    })
+}
+
+fn num_accumulated(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let accumulator: Arc<Accumulator> = state_input(ctx, 0)?;
+        ctx.set_output(0, Tensor::scalar(accumulator.count()))
+    })
+}

@@ -1,0 +1,189 @@
+//! How a node names the state that it makes, and how others find it again.
+//!
+//! The old generation hands state on as a reference to a vector of two strings, container and name;
+//! the new one as a resource handle. Both find the same state.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use thalweg_graph::ShapeContext;
+use thalweg_kernel::{
+    AnyKernel, AsyncCall, KernelContext, KernelInit, ResourceManager, Value, Variable,
+};
+use thalweg_tensor::{
+    Bytes, DType, PartialShape, Resource, ResourceHandle, Result, Shape, Tensor, bail, err,
+};
+
+/// Numbers for state that has no name of its own.
+static NEXT_PRIVATE: AtomicU64 = AtomicU64::new(0);
+
+/// Container and name under which a node's state lives.
+struct Place {
+    container: Arc<str>,
+    name: Arc<str>,
+    /// Nobody else can name it: it goes with the node's kernel, at the end of the session.
+    is_private: bool,
+}
+
+impl Place {
+    fn of(init: &KernelInit<'_>, is_shared_by_node_name: bool) -> Result<Place> {
+        let attrs = init.attrs();
+        let container: Arc<str> = attrs.string("container")?.into();
+        let shared = attrs.string("shared_name")?;
+        if !shared.is_empty() {
+            return Ok(Place { container, name: shared.into(), is_private: false });
+        }
+        if is_shared_by_node_name {
+            return Ok(Place { container, name: init.node.name.clone(), is_private: false });
+        }
+        let number = NEXT_PRIVATE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("_{number}_{}", init.node.name).into();
+        Ok(Place { container, name, is_private: true })
+    }
+}
+
+/// Removes private state when the kernel that made it goes.
+struct Owner<T: Resource> {
+    place: Place,
+    /// Where the state lives, once there is any.
+    manager: OnceLock<Weak<ResourceManager>>,
+    _state: std::marker::PhantomData<fn(T)>,
+}
+
+impl<T: Resource> Drop for Owner<T> {
+    fn drop(&mut self) {
+        let Place { container, name, is_private } = &self.place;
+        if let (true, Some(manager)) = (is_private, self.manager.get().and_then(Weak::upgrade)) {
+            // Gone already if its container was reset.
+            let _ = manager.remove::<T>(container, name);
+        }
+    }
+}
+
+/// A kernel that finds its node's state, or makes it with `create`, and hands it on in the form
+/// that the op's output has. `check` looks at state that another node may have made.
+pub(super) fn state_kernel<T: Resource>(
+    init: &KernelInit<'_>,
+    is_shared_by_node_name: bool,
+    create: impl Fn(&KernelContext<'_>, &Arc<str>) -> Result<T> + Send + Sync + 'static,
+    check: impl Fn(&T, &str) -> Result<()> + Send + Sync + 'static,
+) -> Result<AnyKernel> {
+    let place = Place::of(init, is_shared_by_node_name)?;
+    let is_ref = init.node.outputs.first().is_some_and(|output| output.is_ref);
+    let owner: Owner<T> =
+        Owner { place, manager: OnceLock::new(), _state: std::marker::PhantomData };
+    let made: OnceLock<Value> = OnceLock::new();
+    AnyKernel::new(move |ctx| {
+        let Place { container, name, .. } = &owner.place;
+        let found: Arc<T> =
+            ctx.resources()
+                .find_or_create(container.clone(), name.clone(), || create(ctx, name))?;
+        check(&found, name)?;
+        if made.get().is_none() {
+            // If two steps are the first, both make the same.
+            let _ = owner.manager.set(Arc::downgrade(&ctx.step().resources));
+            let _ = made.set(if is_ref {
+                Value::Ref(reference(ctx, container, name)?)
+            } else {
+                Value::Tensor(named_handle(ctx, container, name)?)
+            });
+        }
+        match made.get() {
+            Some(Value::Ref(variable)) => ctx.set_output_ref(0, variable.clone()),
+            Some(Value::Tensor(handle)) => ctx.set_output(0, handle.clone()),
+            _ => bail!(Internal, "a handle is a tensor or a reference"),
+        }
+    })
+}
+
+/// The shape of the old generation's handles: container and name.
+pub(super) fn two_strings(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.set_output(0, PartialShape::new([Some(2)]));
+    Ok(())
+}
+
+/// A kernel that makes new state each time it runs; the state lives as long as its handles.
+pub(super) fn anonymous_kernel<T: Resource>(
+    create: impl Fn(&KernelContext<'_>, &Arc<str>) -> Result<T> + Send + Sync + 'static,
+) -> Result<AnyKernel> {
+    AnyKernel::new(move |ctx| {
+        let name: Arc<str> = "cd2c89b7-88b7-44c8-ad83-06c2a9158347".into();
+        let state: Arc<dyn Resource> = Arc::new(create(ctx, &name)?);
+        let handle = ResourceHandle {
+            owned: Some(state),
+            ..described(ctx, &ctx.resources().default_container().clone(), &name)
+        };
+        ctx.set_output(0, Tensor::from_resources(Shape::scalar(), vec![handle])?)
+    })
+}
+
+fn described(ctx: &KernelContext<'_>, container: &Arc<str>, name: &Arc<str>) -> ResourceHandle {
+    ResourceHandle {
+        device: ctx.step().device.description().name.to_string().into(),
+        container: container.clone(),
+        name: name.clone(),
+        ..ResourceHandle::default()
+    }
+}
+
+fn full(ctx: &KernelContext<'_>, container: &Arc<str>) -> Arc<str> {
+    if container.is_empty() { ctx.resources().default_container() } else { container }.clone()
+}
+
+fn named_handle(ctx: &KernelContext<'_>, container: &Arc<str>, name: &Arc<str>) -> Result<Tensor> {
+    let handle = described(ctx, &full(ctx, container), name);
+    Tensor::from_resources(Shape::scalar(), vec![handle])
+}
+
+/// Container and name as the old generation passes them on.
+fn reference(
+    ctx: &KernelContext<'_>,
+    container: &Arc<str>,
+    name: &Arc<str>,
+) -> Result<Arc<Variable>> {
+    let shape = Shape::new(&[2])?;
+    let budget = ctx.step().state_budget.clone();
+    let variable = Variable::new(name.clone(), DType::String, PartialShape::from(&shape), budget);
+    let words = [&*full(ctx, container), name].map(|word| Bytes::copy_from_slice(word.as_bytes()));
+    variable.assign(Tensor::from_strings(shape, words.into())?)?;
+    Ok(Arc::new(variable))
+}
+
+/// The state that input `i` means.
+pub(super) fn state_input<T: Resource>(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<T>> {
+    match ctx.input(i) {
+        Ok(tensor) => find(ctx.resources(), tensor),
+        Err(_) => find(ctx.resources(), &ctx.input_ref(i)?.read()?),
+    }
+}
+
+/// The state that input `i` of a call that may wait means.
+pub(super) fn state_of_call<T: Resource>(call: &AsyncCall, i: usize) -> Result<Arc<T>> {
+    match call.inputs.get(i) {
+        Some(Value::Tensor(tensor)) => find(&call.step.resources, tensor),
+        Some(Value::Ref(variable)) => find(&call.step.resources, &variable.read()?),
+        _ => bail!(Internal, "input {i} is not there"),
+    }
+}
+
+fn find<T: Resource>(resources: &ResourceManager, tensor: &Tensor) -> Result<Arc<T>> {
+    if tensor.dtype() == DType::Resource {
+        return match tensor.resources()? {
+            [handle] => resources.resolve(handle),
+            _ => {
+                bail!(InvalidArgument, "expected one resource handle, got shape {}", tensor.shape())
+            }
+        };
+    }
+    let [container, name] = tensor.strings()? else {
+        bail!(
+            InvalidArgument,
+            "a handle is a container and a name, but this one has shape {}",
+            tensor.shape()
+        );
+    };
+    let (container, name) = (String::from_utf8_lossy(container), String::from_utf8_lossy(name));
+    resources
+        .find(&*container, &*name)
+        .ok_or_else(|| err!(NotFound, "Resource {container}/{name} does not exist."))
+}

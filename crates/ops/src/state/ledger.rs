@@ -1,0 +1,47 @@
+//! Memory of state that is not in tensors: map entries, strings.
+
+use std::sync::Arc;
+
+use thalweg_tensor::{Budget, Result};
+
+/// Bytes that some state has been charged for; they go back when the state goes.
+pub(super) struct Ledger {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Ledger {
+    pub(super) fn new(budget: Arc<Budget>) -> Ledger {
+        Ledger { budget, bytes: 0 }
+    }
+
+    /// Whom the bytes are charged to.
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Charges for more.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<()> {
+        self.budget.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives some back.
+    pub(super) fn give(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.bytes);
+        self.budget.give_back(bytes);
+        self.bytes -= bytes;
+    }
+
+    /// Gives everything back.
+    pub(super) fn clear(&mut self) {
+        self.give(self.bytes);
+    }
+}
+
+impl Drop for Ledger {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}

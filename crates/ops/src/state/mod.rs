@@ -1,0 +1,13 @@
+//! State behind handles: tables, accumulators, random generators, mutexes.
+
+mod accumulator;
+mod handle;
+mod ledger;
+mod sparse_sum;
+mod table;
+mod table_buckets;
+mod table_rows;
+
+pub(crate) mod accumulator_ops;
+pub(crate) mod table_files;
+pub(crate) mod table_ops;

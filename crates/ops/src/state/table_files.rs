@@ -1,0 +1,238 @@
+//! Static tables filled from text files, one entry per line.
+
+use thalweg_graph::{Flag, OpDef};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Bytes, DType, Result, Shape, Tensor, bail, ensure, err};
+
+use super::table::Table;
+use super::table_ops::change;
+use crate::cells::blank;
+use crate::strings::number::{FromText, trimmed};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        INITIALIZE_TABLE_FROM_TEXT_FILE.without_gradient(),
+        INITIALIZE_TABLE_FROM_TEXT_FILE_V2.without_gradient(),
+    ],
+    kernels: &[
+        KernelSpec {
+            op: "InitializeTableFromTextFile",
+            create: initialize_from_text_file,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "InitializeTableFromTextFileV2",
+            create: initialize_from_text_file,
+            ..KernelSpec::CPU
+        },
+    ],
+};
+
+const INITIALIZE_TABLE_FROM_TEXT_FILE: OpDef = OpDef {
+    name: "InitializeTableFromTextFile",
+    inputs: &["table_handle: Ref(string)", "filename: string"],
+    attrs: &[
+        "key_index: int >= -2",
+        "value_index: int >= -2",
+        "vocab_size: int >= -1 = -1",
+        "delimiter: string = '\t'",
+        "offset: int = 0",
+    ],
+    ..OpDef::DEFAULT
+};
+
+const INITIALIZE_TABLE_FROM_TEXT_FILE_V2: OpDef = OpDef {
+    name: "InitializeTableFromTextFileV2",
+    inputs: &["table_handle: resource", "filename: string"],
+    flags: &[Flag::Stateful],
+    ..INITIALIZE_TABLE_FROM_TEXT_FILE
+};
+
+/// Where a key or value comes from.
+#[derive(Clone, Copy, PartialEq)]
+enum Field {
+    WholeLine,
+    LineNumber,
+    Column(usize),
+}
+
+impl Field {
+    fn of(init: &KernelInit<'_>, attr: &str) -> Result<Field> {
+        Ok(match init.attrs().int(attr)? {
+            -2 => Field::WholeLine,
+            -1 => Field::LineNumber,
+            column => {
+                Field::Column(usize::try_from(column).map_err(|_| {
+                    err!(InvalidArgument, "{attr} must be -2 or more, got {column}")
+                })?)
+            }
+        })
+    }
+
+    /// Whether a table whose keys or values (`what`) are `dtype` can be filled so.
+    fn check(self, what: &str, dtype: DType) -> Result<()> {
+        match self {
+            Field::LineNumber => ensure!(
+                dtype == DType::Int64,
+                InvalidArgument,
+                "{what} index for line number requires table {what} dtype of int64, got {dtype}"
+            ),
+            Field::WholeLine => ensure!(
+                matches!(dtype, DType::Int64 | DType::Int32 | DType::String),
+                InvalidArgument,
+                "{what} index for whole line requires table {what} dtype of integer or string, got \
+                 {dtype}"
+            ),
+            Field::Column(_) => {}
+        }
+        Ok(())
+    }
+}
+
+/// How a file is read.
+struct Format {
+    key: Field,
+    value: Field,
+    /// Lines to read, if not all.
+    limit: Option<usize>,
+    delimiter: u8,
+    offset: i64,
+}
+
+fn initialize_from_text_file(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let attrs = init.attrs();
+    let &[delimiter] = attrs.string("delimiter")?.as_bytes() else {
+        bail!(InvalidArgument, "delimiter should be only 1 char");
+    };
+    let format = Format {
+        key: Field::of(init, "key_index")?,
+        value: Field::of(init, "value_index")?,
+        limit: usize::try_from(attrs.int("vocab_size")?).ok(),
+        delimiter,
+        offset: attrs.int("offset")?,
+    };
+    AnyKernel::new(move |ctx| {
+        let filename = ctx.input(1)?;
+        let ([name], 0) = (filename.strings()?, filename.rank()) else {
+            bail!(
+                InvalidArgument,
+                "filename should be a single string, but got {}",
+                filename.shape()
+            );
+        };
+        ensure!(!name.is_empty(), InvalidArgument, "filename cannot be empty.");
+        let Ok(path) = std::str::from_utf8(name) else {
+            bail!(InvalidArgument, "file name {name:?} is not UTF-8");
+        };
+        change(ctx, |table| format.fill(ctx, table, path))
+    })
+}
+
+impl Format {
+    fn fill(&self, ctx: &KernelContext<'_>, table: &Table, path: &str) -> Result<()> {
+        ensure!(table.is_static(), InvalidArgument, "the table is not initializable");
+        self.key.check("Key", table.key_dtype)?;
+        self.value.check("Value", table.value_dtype)?;
+        let content = ctx.step().environment.files.read(path)?;
+        let count = lines(&content).count();
+        let wanted = self.limit.unwrap_or(count);
+        ensure!(
+            wanted.min(count) > 0,
+            OutOfRange,
+            "{path}: no line to read, of {count} there are and {wanted} wanted"
+        );
+        // A table that is full already keeps what it has; its file need only look right.
+        let is_full = table.is_initialized();
+        let read = if is_full { 1 } else { wanted.min(count) };
+        let shape = Shape::new(&[read])?;
+        let mut keys = blank(ctx, table.key_dtype, shape.clone())?;
+        let mut values = blank(ctx, table.value_dtype, shape)?;
+        for (i, line) in lines(&content).take(read).enumerate() {
+            self.parse(&line, i, &mut keys, &mut values)
+                .map_err(|e| e.map_message(|message| format!("{path}: {message}")))?;
+            if i % 4096 == 0 {
+                ctx.check_cancelled()?;
+            }
+        }
+        if is_full {
+            return Ok(());
+        }
+        ensure!(
+            wanted <= count,
+            InvalidArgument,
+            "Invalid vocab_size in {path}: expected {wanted} but got {count}"
+        );
+        table.initialize(&keys, &values)
+    }
+
+    fn parse(&self, line: &Bytes, i: usize, keys: &mut Tensor, values: &mut Tensor) -> Result<()> {
+        ensure!(!line.is_empty(), InvalidArgument, "empty line found at line {i}");
+        let columns = line.split(|&b| b == self.delimiter);
+        let needed = [self.key, self.value].into_iter().filter_map(|field| match field {
+            Field::Column(column) => Some(column),
+            _ => None,
+        });
+        if let Some(last) = needed.max() {
+            let there = columns.clone().count();
+            ensure!(
+                last < there,
+                InvalidArgument,
+                "Invalid number of columns in line {i} ({}) : expected at least {} got {there}",
+                String::from_utf8_lossy(line),
+                last.saturating_add(1)
+            );
+        }
+        for (field, target) in [(self.key, keys), (self.value, values)] {
+            match field {
+                Field::LineNumber => {
+                    target.as_mut_slice::<i64>()?[i] = (i as i64).wrapping_add(self.offset);
+                }
+                Field::WholeLine => set(target, i, line.clone())?,
+                Field::Column(column) => {
+                    let text = columns.clone().nth(column).unwrap_or_default();
+                    set(target, i, line.slice_ref(text))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The lines of a file, without the marks that end them.
+fn lines(content: &Bytes) -> impl Iterator<Item = Bytes> {
+    let text = content.strip_suffix(b"\n").unwrap_or(content);
+    let is_empty = content.is_empty();
+    text.split(|&b| b == b'\n').filter(move |_| !is_empty).map(|line| {
+        if line.contains(&b'\r') {
+            return line.iter().copied().filter(|&b| b != b'\r').collect();
+        }
+        content.slice_ref(line)
+    })
+}
+
+/// Sets element `i` to what the text says.
+fn set(target: &mut Tensor, i: usize, text: Bytes) -> Result<()> {
+    fn number<T: FromText>(target: &mut Tensor, i: usize, text: &[u8]) -> Result<()> {
+        let Some(value) = T::from_text(trimmed(text)) else {
+            bail!(
+                InvalidArgument,
+                "Field {} in line {i} is not a valid {}.",
+                String::from_utf8_lossy(text),
+                T::DTYPE
+            );
+        };
+        target.as_mut_slice::<T>()?[i] = value;
+        Ok(())
+    }
+    match target.dtype() {
+        DType::Int32 => number::<i32>(target, i, &text),
+        DType::Int64 => number::<i64>(target, i, &text),
+        DType::Float => number::<f32>(target, i, &text),
+        DType::Double => number::<f64>(target, i, &text),
+        DType::String => {
+            target.strings_mut()?[i] = text;
+            Ok(())
+        }
+        other => bail!(InvalidArgument, "Data type {other} not supported."),
+    }
+}

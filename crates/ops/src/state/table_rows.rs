@@ -1,0 +1,320 @@
+//! Rows of values that a map finds by key: static and mutable hash tables.
+//!
+//! Keys and values lie in row order, which is the order of insertion as long as nothing is removed;
+//! exports follow it, so no hash order shows.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use thalweg_tensor::{Budget, Bytes, DType, Result, Shape, Tensor, bail, ensure};
+
+use super::ledger::Ledger;
+use crate::cells::Cell;
+
+/// What an entry of the map takes, roughly, besides the row.
+const ENTRY_BYTES: usize = 48;
+
+/// Where the row of a key is.
+enum Index {
+    Integers(HashMap<i64, usize>),
+    Strings(HashMap<Bytes, usize>),
+}
+
+/// What to do with a key that is there already.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Duplicates {
+    /// The new value replaces the old one.
+    Replace,
+    /// The values must be equal.
+    MustAgree,
+}
+
+/// Keys and their rows.
+pub(super) struct Rows {
+    index: Index,
+    /// Keys and values by row; only the first rows are in use.
+    keys: Tensor,
+    values: Tensor,
+    /// Elements of one row of values.
+    width: usize,
+    ledger: Ledger,
+}
+
+/// The keys of an operation.
+#[derive(Clone, Copy)]
+pub(super) enum Keys<'a> {
+    Int32(&'a [i32]),
+    Int64(&'a [i64]),
+    Strings(&'a [Bytes]),
+}
+
+impl<'a> Keys<'a> {
+    pub(super) fn of(tensor: &'a Tensor) -> Result<Keys<'a>> {
+        Ok(match tensor.dtype() {
+            DType::Int32 => Keys::Int32(tensor.as_slice()?),
+            DType::Int64 => Keys::Int64(tensor.as_slice()?),
+            DType::String => Keys::Strings(tensor.strings()?),
+            other => bail!(InvalidArgument, "keys cannot be {other}"),
+        })
+    }
+
+    /// A copy of key `i`: a string may be a small part of a large message.
+    fn key(&self, i: usize) -> Key {
+        match self {
+            Keys::Int32(keys) => Key::Integer(keys[i].into()),
+            Keys::Int64(keys) => Key::Integer(keys[i]),
+            Keys::Strings(keys) => Key::Text(Bytes::copy_from_slice(&keys[i])),
+        }
+    }
+}
+
+/// One key, in memory of its own.
+enum Key {
+    Integer(i64),
+    Text(Bytes),
+}
+
+impl Key {
+    /// What the key takes in the map.
+    fn size_bytes(&self) -> usize {
+        ENTRY_BYTES + if let Key::Text(text) = self { text.len() } else { 0 }
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Integer(key) => write!(f, "{key}"),
+            Key::Text(key) => f.write_str(&String::from_utf8_lossy(key)),
+        }
+    }
+}
+
+impl Rows {
+    pub(super) fn new(
+        key_dtype: DType,
+        value_dtype: DType,
+        width: usize,
+        ledger: Ledger,
+    ) -> Result<Rows> {
+        let index = match key_dtype {
+            DType::String => Index::Strings(HashMap::new()),
+            _ => Index::Integers(HashMap::new()),
+        };
+        let budget = Some(ledger.budget());
+        let keys = Tensor::blank_in(key_dtype, Shape::new(&[0])?, budget)?;
+        let values = Tensor::blank_in(value_dtype, Shape::new(&[0, width])?, budget)?;
+        Ok(Rows { index, keys, values, width, ledger })
+    }
+
+    pub(super) fn len(&self) -> usize {
+        match &self.index {
+            Index::Integers(map) => map.len(),
+            Index::Strings(map) => map.len(),
+        }
+    }
+
+    /// The values by row, with room at the end.
+    pub(super) fn values(&self) -> &Tensor {
+        &self.values
+    }
+
+    /// The row of key `i`.
+    pub(super) fn find(&self, keys: Keys<'_>, i: usize) -> Option<usize> {
+        match (&self.index, keys) {
+            (Index::Integers(map), Keys::Int32(keys)) => map.get(&keys[i].into()),
+            (Index::Integers(map), Keys::Int64(keys)) => map.get(&keys[i]),
+            (Index::Strings(map), Keys::Strings(keys)) => map.get(&keys[i]),
+            _ => None,
+        }
+        .copied()
+    }
+
+    /// Puts a row of `values` under each of `keys`. After an error a part of them may be there.
+    pub(super) fn insert(
+        &mut self,
+        keys: &Tensor,
+        values: &Tensor,
+        duplicates: Duplicates,
+    ) -> Result<()> {
+        let cells = Keys::of(keys)?;
+        for i in 0..keys.num_elements() {
+            match self.find(cells, i) {
+                Some(row) if duplicates == Duplicates::MustAgree => ensure!(
+                    is_same_row(&self.values, row, values, i, self.width)?,
+                    FailedPrecondition,
+                    "HashTable has different value for same key. Key {}",
+                    cells.key(i)
+                ),
+                Some(row) => self.put(row, values, i)?,
+                None => self.push(cells.key(i), values, i)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, row: usize, values: &Tensor, i: usize) -> Result<()> {
+        let before = text_bytes(&self.values, row * self.width..(row + 1) * self.width);
+        self.ledger.take(text_bytes(values, i * self.width..(i + 1) * self.width))?;
+        self.ledger.give(before);
+        copy_row(values, i, &mut self.values, row, self.width)
+    }
+
+    fn push(&mut self, key: Key, values: &Tensor, i: usize) -> Result<()> {
+        let row = self.len();
+        self.reserve(row + 1)?;
+        self.ledger.take(key.size_bytes())?;
+        self.put(row, values, i)?;
+        match &key {
+            Key::Text(text) => self.keys.strings_mut()?[row] = text.clone(),
+            Key::Integer(key) if self.keys.dtype() == DType::Int32 => {
+                self.keys.as_mut_slice::<i32>()?[row] = *key as i32;
+            }
+            Key::Integer(key) => self.keys.as_mut_slice::<i64>()?[row] = *key,
+        }
+        self.point(key, row)
+    }
+
+    /// Makes a key lead to a row.
+    fn point(&mut self, key: Key, row: usize) -> Result<()> {
+        match (&mut self.index, key) {
+            (Index::Strings(map), Key::Text(key)) => map.insert(key, row),
+            (Index::Integers(map), Key::Integer(key)) => map.insert(key, row),
+            _ => bail!(Internal, "the keys have another type than the table's"),
+        };
+        Ok(())
+    }
+
+    /// Makes room for `rows` rows; the room doubles, so that many insertions stay linear.
+    fn reserve(&mut self, rows: usize) -> Result<()> {
+        let room = self.keys.num_elements();
+        if rows <= room {
+            return Ok(());
+        }
+        let room = rows.max(room.saturating_mul(2)).max(8);
+        self.keys = grown(&self.keys, &[room], self.ledger.budget())?;
+        self.values = grown(&self.values, &[room, self.width], self.ledger.budget())?;
+        Ok(())
+    }
+
+    /// Removes these keys; the last row takes the place of each.
+    pub(super) fn remove(&mut self, keys: &Tensor) -> Result<()> {
+        let cells = Keys::of(keys)?;
+        for i in 0..keys.num_elements() {
+            let Some(row) = self.find(cells, i) else { continue };
+            let last = self.len() - 1;
+            let (key, moved) = (cells.key(i), Keys::of(&self.keys)?.key(last));
+            self.point(moved, row)?;
+            match (&mut self.index, &key) {
+                (Index::Strings(map), Key::Text(key)) => map.remove(key),
+                (Index::Integers(map), Key::Integer(key)) => map.remove(key),
+                _ => bail!(Internal, "the keys have another type than the table's"),
+            };
+            let texts = text_bytes(&self.values, row * self.width..(row + 1) * self.width);
+            self.ledger.give(key.size_bytes() + texts);
+            move_row(&mut self.keys, last, row, 1)?;
+            move_row(&mut self.values, last, row, self.width)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn clear(&mut self) -> Result<()> {
+        let fresh = Rows::new(
+            self.keys.dtype(),
+            self.values.dtype(),
+            self.width,
+            Ledger::new(self.ledger.budget().clone()),
+        )?;
+        *self = fresh;
+        Ok(())
+    }
+
+    /// All keys and the rows under them, copied: the table goes on changing.
+    pub(super) fn export(
+        &self,
+        budget: &Arc<Budget>,
+        value_shape: &[usize],
+    ) -> Result<(Tensor, Tensor)> {
+        let rows = self.len();
+        let dims: Vec<usize> = [rows].iter().chain(value_shape).copied().collect();
+        Ok((head(&self.keys, &[rows], budget)?, head(&self.values, &dims, budget)?))
+    }
+}
+
+/// The first elements of a tensor, as many as the shape `dims` has.
+fn head(tensor: &Tensor, dims: &[usize], budget: &Arc<Budget>) -> Result<Tensor> {
+    let mut part = Tensor::blank_in(tensor.dtype(), Shape::new(dims)?, Some(budget))?;
+    let n = part.num_elements();
+    with_cell!(tensor.dtype(), C => {
+        C::view_mut(&mut part)?.clone_from_slice(&C::view(tensor)?[..n]);
+    });
+    Ok(part)
+}
+
+/// The same elements with room for more, in the shape `dims`.
+fn grown(tensor: &Tensor, dims: &[usize], budget: &Arc<Budget>) -> Result<Tensor> {
+    let mut larger = Tensor::blank_in(tensor.dtype(), Shape::new(dims)?, Some(budget))?;
+    with_cell!(tensor.dtype(), C => {
+        let from = C::view(tensor)?;
+        C::view_mut(&mut larger)?[..from.len()].clone_from_slice(from);
+    });
+    Ok(larger)
+}
+
+/// Length of the strings in a range of elements; nothing for other elements.
+pub(super) fn text_bytes(tensor: &Tensor, range: std::ops::Range<usize>) -> usize {
+    tensor.strings().ok().and_then(|s| s.get(range)).map_or(0, |s| s.iter().map(Bytes::len).sum())
+}
+
+/// Copies row `i` of `source` to row `row` of `target`, rows of `width` elements each.
+pub(super) fn copy_row(
+    source: &Tensor,
+    i: usize,
+    target: &mut Tensor,
+    row: usize,
+    width: usize,
+) -> Result<()> {
+    let (from, to) = (i * width..(i + 1) * width, row * width..(row + 1) * width);
+    if let (DType::String, Ok(strings)) = (source.dtype(), source.strings()) {
+        // Copies: the strings may be small parts of a large message.
+        let copies = strings[from].iter().map(|s| Bytes::copy_from_slice(s));
+        for (target, copy) in target.strings_mut()?[to].iter_mut().zip(copies) {
+            *target = copy;
+        }
+        return Ok(());
+    }
+    with_cell!(source.dtype(), C => {
+        C::view_mut(target)?[to].clone_from_slice(&C::view(source)?[from]);
+    });
+    Ok(())
+}
+
+/// Moves row `from` to row `to` and leaves nothing behind.
+fn move_row(tensor: &mut Tensor, from: usize, to: usize, width: usize) -> Result<()> {
+    with_cell!(tensor.dtype(), C => {
+        let cells = C::view_mut(tensor)?;
+        for i in 0..width {
+            let cell = std::mem::take(&mut cells[from * width + i]);
+            if from != to {
+                cells[to * width + i] = cell;
+            }
+        }
+    });
+    Ok(())
+}
+
+/// Whether two rows are equal, as numbers are: a NaN is not even equal to itself.
+fn is_same_row(a: &Tensor, i: usize, b: &Tensor, j: usize, width: usize) -> Result<bool> {
+    let (left, right) = (i * width..(i + 1) * width, j * width..(j + 1) * width);
+    Ok(match a.dtype() {
+        DType::Float => a.as_slice::<f32>()?[left] == b.as_slice::<f32>()?[right],
+        DType::Double => a.as_slice::<f64>()?[left] == b.as_slice::<f64>()?[right],
+        DType::String => a.strings()?[left] == b.strings()?[right],
+        dtype => {
+            let size = dtype.size();
+            let scaled = |r: std::ops::Range<usize>| r.start * size..r.end * size;
+            a.as_bytes()?[scaled(left)] == b.as_bytes()?[scaled(right)]
+        }
+    })
+}
