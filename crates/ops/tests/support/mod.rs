@@ -124,18 +124,40 @@ impl Interpreter {
             "Identity" => outputs[0] = std::mem::take(&mut inputs[0]),
             "Const" => outputs[0] = node.attrs().tensor("value", Some(&self.step.budget))?.into(),
             _ => {
-                let kernel = self.kernel(id)?;
-                let AnyKernel::Sync(kernel) = kernel else { bail!(Unimplemented, "async kernel") };
                 let dtypes: Vec<DType> = node.outputs.iter().map(|o| o.dtype).collect();
-                let mut ctx =
-                    KernelContext::new(&node, &dtypes, &self.step, &mut inputs, &mut outputs);
                 let _flush = FlushDenormals::enter();
-                kernel.compute(&mut ctx).context(|| format!("node '{}'", node.name))?;
+                match self.kernel(id)? {
+                    AnyKernel::Sync(kernel) => {
+                        let step = &self.step;
+                        let mut ctx =
+                            KernelContext::new(&node, &dtypes, step, &mut inputs, &mut outputs);
+                        kernel.compute(&mut ctx)
+                    }
+                    AnyKernel::Async(kernel) => self.start(&*kernel, inputs, &mut outputs),
+                }
+                .context(|| format!("node '{}'", node.name))?;
             }
         }
         for (index, value) in outputs.into_iter().enumerate() {
             let endpoint = Endpoint { node: id, index: index as u32 };
             values.entry(endpoint).or_insert(value);
+        }
+        Ok(())
+    }
+
+    /// Starts a kernel that may wait. Nothing else runs here, so one that does waits for ever.
+    fn start(
+        &self,
+        kernel: &dyn AsyncKernel,
+        inputs: SmallVec<[Value; 4]>,
+        outputs: &mut Vec<Value>,
+    ) -> Result<()> {
+        let (send, receive) = std::sync::mpsc::channel();
+        let done = Box::new(move |result| send.send(result).unwrap_or_default());
+        kernel.start(AsyncCall::new(inputs, self.step.clone(), outputs.len(), done));
+        match receive.try_recv() {
+            Ok(result) => *outputs = result?.into_vec(),
+            Err(_) => bail!(Unimplemented, "the kernel waits, but nothing else runs"),
         }
         Ok(())
     }
