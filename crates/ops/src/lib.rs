@@ -122,6 +122,8 @@ mod strings;
 
 mod summary;
 
+mod queues;
+
 use std::sync::Arc;
 
 use thalweg_graph::{OpRegistry, structural};
@@ -263,6 +265,11 @@ pub static FAMILIES: &[&Family] = &[
     &state::accumulator_ops::FAMILY,
     &state::table_files::FAMILY,
     &state::table_ops::FAMILY,
+    &queues::access::FAMILY,
+    &queues::barrier::FAMILY,
+    &queues::create::FAMILY,
+    &queues::map_staging::FAMILY,
+    &queues::staging::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.

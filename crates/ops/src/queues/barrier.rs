@@ -1,0 +1,426 @@
+//! Barriers: values that arrive under keys, component by component, and leave once a key has all.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, StepContext};
+use thalweg_tensor::{Charge, DType, PartialShape, Resource, Result, Tensor, bail, ensure, err};
+
+use super::access::{check_timeout, size_of_state};
+use super::batch::row;
+use super::create::pair_of_strings;
+use super::gate::{self, Answer, update};
+use super::handle::{self, HandleSource, Names};
+use super::queue::{DEQUEUES, Kind, Queue, Request, Spec, listed};
+use super::store::Components;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        BARRIER,
+        BARRIER_INSERT_MANY,
+        BARRIER_TAKE_MANY,
+        BARRIER_CLOSE,
+        BARRIER_READY_SIZE,
+        BARRIER_INCOMPLETE_SIZE,
+    ],
+    kernels: &[
+        KernelSpec { op: "Barrier", create: barrier, ..CHEAP },
+        KernelSpec { op: "BarrierInsertMany", create: insert_many, ..KernelSpec::CPU },
+        KernelSpec { op: "BarrierTakeMany", create: take_many, ..KernelSpec::CPU },
+        KernelSpec { op: "BarrierClose", create: close, ..KernelSpec::CPU },
+        KernelSpec { op: "BarrierReadySize", create: ready_size, ..CHEAP },
+        KernelSpec { op: "BarrierIncompleteSize", create: incomplete_size, ..CHEAP },
+    ],
+};
+
+const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
+
+const BARRIER: OpDef = OpDef {
+    name: "Barrier",
+    outputs: &["handle: Ref(string)"],
+    attrs: &[
+        "component_types: list(type) >= 1",
+        "shapes: list(shape) >= 0 = []",
+        "capacity: int = -1",
+        "container: string = ''",
+        "shared_name: string = ''",
+    ],
+    shape: pair_of_strings,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const BARRIER_INSERT_MANY: OpDef = OpDef {
+    name: "BarrierInsertMany",
+    inputs: &["handle: Ref(string)", "keys: string", "values: T"],
+    attrs: &["T: type", "component_index: int"],
+    shape: insert_shape,
+    ..OpDef::DEFAULT
+};
+
+/// One row of values for each key.
+fn insert_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let keys = c.with_rank(1, "keys", 1)?;
+    let values = c.with_rank_at_least(2, "values", 1)?;
+    keys.merge(&PartialShape::new([values.dim(0)]))?;
+    Ok(())
+}
+
+const BARRIER_TAKE_MANY: OpDef = OpDef {
+    name: "BarrierTakeMany",
+    inputs: &["handle: Ref(string)", "num_elements: int32"],
+    outputs: &["indices: int64", "keys: string", "values: component_types"],
+    attrs: &[
+        "component_types: list(type) >= 1",
+        "allow_small_batch: bool = false",
+        "wait_for_incomplete: bool = false",
+        "timeout_ms: int = -1",
+    ],
+    shape: shape::unknown,
+    ..OpDef::DEFAULT
+};
+
+const BARRIER_CLOSE: OpDef = OpDef {
+    name: "BarrierClose",
+    inputs: &["handle: Ref(string)"],
+    attrs: &["cancel_pending_enqueues: bool = false"],
+    ..OpDef::DEFAULT
+};
+
+const BARRIER_READY_SIZE: OpDef = OpDef {
+    name: "BarrierReadySize",
+    inputs: &["handle: Ref(string)"],
+    outputs: &["size: int32"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+const BARRIER_INCOMPLETE_SIZE: OpDef =
+    OpDef { name: "BarrierIncompleteSize", ..BARRIER_READY_SIZE };
+
+/// Keys that wait for their other components, and a queue of those that have them all.
+struct Barrier {
+    name: Arc<str>,
+    dtypes: Vec<DType>,
+    shapes: Vec<PartialShape>,
+    keys: Mutex<Keys>,
+    /// By the number of the insertion that began a key: number, key, components.
+    ready: Arc<Queue>,
+}
+
+impl Resource for Barrier {
+    fn kind(&self) -> &'static str {
+        "Barrier"
+    }
+}
+
+struct Keys {
+    is_closed: bool,
+    is_cancelled: bool,
+    /// The number of the next insertion that brings new keys.
+    next_index: i64,
+    incomplete: FxHashMap<Bytes, Incomplete>,
+}
+
+struct Incomplete {
+    index: i64,
+    components: Vec<Option<Tensor>>,
+    _charge: Charge,
+}
+
+impl Barrier {
+    fn new(name: &Arc<str>, dtypes: &[DType], shapes: &[PartialShape]) -> Barrier {
+        let (scalar, number_and_key) = (PartialShape::scalar, [DType::Int64, DType::String]);
+        let spec = Spec {
+            kind: Kind::Priority,
+            name: format!("{name}_queue").into(),
+            capacity: i32::MAX as usize,
+            dtypes: number_and_key.into_iter().chain(dtypes.iter().copied()).collect(),
+            shapes: [scalar(), scalar()].into_iter().chain(shapes.iter().cloned()).collect(),
+            min_after_dequeue: 0,
+            seeds: (0, 0),
+            generator: None,
+        };
+        Barrier {
+            name: name.clone(),
+            dtypes: dtypes.to_vec(),
+            shapes: shapes.to_vec(),
+            keys: Mutex::new(Keys {
+                is_closed: false,
+                is_cancelled: false,
+                next_index: i64::MIN,
+                incomplete: FxHashMap::default(),
+            }),
+            ready: Arc::new(Queue::new(spec)),
+        }
+    }
+
+    fn check_same(&self, dtypes: &[DType], shapes: &[PartialShape]) -> Result<()> {
+        ensure!(
+            self.dtypes == dtypes,
+            InvalidArgument,
+            "Shared barrier '{}' has component types {} but requested component types were {}",
+            self.name,
+            listed(&self.dtypes),
+            listed(dtypes)
+        );
+        ensure!(
+            self.shapes == shapes,
+            InvalidArgument,
+            "Shared barrier '{}' has component shapes [{}] but requested component shapes were [{}]",
+            self.name,
+            listed(&self.shapes),
+            listed(shapes)
+        );
+        Ok(())
+    }
+
+    fn insert(
+        &self,
+        keys: &[Bytes],
+        values: &Tensor,
+        component: usize,
+        step: &StepContext,
+    ) -> Result<()> {
+        let mut state = self.keys.lock();
+        let left = state.incomplete.len();
+        if state.is_closed && (state.is_cancelled || (!keys.is_empty() && left == 0)) {
+            bail!(
+                Cancelled,
+                "Barrier {} is closed.  Pending enqueues cancelled: {}.  Number of new insertions: {}.  Number of incomplete keys: {left}.",
+                self.name,
+                u8::from(state.is_cancelled),
+                keys.len()
+            );
+        }
+        let mut ready = Vec::new();
+        let mut has_new = false;
+        let result = keys.iter().enumerate().try_for_each(|(i, key)| {
+            let value = if values.rank() == 0 { values.clone() } else { row(values, i)? };
+            let whole = self.insert_one(&mut state, (i, key), value, component, step);
+            has_new |= whole.as_ref().is_ok_and(|(is_new, _)| *is_new);
+            ready.extend(whole?.1);
+            Ok(())
+        });
+        if has_new {
+            state.next_index += 1;
+        }
+        let is_last = state.is_closed && state.incomplete.is_empty();
+        // Under the lock: a key that is no longer incomplete is ready, for whoever counts both.
+        let pushed = self.ready.push_all(ready, is_last, step);
+        drop(state);
+        result.and(pushed)
+    }
+
+    /// Adds a component to a key. Tells whether the key is new, and gives the tuple if it is whole.
+    fn insert_one(
+        &self,
+        state: &mut Keys,
+        (i, key): (usize, &Bytes),
+        value: Tensor,
+        component: usize,
+        step: &StepContext,
+    ) -> Result<(bool, Option<Components>)> {
+        let index = state.next_index;
+        let left = state.incomplete.len();
+        let mut is_new = false;
+        if !state.incomplete.contains_key(key) {
+            ensure!(
+                !state.is_closed,
+                Cancelled,
+                "Barrier {} is closed, but attempted to insert a brand new key: {}.  Pending enqueues cancelled: {}.  Insertion index: {i}.  Number of incomplete keys: {left}.",
+                self.name,
+                String::from_utf8_lossy(key),
+                u8::from(state.is_cancelled)
+            );
+            is_new = true;
+            let components = vec![None; self.dtypes.len()];
+            let bytes = size_of::<Incomplete>() + key.len() + self.dtypes.len() * 96;
+            let _charge = Charge::new(&step.budget, bytes)?;
+            state.incomplete.insert(key.clone(), Incomplete { index, components, _charge });
+        }
+        let Some(entry) = state.incomplete.get_mut(key) else {
+            bail!(Internal, "a key that was just inserted is gone");
+        };
+        let place = &mut entry.components[component];
+        ensure!(
+            place.is_none(),
+            InvalidArgument,
+            "Key {} already has a value for component {component} in barrier {}",
+            String::from_utf8_lossy(key),
+            self.name
+        );
+        *place = Some(value);
+        if entry.components.iter().any(Option::is_none) {
+            return Ok((is_new, None));
+        }
+        let Some(entry) = state.incomplete.remove(key) else {
+            bail!(Internal, "a key that was just completed is gone");
+        };
+        let name = [Tensor::scalar(entry.index), Tensor::scalar_string(key.clone())];
+        let tuple: Components =
+            name.into_iter().chain(entry.components.into_iter().flatten()).collect();
+        self.ready.spec.check_element(&tuple)?;
+        Ok((is_new, Some(tuple)))
+    }
+
+    /// How many elements a taker gets, if it can get any.
+    fn deliverable(&self, wanted: usize, allow_small_batch: bool) -> Result<usize> {
+        let state = self.keys.lock();
+        if !state.is_closed {
+            return Ok(wanted);
+        }
+        let ready = self.ready.len();
+        let (count, available) = if allow_small_batch {
+            (wanted.min(ready), ready)
+        } else {
+            (wanted, ready + state.incomplete.len())
+        };
+        ensure!(
+            available >= count.max(1),
+            OutOfRange,
+            "Barrier '{}' is closed and has insufficient elements (requested {count}, total size {available})",
+            self.name
+        );
+        Ok(count)
+    }
+
+    fn close(&self, cancel_pending_enqueues: bool) -> Result<()> {
+        let mut state = self.keys.lock();
+        // Whoever only closed it may still cancel.
+        ensure!(
+            !state.is_closed || (cancel_pending_enqueues && !state.is_cancelled),
+            Cancelled,
+            "Barrier '{}' is already closed.",
+            self.name
+        );
+        state.is_closed = true;
+        state.is_cancelled = cancel_pending_enqueues;
+        let gone = cancel_pending_enqueues.then(|| std::mem::take(&mut state.incomplete));
+        if state.incomplete.is_empty() {
+            self.ready.close_and_cancel();
+        }
+        drop(state);
+        drop(gone);
+        Ok(())
+    }
+}
+
+fn barrier(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let names = Names::or_private(init)?;
+    let dtypes = init.attrs().dtypes("component_types")?;
+    let shapes = init.attrs().shapes("shapes")?;
+    ensure!(
+        shapes.len() == dtypes.len() && shapes.iter().all(|shape| shape.to_shape().is_some()),
+        InvalidArgument,
+        "All of the component shapes must be specified"
+    );
+    let capacity = init.attrs().int("capacity")?;
+    ensure!(
+        capacity == -1,
+        InvalidArgument,
+        "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to enforce a limited capacity."
+    );
+    let name = names.name.clone();
+    let source: HandleSource<Barrier> = HandleSource::new(init, names, []);
+    AnyKernel::new(move |ctx| {
+        let barrier = source.give(ctx, || Ok(Barrier::new(&name, &dtypes, &shapes)))?;
+        barrier.check_same(&dtypes, &shapes)
+    })
+}
+
+fn insert_many(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let component = init.attrs().int("component_index")?;
+    AnyKernel::new(move |ctx| {
+        let barrier: Arc<Barrier> = handle::of_context(ctx)?;
+        let (keys, values) = (ctx.input(1)?, ctx.input(2)?);
+        let known = barrier.dtypes.len();
+        let place = usize::try_from(component).ok().filter(|&i| i < known).ok_or_else(|| {
+            err!(
+                InvalidArgument,
+                "The component ID is out of range {component} > num_components (= {known})"
+            )
+        })?;
+        ensure!(
+            values.dtype() == barrier.dtypes[place],
+            InvalidArgument,
+            "Signature mismatch, have: {} expected: {}",
+            values.dtype(),
+            barrier.dtypes[place]
+        );
+        let rows = values.shape().first().copied().unwrap_or(1);
+        let count = keys.num_elements();
+        ensure!(
+            count == 0 || values.num_elements() > 0,
+            InvalidArgument,
+            "Tensors with no elements are not supported {}: received shape {}",
+            barrier.name,
+            values.shape()
+        );
+        ensure!(
+            rows == count,
+            InvalidArgument,
+            "{count} keys came with {rows} values: keys of shape {}, values of shape {}",
+            keys.shape(),
+            values.shape()
+        );
+        let keys = keys.strings()?;
+        update(ctx, &*barrier, || barrier.insert(keys, values, place, ctx.step()))?
+    })
+}
+
+fn take_many(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    check_timeout(init)?;
+    let allow_small_batch = init.attrs().bool("allow_small_batch")?;
+    let dtypes = init.attrs().dtypes("component_types")?;
+    gate::kernel(&init.node.op.name, move |call| {
+        let barrier: Arc<Barrier> = handle::of_call(call)?;
+        let wanted = call.input(1)?;
+        ensure!(wanted.rank() == 0, InvalidArgument, "num_elements must be a scalar.");
+        let wanted: i32 = wanted.scalar_value()?;
+        let Ok(wanted) = usize::try_from(wanted) else {
+            bail!(InvalidArgument, "num_elements must not be negative, is {wanted}");
+        };
+        ensure!(
+            barrier.dtypes == dtypes,
+            InvalidArgument,
+            "Signature mismatch, have: {} expected: {}",
+            listed(&dtypes),
+            listed(&barrier.dtypes)
+        );
+        let count = barrier.deliverable(wanted, allow_small_batch)?;
+        let ready = barrier.ready.clone();
+        if count == 0 {
+            return Ok(Answer::Now(ready.spec.empty_batch(&call.step)?));
+        }
+        let is_up_to = allow_small_batch;
+        let request = Request::DequeueMany { count, is_up_to, taken: Vec::new() };
+        Ok(Answer::After(ready, DEQUEUES, request))
+    })
+}
+
+fn close(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let cancel_pending_enqueues = init.attrs().bool("cancel_pending_enqueues")?;
+    AnyKernel::new(move |ctx| {
+        let barrier: Arc<Barrier> = handle::of_context(ctx)?;
+        update(ctx, &*barrier, || barrier.close(cancel_pending_enqueues))?
+    })
+}
+
+fn ready_size(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let barrier: Arc<Barrier> = handle::of_context(ctx)?;
+        ctx.set_output(0, Tensor::scalar(size_of_state(barrier.ready.len())))
+    })
+}
+
+fn incomplete_size(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let barrier: Arc<Barrier> = handle::of_context(ctx)?;
+        let len = barrier.keys.lock().incomplete.len();
+        ctx.set_output(0, Tensor::scalar(size_of_state(len)))
+    })
+}

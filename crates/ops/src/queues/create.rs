@@ -1,0 +1,201 @@
+//! Ops that make queues: first in first out, padded batches, shuffled, by priority; with reference
+//! handles and, as `V2`, with resource handles.
+
+use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{DType, PartialShape, Result, bail, ensure};
+
+use super::handle::{HandleSource, Names};
+use super::queue::{Kind, Queue, Spec};
+use crate::random::own_generator;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        FIFO_QUEUE,
+        FIFO_QUEUE_V2,
+        PADDING_FIFO_QUEUE,
+        PADDING_FIFO_QUEUE_V2,
+        RANDOM_SHUFFLE_QUEUE,
+        RANDOM_SHUFFLE_QUEUE_V2,
+        PRIORITY_QUEUE,
+        PRIORITY_QUEUE_V2,
+    ],
+    kernels: &[
+        KernelSpec { op: "FIFOQueue", create: fifo, ..CHEAP },
+        KernelSpec { op: "FIFOQueueV2", create: fifo, ..CHEAP },
+        KernelSpec { op: "PaddingFIFOQueue", create: padding_fifo, ..CHEAP },
+        KernelSpec { op: "PaddingFIFOQueueV2", create: padding_fifo, ..CHEAP },
+        KernelSpec { op: "RandomShuffleQueue", create: random_shuffle, ..CHEAP },
+        KernelSpec { op: "RandomShuffleQueueV2", create: random_shuffle, ..CHEAP },
+        KernelSpec { op: "PriorityQueue", create: priority, ..CHEAP },
+        KernelSpec { op: "PriorityQueueV2", create: priority, ..CHEAP },
+    ],
+};
+
+const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
+
+const FIFO_QUEUE: OpDef = OpDef {
+    name: "FIFOQueue",
+    outputs: &["handle: Ref(string)"],
+    attrs: &[
+        "component_types: list(type) >= 1",
+        "shapes: list(shape) >= 0 = []",
+        "capacity: int = -1",
+        "container: string = ''",
+        "shared_name: string = ''",
+    ],
+    shape: pair_of_strings,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const FIFO_QUEUE_V2: OpDef = OpDef {
+    name: "FIFOQueueV2",
+    outputs: &["handle: resource"],
+    shape: shape::scalar,
+    ..FIFO_QUEUE
+};
+
+const PADDING_FIFO_QUEUE: OpDef = OpDef { name: "PaddingFIFOQueue", ..FIFO_QUEUE };
+
+const PADDING_FIFO_QUEUE_V2: OpDef = OpDef { name: "PaddingFIFOQueueV2", ..FIFO_QUEUE_V2 };
+
+const RANDOM_SHUFFLE_QUEUE: OpDef = OpDef {
+    name: "RandomShuffleQueue",
+    attrs: &[
+        "component_types: list(type) >= 1",
+        "shapes: list(shape) >= 0 = []",
+        "capacity: int = -1",
+        "min_after_dequeue: int = 0",
+        "seed: int = 0",
+        "seed2: int = 0",
+        "container: string = ''",
+        "shared_name: string = ''",
+    ],
+    ..FIFO_QUEUE
+};
+
+const RANDOM_SHUFFLE_QUEUE_V2: OpDef = OpDef {
+    name: "RandomShuffleQueueV2",
+    outputs: &["handle: resource"],
+    shape: shape::scalar,
+    ..RANDOM_SHUFFLE_QUEUE
+};
+
+const PRIORITY_QUEUE: OpDef = OpDef {
+    name: "PriorityQueue",
+    attrs: &[
+        "component_types: list(type) >= 0 = []",
+        "shapes: list(shape) >= 0",
+        "capacity: int = -1",
+        "container: string = ''",
+        "shared_name: string = ''",
+    ],
+    ..FIFO_QUEUE
+};
+
+const PRIORITY_QUEUE_V2: OpDef = OpDef {
+    name: "PriorityQueueV2",
+    outputs: &["handle: resource"],
+    shape: shape::scalar,
+    ..PRIORITY_QUEUE
+};
+
+/// The handle of the first generation: container and name.
+pub(crate) fn pair_of_strings(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.set_output(0, PartialShape::new([Some(2)]));
+    Ok(())
+}
+
+fn fifo(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let (names, spec) = declared(init, Kind::Fifo)?;
+    check_full_shapes(&spec)?;
+    queue(init, names, spec)
+}
+
+fn padding_fifo(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let (names, spec) = declared(init, Kind::PaddingFifo)?;
+    ensure!(
+        spec.shapes.len() == spec.dtypes.len(),
+        InvalidArgument,
+        "Shapes must be provided for all components, but received {} dtypes and {} shapes.",
+        spec.dtypes.len(),
+        spec.shapes.len()
+    );
+    for shape in &spec.shapes {
+        ensure!(shape.rank().is_some(), InvalidArgument, "shape {shape} must have known rank.");
+    }
+    queue(init, names, spec)
+}
+
+fn random_shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let (names, mut spec) = declared(init, Kind::RandomShuffle)?;
+    check_full_shapes(&spec)?;
+    let min_after_dequeue = init.attrs().int("min_after_dequeue")?;
+    let Ok(kept) = usize::try_from(min_after_dequeue) else {
+        bail!(InvalidArgument, "min_after_dequeue {min_after_dequeue} must be >= 0");
+    };
+    ensure!(
+        kept < spec.capacity,
+        InvalidArgument,
+        "min_after_dequeue {kept} must be < capacity {}",
+        spec.capacity
+    );
+    spec.min_after_dequeue = kept;
+    spec.seeds = (init.attrs().int("seed")?, init.attrs().int("seed2")?);
+    spec.generator = Some(own_generator(init)?);
+    queue(init, names, spec)
+}
+
+fn priority(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let (names, mut spec) = declared(init, Kind::Priority)?;
+    spec.dtypes.insert(0, DType::Int64);
+    if !spec.shapes.is_empty() {
+        spec.shapes.insert(0, PartialShape::scalar());
+    }
+    check_full_shapes(&spec)?;
+    queue(init, names, spec)
+}
+
+/// What all kinds of queue declare.
+fn declared(init: &KernelInit<'_>, kind: Kind) -> Result<(Names, Spec)> {
+    let names = Names::or_private(init)?;
+    let capacity = init.attrs().int("capacity")?;
+    let spec = Spec {
+        kind,
+        name: names.name.clone(),
+        // Negative asks for no limit, which is as many as the op that tells the size can count.
+        capacity: usize::try_from(capacity).unwrap_or(i32::MAX as usize).min(i32::MAX as usize),
+        dtypes: init.attrs().dtypes("component_types")?,
+        shapes: init.attrs().shapes("shapes")?,
+        min_after_dequeue: 0,
+        seeds: (0, 0),
+        generator: None,
+    };
+    Ok((names, spec))
+}
+
+/// Shapes are all declared, to the last size, or none is.
+fn check_full_shapes(spec: &Spec) -> Result<()> {
+    if let Some(shape) = spec.shapes.iter().find(|shape| shape.to_shape().is_none()) {
+        bail!(InvalidArgument, "shape {shape} of a {} is not fully defined", spec.kind);
+    }
+    ensure!(
+        spec.shapes.is_empty() || spec.shapes.len() == spec.dtypes.len(),
+        InvalidArgument,
+        "Different number of component types. Types: {}, Shapes: {}",
+        spec.dtypes.len(),
+        spec.shapes.len()
+    );
+    Ok(())
+}
+
+fn queue(init: &KernelInit<'_>, names: Names, spec: Spec) -> Result<AnyKernel> {
+    let shapes = spec.shapes.iter().cloned().chain(std::iter::repeat(PartialShape::UNKNOWN));
+    let components: Vec<_> = spec.dtypes.iter().copied().zip(shapes).collect();
+    let source: HandleSource<Queue> = HandleSource::new(init, names, components);
+    AnyKernel::new(move |ctx| {
+        let queue = source.give(ctx, || Ok(Queue::new(spec.clone())))?;
+        queue.spec.check_same(&spec)
+    })
+}

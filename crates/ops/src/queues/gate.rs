@@ -1,0 +1,323 @@
+//! State at which calls wait their turn.
+//!
+//! A [`Gate`] owns a [`Machine`] and the calls that the machine could not serve yet, in lanes. Every
+//! change is followed by going on with what waits, until nothing moves. Calls end outside the lock,
+//! exactly once: whoever takes a call out of its lane, under the lock, is the one to end it.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use thalweg_kernel::{
+    AnyKernel, AsyncCall, AsyncKernel, KernelContext, Outputs, Registration, StepContext, Value,
+};
+use thalweg_tensor::{Error, Resource, Result, bail};
+
+use super::store::Components;
+
+/// What going on with a request led to.
+pub(crate) enum Progress {
+    /// Nothing changed: it must wait.
+    Waits,
+    /// A part is done, and changed the state.
+    Partly,
+    /// It is over.
+    Done(Result<Outputs>),
+}
+
+/// State that requests change.
+pub(crate) trait Machine: Send + 'static {
+    /// What a call wants.
+    type Request: Send + 'static;
+
+    /// Queues of waiting calls: those of an ordered lane are served one after the other, those of
+    /// another lane as soon as the state allows.
+    const LANES: &'static [Lane];
+
+    /// Goes on with a request.
+    fn advance(&mut self, request: &mut Self::Request, step: &StepContext) -> Progress;
+
+    /// Takes back what an unfinished request has done that must not stay; returns the error that
+    /// its call ends with if the step itself has none.
+    fn withdraw(&mut self, request: Self::Request) -> Error;
+}
+
+/// How the calls of a lane are served.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Lane {
+    /// The first one must be done before the next is looked at.
+    Ordered,
+    /// Each for itself, earlier ones first.
+    Free,
+}
+
+/// A machine and the calls that wait for it.
+pub(crate) struct Gate<M: Machine> {
+    this: Weak<Gate<M>>,
+    state: Mutex<State<M>>,
+}
+
+struct State<M: Machine> {
+    machine: M,
+    /// By lane, in the order of their numbers.
+    waiting: Vec<VecDeque<Waiting<M::Request>>>,
+    next_number: u64,
+}
+
+struct Waiting<R> {
+    number: u64,
+    request: R,
+    call: AsyncCall,
+    registration: Option<Registration>,
+}
+
+/// A call that is over, to be ended when nothing is locked.
+struct Ended {
+    call: AsyncCall,
+    registration: Option<Registration>,
+    result: Result<Outputs>,
+}
+
+impl Ended {
+    fn complete(self) {
+        // The step may be over the moment the call is: nothing of it may be held then.
+        drop(self.registration);
+        self.call.complete(self.result);
+    }
+}
+
+impl<M: Machine> Gate<M> {
+    /// A gate at which nobody waits.
+    pub(crate) fn new(machine: M) -> Arc<Gate<M>> {
+        let waiting = M::LANES.iter().map(|_| VecDeque::new()).collect();
+        let state = Mutex::new(State { machine, waiting, next_number: 0 });
+        Arc::new_cyclic(|this| Gate { this: this.clone(), state })
+    }
+
+    /// Serves a call now or later.
+    pub(crate) fn submit(&self, lane: usize, request: M::Request, call: AsyncCall) {
+        let step = call.step.clone();
+        let mut ended = Vec::new();
+        let number = {
+            let mut state = self.state.lock();
+            let number = state.next_number;
+            state.next_number += 1;
+            let waiting = Waiting { number, request, call, registration: None };
+            state.waiting[lane].push_back(waiting);
+            state.flush(&mut ended);
+            state.position(lane, number).map(|_| number)
+        };
+        if let Some(number) = number {
+            self.watch(lane, number, &step);
+        }
+        drop(step);
+        ended.into_iter().for_each(Ended::complete);
+    }
+
+    /// Sees to it that the waiting call ends with its step.
+    fn watch(&self, lane: usize, number: u64, step: &StepContext) {
+        // Weak: callbacks are dropped under the flag's lock, which is no place for a gate to go.
+        let gate = self.this.clone();
+        let registration = step.cancellation.on_cancel(move |cause| {
+            if let Some(gate) = gate.upgrade() {
+                gate.cancel(lane, number, cause);
+            }
+        });
+        let unused = {
+            let mut state = self.state.lock();
+            match state.position(lane, number) {
+                Some(i) => state.waiting[lane][i].registration.replace(registration),
+                None => Some(registration),
+            }
+        };
+        drop(unused);
+    }
+
+    fn cancel(&self, lane: usize, number: u64, cause: &Error) {
+        let mut ended = Vec::new();
+        {
+            let mut state = self.state.lock();
+            let Some(i) = state.position(lane, number) else { return };
+            let Some(waiting) = state.waiting[lane].remove(i) else { return };
+            let _ = state.machine.withdraw(waiting.request);
+            let Waiting { call, registration, .. } = waiting;
+            ended.push(Ended { call, registration, result: Err(cause.clone()) });
+            state.flush(&mut ended);
+        }
+        ended.into_iter().for_each(Ended::complete);
+    }
+
+    /// Changes the state at once, then goes on with what waits.
+    pub(crate) fn change<R>(&self, change: impl FnOnce(&mut M) -> R) -> R {
+        let mut ended = Vec::new();
+        let result = {
+            let mut state = self.state.lock();
+            let result = change(&mut state.machine);
+            state.flush(&mut ended);
+            result
+        };
+        ended.into_iter().for_each(Ended::complete);
+        result
+    }
+
+    /// As [`Gate::change`], but the calls that wait in `lane` end with the error that their
+    /// withdrawal gives.
+    pub(crate) fn change_and_withdraw<R>(
+        &self,
+        lane: usize,
+        change: impl FnOnce(&mut M) -> R,
+    ) -> R {
+        let mut ended = Vec::new();
+        let result = {
+            let mut state = self.state.lock();
+            state.withdraw_lane(lane, &mut ended);
+            let result = change(&mut state.machine);
+            state.flush(&mut ended);
+            result
+        };
+        ended.into_iter().for_each(Ended::complete);
+        result
+    }
+
+    /// Looks at the state.
+    pub(crate) fn look<R>(&self, look: impl FnOnce(&M) -> R) -> R {
+        look(&self.state.lock().machine)
+    }
+}
+
+impl<M: Machine> Drop for Gate<M> {
+    /// The state is gone, and with it what its callers waited for.
+    fn drop(&mut self) {
+        let mut ended = Vec::new();
+        let state = self.state.get_mut();
+        for lane in 0..state.waiting.len() {
+            state.withdraw_lane(lane, &mut ended);
+        }
+        ended.into_iter().for_each(Ended::complete);
+    }
+}
+
+impl<M: Machine> State<M> {
+    fn position(&self, lane: usize, number: u64) -> Option<usize> {
+        self.waiting[lane].binary_search_by_key(&number, |waiting| waiting.number).ok()
+    }
+
+    fn withdraw_lane(&mut self, lane: usize, ended: &mut Vec<Ended>) {
+        for Waiting { request, call, registration, .. } in self.waiting[lane].drain(..) {
+            let result = Err(self.machine.withdraw(request));
+            ended.push(Ended { call, registration, result });
+        }
+    }
+
+    /// Goes on with what waits until nothing moves.
+    fn flush(&mut self, ended: &mut Vec<Ended>) {
+        let mut is_moving = true;
+        while is_moving {
+            is_moving = false;
+            for (lane, kind) in M::LANES.iter().enumerate() {
+                is_moving |= self.flush_lane(lane, *kind, ended);
+            }
+        }
+    }
+
+    fn flush_lane(&mut self, lane: usize, kind: Lane, ended: &mut Vec<Ended>) -> bool {
+        let mut is_moving = false;
+        let mut i = 0;
+        while let Some(waiting) = self.waiting[lane].get_mut(i) {
+            match self.machine.advance(&mut waiting.request, &waiting.call.step) {
+                Progress::Waits if kind == Lane::Ordered => break,
+                Progress::Waits => i += 1,
+                Progress::Partly => {
+                    is_moving = true;
+                    if kind == Lane::Ordered {
+                        break;
+                    }
+                    i += 1;
+                }
+                Progress::Done(result) => {
+                    is_moving = true;
+                    if let Some(Waiting { call, registration, .. }) = self.waiting[lane].remove(i) {
+                        ended.push(Ended { call, registration, result });
+                    }
+                }
+            }
+        }
+        is_moving
+    }
+}
+
+/// An asynchronous kernel from a function that says how a call is answered.
+pub(crate) fn kernel<M, S, F>(op: &str, answer: F) -> Result<AnyKernel>
+where
+    M: Machine,
+    S: Resource + Gated<Machine = M>,
+    F: Fn(&mut AsyncCall) -> Result<Answer<S>> + Send + Sync + 'static,
+{
+    Ok(AnyKernel::Async(Arc::new(Access { op: op.to_owned(), answer })))
+}
+
+/// The tensors that a call brings, from input `first` on.
+pub(crate) fn tensors(call: &mut AsyncCall, first: usize) -> Result<Components> {
+    let tensor = |value: &mut Value| match std::mem::take(value) {
+        Value::Tensor(tensor) => Ok(tensor),
+        _ => bail!(Internal, "an input is not a tensor"),
+    };
+    call.inputs.iter_mut().skip(first).map(tensor).collect()
+}
+
+/// A resource that is a gate.
+pub(crate) trait Gated {
+    /// What its gate guards.
+    type Machine: Machine;
+    /// Its gate.
+    fn gate(&self) -> &Gate<Self::Machine>;
+}
+
+/// How a call is answered.
+pub(crate) enum Answer<S: Gated> {
+    /// At once, whatever the state.
+    Now(Outputs),
+    /// When the state has served a request, for which it waits in a lane.
+    After(Arc<S>, usize, <S::Machine as Machine>::Request),
+}
+
+struct Access<F> {
+    op: String,
+    answer: F,
+}
+
+impl<M, S, F> AsyncKernel for Access<F>
+where
+    M: Machine,
+    S: Resource + Gated<Machine = M>,
+    F: Fn(&mut AsyncCall) -> Result<Answer<S>> + Send + Sync,
+{
+    fn start(&self, mut call: AsyncCall) {
+        let (state, lane, request) = match (self.answer)(&mut call) {
+            Ok(Answer::After(state, lane, request)) => (state, lane, request),
+            Ok(Answer::Now(outputs)) => return call.complete(Ok(outputs)),
+            Err(e) => return call.complete(Err(e)),
+        };
+        let step = call.step.clone();
+        let mut call = Some(call);
+        let result = step.resources.update(&*state, &self.op, step.step_id, || {
+            if let Some(call) = call.take() {
+                state.gate().submit(lane, request, call);
+            }
+            Ok(())
+        });
+        if let (Err(e), Some(call)) = (result, call) {
+            call.complete(Err(e));
+        }
+    }
+}
+
+/// Changes state that a synchronous kernel has found.
+pub(crate) fn update<R>(
+    ctx: &KernelContext<'_>,
+    state: &dyn Resource,
+    change: impl FnOnce() -> R,
+) -> Result<R> {
+    let (op, step) = (&ctx.node().op.name, ctx.step().step_id);
+    ctx.resources().update(state, op, step, || Ok(change()))
+}

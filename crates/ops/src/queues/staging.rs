@@ -1,0 +1,272 @@
+//! Staging areas: a first-in-first-out hand-over between steps, bounded by number or by bytes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_kernel::{
+    AnyKernel, Family, KernelInit, KernelSpec, Outputs, ResourceManager, StepContext, Value,
+};
+use thalweg_tensor::{Error, Resource, Result, Tensor, bail, ensure, err};
+
+use super::access::size_of_state;
+use super::gate::{self, Answer, Gate, Gated, Lane, Machine, Progress, tensors, update};
+use super::handle::Names;
+use super::store::{Components, Element};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[STAGE, UNSTAGE, STAGE_PEEK, STAGE_SIZE, STAGE_CLEAR],
+    kernels: &[
+        KernelSpec { op: "Stage", create: stage, ..KernelSpec::CPU },
+        KernelSpec { op: "Unstage", create: unstage, ..KernelSpec::CPU },
+        KernelSpec { op: "StagePeek", create: peek, ..KernelSpec::CPU },
+        KernelSpec { op: "StageSize", create: size, ..CHEAP },
+        KernelSpec { op: "StageClear", create: clear, ..KernelSpec::CPU },
+    ],
+};
+
+const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
+
+const STAGE: OpDef = OpDef {
+    name: "Stage",
+    inputs: &["values: dtypes"],
+    attrs: &[
+        "capacity: int >= 0 = 0",
+        "memory_limit: int >= 0 = 0",
+        "dtypes: list(type) >= 1",
+        "container: string = ''",
+        "shared_name: string = ''",
+    ],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const UNSTAGE: OpDef = OpDef {
+    name: "Unstage",
+    inputs: &[],
+    outputs: &["values: dtypes"],
+    shape: shape::unknown,
+    ..STAGE
+};
+
+const STAGE_PEEK: OpDef =
+    OpDef { name: "StagePeek", inputs: &["index: int32"], shape: peek_shape, ..UNSTAGE };
+
+fn peek_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.with_rank(0, "index", 0)?;
+    Ok(())
+}
+
+const STAGE_SIZE: OpDef = OpDef {
+    name: "StageSize",
+    outputs: &["size: int32"],
+    attrs: &[
+        "capacity: int >= 0 = 0",
+        "memory_limit: int >= 0 = 0",
+        "dtypes: list(type)",
+        "container: string = ''",
+        "shared_name: string = ''",
+    ],
+    shape: shape::scalar,
+    ..UNSTAGE
+};
+
+const STAGE_CLEAR: OpDef =
+    OpDef { name: "StageClear", outputs: &[], shape: shape::unknown, ..STAGE_SIZE };
+
+/// How much may be staged; zero is no limit.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    capacity: usize,
+    memory_bytes: usize,
+}
+
+impl Limits {
+    pub(crate) fn new(init: &KernelInit<'_>) -> Result<Limits> {
+        let attrs = init.attrs();
+        Ok(Limits { capacity: attrs.size("capacity")?, memory_bytes: attrs.size("memory_limit")? })
+    }
+
+    /// What is larger than the whole area would wait for ever.
+    pub(crate) fn check(&self, bytes: usize) -> Result<()> {
+        let limit = self.memory_bytes;
+        ensure!(
+            limit == 0 || bytes <= limit,
+            ResourceExhausted,
+            "Attempted to insert tensors with combined size of '{bytes}' bytes into Staging Area with a memory limit of '{limit}'."
+        );
+        Ok(())
+    }
+
+    pub(crate) fn allow_count(&self, count: usize) -> bool {
+        self.capacity == 0 || count <= self.capacity
+    }
+
+    pub(crate) fn allow_bytes(&self, bytes: usize) -> bool {
+        self.memory_bytes == 0 || bytes <= self.memory_bytes
+    }
+}
+
+/// Memory that tensors take together.
+pub(crate) fn total_bytes<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> usize {
+    tensors.into_iter().fold(0, |sum, tensor| sum.saturating_add(tensor.size_bytes()))
+}
+
+const PUTS: usize = 0;
+const GETS: usize = 1;
+const PEEKS: usize = 2;
+
+struct Staging {
+    limits: Limits,
+    gate: Arc<Gate<Staged>>,
+}
+
+impl Resource for Staging {
+    fn kind(&self) -> &'static str {
+        "StagingArea"
+    }
+
+    fn has_handle(&self) -> bool {
+        false
+    }
+}
+
+impl Gated for Staging {
+    type Machine = Staged;
+
+    fn gate(&self) -> &Gate<Staged> {
+        &self.gate
+    }
+}
+
+struct Staged {
+    limits: Limits,
+    elements: VecDeque<Element>,
+    bytes: usize,
+}
+
+enum Request {
+    Put(Components),
+    Get,
+    Peek(usize),
+}
+
+impl Machine for Staged {
+    type Request = Request;
+    const LANES: &'static [Lane] = &[Lane::Ordered, Lane::Ordered, Lane::Free];
+
+    fn advance(&mut self, request: &mut Request, step: &StepContext) -> Progress {
+        match request {
+            Request::Put(components) => self.put(components, step),
+            Request::Get => match self.elements.pop_front() {
+                Some(element) => {
+                    self.bytes -= total_bytes(&element.components);
+                    Progress::Done(Ok(values(element.components)))
+                }
+                None => Progress::Waits,
+            },
+            Request::Peek(index) => match self.elements.get(*index) {
+                Some(element) => Progress::Done(Ok(values(element.components.clone()))),
+                None => Progress::Waits,
+            },
+        }
+    }
+
+    fn withdraw(&mut self, _: Request) -> Error {
+        err!(Cancelled, "the staging area is gone")
+    }
+}
+
+fn values(components: Components) -> Outputs {
+    components.into_iter().map(Value::Tensor).collect()
+}
+
+impl Staged {
+    fn put(&mut self, components: &mut Components, step: &StepContext) -> Progress {
+        let bytes = self.bytes.saturating_add(total_bytes(&*components));
+        if !self.limits.allow_count(self.elements.len() + 1) || !self.limits.allow_bytes(bytes) {
+            return Progress::Waits;
+        }
+        match Element::new(std::mem::take(components), &step.budget) {
+            Ok(element) => {
+                self.elements.push_back(element);
+                self.bytes = bytes;
+                Progress::Done(Ok(Outputs::new()))
+            }
+            Err(e) => Progress::Done(Err(e)),
+        }
+    }
+}
+
+/// Finds or makes a node's staging area.
+struct Place {
+    names: Names,
+    limits: Limits,
+}
+
+impl Place {
+    fn new(init: &KernelInit<'_>) -> Result<Place> {
+        Ok(Place { names: Names::or_node(init)?, limits: Limits::new(init)? })
+    }
+
+    fn area(&self, resources: &ResourceManager) -> Result<Arc<Staging>> {
+        let limits = self.limits;
+        self.names.find_or_create(resources, || {
+            let staged = Staged { limits, elements: VecDeque::new(), bytes: 0 };
+            Ok(Staging { limits, gate: Gate::new(staged) })
+        })
+    }
+}
+
+fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let place = Place::new(init)?;
+    gate::kernel(&init.node.op.name, move |call| {
+        let area = place.area(&call.step.resources)?;
+        let components = tensors(call, 0)?;
+        area.limits.check(total_bytes(&components))?;
+        Ok(Answer::After(area, PUTS, Request::Put(components)))
+    })
+}
+
+fn unstage(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let place = Place::new(init)?;
+    gate::kernel(&init.node.op.name, move |call| {
+        Ok(Answer::After(place.area(&call.step.resources)?, GETS, Request::Get))
+    })
+}
+
+fn peek(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let place = Place::new(init)?;
+    gate::kernel(&init.node.op.name, move |call| {
+        let index = call.input(0)?;
+        ensure!(index.rank() == 0, InvalidArgument, "index must be scalar");
+        let index: i32 = index.scalar_value()?;
+        let Ok(index) = usize::try_from(index) else {
+            bail!(InvalidArgument, "index must not be negative, is {index}");
+        };
+        Ok(Answer::After(place.area(&call.step.resources)?, PEEKS, Request::Peek(index)))
+    })
+}
+
+fn size(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let place = Place::new(init)?;
+    AnyKernel::new(move |ctx| {
+        let len = place.area(ctx.resources())?.gate.look(|staged| staged.elements.len());
+        ctx.set_output(0, Tensor::scalar(size_of_state(len)))
+    })
+}
+
+fn clear(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let place = Place::new(init)?;
+    AnyKernel::new(move |ctx| {
+        let area = place.area(ctx.resources())?;
+        let gone = update(ctx, &*area, || {
+            area.gate.change(|staged| {
+                staged.bytes = 0;
+                std::mem::take(&mut staged.elements)
+            })
+        })?;
+        drop(gone);
+        Ok(())
+    })
+}

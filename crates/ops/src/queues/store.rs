@@ -1,0 +1,102 @@
+//! What a queue holds, and which element leaves it next.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use thalweg_tensor::{Budget, Charge, Result, Tensor, bail};
+
+use super::heap::Heap;
+use crate::math::random::philox::Samples;
+
+/// The tensors of one element.
+pub(crate) type Components = SmallVec<[Tensor; 2]>;
+
+/// One element of a queue.
+pub(crate) struct Element {
+    pub(crate) components: Components,
+    /// Empty tensors cost no memory of their own, so what holds them is counted.
+    _charge: Charge,
+}
+
+impl Element {
+    pub(crate) fn new(components: Components, budget: &Arc<Budget>) -> Result<Element> {
+        /// What a tensor takes beside its elements.
+        const TENSOR_BYTES: usize = 96;
+        let bytes = size_of::<Element>() + components.len() * TENSOR_BYTES;
+        Ok(Element { components, _charge: Charge::new(budget, bytes)? })
+    }
+
+    /// The first component of an element with a priority.
+    fn priority(&self) -> Result<i64> {
+        match self.components.first() {
+            Some(tensor) if tensor.rank() == 0 => tensor.scalar_value(),
+            Some(tensor) => bail!(
+                InvalidArgument,
+                "Expected the priority element to be a scalar, but received shape: {}",
+                tensor.shape()
+            ),
+            None => bail!(Internal, "an element without components"),
+        }
+    }
+}
+
+/// The elements in a queue.
+pub(crate) enum Store {
+    /// In the order in which they came.
+    Fifo(VecDeque<Element>),
+    /// In an order that a generator picks.
+    Shuffle(Vec<Element>, Samples),
+    /// The smallest priority first.
+    Priority(Heap<Element>),
+}
+
+impl Store {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Store::Fifo(elements) => elements.len(),
+            Store::Shuffle(elements, _) => elements.len(),
+            Store::Priority(heap) => heap.len(),
+        }
+    }
+
+    /// Whether elements may stay long after those that came with them have left.
+    pub(crate) fn keeps_stragglers(&self) -> bool {
+        !matches!(self, Store::Fifo(_))
+    }
+
+    pub(crate) fn push(&mut self, element: Element) -> Result<()> {
+        match self {
+            Store::Fifo(elements) => elements.push_back(element),
+            Store::Shuffle(elements, _) => elements.push(element),
+            Store::Priority(heap) => heap.push(element.priority()?, element),
+        }
+        Ok(())
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Element> {
+        match self {
+            Store::Fifo(elements) => elements.pop_front(),
+            Store::Shuffle(elements, samples) => {
+                if elements.is_empty() {
+                    return None;
+                }
+                let index = samples.next_u32() as usize % elements.len();
+                Some(elements.swap_remove(index))
+            }
+            Store::Priority(heap) => heap.pop(),
+        }
+    }
+
+    /// Takes back elements that were popped one after the other.
+    pub(crate) fn put_back(&mut self, elements: Vec<Element>) {
+        for element in elements.into_iter().rev() {
+            if let Store::Fifo(queue) = self {
+                queue.push_front(element);
+            } else {
+                // What was in the store once has a priority.
+                let _ = self.push(element);
+            }
+        }
+    }
+}
