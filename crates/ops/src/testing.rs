@@ -33,6 +33,26 @@ pub(crate) fn call(op: &'static str) -> Call {
     Call { op, inputs: Vec::new(), attrs: Attrs::default(), threads: Arc::new(OneThread) }
 }
 
+/// A step of its own, with nothing around it.
+pub(crate) fn step(budget: &Arc<Budget>, parallel: Arc<dyn Parallel>) -> Arc<StepContext> {
+    Arc::new(StepContext {
+        step_id: 1,
+        call_depth: 0,
+        budget: budget.clone(),
+        state_budget: budget.clone(),
+        cancellation: Cancellation::default(),
+        resources: ResourceManager::new("localhost"),
+        step_resources: ResourceManager::new("step"),
+        parallel,
+        functions: Arc::new(NoFunctions),
+        environment: Environment::frozen(),
+        device: HostDevice::shared(DeviceDescription::cpu(
+            DeviceName::cpu("localhost", 0, 0),
+            1 << 30,
+        )),
+    })
+}
+
 /// `"2,?,3"` as a partial shape; `"unknown"` has no rank, `""` is a scalar's.
 pub(crate) fn partial_shape(text: &str) -> PartialShape {
     if text == "unknown" {
@@ -107,22 +127,7 @@ impl Call {
     pub(crate) fn run_all(self) -> Result<Vec<Tensor>> {
         let node = self.node()?;
         let budget = Budget::new(1 << 30);
-        let step = Arc::new(StepContext {
-            step_id: 1,
-            call_depth: 0,
-            budget: budget.clone(),
-            state_budget: budget.clone(),
-            cancellation: Cancellation::default(),
-            resources: ResourceManager::new("localhost"),
-            step_resources: ResourceManager::new("step"),
-            parallel: self.threads.clone(),
-            functions: Arc::new(NoFunctions),
-            environment: Environment::frozen(),
-            device: HostDevice::shared(DeviceDescription::cpu(
-                DeviceName::cpu("localhost", 0, 0),
-                1 << 30,
-            )),
-        });
+        let step = step(&budget, self.threads.clone());
         let registry = &*KERNELS;
         let init = KernelInit { node: &node, budget: &budget, environment: &step.environment };
         let AnyKernel::Sync(kernel) = (registry.find(&node, "CPU")?.create)(&init)? else {

@@ -149,10 +149,11 @@ fn random_shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 fn priority(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let (names, mut spec) = declared(init, Kind::Priority)?;
-    spec.dtypes.insert(0, DType::Int64);
-    if !spec.shapes.is_empty() {
+    // Without a payload no shape is missing.
+    if !spec.shapes.is_empty() || spec.dtypes.is_empty() {
         spec.shapes.insert(0, PartialShape::scalar());
     }
+    spec.dtypes.insert(0, DType::Int64);
     check_full_shapes(&spec)?;
     queue(init, names, spec)
 }

@@ -224,7 +224,15 @@ impl<M: Machine> State<M> {
         let mut is_moving = false;
         let mut i = 0;
         while let Some(waiting) = self.waiting[lane].get_mut(i) {
-            match self.machine.advance(&mut waiting.request, &waiting.call.step) {
+            let step = &waiting.call.step;
+            // Whoever cancels a step is about to take its calls away. Until then they get nothing:
+            // it would be lost.
+            let progress = if step.cancellation.is_cancelled() {
+                Progress::Waits
+            } else {
+                self.machine.advance(&mut waiting.request, step)
+            };
+            match progress {
                 Progress::Waits if kind == Lane::Ordered => break,
                 Progress::Waits => i += 1,
                 Progress::Partly => {

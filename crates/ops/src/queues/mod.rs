@@ -8,6 +8,8 @@ mod batch;
 mod gate;
 mod handle;
 mod heap;
+#[cfg(test)]
+mod model;
 mod queue;
 mod store;
 
