@@ -8,10 +8,10 @@ mod parameterized;
 mod selection;
 mod source;
 
-pub(crate) use fill::{full_int, normal, truncated_normal, uniform, uniform_int};
+pub(crate) use fill::{fill_same, full_int, normal, truncated_normal, uniform, uniform_int};
 pub(crate) use parameterized::{binomial, gamma, poisson, stateless_bounded_normal};
 pub(crate) use selection::{multinomial, shuffle_rows};
-pub(crate) use source::{ALGORITHM_PHILOX, own_generator, philox_from_seed};
+pub(crate) use source::{ALGORITHM_AUTO, ALGORITHM_PHILOX, own_generator, philox_from_seed};
 
 use parameterized::{bounded_normal, gamma_grad};
 use thalweg_graph::{Flag, GradientContext, OpDef, ShapeContext, shape};

@@ -3,7 +3,7 @@
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Element, Result, bail, ensure};
 
-use super::source::Source;
+use super::source::{Source, shape_position};
 use crate::math::random::distributions::{
     Distribution, FullInt, Integer, Normal, Real, TruncatedNormal, Uniform, UniformInt, fill,
 };
@@ -46,8 +46,9 @@ where
     D: Distribution<Item: Element> + Send + Sync + 'static,
 {
     let source = Source::new(init)?;
+    let shape = shape_position(init)?;
     AnyKernel::new(move |ctx| {
-        let shape = ctx.shape_input(0, "shape")?;
+        let shape = ctx.shape_input(shape, "shape")?;
         let mut out = ctx.allocate_output(0, shape)?;
         let philox = source.for_outputs(ctx, out.num_elements())?;
         fill_groups(ctx, philox, &distribution, nanoseconds_per_group, out.as_mut_slice()?)?;
@@ -63,13 +64,15 @@ where
     let source = Source::new(init)?;
     let minval = init.node.input_range("minval")?.start;
     let maxval = init.node.input_range("maxval")?.start;
+    let shape = shape_position(init)?;
     AnyKernel::new(move |ctx| {
-        let shape = ctx.shape_input(0, "shape")?;
+        let shape = ctx.shape_input(shape, "shape")?;
         let low: T = scalar(ctx, minval, "minval")?;
         let high: T = scalar(ctx, maxval, "maxval")?;
         let mut out = ctx.allocate_output(0, shape)?;
-        // An empty tensor has no element that could miss an empty range.
-        if out.num_elements() > 0 {
+        // An empty tensor has no element that could miss an empty range; a generator that is a
+        // variable looks at the range first.
+        if out.num_elements() > 0 || source.is_state() {
             let Some(distribution) = UniformInt::new(low, high) else {
                 bail!(InvalidArgument, "Need minval < maxval, got {low} >= {high}");
             };
@@ -89,6 +92,16 @@ fn scalar<T: Element>(ctx: &KernelContext<'_>, input: usize, name: &str) -> Resu
         tensor.shape()
     );
     tensor.scalar_value()
+}
+
+/// Fills `out` with values that cost little more than their bits.
+pub(crate) fn fill_same<D: Distribution<Item: Element> + Sync>(
+    ctx: &KernelContext<'_>,
+    philox: Philox,
+    distribution: &D,
+    out: &mut [D::Item],
+) -> Result<()> {
+    fill_groups(ctx, philox, distribution, PLAIN_NANOSECONDS, out)
 }
 
 /// Fills `out` on several threads; blocks of work begin at group boundaries, so that the bits do

@@ -7,7 +7,7 @@ use thalweg_graph::shape::broadcast_shapes;
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, ensure, err, f16};
 
-use super::source::Source;
+use super::source::{Source, shape_position};
 use crate::math::random::distributions::Real;
 use crate::math::random::gamma::{DOUBLE, Precision, SINGLE, sample_derivative};
 use crate::math::random::philox::Philox;
@@ -117,18 +117,29 @@ where
     let source = Source::new(init)?;
     let counts = init.node.input_range("counts")?.start;
     let probs = init.node.input_range("probs")?.start;
+    let shape = shape_position(init)?;
     AnyKernel::new(move |ctx| {
-        let shape = ctx.shape_input(0, "shape")?;
+        let shape = ctx.shape_input(shape, "shape")?;
         let (count, prob) = (ctx.input(counts)?, ctx.input(probs)?);
         let common = broadcast(&[count.shape(), prob.shape()])?;
         check_suffix(&shape, &common)?;
         let mut out = ctx.allocate_output(0, shape)?;
-        if out.num_elements() > 0 {
-            let philox = source.for_outputs(ctx, out.num_elements())?;
+        let n = common.num_elements();
+        let elements = out.num_elements() as u64;
+        let philox = if source.is_state() {
+            // What TensorFlow sets aside: two hundred numbers for each four samples or less.
+            let samples = elements.checked_div(n as u64).unwrap_or(0);
+            let numbers = (n as u64).wrapping_mul(200).wrapping_mul(samples + 3) / 4;
+            source.start(ctx, |generator| generator.reserve_outputs(numbers))?
+        } else if elements > 0 {
+            source.for_outputs(ctx, out.num_elements())?
+        } else {
+            return ctx.set_output(0, out);
+        };
+        if elements > 0 {
             let count = Operand::<T>::new(count, &common)?;
             let prob = Operand::<T>::new(prob, &common)?;
             let sampler = |i: usize| Binomial::new(count.at(i), prob.at(i));
-            let n = common.num_elements();
             match out.dtype() {
                 DType::Half => fill_out::<_, f16>(ctx, philox, &sampler, n, &mut out),
                 DType::Float => fill_out::<_, f32>(ctx, philox, &sampler, n, &mut out),

@@ -1,14 +1,15 @@
-//! Where a random kernel's numbers come from: the node's own generator, or its inputs.
+//! Where a random kernel's numbers come from: the node's own generator, its inputs, a variable.
 
 use parking_lot::Mutex;
 use thalweg_kernel::{KernelContext, KernelInit};
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure, err};
 
 use crate::math::random::philox::Philox;
+use crate::state::generator::advance;
 
 /// Algorithms that an `alg` input may name; `AUTO` leaves the choice to the device.
 pub(crate) const ALGORITHM_PHILOX: i32 = 1;
-const ALGORITHM_AUTO: i32 = 3;
+pub(crate) const ALGORITHM_AUTO: i32 = 3;
 
 /// The origin of a node's random numbers.
 pub(crate) enum Source {
@@ -19,6 +20,9 @@ pub(crate) enum Source {
     Seed(usize),
     /// Key, counter and algorithm, in this input and the two that follow.
     Key(usize),
+    /// A variable, in the first input, that the step moves on; the algorithm is in this input, or in
+    /// the variable itself.
+    State(Option<usize>),
 }
 
 impl Source {
@@ -28,13 +32,21 @@ impl Source {
         if let Some(seed) = position("seed") {
             return Ok(Source::Seed(seed));
         }
+        if position("resource").is_some() {
+            return Ok(Source::State(position("algorithm")));
+        }
         match position("key") {
             Some(key) => Ok(Source::Key(key)),
             None => Ok(Source::Own(Mutex::new(own_generator(init)?))),
         }
     }
 
-    /// Where this step's numbers begin; a generator of the node's own moves on as `reserve` says.
+    /// Whether it is a variable.
+    pub(crate) fn is_state(&self) -> bool {
+        matches!(self, Source::State(_))
+    }
+
+    /// Where this step's numbers begin; a generator that is kept moves on as `reserve` says.
     pub(crate) fn start(
         &self,
         ctx: &KernelContext<'_>,
@@ -47,6 +59,7 @@ impl Source {
                 check_algorithm(ctx.input(input + 2)?)?;
                 philox_from_key(ctx.input(*input)?, ctx.input(input + 1)?)
             }
+            Source::State(algorithm) => advance(ctx, *algorithm, reserve),
         }
     }
 
@@ -54,6 +67,11 @@ impl Source {
     pub(crate) fn for_outputs(&self, ctx: &KernelContext<'_>, outputs: usize) -> Result<Philox> {
         self.start(ctx, |generator| generator.reserve_outputs(outputs as u64))
     }
+}
+
+/// Which input says the shape of the result.
+pub(crate) fn shape_position(init: &KernelInit<'_>) -> Result<usize> {
+    Ok(init.node.input_range("shape")?.start)
 }
 
 /// The generator of a stateful op; both seeds zero ask for one that nobody can predict.

@@ -90,6 +90,10 @@ impl Accumulator {
         mut gradient: Tensor,
     ) -> Result<()> {
         ensure!(!self.is_sparse, InvalidArgument, "a sparse accumulator takes sparse gradients");
+        let mut state = self.state.lock();
+        if local_step < state.global_step {
+            return Ok(());
+        }
         ensure!(
             self.shape.is_compatible_with(gradient.shape()),
             InvalidArgument,
@@ -97,10 +101,6 @@ impl Accumulator {
             self.shape,
             gradient.shape()
         );
-        let mut state = self.state.lock();
-        if local_step < state.global_step {
-            return Ok(());
-        }
         match &mut state.sum {
             Some(Sum::Dense(sum)) => {
                 ensure!(
@@ -140,14 +140,14 @@ impl Accumulator {
     ) -> Result<()> {
         ensure!(self.is_sparse, InvalidArgument, "a dense accumulator takes dense gradients");
         let mut state = self.state.lock();
+        if local_step < state.global_step {
+            return Ok(());
+        }
         let before = match &state.sum {
             Some(Sum::Sparse(sum)) => Some(sum),
             _ => None,
         };
         SparseSum::check(&self.shape, before, indices, values, shape)?;
-        if local_step < state.global_step {
-            return Ok(());
-        }
         let sum = match before {
             Some(before) => before.plus(indices, values, &self.budget)?,
             None => SparseSum::new(indices, values, &self.budget)?,

@@ -174,7 +174,6 @@ fn accumulator(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let (dtype, shape) = (attrs.dtype("dtype")?, attrs.shape("shape")?);
     let is_mean = attrs.string("reduction_type")? == "MEAN";
     let is_sparse = init.node.op.name == "SparseConditionalAccumulator";
-    let declared = shape.clone();
     state_kernel(
         init,
         true,
@@ -184,12 +183,10 @@ fn accumulator(init: &KernelInit<'_>) -> Result<AnyKernel> {
         },
         move |found: &Accumulator, name| {
             ensure!(
-                found.dtype == dtype && found.shape == declared && found.is_sparse == is_sparse,
+                found.dtype == dtype && found.is_sparse == is_sparse,
                 InvalidArgument,
-                "Shared conditional accumulator '{name}' has type {} and shape {}, which does not \
-                 match the requested {dtype} and {declared}",
-                found.dtype,
-                found.shape
+                "Shared conditional accumulator '{name}' holds {}, not {dtype}",
+                found.dtype
             );
             Ok(())
         },

@@ -9,5 +9,8 @@ mod table_buckets;
 mod table_rows;
 
 pub(crate) mod accumulator_ops;
+pub(crate) mod generator;
+pub(crate) mod mutex;
+pub(crate) mod slice_assign;
 pub(crate) mod table_files;
 pub(crate) mod table_ops;

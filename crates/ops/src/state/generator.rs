@@ -1,0 +1,264 @@
+//! Random ops whose generator is a variable: two words of counter, then the key.
+//!
+//! The numbers are those of `random`; what is here says where they begin and moves the variable on.
+
+use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{DType, Element, PartialShape, Result, Tensor, bail, bf16, ensure, f16};
+
+use crate::math::random::distributions::{FullInt, Integer};
+use crate::math::random::philox::Philox;
+use crate::random::{
+    ALGORITHM_AUTO, ALGORITHM_PHILOX, binomial, fill_same, full_int, normal, truncated_normal,
+    uniform, uniform_int,
+};
+use crate::variable::{change, variable_input};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        STATEFUL_UNIFORM,
+        OpDef { name: "StatefulStandardNormalV2", ..STATEFUL_UNIFORM },
+        OpDef { name: "StatefulTruncatedNormal", ..STATEFUL_UNIFORM },
+        STATEFUL_UNIFORM_FULL_INT,
+        STATEFUL_UNIFORM_INT,
+        STATEFUL_RANDOM_BINOMIAL,
+        STATEFUL_STANDARD_NORMAL,
+        RNG_SKIP,
+        RNG_READ_AND_SKIP,
+        NON_DETERMINISTIC_INTS,
+    ],
+    kernels: &[
+        cpu_kernel!("StatefulUniform", "dtype" in [f16, bf16, f32, f64] => uniform; host_inputs: STATE),
+        cpu_kernel!("StatefulStandardNormalV2", "dtype" in [f16, bf16, f32, f64] => normal; host_inputs: STATE),
+        cpu_kernel!("StatefulTruncatedNormal", "dtype" in [f16, bf16, f32, f64] => truncated_normal; host_inputs: STATE),
+        cpu_kernel!("StatefulUniformFullInt", "dtype" in [i32, i64, u32, u64] => full_int; host_inputs: STATE),
+        cpu_kernel!("StatefulUniformInt", "dtype" in [i32, i64] => uniform_int; host_inputs: STATE),
+        cpu_kernel!("StatefulRandomBinomial", "T" in [f16, f32, f64] => binomial; host_inputs: STATE),
+        cpu_kernel!("StatefulStandardNormal", "dtype" in [f16, bf16, f32, f64] => normal; host_inputs: &["resource", "shape"]),
+        KernelSpec {
+            op: "RngSkip",
+            host_inputs: &["resource", "algorithm", "delta"],
+            is_cheap: true,
+            create: skip,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "RngReadAndSkip",
+            host_inputs: &["resource", "alg", "delta"],
+            is_cheap: true,
+            create: read_and_skip,
+            ..KernelSpec::CPU
+        },
+        cpu_kernel!("NonDeterministicInts", "dtype" in [i32, i64, u32, u64] => unpredictable; host_inputs: &["shape"]),
+    ],
+};
+
+const STATE: &[&str] = &["resource", "algorithm", "shape"];
+/// The algorithm of accelerators' compilers.
+const ALGORITHM_THREEFRY: i64 = 2;
+/// Words of a generator's state: counter and key.
+const WORDS: usize = 3;
+
+const STATEFUL_UNIFORM: OpDef = OpDef {
+    name: "StatefulUniform",
+    inputs: &["resource: resource", "algorithm: int64", "shape: shape_dtype"],
+    outputs: &["output: dtype"],
+    attrs: &["dtype: type = DT_FLOAT", "shape_dtype: type = DT_INT64"],
+    shape: from_shape_input,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const STATEFUL_UNIFORM_FULL_INT: OpDef = OpDef {
+    name: "StatefulUniformFullInt",
+    attrs: &["dtype: type = DT_UINT64", "shape_dtype: type = DT_INT64"],
+    ..STATEFUL_UNIFORM
+};
+
+const STATEFUL_UNIFORM_INT: OpDef = OpDef {
+    name: "StatefulUniformInt",
+    inputs: &[
+        "resource: resource",
+        "algorithm: int64",
+        "shape: shape_dtype",
+        "minval: dtype",
+        "maxval: dtype",
+    ],
+    attrs: &["dtype: type = DT_INT64", "shape_dtype: type = DT_INT64"],
+    ..STATEFUL_UNIFORM
+};
+
+const STATEFUL_RANDOM_BINOMIAL: OpDef = OpDef {
+    name: "StatefulRandomBinomial",
+    inputs: &["resource: resource", "algorithm: int64", "shape: S", "counts: T", "probs: T"],
+    attrs: &[
+        "S: {int32, int64}",
+        "T: {half, float, double, int32, int64} = DT_DOUBLE",
+        "dtype: {half, float, double, int32, int64} = DT_INT64",
+    ],
+    ..STATEFUL_UNIFORM
+};
+
+const STATEFUL_STANDARD_NORMAL: OpDef = OpDef {
+    name: "StatefulStandardNormal",
+    inputs: &["resource: resource", "shape: shape_dtype"],
+    ..STATEFUL_UNIFORM
+};
+
+const RNG_SKIP: OpDef = OpDef {
+    name: "RngSkip",
+    inputs: &["resource: resource", "algorithm: int64", "delta: int64"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const RNG_READ_AND_SKIP: OpDef = OpDef {
+    name: "RngReadAndSkip",
+    inputs: &["resource: resource", "alg: int32", "delta: uint64"],
+    outputs: &["value: int64"],
+    shape: words_shape,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const NON_DETERMINISTIC_INTS: OpDef = OpDef {
+    name: "NonDeterministicInts",
+    inputs: &["shape: shape_dtype"],
+    outputs: &["output: dtype"],
+    attrs: &["dtype: type = DT_INT64", "shape_dtype: type = DT_INT64"],
+    shape: shape::from_first_input,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+fn from_shape_input(c: &mut ShapeContext<'_>) -> Result<()> {
+    let position = c.input_range("shape")?.start;
+    if position == 2 {
+        c.with_rank(1, "algorithm", 0)?;
+    }
+    let shape = c.shape_from_input(position)?;
+    c.set_output(0, shape);
+    Ok(())
+}
+
+fn words_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.set_output(0, PartialShape::new([Some(WORDS)]));
+    Ok(())
+}
+
+/// Where this step's numbers begin: the generator that the variable at input 0 holds, which moves
+/// on as `reserve` says. `algorithm` is the input that names it; the oldest ops have none, and the
+/// variable says it first.
+pub(crate) fn advance(
+    ctx: &KernelContext<'_>,
+    algorithm: Option<usize>,
+    reserve: impl FnOnce(&mut Philox) -> Philox,
+) -> Result<Philox> {
+    if let Some(input) = algorithm {
+        check_algorithm(named_algorithm(ctx.input(input)?)?)?;
+    }
+    let variable = variable_input(ctx, 0)?;
+    change(ctx, &variable, |state| {
+        ensure!(
+            state.dtype() == DType::Int64,
+            InvalidArgument,
+            "dtype of RNG state variable must be int64, not {}",
+            state.dtype()
+        );
+        ensure!(
+            state.rank() == 1,
+            InvalidArgument,
+            "RNG state must have one and only one dimension, not {}",
+            state.rank()
+        );
+        let mut words = state.as_mut_slice::<i64>()?;
+        if algorithm.is_none() {
+            let Some((&mut named, rest)) = words.split_first_mut() else {
+                bail!(InvalidArgument, "Size of tensor must be at least 1");
+            };
+            check_algorithm(named)?;
+            words = rest;
+        }
+        let size = words.len();
+        let [low, high, key, ..] = words else {
+            bail!(
+                InvalidArgument,
+                "For the Philox algorithm, the size of state must be at least {WORDS}; got {size}"
+            );
+        };
+        let counter = [low.cast_unsigned(), high.cast_unsigned()];
+        let mut philox = Philox::from_words(key.cast_unsigned(), counter);
+        let start = reserve(&mut philox);
+        let (_, counter) = philox.words();
+        (*low, *high) = (counter[0].cast_signed(), counter[1].cast_signed());
+        Ok(start)
+    })
+}
+
+fn named_algorithm(tensor: &Tensor) -> Result<i64> {
+    ensure!(
+        tensor.rank() == 0,
+        InvalidArgument,
+        "the algorithm must have shape [], not {}",
+        tensor.shape()
+    );
+    match tensor.dtype() {
+        DType::Int32 => Ok(tensor.scalar_value::<i32>()?.into()),
+        _ => tensor.scalar_value(),
+    }
+}
+
+fn check_algorithm(algorithm: i64) -> Result<()> {
+    if algorithm == i64::from(ALGORITHM_PHILOX) || algorithm == i64::from(ALGORITHM_AUTO) {
+        return Ok(());
+    }
+    if algorithm == ALGORITHM_THREEFRY {
+        bail!(Unimplemented, "this device has no ThreeFry generator");
+    }
+    bail!(InvalidArgument, "Unsupported algorithm id: {algorithm}")
+}
+
+/// How many numbers to skip.
+fn delta(ctx: &KernelContext<'_>) -> Result<u64> {
+    let tensor = ctx.input(2)?;
+    ensure!(
+        tensor.rank() == 0,
+        InvalidArgument,
+        "delta must have shape [], not {}",
+        tensor.shape()
+    );
+    match tensor.dtype() {
+        DType::Int64 => Ok(tensor.scalar_value::<i64>()?.cast_unsigned()),
+        _ => tensor.scalar_value(),
+    }
+}
+
+fn skip(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let delta = delta(ctx)?;
+        advance(ctx, Some(1), |philox| philox.reserve_outputs(delta))?;
+        Ok(())
+    })
+}
+
+fn read_and_skip(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let delta = delta(ctx)?;
+        let start = advance(ctx, Some(1), |philox| philox.reserve_outputs(delta))?;
+        let (key, [low, high]) = start.words();
+        ctx.set_output(0, Tensor::vector(&[low, high, key].map(u64::cast_signed))?)
+    })
+}
+
+/// Integers that nobody can predict.
+fn unpredictable<T: Integer + Element>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let shape = ctx.shape_input(0, "shape")?;
+        let entropy = &ctx.step().environment.entropy;
+        let word = || entropy.next_u64();
+        let philox = Philox::from_words(word(), [word(), word()]);
+        let mut out = ctx.allocate_output(0, shape)?;
+        fill_same(ctx, philox, &FullInt::<T>::default(), out.as_mut_slice()?)?;
+        ctx.set_output(0, out)
+    })
+}

@@ -1,0 +1,215 @@
+//! Mutexes between steps: whoever holds the lock's only tensor holds the mutex.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_kernel::{
+    AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec, Outputs, Registration,
+};
+use thalweg_tensor::{Bytes, Resource, Result, Shape, Tensor, Variant, bail, ensure};
+
+use super::handle::{state_kernel, state_of_call};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[MUTEX_V2, MUTEX_LOCK, CONSUME_MUTEX_LOCK],
+    kernels: &[
+        KernelSpec { op: "MutexV2", create: mutex, is_cheap: true, ..KernelSpec::CPU },
+        KernelSpec { op: "MutexLock", create: lock, ..KernelSpec::CPU },
+        KernelSpec { op: "ConsumeMutexLock", create: consume, is_cheap: true, ..KernelSpec::CPU },
+    ],
+};
+
+const MUTEX_V2: OpDef = OpDef {
+    name: "MutexV2",
+    outputs: &["resource: resource"],
+    attrs: &["container: string = ''", "shared_name: string = ''"],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const MUTEX_LOCK: OpDef = OpDef {
+    name: "MutexLock",
+    inputs: &["mutex: resource"],
+    outputs: &["mutex_lock: variant"],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const CONSUME_MUTEX_LOCK: OpDef = OpDef {
+    name: "ConsumeMutexLock",
+    inputs: &["mutex_lock: variant"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+/// A mutex that outlives steps.
+#[derive(Default)]
+struct Mutex(Arc<Door>);
+
+/// Who is in, and who waits.
+#[derive(Default)]
+struct Door(parking_lot::Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    is_held: bool,
+    /// Somebody is letting the next ones in, and will see to whatever changes meanwhile.
+    is_serving: bool,
+    waiting: VecDeque<Waiting>,
+    next_id: u64,
+}
+
+struct Waiting {
+    id: u64,
+    call: AsyncCall,
+    /// Ends the wait with the step.
+    registration: Option<Registration>,
+}
+
+impl Resource for Mutex {
+    fn kind(&self) -> &'static str {
+        "Mutex"
+    }
+}
+
+/// The right to be in; it ends with the last tensor that holds it.
+struct Lock(Arc<Door>);
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        self.0.0.lock().is_held = false;
+        self.0.serve();
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("mutex lock")
+    }
+}
+
+impl Variant for Lock {
+    fn type_name(&self) -> &str {
+        "(anonymous namespace)::Mutex::SharedLockReleaser"
+    }
+
+    fn encode(&self) -> Option<(Bytes, Vec<Tensor>)> {
+        None
+    }
+}
+
+impl Door {
+    /// Lets the next one in while nobody is. A call may end, and drop its lock, before it returns
+    /// here: a loop rather than recursion, however many wait.
+    fn serve(self: &Arc<Self>) {
+        let mut state = self.0.lock();
+        if state.is_serving {
+            return;
+        }
+        state.is_serving = true;
+        while !state.is_held
+            && let Some(next) = state.waiting.pop_front()
+        {
+            state.is_held = true;
+            drop(state);
+            drop(next.registration);
+            next.call.complete(locked(Lock(self.clone())));
+            state = self.0.lock();
+        }
+        state.is_serving = false;
+    }
+
+    /// Ends `call` with the lock once it is free, or with its step.
+    fn enter(self: &Arc<Self>, call: AsyncCall) {
+        let cancellation = call.step.cancellation.clone();
+        let id = {
+            let mut state = self.0.lock();
+            let id = state.next_id;
+            state.next_id += 1;
+            state.waiting.push_back(Waiting { id, call, registration: None });
+            id
+        };
+        self.serve();
+        if !self.0.lock().waiting.iter().any(|waiting| waiting.id == id) {
+            return;
+        }
+        let this = Arc::downgrade(self);
+        let registration = cancellation.on_cancel(move |cause| {
+            let Some(this) = this.upgrade() else { return };
+            let mut state = this.0.lock();
+            let position = state.waiting.iter().position(|waiting| waiting.id == id);
+            let waiting = position.and_then(|i| state.waiting.remove(i));
+            drop(state);
+            if let Some(waiting) = waiting {
+                drop(waiting.registration);
+                waiting.call.complete(Err(cause.clone()));
+            }
+        });
+        let mut state = self.0.lock();
+        match state.waiting.iter_mut().find(|waiting| waiting.id == id) {
+            Some(waiting) => waiting.registration = Some(registration),
+            // Served or cancelled meanwhile.
+            None => {
+                drop(state);
+                drop(registration);
+            }
+        }
+    }
+}
+
+fn locked(lock: Lock) -> Result<Outputs> {
+    let lock: Arc<dyn Variant> = Arc::new(lock);
+    let tensor = Tensor::from_variants(Shape::scalar(), vec![Some(lock)])?;
+    Ok(smallvec::smallvec![tensor.into()])
+}
+
+fn mutex(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    state_kernel(init, true, |_, _| Ok(Mutex::default()), |_: &Mutex, _| Ok(()))
+}
+
+/// Waits for the mutex, or for the end of the step.
+struct Enter;
+
+impl AsyncKernel for Enter {
+    fn start(&self, call: AsyncCall) {
+        match state_of_call::<Mutex>(&call, 0) {
+            Ok(mutex) => mutex.0.enter(call),
+            Err(e) => call.complete(Err(e)),
+        }
+    }
+}
+
+fn lock(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    Ok(AnyKernel::Async(Arc::new(Enter)))
+}
+
+fn consume(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let tensor = ctx.input(0)?;
+        let ([lock], 0) = (tensor.variants()?, tensor.rank()) else {
+            bail!(InvalidArgument, "a lock is a scalar, got shape {}", tensor.shape());
+        };
+        let Some(lock) = lock else {
+            bail!(InvalidArgument, "Expected input to contain a mutex lock, but it is empty");
+        };
+        let any: &dyn std::any::Any = &**lock;
+        ensure!(
+            any.is::<Lock>(),
+            InvalidArgument,
+            "Expected input to contain a mutex lock, got {}",
+            lock.type_name()
+        );
+        // Tensors that share the lock's element are one user; a copy of the element is another.
+        let users = Arc::strong_count(lock);
+        ensure!(
+            users == 1,
+            InvalidArgument,
+            "Expected use count of lock to be 1, but saw: {users}"
+        );
+        Ok(())
+    })
+}

@@ -1,0 +1,106 @@
+//! Writing into a slice of a variable, and what else is said to a variable.
+
+use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Result, Shape, Tensor, ensure};
+
+use crate::slice::{Masks, StridedSlice};
+use crate::variable::{change, pass_on, variable_input};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[STRIDED_SLICE_ASSIGN, RESOURCE_STRIDED_SLICE_ASSIGN, DISABLE_COPY_ON_READ],
+    kernels: &[
+        KernelSpec {
+            op: "StridedSliceAssign",
+            host_inputs: &["begin", "end", "strides"],
+            create: strided_slice_assign,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "ResourceStridedSliceAssign",
+            host_inputs: &["ref", "begin", "end", "strides"],
+            create: strided_slice_assign,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "DisableCopyOnRead",
+            is_cheap: true,
+            create: disable_copy_on_read,
+            ..KernelSpec::CPU
+        },
+    ],
+};
+
+const STRIDED_SLICE_ASSIGN: OpDef = OpDef {
+    name: "StridedSliceAssign",
+    inputs: &["ref: Ref(T)", "begin: Index", "end: Index", "strides: Index", "value: T"],
+    outputs: &["output_ref: Ref(T)"],
+    attrs: &[
+        "T: type",
+        "Index: {int32, int64}",
+        "begin_mask: int = 0",
+        "end_mask: int = 0",
+        "ellipsis_mask: int = 0",
+        "new_axis_mask: int = 0",
+        "shrink_axis_mask: int = 0",
+    ],
+    shape: same_variable,
+    ..OpDef::DEFAULT
+};
+
+const RESOURCE_STRIDED_SLICE_ASSIGN: OpDef = OpDef {
+    name: "ResourceStridedSliceAssign",
+    inputs: &["ref: resource", "begin: Index", "end: Index", "strides: Index", "value: T"],
+    outputs: &[],
+    flags: &[Flag::Stateful],
+    ..STRIDED_SLICE_ASSIGN
+};
+
+const DISABLE_COPY_ON_READ: OpDef = OpDef {
+    name: "DisableCopyOnRead",
+    inputs: &["resource: resource"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+fn same_variable(c: &mut ShapeContext<'_>) -> Result<()> {
+    if c.num_outputs() > 0 {
+        c.set_output(0, c.input(0).clone());
+    }
+    Ok(())
+}
+
+fn strided_slice_assign(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let masks = Masks::from_attrs(&init.attrs())?;
+    AnyKernel::new(move |ctx| {
+        let variable = variable_input(ctx, 0)?;
+        let value = ctx.input(4)?;
+        change(ctx, &variable, |target| {
+            ensure!(
+                target.dtype() == value.dtype(),
+                InvalidArgument,
+                "the variable is {}, the value {}",
+                target.dtype(),
+                value.dtype()
+            );
+            let slice = StridedSlice::from_inputs(ctx, masks, 1, target.shape())?;
+            slice.put(ctx, &without_extra_ones(value, slice.shape()?.rank())?, target)
+        })?;
+        pass_on(ctx, variable)
+    })
+}
+
+/// The value without dimensions of size 1 in front of those that the slice has.
+fn without_extra_ones(value: &Tensor, rank: usize) -> Result<Tensor> {
+    let extra = value.rank().saturating_sub(rank);
+    let (front, rest) = value.shape().split_at(extra);
+    if extra == 0 || front.iter().any(|&size| size != 1) {
+        return Ok(value.clone());
+    }
+    value.clone().reshaped(Shape::new(rest)?)
+}
+
+/// Reads never copy here: they share the variable's memory until somebody writes.
+fn disable_copy_on_read(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| variable_input(ctx, 0).map(drop))
+}
