@@ -7,7 +7,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Tensor, bail, bf16, ensure, f16};
 
 use crate::math::random::distributions::{FullInt, Integer};
-use crate::math::random::philox::Philox;
+use crate::math::random::philox::{BLOCKS_PER_OUTPUT, Philox};
 use crate::random::{
     ALGORITHM_AUTO, ALGORITHM_PHILOX, binomial, fill_same, full_int, normal, truncated_normal,
     uniform, uniform_int,
@@ -233,10 +233,23 @@ fn delta(ctx: &KernelContext<'_>) -> Result<u64> {
     }
 }
 
+/// Moves past what `outputs` numbers take, and returns where they began. TensorFlow's counter loses
+/// the carry into its upper half when nearly 2^64 blocks are skipped, as a few backwards are.
+fn skip_outputs(philox: &mut Philox, outputs: u64) -> Philox {
+    let start = *philox;
+    let count = outputs.wrapping_mul(BLOCKS_PER_OUTPUT);
+    let (key, [low, high]) = start.words();
+    let (moved, carry) = low.overflowing_add(count);
+    let is_lost = count >> 32 == u64::from(u32::MAX) && (moved as u32) < count as u32;
+    let high = high.wrapping_add(u64::from(carry && !is_lost));
+    *philox = Philox::from_words(key, [moved, high]);
+    start
+}
+
 fn skip(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let delta = delta(ctx)?;
-        advance(ctx, Some(1), |philox| philox.reserve_outputs(delta))?;
+        advance(ctx, Some(1), |philox| skip_outputs(philox, delta))?;
         Ok(())
     })
 }
@@ -244,7 +257,7 @@ fn skip(_: &KernelInit<'_>) -> Result<AnyKernel> {
 fn read_and_skip(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let delta = delta(ctx)?;
-        let start = advance(ctx, Some(1), |philox| philox.reserve_outputs(delta))?;
+        let start = advance(ctx, Some(1), |philox| skip_outputs(philox, delta))?;
         let (key, [low, high]) = start.words();
         ctx.set_output(0, Tensor::vector(&[low, high, key].map(u64::cast_signed))?)
     })

@@ -17,10 +17,9 @@ const BUCKETS_MIN: i64 = 4;
 
 /// How a dense table is laid out.
 pub(super) struct Layout {
-    /// Keys that stand for a free bucket and for one whose entry was removed; a table of the first
-    /// generation has only the former.
+    /// Keys that stand for a free bucket and for one whose entry was removed.
     pub(super) empty_key: Tensor,
-    pub(super) deleted_key: Option<Tensor>,
+    pub(super) deleted_key: Tensor,
     pub(super) value_dtype: DType,
     /// Elements of a key and of a value.
     pub(super) key_width: usize,
@@ -37,19 +36,18 @@ impl Layout {
             InvalidArgument,
             "Empty key must be a scalar or a vector, got shape {shape}"
         );
-        if let Some(deleted) = &self.deleted_key {
-            ensure!(
-                deleted.shape() == shape,
-                InvalidArgument,
-                "Empty and deleted keys must have same shape, got shapes: {shape} and {}",
-                deleted.shape()
-            );
-            ensure!(
-                !self.is_key(&self.empty_key, 0, deleted, 0)?,
-                InvalidArgument,
-                "Empty and deleted keys cannot be equal"
-            );
-        }
+        let deleted = &self.deleted_key;
+        ensure!(
+            deleted.shape() == shape,
+            InvalidArgument,
+            "Empty and deleted keys must have same shape, got shapes: {shape} and {}",
+            deleted.shape()
+        );
+        ensure!(
+            !self.is_key(&self.empty_key, 0, deleted, 0)?,
+            InvalidArgument,
+            "Empty and deleted keys cannot be equal"
+        );
         let buckets = self.initial_buckets;
         ensure!(
             buckets >= BUCKETS_MIN && buckets.cast_unsigned().is_power_of_two(),
@@ -82,7 +80,7 @@ impl Layout {
     }
 
     fn is_deleted(&self, keys: &Tensor, i: usize) -> Result<bool> {
-        self.deleted_key.as_ref().map_or(Ok(false), |deleted| self.is_key(keys, i, deleted, 0))
+        self.is_key(keys, i, &self.deleted_key, 0)
     }
 
     /// Refuses a key that means something else.
@@ -257,9 +255,7 @@ impl Buckets {
     /// Removes these keys.
     pub(super) fn remove(&mut self, keys: &Tensor, n: usize) -> Result<()> {
         self.layout.check_keys(keys, n)?;
-        let Some(deleted) = self.layout.deleted_key.clone() else {
-            bail!(Unimplemented, "a dense table without a deleted key cannot remove entries");
-        };
+        let deleted = self.layout.deleted_key.clone();
         for i in 0..n {
             if let Slot::Found(bucket) = self.slot(keys, i)? {
                 copy_row(&deleted, 0, &mut self.keys, bucket, self.layout.key_width)?;

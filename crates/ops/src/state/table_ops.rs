@@ -445,8 +445,9 @@ fn dense_hash_table(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let ledger = Ledger::new(ctx.step().state_budget.clone());
         // Copies: the inputs may be views of large messages.
         let own = |i: usize| ctx.input(i)?.deep_copy(Some(ledger.budget()));
-        let empty_key = own(0)?;
-        let deleted_key = if ctx.num_inputs() > 1 { Some(own(1)?) } else { None };
+        // The first generation has no such input, and no table since there are removals.
+        ensure!(ctx.num_inputs() > 1, InvalidArgument, "a dense table needs a deleted_key");
+        let (empty_key, deleted_key) = (own(0)?, own(1)?);
         let key_shape = empty_key.shape().clone();
         let layout = Layout {
             key_width: key_shape.num_elements(),
