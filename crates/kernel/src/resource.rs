@@ -106,11 +106,13 @@ impl ResourceManager {
     /// Removes what a handle means, of whatever type; those who hold it keep it.
     pub fn remove_handle(&self, handle: &ResourceHandle) -> Result<()> {
         let mut resources = self.resources.lock();
-        let before = resources.len();
-        resources.retain(|(container, name, _), resource| {
-            !(resource.has_handle() && *container == handle.container && *name == handle.name)
-        });
-        if resources.len() == before && handle.owned.is_none() {
+        let gone: Vec<_> = resources
+            .extract_if(|(container, name, _), resource| {
+                resource.has_handle() && *container == handle.container && *name == handle.name
+            })
+            .collect();
+        drop(resources);
+        if gone.is_empty() && handle.owned.is_none() {
             bail!(NotFound, "Resource {}/{} does not exist.", handle.container, handle.name);
         }
         Ok(())

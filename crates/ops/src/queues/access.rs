@@ -7,8 +7,8 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Outputs};
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure};
 
 use super::gate::{self, Answer, tensors, update};
-use super::handle;
 use super::queue::{DEQUEUES, ENQUEUES, Queue, Request, listed};
+use crate::state::handle::{state_input, state_of_call};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -163,7 +163,7 @@ pub(crate) fn check_timeout(init: &KernelInit<'_>) -> Result<()> {
 fn enqueue(init: &KernelInit<'_>) -> Result<AnyKernel> {
     check_timeout(init)?;
     gate::kernel(&init.node.op.name, |call| {
-        let queue: Arc<Queue> = handle::of_call(call)?;
+        let queue: Arc<Queue> = state_of_call(call, 0)?;
         let components = tensors(call, 1)?;
         queue.spec.check_element(&components)?;
         Ok(Answer::After(queue, ENQUEUES, Request::Enqueue(components)))
@@ -173,7 +173,7 @@ fn enqueue(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn enqueue_many(init: &KernelInit<'_>) -> Result<AnyKernel> {
     check_timeout(init)?;
     gate::kernel(&init.node.op.name, |call| {
-        let queue: Arc<Queue> = handle::of_call(call)?;
+        let queue: Arc<Queue> = state_of_call(call, 0)?;
         let batch = tensors(call, 1)?;
         let count = queue.spec.check_batch(&batch)?;
         if count == 0 {
@@ -198,7 +198,7 @@ fn dequeue(init: &KernelInit<'_>) -> Result<AnyKernel> {
     check_timeout(init)?;
     let dtypes = init.attrs().dtypes("component_types")?;
     gate::kernel(&init.node.op.name, move |call| {
-        let queue: Arc<Queue> = handle::of_call(call)?;
+        let queue: Arc<Queue> = state_of_call(call, 0)?;
         check_signature(&queue, &dtypes)?;
         Ok(Answer::After(queue, DEQUEUES, Request::Dequeue))
     })
@@ -216,7 +216,7 @@ fn dequeue_batch(init: &KernelInit<'_>, called: &'static str, is_up_to: bool) ->
     check_timeout(init)?;
     let dtypes = init.attrs().dtypes("component_types")?;
     gate::kernel(&init.node.op.name, move |call| {
-        let queue: Arc<Queue> = handle::of_call(call)?;
+        let queue: Arc<Queue> = state_of_call(call, 0)?;
         let requested: i32 = call.input(1)?.scalar_value()?;
         let Ok(count) = usize::try_from(requested) else {
             bail!(InvalidArgument, "{called} requested {requested} < 0 elements");
@@ -235,26 +235,26 @@ fn close(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let cancel_pending_enqueues = init.attrs().bool("cancel_pending_enqueues")?;
     if !cancel_pending_enqueues {
         return gate::kernel(&init.node.op.name, |call| {
-            let queue: Arc<Queue> = handle::of_call(call)?;
+            let queue: Arc<Queue> = state_of_call(call, 0)?;
             Ok(Answer::After(queue, ENQUEUES, Request::Close))
         });
     }
     AnyKernel::new(|ctx| {
-        let queue: Arc<Queue> = handle::of_context(ctx)?;
+        let queue: Arc<Queue> = state_input(ctx, 0)?;
         update(ctx, &*queue, || queue.close_and_cancel())
     })
 }
 
 fn is_closed(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
-        let queue: Arc<Queue> = handle::of_context(ctx)?;
+        let queue: Arc<Queue> = state_input(ctx, 0)?;
         ctx.set_output(0, Tensor::scalar(queue.is_closed()))
     })
 }
 
 fn size(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
-        let queue: Arc<Queue> = handle::of_context(ctx)?;
+        let queue: Arc<Queue> = state_input(ctx, 0)?;
         ctx.set_output(0, Tensor::scalar(size_of_state(queue.len())))
     })
 }

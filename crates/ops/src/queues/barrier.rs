@@ -11,11 +11,10 @@ use thalweg_tensor::{Charge, DType, PartialShape, Resource, Result, Tensor, bail
 
 use super::access::{check_timeout, size_of_state};
 use super::batch::row;
-use super::create::pair_of_strings;
 use super::gate::{self, Answer, update};
-use super::handle::{self, HandleSource, Names};
 use super::queue::{DEQUEUES, Kind, Queue, Request, Spec, listed};
 use super::store::Components;
+use crate::state::handle::{state_input, state_kernel, state_of_call, two_strings};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -48,7 +47,7 @@ const BARRIER: OpDef = OpDef {
         "container: string = ''",
         "shared_name: string = ''",
     ],
-    shape: pair_of_strings,
+    shape: two_strings,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
 };
@@ -310,7 +309,6 @@ impl Barrier {
 }
 
 fn barrier(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let names = Names::or_private(init)?;
     let dtypes = init.attrs().dtypes("component_types")?;
     let shapes = init.attrs().shapes("shapes")?;
     ensure!(
@@ -324,18 +322,19 @@ fn barrier(init: &KernelInit<'_>) -> Result<AnyKernel> {
         InvalidArgument,
         "Barrier only accepts capacity=-1.  Feed the inputs to your Barrier through a queue to enforce a limited capacity."
     );
-    let name = names.name.clone();
-    let source: HandleSource<Barrier> = HandleSource::new(init, names, []);
-    AnyKernel::new(move |ctx| {
-        let barrier = source.give(ctx, || Ok(Barrier::new(&name, &dtypes, &shapes)))?;
-        barrier.check_same(&dtypes, &shapes)
-    })
+    let (wanted_dtypes, wanted_shapes) = (dtypes.clone(), shapes.clone());
+    state_kernel(
+        init,
+        false,
+        move |_, name| Ok(Barrier::new(name, &dtypes, &shapes)),
+        move |barrier: &Barrier, _| barrier.check_same(&wanted_dtypes, &wanted_shapes),
+    )
 }
 
 fn insert_many(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let component = init.attrs().int("component_index")?;
     AnyKernel::new(move |ctx| {
-        let barrier: Arc<Barrier> = handle::of_context(ctx)?;
+        let barrier: Arc<Barrier> = state_input(ctx, 0)?;
         let (keys, values) = (ctx.input(1)?, ctx.input(2)?);
         let known = barrier.dtypes.len();
         let place = usize::try_from(component).ok().filter(|&i| i < known).ok_or_else(|| {
@@ -377,7 +376,7 @@ fn take_many(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let allow_small_batch = init.attrs().bool("allow_small_batch")?;
     let dtypes = init.attrs().dtypes("component_types")?;
     gate::kernel(&init.node.op.name, move |call| {
-        let barrier: Arc<Barrier> = handle::of_call(call)?;
+        let barrier: Arc<Barrier> = state_of_call(call, 0)?;
         let wanted = call.input(1)?;
         ensure!(wanted.rank() == 0, InvalidArgument, "num_elements must be a scalar.");
         let wanted: i32 = wanted.scalar_value()?;
@@ -405,21 +404,21 @@ fn take_many(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn close(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let cancel_pending_enqueues = init.attrs().bool("cancel_pending_enqueues")?;
     AnyKernel::new(move |ctx| {
-        let barrier: Arc<Barrier> = handle::of_context(ctx)?;
+        let barrier: Arc<Barrier> = state_input(ctx, 0)?;
         update(ctx, &*barrier, || barrier.close(cancel_pending_enqueues))?
     })
 }
 
 fn ready_size(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
-        let barrier: Arc<Barrier> = handle::of_context(ctx)?;
+        let barrier: Arc<Barrier> = state_input(ctx, 0)?;
         ctx.set_output(0, Tensor::scalar(size_of_state(barrier.ready.len())))
     })
 }
 
 fn incomplete_size(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
-        let barrier: Arc<Barrier> = handle::of_context(ctx)?;
+        let barrier: Arc<Barrier> = state_input(ctx, 0)?;
         let len = barrier.keys.lock().incomplete.len();
         ctx.set_output(0, Tensor::scalar(size_of_state(len)))
     })

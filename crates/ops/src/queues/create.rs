@@ -1,13 +1,13 @@
 //! Ops that make queues: first in first out, padded batches, shuffled, by priority; with reference
 //! handles and, as `V2`, with resource handles.
 
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{Flag, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, bail, ensure};
 
-use super::handle::{HandleSource, Names};
 use super::queue::{Kind, Queue, Spec};
 use crate::random::own_generator;
+use crate::state::handle::{state_kernel, two_strings};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -44,7 +44,7 @@ const FIFO_QUEUE: OpDef = OpDef {
         "container: string = ''",
         "shared_name: string = ''",
     ],
-    shape: pair_of_strings,
+    shape: two_strings,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
 };
@@ -101,20 +101,14 @@ const PRIORITY_QUEUE_V2: OpDef = OpDef {
     ..PRIORITY_QUEUE
 };
 
-/// The handle of the first generation: container and name.
-pub(crate) fn pair_of_strings(c: &mut ShapeContext<'_>) -> Result<()> {
-    c.set_output(0, PartialShape::new([Some(2)]));
-    Ok(())
-}
-
 fn fifo(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let (names, spec) = declared(init, Kind::Fifo)?;
+    let spec = declared(init, Kind::Fifo)?;
     check_full_shapes(&spec)?;
-    queue(init, names, spec)
+    queue(init, spec)
 }
 
 fn padding_fifo(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let (names, spec) = declared(init, Kind::PaddingFifo)?;
+    let spec = declared(init, Kind::PaddingFifo)?;
     ensure!(
         spec.shapes.len() == spec.dtypes.len(),
         InvalidArgument,
@@ -125,11 +119,11 @@ fn padding_fifo(init: &KernelInit<'_>) -> Result<AnyKernel> {
     for shape in &spec.shapes {
         ensure!(shape.rank().is_some(), InvalidArgument, "shape {shape} must have known rank.");
     }
-    queue(init, names, spec)
+    queue(init, spec)
 }
 
 fn random_shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let (names, mut spec) = declared(init, Kind::RandomShuffle)?;
+    let mut spec = declared(init, Kind::RandomShuffle)?;
     check_full_shapes(&spec)?;
     let min_after_dequeue = init.attrs().int("min_after_dequeue")?;
     let Ok(kept) = usize::try_from(min_after_dequeue) else {
@@ -144,27 +138,26 @@ fn random_shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
     spec.min_after_dequeue = kept;
     spec.seeds = (init.attrs().int("seed")?, init.attrs().int("seed2")?);
     spec.generator = Some(own_generator(init)?);
-    queue(init, names, spec)
+    queue(init, spec)
 }
 
 fn priority(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let (names, mut spec) = declared(init, Kind::Priority)?;
+    let mut spec = declared(init, Kind::Priority)?;
     // Without a payload no shape is missing.
     if !spec.shapes.is_empty() || spec.dtypes.is_empty() {
         spec.shapes.insert(0, PartialShape::scalar());
     }
     spec.dtypes.insert(0, DType::Int64);
     check_full_shapes(&spec)?;
-    queue(init, names, spec)
+    queue(init, spec)
 }
 
 /// What all kinds of queue declare.
-fn declared(init: &KernelInit<'_>, kind: Kind) -> Result<(Names, Spec)> {
-    let names = Names::or_private(init)?;
+fn declared(init: &KernelInit<'_>, kind: Kind) -> Result<Spec> {
     let capacity = init.attrs().int("capacity")?;
-    let spec = Spec {
+    Ok(Spec {
         kind,
-        name: names.name.clone(),
+        name: init.node.name.clone(),
         // Negative asks for no limit, which is as many as the op that tells the size can count.
         capacity: usize::try_from(capacity).unwrap_or(i32::MAX as usize).min(i32::MAX as usize),
         dtypes: init.attrs().dtypes("component_types")?,
@@ -172,8 +165,7 @@ fn declared(init: &KernelInit<'_>, kind: Kind) -> Result<(Names, Spec)> {
         min_after_dequeue: 0,
         seeds: (0, 0),
         generator: None,
-    };
-    Ok((names, spec))
+    })
 }
 
 /// Shapes are all declared, to the last size, or none is.
@@ -191,12 +183,12 @@ fn check_full_shapes(spec: &Spec) -> Result<()> {
     Ok(())
 }
 
-fn queue(init: &KernelInit<'_>, names: Names, spec: Spec) -> Result<AnyKernel> {
-    let shapes = spec.shapes.iter().cloned().chain(std::iter::repeat(PartialShape::UNKNOWN));
-    let components: Vec<_> = spec.dtypes.iter().copied().zip(shapes).collect();
-    let source: HandleSource<Queue> = HandleSource::new(init, names, components);
-    AnyKernel::new(move |ctx| {
-        let queue = source.give(ctx, || Ok(Queue::new(spec.clone())))?;
-        queue.spec.check_same(&spec)
-    })
+fn queue(init: &KernelInit<'_>, spec: Spec) -> Result<AnyKernel> {
+    let wanted = spec.clone();
+    state_kernel(
+        init,
+        false,
+        move |_, name| Ok(Queue::new(Spec { name: name.clone(), ..spec.clone() })),
+        move |queue: &Queue, _| queue.spec.check_same(&wanted),
+    )
 }

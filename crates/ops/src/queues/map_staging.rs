@@ -16,9 +16,9 @@ use thalweg_tensor::{Charge, Error, PartialShape, Resource, Result, Tensor, bail
 
 use super::access::size_of_state;
 use super::gate::{self, Answer, Gate, Gated, Lane, Machine, Progress, tensors, update};
-use super::handle::Names;
 use super::staging::{Limits, total_bytes};
 use super::store::Components;
+use crate::state::handle::Place;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -325,24 +325,24 @@ impl Staged {
 }
 
 /// Finds or makes a node's staging area.
-struct Place {
-    names: Names,
+struct Area {
+    home: Place,
     limits: Limits,
     width: usize,
 }
 
-impl Place {
-    fn new(init: &KernelInit<'_>) -> Result<Place> {
+impl Area {
+    fn new(init: &KernelInit<'_>) -> Result<Area> {
         let width = init.attrs().dtypes("dtypes")?.len();
-        Ok(Place { names: Names::or_node(init)?, limits: Limits::new(init)?, width })
+        Ok(Area { home: Place::of(init, true)?, limits: Limits::new(init)?, width })
     }
 
-    fn area<const ORDERED: bool>(
+    fn find<const ORDERED: bool>(
         &self,
         resources: &ResourceManager,
     ) -> Result<Arc<MapStaging<ORDERED>>> {
         let (limits, width) = (self.limits, self.width);
-        self.names.find_or_create(resources, || {
+        self.home.find_or_create(resources, || {
             let (entries, incomplete) = (BTreeMap::new(), BTreeMap::new());
             let staged = Staged { limits, width, entries, incomplete, bytes: 0 };
             Ok(MapStaging { limits, width, gate: Gate::new(staged) })
@@ -383,9 +383,9 @@ fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn stage_in<const ORDERED: bool>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        let area = place.area::<ORDERED>(&call.step.resources)?;
+        let area = area.find::<ORDERED>(&call.step.resources)?;
         let (key, indices) = (key(call)?, indices(call, 1)?);
         let values = tensors(call, 2)?;
         ensure!(
@@ -430,9 +430,9 @@ fn check_outputs(outputs: usize, indices: &[usize]) -> Result<()> {
 }
 
 fn get_from<const ORDERED: bool>(init: &KernelInit<'_>, is_peek: bool) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        let area = place.area::<ORDERED>(&call.step.resources)?;
+        let area = area.find::<ORDERED>(&call.step.resources)?;
         let (key, indices) = (Some(key(call)?), indices(call, 1)?);
         check_outputs(call.num_outputs, &indices)?;
         Ok(Answer::After(area, GETS, Request::Get { key, indices, is_peek }))
@@ -444,9 +444,9 @@ fn unstage_no_key(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn get_any_from<const ORDERED: bool>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        let area = place.area::<ORDERED>(&call.step.resources)?;
+        let area = area.find::<ORDERED>(&call.step.resources)?;
         let indices = indices(call, 0)?;
         check_outputs(call.num_outputs - 1, &indices)?;
         Ok(Answer::After(area, GETS, Request::Get { key: None, indices, is_peek: false }))
@@ -473,9 +473,9 @@ fn count_in<const ORDERED: bool>(
     init: &KernelInit<'_>,
     count: fn(&Staged) -> usize,
 ) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     AnyKernel::new(move |ctx| {
-        let len = place.area::<ORDERED>(ctx.resources())?.gate.look(count);
+        let len = area.find::<ORDERED>(ctx.resources())?.gate.look(count);
         ctx.set_output(0, Tensor::scalar(size_of_state(len)))
     })
 }
@@ -485,9 +485,9 @@ fn clear(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn clear_of<const ORDERED: bool>(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     AnyKernel::new(move |ctx| {
-        let area = place.area::<ORDERED>(ctx.resources())?;
+        let area = area.find::<ORDERED>(ctx.resources())?;
         let gone = update(ctx, &*area, || {
             area.gate.change(|staged| {
                 staged.bytes = 0;

@@ -6,7 +6,6 @@
 
 mod batch;
 mod gate;
-mod handle;
 mod heap;
 #[cfg(test)]
 mod model;

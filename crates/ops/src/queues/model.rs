@@ -10,6 +10,7 @@ use thalweg_tensor::{Budget, Code, DType, PartialShape, Result, Tensor, err};
 
 use super::gate::Gated;
 use super::queue::{DEQUEUES, ENQUEUES, Kind, Queue, Request, Spec};
+use crate::math::random::philox::Philox;
 use crate::testing::step;
 
 /// What a call ended with: the elements that came out, or the error's code.
@@ -269,6 +270,32 @@ fn a_shuffling_queue_loses_and_doubles_nothing() {
         all.sort_unstable();
         assert_eq!(all, rows);
     }
+}
+
+#[test]
+fn a_seed_shuffles_as_in_tensorflow() {
+    let mut tested = Tested::new(Kind::RandomShuffle, 20);
+    tested.queue = Queue::new(Spec {
+        generator: Some(Philox::from_seeds(87_654_321, 3)),
+        ..(*tested.queue.spec).clone()
+    });
+    let many = |count, is_up_to| Request::DequeueMany { count, is_up_to, taken: Vec::new() };
+    let rows = |rows: std::ops::Range<i64>| {
+        let count = rows.clone().count();
+        let batch = smallvec![Tensor::vector(&rows.collect::<Vec<_>>()).unwrap()];
+        Request::EnqueueMany { batch, next: 0, count }
+    };
+    tested.submit(ENQUEUES, rows(0..9));
+    let ids = [tested.submit(DEQUEUES, many(4, false)), tested.submit(DEQUEUES, many(2, true))];
+    tested.submit(ENQUEUES, rows(9..12));
+    tested.submit(ENQUEUES, Request::Close);
+    let failing = tested.submit(DEQUEUES, many(10, false));
+    let rest = tested.submit(DEQUEUES, many(10, true));
+    let outcomes = tested.outcomes.lock();
+    assert_eq!(outcomes[&ids[0]], Ok(vec![2, 7, 5, 8]));
+    assert_eq!(outcomes[&ids[1]], Ok(vec![6, 0]));
+    assert_eq!(outcomes[&failing], Err(Code::OutOfRange));
+    assert_eq!(outcomes[&rest], Ok(vec![4, 11, 1, 10, 3, 9]));
 }
 
 #[test]

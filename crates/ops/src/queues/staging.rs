@@ -11,8 +11,8 @@ use thalweg_tensor::{Error, Resource, Result, Tensor, bail, ensure, err};
 
 use super::access::size_of_state;
 use super::gate::{self, Answer, Gate, Gated, Lane, Machine, Progress, tensors, update};
-use super::handle::Names;
 use super::store::{Components, Element};
+use crate::state::handle::Place;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[STAGE, UNSTAGE, STAGE_PEEK, STAGE_SIZE, STAGE_CLEAR],
@@ -199,19 +199,19 @@ impl Staged {
 }
 
 /// Finds or makes a node's staging area.
-struct Place {
-    names: Names,
+struct Area {
+    home: Place,
     limits: Limits,
 }
 
-impl Place {
-    fn new(init: &KernelInit<'_>) -> Result<Place> {
-        Ok(Place { names: Names::or_node(init)?, limits: Limits::new(init)? })
+impl Area {
+    fn new(init: &KernelInit<'_>) -> Result<Area> {
+        Ok(Area { home: Place::of(init, true)?, limits: Limits::new(init)? })
     }
 
-    fn area(&self, resources: &ResourceManager) -> Result<Arc<Staging>> {
+    fn find(&self, resources: &ResourceManager) -> Result<Arc<Staging>> {
         let limits = self.limits;
-        self.names.find_or_create(resources, || {
+        self.home.find_or_create(resources, || {
             let staged = Staged { limits, elements: VecDeque::new(), bytes: 0 };
             Ok(Staging { limits, gate: Gate::new(staged) })
         })
@@ -219,9 +219,9 @@ impl Place {
 }
 
 fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        let area = place.area(&call.step.resources)?;
+        let area = area.find(&call.step.resources)?;
         let components = tensors(call, 0)?;
         area.limits.check(total_bytes(&components))?;
         Ok(Answer::After(area, PUTS, Request::Put(components)))
@@ -229,14 +229,14 @@ fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn unstage(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        Ok(Answer::After(place.area(&call.step.resources)?, GETS, Request::Get))
+        Ok(Answer::After(area.find(&call.step.resources)?, GETS, Request::Get))
     })
 }
 
 fn peek(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
         let index = call.input(0)?;
         ensure!(index.rank() == 0, InvalidArgument, "index must be scalar");
@@ -244,22 +244,22 @@ fn peek(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let Ok(index) = usize::try_from(index) else {
             bail!(InvalidArgument, "index must not be negative, is {index}");
         };
-        Ok(Answer::After(place.area(&call.step.resources)?, PEEKS, Request::Peek(index)))
+        Ok(Answer::After(area.find(&call.step.resources)?, PEEKS, Request::Peek(index)))
     })
 }
 
 fn size(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     AnyKernel::new(move |ctx| {
-        let len = place.area(ctx.resources())?.gate.look(|staged| staged.elements.len());
+        let len = area.find(ctx.resources())?.gate.look(|staged| staged.elements.len());
         ctx.set_output(0, Tensor::scalar(size_of_state(len)))
     })
 }
 
 fn clear(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let place = Place::new(init)?;
+    let area = Area::new(init)?;
     AnyKernel::new(move |ctx| {
-        let area = place.area(ctx.resources())?;
+        let area = area.find(ctx.resources())?;
         let gone = update(ctx, &*area, || {
             area.gate.change(|staged| {
                 staged.bytes = 0;

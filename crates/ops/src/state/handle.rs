@@ -11,25 +11,32 @@ use thalweg_kernel::{
     AnyKernel, AsyncCall, KernelContext, KernelInit, ResourceManager, Value, Variable,
 };
 use thalweg_tensor::{
-    Bytes, DType, PartialShape, Resource, ResourceHandle, Result, Shape, Tensor, bail, err,
+    Bytes, DType, PartialShape, Resource, ResourceHandle, Result, Shape, Tensor, bail, ensure, err,
 };
 
 /// Numbers for state that has no name of its own.
 static NEXT_PRIVATE: AtomicU64 = AtomicU64::new(0);
 
 /// Container and name under which a node's state lives.
-struct Place {
-    container: Arc<str>,
-    name: Arc<str>,
+pub(crate) struct Place {
+    pub(crate) container: Arc<str>,
+    pub(crate) name: Arc<str>,
     /// Nobody else can name it: it goes with the node's kernel, at the end of the session.
     is_private: bool,
 }
 
 impl Place {
-    fn of(init: &KernelInit<'_>, is_shared_by_node_name: bool) -> Result<Place> {
+    /// Where the attrs of a node put its state.
+    pub(crate) fn of(init: &KernelInit<'_>, is_shared_by_node_name: bool) -> Result<Place> {
         let attrs = init.attrs();
         let container: Arc<str> = attrs.string("container")?.into();
         let shared = attrs.string("shared_name")?;
+        // Such names are those of private state.
+        ensure!(
+            !shared.starts_with('_'),
+            InvalidArgument,
+            "shared_name cannot start with '_':{shared}"
+        );
         if !shared.is_empty() {
             return Ok(Place { container, name: shared.into(), is_private: false });
         }
@@ -39,6 +46,15 @@ impl Place {
         let number = NEXT_PRIVATE.fetch_add(1, Ordering::Relaxed);
         let name = format!("_{number}_{}", init.node.name).into();
         Ok(Place { container, name, is_private: true })
+    }
+
+    /// The state, made by `create` if there is none.
+    pub(crate) fn find_or_create<T: Resource>(
+        &self,
+        resources: &ResourceManager,
+        create: impl FnOnce() -> Result<T>,
+    ) -> Result<Arc<T>> {
+        resources.find_or_create(self.container.clone(), self.name.clone(), create)
     }
 }
 
@@ -62,7 +78,7 @@ impl<T: Resource> Drop for Owner<T> {
 
 /// A kernel that finds its node's state, or makes it with `create`, and hands it on in the form
 /// that the op's output has. `check` looks at state that another node may have made.
-pub(super) fn state_kernel<T: Resource>(
+pub(crate) fn state_kernel<T: Resource>(
     init: &KernelInit<'_>,
     is_shared_by_node_name: bool,
     create: impl Fn(&KernelContext<'_>, &Arc<str>) -> Result<T> + Send + Sync + 'static,
@@ -75,9 +91,7 @@ pub(super) fn state_kernel<T: Resource>(
     let made: OnceLock<Value> = OnceLock::new();
     AnyKernel::new(move |ctx| {
         let Place { container, name, .. } = &owner.place;
-        let found: Arc<T> =
-            ctx.resources()
-                .find_or_create(container.clone(), name.clone(), || create(ctx, name))?;
+        let found: Arc<T> = owner.place.find_or_create(ctx.resources(), || create(ctx, name))?;
         check(&found, name)?;
         if made.get().is_none() {
             // If two steps are the first, both make the same.
@@ -97,13 +111,13 @@ pub(super) fn state_kernel<T: Resource>(
 }
 
 /// The shape of the old generation's handles: container and name.
-pub(super) fn two_strings(c: &mut ShapeContext<'_>) -> Result<()> {
+pub(crate) fn two_strings(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, PartialShape::new([Some(2)]));
     Ok(())
 }
 
 /// A kernel that makes new state each time it runs; the state lives as long as its handles.
-pub(super) fn anonymous_kernel<T: Resource>(
+pub(crate) fn anonymous_kernel<T: Resource>(
     create: impl Fn(&KernelContext<'_>, &Arc<str>) -> Result<T> + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
     AnyKernel::new(move |ctx| {
@@ -150,7 +164,7 @@ fn reference(
 }
 
 /// The state that input `i` means.
-pub(super) fn state_input<T: Resource>(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<T>> {
+pub(crate) fn state_input<T: Resource>(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<T>> {
     match ctx.input(i) {
         Ok(tensor) => find(ctx.resources(), tensor),
         Err(_) => find(ctx.resources(), &ctx.input_ref(i)?.read()?),
@@ -158,7 +172,7 @@ pub(super) fn state_input<T: Resource>(ctx: &KernelContext<'_>, i: usize) -> Res
 }
 
 /// The state that input `i` of a call that may wait means.
-pub(super) fn state_of_call<T: Resource>(call: &AsyncCall, i: usize) -> Result<Arc<T>> {
+pub(crate) fn state_of_call<T: Resource>(call: &AsyncCall, i: usize) -> Result<Arc<T>> {
     match call.inputs.get(i) {
         Some(Value::Tensor(tensor)) => find(&call.step.resources, tensor),
         Some(Value::Ref(variable)) => find(&call.step.resources, &variable.read()?),

@@ -1,7 +1,7 @@
 //! State behind handles: tables, accumulators, random generators, mutexes.
 
 mod accumulator;
-mod handle;
+pub(crate) mod handle;
 mod ledger;
 mod sparse_sum;
 mod table;
