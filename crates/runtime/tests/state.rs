@@ -227,6 +227,53 @@ fn named_tables_outlive_sessions_and_others_do_not() {
     assert_eq!(other.0.run(&feeds, &["find"], &[]).unwrap_err().code(), Code::InvalidArgument);
 }
 
+#[test]
+fn memory_has_an_end_and_nothing_breaks_there() {
+    let limited = SessionOptions { memory_limit_bytes: 1 << 20, ..options(1) };
+    let open = |scope: Scope| {
+        TableSession(Session::new(scope.to_graph(), registries().1, limited.clone()).unwrap())
+    };
+    let keys = |batch: i64| -> Vec<i64> { (batch * 100..(batch + 1) * 100).collect() };
+    for scope in [hash_table("MutableHashTableV2", "m"), dense_table()] {
+        let table = open(scope);
+        let full = (0..10_000).find(|&batch| {
+            let keys = keys(batch);
+            let inserted = table.change("insert", &keys, &keys);
+            inserted.inspect_err(|e| assert_eq!(e.code(), Code::ResourceExhausted, "{e}")).is_err()
+        });
+        assert!(full.is_some_and(|batch| batch > 10), "{full:?}");
+        assert!(table.size() >= 1000);
+        // There is not even memory for an answer until something goes.
+        table.change("remove", &keys(0), &[]).unwrap();
+        assert_eq!(table.find(&[5, 105, 999], -1).unwrap(), [-1, 105, 999]);
+    }
+    let mut s = scope();
+    let empty = s.constant(&Tensor::scalar(-1i64)).unwrap();
+    let deleted = s.constant(&Tensor::scalar(-2i64)).unwrap();
+    for (buckets, width) in [(1i64 << 60, 1usize), (4, 1 << 60), (1 << 62, 1 << 40), (8, 1 << 61)] {
+        let shape = PartialShape::new([Some(width)]);
+        s.op("MutableDenseHashTableV2")
+            .name(&format!("huge_{buckets}_{width}"))
+            .inputs(&[empty, deleted])
+            .attr("value_dtype", DType::Int64)
+            .attr("value_shape", &shape)
+            .attr("initial_num_buckets", buckets)
+            .build()
+            .unwrap();
+    }
+    let s = Session::new(s.to_graph(), registries().1, limited).unwrap();
+    for name in s.with_graph(|g| -> Vec<String> {
+        let huge = g.nodes().iter().filter(|n| n.name.starts_with("huge"));
+        huge.map(|n| n.name.to_string()).collect()
+    }) {
+        let code = s.run(&[], &[], &[&name]).unwrap_err().code();
+        assert!(
+            matches!(code, Code::ResourceExhausted | Code::InvalidArgument),
+            "{name}: {code:?}"
+        );
+    }
+}
+
 /// An accumulator with `apply`, `take`, `set` and `count`, fed by `step`, `gradient`, `required`.
 fn accumulator(reduction: &str) -> Arc<Session> {
     let mut s = scope();

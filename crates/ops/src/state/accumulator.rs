@@ -11,9 +11,9 @@ use thalweg_tensor::{
 
 use super::sparse_sum::SparseSum;
 use crate::combine::Combine;
-use crate::split::{Disjoint, for_each_rows};
+use crate::split::Disjoint;
 
-/// Elements divided by one thread at a time.
+/// Elements that one thread works on at a time.
 const BLOCK: usize = 1 << 16;
 
 /// A sum or mean in the making, and those who wait for it.
@@ -246,25 +246,38 @@ fn finish(done: Vec<Done>) {
     }
 }
 
+/// Adds all of a gradient: a step that is cancelled meanwhile must not leave half of it here.
 fn add<T: Combine>(ctx: &KernelContext<'_>, sum: &mut Tensor, gradient: &Tensor) -> Result<()> {
     let gradient = gradient.as_slice::<T>()?;
-    for_each_rows(ctx, sum.as_mut_slice::<T>()?, 1, 0.5, |first, part| {
+    for_each_block(ctx.parallel(), sum.as_mut_slice::<T>()?, |first, part| {
         for (sum, &gradient) in part.iter_mut().zip(&gradient[first..]) {
             *sum = sum.plus(gradient);
         }
-    })
+    });
+    Ok(())
 }
 
 fn divide<T: Combine>(parallel: &dyn Parallel, sum: &mut Tensor, count: T) -> Result<()> {
-    let sum = sum.as_mut_slice::<T>()?;
-    let len = sum.len();
-    let sum = Disjoint::new(sum);
-    parallel.run(len.div_ceil(BLOCK), &|block| {
-        // SAFETY: each block is handed out once, and blocks do not overlap.
-        let part = unsafe { sum.part(block * BLOCK..((block + 1) * BLOCK).min(len)) };
+    for_each_block(parallel, sum.as_mut_slice::<T>()?, |_, part| {
         part.iter_mut().for_each(|x| *x = x.over(count));
     });
     Ok(())
+}
+
+/// Calls `body(first, part)` on the parts of `elements`, on several threads.
+fn for_each_block<T: Send>(
+    parallel: &dyn Parallel,
+    elements: &mut [T],
+    body: impl Fn(usize, &mut [T]) + Sync,
+) {
+    let len = elements.len();
+    let elements = Disjoint::new(elements);
+    parallel.run(len.div_ceil(BLOCK), &|block| {
+        let first = block * BLOCK;
+        // SAFETY: each block is handed out once, and blocks do not overlap.
+        let part = unsafe { elements.part(first..(first + BLOCK).min(len)) };
+        body(first, part);
+    });
 }
 
 /// The shape of a vector of `n` elements.

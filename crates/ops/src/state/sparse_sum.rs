@@ -252,3 +252,56 @@ fn divide<T: Combine>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(indices: &[i64], values: &[f32]) -> (Tensor, Tensor) {
+        let shape = Shape::new(&[indices.len(), values.len() / indices.len().max(1)]).unwrap();
+        (Tensor::vector(indices).unwrap(), Tensor::from_slice(shape, values).unwrap())
+    }
+
+    fn merged(old: &[i64], new: &[i64]) -> Vec<i64> {
+        let at = |origin| match origin {
+            Origin::Old(i) | Origin::Both(i, _) => old[i],
+            Origin::New(j) => new[j],
+        };
+        Merge::of(old, new).map(at).collect()
+    }
+
+    #[test]
+    fn gradients_merge_in_tensorflows_order() {
+        assert_eq!(merged(&[0, 3], &[3, 1]), [0, 3, 1]);
+        assert_eq!(merged(&[1], &[3, 1, 2]), [1, 3, 1, 2]);
+        assert_eq!(merged(&[], &[2, 1]), [2, 1]);
+        assert_eq!(merged(&[1, 5], &[0, 5, 9]), [0, 1, 5, 9]);
+        let budget = Budget::new(1 << 20);
+        let ((i, a), (j, b)) = (rows(&[0, 3], &[1.0, 2.0]), rows(&[3, 4], &[4.0, 5.0]));
+        let sum = SparseSum::new(&i, &a, &budget).unwrap().plus(&j, &b, &budget).unwrap();
+        let outputs = sum.into_outputs(true, Some(Some(5)), &budget).unwrap();
+        let values = outputs[1].tensor().unwrap().as_slice::<f32>().unwrap();
+        assert_eq!(values, [1.0, 3.0, 5.0]);
+        assert_eq!(outputs[2].tensor().unwrap().as_slice::<i64>().unwrap(), [5, 1]);
+    }
+
+    #[test]
+    fn gradients_that_do_not_fit_are_refused() {
+        let declared = PartialShape::new([Some(4), Some(1)]);
+        let scalar = Tensor::scalar(1i64);
+        let (i, v) = rows(&[1, 3], &[1.0, 2.0]);
+        let check = |i: &Tensor, v: &Tensor, shape: &[i64]| {
+            let shape = Tensor::vector(shape).unwrap();
+            SparseSum::check(&declared, None, i, v, Some(&shape))
+        };
+        assert!(check(&i, &v, &[4, 1]).is_ok());
+        assert!(check(&i, &v, &[4]).is_err(), "too few sizes");
+        assert!(check(&i, &v, &[5, 1]).is_err(), "another size");
+        assert!(check(&scalar, &v, &[4, 1]).is_err(), "indices are a vector");
+        assert!(check(&i, &Tensor::scalar(1.0f32), &[4, 1]).is_err(), "values have rows");
+        let (wide, values) = rows(&[1, 3], &[1.0; 4]);
+        assert!(check(&wide, &values, &[4, 1]).is_err(), "rows are too wide");
+        let (far, values) = rows(&[4], &[1.0]);
+        assert!(check(&far, &values, &[4, 1]).is_err(), "beyond the last row");
+    }
+}

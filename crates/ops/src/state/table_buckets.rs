@@ -190,34 +190,34 @@ impl Buckets {
         self.layout.check_keys(keys, n)?;
         self.reserve(n)?;
         for i in 0..n {
-            self.put(keys, values, i)?;
+            let texts = self.key_texts(keys, i);
+            self.put(keys, values, i, texts)?;
         }
         Ok(())
     }
 
-    fn put(&mut self, keys: &Tensor, values: &Tensor, i: usize) -> Result<()> {
-        let (key_width, value_width) = (self.layout.key_width, self.layout.value_width);
-        let texts = |tensor: &Tensor, row: usize, width: usize| {
-            text_bytes(tensor, row * width..(row + 1) * width)
-        };
+    /// Length of the strings that key `i` is made of.
+    fn key_texts(&self, keys: &Tensor, i: usize) -> usize {
+        let width = self.layout.key_width;
+        text_bytes(keys, i * width..(i + 1) * width)
+    }
+
+    /// Puts row `i` where it belongs; a new key is charged for `bytes`.
+    fn put(&mut self, keys: &Tensor, values: &Tensor, i: usize, bytes: usize) -> Result<()> {
         let bucket = match self.slot(keys, i)? {
-            Slot::Found(bucket) => {
-                self.ledger.take(texts(values, i, value_width))?;
-                bucket
-            }
+            Slot::Found(bucket) => bucket,
             Slot::Free(bucket) => {
-                self.ledger.take(texts(values, i, value_width) + texts(keys, i, key_width))?;
+                self.ledger.take(bytes)?;
                 if self.layout.is_deleted(&self.keys, bucket)? {
                     self.removed -= 1;
                 }
-                copy_row(keys, i, &mut self.keys, bucket, key_width)?;
+                copy_row(keys, i, &mut self.keys, bucket, self.layout.key_width)?;
                 self.entries += 1;
                 bucket
             }
             Slot::Nowhere => bail!(Internal, "a dense table has no free bucket left"),
         };
-        self.ledger.give(texts(&self.values, bucket, value_width));
-        copy_row(values, i, &mut self.values, bucket, value_width)
+        copy_row(values, i, &mut self.values, bucket, self.layout.value_width)
     }
 
     /// Makes room for `n` new entries, whether or not their keys are there already.
@@ -243,10 +243,9 @@ impl Buckets {
         let values = std::mem::replace(&mut self.values, values);
         let before = std::mem::replace(&mut self.count, count);
         (self.entries, self.removed) = (0, 0);
-        self.ledger.clear();
         for bucket in 0..before {
             if !self.layout.is_empty(&keys, bucket)? && !self.layout.is_deleted(&keys, bucket)? {
-                self.put(&keys, &values, bucket)?;
+                self.put(&keys, &values, bucket, 0)?;
             }
         }
         Ok(())
@@ -258,6 +257,7 @@ impl Buckets {
         let deleted = self.layout.deleted_key.clone();
         for i in 0..n {
             if let Slot::Found(bucket) = self.slot(keys, i)? {
+                self.ledger.give(self.key_texts(keys, i));
                 copy_row(&deleted, 0, &mut self.keys, bucket, self.layout.key_width)?;
                 self.entries -= 1;
                 self.removed += 1;
@@ -285,13 +285,14 @@ impl Buckets {
             (self.keys, self.values) = (fresh, blank);
             self.count = n.next_power_of_two();
             (self.entries, self.removed) = (0, 0);
+            self.ledger.clear();
             let mut live = 0..n;
             return live.try_for_each(|i| {
                 if self.layout.is_empty(&keys, i)? || self.layout.is_deleted(&keys, i)? {
                     return Ok(());
                 }
                 self.reserve(1)?;
-                self.put(&keys, &values, i)
+                self.put(&keys, &values, i, self.key_texts(&keys, i))
             });
         }
         let (mut entries, mut removed) = (0, 0);
@@ -304,7 +305,6 @@ impl Buckets {
         }
         self.ledger.clear();
         self.ledger.take(text_bytes(&keys, 0..n * key_width))?;
-        self.ledger.take(text_bytes(&values, 0..n * value_width))?;
         (self.keys, self.values, self.count) = (keys, values, n);
         (self.entries, self.removed) = (entries, removed);
         Ok(())

@@ -236,3 +236,55 @@ fn set(target: &mut Tensor, i: usize, text: Bytes) -> Result<()> {
         other => bail!(InvalidArgument, "Data type {other} not supported."),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_end_as_in_any_file() {
+        let cases: [(&str, &[&str]); 7] = [
+            ("", &[]),
+            ("a", &["a"]),
+            ("a\n", &["a"]),
+            ("a\r\nb\r", &["a", "b"]),
+            ("\n", &[""]),
+            ("a\n\n", &["a", ""]),
+            ("a\n\nb", &["a", "", "b"]),
+        ];
+        for (text, expected) in cases {
+            let content = Bytes::from_static(text.as_bytes());
+            let found: Vec<Bytes> = lines(&content).collect();
+            assert_eq!(found, expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_is_taken_apart_or_refused() {
+        let format = |key, value| Format { key, value, limit: None, delimiter: b' ', offset: 5 };
+        let vector = |dtype| Tensor::zeros(dtype, Shape::new(&[1]).unwrap()).unwrap();
+        let parse = |format: Format, line: &'static str, dtype| {
+            let (mut keys, mut values) = (vector(DType::String), vector(dtype));
+            format.parse(&Bytes::from_static(line.as_bytes()), 0, &mut keys, &mut values)?;
+            Ok::<_, thalweg_tensor::Error>((keys.strings()?[0].clone(), values))
+        };
+        let (key, value) =
+            parse(format(Field::Column(1), Field::LineNumber), "a bc", DType::Int64).unwrap();
+        assert_eq!((&key[..], value.scalar_value::<i64>().unwrap()), (&b"bc"[..], 5));
+        let (key, value) =
+            parse(format(Field::WholeLine, Field::Column(0)), " x", DType::String).unwrap();
+        assert_eq!((&key[..], &value.strings().unwrap()[0][..]), (&b" x"[..], &b""[..]));
+        for (line, column, dtype) in [
+            ("", 0, DType::Int64),
+            ("1 2", 2, DType::Int64),
+            ("1 2", usize::MAX, DType::Int64),
+            ("1 x", 1, DType::Int32),
+            ("1 99999999999", 1, DType::Int32),
+            ("1 1", 1, DType::Bool),
+        ] {
+            let refused = parse(format(Field::WholeLine, Field::Column(column)), line, dtype);
+            let code = refused.unwrap_err().code();
+            assert_eq!(code, thalweg_tensor::Code::InvalidArgument, "{line:?} {column}");
+        }
+    }
+}

@@ -165,7 +165,10 @@ impl Rows {
         let row = self.len();
         self.reserve(row + 1)?;
         self.ledger.take(key.size_bytes())?;
-        self.put(row, values, i)?;
+        if let Err(e) = self.put(row, values, i) {
+            self.ledger.give(key.size_bytes());
+            return Err(e);
+        }
         match &key {
             Key::Text(text) => self.keys.strings_mut()?[row] = text.clone(),
             Key::Integer(key) if self.keys.dtype() == DType::Int32 => {
