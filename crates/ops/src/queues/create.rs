@@ -143,10 +143,8 @@ fn random_shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 fn priority(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let mut spec = declared(init, Kind::Priority)?;
-    // Without a payload no shape is missing.
-    if !spec.shapes.is_empty() || spec.dtypes.is_empty() {
-        spec.shapes.insert(0, PartialShape::scalar());
-    }
+    // So the payload's shapes cannot be left open.
+    spec.shapes.insert(0, PartialShape::scalar());
     spec.dtypes.insert(0, DType::Int64);
     check_full_shapes(&spec)?;
     queue(init, spec)

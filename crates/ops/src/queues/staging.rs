@@ -147,8 +147,10 @@ struct Staged {
 
 enum Request {
     Put(Components),
-    Get,
-    Peek(usize),
+    /// The first element, for this many outputs.
+    Get(usize),
+    /// The element at an index, for this many outputs.
+    Peek(usize, usize),
 }
 
 impl Machine for Staged {
@@ -158,15 +160,15 @@ impl Machine for Staged {
     fn advance(&mut self, request: &mut Request, step: &StepContext) -> Progress {
         match request {
             Request::Put(components) => self.put(components, step),
-            Request::Get => match self.elements.pop_front() {
+            Request::Get(outputs) => match self.elements.pop_front() {
                 Some(element) => {
                     self.bytes -= total_bytes(&element.components);
-                    Progress::Done(Ok(values(element.components)))
+                    Progress::Done(values(element.components, *outputs))
                 }
                 None => Progress::Waits,
             },
-            Request::Peek(index) => match self.elements.get(*index) {
-                Some(element) => Progress::Done(Ok(values(element.components.clone()))),
+            Request::Peek(index, outputs) => match self.elements.get(*index) {
+                Some(element) => Progress::Done(values(element.components.clone(), *outputs)),
                 None => Progress::Waits,
             },
         }
@@ -177,8 +179,16 @@ impl Machine for Staged {
     }
 }
 
-fn values(components: Components) -> Outputs {
-    components.into_iter().map(Value::Tensor).collect()
+/// An element as a node's outputs. One that does not fit is gone, as in TensorFlow: it would be in
+/// everybody's way.
+fn values(components: Components, outputs: usize) -> Result<Outputs> {
+    ensure!(
+        components.len() == outputs,
+        InvalidArgument,
+        "Mismatch stage/unstage: {} vs. {outputs}",
+        components.len()
+    );
+    Ok(components.into_iter().map(Value::Tensor).collect())
 }
 
 impl Staged {
@@ -231,7 +241,7 @@ fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn unstage(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        Ok(Answer::After(area.find(&call.step.resources)?, GETS, Request::Get))
+        Ok(Answer::After(area.find(&call.step.resources)?, GETS, Request::Get(call.num_outputs)))
     })
 }
 
@@ -244,7 +254,11 @@ fn peek(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let Ok(index) = usize::try_from(index) else {
             bail!(InvalidArgument, "index must not be negative, is {index}");
         };
-        Ok(Answer::After(area.find(&call.step.resources)?, PEEKS, Request::Peek(index)))
+        Ok(Answer::After(
+            area.find(&call.step.resources)?,
+            PEEKS,
+            Request::Peek(index, call.num_outputs),
+        ))
     })
 }
 
