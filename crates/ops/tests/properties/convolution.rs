@@ -219,6 +219,11 @@ impl Convolution {
     }
 }
 
+/// A number of channels: a few, or more than a vector holds.
+fn channels(random: &mut Random) -> usize {
+    if random.once_in(6) { random.size(9, 20) } else { random.size(1, 4) }
+}
+
 const ALL_PADDINGS: &[&str] = &["SAME", "VALID", "EXPLICIT"];
 
 const CONV2D: [&str; 3] = ["Conv2D", "Conv2DBackpropInput", "Conv2DBackpropFilter"];
@@ -235,7 +240,7 @@ const DEPTHWISE: [&str; 3] = [
 fn convolutions_in_two_dimensions() {
     check("Conv2D", 80, |random| {
         let sliding = Sliding::random(random, 2, ALL_PADDINGS, 3);
-        let [from, to] = [random.size(1, 4), random.size(1, 4)];
+        let [from, to] = [channels(random), channels(random)];
         let all = |from, to| Some([from, to]);
         let case = Convolution::new(random, &sliding, [from, to], [from, to], all);
         let dtype = random.pick(&[DType::Float, DType::Double]);
@@ -271,7 +276,7 @@ fn convolutions_in_three_dimensions() {
 fn convolutions_channel_by_channel() {
     check("DepthwiseConv2dNative", 80, |random| {
         let sliding = Sliding::random(random, 2, ALL_PADDINGS, 3);
-        let [from, times] = [random.size(1, 4), random.size(1, 3)];
+        let [from, times] = [channels(random), random.size(1, 3)];
         let own = |i: usize, o: usize| (o / times == i).then_some([i, o % times]);
         let case = Convolution::new(random, &sliding, [from, from * times], [from, times], own);
         case.check(&sliding, DEPTHWISE, random.pick(&[DType::Float, DType::Double]))

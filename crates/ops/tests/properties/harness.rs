@@ -106,13 +106,14 @@ impl Random {
         order
     }
 
-    /// Dimensions for a rank within the limits; now and then one of them is zero.
+    /// Dimensions for a rank within the limits; now and then one of them is zero, or so long that
+    /// loops over whole vectors and blocks have something to do.
     pub(crate) fn dims(&mut self, rank_min: usize, rank_max: usize, dim_max: usize) -> Vec<usize> {
         let rank = self.size(rank_min, rank_max);
         let mut dims: Vec<usize> = (0..rank).map(|_| self.size(1, dim_max)).collect();
-        if rank > 0 && self.once_in(12) {
-            let empty = self.below(rank);
-            dims[empty] = 0;
+        if rank > 0 && self.once_in(8) {
+            let odd = self.below(rank);
+            dims[odd] = if self.flag() { 0 } else { self.size(17, 70) };
         }
         dims
     }
