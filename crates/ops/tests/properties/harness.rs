@@ -49,17 +49,24 @@ pub(crate) const MOVABLE: &[DType] = &[
 /// The types that most ops take indices in.
 pub(crate) const INDICES: &[DType] = &[DType::Int32, DType::Int64];
 
+/// Elements of a tensor that is large.
+const LARGE: usize = 100_000;
+
 /// SplitMix64: every seed gives a good sequence, and a sequence is its seed.
-pub(crate) struct Random(u64);
+pub(crate) struct Random {
+    state: u64,
+    /// Whether the next [`Random::dims`] are of a tensor that kernels work on in several blocks.
+    large: bool,
+}
 
 impl Random {
     pub(crate) fn new(seed: u64) -> Random {
-        Random(seed)
+        Random { state: seed, large: seed % 64 == 63 }
     }
 
     pub(crate) fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
@@ -106,9 +113,27 @@ impl Random {
         order
     }
 
+    /// As [`Random::few_dims`], but one case in 64 has a hundred thousand elements or more.
+    pub(crate) fn dims(&mut self, rank_min: usize, rank_max: usize, dim_max: usize) -> Vec<usize> {
+        let mut dims = self.few_dims(rank_min, rank_max, dim_max);
+        let can_grow = !dims.is_empty() && !dims.contains(&0);
+        if std::mem::take(&mut self.large) && can_grow {
+            while dims.iter().product::<usize>() < LARGE {
+                let any = self.below(dims.len());
+                dims[any] = dims[any] * 2 + 1;
+            }
+        }
+        dims
+    }
+
     /// Dimensions for a rank within the limits; now and then one of them is zero, or so long that
     /// loops over whole vectors and blocks have something to do.
-    pub(crate) fn dims(&mut self, rank_min: usize, rank_max: usize, dim_max: usize) -> Vec<usize> {
+    pub(crate) fn few_dims(
+        &mut self,
+        rank_min: usize,
+        rank_max: usize,
+        dim_max: usize,
+    ) -> Vec<usize> {
         let rank = self.size(rank_min, rank_max);
         let mut dims: Vec<usize> = (0..rank).map(|_| self.size(1, dim_max)).collect();
         if rank > 0 && self.once_in(8) {

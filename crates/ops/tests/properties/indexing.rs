@@ -52,7 +52,7 @@ impl Points {
     fn random(random: &mut Random) -> Points {
         let dims: Vec<usize> = (0..random.size(1, 4)).map(|_| random.size(1, 4)).collect();
         let depth = random.size(1, dims.len());
-        let outer = random.dims(1, 2, 4);
+        let outer = random.few_dims(1, 2, 4);
         let index_dims = [&outer[..], &[depth]].concat();
         let points =
             Array::from_fn(&index_dims, |index| random.below(dims[index[outer.len()]]) as f64);
