@@ -40,7 +40,7 @@ pub use thalweg_tensor as tensor;
 
 /// What most programs need.
 pub mod prelude {
-    pub use crate::graph::{Graph, Output, Scope};
+    pub use crate::graph::{Adjoint, GradientOptions, Graph, Output, Scope, gradients};
     pub use crate::runtime::{Callable, RunMetadata, RunOptions, Session, SessionOptions};
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
 }

@@ -8,6 +8,8 @@ least one case, and so has every gradient function. One call of `case` is one ca
 respect to which inputs a gradient is recorded as well.
 """
 
+import struct
+
 import numpy as np
 import tensorflow as tf
 from recorder import c64, case, f32, f64, i32, i64, old, record, training, write
@@ -304,6 +306,12 @@ def old_spellings():
     old("QuantizeAndDequantize", 21, dict(input=f32(6)),
         dict(signed_input=True, num_bits=8, range_given=True, input_min=-2.0, input_max=2.0),
         tf.float32)
+    matrix = f32(2, 3, 3)
+    old("BatchMatrixBandPart", 13, dict(input=matrix, num_lower=i64(1), num_upper=i64(0)), {},
+        tf.float32)
+    old("BatchMatrixDiag", 13, dict(diagonal=f32(2, 3)), {}, tf.float32)
+    old("BatchMatrixDiagPart", 13, dict(input=matrix), {}, tf.float32)
+    old("BatchMatrixSetDiag", 13, dict(input=matrix, diagonal=f32(2, 3)), {}, tf.float32)
     old("PlaceholderV2", 22, {}, dict(dtype=tf.float32, shape=tf.TensorShape([2])), None)
 
 
@@ -475,6 +483,14 @@ def quantized():
     case("QuantizeAndDequantizeV4Grad", gradients=f32(6), **given)
 
 
+def bitmap():
+    """Two by two pixels, 24 bits each, rows padded to four bytes and upside down."""
+    pixels = bytes(range(1, 7)) + b"\0\0" + bytes(range(7, 13)) + b"\0\0"
+    header = struct.pack("<2sIHHI", b"BM", 54 + len(pixels), 0, 0, 54)
+    info = struct.pack("<IiiHHIIiiII", 40, 2, 2, 1, 24, 0, len(pixels), 0, 0, 0, 0)
+    return header + info + pixels
+
+
 def others():
     old("MatrixExponential", 26, dict(input=f64(3, 3)), {}, tf.float64)
     case("RandomIndexShuffle", index=i32([0, 1, 5]), seed=i32([[1, 2, 3]] * 3), max_index=i32(9))
@@ -482,6 +498,7 @@ def others():
     with tf.Graph().as_default() as graph:
         png = tf.raw_ops.DecodePng(contents=tf.raw_ops.EncodePng(image=image))
         record("EncodePng", "value", graph, [([png], [])], (0, 0))
+    case("DecodeBmp", contents=np.array(bitmap(), dtype=object))
     for op, more in (("EncodeJpeg", {}), ("EncodeJpegVariableQuality", dict(quality=i32(90)))):
         with tf.Graph().as_default() as graph:
             name = "image" if op == "EncodeJpeg" else "images"

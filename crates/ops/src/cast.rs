@@ -7,7 +7,6 @@
 
 use std::marker::PhantomData;
 
-use half::slice::HalfFloatSliceExt;
 use smallvec::SmallVec;
 use thalweg_graph::{GradientContext, OpDef, PartialValue, ValueContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
@@ -17,6 +16,7 @@ use thalweg_tensor::{
 };
 
 use crate::elementwise::{Unary, UnaryLoop, unary_loop};
+use crate::math::half_slices;
 use crate::math::simd::Level;
 use crate::stage::{STAGE_BYTES, Stage, round_to_bfloat16};
 
@@ -270,8 +270,8 @@ fn narrowing(dtype: DType) -> Option<(UnaryLoop, DType)> {
 unsafe fn half_to_single(from: *const u8, to: *mut u8, n: usize) {
     // SAFETY: as the caller promises.
     unsafe {
-        std::slice::from_raw_parts(from.cast::<f16>(), n)
-            .convert_to_f32_slice(std::slice::from_raw_parts_mut(to.cast(), n));
+        let from = std::slice::from_raw_parts(from.cast::<f16>(), n);
+        half_slices::widen(from, std::slice::from_raw_parts_mut(to.cast(), n));
     }
 }
 
@@ -280,8 +280,8 @@ unsafe fn half_to_single(from: *const u8, to: *mut u8, n: usize) {
 unsafe fn single_to_half(from: *const u8, to: *mut u8, n: usize) {
     // SAFETY: as the caller promises.
     unsafe {
-        std::slice::from_raw_parts_mut(to.cast::<f16>(), n)
-            .convert_from_f32_slice(std::slice::from_raw_parts(from.cast(), n));
+        let from = std::slice::from_raw_parts(from.cast(), n);
+        half_slices::narrow(from, std::slice::from_raw_parts_mut(to.cast::<f16>(), n));
     }
 }
 

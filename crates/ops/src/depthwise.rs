@@ -1,6 +1,7 @@
 //! Depthwise convolutions: every channel has filters of its own.
 
 use half::{bf16, f16};
+use smallvec::SmallVec;
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
@@ -144,8 +145,22 @@ impl Depthwise {
         let (outs, channels, pixels) = (self.outs(), self.channels, self.grid.output_pixels());
         let cost = 0.3 * self.grid.cells() as f64 * outs as f64;
         for_each_rows(ctx, out, outs, cost, |first, out| {
+            let (mut cells, mut part) = (SmallVec::<[(usize, usize); 32]>::new(), None);
             for (row, out) in (first..).zip(out.chunks_exact_mut(outs)) {
                 let base = row / pixels * self.grid.input_pixels();
+                if self.multiplier == 1 {
+                    let (this, start) = self.grid.part(row % pixels);
+                    if part != Some(this) {
+                        part = Some(this);
+                        cells.clear();
+                        self.visit(row % pixels, |cell, pixel| {
+                            cells.push(((pixel - start) * channels, cell * outs));
+                        });
+                    }
+                    let images = images.get((base + start) * channels..).unwrap_or(&[]);
+                    sum_products(out, images, filter, &cells);
+                    continue;
+                }
                 out.fill(A::zero());
                 self.visit(row % pixels, |cell, pixel| {
                     let x = &images[(base + pixel) * channels..][..channels];
@@ -219,6 +234,32 @@ impl Depthwise {
                 }
             }
         })
+    }
+}
+
+/// Neighbours that [`sum_products`] keeps in registers.
+const NEIGHBOURS: usize = 32;
+
+vectorized! {
+    /// `out[c]` becomes the sum of `x[i + c] * f[j + c]` over the pairs `(i, j)`.
+    fn sum_products<L>[A: Real](out: &mut [A], x: &[A], f: &[A], pairs: &[(usize, usize)]) {
+        let (blocks, rest) = out.as_chunks_mut::<NEIGHBOURS>();
+        let whole = blocks.len() * NEIGHBOURS;
+        for (block, out) in blocks.iter_mut().enumerate() {
+            let mut acc = [A::zero(); NEIGHBOURS];
+            for &(i, j) in pairs {
+                let x = &x[i + block * NEIGHBOURS..][..NEIGHBOURS];
+                let f = &f[j + block * NEIGHBOURS..][..NEIGHBOURS];
+                for ((acc, &x), &f) in acc.iter_mut().zip(x).zip(f) {
+                    *acc = A::mul_add_at::<L>(x, f, *acc);
+                }
+            }
+            *out = acc;
+        }
+        for (c, out) in rest.iter_mut().enumerate() {
+            let c = whole + c;
+            *out = pairs.iter().fold(A::zero(), |sum, &(i, j)| sum + x[i + c] * f[j + c]);
+        }
     }
 }
 

@@ -7,90 +7,13 @@
 
 use std::ops::Range;
 
-use half::{bf16, f16};
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
-use thalweg_tensor::{
-    Complex32, Complex64, DType, Element, QInt8, QInt16, QInt32, QUInt8, QUInt16, Result, Shape,
-    Tensor, ensure,
-};
+use thalweg_tensor::{DType, Element, Result, Shape, Tensor, ensure};
 
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::math::simd::{self, Baseline, Level, Loop};
+pub(crate) use crate::operand::{Binary, Operand, Unary};
 use crate::stage::{Form, Memory, STAGE_BYTES, Stage, empty_stage, fill_stage, stage_len};
-
-/// A function of one element.
-pub(crate) trait Unary<X>: 'static {
-    /// What it gives.
-    type Out: Element;
-    /// Rough cost of one element.
-    const NANOSECONDS: f64 = 0.3;
-    /// Whether the loop is worth compiling for every SIMD level; false for library calls.
-    const IS_SIMD: bool = true;
-
-    /// The function; `#[inline(always)]`.
-    fn apply<L: Level>(x: X) -> Self::Out;
-}
-
-/// A function of two elements.
-pub(crate) trait Binary<X>: 'static {
-    /// What it gives.
-    type Out: Element;
-    /// Rough cost of one element.
-    const NANOSECONDS: f64 = 0.4;
-    /// Whether the loop is worth compiling for every SIMD level; false for library calls.
-    const IS_SIMD: bool = true;
-
-    /// Whether the result is the same at every SIMD level, so that a few elements need no choice.
-    const IS_EXACT: bool = false;
-
-    /// The function; `#[inline(always)]`.
-    fn apply<L: Level>(x: X, y: X) -> Self::Out;
-
-    /// Refuses right operands that the function is not defined for.
-    fn check(_y: &Tensor) -> Result<()> {
-        Ok(())
-    }
-}
-
-/// An element type that kernels are registered for.
-pub(crate) trait Operand: Element {
-    /// The type that loops compute with.
-    type Compute: Element;
-    /// How one becomes the other.
-    const FORM: Form;
-}
-
-macro_rules! operands {
-    ($($t:ty: $compute:ty, $form:ident;)+) => {
-        $(impl Operand for $t {
-            type Compute = $compute;
-            const FORM: Form = Form::$form;
-        })+
-    };
-}
-
-operands! {
-    f16: f32, Half;
-    bf16: f32, BFloat16;
-    f32: f32, Plain;
-    f64: f64, Plain;
-    i8: i8, Plain;
-    i16: i16, Plain;
-    i32: i32, Plain;
-    i64: i64, Plain;
-    u8: u8, Plain;
-    u16: u16, Plain;
-    u32: u32, Plain;
-    u64: u64, Plain;
-    bool: bool, Plain;
-    Complex32: Complex32, Plain;
-    Complex64: Complex64, Plain;
-    QInt8: QInt8, Plain;
-    QInt16: QInt16, Plain;
-    QInt32: QInt32, Plain;
-    QUInt8: QUInt8, Plain;
-    QUInt16: QUInt16, Plain;
-}
 
 /// A kernel that applies `Op` to every element of its input.
 pub(crate) fn unary<Op, T>(init: &KernelInit<'_>) -> Result<AnyKernel>
@@ -164,6 +87,11 @@ impl<Op: Unary<X>, X: Element> Loop for Map<'_, Op, X, Op::Out> {
         for (out, &x) in self.1.iter_mut().zip(self.0) {
             *out = Op::apply::<L>(x);
         }
+        if Op::HAS_RARE && self.0.iter().fold(false, |any, &x| any | Op::is_rare(x)) {
+            for (out, &x) in self.1.iter_mut().zip(self.0) {
+                *out = Op::rare(x).unwrap_or(*out);
+            }
+        }
     }
 }
 
@@ -174,6 +102,9 @@ pub(crate) unsafe fn unary_loop<Op: Unary<X>, X: Element>(x: *const u8, out: *mu
     let (x, out) = unsafe {
         (std::slice::from_raw_parts(x.cast(), n), std::slice::from_raw_parts_mut(out.cast(), n))
     };
+    if let Some(own) = Op::LOOP {
+        return own(x, out);
+    }
     let body = Map::<Op, X, Op::Out>(x, out, std::marker::PhantomData);
     if Op::IS_SIMD { simd::run(body) } else { body.run::<Baseline>() }
 }
@@ -605,6 +536,7 @@ unsafe fn copy_row_of<T: Copy>(from: *const u8, stride: usize, to: *mut u8, n: u
 
 #[cfg(test)]
 mod tests {
+    use half::f16;
     use thalweg_tensor::Code;
 
     use super::*;

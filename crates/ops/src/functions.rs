@@ -4,9 +4,11 @@ use num_complex::Complex;
 use thalweg_tensor::{Complex32, Complex64};
 
 use crate::elementwise::Unary;
+use crate::math::rsqrt;
 use crate::math::simd::Level;
 use crate::math::{complex, float};
 use crate::number::{Number, Real};
+use crate::operand::OwnLoop;
 
 /// Declares an op's type and its function for each element type:
 /// `Exp { f32: simd 0.6, |x| float::exp::<L>(x); }` expands to
@@ -21,10 +23,31 @@ use crate::number::{Number, Real};
 /// ```
 /// A function for `Complex` is computed in double precision for both widths.
 macro_rules! functions {
-    ($($op:ident { $($t:ident: $kind:ident $cost:literal, |$x:ident| $value:expr;)+ })+) => { $(
+    ($($op:ident { $($t:ident: $kind:ident $cost:literal, |$x:ident| $value:expr
+        $(, $is_rare:path, |$y:ident| $rare:expr)?;)+ })+) => { $(
         pub(crate) struct $op;
-        $(functions!(@one $op, $t, $kind, $cost, $x, $value);)+
+        $(functions!(@one $op, $t, $kind, $cost, $x, $value $(, $is_rare, $y, $rare)?);)+
     )+ };
+    (@one $op:ident, $t:ident, partial, $cost:literal, $x:ident, $value:expr, $is_rare:path,
+        $y:ident, $rare:expr) => {
+        impl Unary<$t> for $op {
+            type Out = $t;
+            const NANOSECONDS: f64 = $cost;
+            const HAS_RARE: bool = true;
+            #[inline(always)]
+            fn apply<L: Level>($x: $t) -> $t {
+                $value
+            }
+            #[inline(always)]
+            fn is_rare(x: $t) -> bool {
+                $is_rare(x)
+            }
+            #[inline(always)]
+            fn rare($y: $t) -> Option<$t> {
+                if $is_rare($y) { Some($rare) } else { None }
+            }
+        }
+    };
     (@one $op:ident, Complex, $kind:ident, $cost:literal, $x:ident, $value:expr) => {
         functions!(@one $op, Complex64, $kind, $cost, $x, $value);
         impl Unary<Complex32> for $op {
@@ -54,6 +77,17 @@ macro_rules! functions {
     (@is_simd call) => { false };
 }
 
+impl Unary<f32> for Rsqrt {
+    type Out = f32;
+    const NANOSECONDS: f64 = 0.2;
+    const LOOP: Option<OwnLoop<f32, f32>> = Some(rsqrt::rsqrt);
+
+    #[inline(always)]
+    fn apply<L: Level>(x: f32) -> f32 {
+        1.0 / x.sqrt()
+    }
+}
+
 functions! {
     Sqrt {
         f32: simd 0.5, |x| x.sqrt();
@@ -61,7 +95,6 @@ functions! {
         Complex: call 15.0, |x| x.sqrt();
     }
     Rsqrt {
-        f32: simd 0.8, |x| 1.0 / x.sqrt();
         f64: simd 1.5, |x| 1.0 / x.sqrt();
         Complex: call 20.0, |x| Complex64::ONE.over(x.sqrt());
     }
@@ -91,12 +124,12 @@ functions! {
         Complex: call 30.0, |x| complex::log1p(x);
     }
     Sin {
-        f32: call 5.0, |x| x.sin();
+        f32: partial 1.0, |x| float::sin::<L>(x), float::is_far, |x| x.sin();
         f64: call 8.0, |x| x.sin();
         Complex: call 30.0, |x| complex::sin(x);
     }
     Cos {
-        f32: call 5.0, |x| x.cos();
+        f32: partial 1.0, |x| float::cos::<L>(x), float::is_far, |x| x.cos();
         f64: call 8.0, |x| x.cos();
         Complex: call 30.0, |x| complex::cos(x);
     }
@@ -156,7 +189,7 @@ functions! {
         Complex: call 30.0, |x| Complex64::ONE.over(Complex64::ONE + complex::exp(-x));
     }
     Erf {
-        f32: call 6.0, |x| libm::erff(x);
+        f32: simd 0.6, |x| float::erf::<L>(x);
         f64: call 12.0, |x| libm::erf(x);
     }
     Erfc {

@@ -17,6 +17,7 @@ mod gradients;
 mod indices;
 mod math;
 mod number;
+mod operand;
 mod split;
 mod stage;
 mod strided;

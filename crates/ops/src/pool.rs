@@ -323,6 +323,9 @@ where
     })
 }
 
+/// Windows up to this size are folded in registers, all cells at once; larger ones row by row.
+const CELLS_LISTED: usize = 64;
+
 /// Folds each window, then finishes the results, given how many pixels each was made of.
 fn pool<T: Widen, F: Fold<T::Wide>>(
     ctx: &mut KernelContext<'_>,
@@ -339,8 +342,23 @@ fn pool<T: Widen, F: Fold<T::Wide>>(
     let fold = loops::<T::Wide, F>();
     let nanoseconds = 10.0 + 0.2 * grid.cells() as f64 * channels as f64;
     for_each_rows(ctx, out.as_mut_slice()?, channels, nanoseconds, |first, out| {
+        let (mut starts, mut part) = (SmallVec::<[usize; CELLS_LISTED]>::new(), None);
         for (i, out) in (first..).zip(out.chunks_exact_mut(channels)) {
             let (image, window) = (i / grid.output_pixels(), i % grid.output_pixels());
+            if grid.cells() <= CELLS_LISTED {
+                let (this, first) = grid.part(window);
+                if part != Some(this) {
+                    part = Some(this);
+                    starts.clear();
+                    grid.visit_rows(window, |_, pixel, count| {
+                        starts.extend((0..count).map(|k| (pixel - first + k) * channels));
+                    });
+                }
+                let start = (image * grid.input_pixels() + first) * channels;
+                (fold.cells)(out, data.get(start..).unwrap_or(&[]), &starts);
+                finish(out, starts.len());
+                continue;
+            }
             out.fill(fold.start);
             let mut pixels = 0;
             grid.visit_rows(window, |_, pixel, count| {

@@ -13,7 +13,7 @@ use thalweg_tensor::{Element, Result, Shape, Tensor};
 
 use crate::math::fold::FoldLoops;
 use crate::math::widen::Widen;
-use crate::split::Disjoint;
+use crate::split::{Disjoint, for_each_rows};
 
 /// Results that one thread accumulates at a time, on its stack.
 const TILE: usize = 512;
@@ -25,6 +25,9 @@ const BLOCK_ROWS: usize = 128;
 const NARROW: usize = 32;
 /// Elements from which a fold with few results is cut into groups.
 const GROUP: usize = 1 << 16;
+/// Runs up to this length are folded many in one call, that many at a time.
+const SHORT_RUN: usize = 16;
+const RUNS_AT_ONCE: usize = 1024;
 
 /// A dimension of the grid of blocks: its size, and the distance of its steps in the input.
 type GridDim = (usize, usize);
@@ -64,6 +67,12 @@ impl Layout {
             stride *= size;
         }
         layout
+    }
+
+    /// Whether each result is made of a few neighbours: then calls cost more than what they do.
+    fn is_short_runs(&self) -> bool {
+        let is_dense = matches!(self.kept[..], [(_, stride)] if stride == self.rows);
+        is_dense && self.columns == 1 && self.folded.is_empty() && self.rows <= SHORT_RUN
     }
 
     fn results(&self) -> usize {
@@ -114,6 +123,18 @@ pub(crate) fn fold<T: Widen>(
         return Ok(partial);
     }
     let nanoseconds = 0.02 * size_of::<T::Wide>() as f64 * data.len() as f64;
+    if layout.is_short_runs() {
+        let (len, nanoseconds) = (layout.rows, nanoseconds / results as f64 + 1.0);
+        let at_once = (T::CHUNK / len).clamp(1, RUNS_AT_ONCE);
+        for_each_rows(ctx, out, 1, nanoseconds, |first, out| {
+            for (i, out) in out.chunks_mut(at_once).enumerate() {
+                let start = (first + i * at_once) * len;
+                let x = &data[start..start + out.len() * len];
+                T::with_wide(x, |x| (loops.short_runs)(out, x, len));
+            }
+        })?;
+        return Ok(partial);
+    }
     let parts = Disjoint::new(out);
     ctx.parallel_for(jobs * groups, nanoseconds / (jobs * groups) as f64 + 3.0, |items| {
         for item in items {

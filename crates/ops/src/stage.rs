@@ -2,8 +2,8 @@
 //! compute with, and copies of what a loop is about to overwrite.
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
+use crate::math::half_slices;
 use crate::math::simd::{self, Level, Loop};
 
 /// How elements in memory become those that loops compute with.
@@ -41,7 +41,7 @@ impl Memory {
 }
 
 /// Bytes of one operand that are staged at a time; a few of these fit the first-level cache.
-pub(crate) const STAGE_BYTES: usize = 2048;
+pub(crate) const STAGE_BYTES: usize = 8192;
 
 /// Memory on the stack for elements of any type.
 #[repr(align(64))]
@@ -81,9 +81,7 @@ pub(crate) unsafe fn fill_stage(form: Form, size: usize, from: *const u8, to: *m
         match form {
             Form::Plain => std::ptr::copy_nonoverlapping(from, to, n * size),
             Form::Half => {
-                to.write_bytes(0, n * size_of::<f32>());
-                std::slice::from_raw_parts(from.cast::<f16>(), n)
-                    .convert_to_f32_slice(std::slice::from_raw_parts_mut(to.cast(), n));
+                half_slices::widen_raw(from.cast(), to.cast(), n);
             }
             Form::BFloat16 => {
                 let from = std::slice::from_raw_parts(from.cast::<u16>(), n);
@@ -107,7 +105,7 @@ pub(crate) unsafe fn empty_stage(form: Form, from: *const u8, to: *mut u8, n: us
         match form {
             Form::Plain => {}
             Form::Half => {
-                std::slice::from_raw_parts_mut(to.cast::<f16>(), n).convert_from_f32_slice(from);
+                half_slices::narrow(from, std::slice::from_raw_parts_mut(to.cast::<f16>(), n));
             }
             Form::BFloat16 => {
                 let to = std::slice::from_raw_parts_mut(to.cast::<u16>(), n);

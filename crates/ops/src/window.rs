@@ -360,6 +360,9 @@ fn explicit_paddings(format: Format, list: &[i64]) -> Result<[(usize, usize); 3]
     Ok(format.spatial_of(&pairs, (0, 0)))
 }
 
+/// The cells of a window that lie on the image, first and last along each dimension.
+pub(crate) type Part = [(usize, usize); 3];
+
 /// Windows on images with the channels last.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grid {
@@ -397,6 +400,29 @@ impl Grid {
     pub(crate) fn is_inside(&self, index: usize) -> bool {
         let at = self.position(index);
         self.axes.iter().zip(at).all(|(axis, at)| axis.cells(at).0.len() == axis.window)
+    }
+
+    /// Which part of window `index` lies on the image, and the first pixel of it. Windows with the
+    /// same part have their cells at the same distances from that pixel.
+    pub(crate) fn part(&self, index: usize) -> (Part, usize) {
+        let at = self.position(index);
+        let [depth, row, column] = self.axes;
+        // Most windows lie inside, where no quotients are needed.
+        let is_inside = |(axis, at): (&Axis, usize)| {
+            let start = at * axis.stride;
+            start >= axis.before
+                && start + (axis.window - 1) * axis.dilation < axis.input + axis.before
+        };
+        if self.axes.iter().zip(at).all(is_inside) {
+            let first = [0, 1, 2].map(|i| at[i] * self.axes[i].stride - self.axes[i].before);
+            let part = self.axes.map(|axis| (0, axis.window));
+            return (part, (first[0] * row.input + first[1]) * column.input + first[2]);
+        }
+        let (planes, z) = depth.cells(at[0]);
+        let (rows, y) = row.cells(at[1]);
+        let (columns, x) = column.cells(at[2]);
+        let part = [planes, rows, columns].map(|cells| (cells.start, cells.end));
+        (part, (z * row.input + y) * column.input + x)
     }
 
     /// Calls `visit(cell, pixel, count)` for the cells of window `index` that lie on the image, row

@@ -39,6 +39,8 @@ const HOSTS: &[&str] = &[
     "numpy.org",
     "rustup.rs",
     "sh.rustup.rs",
+    // The name of a metadata segment in JPEG files.
+    "ns.adobe.com",
     "ui.perfetto.dev",
     "www.apache.org",
     "www.tensorflow.org",
@@ -92,7 +94,6 @@ const LINES_MAX: usize = 600;
 const LONGER: &[(&str, usize)] = &[
     ("crates/ops/src/cast.rs", 665),
     ("crates/ops/src/concat.rs", 610),
-    ("crates/ops/src/elementwise.rs", 610),
     ("crates/ops/src/reshape.rs", 630),
     // A list of definitions.
     ("crates/ops/src/training/definitions.rs", 910),

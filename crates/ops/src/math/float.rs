@@ -3,6 +3,8 @@
 //! Each is within two units in the last place of the true value (`tanh` and `sigmoid`: three),
 //! for every argument. The polynomials are minimax fits of our own.
 
+use std::f32::consts::FRAC_2_SQRT_PI;
+
 use super::simd::Level;
 
 /// Adding and subtracting this rounds to the nearest integer, which then lies in the low bits.
@@ -129,6 +131,86 @@ pub(crate) fn sigmoid<L: Level>(x: f32) -> f32 {
     if x.is_nan() { x } else { y }
 }
 
+/// How many quarter turns `x` is from zero, and what is left, at most an eighth turn.
+#[inline(always)]
+fn quarter_turns(x: f32) -> (i32, f32) {
+    // The first 33 bits of a quarter turn, so that products with up to 20 more are exact, and the
+    // rest of it.
+    const HIGH: f64 = 1.570_796_326_734_125_6;
+    const LOW: f64 = 6.077_100_506_506_192e-11;
+    let x = f64::from(x);
+    // Adding and taking away 1.5 * 2^52 rounds to an integer.
+    const ROUNDER: f64 = 6_755_399_441_055_744.0;
+    let turns = (x * std::f64::consts::FRAC_2_PI + ROUNDER) - ROUNDER;
+    let left = (x - turns * HIGH) - turns * LOW;
+    (turns as i32, left as f32)
+}
+
+/// Sine of an angle within an eighth turn.
+#[inline(always)]
+fn sin_near<L: Level>(x: f32) -> f32 {
+    let t = x * x;
+    let tail = L::mul_add(L::mul_add(-1.951_529_6e-4, t, 8.332_161e-3), t, -1.666_665_5e-1);
+    L::mul_add(x * t, tail, x)
+}
+
+/// Cosine of an angle within an eighth turn.
+#[inline(always)]
+fn cos_near<L: Level>(x: f32) -> f32 {
+    let t = x * x;
+    let tail = L::mul_add(L::mul_add(2.443_315_7e-5, t, -1.388_731_6e-3), t, 4.166_664_6e-2);
+    L::mul_add(t * t, tail, L::mul_add(-0.5, t, 1.0))
+}
+
+/// Sine, unless [`is_far`].
+#[inline(always)]
+pub(crate) fn sin<L: Level>(x: f32) -> f32 {
+    let (turns, left) = quarter_turns(x);
+    turned::<L>(turns, left)
+}
+
+/// Cosine, unless [`is_far`].
+#[inline(always)]
+pub(crate) fn cos<L: Level>(x: f32) -> f32 {
+    let (turns, left) = quarter_turns(x);
+    turned::<L>(turns.wrapping_add(1), left)
+}
+
+/// Sine of so many quarter turns and `left`.
+#[inline(always)]
+fn turned<L: Level>(turns: i32, left: f32) -> f32 {
+    let (sin, cos) = (sin_near::<L>(left), cos_near::<L>(left));
+    let value = if turns & 1 == 0 { sin } else { cos };
+    let sign = ((turns & 2) as u32) << 30;
+    f32::from_bits(value.to_bits() ^ sign)
+}
+
+/// Angles beyond which [`sin`] and [`cos`] lose digits; infinity and NaN too.
+#[inline(always)]
+pub(crate) fn is_far(x: f32) -> bool {
+    (x.abs() >= 1e6) | x.is_nan()
+}
+
+/// The error function: a quotient of polynomials, fitted to seven digits.
+#[inline(always)]
+pub(crate) fn erf<L: Level>(x: f32) -> f32 {
+    // Beyond, the nearest number is one; NaN passes the comparison.
+    let magnitude = x.abs();
+    let x = if magnitude > 3.925 { 3.925f32.copysign(x) } else { x };
+    let t = x * x;
+    let mut p = 1.986_946_5e-8;
+    for c in
+        [-1.956_592e-6, 1.421_721_7e-4, 3.719_216e-3, 5.063_132e-2, 0.200_365_93, FRAC_2_SQRT_PI]
+    {
+        p = L::mul_add(p, t, c);
+    }
+    let mut q = 9.599_764e-4;
+    for c in [1.439_009_6e-2, 0.115_180_31, 0.510_901_3, 1.0] {
+        q = L::mul_add(q, t, c);
+    }
+    (x * p / q).clamp(-1.0, 1.0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::simd::{Baseline, Loop, run};
@@ -154,6 +236,26 @@ mod tests {
             let f = [exp::<L>, expm1::<L>, log::<L>, log1p::<L>, tanh::<L>, sigmoid::<L>][self.0];
             self.1.iter().map(|&x| f(x)).collect()
         }
+    }
+
+    #[test]
+    fn functions_of_part_of_the_line_are_close_there() {
+        let mut worst = [0.0f64; 3];
+        // Every 997th number of either sign.
+        for bits in (0..u32::MAX).step_by(997) {
+            let x = f32::from_bits(bits);
+            if !is_far(x) {
+                let exact = f64::from(x);
+                worst[0] = worst[0].max(ulps(sin::<Baseline>(x), exact.sin()));
+                worst[1] = worst[1].max(ulps(cos::<Baseline>(x), exact.cos()));
+            }
+            if x.is_finite() && x.abs() >= f32::MIN_POSITIVE {
+                worst[2] = worst[2].max(ulps(erf::<Baseline>(x), libm::erf(f64::from(x))));
+            }
+        }
+        assert!(worst[0] < 2.0 && worst[1] < 2.0 && worst[2] < 8.0, "{worst:?}");
+        assert!(erf::<Baseline>(f32::NAN).is_nan());
+        assert_eq!([erf::<Baseline>(f32::INFINITY), erf::<Baseline>(-9.0)], [1.0, -1.0]);
     }
 
     #[test]

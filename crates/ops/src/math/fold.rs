@@ -20,6 +20,31 @@ pub(crate) trait Fold<A>: 'static {
 
     /// Two contributions as one.
     fn merge(a: A, b: A) -> A;
+
+    /// Takes another contribution in where `a` lies. A choice of two that is stored where one of
+    /// them was becomes a store of some lanes, which is slow; so extremes say it another way here.
+    #[inline(always)]
+    fn merge_into(a: &mut A, b: A)
+    where
+        A: Copy,
+    {
+        *a = Self::merge(*a, b);
+    }
+
+    /// All of a run, which should be short enough to need no pairs.
+    fn run(x: &[A]) -> A
+    where
+        A: Copy,
+        Self: Sized,
+    {
+        fold_run::<A, Self>(x)
+    }
+}
+
+/// `other`, or `a` if that is NaN.
+#[inline(always)]
+fn keep_nan<A: num_traits::Float>(a: A, other: A) -> A {
+    if a.is_nan() { a } else { other }
 }
 
 /// Adds; integers wrap.
@@ -38,7 +63,8 @@ pub(crate) struct MaximumNumber;
 pub(crate) struct MinimumNumber;
 
 macro_rules! folds {
-    ($($t:ty: $fold:ident from $start:expr, |$x:ident| $term:expr, |$a:ident, $b:ident| $merge:expr;)+) => { $(
+    ($($t:ty: $fold:ident from $start:expr, |$x:ident| $term:expr, |$a:ident, $b:ident| $merge:expr
+        $(, in place $into:expr)? $(, but for NaN $number:ident)?;)+) => { $(
         impl Fold<$t> for $fold {
             const START: $t = $start;
 
@@ -51,6 +77,20 @@ macro_rules! folds {
             fn merge($a: $t, $b: $t) -> $t {
                 $merge
             }
+
+            $(
+                #[inline(always)]
+                fn merge_into(a: &mut $t, b: $t) {
+                    *a = ($into)(*a, b);
+                }
+            )?
+
+            $(
+                /// The extreme and the search for NaN apart take an instruction or two each.
+                fn run(x: &[$t]) -> $t {
+                    if has_nan(x) { <$t>::NAN } else { fold_run::<$t, $number>(x) }
+                }
+            )?
         }
     )+ };
 }
@@ -60,10 +100,10 @@ macro_rules! integer_folds {
         folds! {
             $t: Sum from 0, |x| x, |a, b| a.wrapping_add(b);
             $t: Product from 1, |x| x, |a, b| a.wrapping_mul(b);
-            $t: Maximum from <$t>::MIN, |x| x, |a, b| if a > b { a } else { b };
-            $t: Minimum from <$t>::MAX, |x| x, |a, b| if a < b { a } else { b };
-            $t: MaximumNumber from <$t>::MIN, |x| x, |a, b| if a > b { a } else { b };
-            $t: MinimumNumber from <$t>::MAX, |x| x, |a, b| if a < b { a } else { b };
+            $t: Maximum from <$t>::MIN, |x| x, |a, b| a.max(b);
+            $t: Minimum from <$t>::MAX, |x| x, |a, b| a.min(b);
+            $t: MaximumNumber from <$t>::MIN, |x| x, |a, b| a.max(b);
+            $t: MinimumNumber from <$t>::MAX, |x| x, |a, b| a.min(b);
             $t: SumOfSquares from 0, |x| x.wrapping_mul(x), |a, b| a.wrapping_add(b);
         }
     )+ };
@@ -76,10 +116,14 @@ macro_rules! float_folds {
         folds! {
             $t: Sum from 0.0, |x| x, |a, b| a + b;
             $t: Product from 1.0, |x| x, |a, b| a * b;
-            $t: Maximum from <$t>::NEG_INFINITY, |x| x, |a, b| if a >= b || a.is_nan() { a } else { b };
-            $t: Minimum from <$t>::INFINITY, |x| x, |a, b| if a <= b || a.is_nan() { a } else { b };
-            $t: MaximumNumber from <$t>::NEG_INFINITY, |x| x, |a, b| if b > a { b } else { a };
-            $t: MinimumNumber from <$t>::INFINITY, |x| x, |a, b| if b < a { b } else { a };
+            $t: Maximum from <$t>::NEG_INFINITY, |x| x, |a, b| keep_nan(a, if a > b { a } else { b }),
+                but for NaN MaximumNumber;
+            $t: Minimum from <$t>::INFINITY, |x| x, |a, b| keep_nan(a, if a < b { a } else { b }),
+                but for NaN MinimumNumber;
+            $t: MaximumNumber from <$t>::NEG_INFINITY, |x| x, |a, b| if b > a { b } else { a },
+                in place <$t>::max;
+            $t: MinimumNumber from <$t>::INFINITY, |x| x, |a, b| if b < a { b } else { a },
+                in place <$t>::min;
             $t: SumOfSquares from 0.0, |x| x * x, |a, b| a + b;
         }
         folds! {
@@ -111,20 +155,32 @@ pub(crate) struct FoldLoops<A> {
     pub(crate) columns: fn(&mut [A], &[A], usize),
     /// `acc[j]` takes in the contribution `x[j]`.
     pub(crate) merge: fn(&mut [A], &[A]),
+    /// `out[i]` becomes all of the `i`th run; runs are this long and lie side by side.
+    pub(crate) short_runs: fn(&mut [A], &[A], usize),
+    /// `out[j]` becomes all of `x[start + j]` for these starts.
+    pub(crate) cells: fn(&mut [A], &[A], &[usize]),
 }
 
 /// The loops of `F` on `A`.
 pub(crate) fn loops<A: Copy + 'static, F: Fold<A>>() -> FoldLoops<A> {
     FoldLoops {
         start: F::START,
-        run: fold_run::<A, F>,
+        run: F::run,
         columns: fold_columns::<A, F>,
         merge: merge_slices::<A, F>,
+        short_runs: fold_short_runs::<A, F>,
+        cells: fold_cells::<A, F>,
+    }
+}
+
+vectorized! {
+    fn has_nan<L>[A: num_traits::Float](x: &[A]) -> bool {
+        x.iter().fold(0u32, |count, x| count + u32::from(x.is_nan())) > 0
     }
 }
 
 /// Independent accumulators of a run: enough to keep the adders busy.
-const LANES: usize = 32;
+const LANES: usize = 64;
 
 vectorized! {
     fn fold_run<L>[A: Copy, F: Fold<A>](x: &[A]) -> A {
@@ -165,13 +221,13 @@ vectorized! {
             for ((((acc, &a), &b), &c), &d) in acc.iter_mut().zip(a).zip(b).zip(c).zip(d) {
                 let left = F::merge(F::term(a), F::term(b));
                 let right = F::merge(F::term(c), F::term(d));
-                *acc = F::merge(*acc, F::merge(left, right));
+                F::merge_into(acc, F::merge(left, right));
             }
             rest = rest.get(4 * stride..).unwrap_or(&[]);
         }
         while rest.len() >= n && n > 0 {
             for (acc, &a) in acc.iter_mut().zip(rest) {
-                *acc = F::merge(*acc, F::term(a));
+                F::merge_into(acc, F::term(a));
             }
             rest = rest.get(stride..).unwrap_or(&[]);
         }
@@ -181,7 +237,39 @@ vectorized! {
 vectorized! {
     fn merge_slices<L>[A: Copy, F: Fold<A>](acc: &mut [A], x: &[A]) {
         for (acc, &x) in acc.iter_mut().zip(x) {
-            *acc = F::merge(*acc, x);
+            F::merge_into(acc, x);
+        }
+    }
+}
+
+vectorized! {
+    fn fold_short_runs<L>[A: Copy, F: Fold<A>](out: &mut [A], x: &[A], len: usize) {
+        for (out, run) in out.iter_mut().zip(x.chunks_exact(len)) {
+            *out = run.iter().fold(F::START, |a, &x| F::merge(a, F::term(x)));
+        }
+    }
+}
+
+/// Neighbours that [`fold_cells`] keeps in registers.
+const NEIGHBOURS: usize = 32;
+
+vectorized! {
+    fn fold_cells<L>[A: Copy, F: Fold<A>](out: &mut [A], x: &[A], starts: &[usize]) {
+        let (blocks, rest) = out.as_chunks_mut::<NEIGHBOURS>();
+        let whole = blocks.len() * NEIGHBOURS;
+        for (i, out) in blocks.iter_mut().enumerate() {
+            let mut acc = [F::START; NEIGHBOURS];
+            for &start in starts {
+                let x = &x[start + i * NEIGHBOURS..][..NEIGHBOURS];
+                for (acc, &x) in acc.iter_mut().zip(x) {
+                    *acc = F::merge(*acc, F::term(x));
+                }
+            }
+            *out = acc;
+        }
+        for (j, out) in rest.iter_mut().enumerate() {
+            let all = starts.iter().map(|&start| x[start + whole + j]);
+            *out = all.fold(F::START, |a, x| F::merge(a, F::term(x)));
         }
     }
 }

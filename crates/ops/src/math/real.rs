@@ -15,6 +15,8 @@ pub(crate) trait Real:
     fn exp_m1_at<L: Level>(self) -> Self;
     /// `ln(1 + x)`.
     fn ln_1p_at<L: Level>(self) -> Self;
+    /// `a * b + c`, rounded once where the level has an instruction for it.
+    fn mul_add_at<L: Level>(a: Self, b: Self, c: Self) -> Self;
     /// The nearest value.
     fn of(x: f64) -> Self;
 }
@@ -33,6 +35,11 @@ impl Real for f32 {
     #[inline(always)]
     fn ln_1p_at<L: Level>(self) -> f32 {
         float::log1p::<L>(self)
+    }
+
+    #[inline(always)]
+    fn mul_add_at<L: Level>(a: f32, b: f32, c: f32) -> f32 {
+        L::mul_add(a, b, c)
     }
 
     #[inline(always)]
@@ -55,6 +62,11 @@ impl Real for f64 {
     #[inline(always)]
     fn ln_1p_at<L: Level>(self) -> f64 {
         self.ln_1p()
+    }
+
+    #[inline(always)]
+    fn mul_add_at<L: Level>(a: f64, b: f64, c: f64) -> f64 {
+        a * b + c
     }
 
     #[inline(always)]

@@ -1,6 +1,5 @@
 //! The type in which an element is computed with: `f32` for the 16-bit floats, else its own.
 
-use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 use num_complex::Complex;
 use thalweg_tensor::Element;
@@ -96,11 +95,11 @@ half_width! {
 }
 
 fn widen_f16(x: &[f16], out: &mut [f32]) {
-    x.convert_to_f32_slice(out);
+    super::half_slices::widen(x, out);
 }
 
 fn narrow_f16(x: &[f32], out: &mut [f16]) {
-    out.convert_from_f32_slice(x);
+    super::half_slices::narrow(x, out);
 }
 
 vectorized! {
