@@ -13,12 +13,12 @@ use anyhow::{Context, Result, bail, ensure};
 use peer::{Answer, Peer};
 use report::{Measured, Row};
 
-use crate::run;
+use crate::venv::TENSORFLOW;
+use crate::{run, venv};
 
 /// A batch takes at least this long, so that a cold start or a late interrupt does not show.
 const BATCH_SECONDS: f64 = 0.02;
 const ROUNDS: usize = 15;
-const TENSORFLOW: &str = "tensorflow-cpu==2.21.0";
 
 struct Options {
     filter: Vec<String>,
@@ -111,26 +111,12 @@ fn start_peers(venv: Option<&Path>) -> Result<[Option<Peer>; 3]> {
     ])
 }
 
-/// A virtual environment with the peers' libraries; made once.
+/// A virtual environment with the peers' libraries.
 fn make_venv(folder: &Path) -> Result<PathBuf> {
-    let venv = folder.join("venv");
-    let made = venv.join("thalweg-ready");
-    if made.exists() {
-        return Ok(venv);
-    }
-    eprintln!("installing {TENSORFLOW} and torch into {} (some gigabytes)", venv.display());
-    run::check(run::command("python3", &["-m", "venv"]).arg(&venv))
-        .context("python3 with the venv module is needed (apt-get install python3 python3-venv)")?;
-    let pip = venv.join("bin/pip");
-    run::check(&mut run::command(&pip, &["install", "--quiet", TENSORFLOW]))?;
     // The CPU wheel is a tenth of the other; not every index has it.
-    let cpu =
-        ["install", "--quiet", "torch", "--index-url", "https://download.pytorch.org/whl/cpu"];
-    if run::check(&mut run::command(&pip, &cpu)).is_err() {
-        run::check(&mut run::command(&pip, &["install", "--quiet", "torch"]))?;
-    }
-    std::fs::write(made, "")?;
-    Ok(venv)
+    let cpu = ["torch", "--index-url", "https://download.pytorch.org/whl/cpu"];
+    venv::make(folder, &[&[TENSORFLOW], &cpu])
+        .or_else(|_| venv::make(folder, &[&[TENSORFLOW], &["torch"]]))
 }
 
 /// One row on every peer that has it.

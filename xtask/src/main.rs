@@ -8,6 +8,7 @@ mod size;
 mod source;
 mod test;
 mod tidy;
+mod venv;
 
 use std::process::ExitCode;
 

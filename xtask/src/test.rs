@@ -1,11 +1,13 @@
 //! `cargo xtask test`: everything CI runs, each part timed, all parts even if one fails.
 
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::{docs, run, tidy};
+use crate::venv::TENSORFLOW;
+use crate::{docs, run, tidy, venv};
 
 /// A program that the parts need.
 struct Need {
@@ -52,6 +54,7 @@ const PARTS: &[Part] = &[
         let test = ["test", "--quiet", "--package", "thalweg-runtime", "--test", "golden"];
         cargo(&[&test[..], &["--", "--nocapture", "as_planned"]].concat())
     }),
+    ("clients", clients),
     ("examples", examples),
     ("docs", || docs::check().map(|()| Outcome::Done)),
     ("outside", outside),
@@ -59,8 +62,10 @@ const PARTS: &[Part] = &[
 ];
 
 /// What takes too long for every change: tests marked `#[ignore]`, optimised.
-const LONG_PARTS: &[Part] =
-    &[("long", || cargo(&["test", "--workspace", "--quiet", "--release", "--", "--ignored"]))];
+const LONG_PARTS: &[Part] = &[
+    ("long", || cargo(&["test", "--workspace", "--quiet", "--release", "--", "--ignored"])),
+    ("peers", clients_of_tensorflow),
+];
 
 /// Runs the parts called `names`, or every part; with `all` the long ones too.
 pub(crate) fn run(all: bool, names: &[&str]) -> Result<()> {
@@ -191,6 +196,24 @@ fn outside() -> Result<Outcome> {
         bail!("expected 3 * 3 + 1, got:\n{printed}");
     }
     Ok(Outcome::Done)
+}
+
+/// Programs of TensorFlow's own client drive a server of ours.
+fn clients() -> Result<Outcome> {
+    run_clients(&["--server"], Some(run::target_dir().join("debug/thalweg")))
+}
+
+/// The same programs on TensorFlow's server: they, not we, say what is right.
+fn clients_of_tensorflow() -> Result<Outcome> {
+    run_clients(&["--tensorflow"], None)
+}
+
+fn run_clients(args: &[&str], server: Option<PathBuf>) -> Result<Outcome> {
+    cargo(&["build", "--quiet", "--package", "thalweg"])?;
+    let folder = run::target_dir().join("clients");
+    let python = venv::make(&folder, &[&[TENSORFLOW]])?.join("bin/python");
+    let mut runner = run::command(&python, &["tests/clients/run.py"]);
+    done(runner.args(args).args(server))
 }
 
 fn licences() -> Result<Outcome> {

@@ -13,6 +13,7 @@ pub mod ops;
 mod output;
 pub mod quickstart;
 pub mod run;
+pub mod server;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -42,6 +43,7 @@ enum Command {
     Ops(ops::Args),
     Quickstart(quickstart::Args),
     Run(run::Args),
+    Server(server::Args),
 }
 
 /// The `main` of a `thalweg` that knows `families` besides its own: 0 when all went well, 1 when
@@ -61,6 +63,7 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
             Command::Ops(args) => ops::run(args, &registry, &mut out),
             Command::Quickstart(args) => quickstart::run(args, &registry, &mut out),
             Command::Run(args) => run::run(args, &registry, &mut out),
+            Command::Server(args) => server::run(args, &registry, &mut out),
         }?;
         Ok(out.flush()?)
     });

@@ -55,7 +55,7 @@ unsafe impl Sync for Slot {}
 
 /// One partition in one step.
 pub(crate) struct StepState {
-    exec: Arc<Executable>,
+    pub(crate) exec: Arc<Executable>,
     values: Box<[Slot]>,
     /// For outputs that several inputs read, how many have yet to.
     readers: Box<[AtomicU32]>,
@@ -255,7 +255,7 @@ impl StepState {
     }
 
     /// Makes nodes available to whoever has time. The caller counts as outstanding.
-    fn offer(self: &Arc<Self>, nodes: &[u32]) {
+    pub(crate) fn offer(self: &Arc<Self>, nodes: &[u32]) {
         if nodes.is_empty() {
             return;
         }

@@ -14,6 +14,7 @@ mod plan_cache;
 mod pool;
 mod rendezvous;
 mod session;
+mod start;
 mod step;
 
 pub use environment::{memory_limit_bytes, system_environment};

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
+use thalweg_tensor::{Result, ensure};
 
 use crate::executable::Executable;
 use crate::execute::StepState;
@@ -49,6 +50,13 @@ impl CachedPlan {
         }
     }
 
+    /// Whether a caller brings as many feeds as the plan has.
+    pub(crate) fn check_count(&self, feeds: usize) -> Result<()> {
+        let expected = self.key.feeds.len();
+        ensure!(feeds == expected, InvalidArgument, "{expected} feeds expected, got {feeds}");
+        Ok(())
+    }
+
     /// Keeps the state of a step that ended well, unless there are many already.
     pub(crate) fn keep(&self, state: Arc<StepState>) {
         let mut idle = self.idle.lock();
@@ -87,6 +95,16 @@ impl<T> Names for &[(&str, T)] {
 
     fn get(&self, i: usize) -> &str {
         self[i].0
+    }
+}
+
+impl<T> Names for &[(String, T)] {
+    fn len(&self) -> usize {
+        <[_]>::len(self)
+    }
+
+    fn get(&self, i: usize) -> &str {
+        &self[i].0
     }
 }
 

@@ -24,6 +24,18 @@ pub(crate) trait Work: Send + Sync {
 
 type Job = Arc<dyn Work>;
 
+/// A job that is done once.
+struct Once<F>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send> Work for Once<F> {
+    fn help(self: Arc<Self>) {
+        let body = self.0.lock().take();
+        if let Some(body) = body {
+            body();
+        }
+    }
+}
+
 /// Threads that run kernels. One pool serves the whole process; sessions take shares of it.
 pub struct Pool {
     shared: Arc<Shared>,
@@ -76,6 +88,11 @@ impl Pool {
     /// Number of threads.
     pub fn threads(&self) -> usize {
         self.shared.stealers.len()
+    }
+
+    /// Runs `body` on one of the pool's threads. It must not wait for anything.
+    pub fn spawn(&self, body: impl FnOnce() + Send + 'static) {
+        self.push(Arc::new(Once(Mutex::new(Some(body)))));
     }
 
     /// Asks for help with `job`.

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
     AnyKernel, Cancellation, Device, DeviceDescription, DeviceName, Environment, HostDevice,
-    KernelRegistry, ResourceManager, StepContext,
+    KernelRegistry, Registration, ResourceManager, StepContext,
 };
 use thalweg_plan::{Links, Options, Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
@@ -194,6 +194,30 @@ impl Session {
         self.core.clone().run_plan(&plan, options, feeds.iter().map(|(_, tensor)| tensor.clone()))
     }
 
+    /// As [`Session::run_with`], but does not wait: the step runs on the pool's threads, and `done`
+    /// is called by one of them at its end. A plan that is not there yet is made there as well.
+    pub fn start(
+        &self,
+        options: RunOptions,
+        feeds: Vec<(String, Tensor)>,
+        fetches: Vec<String>,
+        targets: Vec<String>,
+        done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
+    ) {
+        let core = self.core.clone();
+        self.core.pool.spawn(move || {
+            let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
+            let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
+            let key = KeyRef { feeds: &&feeds[..], fetches: &fetches, targets: &targets };
+            match core.plan(key) {
+                Ok(plan) => {
+                    core.start_plan(plan, &options, feeds.into_iter().map(|(_, t)| t), done);
+                }
+                Err(e) => done(Err(e)),
+            }
+        });
+    }
+
     /// Prepares one kind of step; calling it looks nothing up.
     pub fn make_callable(
         &self,
@@ -239,19 +263,27 @@ impl Callable {
         self.call_with(&RunOptions::default(), feeds).map(|(tensors, _)| tensors)
     }
 
+    /// As [`Callable::call_with`], but does not wait; see [`Session::start`].
+    pub fn start(
+        &self,
+        options: RunOptions,
+        feeds: Vec<Tensor>,
+        done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
+    ) {
+        let (core, plan) = (self.core.clone(), self.plan.clone());
+        self.core.pool.spawn(move || match plan.check_count(feeds.len()) {
+            Ok(()) => core.start_plan(plan, &options, feeds.into_iter(), done),
+            Err(e) => done(Err(e)),
+        });
+    }
+
     /// As [`Callable::call`], with options and a report.
     pub fn call_with(
         &self,
         options: &RunOptions,
         feeds: &[Tensor],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
-        let expected = self.plan.key.feeds.len();
-        ensure!(
-            feeds.len() == expected,
-            InvalidArgument,
-            "{expected} feeds expected, got {}",
-            feeds.len()
-        );
+        self.plan.check_count(feeds.len())?;
         self.core.clone().run_plan(&self.plan, options, feeds.iter().cloned())
     }
 }
@@ -367,7 +399,39 @@ impl SessionCore {
         plan: &CachedPlan,
         options: &RunOptions,
         feeds: impl Iterator<Item = Tensor>,
-    ) -> Result<(Vec<Tensor>, RunMetadata)> {
+    ) -> Result<Ran> {
+        let step = self.begin(plan, options, feeds)?;
+        let result = StepState::run_to_end(&step.states);
+        step.end(plan, result)
+    }
+
+    /// Runs a step of which nobody waits for the end.
+    fn start_plan(
+        self: Arc<Self>,
+        plan: Arc<CachedPlan>,
+        options: &RunOptions,
+        feeds: impl Iterator<Item = Tensor>,
+        done: impl FnOnce(Result<Ran>) + Send + 'static,
+    ) {
+        let step = match self.begin(&plan, options, feeds) {
+            Ok(step) => step,
+            Err(e) => return done(Err(e)),
+        };
+        let states = step.states.clone();
+        let end = move || {
+            let result = step.states[0].shared.cancellation.check();
+            done(step.end(&plan, result));
+        };
+        StepState::start_all(&states, Box::new(end));
+    }
+
+    /// A step with its feeds set, about to run.
+    fn begin(
+        self: Arc<Self>,
+        plan: &CachedPlan,
+        options: &RunOptions,
+        feeds: impl Iterator<Item = Tensor>,
+    ) -> Result<Begun> {
         let step_id = self.next_step.fetch_add(1, Ordering::Relaxed);
         let is_plain = plan.parts.len() == 1 && !options.trace;
         let recycled = if is_plain { plan.recycled_state(step_id) } else { None };
@@ -385,17 +449,7 @@ impl SessionCore {
         let cancellation = &states[0].context.cancellation;
         let link = options.cancellation.as_ref().map(|caller| caller.link(cancellation));
         let deadline = options.timeout.and_then(|t| deadline::arm(cancellation, t));
-        let result = StepState::run_to_end(&states);
-        drop((link, deadline));
-        states[0].context.step_resources.clear();
-        result?;
-        let tensors: Vec<Tensor> =
-            (0..plan.key.fetches.len()).map(|i| states[0].take_fetch(i)).collect::<Result<_>>()?;
-        let nodes = if options.trace { states[0].shared.take_timings() } else { Vec::new() };
-        if is_plain && let Some(state) = states.pop() {
-            plan.keep(state);
-        }
-        Ok((tensors, RunMetadata { nodes }))
+        Ok(Begun { states, is_plain, is_traced: options.trace, ends: (link, deadline) })
     }
 
     fn new_states(
@@ -430,6 +484,36 @@ impl SessionCore {
             Arc::new(StepState::new(exec, context, shared.clone()))
         };
         plan.parts.iter().map(state).collect()
+    }
+}
+
+/// What a step gave.
+type Ran = (Vec<Tensor>, RunMetadata);
+
+/// A step on its way.
+struct Begun {
+    states: SmallVec<[Arc<StepState>; 1]>,
+    is_plain: bool,
+    is_traced: bool,
+    /// What may end the step before its time, disarmed when dropped.
+    ends: (Option<Registration>, Option<deadline::Armed>),
+}
+
+impl Begun {
+    /// Takes what the step gave; it is over.
+    fn end(self, plan: &CachedPlan, result: Result<()>) -> Result<Ran> {
+        let Begun { mut states, is_plain, is_traced, ends } = self;
+        drop(ends);
+        let state = &states[0];
+        state.context.step_resources.clear();
+        result?;
+        let tensors: Vec<Tensor> =
+            (0..plan.key.fetches.len()).map(|i| state.take_fetch(i)).collect::<Result<_>>()?;
+        let nodes = if is_traced { state.shared.take_timings() } else { Vec::new() };
+        if is_plain && let Some(state) = states.pop() {
+            plan.keep(state);
+        }
+        Ok((tensors, RunMetadata { nodes }))
     }
 }
 

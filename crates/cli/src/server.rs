@@ -1,0 +1,245 @@
+//! `thalweg server`: one task of a cluster, the counterpart of `tf.distribute.Server`.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use thalweg_cluster::grpc::{Server, ServerOptions};
+use thalweg_cluster::{Master, Task, TaskOptions};
+use thalweg_tensor::{Context, Error, Result, bail, ensure, err};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+use crate::{Failure, Registry};
+
+/// Threads that move bytes; kernels run on threads of their own.
+const IO_THREADS: usize = 2;
+
+/// Start one task that TensorFlow clients can use as the target of their sessions.
+///
+/// Without --cluster and TF_CONFIG it is the only task, /job:local/task:0. The first line on
+/// standard output is `listening on HOST:PORT`. SIGTERM or SIGINT ends it in order, a second one at
+/// once.
+#[derive(clap::Args, Clone, Debug, Default)]
+pub struct Args {
+    /// Address to listen on; by default this machine alone can reach it
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+
+    /// Port to listen on; 0 picks a free one [default: that of the task in the cluster, or 2222]
+    #[arg(long, value_name = "PORT")]
+    port: Option<u16>,
+
+    /// Tasks of the cluster: job|host:port;host:port,job|... or JSON {"job": ["host:port", ...]}
+    #[arg(long, value_name = "SPEC")]
+    cluster: Option<String>,
+
+    /// This task's job
+    #[arg(long, value_name = "NAME")]
+    job: Option<String>,
+
+    /// This task's number within its job
+    #[arg(long, value_name = "N")]
+    task: Option<u32>,
+}
+
+/// Runs the task until a signal ends it.
+pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
+    let tf_config = std::env::var("TF_CONFIG").ok();
+    let place =
+        Place::new(args, tf_config.as_deref()).map_err(|e| Failure::Usage(e.to_string()))?;
+    let options =
+        TaskOptions { job: place.job.clone(), index: place.task, ..TaskOptions::default() };
+    let task = Task::new(options, registry.ops.clone(), registry.kernels.clone());
+    let server = Server::new(Arc::new(Master::new(Arc::new(task))), ServerOptions::default());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(IO_THREADS)
+        .thread_name("thalweg-io")
+        .enable_all()
+        .build()
+        .map_err(Failure::Output)?;
+    runtime.block_on(serve(server, &place.address, out))
+}
+
+async fn serve(server: Server, address: &str, out: &mut dyn Write) -> Result<(), Failure> {
+    let listener = TcpListener::bind(address)
+        .await
+        .map_err(|e| Failure::Failed(err!(Unavailable, "cannot listen on {address}: {e}")))?;
+    let address: SocketAddr = listener.local_addr()?;
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    writeln!(out, "listening on {address}")?;
+    out.flush()?;
+    let (stop, stopped) = watch::channel(false);
+    let serving = tokio::spawn(server.serve(listener, stopped));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    let _ = stop.send(true);
+    tokio::select! {
+        _ = serving => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+/// Which task this is, and where it listens.
+#[derive(Debug, PartialEq)]
+struct Place {
+    job: String,
+    task: u32,
+    address: String,
+}
+
+type ClusterSpec = BTreeMap<String, Vec<String>>;
+
+impl Place {
+    /// What the flags say; what they leave open TF_CONFIG says, as TensorFlow's servers take it.
+    fn new(args: &Args, tf_config: Option<&str>) -> Result<Place> {
+        let config: serde_json::Value = match tf_config.filter(|t| !t.trim().is_empty()) {
+            Some(text) => serde_json::from_str(text)
+                .map_err(|e| err!(InvalidArgument, "TF_CONFIG is not JSON: {e}"))?,
+            None => serde_json::Value::Null,
+        };
+        let cluster = match &args.cluster {
+            Some(text) => parse_cluster(text).context(|| "--cluster")?,
+            None => json_cluster(&config["cluster"]).context(|| "TF_CONFIG")?,
+        };
+        let given = &config["task"];
+        let job = args.job.clone().or_else(|| given["type"].as_str().map(str::to_owned));
+        let index = args.task.or_else(|| index_of(&given["index"])).unwrap_or(0);
+        if cluster.is_empty() {
+            let host = args.host.as_deref().unwrap_or("127.0.0.1");
+            let job = job.unwrap_or_else(|| "local".into());
+            let address = join(host, args.port.unwrap_or(2222));
+            return Ok(Place { job, task: index, address });
+        }
+        let names: Vec<&str> = cluster.keys().map(String::as_str).collect();
+        let job = match job {
+            Some(job) => job,
+            None if cluster.len() == 1 => names[0].to_owned(),
+            None => {
+                bail!(InvalidArgument, "say which job this task has: --job {}", names.join("|"))
+            }
+        };
+        let tasks = cluster.get(&job).ok_or_else(|| {
+            err!(InvalidArgument, "the cluster has no job '{job}'; it has {}", names.join(", "))
+        })?;
+        let own = tasks.get(index as usize).ok_or_else(|| {
+            err!(InvalidArgument, "job '{job}' has {} tasks, there is no task {index}", tasks.len())
+        })?;
+        let (_, port) = own.rsplit_once(':').ok_or_else(|| not_an_address(own))?;
+        let port: u16 = port.parse().map_err(|_| not_an_address(own))?;
+        // As everywhere: nobody else can reach it unless its user says so.
+        let host = args.host.as_deref().unwrap_or("127.0.0.1");
+        Ok(Place { job, task: index, address: join(host, args.port.unwrap_or(port)) })
+    }
+}
+
+/// Both forms occur: a number, and a number as text.
+fn index_of(value: &serde_json::Value) -> Option<u32> {
+    let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
+    u32::try_from(number).ok()
+}
+
+fn join(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+fn not_an_address(text: &str) -> Error {
+    err!(InvalidArgument, "'{text}' is not host:port")
+}
+
+/// `ps|a:1;b:2,worker|c:3`, or JSON.
+fn parse_cluster(text: &str) -> Result<ClusterSpec> {
+    if text.trim_start().starts_with('{') {
+        let json =
+            serde_json::from_str(text).map_err(|e| err!(InvalidArgument, "it is not JSON: {e}"))?;
+        return json_cluster(&json);
+    }
+    let mut cluster = ClusterSpec::new();
+    for part in text.split(',').filter(|p| !p.trim().is_empty()) {
+        let (job, tasks) = part
+            .split_once('|')
+            .ok_or_else(|| err!(InvalidArgument, "'{part}' is not job|host:port;host:port"))?;
+        let tasks: Vec<String> = tasks.split(';').map(|t| t.trim().to_owned()).collect();
+        ensure!(
+            cluster.insert(job.trim().to_owned(), tasks).is_none(),
+            InvalidArgument,
+            "job '{job}' occurs twice"
+        );
+    }
+    Ok(cluster)
+}
+
+/// `{"job": ["host:port"]}`, or `{"job": {"0": "host:port"}}`.
+fn json_cluster(json: &serde_json::Value) -> Result<ClusterSpec> {
+    let Some(jobs) = json.as_object() else {
+        ensure!(json.is_null(), InvalidArgument, "the cluster is not an object of jobs: {json}");
+        return Ok(ClusterSpec::new());
+    };
+    let mut cluster = ClusterSpec::new();
+    for (job, tasks) in jobs {
+        let list: Option<Vec<String>> = match tasks {
+            serde_json::Value::Array(list) => {
+                list.iter().map(|t| t.as_str().map(str::to_owned)).collect()
+            }
+            serde_json::Value::Object(map) => (0..map.len())
+                .map(|i| Some(map.get(&i.to_string())?.as_str()?.to_owned()))
+                .collect(),
+            _ => None,
+        };
+        let list = list.ok_or_else(|| {
+            err!(InvalidArgument, "job '{job}' is not a list of host:port: {tasks}")
+        })?;
+        cluster.insert(job.clone(), list);
+    }
+    Ok(cluster)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(args: &Args, tf_config: Option<&str>) -> String {
+        match Place::new(args, tf_config) {
+            Ok(p) => format!("{}/{} {}", p.job, p.task, p.address),
+            Err(e) => e.message().to_owned(),
+        }
+    }
+
+    #[test]
+    fn places() {
+        let none = Args::default();
+        assert_eq!(place(&none, None), "local/0 127.0.0.1:2222");
+        let free = Args { port: Some(0), host: Some("::1".into()), ..none.clone() };
+        assert_eq!(place(&free, None), "local/0 [::1]:0");
+        let config = r#"{"cluster": {"ps": ["a:1"], "worker": ["b:2", "c:3"]},
+            "task": {"type": "worker", "index": "1"}}"#;
+        assert_eq!(place(&none, Some(config)), "worker/1 127.0.0.1:3");
+        let ps = Args { job: Some("ps".into()), task: Some(0), ..none.clone() };
+        assert_eq!(place(&ps, Some(config)), "ps/0 127.0.0.1:1");
+        let flags = Args { cluster: Some("ps|a:7;b:8,worker|c:9".into()), task: Some(1), ..ps };
+        assert_eq!(place(&flags, None), "ps/1 127.0.0.1:8");
+    }
+
+    #[test]
+    fn mistakes() {
+        let with = |cluster: &str, job: &str, task: u32| Args {
+            cluster: Some(cluster.into()),
+            job: Some(job.into()),
+            task: Some(task),
+            ..Args::default()
+        };
+        assert!(place(&with("ps|a:1", "nosuch", 0), None).contains("has no job 'nosuch'"));
+        assert!(place(&with("ps|a:1", "ps", 4), None).contains("there is no task 4"));
+        assert!(place(&with("ps|a", "ps", 0), None).contains("not host:port"));
+        assert!(place(&with("ps", "ps", 0), None).contains("not job|host:port"));
+        assert!(place(&Args::default(), Some("{")).contains("TF_CONFIG is not JSON"));
+        assert!(place(&Args::default(), Some(r#"{"cluster": [1]}"#)).contains("not an object"));
+    }
+}

@@ -1,0 +1,12 @@
+//! TensorFlow's protocol: gRPC messages over HTTP/2, in and out.
+//!
+//! The framing is done here rather than by a library so that tensors are copied once on the way in
+//! (from the frames they arrive in to the memory they stay in) and not at all on the way out.
+
+mod answer;
+mod message;
+mod rope;
+mod server;
+mod service;
+
+pub use server::{Server, ServerOptions};

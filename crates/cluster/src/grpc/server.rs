@@ -1,0 +1,113 @@
+//! The listening side: connections, limits, an orderly end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::answer::Answer;
+use super::service::Service;
+use crate::master::Master;
+
+/// Limits of a server.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Bytes that one message may have.
+    pub message_bytes_max: usize,
+    /// Calls that one connection may have open at once; more wait.
+    pub calls_max: u32,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions { message_bytes_max: u32::MAX as usize, calls_max: 10_000 }
+    }
+}
+
+/// Frames and windows that make large tensors fast; the defaults are made for web pages.
+const FRAME_BYTES: u32 = 1 << 20;
+const STREAM_WINDOW_BYTES: u32 = 8 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
+const SEND_BUFFER_BYTES: usize = 4 << 20;
+/// A peer that is silent this long is asked whether it is there, and dropped if it does not answer.
+const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// How long the calls in progress have to end when the server stops.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// A server of one task.
+pub struct Server {
+    service: Arc<Service>,
+    options: ServerOptions,
+}
+
+impl Server {
+    /// A server for the clients of `master`.
+    pub fn new(master: Arc<Master>, options: ServerOptions) -> Server {
+        let service = Service { master, message_bytes_max: options.message_bytes_max };
+        Server { service: Arc::new(service), options }
+    }
+
+    /// Serves connections until `stop` says so, then ends the sessions and lets calls answer.
+    pub async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        let mut connections = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = stop.wait_for(|stopped| *stopped) => break,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let connection = self.connection(stream, stop.clone());
+                    connections.spawn(connection);
+                }
+                // Out of descriptors, or a client gone before it was taken: others may still come.
+                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
+            while connections.try_join_next().is_some() {}
+        }
+        self.service.master.close_all();
+        let all = async { while connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(DRAIN_TIME, all).await;
+    }
+
+    fn connection(
+        &self,
+        stream: TcpStream,
+        mut stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (service, calls_max) = (self.service.clone(), self.options.calls_max);
+        async move {
+            // A step's answer must not wait for more bytes to send.
+            let _ = stream.set_nodelay(true);
+            let answer = service_fn(move |request: Request<Incoming>| {
+                let service = service.clone();
+                async move {
+                    Ok::<Response<Answer>, std::convert::Infallible>(service.answer(request).await)
+                }
+            });
+            let connection = http2::Builder::new(TokioExecutor::new())
+                .timer(TokioTimer::new())
+                .max_frame_size(FRAME_BYTES)
+                .initial_stream_window_size(STREAM_WINDOW_BYTES)
+                .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+                .max_send_buf_size(SEND_BUFFER_BYTES)
+                .max_concurrent_streams(calls_max)
+                .keep_alive_interval(KEEP_ALIVE)
+                .serve_connection(TokioIo::new(stream), answer);
+            tokio::pin!(connection);
+            tokio::select! {
+                _ = &mut connection => return,
+                _ = stop.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
+            }
+            // Whatever ended it, the client knows as well as we do.
+            let _ = connection.await;
+        }
+    }
+}

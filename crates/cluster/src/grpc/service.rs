@@ -1,0 +1,188 @@
+//! Methods by path: decodes the request, asks the master, encodes the answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body::Body;
+use prost::Message;
+use thalweg_kernel::Cancellation;
+use thalweg_proto as pb;
+use thalweg_runtime::Pool;
+use thalweg_tensor::{Result, bail, err};
+use tokio::sync::oneshot;
+
+use super::answer::{self, Answer};
+use super::message;
+use super::rope::Rope;
+use crate::master::Master;
+
+/// Answers requests.
+pub(crate) struct Service {
+    pub(crate) master: Arc<Master>,
+    pub(crate) message_bytes_max: usize,
+}
+
+/// Cancels what a call has begun when the caller is gone.
+struct CancelOnDrop {
+    cancellation: Cancellation,
+    is_armed: bool,
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if self.is_armed {
+            self.cancellation.cancel(err!(Cancelled, "the client is gone"));
+        }
+    }
+}
+
+impl Service {
+    /// Answers one request, within the time that its caller gives it.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Answer>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let timeout = request.headers().get("grpc-timeout").and_then(|t| t.to_str().ok());
+        let Some(timeout) = timeout.and_then(parse_timeout) else {
+            return self.dispatch(request).await;
+        };
+        match tokio::time::timeout(timeout, self.dispatch(request)).await {
+            Ok(response) => response,
+            Err(_) => answer::status(&err!(DeadlineExceeded, "Deadline Exceeded")),
+        }
+    }
+
+    async fn dispatch<B>(&self, request: Request<B>) -> Response<Answer>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        if request.method() != Method::POST {
+            return answer::status(&err!(Unimplemented, "gRPC calls are POST requests"));
+        }
+        let path = request.uri().path().to_owned();
+        let result = match path.rsplit_once('/') {
+            Some(("/tensorflow.MasterService", method)) => {
+                match message::read(request.into_body(), self.message_bytes_max).await {
+                    Ok(rope) => self.master_call(method, rope).await,
+                    Err(e) => Err(e),
+                }
+            }
+            Some(("/tensorflow.eager.EagerService", _)) => Err(err!(
+                Unimplemented,
+                "eager execution on remote tasks is not supported; graphs and sessions \
+                 (tf.compat.v1.Session with this server as its target) are"
+            )),
+            _ => Err(err!(Unimplemented, "{path} is not a method of this server")),
+        };
+        result.unwrap_or_else(|e| answer::status(&e))
+    }
+
+    async fn master_call(&self, method: &str, rope: Rope) -> Result<Response<Answer>> {
+        let master = self.master.clone();
+        Ok(match method {
+            "RunStep" => self.run_step(decode(rope)?).await,
+            "RunCallable" => self.run_callable(decode(rope)?).await,
+            "CreateSession" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || master.create_session(request)).await?)
+            }
+            "ExtendSession" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || master.extend_session(request)).await?)
+            }
+            "MakeCallable" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || master.make_callable(&request)).await?)
+            }
+            "CloseSession" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || master.close_session(&request)).await?)
+            }
+            "Reset" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || Ok(master.reset(&request))).await?)
+            }
+            "ReleaseCallable" => answer::message(&master.release_callable(&decode(rope)?)?),
+            "ListDevices" => answer::message(&master.list_devices(&decode(rope)?)?),
+            _ => bail!(Unimplemented, "tensorflow.MasterService has no {method}"),
+        })
+    }
+
+    async fn run_step(&self, request: pb::RunStepRequest) -> Response<Answer> {
+        let errors_in_body = request.store_errors_in_response_body;
+        let mut guard = CancelOnDrop { cancellation: Cancellation::default(), is_armed: true };
+        let (tell, told) = oneshot::channel();
+        self.master.run_step(request, &guard.cancellation, move |result| {
+            // Nobody listens any more if the client is gone.
+            let _ = tell.send(result);
+        });
+        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        guard.is_armed = false;
+        answer::step(result, errors_in_body)
+    }
+
+    async fn run_callable(&self, request: pb::RunCallableRequest) -> Response<Answer> {
+        let mut guard = CancelOnDrop { cancellation: Cancellation::default(), is_armed: true };
+        let (tell, told) = oneshot::channel();
+        self.master.run_callable(request, &guard.cancellation, move |result| {
+            let _ = tell.send(result);
+        });
+        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        guard.is_armed = false;
+        answer::callable(result)
+    }
+}
+
+/// Runs `body` on the pool: threads that do I/O must not be held up by a large graph.
+async fn on_pool<T: Send + 'static>(
+    body: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (tell, told) = oneshot::channel();
+    Pool::global().spawn(move || {
+        let _ = tell.send(body());
+    });
+    told.await.unwrap_or_else(|_| Err(err!(Internal, "the call ended without an answer")))
+}
+
+fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
+    M::decode(rope).map_err(|e| err!(InvalidArgument, "the message cannot be read: {e}"))
+}
+
+/// `grpc-timeout`: up to eight digits and a unit.
+fn parse_timeout(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = number.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number.checked_mul(3600)?),
+        "M" => Duration::from_secs(number.checked_mul(60)?),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts() {
+        for (text, wanted) in [
+            ("100m", Some(Duration::from_millis(100))),
+            ("2S", Some(Duration::from_secs(2))),
+            ("1H", Some(Duration::from_secs(3600))),
+            ("", None),
+            ("m", None),
+            ("5x", None),
+            ("99999999999999999999S", None),
+        ] {
+            assert_eq!(parse_timeout(text), wanted, "{text}");
+        }
+    }
+}

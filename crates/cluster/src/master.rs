@@ -1,0 +1,206 @@
+//! The master: sessions by handle, and what clients may ask of them.
+
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+use thalweg_kernel::Cancellation;
+use thalweg_proto as pb;
+use thalweg_tensor::{Code, Error, Result, Tensor, bail, ensure, err};
+
+use crate::master_session::{MasterSession, Ran, feeds_of};
+use crate::task::{Task, attributes};
+
+/// Sessions open at once; each costs a graph.
+const SESSIONS_MAX: usize = 100_000;
+/// Newest graph version that is understood, as `versions.min_consumer` names it.
+const CONSUMER_VERSION: i32 = thalweg_graph::GRAPH_VERSION;
+
+/// Serves the clients of one task.
+pub struct Master {
+    task: Arc<Task>,
+    sessions: RwLock<FxHashMap<String, Arc<MasterSession>>>,
+}
+
+impl Master {
+    /// A master without sessions.
+    pub fn new(task: Arc<Task>) -> Master {
+        Master { task, sessions: RwLock::default() }
+    }
+
+    /// The task it serves.
+    pub fn task(&self) -> &Arc<Task> {
+        &self.task
+    }
+
+    /// Sessions open now.
+    pub fn session_count(&self) -> usize {
+        self.sessions.read().len()
+    }
+
+    fn session(&self, handle: &str) -> Result<Arc<MasterSession>> {
+        let found = self.sessions.read().get(handle).cloned();
+        found.ok_or_else(|| err!(Aborted, "Session {handle} is not found."))
+    }
+
+    /// Opens a session over the client's graph.
+    pub fn create_session(
+        &self,
+        request: pb::CreateSessionRequest,
+    ) -> Result<pb::CreateSessionResponse> {
+        check_version(request.graph_def.as_ref())?;
+        ensure!(
+            self.session_count() < SESSIONS_MAX,
+            ResourceExhausted,
+            "{SESSIONS_MAX} sessions are open; close some"
+        );
+        let handle = format!("{:016x}", self.task.options.environment.entropy.next_u64());
+        let session = MasterSession::new(&self.task, request)?;
+        self.sessions.write().insert(handle.clone(), Arc::new(session));
+        Ok(pb::CreateSessionResponse { session_handle: handle, graph_version: 0 })
+    }
+
+    /// Adds nodes to a session's graph.
+    pub fn extend_session(
+        &self,
+        request: pb::ExtendSessionRequest,
+    ) -> Result<pb::ExtendSessionResponse> {
+        check_version(request.graph_def.as_ref())?;
+        let session = self.session(&request.session_handle)?;
+        Ok(pb::ExtendSessionResponse { new_graph_version: session.extend(request)? })
+    }
+
+    /// Runs a step. `done` gets the fetched names with what they gave.
+    pub fn run_step(
+        &self,
+        mut request: pb::RunStepRequest,
+        cancellation: &Cancellation,
+        done: impl FnOnce(Result<StepResult>) + Send + 'static,
+    ) {
+        let feeds = std::mem::take(&mut request.feed);
+        let found = self.session(&request.session_handle).and_then(|s| Ok((s, feeds_of(feeds)?)));
+        let (session, feeds) = match found {
+            Ok(found) => found,
+            Err(e) => return done(Err(e)),
+        };
+        if !request.partial_run_handle.is_empty() {
+            return done(Err(err!(Unimplemented, "partial runs are not supported yet")));
+        }
+        let (name, fetches) = (self.task.name(), request.fetch.clone());
+        session.run(&request, feeds, cancellation, move |result| {
+            done(result.map(|ran| StepResult { fetches, ran }).map_err(|e| from_task(&name, e)));
+        });
+    }
+
+    /// Prepares a kind of step.
+    pub fn make_callable(
+        &self,
+        request: &pb::MakeCallableRequest,
+    ) -> Result<pb::MakeCallableResponse> {
+        let handle = self.session(&request.session_handle)?.make_callable(request)?;
+        Ok(pb::MakeCallableResponse { handle })
+    }
+
+    /// Runs a step that was prepared; `done` gets the tensors in the order of its fetches.
+    pub fn run_callable(
+        &self,
+        mut request: pb::RunCallableRequest,
+        cancellation: &Cancellation,
+        done: impl FnOnce(Result<Vec<Tensor>>) + Send + 'static,
+    ) {
+        let protos = std::mem::take(&mut request.feed);
+        let feeds: Result<Vec<Tensor>> =
+            protos.iter().map(|proto| Tensor::from_proto(proto, None)).collect();
+        let found = self.session(&request.session_handle).and_then(|s| Ok((s, feeds?)));
+        let (session, feeds) = match found {
+            Ok(found) => found,
+            Err(e) => return done(Err(e)),
+        };
+        let name = self.task.name();
+        session.run_callable(&request, feeds, cancellation, move |result| {
+            done(result.map(|(tensors, _)| tensors).map_err(|e| from_task(&name, e)));
+        });
+    }
+
+    /// Forgets a prepared step.
+    pub fn release_callable(
+        &self,
+        request: &pb::ReleaseCallableRequest,
+    ) -> Result<pb::ReleaseCallableResponse> {
+        self.session(&request.session_handle)?.release_callable(request.handle)?;
+        Ok(pb::ReleaseCallableResponse {})
+    }
+
+    /// Closes a session; its steps end.
+    pub fn close_session(
+        &self,
+        request: &pb::CloseSessionRequest,
+    ) -> Result<pb::CloseSessionResponse> {
+        let handle = &request.session_handle;
+        let Some(session) = self.sessions.write().remove(handle) else {
+            bail!(Aborted, "Session {handle} is not found. Possibly, this master has restarted.");
+        };
+        session.close();
+        Ok(pb::CloseSessionResponse {})
+    }
+
+    /// Empties containers (the default one if none is named) and closes all sessions.
+    pub fn reset(&self, request: &pb::ResetRequest) -> pb::ResetResponse {
+        self.close_all();
+        match &request.container[..] {
+            [] => self.task.resources.reset(""),
+            containers => containers.iter().for_each(|c| self.task.resources.reset(c)),
+        }
+        pb::ResetResponse {}
+    }
+
+    /// Closes all sessions.
+    pub fn close_all(&self) {
+        let sessions = std::mem::take(&mut *self.sessions.write());
+        sessions.values().for_each(|session| session.close());
+    }
+
+    /// The devices of a session, or of the task.
+    pub fn list_devices(
+        &self,
+        request: &pb::ListDevicesRequest,
+    ) -> Result<pb::ListDevicesResponse> {
+        let local_device = if request.session_handle.is_empty() {
+            self.task.devices(1).iter().map(|d| attributes(d.description())).collect()
+        } else {
+            self.session(&request.session_handle)?.devices().to_vec()
+        };
+        Ok(pb::ListDevicesResponse { local_device, remote_device: Vec::new() })
+    }
+}
+
+/// What a step gave, and under which names.
+pub struct StepResult {
+    /// The fetches, as the client named them.
+    pub fetches: Vec<String>,
+    /// Their tensors, and a report.
+    pub ran: Ran,
+}
+
+/// An error of a step as TensorFlow's master words it.
+fn from_task(task: &str, error: Error) -> Error {
+    match error.code() {
+        // These are about the call rather than about the graph.
+        Code::Cancelled | Code::DeadlineExceeded => error,
+        _ if error.message().contains("[[{{node") => {
+            error.map_message(|message| format!("From {task}:\n{message}"))
+        }
+        _ => error,
+    }
+}
+
+fn check_version(graph: Option<&pb::GraphDef>) -> Result<()> {
+    let wanted = graph.and_then(|g| g.versions.as_ref()).map_or(0, |v| v.min_consumer);
+    ensure!(
+        wanted <= CONSUMER_VERSION,
+        InvalidArgument,
+        "GraphDef min consumer version {wanted} above current version {CONSUMER_VERSION}: the \
+         graph was written for a newer TensorFlow than 2.21"
+    );
+    Ok(())
+}

@@ -1,0 +1,21 @@
+//! Steps of which nobody waits for the end.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::execute::StepState;
+
+impl StepState {
+    /// Starts a step of which nobody waits for the end; `done` is called there, perhaps before
+    /// this returns.
+    pub(crate) fn start_all(states: &[Arc<StepState>], done: Box<dyn FnOnce() + Send>) {
+        let shared = &states[0].shared;
+        // The step cannot end before all its partitions have begun.
+        shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        for other in &states[1..] {
+            other.offer(&other.exec.roots);
+        }
+        states[0].start(done);
+        shared.release();
+    }
+}

@@ -1,0 +1,30 @@
+//! Virtual environments with packages from Python's registry, made once.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::run;
+
+/// The TensorFlow whose clients and answers count.
+pub(crate) const TENSORFLOW: &str = "tensorflow-cpu==2.21.0";
+
+/// A virtual environment in `folder`, with what these calls of `pip install` bring.
+pub(crate) fn make(folder: &Path, installs: &[&[&str]]) -> Result<PathBuf> {
+    let venv = folder.join("venv");
+    let made = venv.join("thalweg-ready");
+    let wanted = format!("{installs:?}");
+    if std::fs::read_to_string(&made).is_ok_and(|m| m == wanted) {
+        return Ok(venv);
+    }
+    eprintln!("installing Python packages into {} (some gigabytes)", venv.display());
+    run::check(run::command("python3", &["-m", "venv", "--clear"]).arg(&venv))
+        .context("python3 with the venv module is needed (apt-get install python3 python3-venv)")?;
+    let pip = venv.join("bin/pip");
+    for install in installs {
+        let args = [&["install", "--quiet"], *install].concat();
+        run::check(&mut run::command(&pip, &args))?;
+    }
+    std::fs::write(made, wanted)?;
+    Ok(venv)
+}
