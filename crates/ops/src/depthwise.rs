@@ -9,6 +9,7 @@ use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
 use crate::conv_gradients;
 use crate::map::{narrowed, wide_view};
 use crate::math::real::Real;
+use crate::math::simd::Level;
 use crate::math::vectorized::vectorized;
 use crate::math::widen::Widen;
 use crate::patches::filter_window;
@@ -146,10 +147,12 @@ impl Depthwise {
         let cost = 0.3 * self.grid.cells() as f64 * outs as f64;
         for_each_rows(ctx, out, outs, cost, |first, out| {
             let (mut cells, mut part) = (SmallVec::<[(usize, usize); 32]>::new(), None);
+            let mut at = self.grid.position(first % pixels.max(1));
             for (row, out) in (first..).zip(out.chunks_exact_mut(outs)) {
                 let base = row / pixels * self.grid.input_pixels();
                 if self.multiplier == 1 {
-                    let (this, start) = self.grid.part(row % pixels);
+                    let (this, start) = self.grid.part(at);
+                    self.grid.advance(&mut at);
                     if part != Some(this) {
                         part = Some(this);
                         cells.clear();
@@ -237,27 +240,40 @@ impl Depthwise {
     }
 }
 
-/// Neighbours that [`sum_products`] keeps in registers.
-const NEIGHBOURS: usize = 32;
+/// Sums products of `N` neighbours in registers.
+#[inline(always)]
+fn sum_block<A: Real, L: Level, const N: usize>(
+    out: &mut [A; N],
+    (x, f): (&[A], &[A]),
+    pairs: &[(usize, usize)],
+    at: usize,
+) {
+    let mut acc = [A::zero(); N];
+    for &(i, j) in pairs {
+        let (x, f) = (&x[i + at..][..N], &f[j + at..][..N]);
+        for ((acc, &x), &f) in acc.iter_mut().zip(x).zip(f) {
+            *acc = A::mul_add_at::<L>(x, f, *acc);
+        }
+    }
+    *out = acc;
+}
 
 vectorized! {
     /// `out[c]` becomes the sum of `x[i + c] * f[j + c]` over the pairs `(i, j)`.
     fn sum_products<L>[A: Real](out: &mut [A], x: &[A], f: &[A], pairs: &[(usize, usize)]) {
-        let (blocks, rest) = out.as_chunks_mut::<NEIGHBOURS>();
-        let whole = blocks.len() * NEIGHBOURS;
-        for (block, out) in blocks.iter_mut().enumerate() {
-            let mut acc = [A::zero(); NEIGHBOURS];
-            for &(i, j) in pairs {
-                let x = &x[i + block * NEIGHBOURS..][..NEIGHBOURS];
-                let f = &f[j + block * NEIGHBOURS..][..NEIGHBOURS];
-                for ((acc, &x), &f) in acc.iter_mut().zip(x).zip(f) {
-                    *acc = A::mul_add_at::<L>(x, f, *acc);
-                }
-            }
-            *out = acc;
+        let (wide, rest) = out.as_chunks_mut::<64>();
+        let mut at = 0;
+        for out in wide {
+            sum_block::<A, L, 64>(out, (x, f), pairs, at);
+            at += 64;
+        }
+        let (narrow, rest) = rest.as_chunks_mut::<16>();
+        for out in narrow {
+            sum_block::<A, L, 16>(out, (x, f), pairs, at);
+            at += 16;
         }
         for (c, out) in rest.iter_mut().enumerate() {
-            let c = whole + c;
+            let c = at + c;
             *out = pairs.iter().fold(A::zero(), |sum, &(i, j)| sum + x[i + c] * f[j + c]);
         }
     }

@@ -12,6 +12,7 @@ use thalweg_tensor::{DType, Element, Result, Shape, Tensor, ensure};
 
 use crate::broadcast::{Plan, broadcast_shape};
 use crate::math::simd::{self, Baseline, Level, Loop};
+use crate::operand::BinaryLoop;
 pub(crate) use crate::operand::{Binary, Operand, Unary};
 use crate::stage::{Form, Memory, STAGE_BYTES, Stage, empty_stage, fill_stage, stage_len};
 
@@ -75,7 +76,6 @@ fn output_dtype<T: Operand, Out: Element>(init: &KernelInit<'_>) -> Result<DType
 pub(crate) type UnaryLoop = unsafe fn(*const u8, *mut u8, usize);
 
 /// As [`UnaryLoop`] with two operands, either of which may be a single element.
-type BinaryLoop = unsafe fn(*const u8, *const u8, *mut u8, usize);
 
 struct Map<'a, Op, X, Out>(&'a [X], &'a mut [Out], std::marker::PhantomData<Op>);
 
@@ -276,6 +276,8 @@ pub(crate) struct BinaryKernel {
     right: BinaryLoop,
     /// For operands that are computed with as they are, where the SIMD level does not matter.
     few: Option<BinaryLoop>,
+    /// For whole operands of a type that is widened to compute with.
+    fused: Option<BinaryLoop>,
     form: Form,
     from: DType,
     to: DType,
@@ -294,6 +296,7 @@ impl BinaryKernel {
             left: binary_loop::<Op, T::Compute, LEFT>,
             right: binary_loop::<Op, T::Compute, RIGHT>,
             few: (Op::IS_EXACT && T::FORM == Form::Plain).then_some(few_loop::<Op, T::Compute>),
+            fused: T::fused::<Op>(),
             form: T::FORM,
             from: T::DTYPE,
             to: output_dtype::<T, Op::Out>(init)?,
@@ -417,6 +420,10 @@ impl BinaryKernel {
     /// # Safety
     /// As for [`Self::run`].
     unsafe fn run_staged(&self, side: Side, memory: Memory, n: usize) {
+        if let (Some(fused), Side::Both) = (self.fused, side) {
+            // SAFETY: as the caller promises.
+            return unsafe { fused(memory.x, memory.y, memory.out, n) };
+        }
         let (from_size, to_size) = (self.from.size(), self.to.size());
         let is_rounded = self.form != Form::Plain && self.from == self.to;
         let len = stage_len(self.form, from_size);

@@ -6,6 +6,7 @@ use thalweg_tensor::{
     Complex32, Complex64, Element, QInt8, QInt16, QInt32, QUInt8, QUInt16, Result, Tensor,
 };
 
+use crate::math::half_slices;
 use crate::math::simd::Level;
 use crate::stage::Form;
 
@@ -70,6 +71,23 @@ pub(crate) trait Operand: Element {
     type Compute: Element;
     /// How one becomes the other.
     const FORM: Form;
+
+    /// A loop over two whole operands that converts as it goes, if there is one.
+    fn fused<Op: Binary<Self::Compute>>() -> Option<BinaryLoop> {
+        None
+    }
+}
+
+/// Operands and output of a binary loop, and how many elements each has.
+pub(crate) type BinaryLoop = unsafe fn(*const u8, *const u8, *mut u8, usize);
+
+impl Operand for f16 {
+    type Compute = f32;
+    const FORM: Form = Form::Half;
+
+    fn fused<Op: Binary<f32>>() -> Option<BinaryLoop> {
+        half_slices::zip_loop::<Op>()
+    }
 }
 
 macro_rules! operands {
@@ -82,7 +100,6 @@ macro_rules! operands {
 }
 
 operands! {
-    f16: f32, Half;
     bf16: f32, BFloat16;
     f32: f32, Plain;
     f64: f64, Plain;

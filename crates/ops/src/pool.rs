@@ -343,10 +343,12 @@ fn pool<T: Widen, F: Fold<T::Wide>>(
     let nanoseconds = 10.0 + 0.2 * grid.cells() as f64 * channels as f64;
     for_each_rows(ctx, out.as_mut_slice()?, channels, nanoseconds, |first, out| {
         let (mut starts, mut part) = (SmallVec::<[usize; CELLS_LISTED]>::new(), None);
+        let mut at = grid.position(first % grid.output_pixels().max(1));
         for (i, out) in (first..).zip(out.chunks_exact_mut(channels)) {
             let (image, window) = (i / grid.output_pixels(), i % grid.output_pixels());
             if grid.cells() <= CELLS_LISTED {
-                let (this, first) = grid.part(window);
+                let (this, first) = grid.part(at);
+                grid.advance(&mut at);
                 if part != Some(this) {
                     part = Some(this);
                     starts.clear();

@@ -402,10 +402,22 @@ impl Grid {
         self.axes.iter().zip(at).all(|(axis, at)| axis.cells(at).0.len() == axis.window)
     }
 
-    /// Which part of window `index` lies on the image, and the first pixel of it. Windows with the
-    /// same part have their cells at the same distances from that pixel.
-    pub(crate) fn part(&self, index: usize) -> (Part, usize) {
-        let at = self.position(index);
+    /// Moves on to the next window, of the next image after the last.
+    #[inline]
+    pub(crate) fn advance(&self, at: &mut [usize; 3]) {
+        for i in (0..3).rev() {
+            at[i] += 1;
+            if at[i] < self.axes[i].output {
+                return;
+            }
+            at[i] = 0;
+        }
+    }
+
+    /// Which part of the window at this position lies on the image, and the first pixel of it.
+    /// Windows with the same part have their cells at the same distances from that pixel.
+    #[inline]
+    pub(crate) fn part(&self, at: [usize; 3]) -> (Part, usize) {
         let [depth, row, column] = self.axes;
         // Most windows lie inside, where no quotients are needed.
         let is_inside = |(axis, at): (&Axis, usize)| {
@@ -414,9 +426,11 @@ impl Grid {
                 && start + (axis.window - 1) * axis.dilation < axis.input + axis.before
         };
         if self.axes.iter().zip(at).all(is_inside) {
-            let first = [0, 1, 2].map(|i| at[i] * self.axes[i].stride - self.axes[i].before);
-            let part = self.axes.map(|axis| (0, axis.window));
-            return (part, (first[0] * row.input + first[1]) * column.input + first[2]);
+            let z = at[0] * depth.stride - depth.before;
+            let y = at[1] * row.stride - row.before;
+            let x = at[2] * column.stride - column.before;
+            let part = [(0, depth.window), (0, row.window), (0, column.window)];
+            return (part, (z * row.input + y) * column.input + x);
         }
         let (planes, z) = depth.cells(at[0]);
         let (rows, y) = row.cells(at[1]);

@@ -182,6 +182,13 @@ vectorized! {
 /// Independent accumulators of a run: enough to keep the adders busy.
 const LANES: usize = 64;
 
+/// Each lane of the lower half with its partner in the upper; sizes that are known make this a few
+/// instructions.
+#[inline(always)]
+fn halved<A: Copy, F: Fold<A>, const N: usize, const HALF: usize>(lanes: &[A; N]) -> [A; HALF] {
+    std::array::from_fn(|i| F::merge(lanes[i], lanes[HALF + i]))
+}
+
 vectorized! {
     fn fold_run<L>[A: Copy, F: Fold<A>](x: &[A]) -> A {
         if x.len() < LANES / 2 {
@@ -198,15 +205,12 @@ vectorized! {
         for (lane, &x) in lanes.iter_mut().zip(rest) {
             *lane = F::merge(*lane, F::term(x));
         }
-        let mut width = LANES / 2;
-        while width > 0 {
-            let (low, high) = lanes.split_at_mut(width);
-            for (a, &b) in low.iter_mut().zip(&high[..width]) {
-                *a = F::merge(*a, b);
-            }
-            width /= 2;
-        }
-        lanes[0]
+        let lanes: [A; 32] = halved::<A, F, 64, 32>(&lanes);
+        let lanes: [A; 16] = halved::<A, F, 32, 16>(&lanes);
+        let lanes: [A; 8] = halved::<A, F, 16, 8>(&lanes);
+        let lanes: [A; 4] = halved::<A, F, 8, 4>(&lanes);
+        let lanes: [A; 2] = halved::<A, F, 4, 2>(&lanes);
+        F::merge(lanes[0], lanes[1])
     }
 }
 
@@ -250,25 +254,39 @@ vectorized! {
     }
 }
 
-/// Neighbours that [`fold_cells`] keeps in registers.
-const NEIGHBOURS: usize = 32;
+/// Folds `N` neighbours in registers.
+#[inline(always)]
+fn fold_block<A: Copy, F: Fold<A>, const N: usize>(
+    out: &mut [A; N],
+    x: &[A],
+    starts: &[usize],
+    at: usize,
+) {
+    let mut acc = [F::START; N];
+    for &start in starts {
+        let x = &x[start + at..][..N];
+        for (acc, &x) in acc.iter_mut().zip(x) {
+            *acc = F::merge(*acc, F::term(x));
+        }
+    }
+    *out = acc;
+}
 
 vectorized! {
     fn fold_cells<L>[A: Copy, F: Fold<A>](out: &mut [A], x: &[A], starts: &[usize]) {
-        let (blocks, rest) = out.as_chunks_mut::<NEIGHBOURS>();
-        let whole = blocks.len() * NEIGHBOURS;
-        for (i, out) in blocks.iter_mut().enumerate() {
-            let mut acc = [F::START; NEIGHBOURS];
-            for &start in starts {
-                let x = &x[start + i * NEIGHBOURS..][..NEIGHBOURS];
-                for (acc, &x) in acc.iter_mut().zip(x) {
-                    *acc = F::merge(*acc, F::term(x));
-                }
-            }
-            *out = acc;
+        let (wide, rest) = out.as_chunks_mut::<64>();
+        let mut at = 0;
+        for out in wide {
+            fold_block::<A, F, 64>(out, x, starts, at);
+            at += 64;
+        }
+        let (narrow, rest) = rest.as_chunks_mut::<16>();
+        for out in narrow {
+            fold_block::<A, F, 16>(out, x, starts, at);
+            at += 16;
         }
         for (j, out) in rest.iter_mut().enumerate() {
-            let all = starts.iter().map(|&start| x[start + whole + j]);
+            let all = starts.iter().map(|&start| x[start + at + j]);
             *out = all.fold(F::START, |a, x| F::merge(a, F::term(x)));
         }
     }

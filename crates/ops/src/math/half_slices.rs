@@ -2,6 +2,9 @@
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;
+use thalweg_tensor::{DType, Element};
+
+use crate::operand::{Binary, BinaryLoop};
 
 /// Widens; `out` is as long as `x`.
 pub(crate) fn widen(x: &[f16], out: &mut [f32]) {
@@ -75,6 +78,52 @@ fn narrow_f16c(x: &[f32], out: &mut [f16]) {
     }
     for (x, out) in rest.iter().zip(out_rest) {
         *out = f16::from_f32(*x);
+    }
+}
+
+/// A loop that widens, applies `Op` and rounds eight elements at a time, where the machine can and
+/// `Op` gives floats.
+pub(crate) fn zip_loop<Op: Binary<f32>>() -> Option<BinaryLoop> {
+    #[cfg(target_arch = "x86_64")]
+    if Op::Out::DTYPE == DType::Float && Op::IS_SIMD && super::simd::has_avx2() {
+        return Some(zip_f16c::<Op>);
+    }
+    None
+}
+
+/// # Safety
+/// All three point to `n` halves, of which nobody else touches those of `out`; either operand may
+/// be the output. The machine has the instructions, and `Op::Out` is `f32`.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx,avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt")]
+unsafe fn zip_f16c<Op: Binary<f32>>(x: *const u8, y: *const u8, out: *mut u8, n: usize) {
+    use std::arch::x86_64::{
+        _MM_FROUND_TO_NEAREST_INT, _mm_loadu_si128, _mm_storeu_si128, _mm256_cvtph_ps,
+        _mm256_cvtps_ph, _mm256_loadu_ps, _mm256_storeu_ps,
+    };
+    let (x, y, out) = (x.cast::<f16>(), y.cast::<f16>(), out.cast::<f16>());
+    let whole = n / 8 * 8;
+    for i in (0..whole).step_by(8) {
+        let (mut a, mut b, mut c) = ([0f32; 8], [0f32; 8], [0f32; 8]);
+        // SAFETY: as the caller promises; nothing here needs alignment.
+        unsafe {
+            let load = |from: *const f16| _mm256_cvtph_ps(_mm_loadu_si128(from.add(i).cast()));
+            _mm256_storeu_ps(a.as_mut_ptr(), load(x));
+            _mm256_storeu_ps(b.as_mut_ptr(), load(y));
+            for ((c, &a), &b) in c.iter_mut().zip(&a).zip(&b) {
+                *c = std::mem::transmute_copy(&Op::apply::<super::simd::Avx2>(a, b));
+            }
+            let rounded = _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(_mm256_loadu_ps(c.as_ptr()));
+            _mm_storeu_si128(out.add(i).cast(), rounded);
+        }
+    }
+    for i in whole..n {
+        // SAFETY: as the caller promises.
+        unsafe {
+            let (a, b) = ((*x.add(i)).to_f32(), (*y.add(i)).to_f32());
+            let c: f32 = std::mem::transmute_copy(&Op::apply::<super::simd::Avx2>(a, b));
+            out.add(i).write(f16::from_f32(c));
+        }
     }
 }
 
