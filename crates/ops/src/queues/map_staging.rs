@@ -423,7 +423,7 @@ fn check_outputs(outputs: usize, indices: &[usize]) -> Result<()> {
     ensure!(
         indices.len() == outputs,
         Internal,
-        "{} indices came for {outputs} outputs",
+        "Staged tensors are asked for by {} indices, but there are {outputs} outputs",
         indices.len()
     );
     Ok(())
