@@ -75,8 +75,6 @@ fn output_dtype<T: Operand, Out: Element>(init: &KernelInit<'_>) -> Result<DType
 /// Reads `n` elements and writes as many; the memory must not overlap.
 pub(crate) type UnaryLoop = unsafe fn(*const u8, *mut u8, usize);
 
-/// As [`UnaryLoop`] with two operands, either of which may be a single element.
-
 struct Map<'a, Op, X, Out>(&'a [X], &'a mut [Out], std::marker::PhantomData<Op>);
 
 impl<Op: Unary<X>, X: Element> Loop for Map<'_, Op, X, Op::Out> {

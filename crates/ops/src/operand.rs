@@ -78,7 +78,8 @@ pub(crate) trait Operand: Element {
     }
 }
 
-/// Operands and output of a binary loop, and how many elements each has.
+/// Operands and output of a loop, and how many elements each has; either operand may be a single
+/// element.
 pub(crate) type BinaryLoop = unsafe fn(*const u8, *const u8, *mut u8, usize);
 
 impl Operand for f16 {
