@@ -17,8 +17,8 @@ fn every_recorded_graph() {
             Ok(_) => {}
         }
     }
-    assert_eq!(graphs.len(), 4005);
-    assert!(failures.is_empty(), "{} of 4005 fail:\n{}", failures.len(), failures.join("\n"));
+    assert!(graphs.len() >= 4005, "only {} recorded graphs", graphs.len());
+    assert!(failures.is_empty(), "{} graphs fail:\n{}", failures.len(), failures.join("\n"));
 }
 
 /// A graph that sets every field that a GraphDef of ours declares.
