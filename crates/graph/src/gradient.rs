@@ -110,6 +110,9 @@ pub fn connected_gradients(
         "{count} grad_ys for {} ys",
         ys.len()
     );
+    for &given in options.grad_ys.iter().flatten() {
+        scope.with_graph(|graph| graph.checked_output(given).map(|_| ()))?;
+    }
     let mut scope = scope.child("gradients");
     let road = scope.with_graph(|graph| Road::between(graph, ys, xs, options.stop_gradients))?;
     let mut sums = Sums::default();

@@ -107,8 +107,8 @@ fn encode_png(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let size = height * width * channels * image.dtype().size();
         ensure!(
             size > 0 || out.num_elements() == 0,
-            Internal,
-            "PNG encoding failed: an image has no pixels, its shape is {shape}"
+            InvalidArgument,
+            "an image without pixels cannot be encoded as PNG; its shape is {shape}"
         );
         let (bytes, is_wide) = (image.as_bytes()?, image.dtype() == DType::UInt16);
         let failure: Mutex<Option<Error>> = Mutex::new(None);
@@ -321,7 +321,7 @@ mod tests {
             (&[2, 3][..], Code::InvalidArgument),
             (&[2, 3, 5], Code::InvalidArgument),
             (&[2, 3, 0], Code::InvalidArgument),
-            (&[0, 3, 3], Code::Internal),
+            (&[0, 3, 3], Code::InvalidArgument),
         ] {
             let error = call("EncodePng").input(image(dims, DType::UInt8)).run().unwrap_err();
             assert_eq!(error.code(), code, "{dims:?}");
