@@ -1,6 +1,8 @@
 """What the client programs share."""
 
 import contextlib
+import multiprocessing
+import traceback
 
 import numpy as np
 import tensorflow as tf
@@ -25,6 +27,10 @@ def close(got, wanted, tolerance=1e-5):
     np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
 
 
+def equal(got, wanted):
+    np.testing.assert_array_equal(got, wanted)
+
+
 @contextlib.contextmanager
 def raises(kind, *words):
     """The block must fail with this error, and its message must have these words."""
@@ -35,3 +41,37 @@ def raises(kind, *words):
             assert word in str(error), f"{word!r} is not in: {error}"
         return
     raise AssertionError(f"{kind.__name__} was expected")
+
+
+class Elsewhere:
+    """A call in another client process. Start it before the case opens a session of its own:
+    what TensorFlow has begun does not survive a fork."""
+
+    def __init__(self, function, *args):
+        context = multiprocessing.get_context("fork")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(target=self._child, args=(function, args, theirs))
+        self.process.start()
+        theirs.close()
+
+    @staticmethod
+    def _child(function, args, pipe):
+        try:
+            pipe.send((function(*args, pipe=pipe), None))
+        except BaseException:
+            pipe.send((None, traceback.format_exc()))
+
+    def say(self, word):
+        """Sends the process a word, which it takes from `pipe`."""
+        self.pipe.send(word)
+
+    def result(self):
+        """What the call gave, or its next word; its failure is ours."""
+        value, failure = self.pipe.recv()
+        assert failure is None, failure
+        return value
+
+    def kill(self):
+        """Ends the process with signal 9, wherever it is."""
+        self.process.kill()
+        self.process.join()

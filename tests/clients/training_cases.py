@@ -141,16 +141,3 @@ def case_clipping_by_norm(target):
         s.run(train)
         half = 0.5 / np.sqrt(2)
         close(s.run(w), [5 - half, -5 + half], 1e-4)
-
-
-def case_summaries(target):
-    fresh(target)
-    with session(target) as s:
-        x = v1.placeholder(tf.float32, name="x")
-        v1.summary.scalar("average", tf.reduce_mean(x))
-        v1.summary.histogram("spread", x)
-        merged = v1.summary.merge_all()
-        summary = v1.Summary.FromString(s.run(merged, {x: [1.0, 2.0, 3.0]}))
-        values = {v.tag: v for v in summary.value}
-        close(values["average"].simple_value, 2.0)
-        assert values["spread"].histo.num == 3

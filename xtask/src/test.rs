@@ -1,12 +1,12 @@
 //! `cargo xtask test`: everything CI runs, each part timed, all parts even if one fails.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::venv::TENSORFLOW;
+use crate::venv::{OLDER_TENSORFLOW, TENSORFLOW};
 use crate::{docs, run, tidy, venv};
 
 /// A program that the parts need.
@@ -55,6 +55,7 @@ const PARTS: &[Part] = &[
         cargo(&[&test[..], &["--", "--nocapture", "as_planned"]].concat())
     }),
     ("clients", clients),
+    ("recorded", recorded_through_the_client),
     ("examples", examples),
     ("docs", || docs::check().map(|()| Outcome::Done)),
     ("outside", outside),
@@ -65,6 +66,7 @@ const PARTS: &[Part] = &[
 const LONG_PARTS: &[Part] = &[
     ("long", || cargo(&["test", "--workspace", "--quiet", "--release", "--", "--ignored"])),
     ("peers", clients_of_tensorflow),
+    ("older", older_clients),
 ];
 
 /// Runs the parts called `names`, or every part; with `all` the long ones too.
@@ -200,20 +202,43 @@ fn outside() -> Result<Outcome> {
 
 /// Programs of TensorFlow's own client drive a server of ours.
 fn clients() -> Result<Outcome> {
-    run_clients(&["--server"], Some(run::target_dir().join("debug/thalweg")))
+    run_clients(&client_python()?, "run.py", &["--server", &server()?])
+}
+
+/// The recorded cases, sent to a server of ours by TensorFlow's own client.
+fn recorded_through_the_client() -> Result<Outcome> {
+    run_clients(&client_python()?, "golden.py", &["--server", &server()?])
 }
 
 /// The same programs on TensorFlow's server: they, not we, say what is right.
 fn clients_of_tensorflow() -> Result<Outcome> {
-    run_clients(&["--tensorflow"], None)
+    run_clients(&client_python()?, "run.py", &["--tensorflow"])
 }
 
-fn run_clients(args: &[&str], server: Option<PathBuf>) -> Result<Outcome> {
+/// The same programs with a client of an older TensorFlow, on a server of ours.
+fn older_clients() -> Result<Outcome> {
+    let Some(python) = venv::older_python() else {
+        return Ok(Outcome::Skipped("the older TensorFlow needs Python 3.9 to 3.11"));
+    };
+    let folder = run::target_dir().join("clients-older");
+    let venv = venv::make_with(&python, &folder, &[&[OLDER_TENSORFLOW]])?;
+    run_clients(&venv.join("bin/python"), "run.py", &["--server", &server()?])
+}
+
+/// Builds the command; its path.
+fn server() -> Result<String> {
     cargo(&["build", "--quiet", "--package", "thalweg"])?;
+    Ok(run::target_dir().join("debug/thalweg").display().to_string())
+}
+
+fn client_python() -> Result<PathBuf> {
     let folder = run::target_dir().join("clients");
-    let python = venv::make(&folder, &[&[TENSORFLOW]])?.join("bin/python");
-    let mut runner = run::command(&python, &["tests/clients/run.py"]);
-    done(runner.args(args).args(server))
+    Ok(venv::make(&folder, &[&[TENSORFLOW]])?.join("bin/python"))
+}
+
+fn run_clients(python: &Path, program: &str, args: &[&str]) -> Result<Outcome> {
+    let program = format!("tests/clients/{program}");
+    done(run::command(python, &[&program]).args(args))
 }
 
 fn licences() -> Result<Outcome> {

@@ -8,9 +8,23 @@ use crate::run;
 
 /// The TensorFlow whose clients and answers count.
 pub(crate) const TENSORFLOW: &str = "tensorflow-cpu==2.21.0";
+/// An older one whose clients count too, and the Pythons that it has packages for.
+pub(crate) const OLDER_TENSORFLOW: &str = "tensorflow-cpu==2.15.1";
+const OLDER_PYTHONS: &[&str] = &["3.11", "3.10", "3.9"];
+
+/// A Python that the older TensorFlow runs on, if there is one.
+pub(crate) fn older_python() -> Option<String> {
+    let names = OLDER_PYTHONS.iter().map(|version| format!("python{version}"));
+    names.into_iter().find(|name| run::succeeds(&mut run::command(name, &["--version"])))
+}
 
 /// A virtual environment in `folder`, with what these calls of `pip install` bring.
 pub(crate) fn make(folder: &Path, installs: &[&[&str]]) -> Result<PathBuf> {
+    make_with("python3", folder, installs)
+}
+
+/// The same for the interpreter `python`.
+pub(crate) fn make_with(python: &str, folder: &Path, installs: &[&[&str]]) -> Result<PathBuf> {
     let venv = folder.join("venv");
     let made = venv.join("thalweg-ready");
     let wanted = format!("{installs:?}");
@@ -18,7 +32,7 @@ pub(crate) fn make(folder: &Path, installs: &[&[&str]]) -> Result<PathBuf> {
         return Ok(venv);
     }
     eprintln!("installing Python packages into {} (some gigabytes)", venv.display());
-    run::check(run::command("python3", &["-m", "venv", "--clear"]).arg(&venv))
+    run::check(run::command(python, &["-m", "venv", "--clear"]).arg(&venv))
         .context("python3 with the venv module is needed (apt-get install python3 python3-venv)")?;
     let pip = venv.join("bin/pip");
     for install in installs {

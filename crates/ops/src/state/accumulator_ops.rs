@@ -176,7 +176,7 @@ fn accumulator(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let is_sparse = init.node.op.name == "SparseConditionalAccumulator";
     state_kernel(
         init,
-        true,
+        false,
         move |ctx, _| {
             let budget = ctx.step().state_budget.clone();
             Ok(Accumulator::new(dtype, shape.clone(), is_sparse, is_mean, budget))

@@ -1,0 +1,189 @@
+"""Sends every recorded case to a server through TensorFlow's client and compares the answers.
+
+    python tests/clients/golden.py --server target/debug/thalweg [--op MatMul] [CASE ...]
+    python tests/clients/golden.py --target grpc://127.0.0.1:2222
+
+A case is a graph and the steps to run on it, as `testdata/golden` has them. Cases that need an op
+without a kernel wait and are listed by that op; whatever the published results say passes must pass.
+"""
+
+import argparse
+import base64
+import collections
+import gzip
+import json
+import multiprocessing
+import os
+import pathlib
+import re
+import sys
+import time
+
+import numpy as np
+import run  # Sets TensorFlow's environment.
+import tensorflow as tf
+from support import v1
+from tensorflow.core.framework import tensor_pb2
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# Elements that TensorFlow itself computes one way or another depending on their place in the
+# tensor: what its vector loop leaves over at the end. By case, how many that are.
+LEFT_OVER = {"unary/Sign/6": 2, "binary/Pow/33": 4, "binary/Atan2/27": 4}
+CASES_PER_TASK = 40
+
+
+def recorded():
+    """Every recorded case, still as text: workers read what they play."""
+    for path in sorted((ROOT / "testdata/golden").glob("*.jsonl.gz")):
+        with gzip.open(path, "rt") as lines:
+            yield from lines
+
+
+def array(text):
+    return tf.make_ndarray(tensor_pb2.TensorProto.FromString(base64.b64decode(text)))
+
+
+def numbers(values):
+    """Floating-point elements, widened; None for what is compared bit by bit."""
+    if values.dtype.kind == "c":
+        return values.astype("D").ravel().view("d")
+    if values.dtype.kind == "f" or values.dtype.name == "bfloat16":
+        return values.astype("d").ravel()
+    return None
+
+
+def difference(got, wanted, case):
+    """How `got` is not what was recorded, if it is not."""
+    got = np.asarray(got)
+    if got.shape != wanted.shape:
+        return f"shape {got.shape} is not {wanted.shape}"
+    if wanted.dtype == object:
+        # The recorder's arrays lose the zeroes that a string ends in.
+        trimmed = [[bytes(s).rstrip(b"\0") for s in np.ravel(a)] for a in (got, wanted)]
+        return None if trimmed[0] == trimmed[1] else f"{trimmed[0]} is not {trimmed[1]}"
+    if wanted.dtype.names:
+        # The client gives the numbers of quantized types as plain ones.
+        wanted = wanted.view(wanted.dtype[0])
+    if got.dtype != wanted.dtype:
+        return f"{got.dtype} is not {wanted.dtype}"
+    a, b = numbers(got), numbers(wanted)
+    if a is None:
+        return None if got.tobytes() == wanted.tobytes() else f"{got!r} is not {wanted!r}"
+    compared = len(a) - LEFT_OVER.get(case["id"], 0) * len(a) // max(got.size, 1)
+    relative, absolute = case.get("tol") or (0, 0)
+    with np.errstate(invalid="ignore"):
+        close = (a == b) | (np.isnan(a) & np.isnan(b)) | (abs(a - b) <= absolute + relative * abs(b))
+    wrong = np.flatnonzero(~close[:compared])
+    if len(wrong):
+        i = wrong[0]
+        return f"element {i} is {a[i]}, not {b[i]} ({len(wrong)} of {len(a)} differ)"
+    return None
+
+
+def play_steps(case, session):
+    feeds = {name: array(value) for name, value in case.get("feeds", {}).items()}
+    for n, step in enumerate(case["steps"]):
+        wanted = step.get("error")
+        try:
+            got = session.run([*step["fetch"], *step.get("targets", [])], feeds)
+        except tf.errors.OpError as error:
+            if wanted and error.error_code == wanted["code"]:
+                continue
+            lines = [line for line in error.message.splitlines() if line.strip()]
+            return f"step {n}: {type(error).__name__}: " + " | ".join(lines)
+        if wanted:
+            return f"step {n}: a value, not {wanted['name']}"
+        for fetch, value, answer in zip(step["fetch"], got, step["expect"]):
+            failure = difference(value, array(answer), case)
+            if failure:
+                return f"step {n}: {fetch}: {failure}"
+    return None
+
+
+def play(case, target):
+    """Why the case fails on the server, if it does."""
+    graph = v1.GraphDef.FromString(base64.b64decode(case["graph"]))
+    config = v1.ConfigProto(isolate_session_state=True, operation_timeout_in_ms=60000)
+    try:
+        with tf.Graph().as_default():
+            tf.import_graph_def(graph, name="")
+            with v1.Session(target, config=config) as session:
+                return play_steps(case, session)
+    except (tf.errors.OpError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+def play_many(job):
+    """What became of some cases: (id, op, failure, op that is waited for)."""
+    target, lines = job
+    outcomes = []
+    for line in lines:
+        case = json.loads(line)
+        failure = play(case, target)
+        missing = re.search(r"(\w+) has no kernel here", failure or "")
+        outcomes.append((case["id"], case["op"], failure, missing and missing.group(1)))
+    return outcomes
+
+
+def published():
+    """By op, how many of its cases pass without a client."""
+    lines = (ROOT / "crates/ops/src/golden_results.txt").read_text().split("\n")
+    return {op: int(passed) for op, passed, _ in (line.split() for line in lines if line)}
+
+
+def report(outcomes, is_all):
+    """Prints what failed and what waits; whether all is well."""
+    passed, waiting, failures = collections.Counter(), collections.defaultdict(list), []
+    for name, op, failure, missing in outcomes:
+        if failure is None:
+            passed[op] += 1
+        elif missing:
+            waiting[missing].append(name)
+        else:
+            failures.append(f"{name}: {failure[:600]}")
+    for failure in failures:
+        print("FAILED", failure)
+    for missing, names in sorted(waiting.items()):
+        print(f"waits  for {missing}: {', '.join(names)}")
+    if is_all:
+        for op, count in published().items():
+            if passed[op] < count:
+                failures.append(op)
+                print(f"FAILED {op}: {passed[op]} cases pass here, {count} without a client")
+    print(f"{sum(passed.values())} recorded cases pass through the client, {len(failures)} fail, "
+          f"{sum(map(len, waiting.values()))} wait for an op")
+    return not failures and passed
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--server", help="the thalweg command, to be started for the run")
+    parser.add_argument("--target", help="a server that is there already")
+    parser.add_argument("--op", help="only the cases of this op")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("names", nargs="*", help="parts of the names of cases to play")
+    args = parser.parse_args()
+    begin = time.monotonic()
+    lines = list(recorded())
+    is_all = not args.op and not args.names
+    if not is_all:
+        cases = ((line, json.loads(line)) for line in lines)
+        lines = [line for line, case in cases if args.op in (None, case["op"])
+                 and (not args.names or any(name in case["id"] for name in args.names))]
+    server, target = None, args.target
+    if args.server:
+        server, target = run.start([args.server, "server", "--port", "0"])
+    try:
+        jobs = [(target, lines[i:i + CASES_PER_TASK])
+                for i in range(0, len(lines), CASES_PER_TASK)]
+        with multiprocessing.get_context("fork").Pool(args.jobs) as pool:
+            outcomes = [o for part in pool.imap(play_many, jobs) for o in part]
+    finally:
+        code = run.stop(server) if server else 0
+    is_well = report(outcomes, is_all)
+    print(f"{time.monotonic() - begin:.0f} s")
+    sys.exit(0 if is_well and code == 0 else 1)
+
+
+if __name__ == "__main__":
+    main()
