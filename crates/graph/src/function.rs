@@ -3,6 +3,7 @@
 //! A `FunctionDef` names its nodes' inputs by output argument (`node:output:0`); instantiation
 //! replaces attr placeholders by the caller's attrs and gives a graph with `_Arg` and `_Retval`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,7 +13,10 @@ use thalweg_proto::attr_value::Value;
 use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op};
-use crate::{AttrValue, Attrs, Gradient, Graph, NodeId, shape};
+use crate::{
+    AttrValue, Attrs, Endpoint, Gradient, GradientOptions, Graph, NodeId, Output, Scope, gradients,
+    shape,
+};
 
 /// Tensors that one argument may stand for.
 const ARGS_MAX: usize = 1 << 16;
@@ -177,6 +181,50 @@ pub fn instantiate(
         .context(|| format!("function '{name}'"))
 }
 
+/// The gradient of the function `name`: from its arguments and the adjoints of its results to the
+/// adjoints of its arguments. It is the one that a client defined, or is made here.
+pub fn instantiate_gradient(name: &str, attrs: &Attrs, like: &Graph) -> Result<FunctionBody> {
+    let find = |name: &str| {
+        let known = like.library().get(name);
+        known.ok_or_else(|| err!(NotFound, "function '{name}' is not in the graph's library"))
+    };
+    if let Some(defined) = like.library().gradient(name) {
+        return instantiate(find(defined)?, attrs, like);
+    }
+    let body = instantiate(find(name)?, attrs, like)?;
+    differentiated(body).context(|| format!("gradient of function '{name}'"))
+}
+
+/// A body with the adjoints of its arguments for results, and those of its results for further
+/// arguments.
+fn differentiated(body: FunctionBody) -> Result<FunctionBody> {
+    let FunctionBody { graph, mut args, results, control_results } = body;
+    let value = |&id: &NodeId| graph.node(id).inputs[0];
+    let ys: Vec<Output> = results.iter().map(value).collect();
+    let dtypes: Vec<DType> = ys.iter().map(|&y| graph.output(y).dtype).collect();
+    let xs: Vec<Output> = args.iter().map(|&node| Endpoint { node, index: 0 }).collect();
+    // The results of the function itself are nobody's.
+    let kept = graph.nodes().iter().filter(|n| n.op.name != "_Retval").count();
+    debug_assert_eq!(kept + results.len(), graph.len(), "instantiation puts results last");
+    let mut scope = Scope::of(Graph::from_nodes(&graph, graph.nodes()[..kept].to_vec()));
+    let mut grad_ys = Vec::with_capacity(ys.len());
+    for dtype in dtypes {
+        let index = args.len() as i64;
+        let arg = scope.op("_Arg").name("dy").attr("T", dtype).attr("index", index).build()?;
+        args.push(arg.node);
+        grad_ys.push(Some(arg));
+    }
+    let options = GradientOptions { grad_ys: &grad_ys, ..Default::default() };
+    let adjoints = gradients(&mut scope, &ys, &xs, &options)?;
+    let mut results = Vec::with_capacity(xs.len());
+    for (i, adjoint) in adjoints.into_iter().enumerate() {
+        let adjoint = adjoint.to_dense(&mut scope)?;
+        let node = scope.op("_Retval").name("dx").input(adjoint).attr("index", i as i64);
+        results.push(node.build_node()?);
+    }
+    Ok(FunctionBody { graph: scope.to_graph(), args, results, control_results })
+}
+
 struct Instantiation<'a> {
     function: &'a pb::FunctionDef,
     attrs: &'a Attrs,
@@ -230,13 +278,23 @@ impl Instantiation<'_> {
         Ok(())
     }
 
+    /// An attr of the function: the caller's value, or the signature's default.
+    fn attr(&self, name: &str) -> Result<Cow<'_, AttrValue>> {
+        if let Some(value) = self.attrs.get(name) {
+            return Ok(Cow::Borrowed(value));
+        }
+        let declared = self.function.signature.iter().flat_map(|s| &s.attr);
+        let default = declared.filter(|a| a.name == name).find_map(|a| a.default_value.clone());
+        default
+            .map(|value| Cow::Owned(AttrValue::from_proto(value)))
+            .ok_or_else(|| err!(InvalidArgument, "attr '{name}' is not set by the caller"))
+    }
+
     /// Dtypes that an argument of the signature stands for under the caller's attrs.
     fn arg_types(&self, arg: &pb::op_def::ArgDef) -> Result<Vec<i32>> {
-        let attr = |name: &str| {
-            self.attrs.get(name).ok_or_else(|| err!(InvalidArgument, "attr '{name}' is not set"))
-        };
+        let attr = |name: &str| self.attr(name);
         if !arg.type_list_attr.is_empty() {
-            return match attr(&arg.type_list_attr)? {
+            return match &*attr(&arg.type_list_attr)? {
                 AttrValue::List(l) => Ok(l.r#type.clone()),
                 other => bail!(
                     InvalidArgument,
@@ -248,7 +306,7 @@ impl Instantiation<'_> {
         }
         let dtype = match arg.type_attr.as_str() {
             "" => arg.r#type,
-            name => match attr(name)? {
+            name => match &*attr(name)? {
                 AttrValue::Type(t) => *t,
                 other => {
                     bail!(InvalidArgument, "attr '{name}' must be type, is {}", other.summary())
@@ -257,7 +315,7 @@ impl Instantiation<'_> {
         };
         let count = match arg.number_attr.as_str() {
             "" => 1,
-            name => match attr(name)? {
+            name => match &*attr(name)? {
                 AttrValue::Int(n) if (0..=ARGS_MAX as i64).contains(n) => *n as usize,
                 other => bail!(
                     InvalidArgument,
@@ -386,21 +444,30 @@ impl Instantiation<'_> {
         Ok(resolved)
     }
 
+    fn substituted_function(&self, function: &pb::NameAttrList) -> Result<pb::NameAttrList> {
+        Ok(pb::NameAttrList {
+            name: function.name.clone(),
+            attr: self.substituted(&function.attr)?,
+        })
+    }
+
     fn substituted(
         &self,
         attrs: &BTreeMap<String, pb::AttrValue>,
     ) -> Result<BTreeMap<String, pb::AttrValue>> {
         let replace = |(name, value): (&String, &pb::AttrValue)| {
             let value = match &value.value {
-                Some(Value::Placeholder(from)) => self
-                    .attrs
-                    .get(from)
-                    .ok_or_else(|| err!(InvalidArgument, "attr '{from}' is not set by the caller"))?
-                    .to_proto(),
+                Some(Value::Placeholder(from)) => self.attr(from)?.to_proto(),
                 Some(Value::Func(function)) => {
-                    let attr = self.substituted(&function.attr)?;
-                    let function = pb::NameAttrList { name: function.name.clone(), attr };
+                    let function = self.substituted_function(function)?;
                     pb::AttrValue { value: Some(Value::Func(function)) }
+                }
+                Some(Value::List(list)) if !list.func.is_empty() => {
+                    let mut list = list.clone();
+                    for function in &mut list.func {
+                        *function = self.substituted_function(function)?;
+                    }
+                    pb::AttrValue { value: Some(Value::List(list)) }
                 }
                 _ => value.clone(),
             };

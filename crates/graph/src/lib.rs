@@ -6,6 +6,7 @@
 
 mod attr;
 mod function;
+pub mod functional;
 pub mod gradient;
 mod graph;
 mod import;
@@ -17,7 +18,7 @@ pub mod structural;
 mod value;
 
 pub use attr::{AttrValue, Attrs, IntoAttr, NodeAttrs};
-pub use function::{FunctionBody, FunctionLibrary, instantiate};
+pub use function::{FunctionBody, FunctionLibrary, instantiate, instantiate_gradient};
 pub use gradient::{
     Adjoint, Gradient, GradientContext, GradientFn, GradientOptions, IndexedSlices,
     connected_gradients, gradients,

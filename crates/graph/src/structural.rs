@@ -1,10 +1,11 @@
-//! The ops that the runtime itself interprets: sources, sinks, edges cut in two, calls.
+//! The ops that the runtime itself interprets: sources, sinks, edges cut in two; those that run
+//! functions are defined in `functional`.
 
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
 use crate::shape::{self, ShapeContext};
 use crate::value::{PartialValue, ValueContext};
-use crate::{Flag, Gradient, OpDef, gradient};
+use crate::{Flag, Gradient, OpDef, functional, gradient};
 
 const NO_OP: OpDef = OpDef { name: "NoOp", ..OpDef::DEFAULT };
 
@@ -48,6 +49,7 @@ const ARG: OpDef = OpDef {
     name: "_Arg",
     outputs: &["output: T"],
     attrs: &["T: type", "index: int >= 0"],
+    gradient: Gradient::None,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
 };
@@ -98,27 +100,6 @@ const RECV: OpDef = OpDef {
 
 const HOST_RECV: OpDef = OpDef { name: "_HostRecv", ..RECV };
 
-const PARTITIONED_CALL: OpDef = OpDef {
-    name: "PartitionedCall",
-    inputs: &["args: Tin"],
-    outputs: &["output: Tout"],
-    attrs: &[
-        "Tin: list(type) >= 0",
-        "Tout: list(type) >= 0",
-        "f: func",
-        "config: string = ''",
-        "config_proto: string = ''",
-        "executor_type: string = ''",
-    ],
-    ..OpDef::DEFAULT
-};
-
-const STATEFUL_PARTITIONED_CALL: OpDef = OpDef {
-    name: "StatefulPartitionedCall",
-    flags: &[Flag::Stateful, Flag::DistributedCommunication],
-    ..PARTITIONED_CALL
-};
-
 /// Definitions of the structural ops.
 pub static OPS: &[OpDef] = &[
     NO_OP,
@@ -130,8 +111,19 @@ pub static OPS: &[OpDef] = &[
     RECV,
     HOST_SEND,
     HOST_RECV,
-    PARTITIONED_CALL,
-    STATEFUL_PARTITIONED_CALL,
+    functional::PARTITIONED_CALL,
+    functional::STATEFUL_PARTITIONED_CALL,
+    functional::REMOTE_CALL,
+    functional::SYMBOLIC_GRADIENT,
+    functional::IF,
+    functional::STATELESS_IF,
+    functional::INTERNAL_IF,
+    functional::CASE,
+    functional::STATELESS_CASE,
+    functional::WHILE,
+    functional::STATELESS_WHILE,
+    functional::INTERNAL_WHILE,
+    functional::FOR,
 ];
 
 /// Whether the runtime runs this op itself, on any device, without a kernel.

@@ -96,6 +96,7 @@ mod diag;
 mod dilation;
 mod extract_patches;
 mod fractional_pool;
+mod functional;
 mod global_batch_norm;
 mod histogram;
 mod index_shuffle;
@@ -139,6 +140,7 @@ pub static FAMILIES: &[&Family] = &[
     &dilation::FAMILY,
     &extract_patches::FAMILY,
     &fractional_pool::FAMILY,
+    &functional::FAMILY,
     &global_batch_norm::FAMILY,
     &histogram::FAMILY,
     &index_shuffle::FAMILY,

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
-use thalweg_graph::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, OutputInfo};
+use thalweg_graph::{
+    AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, OutputInfo, functional,
+};
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
     KernelInit, KernelRegistry, NoFunctions, OneThread, ResourceManager, StepContext, Value,
@@ -90,7 +92,7 @@ impl<'a> Pass<'a> {
             }
         }
         let is_pure = !node.op.has(Flag::Stateful)
-            && !is_call(node)
+            && !functional::is_call(node)
             && node.outputs.iter().all(|o| !o.is_ref)
             && node.inputs.iter().all(|e| !self.graph.output(*e).is_ref)
             && !is_control_flow(&node.op.name);
@@ -223,11 +225,6 @@ fn is_control_flow(op: &str) -> bool {
         op,
         "Switch" | "Merge" | "Enter" | "Exit" | "NextIteration" | "LoopCond" | "ControlTrigger"
     ) || op.starts_with("Ref")
-}
-
-/// What a call does is not known here.
-fn is_call(node: &Node) -> bool {
-    node.op.is_function || matches!(&*node.op.name, "PartitionedCall" | "StatefulPartitionedCall")
 }
 
 /// Bytes of a tensor, as far as its shape is known.

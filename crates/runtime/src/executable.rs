@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use thalweg_graph::{AttrValue, Attrs, Endpoint, Flag, Graph, Node, structural};
+use thalweg_graph::{Endpoint, Flag, Graph, Node, structural};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
 use thalweg_plan::reads;
 use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
 
-use crate::functions::CallSite;
+use crate::calls::CallSite;
 
 /// Cost of a kernel that has not run yet: dear, so that it may go to another thread.
 const UNKNOWN_COST_NS: u32 = 20_000;
@@ -311,8 +311,7 @@ impl<'a> Builder<'a> {
     }
 
     fn kind(&mut self, node: &Node) -> Result<Kind> {
-        if node.op.is_function {
-            let site = CallSite::new(node.op.name.clone(), node.attrs.clone());
+        if let Some(site) = CallSite::of(node)? {
             return Ok(Kind::Call(Box::new(site)));
         }
         Ok(match node.op.name.as_str() {
@@ -351,15 +350,6 @@ impl<'a> Builder<'a> {
             }
             "_Send" | "_HostSend" => Kind::Send(key(node)?),
             "_Recv" | "_HostRecv" => Kind::Receive(key(node)?),
-            "PartitionedCall" | "StatefulPartitionedCall" => {
-                let function = node.attrs().function("f")?;
-                let attrs: Attrs = function
-                    .attr
-                    .iter()
-                    .map(|(n, v)| (n.as_str().into(), AttrValue::from_proto(v.clone())))
-                    .collect();
-                Kind::Call(Box::new(CallSite::new(function.name.clone(), attrs)))
-            }
             _ => match self.make_kernel(node)? {
                 AnyKernel::Sync(kernel) => Kind::Kernel(kernel),
                 AnyKernel::Async(kernel) => Kind::Async(kernel),

@@ -35,8 +35,8 @@ use thalweg_kernel::{
 };
 use thalweg_tensor::{Error, FlushDenormals, Result, Tensor, bail, ensure, err};
 
+use crate::calls::{CallSite, Caller};
 use crate::executable::{ExecNode, Executable, Input, Kind, SOLE, Transfer, at_node};
-use crate::functions::CallSite;
 use crate::pool::Work;
 use crate::rendezvous::LocalRendezvous;
 use crate::step::StepShared;
@@ -153,6 +153,13 @@ impl StepState {
             context.cancellation = Cancellation::default();
         }
         shared.reset(context.cancellation.clone());
+        self.rewind();
+        Some(())
+    }
+
+    /// Makes the state good for another run within the same step; as for [`StepState::reset`], the
+    /// last one ended well and nobody else holds the state.
+    pub(crate) fn rewind(&mut self) {
         self.samples_cost = self.exec.begins_sampled_step();
         for (pending, &initial) in self.pending.iter_mut().zip(&self.exec.pending) {
             *pending.get_mut() = initial;
@@ -160,7 +167,6 @@ impl StepState {
         for (readers, &initial) in self.readers.iter_mut().zip(&self.exec.readers) {
             *readers.get_mut() = initial;
         }
-        Some(())
     }
 
     /// Sets what `_Recv` of the client, or `_Arg`, gives.
@@ -490,7 +496,8 @@ impl StepState {
 
     fn is_cheap(&self, node: u32) -> bool {
         let node = &self.exec.nodes[node as usize];
-        !matches!(node.kind, Kind::Kernel(_)) || node.cost_ns.load(Ordering::Relaxed) < CHEAP_NS
+        !matches!(node.kind, Kind::Kernel(_) | Kind::Call(_))
+            || node.cost_ns.load(Ordering::Relaxed) < CHEAP_NS
     }
 
     fn fail_at(&self, index: u32, error: Error) {
@@ -653,23 +660,9 @@ impl StepState {
     }
 
     fn call(&self, node: &ExecNode, site: &CallSite, pending: Pending) {
-        let args: Result<Vec<Tensor>> = self.owned_inputs(node).and_then(|inputs| {
-            let tensor = |value: Value| match value {
-                Value::Tensor(tensor) => Ok(tensor),
-                _ => Err(err!(Internal, "an argument is not a tensor")),
-            };
-            inputs.into_iter().map(tensor).collect()
-        });
-        match args {
-            Ok(args) => {
-                let done = move |results: Result<Vec<Tensor>>| {
-                    let values = |tensors: Vec<Tensor>| tensors.into_iter().map(Value::Tensor);
-                    pending.finish(results.map(|tensors| values(tensors).collect()));
-                };
-                self.shared.core.call_site(site, args, &self.context, Box::new(done));
-            }
-            Err(e) => pending.finish(Err(e)),
-        }
+        let caller = Caller { step: &self.context, trace: self.shared.trace.clone() };
+        let done = Box::new(move |results| pending.finish(results));
+        self.shared.core.call_site(site, self.owned_inputs(node), caller, done);
     }
 }
 

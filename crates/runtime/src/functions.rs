@@ -13,41 +13,116 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
-use thalweg_graph::{Attrs, Flag, Graph, instantiate};
-use thalweg_kernel::{CallDone, Device, DeviceName, FunctionRunner, StepContext};
+use thalweg_graph::{AttrValue, Attrs, Flag, Graph, NodeId, instantiate, instantiate_gradient};
+use thalweg_kernel::{Device, DeviceName};
 use thalweg_plan::StepSignature;
 use thalweg_proto as pb;
 use thalweg_proto::attr_value::Value as ProtoValue;
-use thalweg_tensor::{Result, Tensor, ensure, err};
+use thalweg_tensor::{DType, Result, Tensor, ensure, err};
 
 use crate::executable::{Executable, Interface};
-use crate::execute::StepState;
 use crate::session::SessionCore;
-use crate::step::StepShared;
 
-/// Calls within calls; each takes a piece of its thread's stack.
-const CALL_DEPTH_MAX: u32 = 100;
 /// Instances kept; a program with more makes the rest anew each time.
 const INSTANCES_MAX: usize = 4096;
 
-/// A node that calls a function.
-pub(crate) struct CallSite {
-    name: String,
-    attrs: Attrs,
+/// A function that a node runs.
+pub(crate) struct Callee {
+    pub(crate) function: FunctionKey,
     instance: Mutex<SiteInstance>,
+}
+
+/// A function and the attrs it is made with.
+#[derive(Clone, PartialEq)]
+pub(crate) struct FunctionKey {
+    pub(crate) name: String,
+    attrs: Attrs,
+    /// Whether its gradient is meant: from arguments and adjoints of results to adjoints of
+    /// arguments.
+    is_gradient: bool,
 }
 
 enum SiteInstance {
     Unknown,
     /// The session's; it keeps it alive, or makes it again.
-    Shared(Weak<Executable>),
-    /// This site's alone, because of the state in it.
-    Own(Arc<Executable>, #[expect(dead_code, reason = "it counts until it is dropped")] Counted),
+    Shared(Weak<Instance>),
+    /// This node's alone, because of the state in it.
+    Own(Arc<Instance>, #[expect(dead_code, reason = "it counts until it is dropped")] Counted),
 }
 
-impl CallSite {
-    pub(crate) fn new(name: String, attrs: Attrs) -> CallSite {
-        CallSite { name, attrs, instance: Mutex::new(SiteInstance::Unknown) }
+impl Callee {
+    pub(crate) fn new(name: String, attrs: Attrs) -> Callee {
+        let function = FunctionKey { name, attrs, is_gradient: false };
+        Callee { function, instance: Mutex::new(SiteInstance::Unknown) }
+    }
+
+    /// The function that an attr names.
+    pub(crate) fn from_attr(function: &pb::NameAttrList) -> Callee {
+        let attr = |(n, v): (&String, &pb::AttrValue)| {
+            (n.as_str().into(), AttrValue::from_proto(v.clone()))
+        };
+        Callee::new(function.name.clone(), function.attr.iter().map(attr).collect())
+    }
+
+    /// The function's gradient.
+    pub(crate) fn differentiated(mut self) -> Callee {
+        self.function.is_gradient = true;
+        self
+    }
+}
+
+/// A function made to run on one device.
+pub(crate) struct Instance {
+    pub(crate) exec: Arc<Executable>,
+    results: Box<[DType]>,
+}
+
+impl Instance {
+    pub(crate) fn check_args(&self, args: &[Tensor]) -> Result<()> {
+        let expected = &self.exec.feeds;
+        ensure!(
+            args.len() == expected.len(),
+            InvalidArgument,
+            "it takes {} arguments, got {}",
+            expected.len(),
+            args.len()
+        );
+        for (i, (arg, expected)) in args.iter().zip(expected).enumerate() {
+            let expected = expected.unwrap_or(arg.dtype());
+            ensure!(
+                arg.dtype() == expected,
+                InvalidArgument,
+                "argument {i} must be {expected}, got {}",
+                arg.dtype()
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_results(&self, wanted: &[DType]) -> Result<()> {
+        let given = &self.results;
+        ensure!(
+            given.len() == wanted.len(),
+            InvalidArgument,
+            "it has {} results, {} are wanted",
+            given.len(),
+            wanted.len()
+        );
+        for (i, (given, wanted)) in given.iter().zip(wanted).enumerate() {
+            ensure!(given == wanted, InvalidArgument, "result {i} is {given}, {wanted} is wanted");
+        }
+        Ok(())
+    }
+
+    /// The one result that says whether a loop goes on.
+    pub(crate) fn check_condition(&self) -> Result<()> {
+        ensure!(
+            self.results.len() == 1,
+            InvalidArgument,
+            "a loop's condition has one result, not {}",
+            self.results.len()
+        );
+        Ok(())
     }
 }
 
@@ -81,34 +156,32 @@ pub(crate) struct Functions {
 
 #[derive(Default)]
 struct SharedInstances {
-    by_fingerprint: FxHashMap<u64, SmallVec<[Instance; 1]>>,
+    by_fingerprint: FxHashMap<u64, SmallVec<[Entry; 1]>>,
     count: usize,
 }
 
-struct Instance {
-    name: String,
-    attrs: Attrs,
+struct Entry {
+    function: FunctionKey,
     device: DeviceName,
-    executable: Arc<Executable>,
+    instance: Arc<Instance>,
 }
 
 impl SharedInstances {
     fn find(
         &self,
         fingerprint: u64,
-        name: &str,
-        attrs: &Attrs,
+        function: &FunctionKey,
         device: &DeviceName,
-    ) -> Option<Arc<Executable>> {
-        let is_same = |i: &&Instance| i.name == name && i.device == *device && i.attrs == *attrs;
+    ) -> Option<Arc<Instance>> {
+        let is_same = |e: &&Entry| e.function == *function && e.device == *device;
         let bucket = self.by_fingerprint.get(&fingerprint)?;
-        bucket.iter().find(is_same).map(|i| i.executable.clone())
+        bucket.iter().find(is_same).map(|e| e.instance.clone())
     }
 
-    fn insert(&mut self, fingerprint: u64, instance: Instance) {
+    fn insert(&mut self, fingerprint: u64, entry: Entry) {
         if self.count < INSTANCES_MAX {
             self.count += 1;
-            self.by_fingerprint.entry(fingerprint).or_default().push(instance);
+            self.by_fingerprint.entry(fingerprint).or_default().push(entry);
         }
     }
 }
@@ -120,66 +193,63 @@ impl Functions {
     }
 
     /// The instance that all calls with these attrs on this device share.
-    fn instance(
+    fn shared_instance(
         &self,
         core: &SessionCore,
-        name: &str,
-        attrs: &Attrs,
+        function: &FunctionKey,
         device: &Arc<dyn Device>,
-    ) -> Result<Arc<Executable>> {
+    ) -> Result<Arc<Instance>> {
         let mut hasher = FxHasher::default();
         let device_name = &device.description().name;
-        (name, device_name).hash(&mut hasher);
-        attrs.fingerprint(&mut hasher);
+        (&function.name, function.is_gradient, device_name).hash(&mut hasher);
+        function.attrs.fingerprint(&mut hasher);
         let fingerprint = hasher.finish();
-        if let Some(known) = self.shared.lock().find(fingerprint, name, attrs, device_name) {
+        if let Some(known) = self.shared.lock().find(fingerprint, function, device_name) {
             return Ok(known);
         }
-        let executable = make(core, name, attrs, device)?;
+        let instance = make(core, function, device)?;
         let mut shared = self.shared.lock();
         // Another thread may have been faster; then its instance is everybody's.
-        if let Some(known) = shared.find(fingerprint, name, attrs, device_name) {
+        if let Some(known) = shared.find(fingerprint, function, device_name) {
             return Ok(known);
         }
-        shared.insert(
-            fingerprint,
-            Instance {
-                name: name.to_owned(),
-                attrs: attrs.clone(),
-                device: device_name.clone(),
-                executable: executable.clone(),
-            },
-        );
-        Ok(executable)
+        let entry = Entry {
+            function: function.clone(),
+            device: device_name.clone(),
+            instance: instance.clone(),
+        };
+        shared.insert(fingerprint, entry);
+        Ok(instance)
     }
 
-    /// The instance that a call site runs.
+    /// The instance that a node runs.
     fn instance_for(
         &self,
         core: &SessionCore,
-        site: &CallSite,
+        callee: &Callee,
         device: &Arc<dyn Device>,
-    ) -> Result<Arc<Executable>> {
-        let mut instance = site.instance.lock();
-        match &*instance {
-            SiteInstance::Own(executable, _) => return Ok(executable.clone()),
-            SiteInstance::Shared(executable) => {
-                if let Some(executable) = executable.upgrade() {
-                    return Ok(executable);
+    ) -> Result<Arc<Instance>> {
+        let mut kept = callee.instance.lock();
+        match &*kept {
+            SiteInstance::Own(instance, _) => return Ok(instance.clone()),
+            SiteInstance::Shared(instance) => {
+                if let Some(instance) = instance.upgrade() {
+                    return Ok(instance);
                 }
             }
             SiteInstance::Unknown => {}
         }
-        if !self.is_shared(core, &site.name)
+        let function = &callee.function;
+        if !self.is_shared(core, &function.name)
             && let Some(counted) = Counted::new(&self.own_count)
         {
-            let executable = make(core, &site.name, &site.attrs, device)?;
-            *instance = SiteInstance::Own(executable.clone(), counted);
-            return Ok(executable);
+            let instance = make(core, function, device)?;
+            *kept = SiteInstance::Own(instance.clone(), counted);
+            return Ok(instance);
         }
-        let executable = self.instance(core, &site.name, &site.attrs, device)?;
-        *instance = SiteInstance::Shared(Arc::downgrade(&executable));
-        Ok(executable)
+        let instance = self.shared_instance(core, function, device)?;
+        *kept = SiteInstance::Shared(Arc::downgrade(&instance));
+        Ok(instance)
     }
 
     fn is_shared(&self, core: &SessionCore, name: &str) -> bool {
@@ -231,12 +301,12 @@ fn functions_in<'a>(value: &'a pb::AttrValue, names: &mut Vec<&'a str>) {
 
 fn make(
     core: &SessionCore,
-    name: &str,
-    attrs: &Attrs,
+    function: &FunctionKey,
     device: &Arc<dyn Device>,
-) -> Result<Arc<Executable>> {
-    let body = core.with_graph(|graph| Body::of(graph, name, attrs))?;
-    core.compile_for_one(&body.graph, &body.signature, body.interface, device).map(Arc::new)
+) -> Result<Arc<Instance>> {
+    let body = core.with_graph(|graph| Body::of(graph, function))?;
+    let exec = core.compile_for_one(&body.graph, &body.signature, body.interface, device)?;
+    Ok(Arc::new(Instance { exec: Arc::new(exec), results: body.results }))
 }
 
 /// A function's graph, and what of it must run: results, control results and whatever has effects.
@@ -244,15 +314,21 @@ struct Body {
     graph: Graph,
     signature: StepSignature,
     interface: Interface,
+    results: Box<[DType]>,
 }
 
 impl Body {
-    fn of(graph: &Graph, name: &str, attrs: &Attrs) -> Result<Body> {
-        let function = graph
-            .library()
-            .get(name)
-            .ok_or_else(|| err!(NotFound, "function '{name}' is not in the graph's library"))?;
-        let body = instantiate(function, attrs, graph)?;
+    fn of(graph: &Graph, function: &FunctionKey) -> Result<Body> {
+        let FunctionKey { name, attrs, is_gradient } = function;
+        let body = match is_gradient {
+            true => instantiate_gradient(name, attrs, graph)?,
+            false => {
+                let function = graph.library().get(name).ok_or_else(|| {
+                    err!(NotFound, "function '{name}' is not in the graph's library")
+                })?;
+                instantiate(function, attrs, graph)?
+            }
+        };
         let effects = body.graph.ids().filter(|&id| body.graph.node(id).op.has(Flag::Stateful));
         let mut targets: Vec<_> =
             body.results.iter().chain(&body.control_results).copied().collect();
@@ -260,107 +336,31 @@ impl Body {
         let interface =
             Interface { feeds: body.args.len(), fetches: body.results.len(), is_function: true };
         let signature = StepSignature { targets, ..Default::default() };
-        Ok(Body { graph: body.graph, signature, interface })
-    }
-}
-
-impl FunctionRunner for SessionCore {
-    fn call(
-        &self,
-        name: &str,
-        attrs: &Attrs,
-        args: Vec<Tensor>,
-        step: &Arc<StepContext>,
-        done: CallDone,
-    ) {
-        let executable = || self.functions.instance(self, name, attrs, &step.device);
-        self.start_call(name, &executable, args, step, done);
+        let dtype = |&id: &NodeId| body.graph.node(id).attrs().dtype("T");
+        let results = body.results.iter().map(dtype).collect::<Result<_>>()?;
+        Ok(Body { graph: body.graph, signature, interface, results })
     }
 }
 
 impl SessionCore {
-    /// Runs the function that a node calls.
-    pub(crate) fn call_site(
-        &self,
-        site: &CallSite,
-        args: Vec<Tensor>,
-        step: &Arc<StepContext>,
-        done: CallDone,
-    ) {
-        let executable = || self.functions.instance_for(self, site, &step.device);
-        self.start_call(&site.name, &executable, args, step, done);
-    }
-
-    fn start_call(
+    /// The function `name`, made to run on `device`.
+    pub(crate) fn named_instance(
         &self,
         name: &str,
-        executable: &dyn Fn() -> Result<Arc<Executable>>,
-        args: Vec<Tensor>,
-        step: &Arc<StepContext>,
-        done: CallDone,
-    ) {
-        match self.prepare_call(executable, args, step) {
-            Ok(state) => {
-                let running = state.clone();
-                state.start(Box::new(move || done(results_of(&running))));
-            }
-            Err(e) => done(Err(e.map_message(|m| format!("calling function '{name}': {m}")))),
-        }
+        attrs: &Attrs,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<Instance>> {
+        let (name, attrs) = (name.to_owned(), attrs.clone());
+        let function = FunctionKey { name, attrs, is_gradient: false };
+        self.functions.shared_instance(self, &function, device)
     }
 
-    fn prepare_call(
+    /// The function that a node runs, made to run on `device`.
+    pub(crate) fn instance_of(
         &self,
-        executable: &dyn Fn() -> Result<Arc<Executable>>,
-        args: Vec<Tensor>,
-        step: &Arc<StepContext>,
-    ) -> Result<Arc<StepState>> {
-        ensure!(
-            step.call_depth < CALL_DEPTH_MAX,
-            ResourceExhausted,
-            "functions call each other more than {CALL_DEPTH_MAX} deep"
-        );
-        let core =
-            self.this.upgrade().ok_or_else(|| err!(Internal, "the session is being dropped"))?;
-        let exec = executable()?;
-        ensure!(
-            args.len() == exec.feeds.len(),
-            InvalidArgument,
-            "it takes {} arguments, got {}",
-            exec.feeds.len(),
-            args.len()
-        );
-        for (i, (arg, expected)) in args.iter().zip(&exec.feeds).enumerate() {
-            let expected = expected.unwrap_or(arg.dtype());
-            ensure!(
-                arg.dtype() == expected,
-                InvalidArgument,
-                "argument {i} must be {expected}, got {}",
-                arg.dtype()
-            );
-        }
-        let context = Arc::new(StepContext {
-            step_id: step.step_id,
-            call_depth: step.call_depth + 1,
-            budget: step.budget.clone(),
-            state_budget: step.state_budget.clone(),
-            cancellation: step.cancellation.clone(),
-            resources: step.resources.clone(),
-            step_resources: step.step_resources.clone(),
-            parallel: step.parallel.clone(),
-            functions: step.functions.clone(),
-            environment: step.environment.clone(),
-            device: step.device.clone(),
-        });
-        let shared = Arc::new(StepShared::new(core, step.cancellation.clone(), None, None));
-        let mut state = StepState::new(&exec, context, shared);
-        for (i, arg) in args.into_iter().enumerate() {
-            state.set_feed(i, arg);
-        }
-        Ok(Arc::new(state))
+        callee: &Callee,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<Instance>> {
+        self.functions.instance_for(self, callee, device)
     }
-}
-
-fn results_of(state: &StepState) -> Result<Vec<Tensor>> {
-    state.context.cancellation.check()?;
-    (0..state.num_fetches()).map(|i| state.take_fetch(i)).collect()
 }

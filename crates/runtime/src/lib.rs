@@ -4,11 +4,13 @@
 //! executes it: a node runs when all its inputs are there, on the caller's thread while it is
 //! cheap, on the pool when it is not. Nothing here names an op except the structural ones.
 
+mod calls;
 mod deadline;
 mod environment;
 mod executable;
 mod execute;
 mod functions;
+mod loops;
 mod metadata;
 mod plan_cache;
 mod pool;

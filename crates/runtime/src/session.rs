@@ -459,7 +459,7 @@ impl SessionCore {
         step_id: u64,
     ) -> SmallVec<[Arc<StepState>; 1]> {
         let cancellation = Cancellation::default();
-        let begin = || Trace::new(self.options.environment.clock.monotonic());
+        let begin = || Arc::new(Trace::new(self.options.environment.clock.monotonic()));
         let shared = Arc::new(StepShared::new(
             self.clone(),
             cancellation.clone(),

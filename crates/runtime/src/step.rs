@@ -31,7 +31,7 @@ pub(crate) struct StepShared {
     pub(crate) rendezvous: Option<Arc<LocalRendezvous>>,
     /// Ends what waits at the rendezvous when the step is cancelled, by whomever.
     _abort: Option<Registration>,
-    pub(crate) trace: Option<Trace>,
+    pub(crate) trace: Option<Arc<Trace>>,
     /// Whether the caller sleeps, or is about to.
     is_waiting: AtomicBool,
     lock: Mutex<()>,
@@ -45,7 +45,7 @@ impl StepShared {
         core: Arc<SessionCore>,
         cancellation: Cancellation,
         rendezvous: Option<Arc<LocalRendezvous>>,
-        trace: Option<Trace>,
+        trace: Option<Arc<Trace>>,
     ) -> StepShared {
         let abort = rendezvous
             .clone()
@@ -125,6 +125,6 @@ impl StepShared {
 
     /// Node times, if they were asked for.
     pub(crate) fn take_timings(&self) -> Vec<NodeTiming> {
-        self.trace.as_ref().map(Trace::take).unwrap_or_default()
+        self.trace.as_ref().map(|trace| trace.take()).unwrap_or_default()
     }
 }

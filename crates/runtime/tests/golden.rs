@@ -7,7 +7,7 @@ mod cases;
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use thalweg_graph::Graph;
+use thalweg_graph::{Graph, structural};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_plan::Options;
 use thalweg_runtime::{Session, SessionOptions};
@@ -28,7 +28,7 @@ fn run(
 fn play_with(options: &SessionOptions) -> cases::Results {
     let ops = op_registry(FAMILIES).unwrap();
     let kernels = kernel_registry(FAMILIES);
-    cases::play_all(&kernels, |def, play| {
+    cases::play_all(&kernels, structural::is_interpreted, |def, play| {
         let graph = Graph::from_def(ops.clone(), def)?;
         let session = Session::new(graph, kernels.clone(), options.clone())?;
         play(&mut |feeds, fetches, targets| run(&session, feeds, fetches, targets))

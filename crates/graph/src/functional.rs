@@ -1,0 +1,211 @@
+//! Ops that run functions of the graph's library: calls, branches, loops, gradients.
+
+use thalweg_tensor::{PartialShape, Result, ensure};
+
+use crate::shape::ShapeContext;
+use crate::{Flag, Node, OpDef};
+
+pub(crate) const PARTITIONED_CALL: OpDef = OpDef {
+    name: "PartitionedCall",
+    inputs: &["args: Tin"],
+    outputs: &["output: Tout"],
+    attrs: &[
+        "Tin: list(type) >= 0",
+        "Tout: list(type) >= 0",
+        "f: func",
+        "config: string = ''",
+        "config_proto: string = ''",
+        "executor_type: string = ''",
+    ],
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const STATEFUL_PARTITIONED_CALL: OpDef = OpDef {
+    name: "StatefulPartitionedCall",
+    flags: &[Flag::Stateful, Flag::DistributedCommunication],
+    ..PARTITIONED_CALL
+};
+
+pub(crate) const REMOTE_CALL: OpDef = OpDef {
+    name: "RemoteCall",
+    inputs: &["target: string", "args: Tin"],
+    outputs: &["output: Tout"],
+    attrs: &["Tin: list(type) >= 1", "Tout: list(type) >= 1", "f: func"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const SYMBOLIC_GRADIENT: OpDef = OpDef {
+    name: "SymbolicGradient",
+    inputs: &["input: Tin"],
+    outputs: &["output: Tout"],
+    attrs: &["Tin: list(type) >= 1", "Tout: list(type) >= 1", "f: func"],
+    shape: gradient_shapes,
+    ..OpDef::DEFAULT
+};
+
+/// An adjoint has the shape of what it belongs to.
+fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
+    ensure!(
+        c.num_inputs() >= c.num_outputs(),
+        InvalidArgument,
+        "len(inputs) < len(outputs): {} inputs cannot have {} adjoints",
+        c.num_inputs(),
+        c.num_outputs()
+    );
+    for i in 0..c.num_outputs() {
+        c.set_output(i, c.input(i).clone());
+    }
+    Ok(())
+}
+
+pub(crate) const STATELESS_IF: OpDef = OpDef {
+    name: "StatelessIf",
+    inputs: &["cond: Tcond", "input: Tin"],
+    outputs: &["output: Tout"],
+    attrs: &[
+        "Tcond: type",
+        "Tin: list(type) >= 0",
+        "Tout: list(type) >= 0",
+        "then_branch: func",
+        "else_branch: func",
+        "output_shapes: list(shape) = []",
+    ],
+    shape: branch_shapes,
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const IF: OpDef = OpDef { name: "If", flags: &[Flag::Stateful], ..STATELESS_IF };
+
+pub(crate) const INTERNAL_IF: OpDef = OpDef {
+    name: "_If",
+    inputs: &["cond: Tcond", "input: Tin"],
+    outputs: &["output: Tout"],
+    attrs: &[
+        "Tcond: type",
+        "Tin: list(type) >= 1",
+        "Tout: list(type) >= 1",
+        "then_branch: func",
+        "else_branch: func",
+    ],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const STATELESS_CASE: OpDef = OpDef {
+    name: "StatelessCase",
+    inputs: &["branch_index: int32", "input: Tin"],
+    outputs: &["output: Tout"],
+    attrs: &[
+        "Tin: list(type) >= 0",
+        "Tout: list(type) >= 0",
+        "branches: list(func) >= 1",
+        "output_shapes: list(shape) = []",
+    ],
+    shape: branch_shapes,
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const CASE: OpDef = OpDef { name: "Case", flags: &[Flag::Stateful], ..STATELESS_CASE };
+
+pub(crate) const STATELESS_WHILE: OpDef = OpDef {
+    name: "StatelessWhile",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: list(type) >= 0",
+        "cond: func",
+        "body: func",
+        "output_shapes: list(shape) = []",
+        "parallel_iterations: int = 10",
+    ],
+    shape: loop_shapes,
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const WHILE: OpDef =
+    OpDef { name: "While", flags: &[Flag::Stateful], ..STATELESS_WHILE };
+
+pub(crate) const INTERNAL_WHILE: OpDef = OpDef {
+    name: "_While",
+    inputs: &["input: T"],
+    outputs: &["output: T"],
+    attrs: &["T: list(type) >= 0", "cond: func", "body: func"],
+    shape: unchanged_shapes,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const FOR: OpDef = OpDef {
+    name: "For",
+    inputs: &["start: int32", "limit: int32", "delta: int32", "input: T"],
+    outputs: &["output: T"],
+    attrs: &["T: list(type) >= 0", "body: func"],
+    ..OpDef::DEFAULT
+};
+
+/// The attr `output_shapes`, if it says anything.
+fn declared_shapes(c: &ShapeContext<'_>) -> Result<Option<Vec<PartialShape>>> {
+    let shapes = c.attrs().shapes("output_shapes")?;
+    if shapes.is_empty() {
+        return Ok(None);
+    }
+    ensure!(
+        shapes.len() == c.num_outputs(),
+        InvalidArgument,
+        "output_shapes must be as many as the outputs: {} vs. {}",
+        shapes.len(),
+        c.num_outputs()
+    );
+    Ok(Some(shapes))
+}
+
+fn branch_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
+    for (i, shape) in declared_shapes(c)?.into_iter().flatten().enumerate() {
+        c.set_output(i, shape);
+    }
+    Ok(())
+}
+
+/// What nothing is said of keeps the shape with which it enters, as TensorFlow has it.
+fn loop_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
+    match declared_shapes(c)? {
+        Some(shapes) => {
+            shapes.into_iter().enumerate().for_each(|(i, shape)| c.set_output(i, shape));
+            Ok(())
+        }
+        None => unchanged_shapes(c),
+    }
+}
+
+fn unchanged_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
+    for i in 0..c.num_outputs() {
+        c.set_output(i, c.input(i).clone());
+    }
+    Ok(())
+}
+
+/// Whether a node runs functions: what it does is not known from its op alone.
+pub fn is_call(node: &Node) -> bool {
+    node.op.is_function
+        || matches!(
+            node.op.name.as_str(),
+            "PartitionedCall"
+                | "StatefulPartitionedCall"
+                | "RemoteCall"
+                | "SymbolicGradient"
+                | "For"
+        )
+        || is_branch(&node.op.name)
+        || is_while(&node.op.name)
+}
+
+/// Whether an op runs one of several functions.
+pub fn is_branch(op: &str) -> bool {
+    matches!(op, "If" | "StatelessIf" | "_If" | "Case" | "StatelessCase")
+}
+
+/// Whether an op runs a function while another says so.
+pub fn is_while(op: &str) -> bool {
+    matches!(op, "While" | "StatelessWhile" | "_While")
+}

@@ -1,0 +1,55 @@
+//! Small ops that functional control flow brings along: where it runs, and values never looked at.
+
+use thalweg_graph::shape;
+use thalweg_graph::{Flag, Gradient, OpDef};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Result, Shape, Tensor};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[FAKE_PARAM, DEVICE_INDEX],
+    kernels: &[
+        KernelSpec { op: "FakeParam", create: fake_param, ..CHEAP },
+        KernelSpec { op: "DeviceIndex", create: device_index, ..CHEAP },
+    ],
+};
+
+const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
+
+const FAKE_PARAM: OpDef = OpDef {
+    name: "FakeParam",
+    outputs: &["output: dtype"],
+    attrs: &["dtype: type", "shape: shape"],
+    shape: shape::from_attr,
+    gradient: Gradient::None,
+    ..OpDef::DEFAULT
+};
+
+/// One branch's stand-in for what only another branch computes: of the right type, never read.
+fn fake_param(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let shape = init.attrs().shape("shape")?;
+    let known = shape.dims().unwrap_or_default().iter().map(|d| d.unwrap_or(0));
+    let shape = Shape::new(&known.collect::<Vec<_>>())?;
+    let value = Tensor::blank_in(init.attrs().dtype("dtype")?, shape, Some(init.budget))?;
+    AnyKernel::new(move |ctx| ctx.set_output(0, value.clone()))
+}
+
+const DEVICE_INDEX: OpDef = OpDef {
+    name: "DeviceIndex",
+    outputs: &["index: int32"],
+    attrs: &["device_names: list(string)"],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    gradient: Gradient::None,
+    ..OpDef::DEFAULT
+};
+
+/// Position of the device's type among those named; their number if it is not there.
+fn device_index(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let names = init.attrs().strings("device_names")?;
+    let names: Vec<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
+    AnyKernel::new(move |ctx| {
+        let own = ctx.step().device.description().name.device_type.as_bytes();
+        let index = names.iter().position(|name| name == own).unwrap_or(names.len());
+        ctx.set_output(0, Tensor::scalar(index as i32))
+    })
+}
