@@ -20,7 +20,8 @@
 //!
 //! The parts are crates of their own, re-exported here under their bare names: [`tensor`] (arrays,
 //! errors), [`graph`] (ops, graphs, scopes), [`kernel`] (what an op's code must be), [`ops`] (the
-//! ops there are), [`runtime`] (sessions), [`proto`] (TensorFlow's messages).
+//! ops there are), [`runtime`] (sessions), `cluster` (sessions elsewhere, with the feature
+//! `remote`), [`proto`] (TensorFlow's messages).
 
 use std::sync::{Arc, LazyLock};
 
@@ -31,6 +32,8 @@ use tensor::Result;
 
 #[cfg(feature = "cli")]
 pub use thalweg_cli as cli;
+#[cfg(feature = "remote")]
+pub use thalweg_cluster as cluster;
 pub use thalweg_graph as graph;
 pub use thalweg_kernel as kernel;
 pub use thalweg_ops as ops;
@@ -40,6 +43,8 @@ pub use thalweg_tensor as tensor;
 
 /// What most programs need.
 pub mod prelude {
+    #[cfg(feature = "remote")]
+    pub use crate::cluster::{Connect, ConnectOptions, RemoteSession};
     pub use crate::graph::{Adjoint, GradientOptions, Graph, Output, Scope, gradients};
     pub use crate::runtime::{Callable, RunMetadata, RunOptions, Session, SessionOptions};
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};

@@ -39,10 +39,6 @@ WAITING = {
     "monitored/synchronous_replicas_with_their_hook": "Switch and Merge",
     "queues/synchronous_replicas_of_one_worker": "reads that see a later update",
     "sharing/moving_averages": "Switch and Merge",
-    "transfer/mistakes_in_partial_runs": "partial runs",
-    "transfer/partial_runs": "partial runs",
-    "transfer/partition_graphs": "reports with partition graphs",
-    "transfer/reports_of_steps": "reports with the time of day",
 }
 HERE = pathlib.Path(__file__).resolve().parent
 

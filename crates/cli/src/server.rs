@@ -43,17 +43,76 @@ pub struct Args {
     /// This task's number within its job
     #[arg(long, value_name = "N")]
     task: Option<u32>,
+
+    #[command(flatten)]
+    limits: Limits,
 }
+
+/// What clients may take together. The defaults are generous; none is infinite.
+#[derive(clap::Args, Clone, Debug, Default)]
+struct Limits {
+    /// Megabytes that tensors may take [default: 80 % of the machine's or container's memory]
+    #[arg(long, value_name = "MB")]
+    memory_limit: Option<usize>,
+
+    /// Megabytes that one message may have [default: 4095]
+    #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=4095))]
+    message_limit: Option<u32>,
+
+    /// Nodes that a session's graph may have [default: 4000000]
+    #[arg(long, value_name = "N")]
+    node_limit: Option<usize>,
+
+    /// Steps that may be on their way at once, those that wait for a queue among them
+    /// [default: 100000]
+    #[arg(long, value_name = "N")]
+    step_limit: Option<usize>,
+
+    /// Connections that may be open at once; more wait [default: 4096]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    connection_limit: Option<u32>,
+
+    /// Calls that one connection may have open at once; more wait [default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    call_limit: Option<u32>,
+}
+
+impl Limits {
+    fn task_options(&self, place: &Place) -> TaskOptions {
+        let mut options =
+            TaskOptions { job: place.job.clone(), index: place.task, ..Default::default() };
+        if let Some(megabytes) = self.memory_limit {
+            options.memory_limit_bytes = megabytes.saturating_mul(MEGABYTE);
+        }
+        options.graph_nodes_max = self.node_limit.unwrap_or(options.graph_nodes_max);
+        options.steps_max = self.step_limit.unwrap_or(options.steps_max);
+        options
+    }
+
+    fn server_options(&self) -> ServerOptions {
+        let mut options = ServerOptions::default();
+        if let Some(megabytes) = self.message_limit {
+            options.message_bytes_max = megabytes as usize * MEGABYTE;
+        }
+        if let Some(connections) = self.connection_limit {
+            options.connections_max = connections as usize;
+        }
+        options.calls_max = self.call_limit.unwrap_or(options.calls_max);
+        options
+    }
+}
+
+const MEGABYTE: usize = 1 << 20;
 
 /// Runs the task until a signal ends it.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     let tf_config = std::env::var("TF_CONFIG").ok();
     let place =
         Place::new(args, tf_config.as_deref()).map_err(|e| Failure::Usage(e.to_string()))?;
-    let options =
-        TaskOptions { job: place.job.clone(), index: place.task, ..TaskOptions::default() };
+    let options = args.limits.task_options(&place);
     let task = Task::new(options, registry.ops.clone(), registry.kernels.clone());
-    let server = Server::new(Arc::new(Master::new(Arc::new(task))), ServerOptions::default());
+    let master = Arc::new(Master::new(Arc::new(task)));
+    let server = Server::new(master, args.limits.server_options());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
         .thread_name("thalweg-io")

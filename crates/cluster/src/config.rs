@@ -1,10 +1,11 @@
 //! What a client's ConfigProto and RunOptions mean here.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_plan::Options;
 use thalweg_proto as pb;
-use thalweg_runtime::{Pool, RunOptions, SessionOptions};
+use thalweg_runtime::{PlacementLog, Pool, RunOptions, SessionOptions};
 use thalweg_tensor::{Result, ensure};
 
 use crate::task::Task;
@@ -43,8 +44,14 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
         devices: task.devices(cpus.max(1) as u32),
         resources: (!is_isolated).then(|| task.resources.clone()),
         environment: task.options.environment.clone(),
+        placement_log: config.log_device_placement.then(placement_log),
         ..Default::default()
     })
+}
+
+/// Says on standard error where nodes were put, as TensorFlow does.
+fn placement_log() -> PlacementLog {
+    Arc::new(|node, op, device| eprintln!("{node}: ({op}): {device}"))
 }
 
 /// A wish for milliseconds; zero and less is none.
@@ -62,6 +69,8 @@ pub(crate) fn run_options(
     RunOptions {
         timeout: asked.or(operation_timeout),
         trace: options.is_some_and(|o| o.trace_level != no_trace),
+        partition_graphs: options.is_some_and(|o| o.output_partition_graphs),
+        cost_graph: false,
         cancellation: None,
     }
 }

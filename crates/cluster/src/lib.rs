@@ -7,8 +7,11 @@ mod config;
 pub mod grpc;
 mod master;
 mod master_session;
+mod metadata;
 mod recent_ids;
+mod remote;
 mod task;
 
 pub use master::Master;
+pub use remote::{Connect, ConnectOptions, RemoteCallable, RemotePartialRun, RemoteSession};
 pub use task::{Task, TaskOptions};

@@ -8,7 +8,7 @@ use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
 use thalweg_tensor::{Code, Error, Result, Tensor, bail, ensure, err};
 
-use crate::master_session::{MasterSession, Ran, feeds_of};
+use crate::master_session::{MasterSession, Part, Ran, feeds_of};
 use crate::task::{Task, attributes};
 
 /// Sessions open at once; each costs a graph.
@@ -78,18 +78,33 @@ impl Master {
         done: impl FnOnce(Result<StepResult>) + Send + 'static,
     ) {
         let feeds = std::mem::take(&mut request.feed);
-        let found = self.session(&request.session_handle).and_then(|s| Ok((s, feeds_of(feeds)?)));
-        let (session, feeds) = match found {
+        let found = self.session(&request.session_handle).and_then(|session| {
+            Ok((session, feeds_of(feeds, &self.task.incoming)?, self.task.begin_step()?))
+        });
+        let (session, feeds, place) = match found {
             Ok(found) => found,
             Err(e) => return done(Err(e)),
         };
-        if !request.partial_run_handle.is_empty() {
-            return done(Err(err!(Unimplemented, "partial runs are not supported yet")));
-        }
         let (name, fetches) = (self.task.name(), request.fetch.clone());
-        session.run(&request, feeds, cancellation, move |result| {
+        let done = move |result: Result<Part>| {
+            drop(place);
             done(result.map(|ran| StepResult { fetches, ran }).map_err(|e| from_task(&name, e)));
-        });
+        };
+        if request.partial_run_handle.is_empty() {
+            let whole = |result: Result<Ran>| done(result.map(|(tensors, r)| (tensors, Some(r))));
+            session.run(&request, feeds, cancellation, whole);
+        } else {
+            session.run_part(&request, feeds, cancellation, done);
+        }
+    }
+
+    /// Prepares a step that runs in parts.
+    pub fn partial_run_setup(
+        &self,
+        request: &pb::PartialRunSetupRequest,
+    ) -> Result<pb::PartialRunSetupResponse> {
+        let session = self.session(&request.session_handle)?;
+        Ok(pb::PartialRunSetupResponse { partial_run_handle: session.partial_run_setup(request)? })
     }
 
     /// Prepares a kind of step.
@@ -106,19 +121,23 @@ impl Master {
         &self,
         mut request: pb::RunCallableRequest,
         cancellation: &Cancellation,
-        done: impl FnOnce(Result<Vec<Tensor>>) + Send + 'static,
+        done: impl FnOnce(Result<Ran>) + Send + 'static,
     ) {
         let protos = std::mem::take(&mut request.feed);
-        let feeds: Result<Vec<Tensor>> =
-            protos.iter().map(|proto| Tensor::from_proto(proto, None)).collect();
-        let found = self.session(&request.session_handle).and_then(|s| Ok((s, feeds?)));
-        let (session, feeds) = match found {
+        let incoming = Some(&self.task.incoming);
+        let found = self.session(&request.session_handle).and_then(|session| {
+            let feeds: Result<Vec<Tensor>> =
+                protos.iter().map(|proto| Tensor::from_proto(proto, incoming)).collect();
+            Ok((session, feeds?, self.task.begin_step()?))
+        });
+        let (session, feeds, place) = match found {
             Ok(found) => found,
             Err(e) => return done(Err(e)),
         };
         let name = self.task.name();
         session.run_callable(&request, feeds, cancellation, move |result| {
-            done(result.map(|(tensors, _)| tensors).map_err(|e| from_task(&name, e)));
+            drop(place);
+            done(result.map_err(|e| from_task(&name, e)));
         });
     }
 
@@ -179,7 +198,7 @@ pub struct StepResult {
     /// The fetches, as the client named them.
     pub fetches: Vec<String>,
     /// Their tensors, and a report.
-    pub ran: Ran,
+    pub ran: Part,
 }
 
 /// An error of a step as TensorFlow's master words it.

@@ -1,6 +1,7 @@
 //! One task of a cluster: its name, its devices, and the state that outlives sessions.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_graph::OpRegistry;
 use thalweg_kernel::{
@@ -8,6 +9,7 @@ use thalweg_kernel::{
 };
 use thalweg_proto as pb;
 use thalweg_runtime::{memory_limit_bytes, system_environment};
+use thalweg_tensor::{Budget, Result, ensure};
 
 /// What a task is told when it starts.
 #[derive(Clone)]
@@ -18,6 +20,10 @@ pub struct TaskOptions {
     pub index: u32,
     /// Bytes that its tensors may take together.
     pub memory_limit_bytes: usize,
+    /// Steps that may be on their way at once, blocked ones among them.
+    pub steps_max: usize,
+    /// Nodes that the graph of one session may have.
+    pub graph_nodes_max: usize,
     /// Time, entropy and files.
     pub environment: Environment,
 }
@@ -28,6 +34,8 @@ impl Default for TaskOptions {
             job: "local".into(),
             index: 0,
             memory_limit_bytes: memory_limit_bytes(),
+            steps_max: 100_000,
+            graph_nodes_max: 4_000_000,
             environment: system_environment(),
         }
     }
@@ -43,6 +51,9 @@ pub struct Task {
     pub kernels: Arc<KernelRegistry>,
     /// Named state. TensorFlow calls the default container after the job.
     pub resources: Arc<ResourceManager>,
+    /// Memory of messages that are being received, and of what they say at length.
+    pub incoming: Arc<Budget>,
+    steps: Arc<AtomicUsize>,
     /// Differs from that of every other start of the task.
     pub incarnation: u64,
 }
@@ -53,12 +64,30 @@ impl Task {
         let resources = ResourceManager::new(&options.job);
         // Zero means "not known" in the protocol.
         let incarnation = options.environment.entropy.next_u64().max(1);
-        Task { options, ops, kernels, resources, incarnation }
+        let incoming = Budget::new(options.memory_limit_bytes);
+        Task { options, ops, kernels, resources, incoming, steps: Arc::default(), incarnation }
     }
 
     /// The task's name as messages have it, `/job:local/replica:0/task:0`.
     pub fn name(&self) -> String {
         format!("/job:{}/replica:0/task:{}", self.options.job, self.options.index)
+    }
+
+    /// A place among the steps on their way; it is free again when it is dropped.
+    pub(crate) fn begin_step(&self) -> Result<StepPlace> {
+        let place = StepPlace(self.steps.clone());
+        let before = self.steps.fetch_add(1, Ordering::Relaxed);
+        ensure!(
+            before < self.options.steps_max,
+            ResourceExhausted,
+            "{before} steps are on their way, as many as this task takes"
+        );
+        Ok(place)
+    }
+
+    /// Steps on their way now.
+    pub fn steps(&self) -> usize {
+        self.steps.load(Ordering::Relaxed)
     }
 
     /// The first `cpus` CPU devices; all share the machine's cores.
@@ -73,6 +102,15 @@ impl Task {
             })
         };
         (0..cpus.max(1)).map(device).collect()
+    }
+}
+
+/// One of the steps that a task may have on its way.
+pub(crate) struct StepPlace(Arc<AtomicUsize>);
+
+impl Drop for StepPlace {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

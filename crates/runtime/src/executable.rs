@@ -149,6 +149,8 @@ pub(crate) struct Interface {
     pub(crate) fetches: usize,
     /// Whether they pass through `_Arg` and `_Retval`.
     pub(crate) is_function: bool,
+    /// Whether they pass through the step's rendezvous, each when it comes.
+    pub(crate) is_partial: bool,
 }
 
 impl Executable {
@@ -275,6 +277,7 @@ struct Builder<'a> {
     source: &'a KernelSource<'a>,
     constants: Vec<Tensor>,
     is_function: bool,
+    is_partial: bool,
     /// For each feed and fetch that has its node, the dtype.
     feeds: Vec<Option<DType>>,
     fetches: Vec<Option<DType>>,
@@ -291,6 +294,7 @@ impl<'a> Builder<'a> {
             source,
             constants: Vec::new(),
             is_function: interface.is_function,
+            is_partial: interface.is_partial,
             feeds: vec![None; interface.feeds],
             fetches: vec![None; interface.fetches],
             next_feed: 0,
@@ -308,6 +312,11 @@ impl<'a> Builder<'a> {
             node.op.name
         );
         node.attrs().size("index")
+    }
+
+    /// Whether a transfer is one with the client that goes through a slot of the step.
+    fn is_slot(&self, node: &Node) -> Result<bool> {
+        Ok(!self.is_partial && node.attrs().bool("client_terminated")?)
     }
 
     fn kind(&mut self, node: &Node) -> Result<Kind> {
@@ -332,11 +341,11 @@ impl<'a> Builder<'a> {
                 self.constants.push(value);
                 Kind::Constant(self.constants.len() as u32 - 1)
             }
-            "_Recv" | "_HostRecv" if node.attrs().bool("client_terminated")? => {
+            "_Recv" | "_HostRecv" if self.is_slot(node)? => {
                 self.next_feed += 1;
                 Kind::Feed(claim(&mut self.feeds, self.next_feed - 1, node, "tensor_type")?)
             }
-            "_Send" | "_HostSend" if node.attrs().bool("client_terminated")? => {
+            "_Send" | "_HostSend" if self.is_slot(node)? => {
                 self.next_fetch += 1;
                 Kind::Fetch(claim(&mut self.fetches, self.next_fetch - 1, node, "T")?)
             }

@@ -368,17 +368,18 @@ impl StepState {
                 return self.start_node(index, node, start, runner);
             }
         }
+        self.record(index, node, start);
         self.for_each_ready(node, |ready| self.schedule(ready, runner));
-        self.record(index, start);
     }
 
     fn now(&self) -> Duration {
         self.context.environment.clock.monotonic()
     }
 
-    fn record(&self, index: u32, start: Option<Duration>) {
+    /// Notes a node's time, if asked to; the caller owns it and has not released its successors.
+    fn record(&self, index: u32, node: &ExecNode, start: Option<Duration>) {
         if let (Some(trace), Some(start)) = (&self.shared.trace, start) {
-            trace.record(&self.exec, index, start, self.now());
+            trace.record(&self.exec, index, (start, self.now()), self.outputs_of(node));
         }
     }
 
@@ -590,12 +591,18 @@ impl StepState {
         }
     }
 
-    fn completed(self: &Arc<Self>, index: u32, outputs: Outputs) -> Result<()> {
+    fn completed(
+        self: &Arc<Self>,
+        index: u32,
+        start: Option<Duration>,
+        outputs: Outputs,
+    ) -> Result<()> {
         let node = &self.exec.nodes[index as usize];
         self.check_outputs(index, &outputs)?;
         for (i, value) in outputs.into_iter().enumerate() {
             self.put(node, i as u32, value);
         }
+        self.record(index, node, start);
         let is_starting = |s: &Starting| ptr::eq(s.state.get(), Arc::as_ptr(self));
         if STARTING.try_with(is_starting).unwrap_or(false) {
             self.for_each_ready(node, |ready| STARTING.with(|s| s.ready.borrow_mut().push(ready)));
@@ -683,9 +690,9 @@ impl Pending {
     fn finish(mut self, result: Result<Outputs>) {
         self.is_finished = true;
         let (state, index) = (&self.state, self.index);
-        match result.and_then(|outputs| state.completed(index, outputs)) {
-            Ok(()) => state.record(index, self.start),
-            Err(e) => state.fail_at(index, e),
+        let result = result.and_then(|outputs| state.completed(index, self.start, outputs));
+        if let Err(e) = result {
+            state.fail_at(index, e);
         }
         state.shared.release();
     }

@@ -333,8 +333,12 @@ impl Body {
         let mut targets: Vec<_> =
             body.results.iter().chain(&body.control_results).copied().collect();
         targets.extend(effects);
-        let interface =
-            Interface { feeds: body.args.len(), fetches: body.results.len(), is_function: true };
+        let interface = Interface {
+            feeds: body.args.len(),
+            fetches: body.results.len(),
+            is_function: true,
+            is_partial: false,
+        };
         let signature = StepSignature { targets, ..Default::default() };
         let dtype = |&id: &NodeId| body.graph.node(id).attrs().dtype("T");
         let results = body.results.iter().map(dtype).collect::<Result<_>>()?;

@@ -6,6 +6,10 @@ use std::thread::ThreadId;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use thalweg_graph::{Graph, Node};
+use thalweg_kernel::Value;
+use thalweg_proto as pb;
+use thalweg_tensor::{DType, Shape};
 
 use crate::executable::Executable;
 
@@ -24,21 +28,49 @@ pub struct NodeTiming {
     pub start_ns: u64,
     /// When it was done, likewise.
     pub end_ns: u64,
+    /// What it is made of: `sum = AddV2(a, b:1, ^first)`.
+    pub label: String,
+    /// What it gave, as far as somebody took it.
+    pub outputs: Vec<TracedOutput>,
+}
+
+/// A tensor that a node gave.
+#[derive(Clone, Debug)]
+pub struct TracedOutput {
+    /// Which of the node's outputs it is.
+    pub slot: u32,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its shape.
+    pub shape: Shape,
+    /// Its size in memory.
+    pub bytes: u64,
 }
 
 /// Times of nodes, collected when asked for.
 pub(crate) struct Trace {
     begin: Duration,
+    /// When the step began, since 1970.
+    pub(crate) started_ns: u64,
     nodes: Mutex<Vec<NodeTiming>>,
     threads: Mutex<Vec<ThreadId>>,
 }
 
 impl Trace {
-    pub(crate) fn new(begin: Duration) -> Trace {
-        Trace { begin, nodes: Mutex::default(), threads: Mutex::default() }
+    /// A step begins: at `begin` of the clock that times nodes, at `wall` of everybody's.
+    pub(crate) fn new(begin: Duration, wall: Duration) -> Trace {
+        let started_ns = wall.as_nanos() as u64;
+        Trace { begin, started_ns, nodes: Mutex::default(), threads: Mutex::default() }
     }
 
-    pub(crate) fn record(&self, exec: &Executable, node: u32, start: Duration, end: Duration) {
+    /// A node ran between these times and gave `outputs`.
+    pub(crate) fn record(
+        &self,
+        exec: &Executable,
+        node: u32,
+        (start, end): (Duration, Duration),
+        outputs: &[Value],
+    ) {
         let thread = {
             let mut threads = self.threads.lock();
             let current = std::thread::current().id();
@@ -56,6 +88,8 @@ impl Trace {
             thread,
             start_ns: (start.saturating_sub(self.begin)).as_nanos() as u64,
             end_ns: (end.saturating_sub(self.begin)).as_nanos() as u64,
+            label: label(&exec.graph, node),
+            outputs: outputs.iter().enumerate().filter_map(traced).collect(),
         });
     }
 
@@ -64,11 +98,43 @@ impl Trace {
     }
 }
 
+fn traced((slot, value): (usize, &Value)) -> Option<TracedOutput> {
+    let Value::Tensor(tensor) = value else { return None };
+    Some(TracedOutput {
+        slot: slot as u32,
+        dtype: tensor.dtype(),
+        shape: tensor.shape().clone(),
+        bytes: tensor.size_bytes() as u64,
+    })
+}
+
+/// A node as TensorFlow's timelines show it.
+fn label(graph: &Graph, node: &Node) -> String {
+    let mut text = format!("{} = {}(", node.name, node.op.name);
+    let data = node.inputs.iter().map(|e| match (&graph.node(e.node).name, e.index) {
+        (name, 0) => name.to_string(),
+        (name, index) => format!("{name}:{index}"),
+    });
+    let control = node.control_inputs.iter().map(|c| format!("^{}", graph.node(*c).name));
+    for (i, input) in data.chain(control).enumerate() {
+        text.push_str(if i == 0 { "" } else { ", " });
+        text.push_str(&input);
+    }
+    text.push(')');
+    text
+}
+
 /// What a step reports besides its results.
 #[derive(Clone, Debug, Default)]
 pub struct RunMetadata {
+    /// When it began, in nanoseconds since 1970; 0 unless nodes were timed.
+    pub started_ns: u64,
     /// Nodes in the order in which they finished; empty unless tracing was asked for.
     pub nodes: Vec<NodeTiming>,
+    /// The graphs that ran, one for each device, if they were asked for.
+    pub partition_graphs: Vec<pb::GraphDef>,
+    /// What each node cost, if that was asked for.
+    pub cost_graph: Option<pb::CostGraphDef>,
 }
 
 impl RunMetadata {
@@ -146,9 +212,11 @@ mod tests {
             thread: 1,
             start_ns: 1500,
             end_ns: 4000,
+            label: String::new(),
+            outputs: Vec::new(),
         };
         let nodes = vec![timing("a\"\\\n", "d1"), timing("b", "d0")];
-        let json = RunMetadata { nodes }.to_trace_json();
+        let json = RunMetadata { nodes, ..Default::default() }.to_trace_json();
         let expected = r#"{"displayTimeUnit":"ns","traceEvents":[
 {"ph":"M","pid":0,"name":"process_name","args":{"name":"d0"}},
 {"ph":"M","pid":1,"name":"process_name","args":{"name":"d1"}},

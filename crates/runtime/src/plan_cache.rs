@@ -72,6 +72,7 @@ pub(crate) struct PlanKey {
     pub(crate) feeds: Vec<String>,
     pub(crate) fetches: Vec<String>,
     pub(crate) targets: Vec<String>,
+    pub(crate) is_partial: bool,
 }
 
 /// A key that borrows its names, so that looking up allocates nothing.
@@ -80,6 +81,8 @@ pub(crate) struct KeyRef<'a> {
     pub(crate) feeds: &'a dyn Names,
     pub(crate) fetches: &'a [&'a str],
     pub(crate) targets: &'a [&'a str],
+    /// Whether feeds and fetches pass through the rendezvous.
+    pub(crate) is_partial: bool,
 }
 
 /// A list of names, however they are stored.
@@ -124,7 +127,7 @@ impl KeyRef<'_> {
         for i in 0..self.feeds.len() {
             self.feeds.get(i).hash(&mut hasher);
         }
-        (self.fetches, self.targets).hash(&mut hasher);
+        (self.fetches, self.targets, self.is_partial).hash(&mut hasher);
         hasher.finish()
     }
 
@@ -133,6 +136,7 @@ impl KeyRef<'_> {
             && key.feeds.iter().enumerate().all(|(i, name)| name == self.feeds.get(i))
             && key.fetches == self.fetches
             && key.targets == self.targets
+            && key.is_partial == self.is_partial
     }
 
     pub(crate) fn to_owned(self) -> PlanKey {
@@ -141,6 +145,7 @@ impl KeyRef<'_> {
             feeds: (0..self.feeds.len()).map(|i| self.feeds.get(i).to_owned()).collect(),
             fetches: owned(self.fetches),
             targets: owned(self.targets),
+            is_partial: self.is_partial,
         }
     }
 }

@@ -24,6 +24,8 @@ use crate::functions::Functions;
 use crate::metadata::{RunMetadata, Trace};
 use crate::plan_cache::{CachedPlan, KeyRef, PlanCache};
 use crate::pool::{Pool, Share};
+use crate::rendezvous::LocalRendezvous;
+use crate::report::Reports;
 use crate::step::StepShared;
 
 /// Sessions so far, to tell their steps apart.
@@ -53,7 +55,12 @@ pub struct SessionOptions {
     pub resources: Option<Arc<ResourceManager>>,
     /// Time, entropy and files.
     pub environment: Environment,
+    /// Told where a plan puts each node.
+    pub placement_log: Option<PlacementLog>,
 }
+
+/// Is told a node's name, its op and its device.
+pub type PlacementLog = Arc<dyn Fn(&str, &str, &str) + Send + Sync>;
 
 impl Default for SessionOptions {
     fn default() -> Self {
@@ -68,6 +75,7 @@ impl Default for SessionOptions {
             links: Links::default(),
             resources: None,
             environment: system_environment(),
+            placement_log: None,
         }
     }
 }
@@ -79,6 +87,10 @@ pub struct RunOptions {
     pub timeout: Option<Duration>,
     /// Collect the times of nodes.
     pub trace: bool,
+    /// Report the graphs that ran, one for each device.
+    pub partition_graphs: bool,
+    /// Report what each node cost.
+    pub cost_graph: bool,
     /// Cancelling this ends the step.
     pub cancellation: Option<Cancellation>,
 }
@@ -190,7 +202,7 @@ impl Session {
         fetches: &[&str],
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
-        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets })?;
+        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
         self.core.clone().run_plan(&plan, options, feeds.iter().map(|(_, tensor)| tensor.clone()))
     }
 
@@ -208,7 +220,12 @@ impl Session {
         self.core.pool.spawn(move || {
             let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
             let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
-            let key = KeyRef { feeds: &&feeds[..], fetches: &fetches, targets: &targets };
+            let key = KeyRef {
+                feeds: &&feeds[..],
+                fetches: &fetches,
+                targets: &targets,
+                is_partial: false,
+            };
             match core.plan(key) {
                 Ok(plan) => {
                     core.start_plan(plan, &options, feeds.into_iter().map(|(_, t)| t), done);
@@ -225,7 +242,7 @@ impl Session {
         fetches: &[&str],
         targets: &[&str],
     ) -> Result<Callable> {
-        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets })?;
+        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
         Ok(Callable { core: self.core.clone(), plan })
     }
 
@@ -236,13 +253,17 @@ impl Session {
         fetches: &[&str],
         targets: &[&str],
     ) -> Result<usize> {
-        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets })?;
+        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
         Ok(plan.parts.iter().map(|p| p.nodes.len()).sum())
     }
 
     /// How many plans the session keeps now.
     pub fn cached_plans(&self) -> usize {
         self.core.plans.len()
+    }
+
+    pub(crate) fn core(&self) -> &Arc<SessionCore> {
+        &self.core
     }
 
     /// Memory that the session's tensors take now.
@@ -293,16 +314,18 @@ impl SessionCore {
         look(&self.graph.read())
     }
 
-    fn plan(&self, key: KeyRef<'_>) -> Result<Arc<CachedPlan>> {
+    pub(crate) fn plan(&self, key: KeyRef<'_>) -> Result<Arc<CachedPlan>> {
         if let Some(plan) = self.plans.find(key) {
             return Ok(plan);
         }
         let plan = self.compile(key)?;
+        self.log_placement(&plan);
         let interface = |part: usize| Interface {
             // Feeds enter and fetches leave on the first device, the client's.
-            feeds: if part == 0 { key.feeds.len() } else { 0 },
-            fetches: if part == 0 { key.fetches.len() } else { 0 },
+            feeds: if part == 0 && !key.is_partial { key.feeds.len() } else { 0 },
+            fetches: if part == 0 && !key.is_partial { key.fetches.len() } else { 0 },
             is_function: false,
+            is_partial: key.is_partial,
         };
         let mut parts = Vec::with_capacity(plan.partitions.len());
         for (i, partition) in plan.partitions.into_iter().enumerate() {
@@ -319,6 +342,21 @@ impl SessionCore {
             parts.push(Arc::new(made));
         }
         Ok(self.plans.insert(key, CachedPlan::new(key.to_owned(), parts)))
+    }
+
+    fn log_placement(&self, plan: &Plan) {
+        let Some(log) = &self.options.placement_log else { return };
+        for partition in &plan.partitions {
+            let device = partition.device.to_string();
+            for node in partition.graph.nodes() {
+                log(&node.name, &node.op.name, &device);
+            }
+        }
+    }
+
+    /// The device where feeds enter and fetches leave.
+    pub(crate) fn client_device(&self) -> &DeviceDescription {
+        &self.descriptions[0]
     }
 
     fn compile(&self, key: KeyRef<'_>) -> Result<Plan> {
@@ -433,11 +471,15 @@ impl SessionCore {
         feeds: impl Iterator<Item = Tensor>,
     ) -> Result<Begun> {
         let step_id = self.next_step.fetch_add(1, Ordering::Relaxed);
-        let is_plain = plan.parts.len() == 1 && !options.trace;
+        let reports = Reports::from(options);
+        let is_plain = plan.parts.len() == 1 && !reports.measures();
         let recycled = if is_plain { plan.recycled_state(step_id) } else { None };
         let mut states: SmallVec<[Arc<StepState>; 1]> = match recycled {
             Some(state) => smallvec::smallvec![state],
-            None => self.new_states(plan, options, step_id),
+            None => {
+                let meets = (plan.parts.len() > 1).then(Arc::default);
+                self.new_states(plan, options, step_id, meets)
+            }
         };
         let Some(state) = Arc::get_mut(&mut states[0]) else {
             bail!(Internal, "somebody holds a step that has not begun");
@@ -449,7 +491,17 @@ impl SessionCore {
         let cancellation = &states[0].context.cancellation;
         let link = options.cancellation.as_ref().map(|caller| caller.link(cancellation));
         let deadline = options.timeout.and_then(|t| deadline::arm(cancellation, t));
-        Ok(Begun { states, is_plain, is_traced: options.trace, ends: (link, deadline) })
+        Ok(Begun { states, is_plain, reports, ends: (link, deadline) })
+    }
+
+    /// States of a step whose feeds and fetches pass through its rendezvous.
+    pub(crate) fn partial_states(
+        self: &Arc<Self>,
+        plan: &CachedPlan,
+        options: &RunOptions,
+    ) -> SmallVec<[Arc<StepState>; 1]> {
+        let step_id = self.next_step.fetch_add(1, Ordering::Relaxed);
+        self.new_states(plan, options, step_id, Some(Arc::default()))
     }
 
     fn new_states(
@@ -457,14 +509,16 @@ impl SessionCore {
         plan: &CachedPlan,
         options: &RunOptions,
         step_id: u64,
+        rendezvous: Option<Arc<LocalRendezvous>>,
     ) -> SmallVec<[Arc<StepState>; 1]> {
         let cancellation = Cancellation::default();
-        let begin = || Arc::new(Trace::new(self.options.environment.clock.monotonic()));
+        let clock = &self.options.environment.clock;
+        let begin = || Arc::new(Trace::new(clock.monotonic(), clock.wall()));
         let shared = Arc::new(StepShared::new(
             self.clone(),
             cancellation.clone(),
-            (plan.parts.len() > 1).then(Arc::default),
-            options.trace.then(begin),
+            rendezvous,
+            Reports::from(options).measures().then(begin),
         ));
         let step_resources = ResourceManager::new("step");
         let state = |exec: &Arc<Executable>| {
@@ -494,7 +548,7 @@ type Ran = (Vec<Tensor>, RunMetadata);
 struct Begun {
     states: SmallVec<[Arc<StepState>; 1]>,
     is_plain: bool,
-    is_traced: bool,
+    reports: Reports,
     /// What may end the step before its time, disarmed when dropped.
     ends: (Option<Registration>, Option<deadline::Armed>),
 }
@@ -502,18 +556,18 @@ struct Begun {
 impl Begun {
     /// Takes what the step gave; it is over.
     fn end(self, plan: &CachedPlan, result: Result<()>) -> Result<Ran> {
-        let Begun { mut states, is_plain, is_traced, ends } = self;
+        let Begun { mut states, is_plain, reports, ends } = self;
         drop(ends);
         let state = &states[0];
         state.context.step_resources.clear();
         result?;
         let tensors: Vec<Tensor> =
             (0..plan.key.fetches.len()).map(|i| state.take_fetch(i)).collect::<Result<_>>()?;
-        let nodes = if is_traced { state.shared.take_timings() } else { Vec::new() };
+        let metadata = reports.of(plan, &state.shared);
         if is_plain && let Some(state) = states.pop() {
             plan.keep(state);
         }
-        Ok((tensors, RunMetadata { nodes }))
+        Ok((tensors, metadata))
     }
 }
 

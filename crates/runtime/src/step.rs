@@ -18,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 use thalweg_kernel::{Cancellation, Registration};
 use thalweg_tensor::Error;
 
-use crate::metadata::{NodeTiming, Trace};
+use crate::metadata::Trace;
 use crate::pool::Pool;
 use crate::rendezvous::LocalRendezvous;
 use crate::session::SessionCore;
@@ -121,10 +121,5 @@ impl StepShared {
         }
         self.is_waiting.store(false, Ordering::SeqCst);
         is_over
-    }
-
-    /// Node times, if they were asked for.
-    pub(crate) fn take_timings(&self) -> Vec<NodeTiming> {
-        self.trace.as_ref().map(|trace| trace.take()).unwrap_or_default()
     }
 }

@@ -4,9 +4,12 @@
 //! (from the frames they arrive in to the memory they stay in) and not at all on the way out.
 
 mod answer;
+pub(crate) mod client;
 mod message;
+pub(crate) mod pieces;
 mod rope;
 mod server;
 mod service;
+mod transport;
 
 pub use server::{Server, ServerOptions};

@@ -9,11 +9,12 @@ use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use super::answer::Answer;
 use super::service::Service;
+use super::transport;
 use crate::master::Master;
 
 /// Limits of a server.
@@ -23,19 +24,20 @@ pub struct ServerOptions {
     pub message_bytes_max: usize,
     /// Calls that one connection may have open at once; more wait.
     pub calls_max: u32,
+    /// Connections that may be open at once; more wait to be taken.
+    pub connections_max: usize,
 }
 
 impl Default for ServerOptions {
     fn default() -> Self {
-        ServerOptions { message_bytes_max: u32::MAX as usize, calls_max: 10_000 }
+        ServerOptions {
+            message_bytes_max: u32::MAX as usize,
+            calls_max: 10_000,
+            connections_max: 4096,
+        }
     }
 }
 
-/// Frames and windows that make large tensors fast; the defaults are made for web pages.
-const FRAME_BYTES: u32 = 1 << 20;
-const STREAM_WINDOW_BYTES: u32 = 8 << 20;
-const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
-const SEND_BUFFER_BYTES: usize = 4 << 20;
 /// A peer that is silent this long is asked whether it is there, and dropped if it does not answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How long the calls in progress have to end when the server stops.
@@ -57,15 +59,24 @@ impl Server {
     /// Serves connections until `stop` says so, then ends the sessions and lets calls answer.
     pub async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
         let mut connections = JoinSet::new();
+        let places = Arc::new(Semaphore::new(self.options.connections_max));
+        let accept = || async {
+            // The semaphore is never closed, so there is always a place in the end.
+            let place = places.clone().acquire_owned().await;
+            (listener.accept().await, place)
+        };
         loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+            let (accepted, place) = tokio::select! {
+                accepted = accept() => accepted,
                 _ = stop.wait_for(|stopped| *stopped) => break,
             };
             match accepted {
                 Ok((stream, _)) => {
                     let connection = self.connection(stream, stop.clone());
-                    connections.spawn(connection);
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(place);
+                    });
                 }
                 // Out of descriptors, or a client gone before it was taken: others may still come.
                 Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
@@ -94,10 +105,10 @@ impl Server {
             });
             let connection = http2::Builder::new(TokioExecutor::new())
                 .timer(TokioTimer::new())
-                .max_frame_size(FRAME_BYTES)
-                .initial_stream_window_size(STREAM_WINDOW_BYTES)
-                .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-                .max_send_buf_size(SEND_BUFFER_BYTES)
+                .max_frame_size(transport::FRAME_BYTES)
+                .initial_stream_window_size(transport::STREAM_WINDOW_BYTES)
+                .initial_connection_window_size(transport::CONNECTION_WINDOW_BYTES)
+                .max_send_buf_size(transport::SEND_BUFFER_BYTES)
                 .max_concurrent_streams(calls_max)
                 .keep_alive_interval(KEEP_ALIVE)
                 .serve_connection(TokioIo::new(stream), answer);

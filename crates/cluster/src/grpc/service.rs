@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::{Method, Request, Response};
 use http_body::Body;
 use prost::Message;
@@ -63,10 +63,14 @@ impl Service {
         if request.method() != Method::POST {
             return answer::status(&err!(Unimplemented, "gRPC calls are POST requests"));
         }
+        let kind = request.headers().get(http::header::CONTENT_TYPE);
+        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+            return answer::not_grpc();
+        }
         let path = request.uri().path().to_owned();
         let result = match path.rsplit_once('/') {
             Some(("/tensorflow.MasterService", method)) => {
-                match message::read(request.into_body(), self.message_bytes_max).await {
+                match message::read(request.into_body(), self.limits()).await {
                     Ok(rope) => self.master_call(method, rope).await,
                     Err(e) => Err(e),
                 }
@@ -81,22 +85,29 @@ impl Service {
         result.unwrap_or_else(|e| answer::status(&e))
     }
 
+    fn limits(&self) -> message::Limits<'_> {
+        let incoming = &self.master.task().incoming;
+        message::Limits { message_bytes_max: self.message_bytes_max, incoming }
+    }
+
     async fn master_call(&self, method: &str, rope: Rope) -> Result<Response<Answer>> {
         let master = self.master.clone();
         Ok(match method {
-            "RunStep" => self.run_step(decode(rope)?).await,
-            "RunCallable" => self.run_callable(decode(rope)?).await,
+            "RunStep" => self.run_step(decode_step(rope).await?).await,
+            "RunCallable" => self.run_callable(decode_step(rope).await?).await,
             "CreateSession" => {
-                let request = decode(rope)?;
-                answer::message(&on_pool(move || master.create_session(request)).await?)
+                answer::message(&on_pool(move || master.create_session(decode(rope)?)).await?)
             }
             "ExtendSession" => {
-                let request = decode(rope)?;
-                answer::message(&on_pool(move || master.extend_session(request)).await?)
+                answer::message(&on_pool(move || master.extend_session(decode(rope)?)).await?)
             }
             "MakeCallable" => {
                 let request = decode(rope)?;
                 answer::message(&on_pool(move || master.make_callable(&request)).await?)
+            }
+            "PartialRunSetup" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || master.partial_run_setup(&request)).await?)
             }
             "CloseSession" => {
                 let request = decode(rope)?;
@@ -146,6 +157,16 @@ async fn on_pool<T: Send + 'static>(
         let _ = tell.send(body());
     });
     told.await.unwrap_or_else(|_| Err(err!(Internal, "the call ended without an answer")))
+}
+
+/// Messages with more bytes than this are decoded on the pool: their tensors are copied then.
+const LARGE_BYTES: usize = 1 << 20;
+
+async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
+    if rope.remaining() < LARGE_BYTES {
+        return decode(rope);
+    }
+    on_pool(move || decode(rope)).await
 }
 
 fn decode<M: Message + Default>(rope: Rope) -> Result<M> {

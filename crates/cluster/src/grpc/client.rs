@@ -1,0 +1,298 @@
+//! The calling side: one connection to a server, made when it is needed and again when it broke.
+
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
+
+use http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use prost::Message;
+use thalweg_kernel::Cancellation;
+use thalweg_tensor::{Budget, Code, Error, Result, ensure, err};
+use tokio::net::TcpStream;
+use tokio::sync::Mutex;
+
+use super::answer::Answer;
+use super::message::{Coming, Limits};
+use super::pieces::Pieces;
+use super::rope::Rope;
+use super::transport;
+
+/// Between attempts to connect.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// The codes by their numbers, less one.
+const CODES: [Code; 16] = [
+    Code::Cancelled,
+    Code::Unknown,
+    Code::InvalidArgument,
+    Code::DeadlineExceeded,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::PermissionDenied,
+    Code::ResourceExhausted,
+    Code::FailedPrecondition,
+    Code::Aborted,
+    Code::OutOfRange,
+    Code::Unimplemented,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+    Code::Unauthenticated,
+];
+
+/// What a number says: nothing is wrong, or an error.
+pub(crate) fn check_status(number: i64, message: impl FnOnce() -> String) -> Result<()> {
+    if number == 0 {
+        return Ok(());
+    }
+    let code = usize::try_from(number - 1).ok().and_then(|i| CODES.get(i).copied());
+    Err(Error::new(code.unwrap_or(Code::Unknown), message()))
+}
+
+/// A server, as its clients see it.
+pub(crate) struct Channel {
+    address: String,
+    connect_timeout: Duration,
+    connection: Mutex<Option<SendRequest<Answer>>>,
+    pub(crate) incoming: Arc<Budget>,
+}
+
+/// One thread moves the bytes of all connections of a process.
+fn runtime() -> Result<&'static tokio::runtime::Runtime> {
+    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
+    if let Some(runtime) = RUNTIME.get() {
+        return Ok(runtime);
+    }
+    let made = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("thalweg-client")
+        .enable_all()
+        .build()
+        .map_err(|e| err!(Internal, "there is no thread for connections: {e}"))?;
+    Ok(RUNTIME.get_or_init(|| made))
+}
+
+/// Waits for a call; cancelling ends it, here and at the server.
+pub(crate) fn wait<T: Send + 'static>(
+    call: impl Future<Output = Result<T>> + Send + 'static,
+    cancellation: Option<&Cancellation>,
+) -> Result<T> {
+    let (tell, told) = mpsc::channel();
+    let tell_end = tell.clone();
+    let task = runtime()?.spawn(async move {
+        // The receiver waits below.
+        let _ = tell.send(call.await);
+    });
+    let _registration = cancellation.map(|cancellation| {
+        cancellation.on_cancel(move |cause| {
+            task.abort();
+            let _ = tell_end.send(Err(cause.clone()));
+        })
+    });
+    told.recv().unwrap_or_else(|_| Err(err!(Internal, "the call ended without an answer")))
+}
+
+/// Makes a call whose answer nobody waits for.
+pub(crate) fn forget(call: impl Future<Output = Result<Rope>> + Send + 'static) {
+    if let Ok(runtime) = runtime() {
+        runtime.spawn(call);
+    }
+}
+
+impl Channel {
+    /// A channel to `address`, which is `host:port`; nothing is sent yet.
+    pub(crate) fn new(
+        address: String,
+        connect_timeout: Duration,
+        incoming: Arc<Budget>,
+    ) -> Channel {
+        Channel { address, connect_timeout, connection: Mutex::default(), incoming }
+    }
+
+    /// Calls a method of the master with a message.
+    pub(crate) async fn call<M: Message + Default>(
+        &self,
+        method: &str,
+        message: &impl Message,
+        timeout: Option<Duration>,
+    ) -> Result<M> {
+        let mut pieces = Pieces::default();
+        pieces.put_fields(message);
+        decode(self.send(method, pieces, timeout).await?)
+    }
+
+    /// As [`Channel::call`], with a message in pieces and the answer as it came.
+    pub(crate) async fn send(
+        &self,
+        method: &str,
+        pieces: Pieces,
+        timeout: Option<Duration>,
+    ) -> Result<Rope> {
+        let call = self.send_without_deadline(method, pieces, timeout);
+        match timeout {
+            None => call.await,
+            Some(timeout) => tokio::time::timeout(timeout, call)
+                .await
+                .unwrap_or_else(|_| Err(err!(DeadlineExceeded, "Deadline Exceeded"))),
+        }
+    }
+
+    async fn send_without_deadline(
+        &self,
+        method: &str,
+        pieces: Pieces,
+        timeout: Option<Duration>,
+    ) -> Result<Rope> {
+        let mut request =
+            Request::post(format!("http://{}/tensorflow.MasterService/{method}", self.address))
+                .header(http::header::CONTENT_TYPE, "application/grpc")
+                .header("te", "trailers");
+        if let Some(timeout) = timeout {
+            request = request.header("grpc-timeout", grpc_timeout(timeout));
+        }
+        let request = request
+            .body(Answer { frames: pieces.into_frames()? })
+            .map_err(|e| err!(InvalidArgument, "'{}' cannot be called: {e}", self.address))?;
+        let mut sender = self.sender().await?;
+        let lost = |e: hyper::Error| err!(Unavailable, "{} was lost: {e}", self.address);
+        sender.ready().await.map_err(lost)?;
+        let response = sender.send_request(request).await.map_err(lost)?;
+        let limits = Limits { message_bytes_max: u32::MAX as usize, incoming: &self.incoming };
+        read_response(response, limits).await
+    }
+
+    async fn sender(&self) -> Result<SendRequest<Answer>> {
+        let mut connection = self.connection.lock().await;
+        if let Some(sender) = connection.as_ref().filter(|s| !s.is_closed()) {
+            return Ok(sender.clone());
+        }
+        let sender = match tokio::time::timeout(self.connect_timeout, self.connect()).await {
+            Ok(sender) => sender,
+            Err(_) => Err(err!(
+                Unavailable,
+                "nobody answers at {} after {} s",
+                self.address,
+                self.connect_timeout.as_secs_f32()
+            )),
+        }?;
+        *connection = Some(sender.clone());
+        Ok(sender)
+    }
+
+    /// Tries until somebody answers: a server may be about to start.
+    async fn connect(&self) -> Result<SendRequest<Answer>> {
+        let stream = loop {
+            match TcpStream::connect(&self.address).await {
+                Ok(stream) => break stream,
+                Err(_) => tokio::time::sleep(RETRY).await,
+            }
+        };
+        // A small request must not wait for more bytes to send.
+        let _ = stream.set_nodelay(true);
+        let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .max_frame_size(transport::FRAME_BYTES)
+            .initial_stream_window_size(transport::STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(transport::CONNECTION_WINDOW_BYTES)
+            .max_send_buf_size(transport::SEND_BUFFER_BYTES)
+            .handshake(TokioIo::new(stream))
+            .await
+            .map_err(|e| err!(Unavailable, "{} does not speak HTTP/2: {e}", self.address))?;
+        tokio::spawn(async move {
+            // Calls on it learn of its end themselves.
+            let _ = connection.await;
+        });
+        Ok(sender)
+    }
+}
+
+/// The message of an answer.
+pub(crate) fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
+    M::decode(rope).map_err(|e| err!(DataLoss, "the answer cannot be read: {e}"))
+}
+
+async fn read_response(response: Response<Incoming>, limits: Limits<'_>) -> Result<Rope> {
+    let (head, mut body) = response.into_parts();
+    ensure!(
+        head.status == StatusCode::OK,
+        Unavailable,
+        "the server answered with HTTP status {}",
+        head.status
+    );
+    check_headers(&head.headers)?;
+    let mut coming = Coming::new(limits);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| err!(Unavailable, "the answer broke off: {e}"))?;
+        match frame.into_data() {
+            Ok(data) => coming.push(data)?,
+            Err(frame) => {
+                if let Ok(trailers) = frame.into_trailers() {
+                    check_headers(&trailers)?;
+                }
+            }
+        }
+    }
+    coming.finish()
+}
+
+/// The status in headers or trailers; none is none.
+fn check_headers(headers: &HeaderMap) -> Result<()> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let Some(number) = text("grpc-status") else { return Ok(()) };
+    let number = number.parse().unwrap_or(Code::Unknown as i64);
+    check_status(number, || percent_decoded(text("grpc-message").unwrap_or_default()))
+}
+
+/// Undoes gRPC's `%XX`.
+fn percent_decoded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let mut decoded = Vec::with_capacity(bytes.len());
+    let mut i = 0;
+    while let Some(&byte) = bytes.get(i) {
+        let hex = bytes.get(i + 1..i + 3).and_then(|hex| std::str::from_utf8(hex).ok());
+        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+            Some(value) if byte == b'%' => {
+                decoded.push(value);
+                i += 3;
+            }
+            _ => {
+                decoded.push(byte);
+                i += 1;
+            }
+        }
+    }
+    String::from_utf8_lossy(&decoded).into_owned()
+}
+
+/// Eight digits and a unit, the finest that fits.
+fn grpc_timeout(timeout: Duration) -> String {
+    const DIGITS_MAX: u128 = 99_999_999;
+    for (number, unit) in
+        [(timeout.as_micros(), 'u'), (timeout.as_millis(), 'm'), (timeout.as_secs().into(), 'S')]
+    {
+        if number <= DIGITS_MAX {
+            return format!("{number}{unit}");
+        }
+    }
+    format!("{DIGITS_MAX}S")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_and_timeouts_in_headers() {
+        assert_eq!(percent_decoded("50 %25 %C3%A9%0A %"), "50 % \u{e9}\n %");
+        assert_eq!(grpc_timeout(Duration::from_millis(2)), "2000u");
+        assert_eq!(grpc_timeout(Duration::from_secs(3600)), "3600000m");
+        assert_eq!(grpc_timeout(Duration::MAX), "99999999S");
+        let e = check_status(14, || "gone".into()).unwrap_err();
+        assert_eq!((e.code(), e.message()), (Code::Unavailable, "gone"));
+        assert_eq!(check_status(99, String::new).unwrap_err().code(), Code::Unknown);
+        assert!(check_status(0, String::new).is_ok());
+    }
+}

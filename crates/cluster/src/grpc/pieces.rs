@@ -1,0 +1,147 @@
+//! Messages on their way out, in pieces, so that tensors leave from where they are.
+
+use std::collections::VecDeque;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use http_body::Frame;
+use prost::Message;
+use thalweg_tensor::{DType, Result, Tensor, ensure};
+
+/// Tensors below this size are copied behind the header rather than sent as a piece of their own.
+const SHARED_BYTES_MIN: usize = 4096;
+/// What a length prefix can say.
+const MESSAGE_BYTES_MAX: usize = u32::MAX as usize;
+
+/// A message on its way out: what was encoded, with large tensors between.
+#[derive(Default)]
+pub(crate) struct Pieces {
+    done: Vec<Bytes>,
+    /// What follows the pieces that are done.
+    pub(crate) current: BytesMut,
+}
+
+impl Pieces {
+    /// The fields of a message.
+    pub(crate) fn put_fields(&mut self, message: &impl Message) {
+        message.encode_raw(&mut self.current);
+    }
+
+    /// A `NamedTensorProto` as field `field`.
+    pub(crate) fn put_named_tensor(
+        &mut self,
+        field: u32,
+        name: &str,
+        tensor: &Tensor,
+    ) -> Result<()> {
+        let head = TensorHead::new(tensor)?;
+        let named = field_len(1, name.len()) + field_len(2, head.message_len());
+        put_len_field(&mut self.current, field, named);
+        put_len_field(&mut self.current, 1, name.len());
+        self.current.put_slice(name.as_bytes());
+        self.put_head(2, head);
+        Ok(())
+    }
+
+    /// A `TensorProto` as field `field`.
+    pub(crate) fn put_tensor(&mut self, field: u32, tensor: &Tensor) -> Result<()> {
+        let head = TensorHead::new(tensor)?;
+        self.put_head(field, head);
+        Ok(())
+    }
+
+    fn put_head(&mut self, field: u32, head: TensorHead) {
+        put_len_field(&mut self.current, field, head.message_len());
+        self.current.put_slice(&head.encoded);
+        if head.content.is_empty() {
+            return;
+        }
+        put_len_field(&mut self.current, TENSOR_CONTENT, head.content.len());
+        if head.content.len() < SHARED_BYTES_MIN {
+            self.current.put_slice(&head.content);
+        } else {
+            self.done.push(self.current.split().freeze());
+            self.done.push(head.content);
+        }
+    }
+
+    /// Another message as field `field`.
+    pub(crate) fn put_message(&mut self, field: u32, message: &impl Message) {
+        put_len_field(&mut self.current, field, message.encoded_len());
+        message.encode_raw(&mut self.current);
+    }
+
+    /// The frames of the body, the length in front.
+    pub(crate) fn into_frames(mut self) -> Result<VecDeque<Frame<Bytes>>> {
+        self.done.push(self.current.freeze());
+        let len: usize = self.done.iter().map(Bytes::len).sum();
+        check_len(len)?;
+        let mut prefix = BytesMut::with_capacity(5 + self.done[0].len());
+        prefix.put_u8(0);
+        prefix.put_u32(len as u32);
+        // Small messages leave as one frame.
+        prefix.put_slice(&self.done[0]);
+        let mut frames = VecDeque::with_capacity(self.done.len() + 1);
+        frames.push_back(Frame::data(prefix.freeze()));
+        let rest = self.done.into_iter().skip(1).filter(|piece| !piece.is_empty());
+        frames.extend(rest.map(Frame::data));
+        Ok(frames)
+    }
+}
+
+fn check_len(len: usize) -> Result<()> {
+    ensure!(
+        len <= MESSAGE_BYTES_MAX,
+        ResourceExhausted,
+        "the message has {len} bytes; one holds at most {MESSAGE_BYTES_MAX}"
+    );
+    Ok(())
+}
+
+/// Number of `TensorProto.tensor_content`.
+const TENSOR_CONTENT: u32 = 4;
+
+/// A TensorProto without its content, and the content.
+struct TensorHead {
+    encoded: Vec<u8>,
+    content: Bytes,
+}
+
+impl TensorHead {
+    fn new(tensor: &Tensor) -> Result<TensorHead> {
+        let mut proto = tensor.to_proto()?;
+        let mut content = std::mem::take(&mut proto.tensor_content);
+        if tensor.dtype() == DType::String {
+            content = string_content(&std::mem::take(&mut proto.string_val));
+        }
+        Ok(TensorHead { encoded: proto.encode_to_vec(), content })
+    }
+
+    fn message_len(&self) -> usize {
+        let content = match self.content.len() {
+            0 => 0,
+            len => field_len(TENSOR_CONTENT, len),
+        };
+        self.encoded.len() + content
+    }
+}
+
+/// Strings as TensorFlow sends them: all lengths, then all bytes.
+fn string_content(strings: &[Bytes]) -> Bytes {
+    let bytes: usize = strings.iter().map(|s| s.len() + 10).sum();
+    let mut content = BytesMut::with_capacity(bytes);
+    for string in strings {
+        prost::encoding::encode_varint(string.len() as u64, &mut content);
+    }
+    strings.iter().for_each(|string| content.put_slice(string));
+    content.freeze()
+}
+
+/// Bytes that a length-delimited field takes with its tag.
+fn field_len(field: u32, len: usize) -> usize {
+    prost::encoding::key_len(field) + prost::encoding::encoded_len_varint(len as u64) + len
+}
+
+fn put_len_field(out: &mut BytesMut, field: u32, len: usize) {
+    prost::encoding::encode_key(field, prost::encoding::WireType::LengthDelimited, out);
+    prost::encoding::encode_varint(len as u64, out);
+}
