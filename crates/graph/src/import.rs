@@ -13,7 +13,8 @@ use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 use crate::graph::{MessageFields, NodeExtras, arg_types, build_node, is_node_name};
 use crate::op::{ArgType, Op};
 use crate::{
-    AttrValue, Attrs, Endpoint, GRAPH_VERSION, Graph, NewNode, Node, NodeId, OpRegistry, TensorName,
+    AttrValue, Attrs, ControlFlow, Endpoint, GRAPH_VERSION, Graph, NewNode, Node, NodeId,
+    OpRegistry, TensorName,
 };
 
 /// Outputs beyond the first of each node that one message may ask for: a number in an attr is a few
@@ -346,14 +347,14 @@ impl<'a> Importer<'a> {
 }
 
 fn is_merge(op: &Op) -> bool {
-    matches!(op.name.as_str(), "Merge" | "RefMerge")
+    ControlFlow::of(&op.name) == Some(ControlFlow::Merge)
 }
 
 /// New nodes (by position from `first`), each after those it depends on.
 fn topological_order(first: usize, nodes: &[NewNode], edges: &[Edges]) -> Result<Vec<u32>> {
     let local = |id: NodeId| id.index().checked_sub(first);
     let closes_loop = |source: usize, target: usize| {
-        matches!(nodes[source].op.name.as_str(), "NextIteration" | "RefNextIteration")
+        ControlFlow::of(&nodes[source].op.name) == Some(ControlFlow::NextIteration)
             && is_merge(&nodes[target].op)
     };
     let sources = |e: &Edges| {

@@ -5,6 +5,7 @@
 //! a graph is checked node by node as it grows, so a mistake is reported with the node's name.
 
 mod attr;
+mod control_flow;
 mod function;
 pub mod functional;
 pub mod gradient;
@@ -18,6 +19,7 @@ pub mod structural;
 mod value;
 
 pub use attr::{AttrValue, Attrs, IntoAttr, NodeAttrs};
+pub use control_flow::ControlFlow;
 pub use function::{FunctionBody, FunctionLibrary, instantiate, instantiate_gradient};
 pub use gradient::{
     Adjoint, Gradient, GradientContext, GradientFn, GradientOptions, IndexedSlices,

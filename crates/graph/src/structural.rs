@@ -1,11 +1,11 @@
 //! The ops that the runtime itself interprets: sources, sinks, edges cut in two; those that run
-//! functions are defined in `functional`.
+//! functions are defined in `functional`, those of branches and loops in `control_flow`.
 
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
 use crate::shape::{self, ShapeContext};
 use crate::value::{PartialValue, ValueContext};
-use crate::{Flag, Gradient, OpDef, functional, gradient};
+use crate::{Flag, Gradient, OpDef, control_flow, functional, gradient};
 
 const NO_OP: OpDef = OpDef { name: "NoOp", ..OpDef::DEFAULT };
 
@@ -124,6 +124,19 @@ pub static OPS: &[OpDef] = &[
     functional::STATELESS_WHILE,
     functional::INTERNAL_WHILE,
     functional::FOR,
+    control_flow::SWITCH,
+    control_flow::REF_SWITCH,
+    control_flow::SWITCH_N,
+    control_flow::MERGE,
+    control_flow::REF_MERGE,
+    control_flow::ENTER,
+    control_flow::REF_ENTER,
+    control_flow::EXIT,
+    control_flow::REF_EXIT,
+    control_flow::NEXT_ITERATION,
+    control_flow::REF_NEXT_ITERATION,
+    control_flow::LOOP_COND,
+    control_flow::CONTROL_TRIGGER,
 ];
 
 /// Whether the runtime runs this op itself, on any device, without a kernel.

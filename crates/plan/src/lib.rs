@@ -4,6 +4,7 @@
 //! pipeline, [`compile`]; the local session and a cluster's master both call it.
 
 mod cost;
+mod frames;
 mod optimize;
 mod partition;
 mod place;
@@ -18,6 +19,7 @@ use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
 use thalweg_tensor::{Context, Result, bail, err};
 
 pub use cost::{CostSource, Links, NodeCost, StaticCosts};
+pub use frames::{Frame, Frames};
 pub use optimize::optimize;
 pub use partition::partition;
 pub use place::{Placement, Reason, place};

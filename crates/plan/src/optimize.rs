@@ -7,7 +7,7 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use thalweg_graph::{
-    AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, OutputInfo, functional,
+    AttrValue, ControlFlow, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, OutputInfo, functional,
 };
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
@@ -95,7 +95,7 @@ impl<'a> Pass<'a> {
             && !functional::is_call(node)
             && node.outputs.iter().all(|o| !o.is_ref)
             && node.inputs.iter().all(|e| !self.graph.output(*e).is_ref)
-            && !is_control_flow(&node.op.name);
+            && ControlFlow::of(&node.op.name).is_none();
         if !is_pure {
             return;
         }
@@ -218,13 +218,6 @@ impl<'a> Pass<'a> {
             None => candidates.push(id),
         }
     }
-}
-
-fn is_control_flow(op: &str) -> bool {
-    matches!(
-        op,
-        "Switch" | "Merge" | "Enter" | "Exit" | "NextIteration" | "LoopCond" | "ControlTrigger"
-    ) || op.starts_with("Ref")
 }
 
 /// Bytes of a tensor, as far as its shape is known.

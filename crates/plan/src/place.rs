@@ -12,7 +12,7 @@ use thalweg_kernel::{DeviceDescription, DeviceSpec};
 use thalweg_tensor::{Context, DType, Result, bail};
 
 use crate::cost::tensor_bytes;
-use crate::{Target, topological_order};
+use crate::{Frames, Target, reads, topological_order};
 
 /// Where nodes were put.
 #[derive(Clone, Debug, Default)]
@@ -41,8 +41,9 @@ pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
     if target.devices.len() == 1 {
         return place_on_one(graph, target);
     }
-    let groups = Groups::of(&graph)?;
-    let feasible = feasible_devices(&graph, &groups, target)?;
+    let frames = Frames::of(&graph)?;
+    let groups = Groups::of(&graph, &frames)?;
+    let feasible = feasible_devices(&graph, &groups, &frames, target)?;
     let placement = simulate(&graph, &groups, &feasible, target);
     let names: Vec<Arc<str>> = target.devices.iter().map(|d| d.name.to_string().into()).collect();
     let mut nodes = graph.nodes().to_vec();
@@ -137,7 +138,7 @@ struct Groups {
 }
 
 impl Groups {
-    fn of(graph: &Graph) -> Result<Groups> {
+    fn of(graph: &Graph, frames: &Frames) -> Result<Groups> {
         let mut groups = Groups { parent: (0..graph.len() as u32).collect() };
         for id in graph.ids() {
             let node = graph.node(id);
@@ -161,10 +162,24 @@ impl Groups {
                 }
             }
         }
+        groups.join_loops(graph, frames);
         for i in 0..graph.len() as u32 {
             groups.parent[i as usize] = groups.root(i);
         }
         Ok(groups)
+    }
+
+    /// A loop is a unit, with what enters it and the loops in it.
+    fn join_loops(&mut self, graph: &Graph, frames: &Frames) {
+        let mut leaders: Vec<Option<NodeId>> = vec![None; frames.all.len()];
+        for id in graph.ids().filter(|id| frames.of[id.index()] != 0) {
+            let frame = frames.of[id.index()];
+            let leader = *leaders[frame as usize].get_or_insert(id);
+            self.join(id, leader);
+            for source in reads(graph.node(id)).filter(|s| frames.of[s.index()] != frame) {
+                self.join(id, source);
+            }
+        }
     }
 
     /// The leader of a group; paths are halved on the way, so they stay short.
@@ -193,6 +208,7 @@ impl Groups {
 fn feasible_devices(
     graph: &Graph,
     groups: &Groups,
+    frames: &Frames,
     target: &Target<'_>,
 ) -> Result<FxHashMap<u32, Vec<u32>>> {
     let mut groups_choices: FxHashMap<u32, Choices> = FxHashMap::default();
@@ -210,6 +226,18 @@ fn feasible_devices(
             || (group.wanted.is_empty() && !target.options.allow_soft_placement)
         {
             let leader = graph.node(NodeId(root));
+            if frames.of[id.index()] != 0 || frames.of[root as usize] != 0 {
+                bail!(
+                    Unimplemented,
+                    "a loop runs on one device here, but '{}' wants '{}' and '{}' wants '{}'\n\t \
+                     [[{{{{node {}}}}}]]",
+                    node.name,
+                    node.device,
+                    leader.name,
+                    leader.device,
+                    node.name
+                );
+            }
             bail!(
                 InvalidArgument,
                 "Cannot colocate nodes {{{{colocation_node {}}}}} (device '{}') and \

@@ -1,22 +1,26 @@
 //! Orders and neighbours of nodes.
 
-use thalweg_graph::{Graph, Node, NodeId};
+use thalweg_graph::{ControlFlow, Graph, Node, NodeId};
 
 /// The nodes that `node` waits for, by data and by control; a node read twice comes twice.
 pub fn reads(node: &Node) -> impl Iterator<Item = NodeId> + '_ {
     node.inputs.iter().map(|e| e.node).chain(node.control_inputs.iter().copied())
 }
 
-/// Every node after those it waits for; edges out of loops' back nodes do not count.
+/// Every node after those it waits for; edges that close loops do not count.
 pub fn topological_order(graph: &Graph) -> Vec<NodeId> {
-    let closes_loop = |id: NodeId| {
-        matches!(graph.node(id).op.name.as_str(), "NextIteration" | "RefNextIteration")
+    let counted = |node: &'_ Node| {
+        let is_merge = ControlFlow::of(&node.op.name) == Some(ControlFlow::Merge);
+        move |source: &NodeId| {
+            !is_merge
+                || ControlFlow::of(&graph.node(*source).op.name) != Some(ControlFlow::NextIteration)
+        }
     };
     // Successors as one flat array: a million small vectors would cost more than the order.
     let mut starts = vec![0u32; graph.len() + 1];
     let mut pending = vec![0u32; graph.len()];
     for (i, node) in graph.nodes().iter().enumerate() {
-        for source in reads(node).filter(|&s| !closes_loop(s)) {
+        for source in reads(node).filter(counted(node)) {
             starts[source.index() + 1] += 1;
             pending[i] += 1;
         }
@@ -27,7 +31,7 @@ pub fn topological_order(graph: &Graph) -> Vec<NodeId> {
     let mut fill = starts.clone();
     let mut successors = vec![NodeId(0); starts[graph.len()] as usize];
     for (i, node) in graph.nodes().iter().enumerate() {
-        for source in reads(node).filter(|&s| !closes_loop(s)) {
+        for source in reads(node).filter(counted(node)) {
             successors[fill[source.index()] as usize] = NodeId(i as u32);
             fill[source.index()] += 1;
         }

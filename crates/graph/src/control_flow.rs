@@ -1,0 +1,162 @@
+//! The dataflow ops of branches and loops. The runtime interprets them; here is what they look like.
+//!
+//! `Switch` sends its input to one of its outputs, the others are dead; `Merge` passes on the input
+//! that is not. `Enter` hands a value to a loop's frame, `NextIteration` to its next iteration, `Exit`
+//! back to where the loop stands.
+
+use smallvec::SmallVec;
+use thalweg_tensor::{PartialShape, Result};
+
+use crate::shape::{self, ShapeContext};
+use crate::{Flag, OpDef};
+
+/// What a node does to the flow of values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ControlFlow {
+    /// Chooses which of its outputs is alive.
+    Switch,
+    /// Passes on the input that is alive.
+    Merge,
+    /// Hands a value to a frame.
+    Enter,
+    /// Hands a value out of a frame.
+    Exit,
+    /// Hands a value to the frame's next iteration.
+    NextIteration,
+    /// Says whether a loop goes on.
+    LoopCond,
+    /// Runs even if what it waits for is dead.
+    Trigger,
+}
+
+impl ControlFlow {
+    /// What the op called `name` does, if it is one of these.
+    pub fn of(name: &str) -> Option<ControlFlow> {
+        Some(match name {
+            "Switch" | "RefSwitch" | "_SwitchN" => ControlFlow::Switch,
+            "Merge" | "RefMerge" => ControlFlow::Merge,
+            "Enter" | "RefEnter" => ControlFlow::Enter,
+            "Exit" | "RefExit" => ControlFlow::Exit,
+            "NextIteration" | "RefNextIteration" => ControlFlow::NextIteration,
+            "LoopCond" => ControlFlow::LoopCond,
+            "ControlTrigger" => ControlFlow::Trigger,
+            _ => return None,
+        })
+    }
+}
+
+pub(crate) const SWITCH: OpDef = OpDef {
+    name: "Switch",
+    inputs: &["data: T", "pred: bool"],
+    outputs: &["output_false: T", "output_true: T"],
+    attrs: &["T: type"],
+    shape: switch_shape,
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const REF_SWITCH: OpDef = OpDef {
+    name: "RefSwitch",
+    inputs: &["data: Ref(T)", "pred: bool"],
+    outputs: &["output_false: Ref(T)", "output_true: Ref(T)"],
+    flags: &[Flag::AllowsUninitializedInput],
+    ..SWITCH
+};
+
+pub(crate) const SWITCH_N: OpDef = OpDef {
+    name: "_SwitchN",
+    inputs: &["data: T", "output_index: int32"],
+    outputs: &["outputs: num_outs * T"],
+    attrs: &["num_outs: int >= 1", "T: type"],
+    ..SWITCH
+};
+
+fn switch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.with_rank(1, "the index of the output to take", 0)?;
+    for i in 0..c.num_outputs() {
+        c.set_output(i, c.input(0).clone());
+    }
+    Ok(())
+}
+
+pub(crate) const MERGE: OpDef = OpDef {
+    name: "Merge",
+    inputs: &["inputs: N * T"],
+    outputs: &["output: T", "value_index: int32"],
+    attrs: &["T: type", "N: int >= 1"],
+    shape: merge_shape,
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const REF_MERGE: OpDef = OpDef {
+    name: "RefMerge",
+    inputs: &["inputs: Ref(N * T)"],
+    outputs: &["output: Ref(T)", "value_index: int32"],
+    ..MERGE
+};
+
+/// What all inputs have in common: any of them may be the one that comes.
+fn merge_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let mut common = c.input(0).clone();
+    for i in 1..c.num_inputs() {
+        common = match (common.dims(), c.input(i).dims()) {
+            (Some(a), Some(b)) if a.len() == b.len() => {
+                let dims: SmallVec<[Option<usize>; 4]> =
+                    a.iter().zip(b).map(|(x, y)| x.filter(|_| x == y)).collect();
+                PartialShape::new(dims)
+            }
+            _ => PartialShape::unknown(),
+        };
+    }
+    c.set_output(0, common);
+    c.set_output(1, PartialShape::scalar());
+    Ok(())
+}
+
+pub(crate) const ENTER: OpDef = OpDef {
+    name: "Enter",
+    inputs: &["data: T"],
+    outputs: &["output: T"],
+    attrs: &[
+        "T: type",
+        "frame_name: string",
+        "is_constant: bool = false",
+        "parallel_iterations: int = 10",
+    ],
+    shape: shape::unchanged,
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const REF_ENTER: OpDef =
+    OpDef { name: "RefEnter", inputs: &["data: Ref(T)"], outputs: &["output: Ref(T)"], ..ENTER };
+
+pub(crate) const EXIT: OpDef = OpDef {
+    name: "Exit",
+    inputs: &["data: T"],
+    outputs: &["output: T"],
+    attrs: &["T: type"],
+    shape: shape::unchanged,
+    ..OpDef::DEFAULT
+};
+
+pub(crate) const REF_EXIT: OpDef =
+    OpDef { name: "RefExit", inputs: &["data: Ref(T)"], outputs: &["output: Ref(T)"], ..EXIT };
+
+pub(crate) const NEXT_ITERATION: OpDef = OpDef { name: "NextIteration", ..EXIT };
+
+pub(crate) const REF_NEXT_ITERATION: OpDef = OpDef { name: "RefNextIteration", ..REF_EXIT };
+
+pub(crate) const LOOP_COND: OpDef = OpDef {
+    name: "LoopCond",
+    inputs: &["input: bool"],
+    outputs: &["output: bool"],
+    shape: loop_cond_shape,
+    ..OpDef::DEFAULT
+};
+
+fn loop_cond_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let shape = c.with_rank(0, "a loop's condition", 0)?;
+    c.set_output(0, shape);
+    Ok(())
+}
+
+pub(crate) const CONTROL_TRIGGER: OpDef = OpDef { name: "ControlTrigger", ..OpDef::DEFAULT };

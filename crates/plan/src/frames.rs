@@ -1,0 +1,179 @@
+//! Which loop each node belongs to.
+//!
+//! A frame is a loop, named by its `Enter` nodes. An `Enter` belongs to where the loop stands and its
+//! readers to the loop; an `Exit` to the loop and its readers to where it stands. Every other node
+//! belongs where its inputs do, and they must agree.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use thalweg_graph::{ControlFlow, Graph, Node, NodeId};
+use thalweg_tensor::{Result, bail, ensure};
+
+use crate::{reads, topological_order};
+
+/// The loops of a graph. The first is what lies outside of all loops.
+#[derive(Clone, Debug)]
+pub struct Frames {
+    /// For each node, the position of its frame in `all`.
+    pub of: Vec<u32>,
+    /// The frames; each after the one it stands in.
+    pub all: Vec<Frame>,
+}
+
+/// One loop.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    /// What its `Enter` nodes call it; empty outside of all loops.
+    pub name: Arc<str>,
+    /// The frame that it stands in; its own position outside of all loops.
+    pub parent: u32,
+    /// How many iterations may overlap, as the graph says.
+    pub parallel_iterations: i64,
+}
+
+impl Frames {
+    /// Finds the loops of `graph`; their structure must be sound.
+    pub fn of(graph: &Graph) -> Result<Frames> {
+        let outside = Frame { name: "".into(), parent: 0, parallel_iterations: 1 };
+        let mut frames = Frames { of: vec![0; graph.len()], all: vec![outside] };
+        if graph.nodes().iter().all(|n| ControlFlow::of(&n.op.name).is_none()) {
+            return Ok(frames);
+        }
+        let order = topological_order(graph);
+        ensure!(
+            order.len() == graph.len(),
+            InvalidArgument,
+            "the graph has a cycle that is not a loop from NextIteration to Merge"
+        );
+        let mut by_name: FxHashMap<Arc<str>, u32> = FxHashMap::default();
+        // For each node, the frame that its readers belong to.
+        let mut gives_to = vec![0u32; graph.len()];
+        for id in order {
+            let node = graph.node(id);
+            let frame = frames.of_readers(graph, node, &gives_to)?;
+            frames.of[id.index()] = frame;
+            gives_to[id.index()] = frames.target(node, frame, &mut by_name)?;
+        }
+        frames.check_loop_edges(graph)?;
+        Ok(frames)
+    }
+
+    /// Whether the graph has loops.
+    pub fn has_loops(&self) -> bool {
+        self.all.len() > 1
+    }
+
+    /// The frame of a node, from those of its inputs.
+    fn of_readers(&self, graph: &Graph, node: &Node, gives_to: &[u32]) -> Result<u32> {
+        let is_merge = ControlFlow::of(&node.op.name) == Some(ControlFlow::Merge);
+        let mut known: Option<(NodeId, u32)> = None;
+        for source in reads(node) {
+            if is_merge && closes_loop(graph, source) {
+                continue;
+            }
+            let frame = gives_to[source.index()];
+            match known {
+                None => known = Some((source, frame)),
+                Some((first, expected)) => ensure!(
+                    frame == expected,
+                    InvalidArgument,
+                    "{{{{node {}}}}} has inputs from different frames. The input {{{{node {}}}}} is \
+                     in frame '{}'. The input {{{{node {}}}}} is in frame '{}'.",
+                    node.name,
+                    graph.node(first).name,
+                    self.all[expected as usize].name,
+                    graph.node(source).name,
+                    self.all[frame as usize].name
+                ),
+            }
+        }
+        Ok(known.map_or(0, |(_, frame)| frame))
+    }
+
+    /// The frame to which a node in `frame` gives its outputs.
+    fn target(
+        &mut self,
+        node: &Node,
+        frame: u32,
+        by_name: &mut FxHashMap<Arc<str>, u32>,
+    ) -> Result<u32> {
+        match ControlFlow::of(&node.op.name) {
+            Some(ControlFlow::Enter) => self.entered(node, frame, by_name),
+            Some(ControlFlow::Exit) => {
+                ensure!(
+                    frame != 0,
+                    InvalidArgument,
+                    "Invalid Exit op: Cannot find a corresponding Enter op.\n\t [[{{{{node {}}}}}]]",
+                    node.name
+                );
+                Ok(self.all[frame as usize].parent)
+            }
+            Some(ControlFlow::NextIteration) if frame == 0 => bail!(
+                InvalidArgument,
+                "'{}' ({}) stands in no loop: there is no next iteration\n\t [[{{{{node {}}}}}]]",
+                node.name,
+                node.op.name,
+                node.name
+            ),
+            _ => Ok(frame),
+        }
+    }
+
+    fn entered(
+        &mut self,
+        node: &Node,
+        parent: u32,
+        by_name: &mut FxHashMap<Arc<str>, u32>,
+    ) -> Result<u32> {
+        let name = node.attrs().string("frame_name")?;
+        if let Some(&known) = by_name.get(name) {
+            let other = self.all[known as usize].parent;
+            ensure!(
+                other == parent,
+                Internal,
+                "Invalid loop structure: Mismatched parent frames for \"{name}\": \"{}\" vs \"{}\"\n\t \
+                 [[{{{{node {}}}}}]]",
+                self.all[parent as usize].name,
+                self.all[other as usize].name,
+                node.name
+            );
+            return Ok(known);
+        }
+        let frame = Frame {
+            name: name.into(),
+            parent,
+            parallel_iterations: node.attrs().int("parallel_iterations")?,
+        };
+        by_name.insert(frame.name.clone(), self.all.len() as u32);
+        self.all.push(frame);
+        Ok(self.all.len() as u32 - 1)
+    }
+
+    /// Edges that close loops must stay in their frame.
+    fn check_loop_edges(&self, graph: &Graph) -> Result<()> {
+        for id in graph.ids() {
+            let node = graph.node(id);
+            if ControlFlow::of(&node.op.name) != Some(ControlFlow::Merge) {
+                continue;
+            }
+            for source in reads(node).filter(|&source| closes_loop(graph, source)) {
+                let (here, there) = (self.of[id.index()], self.of[source.index()]);
+                ensure!(
+                    here == there,
+                    InvalidArgument,
+                    "{{{{node {}}}}} is in frame '{}', but its input {{{{node {}}}}} is in frame '{}'.",
+                    node.name,
+                    self.all[here as usize].name,
+                    graph.node(source).name,
+                    self.all[there as usize].name
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn closes_loop(graph: &Graph, source: NodeId) -> bool {
+    ControlFlow::of(&graph.node(source).op.name) == Some(ControlFlow::NextIteration)
+}
