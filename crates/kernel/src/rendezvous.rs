@@ -19,6 +19,12 @@ impl RendezvousKey {
             format!("{send_device};{incarnation:016x};{recv_device};{tensor_name};0:0").into(),
         )
     }
+
+    /// The key of the same transfer in an iteration of a loop.
+    pub fn in_frame(&self, frame: u64, iteration: u64) -> Self {
+        let name = self.0.rsplit_once(';').map_or(&*self.0, |(name, _)| name);
+        RendezvousKey(format!("{name};{frame}:{iteration}").into())
+    }
 }
 
 impl fmt::Debug for RendezvousKey {

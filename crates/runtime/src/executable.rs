@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use thalweg_graph::{Endpoint, Flag, Graph, Node, structural};
+use thalweg_graph::{ControlFlow, Endpoint, Flag, Graph, Node};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
@@ -11,6 +11,8 @@ use thalweg_plan::reads;
 use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
 
 use crate::calls::CallSite;
+use crate::framed::{EnterKind, Framed, Layout};
+use crate::transfers::{Transfer, Transfers};
 
 /// Cost of a kernel that has not run yet: dear, so that it may go to another thread.
 const UNKNOWN_COST_NS: u32 = 20_000;
@@ -18,6 +20,10 @@ const UNKNOWN_COST_NS: u32 = 20_000;
 const SAMPLE_STEPS: u32 = 64;
 
 /// A partition that can run, any number of steps at once.
+///
+/// There are two forms. In a graph without branches and loops every node runs once, every output has
+/// a slot and every edge is counted. Other graphs have `framed` too: then `readers`, `pending` and
+/// `roots` are those of what lies outside of loops, and `successors` is empty.
 pub(crate) struct Executable {
     pub(crate) graph: Graph,
     pub(crate) device: Arc<dyn Device>,
@@ -33,8 +39,12 @@ pub(crate) struct Executable {
     pub(crate) pending: Box<[u32]>,
     /// Nodes that wait for nothing.
     pub(crate) roots: Box<[u32]>,
+    /// Slots for values, outside of loops.
+    pub(crate) num_values: usize,
+    /// Branches and loops, if there are any.
+    pub(crate) framed: Option<Framed>,
     pub(crate) constants: Box<[Tensor]>,
-    /// Dtypes of the flattened outputs; each has a slot for its value.
+    /// Dtypes of the flattened outputs.
     pub(crate) output_dtypes: Box<[DType]>,
     /// For each output, whether nobody reads it: then it goes as soon as it is there.
     pub(crate) is_unread: Box<[bool]>,
@@ -51,7 +61,9 @@ pub(crate) struct ExecNode {
     /// Its range in `inputs`.
     pub(crate) first_input: u32,
     pub(crate) num_inputs: u32,
-    /// Its outputs' slots; they are consecutive.
+    /// Its outputs' slots; they are consecutive. In a loop, those of one iteration.
+    pub(crate) first_slot: u32,
+    /// Its outputs among all outputs.
     pub(crate) first_output: u32,
     pub(crate) num_outputs: u32,
     /// Its range in `successors`.
@@ -79,14 +91,42 @@ pub(crate) enum Kind {
     Send(RendezvousKey),
     Receive(RendezvousKey),
     Call(Box<CallSite>),
+    /// Passes its first input to the output that its second says.
+    Switch,
+    /// Passes on the input that is not dead; the position of its count says which.
+    Merge(u32),
+    /// Hands its input to a loop.
+    Enter(EnterKind),
+    /// Hands its input out of its loop; which of the loop's exits it is.
+    Exit(u32),
+    /// Hands its input to the next iteration.
+    NextIteration,
+    /// Runs even if what it waits for is dead.
+    Trigger,
+}
+
+impl Kind {
+    /// Whether running the node is all about where values go.
+    pub(crate) fn is_control_flow(&self) -> bool {
+        matches!(
+            self,
+            Kind::Switch
+                | Kind::Merge(_)
+                | Kind::Enter(_)
+                | Kind::Exit(_)
+                | Kind::NextIteration
+                | Kind::Trigger
+        )
+    }
 }
 
 /// Where an input's value lies.
 #[derive(Clone, Copy)]
 pub(crate) struct Input {
     /// The output's slot.
-    pub(crate) output: u32,
-    /// Position in `readers` if others read the output too, else [`SOLE`].
+    pub(crate) slot: u32,
+    /// Position in `readers` if others read the output too, else [`SOLE`]; [`ENTERED_ONCE`] if it
+    /// is the same in all iterations of a loop.
     pub(crate) shared: u32,
     pub(crate) transfer: Transfer,
     /// Whether the op takes a reference here, not the value behind it.
@@ -95,6 +135,9 @@ pub(crate) struct Input {
 
 /// Marks an input that is the only reader of its output.
 pub(crate) const SOLE: u32 = u32::MAX;
+
+/// Marks an input that all iterations of its loop share; it lies beyond all of `readers`.
+pub(crate) const ENTERED_ONCE: u32 = u32::MAX - 1;
 
 /// A node that waits, and whether for this edge alone.
 #[derive(Clone, Copy)]
@@ -116,14 +159,6 @@ impl Successor {
     pub(crate) fn is_only(self) -> bool {
         self.0 & ONLY != 0
     }
-}
-
-/// A copy between memories that an edge needs.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Transfer {
-    None,
-    ToHost,
-    ToDevice,
 }
 
 /// Makes a node's kernel.
@@ -151,6 +186,8 @@ pub(crate) struct Interface {
     pub(crate) is_function: bool,
     /// Whether they pass through the step's rendezvous, each when it comes.
     pub(crate) is_partial: bool,
+    /// Whether what other devices send may be dead: there are branches elsewhere.
+    pub(crate) may_receive_dead: bool,
 }
 
 impl Executable {
@@ -162,54 +199,63 @@ impl Executable {
         source: &KernelSource<'_>,
     ) -> Result<Executable> {
         check_size(&graph)?;
-        let mut builder = Builder::new(&*device, interface, source);
-        let pending: Vec<u32> = graph
-            .nodes()
-            .iter()
-            .map(|n| (n.inputs.len() + n.control_inputs.len()) as u32)
-            .collect();
-        let mut nodes = Vec::with_capacity(graph.len());
-        let (mut inputs, mut outputs) = (0u32, 0u32);
-        for node in graph.nodes() {
-            let kind = builder.kind(node).map_err(|e| at_node(e, &node.name))?;
-            nodes.push(ExecNode {
-                kind,
-                first_input: inputs,
-                num_inputs: node.inputs.len() as u32,
-                first_output: outputs,
-                num_outputs: node.outputs.len() as u32,
-                successors: (0, 0),
-                prepares: false,
-                has_unread: false,
-                cost_ns: AtomicU32::new(builder.cost_ns),
-            });
-            inputs += node.inputs.len() as u32;
-            outputs += node.outputs.len() as u32;
-        }
+        let is_framed = interface.may_receive_dead || has_control_flow(&graph);
+        let layout = if is_framed { Some(Layout::of(&graph)?) } else { None };
+        let mut builder = Builder::new(&*device, interface, source, layout);
+        let mut nodes = builder.nodes(&graph)?;
         let (constants, feeds) = (builder.constants, builder.feeds.into());
+        let mut layout = builder.layout;
         let transfers = Transfers::of(&graph, &*device, source.kernels)?;
-        let flat = FlatInputs::of(&graph, &mut nodes, outputs as usize, &transfers)?;
-        let successors = flat_successors(&graph, &mut nodes, &pending);
-        let output_dtypes =
-            graph.nodes().iter().flat_map(|n| n.outputs.iter().map(|o| o.dtype)).collect();
-        let roots = (0..graph.len() as u32).filter(|&i| pending[i as usize] == 0).collect();
-        Ok(Executable {
+        let flat = FlatInputs::of(&graph, &mut nodes, layout.as_mut(), &transfers)?;
+        let mut exec = Executable {
             device_name: device.description().name.to_string().into(),
             device,
             nodes: nodes.into(),
             inputs: flat.inputs.into(),
             readers: flat.readers.into(),
+            num_values: flat.is_unread.len(),
             is_unread: flat.is_unread.into(),
-            successors: successors.into(),
-            pending: pending.into(),
-            roots,
+            successors: Box::default(),
+            pending: Box::default(),
+            roots: Box::default(),
+            framed: None,
             constants: constants.into(),
-            output_dtypes,
+            output_dtypes: graph
+                .nodes()
+                .iter()
+                .flat_map(|n| n.outputs.iter().map(|o| o.dtype))
+                .collect(),
             feeds,
             num_fetches: interface.fetches,
             steps: AtomicU32::new(0),
             graph,
-        })
+        };
+        match layout {
+            Some(layout) => exec.count_in_frames(layout),
+            None => exec.count_edges(),
+        }
+        Ok(exec)
+    }
+
+    /// What each node waits for and whom it releases, where every node runs once.
+    fn count_edges(&mut self) {
+        let waits = |n: &Node| (n.inputs.len() + n.control_inputs.len()) as u32;
+        self.pending = self.graph.nodes().iter().map(waits).collect();
+        self.successors = flat_successors(&self.graph, &mut self.nodes, &self.pending).into();
+        let len = self.graph.len() as u32;
+        self.roots = (0..len).filter(|&i| self.pending[i as usize] == 0).collect();
+    }
+
+    /// The same with branches and loops.
+    fn count_in_frames(&mut self, layout: Layout) {
+        let nodes = &mut self.nodes;
+        let mut framed = layout.finish(&self.graph, |i, range| nodes[i].successors = range);
+        let outside = &mut framed.frames[0];
+        self.readers = std::mem::take(&mut outside.readers).into();
+        self.pending = std::mem::take(&mut outside.pending).into();
+        self.roots = outside.roots.iter().map(|root| root.node).collect();
+        self.num_values = outside.num_values;
+        self.framed = Some(framed);
     }
 
     /// Counts a step; whether it is one of those that measure cheap kernels too.
@@ -219,7 +265,7 @@ impl Executable {
 
     /// Memory that one step's bookkeeping takes.
     pub(crate) fn state_bytes(&self) -> usize {
-        16 * (self.output_dtypes.len() + self.feeds.len() + self.num_fetches)
+        16 * (self.num_values + self.feeds.len() + self.num_fetches)
             + 4 * (self.pending.len() + self.readers.len())
     }
 
@@ -272,12 +318,18 @@ fn check_size(graph: &Graph) -> Result<()> {
     Ok(())
 }
 
+/// Whether a graph has branches or loops.
+pub(crate) fn has_control_flow(graph: &Graph) -> bool {
+    graph.nodes().iter().any(|n| ControlFlow::of(&n.op.name).is_some())
+}
+
 struct Builder<'a> {
     device: &'a dyn Device,
     source: &'a KernelSource<'a>,
     constants: Vec<Tensor>,
     is_function: bool,
     is_partial: bool,
+    layout: Option<Layout>,
     /// For each feed and fetch that has its node, the dtype.
     feeds: Vec<Option<DType>>,
     fetches: Vec<Option<DType>>,
@@ -288,10 +340,16 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(device: &'a dyn Device, interface: Interface, source: &'a KernelSource<'a>) -> Self {
+    fn new(
+        device: &'a dyn Device,
+        interface: Interface,
+        source: &'a KernelSource<'a>,
+        layout: Option<Layout>,
+    ) -> Self {
         Builder {
             device,
             source,
+            layout,
             constants: Vec::new(),
             is_function: interface.is_function,
             is_partial: interface.is_partial,
@@ -319,7 +377,41 @@ impl<'a> Builder<'a> {
         Ok(!self.is_partial && node.attrs().bool("client_terminated")?)
     }
 
-    fn kind(&mut self, node: &Node) -> Result<Kind> {
+    fn nodes(&mut self, graph: &Graph) -> Result<Vec<ExecNode>> {
+        let mut nodes = Vec::with_capacity(graph.len());
+        let (mut inputs, mut outputs) = (0u32, 0u32);
+        for (i, node) in graph.nodes().iter().enumerate() {
+            let kind = self.kind(i, node).map_err(|e| at_node(e, &node.name))?;
+            nodes.push(ExecNode {
+                kind,
+                first_input: inputs,
+                num_inputs: node.inputs.len() as u32,
+                first_slot: self.layout.as_ref().map_or(outputs, |l| l.first_output[i]),
+                first_output: outputs,
+                num_outputs: node.outputs.len() as u32,
+                successors: (0, 0),
+                prepares: false,
+                has_unread: false,
+                cost_ns: AtomicU32::new(self.cost_ns),
+            });
+            inputs += node.inputs.len() as u32;
+            outputs += node.outputs.len() as u32;
+        }
+        Ok(nodes)
+    }
+
+    fn kind(&mut self, i: usize, node: &Node) -> Result<Kind> {
+        if let (Some(kind), Some(layout)) = (ControlFlow::of(&node.op.name), &self.layout) {
+            return Ok(match kind {
+                ControlFlow::Switch => Kind::Switch,
+                ControlFlow::Merge => Kind::Merge(layout.pending[i]),
+                ControlFlow::Enter => layout.enters[i].map_or(Kind::NoOp, Kind::Enter),
+                ControlFlow::Exit => Kind::Exit(layout.exit_position[i]),
+                ControlFlow::NextIteration => Kind::NextIteration,
+                ControlFlow::LoopCond => Kind::Identity,
+                ControlFlow::Trigger => Kind::Trigger,
+            });
+        }
         if let Some(site) = CallSite::of(node)? {
             return Ok(Kind::Call(Box::new(site)));
         }
@@ -412,31 +504,45 @@ impl FlatInputs {
     fn of(
         graph: &Graph,
         nodes: &mut [ExecNode],
-        num_outputs: usize,
+        mut layout: Option<&mut Layout>,
         transfers: &Transfers,
     ) -> Result<FlatInputs> {
-        let slot = |nodes: &[ExecNode], e: &Endpoint| nodes[e.node.index()].first_output + e.index;
-        let mut counts = vec![0u32; num_outputs];
+        let output = |nodes: &[ExecNode], e: &Endpoint| {
+            (nodes[e.node.index()].first_output + e.index) as usize
+        };
+        let mut counts = vec![0u32; graph.nodes().iter().map(|n| n.outputs.len()).sum()];
         for e in graph.nodes().iter().flat_map(|n| &n.inputs) {
-            counts[slot(nodes, e) as usize] += 1;
+            counts[output(nodes, e)] += 1;
         }
         let mut readers = Vec::new();
-        let mut shared = vec![SOLE; num_outputs];
-        for (output, &count) in counts.iter().enumerate().filter(|(_, count)| **count > 1) {
-            shared[output] = readers.len() as u32;
-            readers.push(count);
+        let mut shared = vec![SOLE; counts.len()];
+        for (i, node) in nodes.iter().enumerate() {
+            let is_constant = layout.as_ref().is_some_and(|l| l.is_constant[i]);
+            let readers = match &mut layout {
+                Some(layout) => &mut layout.statics[layout.outputs_in[i] as usize].readers,
+                None => &mut readers,
+            };
+            let first = node.first_output as usize;
+            for output in first..first + node.num_outputs as usize {
+                if is_constant {
+                    shared[output] = ENTERED_ONCE;
+                } else if counts[output] > 1 {
+                    shared[output] = readers.len() as u32;
+                    readers.push(counts[output]);
+                }
+            }
         }
         let mut inputs = Vec::new();
         for (i, node) in graph.nodes().iter().enumerate() {
             let takes_ref = ref_inputs(node)?;
             for (k, e) in node.inputs.iter().enumerate() {
-                let output = slot(nodes, e);
                 let transfer = transfers.between(*e, i, k);
                 let takes_ref = takes_ref.get(k).copied().unwrap_or(false);
                 let is_dereferenced = graph.output(*e).is_ref && !takes_ref;
                 nodes[i].prepares |= transfer != Transfer::None || is_dereferenced;
-                let shared = shared[output as usize];
-                inputs.push(Input { output, shared, transfer, takes_ref });
+                let shared = shared[output(nodes, e)];
+                let slot = nodes[e.node.index()].first_slot + e.index;
+                inputs.push(Input { slot, shared, transfer, takes_ref });
             }
         }
         let is_unread: Vec<bool> = counts.iter().map(|&count| count == 0).collect();
@@ -479,60 +585,6 @@ fn flat_successors(graph: &Graph, nodes: &mut [ExecNode], pending: &[u32]) -> Ve
         }
     }
     successors
-}
-
-/// Which inputs and outputs live on the host, where the device has memory of its own.
-struct Transfers {
-    /// For each node, whether each input and output is on the host; empty if all memory is.
-    on_host: Vec<(Vec<bool>, Vec<bool>)>,
-}
-
-impl Transfers {
-    fn of(graph: &Graph, device: &dyn Device, kernels: &KernelRegistry) -> Result<Transfers> {
-        if device.description().shares_host_memory {
-            return Ok(Transfers { on_host: Vec::new() });
-        }
-        let device_type = &device.description().name.device_type;
-        let mut on_host = Vec::with_capacity(graph.len());
-        for node in graph.nodes() {
-            // Strings, handles and variants have no other memory than the host's.
-            let mut inputs: Vec<bool> =
-                node.inputs.iter().map(|e| graph.output(*e).dtype.is_object()).collect();
-            let mut outputs: Vec<bool> = node.outputs.iter().map(|o| o.dtype.is_object()).collect();
-            match node.op.name.as_str() {
-                // What leaves a device, and what enters it, does so through the host.
-                "_Send" | "_HostSend" | "_Recv" | "_HostRecv" => {
-                    inputs.fill(true);
-                    outputs.fill(true);
-                }
-                // Identities, constants and calls with their `_Arg` and `_Retval` move nothing.
-                name if node.op.is_function || structural::is_interpreted(name) => {}
-                _ => {
-                    let spec = kernels.find(node, device_type)?;
-                    for name in spec.host_inputs {
-                        inputs[node.input_range(name)?].fill(true);
-                    }
-                    for name in spec.host_outputs {
-                        outputs[node.output_range(name)?].fill(true);
-                    }
-                }
-            }
-            on_host.push((inputs, outputs));
-        }
-        Ok(Transfers { on_host })
-    }
-
-    fn between(&self, from: Endpoint, to: usize, input: usize) -> Transfer {
-        if self.on_host.is_empty() {
-            return Transfer::None;
-        }
-        let is_on_host = self.on_host[from.node.index()].1[from.index as usize];
-        match (is_on_host, self.on_host[to].0[input]) {
-            (false, true) => Transfer::ToHost,
-            (true, false) => Transfer::ToDevice,
-            _ => Transfer::None,
-        }
-    }
 }
 
 impl std::fmt::Debug for Executable {

@@ -338,6 +338,7 @@ impl Body {
             fetches: body.results.len(),
             is_function: true,
             is_partial: false,
+            may_receive_dead: false,
         };
         let signature = StepSignature { targets, ..Default::default() };
         let dtype = |&id: &NodeId| body.graph.node(id).attrs().dtype("T");

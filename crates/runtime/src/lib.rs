@@ -9,6 +9,7 @@ mod deadline;
 mod environment;
 mod executable;
 mod execute;
+mod framed;
 mod functions;
 mod loops;
 mod metadata;
@@ -20,6 +21,7 @@ mod report;
 mod session;
 mod start;
 mod step;
+mod transfers;
 
 pub use environment::{memory_limit_bytes, system_environment};
 pub use metadata::{NodeTiming, RunMetadata, TracedOutput};

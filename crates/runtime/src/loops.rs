@@ -167,9 +167,8 @@ fn rewound<'a>(
     frame: &Frame,
     instance: &Instance,
 ) -> Result<&'a mut StepState> {
-    match kept.as_mut().and_then(Arc::get_mut) {
-        Some(state) => state.rewind(),
-        None => *kept = Some(Arc::new(frame.state(instance))),
+    if kept.as_mut().and_then(Arc::get_mut).and_then(StepState::rewind).is_none() {
+        *kept = Some(Arc::new(frame.state(instance)));
     }
     kept.as_mut().and_then(Arc::get_mut).ok_or_else(lost)
 }

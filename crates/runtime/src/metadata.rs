@@ -47,6 +47,9 @@ pub struct TracedOutput {
     pub bytes: u64,
 }
 
+/// Times kept: a loop may run for ever.
+const TIMINGS_MAX: usize = 1 << 18;
+
 /// Times of nodes, collected when asked for.
 pub(crate) struct Trace {
     begin: Duration,
@@ -81,7 +84,11 @@ impl Trace {
             }) as u32
         };
         let node = &exec.graph.nodes()[node as usize];
-        self.nodes.lock().push(NodeTiming {
+        let mut nodes = self.nodes.lock();
+        if nodes.len() >= TIMINGS_MAX {
+            return;
+        }
+        nodes.push(NodeTiming {
             node: node.name.clone(),
             op: node.op.name.clone(),
             device: exec.device_name.clone(),
@@ -129,7 +136,8 @@ fn label(graph: &Graph, node: &Node) -> String {
 pub struct RunMetadata {
     /// When it began, in nanoseconds since 1970; 0 unless nodes were timed.
     pub started_ns: u64,
-    /// Nodes in the order in which they finished; empty unless tracing was asked for.
+    /// Nodes in the order in which they finished, up to a limit; empty unless tracing
+    /// was asked for.
     pub nodes: Vec<NodeTiming>,
     /// The graphs that ran, one for each device, if they were asked for.
     pub partition_graphs: Vec<pb::GraphDef>,

@@ -18,7 +18,9 @@ use thalweg_tensor::{Budget, Result, Tensor, bail, ensure, err};
 
 use crate::deadline;
 use crate::environment::{memory_limit_bytes, system_environment};
-use crate::executable::{Create, Executable, FindOrMake, Interface, KernelSource};
+use crate::executable::{
+    Create, Executable, FindOrMake, Interface, KernelSource, has_control_flow,
+};
 use crate::execute::StepState;
 use crate::functions::Functions;
 use crate::metadata::{RunMetadata, Trace};
@@ -320,12 +322,15 @@ impl SessionCore {
         }
         let plan = self.compile(key)?;
         self.log_placement(&plan);
+        let may_receive_dead =
+            plan.partitions.len() > 1 && plan.partitions.iter().any(|p| has_control_flow(&p.graph));
         let interface = |part: usize| Interface {
             // Feeds enter and fetches leave on the first device, the client's.
             feeds: if part == 0 && !key.is_partial { key.feeds.len() } else { 0 },
             fetches: if part == 0 && !key.is_partial { key.fetches.len() } else { 0 },
             is_function: false,
             is_partial: key.is_partial,
+            may_receive_dead,
         };
         let mut parts = Vec::with_capacity(plan.partitions.len());
         for (i, partition) in plan.partitions.into_iter().enumerate() {

@@ -13,7 +13,7 @@ impl StepState {
         // The step cannot end before all its partitions have begun.
         shared.outstanding.fetch_add(1, Ordering::Relaxed);
         for other in &states[1..] {
-            other.offer(&other.exec.roots);
+            other.offer_roots();
         }
         states[0].start(done);
         shared.release();

@@ -9,7 +9,7 @@ use crate::source::{self, File, code, crate_of};
 const UNSAFE: &[&str] = &[
     "crates/tensor/",
     "crates/ops/",
-    "crates/runtime/src/execute.rs",
+    "crates/runtime/src/execute/",
     "crates/runtime/src/pool.rs",
     "benches/ours/src/peak.rs",
 ];
@@ -103,7 +103,6 @@ const LONGER: &[(&str, usize)] = &[
     // A list of definitions.
     ("crates/ops/src/training/definitions.rs", 910),
     ("crates/ops/src/variable.rs", 620),
-    ("crates/runtime/src/execute.rs", 720),
 ];
 
 /// A file this much shorter than its entry above has earned a lower one.

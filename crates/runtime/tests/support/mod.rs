@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test binary uses a part")]
 #![expect(clippy::disallowed_methods, reason = "tests have threads and clocks of their own")]
 
+pub(crate) mod flow;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -164,6 +166,13 @@ fn later(init: &KernelInit<'_>) -> Result<AnyKernel> {
 pub(crate) fn registries() -> (Arc<OpRegistry>, Arc<KernelRegistry>) {
     let families: Vec<&Family> = FAMILIES.iter().copied().chain([&TOYS]).collect();
     (op_registry(&families).unwrap(), kernel_registry(&families))
+}
+
+/// The registries, made once.
+pub(crate) fn shared_registries() -> &'static (Arc<OpRegistry>, Arc<KernelRegistry>) {
+    static SHARED: std::sync::OnceLock<(Arc<OpRegistry>, Arc<KernelRegistry>)> =
+        std::sync::OnceLock::new();
+    SHARED.get_or_init(registries)
 }
 
 pub(crate) fn scope() -> Scope {

@@ -1,0 +1,279 @@
+//! Where values lie while a step runs: one set of slots and counts for each iteration of each loop
+//! that is under way, and one for what lies outside of loops.
+
+use std::cell::UnsafeCell;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use thalweg_kernel::Value;
+
+use crate::framed::StaticFrame;
+
+/// A value that its producer writes before it counts its successors down, and that readers only
+/// look at afterwards. Only the last reader changes it.
+#[repr(transparent)]
+pub(super) struct Slot(pub(super) UnsafeCell<Value>);
+
+// SAFETY: the successors' counts order the one write before all reads, and the count of readers
+// orders all reads before the last one's change.
+unsafe impl Sync for Slot {}
+
+pub(super) fn empty_slots(n: usize) -> Box<[Slot]> {
+    (0..n).map(|_| Slot(UnsafeCell::new(Value::Empty))).collect()
+}
+
+fn counters(initial: &[u32]) -> Box<[AtomicU32]> {
+    initial.iter().map(|&n| AtomicU32::new(n)).collect()
+}
+
+/// A node that has nothing left to wait for, in one iteration. Two words, which are kept in registers:
+/// with a third field it would be copied through memory, at a third of an `Identity`'s time.
+#[derive(Clone, Copy)]
+pub(super) struct Ready {
+    pub(super) iteration: *const Iteration,
+    /// The node; the highest bit says whether it is dead.
+    node: u32,
+}
+
+impl Ready {
+    /// A dead node does nothing, and its outputs are dead too.
+    #[inline]
+    pub(super) fn new(iteration: *const Iteration, node: u32, is_dead: bool) -> Ready {
+        Ready { iteration, node: node | u32::from(is_dead) << 31 }
+    }
+
+    #[inline]
+    pub(super) fn node(self) -> u32 {
+        self.node & (u32::MAX >> 1)
+    }
+
+    /// Whether something that it waited for is dead.
+    #[inline]
+    pub(super) fn is_dead(self) -> bool {
+        self.node >> 31 != 0
+    }
+}
+
+// SAFETY: an iteration may be used from any thread; whoever holds a `Ready` is counted by the
+// iteration's `outstanding` (or holds the step's state, which owns the outermost one), so it is there.
+unsafe impl Send for Ready {}
+
+/// The values of one iteration of one loop, or of what lies outside of loops.
+pub(super) struct Iteration {
+    pub(super) values: Box<[Slot]>,
+    /// For outputs that several inputs read, how many have yet to.
+    pub(super) readers: Box<[AtomicU32]>,
+    /// For each node what it waits for, as `framed` describes it.
+    pub(super) pending: Box<[AtomicU32]>,
+    /// Nodes ready or running, loops under way inside, and the iteration before while it lasts.
+    pub(super) outstanding: AtomicUsize,
+    /// Its loop; null outside of loops.
+    pub(super) frame: *const Frame,
+    pub(super) number: AtomicU64,
+    /// The iteration after this one, once it has begun.
+    pub(super) next: AtomicPtr<Iteration>,
+    /// The loops that stand in this one, while they are under way.
+    pub(super) children: Box<[AtomicPtr<Frame>]>,
+    /// Whether each edge must be counted, even one that its node waits for alone.
+    pub(super) is_strict: AtomicBool,
+}
+
+// SAFETY: all fields are atomic, or slots, or do not change; `frame` owns the iteration.
+unsafe impl Send for Iteration {}
+// SAFETY: as above.
+unsafe impl Sync for Iteration {}
+
+impl Iteration {
+    /// Room for values and counts; `children` loops stand in it.
+    pub(super) fn new(
+        num_values: usize,
+        readers: &[u32],
+        pending: &[u32],
+        children: usize,
+        frame: *const Frame,
+    ) -> Iteration {
+        Iteration {
+            values: empty_slots(num_values),
+            readers: counters(readers),
+            pending: counters(pending),
+            outstanding: AtomicUsize::new(0),
+            frame,
+            number: AtomicU64::new(0),
+            next: AtomicPtr::new(ptr::null_mut()),
+            children: (0..children).map(|_| AtomicPtr::default()).collect(),
+            is_strict: AtomicBool::new(false),
+        }
+    }
+
+    /// Sets all counts; nobody uses the iteration.
+    pub(super) fn reset(&mut self, readers: &[u32], pending: &[u32]) {
+        for (count, &initial) in self.pending.iter_mut().zip(pending) {
+            *count.get_mut() = initial;
+        }
+        for (count, &initial) in self.readers.iter_mut().zip(readers) {
+            *count.get_mut() = initial;
+        }
+    }
+
+    /// Drops what nobody took.
+    pub(super) fn clear(&mut self) {
+        for slot in &mut self.values {
+            *slot.0.get_mut() = Value::Empty;
+        }
+    }
+}
+
+/// A loop under way, or kept for another time.
+pub(super) struct Frame {
+    /// Position among the executable's frames.
+    pub(super) index: u32,
+    /// The iteration that it stands in.
+    pub(super) parent: AtomicPtr<Iteration>,
+    /// TensorFlow's number of this frame in this step: in it, senders and receivers meet.
+    pub(super) id: AtomicU64,
+    /// Values that entered once and are the same in all iterations.
+    pub(super) constants: Box<[Slot]>,
+    /// Nodes that enter and have not yet.
+    pub(super) enters_left: AtomicU32,
+    /// For each node that enters, whether it came dead.
+    pub(super) dead_enters: Box<[AtomicBool]>,
+    /// For each exit, whether its value has left.
+    pub(super) exited: Box<[AtomicBool]>,
+    /// The iteration with which it begins.
+    pub(super) first: AtomicPtr<Iteration>,
+    pub(super) inner: Mutex<FrameInner>,
+}
+
+// SAFETY: as for `Iteration`; pointers in it are to iterations that it owns, or that outlive it.
+unsafe impl Send for Frame {}
+// SAFETY: as above.
+unsafe impl Sync for Frame {}
+
+/// A frame's iterations.
+pub(super) struct FrameInner {
+    /// All there are. Boxed, as others point to them.
+    #[expect(clippy::vec_box, reason = "pointers to iterations must stay good")]
+    owned: Vec<Box<Iteration>>,
+    free: Vec<*mut Iteration>,
+    /// Iterations that have begun and are not over.
+    pub(super) live: u32,
+    /// The iteration that may begin when another is over, if it has values; else null.
+    pub(super) parked: *mut Iteration,
+    /// The iteration before it.
+    pub(super) parked_after: *const Iteration,
+    /// The nodes that have handed it values.
+    pub(super) parked_nodes: Vec<u32>,
+}
+
+impl Frame {
+    pub(super) fn new(index: u32, kind: &StaticFrame) -> Box<Frame> {
+        let flags = |n: usize| (0..n).map(|_| AtomicBool::new(false)).collect();
+        Box::new(Frame {
+            index,
+            parent: AtomicPtr::default(),
+            id: AtomicU64::new(0),
+            constants: empty_slots(kind.num_constants),
+            enters_left: AtomicU32::new(0),
+            dead_enters: flags(kind.enters.len()),
+            exited: flags(kind.exits.len()),
+            first: AtomicPtr::default(),
+            inner: Mutex::new(FrameInner {
+                owned: Vec::new(),
+                free: Vec::new(),
+                live: 0,
+                parked: ptr::null_mut(),
+                parked_after: ptr::null(),
+                parked_nodes: Vec::new(),
+            }),
+        })
+    }
+
+    /// Makes an idle frame ready for another time.
+    pub(super) fn prepare(&self, kind: &StaticFrame, parent: *const Iteration, id: u64) {
+        self.parent.store(parent.cast_mut(), Ordering::Relaxed);
+        self.id.store(id, Ordering::Relaxed);
+        self.enters_left.store(kind.enters.len() as u32, Ordering::Relaxed);
+        for flag in self.dead_enters.iter().chain(&self.exited) {
+            flag.store(false, Ordering::Relaxed);
+        }
+        let mut inner = self.inner.lock();
+        let first = inner.take(self, kind, 0);
+        self.first.store(first, Ordering::Relaxed);
+    }
+}
+
+impl FrameInner {
+    /// An iteration that nobody uses, with its counts set.
+    pub(super) fn take(
+        &mut self,
+        frame: &Frame,
+        kind: &StaticFrame,
+        number: u64,
+    ) -> *mut Iteration {
+        let it = self.free.pop().unwrap_or_else(|| {
+            let (values, children) = (kind.num_values, kind.num_children as usize);
+            let new = Iteration::new(values, &kind.readers, &kind.pending, children, frame);
+            self.owned.push(Box::new(new));
+            let last = self.owned.last_mut().expect("one was just pushed");
+            ptr::from_mut::<Iteration>(last)
+        });
+        // SAFETY: the frame owns it, and nobody uses it: it is new, or was given back.
+        let it_ref = unsafe { &mut *it };
+        *it_ref.number.get_mut() = number;
+        *it_ref.next.get_mut() = ptr::null_mut();
+        *it_ref.is_strict.get_mut() = false;
+        it
+    }
+
+    /// Takes an iteration back.
+    ///
+    /// # Safety
+    ///
+    /// It is one of this frame's, and nobody uses it.
+    pub(super) unsafe fn give_back(&mut self, it: *mut Iteration, kind: &StaticFrame) {
+        // SAFETY: the caller's promise.
+        let it_ref = unsafe { &mut *it };
+        it_ref.clear();
+        it_ref.reset(&kind.readers, &kind.pending);
+        self.free.push(it);
+    }
+}
+
+/// The loops of one step: those under way, and those kept for another time.
+#[derive(Default)]
+pub(super) struct FramePool {
+    /// All there are. Boxed, as others point to them.
+    #[expect(clippy::vec_box, reason = "pointers to frames must stay good")]
+    owned: Vec<Box<Frame>>,
+    /// For each of the executable's frames, those that are idle.
+    free: Vec<Vec<*const Frame>>,
+    /// How many are under way.
+    pub(super) live: usize,
+}
+
+// SAFETY: the pointers are to frames that it owns.
+unsafe impl Send for FramePool {}
+
+impl FramePool {
+    /// A frame that nobody uses.
+    pub(super) fn take(&mut self, index: u32, kind: &StaticFrame) -> *const Frame {
+        self.live += 1;
+        if let Some(frame) = self.free.get_mut(index as usize).and_then(Vec::pop) {
+            return frame;
+        }
+        self.owned.push(Frame::new(index, kind));
+        let last = self.owned.last().expect("one was just pushed");
+        ptr::from_ref::<Frame>(last)
+    }
+
+    /// Takes a frame back that nobody uses any more.
+    pub(super) fn give_back(&mut self, frame: &Frame) {
+        self.live -= 1;
+        let index = frame.index as usize;
+        if self.free.len() <= index {
+            self.free.resize_with(index + 1, Vec::new);
+        }
+        self.free[index].push(frame);
+    }
+}

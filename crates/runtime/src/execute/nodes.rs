@@ -1,0 +1,450 @@
+//! Running single nodes: their inputs, kernels and outputs, in either form of an executable.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use thalweg_kernel::{AsyncCall, Kernel, KernelContext, Outputs, Rendezvous, RendezvousKey, Value};
+use thalweg_tensor::{Error, Result, bail, ensure, err};
+
+use super::iteration::{Iteration, Ready};
+use super::{Runner, STARTING, Starting, StepState};
+use crate::calls::{CallSite, Caller};
+use crate::executable::{ExecNode, Input, Kind, SOLE, at_node};
+use crate::rendezvous::LocalRendezvous;
+use crate::transfers::Transfer;
+
+/// In a loop, cheap kernels are measured in one iteration out of this many.
+const SAMPLE_ITERATIONS: u64 = 64;
+
+/// How running a node went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ran {
+    /// Its outputs are there.
+    Now,
+    /// It failed, or completes later.
+    Otherwise,
+}
+
+impl StepState {
+    /// Runs a node of a graph without branches and loops.
+    #[inline]
+    pub(super) fn process(
+        self: &Arc<Self>,
+        ready: Ready,
+        start: Option<Duration>,
+        runner: &mut Runner,
+    ) {
+        if self.run_node(&self.outside, ready, start, runner) == Ran::Now {
+            let node = &self.exec.nodes[ready.node() as usize];
+            if start.is_some() {
+                self.record(ready.node(), start, self.outputs_of(&self.outside, node));
+            }
+            self.for_each_ready(node, |ready| self.schedule(ready, runner));
+        }
+    }
+
+    /// Runs a node that is alive and does nothing to the flow of values.
+    #[inline(always)]
+    pub(super) fn run_node(
+        self: &Arc<Self>,
+        it: &Iteration,
+        ready: Ready,
+        start: Option<Duration>,
+        runner: &mut Runner,
+    ) -> Ran {
+        let index = ready.node();
+        let node = &self.exec.nodes[index as usize];
+        let result = match &node.kind {
+            Kind::NoOp => Ok(()),
+            Kind::Identity => self.only_input(it, node).map(|value| self.put(it, node, 0, value)),
+            Kind::Constant(i) => {
+                let constant = self.exec.constants[*i as usize].clone();
+                self.put(it, node, 0, Value::Tensor(constant));
+                Ok(())
+            }
+            Kind::Feed(i) => {
+                // SAFETY: only the one node of this feed reads the slot, once per step.
+                let value = unsafe { std::mem::take(&mut *self.feeds[*i as usize].0.get()) };
+                self.put(it, node, 0, value);
+                Ok(())
+            }
+            Kind::Fetch(i) => self.only_input(it, node).and_then(|value| self.fetched(*i, value)),
+            Kind::Kernel(kernel) => {
+                if !self.run_kernel(it, index, &**kernel, &mut runner.inputs) {
+                    return Ran::Otherwise;
+                }
+                Ok(())
+            }
+            Kind::Send(key) => {
+                self.only_input(it, node).and_then(|value| self.send(it, key, value))
+            }
+            Kind::Async(_) | Kind::Receive(_) | Kind::Call(_) => {
+                self.start_node(ready, start, runner);
+                return Ran::Otherwise;
+            }
+            _ => Err(err!(Internal, "this node belongs to a loop or branch")),
+        };
+        match result {
+            Ok(()) => Ran::Now,
+            Err(e) => {
+                self.fail_at(index, e);
+                Ran::Otherwise
+            }
+        }
+    }
+
+    /// Sets a fetch.
+    #[inline]
+    pub(super) fn fetched(&self, i: u32, value: Value) -> Result<()> {
+        if let Some(flag) = self.is_fetched.get(i as usize) {
+            ensure!(
+                !flag.swap(true, Ordering::Relaxed),
+                Internal,
+                "Retval[{i}] has already been set."
+            );
+        }
+        // SAFETY: only the one node of this fetch writes the slot, and only once, as just checked
+        // where it could run more often; the caller reads it at the end.
+        unsafe { *self.fetches[i as usize].0.get() = value };
+        Ok(())
+    }
+
+    /// An input's value; the last reader takes it away, so that nobody else holds it.
+    #[inline]
+    pub(super) fn take_input(&self, it: &Iteration, input: Input) -> Value {
+        if input.shared == SOLE {
+            // SAFETY: the caller owns the only node that reads this slot, and it was written before
+            // that node's count fell to zero.
+            return unsafe { std::mem::take(&mut *it.values[input.slot as usize].0.get()) };
+        }
+        let Some(readers) = it.readers.get(input.shared as usize) else {
+            return self.entered_once(it, input);
+        };
+        let slot = it.values[input.slot as usize].0.get();
+        if readers.load(Ordering::Acquire) == 1 {
+            // SAFETY: all others have counted themselves off, after they read: this one is alone.
+            return unsafe { std::mem::take(&mut *slot) };
+        }
+        // SAFETY: the slot was written before the node's count fell to zero, and nobody changes
+        // it while a reader that has not counted itself off is left: this one.
+        let value = unsafe { (*slot).clone() };
+        if readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: all readers have counted themselves off, so this one is alone.
+            unsafe { *slot = Value::Empty };
+        }
+        value
+    }
+
+    /// The value in the form and memory that its reader wants: what a reference refers to where
+    /// the op takes values, and a copy where the op reads other memory.
+    #[cold]
+    pub(super) fn prepare(&self, input: Input, value: &mut Value) -> Result<()> {
+        if let Value::Ref(variable) = value
+            && !input.takes_ref
+        {
+            *value = Value::Tensor(variable.read()?);
+        }
+        if let Value::Tensor(tensor) = value {
+            match input.transfer {
+                Transfer::None => {}
+                Transfer::ToHost => *tensor = self.exec.device.download(tensor)?,
+                Transfer::ToDevice => *tensor = self.exec.device.upload(tensor)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The value of a node's first input.
+    #[inline]
+    pub(super) fn only_input(&self, it: &Iteration, node: &ExecNode) -> Result<Value> {
+        let input = self.exec.inputs_of(node)[0];
+        let mut value = self.take_input(it, input);
+        if node.prepares {
+            self.prepare(input, &mut value)?;
+        }
+        Ok(value)
+    }
+
+    /// All inputs of a node.
+    fn owned_inputs(&self, it: &Iteration, node: &ExecNode) -> Result<SmallVec<[Value; 4]>> {
+        let inputs = self.exec.inputs_of(node);
+        let mut values: SmallVec<[Value; 4]> =
+            inputs.iter().map(|&input| self.take_input(it, input)).collect();
+        if node.prepares {
+            for (&input, value) in inputs.iter().zip(&mut values) {
+                self.prepare(input, value)?;
+            }
+        }
+        Ok(values)
+    }
+
+    /// The slots of a node's outputs; the caller owns the node and has not released its successors.
+    #[inline]
+    #[expect(clippy::mut_from_ref, reason = "until they are released, the slots are the owner's")]
+    pub(super) fn outputs_of<'a>(&self, it: &'a Iteration, node: &ExecNode) -> &'a mut [Value] {
+        let first = node.first_slot as usize;
+        let slots = &it.values[first..first + node.num_outputs as usize];
+        // SAFETY: a slot is a transparent cell over a value; only this node writes these, and their
+        // readers wait to be counted down, so nobody else looks at them.
+        unsafe { std::slice::from_raw_parts_mut(slots.as_ptr().cast_mut().cast(), slots.len()) }
+    }
+
+    /// Leaves an output for those who read it.
+    #[inline]
+    pub(super) fn put(&self, it: &Iteration, node: &ExecNode, output: u32, value: Value) {
+        // Nobody would take it out, and it would outlive the step.
+        if node.has_unread && self.exec.is_unread[(node.first_output + output) as usize] {
+            return;
+        }
+        let slot = (node.first_slot + output) as usize;
+        // SAFETY: only this node writes the slot, and its readers wait to be counted down.
+        unsafe { *it.values[slot].0.get() = value };
+    }
+
+    /// Counts a node's successors down and names those that have nothing left to wait for.
+    #[inline]
+    fn for_each_ready(&self, node: &ExecNode, mut ready: impl FnMut(Ready)) {
+        let (start, end) = node.successors;
+        for &to in &self.exec.successors[start as usize..end as usize] {
+            let node = to.node();
+            // Released so that whoever runs the node sees what this one wrote; acquired so that
+            // the last sees what the others wrote.
+            if to.is_only()
+                || self.outside.pending[node as usize].fetch_sub(1, Ordering::AcqRel) == 1
+            {
+                ready(Ready::new(&self.outside, node, false));
+            }
+        }
+    }
+
+    pub(super) fn fail_at(&self, index: u32, error: Error) {
+        self.shared.fail(at_node(error, &self.exec.graph.nodes()[index as usize].name));
+    }
+
+    /// Runs a synchronous kernel; false if it failed.
+    #[inline]
+    fn run_kernel(
+        &self,
+        it: &Iteration,
+        index: u32,
+        kernel: &dyn Kernel,
+        inputs: &mut Vec<Value>,
+    ) -> bool {
+        let node = &self.exec.nodes[index as usize];
+        inputs.extend(self.exec.inputs_of(node).iter().map(|&input| self.take_input(it, input)));
+        let outputs = self.outputs_of(it, node);
+        let measured = (self.samples_cost(it) || !self.is_cheap(index)).then(|| self.now());
+        let mut result = Ok(());
+        if node.prepares {
+            let mut each = self.exec.inputs_of(node).iter().zip(&mut *inputs);
+            result = each.try_for_each(|(&input, value)| self.prepare(input, value));
+        }
+        if result.is_ok() {
+            let graph_node = &self.exec.graph.nodes()[index as usize];
+            let dtypes = self.exec.output_dtypes_of(node);
+            let mut ctx = KernelContext::new(graph_node, dtypes, &self.context, inputs, outputs);
+            // A panic is a bug of ours, but not a reason to end the process.
+            result = catch_unwind(AssertUnwindSafe(|| kernel.compute(&mut ctx)))
+                .unwrap_or_else(|_| Err(err!(Internal, "the kernel panicked; this is a bug")));
+        }
+        if let Some(start) = measured {
+            let took =
+                (self.now().saturating_sub(start)).as_nanos().min(u128::from(u32::MAX)) as u32;
+            node.learn_cost(took);
+        }
+        inputs.clear();
+        for (i, value) in self.outputs_of(it, node).iter_mut().enumerate() {
+            if matches!(value, Value::Empty) && result.is_ok() {
+                result = Err(err!(Internal, "the kernel did not set output {i}"));
+            }
+            if node.has_unread && self.exec.is_unread[node.first_output as usize + i] {
+                *value = Value::Empty;
+            }
+        }
+        if let Err(e) = result {
+            self.fail_at(index, e);
+            return false;
+        }
+        true
+    }
+
+    /// Whether this is one of the runs in which cheap kernels are measured too.
+    #[inline]
+    fn samples_cost(&self, it: &Iteration) -> bool {
+        self.samples_cost && it.number.load(Ordering::Relaxed).is_multiple_of(SAMPLE_ITERATIONS)
+    }
+
+    /// Starts a node that may complete later, from any thread. If it completes at once, on this
+    /// thread, what that makes ready is run here.
+    pub(super) fn start_node(
+        self: &Arc<Self>,
+        ready: Ready,
+        start: Option<Duration>,
+        runner: &mut Runner,
+    ) {
+        let node = &self.exec.nodes[ready.node() as usize];
+        // SAFETY: whoever holds a `Ready` is counted by its iteration, which so is there.
+        let it = unsafe { &*ready.iteration };
+        let (previous, base) =
+            STARTING.with(|s| (s.state.replace(Arc::as_ptr(self)), s.ready.borrow().len()));
+        // A panic drops the completion, which ends the node with an error.
+        let _ = catch_unwind(AssertUnwindSafe(|| {
+            let pending = Pending::new(self, ready, start);
+            match &node.kind {
+                Kind::Async(kernel) => match self.owned_inputs(it, node) {
+                    Ok(inputs) => {
+                        let done = Box::new(move |result| pending.finish(result));
+                        let outputs = node.num_outputs as usize;
+                        kernel.start(AsyncCall::new(inputs, self.context.clone(), outputs, done));
+                    }
+                    Err(e) => pending.finish(Err(e)),
+                },
+                Kind::Receive(key) => self.receive(it, key, pending),
+                Kind::Call(site) => self.call(it, node, site, pending),
+                _ => pending.finish(Err(err!(Internal, "this node does not complete later"))),
+            }
+        }));
+        STARTING.with(|s| s.state.set(previous));
+        let next = || {
+            STARTING.with(|s| {
+                let mut ready = s.ready.borrow_mut();
+                if ready.len() > base { ready.pop() } else { None }
+            })
+        };
+        while let Some(ready) = next() {
+            self.schedule(ready, runner);
+        }
+    }
+
+    fn completed(
+        self: &Arc<Self>,
+        ready: Ready,
+        start: Option<Duration>,
+        outputs: Outputs,
+    ) -> Result<()> {
+        let node = &self.exec.nodes[ready.node() as usize];
+        self.check_outputs(ready.node(), &outputs)?;
+        self.record(ready.node(), start, &outputs);
+        let is_starting = |s: &Starting| ptr::eq(s.state.get(), Arc::as_ptr(self));
+        let is_starting = STARTING.try_with(is_starting).unwrap_or(false);
+        if self.exec.framed.is_some() {
+            let mut all = Vec::new();
+            self.release_framed(ready, outputs, &mut all);
+            self.hand_over(is_starting, &all);
+            return Ok(());
+        }
+        for (i, value) in outputs.into_iter().enumerate() {
+            self.put(&self.outside, node, i as u32, value);
+        }
+        let mut all: SmallVec<[Ready; 16]> = SmallVec::new();
+        self.for_each_ready(node, |ready| all.push(ready));
+        self.hand_over(is_starting, &all);
+        Ok(())
+    }
+
+    /// Gives nodes to the thread that is starting one of this state, if this is it, else to whoever
+    /// has time: it may be any thread, deep in any stack.
+    fn hand_over(self: &Arc<Self>, is_starting: bool, all: &[Ready]) {
+        if is_starting {
+            STARTING.with(|s| s.ready.borrow_mut().extend_from_slice(all));
+        } else {
+            self.offer(all);
+        }
+    }
+
+    /// What came from outside the executor, a kernel or a function, is not trusted.
+    fn check_outputs(&self, index: u32, outputs: &Outputs) -> Result<()> {
+        let declared = &self.exec.graph.nodes()[index as usize].outputs;
+        ensure!(
+            outputs.len() == declared.len(),
+            Internal,
+            "{} outputs came, {} were expected",
+            outputs.len(),
+            declared.len()
+        );
+        for (i, (value, declared)) in outputs.iter().zip(declared).enumerate() {
+            let given = match value {
+                Value::Tensor(tensor) => tensor.dtype(),
+                Value::Ref(variable) if declared.is_ref => variable.dtype(),
+                Value::Ref(_) => bail!(Internal, "output {i} is a reference, not a tensor"),
+                Value::Empty => bail!(Internal, "the kernel did not set output {i}"),
+                Value::Dead => continue,
+            };
+            ensure!(
+                given == declared.dtype,
+                Internal,
+                "Output {i} of type {given} does not match declared output type {}",
+                declared.dtype
+            );
+        }
+        Ok(())
+    }
+
+    fn rendezvous(&self) -> Result<&Arc<LocalRendezvous>> {
+        self.shared.rendezvous.as_ref().ok_or_else(|| {
+            err!(InvalidArgument, "a step on one device has nobody to exchange tensors with")
+        })
+    }
+
+    pub(super) fn send(&self, it: &Iteration, key: &RendezvousKey, value: Value) -> Result<()> {
+        self.rendezvous()?.send(&self.key_in(it, key), value)
+    }
+
+    fn receive(&self, it: &Iteration, key: &RendezvousKey, pending: Pending) {
+        match self.rendezvous() {
+            Ok(rendezvous) => rendezvous.receive(
+                &self.key_in(it, key),
+                Box::new(move |result| {
+                    pending.finish(result.map(|value| smallvec::smallvec![value]));
+                }),
+            ),
+            Err(e) => pending.finish(Err(e)),
+        }
+    }
+
+    fn call(&self, it: &Iteration, node: &ExecNode, site: &CallSite, pending: Pending) {
+        let caller = Caller { step: &self.context, trace: self.shared.trace.clone() };
+        let done = Box::new(move |results| pending.finish(results));
+        self.shared.core.call_site(site, self.owned_inputs(it, node), caller, done);
+    }
+}
+
+/// A node that completes later. Counts as outstanding; if it is dropped without an end, that is one.
+struct Pending {
+    state: Arc<StepState>,
+    ready: Ready,
+    start: Option<Duration>,
+    is_finished: bool,
+}
+
+impl Pending {
+    fn new(state: &Arc<StepState>, ready: Ready, start: Option<Duration>) -> Pending {
+        state.shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        Pending { state: state.clone(), ready, start, is_finished: false }
+    }
+
+    fn finish(mut self, result: Result<Outputs>) {
+        self.is_finished = true;
+        let (state, ready) = (&self.state, self.ready);
+        let result = result.and_then(|outputs| state.completed(ready, self.start, outputs));
+        if let Err(e) = result {
+            state.fail_at(ready.node(), e);
+        }
+        state.shared.release();
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        let what = if std::thread::panicking() { "panicked" } else { "ended without completing" };
+        self.state.fail_at(self.ready.node(), err!(Internal, "the kernel {what}; this is a bug"));
+        self.state.shared.release();
+    }
+}

@@ -1,0 +1,74 @@
+//! Copies between a device's memory and the host's, where the two differ.
+
+use thalweg_graph::{ControlFlow, Endpoint, Graph, structural};
+use thalweg_kernel::{Device, KernelRegistry};
+use thalweg_tensor::Result;
+
+/// A copy between memories that an edge needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transfer {
+    None,
+    ToHost,
+    ToDevice,
+}
+
+/// Which inputs and outputs live on the host, where the device has memory of its own.
+pub(crate) struct Transfers {
+    /// For each node, whether each input and output is on the host; empty if all memory is.
+    on_host: Vec<(Vec<bool>, Vec<bool>)>,
+}
+
+impl Transfers {
+    pub(crate) fn of(
+        graph: &Graph,
+        device: &dyn Device,
+        kernels: &KernelRegistry,
+    ) -> Result<Transfers> {
+        if device.description().shares_host_memory {
+            return Ok(Transfers { on_host: Vec::new() });
+        }
+        let device_type = &device.description().name.device_type;
+        let mut on_host = Vec::with_capacity(graph.len());
+        for node in graph.nodes() {
+            // Strings, handles and variants have no other memory than the host's.
+            let mut inputs: Vec<bool> =
+                node.inputs.iter().map(|e| graph.output(*e).dtype.is_object()).collect();
+            let mut outputs: Vec<bool> = node.outputs.iter().map(|o| o.dtype.is_object()).collect();
+            match node.op.name.as_str() {
+                // What leaves a device, and what enters it, does so through the host.
+                "_Send" | "_HostSend" | "_Recv" | "_HostRecv" => {
+                    inputs.fill(true);
+                    outputs.fill(true);
+                }
+                // What is decided, and what was, is read and written on the host.
+                name if ControlFlow::of(name) == Some(ControlFlow::Switch) => inputs[1] = true,
+                name if ControlFlow::of(name) == Some(ControlFlow::Merge) => outputs[1] = true,
+                // Identities, constants and calls with their `_Arg` and `_Retval` move nothing.
+                name if node.op.is_function || structural::is_interpreted(name) => {}
+                _ => {
+                    let spec = kernels.find(node, device_type)?;
+                    for name in spec.host_inputs {
+                        inputs[node.input_range(name)?].fill(true);
+                    }
+                    for name in spec.host_outputs {
+                        outputs[node.output_range(name)?].fill(true);
+                    }
+                }
+            }
+            on_host.push((inputs, outputs));
+        }
+        Ok(Transfers { on_host })
+    }
+
+    pub(crate) fn between(&self, from: Endpoint, to: usize, input: usize) -> Transfer {
+        if self.on_host.is_empty() {
+            return Transfer::None;
+        }
+        let is_on_host = self.on_host[from.node.index()].1[from.index as usize];
+        match (is_on_host, self.on_host[to].0[input]) {
+            (false, true) => Transfer::ToHost,
+            (true, false) => Transfer::ToDevice,
+            _ => Transfer::None,
+        }
+    }
+}
