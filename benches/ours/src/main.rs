@@ -2,6 +2,7 @@
 //! stdout, and runs each row on an in-process session with the optimizer off.
 
 mod kernels;
+mod loops;
 mod peak;
 mod rows;
 

@@ -3,13 +3,13 @@
 use std::path::Path;
 
 use prost::Message;
-use thalweg_graph::{NodeId, Output, Scope};
+use thalweg_graph::{Graph, NodeId, Output, Scope};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_plan::Options;
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, err};
 
-use crate::kernels;
+use crate::{kernels, loops};
 
 /// The folder to which graphs of rows go, for a peer that can load them.
 const GRAPHS_VARIABLE: &str = "THALWEG_BENCH_GRAPHS";
@@ -26,9 +26,23 @@ pub(crate) struct Row {
     pub(crate) nodes: Option<usize>,
 }
 
+/// Leaves a row's graph and work for a peer that can load them, if there is a folder for that.
+fn write_down(base: &str, graph: &Graph, units: usize) -> Result<()> {
+    let Some(folder) = std::env::var_os(GRAPHS_VARIABLE) else { return Ok(()) };
+    let file = Path::new(&folder).join(base.replace('/', "_"));
+    let write = |extension: &str, content: &[u8]| {
+        std::fs::write(file.with_extension(extension), content)
+            .map_err(|e| err!(Unknown, "{}: {e}", file.display()))
+    };
+    write("pb", &graph.to_def().encode_to_vec())?;
+    write("units", units.to_string().as_bytes())
+}
+
 /// A graph on its way to being a row.
 struct Plan {
     scope: Scope,
+    /// The graph, where a scope cannot build it.
+    graph: Option<Graph>,
     feeds: Vec<(String, Tensor)>,
     fetches: Vec<String>,
     targets: Vec<String>,
@@ -41,6 +55,7 @@ pub(crate) fn build(base: &str, threads: usize) -> Result<Row> {
     let scope = Scope::new(op_registry(FAMILIES)?);
     let mut plan = Plan {
         scope,
+        graph: None,
         feeds: Vec::new(),
         fetches: Vec::new(),
         targets: Vec::new(),
@@ -54,8 +69,9 @@ pub(crate) fn build(base: &str, threads: usize) -> Result<Row> {
         plan: Options { optimize: false, ..Options::default() },
         ..SessionOptions::default()
     };
+    let graph = plan.graph.take().unwrap_or_else(|| plan.scope.to_graph());
     Ok(Row {
-        session: Session::new(plan.scope.to_graph(), kernel_registry(FAMILIES), options)?,
+        session: Session::new(graph, kernel_registry(FAMILIES), options)?,
         feeds: plan.feeds,
         fetches: plan.fetches,
         targets: plan.targets,
@@ -92,6 +108,7 @@ impl Plan {
             "dispatch/add_chain_10k" => self.additions(10_000, 1),
             "dispatch/add_layers_2k" => self.additions(20, 100),
             "dispatch/add_layers_10k" => self.additions(100, 100),
+            "loop/empty_10k" => self.empty_loop(base, 10_000),
             "matmul/f32/256" => self.matmul(256),
             "matmul/f32/1024" => self.matmul(1024),
             "matmul/f32/2048" => self.matmul(2048),
@@ -114,15 +131,16 @@ impl Plan {
         let out = row.build(&mut self.scope)?;
         self.target(out.node);
         self.units = row.units as f64;
-        if let Some(folder) = std::env::var_os(GRAPHS_VARIABLE) {
-            let file = Path::new(&folder).join(base.replace('/', "_"));
-            let write = |extension: &str, content: &[u8]| {
-                std::fs::write(file.with_extension(extension), content)
-                    .map_err(|e| err!(Unknown, "{}: {e}", file.display()))
-            };
-            write("pb", &self.scope.with_graph(|g| g.to_def().encode_to_vec()))?;
-            write("units", row.units.to_string().as_bytes())?;
-        }
+        self.scope.with_graph(|graph| write_down(base, graph, row.units))
+    }
+
+    fn empty_loop(&mut self, base: &str, iterations: usize) -> Result<()> {
+        let graph = loops::empty_loop(op_registry(FAMILIES)?, iterations)?;
+        let nodes = loops::EMPTY_LOOP_NODES * iterations;
+        write_down(base, &graph, nodes)?;
+        self.targets.push("node_0".to_owned());
+        self.units = nodes as f64;
+        self.graph = Some(graph);
         Ok(())
     }
 

@@ -63,6 +63,7 @@ const BY_NODE: &[&str] = &[
     "dispatch/add_chain_10k",
     "dispatch/add_layers_2k",
     "dispatch/add_layers_10k",
+    "loop/empty_10k",
 ];
 const BY_FLOP: &[&str] = &[
     "matmul/f32/256",
