@@ -5,6 +5,7 @@
 
 mod cost;
 mod frames;
+mod late_reads;
 mod optimize;
 mod partition;
 mod place;
@@ -149,6 +150,7 @@ pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Resu
         .ok_or_else(|| err!(InvalidArgument, "there is no device to run on"))?;
     let pruned = prune(graph, step, client).context(|| "prune")?;
     let (mut placed, mut placement) = place(pruned, target).context(|| "place")?;
+    placed = late_reads::read_late(placed);
     if target.options.optimize {
         placed = optimize(placed, &mut placement, target.kernels).context(|| "optimize")?;
     }
