@@ -328,3 +328,20 @@ def case_synchronous_replicas_of_one_worker(target):
         # The runner waits for gradients.
         s.close()
         coordinator.join(threads, stop_grace_period_secs=20)
+
+
+def case_readers_after_an_update_see_it(target):
+    fresh(target)
+    for update in (lambda v: v1.assign_add(v, [1.0]), lambda v: v1.assign(v, [2.0]),
+                   lambda v: v1.scatter_add(v, [0], [1.0])):
+        fresh(target)
+        with session(target) as s:
+            v = v1.get_variable("v", initializer=[1.0], use_resource=False)
+            read = v.value()
+            with tf.control_dependencies([read]):
+                updated = update(v)
+            with tf.control_dependencies([updated]):
+                # A reference variable's value is the variable itself.
+                twice = read + read
+            s.run(v.initializer)
+            close(s.run(twice), [4])
