@@ -56,6 +56,18 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
+/// The client's way to a server and back, beside the same way to others.
+pub(crate) fn server(args: &[&str]) -> Result<()> {
+    let packages = ["--package", "thalweg", "--package", "thalweg-bench"];
+    run::check(run::cargo(&["build", "--release", "--quiet"]).args(packages))?;
+    let venv = venv::make(&run::target_dir().join("clients"), &[&[TENSORFLOW]])?;
+    let release = run::target_dir().join("release");
+    let mut speed = run::command(venv.join("bin/python"), &["benches/server/speed.py"]);
+    speed.arg("--server").arg(release.join("thalweg"));
+    speed.arg("--null").arg(release.join("thalweg-null-server"));
+    run::check(speed.args(args))
+}
+
 fn parse(args: &[&str]) -> Result<Options> {
     let mut options = Options {
         filter: Vec::new(),

@@ -24,7 +24,10 @@ usage: cargo xtask COMMAND
   docs [--check]      write the generated parts of docs/, or only say whether they are fresh
   size                lines by crate, the longest files and functions
   bench [--filter X] [--json FILE] [--venv DIR] [--rounds N] [--list]
-                      this program beside TensorFlow and PyTorch, interleaved";
+                      this program beside TensorFlow and PyTorch, interleaved
+  bench server [--rounds N] [--json FILE] [--large]
+                      TensorFlow's client with a server of ours, with TensorFlow's, and with one that
+                      does nothing";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -51,6 +54,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("docs", []) => docs::write(),
         ("docs", ["--check"]) => docs::check(),
         ("size", []) => size::run(),
+        ("bench", ["server", options @ ..]) => bench::server(options),
         ("bench", options) => bench::run(options),
         _ => bail!("'{}' is not a command\n\n{USAGE}", args.join(" ")),
     }
