@@ -32,26 +32,12 @@ OURS_ALONE = {
 # Cases that wait for something of ours, and for what. One that passes is to be taken off; the run
 # says so.
 WAITING = {
-    "control/a_loop_updates_a_variable": "Switch and Merge",
-    "control/a_recurrent_network_learns": "Switch and Merge",
-    "control/case_and_switch": "Switch and Merge",
-    "control/cond": "Switch and Merge",
-    "control/endless_loops_end_with_their_time": "Switch and Merge",
-    "control/errors_inside_branches_and_loops": "Switch and Merge",
-    "control/lists_of_tensors": "Switch and Merge",
-    "control/loop_gradients": "Switch and Merge",
+    "control/a_recurrent_network_learns": "arrays of tensors",
+    "control/lists_of_tensors": "arrays of tensors",
+    "control/loop_gradients": "stacks of tensors",
     "control/loop_gradients_v2": "lists of tensors",
-    "control/map_and_scan": "Switch and Merge",
+    "control/map_and_scan": "arrays of tensors",
     "control/map_and_scan_v2": "lists of tensors",
-    "control/nested": "Switch and Merge",
-    "control/only_the_taken_branch_has_effects": "Switch and Merge",
-    "control/while": "Switch and Merge",
-    "monitored/a_second_session_goes_on": "Switch and Merge",
-    "monitored/feeds_and_final_operations": "Switch and Merge",
-    "monitored/logging_and_counting": "Switch and Merge",
-    "monitored/stop_at_step": "Switch and Merge",
-    "monitored/synchronous_replicas_with_their_hook": "Switch and Merge",
-    "sharing/moving_averages": "Switch and Merge",
 }
 HERE = pathlib.Path(__file__).resolve().parent
 
