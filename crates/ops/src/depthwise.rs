@@ -1,7 +1,6 @@
 //! Depthwise convolutions: every channel has filters of its own.
 
 use half::{bf16, f16};
-use smallvec::SmallVec;
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
@@ -14,7 +13,7 @@ use crate::math::vectorized::vectorized;
 use crate::math::widen::Widen;
 use crate::patches::filter_window;
 use crate::split::for_each_rows;
-use crate::window::{Grid, Sliding};
+use crate::window::{Grid, Run, Sliding};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -146,24 +145,13 @@ impl Depthwise {
         let (outs, channels, pixels) = (self.outs(), self.channels, self.grid.output_pixels());
         let cost = 0.3 * self.grid.cells() as f64 * outs as f64;
         for_each_rows(ctx, out, outs, cost, |first, out| {
-            let (mut cells, mut part) = (SmallVec::<[(usize, usize); 32]>::new(), None);
-            let mut at = self.grid.position(first % pixels.max(1));
+            if self.multiplier == 1 {
+                return self.grid.for_each_run(first, outs, out, |out, run| {
+                    sum_products(out, images, filter, run, channels);
+                });
+            }
             for (row, out) in (first..).zip(out.chunks_exact_mut(outs)) {
                 let base = row / pixels * self.grid.input_pixels();
-                if self.multiplier == 1 {
-                    let (this, start) = self.grid.part(at);
-                    self.grid.advance(&mut at);
-                    if part != Some(this) {
-                        part = Some(this);
-                        cells.clear();
-                        self.visit(row % pixels, |cell, pixel| {
-                            cells.push(((pixel - start) * channels, cell * outs));
-                        });
-                    }
-                    let images = images.get((base + start) * channels..).unwrap_or(&[]);
-                    sum_products(out, images, filter, &cells);
-                    continue;
-                }
                 out.fill(A::zero());
                 self.visit(row % pixels, |cell, pixel| {
                     let x = &images[(base + pixel) * channels..][..channels];
@@ -240,41 +228,80 @@ impl Depthwise {
     }
 }
 
-/// Sums products of `N` neighbours in registers.
+/// Windows that are summed at once, so that the filter is read once for all of them.
+const AT_ONCE: usize = 4;
+
+/// Sums the products of `N` channels of `W` windows in registers; `x` begins with the channels of
+/// the first window's first cell, and `f` with those of the filter.
 #[inline(always)]
-fn sum_block<A: Real, L: Level, const N: usize>(
-    out: &mut [A; N],
+fn sum_block<A: Real, L: Level, const W: usize, const N: usize>(
+    out: &mut [A],
     (x, f): (&[A], &[A]),
-    pairs: &[(usize, usize)],
-    at: usize,
+    run: &Run<'_>,
+    channels: usize,
 ) {
-    let mut acc = [A::zero(); N];
-    for &(i, j) in pairs {
-        let (x, f) = (&x[i + at..][..N], &f[j + at..][..N]);
-        for ((acc, &x), &f) in acc.iter_mut().zip(x).zip(f) {
-            *acc = A::mul_add_at::<L>(x, f, *acc);
+    let step = run.stride * channels;
+    let mut acc = [[A::zero(); N]; W];
+    for cell in run.cells {
+        let (x, f) = (&x[cell.pixel * channels..], &f[cell.index * channels..][..N]);
+        for (i, acc) in acc.iter_mut().enumerate() {
+            for ((acc, &x), &f) in acc.iter_mut().zip(&x[i * step..][..N]).zip(f) {
+                *acc = A::mul_add_at::<L>(x, f, *acc);
+            }
         }
     }
-    *out = acc;
+    for (i, acc) in acc.iter().enumerate() {
+        out[i * channels..][..N].copy_from_slice(acc);
+    }
+}
+
+/// Sums the products of all channels of `W` windows.
+#[inline(always)]
+fn sum_windows<A: Real, L: Level, const W: usize>(
+    out: &mut [A],
+    (x, f): (&[A], &[A]),
+    run: &Run<'_>,
+    channels: usize,
+) {
+    let mut at = 0;
+    while at < channels {
+        let (out, operands) = (&mut out[at..], (x.get(at..).unwrap_or(&[]), &f[at..]));
+        match channels - at {
+            // As many of the wider type do not fit the registers.
+            16.. if size_of::<A>() <= 4 => {
+                sum_block::<A, L, W, 16>(out, operands, run, channels);
+                at += 16;
+            }
+            8.. => {
+                sum_block::<A, L, W, 8>(out, operands, run, channels);
+                at += 8;
+            }
+            _ => {
+                sum_block::<A, L, W, 1>(out, operands, run, channels);
+                at += 1;
+            }
+        }
+    }
 }
 
 vectorized! {
-    /// `out[c]` becomes the sum of `x[i + c] * f[j + c]` over the pairs `(i, j)`.
-    fn sum_products<L>[A: Real](out: &mut [A], x: &[A], f: &[A], pairs: &[(usize, usize)]) {
-        let (wide, rest) = out.as_chunks_mut::<64>();
-        let mut at = 0;
-        for out in wide {
-            sum_block::<A, L, 64>(out, (x, f), pairs, at);
-            at += 64;
+    /// `out` becomes the sums of products of the filter and each of the run's windows.
+    fn sum_products<L>[A: Real](
+        out: &mut [A],
+        images: &[A],
+        filter: &[A],
+        run: &Run<'_>,
+        channels: usize,
+    ) {
+        // Windows without a cell may lie anywhere.
+        let from = |i| images.get((run.first + i * run.stride) * channels..).unwrap_or(&[]);
+        let whole = run.windows / AT_ONCE * AT_ONCE;
+        let (groups, rest) = out.split_at_mut(whole * channels);
+        for (i, out) in groups.chunks_exact_mut(AT_ONCE * channels).enumerate() {
+            sum_windows::<A, L, AT_ONCE>(out, (from(i * AT_ONCE), filter), run, channels);
         }
-        let (narrow, rest) = rest.as_chunks_mut::<16>();
-        for out in narrow {
-            sum_block::<A, L, 16>(out, (x, f), pairs, at);
-            at += 16;
-        }
-        for (c, out) in rest.iter_mut().enumerate() {
-            let c = at + c;
-            *out = pairs.iter().fold(A::zero(), |sum, &(i, j)| sum + x[i + c] * f[j + c]);
+        for (i, out) in (whole..).zip(rest.chunks_exact_mut(channels)) {
+            sum_windows::<A, L, 1>(out, (from(i), filter), run, channels);
         }
     }
 }

@@ -7,9 +7,8 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, ensure};
 
 use crate::map::{narrowed, wide_view};
-use crate::math::fold::{Fold, MaximumNumber, Sum, loops};
+use crate::math::fold::{Fold, MaximumNumber, Mean, fold_windows, loops};
 use crate::math::real::Real;
-use crate::math::rows::scale;
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
 use crate::window::{Format, Grid, Padding, Sizes, Sliding};
@@ -302,14 +301,13 @@ where
         if pooling.channel_window > 1 {
             return max_of_channels::<T>(ctx, &pooling);
         }
-        pool::<T, MaximumNumber>(ctx, &pooling, |_, _| ())
+        pool::<T, MaximumNumber>(ctx, &pooling)
     })
 }
 
 fn avg_pool<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
-    T::Wide: Real,
-    Sum: Fold<T::Wide>,
+    Mean: Fold<T::Wide>,
 {
     let source = Source::new(init, 1)?;
     AnyKernel::new(move |ctx| {
@@ -319,19 +317,15 @@ where
             Unimplemented,
             "Non-spatial pooling is not yet supported."
         );
-        pool::<T, Sum>(ctx, &pooling, |out, count| scale(out, T::Wide::of(1.0 / count as f64)))
+        pool::<T, Mean>(ctx, &pooling)
     })
 }
 
 /// Windows up to this size are folded in registers, all cells at once; larger ones row by row.
 const CELLS_LISTED: usize = 64;
 
-/// Folds each window, then finishes the results, given how many pixels each was made of.
-fn pool<T: Widen, F: Fold<T::Wide>>(
-    ctx: &mut KernelContext<'_>,
-    pooling: &Pooling,
-    finish: impl Fn(&mut [T::Wide], usize) + Sync,
-) -> Result<()> {
+/// Folds each window.
+fn pool<T: Widen, F: Fold<T::Wide>>(ctx: &mut KernelContext<'_>, pooling: &Pooling) -> Result<()> {
     let images = pooling.images(ctx.input(0)?.shape())?;
     let format = pooling.sliding.format;
     let input = format.to_channels_last(ctx, wide_view::<T>(ctx, 0)?)?;
@@ -342,25 +336,13 @@ fn pool<T: Widen, F: Fold<T::Wide>>(
     let fold = loops::<T::Wide, F>();
     let nanoseconds = 10.0 + 0.2 * grid.cells() as f64 * channels as f64;
     for_each_rows(ctx, out.as_mut_slice()?, channels, nanoseconds, |first, out| {
-        let (mut starts, mut part) = (SmallVec::<[usize; CELLS_LISTED]>::new(), None);
-        let mut at = grid.position(first % grid.output_pixels().max(1));
+        if grid.cells() <= CELLS_LISTED {
+            return grid.for_each_run(first, channels, out, |out, run| {
+                fold_windows::<T::Wide, F>(out, data, run, channels);
+            });
+        }
         for (i, out) in (first..).zip(out.chunks_exact_mut(channels)) {
             let (image, window) = (i / grid.output_pixels(), i % grid.output_pixels());
-            if grid.cells() <= CELLS_LISTED {
-                let (this, first) = grid.part(at);
-                grid.advance(&mut at);
-                if part != Some(this) {
-                    part = Some(this);
-                    starts.clear();
-                    grid.visit_rows(window, |_, pixel, count| {
-                        starts.extend((0..count).map(|k| (pixel - first + k) * channels));
-                    });
-                }
-                let start = (image * grid.input_pixels() + first) * channels;
-                (fold.cells)(out, data.get(start..).unwrap_or(&[]), &starts);
-                finish(out, starts.len());
-                continue;
-            }
             out.fill(fold.start);
             let mut pixels = 0;
             grid.visit_rows(window, |_, pixel, count| {
@@ -368,7 +350,7 @@ fn pool<T: Widen, F: Fold<T::Wide>>(
                 (fold.columns)(out, &data[start..start + count * channels], channels);
                 pixels += count;
             });
-            finish(out, pixels);
+            F::finish(out, pixels);
         }
     })?;
     let out = format.restore(ctx, narrowed::<T>(ctx, out)?)?;
@@ -407,7 +389,6 @@ where
 fn avg_pool_grad<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
     T::Wide: Real,
-    Sum: Fold<T::Wide>,
 {
     let source = Source::new(init, 2)?;
     AnyKernel::new(move |ctx| {
@@ -439,10 +420,7 @@ fn spread<A: Real>(
     images: &Images,
     format: Format,
     grad: &[A],
-) -> Result<Tensor>
-where
-    Sum: Fold<A>,
-{
+) -> Result<Tensor> {
     let (grid, channels) = (images.grid, images.channels);
     let input = grid.axes.map(|a| a.input);
     let shape = format.channels_last().join(images.batch, input, channels);

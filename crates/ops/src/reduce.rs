@@ -17,7 +17,7 @@ use crate::split::{Disjoint, for_each_rows};
 
 /// Results that one thread accumulates at a time, on its stack.
 const TILE: usize = 512;
-/// Elements that are folded in sequence; more are folded in halves.
+/// Elements that are folded in sequence; more are folded in halves. They can be converted at once.
 const BLOCK: usize = 2048;
 /// Rows that are folded in sequence, however many columns there are.
 const BLOCK_ROWS: usize = 128;
@@ -229,6 +229,10 @@ impl<T: Widen> Job<'_, T> {
         columns: Range<usize>,
         acc: &mut [T::Wide],
     ) {
+        if self.layout.columns == 1 {
+            let run = self.fold_run(&self.data[start + rows.start..start + rows.end]);
+            return (self.loops.merge)(acc, &[run]);
+        }
         let limit = (BLOCK / columns.len()).max(BLOCK_ROWS);
         if rows.len() > limit {
             let halves = rows.len().div_ceil(limit).next_power_of_two() / 2;
@@ -253,12 +257,21 @@ impl<T: Widen> Job<'_, T> {
         }
     }
 
+    /// All of a run, in halves if it is long.
+    fn fold_run(&self, x: &[T]) -> T::Wide {
+        if x.len() <= BLOCK {
+            return T::with_wide(x, self.loops.run);
+        }
+        let halves = x.len().div_ceil(BLOCK).next_power_of_two() / 2;
+        let (left, right) = x.split_at(halves * BLOCK);
+        let mut both = [self.fold_run(left)];
+        (self.loops.merge)(&mut both, &[self.fold_run(right)]);
+        both[0]
+    }
+
     /// Folds the rows of `x`, the first of which begins with it.
     fn fold_matrix(&self, x: &[T::Wide], acc: &mut [T::Wide]) {
         let stride = self.layout.columns;
-        if stride == 1 {
-            return (self.loops.merge)(acc, &[(self.loops.run)(x)]);
-        }
         let side_by_side = 2 * NARROW / stride;
         if stride >= NARROW || x.len() < 2 * side_by_side * stride {
             return (self.loops.columns)(acc, x, stride);

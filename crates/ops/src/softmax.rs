@@ -10,7 +10,7 @@ use crate::gradients::Arithmetic;
 use crate::map::{narrowed, widened};
 use crate::math::fold::{Fold, Maximum};
 use crate::math::real::Real;
-use crate::math::rows::{exponentials, log_softmax_row, scale};
+use crate::math::rows::{exponentials, log_softmax_row, scale, softmax_short_rows};
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
 
@@ -67,9 +67,14 @@ where
     Maximum: Fold<T::Wide>,
 {
     AnyKernel::new(|ctx| {
-        by_rows::<T>(ctx, |row| {
-            let sum = exponentials(row);
-            scale(row, sum.recip());
+        by_rows::<T>(ctx, |rows, columns| {
+            if columns <= SHORT_ROW {
+                return softmax_short_rows::<T::Wide, Maximum>(rows, columns);
+            }
+            for row in rows.chunks_exact_mut(columns) {
+                let sum = exponentials(row);
+                scale(row, sum.recip());
+            }
         })
     })
 }
@@ -79,12 +84,22 @@ where
     T::Wide: Real,
     Maximum: Fold<T::Wide>,
 {
-    AnyKernel::new(|ctx| by_rows::<T>(ctx, log_softmax_row))
+    AnyKernel::new(|ctx| {
+        by_rows::<T>(ctx, |rows, columns| {
+            rows.chunks_exact_mut(columns).for_each(log_softmax_row);
+        })
+    })
 }
 
+/// Rows up to this length are worked on together.
+const SHORT_ROW: usize = 32;
+/// As many elements of short rows at a time, which the nearest cache holds.
+const ELEMENTS_AT_ONCE: usize = 1024;
+
+/// Calls `work` on several rows of the logits, which it replaces.
 fn by_rows<T: Widen>(
     ctx: &mut KernelContext<'_>,
-    work: impl Fn(&mut [T::Wide]) + Sync,
+    work: impl Fn(&mut [T::Wide], usize) + Sync,
 ) -> Result<()> {
     let shape = ctx.input(0)?.shape();
     ensure!(shape.rank() >= 1, InvalidArgument, "logits must have >= 1 dimension, got {shape}");
@@ -93,11 +108,13 @@ fn by_rows<T: Widen>(
     let source = if is_blank { Some(ctx.slice::<T::Wide>(0)?) } else { None };
     let nanoseconds = 1.0 * columns as f64;
     for_each_rows(ctx, wide.as_mut_slice()?, columns, nanoseconds, |first, out| {
-        for (i, row) in (first..).zip(out.chunks_exact_mut(columns)) {
+        let (mut start, at_once) = (first * columns, (ELEMENTS_AT_ONCE / columns).max(1));
+        for rows in out.chunks_mut(at_once * columns) {
             if let Some(source) = source {
-                row.copy_from_slice(&source[i * columns..][..columns]);
+                rows.copy_from_slice(&source[start..start + rows.len()]);
             }
-            work(row);
+            start += rows.len();
+            work(rows, columns);
         }
     })?;
     let output = narrowed::<T>(ctx, wide)?;

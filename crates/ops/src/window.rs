@@ -42,6 +42,14 @@ impl Axis {
         (first..end, (start + first * self.dilation).saturating_sub(self.before))
     }
 
+    /// The windows whose cells all lie on the image.
+    pub(crate) fn inside(&self) -> Range<usize> {
+        let first = self.before.div_ceil(self.stride);
+        let reach = (self.window - 1) * self.dilation;
+        let starts = (self.input + self.before).saturating_sub(reach);
+        first..starts.div_ceil(self.stride).min(self.output)
+    }
+
     /// The window whose cell `cell` lies on `input`, if there is one.
     pub(crate) fn window_with(&self, input: usize, cell: usize) -> Option<usize> {
         let start = (input + self.before).checked_sub(cell * self.dilation)?;
@@ -360,8 +368,25 @@ fn explicit_paddings(format: Format, list: &[i64]) -> Result<[(usize, usize); 3]
     Ok(format.spatial_of(&pairs, (0, 0)))
 }
 
-/// The cells of a window that lie on the image, first and last along each dimension.
-pub(crate) type Part = [(usize, usize); 3];
+/// A cell of a window: its number, and how many pixels it lies after the first cell on the image.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Cell {
+    pub(crate) index: usize,
+    pub(crate) pixel: usize,
+}
+
+/// Neighbouring windows of a row that have the same cells on the image.
+#[derive(Debug)]
+pub(crate) struct Run<'a> {
+    /// How many windows these are.
+    pub(crate) windows: usize,
+    /// The cells of each that lie on the image.
+    pub(crate) cells: &'a [Cell],
+    /// The pixel of the batch that the first window's first cell lies on.
+    pub(crate) first: usize,
+    /// How many pixels further those of each next window do.
+    pub(crate) stride: usize,
+}
 
 /// Windows on images with the channels last.
 #[derive(Clone, Copy, Debug)]
@@ -399,44 +424,44 @@ impl Grid {
     /// Whether all cells of window `index` lie on the image.
     pub(crate) fn is_inside(&self, index: usize) -> bool {
         let at = self.position(index);
-        self.axes.iter().zip(at).all(|(axis, at)| axis.cells(at).0.len() == axis.window)
+        self.axes.iter().zip(at).all(|(axis, at)| axis.inside().contains(&at))
     }
 
-    /// Moves on to the next window, of the next image after the last.
-    #[inline]
-    pub(crate) fn advance(&self, at: &mut [usize; 3]) {
-        for i in (0..3).rev() {
-            at[i] += 1;
-            if at[i] < self.axes[i].output {
-                return;
+    /// Cuts the windows from `first` on, counted through the batch, into runs: `out` has a row of
+    /// `row_len` for each of them, and `work` gets those of a run.
+    pub(crate) fn for_each_run<A>(
+        &self,
+        first: usize,
+        row_len: usize,
+        out: &mut [A],
+        mut work: impl FnMut(&mut [A], &Run<'_>),
+    ) {
+        let inside = self.axes[2].inside();
+        let (mut cells, mut listed) = (SmallVec::<[Cell; 64]>::new(), None);
+        let (mut next, mut out) = (first, out);
+        while !out.is_empty() {
+            let (image, index) = (next / self.output_pixels(), next % self.output_pixels());
+            let at = self.position(index);
+            let alike = if inside.contains(&at[2]) { inside.end - at[2] } else { 1 };
+            let windows = alike.min(out.len() / row_len);
+            let [(planes, z), (rows, y), (columns, x)] =
+                [0, 1, 2].map(|i| self.axes[i].cells(at[i]));
+            let first = (z * self.axes[1].input + y) * self.axes[2].input + x;
+            let part = Some([planes, rows, columns]);
+            if listed != part {
+                listed = part;
+                cells.clear();
+                self.visit_rows(index, |cell, pixel, count| {
+                    let step = self.axes[2].dilation;
+                    let at = |i| Cell { index: cell + i, pixel: pixel + i * step - first };
+                    cells.extend((0..count).map(at));
+                });
             }
-            at[i] = 0;
+            let (now, later) = out.split_at_mut(windows * row_len);
+            let (stride, first) = (self.axes[2].stride, image * self.input_pixels() + first);
+            work(now, &Run { windows, cells: &cells, first, stride });
+            (next, out) = (next + windows, later);
         }
-    }
-
-    /// Which part of the window at this position lies on the image, and the first pixel of it.
-    /// Windows with the same part have their cells at the same distances from that pixel.
-    #[inline]
-    pub(crate) fn part(&self, at: [usize; 3]) -> (Part, usize) {
-        let [depth, row, column] = self.axes;
-        // Most windows lie inside, where no quotients are needed.
-        let is_inside = |(axis, at): (&Axis, usize)| {
-            let start = at * axis.stride;
-            start >= axis.before
-                && start + (axis.window - 1) * axis.dilation < axis.input + axis.before
-        };
-        if self.axes.iter().zip(at).all(is_inside) {
-            let z = at[0] * depth.stride - depth.before;
-            let y = at[1] * row.stride - row.before;
-            let x = at[2] * column.stride - column.before;
-            let part = [(0, depth.window), (0, row.window), (0, column.window)];
-            return (part, (z * row.input + y) * column.input + x);
-        }
-        let (planes, z) = depth.cells(at[0]);
-        let (rows, y) = row.cells(at[1]);
-        let (columns, x) = column.cells(at[2]);
-        let part = [planes, rows, columns].map(|cells| (cells.start, cells.end));
-        (part, (z * row.input + y) * column.input + x)
     }
 
     /// Calls `visit(cell, pixel, count)` for the cells of window `index` that lie on the image, row
@@ -486,12 +511,57 @@ mod tests {
                     })
                     .collect();
                 let (cells, first) = axis.cells(o);
+                assert_eq!(axis.inside().contains(&o), expected.len() == window);
                 let got: Vec<(usize, usize)> =
                     cells.clone().map(|k| (k, first + (k - cells.start) * dilation)).collect();
                 assert_eq!(got, expected, "{axis:?} window {o}");
                 for (k, at) in expected {
                     assert_eq!(axis.window_with(at, k), Some(o));
                 }
+            }
+        }
+    }
+
+    /// Runs list every cell of every window once, in whichever pieces the windows come.
+    #[test]
+    fn runs_cover_all_windows() {
+        let same = |input: usize, window, stride, dilation| Axis {
+            input,
+            window,
+            stride,
+            dilation,
+            before: (window - 1) * dilation / 2,
+            output: input.div_ceil(stride),
+        };
+        for axes in [
+            [same(1, 1, 1, 1), same(5, 3, 1, 1), same(9, 3, 1, 1)],
+            [same(3, 2, 2, 1), same(4, 3, 2, 1), same(11, 4, 2, 2)],
+            [same(1, 1, 1, 1), same(2, 5, 1, 3), same(3, 7, 1, 1)],
+        ] {
+            let grid = Grid { axes };
+            let (batch, pixels) = (2, grid.output_pixels());
+            let mut expected = Vec::new();
+            for window in 0..batch * pixels {
+                let base = window / pixels * grid.input_pixels();
+                grid.visit_rows(window % pixels, |cell, pixel, count| {
+                    let at = |i| (window, cell + i, base + pixel + i * axes[2].dilation);
+                    expected.extend((0..count).map(at));
+                });
+            }
+            for piece in [1, 4, batch * pixels] {
+                let mut got = Vec::new();
+                let mut windows: Vec<usize> = (0..batch * pixels).collect();
+                for windows in windows.chunks_mut(piece) {
+                    grid.for_each_run(windows[0], 1, windows, |windows, run| {
+                        assert_eq!(windows.len(), run.windows);
+                        for (i, window) in windows.iter().enumerate() {
+                            let first = run.first + i * run.stride;
+                            let at = |c: &Cell| (*window, c.index, first + c.pixel);
+                            got.extend(run.cells.iter().map(at));
+                        }
+                    });
+                }
+                assert_eq!(got, expected, "{grid:?} by {piece}");
             }
         }
     }

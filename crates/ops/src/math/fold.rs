@@ -6,6 +6,7 @@
 use num_complex::Complex;
 
 use super::vectorized::vectorized;
+use crate::window::{Cell, Run};
 
 /// An associative operation, up to rounding, with a neutral value.
 pub(crate) trait Fold<A>: 'static {
@@ -20,6 +21,10 @@ pub(crate) trait Fold<A>: 'static {
 
     /// Two contributions as one.
     fn merge(a: A, b: A) -> A;
+
+    /// Makes what it should be of folds of `count` elements each.
+    #[inline(always)]
+    fn finish(_folds: &mut [A], _count: usize) {}
 
     /// Takes another contribution in where `a` lies. A choice of two that is stored where one of
     /// them was becomes a store of some lanes, which is slow; so extremes say it another way here.
@@ -55,6 +60,8 @@ pub(crate) struct Product;
 pub(crate) struct Maximum;
 /// The smallest; NaN if there is one.
 pub(crate) struct Minimum;
+/// Adds, and divides by the count.
+pub(crate) struct Mean;
 /// Adds squares of absolute values; integers wrap.
 pub(crate) struct SumOfSquares;
 /// The largest, NaN left out.
@@ -64,7 +71,7 @@ pub(crate) struct MinimumNumber;
 
 macro_rules! folds {
     ($($t:ty: $fold:ident from $start:expr, |$x:ident| $term:expr, |$a:ident, $b:ident| $merge:expr
-        $(, in place $into:expr)? $(, but for NaN $number:ident)?;)+) => { $(
+        $(, in place $into:expr)? $(, but for NaN $number:ident)? $(, in the end $end:expr)?;)+) => { $(
         impl Fold<$t> for $fold {
             const START: $t = $start;
 
@@ -86,9 +93,15 @@ macro_rules! folds {
             )?
 
             $(
-                /// The extreme and the search for NaN apart take an instruction or two each.
                 fn run(x: &[$t]) -> $t {
-                    if has_nan(x) { <$t>::NAN } else { fold_run::<$t, $number>(x) }
+                    fold_numbers::<$t, $number>(x)
+                }
+            )?
+
+            $(
+                #[inline(always)]
+                fn finish(folds: &mut [$t], count: usize) {
+                    folds.iter_mut().for_each(|x| *x = ($end)(*x, count));
                 }
             )?
         }
@@ -125,6 +138,8 @@ macro_rules! float_folds {
             $t: MinimumNumber from <$t>::INFINITY, |x| x, |a, b| if b < a { b } else { a },
                 in place <$t>::min;
             $t: SumOfSquares from 0.0, |x| x * x, |a, b| a + b;
+            $t: Mean from 0.0, |x| x, |a, b| a + b,
+                in the end |sum: $t, count: usize| sum * (1.0 / count as f64) as $t;
         }
         folds! {
             Complex<$t>: Sum from Complex { re: 0.0, im: 0.0 }, |x| x, |a, b| a + b;
@@ -157,8 +172,6 @@ pub(crate) struct FoldLoops<A> {
     pub(crate) merge: fn(&mut [A], &[A]),
     /// `out[i]` becomes all of the `i`th run; runs are this long and lie side by side.
     pub(crate) short_runs: fn(&mut [A], &[A], usize),
-    /// `out[j]` becomes all of `x[start + j]` for these starts.
-    pub(crate) cells: fn(&mut [A], &[A], &[usize]),
 }
 
 /// The loops of `F` on `A`.
@@ -169,13 +182,6 @@ pub(crate) fn loops<A: Copy + 'static, F: Fold<A>>() -> FoldLoops<A> {
         columns: fold_columns::<A, F>,
         merge: merge_slices::<A, F>,
         short_runs: fold_short_runs::<A, F>,
-        cells: fold_cells::<A, F>,
-    }
-}
-
-vectorized! {
-    fn has_nan<L>[A: num_traits::Float](x: &[A]) -> bool {
-        x.iter().fold(0u32, |count, x| count + u32::from(x.is_nan())) > 0
     }
 }
 
@@ -189,14 +195,24 @@ fn halved<A: Copy, F: Fold<A>, const N: usize, const HALF: usize>(lanes: &[A; N]
     std::array::from_fn(|i| F::merge(lanes[i], lanes[HALF + i]))
 }
 
+/// All lanes, in pairs.
+#[inline(always)]
+fn all_lanes<A: Copy, F: Fold<A>>(lanes: &[A; LANES]) -> A {
+    let lanes: [A; 32] = halved::<A, F, 64, 32>(lanes);
+    let lanes: [A; 16] = halved::<A, F, 32, 16>(&lanes);
+    let lanes: [A; 8] = halved::<A, F, 16, 8>(&lanes);
+    let lanes: [A; 4] = halved::<A, F, 8, 4>(&lanes);
+    let lanes: [A; 2] = halved::<A, F, 4, 2>(&lanes);
+    F::merge(lanes[0], lanes[1])
+}
+
 vectorized! {
     fn fold_run<L>[A: Copy, F: Fold<A>](x: &[A]) -> A {
         if x.len() < LANES / 2 {
             return x.iter().fold(F::START, |a, &x| F::merge(a, F::term(x)));
         }
         let mut lanes = [F::START; LANES];
-        let chunks = x.chunks_exact(LANES);
-        let rest = chunks.remainder();
+        let (chunks, rest) = x.as_chunks::<LANES>();
         for chunk in chunks {
             for (lane, &x) in lanes.iter_mut().zip(chunk) {
                 *lane = F::merge(*lane, F::term(x));
@@ -205,12 +221,34 @@ vectorized! {
         for (lane, &x) in lanes.iter_mut().zip(rest) {
             *lane = F::merge(*lane, F::term(x));
         }
-        let lanes: [A; 32] = halved::<A, F, 64, 32>(&lanes);
-        let lanes: [A; 16] = halved::<A, F, 32, 16>(&lanes);
-        let lanes: [A; 8] = halved::<A, F, 16, 8>(&lanes);
-        let lanes: [A; 4] = halved::<A, F, 8, 4>(&lanes);
-        let lanes: [A; 2] = halved::<A, F, 4, 2>(&lanes);
-        F::merge(lanes[0], lanes[1])
+        all_lanes::<A, F>(&lanes)
+    }
+}
+
+vectorized! {
+    /// As [`fold_run`], but NaN if there is one. To find that takes one comparison for two elements,
+    /// which merging with NaN in mind would not.
+    fn fold_numbers<L>[A: num_traits::Float, F: Fold<A>](x: &[A]) -> A {
+        const HALF: usize = LANES / 2;
+        let mut lanes = [F::START; LANES];
+        let mut nans = [A::zero(); HALF];
+        let (chunks, rest) = x.as_chunks::<LANES>();
+        for x in chunks {
+            for i in 0..HALF {
+                let (a, b) = (x[i], x[HALF + i]);
+                lanes[i] = F::merge(lanes[i], a);
+                lanes[HALF + i] = F::merge(lanes[HALF + i], b);
+                nans[i] = if a.is_nan() | b.is_nan() { A::nan() } else { nans[i] };
+            }
+        }
+        for (lane, &x) in lanes.iter_mut().zip(rest) {
+            *lane = F::merge(*lane, x);
+        }
+        let count_nans = |x: &[A]| x.iter().fold(0, |n, x| n + u32::from(x.is_nan()));
+        if count_nans(&nans) + count_nans(rest) > 0 {
+            return A::nan();
+        }
+        all_lanes::<A, F>(&lanes)
     }
 }
 
@@ -254,40 +292,53 @@ vectorized! {
     }
 }
 
-/// Folds `N` neighbours in registers.
+/// Folds `K` times `N` channels of a window in registers; `x` begins with those of its first cell.
 #[inline(always)]
-fn fold_block<A: Copy, F: Fold<A>, const N: usize>(
-    out: &mut [A; N],
+fn fold_block<A: Copy, F: Fold<A>, const K: usize, const N: usize>(
+    out: &mut [A],
     x: &[A],
-    starts: &[usize],
-    at: usize,
+    cells: &[Cell],
+    channels: usize,
 ) {
-    let mut acc = [F::START; N];
-    for &start in starts {
-        let x = &x[start + at..][..N];
-        for (acc, &x) in acc.iter_mut().zip(x) {
-            *acc = F::merge(*acc, F::term(x));
+    let mut acc = [[F::START; N]; K];
+    for cell in cells {
+        let (x, _) = x[cell.pixel * channels..][..K * N].as_chunks::<N>();
+        for (acc, x) in acc.iter_mut().zip(x) {
+            // Not element by element, which would become stores of some lanes: see `merge_into`.
+            let before = *acc;
+            *acc = std::array::from_fn(|i| F::merge(before[i], F::term(x[i])));
         }
     }
-    *out = acc;
+    out.copy_from_slice(acc.as_flattened());
+    F::finish(out, cells.len());
 }
 
 vectorized! {
-    fn fold_cells<L>[A: Copy, F: Fold<A>](out: &mut [A], x: &[A], starts: &[usize]) {
-        let (wide, rest) = out.as_chunks_mut::<64>();
-        let mut at = 0;
-        for out in wide {
-            fold_block::<A, F, 64>(out, x, starts, at);
-            at += 64;
-        }
-        let (narrow, rest) = rest.as_chunks_mut::<16>();
-        for out in narrow {
-            fold_block::<A, F, 16>(out, x, starts, at);
-            at += 16;
-        }
-        for (j, out) in rest.iter_mut().enumerate() {
-            let all = starts.iter().map(|&start| x[start + at + j]);
-            *out = all.fold(F::START, |a, x| F::merge(a, F::term(x)));
+    /// `out` becomes the folds of a run's windows on images with this many channels.
+    pub(crate) fn fold_windows<L>[A: Copy, F: Fold<A>](
+        out: &mut [A],
+        images: &[A],
+        run: &Run<'_>,
+        channels: usize,
+    ) {
+        for (i, out) in out.chunks_exact_mut(channels).enumerate() {
+            // Windows without a cell may lie anywhere.
+            let from = |c| images.get((run.first + i * run.stride) * channels + c..).unwrap_or(&[]);
+            let (wide, rest) = out.as_chunks_mut::<64>();
+            let mut at = 0;
+            for out in wide {
+                fold_block::<A, F, 4, 16>(out, from(at), run.cells, channels);
+                at += 64;
+            }
+            let (narrow, rest) = rest.as_chunks_mut::<16>();
+            for out in narrow {
+                fold_block::<A, F, 1, 16>(out, from(at), run.cells, channels);
+                at += 16;
+            }
+            for out in rest.chunks_exact_mut(1) {
+                fold_block::<A, F, 1, 1>(out, from(at), run.cells, channels);
+                at += 1;
+            }
         }
     }
 }

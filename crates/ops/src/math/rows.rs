@@ -34,6 +34,29 @@ vectorized! {
     }
 }
 
+vectorized! {
+    /// Replaces rows, which should be short, by their softmax: exponentials are taken of all rows
+    /// at once, whatever the length of one.
+    pub(crate) fn softmax_short_rows<L>[A: Real, M: Fold<A>](rows: &mut [A], columns: usize) {
+        for row in rows.chunks_exact_mut(columns) {
+            let largest = row.iter().fold(M::START, |a, &x| M::merge(a, x));
+            for x in row {
+                *x = *x - largest;
+            }
+        }
+        for x in &mut *rows {
+            *x = x.exp_at::<L>();
+        }
+        for row in rows.chunks_exact_mut(columns) {
+            let sum = row.iter().fold(A::zero(), |sum, &x| sum + x);
+            let factor = sum.recip();
+            for x in row {
+                *x *= factor;
+            }
+        }
+    }
+}
+
 /// Adds the lanes in pairs.
 #[inline(always)]
 fn total<A: Real>(lanes: &[A; LANES]) -> A {
