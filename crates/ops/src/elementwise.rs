@@ -11,9 +11,9 @@ use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Element, Result, Shape, Tensor, ensure};
 
 use crate::broadcast::{Plan, broadcast_shape};
-use crate::math::simd::{self, Baseline, Level, Loop};
-use crate::operand::BinaryLoop;
+use crate::math::simd::{Baseline, Level, Loop};
 pub(crate) use crate::operand::{Binary, Operand, Unary};
+use crate::operand::{BinaryLoop, start};
 use crate::stage::{Form, Memory, STAGE_BYTES, Stage, empty_stage, fill_stage, stage_len};
 
 /// A kernel that applies `Op` to every element of its input.
@@ -29,7 +29,7 @@ where
         to: output_dtype::<T, Op::Out>(init)?,
         nanoseconds: Op::NANOSECONDS,
     };
-    AnyKernel::new(move |ctx| kernel.compute(ctx))
+    kernel.into_any()
 }
 
 /// A kernel that applies `Op` to the elements of two inputs, broadcast against each other.
@@ -38,8 +38,7 @@ where
     Op: Binary<T::Compute>,
     T: Operand,
 {
-    let kernel = BinaryKernel::new::<Op, T>(init)?;
-    AnyKernel::new(move |ctx| kernel.compute(ctx))
+    BinaryKernel::new::<Op, T>(init)?.into_any()
 }
 
 /// As [`binary`], for two inputs of as many elements; the output has the first one's shape.
@@ -75,24 +74,6 @@ fn output_dtype<T: Operand, Out: Element>(init: &KernelInit<'_>) -> Result<DType
 /// Reads `n` elements and writes as many; the memory must not overlap.
 pub(crate) type UnaryLoop = unsafe fn(*const u8, *mut u8, usize);
 
-struct Map<'a, Op, X, Out>(&'a [X], &'a mut [Out], std::marker::PhantomData<Op>);
-
-impl<Op: Unary<X>, X: Element> Loop for Map<'_, Op, X, Op::Out> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<L: Level>(self) {
-        for (out, &x) in self.1.iter_mut().zip(self.0) {
-            *out = Op::apply::<L>(x);
-        }
-        if Op::HAS_RARE && self.0.iter().fold(false, |any, &x| any | Op::is_rare(x)) {
-            for (out, &x) in self.1.iter_mut().zip(self.0) {
-                *out = Op::rare(x).unwrap_or(*out);
-            }
-        }
-    }
-}
-
 /// # Safety
 /// `x` points to `n` elements of `X` and `out` to `n` of `Op::Out`, which nobody else touches.
 pub(crate) unsafe fn unary_loop<Op: Unary<X>, X: Element>(x: *const u8, out: *mut u8, n: usize) {
@@ -100,11 +81,7 @@ pub(crate) unsafe fn unary_loop<Op: Unary<X>, X: Element>(x: *const u8, out: *mu
     let (x, out) = unsafe {
         (std::slice::from_raw_parts(x.cast(), n), std::slice::from_raw_parts_mut(out.cast(), n))
     };
-    if let Some(own) = Op::LOOP {
-        return own(x, out);
-    }
-    let body = Map::<Op, X, Op::Out>(x, out, std::marker::PhantomData);
-    if Op::IS_SIMD { simd::run(body) } else { body.run::<Baseline>() }
+    Op::run(x, out);
 }
 
 /// Which operands advance along a row; the other is a single element.
@@ -196,11 +173,6 @@ const BOTH: u8 = 0;
 const LEFT: u8 = 1;
 const RIGHT: u8 = 2;
 
-#[inline(always)]
-fn start(body: impl Loop<Output = ()>, is_simd: bool) {
-    if is_simd { simd::run(body) } else { body.run::<Baseline>() }
-}
-
 struct UnaryKernel {
     run: UnaryLoop,
     form: Form,
@@ -210,6 +182,11 @@ struct UnaryKernel {
 }
 
 impl UnaryKernel {
+    /// Not generic, so that there is one such kernel for all ops.
+    fn into_any(self) -> Result<AnyKernel> {
+        AnyKernel::new(move |ctx| self.compute(ctx))
+    }
+
     fn compute(&self, ctx: &mut KernelContext<'_>) -> Result<()> {
         let x = ctx.input(0)?;
         ensure!(x.dtype() == self.from, Internal, "expected {}, got {}", self.from, x.dtype());
@@ -301,6 +278,11 @@ impl BinaryKernel {
             nanoseconds: Op::NANOSECONDS,
             check: Op::check,
         })
+    }
+
+    /// Not generic, so that there is one such kernel for all ops.
+    fn into_any(self) -> Result<AnyKernel> {
+        AnyKernel::new(move |ctx| self.compute(ctx))
     }
 
     pub(crate) fn compute(&self, ctx: &mut KernelContext<'_>) -> Result<()> {

@@ -8,7 +8,7 @@ use crate::math::rsqrt;
 use crate::math::simd::Level;
 use crate::math::{complex, float};
 use crate::number::{Number, Real};
-use crate::operand::OwnLoop;
+use crate::operand::apply_but_for;
 
 /// Declares an op's type and its function for each element type:
 /// `Exp { f32: simd 0.6, |x| float::exp::<L>(x); }` expands to
@@ -33,18 +33,12 @@ macro_rules! functions {
         impl Unary<$t> for $op {
             type Out = $t;
             const NANOSECONDS: f64 = $cost;
-            const HAS_RARE: bool = true;
             #[inline(always)]
             fn apply<L: Level>($x: $t) -> $t {
                 $value
             }
-            #[inline(always)]
-            fn is_rare(x: $t) -> bool {
-                $is_rare(x)
-            }
-            #[inline(always)]
-            fn rare($y: $t) -> Option<$t> {
-                if $is_rare($y) { Some($rare) } else { None }
+            fn run(x: &[$t], out: &mut [$t]) {
+                apply_but_for::<Self, $t>(x, out, $is_rare, |$y| $rare);
             }
         }
     };
@@ -80,11 +74,14 @@ macro_rules! functions {
 impl Unary<f32> for Rsqrt {
     type Out = f32;
     const NANOSECONDS: f64 = 0.2;
-    const LOOP: Option<OwnLoop<f32, f32>> = Some(rsqrt::rsqrt);
 
     #[inline(always)]
     fn apply<L: Level>(x: f32) -> f32 {
         1.0 / x.sqrt()
+    }
+
+    fn run(x: &[f32], out: &mut [f32]) {
+        rsqrt::rsqrt(x, out);
     }
 }
 

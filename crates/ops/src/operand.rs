@@ -7,14 +7,11 @@ use thalweg_tensor::{
 };
 
 use crate::math::half_slices;
-use crate::math::simd::Level;
+use crate::math::simd::{self, Baseline, Level, Loop};
 use crate::stage::Form;
 
-/// A loop over all elements: in, out.
-pub(crate) type OwnLoop<X, Out> = fn(&[X], &mut [Out]);
-
 /// A function of one element.
-pub(crate) trait Unary<X>: 'static {
+pub(crate) trait Unary<X: Element>: Sized + 'static {
     /// What it gives.
     type Out: Element;
     /// Rough cost of one element.
@@ -25,22 +22,61 @@ pub(crate) trait Unary<X>: 'static {
     /// The function; `#[inline(always)]`.
     fn apply<L: Level>(x: X) -> Self::Out;
 
-    /// A loop that does better than one of [`Unary::apply`] would.
-    const LOOP: Option<OwnLoop<X, Self::Out>> = None;
-
-    /// Whether some elements take another way than [`Unary::apply`]; see [`Unary::rare`].
-    const HAS_RARE: bool = false;
-
-    /// What the function gives where [`Unary::apply`] is not good for `x`.
-    #[inline(always)]
-    fn rare(_x: X) -> Option<Self::Out> {
-        None
+    /// The function of all elements; `out` is as long as `x`. Where a loop of [`Unary::apply`] is
+    /// not the best or not the whole of it, this is another.
+    fn run(x: &[X], out: &mut [Self::Out]) {
+        apply_to_all::<Self, X>(x, out);
     }
+}
 
-    /// Whether [`Unary::rare`] has something to say of `x`; `#[inline(always)]`, without branches.
+/// Runs a loop at the best SIMD level, or at none.
+#[inline(always)]
+pub(crate) fn start(body: impl Loop<Output = ()>, is_simd: bool) {
+    if is_simd { simd::run(body) } else { body.run::<Baseline>() }
+}
+
+struct Map<'a, Op, X, Out>(&'a [X], &'a mut [Out], std::marker::PhantomData<Op>);
+
+impl<Op: Unary<X>, X: Element> Loop for Map<'_, Op, X, Op::Out> {
+    type Output = ();
+
     #[inline(always)]
-    fn is_rare(_x: X) -> bool {
-        false
+    fn run<L: Level>(self) {
+        for (out, &x) in self.1.iter_mut().zip(self.0) {
+            *out = Op::apply::<L>(x);
+        }
+    }
+}
+
+/// A loop of [`Unary::apply`].
+pub(crate) fn apply_to_all<Op: Unary<X>, X: Element>(x: &[X], out: &mut [Op::Out]) {
+    start(Map::<Op, X, Op::Out>(x, out, std::marker::PhantomData), Op::IS_SIMD);
+}
+
+/// As [`apply_to_all`], but for some elements the result is `rare(x)`. Few arrays have any, so that
+/// these are looked for first; `is_rare` should have no branches, and be `#[inline(always)]`.
+pub(crate) fn apply_but_for<Op: Unary<X>, X: Element>(
+    x: &[X],
+    out: &mut [Op::Out],
+    is_rare: impl Fn(X) -> bool,
+    rare: impl Fn(X) -> Op::Out,
+) {
+    apply_to_all::<Op, X>(x, out);
+    if simd::run(Any(x, &is_rare)) {
+        for (out, &x) in out.iter_mut().zip(x).filter(|(_, x)| is_rare(**x)) {
+            *out = rare(x);
+        }
+    }
+}
+
+struct Any<'a, X, P>(&'a [X], &'a P);
+
+impl<X: Element, P: Fn(X) -> bool> Loop for Any<'_, X, P> {
+    type Output = bool;
+
+    #[inline(always)]
+    fn run<L: Level>(self) -> bool {
+        self.0.iter().fold(false, |any, &x| any | (self.1)(x))
     }
 }
 
