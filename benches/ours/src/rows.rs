@@ -29,10 +29,9 @@ pub(crate) struct Row {
 /// Leaves a row's graph and work for a peer that can load them, if there is a folder for that.
 fn write_down(base: &str, graph: &Graph, units: usize) -> Result<()> {
     let Some(folder) = std::env::var_os(GRAPHS_VARIABLE) else { return Ok(()) };
-    let file = Path::new(&folder).join(base.replace('/', "_"));
     let write = |extension: &str, content: &[u8]| {
-        std::fs::write(file.with_extension(extension), content)
-            .map_err(|e| err!(Unknown, "{}: {e}", file.display()))
+        let file = Path::new(&folder).join(format!("{}.{extension}", base.replace('/', "_")));
+        std::fs::write(&file, content).map_err(|e| err!(Unknown, "{}: {e}", file.display()))
     };
     write("pb", &graph.to_def().encode_to_vec())?;
     write("units", units.to_string().as_bytes())

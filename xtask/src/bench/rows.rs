@@ -183,6 +183,20 @@ mod tests {
         assert_eq!(names.len(), count);
     }
 
+    /// Our peer's table says what a row is, this file how it is told.
+    #[test]
+    fn the_rows_of_our_peer_are_listed() {
+        let table = include_str!("../../../benches/ours/src/kernels.rs");
+        let listed: Vec<String> = all().into_iter().map(|r| r.name).collect();
+        let rows = table.split("    row(\"").skip(1).filter_map(|row| row.split('"').next());
+        let (mut count, is_listed) = (0, |row: &str| listed.contains(&format!("{row}/1t")));
+        for row in rows {
+            assert!(is_listed(row), "{row} is not listed");
+            count += 1;
+        }
+        assert!(count > 50, "the table has {count} rows");
+    }
+
     #[test]
     fn units() {
         assert_eq!(Unit::Microseconds.show(1.0, 2e-6), 2.0);
