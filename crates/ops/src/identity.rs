@@ -5,6 +5,7 @@ use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, ValueContext, gr
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, Result, Tensor, bail, bf16, f16};
 
+use crate::CHEAP;
 use crate::array_sources::forward;
 
 pub(crate) static FAMILY: Family = Family {
@@ -34,7 +35,6 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 const FORWARD: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward), ..CHEAP };
 const FORWARD_REF: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward_ref), ..CHEAP };
 

@@ -10,7 +10,6 @@ mod macros;
 mod cells;
 mod arithmetic;
 mod broadcast;
-mod combine;
 mod elementwise;
 mod gradient_shapes;
 mod gradients;
@@ -129,8 +128,11 @@ mod queues;
 use std::sync::Arc;
 
 use thalweg_graph::{OpRegistry, structural};
-use thalweg_kernel::{Family, KernelRegistry};
+use thalweg_kernel::{Family, KernelRegistry, KernelSpec};
 use thalweg_tensor::Result;
+
+/// A kernel that passes memory on, or reads a few numbers: handing it to another thread costs more.
+const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
 /// Every family of this crate.
 pub static FAMILIES: &[&Family] = &[

@@ -2,9 +2,9 @@
 //! division refuses zero, floats follow IEEE 754.
 
 use num_complex::Complex;
-use thalweg_tensor::{Element, Result, Tensor, ensure};
+use thalweg_tensor::{Element, Result, Tensor, bf16, ensure, f16};
 
-/// Elements that can be added, subtracted and multiplied.
+/// Elements that can be added, subtracted, multiplied and divided.
 pub(crate) trait Number: Element {
     /// Zero.
     const ZERO: Self;
@@ -17,7 +17,7 @@ pub(crate) trait Number: Element {
     fn minus(self, other: Self) -> Self;
     /// The product, wrapping.
     fn times(self, other: Self) -> Self;
-    /// The quotient; for integers cut towards zero, and unspecified for a zero divisor.
+    /// The quotient; for integers cut towards zero, and zero for a zero divisor.
     fn over(self, other: Self) -> Self;
 
     /// Zero, with its sign, where comparisons take the number for zero. Kernels run with denormals
@@ -52,6 +52,32 @@ pub(crate) trait Real: Number + PartialOrd {
     /// The distance from zero, wrapping.
     fn magnitude(self) -> Self;
 }
+
+/// Numbers of which one of two can be chosen, as updates of stored ones choose.
+pub(crate) trait Ordered: Number {
+    /// `other` if it is less, else `self`, also where either is NaN.
+    fn lesser(self, other: Self) -> Self;
+    /// `other` if it is greater, else `self`, also where either is NaN.
+    fn greater(self, other: Self) -> Self;
+}
+
+macro_rules! ordered {
+    ($($t:ty),+) => { $(
+        impl Ordered for $t {
+            #[inline(always)]
+            fn lesser(self, other: Self) -> Self {
+                if other < self { other } else { self }
+            }
+
+            #[inline(always)]
+            fn greater(self, other: Self) -> Self {
+                if other > self { other } else { self }
+            }
+        }
+    )+ };
+}
+
+ordered!(i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64);
 
 fn refuse_zeros<T: Number>(divisor: &Tensor) -> Result<()> {
     let has_zero = divisor.as_slice::<T>()?.iter().fold(false, |any, &y| any | (y == T::ZERO));
@@ -267,6 +293,38 @@ macro_rules! floats {
 }
 
 floats!(f32, f64);
+
+macro_rules! halves {
+    ($($t:ident),+) => { $(
+        /// Computed in single precision, and rounded.
+        impl Number for $t {
+            const ZERO: Self = $t::ZERO;
+            const ONE: Self = $t::ONE;
+
+            #[inline(always)]
+            fn plus(self, other: Self) -> Self {
+                $t::from_f32(f32::from(self) + f32::from(other))
+            }
+
+            #[inline(always)]
+            fn minus(self, other: Self) -> Self {
+                $t::from_f32(f32::from(self) - f32::from(other))
+            }
+
+            #[inline(always)]
+            fn times(self, other: Self) -> Self {
+                $t::from_f32(f32::from(self) * f32::from(other))
+            }
+
+            #[inline(always)]
+            fn over(self, other: Self) -> Self {
+                $t::from_f32(f32::from(self) / f32::from(other))
+            }
+        }
+    )+ };
+}
+
+halves!(f16, bf16);
 
 #[cfg(test)]
 mod tests {

@@ -10,8 +10,8 @@ use thalweg_tensor::{
 };
 
 use crate::cells::blank;
-use crate::combine::Combine;
 use crate::gradient_shapes::{flat, shape_as};
+use crate::number::Number;
 use crate::strided::{Dim, Segment, StridedCopy, copy_boxes, strides};
 
 pub(crate) static FAMILY: Family = Family {
@@ -292,7 +292,7 @@ fn mirror_pad_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     padded_shape(c, |size, before, after| size.checked_sub(before)?.checked_sub(after))
 }
 
-fn mirror_pad_grad<T: Combine>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn mirror_pad_grad<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let offset = mirror_offset(init)?;
     AnyKernel::new(move |ctx| {
         let paddings = paddings_input(ctx)?;
@@ -323,7 +323,7 @@ fn mirror_pad_grad<T: Combine>(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 /// Adds the margins to what they mirror, dimension by dimension. Rows are whole runs of the later
 /// dimensions; margins of earlier dimensions are folded too, and no longer matter.
-fn fold_margins<T: Combine>(data: &mut [T], shape: &Shape, paddings: &[[usize; 2]], offset: usize) {
+fn fold_margins<T: Number>(data: &mut [T], shape: &Shape, paddings: &[[usize; 2]], offset: usize) {
     for (d, &[before, after]) in paddings.iter().enumerate() {
         let row: usize = shape[d + 1..].iter().product();
         let block = shape[d] * row;
@@ -342,7 +342,7 @@ fn fold_margins<T: Combine>(data: &mut [T], shape: &Shape, paddings: &[[usize; 2
     }
 }
 
-fn add_row<T: Combine>(block: &mut [T], row: usize, from: usize, to: usize) {
+fn add_row<T: Number>(block: &mut [T], row: usize, from: usize, to: usize) {
     let (low, high) = (from.min(to), from.max(to));
     let (head, tail) = block.split_at_mut(high * row);
     let (low, high) = (&mut head[low * row..][..row], &mut tail[..row]);

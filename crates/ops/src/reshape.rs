@@ -6,6 +6,7 @@ use thalweg_graph::{OpDef, PartialValue, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
+use crate::CHEAP;
 use crate::cells::blank;
 use crate::reshape_gradients;
 use crate::strided::{StridedCopy, strides};
@@ -43,8 +44,6 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "EnsureShape", create: ensure_shape, ..CHEAP },
     ],
 };
-
-const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
 type Ints = SmallVec<[i64; 4]>;
 type Dims = SmallVec<[Option<usize>; 4]>;

@@ -10,10 +10,10 @@ use thalweg_tensor::{
 };
 
 use crate::cells::{Cell, nanoseconds_per_cell};
-use crate::combine::{Combine, CombineOrdered};
 use crate::gather::{Points, ignores_bad_indices};
 use crate::gradient_shapes::shape_as;
 use crate::indices::{Indices, coordinates};
+use crate::number::{Number, Ordered};
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
@@ -293,7 +293,7 @@ impl Job<'_, '_> {
         })
     }
 
-    fn number<T: Combine>(
+    fn number<T: Number>(
         &self,
         target: &mut Tensor,
         updates: &Tensor,
@@ -310,7 +310,7 @@ impl Job<'_, '_> {
         })
     }
 
-    fn extreme<T: CombineOrdered>(
+    fn extreme<T: Ordered>(
         &self,
         target: &mut Tensor,
         updates: &Tensor,
@@ -322,11 +322,11 @@ impl Job<'_, '_> {
         let (target, updates) = (target.as_mut_slice::<T>()?, updates.as_slice::<T>()?);
         if update == Update::Max {
             return self.run(target, updates, 1.0, |to, from| {
-                to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.larger(x));
+                to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.greater(x));
             });
         }
         self.run(target, updates, 1.0, |to, from| {
-            to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.smaller(x));
+            to.iter_mut().zip(from).for_each(|(t, &x)| *t = t.lesser(x));
         })
     }
 }

@@ -7,8 +7,8 @@ use thalweg_tensor::{
     Complex32, Complex64, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
 };
 
-use crate::combine::{Combine, CombineOrdered};
 use crate::indices::{Indices, coordinates};
+use crate::number::{Number, Ordered};
 use crate::segment_gradients;
 use crate::split::{Disjoint, for_each_rows};
 
@@ -55,25 +55,21 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// Numbers that segments start from.
-trait Start: Combine {
-    const ZERO: Self;
-    const ONE: Self;
+/// Numbers that segments are made of.
+trait Start: Number {
     /// A number of rows, as the divisor of a mean.
     fn count(n: usize) -> Self;
 }
 
 /// Numbers that extremes start from.
-trait Bounded: Start + CombineOrdered {
+trait Bounded: Start + Ordered {
     const LOWEST: Self;
     const HIGHEST: Self;
 }
 
 macro_rules! start {
-    ($($t:ty: $zero:expr, $one:expr, $count:expr;)+) => { $(
+    ($($t:ty: $count:expr;)+) => { $(
         impl Start for $t {
-            const ZERO: Self = $zero;
-            const ONE: Self = $one;
             fn count(n: usize) -> Self {
                 let count: fn(usize) -> $t = $count;
                 count(n)
@@ -83,8 +79,8 @@ macro_rules! start {
 }
 
 macro_rules! bounded {
-    ($($t:ty: $zero:expr, $one:expr, $count:expr;)+) => {
-        start! { $($t: $zero, $one, $count;)+ }
+    ($($t:ty: $count:expr;)+) => {
+        start! { $($t: $count;)+ }
         $(impl Bounded for $t {
             const LOWEST: Self = <$t>::MIN;
             const HIGHEST: Self = <$t>::MAX;
@@ -93,23 +89,23 @@ macro_rules! bounded {
 }
 
 bounded! {
-    f32: 0.0, 1.0, |n| n as f32;
-    f64: 0.0, 1.0, |n| n as f64;
-    f16: f16::ZERO, f16::ONE, |n| f16::from_f64(n as f64);
-    bf16: bf16::ZERO, bf16::ONE, |n| bf16::from_f64(n as f64);
-    i8: 0, 1, |n| n as i8;
-    i16: 0, 1, |n| n as i16;
-    i32: 0, 1, |n| n as i32;
-    i64: 0, 1, |n| n as i64;
-    u8: 0, 1, |n| n as u8;
-    u16: 0, 1, |n| n as u16;
-    u32: 0, 1, |n| n as u32;
-    u64: 0, 1, |n| n as u64;
+    f32: |n| n as f32;
+    f64: |n| n as f64;
+    f16: |n| f16::from_f64(n as f64);
+    bf16: |n| bf16::from_f64(n as f64);
+    i8: |n| n as i8;
+    i16: |n| n as i16;
+    i32: |n| n as i32;
+    i64: |n| n as i64;
+    u8: |n| n as u8;
+    u16: |n| n as u16;
+    u32: |n| n as u32;
+    u64: |n| n as u64;
 }
 
 start! {
-    Complex32: Complex32::new(0.0, 0.0), Complex32::new(1.0, 0.0), |n| Complex32::new(n as f32, 0.0);
-    Complex64: Complex64::new(0.0, 0.0), Complex64::new(1.0, 0.0), |n| Complex64::new(n as f64, 0.0);
+    Complex32: |n| Complex32::new(n as f32, 0.0);
+    Complex64: |n| Complex64::new(n as f64, 0.0);
 }
 
 const SEGMENT_SUM: OpDef = OpDef {
@@ -123,28 +119,8 @@ const SEGMENT_SUM: OpDef = OpDef {
     shape: segment_shape,
     ..OpDef::DEFAULT
 };
-const SEGMENT_MEAN: OpDef = OpDef {
-    name: "SegmentMean",
-    inputs: &["data: T", "segment_ids: Tindices"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-    ],
-    shape: segment_shape,
-    ..OpDef::DEFAULT
-};
-const SEGMENT_PROD: OpDef = OpDef {
-    name: "SegmentProd",
-    inputs: &["data: T", "segment_ids: Tindices"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-    ],
-    shape: segment_shape,
-    ..OpDef::DEFAULT
-};
+const SEGMENT_MEAN: OpDef = OpDef { name: "SegmentMean", ..SEGMENT_SUM };
+const SEGMENT_PROD: OpDef = OpDef { name: "SegmentProd", ..SEGMENT_SUM };
 const SEGMENT_MIN: OpDef = OpDef {
     name: "SegmentMin",
     inputs: &["data: T", "segment_ids: Tindices"],
@@ -156,17 +132,7 @@ const SEGMENT_MIN: OpDef = OpDef {
     shape: segment_shape,
     ..OpDef::DEFAULT
 };
-const SEGMENT_MAX: OpDef = OpDef {
-    name: "SegmentMax",
-    inputs: &["data: T", "segment_ids: Tindices"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-    ],
-    shape: segment_shape,
-    ..OpDef::DEFAULT
-};
+const SEGMENT_MAX: OpDef = OpDef { name: "SegmentMax", ..SEGMENT_MIN };
 
 fn segment_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let data = c.with_rank_at_least(0, "data", 1)?;
@@ -254,7 +220,7 @@ fn check_segments(ctx: &KernelContext<'_>) -> Result<()> {
 
 /// A kernel that sets each row of the output to its segment's rows combined, in order, and then
 /// `finish`ed with their number; to `empty` where a segment has no rows.
-fn segments<T: Combine>(
+fn segments<T: Number>(
     empty: T,
     combine: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
     finish: impl Fn(T, usize) -> T + Copy + Send + Sync + 'static,
@@ -303,11 +269,11 @@ fn segment_prod<T: Start>(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn segment_min<T: Bounded>(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    segments(T::ZERO, T::smaller, |x, _| x)
+    segments(T::ZERO, T::lesser, |x, _| x)
 }
 
 fn segment_max<T: Bounded>(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    segments(T::ZERO, T::larger, |x, _| x)
+    segments(T::ZERO, T::greater, |x, _| x)
 }
 
 const UNSORTED_SEGMENT_SUM: OpDef = OpDef {
@@ -346,18 +312,7 @@ const UNSORTED_SEGMENT_MIN: OpDef = OpDef {
     shape: unsorted_shape,
     ..OpDef::DEFAULT
 };
-const UNSORTED_SEGMENT_MAX: OpDef = OpDef {
-    name: "UnsortedSegmentMax",
-    inputs: &["data: T", "segment_ids: Tindices", "num_segments: Tnumsegments"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-        "Tnumsegments: {int32, int64} = DT_INT32",
-    ],
-    shape: unsorted_shape,
-    ..OpDef::DEFAULT
-};
+const UNSORTED_SEGMENT_MAX: OpDef = OpDef { name: "UnsortedSegmentMax", ..UNSORTED_SEGMENT_MIN };
 
 fn unsorted_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (data, ids) = (c.input(0), c.input(1));
@@ -383,7 +338,7 @@ fn unsorted_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 /// A kernel that combines each row, in order, with the row of the output that its id names; rows
 /// with negative ids are passed over.
-fn unsorted<T: Combine>(
+fn unsorted<T: Number>(
     start: T,
     combine: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
@@ -449,9 +404,9 @@ fn unsorted_prod<T: Start>(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 fn unsorted_min<T: Bounded>(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    unsorted(T::HIGHEST, T::smaller)
+    unsorted(T::HIGHEST, T::lesser)
 }
 
 fn unsorted_max<T: Bounded>(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    unsorted(T::LOWEST, T::larger)
+    unsorted(T::LOWEST, T::greater)
 }

@@ -7,8 +7,8 @@ use thalweg_tensor::{
     DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
 };
 
-use crate::combine::Combine;
 use crate::indices::{FirstBad, Indices};
+use crate::number::Number;
 use crate::segment::SortedIds;
 use crate::segment_gradients;
 use crate::split::{Disjoint, for_each_rows};
@@ -59,7 +59,7 @@ pub(crate) static FAMILY: Family = Family {
 /// Numbers with the type that their sums are kept in.
 trait Summed: Element {
     /// The wider type.
-    type Wide: Combine;
+    type Wide: Number;
     fn widen(self) -> Self::Wide;
     fn narrow(wide: Self::Wide) -> Self;
     /// A factor, for numbers that can be scaled.

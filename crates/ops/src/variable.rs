@@ -14,7 +14,8 @@ use thalweg_tensor::{
     Shape, Tensor, bail, bf16, ensure, err, f16,
 };
 
-use crate::combine::Combine;
+use crate::CHEAP;
+use crate::number::Number;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -67,9 +68,6 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("ResourceCountUpTo", "T" in [i32, i64] => count_up_to; is_cheap: true),
     ],
 };
-
-/// Kernels that pass memory on and touch none of it.
-const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
 const VARIABLE_V2: OpDef = OpDef {
     name: "VariableV2",
@@ -403,11 +401,11 @@ fn handle<'a>(ctx: &'a KernelContext<'_>, i: usize) -> Result<&'a ResourceHandle
     }
 }
 
-fn assign_add<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn assign_add<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     dense_update(|ctx, target, value| update_each::<T>(ctx, target, value, T::plus))
 }
 
-fn assign_sub<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn assign_sub<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     dense_update(|ctx, target, value| update_each::<T>(ctx, target, value, T::minus))
 }
 
@@ -431,7 +429,7 @@ fn dense_update(
     })
 }
 
-fn update_each<T: Combine>(
+fn update_each<T: Number>(
     ctx: &KernelContext<'_>,
     target: &mut Tensor,
     value: &Tensor,
@@ -446,7 +444,7 @@ fn update_each<T: Combine>(
 }
 
 /// The value before it is counted up, until it reaches the limit.
-fn count_up_to<T: Combine + TryInto<i64> + From<bool>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn count_up_to<T: Number + TryInto<i64> + From<bool>>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let limit = init.attrs().int("limit")?;
     AnyKernel::new(move |ctx| {
         let variable = variable_input(ctx, 0)?;

@@ -10,9 +10,9 @@ use thalweg_tensor::{
 };
 
 use crate::cells::{Cell, blank, nanoseconds_per_cell};
-use crate::combine::{Combine, CombineOrdered};
 use crate::gather_gradients;
 use crate::indices::coordinates;
+use crate::number::{Number, Ordered};
 use crate::split::{Disjoint, for_each_rows};
 use crate::variable::{change, pass_on, variable_input};
 
@@ -206,31 +206,31 @@ pub(crate) fn row_numbers(ctx: &KernelContext<'_>, i: usize, rows: usize) -> Res
     Ok(wide)
 }
 
-fn scatter_add<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn scatter_add<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::plus))
 }
 
-fn scatter_sub<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn scatter_sub<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::minus))
 }
 
-fn scatter_mul<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn scatter_mul<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::times))
 }
 
-fn scatter_div<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn scatter_div<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     scatter(|ctx, target, rows, updates| {
-        T::check_divisors(updates)?;
+        T::check_divisor(updates)?;
         combine_rows::<T>(ctx, target, rows, updates, T::over)
     })
 }
 
-fn scatter_min<T: CombineOrdered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::smaller))
+fn scatter_min<T: Ordered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::lesser))
 }
 
-fn scatter_max<T: CombineOrdered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::larger))
+fn scatter_max<T: Ordered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    scatter(|ctx, target, rows, updates| combine_rows::<T>(ctx, target, rows, updates, T::greater))
 }
 
 fn scatter_update(_: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -281,7 +281,7 @@ fn check_scatter(value: &Tensor, indices: &Tensor, updates: &Tensor) -> Result<(
 }
 
 /// Combines rows of updates, or one scalar, with the rows that `rows` numbers, in their order.
-fn combine_rows<T: Combine>(
+fn combine_rows<T: Number>(
     ctx: &KernelContext<'_>,
     target: &mut Tensor,
     rows: &[i64],

@@ -10,8 +10,7 @@ use thalweg_tensor::{DType, Result, Shape, Tensor};
 
 use super::pixels::{IMAGE_TYPES, as_floats, table};
 use super::resize::{
-    GradientSizes, Resizing, Sampling, Taps, give_back, resize_gradient, resized_shape,
-    shape_of_original,
+    Resizing, Sampling, Taps, resize_gradient, resized_shape, resizing_gradient, shape_of_original,
 };
 use crate::math::vectorized::vectorized;
 use crate::math::widen::Widen;
@@ -230,19 +229,5 @@ where
     f32: AsPrimitive<T::Wide>,
     T::Wide: std::ops::AddAssign,
 {
-    let sampling = Sampling::from_attrs(init.attrs())?;
-    AnyKernel::new(move |ctx| {
-        let sizes = GradientSizes::new(ctx)?;
-        if sizes.resized.batch * sizes.resized.channels == 0 {
-            let out = ctx.zeros(T::DTYPE, sizes.original.shape()?)?;
-            return ctx.set_output(0, out);
-        }
-        let along = |from: usize, to: usize| {
-            let scale = sampling.scale(from, to);
-            table(to, |x| taps(sampling, scale, x, from))
-        };
-        let rows = along(sizes.original.height, sizes.resized.height)?;
-        let columns = along(sizes.original.width, sizes.resized.width)?;
-        give_back::<T, 4>(ctx, &sizes, &rows, &columns)
-    })
+    resizing_gradient::<T, 4>(init, taps)
 }

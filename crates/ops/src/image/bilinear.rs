@@ -7,8 +7,7 @@ use thalweg_tensor::{DType, Result, Tensor, bf16, f16};
 
 use super::pixels::{IMAGE_TYPES, as_floats, table};
 use super::resize::{
-    GradientSizes, Resizing, Sampling, Taps, give_back, resize_gradient, resized_shape,
-    shape_of_original,
+    Resizing, Sampling, Taps, resize_gradient, resized_shape, resizing_gradient, shape_of_original,
 };
 use crate::math::vectorized::vectorized;
 use crate::math::widen::Widen;
@@ -77,6 +76,11 @@ impl Between {
     fn along(sampling: Sampling, scale: f32, from: usize, to: usize) -> Result<Vec<Between>> {
         table(to, |x| Between::new(sampling.place(x, scale), from))
     }
+}
+
+fn taps(sampling: Sampling, scale: f32, x: usize, size: usize) -> Taps<2> {
+    let x = Between::new(sampling.place(x, scale), size);
+    Taps { at: [x.lower, x.upper], weight: [1.0 - x.fraction, x.fraction] }
 }
 
 fn resize_bilinear(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -177,22 +181,5 @@ where
     f32: AsPrimitive<T::Wide>,
     T::Wide: std::ops::AddAssign,
 {
-    let sampling = Sampling::from_attrs(init.attrs())?;
-    AnyKernel::new(move |ctx| {
-        let sizes = GradientSizes::new(ctx)?;
-        if sizes.resized.batch * sizes.resized.channels == 0 {
-            let out = ctx.zeros(T::DTYPE, sizes.original.shape()?)?;
-            return ctx.set_output(0, out);
-        }
-        let taps = |from: usize, to: usize| {
-            let scale = sampling.scale(from, to);
-            table(to, |x| {
-                let x = Between::new(sampling.place(x, scale), from);
-                Taps { at: [x.lower, x.upper], weight: [1.0 - x.fraction, x.fraction] }
-            })
-        };
-        let rows = taps(sizes.original.height, sizes.resized.height)?;
-        let columns = taps(sizes.original.width, sizes.resized.width)?;
-        give_back::<T, 2>(ctx, &sizes, &rows, &columns)
-    })
+    resizing_gradient::<T, 2>(init, taps)
 }

@@ -2,10 +2,10 @@
 
 use num_traits::AsPrimitive;
 use thalweg_graph::{GradientContext, NodeAttrs, Output, ShapeContext};
-use thalweg_kernel::KernelContext;
+use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{PartialShape, Result, Tensor, bail, ensure};
 
-use super::pixels::Images;
+use super::pixels::{Images, table};
 use crate::map::narrowed;
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
@@ -175,9 +175,37 @@ impl GradientSizes {
     }
 }
 
+/// The kernel of a resizing's gradient. `taps(sampling, scale, x, size)` are those of place `x` of
+/// the result, along a dimension that the original has `size` pixels along.
+pub(crate) fn resizing_gradient<T, const K: usize>(
+    init: &KernelInit<'_>,
+    taps: fn(Sampling, f32, usize, usize) -> Taps<K>,
+) -> Result<AnyKernel>
+where
+    T: Widen,
+    f32: AsPrimitive<T::Wide>,
+    T::Wide: std::ops::AddAssign,
+{
+    let sampling = Sampling::from_attrs(init.attrs())?;
+    AnyKernel::new(move |ctx| {
+        let sizes = GradientSizes::new(ctx)?;
+        if sizes.resized.batch * sizes.resized.channels == 0 {
+            let out = ctx.zeros(T::DTYPE, sizes.original.shape()?)?;
+            return ctx.set_output(0, out);
+        }
+        let along = |from: usize, to: usize| {
+            let scale = sampling.scale(from, to);
+            table(to, |x| taps(sampling, scale, x, from))
+        };
+        let rows = along(sizes.original.height, sizes.resized.height)?;
+        let columns = along(sizes.original.width, sizes.resized.width)?;
+        give_back::<T, K>(ctx, &sizes, &rows, &columns)
+    })
+}
+
 /// Sets output 0 to the gradient of a resizing with these taps: what each pixel of the gradient in
 /// input 0 gives back to the pixels it was made of.
-pub(crate) fn give_back<T, const K: usize>(
+fn give_back<T, const K: usize>(
     ctx: &mut KernelContext<'_>,
     sizes: &GradientSizes,
     rows: &[Taps<K>],

@@ -8,6 +8,7 @@ use thalweg_tensor::{DType, Result, Tensor, bail, ensure};
 
 use super::gate::{self, Answer, tensors, update};
 use super::queue::{DEQUEUES, ENQUEUES, Queue, Request, listed};
+use crate::CHEAP;
 use crate::state::handle::{state_input, state_of_call};
 
 pub(crate) static FAMILY: Family = Family {
@@ -48,8 +49,6 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "QueueSizeV2", create: size, ..CHEAP },
     ],
 };
-
-const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
 const QUEUE_ENQUEUE: OpDef = OpDef {
     name: "QueueEnqueue",

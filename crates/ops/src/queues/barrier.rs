@@ -5,16 +5,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, StepContext};
 use thalweg_tensor::{Charge, DType, PartialShape, Resource, Result, Tensor, bail, ensure, err};
 
 use super::access::{check_timeout, size_of_state};
 use super::batch::row;
+use super::create::FIFO_QUEUE;
 use super::gate::{self, Answer, update};
 use super::queue::{DEQUEUES, Kind, Queue, Request, Spec, listed};
 use super::store::Components;
-use crate::state::handle::{state_input, state_kernel, state_of_call, two_strings};
+use crate::CHEAP;
+use crate::state::handle::{state_input, state_kernel, state_of_call};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -35,22 +37,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
-
-const BARRIER: OpDef = OpDef {
-    name: "Barrier",
-    outputs: &["handle: Ref(string)"],
-    attrs: &[
-        "component_types: list(type) >= 1",
-        "shapes: list(shape) >= 0 = []",
-        "capacity: int = -1",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    shape: two_strings,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+/// A queue by its attrs.
+const BARRIER: OpDef = OpDef { name: "Barrier", ..FIFO_QUEUE };
 
 const BARRIER_INSERT_MANY: OpDef = OpDef {
     name: "BarrierInsertMany",

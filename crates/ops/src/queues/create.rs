@@ -6,6 +6,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, bail, ensure};
 
 use super::queue::{Kind, Queue, Spec};
+use crate::CHEAP;
 use crate::random::own_generator;
 use crate::state::handle::{state_kernel, two_strings};
 
@@ -32,9 +33,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
-
-const FIFO_QUEUE: OpDef = OpDef {
+pub(super) const FIFO_QUEUE: OpDef = OpDef {
     name: "FIFOQueue",
     outputs: &["handle: Ref(string)"],
     attrs: &[

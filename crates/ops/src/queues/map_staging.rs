@@ -18,6 +18,7 @@ use super::access::size_of_state;
 use super::gate::{self, Answer, Gate, Gated, Lane, Machine, Progress, tensors, update};
 use super::staging::{Limits, total_bytes};
 use super::store::Components;
+use crate::CHEAP;
 use crate::state::handle::Place;
 
 pub(crate) static FAMILY: Family = Family {
@@ -54,8 +55,6 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "OrderedMapClear", create: clear, ..KernelSpec::CPU },
     ],
 };
-
-const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
 const MAP_STAGE: OpDef = OpDef {
     name: "MapStage",

@@ -12,6 +12,7 @@ use thalweg_tensor::{Error, Resource, Result, Tensor, bail, ensure, err};
 use super::access::size_of_state;
 use super::gate::{self, Answer, Gate, Gated, Lane, Machine, Progress, tensors, update};
 use super::store::{Components, Element};
+use crate::CHEAP;
 use crate::state::handle::Place;
 
 pub(crate) static FAMILY: Family = Family {
@@ -24,8 +25,6 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "StageClear", create: clear, ..KernelSpec::CPU },
     ],
 };
-
-const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
 const STAGE: OpDef = OpDef {
     name: "Stage",

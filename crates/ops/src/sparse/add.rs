@@ -11,7 +11,7 @@ use thalweg_tensor::{
 
 use super::coo::{Coordinates, matrix, set_sparse_outputs, sparse_input_shapes};
 use super::gradients;
-use crate::combine::{Combine, CombineOrdered};
+use crate::number::{Number, Ordered};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -61,7 +61,7 @@ fn add_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// Numbers whose distance from zero can be compared with a threshold of a real type.
-trait Thresholded: Combine {
+trait Thresholded: Number {
     type Threshold: Element;
     /// Whether the distance from zero is at least this.
     fn reaches(self, threshold: Self::Threshold) -> bool;
@@ -230,7 +230,7 @@ fn add_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn add_grad<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn add_grad<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let grad = ctx.input(0)?;
         let a = Coordinates::of_matrix(ctx.input(1)?, "a_indices")?;
@@ -325,7 +325,7 @@ fn extreme_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// A kernel that chooses one of two values; where a tensor has none it is zero.
-fn extreme<T: CombineOrdered>(
+fn extreme<T: Ordered>(
     choose: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
     AnyKernel::new(move |ctx| {
@@ -352,10 +352,10 @@ fn is_nan<T: PartialEq>(x: &T) -> bool {
     x != x
 }
 
-fn maximum<T: CombineOrdered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    extreme::<T>(T::larger)
+fn maximum<T: Ordered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    extreme::<T>(T::greater)
 }
 
-fn minimum<T: CombineOrdered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    extreme::<T>(T::smaller)
+fn minimum<T: Ordered>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    extreme::<T>(T::lesser)
 }

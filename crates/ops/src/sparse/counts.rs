@@ -6,8 +6,8 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use super::coo::{Coordinates, matrix, set_outputs, set_sparse_outputs};
-use crate::combine::Combine;
 use crate::indices::Indices;
+use crate::number::Number;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -30,27 +30,6 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-/// What one occurrence counts.
-trait Count: Combine {
-    const ONE: Self;
-}
-
-impl Count for f32 {
-    const ONE: f32 = 1.0;
-}
-
-impl Count for f64 {
-    const ONE: f64 = 1.0;
-}
-
-impl Count for i32 {
-    const ONE: i32 = 1;
-}
-
-impl Count for i64 {
-    const ONE: i64 = 1;
-}
-
 /// The numbers that are counted, and what each counts.
 struct Counted<'a, T> {
     numbers: Indices<'a>,
@@ -60,7 +39,7 @@ struct Counted<'a, T> {
     is_binary: bool,
 }
 
-impl<'a, T: Count> Counted<'a, T> {
+impl<'a, T: Number> Counted<'a, T> {
     fn new(numbers: &'a Tensor, weights: &'a Tensor, is_binary: bool) -> Result<Counted<'a, T>> {
         let len = numbers.num_elements();
         ensure!(
@@ -149,7 +128,7 @@ fn bincount_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn bincount<T: Count>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn bincount<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let size = bins(ctx, 1)?;
         let counted = Counted::<T>::new(ctx.input(0)?, ctx.input(2)?, false)?;
@@ -187,7 +166,7 @@ fn dense_bincount_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn dense_bincount<T: Count>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn dense_bincount<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let is_binary = init.attrs().bool("binary_output")?;
     AnyKernel::new(move |ctx| {
         let (numbers, weights) = (ctx.input(0)?, ctx.input(2)?);
@@ -240,7 +219,7 @@ fn sparse_bincount_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn sparse_bincount<T: Count>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn sparse_bincount<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let is_binary = init.attrs().bool("binary_output")?;
     AnyKernel::new(move |ctx| {
         let sparse = Coordinates::of_inputs(ctx, 0)?;
@@ -314,7 +293,7 @@ fn for_each_in_rows(ends: &[i64], len: usize, mut visit: impl FnMut(usize, usize
     }
 }
 
-fn ragged_bincount<T: Count>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn ragged_bincount<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let is_binary = init.attrs().bool("binary_output")?;
     AnyKernel::new(move |ctx| {
         let size = bins(ctx, 2)?;
@@ -400,7 +379,7 @@ impl Limits {
 
     /// Sets the outputs: for each row the numbers in it, in order, with their counts. `row(i)` is
     /// the row of number `i`; a histogram of a vector has no rows.
-    fn output<T: Count>(
+    fn output<T: Number>(
         self,
         ctx: &KernelContext<'_>,
         counted: &Counted<'_, T>,
@@ -439,7 +418,7 @@ impl Limits {
     }
 }
 
-fn dense_count<T: Count>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn dense_count<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let limits = Limits::of(init)?;
     AnyKernel::new(move |ctx| {
         let (numbers, weights) = (ctx.input(0)?, ctx.input(1)?);
@@ -460,7 +439,7 @@ fn dense_count<T: Count>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn sparse_count<T: Count>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn sparse_count<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let limits = Limits::of(init)?;
     AnyKernel::new(move |ctx| {
         let sparse = Coordinates::of_inputs(ctx, 0)?;
@@ -477,7 +456,7 @@ fn sparse_count<T: Count>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn ragged_count<T: Count>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn ragged_count<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let limits = Limits::of(init)?;
     AnyKernel::new(move |ctx| {
         let (numbers, weights) = (ctx.input(1)?, ctx.input(2)?);

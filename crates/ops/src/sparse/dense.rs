@@ -11,9 +11,9 @@ use thalweg_tensor::{
 use super::coo::{Coordinates, sparse_input_shapes};
 use super::gradients;
 use crate::cells::{Cell, blank, fill};
-use crate::combine::Combine;
 use crate::gather::Points;
 use crate::indices::Indices;
+use crate::number::Number;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -189,7 +189,7 @@ fn check_rank(rank: usize) -> Result<()> {
     Ok(())
 }
 
-fn add_to_dense<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn add_to_dense<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         check_dense_add(ctx)?;
         let shape = ctx.input(3)?.shape().clone();
@@ -313,7 +313,7 @@ fn broadcast_strides(sparse: &Coordinates<'_>, dense: &Tensor) -> Result<SmallVe
     Ok((0..shape.len()).map(stride).collect())
 }
 
-fn cwise<T: Combine>(
+fn cwise<T: Number>(
     divides: bool,
     combine: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
@@ -350,14 +350,14 @@ fn cwise<T: Combine>(
     })
 }
 
-fn cwise_add<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn cwise_add<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     cwise::<T>(false, T::plus)
 }
 
-fn cwise_div<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn cwise_div<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     cwise::<T>(true, T::over)
 }
 
-fn cwise_mul<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn cwise_mul<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     cwise::<T>(false, T::times)
 }

@@ -10,7 +10,7 @@ use thalweg_tensor::{
 use super::coo::{Coordinates, matrix, sparse_input_shapes};
 use super::gradients;
 use crate::cells::{Cell, blank};
-use crate::combine::Combine;
+use crate::number::Number;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -293,7 +293,7 @@ fn grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-fn grad<T: Combine>(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn grad<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let (map, grad) = (ctx.input(0)?, ctx.input(1)?);
         ensure!(

@@ -8,8 +8,8 @@ use thalweg_tensor::{
 };
 
 use super::gradients;
-use crate::combine::Combine;
 use crate::indices::Indices;
+use crate::number::Number;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
@@ -50,7 +50,7 @@ fn product_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 /// Elements of matrices, with the type that their sums are kept in.
 trait Factor: Element {
-    type Sum: Combine;
+    type Sum: Number;
     fn widen(self) -> Self::Sum;
     fn narrow(sum: Self::Sum) -> Self;
     fn conjugate(self) -> Self {

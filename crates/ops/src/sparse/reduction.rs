@@ -12,7 +12,7 @@ use thalweg_tensor::{
 
 use super::coo::{Coordinates, matrix, sparse_input_shapes, strides};
 use super::gradients;
-use crate::combine::{Combine, CombineOrdered};
+use crate::number::{Number, Ordered};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -164,7 +164,7 @@ impl<'a> Reduction<'a> {
     }
 
     /// Calls `visit(first, value)` for each group: a position in it, and its values combined.
-    fn for_each_group<T: Combine>(
+    fn for_each_group<T: Number>(
         &self,
         order: &[i64],
         values: &[T],
@@ -184,7 +184,7 @@ impl<'a> Reduction<'a> {
     }
 }
 
-fn to_dense<T: Combine>(
+fn to_dense<T: Number>(
     init: &KernelInit<'_>,
     combine: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
@@ -215,7 +215,7 @@ fn to_dense<T: Combine>(
     })
 }
 
-fn to_sparse<T: Combine>(
+fn to_sparse<T: Number>(
     init: &KernelInit<'_>,
     combine: impl Fn(T, T) -> T + Copy + Send + Sync + 'static,
 ) -> Result<AnyKernel> {
@@ -251,24 +251,24 @@ fn to_sparse<T: Combine>(
     })
 }
 
-fn sum<T: Combine>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn sum<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     to_dense::<T>(init, T::plus)
 }
 
-fn sum_sparse<T: Combine>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn sum_sparse<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     to_sparse::<T>(init, T::plus)
 }
 
 /// The larger, and the later one where NaN has no order: a NaN is overtaken by what follows it.
-fn later_larger<T: CombineOrdered>(total: T, x: T) -> T {
-    x.larger(total)
+fn later_larger<T: Ordered>(total: T, x: T) -> T {
+    x.greater(total)
 }
 
-fn max<T: CombineOrdered>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn max<T: Ordered>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     to_dense::<T>(init, later_larger::<T>)
 }
 
-fn max_sparse<T: CombineOrdered>(init: &KernelInit<'_>) -> Result<AnyKernel> {
+fn max_sparse<T: Ordered>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     to_sparse::<T>(init, later_larger::<T>)
 }
 
@@ -288,7 +288,7 @@ fn softmax_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// Floats with an exponential.
-trait Exponential: CombineOrdered {
+trait Exponential: Ordered {
     fn exp(self) -> Self;
 }
 
@@ -332,7 +332,7 @@ fn softmax<T: Exponential>(_: &KernelInit<'_>) -> Result<AnyKernel> {
             let mut largest = values[group[0] as usize];
             for (slot, &i) in target.iter_mut().zip(group) {
                 *slot = values[i as usize];
-                largest = largest.larger(*slot);
+                largest = largest.greater(*slot);
             }
             target.iter_mut().for_each(|x| *x = x.minus(largest).exp());
             let total = target[1..].iter().fold(target[0], |total, &x| total.plus(x));

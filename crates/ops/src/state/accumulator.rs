@@ -10,7 +10,7 @@ use thalweg_tensor::{
 };
 
 use super::sparse_sum::SparseSum;
-use crate::combine::Combine;
+use crate::number::Number;
 use crate::split::Disjoint;
 
 /// Elements that one thread works on at a time.
@@ -247,7 +247,7 @@ fn finish(done: Vec<Done>) {
 }
 
 /// Adds all of a gradient: a step that is cancelled meanwhile must not leave half of it here.
-fn add<T: Combine>(ctx: &KernelContext<'_>, sum: &mut Tensor, gradient: &Tensor) -> Result<()> {
+fn add<T: Number>(ctx: &KernelContext<'_>, sum: &mut Tensor, gradient: &Tensor) -> Result<()> {
     let gradient = gradient.as_slice::<T>()?;
     for_each_block(ctx.parallel(), sum.as_mut_slice::<T>()?, |first, part| {
         for (sum, &gradient) in part.iter_mut().zip(&gradient[first..]) {
@@ -257,7 +257,7 @@ fn add<T: Combine>(ctx: &KernelContext<'_>, sum: &mut Tensor, gradient: &Tensor)
     Ok(())
 }
 
-fn divide<T: Combine>(parallel: &dyn Parallel, sum: &mut Tensor, count: T) -> Result<()> {
+fn divide<T: Number>(parallel: &dyn Parallel, sum: &mut Tensor, count: T) -> Result<()> {
     for_each_block(parallel, sum.as_mut_slice::<T>()?, |_, part| {
         part.iter_mut().for_each(|x| *x = x.over(count));
     });

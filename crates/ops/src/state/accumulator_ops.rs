@@ -14,6 +14,8 @@ use thalweg_tensor::{DType, Element, Result, Tensor, ensure};
 use super::accumulator::Accumulator;
 use super::handle::{state_input, state_kernel, state_of_call, two_strings};
 
+use crate::CHEAP;
+
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         CONDITIONAL_ACCUMULATOR,
@@ -66,7 +68,6 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 const FLOATS: &[thalweg_kernel::Constraint] =
     &[("dtype", &[DType::Half, DType::Float, DType::Double])];
 

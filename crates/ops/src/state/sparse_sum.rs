@@ -10,7 +10,7 @@ use thalweg_tensor::{Budget, DType, PartialShape, Result, Shape, Tensor, ensure,
 
 use super::accumulator::vector;
 use super::table_rows::copy_row;
-use crate::combine::Combine;
+use crate::number::Number;
 
 /// Rows gathered so far.
 pub(super) struct SparseSum {
@@ -224,7 +224,7 @@ impl Iterator for Merge<'_> {
     }
 }
 
-fn add<T: Combine>(
+fn add<T: Number>(
     sum: &mut Tensor,
     row: usize,
     values: &Tensor,
@@ -238,11 +238,7 @@ fn add<T: Combine>(
     Ok(())
 }
 
-fn divide<T: Combine>(
-    values: &mut Tensor,
-    counts: &[i32],
-    number: impl Fn(i32) -> T,
-) -> Result<()> {
+fn divide<T: Number>(values: &mut Tensor, counts: &[i32], number: impl Fn(i32) -> T) -> Result<()> {
     let values = values.as_mut_slice::<T>()?;
     if !counts.is_empty() && !values.is_empty() {
         let width = values.len() / counts.len();

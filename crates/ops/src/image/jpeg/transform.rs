@@ -113,6 +113,15 @@ fn times(x: i32, factor: i32) -> i32 {
     x.wrapping_mul(factor)
 }
 
+/// The sums of even and odd parts, and their differences backwards.
+#[inline(always)]
+fn mirrored(even: [i32; 4], odd: [i32; 4]) -> [i32; 8] {
+    std::array::from_fn(|i| match i {
+        0..4 => even[i].wrapping_add(odd[i]),
+        _ => even[7 - i].wrapping_sub(odd[7 - i]),
+    })
+}
+
 /// The transform of Arai, Agui and Nakajima along one axis; products are cut, not rounded.
 #[inline(always)]
 fn fast_1d(x: [i32; 8]) -> [i32; 8] {
@@ -132,16 +141,7 @@ fn fast_1d(x: [i32; 8]) -> [i32; 8] {
     let tmp6 = sub(tmp12, tmp7);
     let tmp5 = sub(tmp11, tmp6);
     let tmp4 = add(tmp10, tmp5);
-    [
-        add(even[0], tmp7),
-        add(even[1], tmp6),
-        add(even[2], tmp5),
-        sub(even[3], tmp4),
-        add(even[3], tmp4),
-        sub(even[2], tmp5),
-        sub(even[1], tmp6),
-        sub(even[0], tmp7),
-    ]
+    mirrored(even, [tmp7, tmp6, tmp5, tmp4.wrapping_neg()])
 }
 
 /// The transform of Loeffler, Ligtenberg and Moschytz along one axis, with 13 fractional bits.
@@ -165,16 +165,7 @@ fn accurate_1d(x: [i32; 8]) -> [i32; 8] {
     let tmp1 = add(times(tmp1, 16819), add(z2, z4));
     let tmp2 = add(times(tmp2, 25172), add(z2, z3));
     let tmp3 = add(times(tmp3, 12299), add(z1, z4));
-    [
-        add(even[0], tmp3),
-        add(even[1], tmp2),
-        add(even[2], tmp1),
-        add(even[3], tmp0),
-        sub(even[3], tmp0),
-        sub(even[2], tmp1),
-        sub(even[1], tmp2),
-        sub(even[0], tmp3),
-    ]
+    mirrored(even, [tmp3, tmp2, tmp1, tmp0])
 }
 
 /// Four samples of eight coefficients; the fifth does not matter.
