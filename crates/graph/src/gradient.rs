@@ -298,10 +298,17 @@ fn step_back(scope: &mut Scope, id: NodeId, road: &Road, sums: &mut Sums) -> Res
     if adjoints.iter().all(Option::is_none) {
         return Ok(());
     }
+    let source = scope.prefix().trim_end_matches('/').to_owned();
     let mut scope = scope.child(&format!("{}_grad", node.name));
     let results = smallvec::smallvec![None; node.inputs.len()];
-    let mut context =
-        GradientContext { scope: &mut scope, id, node: &node, adjoints: &adjoints, results };
+    let mut context = GradientContext {
+        scope: &mut scope,
+        source,
+        id,
+        node: &node,
+        adjoints: &adjoints,
+        results,
+    };
     context
         .differentiate()
         .context(|| format!("gradient of '{}' ({})", node.name, node.op.name))?;
@@ -317,6 +324,7 @@ fn step_back(scope: &mut Scope, id: NodeId, road: &Road, sums: &mut Sums) -> Res
 /// What a gradient function sees: a node, the adjoints of its outputs, and a scope to build in.
 pub struct GradientContext<'a> {
     scope: &'a mut Scope,
+    source: String,
     id: NodeId,
     node: &'a Node,
     adjoints: &'a [Option<Adjoint>],
@@ -345,6 +353,11 @@ impl GradientContext<'_> {
             Gradient::None => Ok(()),
             Gradient::Unknown => bail!(NotFound, "no gradient is defined for {}", op.name),
         }
+    }
+
+    /// A name for this call of [`gradients`], which no other call on the graph has.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The node's attrs, with defaults.

@@ -65,6 +65,11 @@ impl Scope {
         Scope { prefix: format!("{name}/"), ..self.clone() }
     }
 
+    /// What the names of this scope's nodes begin with.
+    pub(crate) fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
     /// This scope with nodes placed on `device`.
     pub fn on_device(&self, device: &str) -> Scope {
         Scope { device: device.into(), ..self.clone() }

@@ -3,9 +3,10 @@
 use half::{bf16, f16};
 use num_complex::Complex;
 use thalweg_graph::{Flag, GradientContext, OpDef, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
-use thalweg_tensor::{Result, ensure};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{DType, Element, Result, Tensor, bail, ensure};
 
+use crate::lists::values::add_variants;
 use crate::math::fold::{Fold, Sum, loops};
 use crate::math::widen::Widen;
 use crate::split::for_each_rows;
@@ -15,6 +16,12 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[
         cpu_kernel!("AddN", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
             Complex<f32>, Complex<f64>] => add_n),
+        KernelSpec {
+            op: "AddN",
+            constraints: &[("T", &[DType::Variant])],
+            create: |_| AnyKernel::new(add_variants),
+            ..KernelSpec::CPU
+        },
         // TensorFlow rewrites this one into a variable and additions to it before it runs.
         cpu_kernel!("AccumulateNV2", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64, Complex<f32>, Complex<f64>] => add_n),
@@ -107,6 +114,43 @@ where
     })?;
     drop(given);
     ctx.set_output(0, out)
+}
+
+/// The sum of two tensors of one dtype and shape, of any type that `AddN` knows.
+pub(crate) fn sum_of_two(ctx: &KernelContext<'_>, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    ensure!(
+        a.shape() == b.shape() && a.dtype() == b.dtype(),
+        InvalidArgument,
+        "Trying to add two tensors with incompatible element shapes. One is {} and the other is {}",
+        a.shape(),
+        b.shape()
+    );
+    let mut sum = a.deep_copy(Some(ctx.budget()))?;
+    macro_rules! add {
+        ($($t:ty),+) => {
+            match a.dtype() {
+                $(<$t as Element>::DTYPE => add_to::<$t>(ctx, &mut sum, b)?,)+
+                other => bail!(InvalidArgument, "Trying to add unsupported dtype {other}"),
+            }
+        };
+    }
+    add!(f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, Complex<f32>, Complex<f64>);
+    Ok(sum)
+}
+
+fn add_to<T: Widen>(ctx: &KernelContext<'_>, sum: &mut Tensor, term: &Tensor) -> Result<()>
+where
+    Sum: Fold<T::Wide>,
+{
+    let (sum, term) = (sum.as_mut_slice::<T>()?, term.as_slice::<T>()?);
+    let add = loops::<T::Wide, Sum>().merge;
+    for_each_rows(ctx, sum, 1, 0.4, |first, out| {
+        for (i, out) in out.chunks_mut(BLOCK).enumerate() {
+            let start = first + i * BLOCK;
+            let term = &term[start..start + out.len()];
+            T::with_wide_mut(out, |out| T::with_wide(term, |term| add(out, term)));
+        }
+    })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use thalweg_tensor::{
 
 use crate::cells::blank;
 use crate::gradient_shapes::flat;
+use crate::lists::values::zero_variants;
 use crate::split::for_each_rows;
 use crate::strided::StridedCopy;
 
@@ -194,10 +195,10 @@ fn zeros_like(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.output_dtype(0);
     AnyKernel::new(move |ctx| {
         let input = ctx.input(0)?;
-        if dtype == DType::Variant && input.variants()?.iter().any(Option::is_some) {
-            bail!(Unimplemented, "ZerosLike of a variant that holds a value");
-        }
-        let output = ctx.zeros(dtype, input.shape().clone())?;
+        let output = match dtype {
+            DType::Variant => zero_variants(ctx, input)?,
+            _ => ctx.zeros(dtype, input.shape().clone())?,
+        };
         ctx.set_output(0, output)
     })
 }

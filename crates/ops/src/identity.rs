@@ -3,7 +3,7 @@
 use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Element, Result, Tensor, bail, bf16, f16};
+use thalweg_tensor::{DType, Element, Result, Tensor, bail, bf16, f16};
 
 use crate::CHEAP;
 use crate::array_sources::forward;
@@ -131,6 +131,9 @@ const DEEP_COPY: OpDef = OpDef {
 
 fn deep_copy(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
+        if ctx.output_dtype(0)? == DType::Variant {
+            bail!(InvalidArgument, "Unsupported data type: variant");
+        }
         let mut copy = ctx.take_input(0)?;
         copy.make_unique(Some(ctx.budget()))?;
         ctx.set_output(0, copy)

@@ -125,6 +125,8 @@ mod summary;
 
 mod queues;
 
+mod lists;
+
 use std::sync::Arc;
 
 use thalweg_graph::{OpRegistry, structural};
@@ -273,6 +275,10 @@ pub static FAMILIES: &[&Family] = &[
     &state::slice_assign::FAMILY,
     &state::table_files::FAMILY,
     &state::table_ops::FAMILY,
+    &lists::array_ops::FAMILY,
+    &lists::items::FAMILY,
+    &lists::rows::FAMILY,
+    &lists::stack::FAMILY,
     &queues::access::FAMILY,
     &queues::barrier::FAMILY,
     &queues::create::FAMILY,

@@ -53,6 +53,12 @@ const NOT_THE_SLOPE_OF_COMPLEX: &[&str] = &[
 
 /// Ops whose gradient is their slope, but whose gradient's gradient is not the gradient's slope.
 const NOT_THE_SECOND_SLOPE: &[(&str, &str)] = &[
+    ("TensorArrayWriteV3", "an array of gradients has no gradients, in TensorFlow neither"),
+    ("TensorArrayReadV3", "as TensorArrayWriteV3"),
+    ("TensorArrayGatherV3", "as TensorArrayWriteV3"),
+    ("TensorArrayScatterV3", "as TensorArrayWriteV3"),
+    ("TensorArrayConcatV3", "as TensorArrayWriteV3"),
+    ("TensorArraySplitV3", "as TensorArrayWriteV3"),
     ("Cholesky", "both triangles of the matrix get half, though one is read"),
     (
         "SoftmaxCrossEntropyWithLogits",

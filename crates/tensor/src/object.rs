@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{DType, PartialShape, Tensor};
+use crate::{DType, PartialShape, Result, Tensor, ensure};
 
 /// State that outlives a step: a variable, a queue, a table.
 ///
@@ -68,6 +68,25 @@ pub trait Variant: Any + Send + Sync + fmt::Debug {
     fn type_name(&self) -> &str;
     /// Metadata and tensors that rebuild the value elsewhere; `None` if it cannot travel.
     fn encode(&self) -> Option<(Bytes, Vec<Tensor>)>;
+    /// How many variants lie within one another inside this one.
+    fn depth(&self) -> usize {
+        0
+    }
+}
+
+/// Variants may hold tensors of variants, this many levels deep: dropping, adding and sending them
+/// recurses.
+const NESTING_MAX: usize = 64;
+
+/// The levels of variants in a tensor, none if it holds something else; too many are an error. What
+/// becomes part of a variant must pass here.
+pub fn check_nesting(tensor: &Tensor) -> Result<usize> {
+    if tensor.dtype() != DType::Variant {
+        return Ok(0);
+    }
+    let depth = tensor.variants()?.iter().flatten().map(|v| v.depth() + 1).max().unwrap_or(0);
+    ensure!(depth < NESTING_MAX, InvalidArgument, "variants are nested {depth} levels deep");
+    Ok(depth)
 }
 
 /// An element of a variant tensor; `None` is TensorFlow's empty variant.

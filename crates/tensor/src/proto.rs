@@ -15,7 +15,7 @@ use thalweg_proto::{
 
 use crate::{
     Budget, DType, Element, PartialShape, QInt8, QInt16, QInt32, QUInt8, QUInt16, ResourceHandle,
-    Result, Shape, Tensor, Variant, VariantValue, bail, ensure, err,
+    Result, Shape, Tensor, Variant, VariantValue, bail, check_nesting, ensure, err,
 };
 
 impl Shape {
@@ -263,6 +263,7 @@ struct EncodedVariant {
     type_name: String,
     metadata: Bytes,
     tensors: Vec<Tensor>,
+    depth: usize,
 }
 
 impl EncodedVariant {
@@ -273,12 +274,17 @@ impl EncodedVariant {
         if proto.type_name.is_empty() {
             return Ok(None);
         }
-        let tensors: Result<Vec<_>> =
-            proto.tensors.iter().map(|t| Tensor::from_proto(t, budget)).collect();
+        let tensors: Vec<Tensor> =
+            proto.tensors.iter().map(|t| Tensor::from_proto(t, budget)).collect::<Result<_>>()?;
+        let mut depth = 0;
+        for tensor in &tensors {
+            depth = depth.max(check_nesting(tensor)?);
+        }
         Ok(Some(Arc::new(EncodedVariant {
             type_name: proto.type_name.clone(),
             metadata: proto.metadata.clone(),
-            tensors: tensors?,
+            tensors,
+            depth,
         })))
     }
 }
@@ -290,6 +296,10 @@ impl Variant for EncodedVariant {
 
     fn encode(&self) -> Option<(Bytes, Vec<Tensor>)> {
         Some((self.metadata.clone(), self.tensors.clone()))
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
     }
 }
 

@@ -7,7 +7,8 @@ use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
-    Bytes, DType, PartialShape, Result, Shape, Tensor, Variant, VariantValue, bail, ensure, err,
+    Bytes, DType, PartialShape, Result, Shape, Tensor, Variant, VariantValue, bail, check_nesting,
+    ensure, err,
 };
 
 use super::coo::set_outputs;
@@ -37,9 +38,11 @@ const RAGGED_TYPE: &str = "RaggedTensorVariant";
 
 /// A ragged tensor: splits from the outermost dimension inwards, and values.
 #[derive(Clone, Debug)]
-struct Ragged {
+pub(crate) struct Ragged {
     splits: SmallVec<[Tensor; 2]>,
     values: Tensor,
+    /// Levels of variants in the values.
+    depth: usize,
 }
 
 impl Variant for Ragged {
@@ -51,11 +54,40 @@ impl Variant for Ragged {
         let tensors = self.splits.iter().chain([&self.values]).cloned().collect();
         Some((Bytes::new(), tensors))
     }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
 }
 
 impl Ragged {
+    fn new(splits: SmallVec<[Tensor; 2]>, values: Tensor) -> Result<Ragged> {
+        let depth = check_nesting(&values)?;
+        Ok(Ragged { splits, values, depth })
+    }
+
+    /// The splits, from the outermost dimension inwards.
+    pub(crate) fn splits(&self) -> &[Tensor] {
+        &self.splits
+    }
+
+    /// The values.
+    pub(crate) fn values(&self) -> &Tensor {
+        &self.values
+    }
+
+    /// The same rows of other values.
+    pub(crate) fn with_values(self, values: Tensor) -> Result<Ragged> {
+        Ragged::new(self.splits, values)
+    }
+
+    /// A scalar that holds the ragged tensor.
+    pub(crate) fn into_tensor(self) -> Result<Tensor> {
+        Tensor::from_variants(Shape::scalar(), vec![self.into_variant()])
+    }
+
     /// The ragged tensor in a variant, which may have come from another process.
-    fn of(value: &VariantValue, i: usize) -> Result<Ragged> {
+    pub(crate) fn of(value: &VariantValue, i: usize) -> Result<Ragged> {
         let encoded = value.as_ref().filter(|v| v.type_name() == RAGGED_TYPE);
         let mut tensors = match encoded.and_then(|v| v.encode()) {
             Some((_, tensors)) => tensors,
@@ -67,7 +99,7 @@ impl Ragged {
         let values = tensors.pop().ok_or_else(|| {
             err!(InvalidArgument, "the RaggedTensorVariant at index {i} has no values")
         })?;
-        Ok(Ragged { splits: tensors.into(), values })
+        Ragged::new(tensors.into(), values)
     }
 
     fn into_variant(self) -> VariantValue {
@@ -125,8 +157,7 @@ fn encoded(ctx: &KernelContext<'_>, ragged_rank: usize, is_batched: bool) -> Res
     }
     if !is_batched {
         let splits = (0..ragged_rank).map(|i| ctx.input(i).cloned()).collect::<Result<_>>()?;
-        let whole = Ragged { splits, values: values.clone() };
-        return Tensor::from_variants(Shape::scalar(), vec![whole.into_variant()]);
+        return Ragged::new(splits, values.clone())?.into_tensor();
     }
     ensure!(values.rank() > 0, InvalidArgument, "a scalar cannot be a batch");
     let rows = levels.first().map_or(values.shape()[0], |level| level.rows);
@@ -147,7 +178,7 @@ fn component(
     let Some((outer, inner)) = levels.split_first() else {
         let shape = Shape::new(&values.shape()[1..])?;
         let values = values.rows(row, 1)?.reshaped(shape)?;
-        return Ok(Ragged { splits: SmallVec::new(), values });
+        return Ragged::new(SmallVec::new(), values);
     };
     let (mut start, mut end) = (outer.start(row), outer.start(row + 1));
     let mut splits = SmallVec::new();
@@ -160,7 +191,7 @@ fn component(
         splits.push(writer.finish());
         (start, end) = (first, level.start(end));
     }
-    Ok(Ragged { splits, values: values.rows(start, end - start)? })
+    Ragged::new(splits, values.rows(start, end - start)?)
 }
 
 const RAGGED_TENSOR_FROM_VARIANT: OpDef = OpDef {
@@ -221,7 +252,7 @@ fn from_variant(init: &KernelInit<'_>) -> Result<AnyKernel> {
             components.push(ragged);
         }
         if dims.rank() == 0 {
-            let Some(Ragged { splits, values }) = components.pop() else {
+            let Some(Ragged { splits, values, .. }) = components.pop() else {
                 bail!(Internal, "a scalar has one element");
             };
             return set_outputs(ctx, splits.into_iter().chain([values]));

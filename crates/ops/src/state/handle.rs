@@ -150,7 +150,7 @@ fn named_handle(ctx: &KernelContext<'_>, container: &Arc<str>, name: &Arc<str>) 
 }
 
 /// Container and name as the old generation passes them on.
-fn reference(
+pub(crate) fn reference(
     ctx: &KernelContext<'_>,
     container: &Arc<str>,
     name: &Arc<str>,
@@ -180,7 +180,8 @@ pub(crate) fn state_of_call<T: Resource>(call: &AsyncCall, i: usize) -> Result<A
     }
 }
 
-fn find<T: Resource>(resources: &ResourceManager, tensor: &Tensor) -> Result<Arc<T>> {
+/// The state that a handle means, of either form.
+pub(crate) fn find<T: Resource>(resources: &ResourceManager, tensor: &Tensor) -> Result<Arc<T>> {
     if tensor.dtype() == DType::Resource {
         return match tensor.resources()? {
             [handle] => resources.resolve(handle),

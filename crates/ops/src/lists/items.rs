@@ -1,0 +1,417 @@
+//! Ops that make a list, or look at or change single elements of one.
+
+use thalweg_graph::OpDef;
+use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
+
+use super::gradients;
+use super::list::{Taken, TensorList, check_dtype, check_element, element_shape, shape_input};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        EMPTY_TENSOR_LIST.without_gradient(),
+        TENSOR_LIST_RESERVE.without_gradient(),
+        TENSOR_LIST_PUSH_BACK.with_gradient(gradients::push_back),
+        TENSOR_LIST_PUSH_BACK_BATCH.without_gradient(),
+        TENSOR_LIST_POP_BACK.with_gradient(gradients::pop_back),
+        TENSOR_LIST_GET_ITEM.with_gradient(gradients::get_item),
+        TENSOR_LIST_SET_ITEM.with_gradient(gradients::set_item),
+        TENSOR_LIST_LENGTH.without_gradient(),
+        TENSOR_LIST_ELEMENT_SHAPE.without_gradient(),
+        TENSOR_LIST_RESIZE.with_gradient(gradients::resize),
+        TENSOR_LIST_CONCAT_LISTS.without_gradient(),
+    ],
+    kernels: &[
+        KernelSpec {
+            op: "EmptyTensorList",
+            host_inputs: &["element_shape", "max_num_elements"],
+            create: empty,
+            ..CHEAP
+        },
+        KernelSpec {
+            op: "TensorListReserve",
+            host_inputs: &["element_shape", "num_elements"],
+            create: reserve,
+            ..CHEAP
+        },
+        KernelSpec { op: "TensorListPushBack", create: push_back, ..CHEAP },
+        KernelSpec { op: "TensorListPushBackBatch", create: push_back_batch, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "TensorListPopBack",
+            host_inputs: &["element_shape"],
+            create: pop_back,
+            ..CHEAP
+        },
+        KernelSpec {
+            op: "TensorListGetItem",
+            host_inputs: &["index", "element_shape"],
+            create: get_item,
+            ..CHEAP
+        },
+        KernelSpec { op: "TensorListSetItem", host_inputs: &["index"], create: set_item, ..CHEAP },
+        KernelSpec {
+            op: "TensorListLength",
+            host_outputs: &["length"],
+            create: |_| AnyKernel::new(length),
+            ..CHEAP
+        },
+        KernelSpec {
+            op: "TensorListElementShape",
+            host_outputs: &["element_shape"],
+            create: element_shape_of,
+            ..CHEAP
+        },
+        KernelSpec {
+            op: "TensorListResize",
+            host_inputs: &["size"],
+            create: |_| AnyKernel::new(resize),
+            ..CHEAP
+        },
+        KernelSpec { op: "TensorListConcatLists", create: concat_lists, ..KernelSpec::CPU },
+    ],
+};
+
+const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
+
+const EMPTY_TENSOR_LIST: OpDef = OpDef {
+    name: "EmptyTensorList",
+    inputs: &["element_shape: shape_type", "max_num_elements: int32"],
+    outputs: &["handle: variant"],
+    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn empty(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let mut list = TensorList::new(dtype, shape_input(ctx, 0)?);
+        list.elements_max = ctx.scalar_int(1, "max_num_elements")?;
+        ctx.set_output(0, list.into_tensor()?)
+    })
+}
+
+const TENSOR_LIST_RESERVE: OpDef = OpDef {
+    name: "TensorListReserve",
+    inputs: &["element_shape: shape_type", "num_elements: int32"],
+    outputs: &["handle: variant"],
+    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn reserve(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let mut list = TensorList::new(dtype, shape_input(ctx, 0)?);
+        list.resize(size(ctx, 1, "num_elements")?, None, ctx.budget())?;
+        ctx.set_output(0, list.into_tensor()?)
+    })
+}
+
+/// Input `i`, a number of elements.
+fn size(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<usize> {
+    let size = ctx.scalar_int(i, name)?;
+    usize::try_from(size)
+        .map_err(|_| err!(InvalidArgument, "{name} must be a non negative number, but got {size}"))
+}
+
+const TENSOR_LIST_PUSH_BACK: OpDef = OpDef {
+    name: "TensorListPushBack",
+    inputs: &["input_handle: variant", "tensor: element_dtype"],
+    outputs: &["output_handle: variant"],
+    attrs: &["element_dtype: type"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn push_back(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let (element, mut taken) = (ctx.take_input(1)?, Taken::input(ctx, 0)?);
+        let list = taken.list();
+        check_element(list, element.shape())?;
+        check_dtype(list, dtype)?;
+        ensure!(
+            list.elements_max < 0 || (list.len() as i64) < list.elements_max,
+            InvalidArgument,
+            "Tried to push item into a full list. List size: {} max_num_elements: {}",
+            list.len(),
+            list.elements_max
+        );
+        taken.writable(1, ctx.budget())?.push(Some(element), ctx.budget())?;
+        ctx.set_output(0, taken.into_tensor()?)
+    })
+}
+
+const TENSOR_LIST_PUSH_BACK_BATCH: OpDef = OpDef {
+    name: "TensorListPushBackBatch",
+    inputs: &["input_handles: variant", "tensor: element_dtype"],
+    outputs: &["output_handles: variant"],
+    attrs: &["element_dtype: type"],
+    shape: batch_shape,
+    ..OpDef::DEFAULT
+};
+
+fn batch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let handles = c.with_rank(0, "input_handles", 1)?;
+    let rows = c.with_rank_at_least(1, "tensor", 1)?.dim(0);
+    c.set_output(0, handles.merge(&PartialShape::new([rows]))?);
+    Ok(())
+}
+
+fn push_back_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let (handles, tensor) = (ctx.input(0)?, ctx.input(1)?);
+        ensure!(
+            handles.rank() == 1,
+            InvalidArgument,
+            "Expected input_handles to be a vector, but saw shape: {}",
+            handles.shape()
+        );
+        ensure!(
+            tensor.shape().first() == Some(&handles.num_elements()),
+            InvalidArgument,
+            "Expected one row of tensor for each list, but saw shapes {} and {}",
+            tensor.shape(),
+            handles.shape()
+        );
+        let row_shape = Shape::new(&tensor.shape()[1..])?;
+        let mut output = ctx.zeros(DType::Variant, handles.shape().clone())?;
+        let slots = output.variants_mut()?;
+        for (i, (handle, slot)) in handles.variants()?.iter().zip(slots).enumerate() {
+            let list = TensorList::of(handle, &format!("the input handle at index {i}"))?;
+            check_element(&list, &row_shape)?;
+            check_dtype(&list, dtype)?;
+            let mut copy = list.copy(1, ctx.budget())?;
+            let row = tensor.rows(i, 1)?.reshaped(row_shape.clone())?;
+            copy.push(Some(row), ctx.budget())?;
+            *slot = copy.into_variant();
+        }
+        ctx.set_output(0, output)
+    })
+}
+
+const TENSOR_LIST_POP_BACK: OpDef = OpDef {
+    name: "TensorListPopBack",
+    inputs: &["input_handle: variant", "element_shape: int32"],
+    outputs: &["output_handle: variant", "tensor: element_dtype"],
+    attrs: &["element_dtype: type"],
+    shape: pop_back_shape,
+    ..OpDef::DEFAULT
+};
+
+fn pop_back_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.set_output(0, PartialShape::scalar());
+    c.set_output(1, c.shape_from_input(1)?);
+    Ok(())
+}
+
+fn pop_back(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let mut taken = Taken::input(ctx, 0)?;
+        check_dtype(taken.list(), dtype)?;
+        let unset = match taken.list().elements().last() {
+            None => bail!(InvalidArgument, "Trying to pop from an empty list."),
+            Some(None) => Some(zeros(ctx, dtype, &element_shape(ctx, taken.list(), 1)?)?),
+            Some(Some(_)) => None,
+        };
+        let popped = taken.writable(0, ctx.budget())?.pop().flatten();
+        let element = popped.or(unset).ok_or_else(|| err!(Internal, "the list has an element"))?;
+        ctx.set_output(0, taken.into_tensor()?)?;
+        ctx.set_output(1, element)
+    })
+}
+
+/// What an element that was never set reads as.
+fn zeros(ctx: &KernelContext<'_>, dtype: DType, shape: &PartialShape) -> Result<Tensor> {
+    let Some(shape) = shape.to_shape() else {
+        bail!(
+            InvalidArgument,
+            "Trying to read an uninitialized element but element_shape is not fully defined: {shape}"
+        );
+    };
+    ctx.zeros(dtype, shape)
+}
+
+const TENSOR_LIST_GET_ITEM: OpDef = OpDef {
+    name: "TensorListGetItem",
+    inputs: &["input_handle: variant", "index: int32", "element_shape: Tshape"],
+    outputs: &["item: element_dtype"],
+    attrs: &["element_dtype: type", "Tshape: {int32, int64} = DT_INT32"],
+    shape: get_item_shape,
+    ..OpDef::DEFAULT
+};
+
+fn get_item_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.set_output(0, c.shape_from_input(2)?);
+    Ok(())
+}
+
+fn get_item(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let list = TensorList::input(ctx, 0)?;
+        check_dtype(&list, dtype)?;
+        // TensorFlow reads a vector of one element as a scalar here.
+        let [index] = ctx.ints(1, "index")?[..] else {
+            bail!(InvalidArgument, "index must be a scalar, got shape {}", ctx.input(1)?.shape());
+        };
+        let item = match element(&list, index)? {
+            Some(item) => item.clone(),
+            None => {
+                let mut shape = element_shape(ctx, &list, 2)?;
+                if shape.to_shape().is_none() {
+                    shape = TensorList::merged_shape(shape, list.elements())?;
+                }
+                zeros(ctx, dtype, &shape)?
+            }
+        };
+        ctx.set_output(0, item)
+    })
+}
+
+/// Element `index`, which must exist, if it is set.
+fn element(list: &TensorList, index: i64) -> Result<&Option<Tensor>> {
+    usize::try_from(index).ok().and_then(|i| list.elements().get(i)).ok_or_else(|| {
+        err!(
+            InvalidArgument,
+            "Trying to access element {index} in a list with {} elements.",
+            list.len()
+        )
+    })
+}
+
+const TENSOR_LIST_SET_ITEM: OpDef = OpDef {
+    name: "TensorListSetItem",
+    inputs: &["input_handle: variant", "index: int32", "item: element_dtype"],
+    outputs: &["output_handle: variant"],
+    attrs: &["element_dtype: type", "resize_if_index_out_of_bounds: bool = false"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn set_item(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    let grows = init.attrs().bool("resize_if_index_out_of_bounds")?;
+    AnyKernel::new(move |ctx| {
+        let (item, mut taken) = (ctx.take_input(2)?, Taken::input(ctx, 0)?);
+        check_dtype(taken.list(), dtype)?;
+        let index = ctx.scalar_int(1, "index")?;
+        let len = taken.list().len();
+        let Some(i) = usize::try_from(index).ok().filter(|&i| grows || i < len) else {
+            bail!(
+                InvalidArgument,
+                "Trying to modify element {index} in a list with {len} elements."
+            );
+        };
+        check_element(taken.list(), item.shape())?;
+        let list = taken.writable((i + 1).saturating_sub(len), ctx.budget())?;
+        if i >= len {
+            list.resize(i + 1, None, ctx.budget())?;
+        }
+        list.set(i, Some(item))?;
+        ctx.set_output(0, taken.into_tensor()?)
+    })
+}
+
+const TENSOR_LIST_LENGTH: OpDef = OpDef {
+    name: "TensorListLength",
+    inputs: &["input_handle: variant"],
+    outputs: &["length: int32"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn length(ctx: &mut KernelContext<'_>) -> Result<()> {
+    let len = TensorList::input(ctx, 0)?.len();
+    ctx.set_output(0, Tensor::scalar(i32::try_from(len).unwrap_or(i32::MAX)))
+}
+
+const TENSOR_LIST_ELEMENT_SHAPE: OpDef = OpDef {
+    name: "TensorListElementShape",
+    inputs: &["input_handle: variant"],
+    outputs: &["element_shape: shape_type"],
+    attrs: &["shape_type: {int32, int64}"],
+    shape: shape::unknown,
+    ..OpDef::DEFAULT
+};
+
+fn element_shape_of(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let is_long = init.output_dtype(0) == DType::Int64;
+    AnyKernel::new(move |ctx| {
+        let list = TensorList::input(ctx, 0)?;
+        let size = |d: &Option<usize>| d.map_or(-1, |d| d as i64);
+        let output = match list.shape.dims() {
+            None if is_long => Tensor::scalar(-1i64),
+            None => Tensor::scalar(-1i32),
+            Some(dims) if is_long => Tensor::vector(&dims.iter().map(size).collect::<Vec<i64>>())?,
+            Some(dims) => {
+                Tensor::vector(&dims.iter().map(|d| size(d) as i32).collect::<Vec<i32>>())?
+            }
+        };
+        ctx.set_output(0, output)
+    })
+}
+
+const TENSOR_LIST_RESIZE: OpDef = OpDef {
+    name: "TensorListResize",
+    inputs: &["input_handle: variant", "size: int32"],
+    outputs: &["output_handle: variant"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn resize(ctx: &mut KernelContext<'_>) -> Result<()> {
+    let mut taken = Taken::input(ctx, 0)?;
+    let len = size(ctx, 1, "size")?;
+    let more = len.saturating_sub(taken.list().len());
+    taken.writable(more, ctx.budget())?.resize(len, None, ctx.budget())?;
+    ctx.set_output(0, taken.into_tensor()?)
+}
+
+const TENSOR_LIST_CONCAT_LISTS: OpDef = OpDef {
+    name: "TensorListConcatLists",
+    inputs: &["input_a: variant", "input_b: variant"],
+    outputs: &["output: variant"],
+    attrs: &["element_dtype: type"],
+    shape: shape::merged,
+    ..OpDef::DEFAULT
+};
+
+fn concat_lists(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let (a, b) = (ctx.input(0)?, ctx.input(1)?);
+        ensure!(
+            a.shape() == b.shape(),
+            InvalidArgument,
+            "Incompatible input TensorList tensor shapes: {} vs. {}",
+            a.shape(),
+            b.shape()
+        );
+        let mut output = ctx.zeros(DType::Variant, a.shape().clone())?;
+        let pairs = a.variants()?.iter().zip(b.variants()?);
+        for ((a, b), slot) in pairs.zip(output.variants_mut()?) {
+            let (a, b) = (TensorList::of(a, "input_a")?, TensorList::of(b, "input_b")?);
+            check_dtype(&a, dtype)?;
+            check_dtype(&b, dtype)?;
+            ensure!(
+                a.shape == b.shape,
+                InvalidArgument,
+                "the lists are of different element shapes: {} vs. {}",
+                a.shape,
+                b.shape
+            );
+            let mut joined = a.copy(b.len(), ctx.budget())?;
+            for element in b.elements() {
+                joined.push(element.clone(), ctx.budget())?;
+            }
+            *slot = joined.into_variant();
+        }
+        ctx.set_output(0, output)
+    })
+}

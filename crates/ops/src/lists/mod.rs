@@ -1,0 +1,16 @@
+//! Lists and arrays of tensors that a graph fills while it runs.
+
+mod array;
+mod array_definitions;
+mod array_gradients;
+pub(crate) mod array_ops;
+mod gradients;
+mod handle;
+pub(crate) mod items;
+mod join;
+mod list;
+#[cfg(test)]
+mod model;
+pub(crate) mod rows;
+pub(crate) mod stack;
+pub(crate) mod values;

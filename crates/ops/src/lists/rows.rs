@@ -1,0 +1,507 @@
+//! Ops between lists and whole tensors: elements become rows, rows become elements.
+
+use smallvec::SmallVec;
+use thalweg_graph::OpDef;
+use thalweg_graph::shape::{self, ShapeContext};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
+
+use super::gradients;
+use super::join::joined;
+use super::list::{Taken, TensorList, check_dtype, check_element, element_shape, shape_input};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        TENSOR_LIST_STACK.with_gradient(gradients::stack),
+        TENSOR_LIST_GATHER.with_gradient(gradients::gather),
+        TENSOR_LIST_CONCAT.with_gradient(gradients::concat),
+        TENSOR_LIST_CONCAT_V2.with_gradient(gradients::concat),
+        TENSOR_LIST_FROM_TENSOR.with_gradient(gradients::from_tensor),
+        TENSOR_LIST_SPLIT.with_gradient(gradients::split),
+        TENSOR_LIST_SCATTER.with_gradient(gradients::scatter),
+        TENSOR_LIST_SCATTER_V2.with_gradient(gradients::scatter),
+        TENSOR_LIST_SCATTER_INTO_EXISTING_LIST.with_gradient(gradients::scatter_into),
+    ],
+    kernels: &[
+        KernelSpec {
+            op: "TensorListStack",
+            host_inputs: &["element_shape"],
+            create: stack,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "TensorListGather",
+            host_inputs: &["indices", "element_shape"],
+            create: gather,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "TensorListConcat", create: concat, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "TensorListConcatV2",
+            host_inputs: &["element_shape", "leading_dims"],
+            create: concat_v2,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "TensorListFromTensor",
+            host_inputs: &["element_shape"],
+            create: |_| AnyKernel::new(from_tensor),
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "TensorListSplit",
+            host_inputs: &["element_shape", "lengths"],
+            create: |_| AnyKernel::new(split),
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "TensorListScatter",
+            host_inputs: &["indices", "element_shape"],
+            create: |_| AnyKernel::new(scatter),
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "TensorListScatterV2",
+            host_inputs: &["indices", "element_shape", "num_elements"],
+            create: |_| AnyKernel::new(scatter),
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "TensorListScatterIntoExistingList",
+            host_inputs: &["indices"],
+            create: scatter_into,
+            ..KernelSpec::CPU
+        },
+    ],
+};
+
+const TENSOR_LIST_STACK: OpDef = OpDef {
+    name: "TensorListStack",
+    inputs: &["input_handle: variant", "element_shape: int32"],
+    outputs: &["tensor: element_dtype"],
+    attrs: &["element_dtype: type", "num_elements: int = -1"],
+    shape: stack_shape,
+    ..OpDef::DEFAULT
+};
+
+fn stack_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let rows = usize::try_from(c.attrs().int("num_elements")?).ok();
+    let element = c.shape_from_input(1)?;
+    if let Some(dims) = element.dims() {
+        c.set_output(0, PartialShape::new([rows].into_iter().chain(dims.iter().copied())));
+    }
+    Ok(())
+}
+
+fn stack(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    let expected = init.attrs().int("num_elements")?;
+    AnyKernel::new(move |ctx| {
+        let list = TensorList::input(ctx, 0)?;
+        check_dtype(&list, dtype)?;
+        let shape = element_shape(ctx, &list, 1)?;
+        ensure!(
+            expected == -1 || list.len() as i64 == expected,
+            InvalidArgument,
+            "Operation expected a list with {expected} elements but got a list with {} elements.",
+            list.len()
+        );
+        let shape = TensorList::merged_shape(shape, list.elements())?;
+        let output = stacked(ctx, dtype, &shape, list.len(), |i| list.elements()[i].as_ref())?;
+        ctx.set_output(0, output)
+    })
+}
+
+/// `count` elements of this shape as the rows of a tensor.
+fn stacked<'a>(
+    ctx: &KernelContext<'_>,
+    dtype: DType,
+    shape: &PartialShape,
+    count: usize,
+    element: impl Fn(usize) -> Option<&'a Tensor> + Sync,
+) -> Result<Tensor> {
+    let Some(shape) = shape.to_shape() else {
+        bail!(
+            InvalidArgument,
+            "Tried to stack elements of which none tells the shape, with non-fully-defined \
+             element_shape: {shape}"
+        );
+    };
+    let len = shape.num_elements();
+    let mut dims: SmallVec<[usize; 6]> = smallvec::smallvec![count];
+    dims.extend_from_slice(&shape);
+    joined(ctx, dtype, Shape::new(&dims)?, count, |i| (element(i), i * len..(i + 1) * len))
+}
+
+const TENSOR_LIST_GATHER: OpDef = OpDef {
+    name: "TensorListGather",
+    inputs: &["input_handle: variant", "indices: int32", "element_shape: int32"],
+    outputs: &["values: element_dtype"],
+    attrs: &["element_dtype: type"],
+    shape: gather_shape,
+    ..OpDef::DEFAULT
+};
+
+fn gather_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let element = c.shape_from_input(2)?;
+    if let (Some(&[rows]), Some(dims)) = (c.input(1).dims(), element.dims()) {
+        c.set_output(0, PartialShape::new([rows].into_iter().chain(dims.iter().copied())));
+    }
+    Ok(())
+}
+
+fn gather(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let list = TensorList::input(ctx, 0)?;
+        check_dtype(&list, dtype)?;
+        let mut shape = element_shape(ctx, &list, 2)?;
+        let indices = ctx.slice::<i32>(1)?;
+        let at = |index: i32| {
+            usize::try_from(index).ok().and_then(|i| list.elements().get(i)).ok_or_else(|| {
+                err!(
+                    InvalidArgument,
+                    "Index {index} out of range; list only has {} elements.",
+                    list.len()
+                )
+            })
+        };
+        for &index in indices {
+            shape = TensorList::merged_shape(shape, [at(index)?])?;
+        }
+        let element = |i: usize| at(indices[i]).ok().and_then(Option::as_ref);
+        let output = stacked(ctx, dtype, &shape, indices.len(), element)?;
+        ctx.set_output(0, output)
+    })
+}
+
+const TENSOR_LIST_CONCAT: OpDef = OpDef {
+    name: "TensorListConcat",
+    inputs: &["input_handle: variant"],
+    outputs: &["tensor: element_dtype", "lengths: int64"],
+    attrs: &["element_dtype: type", "element_shape: shape = {unknown_rank: true}"],
+    shape: concat_shape,
+    ..OpDef::DEFAULT
+};
+
+fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let element = c.attrs().shape("element_shape")?;
+    set_concat_shapes(c, &element);
+    Ok(())
+}
+
+fn set_concat_shapes(c: &mut ShapeContext<'_>, element: &PartialShape) {
+    if let Some([_, rest @ ..]) = element.dims() {
+        c.set_output(0, PartialShape::new([None].into_iter().chain(rest.iter().copied())));
+    }
+    c.set_output(1, PartialShape::of_rank(1));
+}
+
+/// As TensorFlow's: the first size of the attr is not looked at.
+fn concat(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    let shape = init.attrs().shape("element_shape")?;
+    AnyKernel::new(move |ctx| {
+        let list = TensorList::input(ctx, 0)?;
+        check_dtype(&list, dtype)?;
+        let (_, rest) = split_first(&shape)?;
+        concatenate(ctx, &list, None, rest, &[])
+    })
+}
+
+const TENSOR_LIST_CONCAT_V2: OpDef = OpDef {
+    name: "TensorListConcatV2",
+    inputs: &["input_handle: variant", "element_shape: shape_type", "leading_dims: int64"],
+    outputs: &["tensor: element_dtype", "lengths: int64"],
+    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
+    shape: concat_v2_shape,
+    ..OpDef::DEFAULT
+};
+
+fn concat_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let element = c.shape_from_input(1)?;
+    set_concat_shapes(c, &element);
+    Ok(())
+}
+
+fn concat_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let list = TensorList::input(ctx, 0)?;
+        check_dtype(&list, dtype)?;
+        let (first, rest) = split_first(&element_shape(ctx, &list, 1)?)?;
+        let leading = ctx.ints(2, "leading_dims")?;
+        concatenate(ctx, &list, first, rest, &leading)
+    })
+}
+
+/// The first size of a shape, and the others as a shape.
+fn split_first(shape: &PartialShape) -> Result<(Option<usize>, PartialShape)> {
+    match shape.dims() {
+        None => Ok((None, PartialShape::unknown())),
+        Some([first, rest @ ..]) => Ok((*first, PartialShape::new(rest.iter().copied()))),
+        Some([]) => bail!(
+            InvalidArgument,
+            "Concat requires elements to be at least vectors, found scalars instead."
+        ),
+    }
+}
+
+/// Joins elements along their first dimension. An element that is not set is as long as `leading`
+/// says, else as `first` does, else as all that are set.
+fn concatenate(
+    ctx: &mut KernelContext<'_>,
+    list: &TensorList,
+    first: Option<usize>,
+    rest: PartialShape,
+    leading: &[i64],
+) -> Result<()> {
+    let (common, rest) = common_sizes(list, first, rest)?;
+    let Some(rest) = rest.to_shape() else {
+        bail!(
+            InvalidArgument,
+            "All except the first dimension must be fully defined when concating a list of which \
+             no element is set. element_shape: {rest}"
+        );
+    };
+    let count = list.len();
+    let mut lengths = ctx.allocate(DType::Int64, Shape::new(&[count])?)?;
+    let mut ends = ctx.allocate(DType::Int64, Shape::new(&[count])?)?;
+    let inner = rest.num_elements();
+    let mut rows = 0usize;
+    let slots = lengths.as_mut_slice::<i64>()?.iter_mut().zip(ends.as_mut_slice::<i64>()?);
+    for (i, (slot, end)) in slots.enumerate() {
+        let length = match (&list.elements()[i], leading.get(i)) {
+            (Some(tensor), _) => tensor.shape()[0],
+            (None, Some(&given)) => usize::try_from(given)
+                .map_err(|_| err!(InvalidArgument, "leading_dims has the negative {given}"))?,
+            (None, None) => common.ok_or_else(|| {
+                err!(InvalidArgument, "nothing tells the first size of element {i}, never set")
+            })?,
+        };
+        rows = rows
+            .checked_add(length)
+            .filter(|r| r.checked_mul(inner.max(1)).is_some_and(|n| i64::try_from(n).is_ok()))
+            .ok_or_else(|| err!(InvalidArgument, "the elements are too long together"))?;
+        (*slot, *end) = (length as i64, (rows * inner) as i64);
+    }
+    let mut dims: SmallVec<[usize; 6]> = smallvec::smallvec![rows];
+    dims.extend_from_slice(&rest);
+    let ends = ends.as_slice::<i64>()?;
+    let output = joined(ctx, list.dtype, Shape::new(&dims)?, count, |i| {
+        let start = if i == 0 { 0 } else { ends[i - 1] };
+        (list.elements()[i].as_ref(), start as usize..ends[i] as usize)
+    })?;
+    ctx.set_output(0, output)?;
+    ctx.set_output(1, lengths)
+}
+
+/// The first size that all set elements have, and their other sizes; `first`, if given, is what the
+/// first size must be. A list that tells its whole shape is not asked: pieces of a tensor need not
+/// be as long as it says.
+fn common_sizes(
+    list: &TensorList,
+    first: Option<usize>,
+    mut rest: PartialShape,
+) -> Result<(Option<usize>, PartialShape)> {
+    let is_told = list.shape.to_shape().is_some();
+    let mut common = first;
+    let mut differ = false;
+    for (i, tensor) in list.elements().iter().enumerate() {
+        let Some(tensor) = tensor else { continue };
+        let [size, others @ ..] = &tensor.shape()[..] else {
+            bail!(InvalidArgument, "Concat saw a scalar shape at index {i}, not a vector's");
+        };
+        ensure!(
+            is_told || first.is_none_or(|first| first == *size),
+            InvalidArgument,
+            "element {i} has the first size {size}, not that of element_shape"
+        );
+        differ |= !is_told && *common.get_or_insert(*size) != *size;
+        rest = rest.merge(&PartialShape::new(others.iter().map(|&d| Some(d))))?;
+    }
+    Ok((common.filter(|_| !differ), rest))
+}
+
+const TENSOR_LIST_FROM_TENSOR: OpDef = OpDef {
+    name: "TensorListFromTensor",
+    inputs: &["tensor: element_dtype", "element_shape: shape_type"],
+    outputs: &["output_handle: variant"],
+    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn from_tensor(ctx: &mut KernelContext<'_>) -> Result<()> {
+    let tensor = ctx.input(0)?;
+    let mut list = TensorList::new(tensor.dtype(), shape_input(ctx, 1)?);
+    let (rows, row_shape) = rows_of(tensor)?;
+    check_element(&list, &row_shape)?;
+    list.resize(rows, None, ctx.budget())?;
+    for i in 0..rows {
+        list.set(i, Some(row(tensor, i, &row_shape)?))?;
+    }
+    ctx.set_output(0, list.into_tensor()?)
+}
+
+/// Number and shape of a tensor's rows.
+fn rows_of(tensor: &Tensor) -> Result<(usize, Shape)> {
+    let [rows, dims @ ..] = &tensor.shape()[..] else {
+        bail!(
+            InvalidArgument,
+            "Tensor must be at least a vector, but saw shape: {}",
+            tensor.shape()
+        );
+    };
+    Ok((*rows, Shape::new(dims)?))
+}
+
+/// Row `i` of a tensor.
+fn row(tensor: &Tensor, i: usize, shape: &Shape) -> Result<Tensor> {
+    tensor.rows(i, 1)?.reshaped(shape.clone())
+}
+
+const TENSOR_LIST_SPLIT: OpDef = OpDef {
+    name: "TensorListSplit",
+    inputs: &["tensor: element_dtype", "element_shape: shape_type", "lengths: int64"],
+    outputs: &["output_handle: variant"],
+    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn split(ctx: &mut KernelContext<'_>) -> Result<()> {
+    let (tensor, lengths) = (ctx.input(0)?, ctx.input(2)?);
+    ensure!(
+        lengths.rank() == 1,
+        InvalidArgument,
+        "Expected lengths to be a vector, received shape: {}",
+        lengths.shape()
+    );
+    let (rows, row_shape) = rows_of(tensor)?;
+    let mut list = TensorList::new(tensor.dtype(), shape_input(ctx, 1)?);
+    let (_, rest) = split_first(&list.shape)?;
+    ensure!(
+        rest.is_compatible_with(&row_shape),
+        InvalidArgument,
+        "tensor shape {} is not compatible with element_shape {}",
+        tensor.shape(),
+        list.shape
+    );
+    let mut start = 0usize;
+    for &length in lengths.as_slice::<i64>()? {
+        let piece = usize::try_from(length).ok().filter(|&n| n <= rows - start);
+        let Some(piece) = piece else {
+            bail!(
+                InvalidArgument,
+                "cannot cut a piece of length {length} at {start} from a tensor with {rows} rows"
+            );
+        };
+        list.push(Some(tensor.rows(start, piece)?), ctx.budget())?;
+        start += piece;
+    }
+    ensure!(
+        start == rows,
+        InvalidArgument,
+        "Unused values in tensor. Length of tensor: {rows} Values used: {start}"
+    );
+    ctx.set_output(0, list.into_tensor()?)
+}
+
+const TENSOR_LIST_SCATTER: OpDef = OpDef {
+    name: "TensorListScatter",
+    inputs: &["tensor: element_dtype", "indices: int32", "element_shape: shape_type"],
+    outputs: &["output_handle: variant"],
+    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+const TENSOR_LIST_SCATTER_V2: OpDef = OpDef {
+    name: "TensorListScatterV2",
+    inputs: &[
+        "tensor: element_dtype",
+        "indices: int32",
+        "element_shape: shape_type",
+        "num_elements: int32",
+    ],
+    outputs: &["output_handle: variant"],
+    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn scatter(ctx: &mut KernelContext<'_>) -> Result<()> {
+    let tensor = ctx.input(0)?;
+    let asked = if ctx.num_inputs() > 3 { ctx.scalar_int(3, "num_elements")? } else { -1 };
+    ensure!(asked >= -1, InvalidArgument, "num_elements must be at least -1, is {asked}");
+    let mut list = TensorList::new(tensor.dtype(), shape_input(ctx, 2)?);
+    let indices = ctx.slice::<i32>(1)?;
+    let (row_shape, needed) = check_rows(&list, tensor, indices)?;
+    let len = usize::try_from(asked).unwrap_or(needed);
+    ensure!(
+        needed <= len,
+        InvalidArgument,
+        "TensorListScatter: Trying to scatter at index {} in list with size {len}",
+        needed - 1
+    );
+    list.resize(len, None, ctx.budget())?;
+    put_rows(&mut list, tensor, indices, &row_shape)?;
+    ctx.set_output(0, list.into_tensor()?)
+}
+
+/// Checks that the rows of `tensor` can go to `indices` of the list; tells the rows' shape and how
+/// long the list must be.
+fn check_rows(list: &TensorList, tensor: &Tensor, indices: &[i32]) -> Result<(Shape, usize)> {
+    let (rows, row_shape) = rows_of(tensor)?;
+    ensure!(
+        rows == indices.len(),
+        InvalidArgument,
+        "Invalid number of rows in input tensor. Expected: {} Actual: {rows}",
+        indices.len()
+    );
+    check_element(list, &row_shape)?;
+    let mut needed = 0;
+    for &index in indices {
+        let i = usize::try_from(index).map_err(|_| {
+            err!(InvalidArgument, "Indices in TensorListScatter must all be non-negative.")
+        })?;
+        needed = needed.max(i + 1);
+    }
+    Ok((row_shape, needed))
+}
+
+/// Sets the elements at `indices` to the rows; of equal indices the last counts.
+fn put_rows(list: &mut TensorList, tensor: &Tensor, indices: &[i32], shape: &Shape) -> Result<()> {
+    for (i, &index) in indices.iter().enumerate() {
+        list.set(index as usize, Some(row(tensor, i, shape)?))?;
+    }
+    Ok(())
+}
+
+const TENSOR_LIST_SCATTER_INTO_EXISTING_LIST: OpDef = OpDef {
+    name: "TensorListScatterIntoExistingList",
+    inputs: &["input_handle: variant", "tensor: element_dtype", "indices: int32"],
+    outputs: &["output_handle: variant"],
+    attrs: &["element_dtype: type"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn scatter_into(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let dtype = init.attrs().dtype("element_dtype")?;
+    AnyKernel::new(move |ctx| {
+        let mut taken = Taken::input(ctx, 0)?;
+        check_dtype(taken.list(), dtype)?;
+        let (tensor, indices) = (ctx.input(1)?, ctx.slice::<i32>(2)?);
+        let (row_shape, needed) = check_rows(taken.list(), tensor, indices)?;
+        let more = needed.saturating_sub(taken.list().len());
+        let list = taken.writable(more, ctx.budget())?;
+        if more > 0 {
+            // TensorFlow's list grows by empty tensors of float here, not by unset elements.
+            let filler = Tensor::vector::<f32>(&[])?;
+            list.resize(needed, Some(&filler).filter(|_| dtype == DType::Float), ctx.budget())?;
+        }
+        put_rows(list, tensor, indices, &row_shape)?;
+        ctx.set_output(0, taken.into_tensor()?)
+    })
+}
