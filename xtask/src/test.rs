@@ -56,6 +56,7 @@ const PARTS: &[Part] = &[
     }),
     ("clients", clients),
     ("recorded", recorded_through_the_client),
+    ("models", models),
     ("examples", examples),
     ("docs", || docs::check().map(|()| Outcome::Done)),
     ("outside", outside),
@@ -67,6 +68,7 @@ const LONG_PARTS: &[Part] = &[
     ("long", || cargo(&["test", "--workspace", "--quiet", "--release", "--", "--ignored"])),
     ("peers", clients_of_tensorflow),
     ("older", older_clients),
+    ("published", published_models),
 ];
 
 /// Runs the parts called `names`, or every part; with `all` the long ones too.
@@ -239,6 +241,22 @@ fn client_python() -> Result<PathBuf> {
 fn run_clients(python: &Path, program: &str, args: &[&str]) -> Result<Outcome> {
     let program = format!("tests/clients/{program}");
     done(run::command(python, &[&program]).args(args))
+}
+
+/// Small models that TensorFlow's Keras traced give TensorFlow's answers.
+fn models() -> Result<Outcome> {
+    run_models(&["--thalweg", &server()?])
+}
+
+/// The models as they were published do so too.
+fn published_models() -> Result<Outcome> {
+    cargo(&["build", "--quiet", "--release", "--package", "thalweg"])?;
+    let thalweg = run::target_dir().join("release/thalweg").display().to_string();
+    run_models(&["--all", "--thalweg", &thalweg])
+}
+
+fn run_models(args: &[&str]) -> Result<Outcome> {
+    done(run::command(&client_python()?, &["tests/models/run.py"]).args(args))
 }
 
 fn licences() -> Result<Outcome> {
