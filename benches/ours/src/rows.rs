@@ -6,6 +6,7 @@ use prost::Message;
 use thalweg_graph::{Graph, NodeId, Output, Scope};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_plan::Options;
+use thalweg_proto::GraphDef;
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, err};
 
@@ -13,6 +14,16 @@ use crate::{kernels, loops};
 
 /// The folder to which graphs of rows go, for a peer that can load them.
 const GRAPHS_VARIABLE: &str = "THALWEG_BENCH_GRAPHS";
+
+/// Rows whose graphs TensorFlow wrote (`benches/graphs/make.py`); what runs is their node `node_0`.
+const FILES: &[(&str, &[u8])] = &[
+    ("lstm/v1_forward", include_bytes!("../../graphs/lstm_v1_forward.pb")),
+    ("lstm/v2_forward", include_bytes!("../../graphs/lstm_v2_forward.pb")),
+    ("lstm/unrolled_forward", include_bytes!("../../graphs/lstm_unrolled_forward.pb")),
+    ("lstm/v1_training", include_bytes!("../../graphs/lstm_v1_training.pb")),
+    ("lstm/v2_training", include_bytes!("../../graphs/lstm_v2_training.pb")),
+    ("lstm/unrolled_training", include_bytes!("../../graphs/lstm_unrolled_training.pb")),
+];
 
 /// A row, built.
 pub(crate) struct Row {
@@ -125,7 +136,20 @@ impl Plan {
         }
     }
 
+    /// A row of one of [`FILES`].
+    fn file_row(&mut self, base: &str, file: &'static [u8]) -> Result<()> {
+        let def = GraphDef::decode(file).map_err(|e| err!(DataLoss, "{base}: {e}"))?;
+        let graph = Graph::from_def(op_registry(FAMILIES)?, def)?;
+        write_down(base, &graph, 1)?;
+        self.targets.push("node_0".to_owned());
+        self.graph = Some(graph);
+        Ok(())
+    }
+
     fn table_row(&mut self, base: &str) -> Result<()> {
+        if let Some((_, file)) = FILES.iter().find(|(name, _)| *name == base) {
+            return self.file_row(base, file);
+        }
         let Some(row) = kernels::find(base) else { bail!(NotFound, "no row is called {base}") };
         let out = row.build(&mut self.scope)?;
         self.target(out.node);

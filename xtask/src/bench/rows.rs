@@ -53,6 +53,14 @@ pub(super) struct Limit {
 
 /// Rows, their unit, and bytes that must move for each element where that is the limit.
 const BY_STEP: &[&str] = &["session/no_op", "session/scalar_fetch", "session/scalar_feed_fetch"];
+const BY_STEP_AND_THREADS: &[&str] = &[
+    "lstm/v1_forward",
+    "lstm/v2_forward",
+    "lstm/unrolled_forward",
+    "lstm/v1_training",
+    "lstm/v2_training",
+    "lstm/unrolled_training",
+];
 const BY_NODE: &[&str] = &[
     "dispatch/noop_wide_10k",
     "dispatch/noop_chain_10k",
@@ -145,6 +153,13 @@ pub(super) fn all() -> Vec<RowSpec> {
         .map(|name| RowSpec { name: (*name).to_owned(), unit: Unit::Microseconds, limit: None })
         .collect();
     let on = |name: &str, threads: u32| format!("{name}/{threads}t");
+    for &threads in THREADS {
+        rows.extend(BY_STEP_AND_THREADS.iter().map(|name| RowSpec {
+            name: on(name, threads),
+            unit: Unit::Microseconds,
+            limit: None,
+        }));
+    }
     for &threads in THREADS {
         rows.extend(BY_NODE.iter().map(|name| RowSpec {
             name: on(name, threads),
