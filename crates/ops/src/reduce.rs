@@ -69,10 +69,10 @@ impl Layout {
         layout
     }
 
-    /// Whether each result is made of a few neighbours: then calls cost more than what they do.
-    fn is_short_runs(&self) -> bool {
+    /// Whether each result is made of neighbours, which follow on those of the result before.
+    fn is_runs(&self) -> bool {
         let is_dense = matches!(self.kept[..], [(_, stride)] if stride == self.rows);
-        is_dense && self.columns == 1 && self.folded.is_empty() && self.rows <= SHORT_RUN
+        is_dense && self.columns == 1 && self.folded.is_empty()
     }
 
     fn results(&self) -> usize {
@@ -123,16 +123,9 @@ pub(crate) fn fold<T: Widen>(
         return Ok(partial);
     }
     let nanoseconds = 0.02 * size_of::<T::Wide>() as f64 * data.len() as f64;
-    if layout.is_short_runs() {
-        let (len, nanoseconds) = (layout.rows, nanoseconds / results as f64 + 1.0);
-        let at_once = (T::CHUNK / len).clamp(1, RUNS_AT_ONCE);
-        for_each_rows(ctx, out, 1, nanoseconds, |first, out| {
-            for (i, out) in out.chunks_mut(at_once).enumerate() {
-                let start = (first + i * at_once) * len;
-                let x = &data[start..start + out.len() * len];
-                T::with_wide(x, |x| (loops.short_runs)(out, x, len));
-            }
-        })?;
+    if layout.is_runs() && groups == 1 {
+        let nanoseconds = nanoseconds / results as f64 + 1.0;
+        for_each_rows(ctx, out, 1, nanoseconds, |first, out| job.fold_runs(first, out))?;
         return Ok(partial);
     }
     let parts = Disjoint::new(out);
@@ -254,6 +247,22 @@ impl<T: Widen> Job<'_, T> {
             let to = start + (next - 1) * stride + columns.end;
             T::with_wide(&self.data[from..to], |x| self.fold_matrix(x, acc));
             row = next;
+        }
+    }
+
+    /// Folds the runs from the `first` on into results of their own.
+    fn fold_runs(&self, first: usize, out: &mut [T::Wide]) {
+        let len = self.layout.rows;
+        let mut rest = &self.data[first * len..];
+        // Of short ones, a call each would cost more than what it does.
+        let at_once = if len <= SHORT_RUN { (T::CHUNK / len).clamp(1, RUNS_AT_ONCE) } else { 1 };
+        for out in out.chunks_mut(at_once) {
+            let (runs, later) = rest.split_at(out.len() * len);
+            rest = later;
+            match out {
+                [out] if len > SHORT_RUN => *out = self.fold_run(runs),
+                _ => T::with_wide(runs, |x| (self.loops.short_runs)(out, x, len)),
+            }
         }
     }
 
