@@ -20,8 +20,14 @@ const STEP_TIME_MAX: Duration = Duration::from_secs(1);
 const FETCHES_MAX: usize = 4;
 
 /// Mistakes of a graph's author that TensorFlow calls internal errors.
-const TENSORFLOWS_INTERNAL: [&str; 3] =
-    ["Invalid variable reference", "Integer division by zero", "Staged tensors are asked for by"];
+const TENSORFLOWS_INTERNAL: [&str; 6] = [
+    "Invalid variable reference",
+    "Integer division by zero",
+    "Staged tensors are asked for by",
+    "A stack holds another dtype",
+    "Variants that cannot be added",
+    "No zero is like the variant",
+];
 
 /// A GraphDef in binary form: decoded, imported, planned, run.
 pub fn graph_binary(bytes: &[u8]) {

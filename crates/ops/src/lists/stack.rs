@@ -202,7 +202,12 @@ fn pop(ctx: &mut KernelContext<'_>) -> Result<()> {
     let element = step_state::<Stack>(ctx, 0)?.pop()?;
     if element.dtype() != ctx.output_dtype(0)? {
         // The client's mistake, but TensorFlow finds it late and calls it internal.
-        bail!(Internal, "the stack holds {}, not {}", element.dtype(), ctx.output_dtype(0)?);
+        bail!(
+            Internal,
+            "A stack holds another dtype: {}, not {}",
+            element.dtype(),
+            ctx.output_dtype(0)?
+        );
     }
     ctx.set_output(0, element)
 }

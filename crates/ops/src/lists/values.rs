@@ -35,7 +35,7 @@ fn sum_of_variants(ctx: &KernelContext<'_>, a: &Tensor, b: &Tensor) -> Result<Te
     if let (Ok(a), Ok(b)) = (Ragged::of(x, 0), Ragged::of(y, 0)) {
         return sum_of_ragged(ctx, a, &b);
     }
-    bail!(Internal, "variants of these types cannot be added: {x:?} and {y:?}")
+    bail!(Internal, "Variants that cannot be added: {x:?} and {y:?}")
 }
 
 fn sum_of_lists(ctx: &KernelContext<'_>, a: &TensorList, b: &TensorList) -> Result<TensorList> {
@@ -106,7 +106,7 @@ pub(crate) fn zero_variants(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<
         let values = zero_element(ctx, ragged.values())?;
         return ragged.with_values(values)?.into_tensor();
     }
-    bail!(Internal, "there is no zero like {value:?}")
+    bail!(Internal, "No zero is like the variant {value:?}")
 }
 
 fn zero_element(ctx: &KernelContext<'_>, element: &Tensor) -> Result<Tensor> {
