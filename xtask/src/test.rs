@@ -214,7 +214,12 @@ fn recorded_through_the_client() -> Result<Outcome> {
 
 /// The same programs on TensorFlow's server: they, not we, say what is right.
 fn clients_of_tensorflow() -> Result<Outcome> {
-    run_clients(&client_python()?, "run.py", &["--tensorflow"])
+    let python = client_python()?;
+    run_clients(&python, "run.py", &["--tensorflow"])?;
+    // Our own client has to get along with it too.
+    let test = ["test", "--quiet", "--package", "thalweg-cluster", "--test", "stock_server"];
+    let mut test = run::cargo(&[&test[..], &["--", "--ignored"]].concat());
+    done(test.env("TENSORFLOW_PYTHON", python))
 }
 
 /// The same programs with a client of an older TensorFlow, on a server of ours.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_cluster::grpc::{Server, ServerOptions};
 use thalweg_cluster::{Master, Task, TaskOptions};
@@ -75,6 +76,11 @@ struct Limits {
     /// Calls that one connection may have open at once; more wait [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     call_limit: Option<u32>,
+
+    /// Seconds that a session stays open after its client went away in the middle of a call
+    /// [default: 60]
+    #[arg(long, value_name = "SECONDS")]
+    orphan_limit: Option<u32>,
 }
 
 impl Limits {
@@ -96,6 +102,9 @@ impl Limits {
         }
         if let Some(connections) = self.connection_limit {
             options.connections_max = connections as usize;
+        }
+        if let Some(seconds) = self.orphan_limit {
+            options.orphan_limit = Duration::from_secs(seconds.into());
         }
         options.calls_max = self.call_limit.unwrap_or(options.calls_max);
         options

@@ -1,6 +1,7 @@
 //! The master: sessions by handle, and what clients may ask of them.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
@@ -40,7 +41,29 @@ impl Master {
 
     fn session(&self, handle: &str) -> Result<Arc<MasterSession>> {
         let found = self.sessions.read().get(handle).cloned();
-        found.ok_or_else(|| err!(Aborted, "Session {handle} is not found."))
+        let session = found.ok_or_else(|| err!(Aborted, "Session {handle} is not found."))?;
+        session.is_used();
+        Ok(session)
+    }
+
+    /// A call of this session was given up by its client. If `connection` ends as well, the client
+    /// is gone, unless it comes back.
+    pub(crate) fn call_lost(&self, handle: &str, connection: Weak<()>) {
+        if let Some(session) = self.sessions.read().get(handle) {
+            session.call_lost(connection, self.task.options.environment.clock.monotonic());
+        }
+    }
+
+    /// Closes sessions whose client went away in the middle of a call at least `limit` ago.
+    pub fn close_orphans(&self, limit: Duration) {
+        let now = self.task.options.environment.clock.monotonic();
+        let is_orphan = |session: &Arc<MasterSession>| session.is_orphan(now, limit);
+        if !self.sessions.read().values().any(is_orphan) {
+            return;
+        }
+        let orphans: Vec<_> =
+            self.sessions.write().extract_if(|_, session| is_orphan(session)).collect();
+        orphans.iter().for_each(|(_, session)| session.close());
     }
 
     /// Opens a session over the client's graph.

@@ -1,7 +1,7 @@
 //! One client's session on the master: its graph's version, its callables, its steps.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -41,6 +41,8 @@ pub(crate) struct MasterSession {
     cost_model: CostModel,
     graph_nodes_max: usize,
     recent: Mutex<RecentIds>,
+    /// The connection on which a call was given up, and when, unless a call came since.
+    lost: Mutex<Option<(Weak<()>, Duration)>>,
     /// Ends every step of the session.
     closing: Cancellation,
 }
@@ -66,6 +68,7 @@ impl MasterSession {
             cost_model: CostModel::new(&config),
             graph_nodes_max: nodes_max,
             recent: Mutex::default(),
+            lost: Mutex::default(),
             closing: Cancellation::default(),
         })
     }
@@ -99,6 +102,24 @@ impl MasterSession {
         ));
         let partial_runs = std::mem::take(&mut *self.partial_runs.lock());
         drop(partial_runs);
+    }
+
+    /// A call came: whoever opened the session is there.
+    pub(crate) fn is_used(&self) {
+        *self.lost.lock() = None;
+    }
+
+    /// A call that came by `connection` was given up.
+    pub(crate) fn call_lost(&self, connection: Weak<()>, now: Duration) {
+        *self.lost.lock() = Some((connection, now));
+    }
+
+    /// Whether the client went away in the middle of a call and has not come back for `limit`.
+    pub(crate) fn is_orphan(&self, now: Duration, limit: Duration) -> bool {
+        let is_gone = |(connection, since): &(Weak<()>, Duration)| {
+            connection.strong_count() == 0 && now.saturating_sub(*since) >= limit
+        };
+        self.lost.lock().as_ref().is_some_and(is_gone)
     }
 
     fn check_id(&self, what: &str, id: i64) -> Result<()> {

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use thalweg_graph::OpRegistry;
 use thalweg_kernel::{
-    Device, DeviceDescription, DeviceName, Environment, HostDevice, KernelRegistry, ResourceManager,
+    Device, DeviceDescription, DeviceName, Environment, HostDevice, KernelRegistry,
+    ResourceManager, StateObserver,
 };
 use thalweg_proto as pb;
 use thalweg_runtime::{memory_limit_bytes, system_environment};
@@ -26,6 +27,8 @@ pub struct TaskOptions {
     pub graph_nodes_max: usize,
     /// Time, entropy and files.
     pub environment: Environment,
+    /// Sees every change of the task's named state.
+    pub observer: Option<Arc<dyn StateObserver>>,
 }
 
 impl Default for TaskOptions {
@@ -37,6 +40,7 @@ impl Default for TaskOptions {
             steps_max: 100_000,
             graph_nodes_max: 4_000_000,
             environment: system_environment(),
+            observer: None,
         }
     }
 }
@@ -61,7 +65,7 @@ pub struct Task {
 impl Task {
     /// A task with nothing in it.
     pub fn new(options: TaskOptions, ops: Arc<OpRegistry>, kernels: Arc<KernelRegistry>) -> Task {
-        let resources = ResourceManager::new(&options.job);
+        let resources = ResourceManager::with_observer(&options.job, options.observer.clone());
         // Zero means "not known" in the protocol.
         let incarnation = options.environment.entropy.next_u64().max(1);
         let incoming = Budget::new(options.memory_limit_bytes);

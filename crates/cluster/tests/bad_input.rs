@@ -373,6 +373,45 @@ fn clients_that_stop_in_the_middle() {
     server.assert_alive();
 }
 
+/// A client that dies in the middle of a step leaves no session behind; an idle one keeps its own.
+#[test]
+fn clients_that_vanish() {
+    let options = ServerOptions { orphan_limit: Duration::ZERO, ..Default::default() };
+    let server = TestServer::with(TaskOptions::default(), options);
+    let mut s = scope();
+    let x = placeholder(&mut s, "x");
+    queue(&mut s, x);
+    let _neighbour = server.open(&s);
+    let mut request = step(&handle_of(&created(&server, s.to_graph().to_def())));
+    request.fetch = vec!["dequeue:0".into()];
+    let bytes = request.encode_to_vec();
+    let body = Full::new(prefixed(0, bytes.len() as u32, &bytes));
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let stream = tokio::net::TcpStream::connect(&server.address).await.unwrap();
+        let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
+            .handshake::<_, Full<Bytes>>(TokioIo::new(stream))
+            .await
+            .unwrap();
+        tokio::spawn(connection);
+        let path = format!("http://{}/tensorflow.MasterService/RunStep", server.address);
+        let request = Request::post(path).header("content-type", "application/grpc");
+        tokio::spawn(sender.send_request(request.body(body).unwrap()));
+        while server.master.task().steps() == 0 {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    });
+    assert_eq!(server.master.session_count(), 2);
+    drop(runtime);
+    for _ in 0..1000 {
+        if server.master.session_count() == 1 && server.master.task().steps() == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    panic!("{} sessions are still open", server.master.session_count());
+}
+
 /// A body whose end never comes.
 struct Stuck(Option<Bytes>);
 

@@ -7,6 +7,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use support::*;
+use thalweg_cluster::grpc::ServerOptions;
 use thalweg_cluster::{Connect, ConnectOptions, RemoteSession};
 use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
@@ -250,6 +251,20 @@ fn dropped_sessions_close_and_reset_closes_all() {
     let session = server.open(&s);
     RemoteSession::reset(&server.target(), &[]).unwrap();
     assert_eq!(session.run(&[], &["sum"], &[]).unwrap_err().code(), Code::Aborted);
+}
+
+#[test]
+fn connections_beyond_the_limit_wait() {
+    let options = ServerOptions { connections_max: 1, ..Default::default() };
+    let server = TestServer::with(Default::default(), options);
+    let first = server.open(&scope());
+    let config = pb::ConfigProto { operation_timeout_in_ms: 200, ..Default::default() };
+    let options = ConnectOptions { config, ..Default::default() };
+    let second = RemoteSession::open(&server.target(), Default::default(), options);
+    assert_eq!(second.map(|_| ()).unwrap_err().code(), Code::DeadlineExceeded);
+    first.close().unwrap();
+    drop(first);
+    server.assert_alive();
 }
 
 fn threads() -> usize {

@@ -9,8 +9,22 @@ use thalweg_tensor::{Resource, ResourceHandle, Result, bail, err};
 
 /// Sees every change of named state; logs and replicas hang here.
 pub trait StateObserver: Send + Sync {
-    /// `resource` is about to change: what by, and in which step.
-    fn before_update(&self, resource: &dyn Resource, update: &str, step_id: u64) -> Result<()>;
+    /// `resource` is about to change: what by, and in which step. An error prevents it.
+    fn before_update(&self, resource: &dyn Resource, update: &str, step_id: u64) -> Result<()> {
+        let _ = (resource, update, step_id);
+        Ok(())
+    }
+
+    /// `resource` has changed. Changes of different steps may have happened in between; each of
+    /// them is told of after it, so the last one told has seen them all.
+    fn after_update(&self, resource: &dyn Resource, update: &str, step_id: u64) {
+        let _ = (resource, update, step_id);
+    }
+
+    /// A resource is gone: destroyed, or its container emptied.
+    fn removed(&self, container: &str, name: &str, resource: &dyn Resource) {
+        let _ = (container, name, resource);
+    }
 }
 
 type Key = (Arc<str>, Arc<str>, TypeId);
@@ -96,9 +110,12 @@ impl ResourceManager {
 
     /// Removes a resource; those who hold it keep it.
     pub fn remove<T: Resource>(&self, container: &str, name: &str) -> Result<()> {
-        let removed = self.resources.lock().remove(&self.key::<T>(container, name));
+        let removed = self.resources.lock().remove_entry(&self.key::<T>(container, name));
         match removed {
-            Some(_) => Ok(()),
+            Some(entry) => {
+                self.tell_removed(&[entry]);
+                Ok(())
+            }
             None => bail!(NotFound, "Resource {container}/{name} does not exist."),
         }
     }
@@ -112,6 +129,7 @@ impl ResourceManager {
             })
             .collect();
         drop(resources);
+        self.tell_removed(&gone);
         if gone.is_empty() && handle.owned.is_none() {
             bail!(NotFound, "Resource {}/{} does not exist.", handle.container, handle.name);
         }
@@ -124,7 +142,17 @@ impl ResourceManager {
         let mut resources = self.resources.lock();
         let gone: Vec<_> = resources.extract_if(|(c, _, _), _| **c == *name).collect();
         drop(resources);
-        drop(gone);
+        self.tell_removed(&gone);
+    }
+
+    fn tell_removed(&self, gone: &[(Key, Arc<dyn Resource>)]) {
+        let Some(observer) = &self.observer else { return };
+        // Hash order must not reach a log.
+        let mut sorted: Vec<_> = gone.iter().collect();
+        sorted.sort_by(|a, b| (&a.0.0, &a.0.1).cmp(&(&b.0.0, &b.0.1)));
+        for ((container, name, _), resource) in sorted {
+            observer.removed(container, name, &**resource);
+        }
     }
 
     /// Removes everything: the end of a step, for what dies with it.
@@ -148,6 +176,10 @@ impl ResourceManager {
     ) -> Result<R> {
         if let Some(observer) = &self.observer {
             observer.before_update(resource, update, step_id)?;
+            let result = change();
+            // What failed may have changed a part all the same.
+            observer.after_update(resource, update, step_id);
+            return result;
         }
         change()
     }

@@ -152,7 +152,7 @@ impl PartialRun {
     pub fn is_over(&self) -> bool {
         let progress = self.progress.lock();
         let has_failed = progress.step.as_ref().is_some_and(|s| s.cancellation.is_cancelled());
-        has_failed || matches!(progress.end, End::Over(_) | End::Awaited(_))
+        has_failed || progress.is_used_up()
     }
 }
 

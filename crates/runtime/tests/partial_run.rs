@@ -46,6 +46,18 @@ fn parts_come_in_any_order_that_can_be_computed() {
     }
 }
 
+/// A step that has run to its end is not over before its last fetch has been taken.
+#[test]
+fn fetches_wait_to_be_taken() {
+    let s = graph(1);
+    let run = s.partial_run(&["a", "b"], &["first", "other"], &[]).unwrap();
+    assert_eq!(one(run.run(&[("a", number(1.0)), ("b", number(2.0))], &["first"])), 3.0);
+    std::thread::sleep(Duration::from_millis(20));
+    assert!(!run.is_over());
+    assert_eq!(one(run.run(&[], &["other"])), 2.0);
+    assert!(run.is_over());
+}
+
 #[test]
 fn mistakes_change_nothing() {
     let s = graph(2);

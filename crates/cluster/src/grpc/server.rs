@@ -26,6 +26,8 @@ pub struct ServerOptions {
     pub calls_max: u32,
     /// Connections that may be open at once; more wait to be taken.
     pub connections_max: usize,
+    /// How long a session stays open whose client went away in the middle of a call.
+    pub orphan_limit: Duration,
 }
 
 impl Default for ServerOptions {
@@ -34,12 +36,15 @@ impl Default for ServerOptions {
             message_bytes_max: u32::MAX as usize,
             calls_max: 10_000,
             connections_max: 4096,
+            orphan_limit: Duration::from_secs(60),
         }
     }
 }
 
 /// A peer that is silent this long is asked whether it is there, and dropped if it does not answer.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
+/// How often sessions without a client are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the calls in progress have to end when the server stops.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
@@ -65,9 +70,14 @@ impl Server {
             let place = places.clone().acquire_owned().await;
             (listener.accept().await, place)
         };
+        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         loop {
             let (accepted, place) = tokio::select! {
                 accepted = accept() => accepted,
+                _ = sweep.tick() => {
+                    self.service.master.close_orphans(self.options.orphan_limit);
+                    continue;
+                }
                 _ = stop.wait_for(|stopped| *stopped) => break,
             };
             match accepted {
@@ -97,10 +107,13 @@ impl Server {
         async move {
             // A step's answer must not wait for more bytes to send.
             let _ = stream.set_nodelay(true);
-            let answer = service_fn(move |request: Request<Incoming>| {
-                let service = service.clone();
+            // Alive as long as the connection.
+            let alive = Arc::new(());
+            let answer = service_fn(|request: Request<Incoming>| {
+                let (service, connection) = (service.clone(), Arc::downgrade(&alive));
                 async move {
-                    Ok::<Response<Answer>, std::convert::Infallible>(service.answer(request).await)
+                    let answer = service.answer(request, &connection).await;
+                    Ok::<Response<Answer>, std::convert::Infallible>(answer)
                 }
             });
             let connection = http2::Builder::new(TokioExecutor::new())

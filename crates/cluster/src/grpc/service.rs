@@ -1,6 +1,6 @@
 //! Methods by path: decodes the request, asks the master, encodes the answer.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -25,37 +25,45 @@ pub(crate) struct Service {
 }
 
 /// Cancels what a call has begun when the caller is gone.
-struct CancelOnDrop {
+struct CancelOnDrop<'a> {
     cancellation: Cancellation,
     is_armed: bool,
+    service: &'a Service,
+    session: String,
+    connection: &'a Weak<()>,
 }
 
-impl Drop for CancelOnDrop {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if self.is_armed {
             self.cancellation.cancel(err!(Cancelled, "the client is gone"));
+            self.service.master.call_lost(&self.session, self.connection.clone());
         }
     }
 }
 
 impl Service {
     /// Answers one request, within the time that its caller gives it.
-    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Answer>
+    pub(crate) async fn answer<B>(
+        &self,
+        request: Request<B>,
+        connection: &Weak<()>,
+    ) -> Response<Answer>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
         let timeout = request.headers().get("grpc-timeout").and_then(|t| t.to_str().ok());
         let Some(timeout) = timeout.and_then(parse_timeout) else {
-            return self.dispatch(request).await;
+            return self.dispatch(request, connection).await;
         };
-        match tokio::time::timeout(timeout, self.dispatch(request)).await {
+        match tokio::time::timeout(timeout, self.dispatch(request, connection)).await {
             Ok(response) => response,
             Err(_) => answer::status(&err!(DeadlineExceeded, "Deadline Exceeded")),
         }
     }
 
-    async fn dispatch<B>(&self, request: Request<B>) -> Response<Answer>
+    async fn dispatch<B>(&self, request: Request<B>, connection: &Weak<()>) -> Response<Answer>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -71,7 +79,7 @@ impl Service {
         let result = match path.rsplit_once('/') {
             Some(("/tensorflow.MasterService", method)) => {
                 match message::read(request.into_body(), self.limits()).await {
-                    Ok(rope) => self.master_call(method, rope).await,
+                    Ok(rope) => self.master_call(method, rope, connection).await,
                     Err(e) => Err(e),
                 }
             }
@@ -90,11 +98,16 @@ impl Service {
         message::Limits { message_bytes_max: self.message_bytes_max, incoming }
     }
 
-    async fn master_call(&self, method: &str, rope: Rope) -> Result<Response<Answer>> {
+    async fn master_call(
+        &self,
+        method: &str,
+        rope: Rope,
+        connection: &Weak<()>,
+    ) -> Result<Response<Answer>> {
         let master = self.master.clone();
         Ok(match method {
-            "RunStep" => self.run_step(decode_step(rope).await?).await,
-            "RunCallable" => self.run_callable(decode_step(rope).await?).await,
+            "RunStep" => self.run_step(decode_step(rope).await?, connection).await,
+            "RunCallable" => self.run_callable(decode_step(rope).await?, connection).await,
             "CreateSession" => {
                 answer::message(&on_pool(move || master.create_session(decode(rope)?)).await?)
             }
@@ -123,9 +136,23 @@ impl Service {
         })
     }
 
-    async fn run_step(&self, request: pb::RunStepRequest) -> Response<Answer> {
+    fn guard<'a>(&'a self, session: &str, connection: &'a Weak<()>) -> CancelOnDrop<'a> {
+        CancelOnDrop {
+            cancellation: Cancellation::default(),
+            is_armed: true,
+            service: self,
+            session: session.to_owned(),
+            connection,
+        }
+    }
+
+    async fn run_step(
+        &self,
+        request: pb::RunStepRequest,
+        connection: &Weak<()>,
+    ) -> Response<Answer> {
         let errors_in_body = request.store_errors_in_response_body;
-        let mut guard = CancelOnDrop { cancellation: Cancellation::default(), is_armed: true };
+        let mut guard = self.guard(&request.session_handle, connection);
         let (tell, told) = oneshot::channel();
         self.master.run_step(request, &guard.cancellation, move |result| {
             // Nobody listens any more if the client is gone.
@@ -136,8 +163,12 @@ impl Service {
         answer::step(result, errors_in_body)
     }
 
-    async fn run_callable(&self, request: pb::RunCallableRequest) -> Response<Answer> {
-        let mut guard = CancelOnDrop { cancellation: Cancellation::default(), is_armed: true };
+    async fn run_callable(
+        &self,
+        request: pb::RunCallableRequest,
+        connection: &Weak<()>,
+    ) -> Response<Answer> {
+        let mut guard = self.guard(&request.session_handle, connection);
         let (tell, told) = oneshot::channel();
         self.master.run_callable(request, &guard.cancellation, move |result| {
             let _ = tell.send(result);

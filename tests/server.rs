@@ -1,0 +1,201 @@
+//! `thalweg server` as a process: how fast it starts, what it weighs, what clients leave behind.
+#![cfg(all(feature = "cli", feature = "remote", target_os = "linux"))]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use thalweg::cluster::{ConnectOptions, RemoteSession};
+use thalweg::graph::Scope;
+use thalweg::prelude::*;
+
+/// A server in a process of its own; ended when dropped.
+struct Process {
+    child: Child,
+    target: String,
+    started_in: Duration,
+}
+
+impl Process {
+    fn start(args: &[&str]) -> Process {
+        let begin = Instant::now();
+        let mut child = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+            .args(["server", "--port", "0"])
+            .args(args)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let started_in = begin.elapsed();
+        let address = line.trim().strip_prefix("listening on ").expect("it says where it listens");
+        Process { target: format!("grpc://{address}"), child, started_in }
+    }
+
+    /// A number of kilobytes from /proc.
+    fn kilobytes(&self, field: &str) -> usize {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with(field)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
+    }
+
+    fn open(&self, scope: &Scope) -> RemoteSession {
+        let graph = scope.to_graph().to_def();
+        RemoteSession::open(&self.target, graph, ConnectOptions::default()).unwrap()
+    }
+
+    /// Memory, once it has come down to `limit` or has had its time to.
+    fn settled_kilobytes(&self, limit: usize) -> usize {
+        let begin = Instant::now();
+        loop {
+            let now = self.kilobytes("VmRSS");
+            if now <= limit || begin.elapsed() > Duration::from_secs(10) {
+                return now;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// x -> sum = x + 1, and a queue that nobody fills.
+fn model() -> Scope {
+    let mut s = thalweg::scope();
+    let x = s.op("Placeholder").name("x").attr("dtype", DType::Float).build().unwrap();
+    let one = s.constant(&Tensor::scalar(1.0f32)).unwrap();
+    s.op("AddV2").name("sum").inputs(&[x, one]).build().unwrap();
+    let types = &[DType::Float][..];
+    let queue = s.op("FIFOQueueV2").name("queue").attr("component_types", types);
+    let queue = queue.build().unwrap();
+    let dequeue = s.op("QueueDequeueV2").name("dequeue").attr("component_types", types);
+    dequeue.input(queue).build().unwrap();
+    s
+}
+
+fn step(session: &RemoteSession, x: f32) {
+    let got = session.run(&[("x", Tensor::scalar(x))], &["sum"], &[]).unwrap();
+    assert_eq!(got[0].as_slice::<f32>().unwrap(), [x + 1.0]);
+}
+
+/// Other work on the machine makes starts slower, never faster: the best of some counts.
+#[test]
+fn a_server_starts_at_once_and_weighs_little() {
+    let mut best = Duration::MAX;
+    for _ in 0..10 {
+        let server = Process::start(&[]);
+        let kilobytes = server.settled_kilobytes(40 << 10);
+        assert!(kilobytes < 40 << 10, "{kilobytes} KB when idle");
+        best = best.min(server.started_in);
+        if best < Duration::from_millis(100) {
+            return;
+        }
+    }
+    panic!("the quickest start took {best:?}");
+}
+
+#[test]
+fn limits_come_from_flags() {
+    let server = Process::start(&["--node-limit", "4", "--message-limit", "1"]);
+    let graph = model().to_graph().to_def();
+    let e = RemoteSession::open(&server.target, graph, ConnectOptions::default());
+    assert_eq!(e.map(|_| ()).unwrap_err().code(), Code::ResourceExhausted);
+    let session = RemoteSession::open(&server.target, Default::default(), Default::default());
+    let session = session.unwrap();
+    let large = Tensor::zeros(DType::Float, Shape::new(&[1 << 20]).unwrap()).unwrap();
+    let e = session.run(&[("x", large)], &["x"], &[]).unwrap_err();
+    assert_eq!(e.code(), Code::ResourceExhausted, "{e}");
+}
+
+/// Memory is within a tenth of where it was.
+#[track_caller]
+fn assert_returned(server: &Process, before: usize, what: &str) {
+    let limit = before + before / 10;
+    let after = server.settled_kilobytes(limit);
+    assert!(after <= limit, "{before} KB before {what}, {after} KB after");
+}
+
+#[test]
+#[ignore = "long"]
+fn a_hundred_thousand_steps_leave_nothing() {
+    let server = Process::start(&[]);
+    let scope = model();
+    let run = |steps: usize| {
+        let session = server.open(&scope);
+        (0..steps).for_each(|i| step(&session, i as f32));
+        session.close().unwrap();
+    };
+    run(5_000);
+    let before = server.kilobytes("VmRSS");
+    run(100_000);
+    assert_returned(&server, before, "100,000 steps");
+}
+
+#[test]
+#[ignore = "long"]
+fn ten_thousand_sessions_leave_nothing() {
+    let server = Process::start(&[]);
+    let scope = model();
+    let run = |sessions: usize| {
+        for i in 0..sessions {
+            let session = server.open(&scope);
+            step(&session, i as f32);
+            session.close().unwrap();
+        }
+    };
+    run(500);
+    let before = server.kilobytes("VmRSS");
+    run(10_000);
+    assert_returned(&server, before, "10,000 sessions");
+}
+
+/// Where a client that is about to be killed finds its server.
+const VICTIM: &str = "THALWEG_TEST_VICTIM";
+
+/// Not a test but the client of the next one: it says when its step waits, and waits for its end.
+#[test]
+#[ignore = "long"]
+fn victim() {
+    let Ok(target) = std::env::var(VICTIM) else { return };
+    let graph = model().to_graph().to_def();
+    let session = RemoteSession::open(&target, graph, ConnectOptions::default()).unwrap();
+    let large = Tensor::zeros(DType::Float, Shape::new(&[1 << 20]).unwrap()).unwrap();
+    session.run(&[("x", large)], &["sum"], &[]).unwrap();
+    eprintln!("waiting");
+    let _ = session.run(&[], &["dequeue"], &[]);
+}
+
+#[test]
+#[ignore = "long"]
+fn a_hundred_killed_clients_leave_nothing() {
+    let server = Process::start(&["--orphan-limit", "1"]);
+    let kill = |times: usize| {
+        for _ in 0..times {
+            let mut client = Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", "victim", "--ignored", "--nocapture"])
+                .env(VICTIM, &server.target)
+                .stdout(Stdio::null())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let mut lines = BufReader::new(client.stderr.take().unwrap()).lines();
+            assert!(lines.any(|line| line.unwrap().contains("waiting")), "the client failed");
+            // In the middle of its step, or just before.
+            std::thread::sleep(Duration::from_millis(5));
+            client.kill().unwrap();
+            client.wait().unwrap();
+        }
+    };
+    kill(5);
+    let before = server.settled_kilobytes(0);
+    kill(100);
+    assert_returned(&server, before, "100 killed clients");
+    step(&server.open(&model()), 1.0);
+}
