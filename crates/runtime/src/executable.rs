@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use thalweg_graph::{ControlFlow, Endpoint, Flag, Graph, Node};
+use thalweg_graph::{ControlFlow, Flag, Graph, Node};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
@@ -11,6 +11,7 @@ use thalweg_plan::reads;
 use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
 
 use crate::calls::CallSite;
+use crate::flat_inputs::FlatInputs;
 use crate::framed::{EnterKind, Framed, Layout};
 use crate::transfers::{Transfer, Transfers};
 
@@ -65,14 +66,10 @@ pub(crate) struct ExecNode {
     pub(crate) first_slot: u32,
     /// Its outputs among all outputs.
     pub(crate) first_output: u32,
-    pub(crate) num_outputs: u32,
+    /// How many outputs, with [`PREPARES`] and [`HAS_UNREAD`] above: a node fits 56 bytes so.
+    pub(crate) outputs: u32,
     /// Its range in `successors`.
     pub(crate) successors: (u32, u32),
-    /// Whether an input may be a reference that the op takes by value, or lie in other memory than
-    /// the op reads.
-    pub(crate) prepares: bool,
-    /// Whether an output is not read by anybody.
-    pub(crate) has_unread: bool,
     /// Average time of its kernel, learnt while running.
     pub(crate) cost_ns: AtomicU32,
 }
@@ -273,7 +270,7 @@ impl Executable {
     #[inline]
     pub(crate) fn output_dtypes_of(&self, node: &ExecNode) -> &[DType] {
         let first = node.first_output as usize;
-        &self.output_dtypes[first..first + node.num_outputs as usize]
+        &self.output_dtypes[first..first + node.num_outputs() as usize]
     }
 
     /// Where a node's inputs lie.
@@ -283,7 +280,30 @@ impl Executable {
     }
 }
 
+/// Marks a node of which an input may be a reference that the op takes by value, or lie in other
+/// memory than the op reads.
+pub(crate) const PREPARES: u32 = 1 << 31;
+/// Marks a node of which an output is not read by anybody.
+pub(crate) const HAS_UNREAD: u32 = 1 << 30;
+
 impl ExecNode {
+    #[inline]
+    pub(crate) fn num_outputs(&self) -> u32 {
+        self.outputs & (HAS_UNREAD - 1)
+    }
+
+    /// Whether inputs must be made what the op takes.
+    #[inline]
+    pub(crate) fn prepares(&self) -> bool {
+        self.outputs & PREPARES != 0
+    }
+
+    /// Whether an output is not read by anybody.
+    #[inline]
+    pub(crate) fn has_unread(&self) -> bool {
+        self.outputs & HAS_UNREAD != 0
+    }
+
     /// Takes another run into the average cost. It at most doubles: a thread that lost its core in
     /// mid-kernel must not make the kernel look dear for the next hundred steps.
     pub(crate) fn learn_cost(&self, took_ns: u32) {
@@ -310,7 +330,7 @@ fn check_size(graph: &Graph) -> Result<()> {
     let inputs: usize = graph.nodes().iter().map(|n| n.inputs.len() + n.control_inputs.len()).sum();
     let outputs: usize = graph.nodes().iter().map(|n| n.outputs.len()).sum();
     ensure!(
-        graph.len() < ONLY as usize && inputs < SOLE as usize && outputs < SOLE as usize,
+        graph.len() < ONLY as usize && inputs < SOLE as usize && outputs < HAS_UNREAD as usize,
         ResourceExhausted,
         "{} nodes with {inputs} inputs and {outputs} outputs are more than one device runs",
         graph.len()
@@ -388,10 +408,8 @@ impl<'a> Builder<'a> {
                 num_inputs: node.inputs.len() as u32,
                 first_slot: self.layout.as_ref().map_or(outputs, |l| l.first_output[i]),
                 first_output: outputs,
-                num_outputs: node.outputs.len() as u32,
+                outputs: node.outputs.len() as u32,
                 successors: (0, 0),
-                prepares: false,
-                has_unread: false,
                 cost_ns: AtomicU32::new(self.cost_ns),
             });
             inputs += node.inputs.len() as u32;
@@ -490,79 +508,6 @@ fn key(node: &Node) -> Result<RendezvousKey> {
         attrs.string("recv_device")?,
         attrs.string("tensor_name")?,
     ))
-}
-
-/// Where each input's value lies, and how many read each output.
-struct FlatInputs {
-    inputs: Vec<Input>,
-    /// For each output that several inputs read, how many.
-    readers: Vec<u32>,
-    is_unread: Vec<bool>,
-}
-
-impl FlatInputs {
-    fn of(
-        graph: &Graph,
-        nodes: &mut [ExecNode],
-        mut layout: Option<&mut Layout>,
-        transfers: &Transfers,
-    ) -> Result<FlatInputs> {
-        let output = |nodes: &[ExecNode], e: &Endpoint| {
-            (nodes[e.node.index()].first_output + e.index) as usize
-        };
-        let mut counts = vec![0u32; graph.nodes().iter().map(|n| n.outputs.len()).sum()];
-        for e in graph.nodes().iter().flat_map(|n| &n.inputs) {
-            counts[output(nodes, e)] += 1;
-        }
-        let mut readers = Vec::new();
-        let mut shared = vec![SOLE; counts.len()];
-        for (i, node) in nodes.iter().enumerate() {
-            let is_constant = layout.as_ref().is_some_and(|l| l.is_constant[i]);
-            let readers = match &mut layout {
-                Some(layout) => &mut layout.statics[layout.outputs_in[i] as usize].readers,
-                None => &mut readers,
-            };
-            let first = node.first_output as usize;
-            for output in first..first + node.num_outputs as usize {
-                if is_constant {
-                    shared[output] = ENTERED_ONCE;
-                } else if counts[output] > 1 {
-                    shared[output] = readers.len() as u32;
-                    readers.push(counts[output]);
-                }
-            }
-        }
-        let mut inputs = Vec::new();
-        for (i, node) in graph.nodes().iter().enumerate() {
-            let takes_ref = ref_inputs(node)?;
-            for (k, e) in node.inputs.iter().enumerate() {
-                let transfer = transfers.between(*e, i, k);
-                let takes_ref = takes_ref.get(k).copied().unwrap_or(false);
-                let is_dereferenced = graph.output(*e).is_ref && !takes_ref;
-                nodes[i].prepares |= transfer != Transfer::None || is_dereferenced;
-                let shared = shared[output(nodes, e)];
-                let slot = nodes[e.node.index()].first_slot + e.index;
-                inputs.push(Input { slot, shared, transfer, takes_ref });
-            }
-        }
-        let is_unread: Vec<bool> = counts.iter().map(|&count| count == 0).collect();
-        for node in nodes {
-            let outputs =
-                node.first_output as usize..(node.first_output + node.num_outputs) as usize;
-            node.has_unread = is_unread[outputs].contains(&true);
-        }
-        Ok(FlatInputs { inputs, readers, is_unread })
-    }
-}
-
-/// Which inputs an op takes by reference; empty if none.
-fn ref_inputs(node: &Node) -> Result<Vec<bool>> {
-    let mut flags = Vec::new();
-    for arg in node.op.inputs.iter().filter(|arg| arg.is_ref) {
-        flags.resize(node.inputs.len(), false);
-        flags[node.input_range(&arg.name)?].fill(true);
-    }
-    Ok(flags)
 }
 
 /// Whom each node releases: counted first, then filled, so that it is one flat array.

@@ -9,6 +9,7 @@ mod deadline;
 mod environment;
 mod executable;
 mod execute;
+mod flat_inputs;
 mod framed;
 mod functions;
 mod loops;

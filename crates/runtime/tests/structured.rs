@@ -1,23 +1,24 @@
 //! Random structured programs over integers (branches and loops, nested) give the same results in
-//! several ways: a naive interpreter, and the executor on each lowering of the program.
+//! three ways: a naive interpreter, the executor on frames, and the executor on functions.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
 
 use support::flow::Flow;
 use support::*;
+use thalweg_graph::{AttrValue, Attrs};
+use thalweg_proto as pb;
 use thalweg_runtime::Session;
-use thalweg_tensor::Tensor;
+use thalweg_tensor::{DType, Tensor};
 
 /// Variables of a program.
 const VARS: usize = 3;
 /// Programs that are tried; `STRUCTURED_SEEDS` says otherwise.
 const SEEDS: u64 = 2000;
 
-/// How a program becomes a graph: feeds `x0..`, results `y0..`. Other forms of the same meaning
-/// belong here.
+/// How a program becomes a graph: feeds `x0..`, results `y0..`.
 type Lowering = fn(&Program) -> Flow;
-const LOWERINGS: [(&str, Lowering); 1] = [("frames", to_frames)];
+const LOWERINGS: [(&str, Lowering); 2] = [("frames", to_frames), ("functions", to_functions)];
 
 struct Program {
     body: Vec<Stmt>,
@@ -124,7 +125,7 @@ fn to_frames(program: &Program) -> Flow {
     let mut lower = Frames { flow: Flow::default(), next: 0 };
     let mut vars: Vec<String> = (0..VARS).map(|i| format!("x{i}")).collect();
     for var in &vars {
-        lower.flow.node(var, "Placeholder", &[]).attr("dtype", thalweg_tensor::DType::Int32);
+        lower.flow.node(var, "Placeholder", &[]).attr("dtype", DType::Int32);
     }
     lower.block(&program.body, &mut vars);
     for (i, var) in vars.iter().enumerate() {
@@ -238,6 +239,166 @@ impl Frames {
         for (var, switch) in vars.iter_mut().zip(&switches) {
             *var = self.int("Exit", &[switch]);
         }
+    }
+}
+
+/// Branches as `StatelessIf`, loops as `StatelessWhile`.
+fn to_functions(program: &Program) -> Flow {
+    let mut lower = Functions { library: Vec::new(), next: 0 };
+    let mut flow = Flow::default();
+    let mut vars: Vec<String> = (0..VARS).map(|i| format!("x{i}")).collect();
+    for var in &vars {
+        flow.node(var, "Placeholder", &[]).attr("dtype", DType::Int32);
+    }
+    lower.block(&mut Body { flow: &mut flow, is_function: false }, &program.body, &mut vars);
+    for (i, var) in vars.iter().enumerate() {
+        flow.int(&format!("y{i}"), "Identity", &[var]);
+    }
+    flow.def.library =
+        Some(pb::FunctionDefLibrary { function: lower.library, ..Default::default() });
+    flow
+}
+
+/// Where nodes go: the graph, or a function, where outputs have names.
+struct Body<'a> {
+    flow: &'a mut Flow,
+    is_function: bool,
+}
+
+impl Body<'_> {
+    fn output(&self, node: &str, arg: &str, i: usize) -> String {
+        if self.is_function { format!("{node}:{arg}:{i}") } else { format!("{node}:{i}") }
+    }
+}
+
+struct Functions {
+    library: Vec<pb::FunctionDef>,
+    next: usize,
+}
+
+impl Functions {
+    fn name(&mut self, what: &str) -> String {
+        self.next += 1;
+        format!("{what}{}", self.next)
+    }
+
+    fn int(&mut self, body: &mut Body<'_>, op: &str, inputs: &[&str]) -> String {
+        let name = self.name(op);
+        body.flow.int(&name, op, inputs);
+        body.output(&name, "z", 0)
+    }
+
+    fn operand(&mut self, body: &mut Body<'_>, x: Operand, vars: &[String]) -> String {
+        match x {
+            Operand::Var(i) => vars[i].clone(),
+            Operand::Const(c) => {
+                let name = self.name("c");
+                body.flow.constant(&name, Tensor::scalar(c), &[]);
+                body.output(&name, "output", 0)
+            }
+        }
+    }
+
+    /// A function of `args` integers; `build` makes its body and returns its results.
+    fn function(
+        &mut self,
+        args: usize,
+        build: impl FnOnce(&mut Self, &mut Body<'_>, Vec<String>) -> Vec<String>,
+        result_type: DType,
+    ) -> AttrValue {
+        let (name, mut flow) = (self.name("function"), Flow::default());
+        let inputs: Vec<String> = (0..args).map(|i| format!("x{i}")).collect();
+        let mut body = Body { flow: &mut flow, is_function: true };
+        let results = build(self, &mut body, inputs.clone());
+        let arg = |name: String, dtype: DType| pb::op_def::ArgDef {
+            name,
+            r#type: dtype.to_proto(),
+            ..Default::default()
+        };
+        self.library.push(pb::FunctionDef {
+            signature: Some(pb::OpDef {
+                name: name.clone(),
+                input_arg: inputs.into_iter().map(|n| arg(n, DType::Int32)).collect(),
+                output_arg: (0..results.len()).map(|i| arg(format!("y{i}"), result_type)).collect(),
+                ..Default::default()
+            }),
+            node_def: flow.def.node,
+            ret: results.into_iter().enumerate().map(|(i, r)| (format!("y{i}"), r)).collect(),
+            ..Default::default()
+        });
+        AttrValue::function(&name, &Attrs::default())
+    }
+
+    fn block(&mut self, body: &mut Body<'_>, stmts: &[Stmt], vars: &mut Vec<String>) {
+        for stmt in stmts {
+            match stmt {
+                Stmt::Set { to, op, a, b } => {
+                    let (a, b) = (self.operand(body, *a, vars), self.operand(body, *b, vars));
+                    vars[*to] = self.int(body, op, &[&a, &b]);
+                }
+                Stmt::If { a, b, then, otherwise } => {
+                    let (a, b) = (self.operand(body, *a, vars), self.operand(body, *b, vars));
+                    let choice = self.int(body, "Less", &[&a, &b]);
+                    let mut branch = |stmts: &[Stmt]| {
+                        let build = |this: &mut Self, body: &mut Body<'_>, mut vars| {
+                            this.block(body, stmts, &mut vars);
+                            vars
+                        };
+                        self.function(VARS, build, DType::Int32)
+                    };
+                    let (then, otherwise) = (branch(then), branch(otherwise));
+                    let name = self.name("If");
+                    let inputs: Vec<&str> =
+                        [&choice].into_iter().chain(&*vars).map(String::as_str).collect();
+                    let types = [DType::Int32; VARS];
+                    body.flow.node(&name, "StatelessIf", &inputs).attr("Tcond", DType::Bool);
+                    body.flow.attr("Tin", &types[..]).attr("Tout", &types[..]);
+                    body.flow.attr("then_branch", then).attr("else_branch", otherwise);
+                    *vars = (0..VARS).map(|i| body.output(&name, "output", i)).collect();
+                }
+                Stmt::While { times, var, bound, body: inner, parallel } => {
+                    let limits = (*times, *var, *bound);
+                    self.while_loop(body, limits, inner, *parallel, vars);
+                }
+            }
+        }
+    }
+
+    fn while_loop(
+        &mut self,
+        body: &mut Body<'_>,
+        (times, var, bound): (i32, usize, i32),
+        stmts: &[Stmt],
+        parallel: i64,
+        vars: &mut Vec<String>,
+    ) {
+        let goes_on = |this: &mut Self, body: &mut Body<'_>, vars: Vec<String>| {
+            let (times, bound) = (
+                this.operand(body, Operand::Const(times), &[]),
+                this.operand(body, Operand::Const(bound), &[]),
+            );
+            let more = this.int(body, "Less", &[&vars[VARS], &times]);
+            let small = this.int(body, "Less", &[&vars[var], &bound]);
+            let name = this.name("And");
+            body.flow.node(&name, "LogicalAnd", &[&more, &small]);
+            vec![body.output(&name, "z", 0)]
+        };
+        let step = |this: &mut Self, body: &mut Body<'_>, mut vars: Vec<String>| {
+            let counter = vars.pop().unwrap();
+            let one = this.operand(body, Operand::Const(1), &[]);
+            let counter = this.int(body, "AddV2", &[&counter, &one]);
+            this.block(body, stmts, &mut vars);
+            vars.push(counter);
+            vars
+        };
+        let goes_on = self.function(VARS + 1, goes_on, DType::Bool);
+        let step = self.function(VARS + 1, step, DType::Int32);
+        let zero = self.operand(body, Operand::Const(0), &[]);
+        let inputs: Vec<&str> = vars.iter().chain([&zero]).map(String::as_str).collect();
+        let name = self.name("While");
+        body.flow.node(&name, "StatelessWhile", &inputs).attr("T", &[DType::Int32; VARS + 1][..]);
+        body.flow.attr("cond", goes_on).attr("body", step).attr("parallel_iterations", parallel);
+        *vars = (0..VARS).map(|i| body.output(&name, "output", i)).collect();
     }
 }
 

@@ -23,7 +23,7 @@ use super::counts::{counted, merge_control, merge_input};
 use super::iteration::{Frame, FrameInner, Iteration, Ready};
 use super::nodes::Ran;
 use super::{Runner, StepState};
-use crate::executable::{ExecNode, Input, Kind};
+use crate::executable::{ExecNode, Kind};
 use crate::framed::{
     ARRIVED, CONTROL, DEAD, Edge, EdgeKind, EnterKind, Framed, INPUTS_SHIFT, StaticFrame, frame_id,
 };
@@ -87,6 +87,15 @@ impl StepState {
         }
         if runner.stack.len() > base.max(1) && self.threads_max > 1 {
             self.offer_dear(base.max(1), runner);
+        }
+    }
+
+    /// As `schedule`, with branches and loops.
+    pub(super) fn schedule_framed(self: &Arc<Self>, ready: Ready, runner: &mut Runner) {
+        let base = runner.stack.len().max(1);
+        runner.stack.push(ready);
+        if self.threads_max > 1 {
+            self.offer_dear(base, runner);
         }
     }
 
@@ -235,14 +244,6 @@ impl StepState {
         (parent, made as isize - 1)
     }
 
-    /// A value that entered a loop once.
-    #[cold]
-    pub(super) fn entered_once(&self, it: &Iteration, input: Input) -> Value {
-        // SAFETY: only nodes in loops have such inputs; the frame outlives its iterations, and its
-        // constants were written before the first began.
-        unsafe { (*(*it.frame).constants[input.slot as usize].0.get()).clone() }
-    }
-
     /// Marks those who read dead constants, and makes ready who reads nothing but constants.
     fn begin_iteration(
         &self,
@@ -295,13 +296,12 @@ impl StepState {
 
     fn switch(&self, it: &Iteration, node: &ExecNode, ready: &mut Vec<Ready>) -> Result<()> {
         let inputs = self.exec.inputs_of(node);
-        let (mut data, mut choice) =
-            (self.take_input(it, inputs[0]), self.take_input(it, inputs[1]));
-        if node.prepares {
+        let (mut data, mut choice) = (it.take(inputs[0]), it.take(inputs[1]));
+        if node.prepares() {
             self.prepare(inputs[0], &mut data)?;
             self.prepare(inputs[1], &mut choice)?;
         }
-        let chosen = chosen_output(&choice, node.num_outputs)?;
+        let chosen = chosen_output(&choice, node.num_outputs())?;
         self.put(it, node, chosen, data);
         self.pass_on(it, node, |output| output != chosen && output != CONTROL, ready);
         Ok(())
@@ -317,8 +317,8 @@ impl StepState {
         let count = it.pending[count as usize].load(Ordering::Relaxed);
         let position = (count & !ARRIVED) >> INPUTS_SHIFT;
         let input = self.exec.inputs_of(node)[position as usize];
-        let mut value = self.take_input(it, input);
-        if node.prepares {
+        let mut value = it.take(input);
+        if node.prepares() {
             self.prepare(input, &mut value)?;
         }
         self.put(it, node, 0, value);
@@ -338,7 +338,7 @@ impl StepState {
         ready: &mut Vec<Ready>,
     ) -> Result<()> {
         let value = match is_dead {
-            true => self.take_input(it, self.exec.inputs_of(node)[0]),
+            true => it.take(self.exec.inputs_of(node)[0]),
             false => self.only_input(it, node)?,
         };
         let kind = &self.framed().frames[enter.frame as usize];
@@ -347,7 +347,7 @@ impl StepState {
         if is_dead {
             frame.dead_enters[enter.position as usize].store(true, Ordering::Relaxed);
         } else if enter.is_constant {
-            if !node.has_unread {
+            if !node.has_unread() {
                 let slot = frame.constants[node.first_slot as usize].0.get();
                 // SAFETY: only this node writes the slot, before the loop begins; all read it later.
                 unsafe { *slot = value };
@@ -529,7 +529,7 @@ impl StepState {
         }
         if !matches!(node.kind, Kind::Merge(_)) {
             for &input in self.exec.inputs_of(node) {
-                drop(self.take_input(it, input));
+                drop(it.take(input));
             }
         }
         match node.kind {

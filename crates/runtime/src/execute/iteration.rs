@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use parking_lot::Mutex;
 use thalweg_kernel::Value;
 
+use crate::executable::{Input, SOLE};
 use crate::framed::StaticFrame;
 
 /// A value that its producer writes before it counts its successors down, and that readers only
@@ -104,6 +105,40 @@ impl Iteration {
             children: (0..children).map(|_| AtomicPtr::default()).collect(),
             is_strict: AtomicBool::new(false),
         }
+    }
+
+    /// An input's value; the last reader takes it away, so that nobody else holds it.
+    #[inline]
+    pub(super) fn take(&self, input: Input) -> Value {
+        if input.shared == SOLE {
+            // SAFETY: the caller owns the only node that reads this slot, and it was written before
+            // that node's count fell to zero.
+            return unsafe { std::mem::take(&mut *self.values[input.slot as usize].0.get()) };
+        }
+        let Some(readers) = self.readers.get(input.shared as usize) else {
+            return self.entered_once(input);
+        };
+        let slot = self.values[input.slot as usize].0.get();
+        if readers.load(Ordering::Acquire) == 1 {
+            // SAFETY: all others have counted themselves off, after they read: this one is alone.
+            return unsafe { std::mem::take(&mut *slot) };
+        }
+        // SAFETY: the slot was written before the node's count fell to zero, and nobody changes
+        // it while a reader that has not counted itself off is left: this one.
+        let value = unsafe { (*slot).clone() };
+        if readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+            // SAFETY: all readers have counted themselves off, so this one is alone.
+            unsafe { *slot = Value::Empty };
+        }
+        value
+    }
+
+    /// A value that entered a loop once.
+    #[cold]
+    fn entered_once(&self, input: Input) -> Value {
+        // SAFETY: only nodes in loops have such inputs; the frame outlives its iterations, and its
+        // constants were written before the first began.
+        unsafe { (*(*self.frame).constants[input.slot as usize].0.get()).clone() }
     }
 
     /// Sets all counts; nobody uses the iteration.

@@ -71,6 +71,9 @@ pub(crate) struct StepState {
 /// What a thread needs to run nodes, kept between steps.
 #[derive(Default)]
 struct Runner {
+    /// Ready nodes of a graph without branches and loops.
+    nodes: Vec<u32>,
+    /// Ready nodes of a graph with them.
     stack: Vec<Ready>,
     inputs: Vec<Value>,
 }
@@ -203,7 +206,7 @@ impl StepState {
             other.offer_roots();
         }
         with_runner(|runner| {
-            runner.stack.extend(own.roots());
+            own.push_roots(runner);
             own.run_nodes(runner);
         });
         own.active.fetch_sub(1, Ordering::SeqCst);
@@ -219,7 +222,7 @@ impl StepState {
         self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
         self.active.fetch_add(1, Ordering::Relaxed);
         with_runner(|runner| {
-            runner.stack.extend(self.roots());
+            self.push_roots(runner);
             self.run_nodes(runner);
             self.shared.release();
             if self.leave() {
@@ -232,6 +235,22 @@ impl StepState {
     fn roots(&self) -> impl Iterator<Item = Ready> + '_ {
         let iteration = ptr::from_ref(&self.outside);
         self.exec.roots.iter().map(move |&node| Ready::new(iteration, node, false))
+    }
+
+    fn push_roots(&self, runner: &mut Runner) {
+        if self.exec.framed.is_some() {
+            runner.stack.extend(self.roots());
+        } else {
+            runner.nodes.extend_from_slice(&self.exec.roots);
+        }
+    }
+
+    fn push(&self, ready: Ready, runner: &mut Runner) {
+        if self.exec.framed.is_some() {
+            runner.stack.push(ready);
+        } else {
+            runner.nodes.push(ready.node());
+        }
     }
 
     /// Makes the nodes that wait for nothing available to whoever has time.
@@ -315,8 +334,8 @@ impl StepState {
     fn assist(self: &Arc<Self>, runner: &mut Runner) {
         loop {
             // The node's place in `outstanding` becomes this thread's.
-            while let Some(node) = self.take_offered() {
-                runner.stack.push(node);
+            while let Some(ready) = self.take_offered() {
+                self.push(ready, runner);
                 self.run_nodes(runner);
                 self.shared.release();
             }
@@ -329,13 +348,13 @@ impl StepState {
     fn run_nodes(self: &Arc<Self>, runner: &mut Runner) {
         loop {
             if self.exec.framed.is_some() {
-                self.run_stack(runner, Self::process_framed);
+                self.run_stack(runner);
             } else {
-                self.run_stack(runner, Self::process);
+                self.run_plain_nodes(runner);
             }
             match self.take_offered() {
-                Some(node) => {
-                    runner.stack.push(node);
+                Some(ready) => {
+                    self.push(ready, runner);
                     // This thread counts already; the node's own place is given up.
                     self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
                 }
@@ -344,29 +363,40 @@ impl StepState {
         }
     }
 
-    /// Runs what is on the stack, and what that makes ready.
-    #[inline(always)]
-    fn run_stack(
-        self: &Arc<Self>,
-        runner: &mut Runner,
-        process: impl Fn(&Arc<Self>, Ready, Option<Duration>, &mut Runner),
-    ) {
+    /// Runs what is ready, and what that makes ready. Each form has its loop to itself, so that one
+    /// does not take the other's registers.
+    #[inline(never)]
+    fn run_plain_nodes(self: &Arc<Self>, runner: &mut Runner) {
+        while let Some(node) = runner.nodes.pop() {
+            if self.shared.cancellation.is_cancelled() {
+                runner.nodes.clear();
+                return;
+            }
+            let start = self.shared.trace.is_some().then(|| self.now());
+            self.process(node, start, runner);
+        }
+    }
+
+    /// As [`StepState::run_plain_nodes`], with branches and loops.
+    #[inline(never)]
+    fn run_stack(self: &Arc<Self>, runner: &mut Runner) {
         while let Some(ready) = runner.stack.pop() {
             if self.shared.cancellation.is_cancelled() {
                 runner.stack.clear();
                 return;
             }
             let start = self.shared.trace.is_some().then(|| self.now());
-            process(self, ready, start, runner);
+            self.process_framed(ready, start, runner);
         }
     }
 
+    /// Leaves a ready node for this thread, or for others if it is dear and this one has some.
     #[inline]
-    fn schedule(self: &Arc<Self>, ready: Ready, runner: &mut Runner) {
-        if runner.stack.is_empty() || self.threads_max <= 1 || self.is_cheap(ready.node()) {
-            runner.stack.push(ready);
+    fn schedule(self: &Arc<Self>, node: u32, runner: &mut Runner) {
+        if runner.nodes.is_empty() || self.threads_max <= 1 || self.is_cheap(node) {
+            runner.nodes.push(node);
         } else {
-            self.offer(&[ready]);
+            self.offer(&[Ready::new(&self.outside, node, false)]);
         }
     }
 

@@ -13,7 +13,7 @@ use thalweg_tensor::{Error, Result, bail, ensure, err};
 use super::iteration::{Iteration, Ready};
 use super::{Runner, STARTING, Starting, StepState};
 use crate::calls::{CallSite, Caller};
-use crate::executable::{ExecNode, Input, Kind, SOLE, at_node};
+use crate::executable::{ExecNode, Input, Kind, at_node};
 use crate::rendezvous::LocalRendezvous;
 use crate::transfers::Transfer;
 
@@ -31,17 +31,18 @@ pub(super) enum Ran {
 
 impl StepState {
     /// Runs a node of a graph without branches and loops.
-    #[inline]
+    #[inline(always)]
     pub(super) fn process(
         self: &Arc<Self>,
-        ready: Ready,
+        index: u32,
         start: Option<Duration>,
         runner: &mut Runner,
     ) {
+        let ready = Ready::new(&self.outside, index, false);
         if self.run_node(&self.outside, ready, start, runner) == Ran::Now {
-            let node = &self.exec.nodes[ready.node() as usize];
+            let node = &self.exec.nodes[index as usize];
             if start.is_some() {
-                self.record(ready.node(), start, self.outputs_of(&self.outside, node));
+                self.record(index, start, self.outputs_of(&self.outside, node));
             }
             self.for_each_ready(node, |ready| self.schedule(ready, runner));
         }
@@ -74,7 +75,7 @@ impl StepState {
             }
             Kind::Fetch(i) => self.only_input(it, node).and_then(|value| self.fetched(*i, value)),
             Kind::Kernel(kernel) => {
-                if !self.run_kernel(it, index, &**kernel, &mut runner.inputs) {
+                if !self.run_kernel(it, index, node, &**kernel, &mut runner.inputs) {
                     return Ran::Otherwise;
                 }
                 Ok(())
@@ -113,32 +114,6 @@ impl StepState {
         Ok(())
     }
 
-    /// An input's value; the last reader takes it away, so that nobody else holds it.
-    #[inline]
-    pub(super) fn take_input(&self, it: &Iteration, input: Input) -> Value {
-        if input.shared == SOLE {
-            // SAFETY: the caller owns the only node that reads this slot, and it was written before
-            // that node's count fell to zero.
-            return unsafe { std::mem::take(&mut *it.values[input.slot as usize].0.get()) };
-        }
-        let Some(readers) = it.readers.get(input.shared as usize) else {
-            return self.entered_once(it, input);
-        };
-        let slot = it.values[input.slot as usize].0.get();
-        if readers.load(Ordering::Acquire) == 1 {
-            // SAFETY: all others have counted themselves off, after they read: this one is alone.
-            return unsafe { std::mem::take(&mut *slot) };
-        }
-        // SAFETY: the slot was written before the node's count fell to zero, and nobody changes
-        // it while a reader that has not counted itself off is left: this one.
-        let value = unsafe { (*slot).clone() };
-        if readers.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: all readers have counted themselves off, so this one is alone.
-            unsafe { *slot = Value::Empty };
-        }
-        value
-    }
-
     /// The value in the form and memory that its reader wants: what a reference refers to where
     /// the op takes values, and a copy where the op reads other memory.
     #[cold]
@@ -159,11 +134,11 @@ impl StepState {
     }
 
     /// The value of a node's first input.
-    #[inline]
+    #[inline(always)]
     pub(super) fn only_input(&self, it: &Iteration, node: &ExecNode) -> Result<Value> {
         let input = self.exec.inputs_of(node)[0];
-        let mut value = self.take_input(it, input);
-        if node.prepares {
+        let mut value = it.take(input);
+        if node.prepares() {
             self.prepare(input, &mut value)?;
         }
         Ok(value)
@@ -172,9 +147,8 @@ impl StepState {
     /// All inputs of a node.
     fn owned_inputs(&self, it: &Iteration, node: &ExecNode) -> Result<SmallVec<[Value; 4]>> {
         let inputs = self.exec.inputs_of(node);
-        let mut values: SmallVec<[Value; 4]> =
-            inputs.iter().map(|&input| self.take_input(it, input)).collect();
-        if node.prepares {
+        let mut values: SmallVec<[Value; 4]> = inputs.iter().map(|&input| it.take(input)).collect();
+        if node.prepares() {
             for (&input, value) in inputs.iter().zip(&mut values) {
                 self.prepare(input, value)?;
             }
@@ -187,17 +161,17 @@ impl StepState {
     #[expect(clippy::mut_from_ref, reason = "until they are released, the slots are the owner's")]
     pub(super) fn outputs_of<'a>(&self, it: &'a Iteration, node: &ExecNode) -> &'a mut [Value] {
         let first = node.first_slot as usize;
-        let slots = &it.values[first..first + node.num_outputs as usize];
+        let slots = &it.values[first..first + node.num_outputs() as usize];
         // SAFETY: a slot is a transparent cell over a value; only this node writes these, and their
         // readers wait to be counted down, so nobody else looks at them.
         unsafe { std::slice::from_raw_parts_mut(slots.as_ptr().cast_mut().cast(), slots.len()) }
     }
 
     /// Leaves an output for those who read it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn put(&self, it: &Iteration, node: &ExecNode, output: u32, value: Value) {
         // Nobody would take it out, and it would outlive the step.
-        if node.has_unread && self.exec.is_unread[(node.first_output + output) as usize] {
+        if node.has_unread() && self.exec.is_unread[(node.first_output + output) as usize] {
             return;
         }
         let slot = (node.first_slot + output) as usize;
@@ -207,7 +181,7 @@ impl StepState {
 
     /// Counts a node's successors down and names those that have nothing left to wait for.
     #[inline]
-    fn for_each_ready(&self, node: &ExecNode, mut ready: impl FnMut(Ready)) {
+    fn for_each_ready(&self, node: &ExecNode, mut ready: impl FnMut(u32)) {
         let (start, end) = node.successors;
         for &to in &self.exec.successors[start as usize..end as usize] {
             let node = to.node();
@@ -216,7 +190,7 @@ impl StepState {
             if to.is_only()
                 || self.outside.pending[node as usize].fetch_sub(1, Ordering::AcqRel) == 1
             {
-                ready(Ready::new(&self.outside, node, false));
+                ready(node);
             }
         }
     }
@@ -226,20 +200,20 @@ impl StepState {
     }
 
     /// Runs a synchronous kernel; false if it failed.
-    #[inline]
+    #[inline(always)]
     fn run_kernel(
         &self,
         it: &Iteration,
         index: u32,
+        node: &ExecNode,
         kernel: &dyn Kernel,
         inputs: &mut Vec<Value>,
     ) -> bool {
-        let node = &self.exec.nodes[index as usize];
-        inputs.extend(self.exec.inputs_of(node).iter().map(|&input| self.take_input(it, input)));
+        inputs.extend(self.exec.inputs_of(node).iter().map(|&input| it.take(input)));
         let outputs = self.outputs_of(it, node);
         let measured = (self.samples_cost(it) || !self.is_cheap(index)).then(|| self.now());
         let mut result = Ok(());
-        if node.prepares {
+        if node.prepares() {
             let mut each = self.exec.inputs_of(node).iter().zip(&mut *inputs);
             result = each.try_for_each(|(&input, value)| self.prepare(input, value));
         }
@@ -261,7 +235,7 @@ impl StepState {
             if matches!(value, Value::Empty) && result.is_ok() {
                 result = Err(err!(Internal, "the kernel did not set output {i}"));
             }
-            if node.has_unread && self.exec.is_unread[node.first_output as usize + i] {
+            if node.has_unread() && self.exec.is_unread[node.first_output as usize + i] {
                 *value = Value::Empty;
             }
         }
@@ -298,7 +272,7 @@ impl StepState {
                 Kind::Async(kernel) => match self.owned_inputs(it, node) {
                     Ok(inputs) => {
                         let done = Box::new(move |result| pending.finish(result));
-                        let outputs = node.num_outputs as usize;
+                        let outputs = node.num_outputs() as usize;
                         kernel.start(AsyncCall::new(inputs, self.context.clone(), outputs, done));
                     }
                     Err(e) => pending.finish(Err(e)),
@@ -316,7 +290,11 @@ impl StepState {
             })
         };
         while let Some(ready) = next() {
-            self.schedule(ready, runner);
+            if self.exec.framed.is_some() {
+                self.schedule_framed(ready, runner);
+            } else {
+                self.schedule(ready.node(), runner);
+            }
         }
     }
 
@@ -341,7 +319,7 @@ impl StepState {
             self.put(&self.outside, node, i as u32, value);
         }
         let mut all: SmallVec<[Ready; 16]> = SmallVec::new();
-        self.for_each_ready(node, |ready| all.push(ready));
+        self.for_each_ready(node, |node| all.push(Ready::new(&self.outside, node, false)));
         self.hand_over(is_starting, &all);
         Ok(())
     }
