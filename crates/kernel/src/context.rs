@@ -8,7 +8,8 @@ use thalweg_graph::Node;
 use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, ensure, err};
 
 use crate::{
-    Cancellation, Device, Environment, FunctionRunner, Parallel, ResourceManager, Value, Variable,
+    Background, Cancellation, Device, Environment, FunctionRunner, Parallel, ResourceManager,
+    Value, Variable,
 };
 
 /// Work worth one block of a parallel loop: enough to pay for waking a thread.
@@ -32,6 +33,8 @@ pub struct StepContext {
     pub step_resources: Arc<ResourceManager>,
     /// Threads.
     pub parallel: Arc<dyn Parallel>,
+    /// Threads for what goes on beside the step.
+    pub background: Arc<dyn Background>,
     /// Functions.
     pub functions: Arc<dyn FunctionRunner>,
     /// Time, entropy, files.

@@ -1,6 +1,7 @@
 //! Calling functions of the graph's library from within a kernel.
 
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, OnceLock};
 
 use thalweg_graph::Attrs;
 use thalweg_tensor::{Result, Tensor, err};
@@ -21,6 +22,35 @@ pub trait FunctionRunner: Send + Sync {
         step: &Arc<StepContext>,
         done: CallDone,
     );
+
+    /// As [`FunctionRunner::call`], for one who calls the function again and again: state inside
+    /// of it is the caller's own, and nothing is looked up twice.
+    fn call_kept(
+        &self,
+        function: &KeptFunction,
+        args: Vec<Tensor>,
+        step: &Arc<StepContext>,
+        done: CallDone,
+    ) {
+        self.call(&function.name, &function.attrs, args, step, done);
+    }
+}
+
+/// A function that somebody calls again and again.
+pub struct KeptFunction {
+    /// Its name in the graph's library.
+    pub name: String,
+    /// The attrs it is instantiated with.
+    pub attrs: Attrs,
+    /// What the runner made of it.
+    pub kept: OnceLock<Box<dyn Any + Send + Sync>>,
+}
+
+impl KeptFunction {
+    /// A function that has not been called yet.
+    pub fn new(name: String, attrs: Attrs) -> KeptFunction {
+        KeptFunction { name, attrs, kept: OnceLock::new() }
+    }
 }
 
 /// Where no functions can be called.

@@ -4,6 +4,7 @@
 //! memory, state, files, the clock, randomness, threads and other functions. [`KernelSpec`] says
 //! which op, device and dtypes a kernel is for. Nothing here runs anything: `runtime` does.
 
+mod background;
 mod cancellation;
 mod context;
 mod device;
@@ -16,11 +17,12 @@ mod resource;
 mod value;
 mod variable;
 
+pub use background::{Background, NoBackground};
 pub use cancellation::{Cancellation, Registration};
 pub use context::{AsyncCall, Completion, KernelContext, Outputs, StepContext};
 pub use device::{Device, DeviceDescription, DeviceName, DeviceSpec, HostDevice};
 pub use environment::{Clock, Entropy, Environment, Files};
-pub use function::{CallDone, FunctionRunner, NoFunctions};
+pub use function::{CallDone, FunctionRunner, KeptFunction, NoFunctions};
 pub use parallel::{OneThread, Parallel};
 pub use registry::{
     AnyKernel, AsyncKernel, Constraint, Family, Kernel, KernelInit, KernelRegistry, KernelSpec,

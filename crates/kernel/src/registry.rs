@@ -146,7 +146,8 @@ impl KernelRegistry {
         let specs = self.for_op(&node.op.name);
         specs.iter().find(|s| s.device == device_type && s.accepts(node)).ok_or_else(|| {
             if specs.is_empty() {
-                return err!(Unimplemented, "{} has no kernel here", node.op.name);
+                let why = why_missing(&node.op.name);
+                return err!(Unimplemented, "{} has no kernel here{why}", node.op.name);
             }
             let types: Vec<String> = node
                 .op
@@ -162,6 +163,16 @@ impl KernelRegistry {
                 specs.iter().map(describe).collect::<Vec<_>>().join("; ")
             )
         })
+    }
+}
+
+/// What to do instead, where an op cannot have a kernel.
+fn why_missing(op: &str) -> &'static str {
+    match op {
+        "PyFunc" | "PyFuncStateless" | "EagerPyFunc" | "GeneratorDataset" => {
+            ": it runs Python of the client's process, which no other process can do; write it with TensorFlow's own ops, feed the data, or put it into files first"
+        }
+        _ => "",
     }
 }
 

@@ -127,6 +127,8 @@ mod queues;
 
 mod lists;
 
+mod data;
+
 use std::sync::Arc;
 
 use thalweg_graph::{OpRegistry, structural};
@@ -284,6 +286,25 @@ pub static FAMILIES: &[&Family] = &[
     &queues::create::FAMILY,
     &queues::map_staging::FAMILY,
     &queues::staging::FAMILY,
+    &data::batch::FAMILY,
+    &data::cache::FAMILY,
+    &data::combine::FAMILY,
+    &data::directed::FAMILY,
+    &data::function_ops::FAMILY,
+    &data::get_next::FAMILY,
+    &data::grouping::FAMILY,
+    &data::interleave::FAMILY,
+    &data::iterator::FAMILY,
+    &data::mapped::FAMILY,
+    &data::optional::FAMILY,
+    &data::padded::FAMILY,
+    &data::passing::FAMILY,
+    &data::prefetch::FAMILY,
+    &data::results::FAMILY,
+    &data::seeds::FAMILY,
+    &data::shuffle::FAMILY,
+    &data::sources::FAMILY,
+    &data::window::FAMILY,
 ];
 
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.

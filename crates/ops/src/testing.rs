@@ -44,6 +44,7 @@ pub(crate) fn step(budget: &Arc<Budget>, parallel: Arc<dyn Parallel>) -> Arc<Ste
         resources: ResourceManager::new("localhost"),
         step_resources: ResourceManager::new("step"),
         parallel,
+        background: Arc::new(NoBackground),
         functions: Arc::new(NoFunctions),
         environment: Environment::frozen(),
         device: HostDevice::shared(DeviceDescription::cpu(

@@ -11,7 +11,7 @@ use thalweg_graph::{
 };
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
-    KernelInit, KernelRegistry, NoFunctions, OneThread, ResourceManager, StepContext, Value,
+    KernelInit, KernelRegistry, NoBackground, NoFunctions, OneThread, ResourceManager, StepContext, Value,
 };
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{Budget, FlushDenormals, Result, Tensor};
@@ -301,6 +301,7 @@ fn folding_step() -> Arc<StepContext> {
         resources: ResourceManager::new("fold"),
         step_resources: ResourceManager::new("fold"),
         parallel: Arc::new(OneThread),
+        background: Arc::new(NoBackground),
         functions: Arc::new(NoFunctions),
         environment: Environment::frozen(),
         device: HostDevice::shared(device),

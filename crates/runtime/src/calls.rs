@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use smallvec::SmallVec;
 use thalweg_graph::{Attrs, Node};
 use thalweg_kernel::{
-    CallDone, Device, DeviceName, DeviceSpec, FunctionRunner, Outputs, StepContext, Value,
+    CallDone, Device, DeviceName, DeviceSpec, FunctionRunner, KeptFunction, Outputs, StepContext,
+    Value,
 };
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure, err};
 
@@ -115,6 +116,7 @@ impl Frame {
             resources: step.resources.clone(),
             step_resources: step.step_resources.clone(),
             parallel: step.parallel.clone(),
+            background: step.background.clone(),
             functions: step.functions.clone(),
             environment: step.environment.clone(),
             device: step.device.clone(),
@@ -138,14 +140,24 @@ impl FunctionRunner for SessionCore {
         step: &Arc<StepContext>,
         done: CallDone,
     ) {
-        let prepared = Frame::new(self, Caller { step, trace: None }).and_then(|frame| {
-            let instance = self.named_instance(name, attrs, &step.device)?;
-            prepare(&frame, &instance, args)
-        });
-        match prepared {
-            Ok(state) => start(&state, done),
-            Err(e) => done(Err(e.map_message(|m| format!("calling function '{name}': {m}")))),
-        }
+        let instance = || self.named_instance(name, attrs, &step.device);
+        self.call_instance(name, &instance, args, step, done);
+    }
+
+    fn call_kept(
+        &self,
+        function: &KeptFunction,
+        args: Vec<Tensor>,
+        step: &Arc<StepContext>,
+        done: CallDone,
+    ) {
+        let KeptFunction { name, attrs, kept } = function;
+        let callee = kept.get_or_init(|| Box::new(Callee::new(name.clone(), attrs.clone())));
+        let instance = || match callee.downcast_ref() {
+            Some(callee) => self.instance_of(callee, &step.device),
+            None => Err(err!(Internal, "function '{name}' was kept for another runtime")),
+        };
+        self.call_instance(name, &instance, args, step, done);
     }
 }
 
@@ -156,6 +168,22 @@ enum Begun {
 }
 
 impl SessionCore {
+    fn call_instance(
+        &self,
+        name: &str,
+        instance: &dyn Fn() -> Result<Arc<Instance>>,
+        args: Vec<Tensor>,
+        step: &Arc<StepContext>,
+        done: CallDone,
+    ) {
+        let prepared = Frame::new(self, Caller { step, trace: None })
+            .and_then(|frame| prepare(&frame, &*instance()?, args));
+        match prepared {
+            Ok(state) => start(&state, done),
+            Err(e) => done(Err(e.map_message(|m| format!("calling function '{name}': {m}")))),
+        }
+    }
+
     /// Runs what a node runs.
     pub(crate) fn call_site(
         &self,

@@ -4,6 +4,7 @@
 //! executes it: a node runs when all its inputs are there, on the caller's thread while it is
 //! cheap, on the pool when it is not. Nothing here names an op except the structural ones.
 
+mod background;
 mod calls;
 mod deadline;
 mod environment;

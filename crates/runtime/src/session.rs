@@ -9,13 +9,14 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
-    AnyKernel, Cancellation, Device, DeviceDescription, DeviceName, Environment, HostDevice,
-    KernelRegistry, Registration, ResourceManager, StepContext,
+    AnyKernel, Background, Cancellation, Device, DeviceDescription, DeviceName, Environment,
+    HostDevice, KernelRegistry, Registration, ResourceManager, StepContext,
 };
 use thalweg_plan::{Links, Options, Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
 use thalweg_tensor::{Budget, Result, Tensor, bail, ensure, err};
 
+use crate::background::PoolJobs;
 use crate::deadline;
 use crate::environment::{memory_limit_bytes, system_environment};
 use crate::executable::{
@@ -120,6 +121,7 @@ pub(crate) struct SessionCore {
     budget: Arc<Budget>,
     resources: Arc<ResourceManager>,
     parallel: Arc<Share>,
+    background: Arc<PoolJobs>,
     plans: PlanCache,
     pub(crate) functions: Functions,
     /// By node and device.
@@ -131,6 +133,8 @@ pub(crate) struct SessionCore {
 
 impl Drop for Session {
     fn drop(&mut self) {
+        // What iterators do in the background refers to the core too, until it ends.
+        self.core.background.closing().cancel(err!(Cancelled, "the session was closed"));
         // Idle step states refer to the core, and it to them.
         self.core.plans.clear();
         self.core.functions.clear();
@@ -166,6 +170,7 @@ impl Session {
             budget: Budget::new(options.memory_limit_bytes),
             resources,
             parallel: Arc::new(Share { pool, threads: options.intra_threads }),
+            background: Arc::new(PoolJobs::new(pool)),
             plans: PlanCache::new(options.plans_max),
             functions: Functions::default(),
             stateful_kernels: Mutex::default(),
@@ -536,6 +541,7 @@ impl SessionCore {
                 resources: self.resources.clone(),
                 step_resources: step_resources.clone(),
                 parallel: self.parallel.clone(),
+                background: self.background.clone(),
                 functions: self.clone(),
                 environment: self.options.environment.clone(),
                 device: exec.device.clone(),

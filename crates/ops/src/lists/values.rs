@@ -5,6 +5,7 @@ use thalweg_tensor::{DType, Result, Tensor, VariantValue, bail, ensure};
 
 use super::list::TensorList;
 use crate::add_n::sum_of_two;
+use crate::data::optional;
 use crate::sparse::ragged_variant::Ragged;
 
 /// `AddN` of variants.
@@ -106,10 +107,13 @@ pub(crate) fn zero_variants(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<
         let values = zero_element(ctx, ragged.values())?;
         return ragged.with_values(values)?.into_tensor();
     }
+    if value.as_ref().is_some_and(|v| v.type_name() == optional::OPTIONAL_TYPE) {
+        return optional::zeros(ctx, value);
+    }
     bail!(Internal, "No zero is like the variant {value:?}")
 }
 
-fn zero_element(ctx: &KernelContext<'_>, element: &Tensor) -> Result<Tensor> {
+pub(crate) fn zero_element(ctx: &KernelContext<'_>, element: &Tensor) -> Result<Tensor> {
     match element.dtype() {
         DType::Variant => zero_variants(ctx, element),
         DType::String | DType::Resource => {

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use thalweg_graph::ShapeContext;
 use thalweg_kernel::{
-    AnyKernel, AsyncCall, KernelContext, KernelInit, ResourceManager, Value, Variable,
+    AnyKernel, AsyncCall, KernelContext, KernelInit, ResourceManager, StepContext, Value, Variable,
 };
 use thalweg_tensor::{
     Bytes, DType, PartialShape, Resource, ResourceHandle, Result, Shape, Tensor, bail, ensure, err,
@@ -59,11 +59,36 @@ impl Place {
 }
 
 /// Removes private state when the kernel that made it goes.
-struct Owner<T: Resource> {
+pub(crate) struct Owner<T: Resource> {
     place: Place,
     /// Where the state lives, once there is any.
     manager: OnceLock<Weak<ResourceManager>>,
     _state: std::marker::PhantomData<fn(T)>,
+}
+
+impl<T: Resource> Owner<T> {
+    pub(crate) fn new(place: Place) -> Owner<T> {
+        Owner { place, manager: OnceLock::new(), _state: std::marker::PhantomData }
+    }
+
+    /// A handle to the state, which is made by `create` if there is none.
+    pub(crate) fn handle(
+        &self,
+        step: &StepContext,
+        create: impl FnOnce() -> Result<T>,
+    ) -> Result<Tensor> {
+        self.place.find_or_create(&step.resources, create)?;
+        let _ = self.manager.set(Arc::downgrade(&step.resources));
+        let Place { container, name, .. } = &self.place;
+        let default = step.resources.default_container();
+        let handle = ResourceHandle {
+            device: step.device.description().name.to_string().into(),
+            container: if container.is_empty() { default } else { container }.clone(),
+            name: name.clone(),
+            ..ResourceHandle::default()
+        };
+        Tensor::from_resources(Shape::scalar(), vec![handle])
+    }
 }
 
 impl<T: Resource> Drop for Owner<T> {
@@ -86,8 +111,7 @@ pub(crate) fn state_kernel<T: Resource>(
 ) -> Result<AnyKernel> {
     let place = Place::of(init, is_shared_by_node_name)?;
     let is_ref = init.node.outputs.first().is_some_and(|output| output.is_ref);
-    let owner: Owner<T> =
-        Owner { place, manager: OnceLock::new(), _state: std::marker::PhantomData };
+    let owner: Owner<T> = Owner::new(place);
     let made: OnceLock<Value> = OnceLock::new();
     AnyKernel::new(move |ctx| {
         let Place { container, name, .. } = &owner.place;

@@ -2,10 +2,10 @@
 //! is what the executor is compared with.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use smallvec::SmallVec;
-use thalweg_graph::{Endpoint, Graph, NodeId, TensorName};
+use thalweg_graph::{Attrs, Endpoint, Flag, FunctionBody, Graph, NodeId, TensorName, instantiate};
 use thalweg_kernel::*;
 use thalweg_tensor::*;
 
@@ -29,7 +29,8 @@ impl Interpreter {
             resources: ResourceManager::new("localhost"),
             step_resources: ResourceManager::new("step"),
             parallel: Arc::new(OneThread),
-            functions: Arc::new(NoFunctions),
+            background: Arc::new(NoBackground),
+            functions: Functions::shared(&graph, &kernels),
             environment: Environment::frozen(),
             device: HostDevice::shared(DeviceDescription::cpu(
                 DeviceName::cpu("localhost", 0, 0),
@@ -173,5 +174,101 @@ impl Interpreter {
         let kernel = (spec.create)(&init)?;
         self.made.insert(id, kernel.clone());
         Ok(kernel)
+    }
+}
+
+/// Runs functions as the interpreter runs graphs.
+struct Functions {
+    /// Without nodes, but with the library.
+    graph: Graph,
+    kernels: Arc<KernelRegistry>,
+}
+
+/// A function's body with the kernels that were made for it.
+struct Instance {
+    body: Interpreter,
+    args: Vec<NodeId>,
+    results: Vec<NodeId>,
+    effects: Vec<NodeId>,
+}
+
+impl Functions {
+    fn shared(graph: &Graph, kernels: &Arc<KernelRegistry>) -> Arc<Functions> {
+        Arc::new(Functions { graph: Graph::new_like(graph), kernels: kernels.clone() })
+    }
+
+    fn instance(&self, name: &str, attrs: &Attrs, step: &Arc<StepContext>) -> Result<Instance> {
+        let function = self.graph.library().get(name);
+        let function = function.ok_or_else(|| err!(NotFound, "there is no function {name}"))?;
+        let FunctionBody { graph, args, results, control_results } =
+            instantiate(function, attrs, &self.graph)?;
+        let mut effects = control_results;
+        effects.extend(
+            graph.ids().filter(|&id| !args.contains(&id) && graph.node(id).op.has(Flag::Stateful)),
+        );
+        let (kernels, step) = (self.kernels.clone(), step.clone());
+        let body = Interpreter { graph, kernels, made: HashMap::new(), step };
+        Ok(Instance { body, args, results, effects })
+    }
+}
+
+impl Instance {
+    fn call(&mut self, args: Vec<Tensor>, step: &Arc<StepContext>) -> Result<Vec<Tensor>> {
+        self.body.step = step.clone();
+        let mut values: HashMap<Endpoint, Value> = HashMap::new();
+        ensure!(args.len() == self.args.len(), InvalidArgument, "wrong number of arguments");
+        for (&node, arg) in self.args.iter().zip(args) {
+            values.insert(Endpoint { node, index: 0 }, Value::Tensor(arg));
+        }
+        let mut done = vec![false; self.body.graph.len()];
+        self.args.iter().for_each(|id| done[id.index()] = true);
+        for &node in &self.effects {
+            self.body.evaluate(node, &mut values, &mut done)?;
+        }
+        let mut results = Vec::new();
+        for result in self.results.clone() {
+            let endpoint = self.body.graph.node(result).inputs[0];
+            if !values.contains_key(&endpoint) {
+                self.body.evaluate(endpoint.node, &mut values, &mut done)?;
+            }
+            match &values[&endpoint] {
+                Value::Tensor(tensor) => results.push(tensor.clone()),
+                _ => bail!(InvalidArgument, "a result is not a tensor"),
+            }
+        }
+        Ok(results)
+    }
+}
+
+impl FunctionRunner for Functions {
+    fn call(
+        &self,
+        name: &str,
+        attrs: &Attrs,
+        args: Vec<Tensor>,
+        step: &Arc<StepContext>,
+        done: CallDone,
+    ) {
+        done(self.instance(name, attrs, step).and_then(|mut made| made.call(args, step)));
+    }
+
+    fn call_kept(
+        &self,
+        function: &KeptFunction,
+        args: Vec<Tensor>,
+        step: &Arc<StepContext>,
+        done: CallDone,
+    ) {
+        let KeptFunction { name, attrs, kept } = function;
+        let kept = kept.get_or_init(|| Box::new(Mutex::new(None::<Instance>)));
+        let kept: &Mutex<Option<Instance>> = kept.downcast_ref().unwrap();
+        // Taken out while it runs: it may call itself.
+        let known = kept.lock().unwrap().take();
+        let made = known.map_or_else(|| self.instance(name, attrs, step), Ok);
+        done(made.and_then(|mut made| {
+            let results = made.call(args, step);
+            *kept.lock().unwrap() = Some(made);
+            results
+        }));
     }
 }

@@ -1,0 +1,406 @@
+//! Datasets of batches: several elements stacked into one, and one cut into several.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Budget, Error, Result, Shape, Tensor, bail, ensure};
+
+use super::call::FunctionAttr;
+use super::dataset::{
+    DATASET, Dataset, Iterate, Next, Source, Turns, UNKNOWN, flag_input, transformation,
+};
+use super::element::{Element, Held, Spec, slice};
+use super::mapped::{Mapped, checked_calls};
+use super::scope::Scope;
+use crate::cells::Cell;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        BATCH_DATASET,
+        BATCH_DATASET_V2,
+        PARALLEL_BATCH_DATASET,
+        MAP_AND_BATCH_DATASET,
+        EXPERIMENTAL_MAP_AND_BATCH_DATASET,
+        UNBATCH_DATASET,
+        EXPERIMENTAL_UNBATCH_DATASET,
+    ],
+    kernels: &[
+        KernelSpec { op: "BatchDataset", create: batch, ..KernelSpec::CPU },
+        KernelSpec { op: "BatchDatasetV2", create: batch, ..KernelSpec::CPU },
+        KernelSpec { op: "ParallelBatchDataset", create: batch, ..KernelSpec::CPU },
+        KernelSpec { op: "MapAndBatchDataset", create: map_and_batch, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "ExperimentalMapAndBatchDataset",
+            create: map_and_batch,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "UnbatchDataset", create: unbatch, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalUnbatchDataset", create: unbatch, ..KernelSpec::CPU },
+    ],
+};
+
+const BATCH_DATASET: OpDef = OpDef {
+    name: "BatchDataset",
+    inputs: &["input_dataset: variant", "batch_size: int64"],
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const BATCH_DATASET_V2: OpDef = OpDef {
+    name: "BatchDatasetV2",
+    inputs: &["input_dataset: variant", "batch_size: int64", "drop_remainder: bool"],
+    attrs: &[
+        "parallel_copy: bool = false",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const PARALLEL_BATCH_DATASET: OpDef = OpDef {
+    name: "ParallelBatchDataset",
+    inputs: &[
+        "input_dataset: variant",
+        "batch_size: int64",
+        "num_parallel_calls: int64",
+        "drop_remainder: bool",
+    ],
+    attrs: &[
+        "parallel_copy: bool = false",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "deterministic: string = 'default'",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const MAP_AND_BATCH_DATASET: OpDef = OpDef {
+    name: "MapAndBatchDataset",
+    inputs: &[
+        "input_dataset: variant",
+        "other_arguments: Targuments",
+        "batch_size: int64",
+        "num_parallel_calls: int64",
+        "drop_remainder: bool",
+    ],
+    attrs: &[
+        "f: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "preserve_cardinality: bool = false",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_MAP_AND_BATCH_DATASET: OpDef = OpDef {
+    name: "ExperimentalMapAndBatchDataset",
+    attrs: &[
+        "f: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "preserve_cardinality: bool = false",
+    ],
+    ..MAP_AND_BATCH_DATASET
+};
+
+const UNBATCH_DATASET: OpDef = OpDef {
+    name: "UnbatchDataset",
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_UNBATCH_DATASET: OpDef = OpDef { name: "ExperimentalUnbatchDataset", ..DATASET };
+
+/// Elements stacked, a fixed number at a time.
+pub(crate) struct Batched {
+    pub(crate) input: Source,
+    pub(crate) size: usize,
+    pub(crate) drops_remainder: bool,
+    /// Whether a batch takes its full number of elements though one of them fails.
+    pub(crate) goes_on: bool,
+    pub(crate) spec: Spec,
+}
+
+/// The batch size, which is positive.
+pub(crate) fn checked_size(size: i64) -> Result<usize> {
+    ensure!(size > 0, InvalidArgument, "Batch size must be greater than zero.");
+    Ok(usize::try_from(size).unwrap_or(usize::MAX))
+}
+
+fn batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let drop_input = init.node.input_range("drop_remainder").ok().map(|range| range.start);
+    let goes_on = init.node.op.name != "ParallelBatchDataset";
+    transformation(init, move |ctx, input, spec| {
+        let size = checked_size(ctx.scalar_int(1, "batch_size")?)?;
+        let drops_remainder = match drop_input {
+            Some(i) => flag_input(ctx, i, "drop_remainder")?,
+            None => false,
+        };
+        let source = input.clone();
+        source.under(Batched { input, size, drops_remainder, goes_on, spec })
+    })
+}
+
+fn map_and_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let function = FunctionAttr::of(init.attrs(), "f", "other_arguments")?;
+    let preserves_cardinality = init.attrs().bool("preserve_cardinality")?;
+    let node = init.node.name.clone();
+    let first = init.node.input_range("batch_size")?.start;
+    transformation(init, move |ctx, input, spec| {
+        let size = checked_size(ctx.scalar_int(first, "batch_size")?)?;
+        let calls = checked_calls(ctx.scalar_int(first + 1, "num_parallel_calls")?)?;
+        let drops_remainder = flag_input(ctx, first + 2, "drop_remainder")?;
+        let mapped = Mapped {
+            input: input.clone(),
+            function: function.bind(ctx)?,
+            // What the function returns shows only in the batches' shapes.
+            spec: spec.clone(),
+            preserves_cardinality,
+            calls: Some(calls),
+            node: node.clone(),
+        };
+        let input = input.under(mapped)?;
+        let source = input.clone();
+        source.under(Batched { input, size, drops_remainder, goes_on: true, spec })
+    })
+}
+
+impl Dataset for Batched {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        batches(self.input.cardinality(), self.size, self.drops_remainder)
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let stack: Stack = Box::new(stacked);
+        Ok(Box::new(Batching {
+            input: Some(self.input.iterate(scope)?),
+            size: self.size,
+            drops_remainder: self.drops_remainder,
+            goes_on: self.goes_on,
+            gathered: Vec::new(),
+            failed: 0,
+            error: None,
+            scope: scope.clone(),
+            stack,
+            turns: Turns::default(),
+        }))
+    }
+}
+
+/// How many batches so many elements make.
+pub(crate) fn batches(elements: i64, size: usize, drops_remainder: bool) -> i64 {
+    let size = i64::try_from(size).unwrap_or(i64::MAX);
+    match elements {
+        n if n < 0 => n,
+        n if drops_remainder => n / size,
+        n => n / size + i64::from(n % size != 0),
+    }
+}
+
+/// Makes one element of several.
+pub(crate) type Stack = Box<dyn Fn(&[Held], &Arc<Budget>) -> Result<Element> + Send>;
+
+/// Gathers elements until they make a batch.
+pub(crate) struct Batching {
+    pub(crate) input: Option<Box<dyn Iterate>>,
+    pub(crate) size: usize,
+    pub(crate) drops_remainder: bool,
+    pub(crate) goes_on: bool,
+    pub(crate) gathered: Vec<Held>,
+    /// Elements of the batch that failed, and how the first of them did.
+    pub(crate) failed: usize,
+    pub(crate) error: Option<Error>,
+    pub(crate) scope: Arc<Scope>,
+    pub(crate) stack: Stack,
+    pub(crate) turns: Turns,
+}
+
+impl Iterate for Batching {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        while let Some(input) = &mut self.input
+            && self.gathered.len() + self.failed < self.size
+        {
+            ready!(self.turns.poll(cx));
+            let (error, goes_on) = match ready!(input.poll_next(cx)) {
+                Ok(None) => {
+                    self.input = None;
+                    continue;
+                }
+                Ok(Some(element)) => match Held::new(element, &self.scope.budget) {
+                    Ok(held) => {
+                        self.gathered.push(held);
+                        continue;
+                    }
+                    Err(e) => (e, false),
+                },
+                Err(e) => (e, self.goes_on),
+            };
+            self.failed += 1;
+            self.error.get_or_insert(error);
+            if !goes_on {
+                break;
+            }
+        }
+        self.failed = 0;
+        if let Some(error) = self.error.take() {
+            // A batch with a hole is no batch: what it had is gone.
+            self.gathered.clear();
+            return Poll::Ready(Err(error));
+        }
+        let is_short = self.gathered.len() < self.size;
+        if self.gathered.is_empty() || (is_short && self.drops_remainder) {
+            self.gathered.clear();
+            return Poll::Ready(Ok(None));
+        }
+        let capacity = if is_short { 0 } else { self.gathered.len() };
+        let gathered = std::mem::replace(&mut self.gathered, Vec::with_capacity(capacity));
+        Poll::Ready((self.stack)(&gathered, &self.scope.budget).map(Some))
+    }
+}
+
+/// Elements of equal shapes as one.
+pub(crate) fn stacked(elements: &[Held], budget: &Arc<Budget>) -> Result<Element> {
+    let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
+    let components = first.element.len();
+    (0..components).map(|i| stacked_component(elements, i, budget)).collect()
+}
+
+fn stacked_component(elements: &[Held], i: usize, budget: &Arc<Budget>) -> Result<Tensor> {
+    let first = &elements[0].element[i];
+    for (n, other) in elements.iter().enumerate() {
+        let Some(tensor) = other.element.get(i) else {
+            bail!(InvalidArgument, "element {n} of the batch has no component {i}");
+        };
+        ensure!(
+            tensor.shape() == first.shape() && tensor.dtype() == first.dtype(),
+            InvalidArgument,
+            "Cannot batch tensors with different shapes in component {i}. First element had shape {} and element {n} had shape {}.",
+            first.shape(),
+            tensor.shape()
+        );
+    }
+    let mut dims = vec![elements.len()];
+    dims.extend_from_slice(first.shape().dims());
+    let mut batch = Tensor::blank_in(first.dtype(), Shape::new(&dims)?, Some(budget))?;
+    let row = first.num_elements();
+    if row == 0 {
+        return Ok(batch);
+    }
+    with_cell!(first.dtype(), C => {
+        let rows = <C as Cell>::view_mut(&mut batch)?.chunks_exact_mut(row);
+        for (target, held) in rows.zip(elements) {
+            target.clone_from_slice(<C as Cell>::view(&held.element[i])?);
+        }
+    });
+    Ok(batch)
+}
+
+/// Every element cut along its first dimension.
+struct Unbatched {
+    input: Source,
+    spec: Spec,
+}
+
+fn unbatch(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |_, input, spec| {
+        let source = input.clone();
+        source.under(Unbatched { input, spec })
+    })
+}
+
+impl Dataset for Unbatched {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        let rows = self.input.spec().shapes.first().and_then(|shape| shape.dim(0));
+        match (self.input.cardinality(), rows) {
+            (n, _) if n < 0 => n,
+            (n, Some(rows)) => n.saturating_mul(i64::try_from(rows).unwrap_or(i64::MAX)),
+            (_, None) => UNKNOWN,
+        }
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(Unbatching {
+            input: self.input.iterate(scope)?,
+            scope: scope.clone(),
+            current: Element::new(),
+            next: 0,
+            rows: 0,
+            turns: Turns::default(),
+        }))
+    }
+}
+
+struct Unbatching {
+    input: Box<dyn Iterate>,
+    scope: Arc<Scope>,
+    current: Element,
+    next: usize,
+    rows: usize,
+    turns: Turns,
+}
+
+impl Iterate for Unbatching {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        while self.next >= self.rows {
+            ready!(self.turns.poll(cx));
+            let Some(element) = ready!(self.input.poll_next(cx))? else {
+                self.current.clear();
+                return Poll::Ready(Ok(None));
+            };
+            let rows = common_rows(&element)?;
+            (self.current, self.next, self.rows) = (element, 0, rows);
+        }
+        let i = self.next;
+        self.next += 1;
+        let cut = |t: &Tensor| slice(t, i, &self.scope.budget);
+        Poll::Ready(self.current.iter().map(cut).collect::<Result<Element>>().map(Some))
+    }
+}
+
+/// The size that all components have in their first dimension.
+fn common_rows(element: &[Tensor]) -> Result<usize> {
+    let mut rows = None;
+    for tensor in element {
+        let Some(&size) = tensor.shape().first() else {
+            bail!(InvalidArgument, "Input element must have a non-zero rank");
+        };
+        ensure!(
+            rows.is_none_or(|rows| rows == size),
+            InvalidArgument,
+            "Input element must have the same batch size in each component."
+        );
+        rows = Some(size);
+    }
+    Ok(rows.unwrap_or(0))
+}

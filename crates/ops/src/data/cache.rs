@@ -1,0 +1,180 @@
+//! Datasets that are computed once and kept in memory.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use parking_lot::Mutex;
+use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Resource, Result, ensure};
+
+use super::dataset::{DATASET, Dataset, Iterate, Next, Source, string_input, transformation};
+use super::element::{Held, Spec};
+use super::scope::Scope;
+use super::seeds::{delete, dummy, set_anonymous};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        CACHE_DATASET,
+        CACHE_DATASET_V2,
+        ANONYMOUS_MEMORY_CACHE,
+        DUMMY_MEMORY_CACHE,
+        DELETE_MEMORY_CACHE,
+    ],
+    kernels: &[
+        KernelSpec { op: "CacheDataset", create: cache, ..KernelSpec::CPU },
+        KernelSpec { op: "CacheDatasetV2", create: cache, ..KernelSpec::CPU },
+        KernelSpec { op: "AnonymousMemoryCache", create: anonymous, ..KernelSpec::CPU },
+        KernelSpec { op: "DummyMemoryCache", create: dummy, ..KernelSpec::CPU },
+        KernelSpec { op: "DeleteMemoryCache", create: delete, ..KernelSpec::CPU },
+    ],
+};
+
+const CACHE_DATASET: OpDef = OpDef {
+    name: "CacheDataset",
+    inputs: &["input_dataset: variant", "filename: string"],
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const CACHE_DATASET_V2: OpDef = OpDef {
+    name: "CacheDatasetV2",
+    inputs: &["input_dataset: variant", "filename: string", "cache: resource"],
+    flags: &[Flag::Stateful],
+    ..CACHE_DATASET
+};
+
+const ANONYMOUS_MEMORY_CACHE: OpDef = OpDef {
+    name: "AnonymousMemoryCache",
+    outputs: &["handle: resource", "deleter: variant"],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const DUMMY_MEMORY_CACHE: OpDef =
+    OpDef { name: "DummyMemoryCache", outputs: &["handle: resource"], ..ANONYMOUS_MEMORY_CACHE };
+
+const DELETE_MEMORY_CACHE: OpDef = OpDef {
+    name: "DeleteMemoryCache",
+    inputs: &["handle: resource", "deleter: variant"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+/// The elements of a dataset, once an iteration has come to its end.
+#[derive(Default)]
+pub(crate) struct MemoryCache(Mutex<Option<Arc<Vec<Held>>>>);
+
+impl Resource for MemoryCache {
+    fn kind(&self) -> &'static str {
+        "MemoryCache"
+    }
+}
+
+fn anonymous(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| set_anonymous(ctx, Arc::<MemoryCache>::default(), "AnonymousMemoryCache"))
+}
+
+struct Cached {
+    input: Source,
+    cache: Arc<MemoryCache>,
+    spec: Spec,
+}
+
+fn cache(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |ctx, input, spec| {
+        let file = string_input(ctx, 1, "filename")?;
+        ensure!(
+            file.is_empty(),
+            Unimplemented,
+            "caching in files is not supported; leave the file name '{}' away to cache in memory",
+            String::from_utf8_lossy(&file)
+        );
+        let cache = shared_cache(ctx)?;
+        let source = input.clone();
+        source.under(Cached { input, cache, spec })
+    })
+}
+
+/// The cache that the third input names, if there is such an input and it names one; else one for
+/// the dataset alone.
+fn shared_cache(ctx: &KernelContext<'_>) -> Result<Arc<MemoryCache>> {
+    if ctx.num_inputs() > 2
+        && let [handle] = ctx.input(2)?.resources()?
+        && let Ok(found) = ctx.resources().resolve::<MemoryCache>(handle)
+    {
+        return Ok(found);
+    }
+    Ok(Arc::default())
+}
+
+impl Dataset for Cached {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        self.input.cardinality()
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let known = self.cache.0.lock().clone();
+        Ok(match known {
+            Some(elements) => Box::new(Replay { elements, next: 0 }),
+            None => Box::new(Recording {
+                input: self.input.iterate(scope)?,
+                cache: self.cache.clone(),
+                elements: Vec::new(),
+                is_ended: false,
+                scope: scope.clone(),
+            }),
+        })
+    }
+}
+
+struct Replay {
+    elements: Arc<Vec<Held>>,
+    next: usize,
+}
+
+impl Iterate for Replay {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
+        let next = self.elements.get(self.next).map(|held| held.element.clone());
+        self.next += 1;
+        Poll::Ready(Ok(next))
+    }
+}
+
+/// Keeps what it draws; an iteration that stops early leaves nothing.
+struct Recording {
+    input: Box<dyn Iterate>,
+    cache: Arc<MemoryCache>,
+    elements: Vec<Held>,
+    is_ended: bool,
+    scope: Arc<Scope>,
+}
+
+impl Iterate for Recording {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        if self.is_ended {
+            return Poll::Ready(Ok(None));
+        }
+        let Some(element) = ready!(self.input.poll_next(cx))? else {
+            self.is_ended = true;
+            let elements = Arc::new(std::mem::take(&mut self.elements));
+            self.cache.0.lock().get_or_insert(elements);
+            return Poll::Ready(Ok(None));
+        };
+        self.elements.push(Held::new(element.clone(), &self.scope.budget)?);
+        Poll::Ready(Ok(Some(element)))
+    }
+}

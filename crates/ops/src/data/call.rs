@@ -1,0 +1,216 @@
+//! Functions that a dataset applies to its elements.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use thalweg_graph::{AttrValue, Attrs, NodeAttrs};
+use thalweg_kernel::{Cancellation, KeptFunction, KernelContext, Registration};
+use thalweg_proto as pb;
+use thalweg_tensor::{Result, Tensor, bail, ensure, err};
+
+use super::element::Element;
+use super::scope::Scope;
+
+/// A function of the graph's library, by name, as a dataset op's attr gives it.
+#[derive(Clone)]
+pub(crate) struct FunctionAttr {
+    name: String,
+    attrs: Attrs,
+    /// The input argument that holds what the function was closed over.
+    captured: &'static str,
+}
+
+impl FunctionAttr {
+    pub(crate) fn of(
+        attrs: NodeAttrs<'_>,
+        attr: &str,
+        captured: &'static str,
+    ) -> Result<FunctionAttr> {
+        let pb::NameAttrList { name, attr } = &**attrs.function(attr)?;
+        let value = |(n, v): (&String, &pb::AttrValue)| {
+            (Arc::from(n.as_str()), AttrValue::from_proto(v.clone()))
+        };
+        Ok(FunctionAttr { name: name.clone(), attrs: attr.iter().map(value).collect(), captured })
+    }
+
+    /// The function, closed over these tensors.
+    pub(crate) fn with(&self, captured: Vec<Tensor>) -> Arc<Function> {
+        let function = KeptFunction::new(self.name.clone(), self.attrs.clone());
+        Arc::new(Function { function, captured })
+    }
+
+    /// The function with what it is closed over.
+    pub(crate) fn bind(&self, ctx: &KernelContext<'_>) -> Result<Arc<Function>> {
+        let mut captured = Vec::new();
+        if !self.captured.is_empty() {
+            for i in ctx.input_range(self.captured)? {
+                captured.push(ctx.input(i)?.clone());
+            }
+        }
+        Ok(self.with(captured))
+    }
+}
+
+/// A function and the tensors that it takes after those of an element.
+pub(crate) struct Function {
+    function: KeptFunction,
+    captured: Vec<Tensor>,
+}
+
+impl Function {
+    /// Begins a call; cheap functions have ended when this returns.
+    pub(crate) fn call(&self, scope: &Scope, args: impl IntoIterator<Item = Tensor>) -> Call {
+        let call = Call::new(scope, None);
+        self.begin(scope, args, &call.cancellation, &call.outcome);
+        call
+    }
+
+    /// A call that another thread begins, or whoever waits for it if that one comes first.
+    pub(crate) fn call_in_background(self: &Arc<Self>, scope: &Arc<Scope>, args: Element) -> Call {
+        let mut call = Call::new(scope, None);
+        let later = Arc::new(Later {
+            function: self.clone(),
+            scope: scope.clone(),
+            args: Mutex::new(Some(args)),
+            cancellation: call.cancellation.clone(),
+            outcome: call.outcome.clone(),
+        });
+        call.later = Some(later.clone());
+        scope.background.spawn(Box::new(move || later.begin()));
+        call
+    }
+
+    fn begin(
+        &self,
+        scope: &Scope,
+        args: impl IntoIterator<Item = Tensor>,
+        cancellation: &Cancellation,
+        outcome: &Arc<Outcome>,
+    ) {
+        let args = args.into_iter().chain(self.captured.iter().cloned()).collect();
+        match scope.step(cancellation.clone()) {
+            Ok(step) => {
+                let outcome = outcome.clone();
+                let done = Box::new(move |result| outcome.set(result));
+                step.functions.call_kept(&self.function, args, &step, done);
+            }
+            Err(e) => outcome.set(Err(e)),
+        }
+    }
+}
+
+/// A call that has not begun.
+struct Later {
+    function: Arc<Function>,
+    scope: Arc<Scope>,
+    args: Mutex<Option<Element>>,
+    cancellation: Cancellation,
+    outcome: Arc<Outcome>,
+}
+
+impl Later {
+    /// Begins the call, unless somebody has.
+    fn begin(&self) {
+        let args = self.args.lock().take();
+        if let Some(args) = args {
+            self.function.begin(&self.scope, args, &self.cancellation, &self.outcome);
+        }
+    }
+}
+
+/// Where a call leaves what came of it.
+#[derive(Default)]
+struct Outcome(Mutex<State>);
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Running,
+    Awaited(Waker),
+    Done(Result<Vec<Tensor>>),
+    Taken,
+}
+
+impl Outcome {
+    fn set(&self, result: Result<Vec<Tensor>>) {
+        let before = std::mem::replace(&mut *self.0.lock(), State::Done(result));
+        if let State::Awaited(waker) = before {
+            waker.wake();
+        }
+    }
+}
+
+/// A function at work; it is cancelled if nobody waits for it any more.
+pub(crate) struct Call {
+    outcome: Arc<Outcome>,
+    cancellation: Cancellation,
+    link: Option<Registration>,
+    later: Option<Arc<Later>>,
+}
+
+impl Call {
+    fn new(scope: &Scope, later: Option<Arc<Later>>) -> Call {
+        let cancellation = Cancellation::default();
+        let link = Some(scope.cancellation.link(&cancellation));
+        Call { outcome: Arc::default(), cancellation, link, later }
+    }
+
+    /// What the function returned, once.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Element>> {
+        if let Some(later) = self.later.take() {
+            later.begin();
+        }
+        let mut state = self.outcome.0.lock();
+        match std::mem::replace(&mut *state, State::Taken) {
+            State::Done(result) => {
+                drop(state);
+                self.link = None;
+                Poll::Ready(result.map(Element::from_vec))
+            }
+            State::Taken => Poll::Ready(Err(err!(Internal, "a call was awaited twice"))),
+            State::Running | State::Awaited(_) => {
+                *state = State::Awaited(cx.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Whether there is an outcome to take.
+    pub(crate) fn is_done(&self) -> bool {
+        matches!(*self.outcome.0.lock(), State::Done(_))
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(later) = self.later.take()
+            && later.args.lock().take().is_some()
+        {
+            return;
+        }
+        if self.link.take().is_some() && !self.is_done() {
+            self.cancellation.cancel(err!(Cancelled, "nobody waits for the call any more"));
+        }
+    }
+}
+
+/// The one boolean that a predicate returns.
+pub(crate) fn truth(result: &[Tensor], what: &str) -> Result<bool> {
+    match result {
+        [answer] if answer.dtype() == thalweg_tensor::DType::Bool && answer.num_elements() == 1 => {
+            answer.scalar_value()
+        }
+        _ => bail!(InvalidArgument, "{what} must return a scalar of type bool"),
+    }
+}
+
+/// The one integer that a function returns.
+pub(crate) fn integer(result: &[Tensor], what: &str) -> Result<i64> {
+    ensure!(
+        matches!(result, [answer] if answer.dtype() == thalweg_tensor::DType::Int64 && answer.num_elements() == 1),
+        InvalidArgument,
+        "{what} must return a scalar of type int64"
+    );
+    result[0].scalar_value()
+}

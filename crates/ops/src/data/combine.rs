@@ -1,0 +1,508 @@
+//! Datasets made of parts of others: side by side, end to end, again and again, some of them.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Error, Result, ensure, err};
+
+use super::dataset::{
+    DATASET, Dataset, INFINITE, Iterate, Next, Source, Turns, UNKNOWN, dataset_kernel,
+    transformation,
+};
+use super::element::{Element, Spec};
+use super::scope::Scope;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        ZIP_DATASET,
+        CONCATENATE_DATASET,
+        REPEAT_DATASET,
+        TAKE_DATASET,
+        SKIP_DATASET,
+        SHARD_DATASET,
+    ],
+    kernels: &[
+        KernelSpec { op: "ZipDataset", create: zip, ..KernelSpec::CPU },
+        KernelSpec { op: "ConcatenateDataset", create: concatenate, ..KernelSpec::CPU },
+        KernelSpec { op: "RepeatDataset", create: repeat, ..KernelSpec::CPU },
+        KernelSpec { op: "TakeDataset", create: take, ..KernelSpec::CPU },
+        KernelSpec { op: "SkipDataset", create: skip, ..KernelSpec::CPU },
+        KernelSpec { op: "ShardDataset", create: shard, ..KernelSpec::CPU },
+    ],
+};
+
+const WITH_METADATA: OpDef = OpDef {
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const ZIP_DATASET: OpDef = OpDef {
+    name: "ZipDataset",
+    inputs: &["input_datasets: N * variant"],
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "N: int >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const CONCATENATE_DATASET: OpDef = OpDef {
+    name: "ConcatenateDataset",
+    inputs: &["input_dataset: variant", "another_dataset: variant"],
+    ..WITH_METADATA
+};
+
+const REPEAT_DATASET: OpDef = OpDef {
+    name: "RepeatDataset",
+    inputs: &["input_dataset: variant", "count: int64"],
+    ..WITH_METADATA
+};
+
+const TAKE_DATASET: OpDef = OpDef { name: "TakeDataset", ..REPEAT_DATASET };
+
+const SKIP_DATASET: OpDef = OpDef { name: "SkipDataset", ..REPEAT_DATASET };
+
+const SHARD_DATASET: OpDef = OpDef {
+    name: "ShardDataset",
+    inputs: &["input_dataset: variant", "num_shards: int64", "index: int64"],
+    attrs: &[
+        "require_non_empty: bool = false",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+/// The datasets in all inputs.
+pub(crate) fn inputs(ctx: &KernelContext<'_>) -> Result<Vec<Source>> {
+    (0..ctx.num_inputs()).map(|i| Source::input(ctx, i)).collect()
+}
+
+pub(crate) fn deepest(sources: &[Source]) -> usize {
+    sources.iter().map(Source::depth).max().unwrap_or(0)
+}
+
+/// Elements of several datasets side by side.
+struct Zipped {
+    inputs: Vec<Source>,
+    spec: Spec,
+}
+
+fn zip(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let spec = Spec::of(init.attrs())?;
+    dataset_kernel(move |ctx| {
+        let inputs = inputs(ctx)?;
+        let depth = deepest(&inputs);
+        Source::new(Zipped { inputs, spec: spec.clone() }, depth)
+    })
+}
+
+impl Dataset for Zipped {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        self.inputs.iter().collect()
+    }
+
+    fn cardinality(&self) -> i64 {
+        let mut least = INFINITE;
+        for input in &self.inputs {
+            match input.cardinality() {
+                UNKNOWN => return UNKNOWN,
+                INFINITE => {}
+                n if least == INFINITE || n < least => least = n,
+                _ => {}
+            }
+        }
+        least
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let inputs = self.inputs.iter().map(|input| input.iterate(scope)).collect::<Result<_>>()?;
+        Ok(Box::new(Zipping { inputs, drawn: 0, parts: Element::new(), error: None }))
+    }
+}
+
+struct Zipping {
+    /// Empty once one of them has ended.
+    inputs: Vec<Box<dyn Iterate>>,
+    /// Inputs that have given their part of the element.
+    drawn: usize,
+    parts: Element,
+    /// What went wrong with an earlier part; the others are drawn all the same, to stay in step.
+    error: Option<Error>,
+}
+
+impl Iterate for Zipping {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        if self.inputs.is_empty() {
+            return Poll::Ready(Ok(None));
+        }
+        while let Some(input) = self.inputs.get_mut(self.drawn) {
+            match ready!(input.poll_next(cx)) {
+                Ok(Some(part)) => self.parts.extend(part),
+                Ok(None) => {
+                    self.inputs.clear();
+                    self.parts.clear();
+                    return Poll::Ready(Ok(None));
+                }
+                Err(e) => self.error = Some(self.error.take().unwrap_or(e)),
+            }
+            self.drawn += 1;
+        }
+        self.drawn = 0;
+        let parts = std::mem::take(&mut self.parts);
+        Poll::Ready(self.error.take().map_or(Ok(Some(parts)), Err))
+    }
+}
+
+/// One dataset after another.
+struct Concatenated {
+    inputs: [Source; 2],
+    spec: Spec,
+}
+
+fn concatenate(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let spec = Spec::of(init.attrs())?;
+    dataset_kernel(move |ctx| {
+        let inputs = [Source::input(ctx, 0)?, Source::input(ctx, 1)?];
+        ensure!(
+            inputs[0].spec().dtypes == inputs[1].spec().dtypes,
+            InvalidArgument,
+            "input dataset and another dataset have different output_types"
+        );
+        let depth = deepest(&inputs);
+        Source::new(Concatenated { inputs, spec: spec.clone() }, depth)
+    })
+}
+
+impl Dataset for Concatenated {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        self.inputs.iter().collect()
+    }
+
+    fn cardinality(&self) -> i64 {
+        match [self.inputs[0].cardinality(), self.inputs[1].cardinality()] {
+            [INFINITE, _] | [_, INFINITE] => INFINITE,
+            [UNKNOWN, _] | [_, UNKNOWN] => UNKNOWN,
+            [a, b] => a.saturating_add(b),
+        }
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(Concatenating {
+            current: Some(self.inputs[0].iterate(scope)?),
+            next: Some(self.inputs[1].clone()),
+            scope: scope.clone(),
+        }))
+    }
+}
+
+struct Concatenating {
+    current: Option<Box<dyn Iterate>>,
+    next: Option<Source>,
+    scope: Arc<Scope>,
+}
+
+impl Iterate for Concatenating {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        while let Some(current) = &mut self.current {
+            if let Some(element) = ready!(current.poll_next(cx))? {
+                return Poll::Ready(Ok(Some(element)));
+            }
+            self.current = match self.next.take() {
+                Some(next) => Some(next.iterate(&self.scope)?),
+                None => None,
+            };
+        }
+        Poll::Ready(Ok(None))
+    }
+}
+
+/// What to do with a dataset and a number.
+#[derive(Clone, Copy)]
+enum Part {
+    Repeat,
+    Take,
+    Skip,
+}
+
+/// A dataset several times, or without its end or its beginning; -1 stands for all.
+struct Counted {
+    input: Source,
+    part: Part,
+    count: i64,
+    spec: Spec,
+}
+
+fn repeat(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    counted(init, Part::Repeat)
+}
+
+fn take(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    counted(init, Part::Take)
+}
+
+fn skip(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    counted(init, Part::Skip)
+}
+
+fn counted(init: &KernelInit<'_>, part: Part) -> Result<AnyKernel> {
+    transformation(init, move |ctx, input, spec| {
+        let count = ctx.scalar_int(1, "count")?;
+        let source = input.clone();
+        source.under(Counted { input, part, count, spec })
+    })
+}
+
+impl Dataset for Counted {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        let (count, n) = (self.count, self.input.cardinality());
+        match self.part {
+            Part::Repeat | Part::Take if count == 0 => 0,
+            Part::Repeat if n == 0 => 0,
+            Part::Repeat if count < 0 => INFINITE,
+            Part::Repeat if n < 0 => n,
+            Part::Repeat => n.saturating_mul(count),
+            Part::Take if count < 0 => n,
+            Part::Take if n == INFINITE => count,
+            Part::Take if n == UNKNOWN => UNKNOWN,
+            Part::Take => n.min(count),
+            Part::Skip if count < 0 => 0,
+            Part::Skip if n < 0 => n,
+            Part::Skip => n - count.min(n),
+        }
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let count = u64::try_from(self.count).unwrap_or(u64::MAX);
+        Ok(match self.part {
+            Part::Repeat => Box::new(Repeating {
+                input: self.input.clone(),
+                current: None,
+                is_forever: self.count < 0,
+                left: count,
+                scope: scope.clone(),
+                turns: Turns::default(),
+            }),
+            Part::Take if self.count < 0 => self.input.iterate(scope)?,
+            Part::Take if self.count == 0 => Box::new(Nothing),
+            Part::Skip if self.count < 0 => Box::new(Nothing),
+            Part::Take => Box::new(Taking { input: self.input.iterate(scope)?, left: count }),
+            Part::Skip => Box::new(Skipping {
+                input: self.input.iterate(scope)?,
+                left: count,
+                turns: Turns::default(),
+            }),
+        })
+    }
+}
+
+/// No elements.
+pub(crate) struct Nothing;
+
+impl Iterate for Nothing {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
+        Poll::Ready(Ok(None))
+    }
+}
+
+struct Repeating {
+    input: Source,
+    /// The iteration being drawn from, and whether it has given anything.
+    current: Option<(Box<dyn Iterate>, bool)>,
+    is_forever: bool,
+    left: u64,
+    scope: Arc<Scope>,
+    turns: Turns,
+}
+
+impl Iterate for Repeating {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            let Some((current, has_given)) = &mut self.current else {
+                if self.left == 0 {
+                    return Poll::Ready(Ok(None));
+                }
+                ready!(self.turns.poll(cx));
+                if !self.is_forever {
+                    self.left -= 1;
+                }
+                self.current = Some((self.input.iterate(&self.scope)?, false));
+                continue;
+            };
+            if let Some(element) = ready!(current.poll_next(cx))? {
+                *has_given = true;
+                return Poll::Ready(Ok(Some(element)));
+            }
+            // Nothing for ever would never end.
+            if self.is_forever && !*has_given {
+                self.left = 0;
+            }
+            self.current = None;
+        }
+    }
+}
+
+struct Taking {
+    input: Box<dyn Iterate>,
+    left: u64,
+}
+
+impl Iterate for Taking {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        if self.left == 0 {
+            return Poll::Ready(Ok(None));
+        }
+        let next = ready!(self.input.poll_next(cx))?;
+        self.left = if next.is_some() { self.left - 1 } else { 0 };
+        Poll::Ready(Ok(next))
+    }
+}
+
+struct Skipping {
+    input: Box<dyn Iterate>,
+    left: u64,
+    turns: Turns,
+}
+
+impl Iterate for Skipping {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        while self.left > 0 {
+            ready!(self.turns.poll(cx));
+            match ready!(self.input.poll_next(cx))? {
+                Some(_) => self.left -= 1,
+                None => return Poll::Ready(Ok(None)),
+            }
+        }
+        self.input.poll_next(cx)
+    }
+}
+
+/// Every so manieth element.
+struct Sharded {
+    input: Source,
+    shards: u64,
+    index: u64,
+    requires_non_empty: bool,
+    spec: Spec,
+}
+
+fn shard(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let requires_non_empty = init.attrs().bool("require_non_empty")?;
+    transformation(init, move |ctx, input, spec| {
+        let shards = ctx.scalar_int(1, "num_shards")?;
+        let index = ctx.scalar_int(2, "index")?;
+        ensure!(
+            shards > 0,
+            InvalidArgument,
+            "Number of shards must be greater than zero (currently num_shards = {shards})."
+        );
+        ensure!(
+            index >= 0 && index < shards,
+            InvalidArgument,
+            "Index must be between 0 and {} (currently index = {index}).",
+            shards - 1
+        );
+        let (source, shards, index) = (input.clone(), shards.unsigned_abs(), index.unsigned_abs());
+        source.under(Sharded { input, shards, index, requires_non_empty, spec })
+    })
+}
+
+impl Dataset for Sharded {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        match u64::try_from(self.input.cardinality()) {
+            Ok(n) => (n / self.shards + u64::from(self.index < n % self.shards)).cast_signed(),
+            Err(_) => self.input.cardinality(),
+        }
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(Sharding {
+            input: self.input.iterate(scope)?,
+            shards: self.shards,
+            index: self.index,
+            requires_non_empty: self.requires_non_empty,
+            seen: 0,
+            first: None,
+            turns: Turns::default(),
+        }))
+    }
+}
+
+struct Sharding {
+    input: Box<dyn Iterate>,
+    shards: u64,
+    index: u64,
+    requires_non_empty: bool,
+    seen: u64,
+    /// The first element, while the other shards' are looked for.
+    first: Option<Element>,
+    turns: Turns,
+}
+
+impl Iterate for Sharding {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            if self.seen >= self.shards
+                && let Some(first) = self.first.take()
+            {
+                return Poll::Ready(Ok(Some(first)));
+            }
+            ready!(self.turns.poll(cx));
+            let Some(element) = ready!(self.input.poll_next(cx))? else {
+                if self.requires_non_empty && self.seen < self.shards {
+                    self.requires_non_empty = false;
+                    self.first = None;
+                    return Poll::Ready(Err(err!(
+                        InvalidArgument,
+                        "Could not apply FILE based sharding: the dataset only has {} file(s), which is not enough for the required {} shards/workers.",
+                        self.seen,
+                        self.shards
+                    )));
+                }
+                return Poll::Ready(Ok(None));
+            };
+            let at = self.seen % self.shards;
+            self.seen += 1;
+            if at != self.index {
+                continue;
+            }
+            if !self.requires_non_empty || self.seen > self.shards {
+                return Poll::Ready(Ok(Some(element)));
+            }
+            self.first = Some(element);
+        }
+    }
+}

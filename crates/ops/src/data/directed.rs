@@ -1,0 +1,149 @@
+//! Datasets whose elements come from others, in an order that yet another one gives.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Result, ensure, err};
+
+use super::combine::{deepest, inputs};
+use super::dataset::{DATASET, Dataset, Iterate, Next, Source, Turns, dataset_kernel};
+use super::element::{Element, Spec};
+use super::scope::Scope;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[DIRECTED_INTERLEAVE_DATASET, EXPERIMENTAL_DIRECTED_INTERLEAVE_DATASET],
+    kernels: &[
+        KernelSpec { op: "DirectedInterleaveDataset", create: directed, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "ExperimentalDirectedInterleaveDataset",
+            create: directed,
+            ..KernelSpec::CPU
+        },
+    ],
+};
+
+const DIRECTED_INTERLEAVE_DATASET: OpDef = OpDef {
+    name: "DirectedInterleaveDataset",
+    inputs: &["selector_input_dataset: variant", "data_input_datasets: N * variant"],
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "N: int >= 1",
+        "stop_on_empty_dataset: bool = false",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_DIRECTED_INTERLEAVE_DATASET: OpDef = OpDef {
+    name: "ExperimentalDirectedInterleaveDataset",
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1", "N: int >= 1"],
+    ..DIRECTED_INTERLEAVE_DATASET
+};
+
+/// Elements of the datasets that another one names.
+struct Directed {
+    selector: Source,
+    inputs: Vec<Source>,
+    stops_on_empty: bool,
+    spec: Spec,
+}
+
+fn directed(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let spec = Spec::of(init.attrs())?;
+    let stops_on_empty = init.attrs().get("stop_on_empty_dataset").is_some()
+        && init.attrs().bool("stop_on_empty_dataset")?;
+    dataset_kernel(move |ctx| {
+        let mut inputs = inputs(ctx)?;
+        let depth = deepest(&inputs);
+        let selector = inputs.remove(0);
+        ensure!(
+            *selector.spec().dtypes == [thalweg_tensor::DType::Int64],
+            InvalidArgument,
+            "The selector input must be a dataset of scalar int64 elements."
+        );
+        for input in &inputs {
+            ensure!(
+                input.spec().dtypes == inputs[0].spec().dtypes,
+                InvalidArgument,
+                "All inputs must have the same output_dtypes."
+            );
+        }
+        Source::new(Directed { selector, inputs, stops_on_empty, spec: spec.clone() }, depth)
+    })
+}
+
+impl Dataset for Directed {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        std::iter::once(&self.selector).chain(&self.inputs).collect()
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let open = |input: &Source| input.iterate(scope).map(Some);
+        Ok(Box::new(Directing {
+            selector: Some(self.selector.iterate(scope)?),
+            inputs: self.inputs.iter().map(open).collect::<Result<_>>()?,
+            stops_on_empty: self.stops_on_empty,
+            selected: None,
+            turns: Turns::default(),
+        }))
+    }
+}
+
+struct Directing {
+    /// `None` at the end.
+    selector: Option<Box<dyn Iterate>>,
+    inputs: Vec<Option<Box<dyn Iterate>>>,
+    stops_on_empty: bool,
+    selected: Option<usize>,
+    turns: Turns,
+}
+
+impl Directing {
+    fn select(&self, element: &Element) -> Result<usize> {
+        let index = element
+            .first()
+            .ok_or_else(|| err!(InvalidArgument, "the selector has no components"))?
+            .scalar_value::<i64>()?;
+        usize::try_from(index).ok().filter(|&i| i < self.inputs.len()).ok_or_else(|| {
+            err!(
+                InvalidArgument,
+                "Selector index out of range: {index} is not within [0, {})",
+                self.inputs.len()
+            )
+        })
+    }
+}
+
+impl Iterate for Directing {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            let Some(selector) = &mut self.selector else { return Poll::Ready(Ok(None)) };
+            let Some(selected) = self.selected else {
+                ready!(self.turns.poll(cx));
+                match ready!(selector.poll_next(cx))? {
+                    Some(element) => self.selected = Some(self.select(&element)?),
+                    None => self.selector = None,
+                }
+                continue;
+            };
+            let next = match &mut self.inputs[selected] {
+                Some(input) => ready!(input.poll_next(cx)),
+                None => Ok(None),
+            };
+            self.selected = None;
+            match next? {
+                Some(element) => return Poll::Ready(Ok(Some(element))),
+                None => self.inputs[selected] = None,
+            }
+            if self.stops_on_empty || self.inputs.iter().all(Option::is_none) {
+                self.selector = None;
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! One element of a dataset, what is known of elements beforehand, and what it costs to keep them.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use thalweg_graph::NodeAttrs;
+use thalweg_tensor::{Budget, Charge, DType, PartialShape, Result, Shape, Tensor, ensure};
+
+/// The tensors of one element.
+pub(crate) type Element = SmallVec<[Tensor; 2]>;
+
+/// What all elements of a dataset have in common.
+#[derive(Clone)]
+pub(crate) struct Spec {
+    pub(crate) dtypes: Arc<[DType]>,
+    pub(crate) shapes: Arc<[PartialShape]>,
+}
+
+impl Spec {
+    pub(crate) fn new(
+        dtypes: impl Into<Arc<[DType]>>,
+        shapes: impl Into<Arc<[PartialShape]>>,
+    ) -> Result<Spec> {
+        let (dtypes, shapes) = (dtypes.into(), shapes.into());
+        ensure!(
+            dtypes.len() == shapes.len(),
+            InvalidArgument,
+            "output_types has {} entries, output_shapes has {}",
+            dtypes.len(),
+            shapes.len()
+        );
+        Ok(Spec { dtypes, shapes })
+    }
+
+    /// What the attrs of a dataset op declare.
+    pub(crate) fn of(attrs: NodeAttrs<'_>) -> Result<Spec> {
+        let types =
+            if attrs.get("output_types").is_some() { "output_types" } else { "Toutput_types" };
+        Spec::new(attrs.dtypes(types)?, attrs.shapes("output_shapes")?)
+    }
+
+    /// Scalars of one dtype.
+    pub(crate) fn scalars(dtype: DType) -> Spec {
+        Spec { dtypes: Arc::new([dtype]), shapes: Arc::new([PartialShape::scalar()]) }
+    }
+
+    /// Whether elements like `found` can be drawn where elements like these are expected.
+    pub(crate) fn check_accepts(&self, found: &Spec) -> Result<()> {
+        ensure!(
+            self.dtypes.len() == found.dtypes.len(),
+            InvalidArgument,
+            "Number of components does not match: expected {} types but got {}.",
+            self.dtypes.len(),
+            found.dtypes.len()
+        );
+        for (i, (expected, got)) in self.dtypes.iter().zip(&*found.dtypes).enumerate() {
+            ensure!(
+                expected == got,
+                InvalidArgument,
+                "Data type mismatch at component {i}: expected {expected} but got {got}."
+            );
+        }
+        for (i, (expected, got)) in self.shapes.iter().zip(&*found.shapes).enumerate() {
+            ensure!(
+                expected.merge(got).is_ok(),
+                InvalidArgument,
+                "Incompatible shapes at component {i}: expected {expected} but got {got}."
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether an element is as declared.
+    pub(crate) fn check(&self, element: &[Tensor]) -> Result<()> {
+        ensure!(
+            element.len() == self.dtypes.len(),
+            InvalidArgument,
+            "Number of components does not match: expected {} but got {}.",
+            self.dtypes.len(),
+            element.len()
+        );
+        for (i, tensor) in element.iter().enumerate() {
+            ensure!(
+                tensor.dtype() == self.dtypes[i],
+                InvalidArgument,
+                "Data type mismatch at component {i}: expected {} but got {}.",
+                self.dtypes[i],
+                tensor.dtype()
+            );
+            ensure!(
+                self.shapes[i].is_compatible_with(tensor.shape()),
+                InvalidArgument,
+                "Incompatible shapes at component {i}: expected {} but got {}.",
+                self.shapes[i],
+                tensor.shape()
+            );
+        }
+        Ok(())
+    }
+}
+
+/// An element in a buffer.
+pub(crate) struct Held {
+    pub(crate) element: Element,
+    /// Empty and shared tensors cost no memory of their own, so what holds them is counted.
+    _charge: Charge,
+}
+
+impl Held {
+    pub(crate) fn new(element: Element, budget: &Arc<Budget>) -> Result<Held> {
+        /// What a tensor takes beside its elements.
+        const TENSOR_BYTES: usize = 96;
+        let bytes = size_of::<Held>() + element.len() * TENSOR_BYTES;
+        Ok(Held { element, _charge: Charge::new(budget, bytes)? })
+    }
+}
+
+/// Part `i` of a tensor along its first dimension, in memory of its own if that is small: a slice
+/// that is kept must not keep a large tensor alive, and one that is alone can be written over.
+pub(crate) fn slice(tensor: &Tensor, i: usize, budget: &Arc<Budget>) -> Result<Tensor> {
+    /// Up to here copying costs no more than sharing.
+    const COPY_BYTES_MAX: usize = 1024;
+    let row = tensor.rows(i, 1)?;
+    let shape = Shape::new(&tensor.shape()[1..])?;
+    let is_small = !tensor.dtype().is_object() && row.size_bytes() <= COPY_BYTES_MAX;
+    let row = if is_small { row.deep_copy(Some(budget))? } else { row };
+    row.reshaped(shape)
+}

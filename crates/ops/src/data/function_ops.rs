@@ -1,0 +1,312 @@
+//! Datasets in which a function decides: which elements pass, where the sequence ends, what is
+//! carried from one element to the next.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Code, Error, Result, ensure};
+
+use super::call::{Call, Function, FunctionAttr, truth};
+use super::dataset::{DATASET, Dataset, Iterate, Next, Source, Turns, UNKNOWN, transformation};
+use super::element::{Element, Spec};
+use super::mapped::at_element;
+use super::scope::Scope;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        FILTER_DATASET,
+        PARALLEL_FILTER_DATASET,
+        TAKE_WHILE_DATASET,
+        EXPERIMENTAL_TAKE_WHILE_DATASET,
+        SCAN_DATASET,
+        EXPERIMENTAL_SCAN_DATASET,
+    ],
+    kernels: &[
+        KernelSpec { op: "FilterDataset", create: filter, ..KernelSpec::CPU },
+        KernelSpec { op: "ParallelFilterDataset", create: filter, ..KernelSpec::CPU },
+        KernelSpec { op: "TakeWhileDataset", create: take_while, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalTakeWhileDataset", create: take_while, ..KernelSpec::CPU },
+        KernelSpec { op: "ScanDataset", create: scan, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalScanDataset", create: scan, ..KernelSpec::CPU },
+    ],
+};
+
+const FILTER_DATASET: OpDef = OpDef {
+    name: "FilterDataset",
+    inputs: &["input_dataset: variant", "other_arguments: Targuments"],
+    attrs: &[
+        "predicate: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const PARALLEL_FILTER_DATASET: OpDef = OpDef {
+    name: "ParallelFilterDataset",
+    inputs: &["input_dataset: variant", "other_arguments: Targuments", "num_parallel_calls: int64"],
+    attrs: &[
+        "predicate: func",
+        "deterministic: string = 'default'",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const TAKE_WHILE_DATASET: OpDef = OpDef { name: "TakeWhileDataset", ..FILTER_DATASET };
+
+const EXPERIMENTAL_TAKE_WHILE_DATASET: OpDef = OpDef {
+    name: "ExperimentalTakeWhileDataset",
+    attrs: &[
+        "predicate: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    ..FILTER_DATASET
+};
+
+const SCAN_DATASET: OpDef = OpDef {
+    name: "ScanDataset",
+    inputs: &["input_dataset: variant", "initial_state: Tstate", "other_arguments: Targuments"],
+    attrs: &[
+        "f: func",
+        "Tstate: list(type) >= 1",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "preserve_cardinality: bool = false",
+        "use_default_device: bool = true",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_SCAN_DATASET: OpDef = OpDef {
+    name: "ExperimentalScanDataset",
+    attrs: &[
+        "f: func",
+        "Tstate: list(type) >= 1",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "preserve_cardinality: bool = false",
+    ],
+    ..SCAN_DATASET
+};
+
+/// Elements that a predicate holds for: all of them, or those before the first it does not.
+struct Chosen {
+    input: Source,
+    predicate: Arc<Function>,
+    spec: Spec,
+    ends_at_first_other: bool,
+    node: Arc<str>,
+}
+
+fn filter(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    chosen(init, false)
+}
+
+fn take_while(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    chosen(init, true)
+}
+
+fn chosen(init: &KernelInit<'_>, ends_at_first_other: bool) -> Result<AnyKernel> {
+    let predicate = FunctionAttr::of(init.attrs(), "predicate", "other_arguments")?;
+    let node = init.node.name.clone();
+    transformation(init, move |ctx, input, spec| {
+        let (predicate, node) = (predicate.bind(ctx)?, node.clone());
+        let source = input.clone();
+        source.under(Chosen { input, predicate, spec, ends_at_first_other, node })
+    })
+}
+
+impl Dataset for Chosen {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(Choosing {
+            input: Some(self.input.iterate(scope)?),
+            predicate: self.predicate.clone(),
+            ends_at_first_other: self.ends_at_first_other,
+            node: self.node.clone(),
+            scope: scope.clone(),
+            asked: None,
+            count: 0,
+            turns: Turns::default(),
+        }))
+    }
+}
+
+struct Choosing {
+    input: Option<Box<dyn Iterate>>,
+    predicate: Arc<Function>,
+    ends_at_first_other: bool,
+    node: Arc<str>,
+    scope: Arc<Scope>,
+    asked: Option<(Element, Call)>,
+    count: u64,
+    turns: Turns,
+}
+
+impl Iterate for Choosing {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            if self.asked.is_none() {
+                ready!(self.turns.poll(cx));
+                let Some(input) = &mut self.input else { return Poll::Ready(Ok(None)) };
+                let Some(element) = ready!(input.poll_next(cx))? else {
+                    self.input = None;
+                    continue;
+                };
+                let call = self.predicate.call(&self.scope, element.iter().cloned());
+                self.asked = Some((element, call));
+            }
+            let Some((_, call)) = &mut self.asked else { continue };
+            let answer = ready!(call.poll(cx));
+            let number = self.count;
+            self.count += 1;
+            let Some((element, _)) = self.asked.take() else { continue };
+            let holds = answer
+                .and_then(|a| truth(&a, "Predicate function"))
+                .map_err(|e| at_element(e, &self.node, number))?;
+            if holds {
+                return Poll::Ready(Ok(Some(element)));
+            }
+            if self.ends_at_first_other {
+                self.input = None;
+            }
+        }
+    }
+}
+
+/// Results of a function that hands some of them on to the next call.
+struct Scanned {
+    input: Source,
+    function: Arc<Function>,
+    initial: Element,
+    spec: Spec,
+    preserves_cardinality: bool,
+    node: Arc<str>,
+}
+
+fn scan(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let function = FunctionAttr::of(init.attrs(), "f", "other_arguments")?;
+    let preserves_cardinality = init.attrs().bool("preserve_cardinality")?;
+    let node = init.node.name.clone();
+    transformation(init, move |ctx, input, spec| {
+        let initial = ctx.input_range("initial_state")?;
+        let initial = initial.map(|i| ctx.input(i).cloned()).collect::<Result<Element>>()?;
+        let (function, node) = (function.bind(ctx)?, node.clone());
+        let source = input.clone();
+        source.under(Scanned { input, function, initial, spec, preserves_cardinality, node })
+    })
+}
+
+impl Dataset for Scanned {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        if self.preserves_cardinality { self.input.cardinality() } else { UNKNOWN }
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(Scanning {
+            input: self.input.iterate(scope)?,
+            function: self.function.clone(),
+            state: self.initial.clone(),
+            outputs: self.spec.dtypes.len(),
+            preserves_cardinality: self.preserves_cardinality,
+            node: self.node.clone(),
+            scope: scope.clone(),
+            call: None,
+            count: 0,
+        }))
+    }
+}
+
+struct Scanning {
+    input: Box<dyn Iterate>,
+    function: Arc<Function>,
+    state: Element,
+    outputs: usize,
+    preserves_cardinality: bool,
+    node: Arc<str>,
+    scope: Arc<Scope>,
+    call: Option<Call>,
+    count: u64,
+}
+
+impl Scanning {
+    /// Parts what the function returned into the next state and an element.
+    fn part(&mut self, mut returned: Element) -> Result<Element> {
+        let states = self.state.len();
+        ensure!(
+            returned.len() == states + self.outputs,
+            InvalidArgument,
+            "a scan's function must return {states} components of state and {} of output, it returned {}",
+            self.outputs,
+            returned.len()
+        );
+        let element = returned.drain(states..).collect();
+        for (i, (new, old)) in returned.iter().zip(&self.state).enumerate() {
+            ensure!(
+                new.dtype() == old.dtype(),
+                InvalidArgument,
+                "Expected component {i} of the scan's state to be {}, got {}",
+                old.dtype(),
+                new.dtype()
+            );
+        }
+        self.state = returned;
+        Ok(element)
+    }
+}
+
+impl Iterate for Scanning {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        if self.call.is_none() {
+            let Some(element) = ready!(self.input.poll_next(cx))? else {
+                return Poll::Ready(Ok(None));
+            };
+            let args = self.state.iter().cloned().chain(element);
+            self.call = Some(self.function.call(&self.scope, args));
+        }
+        let Some(call) = &mut self.call else { return Poll::Ready(Ok(None)) };
+        let result = ready!(call.poll(cx));
+        self.call = None;
+        let number = self.count;
+        self.count += 1;
+        match result.and_then(|returned| self.part(returned)) {
+            Ok(element) => Poll::Ready(Ok(Some(element))),
+            Err(e) if e.code() == Code::OutOfRange && !self.preserves_cardinality => {
+                Poll::Ready(Ok(None))
+            }
+            Err(e) if e.code() == Code::OutOfRange => Poll::Ready(Err(Error::new(
+                Code::InvalidArgument,
+                format!("Function invocation produced OutOfRangeError: {}", e.message()),
+            ))),
+            Err(e) => Poll::Ready(Err(at_element(e, &self.node, number))),
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Datasets whose elements are gathered by a key: window by window, or all into one state each.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::{Flag, OpDef};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Result, Tensor, ensure};
+
+use super::call::{Call, Function, FunctionAttr, integer};
+use super::dataset::{DATASET, Dataset, Iterate, Next, Source, Turns, transformation};
+use super::element::{Element, Held, Spec};
+use super::mapped::at_element;
+use super::scope::Scope;
+use super::window::Listed;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        GROUP_BY_WINDOW_DATASET,
+        EXPERIMENTAL_GROUP_BY_WINDOW_DATASET,
+        GROUP_BY_REDUCER_DATASET,
+        EXPERIMENTAL_GROUP_BY_REDUCER_DATASET,
+    ],
+    kernels: &[
+        KernelSpec { op: "GroupByWindowDataset", create: group_by_window, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "ExperimentalGroupByWindowDataset",
+            create: group_by_window,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "GroupByReducerDataset", create: group_by_reducer, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "ExperimentalGroupByReducerDataset",
+            create: group_by_reducer,
+            ..KernelSpec::CPU
+        },
+    ],
+};
+
+const GROUP_BY_WINDOW_DATASET: OpDef = OpDef {
+    name: "GroupByWindowDataset",
+    inputs: &[
+        "input_dataset: variant",
+        "key_func_other_arguments: Tkey_func_other_arguments",
+        "reduce_func_other_arguments: Treduce_func_other_arguments",
+        "window_size_func_other_arguments: Twindow_size_func_other_arguments",
+    ],
+    attrs: &[
+        "key_func: func",
+        "reduce_func: func",
+        "window_size_func: func",
+        "Tkey_func_other_arguments: list(type) >= 0",
+        "Treduce_func_other_arguments: list(type) >= 0",
+        "Twindow_size_func_other_arguments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_GROUP_BY_WINDOW_DATASET: OpDef = OpDef {
+    name: "ExperimentalGroupByWindowDataset",
+    attrs: &[
+        "key_func: func",
+        "reduce_func: func",
+        "window_size_func: func",
+        "Tkey_func_other_arguments: list(type) >= 0",
+        "Treduce_func_other_arguments: list(type) >= 0",
+        "Twindow_size_func_other_arguments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    ..GROUP_BY_WINDOW_DATASET
+};
+
+const GROUP_BY_REDUCER_DATASET: OpDef = OpDef {
+    name: "GroupByReducerDataset",
+    inputs: &[
+        "input_dataset: variant",
+        "key_func_other_arguments: Tkey_func_other_arguments",
+        "init_func_other_arguments: Tinit_func_other_arguments",
+        "reduce_func_other_arguments: Treduce_func_other_arguments",
+        "finalize_func_other_arguments: Tfinalize_func_other_arguments",
+    ],
+    attrs: &[
+        "key_func: func",
+        "init_func: func",
+        "reduce_func: func",
+        "finalize_func: func",
+        "Tkey_func_other_arguments: list(type) >= 0",
+        "Tinit_func_other_arguments: list(type) >= 0",
+        "Treduce_func_other_arguments: list(type) >= 0",
+        "Tfinalize_func_other_arguments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    flags: &[Flag::Stateful],
+    ..DATASET
+};
+
+const EXPERIMENTAL_GROUP_BY_REDUCER_DATASET: OpDef =
+    OpDef { name: "ExperimentalGroupByReducerDataset", ..GROUP_BY_REDUCER_DATASET };
+
+/// Windows of elements with one key, each made into a dataset by a function.
+struct ByWindow {
+    input: Source,
+    key: Arc<Function>,
+    size: Arc<Function>,
+    reduce: Arc<Function>,
+    spec: Spec,
+    node: Arc<str>,
+}
+
+fn group_by_window(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let attrs = init.attrs();
+    let key = FunctionAttr::of(attrs, "key_func", "key_func_other_arguments")?;
+    let reduce = FunctionAttr::of(attrs, "reduce_func", "reduce_func_other_arguments")?;
+    let size = FunctionAttr::of(attrs, "window_size_func", "window_size_func_other_arguments")?;
+    let node = init.node.name.clone();
+    transformation(init, move |ctx, input, spec| {
+        let (key, size, reduce) = (key.bind(ctx)?, size.bind(ctx)?, reduce.bind(ctx)?);
+        let (source, node) = (input.clone(), node.clone());
+        source.under(ByWindow { input, key, size, reduce, spec, node })
+    })
+}
+
+impl Dataset for ByWindow {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(Grouping {
+            input: Some(self.input.iterate(scope)?),
+            spec: self.input.spec().clone(),
+            depth: self.input.depth(),
+            key: self.key.clone(),
+            size: self.size.clone(),
+            reduce: self.reduce.clone(),
+            groups: BTreeMap::new(),
+            sizes: BTreeMap::new(),
+            stage: Stage::Drawing,
+            count: 0,
+            node: self.node.clone(),
+            scope: scope.clone(),
+            turns: Turns::default(),
+        }))
+    }
+}
+
+/// What a grouping waits for.
+enum Stage {
+    /// The next element.
+    Drawing,
+    /// The key of an element.
+    Keying(Element, Call),
+    /// The size of the windows of a new key.
+    Sizing(Element, i64, Call),
+    /// The dataset made of a window.
+    Reducing(Call),
+    /// The next element of such a dataset.
+    Flushing(Box<dyn Iterate>),
+}
+
+struct Grouping {
+    input: Option<Box<dyn Iterate>>,
+    spec: Spec,
+    depth: usize,
+    key: Arc<Function>,
+    size: Arc<Function>,
+    reduce: Arc<Function>,
+    groups: BTreeMap<i64, Vec<Held>>,
+    sizes: BTreeMap<i64, usize>,
+    stage: Stage,
+    count: u64,
+    node: Arc<str>,
+    scope: Arc<Scope>,
+    turns: Turns,
+}
+
+impl Grouping {
+    /// Begins to make a dataset of the elements with this key.
+    fn flush(&mut self, key: i64) -> Result<Stage> {
+        let held = self.groups.remove(&key).unwrap_or_default();
+        let elements = Arc::new(held.into_iter().map(|held| held.element).collect());
+        let listed = Listed { elements, spec: self.spec.clone() };
+        let window = Source::new(listed, self.depth)?.into_tensor()?;
+        Ok(Stage::Reducing(self.reduce.call(&self.scope, [Tensor::scalar(key), window])))
+    }
+
+    /// Puts an element to those with its key, of whose windows the size is known.
+    fn add(&mut self, key: i64, element: Element) -> Result<Stage> {
+        let size = self.sizes.get(&key).copied().unwrap_or(1);
+        let held = Held::new(element, &self.scope.budget)?;
+        let group = self.groups.entry(key).or_default();
+        group.push(held);
+        if group.len() >= size { self.flush(key) } else { Ok(Stage::Drawing) }
+    }
+
+    /// What follows when a stage has what it waited for.
+    fn keyed(&mut self, key: Result<Element>, element: Element) -> Result<Stage> {
+        let number = self.count;
+        self.count += 1;
+        let key = key
+            .and_then(|key| integer(&key, "`key_func`"))
+            .map_err(|e| at_element(e, &self.node, number))?;
+        if self.sizes.contains_key(&key) {
+            return self.add(key, element);
+        }
+        let call = self.size.call(&self.scope, [Tensor::scalar(key)]);
+        Ok(Stage::Sizing(element, key, call))
+    }
+
+    fn sized(&mut self, size: Result<Element>, key: i64, element: Element) -> Result<Stage> {
+        let size = integer(&size?, "`window_size_func`")?;
+        ensure!(
+            size > 0,
+            InvalidArgument,
+            "Window size must be greater than zero, but got {size}."
+        );
+        // What is remembered of a key is counted as an element is.
+        self.sizes.insert(key, usize::try_from(size).unwrap_or(usize::MAX));
+        self.add(key, element)
+    }
+}
+
+impl Iterate for Grouping {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            ready!(self.turns.poll(cx));
+            match &mut self.stage {
+                Stage::Drawing => match &mut self.input {
+                    Some(input) => match ready!(input.poll_next(cx))? {
+                        Some(element) => {
+                            let call = self.key.call(&self.scope, element.iter().cloned());
+                            self.stage = Stage::Keying(element, call);
+                        }
+                        None => self.input = None,
+                    },
+                    // What is left leaves in the order of the keys.
+                    None => match self.groups.keys().next().copied() {
+                        Some(key) => self.stage = self.flush(key)?,
+                        None => return Poll::Ready(Ok(None)),
+                    },
+                },
+                Stage::Keying(element, call) => {
+                    let key = ready!(call.poll(cx));
+                    let element = std::mem::take(element);
+                    self.stage = Stage::Drawing;
+                    self.stage = self.keyed(key, element)?;
+                }
+                Stage::Sizing(element, key, call) => {
+                    let (size, key) = (ready!(call.poll(cx)), *key);
+                    let element = std::mem::take(element);
+                    self.stage = Stage::Drawing;
+                    self.stage = self.sized(size, key, element)?;
+                }
+                Stage::Reducing(call) => {
+                    let returned = ready!(call.poll(cx));
+                    self.stage = Stage::Drawing;
+                    let returned = returned?;
+                    ensure_one(&returned)?;
+                    let dataset = Source::of(&returned[0])?.iterate(&self.scope)?;
+                    self.stage = Stage::Flushing(dataset);
+                }
+                Stage::Flushing(dataset) => match ready!(dataset.poll_next(cx))? {
+                    Some(element) => return Poll::Ready(Ok(Some(element))),
+                    None => self.stage = Stage::Drawing,
+                },
+            }
+        }
+    }
+}
+
+fn ensure_one(returned: &[Tensor]) -> Result<()> {
+    ensure!(
+        returned.len() == 1,
+        InvalidArgument,
+        "`reduce_func` must return a single dataset, it returned {} components",
+        returned.len()
+    );
+    Ok(())
+}
+
+/// For each key, what a reduction of its elements comes to.
+struct ByReducer {
+    input: Source,
+    functions: Arc<[Arc<Function>; 4]>,
+    spec: Spec,
+    node: Arc<str>,
+}
+
+fn group_by_reducer(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let attrs = init.attrs();
+    let functions = [
+        FunctionAttr::of(attrs, "key_func", "key_func_other_arguments")?,
+        FunctionAttr::of(attrs, "init_func", "init_func_other_arguments")?,
+        FunctionAttr::of(attrs, "reduce_func", "reduce_func_other_arguments")?,
+        FunctionAttr::of(attrs, "finalize_func", "finalize_func_other_arguments")?,
+    ];
+    let node = init.node.name.clone();
+    transformation(init, move |ctx, input, spec| {
+        let [key, begin, reduce, finalize] = &functions;
+        let functions =
+            Arc::new([key.bind(ctx)?, begin.bind(ctx)?, reduce.bind(ctx)?, finalize.bind(ctx)?]);
+        let (source, node) = (input.clone(), node.clone());
+        source.under(ByReducer { input, functions, spec, node })
+    })
+}
+
+impl Dataset for ByReducer {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(ReducingByKey {
+            input: Some(self.input.iterate(scope)?),
+            functions: self.functions.clone(),
+            states: BTreeMap::new(),
+            stage: ReduceStage::Drawing,
+            count: 0,
+            node: self.node.clone(),
+            scope: scope.clone(),
+            turns: Turns::default(),
+        }))
+    }
+}
+
+/// What a reduction by key waits for.
+enum ReduceStage {
+    Drawing,
+    Keying(Element, Call),
+    Beginning(Element, i64, Call),
+    Reducing(i64, Call),
+    Finalizing(Call),
+}
+
+struct ReducingByKey {
+    input: Option<Box<dyn Iterate>>,
+    functions: Arc<[Arc<Function>; 4]>,
+    states: BTreeMap<i64, Held>,
+    stage: ReduceStage,
+    count: u64,
+    node: Arc<str>,
+    scope: Arc<Scope>,
+    turns: Turns,
+}
+
+impl ReducingByKey {
+    fn reduce(&self, key: i64, state: Element, element: Element) -> ReduceStage {
+        let args = state.into_iter().chain(element);
+        ReduceStage::Reducing(key, self.functions[2].call(&self.scope, args))
+    }
+
+    fn keyed(&mut self, key: Result<Element>, element: Element) -> Result<ReduceStage> {
+        let number = self.count;
+        self.count += 1;
+        let key = key
+            .and_then(|key| integer(&key, "`key_func`"))
+            .map_err(|e| at_element(e, &self.node, number))?;
+        Ok(match self.states.remove(&key) {
+            Some(state) => self.reduce(key, state.element, element),
+            None => {
+                let call = self.functions[1].call(&self.scope, [Tensor::scalar(key)]);
+                ReduceStage::Beginning(element, key, call)
+            }
+        })
+    }
+}
+
+impl Iterate for ReducingByKey {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            ready!(self.turns.poll(cx));
+            match &mut self.stage {
+                ReduceStage::Drawing => match &mut self.input {
+                    Some(input) => match ready!(input.poll_next(cx))? {
+                        Some(element) => {
+                            let args = element.iter().cloned();
+                            let call = self.functions[0].call(&self.scope, args);
+                            self.stage = ReduceStage::Keying(element, call);
+                        }
+                        None => self.input = None,
+                    },
+                    None => match self.states.pop_first() {
+                        Some((_, state)) => {
+                            let call = self.functions[3].call(&self.scope, state.element);
+                            self.stage = ReduceStage::Finalizing(call);
+                        }
+                        None => return Poll::Ready(Ok(None)),
+                    },
+                },
+                ReduceStage::Keying(element, call) => {
+                    let key = ready!(call.poll(cx));
+                    let element = std::mem::take(element);
+                    self.stage = ReduceStage::Drawing;
+                    self.stage = self.keyed(key, element)?;
+                }
+                ReduceStage::Beginning(element, key, call) => {
+                    let (state, key) = (ready!(call.poll(cx)), *key);
+                    let element = std::mem::take(element);
+                    self.stage = ReduceStage::Drawing;
+                    self.stage = self.reduce(key, state?, element);
+                }
+                ReduceStage::Reducing(key, call) => {
+                    let (state, key) = (ready!(call.poll(cx)), *key);
+                    self.stage = ReduceStage::Drawing;
+                    self.states.insert(key, Held::new(state?, &self.scope.budget)?);
+                }
+                ReduceStage::Finalizing(call) => {
+                    let result = ready!(call.poll(cx));
+                    self.stage = ReduceStage::Drawing;
+                    return Poll::Ready(result.map(Some));
+                }
+            }
+        }
+    }
+}

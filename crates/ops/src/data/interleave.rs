@@ -1,0 +1,352 @@
+//! Datasets made of the datasets that a function returns: one after the other, or in turns.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Charge, Result, ensure};
+
+use super::call::{Call, Function, FunctionAttr};
+use super::dataset::{DATASET, Dataset, Iterate, Next, Source, Turns, transformation};
+use super::element::{Element, Spec};
+use super::mapped::{at_element, checked_calls};
+use super::prefetch;
+use super::scope::Scope;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        FLAT_MAP_DATASET,
+        INTERLEAVE_DATASET,
+        PARALLEL_INTERLEAVE_DATASET,
+        EXPERIMENTAL_PARALLEL_INTERLEAVE_DATASET,
+        LEGACY_PARALLEL_INTERLEAVE_DATASET_V2,
+        PARALLEL_INTERLEAVE_DATASET_V2,
+        PARALLEL_INTERLEAVE_DATASET_V3,
+        PARALLEL_INTERLEAVE_DATASET_V4,
+    ],
+    kernels: &[
+        KernelSpec { op: "FlatMapDataset", create: flat_map, ..KernelSpec::CPU },
+        KernelSpec { op: "InterleaveDataset", create: interleave, ..KernelSpec::CPU },
+        KernelSpec { op: "ParallelInterleaveDataset", create: interleave, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "ExperimentalParallelInterleaveDataset",
+            create: interleave,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "LegacyParallelInterleaveDatasetV2",
+            create: interleave,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "ParallelInterleaveDatasetV2", create: interleave, ..KernelSpec::CPU },
+        KernelSpec { op: "ParallelInterleaveDatasetV3", create: interleave, ..KernelSpec::CPU },
+        KernelSpec { op: "ParallelInterleaveDatasetV4", create: interleave, ..KernelSpec::CPU },
+    ],
+};
+
+const FLAT_MAP_DATASET: OpDef = OpDef {
+    name: "FlatMapDataset",
+    inputs: &["input_dataset: variant", "other_arguments: Targuments"],
+    attrs: &[
+        "f: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const INTERLEAVE_DATASET: OpDef = OpDef {
+    name: "InterleaveDataset",
+    inputs: &[
+        "input_dataset: variant",
+        "other_arguments: Targuments",
+        "cycle_length: int64",
+        "block_length: int64",
+    ],
+    ..FLAT_MAP_DATASET
+};
+
+const PARALLEL_INTERLEAVE_DATASET: OpDef = OpDef {
+    name: "ParallelInterleaveDataset",
+    inputs: &[
+        "input_dataset: variant",
+        "other_arguments: Targuments",
+        "cycle_length: int64",
+        "block_length: int64",
+        "sloppy: bool",
+        "buffer_output_elements: int64",
+        "prefetch_input_elements: int64",
+    ],
+    ..FLAT_MAP_DATASET
+};
+
+const EXPERIMENTAL_PARALLEL_INTERLEAVE_DATASET: OpDef = OpDef {
+    name: "ExperimentalParallelInterleaveDataset",
+    attrs: &[
+        "f: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    ..PARALLEL_INTERLEAVE_DATASET
+};
+
+const LEGACY_PARALLEL_INTERLEAVE_DATASET_V2: OpDef = OpDef {
+    name: "LegacyParallelInterleaveDatasetV2",
+    inputs: &[
+        "input_dataset: variant",
+        "other_arguments: Targuments",
+        "cycle_length: int64",
+        "block_length: int64",
+        "buffer_output_elements: int64",
+        "prefetch_input_elements: int64",
+    ],
+    ..PARALLEL_INTERLEAVE_DATASET_V3
+};
+
+const PARALLEL_INTERLEAVE_DATASET_V2: OpDef = OpDef {
+    name: "ParallelInterleaveDatasetV2",
+    inputs: &[
+        "input_dataset: variant",
+        "other_arguments: Targuments",
+        "cycle_length: int64",
+        "block_length: int64",
+        "num_parallel_calls: int64",
+    ],
+    attrs: &[
+        "f: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "sloppy: bool = false",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const PARALLEL_INTERLEAVE_DATASET_V3: OpDef = OpDef {
+    name: "ParallelInterleaveDatasetV3",
+    attrs: &[
+        "f: func",
+        "deterministic: string = 'default'",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..PARALLEL_INTERLEAVE_DATASET_V2
+};
+
+const PARALLEL_INTERLEAVE_DATASET_V4: OpDef = OpDef {
+    name: "ParallelInterleaveDatasetV4",
+    inputs: &[
+        "input_dataset: variant",
+        "other_arguments: Targuments",
+        "cycle_length: int64",
+        "block_length: int64",
+        "buffer_output_elements: int64",
+        "prefetch_input_elements: int64",
+        "num_parallel_calls: int64",
+    ],
+    ..PARALLEL_INTERLEAVE_DATASET_V3
+};
+
+/// Elements of the datasets that a function returns, `cycle` of them at a time, `block` elements of
+/// each in turn.
+struct Interleaved {
+    input: Source,
+    function: Arc<Function>,
+    spec: Spec,
+    cycle: usize,
+    block: u64,
+    /// Elements that each dataset is read ahead, in the background.
+    ahead: usize,
+    node: Arc<str>,
+}
+
+fn flat_map(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let function = FunctionAttr::of(init.attrs(), "f", "other_arguments")?;
+    let node = init.node.name.clone();
+    transformation(init, move |ctx, input, spec| {
+        let (function, node) = (function.bind(ctx)?, node.clone());
+        let source = input.clone();
+        let flat = Interleaved { input, function, spec, cycle: 1, block: 1, ahead: 0, node };
+        source.under(flat)
+    })
+}
+
+/// An int64 input, by name.
+fn named(ctx: &KernelContext<'_>, name: &str) -> Result<Option<i64>> {
+    match ctx.input_range(name) {
+        Ok(range) => ctx.scalar_int(range.start, name).map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+fn interleave(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let function = FunctionAttr::of(init.attrs(), "f", "other_arguments")?;
+    let node = init.node.name.clone();
+    let is_parallel = init.node.op.name != "InterleaveDataset";
+    transformation(init, move |ctx, input, spec| {
+        let cycle = named(ctx, "cycle_length")?.unwrap_or(1);
+        ensure!(
+            cycle > 0 || (is_parallel && cycle == -1),
+            InvalidArgument,
+            "cycle_length must be greater than zero."
+        );
+        let cycle = usize::try_from(cycle).unwrap_or(ctx.step().background.threads());
+        let block = named(ctx, "block_length")?.unwrap_or(1);
+        ensure!(block > 0, InvalidArgument, "block_length must be greater than zero.");
+        if let Some(calls) = named(ctx, "num_parallel_calls")? {
+            checked_calls(calls)?;
+        }
+        let buffered = named(ctx, "buffer_output_elements")?;
+        for count in [buffered, named(ctx, "prefetch_input_elements")?].into_iter().flatten() {
+            ensure!(
+                count >= -1,
+                InvalidArgument,
+                "buffer_output_elements and prefetch_input_elements must not be negative."
+            );
+        }
+        let ahead = match (is_parallel, buffered) {
+            (false, _) => 0,
+            (true, Some(n)) if n > 0 => n as usize,
+            (true, _) => usize::try_from(block).unwrap_or(usize::MAX),
+        };
+        let (function, node) = (function.bind(ctx)?, node.clone());
+        let (source, block) = (input.clone(), block.unsigned_abs());
+        source.under(Interleaved { input, function, spec, cycle, block, ahead, node })
+    })
+}
+
+impl Dataset for Interleaved {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(Interleaving {
+            input: Some(self.input.iterate(scope)?),
+            function: self.function.clone(),
+            scope: scope.clone(),
+            cycle: self.cycle,
+            block: self.block,
+            ahead: self.ahead,
+            node: self.node.clone(),
+            open: Vec::new(),
+            open_count: 0,
+            at: 0,
+            taken: 0,
+            call: None,
+            count: 0,
+            turns: Turns::default(),
+        }))
+    }
+}
+
+/// A dataset being read.
+struct Open {
+    elements: Box<dyn Iterate>,
+    _charge: Charge,
+}
+
+struct Interleaving {
+    input: Option<Box<dyn Iterate>>,
+    function: Arc<Function>,
+    scope: Arc<Scope>,
+    cycle: usize,
+    block: u64,
+    ahead: usize,
+    node: Arc<str>,
+    /// Datasets being read, by place in the cycle; places that were never used are not there.
+    open: Vec<Option<Open>>,
+    open_count: usize,
+    /// The place whose turn it is.
+    at: usize,
+    /// Elements that it has given in this turn.
+    taken: u64,
+    /// The call that makes the dataset for this place.
+    call: Option<Call>,
+    /// Datasets so far.
+    count: u64,
+    turns: Turns,
+}
+
+impl Interleaving {
+    fn next_place(&mut self) {
+        self.taken = 0;
+        self.at = (self.at + 1) % self.cycle;
+        // Nothing is left to fill the places that were never used.
+        if self.input.is_none() && self.at >= self.open.len() {
+            self.at = 0;
+        }
+    }
+
+    /// Opens the dataset that a call returned.
+    fn open(&mut self, returned: Result<Element>) -> Result<()> {
+        let number = self.count;
+        self.count += 1;
+        let opened = returned.and_then(|returned| {
+            ensure!(
+                returned.len() == 1,
+                InvalidArgument,
+                "The function must return a single dataset, it returned {} components",
+                returned.len()
+            );
+            Source::of(&returned[0])?.iterate(&self.scope)
+        });
+        let mut opened = opened.map_err(|e| at_element(e, &self.node, number))?;
+        if self.ahead > 0 {
+            opened = prefetch::ahead(opened, self.ahead, &self.scope);
+        }
+        /// What a dataset takes while it is read, whatever it holds.
+        const OPEN_BYTES: usize = 1024;
+        let charge = Charge::new(&self.scope.budget, OPEN_BYTES)?;
+        if self.at >= self.open.len() {
+            self.open.resize_with(self.at + 1, || None);
+        }
+        self.open[self.at] = Some(Open { elements: opened, _charge: charge });
+        self.open_count += 1;
+        Ok(())
+    }
+}
+
+impl Iterate for Interleaving {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            if let Some(Some(current)) = self.open.get_mut(self.at) {
+                if let Some(element) = ready!(current.elements.poll_next(cx))? {
+                    self.taken += 1;
+                    if self.taken == self.block {
+                        self.next_place();
+                    }
+                    return Poll::Ready(Ok(Some(element)));
+                }
+                self.open[self.at] = None;
+                self.open_count -= 1;
+                self.next_place();
+                ready!(self.turns.poll(cx));
+            } else if let Some(call) = &mut self.call {
+                let returned = ready!(call.poll(cx));
+                self.call = None;
+                self.open(returned)?;
+            } else if let Some(input) = &mut self.input {
+                match ready!(input.poll_next(cx))? {
+                    Some(element) => self.call = Some(self.function.call(&self.scope, element)),
+                    None => self.input = None,
+                }
+            } else if self.open_count == 0 {
+                return Poll::Ready(Ok(None));
+            } else {
+                self.next_place();
+            }
+        }
+    }
+}

@@ -1,0 +1,469 @@
+//! Iterators as state: ops that make them, give them a dataset, name them and save their place.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use parking_lot::Mutex;
+use prost::Message;
+use thalweg_graph::{AttrValue, Attrs, Flag, OpDef, shape};
+use thalweg_kernel::{
+    AnyKernel, AsyncCall, AsyncKernel, Family, KernelContext, KernelInit, KernelSpec, Outputs,
+    StepContext, Value,
+};
+use thalweg_proto as pb;
+use thalweg_tensor::{
+    Bytes, Error, Resource, ResourceHandle, Result, Shape, Tensor, Variant, bail, ensure, err,
+};
+
+use super::dataset::{Iterate, Next, Source, Turns};
+use super::element::Spec;
+use super::get_next::Pump;
+use super::scope::Scope;
+use super::seeds::set_anonymous;
+use super::task::Task;
+use crate::state::handle::{Owner, Place, state_input, state_kernel};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        ITERATOR,
+        ITERATOR_V2,
+        ANONYMOUS_ITERATOR,
+        ANONYMOUS_ITERATOR_V2,
+        ANONYMOUS_ITERATOR_V3,
+        ONE_SHOT_ITERATOR,
+        MAKE_ITERATOR,
+        DELETE_ITERATOR,
+        ITERATOR_TO_STRING_HANDLE,
+        ITERATOR_FROM_STRING_HANDLE,
+        ITERATOR_FROM_STRING_HANDLE_V2,
+        SERIALIZE_ITERATOR,
+        DESERIALIZE_ITERATOR,
+    ],
+    kernels: &[
+        KernelSpec { op: "Iterator", create: iterator, ..KernelSpec::CPU },
+        KernelSpec { op: "IteratorV2", create: iterator, ..KernelSpec::CPU },
+        KernelSpec { op: "AnonymousIterator", create: anonymous, ..KernelSpec::CPU },
+        KernelSpec { op: "AnonymousIteratorV2", create: anonymous, ..KernelSpec::CPU },
+        KernelSpec { op: "AnonymousIteratorV3", create: anonymous, ..KernelSpec::CPU },
+        KernelSpec { op: "OneShotIterator", create: one_shot, ..KernelSpec::CPU },
+        KernelSpec { op: "MakeIterator", create: make_iterator, ..KernelSpec::CPU },
+        KernelSpec { op: "DeleteIterator", create: delete, ..KernelSpec::CPU },
+        KernelSpec { op: "IteratorToStringHandle", create: to_string, ..KernelSpec::CPU },
+        KernelSpec { op: "IteratorFromStringHandle", create: from_string, ..KernelSpec::CPU },
+        KernelSpec { op: "IteratorFromStringHandleV2", create: from_string, ..KernelSpec::CPU },
+        KernelSpec { op: "SerializeIterator", create: serialize, ..KernelSpec::CPU },
+        KernelSpec { op: "DeserializeIterator", create: deserialize, ..KernelSpec::CPU },
+    ],
+};
+
+const ITERATOR: OpDef = OpDef {
+    name: "Iterator",
+    outputs: &["handle: resource"],
+    attrs: &[
+        "shared_name: string",
+        "container: string",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const ITERATOR_V2: OpDef = OpDef { name: "IteratorV2", ..ITERATOR };
+
+const ANONYMOUS_ITERATOR: OpDef = OpDef {
+    name: "AnonymousIterator",
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
+    ..ITERATOR
+};
+
+const ANONYMOUS_ITERATOR_V2: OpDef = OpDef {
+    name: "AnonymousIteratorV2",
+    outputs: &["handle: resource", "deleter: variant"],
+    ..ANONYMOUS_ITERATOR
+};
+
+const ANONYMOUS_ITERATOR_V3: OpDef = OpDef { name: "AnonymousIteratorV3", ..ANONYMOUS_ITERATOR };
+
+const ONE_SHOT_ITERATOR: OpDef = OpDef {
+    name: "OneShotIterator",
+    attrs: &[
+        "dataset_factory: func",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "container: string = ''",
+        "shared_name: string = ''",
+    ],
+    ..ITERATOR
+};
+
+const MAKE_ITERATOR: OpDef = OpDef {
+    name: "MakeIterator",
+    inputs: &["dataset: variant", "iterator: resource"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const DELETE_ITERATOR: OpDef = OpDef {
+    name: "DeleteIterator",
+    inputs: &["handle: resource", "deleter: variant"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const ITERATOR_TO_STRING_HANDLE: OpDef = OpDef {
+    name: "IteratorToStringHandle",
+    inputs: &["resource_handle: resource"],
+    outputs: &["string_handle: string"],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const ITERATOR_FROM_STRING_HANDLE: OpDef = OpDef {
+    name: "IteratorFromStringHandle",
+    inputs: &["string_handle: string"],
+    outputs: &["resource_handle: resource"],
+    attrs: &["output_types: list(type) >= 0 = []", "output_shapes: list(shape) >= 0 = []"],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const ITERATOR_FROM_STRING_HANDLE_V2: OpDef =
+    OpDef { name: "IteratorFromStringHandleV2", ..ITERATOR_FROM_STRING_HANDLE };
+
+const SERIALIZE_ITERATOR: OpDef = OpDef {
+    name: "SerializeIterator",
+    inputs: &["resource_handle: resource"],
+    outputs: &["serialized: variant"],
+    attrs: &["external_state_policy: int = 0"],
+    shape: shape::unknown,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const DESERIALIZE_ITERATOR: OpDef = OpDef {
+    name: "DeserializeIterator",
+    inputs: &["resource_handle: resource", "serialized: variant"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+/// A place in a dataset, if it has been given one.
+pub(crate) struct IteratorResource {
+    spec: Spec,
+    opened: Mutex<Option<Opened>>,
+}
+
+/// A dataset and what draws from it.
+struct Opened {
+    dataset: Source,
+    scope: Arc<Scope>,
+    pump: Arc<Task<Pump>>,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.scope.cancellation.cancel(err!(Cancelled, "the iterator is gone"));
+    }
+}
+
+impl Opened {
+    /// Draws from the dataset, from its `done`-th element on.
+    fn new(dataset: Source, step: &StepContext, done: u64) -> Result<Opened> {
+        let scope = Scope::new(step);
+        if done > 0 {
+            dataset.rewind_all();
+        }
+        let mut iterator = dataset.iterate(&scope)?;
+        if done > 0 {
+            iterator = Box::new(Replaying { input: iterator, left: done, turns: Turns::default() });
+        }
+        let pump = Task::new(&scope.background, Pump::new(iterator, done));
+        Ok(Opened { dataset, scope, pump })
+    }
+}
+
+/// Passes over what was drawn before the place was saved.
+struct Replaying {
+    input: Box<dyn Iterate>,
+    left: u64,
+    turns: Turns,
+}
+
+impl Iterate for Replaying {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        while self.left > 0 {
+            ready!(self.turns.poll(cx));
+            // Elements that failed count as well: they were drawn.
+            if let Ok(None) = ready!(self.input.poll_next(cx)) {
+                return Poll::Ready(Ok(None));
+            }
+            self.left -= 1;
+        }
+        self.input.poll_next(cx)
+    }
+}
+
+impl Resource for IteratorResource {
+    fn kind(&self) -> &'static str {
+        "Iterator"
+    }
+}
+
+impl IteratorResource {
+    fn new(spec: Spec) -> IteratorResource {
+        IteratorResource { spec, opened: Mutex::new(None) }
+    }
+
+    /// Begins anew with this dataset, at its `done`-th element.
+    fn open(&self, dataset: Source, step: &StepContext, done: u64) -> Result<()> {
+        self.spec.check_accepts(dataset.spec())?;
+        let opened = Opened::new(dataset, step, done)?;
+        let before = self.opened.lock().replace(opened);
+        drop(before);
+        Ok(())
+    }
+
+    /// What draws from the dataset.
+    pub(crate) fn pump(&self) -> Result<Arc<Task<Pump>>> {
+        match &*self.opened.lock() {
+            Some(opened) => Ok(opened.pump.clone()),
+            None => bail!(
+                FailedPrecondition,
+                "GetNext() failed because the iterator has not been initialized. Ensure that you have run the initializer operation for this iterator before getting the next element."
+            ),
+        }
+    }
+}
+
+fn iterator(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let spec = Spec::of(init.attrs())?;
+    let wanted = spec.clone();
+    state_kernel(
+        init,
+        false,
+        move |_, _| Ok(IteratorResource::new(spec.clone())),
+        move |found: &IteratorResource, _| wanted.check_accepts(&found.spec),
+    )
+}
+
+fn anonymous(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let spec = Spec::of(init.attrs())?;
+    AnyKernel::new(move |ctx| {
+        set_anonymous(ctx, Arc::new(IteratorResource::new(spec.clone())), "AnonymousIterator")
+    })
+}
+
+fn make_iterator(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let dataset = Source::input(ctx, 0)?;
+        let iterator: Arc<IteratorResource> = state_input(ctx, 1)?;
+        iterator.open(dataset, ctx.step(), 0)
+    })
+}
+
+/// Lets go of an anonymous iterator: its handles own it, so it goes with the last of them.
+fn delete(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| state_input::<IteratorResource>(ctx, 0).map(drop))
+}
+
+/// What V2 ops give along with a handle; the handle itself lets go of the state.
+pub(crate) fn deleter() -> Result<Tensor> {
+    Tensor::from_variants(Shape::scalar(), vec![Some(Arc::new(Deleter))])
+}
+
+#[derive(Debug)]
+struct Deleter;
+
+impl Variant for Deleter {
+    fn type_name(&self) -> &str {
+        "ResourceDeleter"
+    }
+
+    fn encode(&self) -> Option<(Bytes, Vec<Tensor>)> {
+        None
+    }
+}
+
+/// Makes its dataset by a function, the first time it runs.
+struct OneShot {
+    factory: String,
+    attrs: Attrs,
+    spec: Spec,
+    owner: Arc<Owner<IteratorResource>>,
+    state: Arc<Mutex<OneShotState>>,
+}
+
+#[derive(Default)]
+enum OneShotState {
+    #[default]
+    New,
+    /// The function runs; these wait for it.
+    Starting(Vec<AsyncCall>),
+    Ready(Tensor),
+}
+
+fn one_shot(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let pb::NameAttrList { name, attr } = &**init.attrs().function("dataset_factory")?;
+    let value = |(n, v): (&String, &pb::AttrValue)| {
+        (Arc::from(n.as_str()), AttrValue::from_proto(v.clone()))
+    };
+    Ok(AnyKernel::Async(Arc::new(OneShot {
+        factory: name.clone(),
+        attrs: attr.iter().map(value).collect(),
+        spec: Spec::of(init.attrs())?,
+        owner: Arc::new(Owner::new(Place::of(init, false)?)),
+        state: Arc::default(),
+    })))
+}
+
+impl AsyncKernel for OneShot {
+    fn start(&self, call: AsyncCall) {
+        let step = call.step.clone();
+        {
+            let mut state = self.state.lock();
+            match &mut *state {
+                OneShotState::Ready(handle) => {
+                    let outputs = Outputs::from_iter([Value::Tensor(handle.clone())]);
+                    drop(state);
+                    return call.complete(Ok(outputs));
+                }
+                OneShotState::Starting(waiting) => return waiting.push(call),
+                OneShotState::New => *state = OneShotState::Starting(vec![call]),
+            }
+        }
+        let (state, spec, within) = (self.state.clone(), self.spec.clone(), step.clone());
+        let owner = self.owner.clone();
+        let made = move |result: Result<Vec<Tensor>>| {
+            let handle = result.and_then(|returned| {
+                owner.handle(&within, || one_shot_iterator(&returned, spec, &within))
+            });
+            let next = match &handle {
+                Ok(handle) => OneShotState::Ready(handle.clone()),
+                Err(_) => OneShotState::New,
+            };
+            let waiting = std::mem::replace(&mut *state.lock(), next);
+            if let OneShotState::Starting(calls) = waiting {
+                let output = |h: &Tensor| Outputs::from_iter([Value::Tensor(h.clone())]);
+                let answer = handle.as_ref().map(output);
+                calls.into_iter().for_each(|c| c.complete(answer.clone().map_err(Error::clone)));
+            }
+        };
+        step.functions.call(&self.factory, &self.attrs, Vec::new(), &step, Box::new(made));
+    }
+}
+
+/// A new iterator over the dataset that a factory returned.
+fn one_shot_iterator(
+    returned: &[Tensor],
+    spec: Spec,
+    step: &StepContext,
+) -> Result<IteratorResource> {
+    let [dataset] = returned else {
+        bail!(
+            InvalidArgument,
+            "The `dataset_factory` function must return a single scalar of dtype DT_VARIANT."
+        );
+    };
+    let iterator = IteratorResource::new(spec);
+    iterator.open(Source::of(dataset)?, step, 0)?;
+    Ok(iterator)
+}
+
+fn to_string(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let _: Arc<IteratorResource> = state_input(ctx, 0)?;
+        let proto = ctx.input(0)?.to_proto()?;
+        let handle = proto.resource_handle_val.first().map(Message::encode_to_vec);
+        ctx.set_output(0, Tensor::scalar_string(handle.unwrap_or_default()))
+    })
+}
+
+fn from_string(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let spec = Spec::of(init.attrs())?;
+    AnyKernel::new(move |ctx| {
+        let handle = handle_from_string(ctx)?;
+        let device = ctx.step().device.description().name.to_string();
+        ensure!(
+            *handle.device == *device,
+            InvalidArgument,
+            "Attempted create an iterator on device \"{device}\" from handle defined on device \"{}\"",
+            handle.device
+        );
+        let iterator: Arc<IteratorResource> = ctx.resources().resolve(&handle)?;
+        if !spec.dtypes.is_empty() {
+            spec.check_accepts(&iterator.spec)?;
+        }
+        ctx.set_output(0, Tensor::from_resources(Shape::scalar(), vec![handle])?)
+    })
+}
+
+fn handle_from_string(ctx: &KernelContext<'_>) -> Result<ResourceHandle> {
+    let text = super::dataset::string_input(ctx, 0, "string_handle")?;
+    let bad = || {
+        err!(
+            InvalidArgument,
+            "Could not parse string_handle as a valid ResourceHandle: it has {} bytes",
+            text.len()
+        )
+    };
+    let handle = pb::ResourceHandleProto::decode(text.clone()).map_err(|_| bad())?;
+    let proto = pb::TensorProto {
+        dtype: thalweg_tensor::DType::Resource.to_proto(),
+        tensor_shape: Some(pb::TensorShapeProto::default()),
+        resource_handle_val: vec![handle],
+        ..Default::default()
+    };
+    Tensor::from_proto(&proto, None)?.resources()?.first().cloned().ok_or_else(bad)
+}
+
+/// Our name for a saved place; only we read it.
+const STATE_TYPE: &str = "thalweg::IteratorState";
+
+/// How far an iterator has come. Drawing as many elements of an equal dataset leads to the same
+/// place, unless it is random without a seed.
+#[derive(Debug)]
+struct SavedPlace(u64);
+
+impl Variant for SavedPlace {
+    fn type_name(&self) -> &str {
+        STATE_TYPE
+    }
+
+    fn encode(&self) -> Option<(Bytes, Vec<Tensor>)> {
+        Some((Bytes::copy_from_slice(&self.0.to_le_bytes()), Vec::new()))
+    }
+}
+
+fn serialize(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let iterator: Arc<IteratorResource> = state_input(ctx, 0)?;
+        let saved = SavedPlace(iterator.pump()?.work.drawn());
+        let shape = Shape::new(&[1])?;
+        ctx.set_output(0, Tensor::from_variants(shape, vec![Some(Arc::new(saved))])?)
+    })
+}
+
+fn deserialize(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let iterator: Arc<IteratorResource> = state_input(ctx, 0)?;
+        let encoded = match ctx.input(1)?.variants()? {
+            [Some(value)] if value.type_name() == STATE_TYPE => value.encode(),
+            _ => None,
+        };
+        let Some(bytes) = encoded.and_then(|(bytes, _)| bytes.as_ref().try_into().ok()) else {
+            bail!(InvalidArgument, "the variant does not hold an iterator's state saved here");
+        };
+        let dataset = iterator.opened.lock().as_ref().map(|opened| opened.dataset.clone());
+        let Some(dataset) = dataset else {
+            bail!(
+                FailedPrecondition,
+                "Restore() failed because the iterator has not been initialized. Ensure that you have run the initializer operation for this iterator before restoring it."
+            );
+        };
+        iterator.open(dataset, ctx.step(), u64::from_le_bytes(bytes))
+    })
+}

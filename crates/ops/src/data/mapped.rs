@@ -1,0 +1,245 @@
+//! Datasets whose elements are results of a function: one call after the other, or several at once.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Code, Error, Result, ensure};
+
+use super::call::{Call, Function, FunctionAttr};
+use super::dataset::{DATASET, Dataset, Iterate, Next, Source, UNKNOWN, transformation};
+use super::element::{Element, Spec};
+use super::scope::Scope;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[MAP_DATASET, PARALLEL_MAP_DATASET, PARALLEL_MAP_DATASET_V2],
+    kernels: &[
+        KernelSpec { op: "MapDataset", create: map, ..KernelSpec::CPU },
+        KernelSpec { op: "ParallelMapDataset", create: map, ..KernelSpec::CPU },
+        KernelSpec { op: "ParallelMapDatasetV2", create: map, ..KernelSpec::CPU },
+    ],
+};
+
+const MAP_DATASET: OpDef = OpDef {
+    name: "MapDataset",
+    inputs: &["input_dataset: variant", "other_arguments: Targuments"],
+    attrs: &[
+        "f: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "use_inter_op_parallelism: bool = true",
+        "preserve_cardinality: bool = false",
+        "force_synchronous: bool = false",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const PARALLEL_MAP_DATASET: OpDef = OpDef {
+    name: "ParallelMapDataset",
+    inputs: &["input_dataset: variant", "other_arguments: Targuments", "num_parallel_calls: int32"],
+    attrs: &[
+        "f: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "use_inter_op_parallelism: bool = true",
+        "sloppy: bool = false",
+        "preserve_cardinality: bool = false",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const PARALLEL_MAP_DATASET_V2: OpDef = OpDef {
+    name: "ParallelMapDatasetV2",
+    inputs: &["input_dataset: variant", "other_arguments: Targuments", "num_parallel_calls: int64"],
+    attrs: &[
+        "f: func",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "use_inter_op_parallelism: bool = true",
+        "deterministic: string = 'default'",
+        "preserve_cardinality: bool = false",
+        "use_unbounded_threadpool: bool = false",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+/// A function applied to every element.
+pub(crate) struct Mapped {
+    pub(crate) input: Source,
+    pub(crate) function: Arc<Function>,
+    pub(crate) spec: Spec,
+    pub(crate) preserves_cardinality: bool,
+    /// Calls at once; `None` begins one when its result is asked for.
+    pub(crate) calls: Option<i64>,
+    /// The node, for messages.
+    pub(crate) node: Arc<str>,
+}
+
+/// The number of calls at once, which is positive or -1 for as many as seem good.
+pub(crate) fn checked_calls(calls: i64) -> Result<i64> {
+    ensure!(
+        calls > 0 || calls == -1,
+        InvalidArgument,
+        "num_parallel_calls must be greater than zero."
+    );
+    Ok(calls)
+}
+
+fn map(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let function = FunctionAttr::of(init.attrs(), "f", "other_arguments")?;
+    let preserves_cardinality = init.attrs().bool("preserve_cardinality")?;
+    let node = init.node.name.clone();
+    let calls_input = init.node.input_range("num_parallel_calls").ok().map(|range| range.start);
+    transformation(init, move |ctx, input, spec| {
+        let calls = match calls_input {
+            Some(i) => Some(checked_calls(ctx.scalar_int(i, "num_parallel_calls")?)?),
+            None => None,
+        };
+        let function = function.bind(ctx)?;
+        let node = node.clone();
+        let source = input.clone();
+        source.under(Mapped { input, function, spec, preserves_cardinality, calls, node })
+    })
+}
+
+impl Dataset for Mapped {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        if self.preserves_cardinality { self.input.cardinality() } else { UNKNOWN }
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let input = self.input.iterate(scope)?;
+        let calling = Calling {
+            function: self.function.clone(),
+            scope: scope.clone(),
+            node: self.node.clone(),
+            count: 0,
+            preserves_cardinality: self.preserves_cardinality,
+        };
+        Ok(match self.calls.map(|n| scope.calls(n)) {
+            None => Box::new(OneByOne { input, calling, call: None }),
+            Some(window) => {
+                Box::new(Several { input: Some(input), calling, window, begun: VecDeque::new() })
+            }
+        })
+    }
+}
+
+/// What calls for the elements of one iteration share.
+struct Calling {
+    function: Arc<Function>,
+    scope: Arc<Scope>,
+    node: Arc<str>,
+    /// Results so far.
+    count: u64,
+    preserves_cardinality: bool,
+}
+
+impl Calling {
+    /// What the result of a call is to those who draw.
+    fn outcome(&mut self, result: Result<Element>) -> Result<Option<Element>> {
+        let number = self.count;
+        self.count += 1;
+        match result {
+            Ok(element) => Ok(Some(element)),
+            // A function that says so ends the sequence, unless that was promised not to happen.
+            Err(e) if e.code() == Code::OutOfRange && !self.preserves_cardinality => Ok(None),
+            Err(e) if e.code() == Code::OutOfRange => Err(Error::new(
+                Code::InvalidArgument,
+                format!(
+                    "Function invocation produced OutOfRangeError: {}",
+                    at_element(e, &self.node, number).message()
+                ),
+            )),
+            Err(e) => Err(at_element(e, &self.node, number)),
+        }
+    }
+}
+
+/// An error with the element that it came up at.
+pub(crate) fn at_element(e: Error, node: &str, number: u64) -> Error {
+    e.map_message(|m| format!("{m} (at element {number} of dataset '{node}')"))
+}
+
+/// Calls one after the other.
+struct OneByOne {
+    input: Box<dyn Iterate>,
+    calling: Calling,
+    call: Option<Call>,
+}
+
+impl Iterate for OneByOne {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        if self.call.is_none() {
+            let Some(element) = ready!(self.input.poll_next(cx))? else {
+                return Poll::Ready(Ok(None));
+            };
+            self.call = Some(self.calling.function.call(&self.calling.scope, element));
+        }
+        let Some(call) = &mut self.call else { return Poll::Ready(Ok(None)) };
+        let result = ready!(call.poll(cx));
+        self.call = None;
+        Poll::Ready(self.calling.outcome(result))
+    }
+}
+
+/// Several calls at once; their results come in the elements' order.
+struct Several {
+    /// `None` once it has ended.
+    input: Option<Box<dyn Iterate>>,
+    calling: Calling,
+    window: usize,
+    begun: VecDeque<Result<Call>>,
+}
+
+impl Several {
+    fn fill(&mut self, cx: &mut Context<'_>) {
+        while let Some(input) = &mut self.input
+            && self.begun.len() < self.window
+        {
+            let Calling { function, scope, .. } = &self.calling;
+            match input.poll_next(cx) {
+                Poll::Ready(Ok(Some(element))) => {
+                    self.begun.push_back(Ok(function.call_in_background(scope, element)));
+                }
+                Poll::Ready(Ok(None)) => self.input = None,
+                Poll::Ready(Err(e)) => self.begun.push_back(Err(e)),
+                Poll::Pending => return,
+            }
+        }
+    }
+}
+
+impl Iterate for Several {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        self.fill(cx);
+        let result = match self.begun.front_mut() {
+            Some(Ok(call)) => ready!(call.poll(cx)),
+            Some(Err(_)) => match self.begun.pop_front() {
+                Some(Err(e)) => return Poll::Ready(Err(e)),
+                _ => return Poll::Ready(Ok(None)),
+            },
+            None if self.input.is_none() => return Poll::Ready(Ok(None)),
+            None => return Poll::Pending,
+        };
+        self.begun.pop_front();
+        self.fill(cx);
+        Poll::Ready(self.calling.outcome(result))
+    }
+}

@@ -1,0 +1,33 @@
+//! Datasets and iterators: tf.data's graph form.
+//!
+//! A dataset is a variant that says how its elements come about; an `Iterate` draws them one by
+//! one. Drawing never blocks a thread: what has to wait (a function that dequeues, a buffer that
+//! another thread fills) answers `Poll::Pending` and wakes whoever asked. So a pipeline is a chain of
+//! small state machines that runs on the thread of the step that draws from it; only what is asked
+//! to run ahead (prefetch, parallel map) goes to other threads, as jobs of a `Task`.
+
+pub(crate) mod batch;
+pub(crate) mod cache;
+mod call;
+pub(crate) mod combine;
+mod dataset;
+pub(crate) mod directed;
+mod drive;
+mod element;
+pub(crate) mod function_ops;
+pub(crate) mod get_next;
+pub(crate) mod grouping;
+pub(crate) mod interleave;
+pub(crate) mod iterator;
+pub(crate) mod mapped;
+pub(crate) mod optional;
+pub(crate) mod padded;
+pub(crate) mod passing;
+pub(crate) mod prefetch;
+pub(crate) mod results;
+mod scope;
+pub(crate) mod seeds;
+pub(crate) mod shuffle;
+pub(crate) mod sources;
+mod task;
+pub(crate) mod window;

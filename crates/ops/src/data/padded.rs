@@ -1,0 +1,258 @@
+//! Datasets of batches whose elements are padded to one shape.
+
+use std::sync::Arc;
+
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Budget, Result, Shape, Tensor, bail, ensure};
+
+use super::batch::{Batching, batches, checked_size};
+use super::dataset::{DATASET, Dataset, Iterate, Source, Turns, flag_input, transformation};
+use super::element::{Element, Held, Spec};
+use super::scope::Scope;
+use crate::cells::{Cell, fill};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[PADDED_BATCH_DATASET, PADDED_BATCH_DATASET_V2],
+    kernels: &[
+        KernelSpec { op: "PaddedBatchDataset", create: padded_batch, ..KernelSpec::CPU },
+        KernelSpec { op: "PaddedBatchDatasetV2", create: padded_batch, ..KernelSpec::CPU },
+    ],
+};
+
+const PADDED_BATCH_DATASET: OpDef = OpDef {
+    name: "PaddedBatchDataset",
+    inputs: &[
+        "input_dataset: variant",
+        "batch_size: int64",
+        "padded_shapes: N * int64",
+        "padding_values: Toutput_types",
+    ],
+    attrs: &[
+        "Toutput_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "N: int >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const PADDED_BATCH_DATASET_V2: OpDef = OpDef {
+    name: "PaddedBatchDatasetV2",
+    inputs: &[
+        "input_dataset: variant",
+        "batch_size: int64",
+        "padded_shapes: N * int64",
+        "padding_values: Toutput_types",
+        "drop_remainder: bool",
+    ],
+    attrs: &[
+        "parallel_copy: bool = false",
+        "Toutput_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "N: int >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+/// To which shape a component is padded, `None` for as far as the batch needs, and with what.
+struct Padding {
+    sizes: Vec<Option<usize>>,
+    value: Tensor,
+}
+
+/// Elements padded and stacked.
+struct PaddedBatched {
+    input: Source,
+    size: usize,
+    drops_remainder: bool,
+    paddings: Arc<[Padding]>,
+    spec: Spec,
+}
+
+fn padded_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let drop_input = init.node.input_range("drop_remainder").ok().map(|range| range.start);
+    transformation(init, move |ctx, input, spec| {
+        let size = checked_size(ctx.scalar_int(1, "batch_size")?)?;
+        let drops_remainder = match drop_input {
+            Some(i) => flag_input(ctx, i, "drop_remainder")?,
+            None => false,
+        };
+        let paddings = paddings(ctx, &input)?;
+        let source = input.clone();
+        source.under(PaddedBatched { input, size, drops_remainder, paddings, spec })
+    })
+}
+
+fn paddings(ctx: &KernelContext<'_>, input: &Source) -> Result<Arc<[Padding]>> {
+    let (shapes, values) = (ctx.input_range("padded_shapes")?, ctx.input_range("padding_values")?);
+    let dtypes = &input.spec().dtypes;
+    ensure!(
+        shapes.len() == dtypes.len(),
+        InvalidArgument,
+        "Number of padded shapes ({}) must match the number of components in the input dataset's elements ({})",
+        shapes.len(),
+        dtypes.len()
+    );
+    ensure!(
+        values.len() == dtypes.len(),
+        InvalidArgument,
+        "Number of padding values ({}) must match the number of components in the input dataset's elements ({})",
+        values.len(),
+        dtypes.len()
+    );
+    shapes
+        .zip(values)
+        .zip(dtypes.iter())
+        .map(|((shape, value), &dtype)| {
+            ensure!(
+                ctx.input(shape)?.rank() == 1,
+                InvalidArgument,
+                "All padded shapes must be vectors"
+            );
+            let mut sizes = Vec::new();
+            for size in ctx.ints(shape, "padded_shapes")? {
+                sizes.push(match size {
+                    -1 => None,
+                    size => match usize::try_from(size) {
+                        Ok(size) => Some(size),
+                        Err(_) => bail!(InvalidArgument, "a padded shape cannot have size {size}"),
+                    },
+                });
+            }
+            let value = ctx.input(value)?.clone();
+            ensure!(value.rank() == 0, InvalidArgument, "All padding values must be scalars");
+            ensure!(
+                value.dtype() == dtype,
+                InvalidArgument,
+                "Mismatched type between padding value ({}) and input dataset's component type ({dtype})",
+                value.dtype()
+            );
+            Ok(Padding { sizes, value })
+        })
+        .collect()
+}
+
+impl Dataset for PaddedBatched {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        batches(self.input.cardinality(), self.size, self.drops_remainder)
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let paddings = self.paddings.clone();
+        Ok(Box::new(Batching {
+            input: Some(self.input.iterate(scope)?),
+            size: self.size,
+            drops_remainder: self.drops_remainder,
+            goes_on: false,
+            gathered: Vec::new(),
+            failed: 0,
+            error: None,
+            scope: scope.clone(),
+            turns: Turns::default(),
+            stack: Box::new(move |elements: &[Held], budget: &Arc<Budget>| {
+                let component = |(i, padding)| padded_component(elements, i, padding, budget);
+                paddings.iter().enumerate().map(component).collect::<Result<Element>>()
+            }),
+        }))
+    }
+}
+
+fn padded_component(
+    elements: &[Held],
+    i: usize,
+    padding: &Padding,
+    budget: &Arc<Budget>,
+) -> Result<Tensor> {
+    let mut dims = vec![elements.len()];
+    dims.extend(padding.sizes.iter().map(|size| size.unwrap_or(0)));
+    for held in elements {
+        let Some(tensor) = held.element.get(i) else {
+            bail!(InvalidArgument, "an element of the batch has no component {i}");
+        };
+        ensure!(
+            tensor.dtype() == padding.value.dtype(),
+            InvalidArgument,
+            "component {i} is {}, its padding {}",
+            tensor.dtype(),
+            padding.value.dtype()
+        );
+        ensure!(
+            tensor.rank() == padding.sizes.len(),
+            InvalidArgument,
+            "All elements in a batch must have the same rank as the padded shape for component{i}: expected rank {} but got element with rank {}",
+            padding.sizes.len(),
+            tensor.rank()
+        );
+        for ((target, padded), &size) in
+            dims[1..].iter_mut().zip(&padding.sizes).zip(tensor.shape().iter())
+        {
+            ensure!(
+                padded.is_none_or(|padded| size <= padded),
+                DataLoss,
+                "Attempted to pad to a smaller size than the input element."
+            );
+            *target = size.max(*target);
+        }
+    }
+    let mut batch = Tensor::blank_in(padding.value.dtype(), Shape::new(&dims)?, Some(budget))?;
+    with_cell!(padding.value.dtype(), C => {
+        let cells = <C as Cell>::view_mut(&mut batch)?;
+        if let [value] = <C as Cell>::view(&padding.value)? {
+            fill(cells, value);
+        }
+        let row: usize = dims[1..].iter().product();
+        for (target, held) in cells.chunks_exact_mut(row.max(1)).zip(elements) {
+            let tensor = &held.element[i];
+            place(target, &dims[1..], <C as Cell>::view(tensor)?, tensor.shape());
+        }
+    });
+    Ok(batch)
+}
+
+/// Copies a smaller array into the corner of a larger one.
+fn place<C: Cell>(target: &mut [C], target_dims: &[usize], source: &[C], source_dims: &[usize]) {
+    let (Some(&wide), Some(&narrow)) = (target_dims.last(), source_dims.last()) else {
+        return target.clone_from_slice(source);
+    };
+    if source.is_empty() {
+        return;
+    }
+    let outer = source_dims.len() - 1;
+    let mut index = vec![0; outer];
+    for run in source.chunks_exact(narrow) {
+        let row = index.iter().zip(target_dims).fold(0, |row, (&at, &size)| row * size + at);
+        target[row * wide..row * wide + narrow].clone_from_slice(run);
+        for (at, &size) in index.iter_mut().zip(source_dims).rev() {
+            *at += 1;
+            if *at < size {
+                break;
+            }
+            *at = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cells::Bits;
+
+    #[test]
+    fn corners() {
+        let source = Tensor::from_slice(Shape::new(&[2, 2]).unwrap(), &[1, 2, 3, 4]).unwrap();
+        let mut target = Tensor::zeros(source.dtype(), Shape::new(&[3, 3]).unwrap()).unwrap();
+        let cells = Bits::<4>::view_mut(&mut target).unwrap();
+        place(cells, &[3, 3], Bits::<4>::view(&source).unwrap(), &[2, 2]);
+        assert_eq!(target.as_slice::<i32>().unwrap(), [1, 2, 0, 3, 4, 0, 0, 0, 0]);
+    }
+}

@@ -1,0 +1,340 @@
+//! Datasets that pass elements on as they are: wishes of the user to the runtime, promises about
+//! the number of elements, and errors that are to be left out.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::{OpDef, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Bytes, Code, Result, err};
+
+use super::dataset::{DATASET, Dataset, INFINITE, Iterate, Next, Source, Turns, transformation};
+use super::element::Spec;
+use super::scope::Scope;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        OPTIONS_DATASET,
+        MODEL_DATASET,
+        OPTIMIZE_DATASET,
+        OPTIMIZE_DATASET_V2,
+        FINALIZE_DATASET,
+        REWRITE_DATASET,
+        MAX_INTRA_OP_PARALLELISM_DATASET,
+        EXPERIMENTAL_MAX_INTRA_OP_PARALLELISM_DATASET,
+        PRIVATE_THREAD_POOL_DATASET,
+        EXPERIMENTAL_PRIVATE_THREAD_POOL_DATASET,
+        NON_SERIALIZABLE_DATASET,
+        EXPERIMENTAL_NON_SERIALIZABLE_DATASET,
+        WRAP_DATASET_VARIANT,
+        UNWRAP_DATASET_VARIANT,
+        ASSERT_CARDINALITY_DATASET,
+        IGNORE_ERRORS_DATASET,
+        EXPERIMENTAL_IGNORE_ERRORS_DATASET,
+    ],
+    kernels: &[
+        KernelSpec { op: "OptionsDataset", create: options, ..KernelSpec::CPU },
+        KernelSpec { op: "ModelDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "OptimizeDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "OptimizeDatasetV2", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "FinalizeDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "RewriteDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "MaxIntraOpParallelismDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "ExperimentalMaxIntraOpParallelismDataset",
+            create: pass,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "PrivateThreadPoolDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalPrivateThreadPoolDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "NonSerializableDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalNonSerializableDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "WrapDatasetVariant", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "UnwrapDatasetVariant", create: pass, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "AssertCardinalityDataset",
+            create: assert_cardinality,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "IgnoreErrorsDataset", create: ignore_errors, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "ExperimentalIgnoreErrorsDataset",
+            create: ignore_errors,
+            ..KernelSpec::CPU
+        },
+    ],
+};
+
+const OPTIONS_DATASET: OpDef = OpDef {
+    name: "OptionsDataset",
+    attrs: &[
+        "serialized_options: string",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const MODEL_DATASET: OpDef = OpDef {
+    name: "ModelDataset",
+    attrs: &[
+        "algorithm: int = 0",
+        "cpu_budget: int = 0",
+        "ram_budget: int = 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    ..DATASET
+};
+
+const OPTIMIZE_DATASET: OpDef = OpDef {
+    name: "OptimizeDataset",
+    inputs: &["input_dataset: variant", "optimizations: string"],
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "optimization_configs: list(string) = []",
+    ],
+    ..DATASET
+};
+
+const OPTIMIZE_DATASET_V2: OpDef = OpDef {
+    name: "OptimizeDatasetV2",
+    inputs: &[
+        "input_dataset: variant",
+        "optimizations_enabled: string",
+        "optimizations_disabled: string",
+        "optimizations_default: string",
+    ],
+    ..OPTIMIZE_DATASET
+};
+
+const FINALIZE_DATASET: OpDef = OpDef {
+    name: "FinalizeDataset",
+    attrs: &[
+        "has_captured_ref: bool = false",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    ..DATASET
+};
+
+const REWRITE_DATASET: OpDef = OpDef {
+    name: "RewriteDataset",
+    inputs: &["input_dataset: variant", "rewrite_name: string"],
+    ..DATASET
+};
+
+const MAX_INTRA_OP_PARALLELISM_DATASET: OpDef = OpDef {
+    name: "MaxIntraOpParallelismDataset",
+    inputs: &["input_dataset: variant", "max_intra_op_parallelism: int64"],
+    ..DATASET
+};
+
+const EXPERIMENTAL_MAX_INTRA_OP_PARALLELISM_DATASET: OpDef =
+    OpDef { name: "ExperimentalMaxIntraOpParallelismDataset", ..MAX_INTRA_OP_PARALLELISM_DATASET };
+
+const PRIVATE_THREAD_POOL_DATASET: OpDef = OpDef {
+    name: "PrivateThreadPoolDataset",
+    inputs: &["input_dataset: variant", "num_threads: int64"],
+    ..DATASET
+};
+
+const EXPERIMENTAL_PRIVATE_THREAD_POOL_DATASET: OpDef =
+    OpDef { name: "ExperimentalPrivateThreadPoolDataset", ..PRIVATE_THREAD_POOL_DATASET };
+
+const NON_SERIALIZABLE_DATASET: OpDef = OpDef { name: "NonSerializableDataset", ..DATASET };
+
+const EXPERIMENTAL_NON_SERIALIZABLE_DATASET: OpDef =
+    OpDef { name: "ExperimentalNonSerializableDataset", ..DATASET };
+
+const WRAP_DATASET_VARIANT: OpDef = OpDef {
+    name: "WrapDatasetVariant",
+    inputs: &["input_handle: variant"],
+    outputs: &["output_handle: variant"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+const UNWRAP_DATASET_VARIANT: OpDef =
+    OpDef { name: "UnwrapDatasetVariant", ..WRAP_DATASET_VARIANT };
+
+const ASSERT_CARDINALITY_DATASET: OpDef = OpDef {
+    name: "AssertCardinalityDataset",
+    inputs: &["input_dataset: variant", "cardinality: int64"],
+    ..DATASET
+};
+
+const IGNORE_ERRORS_DATASET: OpDef = OpDef {
+    name: "IgnoreErrorsDataset",
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "log_warning: bool = false",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_IGNORE_ERRORS_DATASET: OpDef =
+    OpDef { name: "ExperimentalIgnoreErrorsDataset", ..IGNORE_ERRORS_DATASET };
+
+/// The input itself. How many threads work, and how the pipeline is rewritten, is the runtime's
+/// affair: it has one pool, and no other form of the pipeline.
+fn pass(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        Source::input(ctx, 0)?;
+        let dataset = ctx.take_input(0)?;
+        ctx.set_output(0, dataset)
+    })
+}
+
+/// A dataset that remembers what was asked of the runtime.
+struct WithOptions {
+    input: Source,
+    options: Bytes,
+}
+
+fn options(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let options = init.attrs().bytes("serialized_options")?.clone();
+    transformation(init, move |_, input, _| {
+        let source = input.clone();
+        source.under(WithOptions { input, options: options.clone() })
+    })
+}
+
+impl Dataset for WithOptions {
+    fn spec(&self) -> &Spec {
+        self.input.spec()
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        self.input.cardinality()
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        self.input.iterate(scope)
+    }
+
+    fn options(&self) -> Bytes {
+        self.options.clone()
+    }
+}
+
+/// A dataset that must have so many elements.
+struct Promised {
+    input: Source,
+    count: i64,
+    spec: Spec,
+}
+
+fn assert_cardinality(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |ctx, input, spec| {
+        let count = ctx.scalar_int(1, "cardinality")?;
+        let source = input.clone();
+        source.under(Promised { input, count, spec })
+    })
+}
+
+impl Dataset for Promised {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        self.count
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let input = self.input.iterate(scope)?;
+        Ok(Box::new(Counting { input, promised: self.count, seen: 0 }))
+    }
+}
+
+struct Counting {
+    input: Box<dyn Iterate>,
+    promised: i64,
+    seen: i64,
+}
+
+impl Iterate for Counting {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        let next = ready!(self.input.poll_next(cx))?;
+        if next.is_some() {
+            self.seen += 1;
+        }
+        let elements = |n: i64| format!("{n} element{}", if n == 1 { "" } else { "s" });
+        Poll::Ready(match (next, self.promised) {
+            (None, INFINITE) => Err(err!(
+                FailedPrecondition,
+                "Input dataset was expected to contain an infinite number of elements but contained only {}.",
+                elements(self.seen)
+            )),
+            (None, promised) if self.seen != promised => Err(err!(
+                FailedPrecondition,
+                "Input dataset was expected to contain {} but contained only {}.",
+                elements(promised),
+                elements(self.seen)
+            )),
+            (Some(_), promised) if promised != INFINITE && self.seen > promised => Err(err!(
+                FailedPrecondition,
+                "Input dataset was expected to contain {} but contained at least {}.",
+                elements(promised),
+                elements(self.seen)
+            )),
+            (next, _) => Ok(next),
+        })
+    }
+}
+
+/// A dataset without the elements that fail.
+struct WithoutErrors {
+    input: Source,
+    spec: Spec,
+}
+
+fn ignore_errors(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |_, input, spec| {
+        let source = input.clone();
+        source.under(WithoutErrors { input, spec })
+    })
+}
+
+impl Dataset for WithoutErrors {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let input = self.input.iterate(scope)?;
+        Ok(Box::new(LeavingOut { input, turns: Turns::default() }))
+    }
+}
+
+struct LeavingOut {
+    input: Box<dyn Iterate>,
+    turns: Turns,
+}
+
+impl Iterate for LeavingOut {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            match ready!(self.input.poll_next(cx)) {
+                Err(e) if e.code() != Code::Cancelled => ready!(self.turns.poll(cx)),
+                next => return Poll::Ready(next),
+            }
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Datasets that run ahead of those who draw from them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Result, ensure};
+
+use super::dataset::{DATASET, Dataset, Iterate, Next, Source, transformation};
+use super::element::{Held, Spec};
+use super::scope::Scope;
+use super::task::{After, Task, Work};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[PREFETCH_DATASET],
+    kernels: &[KernelSpec { op: "PrefetchDataset", create: prefetch, ..KernelSpec::CPU }],
+};
+
+const PREFETCH_DATASET: OpDef = OpDef {
+    name: "PrefetchDataset",
+    inputs: &["input_dataset: variant", "buffer_size: int64"],
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "slack_period: int = 0",
+        "legacy_autotune: bool = true",
+        "buffer_size_min: int = 0",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+/// Elements beyond which running ahead only takes memory.
+const AHEAD_MAX: usize = 4096;
+/// Elements made in one job, so that others have their turn on the thread.
+const ELEMENTS_PER_JOB: usize = 32;
+
+struct Prefetched {
+    input: Source,
+    buffer: i64,
+    spec: Spec,
+}
+
+fn prefetch(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |ctx, input, spec| {
+        let buffer = ctx.scalar_int(1, "buffer_size")?;
+        ensure!(
+            buffer >= -1,
+            InvalidArgument,
+            "buffer_size must be >= 0 or set buffer_size to be -1 for auto-tuning"
+        );
+        let source = input.clone();
+        source.under(Prefetched { input, buffer, spec })
+    })
+}
+
+impl Dataset for Prefetched {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn cardinality(&self) -> i64 {
+        self.input.cardinality()
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let input = self.input.iterate(scope)?;
+        Ok(match usize::try_from(self.buffer) {
+            Ok(0) => input,
+            Ok(size) => ahead(input, size, scope),
+            // As much as keeps every thread busy.
+            Err(_) => ahead(input, scope.background.threads() * 2, scope),
+        })
+    }
+}
+
+/// Draws up to `count` elements of `input` before they are asked for, in the background.
+pub(crate) fn ahead(input: Box<dyn Iterate>, count: usize, scope: &Arc<Scope>) -> Box<dyn Iterate> {
+    let producer = Producer {
+        input: Mutex::new(Some(input)),
+        buffer: Mutex::default(),
+        capacity: count.clamp(1, AHEAD_MAX),
+        scope: scope.clone(),
+    };
+    Box::new(Consumer { task: Task::new(&scope.background, producer) })
+}
+
+#[derive(Default)]
+struct Buffer {
+    elements: VecDeque<Result<Held>>,
+    /// The input has ended, or nobody draws any more.
+    is_ended: bool,
+    /// The producer has stopped because the buffer was full.
+    is_stalled: bool,
+    awaited: Option<Waker>,
+}
+
+struct Producer {
+    /// Gone when it has ended, or when nobody draws any more.
+    input: Mutex<Option<Box<dyn Iterate>>>,
+    buffer: Mutex<Buffer>,
+    capacity: usize,
+    scope: Arc<Scope>,
+}
+
+impl Producer {
+    /// Whether there is room for another element.
+    fn has_room(&self) -> bool {
+        let mut buffer = self.buffer.lock();
+        buffer.is_stalled = buffer.elements.len() >= self.capacity;
+        !buffer.is_stalled && !buffer.is_ended
+    }
+
+    fn put(&self, next: Result<Option<Held>>) {
+        let waker = {
+            let mut buffer = self.buffer.lock();
+            match next.transpose() {
+                Some(next) => buffer.elements.push_back(next),
+                None => buffer.is_ended = true,
+            }
+            buffer.awaited.take()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl Work for Producer {
+    fn advance(&self, cx: &mut Context<'_>) -> After {
+        let mut input = self.input.lock();
+        for _ in 0..ELEMENTS_PER_JOB {
+            if self.buffer.lock().is_ended {
+                let ended = input.take();
+                drop(input);
+                drop(ended);
+                return After::default();
+            }
+            let Some(source) = &mut *input else { return After::default() };
+            if !self.has_room() {
+                return After::default();
+            }
+            let Poll::Ready(next) = source.poll_next(cx) else { return After::default() };
+            let hold = |element| Held::new(element, &self.scope.budget);
+            self.put(next.and_then(|next| next.map(hold).transpose()));
+        }
+        After { is_more: true, then: None }
+    }
+}
+
+struct Consumer {
+    task: Arc<Task<Producer>>,
+}
+
+impl Consumer {
+    /// What is in the buffer; `None` if nothing is, and then `waker` is woken when something is.
+    fn take(&self, waker: &Waker) -> Option<Result<Option<Held>>> {
+        let producer = &self.task.work;
+        let mut buffer = producer.buffer.lock();
+        let next = buffer.elements.pop_front();
+        let is_low = buffer.elements.len() <= producer.capacity / 2;
+        let resumes = buffer.is_stalled && is_low && next.is_some();
+        if resumes {
+            buffer.is_stalled = false;
+        }
+        let taken = match next {
+            Some(next) => Some(next.map(Some)),
+            None if buffer.is_ended => Some(Ok(None)),
+            None => {
+                buffer.awaited = Some(waker.clone());
+                None
+            }
+        };
+        drop(buffer);
+        if resumes {
+            self.task.notify();
+        }
+        taken
+    }
+}
+
+impl Iterate for Consumer {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        let mut taken = self.take(cx.waker());
+        if taken.is_none() {
+            // Whoever waits may as well work.
+            self.task.run_here();
+            taken = self.take(cx.waker());
+        }
+        match taken {
+            Some(next) => Poll::Ready(next.map(|held| held.map(|held| held.element))),
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Consumer {
+    fn drop(&mut self) {
+        let elements = {
+            let mut buffer = self.task.work.buffer.lock();
+            buffer.is_ended = true;
+            buffer.awaited = None;
+            std::mem::take(&mut buffer.elements)
+        };
+        drop(elements);
+        // The producer lets go of the input, on a thread where nobody is drawing from it.
+        self.task.notify();
+    }
+}

@@ -1,0 +1,225 @@
+//! What a dataset as a whole comes to: a reduction, its only element, its size, its options.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_kernel::{
+    AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec, Outputs, Value,
+};
+use thalweg_tensor::{Result, Tensor, err};
+
+use super::call::{Call, Function, FunctionAttr};
+use super::dataset::{Iterate, Source, Turns};
+use super::drive::{Machine, drive};
+use super::element::{Element, Spec};
+use super::mapped::at_element;
+use super::optional::declared_shapes;
+use super::scope::Scope;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        REDUCE_DATASET,
+        DATASET_TO_SINGLE_ELEMENT,
+        DATASET_CARDINALITY,
+        EXPERIMENTAL_DATASET_CARDINALITY,
+        GET_OPTIONS,
+    ],
+    kernels: &[
+        KernelSpec { op: "ReduceDataset", create: reduce, ..KernelSpec::CPU },
+        KernelSpec { op: "DatasetToSingleElement", create: single_element, ..KernelSpec::CPU },
+        KernelSpec { op: "DatasetCardinality", create: cardinality, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalDatasetCardinality", create: cardinality, ..KernelSpec::CPU },
+        KernelSpec { op: "GetOptions", create: get_options, ..KernelSpec::CPU },
+    ],
+};
+
+const REDUCE_DATASET: OpDef = OpDef {
+    name: "ReduceDataset",
+    inputs: &["input_dataset: variant", "initial_state: Tstate", "other_arguments: Targuments"],
+    outputs: &["components: output_types"],
+    attrs: &[
+        "f: func",
+        "Tstate: list(type) >= 1",
+        "Targuments: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "use_inter_op_parallelism: bool = true",
+        "metadata: string = ''",
+    ],
+    shape: declared_shapes,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const DATASET_TO_SINGLE_ELEMENT: OpDef = OpDef {
+    name: "DatasetToSingleElement",
+    inputs: &["dataset: variant"],
+    outputs: &["components: output_types"],
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    shape: declared_shapes,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const DATASET_CARDINALITY: OpDef = OpDef {
+    name: "DatasetCardinality",
+    inputs: &["input_dataset: variant"],
+    outputs: &["cardinality: int64"],
+    attrs: &["cardinality_options: string = ''"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+const EXPERIMENTAL_DATASET_CARDINALITY: OpDef =
+    OpDef { name: "ExperimentalDatasetCardinality", attrs: &[], ..DATASET_CARDINALITY };
+
+const GET_OPTIONS: OpDef = OpDef {
+    name: "GetOptions",
+    inputs: &["input_dataset: variant"],
+    outputs: &["serialized_options: string"],
+    shape: shape::scalar,
+    ..OpDef::DEFAULT
+};
+
+fn cardinality(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let count = Source::input(ctx, 0)?.cardinality();
+        ctx.set_output(0, Tensor::scalar(count))
+    })
+}
+
+fn get_options(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let options = Source::input(ctx, 0)?.options();
+        ctx.set_output(0, Tensor::scalar_string(options))
+    })
+}
+
+fn outputs(element: Element) -> Outputs {
+    element.into_iter().map(Value::Tensor).collect()
+}
+
+/// The element of a dataset that has only one.
+struct SingleElement {
+    spec: Spec,
+}
+
+fn single_element(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    Ok(AnyKernel::Async(Arc::new(SingleElement { spec: Spec::of(init.attrs())? })))
+}
+
+impl AsyncKernel for SingleElement {
+    fn start(&self, call: AsyncCall) {
+        let dataset = call.input(0).and_then(Source::of);
+        let spec = self.spec.clone();
+        drive(call, |scope| {
+            let mut iterator = dataset?.iterate(scope)?;
+            let mut first: Option<Element> = None;
+            Ok(Box::new(move |cx: &mut Context<'_>| {
+                loop {
+                    match (ready!(iterator.poll_next(cx))?, first.take()) {
+                        (Some(_), Some(_)) => {
+                            let error = err!(InvalidArgument, "Dataset had more than one element.");
+                            return Poll::Ready(Err(error));
+                        }
+                        (Some(element), None) => first = Some(element),
+                        (None, Some(element)) => {
+                            return Poll::Ready(spec.check(&element).map(|()| outputs(element)));
+                        }
+                        (None, None) => {
+                            return Poll::Ready(Err(err!(InvalidArgument, "Dataset was empty.")));
+                        }
+                    }
+                }
+            }) as Machine)
+        });
+    }
+}
+
+/// A function applied to a state and each element in turn.
+struct Reduce {
+    function: FunctionAttr,
+    spec: Spec,
+    states: std::ops::Range<usize>,
+    captured: std::ops::Range<usize>,
+    node: Arc<str>,
+}
+
+fn reduce(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    Ok(AnyKernel::Async(Arc::new(Reduce {
+        function: FunctionAttr::of(init.attrs(), "f", "other_arguments")?,
+        spec: Spec::of(init.attrs())?,
+        states: init.node.input_range("initial_state")?,
+        captured: init.node.input_range("other_arguments")?,
+        node: init.node.name.clone(),
+    })))
+}
+
+impl AsyncKernel for Reduce {
+    fn start(&self, call: AsyncCall) {
+        let tensors = |range: &std::ops::Range<usize>| {
+            range.clone().map(|i| call.input(i).cloned()).collect::<Result<Element>>()
+        };
+        let parts = call
+            .input(0)
+            .and_then(Source::of)
+            .and_then(|dataset| Ok((dataset, tensors(&self.states)?, tensors(&self.captured)?)));
+        let (function, spec, node) = (self.function.clone(), self.spec.clone(), self.node.clone());
+        drive(call, |scope| {
+            let (dataset, state, captured) = parts?;
+            let mut reducing = Reducing {
+                input: dataset.iterate(scope)?,
+                function: function.with(captured.into_vec()),
+                scope: scope.clone(),
+                state,
+                call: None,
+                count: 0,
+                node,
+                turns: Turns::default(),
+            };
+            Ok(Box::new(move |cx: &mut Context<'_>| {
+                let state = ready!(reducing.poll(cx))?;
+                Poll::Ready(spec.check(&state).map(|()| outputs(state)))
+            }) as Machine)
+        });
+    }
+}
+
+/// A reduction under way.
+pub(crate) struct Reducing {
+    input: Box<dyn Iterate>,
+    function: Arc<Function>,
+    scope: Arc<Scope>,
+    state: Element,
+    call: Option<Call>,
+    count: u64,
+    node: Arc<str>,
+    turns: Turns,
+}
+
+impl Reducing {
+    /// The last state.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Element>> {
+        loop {
+            ready!(self.turns.poll(cx));
+            if self.call.is_none() {
+                let Some(element) = ready!(self.input.poll_next(cx))? else {
+                    return Poll::Ready(Ok(std::mem::take(&mut self.state)));
+                };
+                let args = self.state.drain(..).chain(element);
+                self.call = Some(self.function.call(&self.scope, args));
+            }
+            let Some(call) = &mut self.call else { continue };
+            let result = ready!(call.poll(cx));
+            self.call = None;
+            let number = self.count;
+            self.count += 1;
+            self.state = result.map_err(|e| at_element(e, &self.node, number))?;
+        }
+    }
+}

@@ -1,0 +1,223 @@
+"""tf.data in graphs: every way to make an iterator, and the idioms of input pipelines."""
+
+import threading
+import time
+
+import numpy as np
+import tensorflow as tf
+from support import close, equal, raises, session, v1
+
+D = v1.data.Dataset
+
+
+def drained(s, tensor, limit=1000):
+    values = []
+    try:
+        for _ in range(limit):
+            values.append(s.run(tensor))
+    except tf.errors.OutOfRangeError:
+        pass
+    return values
+
+
+def case_one_shot_iterator(target):
+    with session(target) as s:
+        x = v1.data.make_one_shot_iterator(D.range(5).map(lambda x: x * x)).get_next()
+        assert drained(s, x) == [0, 1, 4, 9, 16]
+        with raises(tf.errors.OutOfRangeError, "End of sequence", "IteratorGetNext"):
+            s.run(x)
+
+
+def case_initializable_iterator_with_placeholder(target):
+    with session(target) as s:
+        n = v1.placeholder(tf.int64, [])
+        iterator = v1.data.make_initializable_iterator(D.range(n).batch(2))
+        x = iterator.get_next()
+        with raises(tf.errors.FailedPreconditionError, "has not been initialized"):
+            s.run(x)
+        for count in (3, 5):
+            s.run(iterator.initializer, {n: count})
+            equal(np.concatenate(drained(s, x)), np.arange(count))
+
+
+def case_reinitializable_iterator(target):
+    with session(target) as s:
+        train, check = D.range(100).shuffle(10).repeat(), D.range(3)
+        iterator = v1.data.Iterator.from_structure(tf.int64, [])
+        x = iterator.get_next()
+        to_train, to_check = iterator.make_initializer(train), iterator.make_initializer(check)
+        for _ in range(2):
+            s.run(to_train)
+            for _ in range(5):
+                assert 0 <= s.run(x) < 20
+            s.run(to_check)
+            assert drained(s, x) == [0, 1, 2]
+
+
+def case_feedable_iterator(target):
+    with session(target) as s:
+        handle = v1.placeholder(tf.string, [])
+        x = v1.data.Iterator.from_string_handle(handle, tf.int64, []).get_next()
+        first = v1.data.make_one_shot_iterator(D.range(10))
+        second = v1.data.make_initializable_iterator(D.range(100, 110))
+        a, b = s.run([first.string_handle(), second.string_handle()])
+        s.run(second.initializer)
+        got = [s.run(x, {handle: h}) for h in (a, b, a, a, b)]
+        assert got == [0, 100, 1, 2, 101], got
+        with raises(tf.errors.InvalidArgumentError):
+            s.run(x, {handle: b"nonsense"})
+
+
+def case_an_input_pipeline(target):
+    with session(target) as s:
+        images = np.random.RandomState(0).randint(0, 256, (64, 28, 28)).astype(np.uint8)
+        labels = np.arange(64, dtype=np.int32)
+        dataset = D.from_tensor_slices((images, labels))
+        dataset = dataset.map(lambda i, l: (tf.cast(i, tf.float32) / 255.0, l), num_parallel_calls=4)
+        dataset = dataset.shuffle(64, seed=1).repeat(2).batch(16).prefetch(2)
+        image, label = v1.data.make_one_shot_iterator(dataset).get_next()
+        seen = []
+        for _ in range(8):
+            i, l = s.run([image, label])
+            assert i.shape == (16, 28, 28)
+            close(i[3], images[l[3]] / 255.0)
+            seen.extend(l.tolist())
+        assert sorted(seen) == sorted(labels.tolist() * 2)
+        assert seen[:64] != seen[64:]
+        with raises(tf.errors.OutOfRangeError):
+            s.run(image)
+
+
+def case_shuffle_is_tensorflows(target):
+    def order(where):
+        with session(where) as s:
+            v1.set_random_seed(3)
+            x = v1.data.make_one_shot_iterator(D.range(50).shuffle(10, seed=7).repeat(2)).get_next()
+            return drained(s, x)
+    assert order(target) == order("")
+
+
+def case_ragged_lengths(target):
+    with session(target) as s:
+        dataset = D.range(1, 8).map(lambda x: tf.fill([x], x))
+        padded = v1.data.make_one_shot_iterator(
+            dataset.padded_batch(3, padded_shapes=[None])).get_next()
+        equal(s.run(padded), [[1, 0, 0], [2, 2, 0], [3, 3, 3]])
+        bucketed = dataset.apply(tf.data.experimental.bucket_by_sequence_length(
+            lambda x: tf.size(x), [3, 6], [2, 2, 2]))
+        shapes = [b.shape for b in drained(s, v1.data.make_one_shot_iterator(bucketed).get_next())]
+        assert sorted(shapes) == [(1, 5), (2, 2), (2, 4), (2, 7)], shapes
+
+
+def case_nested_datasets(target):
+    with session(target) as s:
+        pairs = D.range(3).flat_map(lambda x: D.range(x).map(lambda y: (x, y)))
+        got = drained(s, v1.data.make_one_shot_iterator(pairs).get_next())
+        assert got == [(1, 0), (2, 0), (2, 1)], got
+        turns = D.range(1, 4).interleave(lambda x: D.from_tensors(x).repeat(3), 2, 1)
+        got = drained(s, v1.data.make_one_shot_iterator(turns).get_next())
+        assert got == [1, 2, 1, 2, 1, 2, 3, 3, 3], got
+        windows = D.range(7).window(3, 2).flat_map(lambda w: w.batch(3))
+        got = drained(s, v1.data.make_one_shot_iterator(windows).get_next())
+        assert [g.tolist() for g in got] == [[0, 1, 2], [2, 3, 4], [4, 5, 6], [6]], got
+
+
+def case_a_map_that_dequeues(target):
+    with session(target) as s:
+        queue = tf.queue.FIFOQueue(10, tf.int64, shapes=[])
+        put = queue.enqueue_many([tf.constant([10, 20, 30], tf.int64)])
+        dataset = D.range(3).map(lambda x: x + queue.dequeue())
+        iterator = v1.data.make_initializable_iterator(dataset)
+        x = iterator.get_next()
+        s.run(iterator.initializer)
+        got = []
+        thread = threading.Thread(target=lambda: got.extend(drained(s, x)))
+        thread.start()
+        time.sleep(0.3)
+        assert got == []
+        s.run(put)
+        thread.join(20)
+        assert got == [10, 21, 32], got
+
+
+def case_a_deadline_ends_a_draw(target):
+    with session(target) as s:
+        queue = tf.queue.FIFOQueue(10, tf.int64, shapes=[])
+        iterator = v1.data.make_initializable_iterator(D.range(3).map(lambda x: x + queue.dequeue()))
+        x = iterator.get_next()
+        s.run(iterator.initializer)
+        for _ in range(2):
+            with raises(tf.errors.DeadlineExceededError):
+                s.run(x, options=v1.RunOptions(timeout_in_ms=200))
+        s.run(queue.enqueue_many([tf.constant([10, 20], tf.int64)]))
+        assert s.run(x) == 10
+
+
+def case_a_search_without_end_is_ended(target):
+    with session(target) as s:
+        never = D.range(1 << 60).filter(lambda x: x < 0)
+        x = v1.data.make_one_shot_iterator(never).get_next()
+        with raises(tf.errors.DeadlineExceededError):
+            s.run(x, options=v1.RunOptions(timeout_in_ms=500))
+        y = v1.data.make_one_shot_iterator(D.range(2)).get_next()
+        assert s.run(y) == 0
+
+
+def case_errors_name_node_and_element(target):
+    with session(target) as s:
+        bad = D.from_tensor_slices([1.0, 0.0, 4.0]).map(
+            lambda x: tf.debugging.check_numerics(1.0 / x, "division"))
+        x = v1.data.make_one_shot_iterator(bad).get_next()
+        close(s.run(x), 1.0)
+        with raises(tf.errors.InvalidArgumentError, "division", "CheckNumerics"):
+            s.run(x)
+        close(s.run(x), 0.25)
+        with raises(tf.errors.OutOfRangeError):
+            s.run(x)
+
+
+def case_several_draws_in_a_step(target):
+    with session(target) as s:
+        iterator = v1.data.make_one_shot_iterator(D.range(100))
+        draws = [iterator.get_next() for _ in range(10)]
+        got = s.run(draws) + s.run(draws)
+        assert sorted(got) == list(range(20)), got
+
+
+def case_reduce_and_optional(target):
+    with session(target) as s:
+        total = D.range(10).reduce(np.int64(0), lambda s, x: s + x)
+        assert s.run(total) == 45
+        optional = tf.data.experimental.get_next_as_optional(
+            v1.data.make_one_shot_iterator(D.range(1)))
+        has, value = optional.has_value(), optional.get_value()
+        assert s.run([has, value]) == [True, 0]
+        assert s.run(has) == False  # noqa: E712
+
+
+def case_random_choice_of_datasets(target):
+    def order(where):
+        with session(where) as s:
+            v1.set_random_seed(5)
+            mixed = tf.data.experimental.sample_from_datasets(
+                [D.range(10), D.range(100, 110)], [0.3, 0.7], seed=4)
+            return drained(s, v1.data.make_one_shot_iterator(mixed).get_next())
+    assert order(target) == order("")
+
+
+def case_a_prefetch_that_nobody_drains(target):
+    for _ in range(3):
+        with session(target) as s:
+            endless = D.range(1 << 40).map(lambda x: x + 1, num_parallel_calls=4).prefetch(100)
+            x = v1.data.make_one_shot_iterator(endless).get_next()
+            assert s.run(x) == 1
+
+
+def case_python_functions_are_refused(target):
+    with session(target) as s:
+        called = D.range(3).map(lambda x: v1.py_func(lambda x: x + 1, [x], tf.int64))
+        with raises(tf.errors.UnimplementedError, "PyFunc", "Python of the client's process"):
+            s.run(v1.data.make_one_shot_iterator(called).get_next())
+        generated = D.from_generator(lambda: iter(range(3)), tf.int64)
+        with raises(tf.errors.UnimplementedError, "Python of the client's process"):
+            s.run(v1.data.make_one_shot_iterator(generated).get_next())
