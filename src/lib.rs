@@ -19,9 +19,9 @@
 //! ```
 //!
 //! The parts are crates of their own, re-exported here under their bare names: [`tensor`] (arrays,
-//! errors), [`graph`] (ops, graphs, scopes), [`kernel`] (what an op's code must be), [`ops`] (the
-//! ops there are), [`runtime`] (sessions), `cluster` (sessions elsewhere, with the feature
-//! `remote`), [`proto`] (TensorFlow's messages).
+//! errors), [`formats`] (files), [`graph`] (ops, graphs, scopes), [`kernel`] (what an op's code must
+//! be), [`ops`] (the ops there are), [`runtime`] (sessions), `cluster` (sessions elsewhere, with the
+//! feature `remote`), [`proto`] (TensorFlow's messages).
 
 use std::sync::{Arc, LazyLock};
 
@@ -34,6 +34,7 @@ use tensor::Result;
 pub use thalweg_cli as cli;
 #[cfg(feature = "remote")]
 pub use thalweg_cluster as cluster;
+pub use thalweg_formats as formats;
 pub use thalweg_graph as graph;
 pub use thalweg_kernel as kernel;
 pub use thalweg_ops as ops;

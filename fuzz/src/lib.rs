@@ -3,9 +3,14 @@
 //! `tests/hostile` runs them on stable Rust over a corpus with seeded mutations; the programs in
 //! `fuzz_targets/` hand them to cargo-fuzz.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
+use thalweg::formats::events::{EventReader, Scalars};
+use thalweg::formats::masked_crc32c;
+use thalweg::formats::record::{Compression, Index, ReadOptions, RecordReader};
+use thalweg::formats::storage::InMemory;
 use thalweg::graph::{Graph, Op};
 use thalweg::kernel::Environment;
 use thalweg::prelude::*;
@@ -79,6 +84,63 @@ pub fn npy_file(bytes: &[u8]) {
     }
 }
 
+/// A TFRecord file, plain or compressed: records that are read are those that a reader which passes
+/// over damage reads first.
+pub fn record_file(bytes: &[u8]) {
+    let content = Bytes::copy_from_slice(bytes);
+    for compression in [Compression::None, Compression::Zlib, Compression::Gzip] {
+        let strict = records(&content, compression, 0);
+        let lenient = records(&content, compression, u64::MAX);
+        assert_eq!(strict[..], lenient[..strict.len()]);
+    }
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        let _ = Index::parse("fuzzed", text);
+    }
+}
+
+fn records(content: &Bytes, compression: Compression, bad_records_max: u64) -> Vec<Vec<u8>> {
+    let options = ReadOptions {
+        compression,
+        bad_records_max,
+        record_bytes_max: MEMORY_BYTES_MAX,
+        ..Default::default()
+    };
+    let file = Arc::new(InMemory { path: "fuzzed".into(), content: content.clone() });
+    let mut reader = RecordReader::from_file(file, options).expect("memory can be read");
+    let mut found = Vec::new();
+    loop {
+        match reader.next_record() {
+            Ok(Some(record)) => found.push(record.to_vec()),
+            Ok(None) => return found,
+            Err(e) => {
+                assert_eq!(e.code(), Code::DataLoss, "{e}");
+                return found;
+            }
+        }
+    }
+}
+
+/// An event file, or one event by itself: numbers and tags are found or refused.
+pub fn event_file(bytes: &[u8]) {
+    let content = Bytes::copy_from_slice(bytes);
+    let mut framed = Vec::new();
+    framed.extend_from_slice(&(bytes.len() as u64).to_le_bytes());
+    framed.extend_from_slice(&masked_crc32c(&framed[..8]).to_le_bytes());
+    framed.extend_from_slice(bytes);
+    framed.extend_from_slice(&masked_crc32c(bytes).to_le_bytes());
+    for content in [content, framed.into()] {
+        let open = || {
+            let file = Arc::new(InMemory { path: "fuzzed".into(), content: content.clone() });
+            let records = RecordReader::from_file(file, ReadOptions::default());
+            EventReader::from_records(records.expect("memory can be read"))
+        };
+        let (mut reader, mut scalars) = (open(), Scalars::new());
+        while let Ok(Some(_)) = scalars.next(&mut reader) {}
+        let mut reader = open();
+        while let Ok(Some(_)) = reader.next_event() {}
+    }
+}
+
 /// Imports a graph, exports it, and runs its last nodes within bounds of memory and time.
 pub fn graph(def: pb::GraphDef) {
     let Ok(graph) = Graph::from_def(thalweg::registry().ops.clone(), def) else { return };
@@ -96,7 +158,10 @@ pub fn graph(def: pb::GraphDef) {
     for optimize in [true, false] {
         let mut options = SessionOptions {
             memory_limit_bytes: MEMORY_BYTES_MAX,
-            environment: Environment { files: Environment::frozen().files, ..system_environment() },
+            environment: Environment {
+                storage: Environment::frozen().storage,
+                ..system_environment()
+            },
             ..Default::default()
         };
         options.plan.optimize = optimize;

@@ -21,6 +21,9 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use prost::Message;
 use random::Random;
+use thalweg::formats::events::summary;
+use thalweg::formats::record::{Compression, RecordWriter};
+use thalweg::formats::{LocalStorage, Storage};
 use thalweg::prelude::*;
 use thalweg::proto::{self as pb, attr_value::Value as Attr, text};
 
@@ -289,6 +292,43 @@ fn damaged_npy_files() {
         let mut bytes = random.pick(&files).unwrap().clone();
         damage_bytes(&mut bytes, random);
         targets::npy_file(&bytes);
+    });
+}
+
+/// A TFRecord file and an event file, plain and compressed.
+fn files_of_records() -> Vec<Vec<u8>> {
+    let event = pb::Event {
+        step: 3,
+        what: Some(pb::event::What::Summary(pb::Summary {
+            value: vec![summary::scalar("loss", 0.5).unwrap(), summary::text("t", &["x"]).unwrap()],
+        })),
+        ..Default::default()
+    };
+    let records = [b"one".to_vec(), Vec::new(), event.encode_to_vec(), vec![7; 300]];
+    let folder = std::env::temp_dir().join(format!("thalweg-hostile-{}", std::process::id()));
+    let storage = LocalStorage { syncs: false };
+    let mut files = vec![event.encode_to_vec()];
+    for compression in [Compression::None, Compression::Zlib, Compression::Gzip] {
+        storage.create_folder(folder.to_str().unwrap()).unwrap();
+        let path = folder.join("records");
+        let file = storage.create(path.to_str().unwrap()).unwrap();
+        let mut writer = RecordWriter::new(file, compression);
+        records.iter().for_each(|record| writer.write(record).unwrap());
+        writer.finish().unwrap();
+        files.push(std::fs::read(path).unwrap());
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+    files
+}
+
+#[test]
+fn damaged_files_of_records() {
+    let files = files_of_records();
+    for_seeds(0.05, |random| {
+        let mut bytes = random.pick(&files).unwrap().clone();
+        damage_bytes(&mut bytes, random);
+        targets::record_file(&bytes);
+        targets::event_file(&bytes);
     });
 }
 

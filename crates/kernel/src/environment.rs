@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_tensor::{Bytes, Result, bail};
+use thalweg_formats::{NoStorage, Storage};
 
 /// Time, so that a simulator can own it.
 pub trait Clock: Send + Sync {
@@ -19,14 +19,6 @@ pub trait Entropy: Send + Sync {
     fn next_u64(&self) -> u64;
 }
 
-/// Files that a step may touch.
-pub trait Files: Send + Sync {
-    /// The whole content of a file.
-    fn read(&self, path: &str) -> Result<Bytes>;
-    /// Replaces a file's content, making its folder if need be.
-    fn write(&self, path: &str, content: &[u8]) -> Result<()>;
-}
-
 /// What a process lends its kernels.
 #[derive(Clone)]
 pub struct Environment {
@@ -34,15 +26,15 @@ pub struct Environment {
     pub clock: Arc<dyn Clock>,
     /// Unpredictable seeds.
     pub entropy: Arc<dyn Entropy>,
-    /// Files.
-    pub files: Arc<dyn Files>,
+    /// Files that a step may touch.
+    pub storage: Arc<dyn Storage>,
 }
 
 impl Environment {
     /// Time stands still, entropy is a counter, there are no files: for folding and for tests.
     pub fn frozen() -> Environment {
         let frozen = Arc::new(Frozen);
-        Environment { clock: frozen.clone(), entropy: frozen.clone(), files: frozen }
+        Environment { clock: frozen.clone(), entropy: frozen, storage: Arc::new(NoStorage) }
     }
 }
 
@@ -61,15 +53,5 @@ impl Clock for Frozen {
 impl Entropy for Frozen {
     fn next_u64(&self) -> u64 {
         1
-    }
-}
-
-impl Files for Frozen {
-    fn read(&self, path: &str) -> Result<Bytes> {
-        bail!(PermissionDenied, "{path}: no files can be read here")
-    }
-
-    fn write(&self, path: &str, _: &[u8]) -> Result<()> {
-        bail!(PermissionDenied, "{path}: no files can be written here")
     }
 }

@@ -21,7 +21,7 @@ pub use background::{Background, NoBackground};
 pub use cancellation::{Cancellation, Registration};
 pub use context::{AsyncCall, Completion, KernelContext, Outputs, StepContext};
 pub use device::{Device, DeviceDescription, DeviceName, DeviceSpec, HostDevice};
-pub use environment::{Clock, Entropy, Environment, Files};
+pub use environment::{Clock, Entropy, Environment};
 pub use function::{CallDone, FunctionRunner, KeptFunction, NoFunctions};
 pub use parallel::{OneThread, Parallel};
 pub use registry::{

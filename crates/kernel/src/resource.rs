@@ -86,8 +86,22 @@ impl ResourceManager {
             });
         }
         self.find(handle.container.clone(), handle.name.clone()).ok_or_else(|| {
-            err!(NotFound, "Resource {}/{} does not exist.", handle.container, handle.name)
+            match self.kind_of(handle) {
+                Some(kind) => err!(InvalidArgument, "resource {} is a {kind}", handle.name),
+                None => {
+                    err!(NotFound, "Resource {}/{} does not exist.", handle.container, handle.name)
+                }
+            }
         })
+    }
+
+    /// What kind of state has the name that a handle has.
+    fn kind_of(&self, handle: &ResourceHandle) -> Option<&'static str> {
+        let resources = self.resources.lock();
+        let mut named = resources.iter().filter(|((container, name, _), resource)| {
+            resource.has_handle() && *container == handle.container && *name == handle.name
+        });
+        named.next().map(|(_, resource)| resource.kind())
     }
 
     /// The resource of this type and name, made by `create` if there is none.

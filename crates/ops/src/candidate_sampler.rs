@@ -178,7 +178,8 @@ fn fixed(init: &KernelInit<'_>) -> Result<AnyKernel> {
         }
         (true, false) => listed,
         (false, true) => {
-            read = read_vocabulary(&init.environment.files.read(file)?)?;
+            let bytes_max = init.budget.left_bytes();
+            read = read_vocabulary(&init.environment.storage.read(file, bytes_max)?)?;
             &read
         }
     };

@@ -165,14 +165,11 @@ impl Stream {
                 let _ = write!(log, "{level}: ").and_then(|()| log.write_all(text));
             }
             Stream::File(path) => {
-                let files = &ctx.step().environment.files;
-                let mut content = match files.read(path) {
-                    Ok(content) => content.to_vec(),
-                    Err(e) if e.code() == Code::NotFound => Vec::new(),
-                    Err(e) => return Err(e),
-                };
-                content.extend_from_slice(text);
-                files.write(path, &content)?;
+                let storage = &ctx.step().environment.storage;
+                storage.create_folder_of(path)?;
+                let mut file = storage.append(path)?;
+                file.write(text)?;
+                file.finish()?;
             }
         }
         Ok(())

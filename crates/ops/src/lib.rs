@@ -117,6 +117,8 @@ mod quantize;
 
 mod sparse;
 
+mod files;
+
 mod state;
 
 mod strings;
@@ -174,6 +176,7 @@ pub static FAMILIES: &[&Family] = &[
     &summary::audio::FAMILY,
     &summary::histogram::FAMILY,
     &summary::image::FAMILY,
+    &summary::writer::FAMILY,
     &activation::FAMILY,
     &add_n::FAMILY,
     &batch_norm::FAMILY,
@@ -277,6 +280,8 @@ pub static FAMILIES: &[&Family] = &[
     &state::slice_assign::FAMILY,
     &state::table_files::FAMILY,
     &state::table_ops::FAMILY,
+    &files::reader_ops::FAMILY,
+    &files::whole::FAMILY,
     &lists::array_ops::FAMILY,
     &lists::items::FAMILY,
     &lists::rows::FAMILY,

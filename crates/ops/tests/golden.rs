@@ -10,6 +10,7 @@ mod support;
 
 use support::Interpreter;
 use thalweg_graph::Graph;
+use thalweg_kernel::Environment;
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 
 #[test]
@@ -17,8 +18,12 @@ fn recorded_cases() {
     let ops = op_registry(FAMILIES).unwrap();
     let kernels = kernel_registry(FAMILIES);
     let is_structural = |op: &str| matches!(op, "Const" | "Identity" | "NoOp");
+    let scratch = cases::Scratch::new();
     cases::play_all(&kernels, is_structural, |def, play| {
-        let mut interpreter = Interpreter::new(Graph::from_def(ops.clone(), def)?, kernels.clone());
+        scratch.empty();
+        let environment = Environment { storage: scratch.storage(), ..Environment::frozen() };
+        let graph = Graph::from_def(ops.clone(), def)?;
+        let mut interpreter = Interpreter::with_environment(graph, kernels.clone(), environment);
         play(&mut |feeds, fetches, targets| interpreter.run(feeds, fetches, targets))
     });
 }

@@ -3,14 +3,12 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use thalweg_kernel::{Clock, Entropy, Environment, Files};
-use thalweg_tensor::{Bytes, Code, Error, Result};
+use thalweg_formats::LocalStorage;
+use thalweg_kernel::{Clock, Entropy, Environment};
 
 /// Memory taken for granted when the system does not tell.
 const FALLBACK_MEMORY_BYTES: u64 = 4 << 30;
@@ -20,7 +18,7 @@ pub fn system_environment() -> Environment {
     Environment {
         clock: Arc::new(SystemClock { start: Instant::now() }),
         entropy: Arc::new(SystemEntropy { counter: AtomicU64::new(0), keys: RandomState::new() }),
-        files: Arc::new(LocalFiles),
+        storage: Arc::new(LocalStorage::default()),
     }
 }
 
@@ -50,32 +48,6 @@ impl Entropy for SystemEntropy {
         hasher.write_u64(self.counter.fetch_add(1, Ordering::Relaxed));
         hasher.finish()
     }
-}
-
-struct LocalFiles;
-
-impl Files for LocalFiles {
-    fn read(&self, path: &str) -> Result<Bytes> {
-        std::fs::read(path).map(Bytes::from).map_err(|e| file_error(path, &e))
-    }
-
-    fn write(&self, path: &str, content: &[u8]) -> Result<()> {
-        if let Some(folder) = Path::new(path).parent() {
-            std::fs::create_dir_all(folder).map_err(|e| file_error(path, &e))?;
-        }
-        std::fs::write(path, content).map_err(|e| file_error(path, &e))
-    }
-}
-
-fn file_error(path: &str, error: &io::Error) -> Error {
-    let code = match error.kind() {
-        io::ErrorKind::NotFound => Code::NotFound,
-        io::ErrorKind::PermissionDenied => Code::PermissionDenied,
-        io::ErrorKind::AlreadyExists => Code::AlreadyExists,
-        io::ErrorKind::OutOfMemory | io::ErrorKind::StorageFull => Code::ResourceExhausted,
-        _ => Code::Unknown,
-    };
-    Error::new(code, format!("{path}: {error}"))
 }
 
 /// 80 % of what the machine, or the control group that we are in, lets us have.

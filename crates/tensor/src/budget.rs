@@ -28,6 +28,11 @@ impl Budget {
         self.used_bytes.load(Ordering::Relaxed)
     }
 
+    /// What could be taken now.
+    pub fn left_bytes(&self) -> usize {
+        self.limit_bytes.saturating_sub(self.used_bytes())
+    }
+
     /// Takes `bytes`, or fails with `ResourceExhausted` and takes nothing.
     pub fn take(&self, bytes: usize) -> Result<()> {
         let before = self.used_bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -93,7 +98,7 @@ mod tests {
         let first = Charge::new(&budget, 60).unwrap();
         assert!(Charge::new(&budget, 60).is_err());
         assert!(Charge::new(&budget, usize::MAX).is_err());
-        assert_eq!(budget.used_bytes(), 60);
+        assert_eq!((budget.used_bytes(), budget.left_bytes()), (60, 40));
         drop(first);
         assert_eq!(budget.used_bytes(), 0);
     }

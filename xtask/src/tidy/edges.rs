@@ -7,13 +7,17 @@ use crate::source::{File, crate_of};
 const ALLOWED: &[(&str, &[&str])] = &[
     ("proto", &[]),
     ("tensor", &["proto"]),
+    ("formats", &["proto", "tensor"]),
     ("graph", &["proto", "tensor"]),
-    ("kernel", &["proto", "tensor", "graph"]),
-    ("ops", &["proto", "tensor", "graph", "kernel"]),
+    ("kernel", &["proto", "tensor", "formats", "graph"]),
+    ("ops", &["proto", "tensor", "formats", "graph", "kernel"]),
     ("plan", &["proto", "tensor", "graph", "kernel"]),
-    ("runtime", &["proto", "tensor", "graph", "kernel", "plan"]),
-    ("cluster", &["proto", "tensor", "graph", "kernel", "plan", "runtime"]),
-    ("cli", &["proto", "tensor", "graph", "kernel", "ops", "plan", "runtime", "cluster"]),
+    ("runtime", &["proto", "tensor", "formats", "graph", "kernel", "plan"]),
+    ("cluster", &["proto", "tensor", "formats", "graph", "kernel", "plan", "runtime"]),
+    (
+        "cli",
+        &["proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "runtime", "cluster"],
+    ),
 ];
 
 /// Crates that talk to the world outside the process.

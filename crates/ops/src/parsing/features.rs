@@ -7,10 +7,10 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use thalweg_formats::wire::{Content, Fields, varint};
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{Bytes, DType, Result, Tensor, bail, ensure, err};
 
-use super::wire::{Content, Fields, varint};
 use crate::split::{Disjoint, for_each_rows};
 use crate::strings::text::{FirstError, part};
 

@@ -11,7 +11,6 @@ pub(crate) mod sequence;
 pub(crate) mod serialized_tensor;
 mod steps;
 pub(crate) mod wav;
-pub(crate) mod wire;
 
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{Bytes, Result, Shape, Tensor, ensure};

@@ -1,5 +1,6 @@
 //! Named lists of lists: the feature lists of serialized `SequenceExample` messages, as tensors.
 
+use thalweg_formats::wire::{Content, Fields};
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{Bytes, DType, Result, Shape, Tensor, ensure};
 
@@ -7,7 +8,6 @@ use super::features::{
     List, Value, Wanted, fill, for_each_entry, index, offsets, read_list, table,
 };
 use super::outputs::{Batch, Forms, split_tensor};
-use super::wire::{Content, Fields};
 use crate::split::for_each_rows;
 use crate::strings::text::FirstError;
 

@@ -5,11 +5,11 @@
 //! in which they came; a step that ends takes its calls away.
 
 mod batch;
-mod gate;
+pub(crate) mod gate;
 mod heap;
 #[cfg(test)]
 mod model;
-mod queue;
+pub(crate) mod queue;
 mod store;
 
 pub(crate) mod access;

@@ -7,6 +7,7 @@ use thalweg_tensor::{Bytes, DType, Result, Shape, Tensor, bail, ensure, err};
 use super::table::Table;
 use super::table_ops::change;
 use crate::cells::blank;
+use crate::files::read_file;
 use crate::strings::number::{FromText, trimmed};
 
 pub(crate) static FAMILY: Family = Family {
@@ -133,7 +134,7 @@ impl Format {
         ensure!(table.is_static(), InvalidArgument, "the table is not initializable");
         self.key.check("Key", table.key_dtype)?;
         self.value.check("Value", table.value_dtype)?;
-        let content = ctx.step().environment.files.read(path)?;
+        let content = read_file(ctx, path)?;
         let count = lines(&content).count();
         let wanted = self.limit.unwrap_or(count);
         ensure!(

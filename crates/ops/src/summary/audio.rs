@@ -4,7 +4,7 @@ use thalweg_graph::{Gradient, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
-use thalweg_tensor::{Result, bail, ensure};
+use thalweg_tensor::{Result, Tensor, bail, ensure};
 
 use super::{numbered_tag, set_summary, text, value};
 use crate::parsing::{scalar_string, wav};
@@ -52,7 +52,18 @@ fn audio_summary_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 fn summarize(ctx: &mut KernelContext<'_>, sample_rate: f32, max_outputs: i64) -> Result<()> {
     let tag = text(&scalar_string(ctx, 0, "tag")?)?;
-    let tensor = ctx.input(1)?;
+    let values = sounds(ctx, &tag, ctx.input(1)?, sample_rate, max_outputs)?;
+    set_summary(ctx, values)
+}
+
+/// One value for each of the first sounds of a batch.
+pub(crate) fn sounds(
+    ctx: &KernelContext<'_>,
+    tag: &str,
+    tensor: &Tensor,
+    sample_rate: f32,
+    max_outputs: i64,
+) -> Result<Vec<pb::summary::Value>> {
     let (batch, frames, channels) = match *tensor.shape().dims() {
         [batch, frames] => (batch, frames, 1),
         [batch, frames, channels] => (batch, frames, channels),
@@ -73,14 +84,14 @@ fn summarize(ctx: &mut KernelContext<'_>, sample_rate: f32, max_outputs: i64) ->
             encoded_audio_string: file.into(),
             content_type: "audio/wav".into(),
         };
-        values.push(value(numbered_tag(&tag, "audio", i, max_outputs), Content::Audio(sound)));
+        values.push(value(numbered_tag(tag, "audio", i, max_outputs), Content::Audio(sound)));
     }
-    set_summary(ctx, values)
+    Ok(values)
 }
 
 #[cfg(test)]
 mod tests {
-    use thalweg_tensor::{DType, Shape, Tensor};
+    use thalweg_tensor::{DType, Shape};
 
     use super::super::tests::decoded;
     use super::*;

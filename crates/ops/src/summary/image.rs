@@ -63,7 +63,18 @@ struct Size {
 
 fn summarize(ctx: &mut KernelContext<'_>, max_images: i64, bad_color: &[u8]) -> Result<()> {
     let tag = text(&scalar_string(ctx, 0, "tag")?)?;
-    let tensor = ctx.input(1)?;
+    let values = pictures(ctx, &tag, ctx.input(1)?, max_images, bad_color)?;
+    set_summary(ctx, values)
+}
+
+/// One value for each of the first pictures of a batch.
+pub(crate) fn pictures(
+    ctx: &KernelContext<'_>,
+    tag: &str,
+    tensor: &Tensor,
+    max_images: i64,
+    bad_color: &[u8],
+) -> Result<Vec<pb::summary::Value>> {
     let &[batch, height, width, depth @ (1 | 3 | 4)] = tensor.shape().dims() else {
         bail!(
             InvalidArgument,
@@ -91,9 +102,9 @@ fn summarize(ctx: &mut KernelContext<'_>, max_images: i64, bad_color: &[u8]) -> 
             colorspace: depth as i32,
             encoded_image_string: encode_png(pixels.as_slice()?, size)?,
         };
-        values.push(value(numbered_tag(&tag, "image", i, max_images), Content::Image(picture)));
+        values.push(value(numbered_tag(tag, "image", i, max_images), Content::Image(picture)));
     }
-    set_summary(ctx, values)
+    Ok(values)
 }
 
 /// Writes the picture that begins at element `start` of `tensor` as bytes.

@@ -3,17 +3,18 @@
 pub(crate) mod audio;
 pub(crate) mod histogram;
 pub(crate) mod image;
+pub(crate) mod writer;
 
 use std::collections::HashSet;
 
 use prost::Message;
+use thalweg_formats::wire::{Content as Wire, Fields};
 use thalweg_graph::{Gradient, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
 use thalweg_tensor::{Bytes, DType, Result, Tensor, bf16, ensure, err, f16};
 
-use crate::parsing::wire::{Content as Wire, Fields};
 use crate::parsing::{scalar_string, set_scalar_string};
 
 pub(crate) static FAMILY: Family = Family {

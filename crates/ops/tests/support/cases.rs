@@ -4,10 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::Read;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use base64::Engine;
 use prost::Message;
 use serde_json::Value as Json;
+use thalweg_formats::storage::{LocalStorage, Metadata, ReadAt, Storage, WriteFile};
 use thalweg_kernel::KernelRegistry;
 use thalweg_proto as pb;
 use thalweg_tensor::*;
@@ -16,6 +19,93 @@ use thalweg_tensor::*;
 /// tensor: what its vector loop leaves over at the end. By case, how many that are.
 const LEFT_OVER: [(&str, usize); 3] =
     [("unary/Sign/6", 2), ("binary/Pow/33", 4), ("binary/Atan2/27", 4)];
+
+/// The folder that cases with files expect, empty, in a root of its own.
+pub(crate) struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    pub(crate) fn new() -> Scratch {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("thalweg-golden-{}-{number}", std::process::id());
+        let scratch = Scratch(std::env::temp_dir().join(name));
+        scratch.empty();
+        scratch
+    }
+
+    /// Removes what a case left.
+    pub(crate) fn empty(&self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+        std::fs::create_dir_all(self.0.join("golden_files")).unwrap();
+    }
+
+    /// Its files by relative paths, all others by absolute ones.
+    pub(crate) fn storage(&self) -> Arc<dyn Storage> {
+        Arc::new(Under(self.0.to_str().unwrap().to_owned()))
+    }
+}
+
+/// Local files, with relative paths below a folder.
+struct Under(String);
+
+impl Under {
+    const FILES: LocalStorage = LocalStorage { syncs: false };
+
+    fn at(&self, path: &str) -> String {
+        match path.is_empty() || path.starts_with('/') || path.contains("://") {
+            true => path.to_owned(),
+            false => format!("{}/{path}", self.0),
+        }
+    }
+}
+
+impl Storage for Under {
+    fn open(&self, path: &str) -> Result<Arc<dyn ReadAt>> {
+        Under::FILES.open(&self.at(path))
+    }
+
+    fn create(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        Under::FILES.create(&self.at(path))
+    }
+
+    fn append(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        Under::FILES.append(&self.at(path))
+    }
+
+    fn replace(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        Under::FILES.replace(&self.at(path))
+    }
+
+    fn metadata(&self, path: &str) -> Result<Metadata> {
+        Under::FILES.metadata(&self.at(path))
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        Under::FILES.list(&self.at(folder))
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        Under::FILES.remove(&self.at(path))
+    }
+
+    fn remove_folder(&self, path: &str) -> Result<()> {
+        Under::FILES.remove_folder(&self.at(path))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        Under::FILES.rename(&self.at(from), &self.at(to))
+    }
+
+    fn create_folder(&self, path: &str) -> Result<()> {
+        Under::FILES.create_folder(&self.at(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
 
 /// Every recorded case.
 pub(crate) fn cases() -> Vec<Json> {

@@ -18,7 +18,16 @@ pub(crate) struct Interpreter {
 }
 
 impl Interpreter {
+    #[allow(dead_code, reason = "each test that includes this file uses some of it")]
     pub(crate) fn new(graph: Graph, kernels: Arc<KernelRegistry>) -> Self {
+        Self::with_environment(graph, kernels, Environment::frozen())
+    }
+
+    pub(crate) fn with_environment(
+        graph: Graph,
+        kernels: Arc<KernelRegistry>,
+        environment: Environment,
+    ) -> Self {
         let budget = Budget::new(1 << 30);
         let step = Arc::new(StepContext {
             step_id: 1,
@@ -31,7 +40,7 @@ impl Interpreter {
             parallel: Arc::new(OneThread),
             background: Arc::new(NoBackground),
             functions: Functions::shared(&graph, &kernels),
-            environment: Environment::frozen(),
+            environment,
             device: HostDevice::shared(DeviceDescription::cpu(
                 DeviceName::cpu("localhost", 0, 0),
                 1 << 30,

@@ -6,21 +6,25 @@ use thalweg_tensor::{Result, bail, err};
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Content<'a> {
+pub enum Content<'a> {
+    /// A number of seven bits per byte.
     Varint(u64),
+    /// Eight bytes.
     Fixed64(u64),
     /// A string, a message or packed numbers.
     Bytes(&'a [u8]),
+    /// Four bytes.
     Fixed32(u32),
 }
 
 /// The fields of a message, in order. After an error there are no more.
-pub(crate) struct Fields<'a> {
+pub struct Fields<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Fields<'a> {
-    pub(crate) fn new(message: &'a [u8]) -> Fields<'a> {
+    /// Those of `message`.
+    pub fn new(message: &'a [u8]) -> Fields<'a> {
         Fields { rest: message }
     }
 
@@ -82,7 +86,7 @@ impl<'a> Iterator for Fields<'a> {
 
 /// A number of seven bits per byte at the start of `bytes`, and how many bytes it takes.
 #[inline]
-pub(crate) fn varint(bytes: &[u8]) -> Result<(u64, usize)> {
+pub fn varint(bytes: &[u8]) -> Result<(u64, usize)> {
     let mut value = 0u64;
     for (i, &byte) in bytes.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * i).min(63);

@@ -1,0 +1,91 @@
+//! Events of a file in order, and the event files of a folder.
+
+use prost::Message;
+use thalweg_proto as pb;
+use thalweg_tensor::{Bytes, Result, err};
+
+use crate::record::{ReadOptions, RecordReader};
+use crate::storage::{Storage, join};
+
+/// Folders that are looked through for event files.
+const DEPTH_MAX: usize = 32;
+
+/// Reads an event file.
+pub struct EventReader {
+    records: RecordReader,
+}
+
+impl EventReader {
+    /// Opens a file.
+    pub fn open(storage: &dyn Storage, path: &str, options: ReadOptions) -> Result<EventReader> {
+        Ok(EventReader { records: RecordReader::open_any(storage, path, options)? })
+    }
+
+    /// Reads the events that are in records.
+    pub fn from_records(records: RecordReader) -> EventReader {
+        EventReader { records }
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &str {
+        self.records.path()
+    }
+
+    /// Where the event that was given last begins.
+    pub fn event_offset(&self) -> u64 {
+        self.records.record_offset()
+    }
+
+    /// The records that the events are in.
+    pub fn records(&self) -> &RecordReader {
+        &self.records
+    }
+
+    /// The next event as it stands in the file.
+    pub fn next_serialized(&mut self) -> Result<Option<&[u8]>> {
+        self.records.next_record()
+    }
+
+    /// The next event, or none at the end.
+    pub fn next_event(&mut self) -> Result<Option<pb::Event>> {
+        let Some(record) = self.records.next_record()? else { return Ok(None) };
+        let event = pb::Event::decode(Bytes::copy_from_slice(record));
+        let (path, offset) = (self.records.path(), self.records.record_offset());
+        let what = "is not an event";
+        let event =
+            event.map_err(|e| err!(DataLoss, "{path}: record at byte {offset} {what}: {e}"));
+        event.map(Some)
+    }
+}
+
+/// The event files at `path`, which is one or a folder with some in it or below, sorted by name.
+pub fn event_files(storage: &dyn Storage, path: &str) -> Result<Vec<String>> {
+    if !storage.metadata(path)?.is_folder {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    collect(storage, path, DEPTH_MAX, &mut files)?;
+    files.sort();
+    Ok(files)
+}
+
+fn collect(
+    storage: &dyn Storage,
+    folder: &str,
+    depth: usize,
+    files: &mut Vec<String>,
+) -> Result<()> {
+    for name in storage.list(folder)? {
+        let path = join(folder, &name);
+        // A file may go while others are looked at; a link may lead nowhere.
+        let Ok(found) = storage.metadata(&path) else { continue };
+        if found.is_folder {
+            if depth > 0 {
+                collect(storage, &path, depth - 1, files)?;
+            }
+        } else if name.contains("tfevents") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,258 @@
+//! The numbers of an event file, without decoding the rest of it.
+//!
+//! A number may be a `simple_value`, as graphs of the first generation write it, or a tensor of
+//! one element. The first value of a tag says which plugin its values are for; later ones need not.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use prost::Message;
+use thalweg_proto as pb;
+use thalweg_tensor::{Bytes, DType, Result, Tensor, bf16, err, f16};
+
+use super::EventReader;
+use crate::wire::{Content, Fields};
+
+/// What is shown under a tag.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(missing_docs, reason = "the names are the dashboard's")]
+pub enum TagKind {
+    Scalar,
+    Histogram,
+    Image,
+    Audio,
+    Text,
+    Graph,
+    RunMetadata,
+    HParams,
+    Tensor,
+}
+
+impl TagKind {
+    /// The kind as the dashboard names its plugin.
+    pub fn name(self) -> &'static str {
+        match self {
+            TagKind::Scalar => "scalars",
+            TagKind::Histogram => "histograms",
+            TagKind::Image => "images",
+            TagKind::Audio => "audio",
+            TagKind::Text => "text",
+            TagKind::Graph => "graphs",
+            TagKind::RunMetadata => "run_metadata",
+            TagKind::HParams => "hparams",
+            TagKind::Tensor => "tensors",
+        }
+    }
+
+    fn of_plugin(name: &[u8]) -> Option<TagKind> {
+        Some(match name {
+            b"scalars" => TagKind::Scalar,
+            b"histograms" => TagKind::Histogram,
+            b"images" => TagKind::Image,
+            b"audio" => TagKind::Audio,
+            b"text" => TagKind::Text,
+            b"hparams" => TagKind::HParams,
+            b"" => return None,
+            _ => TagKind::Tensor,
+        })
+    }
+}
+
+/// Tags of a file, what is under each, and how often.
+pub type Tags = BTreeMap<String, (TagKind, u64)>;
+
+/// One number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scalar {
+    /// The tag's place in [`Scalars::tags`].
+    pub tag: usize,
+    /// The step.
+    pub step: i64,
+    /// Seconds since 1970.
+    pub wall_time: f64,
+    /// The number.
+    pub value: f64,
+}
+
+/// Reads event files for their tags and numbers.
+#[derive(Default)]
+pub struct Scalars {
+    names: Vec<String>,
+    by_name: BTreeMap<String, usize>,
+    kinds: Vec<(TagKind, u64)>,
+    /// Numbers of the event that was read last.
+    found: Vec<Scalar>,
+}
+
+/// A value of a summary, with what is needed of its fields.
+#[derive(Default)]
+struct Value<'a> {
+    tag: &'a [u8],
+    plugin: &'a [u8],
+    simple: Option<f32>,
+    tensor: Option<&'a [u8]>,
+    other: Option<TagKind>,
+}
+
+impl Scalars {
+    /// No tags yet.
+    pub fn new() -> Scalars {
+        Scalars::default()
+    }
+
+    /// The name of a tag.
+    pub fn tag(&self, tag: usize) -> &str {
+        &self.names[tag]
+    }
+
+    /// All tags seen so far.
+    pub fn tags(&self) -> Tags {
+        self.by_name.iter().map(|(name, &i)| (name.clone(), self.kinds[i])).collect()
+    }
+
+    /// Reads the next event of a file; returns its numbers, or none at the file's end.
+    pub fn next(&mut self, reader: &mut EventReader) -> Result<Option<&[Scalar]>> {
+        self.found.clear();
+        let Some(event) = reader.next_serialized()? else { return Ok(None) };
+        let read = self.event(event);
+        read.map_err(|e| {
+            let (path, offset) = (reader.path(), reader.event_offset());
+            err!(DataLoss, "{path}: record at byte {offset} is not an event: {}", e.message())
+        })?;
+        Ok(Some(&self.found))
+    }
+
+    fn event(&mut self, event: &[u8]) -> Result<()> {
+        let (mut wall_time, mut step, mut summary) = (0.0, 0i64, None);
+        for field in Fields::new(event) {
+            match field? {
+                (1, Content::Fixed64(bits)) => wall_time = f64::from_bits(bits),
+                (2, Content::Varint(number)) => step = number.cast_signed(),
+                (4 | 9, Content::Bytes(_)) => self.count("", TagKind::Graph),
+                (5, Content::Bytes(message)) => summary = Some(message),
+                (8, Content::Bytes(message)) => self.run_metadata(message)?,
+                _ => {}
+            }
+        }
+        for field in Fields::new(summary.unwrap_or_default()) {
+            if let (1, Content::Bytes(message)) = field? {
+                let value = Value::read(message)?;
+                self.value(&value, step, wall_time)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn run_metadata(&mut self, message: &[u8]) -> Result<()> {
+        let tagged = pb::TaggedRunMetadata::decode(message)
+            .map_err(|e| err!(DataLoss, "run metadata: {e}"))?;
+        self.count(&tagged.tag, TagKind::RunMetadata);
+        Ok(())
+    }
+
+    fn value(&mut self, value: &Value<'_>, step: i64, wall_time: f64) -> Result<()> {
+        let tag = std::str::from_utf8(value.tag).map_err(|_| {
+            err!(DataLoss, "the tag {:?} is not UTF-8", Bytes::copy_from_slice(value.tag))
+        })?;
+        let known = self.by_name.get(tag).map(|&i| self.kinds[i].0);
+        let kind = known
+            .or_else(|| TagKind::of_plugin(value.plugin))
+            .or(value.other)
+            .unwrap_or(if value.simple.is_some() { TagKind::Scalar } else { TagKind::Tensor });
+        let tag = self.count_found(tag, kind);
+        if kind != TagKind::Scalar {
+            return Ok(());
+        }
+        let number = match (value.simple, value.tensor) {
+            (Some(number), _) => Some(f64::from(number)),
+            (None, Some(tensor)) => number(tensor)?,
+            (None, None) => None,
+        };
+        if let Some(value) = number {
+            self.found.push(Scalar { tag, step, wall_time, value });
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, tag: &str, kind: TagKind) {
+        self.count_found(tag, kind);
+    }
+
+    fn count_found(&mut self, tag: &str, kind: TagKind) -> usize {
+        if let Some(&i) = self.by_name.get(tag) {
+            self.kinds[i].1 += 1;
+            return i;
+        }
+        let i = self.names.len();
+        if let Entry::Vacant(entry) = self.by_name.entry(tag.to_owned()) {
+            entry.insert(i);
+            self.names.push(tag.to_owned());
+            self.kinds.push((kind, 1));
+        }
+        i
+    }
+}
+
+impl<'a> Value<'a> {
+    fn read(message: &'a [u8]) -> Result<Value<'a>> {
+        let mut value = Value::default();
+        for field in Fields::new(message) {
+            match field? {
+                (1, Content::Bytes(tag)) => value.tag = tag,
+                (2, Content::Fixed32(bits)) => value.simple = Some(f32::from_bits(bits)),
+                (3 | 5, _) => value.other = Some(TagKind::Histogram),
+                (4, _) => value.other = Some(TagKind::Image),
+                (6, _) => value.other = Some(TagKind::Audio),
+                (8, Content::Bytes(tensor)) => value.tensor = Some(tensor),
+                (9, Content::Bytes(metadata)) => value.plugin = plugin_name(metadata)?,
+                _ => {}
+            }
+        }
+        Ok(value)
+    }
+}
+
+/// The plugin that a `SummaryMetadata` names.
+fn plugin_name(metadata: &[u8]) -> Result<&[u8]> {
+    let mut name = &[][..];
+    for field in Fields::new(metadata) {
+        let (1, Content::Bytes(data)) = field? else { continue };
+        for field in Fields::new(data) {
+            if let (1, Content::Bytes(found)) = field? {
+                name = found;
+            }
+        }
+    }
+    Ok(name)
+}
+
+/// The only element of a tensor, if it has one and that is a number.
+fn number(tensor: &[u8]) -> Result<Option<f64>> {
+    let proto = pb::TensorProto::decode(Bytes::copy_from_slice(tensor))
+        .map_err(|e| err!(DataLoss, "a tensor cannot be read: {e}"))?;
+    let dims = proto.tensor_shape.iter().flat_map(|shape| &shape.dim);
+    if dims.clone().any(|dim| dim.size != 1) || dims.count() > 8 {
+        return Ok(None);
+    }
+    let tensor = Tensor::from_proto(&proto, None)?;
+    macro_rules! element {
+        ($t:ty) => {
+            tensor.as_slice::<$t>()?.first().map(|&x| f64::from(x))
+        };
+    }
+    Ok(match tensor.dtype() {
+        DType::Float => element!(f32),
+        DType::Double => element!(f64),
+        DType::Half => element!(f16),
+        DType::BFloat16 => element!(bf16),
+        DType::Int8 => element!(i8),
+        DType::Int16 => element!(i16),
+        DType::Int32 => element!(i32),
+        DType::UInt8 => element!(u8),
+        DType::UInt16 => element!(u16),
+        DType::UInt32 => element!(u32),
+        DType::Int64 => tensor.as_slice::<i64>()?.first().map(|&x| x as f64),
+        DType::UInt64 => tensor.as_slice::<u64>()?.first().map(|&x| x as f64),
+        _ => None,
+    })
+}

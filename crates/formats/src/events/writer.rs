@@ -1,0 +1,118 @@
+//! Events written to a file of their own.
+
+use std::time::Duration;
+
+use prost::Message;
+use thalweg_proto as pb;
+use thalweg_proto::event::What;
+use thalweg_tensor::{Bytes, Result};
+
+use super::FILE_VERSION;
+use crate::record::{Compression, RecordWriter};
+use crate::storage::{Storage, join};
+
+/// Writes an event file.
+pub struct EventWriter {
+    records: RecordWriter,
+    scratch: Vec<u8>,
+}
+
+/// The name of an event file that is begun at `wall`, with `suffix` after the machine's name.
+pub fn file_name(wall: Duration, suffix: &str) -> String {
+    format!("events.out.tfevents.{:010}.{}{suffix}", wall.as_secs(), host_name())
+}
+
+/// The machine's name; that it has one is a courtesy to readers of file names.
+fn host_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
+    match name.trim() {
+        name if !name.is_empty() && name.chars().all(is_plain) => name.to_owned(),
+        _ => "localhost".to_owned(),
+    }
+}
+
+impl EventWriter {
+    /// Begins a file in `folder`, which is made if need be. `wall` is the time since 1970.
+    pub fn create(
+        storage: &dyn Storage,
+        folder: &str,
+        wall: Duration,
+        suffix: &str,
+    ) -> Result<EventWriter> {
+        if !folder.is_empty() {
+            storage.create_folder(folder)?;
+        }
+        let path = join(folder, &file_name(wall, suffix));
+        let records = RecordWriter::new(storage.append(&path)?, Compression::None);
+        let mut writer = EventWriter { records, scratch: Vec::new() };
+        let version = pb::Event {
+            wall_time: wall.as_secs_f64(),
+            what: Some(What::FileVersion(FILE_VERSION.into())),
+            source_metadata: Some(pb::SourceMetadata { writer: "thalweg".into() }),
+            ..Default::default()
+        };
+        writer.write(&version)?;
+        Ok(writer)
+    }
+
+    /// The file's path.
+    pub fn path(&self) -> &str {
+        self.records.path()
+    }
+
+    /// Adds an event.
+    pub fn write(&mut self, event: &pb::Event) -> Result<()> {
+        self.scratch.clear();
+        event.encode(&mut self.scratch).expect("a vector grows as it is written");
+        self.records.write(&self.scratch)
+    }
+
+    /// Adds an event that is serialized already.
+    pub fn write_serialized(&mut self, event: &[u8]) -> Result<()> {
+        self.records.write(event)
+    }
+
+    /// Adds values of a step.
+    pub fn summary(
+        &mut self,
+        wall: Duration,
+        step: i64,
+        values: Vec<pb::summary::Value>,
+    ) -> Result<()> {
+        self.what(wall, step, What::Summary(pb::Summary { value: values }))
+    }
+
+    /// Adds a graph.
+    pub fn graph(&mut self, wall: Duration, graph: &pb::GraphDef) -> Result<()> {
+        self.what(wall, 0, What::GraphDef(graph.encode_to_vec().into()))
+    }
+
+    /// Adds what a step took where and when, under a tag of its own.
+    pub fn run_metadata(
+        &mut self,
+        wall: Duration,
+        step: i64,
+        tag: &str,
+        metadata: &pb::RunMetadata,
+    ) -> Result<()> {
+        let run_metadata = Bytes::from(metadata.encode_to_vec());
+        let tagged = pb::TaggedRunMetadata { tag: tag.to_owned(), run_metadata };
+        self.what(wall, step, What::TaggedRunMetadata(tagged))
+    }
+
+    fn what(&mut self, wall: Duration, step: i64, what: What) -> Result<()> {
+        let wall_time = wall.as_secs_f64();
+        self.write(&pb::Event { wall_time, step, what: Some(what), ..Default::default() })
+    }
+
+    /// Lets readers see what was written.
+    pub fn flush(&mut self) -> Result<()> {
+        self.records.flush()
+    }
+
+    /// Ends the file.
+    pub fn finish(self) -> Result<()> {
+        self.records.finish()
+    }
+}

@@ -1,0 +1,15 @@
+//! Files, and the storage that they lie in.
+//!
+//! [`Storage`] is where files are: local ones here, stores behind URLs elsewhere. [`record`] reads
+//! and writes TFRecord files, [`events`] the event files that TensorBoard shows. Whatever a file
+//! holds, a reader gives the data that was written or an error that names the file and the place.
+#![forbid(unsafe_code)]
+
+mod checksum;
+pub mod events;
+pub mod record;
+pub mod storage;
+pub mod wire;
+
+pub use checksum::{crc32c, masked_crc32c};
+pub use storage::{LocalStorage, NoStorage, Rooted, Storage};

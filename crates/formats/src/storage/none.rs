@@ -1,0 +1,57 @@
+//! No files at all: for folding constants, for tests, for sessions that may not touch any.
+
+use std::sync::Arc;
+
+use thalweg_tensor::{Error, Result, err};
+
+use super::{Metadata, ReadAt, Storage, WriteFile};
+
+/// Storage in which every path is refused.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoStorage;
+
+fn refused(path: &str) -> Error {
+    err!(PermissionDenied, "{path}: no files can be touched here")
+}
+
+impl Storage for NoStorage {
+    fn open(&self, path: &str) -> Result<Arc<dyn ReadAt>> {
+        Err(refused(path))
+    }
+
+    fn create(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        Err(refused(path))
+    }
+
+    fn append(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        Err(refused(path))
+    }
+
+    fn replace(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        Err(refused(path))
+    }
+
+    fn metadata(&self, path: &str) -> Result<Metadata> {
+        Err(refused(path))
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        Err(refused(folder))
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        Err(refused(path))
+    }
+
+    fn remove_folder(&self, path: &str) -> Result<()> {
+        Err(refused(path))
+    }
+
+    fn rename(&self, from: &str, _: &str) -> Result<()> {
+        Err(refused(from))
+    }
+
+    fn create_folder(&self, path: &str) -> Result<()> {
+        Err(refused(path))
+    }
+}

@@ -1,0 +1,102 @@
+//! Files under one folder only.
+
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use thalweg_tensor::{Error, Result, ensure, err};
+
+use super::{LocalStorage, Metadata, ReadAt, Storage, WriteFile, failed};
+
+/// Local files under one folder. Relative paths begin there, absolute ones must lie there, and so
+/// must what links lead to.
+#[derive(Clone, Debug)]
+pub struct Rooted {
+    /// Without links or dots.
+    root: PathBuf,
+    files: LocalStorage,
+}
+
+impl Rooted {
+    /// The files under `root`, a folder that is there.
+    pub fn new(root: &str, files: LocalStorage) -> Result<Rooted> {
+        let found = Path::new(root).canonicalize();
+        let root = found.map_err(|e| failed("make it the root of files", root, &e))?;
+        Ok(Rooted { root, files })
+    }
+
+    /// The path as the system knows it.
+    fn inside(&self, path: &str) -> Result<String> {
+        let outside = || -> Error {
+            err!(
+                PermissionDenied,
+                "{path}: only files under {} may be touched",
+                self.root.display()
+            )
+        };
+        ensure!(
+            !path.contains("://"),
+            PermissionDenied,
+            "{path}: only files under {} may be touched",
+            self.root.display()
+        );
+        let asked = Path::new(path);
+        ensure!(
+            !asked.components().any(|part| part == Component::ParentDir),
+            PermissionDenied,
+            "{path}: '..' may not be part of a path here"
+        );
+        let full = if asked.is_absolute() { asked.to_owned() } else { self.root.join(asked) };
+        // What is not there yet lies where the nearest folder above it does.
+        let there = full.ancestors().find(|p| p.symlink_metadata().is_ok()).ok_or_else(outside)?;
+        let real = there.canonicalize().map_err(|e| failed("look at it", path, &e))?;
+        ensure!(
+            real.starts_with(&self.root),
+            PermissionDenied,
+            "{path}: only files under {} may be touched",
+            self.root.display()
+        );
+        full.into_os_string().into_string().map_err(|_| outside())
+    }
+}
+
+impl Storage for Rooted {
+    fn open(&self, path: &str) -> Result<Arc<dyn ReadAt>> {
+        self.files.open(&self.inside(path)?)
+    }
+
+    fn create(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        self.files.create(&self.inside(path)?)
+    }
+
+    fn append(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        self.files.append(&self.inside(path)?)
+    }
+
+    fn replace(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        self.files.replace(&self.inside(path)?)
+    }
+
+    fn metadata(&self, path: &str) -> Result<Metadata> {
+        self.files.metadata(&self.inside(path)?)
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        self.files.list(&self.inside(folder)?)
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        self.files.remove(&self.inside(path)?)
+    }
+
+    fn remove_folder(&self, path: &str) -> Result<()> {
+        self.files.remove_folder(&self.inside(path)?)
+    }
+
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        self.files.rename(&self.inside(from)?, &self.inside(to)?)
+    }
+
+    fn create_folder(&self, path: &str) -> Result<()> {
+        self.files.create_folder(&self.inside(path)?)
+    }
+}

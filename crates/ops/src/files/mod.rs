@@ -1,0 +1,23 @@
+//! Files: whole ones, and readers that take the names of theirs from a queue.
+
+mod reader;
+mod sources;
+
+pub(crate) mod reader_ops;
+pub(crate) mod whole;
+
+use thalweg_kernel::KernelContext;
+use thalweg_tensor::{Bytes, Result, bail};
+
+/// The content of a file, within the session's memory.
+pub(crate) fn read_file(ctx: &KernelContext<'_>, path: &str) -> Result<Bytes> {
+    ctx.step().environment.storage.read(path, ctx.budget().left_bytes())
+}
+
+/// A path as text.
+pub(crate) fn path_of(name: &Bytes) -> Result<&str> {
+    match std::str::from_utf8(name) {
+        Ok(path) => Ok(path),
+        Err(_) => bail!(InvalidArgument, "the file name {name:?} is not UTF-8"),
+    }
+}

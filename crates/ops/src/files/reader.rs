@@ -1,0 +1,327 @@
+//! Readers: state that takes work, the names of files, from a queue and gives the records in it.
+//!
+//! A reader serves one call at a time. When it has no file it asks the queue that the call brought
+//! for one; the call waits, without a thread, until the queue has an answer.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use prost::Message;
+use smallvec::{SmallVec, smallvec};
+use thalweg_kernel::{AsyncCall, Outputs, StepContext, Value};
+use thalweg_proto as pb;
+use thalweg_tensor::{Bytes, DType, Error, Resource, Result, Shape, Tensor, bail, ensure, err};
+
+use super::path_of;
+use super::sources::{Record, Source};
+use crate::queues::gate::{Gate, Gated, Lane, Machine, Progress};
+use crate::queues::queue::{DEQUEUES, Queue, Request as QueueRequest};
+
+/// The only lane: calls are served in the order in which they came.
+pub(crate) const READS: usize = 0;
+
+/// Records that are read between two looks at whether the step still runs.
+const RECORDS_BETWEEN_CHECKS: usize = 256;
+
+/// A reader of any kind.
+pub(crate) struct Reader {
+    kind: &'static str,
+    pub(crate) gate: Arc<Gate<Desk>>,
+}
+
+impl Resource for Reader {
+    fn kind(&self) -> &'static str {
+        self.kind
+    }
+}
+
+impl Gated for Reader {
+    type Machine = Desk;
+
+    fn gate(&self) -> &Gate<Desk> {
+        &self.gate
+    }
+}
+
+impl Reader {
+    pub(crate) fn new(kind: &'static str, source: Box<dyn Source>) -> Reader {
+        let desk = Desk {
+            source,
+            work: Bytes::new(),
+            started: 0,
+            finished: 0,
+            produced: 0,
+            answer: None,
+            asking: None,
+            question: None,
+            is_pumping: false,
+        };
+        Reader { kind, gate: Gate::new(desk) }
+    }
+}
+
+/// What a call wants.
+pub(crate) struct Request {
+    number: u64,
+    queue: Arc<Queue>,
+    /// As many records as this, at most; a single one otherwise.
+    up_to: Option<usize>,
+    /// The step of the call, in which the queue is asked.
+    step: Arc<StepContext>,
+}
+
+impl Request {
+    pub(crate) fn new(queue: Arc<Queue>, up_to: Option<usize>, step: &Arc<StepContext>) -> Request {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Request { number, queue, up_to, step: step.clone() }
+    }
+
+    /// Whether it asks for nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.up_to == Some(0)
+    }
+}
+
+/// A file that a request needs.
+struct Question {
+    request: u64,
+    queue: Arc<Queue>,
+    step: Arc<StepContext>,
+}
+
+/// Where a reader stands.
+pub(crate) struct Desk {
+    source: Box<dyn Source>,
+    /// The file that is being read, or was read last.
+    work: Bytes,
+    /// Files that were begun, and those that are done: one less while one is being read.
+    started: i64,
+    finished: i64,
+    produced: i64,
+    /// What a queue said, and to which request.
+    answer: Option<(u64, Result<Bytes>)>,
+    /// The request for which a queue is being asked.
+    asking: Option<u64>,
+    /// The request for which a queue is still to be asked.
+    question: Option<Question>,
+    /// Somebody is asking queues, and will see to whatever comes up meanwhile.
+    is_pumping: bool,
+}
+
+impl Machine for Desk {
+    type Request = Request;
+    const LANES: &'static [Lane] = &[Lane::Ordered];
+
+    fn advance(&mut self, request: &mut Request, step: &StepContext) -> Progress {
+        loop {
+            match self.ensure_work(request, step) {
+                Ok(true) => {}
+                Ok(false) => return Progress::Waits,
+                Err(e) => return Progress::Done(Err(e)),
+            }
+            match self.read(request.up_to.unwrap_or(1), step) {
+                // An empty file: the next one, then.
+                Ok(records) if records.is_empty() => {}
+                Ok(records) => return Progress::Done(outputs(records, request.up_to.is_some())),
+                Err(e) => return Progress::Done(Err(e)),
+            }
+        }
+    }
+
+    fn withdraw(&mut self, _: Request) -> Error {
+        err!(Cancelled, "Read operation was cancelled")
+    }
+}
+
+impl Desk {
+    /// Whether there is a file to read, now.
+    fn ensure_work(&mut self, request: &Request, step: &StepContext) -> Result<bool> {
+        if self.started > self.finished {
+            return Ok(true);
+        }
+        match self.answer.take() {
+            Some((_, Ok(work))) => {
+                self.source.open(path_of(&work)?, step)?;
+                self.work = work;
+                self.started += 1;
+                Ok(true)
+            }
+            Some((number, Err(e))) if number == request.number => {
+                self.work = Bytes::new();
+                Err(e)
+            }
+            // None yet, or an error that was somebody else's.
+            _ => {
+                if self.asking.is_none() {
+                    let (queue, step) = (request.queue.clone(), request.step.clone());
+                    self.question = Some(Question { request: request.number, queue, step });
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// The next records of the file, at most `count`; fewer at its end, which ends the work.
+    fn read(&mut self, count: usize, step: &StepContext) -> Result<Vec<Record>> {
+        let mut records = Vec::new();
+        let read = self.read_into(&mut records, count, step);
+        // Those before a damaged one count as read, although nobody sees them.
+        self.produced += records.len() as i64;
+        read.map(|()| records)
+    }
+
+    fn read_into(
+        &mut self,
+        records: &mut Vec<Record>,
+        count: usize,
+        step: &StepContext,
+    ) -> Result<()> {
+        let work = self.work.clone();
+        let path = path_of(&work)?;
+        let mut bytes = 0;
+        while records.len() < count {
+            if records.len().is_multiple_of(RECORDS_BETWEEN_CHECKS) {
+                step.cancellation.check()?;
+            }
+            let next = self.source.next(path, step)?;
+            if let Some(record) = next.record {
+                bytes += size_of::<Record>() + record.0.len() + record.1.len();
+                step.budget.check(bytes)?;
+                records.push(record);
+            }
+            if next.is_at_end {
+                self.finish();
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) {
+        self.source.close();
+        self.finished = self.started;
+    }
+
+    /// Records and files that are done.
+    pub(crate) fn counts(&self) -> (i64, i64) {
+        (self.produced, self.finished)
+    }
+
+    /// Begins anew.
+    pub(crate) fn reset(&mut self) {
+        self.source.close();
+        self.work = Bytes::new();
+        (self.started, self.finished, self.produced) = (0, 0, 0);
+    }
+
+    /// Where the reader stands, as bytes.
+    pub(crate) fn state(&self) -> Result<Vec<u8>> {
+        ensure!(self.source.keeps_state(), Unimplemented, "Reader SerializeState");
+        let state = pb::ReaderBaseState {
+            work_started: self.started,
+            work_finished: self.finished,
+            num_records_produced: self.produced,
+            current_work: self.work.clone(),
+        };
+        Ok(state.encode_to_vec())
+    }
+
+    /// Makes the reader stand where it stood when [`Desk::state`] gave these bytes.
+    pub(crate) fn restore(&mut self, state: &Bytes) -> Result<()> {
+        ensure!(self.source.keeps_state(), Unimplemented, "Reader RestoreState");
+        let Ok(state) = pb::ReaderBaseState::decode(state.clone()) else {
+            bail!(InvalidArgument, "Could not parse state for reader: {state:?}");
+        };
+        let (started, finished) = (state.work_started, state.work_finished);
+        // In the middle of a file there is no going on.
+        let is_possible = started >= 0 && finished >= started && state.num_records_produced >= 0;
+        ensure!(
+            is_possible,
+            InvalidArgument,
+            "Unexpected state of a reader: {started} files begun, {finished} done, {} records",
+            state.num_records_produced
+        );
+        self.source.close();
+        (self.started, self.finished) = (started, finished);
+        self.produced = state.num_records_produced;
+        self.work = state.current_work;
+        Ok(())
+    }
+}
+
+/// Keys and values as a call gives them.
+pub(crate) fn outputs(records: Vec<Record>, is_batch: bool) -> Result<Outputs> {
+    let (keys, values): (Vec<Bytes>, Vec<Bytes>) = records.into_iter().unzip();
+    let shape = if is_batch { Shape::new(&[keys.len()])? } else { Shape::scalar() };
+    let keys = Tensor::from_strings(shape.clone(), keys)?;
+    Ok(smallvec![keys.into(), Tensor::from_strings(shape, values)?.into()])
+}
+
+/// Asks the queues of the calls that wait for work, until none is to be asked.
+///
+/// A queue may answer before it has taken the question; the answer then finds somebody at this, and
+/// leaves the rest to them: a loop rather than recursion, however many files are empty.
+pub(crate) fn pump(gate: &Arc<Gate<Desk>>) {
+    if gate.change(|desk| std::mem::replace(&mut desk.is_pumping, true)) {
+        return;
+    }
+    loop {
+        let question = gate.change(|desk| {
+            let question = desk.question.take();
+            match &question {
+                Some(question) => desk.asking = Some(question.request),
+                None => desk.is_pumping = false,
+            }
+            question
+        });
+        match question {
+            Some(question) => ask(question, Arc::downgrade(gate)),
+            None => return,
+        }
+    }
+}
+
+fn ask(Question { request, queue, step }: Question, desk: Weak<Gate<Desk>>) {
+    let answered = move |result: Result<Outputs>| {
+        let Some(gate) = desk.upgrade() else { return };
+        let answer = result.and_then(|outputs| work_of(&outputs));
+        gate.change(|desk| {
+            desk.asking = None;
+            desk.answer = Some((request, answer));
+        });
+        pump(&gate);
+    };
+    let (resources, step_id) = (step.resources.clone(), step.step_id);
+    let mut call = Some(AsyncCall::new(SmallVec::new(), step, 1, Box::new(answered)));
+    let result = resources.update(&*queue, "ReaderRead", step_id, || {
+        if let Some(call) = call.take() {
+            queue.gate().submit(DEQUEUES, QueueRequest::Dequeue, call);
+        }
+        Ok(())
+    });
+    if let (Err(e), Some(call)) = (result, call) {
+        call.complete(Err(e));
+    }
+}
+
+/// The name of a file that a queue gave.
+fn work_of(outputs: &[Value]) -> Result<Bytes> {
+    let [Value::Tensor(tensor)] = outputs else {
+        bail!(InvalidArgument, "Expected single component queue, got {} components", outputs.len());
+    };
+    ensure!(
+        tensor.dtype() == DType::String,
+        InvalidArgument,
+        "Expected queue with single string component, got {}",
+        tensor.dtype()
+    );
+    match tensor.strings()? {
+        [work] => Ok(work.clone()),
+        _ => bail!(
+            InvalidArgument,
+            "Expected to dequeue a one-element string tensor, got shape {}",
+            tensor.shape()
+        ),
+    }
+}

@@ -1,0 +1,108 @@
+//! Files read, written and looked for as a whole.
+
+use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Bytes, PartialShape, Result, Shape, Tensor, ensure};
+
+use super::{path_of, read_file};
+use crate::parsing::set_scalar_string;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        READ_FILE.without_gradient(),
+        WRITE_FILE.without_gradient(),
+        MATCHING_FILES.without_gradient(),
+    ],
+    kernels: &[
+        KernelSpec { op: "ReadFile", create: read, ..KernelSpec::CPU },
+        KernelSpec { op: "WriteFile", create: write, ..KernelSpec::CPU },
+        KernelSpec { op: "MatchingFiles", create: matching, ..KernelSpec::CPU },
+    ],
+};
+
+const READ_FILE: OpDef = OpDef {
+    name: "ReadFile",
+    inputs: &["filename: string"],
+    outputs: &["contents: string"],
+    shape: scalar_of_scalar,
+    ..OpDef::DEFAULT
+};
+
+const WRITE_FILE: OpDef = OpDef {
+    name: "WriteFile",
+    inputs: &["filename: string", "contents: string"],
+    shape: two_scalars,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const MATCHING_FILES: OpDef = OpDef {
+    name: "MatchingFiles",
+    inputs: &["pattern: string"],
+    outputs: &["filenames: string"],
+    shape: unknown_vector,
+    ..OpDef::DEFAULT
+};
+
+fn scalar_of_scalar(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.with_rank(0, "filename", 0)?;
+    shape::scalar(c)
+}
+
+fn two_scalars(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.with_rank(0, "filename", 0)?;
+    c.with_rank(1, "contents", 0)?;
+    Ok(())
+}
+
+fn unknown_vector(c: &mut ShapeContext<'_>) -> Result<()> {
+    c.set_output(0, PartialShape::new([None]));
+    Ok(())
+}
+
+/// The one string in a tensor called `name`.
+fn only<'a>(tensor: &'a Tensor, name: &str) -> Result<&'a Bytes> {
+    ensure!(
+        tensor.rank() == 0,
+        InvalidArgument,
+        "Input {name} tensor must be scalar, but had shape: {}",
+        tensor.shape()
+    );
+    Ok(&tensor.strings()?[0])
+}
+
+fn read(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let content = read_file(ctx, path_of(only(ctx.input(0)?, "filename")?)?)?;
+        set_scalar_string(ctx, 0, content)
+    })
+}
+
+fn write(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let path = path_of(only(ctx.input(0)?, "filename")?)?;
+        let content = only(ctx.input(1)?, "contents")?;
+        ctx.step().environment.storage.write(path, content)
+    })
+}
+
+fn matching(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let patterns = ctx.input(0)?;
+        ensure!(
+            patterns.rank() <= 1,
+            InvalidArgument,
+            "Input patterns tensor must be scalar or vector, but had shape: {}",
+            patterns.shape()
+        );
+        let mut paths: Vec<String> = Vec::new();
+        for pattern in patterns.strings()? {
+            ctx.check_cancelled()?;
+            paths.extend(ctx.step().environment.storage.matching(path_of(pattern)?)?);
+        }
+        paths.sort();
+        let shape = Shape::new(&[paths.len()])?;
+        let paths = paths.into_iter().map(Bytes::from).collect();
+        ctx.set_output(0, Tensor::from_strings(shape, paths)?)
+    })
+}

@@ -1,0 +1,386 @@
+//! Writers of event files: state that ops hand summaries to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prost::Message;
+use thalweg_formats::events::EventWriter;
+use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_proto as pb;
+use thalweg_proto::event::What;
+use thalweg_proto::summary::value::Value as Content;
+use thalweg_tensor::{DType, Resource, Result, Tensor, ensure, err};
+
+use super::audio::sounds;
+use super::histogram::spread;
+use super::image::pictures;
+use super::{for_each_number, text, value};
+use crate::files::path_of;
+use crate::parsing::scalar_string;
+use crate::queues::gate::update;
+use crate::state::handle::{state_input, state_kernel};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        SUMMARY_WRITER,
+        CREATE_SUMMARY_FILE_WRITER,
+        FLUSH_SUMMARY_WRITER,
+        CLOSE_SUMMARY_WRITER,
+        WRITE_SUMMARY,
+        WRITE_RAW_PROTO_SUMMARY,
+        WRITE_SCALAR_SUMMARY,
+        WRITE_HISTOGRAM_SUMMARY,
+        WRITE_IMAGE_SUMMARY,
+        WRITE_AUDIO_SUMMARY,
+        WRITE_GRAPH_SUMMARY,
+        IMPORT_EVENT,
+    ],
+    kernels: &[
+        KernelSpec { op: "SummaryWriter", create: writer, is_cheap: true, ..KernelSpec::CPU },
+        KernelSpec { op: "CreateSummaryFileWriter", create: create_file, ..KernelSpec::CPU },
+        KernelSpec { op: "FlushSummaryWriter", create: flush, ..KernelSpec::CPU },
+        KernelSpec { op: "CloseSummaryWriter", create: close, ..KernelSpec::CPU },
+        KernelSpec { op: "WriteSummary", create: write_tensor, ..KernelSpec::CPU },
+        KernelSpec { op: "WriteRawProtoSummary", create: write_raw, ..KernelSpec::CPU },
+        KernelSpec { op: "WriteScalarSummary", create: write_scalar, ..KernelSpec::CPU },
+        KernelSpec { op: "WriteHistogramSummary", create: write_histogram, ..KernelSpec::CPU },
+        KernelSpec { op: "WriteImageSummary", create: write_image, ..KernelSpec::CPU },
+        KernelSpec { op: "WriteAudioSummary", create: write_audio, ..KernelSpec::CPU },
+        KernelSpec { op: "WriteGraphSummary", create: write_graph, ..KernelSpec::CPU },
+        KernelSpec { op: "ImportEvent", create: import_event, ..KernelSpec::CPU },
+    ],
+};
+
+const SUMMARY_WRITER: OpDef = OpDef {
+    name: "SummaryWriter",
+    outputs: &["writer: resource"],
+    attrs: &["shared_name: string = ''", "container: string = ''"],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const CREATE_SUMMARY_FILE_WRITER: OpDef = OpDef {
+    name: "CreateSummaryFileWriter",
+    inputs: &[
+        "writer: resource",
+        "logdir: string",
+        "max_queue: int32",
+        "flush_millis: int32",
+        "filename_suffix: string",
+    ],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const FLUSH_SUMMARY_WRITER: OpDef = OpDef {
+    name: "FlushSummaryWriter",
+    inputs: &["writer: resource"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const CLOSE_SUMMARY_WRITER: OpDef = OpDef { name: "CloseSummaryWriter", ..FLUSH_SUMMARY_WRITER };
+
+const WRITE_SUMMARY: OpDef = OpDef {
+    name: "WriteSummary",
+    inputs: &[
+        "writer: resource",
+        "step: int64",
+        "tensor: T",
+        "tag: string",
+        "summary_metadata: string",
+    ],
+    attrs: &["T: type"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const WRITE_RAW_PROTO_SUMMARY: OpDef = OpDef {
+    name: "WriteRawProtoSummary",
+    inputs: &["writer: resource", "step: int64", "tensor: string"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const WRITE_SCALAR_SUMMARY: OpDef = OpDef {
+    name: "WriteScalarSummary",
+    inputs: &["writer: resource", "step: int64", "tag: string", "value: T"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
+              uint32, uint64}"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const WRITE_HISTOGRAM_SUMMARY: OpDef = OpDef {
+    name: "WriteHistogramSummary",
+    inputs: &["writer: resource", "step: int64", "tag: string", "values: T"],
+    attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
+              uint32, uint64, bool} = DT_FLOAT"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const WRITE_IMAGE_SUMMARY: OpDef = OpDef {
+    name: "WriteImageSummary",
+    inputs: &["writer: resource", "step: int64", "tag: string", "tensor: T", "bad_color: uint8"],
+    attrs: &["max_images: int >= 1 = 3", "T: {uint8, double, float, half} = DT_FLOAT"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const WRITE_AUDIO_SUMMARY: OpDef = OpDef {
+    name: "WriteAudioSummary",
+    inputs: &[
+        "writer: resource",
+        "step: int64",
+        "tag: string",
+        "tensor: float",
+        "sample_rate: float",
+    ],
+    attrs: &["max_outputs: int >= 1 = 3"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const WRITE_GRAPH_SUMMARY: OpDef = OpDef { name: "WriteGraphSummary", ..WRITE_RAW_PROTO_SUMMARY };
+
+const IMPORT_EVENT: OpDef = OpDef {
+    name: "ImportEvent",
+    inputs: &["writer: resource", "event: string"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+/// A writer, which has a file once it has been given one.
+#[derive(Default)]
+struct Writer(Mutex<Option<Open>>);
+
+struct Open {
+    file: EventWriter,
+    /// Events that may wait for a flush.
+    queued_max: i64,
+    queued: i64,
+    flush_after: Duration,
+    flushed: Duration,
+}
+
+impl Resource for Writer {
+    fn kind(&self) -> &'static str {
+        "SummaryWriter"
+    }
+}
+
+impl Writer {
+    /// Does something with the file.
+    fn with<R>(
+        self: &Arc<Self>,
+        ctx: &KernelContext<'_>,
+        work: impl FnOnce(&mut Open) -> Result<R>,
+    ) -> Result<R> {
+        update(ctx, &**self, || match &mut *self.0.lock() {
+            Some(open) => work(open),
+            None => Err(err!(NotFound, "the summary writer has no file, or was closed")),
+        })?
+    }
+}
+
+impl Open {
+    fn write(&mut self, event: &pb::Event, now: Duration) -> Result<()> {
+        self.file.write(event)?;
+        self.queued += 1;
+        if self.queued > self.queued_max || now.saturating_sub(self.flushed) > self.flush_after {
+            self.flush(now)?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, now: Duration) -> Result<()> {
+        (self.queued, self.flushed) = (0, now);
+        self.file.flush()
+    }
+}
+
+fn writer(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    state_kernel(init, true, |_, _| Ok(Writer::default()), |_: &Writer, _| Ok(()))
+}
+
+fn create_file(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let writer: Arc<Writer> = state_input(ctx, 0)?;
+        let folder = scalar_string(ctx, 1, "logdir")?;
+        let queued_max = ctx.scalar_int(2, "max_queue")?;
+        let flush_millis = ctx.scalar_int(3, "flush_millis")?;
+        let suffix = scalar_string(ctx, 4, "filename_suffix")?;
+        let environment = &ctx.step().environment;
+        update(ctx, &*writer, || {
+            let mut open = writer.0.lock();
+            if open.is_some() {
+                return Ok(());
+            }
+            let wall = environment.clock.wall();
+            let storage = &*environment.storage;
+            let file = EventWriter::create(storage, path_of(&folder)?, wall, path_of(&suffix)?)?;
+            let flush_after = Duration::from_millis(u64::try_from(flush_millis).unwrap_or(0));
+            let flushed = environment.clock.monotonic();
+            *open = Some(Open { file, queued_max, queued: 0, flush_after, flushed });
+            Ok(())
+        })?
+    })
+}
+
+fn flush(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let writer: Arc<Writer> = state_input(ctx, 0)?;
+        let now = ctx.step().environment.clock.monotonic();
+        writer.with(ctx, |open| open.flush(now))
+    })
+}
+
+fn close(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let writer: Arc<Writer> = state_input(ctx, 0)?;
+        let open = update(ctx, &*writer, || writer.0.lock().take())?;
+        match open {
+            Some(open) => open.file.finish(),
+            None => Err(err!(NotFound, "the summary writer has no file, or was closed")),
+        }
+    })
+}
+
+/// Writes an event of the step that input 1 says, now.
+fn write(ctx: &KernelContext<'_>, what: What) -> Result<()> {
+    let step = ctx.scalar_int(1, "step")?;
+    let wall_time = ctx.step().environment.clock.wall().as_secs_f64();
+    write_event(ctx, &pb::Event { wall_time, step, what: Some(what), ..Default::default() })
+}
+
+fn write_event(ctx: &KernelContext<'_>, event: &pb::Event) -> Result<()> {
+    let writer: Arc<Writer> = state_input(ctx, 0)?;
+    let now = ctx.step().environment.clock.monotonic();
+    ctx.budget().check(event.encoded_len())?;
+    writer.with(ctx, |open| open.write(event, now))
+}
+
+fn write_values(ctx: &KernelContext<'_>, value: Vec<pb::summary::Value>) -> Result<()> {
+    write(ctx, What::Summary(pb::Summary { value }))
+}
+
+/// The writer must be there before anything else is looked at.
+fn tag(ctx: &KernelContext<'_>, i: usize) -> Result<String> {
+    let writer: Arc<Writer> = state_input(ctx, 0)?;
+    writer.with(ctx, |_| Ok(()))?;
+    text(&scalar_string(ctx, i, "tag")?)
+}
+
+fn write_tensor(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let tag = tag(ctx, 3)?;
+        let serialized = scalar_string(ctx, 4, "summary_metadata")?;
+        let mut metadata = pb::SummaryMetadata::default();
+        // TensorFlow keeps what could be read of broken metadata, and says nothing.
+        let _ = metadata.merge(serialized);
+        let content = Content::Tensor(ctx.input(2)?.to_proto()?);
+        let metadata = Some(metadata);
+        let value = pb::summary::Value { metadata, ..value(tag, content) };
+        write_values(ctx, vec![value])
+    })
+}
+
+fn write_raw(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let mut values = Vec::new();
+        for serialized in ctx.input(2)?.strings()? {
+            let summary = pb::Summary::decode(serialized.clone())
+                .map_err(|e| err!(DataLoss, "Bad tf.compat.v1.Summary binary proto: {e}"))?;
+            values.extend(summary.value);
+        }
+        write_values(ctx, values)
+    })
+}
+
+fn write_scalar(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let tag = tag(ctx, 2)?;
+        let tensor = ctx.input(3)?;
+        ensure!(
+            tensor.num_elements() == 1,
+            InvalidArgument,
+            "value must be a scalar, got shape {}",
+            tensor.shape()
+        );
+        let mut number = 0.0;
+        for_each_number(tensor, |x| {
+            number = x as f32;
+            Ok(())
+        })?;
+        write_values(ctx, vec![value(tag, Content::SimpleValue(number))])
+    })
+}
+
+fn write_histogram(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let tag = tag(ctx, 2)?;
+        let mut tensor = ctx.input(3)?.clone();
+        if tensor.dtype() == DType::Bool {
+            let flags = tensor.as_slice::<bool>()?;
+            let mut numbers = ctx.allocate(DType::UInt8, tensor.shape().clone())?;
+            let bytes = numbers.as_mut_slice::<u8>()?;
+            bytes.iter_mut().zip(flags).for_each(|(byte, &flag)| *byte = flag.into());
+            tensor = numbers;
+        }
+        let value = spread(tag, &tensor)?;
+        write_values(ctx, vec![value])
+    })
+}
+
+fn write_image(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let max_images = init.attrs().int("max_images")?;
+    AnyKernel::new(move |ctx| {
+        let tag = tag(ctx, 2)?;
+        let color: &Tensor = ctx.input(4)?;
+        ensure!(
+            color.rank() == 1,
+            InvalidArgument,
+            "bad_color must be a vector, got shape {}",
+            color.shape()
+        );
+        let values = pictures(ctx, &tag, ctx.input(3)?, max_images, color.as_slice()?)?;
+        write_values(ctx, values)
+    })
+}
+
+fn write_audio(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let max_outputs = init.attrs().int("max_outputs")?;
+    AnyKernel::new(move |ctx| {
+        let tag = tag(ctx, 2)?;
+        let rate = ctx.input(4)?;
+        ensure!(
+            rate.num_elements() == 1,
+            InvalidArgument,
+            "sample_rate must be a scalar, got shape {}",
+            rate.shape()
+        );
+        let values = sounds(ctx, &tag, ctx.input(3)?, rate.as_slice::<f32>()?[0], max_outputs)?;
+        write_values(ctx, values)
+    })
+}
+
+fn write_graph(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let serialized = scalar_string(ctx, 2, "tensor")?;
+        pb::GraphDef::decode(serialized.clone())
+            .map_err(|e| err!(DataLoss, "Bad tf.GraphDef binary proto: {e}"))?;
+        write(ctx, What::GraphDef(serialized))
+    })
+}
+
+fn import_event(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let event = pb::Event::decode(scalar_string(ctx, 1, "event")?)
+            .map_err(|e| err!(DataLoss, "Bad tf.Event binary proto: {e}"))?;
+        write_event(ctx, &event)
+    })
+}
