@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::venv::{OLDER_TENSORFLOW, TENSORFLOW};
+use crate::venv::{OLDER_TENSORFLOW, TENSORBOARD, TENSORFLOW};
 use crate::{docs, run, tidy, venv};
 
 /// A program that the parts need.
@@ -240,7 +240,7 @@ fn server() -> Result<String> {
 
 fn client_python() -> Result<PathBuf> {
     let folder = run::target_dir().join("clients");
-    Ok(venv::make(&folder, &[&[TENSORFLOW]])?.join("bin/python"))
+    Ok(venv::make(&folder, &[&[TENSORFLOW, TENSORBOARD]])?.join("bin/python"))
 }
 
 fn run_clients(python: &Path, program: &str, args: &[&str]) -> Result<Outcome> {

@@ -8,6 +8,8 @@ use crate::run;
 
 /// The TensorFlow whose clients and answers count.
 pub(crate) const TENSORFLOW: &str = "tensorflow-cpu==2.21.0";
+/// The TensorBoard that must show what we write.
+pub(crate) const TENSORBOARD: &str = "tensorboard==2.21.0";
 /// An older one whose clients count too, and the Pythons that it has packages for.
 pub(crate) const OLDER_TENSORFLOW: &str = "tensorflow-cpu==2.15.1";
 const OLDER_PYTHONS: &[&str] = &["3.11", "3.10", "3.9"];

@@ -4,6 +4,7 @@
 //! knows them.
 
 pub mod check;
+pub mod events;
 mod files;
 mod graph_file;
 mod literal;
@@ -14,6 +15,7 @@ mod output;
 pub mod quickstart;
 pub mod run;
 pub mod server;
+pub mod tfrecord;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
@@ -40,10 +42,12 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Args),
+    Events(events::Args),
     Ops(ops::Args),
     Quickstart(quickstart::Args),
     Run(run::Args),
     Server(server::Args),
+    Tfrecord(tfrecord::Args),
 }
 
 /// The `main` of a `thalweg` that knows `families` besides its own: 0 when all went well, 1 when
@@ -60,10 +64,12 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
     let result = Registry::new(families).map_err(Failure::from).and_then(|registry| {
         match &cli.command {
             Command::Check(args) => check::run(args, &registry, &mut out),
+            Command::Events(args) => events::run(args, &mut out),
             Command::Ops(args) => ops::run(args, &registry, &mut out),
             Command::Quickstart(args) => quickstart::run(args, &registry, &mut out),
             Command::Run(args) => run::run(args, &registry, &mut out),
             Command::Server(args) => server::run(args, &registry, &mut out),
+            Command::Tfrecord(args) => tfrecord::run(args, &mut out),
         }?;
         Ok(out.flush()?)
     });

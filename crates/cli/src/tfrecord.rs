@@ -1,0 +1,361 @@
+//! `thalweg tfrecord`: what is in TFRecord files, whether they are whole, and others made of them.
+
+mod show;
+
+use std::io::Write;
+
+use clap::{Subcommand, ValueEnum};
+use thalweg_formats::record::{
+    BadRecord, Compression, Index, ReadOptions, RecordReader, RecordWriter,
+};
+use thalweg_formats::{LocalStorage, Storage};
+use thalweg_tensor::{Context, Result, ensure, err};
+
+use crate::Failure;
+
+/// Look into TFRecord files, check them, and split, merge or mend them.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Count the records of files, with checksums checked
+    Count {
+        /// TFRecord files; compressed ones are recognised
+        #[arg(required = true)]
+        files: Vec<String>,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print records: tf.Example as JSON, others as base64, a line each
+    Cat {
+        /// A TFRecord file
+        file: String,
+        /// Records to pass over first
+        #[arg(long, default_value_t = 0)]
+        skip: u64,
+        /// Records to print; all by default
+        #[arg(long)]
+        limit: Option<u64>,
+        /// Print the records' bytes as they are, one after the other
+        #[arg(long)]
+        raw: bool,
+    },
+    /// Check every checksum, name every damaged place; exit 1 if there are any
+    Verify {
+        /// TFRecord files
+        #[arg(required = true)]
+        files: Vec<String>,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write where each record begins and how long it is, a line each, to FILE.idx
+    Index {
+        /// A TFRecord file without compression
+        file: String,
+        /// Where the index goes
+        #[arg(long, value_name = "PATH")]
+        out: Option<String>,
+    },
+    /// Deal the records of a file to several: PREFIX-00000-of-00004 and so on
+    Split {
+        /// A TFRecord file
+        file: String,
+        /// How many files to make
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        shards: u32,
+        /// What the names of the new files begin with
+        #[arg(long, value_name = "PREFIX")]
+        out: String,
+        #[command(flatten)]
+        compression: OutputCompression,
+    },
+    /// Write the records of several files to one
+    Merge {
+        /// TFRecord files
+        #[arg(required = true)]
+        files: Vec<String>,
+        /// The new file
+        #[arg(long, value_name = "PATH")]
+        out: String,
+        #[command(flatten)]
+        compression: OutputCompression,
+    },
+    /// Write the good records of a damaged file to another
+    SkipBad {
+        /// A TFRecord file
+        file: String,
+        /// The new file
+        #[arg(long, value_name = "PATH")]
+        out: String,
+        /// Damaged places beyond which the file is given up
+        #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
+        budget: u64,
+        #[command(flatten)]
+        compression: OutputCompression,
+    },
+}
+
+#[derive(clap::Args, Clone, Debug)]
+struct OutputCompression {
+    /// How the new file is compressed
+    #[arg(long, value_enum, default_value_t = Kind::None)]
+    compression: Kind,
+}
+
+#[derive(ValueEnum, Clone, Copy, Debug)]
+enum Kind {
+    None,
+    Zlib,
+    Gzip,
+}
+
+impl OutputCompression {
+    fn kind(&self) -> Compression {
+        match self.compression {
+            Kind::None => Compression::None,
+            Kind::Zlib => Compression::Zlib,
+            Kind::Gzip => Compression::Gzip,
+        }
+    }
+}
+
+/// Carries out the subcommand.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let storage = LocalStorage::default();
+    match &args.command {
+        Command::Count { files, json } => count(&storage, files, *json, out),
+        Command::Cat { file, skip, limit, raw } => {
+            let mut reader = open(&storage, file, 0)?;
+            show::cat(&mut reader, *skip, *limit, *raw, out)
+        }
+        Command::Verify { files, json } => verify(&storage, files, *json, out),
+        Command::Index { file, out: path } => {
+            let path = path.clone().unwrap_or_else(|| format!("{file}.idx"));
+            let index = Index::build(&storage, file)?;
+            storage.write(&path, index.to_text().as_bytes())?;
+            Ok(writeln!(out, "{} records of {file} in {path}", index.entries.len())?)
+        }
+        Command::Split { file, shards, out: prefix, compression } => {
+            split(&storage, file, *shards, prefix, compression.kind(), out)
+        }
+        Command::Merge { files, out: path, compression } => {
+            merge(&storage, files, path, compression.kind(), out)
+        }
+        Command::SkipBad { file, out: path, budget, compression } => {
+            skip_bad(&storage, file, path, *budget, compression.kind(), out)
+        }
+    }
+}
+
+fn open(storage: &dyn Storage, path: &str, bad_records_max: u64) -> Result<RecordReader> {
+    RecordReader::open_any(storage, path, ReadOptions { bad_records_max, ..Default::default() })
+}
+
+/// Records and their bytes in one file.
+#[derive(Default)]
+struct Totals {
+    records: u64,
+    bytes: u64,
+}
+
+impl Totals {
+    fn of(reader: &mut RecordReader) -> Result<Totals> {
+        let mut totals = Totals::default();
+        while let Some(record) = reader.next_record()? {
+            totals.records += 1;
+            totals.bytes += record.len() as u64;
+        }
+        Ok(totals)
+    }
+}
+
+fn compression_name(compression: Compression) -> &'static str {
+    match compression {
+        Compression::None => "none",
+        Compression::Zlib => "zlib",
+        Compression::Gzip => "gzip",
+    }
+}
+
+fn count(
+    storage: &dyn Storage,
+    files: &[String],
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut all = Totals::default();
+    let mut listed = Vec::new();
+    for file in files {
+        let mut reader = open(storage, file, 0)?;
+        let compression = compression_name(reader.compression());
+        let totals = Totals::of(&mut reader)?;
+        all.records += totals.records;
+        all.bytes += totals.bytes;
+        if json {
+            listed.push(serde_json::json!({
+                "file": file,
+                "records": totals.records,
+                "bytes": totals.bytes,
+                "compression": compression,
+            }));
+        } else {
+            writeln!(out, "{:>10} {file}", totals.records)?;
+        }
+    }
+    if json {
+        let all = serde_json::json!({"records": all.records, "bytes": all.bytes, "files": listed});
+        writeln!(out, "{all}")?;
+    } else if files.len() > 1 {
+        writeln!(out, "{:>10} in all", all.records)?;
+    }
+    Ok(())
+}
+
+fn verify(
+    storage: &dyn Storage,
+    files: &[String],
+    json: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut damaged = 0;
+    let mut listed = Vec::new();
+    for file in files {
+        let mut reader = open(storage, file, u64::MAX)?;
+        let (records, failure) = match Totals::of(&mut reader) {
+            Ok(totals) => (Some(totals.records), None),
+            // A compressed stream that cannot be read any further.
+            Err(e) => (None, Some(e)),
+        };
+        let bad = reader.bad_records();
+        damaged += bad.len() + usize::from(failure.is_some());
+        if json {
+            listed.push(verified(file, records, bad, failure.as_ref()));
+            continue;
+        }
+        for bad in bad {
+            writeln!(out, "{} ({} bytes passed over)", bad.error.message(), bad.bytes)?;
+        }
+        match (records, failure) {
+            (Some(records), _) if bad.is_empty() => {
+                writeln!(out, "{file}: {records} records, whole")?;
+            }
+            (Some(records), _) => {
+                writeln!(out, "{file}: {records} good records, {} damaged places", bad.len())?;
+            }
+            (None, Some(e)) => writeln!(out, "{}", e.message())?,
+            (None, None) => {}
+        }
+    }
+    if json {
+        writeln!(out, "{}", serde_json::json!({"damaged": damaged, "files": listed}))?;
+    }
+    match damaged {
+        0 => Ok(()),
+        n => Err(Failure::Failed(err!(
+            DataLoss,
+            "{n} damaged place{}",
+            if n == 1 { "" } else { "s" }
+        ))),
+    }
+}
+
+fn verified(
+    file: &str,
+    records: Option<u64>,
+    bad: &[BadRecord],
+    failure: Option<&thalweg_tensor::Error>,
+) -> serde_json::Value {
+    let place = |bad: &BadRecord| {
+        let what = bad.error.message();
+        serde_json::json!({"offset": bad.offset, "bytes": bad.bytes, "what": what})
+    };
+    let bad: Vec<serde_json::Value> = bad.iter().map(place).collect();
+    let failure = failure.map(thalweg_tensor::Error::message);
+    serde_json::json!({"file": file, "records": records, "damaged": bad, "failure": failure})
+}
+
+fn split(
+    storage: &dyn Storage,
+    file: &str,
+    shards: u32,
+    prefix: &str,
+    compression: Compression,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut reader = open(storage, file, 0)?;
+    let mut writers = Vec::new();
+    for shard in 0..shards {
+        let path = format!("{prefix}-{shard:05}-of-{shards:05}");
+        ensure_other(&path, std::slice::from_ref(&file.to_owned()))?;
+        writers.push(RecordWriter::new(storage.replace(&path)?, compression));
+    }
+    let (mut next, mut records) = (0, 0u64);
+    while let Some(record) = reader.next_record()? {
+        writers[next].write(record)?;
+        next = (next + 1) % writers.len();
+        records += 1;
+    }
+    for writer in writers {
+        writer.finish()?;
+    }
+    Ok(writeln!(out, "{records} records of {file} in {shards} files {prefix}-*")?)
+}
+
+/// A file that is being read must not be written.
+fn ensure_other(path: &str, files: &[String]) -> Result<()> {
+    let full = |path: &str| std::fs::canonicalize(path).ok();
+    let is_read = files.iter().any(|file| full(file).is_some() && full(file) == full(path));
+    ensure!(!is_read, InvalidArgument, "{path} cannot be both read and written");
+    Ok(())
+}
+
+fn merge(
+    storage: &dyn Storage,
+    files: &[String],
+    path: &str,
+    compression: Compression,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    ensure_other(path, files)?;
+    let mut writer = RecordWriter::new(storage.replace(path)?, compression);
+    let mut records = 0u64;
+    for file in files {
+        let mut reader = open(storage, file, 0)?;
+        while let Some(record) = reader.next_record()? {
+            writer.write(record)?;
+            records += 1;
+        }
+    }
+    writer.finish()?;
+    Ok(writeln!(out, "{records} records of {} files in {path}", files.len())?)
+}
+
+fn skip_bad(
+    storage: &dyn Storage,
+    file: &str,
+    path: &str,
+    budget: u64,
+    compression: Compression,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    ensure_other(path, &[file.to_owned()])?;
+    let mut reader = open(storage, file, budget)?;
+    let mut writer = RecordWriter::new(storage.replace(path)?, compression);
+    let mut records = 0u64;
+    while let Some(record) = reader.next_record().context(|| "the budget is used up")? {
+        writer.write(record)?;
+        records += 1;
+    }
+    writer.finish()?;
+    for bad in reader.bad_records() {
+        writeln!(out, "{} ({} bytes passed over)", bad.error.message(), bad.bytes)?;
+    }
+    let bad = reader.bad_records().len();
+    Ok(writeln!(out, "{records} good records of {file} in {path}; {bad} damaged places left out")?)
+}
