@@ -16,7 +16,9 @@ import multiprocessing
 import os
 import pathlib
 import re
+import shutil
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -30,6 +32,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # tensor: what its vector loop leaves over at the end. By case, how many that are.
 LEFT_OVER = {"unary/Sign/6": 2, "binary/Pow/33": 4, "binary/Atan2/27": 4}
 CASES_PER_TASK = 40
+# Cases with these expect an empty folder golden_files where the server runs, and run one by one.
+FILE_OPS = {"CreateSummaryFileWriter", "MatchingFiles", "ReadFile", "WriteFile"}
 
 
 def recorded():
@@ -115,10 +119,13 @@ def play(case, target):
 
 def play_many(job):
     """What became of some cases: (id, op, failure, op that is waited for)."""
-    target, lines = job
+    target, lines, folder = job
     outcomes = []
     for line in lines:
         case = json.loads(line)
+        if folder:
+            shutil.rmtree(folder, ignore_errors=True)
+            os.makedirs(folder)
         failure = play(case, target)
         missing = re.search(r"(\w+) has no kernel here", failure or "")
         outcomes.append((case["id"], case["op"], failure, missing and missing.group(1)))
@@ -171,15 +178,21 @@ def main():
         lines = [line for line, case in cases if args.op in (None, case["op"])
                  and (not args.names or any(name in case["id"] for name in args.names))]
     server, target = None, args.target
+    scratch = tempfile.mkdtemp(prefix="thalweg-golden-")
     if args.server:
-        server, target = run.start([args.server, "server", "--port", "0"])
+        command = [os.path.abspath(args.server), "server", "--port", "0"]
+        server, target = run.start(command, scratch)
     try:
-        jobs = [(target, lines[i:i + CASES_PER_TASK])
-                for i in range(0, len(lines), CASES_PER_TASK)]
+        with_files = [line for line in lines if FILE_OPS.intersection(json.loads(line)["ops"])]
+        lines = [line for line in lines if not FILE_OPS.intersection(json.loads(line)["ops"])]
+        jobs = [(target, with_files, os.path.join(scratch, "golden_files"))]
+        jobs += [(target, lines[i:i + CASES_PER_TASK], None)
+                 for i in range(0, len(lines), CASES_PER_TASK)]
         with multiprocessing.get_context("fork").Pool(args.jobs) as pool:
             outcomes = [o for part in pool.imap(play_many, jobs) for o in part]
     finally:
         code = run.stop(server) if server else 0
+        shutil.rmtree(scratch, ignore_errors=True)
     is_well = report(outcomes, is_all)
     print(f"{time.monotonic() - begin:.0f} s")
     sys.exit(0 if is_well and code == 0 else 1)

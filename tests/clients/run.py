@@ -55,9 +55,9 @@ def cases(wanted):
     return found
 
 
-def start(command):
+def start(command, folder=None):
     """Starts a server that prints `listening on HOST:PORT` first; returns it and its target."""
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
     line = process.stdout.readline()
     if not line.startswith("listening on "):
         process.kill()
