@@ -212,9 +212,9 @@ impl Functions {
         let FunctionBody { graph, args, results, control_results } =
             instantiate(function, attrs, &self.graph)?;
         let mut effects = control_results;
-        effects.extend(
-            graph.ids().filter(|&id| !args.contains(&id) && graph.node(id).op.has(Flag::Stateful)),
-        );
+        effects.extend(graph.ids().filter(|&id| {
+            !args.contains(&id) && !results.contains(&id) && graph.node(id).op.has(Flag::Stateful)
+        }));
         let (kernels, step) = (self.kernels.clone(), step.clone());
         let body = Interpreter { graph, kernels, made: HashMap::new(), step };
         Ok(Instance { body, args, results, effects })
