@@ -40,6 +40,7 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
         plan: Options {
             optimize: level != pb::optimizer_options::Level::L0 as i32,
             allow_soft_placement: config.allow_soft_placement,
+            ..Options::default()
         },
         devices: task.devices(cpus.max(1) as u32),
         resources: (!is_isolated).then(|| task.resources.clone()),

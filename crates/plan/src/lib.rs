@@ -6,6 +6,7 @@
 mod cost;
 mod frames;
 mod late_reads;
+mod lower;
 mod optimize;
 mod partition;
 mod place;
@@ -21,6 +22,7 @@ use thalweg_tensor::{Context, Result, bail, err};
 
 pub use cost::{CostSource, Links, NodeCost, StaticCosts};
 pub use frames::{Frame, Frames};
+pub use lower::{lower, spans_devices};
 pub use optimize::optimize;
 pub use partition::partition;
 pub use place::{Placement, Reason, place};
@@ -116,11 +118,15 @@ pub struct Options {
     pub optimize: bool,
     /// Where a device constraint cannot be met, take another device.
     pub allow_soft_placement: bool,
+    /// Write the functions out that nodes run, in place of the nodes: branches as `Switch` and
+    /// `Merge`, loops as frames. Without it that is done only for calls and branches, where a
+    /// function's nodes say on which of several devices they are.
+    pub lower: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { optimize: true, allow_soft_placement: false }
+        Options { optimize: true, allow_soft_placement: false, lower: false }
     }
 }
 
@@ -148,7 +154,10 @@ pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Resu
         .devices
         .first()
         .ok_or_else(|| err!(InvalidArgument, "there is no device to run on"))?;
-    let pruned = prune(graph, step, client).context(|| "prune")?;
+    let mut pruned = prune(graph, step, client).context(|| "prune")?;
+    if target.options.lower || (target.devices.len() > 1 && spans_devices(&pruned)) {
+        pruned = lower(&pruned, target.options.lower).context(|| "lower")?;
+    }
     let (mut placed, mut placement) = place(pruned, target).context(|| "place")?;
     placed = late_reads::read_late(placed);
     if target.options.optimize {

@@ -25,7 +25,7 @@ fn world(cpus: u32) -> World {
         links: Links::default(),
         kernels: kernel_registry(FAMILIES),
         pins: Pins::default(),
-        options: Options { optimize: false, allow_soft_placement: false },
+        options: Options { optimize: false, ..Options::default() },
     }
 }
 

@@ -8,7 +8,10 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use support::*;
-use thalweg_runtime::{RunOptions, Session};
+use thalweg_graph::Graph;
+use thalweg_kernel::{DeviceDescription, DeviceName, HostDevice};
+use thalweg_plan::Options;
+use thalweg_runtime::{RunOptions, Session, SessionOptions};
 use thalweg_tensor::{Code, Error, Tensor};
 
 /// Functions of one float: `inc`, `double`, `below` (100), and some that do not fit.
@@ -79,6 +82,18 @@ fn session_of(nodes: &[String], threads: usize) -> Session {
     text_session(&(LIBRARY.to_owned() + &nodes.concat()), threads).unwrap()
 }
 
+/// A session that runs functions, and one that writes them out.
+fn both(nodes: &[String], threads: usize) -> [Session; 2] {
+    [false, true].map(|lower| {
+        let text = LIBRARY.to_owned() + &nodes.concat();
+        let def = thalweg_proto::text::decode("tensorflow.GraphDef", &text).unwrap();
+        let graph = Graph::from_def(registries().0, def).unwrap();
+        let plan = Options { lower, ..Options::default() };
+        let options = SessionOptions { plan, ..options(threads) };
+        Session::new(graph, registries().1, options).unwrap()
+    })
+}
+
 fn run(s: &Session, x: f32, p: bool, i: i32, fetch: &str) -> Result<f32, Error> {
     let feeds = [("x", number(x)), ("p", Tensor::scalar(p)), ("i", Tensor::scalar(i))];
     s.run(&feeds, &[fetch], &[]).map(|out| numbers(&out)[0])
@@ -93,8 +108,7 @@ fn branches() {
         case("case", "Case", &["inc", "double", "same"]),
         case("stateless_case", "StatelessCase", &["inc", "double", "same"]),
     ];
-    for threads in [1, 3] {
-        let s = session_of(&nodes, threads);
+    for s in [1, 3].into_iter().flat_map(|threads| both(&nodes, threads)) {
         for name in ["if", "stateless", "internal"] {
             assert_eq!(run(&s, 5.0, true, 0, name).unwrap(), 6.0);
             assert_eq!(run(&s, 5.0, false, 0, name).unwrap(), 10.0);
@@ -118,8 +132,7 @@ fn loops() {
             .to_owned(),
     ];
     watched("a loop", move || {
-        for threads in [1, 3] {
-            let s = session_of(&nodes, threads);
+        for s in [1, 3].into_iter().flat_map(|threads| both(&nodes, threads)) {
             for _ in 0..2 {
                 assert_eq!(run(&s, 3.0, true, 0, "while").unwrap(), 192.0);
                 assert_eq!(run(&s, 300.0, true, 0, "while").unwrap(), 300.0);
@@ -182,10 +195,12 @@ fn functions_that_do_not_fit() {
         (while_node("y", "StatelessWhile", "below", "nowhere"), Code::NotFound),
         (while_node("y", "While", "below", "fails"), Code::OutOfRange),
     ] {
-        let s = session_of(std::slice::from_ref(&node), 1);
-        let e = run(&s, 1.0, true, 0, "y").unwrap_err();
+        let [native, lowered] = both(std::slice::from_ref(&node), 1);
+        let e = run(&native, 1.0, true, 0, "y").unwrap_err();
         assert_eq!(e.code(), code, "{e} of {node}");
         assert!(e.message().contains("[[{{node "), "{e}");
+        let e = run(&lowered, 1.0, true, 0, "y").unwrap_err();
+        assert_eq!(e.code(), code, "{e} of {node}, written out");
     }
 }
 
@@ -193,11 +208,12 @@ fn functions_that_do_not_fit() {
 fn loops_end_with_their_step() {
     watched("an endless loop", || {
         for body in ["inc", "later"] {
-            let s = session_of(&[while_node("y", "While", "always", body)], 1);
-            let options =
-                RunOptions { timeout: Some(Duration::from_millis(50)), ..Default::default() };
-            let e = s.run_with(&options, &[("x", number(1.0))], &["y"], &[]).unwrap_err();
-            assert_eq!(e.code(), Code::DeadlineExceeded, "{e}");
+            for s in both(&[while_node("y", "While", "always", body)], 1) {
+                let options =
+                    RunOptions { timeout: Some(Duration::from_millis(50)), ..Default::default() };
+                let e = s.run_with(&options, &[("x", number(1.0))], &["y"], &[]).unwrap_err();
+                assert_eq!(e.code(), Code::DeadlineExceeded, "{e}");
+            }
         }
     });
 }
@@ -218,4 +234,28 @@ fn traces_show_what_runs_inside() {
     let (_, report) = s.run_with(&options, &[("x", number(40.0))], &["y"], &[]).unwrap();
     let count = |op: &str| report.nodes.iter().filter(|n| n.op == op).count();
     assert_eq!((count("ToyAdd"), count("Less"), count("While")), (2, 3, 1));
+}
+
+/// Nodes of a branch that say where they are run there.
+#[test]
+fn branches_span_devices() {
+    let text = LIBRARY.replace(
+        r#"name: "a" op: "ToyAdd" input: "x" input: "one:output:0""#,
+        r#"name: "a" op: "ToyAdd" device: "/device:CPU:1" input: "x" input: "one:output:0""#,
+    ) + &branch("y", "If", "inc", "double");
+    let def = thalweg_proto::text::decode("tensorflow.GraphDef", &text).unwrap();
+    let graph = Graph::from_def(registries().0, def).unwrap();
+    let cpu = |i| DeviceDescription::cpu(DeviceName::cpu("localhost", 0, i), 1 << 30);
+    let devices = vec![HostDevice::shared(cpu(0)), HostDevice::shared(cpu(1))];
+    let options = SessionOptions { devices, ..options(2) };
+    let s = Session::new(graph, registries().1, options).unwrap();
+    let traced = RunOptions { trace: true, ..Default::default() };
+    for (p, expected, device) in [(true, 6.0, "CPU:1"), (false, 10.0, "CPU:0")] {
+        let feeds = [("x", number(5.0)), ("p", Tensor::scalar(p))];
+        let (out, report) = s.run_with(&traced, &feeds, &["y"], &[]).unwrap();
+        assert_eq!(numbers(&out), [expected]);
+        let ran: Vec<&str> =
+            report.nodes.iter().filter(|n| n.op == "ToyAdd").map(|n| &*n.device).collect();
+        assert!(ran.iter().any(|d| d.ends_with(device)), "{p}: {ran:?}");
+    }
 }

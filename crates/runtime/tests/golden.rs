@@ -1,5 +1,5 @@
 //! The cases recorded from TensorFlow, on the real session: as planned by default, and with the
-//! optimizer off on several threads.
+//! optimizer off, functions written out, on several threads.
 #![allow(clippy::unwrap_used, reason = "a test may stop where it stands")]
 
 #[path = "../../ops/tests/support/cases.rs"]
@@ -97,12 +97,12 @@ fn recorded_cases_as_planned() {
 }
 
 #[test]
-fn recorded_cases_unoptimized_on_four_threads() {
+fn recorded_cases_written_out_on_four_threads() {
     play_with(&SessionOptions {
         memory_limit_bytes: 1 << 30,
         inter_threads: 4,
         intra_threads: 4,
-        plan: Options { optimize: false, ..Options::default() },
+        plan: Options { optimize: false, lower: true, ..Options::default() },
         ..Default::default()
     });
 }

@@ -1,0 +1,547 @@
+//! Calls, branches and loops of functions, written out in place: bodies as nodes, branches as
+//! `Switch` and `Merge`, loops as frames. What is written out can be placed node by node, and any
+//! worker that knows no functions runs it.
+//!
+//! A function that calls itself stays a call where it recurs, and so does one that says
+//! `_noinline`; what has no variables or a condition that is no bool stays as it is too.
+
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::{SmallVec, smallvec};
+use thalweg_graph::{
+    AttrValue, Attrs, Endpoint, Flag, FunctionBody, Graph, IntoAttr, Node, NodeId, OutputInfo,
+    functional, instantiate,
+};
+use thalweg_proto as pb;
+use thalweg_tensor::{DType, PartialShape, Result, ensure, err};
+
+/// Bodies within bodies that are written out; further in they stay calls.
+const DEPTH_MAX: usize = 32;
+/// Nodes that writing out may make.
+const NODES_MAX: usize = 1 << 22;
+
+/// `graph` with the functions written out that its nodes run; those of loops too if `loops` says so.
+pub fn lower(graph: &Graph, loops: bool) -> Result<Graph> {
+    if !graph.nodes().iter().any(functional::is_call) {
+        return Ok(graph.clone());
+    }
+    let mut lowering = Lowering::new(graph, loops);
+    lowering.copy(graph, &Place::top())?;
+    Ok(Graph::from_nodes(graph, lowering.in_order()))
+}
+
+/// Whether a function that a node runs, or one that it calls in turn, says where its nodes are.
+/// Those of loops do not count: a loop runs on one device in either form.
+pub fn spans_devices(graph: &Graph) -> bool {
+    let mut seen: FxHashSet<String> = FxHashSet::default();
+    let mut stack: Vec<String> = Vec::new();
+    let is_while = |node: &Node| functional::is_while(&node.op.name);
+    for node in graph.nodes().iter().filter(|n| functional::is_call(n) && !is_while(n)) {
+        stack.push(node.op.name.clone());
+        stack.extend(node.attrs.iter().flat_map(|(_, value)| functions_in(&value.to_proto())));
+    }
+    while let Some(name) = stack.pop() {
+        let Some(function) = graph.library().get(&name) else { continue };
+        if !seen.insert(name) {
+            continue;
+        }
+        if function.node_def.iter().any(|node| !node.device.is_empty()) {
+            return true;
+        }
+        for node in function.node_def.iter().filter(|n| !functional::is_while(&n.op)) {
+            stack.push(node.op.clone());
+            stack.extend(node.attr.values().flat_map(functions_in));
+        }
+    }
+    false
+}
+
+/// Names of the functions in an attr's value.
+fn functions_in(value: &pb::AttrValue) -> Vec<String> {
+    match &value.value {
+        Some(pb::attr_value::Value::Func(function)) => vec![function.name.clone()],
+        Some(pb::attr_value::Value::List(list)) => {
+            list.func.iter().map(|f| f.name.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Where nodes are written to.
+#[derive(Clone)]
+struct Place {
+    prefix: String,
+    device: Arc<str>,
+    /// What nodes without inputs wait for, so that they run where and as often as the others.
+    pivot: Option<NodeId>,
+    /// Functions being written out, the outermost first.
+    within: Vec<String>,
+}
+
+impl Place {
+    fn top() -> Place {
+        Place { prefix: String::new(), device: "".into(), pivot: None, within: Vec::new() }
+    }
+}
+
+/// What became of a node.
+#[derive(Clone, Default)]
+struct Written {
+    outputs: Vec<Endpoint>,
+    /// What must have run for the node to have run.
+    ends: SmallVec<[NodeId; 1]>,
+}
+
+struct Lowering<'a> {
+    like: &'a Graph,
+    loops: bool,
+    nodes: Vec<Node>,
+    names: FxHashSet<Arc<str>>,
+    /// For each node, which of the graph's it is or stands for.
+    origins: Vec<u32>,
+    origin: u32,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(like: &'a Graph, loops: bool) -> Self {
+        let names = like.nodes().iter().map(|n| n.name.clone()).collect();
+        Lowering {
+            like,
+            loops,
+            nodes: Vec::with_capacity(like.len()),
+            names,
+            origins: Vec::new(),
+            origin: 0,
+        }
+    }
+
+    /// The nodes in the order of those they stand for: feeds and fetches are counted by it.
+    fn in_order(self) -> Vec<Node> {
+        let mut order: Vec<u32> = (0..self.nodes.len() as u32).collect();
+        order.sort_by_key(|&i| self.origins[i as usize]);
+        let mut positions = vec![NodeId(0); order.len()];
+        for (position, &i) in order.iter().enumerate() {
+            positions[i as usize] = NodeId(position as u32);
+        }
+        let mut nodes: Vec<Option<Node>> = self.nodes.into_iter().map(Some).collect();
+        let mut sorted = Vec::with_capacity(order.len());
+        for mut node in order.iter().filter_map(|&i| nodes[i as usize].take()) {
+            node.inputs.iter_mut().for_each(|e| e.node = positions[e.node.index()]);
+            node.control_inputs.iter_mut().for_each(|id| *id = positions[id.index()]);
+            sorted.push(node);
+        }
+        sorted
+    }
+
+    fn info(&self, e: Endpoint) -> &OutputInfo {
+        &self.nodes[e.node.index()].outputs[e.index as usize]
+    }
+
+    fn push(&mut self, node: Node) -> Result<NodeId> {
+        ensure!(
+            self.nodes.len() < NODES_MAX,
+            ResourceExhausted,
+            "functions written out make more than {NODES_MAX} nodes"
+        );
+        self.nodes.push(node);
+        self.origins.push(self.origin);
+        Ok(NodeId(self.nodes.len() as u32 - 1))
+    }
+
+    fn unique(&mut self, name: &str) -> Arc<str> {
+        let mut candidate: Arc<str> = name.into();
+        let mut number = 1;
+        while !self.names.insert(candidate.clone()) {
+            candidate = format!("{name}_{number}").into();
+            number += 1;
+        }
+        candidate
+    }
+
+    /// Copies the nodes of a graph, writing out those that run functions. Arguments are not nodes:
+    /// `given` says what they stand for.
+    fn copy(&mut self, graph: &Graph, place: &Place) -> Result<Vec<Written>> {
+        self.copy_body(graph, place, &FxHashMap::default())
+    }
+
+    fn copy_body(
+        &mut self,
+        graph: &Graph,
+        place: &Place,
+        given: &FxHashMap<NodeId, Endpoint>,
+    ) -> Result<Vec<Written>> {
+        let mut written: Vec<Option<Written>> = vec![None; graph.len()];
+        let mut later: Vec<(NodeId, NodeId)> = Vec::new();
+        for id in crate::topological_order(graph) {
+            let node = graph.node(id);
+            if place.within.is_empty() {
+                self.origin = id.0;
+            }
+            if let Some(&tensor) = given.get(&id) {
+                written[id.index()] =
+                    Some(Written { outputs: vec![tensor], ends: SmallVec::new() });
+                continue;
+            }
+            if !place.within.is_empty() && node.op.name == "_Retval" {
+                written[id.index()] = Some(Written::default());
+                continue;
+            }
+            let mut copy = node.clone();
+            let mut is_closed = true;
+            for e in &mut copy.inputs {
+                match &written[e.node.index()] {
+                    Some(source) => *e = source.outputs[e.index as usize],
+                    // The edge that closes a loop of frames comes when its source is there.
+                    None => is_closed = false,
+                }
+            }
+            copy.control_inputs = SmallVec::new();
+            for &control in &node.control_inputs {
+                if let Some(source) = &written[control.index()] {
+                    copy.control_inputs.extend_from_slice(&source.ends);
+                }
+            }
+            self.settle(&mut copy, place);
+            let result = self.write(copy, place)?;
+            if !is_closed {
+                later.push((id, result.ends[0]));
+            }
+            written[id.index()] = Some(result);
+        }
+        for (id, copy) in later {
+            for (i, e) in graph.node(id).inputs.iter().enumerate() {
+                let source = written[e.node.index()].as_ref();
+                let source = source.ok_or_else(|| err!(Internal, "a node was not written"))?;
+                self.nodes[copy.index()].inputs[i] = source.outputs[e.index as usize];
+            }
+        }
+        Ok(written.into_iter().map(Option::unwrap_or_default).collect())
+    }
+
+    /// Gives a copied node its name, device and, if it has no inputs, what it waits for.
+    fn settle(&mut self, node: &mut Node, place: &Place) {
+        if place.within.is_empty() {
+            return;
+        }
+        node.name = self.unique(&format!("{}{}", place.prefix, node.name));
+        if node.device.is_empty() {
+            node.device = place.device.clone();
+        }
+        if node.inputs.is_empty() && node.control_inputs.is_empty() {
+            node.control_inputs.extend(place.pivot);
+        }
+    }
+
+    /// Writes a node whose inputs are written.
+    fn write(&mut self, node: Node, place: &Place) -> Result<Written> {
+        if functional::is_call(&node)
+            && place.within.len() < DEPTH_MAX
+            && let Some(written) = self.write_out(&node, place)?
+        {
+            return Ok(written);
+        }
+        let outputs = node.outputs.len() as u32;
+        let id = self.push(node)?;
+        let outputs = (0..outputs).map(|index| Endpoint { node: id, index }).collect();
+        Ok(Written { outputs, ends: smallvec![id] })
+    }
+
+    fn write_out(&mut self, node: &Node, place: &Place) -> Result<Option<Written>> {
+        let attrs = node.attrs();
+        match node.op.name.as_str() {
+            name if node.op.is_function => {
+                let Some(body) = self.body(name, &node.attrs, place)? else { return Ok(None) };
+                self.call(node, &body, place)
+            }
+            "PartitionedCall" | "StatefulPartitionedCall" => {
+                let Some(body) = self.named(attrs.function("f")?, place)? else { return Ok(None) };
+                self.call(node, &body, place)
+            }
+            "If" | "StatelessIf" => {
+                let condition = node.inputs[0];
+                if self.info(condition).dtype != DType::Bool {
+                    return Ok(None);
+                }
+                let bodies = [attrs.function("else_branch")?, attrs.function("then_branch")?];
+                let (Some(no), Some(yes)) =
+                    (self.named(bodies[0], place)?, self.named(bodies[1], place)?)
+                else {
+                    return Ok(None);
+                };
+                self.branch(node, [&no, &yes], place).map(Some)
+            }
+            "While" | "StatelessWhile" if self.loops && !node.inputs.is_empty() => {
+                let (Some(cond), Some(body)) = (
+                    self.named(attrs.function("cond")?, place)?,
+                    self.named(attrs.function("body")?, place)?,
+                ) else {
+                    return Ok(None);
+                };
+                if !is_bool(&cond) {
+                    return Ok(None);
+                }
+                self.while_loop(node, &cond, &body, place).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn named(&self, function: &pb::NameAttrList, place: &Place) -> Result<Option<Body>> {
+        let attr = |(n, v): (&String, &pb::AttrValue)| {
+            (n.as_str().into(), AttrValue::from_proto(v.clone()))
+        };
+        let attrs: Attrs = function.attr.iter().map(attr).collect();
+        self.body(&function.name, &attrs, place)
+    }
+
+    /// A function's body, unless it is being written out already.
+    fn body(&self, name: &str, attrs: &Attrs, place: &Place) -> Result<Option<Body>> {
+        if place.within.iter().any(|outer| outer == name) {
+            return Ok(None);
+        }
+        let known = self.like.library().get(name);
+        let def = known
+            .ok_or_else(|| err!(NotFound, "function '{name}' is not in the graph's library"))?;
+        Ok(Some(Body { name: name.to_owned(), body: instantiate(def, attrs, self.like)? }))
+    }
+
+    /// Writes a body with these arguments; what its results are, and what ends with it.
+    fn inline(&mut self, body: &Body, args: &[Endpoint], place: Place) -> Result<Written> {
+        let Body { name, body } = body;
+        ensure!(
+            args.len() == body.args.len(),
+            InvalidArgument,
+            "function '{name}' takes {} arguments, got {}",
+            body.args.len(),
+            args.len()
+        );
+        for (i, (&arg, &given)) in body.args.iter().zip(args).enumerate() {
+            let (wanted, given) =
+                (body.graph.node(arg).attrs().dtype("T")?, self.info(given).dtype);
+            ensure!(
+                wanted == given,
+                InvalidArgument,
+                "function '{name}': argument {i} must be {wanted}, got {given}"
+            );
+        }
+        let mut place = place;
+        place.within.push(name.clone());
+        let given = body.args.iter().copied().zip(args.iter().copied()).collect();
+        let written = self.copy_body(&body.graph, &place, &given)?;
+        let value = |&id: &NodeId| {
+            let e = body.graph.node(id).inputs[0];
+            written[e.node.index()].outputs[e.index as usize]
+        };
+        let mut ends: SmallVec<[NodeId; 1]> = SmallVec::new();
+        for id in body.graph.ids() {
+            let node = body.graph.node(id);
+            let is_effect = node.op.has(Flag::Stateful) && !node.op.name.starts_with("_Ret");
+            if (is_effect && !body.args.contains(&id)) || body.control_results.contains(&id) {
+                ends.extend_from_slice(&written[id.index()].ends);
+            }
+        }
+        Ok(Written { outputs: body.results.iter().map(value).collect(), ends })
+    }
+
+    fn call(&mut self, node: &Node, body: &Body, place: &Place) -> Result<Option<Written>> {
+        let def = self.like.library().get(&body.name);
+        let value = def.and_then(|def| def.attr.get("_noinline")?.value.as_ref());
+        if value == Some(&pb::attr_value::Value::B(true)) {
+            return Ok(None);
+        }
+        let mut inner = self.inside(node, "", place);
+        let mut args = Vec::with_capacity(node.inputs.len());
+        for &input in &node.inputs {
+            let arg = self.forward(&inner, "arg", input, &node.control_inputs)?;
+            args.push(arg);
+        }
+        if !node.control_inputs.is_empty() {
+            inner.pivot = Some(self.after(&inner, "begin", &node.control_inputs)?);
+        }
+        let mut written = self.inline(body, &args, inner)?;
+        self.check_results(node, &written)?;
+        written.ends.extend(written.outputs.iter().map(|e| e.node));
+        Ok(Some(written))
+    }
+
+    fn check_results(&self, node: &Node, written: &Written) -> Result<()> {
+        let given: Vec<DType> = written.outputs.iter().map(|&e| self.info(e).dtype).collect();
+        let wanted: Vec<DType> = node.outputs.iter().map(|o| o.dtype).collect();
+        ensure!(
+            given == wanted,
+            InvalidArgument,
+            "a function gives {given:?}, {wanted:?} is wanted\n\t [[{{{{node {}}}}}]]",
+            node.name
+        );
+        Ok(())
+    }
+
+    fn branch(&mut self, node: &Node, bodies: [&Body; 2], place: &Place) -> Result<Written> {
+        let outer = self.inside(node, "", place);
+        let condition = node.inputs[0];
+        let pivot = self.switch(&outer, "pivot", condition, condition, &node.control_inputs)?;
+        let mut switched = Vec::with_capacity(node.inputs.len());
+        for &input in &node.inputs[1..] {
+            switched.push(self.switch(&outer, "switch", input, condition, &node.control_inputs)?);
+        }
+        let mut sides = Vec::with_capacity(2);
+        for (side, (body, name)) in bodies.into_iter().zip(["else", "then"]).enumerate() {
+            let mut inner = self.inside(node, name, place);
+            let at = Endpoint { node: pivot, index: side as u32 };
+            let begin = self.forward(&inner, "pivot", at, &[])?;
+            inner.pivot = Some(begin.node);
+            let args: Vec<Endpoint> =
+                switched.iter().map(|&node| Endpoint { node, index: side as u32 }).collect();
+            let written = self.inline(body, &args, inner.clone())?;
+            self.check_results(node, &written)?;
+            // The side has run when all of this has.
+            let all: Vec<NodeId> = written
+                .ends
+                .iter()
+                .copied()
+                .chain(written.outputs.iter().map(|e| e.node))
+                .collect();
+            let end = self.forward(&inner, "end", begin, &all)?;
+            sides.push((written.outputs, end));
+        }
+        let mut outputs = Vec::with_capacity(node.outputs.len());
+        for i in 0..node.outputs.len() {
+            outputs.push(self.merge(&outer, "merge", sides[0].0[i], sides[1].0[i])?);
+        }
+        let end = self.merge(&outer, "end", sides[0].1, sides[1].1)?;
+        Ok(Written { outputs, ends: smallvec![end.node] })
+    }
+
+    fn while_loop(
+        &mut self,
+        node: &Node,
+        cond: &Body,
+        body: &Body,
+        place: &Place,
+    ) -> Result<Written> {
+        let outer = self.inside(node, "", place);
+        let frame: Arc<str> = self.unique(&format!("{}frame", outer.prefix));
+        let parallel = node.attrs().int("parallel_iterations").unwrap_or(10);
+        let mut merges = Vec::with_capacity(node.inputs.len());
+        for &input in &node.inputs {
+            let mut enter = self.bare(&outer, "Enter", "enter", input)?;
+            enter.attrs.set("frame_name", (&*frame).into_attr());
+            enter.attrs.set("parallel_iterations", parallel.into_attr());
+            enter.control_inputs.extend_from_slice(&node.control_inputs);
+            let enter = Endpoint { node: self.push(enter)?, index: 0 };
+            // The second input is the next iteration's; until it is there, the first stands for it.
+            merges.push(self.merge(&outer, "merge", enter, enter)?);
+        }
+        let mut inner = self.inside(node, "cond", place);
+        inner.pivot = Some(merges[0].node);
+        let goes_on = self.inline(cond, &merges, inner.clone())?;
+        let mut loop_cond = self.bare(&inner, "LoopCond", "loop_cond", goes_on.outputs[0])?;
+        loop_cond.attrs = Attrs::default();
+        loop_cond.control_inputs.extend_from_slice(&goes_on.ends);
+        let loop_cond = Endpoint { node: self.push(loop_cond)?, index: 0 };
+        let (mut exits, mut args) = (Vec::new(), Vec::new());
+        let mut inner = self.inside(node, "body", place);
+        for &merge in &merges {
+            let switch = self.switch(&outer, "switch", merge, loop_cond, &[])?;
+            let exit = self.bare(&outer, "Exit", "exit", Endpoint { node: switch, index: 0 })?;
+            exits.push(Endpoint { node: self.push(exit)?, index: 0 });
+            args.push(self.forward(&inner, "arg", Endpoint { node: switch, index: 1 }, &[])?);
+        }
+        inner.pivot = Some(args[0].node);
+        let written = self.inline(body, &args, inner.clone())?;
+        self.check_results(node, &written)?;
+        for (&result, merge) in written.outputs.iter().zip(&merges) {
+            let mut next = self.bare(&inner, "NextIteration", "next", result)?;
+            // What has effects is done before the next iteration begins.
+            next.control_inputs.extend_from_slice(&written.ends);
+            let next = Endpoint { node: self.push(next)?, index: 0 };
+            self.nodes[merge.node.index()].inputs[1] = next;
+        }
+        let ends = exits.iter().map(|e| e.node).collect();
+        Ok(Written { outputs: exits, ends })
+    }
+
+    /// Where the parts of a node's functions go.
+    fn inside(&self, node: &Node, part: &str, place: &Place) -> Place {
+        let separator = if part.is_empty() { "" } else { "/" };
+        Place {
+            prefix: format!("{}/{part}{separator}", node.name),
+            device: node.device.clone(),
+            ..place.clone()
+        }
+    }
+
+    /// A node of one input, which it hands on.
+    fn bare(&mut self, place: &Place, op: &str, name: &str, input: Endpoint) -> Result<Node> {
+        let info = self.info(input).clone();
+        let op = self.like.registry().get(op)?.clone();
+        let mut node = Node::bare(self.unique(&format!("{}{name}", place.prefix)), op);
+        node.device = place.device.clone();
+        node.inputs.push(input);
+        node.attrs.set("T", info.dtype.into_attr());
+        node.outputs.push(OutputInfo { is_ref: false, ..info });
+        Ok(node)
+    }
+
+    fn forward(
+        &mut self,
+        place: &Place,
+        name: &str,
+        input: Endpoint,
+        after: &[NodeId],
+    ) -> Result<Endpoint> {
+        let mut node = self.bare(place, "Identity", name, input)?;
+        node.control_inputs.extend_from_slice(after);
+        Ok(Endpoint { node: self.push(node)?, index: 0 })
+    }
+
+    /// A node that does nothing after others.
+    fn after(&mut self, place: &Place, name: &str, nodes: &[NodeId]) -> Result<NodeId> {
+        let op = self.like.registry().get("NoOp")?.clone();
+        let mut node = Node::bare(self.unique(&format!("{}{name}", place.prefix)), op);
+        node.device = place.device.clone();
+        node.control_inputs.extend_from_slice(nodes);
+        self.push(node)
+    }
+
+    fn switch(
+        &mut self,
+        place: &Place,
+        name: &str,
+        input: Endpoint,
+        condition: Endpoint,
+        after: &[NodeId],
+    ) -> Result<NodeId> {
+        let mut node = self.bare(place, "Switch", name, input)?;
+        node.inputs.push(condition);
+        node.control_inputs.extend_from_slice(after);
+        let output = node.outputs[0].clone();
+        node.outputs.push(output);
+        self.push(node)
+    }
+
+    fn merge(&mut self, place: &Place, name: &str, a: Endpoint, b: Endpoint) -> Result<Endpoint> {
+        let mut node = self.bare(place, "Merge", name, a)?;
+        node.inputs.push(b);
+        node.attrs.set("N", 2i64.into_attr());
+        // Either side may come, and a later iteration may bring another shape.
+        node.outputs[0].shape = PartialShape::unknown();
+        let index =
+            OutputInfo { dtype: DType::Int32, is_ref: false, shape: PartialShape::scalar() };
+        node.outputs.push(index);
+        Ok(Endpoint { node: self.push(node)?, index: 0 })
+    }
+}
+
+/// A function about to be written out.
+struct Body {
+    name: String,
+    body: FunctionBody,
+}
+
+fn is_bool(cond: &Body) -> bool {
+    let FunctionBody { graph, results, .. } = &cond.body;
+    let dtype = |&id: &NodeId| graph.output(graph.node(id).inputs[0]).dtype;
+    results.len() == 1 && results.iter().map(dtype).all(|d| d == DType::Bool)
+}
