@@ -188,6 +188,14 @@ def small():
         fake = node("FakeParam", [], attr("dtype", "type: " + F) + attr("shape", "shape { %s }" % shape), "f")
         shown = node("Shape", ["f"], attr("T", "type: " + F) + attr("out_type", "type: " + I))
         text("FakeParam", fake + shown)
+    declared = attr("output_types", types(F)) + attr("output_shapes", "list { shape {} }")
+    some = node("OptionalFromValue", ["x"], attr("Toutput_types", types(F)), "o")
+    for made in [some, node("OptionalNone", [], "", "o")]:
+        text("OptionalHasValue", made + node("OptionalHasValue", ["o"], ""))
+        text("OptionalGetValue", made + node("OptionalGetValue", ["o"], declared))
+    text("OptionalGetValue", some + node("OptionalGetValue", ["o"], declared.replace("shape {}", "shape { dim { size: 1 } }")))
+    text("OptionalGetValue", some + node("OptionalGetValue", ["o"], declared.replace(F, I)))
+    text("OptionalGetValue", some + node("OptionalGetValue", ["o"], declared.replace(F, F + " type: " + F).replace("shape {}", "shape {} shape {}")))
 
 
 # --- programs traced by TensorFlow, with gradients ---

@@ -14,8 +14,8 @@ use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op};
 use crate::{
-    AttrValue, Attrs, Endpoint, Gradient, GradientOptions, Graph, NodeId, Output, Scope, gradients,
-    shape,
+    AttrValue, Attrs, Endpoint, Gradient, GradientOptions, Graph, NodeId, Output, Scope,
+    functional_gradient, gradients, shape,
 };
 
 /// Tensors that one argument may stand for.
@@ -74,6 +74,16 @@ impl FunctionLibrary {
         }
         self.registered_gradients.extend(library.registered_gradients);
         Ok(())
+    }
+
+    /// Takes over the functions of another library that are not here.
+    pub(crate) fn absorb(&mut self, other: &FunctionLibrary) {
+        for (function, op) in &other.functions {
+            if !self.by_name.contains_key(&op.name) {
+                self.by_name.insert(op.name.clone(), self.functions.len());
+                self.functions.push((function.clone(), op.clone()));
+            }
+        }
     }
 
     /// Whether it holds nothing.
@@ -152,7 +162,7 @@ fn op_from_signature(signature: &pb::OpDef) -> Result<Op> {
         flags: if signature.is_stateful { vec![Flag::Stateful] } else { Vec::new() },
         shape: shape::unknown,
         value: None,
-        gradient: Gradient::Unknown,
+        gradient: Gradient::By(functional_gradient::direct_call),
         is_function: true,
     })
 }

@@ -3,7 +3,7 @@
 use thalweg_tensor::{PartialShape, Result, ensure};
 
 use crate::shape::ShapeContext;
-use crate::{Flag, Node, OpDef};
+use crate::{Flag, Node, OpDef, functional_gradient, loop_gradient};
 
 pub(crate) const PARTITIONED_CALL: OpDef = OpDef {
     name: "PartitionedCall",
@@ -18,7 +18,8 @@ pub(crate) const PARTITIONED_CALL: OpDef = OpDef {
         "executor_type: string = ''",
     ],
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(functional_gradient::call);
 
 pub(crate) const STATEFUL_PARTITIONED_CALL: OpDef = OpDef {
     name: "StatefulPartitionedCall",
@@ -42,7 +43,8 @@ pub(crate) const SYMBOLIC_GRADIENT: OpDef = OpDef {
     attrs: &["Tin: list(type) >= 1", "Tout: list(type) >= 1", "f: func"],
     shape: gradient_shapes,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(functional_gradient::symbolic_gradient);
 
 /// An adjoint has the shape of what it belongs to.
 fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -73,7 +75,8 @@ pub(crate) const STATELESS_IF: OpDef = OpDef {
     ],
     shape: branch_shapes,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(functional_gradient::branch);
 
 pub(crate) const IF: OpDef = OpDef { name: "If", flags: &[Flag::Stateful], ..STATELESS_IF };
 
@@ -104,7 +107,8 @@ pub(crate) const STATELESS_CASE: OpDef = OpDef {
     ],
     shape: branch_shapes,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(functional_gradient::branch);
 
 pub(crate) const CASE: OpDef = OpDef { name: "Case", flags: &[Flag::Stateful], ..STATELESS_CASE };
 
@@ -121,7 +125,8 @@ pub(crate) const STATELESS_WHILE: OpDef = OpDef {
     ],
     shape: loop_shapes,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(loop_gradient::while_loop);
 
 pub(crate) const WHILE: OpDef =
     OpDef { name: "While", flags: &[Flag::Stateful], ..STATELESS_WHILE };

@@ -8,10 +8,12 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
-use thalweg_tensor::{Context, DType, PartialShape, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{Context, DType, PartialShape, Result, Tensor, bail, ensure};
 
 use crate::value::partial_value;
-use crate::{Endpoint, Graph, Node, NodeAttrs, NodeBuilder, NodeId, Output, PartialValue, Scope};
+use crate::{
+    Endpoint, Graph, Node, NodeAttrs, NodeBuilder, NodeId, Output, PartialValue, Scope, functional,
+};
 
 /// How an op is differentiated.
 #[derive(Clone, Copy, Default)]
@@ -132,8 +134,11 @@ fn seed(scope: &mut Scope, i: usize, y: Output, given: Option<Output>) -> Result
     let (dtype, shape) = scope.with_graph(|g| (g.output(y).dtype, g.output(y).shape.clone()));
     if let Some(given) = given {
         let (d, s) = scope.with_graph(|g| (g.output(given).dtype, g.output(given).shape.clone()));
-        ensure!(d == dtype, InvalidArgument, "grad_ys {i} is {d}, its y is {dtype}");
-        s.merge(&shape).context(|| format!("grad_ys {i} is not of its y's shape"))?;
+        // What a handle or a list stands for has a type and shape of its own.
+        if !dtype.is_object() {
+            ensure!(d == dtype, InvalidArgument, "grad_ys {i} is {d}, its y is {dtype}");
+            s.merge(&shape).context(|| format!("grad_ys {i} is not of its y's shape"))?;
+        }
         return scope.op("Identity").name(&name).input(given).build();
     }
     ensure!(
@@ -343,10 +348,13 @@ impl GradientContext<'_> {
         }
         let gradient = match named {
             None => op.gradient,
-            Some(name) => self
-                .scope
-                .with_graph(|g| g.find_op(name).map(|op| op.gradient))
-                .map_err(|_| err!(NotFound, "no gradient function is called '{name}'"))?,
+            Some(name) => match self.scope.with_graph(|g| g.find_op(name)) {
+                Ok(other) => other.gradient,
+                // TensorFlow's Python names the gradients of functions that it traced, and keeps
+                // them to itself.
+                Err(_) if functional::is_call(self.node) => op.gradient,
+                Err(_) => bail!(NotFound, "no gradient function is called '{name}'"),
+            },
         };
         match gradient {
             Gradient::By(function) => function(self),
@@ -368,6 +376,10 @@ impl GradientContext<'_> {
     /// The node.
     pub fn node(&self) -> &Node {
         self.node
+    }
+
+    pub(crate) fn id(&self) -> NodeId {
+        self.id
     }
 
     /// Number of inputs.

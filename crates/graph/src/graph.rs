@@ -241,6 +241,11 @@ impl Graph {
         self.library = library;
     }
 
+    /// Takes over functions that another graph of the same origin has besides.
+    pub fn adopt_functions(&mut self, other: &Graph) {
+        self.library_mut().absorb(other.library());
+    }
+
     /// All nodes, by id.
     #[inline]
     pub fn nodes(&self) -> &[Node] {

@@ -5,13 +5,17 @@
 //! a graph is checked node by node as it grows, so a mistake is reported with the node's name.
 
 mod attr;
+mod branching;
 mod control_flow;
 mod function;
 pub mod functional;
+mod functional_gradient;
 pub mod gradient;
 mod graph;
 mod import;
+mod loop_gradient;
 mod op;
+mod piece;
 mod registry;
 mod scope;
 pub mod shape;
@@ -19,6 +23,7 @@ pub mod structural;
 mod value;
 
 pub use attr::{AttrValue, Attrs, IntoAttr, NodeAttrs};
+pub use branching::Branch;
 pub use control_flow::ControlFlow;
 pub use function::{FunctionBody, FunctionLibrary, instantiate, instantiate_gradient};
 pub use gradient::{

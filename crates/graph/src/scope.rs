@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
-use thalweg_tensor::{Complex32, Complex64, DType, PartialShape, Result, Tensor, bf16, f16};
+use thalweg_tensor::{
+    Complex32, Complex64, DType, PartialShape, Result, Tensor, bf16, ensure, f16,
+};
 
 use crate::gradient::{CustomGradient, GradientContext};
 use crate::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, NewNode, NodeId, OpRegistry};
@@ -31,7 +33,13 @@ struct Shared {
     used: FxHashMap<String, u32>,
     /// Gradient functions that the program brought along.
     gradients: FxHashMap<String, Rc<CustomGradient>>,
+    /// Functions within functions whose gradients are being built.
+    depth: u32,
 }
+
+/// Depth to which gradients of functions within functions are built: one that calls itself has no
+/// end.
+const GRADIENT_DEPTH_MAX: u32 = 64;
 
 impl Scope {
     /// A scope at the top of a new graph.
@@ -51,12 +59,30 @@ impl Scope {
                 }
             }
         }
+        let gradients = FxHashMap::default();
         Scope {
-            shared: Rc::new(RefCell::new(Shared { graph, used, gradients: FxHashMap::default() })),
+            shared: Rc::new(RefCell::new(Shared { graph, used, gradients, depth: 0 })),
             prefix: String::new(),
             device: "".into(),
             control_inputs: SmallVec::new(),
         }
+    }
+
+    /// A scope at the top of a function's graph, with the gradient functions known here.
+    pub(crate) fn over(&self, graph: Graph) -> Result<Scope> {
+        let scope = Scope::of(graph);
+        let shared = self.shared.borrow();
+        ensure!(
+            shared.depth < GRADIENT_DEPTH_MAX,
+            ResourceExhausted,
+            "functions call each other more than {GRADIENT_DEPTH_MAX} deep"
+        );
+        {
+            let mut inner = scope.shared.borrow_mut();
+            inner.gradients = shared.gradients.clone();
+            inner.depth = shared.depth + 1;
+        }
+        Ok(scope)
     }
 
     /// A scope below this one; a name used before gets a number.
@@ -82,6 +108,10 @@ impl Scope {
         scope
     }
 
+    pub(crate) fn clear_control_inputs(&mut self) {
+        self.control_inputs.clear();
+    }
+
     /// A copy of the graph as it stands.
     pub fn to_graph(&self) -> Graph {
         self.shared.borrow().graph.clone()
@@ -90,6 +120,10 @@ impl Scope {
     /// Looks at the graph as it stands.
     pub fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
         look(&self.shared.borrow().graph)
+    }
+
+    pub(crate) fn with_graph_mut<R>(&self, change: impl FnOnce(&mut Graph) -> R) -> R {
+        change(&mut self.shared.borrow_mut().graph)
     }
 
     /// Adds a node with these inputs and default attrs; returns its first output.

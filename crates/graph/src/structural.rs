@@ -49,10 +49,20 @@ const ARG: OpDef = OpDef {
     name: "_Arg",
     outputs: &["output: T"],
     attrs: &["T: type", "index: int >= 0"],
+    shape: arg_shape,
     gradient: Gradient::None,
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
 };
+
+/// What the function's author knew of the argument.
+fn arg_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let known = c.attrs().shapes("_output_shapes").unwrap_or_default();
+    if let [shape] = &known[..] {
+        c.set_output(0, shape.clone());
+    }
+    Ok(())
+}
 
 const RETVAL: OpDef = OpDef {
     name: "_Retval",

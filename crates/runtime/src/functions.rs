@@ -305,6 +305,10 @@ fn make(
     device: &Arc<dyn Device>,
 ) -> Result<Arc<Instance>> {
     let body = core.with_graph(|graph| Body::of(graph, function))?;
+    if function.is_gradient {
+        // What the function calls has its gradient in functions made just now.
+        core.adopt_functions(&body.graph);
+    }
     let exec = core.compile_for_one(&body.graph, &body.signature, body.interface, device)?;
     Ok(Arc::new(Instance { exec: Arc::new(exec), results: body.results }))
 }

@@ -321,6 +321,11 @@ impl SessionCore {
         look(&self.graph.read())
     }
 
+    /// Takes over functions that were made for a function's gradient.
+    pub(crate) fn adopt_functions(&self, from: &Graph) {
+        self.graph.write().adopt_functions(from);
+    }
+
     pub(crate) fn plan(&self, key: KeyRef<'_>) -> Result<Arc<CachedPlan>> {
         if let Some(plan) = self.plans.find(key) {
             return Ok(plan);

@@ -127,7 +127,7 @@ fn bytes(text: &Json) -> Bytes {
     base64::engine::general_purpose::STANDARD.decode(text.as_str().unwrap()).unwrap().into()
 }
 
-fn tensor(text: &Json) -> Tensor {
+pub(crate) fn tensor(text: &Json) -> Tensor {
     Tensor::from_proto(&pb::TensorProto::decode(bytes(text)).unwrap(), None).unwrap()
 }
 
