@@ -259,8 +259,9 @@ impl<'a> Lowering<'a> {
                 self.call(node, &body, place)
             }
             "If" | "StatelessIf" => {
-                let condition = node.inputs[0];
-                if self.info(condition).dtype != DType::Bool {
+                let condition = self.info(node.inputs[0]);
+                let is_scalar = condition.shape.rank().is_none_or(|rank| rank == 0);
+                if condition.dtype != DType::Bool || !is_scalar {
                     return Ok(None);
                 }
                 let bodies = [attrs.function("else_branch")?, attrs.function("then_branch")?];
