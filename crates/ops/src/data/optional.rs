@@ -4,10 +4,10 @@ use std::any::Any;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use thalweg_graph::{OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
-    Bytes, Result, Shape, Tensor, Variant, VariantValue, bail, check_nesting, ensure,
+    Bytes, DType, Result, Shape, Tensor, Variant, VariantValue, bail, check_nesting, ensure,
 };
 
 use super::element::{Element, Spec};
@@ -32,7 +32,18 @@ const OPTIONAL_FROM_VALUE: OpDef = OpDef {
     attrs: &["Toutput_types: list(type) >= 1"],
     shape: shape::scalar,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(from_value_grad);
+
+fn from_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grad = g.grad(0)?;
+    let inputs = g.inputs().to_vec();
+    let dtypes: Vec<DType> = inputs.iter().map(|&x| g.dtype(x)).collect();
+    let shapes: Vec<_> = inputs.iter().map(|&x| g.shape(x)).collect();
+    let node = g.op("OptionalGetValue").input(grad).attr("output_types", &dtypes[..]);
+    let values = node.attr("output_shapes", &shapes[..]).build_all()?;
+    values.into_iter().enumerate().try_for_each(|(i, value)| g.set(i, value))
+}
 
 const OPTIONAL_NONE: OpDef = OpDef {
     name: "OptionalNone",
@@ -56,7 +67,14 @@ const OPTIONAL_GET_VALUE: OpDef = OpDef {
     attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
     shape: declared_shapes,
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(get_value_grad);
+
+fn get_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
+    let grads = (0..g.num_outputs()).map(|i| g.grad(i)).collect::<Result<Vec<_>>>()?;
+    let wrapped = g.add("OptionalFromValue", &grads)?;
+    g.set(0, wrapped)
+}
 
 /// The outputs are as the attr `output_shapes` says.
 pub(crate) fn declared_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
