@@ -18,7 +18,7 @@ use super::answer::Answer;
 use super::message::{Coming, Limits};
 use super::pieces::Pieces;
 use super::rope::Rope;
-use super::transport;
+use super::{gather, transport};
 
 /// Between attempts to connect.
 const RETRY: Duration = Duration::from_millis(50);
@@ -161,7 +161,7 @@ impl Channel {
         sender.ready().await.map_err(lost)?;
         let response = sender.send_request(request).await.map_err(lost)?;
         let limits = Limits { message_bytes_max: u32::MAX as usize, incoming: &self.incoming };
-        read_response(response, limits).await
+        read_response(response, limits, gather::answer_path(method)).await
     }
 
     async fn sender(&self) -> Result<SendRequest<Answer>> {
@@ -214,7 +214,11 @@ pub(crate) fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
     M::decode(rope).map_err(|e| err!(DataLoss, "the answer cannot be read: {e}"))
 }
 
-async fn read_response(response: Response<Incoming>, limits: Limits<'_>) -> Result<Rope> {
+async fn read_response(
+    response: Response<Incoming>,
+    limits: Limits<'_>,
+    tensors: gather::Path,
+) -> Result<Rope> {
     let (head, mut body) = response.into_parts();
     ensure!(
         head.status == StatusCode::OK,
@@ -223,7 +227,7 @@ async fn read_response(response: Response<Incoming>, limits: Limits<'_>) -> Resu
         head.status
     );
     check_headers(&head.headers)?;
-    let mut coming = Coming::new(limits);
+    let mut coming = Coming::new(limits, tensors);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| err!(Unavailable, "the answer broke off: {e}"))?;
         match frame.into_data() {

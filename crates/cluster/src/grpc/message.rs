@@ -5,6 +5,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use thalweg_tensor::{Budget, Result, bail, ensure, err};
 
+use super::gather::{Gather, Path};
 use super::rope::Rope;
 
 /// Compressed flag and length.
@@ -24,9 +25,11 @@ pub(crate) struct Limits<'a> {
 /// A message of which a part is there.
 pub(crate) struct Coming<'a> {
     limits: Limits<'a>,
-    rope: Rope,
-    /// The length, once the prefix is there.
-    expected: Option<usize>,
+    path: Path,
+    /// What came before the prefix was whole.
+    prefix: Rope,
+    /// The message and its length, once the prefix is there.
+    message: Option<(Gather, usize)>,
     /// Bytes taken from the budget.
     taken: usize,
 }
@@ -38,9 +41,9 @@ impl Drop for Coming<'_> {
 }
 
 impl<'a> Coming<'a> {
-    /// Nothing yet.
-    pub(crate) fn new(limits: Limits<'a>) -> Coming<'a> {
-        Coming { limits, rope: Rope::default(), expected: None, taken: 0 }
+    /// Nothing yet of a message whose tensors are at `path`.
+    pub(crate) fn new(limits: Limits<'a>, path: Path) -> Coming<'a> {
+        Coming { limits, path, prefix: Rope::default(), message: None, taken: 0 }
     }
 
     /// The next bytes.
@@ -48,40 +51,50 @@ impl<'a> Coming<'a> {
         let bytes = data.len() + PIECE_BYTES;
         self.limits.incoming.take(bytes)?;
         self.taken += bytes;
-        self.rope.push(data);
-        if self.expected.is_none() && self.rope.remaining() >= PREFIX_LEN {
-            self.expected = Some(read_prefix(&mut self.rope, self.limits.message_bytes_max)?);
+        if let Some((message, expected)) = &mut self.message {
+            return push_into(message, *expected, data);
         }
-        ensure!(
-            self.expected.is_none_or(|expected| self.rope.remaining() <= expected),
-            InvalidArgument,
-            "there is more than one message"
-        );
+        self.prefix.push(data);
+        if self.prefix.remaining() >= PREFIX_LEN {
+            let expected = read_prefix(&mut self.prefix, self.limits.message_bytes_max)?;
+            let rest = self.prefix.copy_to_bytes(self.prefix.remaining());
+            let mut message = Gather::new(self.path, expected);
+            push_into(&mut message, expected, rest)?;
+            self.message = Some((message, expected));
+        }
         Ok(())
     }
 
     /// The message, if all of it came.
     pub(crate) fn finish(mut self) -> Result<Rope> {
-        let rope = std::mem::take(&mut self.rope);
-        match self.expected {
-            Some(expected) if rope.remaining() == expected => Ok(rope),
-            Some(expected) => bail!(
+        match self.message.take() {
+            Some((message, expected)) if message.len() == expected => Ok(message.finish()),
+            Some((message, expected)) => bail!(
                 InvalidArgument,
                 "the message ends after {} of {expected} bytes",
-                rope.remaining()
+                message.len()
             ),
             None => bail!(InvalidArgument, "there is no message"),
         }
     }
 }
 
+fn push_into(message: &mut Gather, expected: usize, data: Bytes) -> Result<()> {
+    ensure!(
+        data.len() <= expected - message.len(),
+        InvalidArgument,
+        "there is more than one message"
+    );
+    message.push(data)
+}
+
 /// Reads the one message of a unary call.
-pub(crate) async fn read<B>(mut body: B, limits: Limits<'_>) -> Result<Rope>
+pub(crate) async fn read<B>(mut body: B, limits: Limits<'_>, path: Path) -> Result<Rope>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let mut coming = Coming::new(limits);
+    let mut coming = Coming::new(limits, path);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| err!(Cancelled, "the request broke off: {e}"))?;
         if let Ok(data) = frame.into_data() {

@@ -5,6 +5,7 @@
 
 mod answer;
 pub(crate) mod client;
+mod gather;
 mod message;
 pub(crate) mod pieces;
 mod rope;

@@ -14,8 +14,8 @@ use thalweg_tensor::{Result, bail, err};
 use tokio::sync::oneshot;
 
 use super::answer::{self, Answer};
-use super::message;
 use super::rope::Rope;
+use super::{gather, message};
 use crate::master::Master;
 
 /// Answers requests.
@@ -78,7 +78,8 @@ impl Service {
         let path = request.uri().path().to_owned();
         let result = match path.rsplit_once('/') {
             Some(("/tensorflow.MasterService", method)) => {
-                match message::read(request.into_body(), self.limits()).await {
+                let tensors = gather::request_path(method);
+                match message::read(request.into_body(), self.limits(), tensors).await {
                     Ok(rope) => self.master_call(method, rope, connection).await,
                     Err(e) => Err(e),
                 }

@@ -1,0 +1,280 @@
+//! A message gathered from its frames: the bytes of large tensors go straight into memory of their
+//! own, which the tensors then keep.
+//!
+//! So they are copied while they are still in the cache, the memory of a frame is free for the next
+//! one, and a large message is never there twice. All else stays in the frames it came in.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+use thalweg_tensor::{DType, Result, Shape, Tensor};
+
+use super::rope::Rope;
+
+/// Tensors with fewer bytes stay in their frames.
+const TENSOR_BYTES_MIN: usize = 64 << 10;
+/// A tag and a length, as long as they can be.
+const HEADER_BYTES_MAX: usize = 20;
+
+/// Field numbers on the way from a message to the bytes of its tensors.
+pub(super) type Path = &'static [u64];
+
+/// Where the tensors of a method's request, or of its answer, are.
+pub(super) fn request_path(method: &str) -> Path {
+    match method {
+        "RunStep" => &[2, 2, 4],
+        "RunCallable" => &[3, 4],
+        _ => &[],
+    }
+}
+
+/// See [`request_path`].
+pub(super) fn answer_path(method: &str) -> Path {
+    match method {
+        "RunStep" => &[1, 2, 4],
+        "RunCallable" => &[1, 4],
+        _ => &[],
+    }
+}
+
+/// A message of which a part is there.
+pub(super) struct Gather {
+    path: Path,
+    rope: Rope,
+    /// Bytes that came.
+    at: usize,
+    /// Where the messages end that the path led into, outermost first.
+    ends: SmallVec<[usize; 4]>,
+    reading: Reading,
+}
+
+enum Reading {
+    /// The beginning of a field.
+    Header(SmallVec<[u8; HEADER_BYTES_MAX]>),
+    /// What stays in its frames, and how much of it is to come.
+    Passing(usize),
+    /// A tensor's bytes, and how many are there.
+    Filling(Tensor, usize),
+}
+
+/// A field as its header tells.
+struct Field {
+    number: u64,
+    /// Bytes after the header.
+    len: usize,
+    is_bytes: bool,
+}
+
+impl Gather {
+    /// A message of this many bytes, all yet to come.
+    pub(super) fn new(path: Path, len: usize) -> Gather {
+        let is_plain = path.is_empty() || len < TENSOR_BYTES_MIN;
+        let reading =
+            if is_plain { Reading::Passing(len) } else { Reading::Header(SmallVec::new()) };
+        Gather { path, rope: Rope::default(), at: 0, ends: SmallVec::from_slice(&[len]), reading }
+    }
+
+    /// Bytes that came.
+    pub(super) fn len(&self) -> usize {
+        self.at
+    }
+
+    /// Takes the next bytes, which must not go beyond the message's end.
+    pub(super) fn push(&mut self, mut frame: Bytes) -> Result<()> {
+        // Where the frame's part begins that stays in it.
+        let mut kept = 0;
+        let mut i = 0;
+        while i < frame.len() {
+            let count = match &mut self.reading {
+                Reading::Header(header) => {
+                    header.push(frame[i]);
+                    1
+                }
+                Reading::Passing(left) => {
+                    let count = (*left).min(frame.len() - i);
+                    *left -= count;
+                    count
+                }
+                Reading::Filling(tensor, filled) => {
+                    let room = &mut tensor.as_mut_slice::<u8>()?[*filled..];
+                    let count = room.len().min(frame.len() - i);
+                    room[..count].copy_from_slice(&frame[i..i + count]);
+                    *filled += count;
+                    kept = i + count;
+                    count
+                }
+            };
+            i += count;
+            self.at += count;
+            let begun = self.go_on()?;
+            if let Some(tensor) = begun {
+                self.rope.push(frame.slice(kept..i));
+                kept = i;
+                self.reading = Reading::Filling(tensor, 0);
+            }
+        }
+        self.rope.push(frame.split_off(kept));
+        Ok(())
+    }
+
+    /// What came; the caller has seen that it is all.
+    pub(super) fn finish(self) -> Rope {
+        self.rope
+    }
+
+    /// Looks at what was read last; memory for a tensor if one begins here.
+    fn go_on(&mut self) -> Result<Option<Tensor>> {
+        match &self.reading {
+            Reading::Header(header) => match parse(header) {
+                Parsed::Incomplete => return Ok(None),
+                Parsed::Broken => self.reading = Reading::Passing(usize::MAX),
+                Parsed::Field(field) => return self.enter(&field),
+            },
+            Reading::Passing(0) => self.next_field(),
+            Reading::Passing(_) => {}
+            Reading::Filling(tensor, filled) if *filled == tensor.num_elements() => {
+                self.rope.push(tensor.to_bytes()?);
+                self.next_field();
+            }
+            Reading::Filling(..) => {}
+        }
+        Ok(None)
+    }
+
+    fn next_field(&mut self) {
+        while self.ends.len() > 1 && self.ends.last() == Some(&self.at) {
+            self.ends.pop();
+        }
+        self.reading = Reading::Header(SmallVec::new());
+    }
+
+    fn enter(&mut self, field: &Field) -> Result<Option<Tensor>> {
+        let room = self.ends.last().map_or(0, |end| end.saturating_sub(self.at));
+        if field.len > room {
+            // Broken; whoever decodes the message says how.
+            self.reading = Reading::Passing(usize::MAX);
+            return Ok(None);
+        }
+        let is_on_path =
+            field.is_bytes && field.len > 0 && field.number == self.path[self.ends.len() - 1];
+        if is_on_path && self.ends.len() < self.path.len() {
+            self.ends.push(self.at + field.len);
+            self.reading = Reading::Header(SmallVec::new());
+        } else if is_on_path && field.len >= TENSOR_BYTES_MIN {
+            return Tensor::allocate(DType::UInt8, Shape::new(&[field.len])?, None).map(Some);
+        } else if field.len > 0 {
+            self.reading = Reading::Passing(field.len);
+        } else {
+            self.next_field();
+        }
+        Ok(None)
+    }
+}
+
+enum Parsed {
+    Incomplete,
+    /// No field that may follow a field.
+    Broken,
+    Field(Field),
+}
+
+fn parse(header: &[u8]) -> Parsed {
+    let Some((tag, rest)) = varint(header) else {
+        return if header.len() < 10 { Parsed::Incomplete } else { Parsed::Broken };
+    };
+    let (number, wire_type) = (tag >> 3, tag & 7);
+    let (len, is_bytes) = match wire_type {
+        1 => (8, false),
+        5 => (4, false),
+        0 | 2 => match varint(rest) {
+            None if rest.len() < 10 => return Parsed::Incomplete,
+            None => return Parsed::Broken,
+            Some((len, _)) if wire_type == 2 => match usize::try_from(len) {
+                Ok(len) => (len, true),
+                Err(_) => return Parsed::Broken,
+            },
+            Some(_) => (0, false),
+        },
+        _ => return Parsed::Broken,
+    };
+    Parsed::Field(Field { number, len, is_bytes })
+}
+
+/// A number and what follows it, if it ends in `bytes`.
+fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
+    let len = bytes.iter().position(|b| b & 0x80 == 0)? + 1;
+    let value = bytes[..len.min(10)].iter().rev().fold(0u64, |v, b| v << 7 | u64::from(b & 0x7f));
+    Some((value, &bytes[len..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Buf;
+    use prost::Message;
+    use thalweg_proto as pb;
+
+    use super::*;
+
+    fn request(sizes: &[usize]) -> pb::RunStepRequest {
+        let feed = |(i, &size): (usize, &usize)| pb::NamedTensorProto {
+            name: format!("x{i}:0"),
+            tensor: Some(pb::TensorProto {
+                dtype: 1,
+                tensor_content: (0..size).map(|k| (k * 7 + i) as u8).collect::<Vec<u8>>().into(),
+                ..Default::default()
+            }),
+        };
+        pb::RunStepRequest {
+            session_handle: "handle".into(),
+            feed: sizes.iter().enumerate().map(feed).collect(),
+            fetch: vec!["y:0".into()],
+            request_id: -1,
+            ..Default::default()
+        }
+    }
+
+    fn gathered(bytes: &Bytes, frame: usize) -> Rope {
+        let mut gather = Gather::new(request_path("RunStep"), bytes.len());
+        let mut left = bytes.clone();
+        while !left.is_empty() {
+            gather.push(left.split_to(frame.min(left.len()))).unwrap();
+        }
+        assert_eq!(gather.len(), bytes.len());
+        gather.finish()
+    }
+
+    #[test]
+    fn messages_are_the_same_however_they_come() {
+        for sizes in [&[][..], &[100_000], &[0, 70_000, 3, 65_536, 65_535, 200_001], &[1, 2]] {
+            let message = request(sizes);
+            let bytes = Bytes::from(message.encode_to_vec());
+            for frame in [1, 7, 1000, 16_384, usize::MAX] {
+                let rope = gathered(&bytes, frame);
+                assert_eq!(pb::RunStepRequest::decode(rope).unwrap(), message, "{sizes:?} {frame}");
+            }
+        }
+    }
+
+    #[test]
+    fn large_tensors_lie_in_aligned_memory() {
+        let bytes = Bytes::from(request(&[100_001, 80_000]).encode_to_vec());
+        let message = pb::RunStepRequest::decode(gathered(&bytes, 16_384)).unwrap();
+        for feed in &message.feed {
+            let content = &feed.tensor.as_ref().unwrap().tensor_content;
+            assert_eq!(content.as_ptr() as usize % 64, 0);
+        }
+    }
+
+    /// Whatever bytes come, they come out again.
+    #[test]
+    fn broken_messages_pass_unchanged() {
+        let whole = request(&[70_000]).encode_to_vec();
+        for at in 0..200 {
+            for value in [0, 0x7f, 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = value;
+                let mut rope = gathered(&Bytes::from(bytes.clone()), 999);
+                assert_eq!(rope.copy_to_bytes(rope.remaining()), bytes, "{at} {value}");
+            }
+        }
+    }
+}
