@@ -11,7 +11,8 @@ use thalweg_graph::{
 };
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
-    KernelInit, KernelRegistry, NoBackground, NoFunctions, OneThread, ResourceManager, StepContext, Value,
+    KernelInit, KernelRegistry, NoBackground, NoFunctions, OneThread, ResourceManager, StepContext,
+    Value,
 };
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{Budget, FlushDenormals, Result, Tensor};
