@@ -64,6 +64,7 @@ pub(crate) fn milliseconds(asked: i64) -> Option<Duration> {
 pub(crate) fn run_options(
     options: Option<&pb::RunOptions>,
     operation_timeout: Option<Duration>,
+    request_id: i64,
 ) -> RunOptions {
     let asked = options.and_then(|o| milliseconds(o.timeout_in_ms));
     let no_trace = pb::run_options::TraceLevel::NoTrace as i32;
@@ -73,5 +74,6 @@ pub(crate) fn run_options(
         partition_graphs: options.is_some_and(|o| o.output_partition_graphs),
         cost_graph: false,
         cancellation: None,
+        request_id,
     }
 }

@@ -139,7 +139,11 @@ impl MasterSession {
         if let Err(e) = self.check_id("RunStep (Master)", request.request_id) {
             return done(Err(e));
         }
-        let mut options = config::run_options(request.options.as_ref(), self.operation_timeout);
+        let mut options = config::run_options(
+            request.options.as_ref(),
+            self.operation_timeout,
+            request.request_id,
+        );
         options.cost_graph = self.cost_model.is_due();
         let (options, done) = self.guarded(options, cancellation, done);
         self.session.start(options, feeds, request.fetch.clone(), request.target.clone(), done);
@@ -188,7 +192,11 @@ impl MasterSession {
             Ok(run) => run,
             Err(e) => return done(Err(e)),
         };
-        let options = config::run_options(request.options.as_ref(), self.operation_timeout);
+        let options = config::run_options(
+            request.options.as_ref(),
+            self.operation_timeout,
+            request.request_id,
+        );
         let (session, kept) = (self.clone(), run.clone());
         let done = move |result: Result<Part>| {
             if kept.is_over() {
@@ -241,7 +249,8 @@ impl MasterSession {
             Ok(callable) => callable,
             Err(e) => return done(Err(e)),
         };
-        let mut options = config::run_options(callable.1.as_ref(), self.operation_timeout);
+        let mut options =
+            config::run_options(callable.1.as_ref(), self.operation_timeout, request.request_id);
         options.cost_graph = self.cost_model.is_due();
         let (options, done) = self.guarded(options, cancellation, done);
         callable.0.start(options, feeds, done);

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use support::*;
 use thalweg_cluster::{RemoteSession, TaskOptions};
 use thalweg_graph::{Output, Scope};
-use thalweg_kernel::{StateObserver, Variable};
+use thalweg_kernel::{StateObserver, StepId, Variable};
 use thalweg_tensor::{DType, PartialShape, Resource, Shape, Tensor};
 
 const ROWS: usize = 6;
@@ -28,8 +28,8 @@ struct Entry {
 }
 
 impl StateObserver for Log {
-    fn after_update(&self, resource: &dyn Resource, update: &str, step_id: u64) {
-        assert!(step_id > 0);
+    fn after_update(&self, resource: &dyn Resource, update: &str, step: StepId) {
+        assert!(step.number > 0 && step.request != 0);
         let any: &dyn Any = resource;
         let variable = any.downcast_ref::<Variable>();
         // The value is read under the log's lock, so later entries have later values.

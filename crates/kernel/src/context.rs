@@ -15,10 +15,19 @@ use crate::{
 /// Work worth one block of a parallel loop: enough to pay for waking a thread.
 const BLOCK_NANOSECONDS: f64 = 40_000.0;
 
+/// Which step it is, and on whose behalf.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StepId {
+    /// Number of the step, unique within the session.
+    pub number: u64,
+    /// The client's number for its request; zero where it gave none.
+    pub request: i64,
+}
+
 /// What all kernels of one step on one device share.
 pub struct StepContext {
-    /// Number of the step, unique within the process.
-    pub step_id: u64,
+    /// Which step it is.
+    pub step_id: StepId,
     /// Depth of function calls.
     pub call_depth: u32,
     /// Memory that the session's tensors may take.

@@ -19,7 +19,7 @@ mod variable;
 
 pub use background::{Background, NoBackground};
 pub use cancellation::{Cancellation, Registration};
-pub use context::{AsyncCall, Completion, KernelContext, Outputs, StepContext};
+pub use context::{AsyncCall, Completion, KernelContext, Outputs, StepContext, StepId};
 pub use device::{Device, DeviceDescription, DeviceName, DeviceSpec, HostDevice};
 pub use environment::{Clock, Entropy, Environment};
 pub use function::{CallDone, FunctionRunner, KeptFunction, NoFunctions};

@@ -7,17 +7,19 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use thalweg_tensor::{Resource, ResourceHandle, Result, bail, err};
 
+use crate::StepId;
+
 /// Sees every change of named state; logs and replicas hang here.
 pub trait StateObserver: Send + Sync {
     /// `resource` is about to change: what by, and in which step. An error prevents it.
-    fn before_update(&self, resource: &dyn Resource, update: &str, step_id: u64) -> Result<()> {
+    fn before_update(&self, resource: &dyn Resource, update: &str, step_id: StepId) -> Result<()> {
         let _ = (resource, update, step_id);
         Ok(())
     }
 
     /// `resource` has changed. Changes of different steps may have happened in between; each of
     /// them is told of after it, so the last one told has seen them all.
-    fn after_update(&self, resource: &dyn Resource, update: &str, step_id: u64) {
+    fn after_update(&self, resource: &dyn Resource, update: &str, step_id: StepId) {
         let _ = (resource, update, step_id);
     }
 
@@ -185,7 +187,7 @@ impl ResourceManager {
         &self,
         resource: &dyn Resource,
         update: &str,
-        step_id: u64,
+        step_id: StepId,
         change: impl FnOnce() -> Result<R>,
     ) -> Result<R> {
         if let Some(observer) = &self.observer {

@@ -36,7 +36,7 @@ pub(crate) fn call(op: &'static str) -> Call {
 /// A step of its own, with nothing around it.
 pub(crate) fn step(budget: &Arc<Budget>, parallel: Arc<dyn Parallel>) -> Arc<StepContext> {
     Arc::new(StepContext {
-        step_id: 1,
+        step_id: StepId { number: 1, request: 0 },
         call_depth: 0,
         budget: budget.clone(),
         state_budget: budget.clone(),

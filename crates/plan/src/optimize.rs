@@ -12,7 +12,7 @@ use thalweg_graph::{
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
     KernelInit, KernelRegistry, NoBackground, NoFunctions, OneThread, ResourceManager, StepContext,
-    Value,
+    StepId, Value,
 };
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{Budget, FlushDenormals, Result, Tensor};
@@ -294,7 +294,7 @@ fn folding_step() -> Arc<StepContext> {
     let budget = Budget::new(8 * FOLD_BYTES_MAX);
     let device = DeviceDescription::cpu(DeviceName::cpu("fold", 0, 0), 0);
     Arc::new(StepContext {
-        step_id: 0,
+        step_id: StepId::default(),
         call_depth: 0,
         state_budget: budget.clone(),
         budget,

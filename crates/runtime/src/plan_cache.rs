@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
+use thalweg_kernel::StepId;
 use thalweg_tensor::{Result, ensure};
 
 use crate::executable::Executable;
@@ -41,7 +42,7 @@ impl CachedPlan {
 
     /// A state of an earlier step, ready for this one. One that somebody still holds, a job of the
     /// pool that came too late for instance, is let go.
-    pub(crate) fn recycled_state(&self, step_id: u64) -> Option<Arc<StepState>> {
+    pub(crate) fn recycled_state(&self, step_id: StepId) -> Option<Arc<StepState>> {
         loop {
             let mut state = self.idle.lock().pop()?;
             if Arc::get_mut(&mut state).and_then(|s| s.reset(step_id)).is_some() {

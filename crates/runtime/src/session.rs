@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
     AnyKernel, Background, Cancellation, Device, DeviceDescription, DeviceName, Environment,
-    HostDevice, KernelRegistry, Registration, ResourceManager, StepContext,
+    HostDevice, KernelRegistry, Registration, ResourceManager, StepContext, StepId,
 };
 use thalweg_plan::{Links, Options, Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
@@ -96,6 +96,8 @@ pub struct RunOptions {
     pub cost_graph: bool,
     /// Cancelling this ends the step.
     pub cancellation: Option<Cancellation>,
+    /// The caller's number for the request, for whoever watches changes of state; zero is none.
+    pub request_id: i64,
 }
 
 /// A graph and everything to run it, usable from any number of threads at once.
@@ -485,7 +487,7 @@ impl SessionCore {
         options: &RunOptions,
         feeds: impl Iterator<Item = Tensor>,
     ) -> Result<Begun> {
-        let step_id = self.next_step.fetch_add(1, Ordering::Relaxed);
+        let step_id = self.next_step_id(options);
         let reports = Reports::from(options);
         let is_plain = plan.parts.len() == 1 && !reports.measures();
         let recycled = if is_plain { plan.recycled_state(step_id) } else { None };
@@ -515,15 +517,20 @@ impl SessionCore {
         plan: &CachedPlan,
         options: &RunOptions,
     ) -> SmallVec<[Arc<StepState>; 1]> {
-        let step_id = self.next_step.fetch_add(1, Ordering::Relaxed);
+        let step_id = self.next_step_id(options);
         self.new_states(plan, options, step_id, Some(Arc::default()))
+    }
+
+    fn next_step_id(&self, options: &RunOptions) -> StepId {
+        let number = self.next_step.fetch_add(1, Ordering::Relaxed);
+        StepId { number, request: options.request_id }
     }
 
     fn new_states(
         self: &Arc<Self>,
         plan: &CachedPlan,
         options: &RunOptions,
-        step_id: u64,
+        step_id: StepId,
         rendezvous: Option<Arc<LocalRendezvous>>,
     ) -> SmallVec<[Arc<StepState>; 1]> {
         let cancellation = Cancellation::default();

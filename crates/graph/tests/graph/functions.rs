@@ -155,7 +155,10 @@ fn mistakes() {
         attrs.remove(name);
         body(&attrs).err().unwrap().to_string()
     };
-    assert_eq!(lacks("T"), "INVALID_ARGUMENT: function 'sum_all': attr 'T' is not set by the caller");
+    assert_eq!(
+        lacks("T"),
+        "INVALID_ARGUMENT: function 'sum_all': attr 'T' is not set by the caller"
+    );
     let wrong = |name: &str, value: AttrValue| {
         let mut attrs = attrs(2, &[DType::Int32]);
         attrs.set(name, value);

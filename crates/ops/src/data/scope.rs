@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use thalweg_kernel::{
     Background, Cancellation, Device, Environment, FunctionRunner, Parallel, Registration,
-    ResourceManager, StepContext,
+    ResourceManager, StepContext, StepId,
 };
 use thalweg_tensor::{Budget, Result, err};
 
@@ -18,7 +18,7 @@ pub(crate) struct Scope {
     /// Ends what the iterator has begun, when it goes or when its session does.
     pub(crate) cancellation: Cancellation,
     _closing: Registration,
-    step_id: u64,
+    step_id: StepId,
     call_depth: u32,
     state_budget: Arc<Budget>,
     resources: Weak<ResourceManager>,

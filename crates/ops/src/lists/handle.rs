@@ -56,7 +56,7 @@ fn set_form(
     let handle = if ctx.output_dtype(0)? == DType::Resource {
         let handle = ResourceHandle {
             device: ctx.step().device.description().name.to_string().into(),
-            container: format!("__per_step_{}", ctx.step().step_id).into(),
+            container: format!("__per_step_{}", ctx.step().step_id.number).into(),
             name: format!("{container}{name}").into(),
             owned: Some(state),
             ..ResourceHandle::default()

@@ -30,7 +30,7 @@ impl Interpreter {
     ) -> Self {
         let budget = Budget::new(1 << 30);
         let step = Arc::new(StepContext {
-            step_id: 1,
+            step_id: StepId { number: 1, request: 0 },
             call_depth: 0,
             budget: budget.clone(),
             state_budget: budget,

@@ -32,7 +32,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_kernel::{Cancellation, StepContext, Value};
+use thalweg_kernel::{Cancellation, StepContext, StepId, Value};
 use thalweg_tensor::{FlushDenormals, Result, Tensor, bail};
 
 use self::iteration::{FramePool, Iteration, Ready, Slot, empty_slots};
@@ -143,7 +143,7 @@ impl StepState {
 
     /// Makes the state of a step that ended well good for another. Nobody else may hold the state,
     /// so no thread is active and no job queued.
-    pub(crate) fn reset(&mut self, step_id: u64) -> Option<()> {
+    pub(crate) fn reset(&mut self, step_id: StepId) -> Option<()> {
         self.rewind()?;
         let context = Arc::get_mut(&mut self.context)?;
         let shared = Arc::get_mut(&mut self.shared)?;
