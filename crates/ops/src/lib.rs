@@ -295,6 +295,7 @@ pub static FAMILIES: &[&Family] = &[
     &data::cache::FAMILY,
     &data::combine::FAMILY,
     &data::directed::FAMILY,
+    &data::files::FAMILY,
     &data::function_ops::FAMILY,
     &data::get_next::FAMILY,
     &data::grouping::FAMILY,

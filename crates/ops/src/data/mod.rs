@@ -14,6 +14,7 @@ mod dataset;
 pub(crate) mod directed;
 mod drive;
 mod element;
+pub(crate) mod files;
 pub(crate) mod function_ops;
 pub(crate) mod get_next;
 pub(crate) mod grouping;
