@@ -15,6 +15,7 @@ mod framed;
 mod functions;
 mod loops;
 mod metadata;
+mod options;
 mod partial_run;
 mod plan_cache;
 mod pool;
@@ -27,7 +28,8 @@ mod transfers;
 
 pub use environment::{memory_limit_bytes, system_environment};
 pub use metadata::{NodeTiming, RunMetadata, TracedOutput};
+pub use options::{PlacementLog, RunOptions, SessionOptions};
 pub use partial_run::{Part, PartialRun};
 pub use pool::Pool;
 pub use rendezvous::LocalRendezvous;
-pub use session::{Callable, PlacementLog, RunOptions, Session, SessionOptions};
+pub use session::{Callable, Session};

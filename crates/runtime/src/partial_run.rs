@@ -16,9 +16,10 @@ use thalweg_tensor::{Error, Result, Tensor, bail, ensure, err};
 use crate::deadline;
 use crate::execute::StepState;
 use crate::metadata::RunMetadata;
+use crate::options::RunOptions;
 use crate::plan_cache::{CachedPlan, KeyRef};
 use crate::report::Reports;
-use crate::session::{RunOptions, Session, SessionCore};
+use crate::session::{Session, SessionCore};
 use crate::step::StepShared;
 
 /// What one call gave: its fetches in order and, after the last call, the step's report.

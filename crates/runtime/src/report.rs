@@ -6,8 +6,8 @@ use thalweg_proto as pb;
 use thalweg_tensor::PartialShape;
 
 use crate::metadata::{NodeTiming, RunMetadata};
+use crate::options::RunOptions;
 use crate::plan_cache::CachedPlan;
-use crate::session::RunOptions;
 use crate::step::StepShared;
 
 /// Which reports a caller wishes.

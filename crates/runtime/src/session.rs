@@ -2,29 +2,28 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
-    AnyKernel, Background, Cancellation, Device, DeviceDescription, DeviceName, Environment,
-    HostDevice, KernelRegistry, Registration, ResourceManager, StepContext, StepId,
+    AnyKernel, Background, Cancellation, Device, DeviceDescription, DeviceName, HostDevice,
+    KernelRegistry, Registration, ResourceManager, StepContext, StepId,
 };
-use thalweg_plan::{Links, Options, Pins, Plan, StaticCosts, StepSignature, Target, compile};
+use thalweg_plan::{Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
 use thalweg_tensor::{Budget, Result, Tensor, bail, ensure, err};
 
 use crate::background::PoolJobs;
 use crate::deadline;
-use crate::environment::{memory_limit_bytes, system_environment};
 use crate::executable::{
     Create, Executable, FindOrMake, Interface, KernelSource, has_control_flow,
 };
 use crate::execute::StepState;
 use crate::functions::Functions;
 use crate::metadata::{RunMetadata, Trace};
+use crate::options::{RunOptions, SessionOptions};
 use crate::plan_cache::{CachedPlan, KeyRef, PlanCache};
 use crate::pool::{Pool, Share};
 use crate::rendezvous::LocalRendezvous;
@@ -35,70 +34,6 @@ use crate::step::StepShared;
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 /// Bits of a step's number that count the session's steps; above them is the session's number.
 const STEP_BITS: u32 = 40;
-
-/// How a session runs.
-#[derive(Clone)]
-pub struct SessionOptions {
-    /// Threads that may run nodes of one step at once, the caller's among them; for each device,
-    /// and for each function that runs within the step.
-    pub inter_threads: usize,
-    /// Threads that may share one kernel's loop, the kernel's own among them.
-    pub intra_threads: usize,
-    /// Bytes that the session's tensors may take together.
-    pub memory_limit_bytes: usize,
-    /// Plans kept; beyond, the least recently used goes.
-    pub plans_max: usize,
-    /// How plans are made.
-    pub plan: Options,
-    /// Devices to run on; the first one is the client's. Empty means one CPU.
-    pub devices: Vec<Arc<dyn Device>>,
-    /// How fast tensors move between the devices.
-    pub links: Links,
-    /// Named state; `None` makes a manager for this session alone.
-    pub resources: Option<Arc<ResourceManager>>,
-    /// Time, entropy and files.
-    pub environment: Environment,
-    /// Told where a plan puts each node.
-    pub placement_log: Option<PlacementLog>,
-}
-
-/// Is told a node's name, its op and its device.
-pub type PlacementLog = Arc<dyn Fn(&str, &str, &str) + Send + Sync>;
-
-impl Default for SessionOptions {
-    fn default() -> Self {
-        let threads = Pool::global().threads();
-        SessionOptions {
-            inter_threads: threads,
-            intra_threads: threads,
-            memory_limit_bytes: memory_limit_bytes(),
-            plans_max: 256,
-            plan: Options::default(),
-            devices: Vec::new(),
-            links: Links::default(),
-            resources: None,
-            environment: system_environment(),
-            placement_log: None,
-        }
-    }
-}
-
-/// How one step runs.
-#[derive(Clone, Default)]
-pub struct RunOptions {
-    /// The step ends with `DeadlineExceeded` after this long.
-    pub timeout: Option<Duration>,
-    /// Collect the times of nodes.
-    pub trace: bool,
-    /// Report the graphs that ran, one for each device.
-    pub partition_graphs: bool,
-    /// Report what each node cost.
-    pub cost_graph: bool,
-    /// Cancelling this ends the step.
-    pub cancellation: Option<Cancellation>,
-    /// The caller's number for the request, for whoever watches changes of state; zero is none.
-    pub request_id: i64,
-}
 
 /// A graph and everything to run it, usable from any number of threads at once.
 ///

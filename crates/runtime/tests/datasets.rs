@@ -1,7 +1,6 @@
 //! Datasets on the real session: random pipelines beside plain vectors, draws from many threads,
 //! ends of steps and sessions in the middle of one, and sizes that no memory holds.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
-#![expect(clippy::disallowed_methods, reason = "tests have threads and clocks of their own")]
 
 mod support;
 
