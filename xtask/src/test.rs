@@ -51,7 +51,8 @@ const PARTS: &[Part] = &[
     ("tests", || cargo(&["test", "--workspace", "--quiet"])),
     // Once more for what it prints: the recorded cases that wait for an op, by that op.
     ("golden", || {
-        let test = ["test", "--quiet", "--package", "thalweg-runtime", "--test", "golden"];
+        // Of the whole workspace: for one package alone much would be built again.
+        let test = ["test", "--quiet", "--workspace", "--test", "golden"];
         cargo(&[&test[..], &["--", "--nocapture", "as_planned"]].concat())
     }),
     ("clients", clients),
