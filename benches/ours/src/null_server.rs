@@ -131,12 +131,20 @@ impl Connection {
                     let value =
                         u32::from_be_bytes([setting[2], setting[3], setting[4], setting[5]]);
                     match u16::from_be_bytes([setting[0], setting[1]]) {
-                        4 => self.stream_window = value.into(),
+                        4 => {
+                            // It holds for the answer that is on its way, too.
+                            let more = i64::from(value) - self.stream_window;
+                            self.stream_window += more;
+                            if let Some(answering) = &mut self.answering {
+                                answering.window += more;
+                            }
+                        }
                         5 => self.frame_max = value as usize,
                         _ => {}
                     }
                 }
                 self.frame(SETTINGS, ACK, 0, &[])?;
+                self.send()?;
             }
             PING if flags & ACK == 0 => self.frame(PING, ACK, 0, payload)?,
             WINDOW_UPDATE => {
