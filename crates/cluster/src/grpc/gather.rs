@@ -6,6 +6,7 @@
 
 use bytes::Bytes;
 use smallvec::SmallVec;
+use thalweg_formats::wire::varint;
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 
 use super::rope::Rope;
@@ -178,32 +179,25 @@ enum Parsed {
 }
 
 fn parse(header: &[u8]) -> Parsed {
-    let Some((tag, rest)) = varint(header) else {
-        return if header.len() < 10 { Parsed::Incomplete } else { Parsed::Broken };
-    };
-    let (number, wire_type) = (tag >> 3, tag & 7);
-    let (len, is_bytes) = match wire_type {
+    if header.last().is_none_or(|byte| byte & 0x80 != 0) {
+        // Within a number, which may take half of a header.
+        let is_possible = header.len() < HEADER_BYTES_MAX;
+        return if is_possible { Parsed::Incomplete } else { Parsed::Broken };
+    }
+    let Ok((tag, tag_len)) = varint(header) else { return Parsed::Broken };
+    let rest = &header[tag_len..];
+    let (len, is_bytes) = match tag & 7 {
         1 => (8, false),
         5 => (4, false),
-        0 | 2 => match varint(rest) {
-            None if rest.len() < 10 => return Parsed::Incomplete,
-            None => return Parsed::Broken,
-            Some((len, _)) if wire_type == 2 => match usize::try_from(len) {
-                Ok(len) => (len, true),
-                Err(_) => return Parsed::Broken,
-            },
-            Some(_) => (0, false),
+        0 | 2 if rest.is_empty() => return Parsed::Incomplete,
+        0 => (0, false),
+        2 => match varint(rest).map(|(len, _)| usize::try_from(len)) {
+            Ok(Ok(len)) => (len, true),
+            _ => return Parsed::Broken,
         },
         _ => return Parsed::Broken,
     };
-    Parsed::Field(Field { number, len, is_bytes })
-}
-
-/// A number and what follows it, if it ends in `bytes`.
-fn varint(bytes: &[u8]) -> Option<(u64, &[u8])> {
-    let len = bytes.iter().position(|b| b & 0x80 == 0)? + 1;
-    let value = bytes[..len.min(10)].iter().rev().fold(0u64, |v, b| v << 7 | u64::from(b & 0x7f));
-    Some((value, &bytes[len..]))
+    Parsed::Field(Field { number: tag >> 3, len, is_bytes })
 }
 
 #[cfg(test)]

@@ -191,7 +191,7 @@ async fn on_pool<T: Send + 'static>(
     told.await.unwrap_or_else(|_| Err(err!(Internal, "the call ended without an answer")))
 }
 
-/// Messages with more bytes than this are decoded on the pool: their tensors are copied then.
+/// Messages with more bytes than this are decoded on the pool: they may hold very many fields.
 const LARGE_BYTES: usize = 1 << 20;
 
 async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
