@@ -66,7 +66,11 @@ const PARTS: &[Part] = &[
 
 /// What takes too long for every change: tests marked `#[ignore]`, optimised.
 const LONG_PARTS: &[Part] = &[
-    ("long", || cargo(&["test", "--workspace", "--quiet", "--release", "--", "--ignored"])),
+    ("long", || {
+        let test = ["test", "--workspace", "--quiet", "--release", "--", "--ignored"];
+        // That one is the part `peers`.
+        cargo(&[&test[..], &["--skip", "tensorflows_server"]].concat())
+    }),
     ("peers", clients_of_tensorflow),
     ("older", older_clients),
     ("published", published_models),

@@ -27,16 +27,20 @@ struct Reply {
     body: Bytes,
 }
 
+/// A connection without our client, which would not say what these tests say.
+async fn connected(server: &TestServer) -> http2::SendRequest<Full<Bytes>> {
+    let stream = tokio::net::TcpStream::connect(&server.address).await.unwrap();
+    let (sender, connection) =
+        http2::Builder::new(TokioExecutor::new()).handshake(TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    sender
+}
+
 /// Sends these bytes as the body of a call.
 fn post(server: &TestServer, path: &str, content_type: &str, body: Bytes) -> Reply {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let stream = tokio::net::TcpStream::connect(&server.address).await.unwrap();
-        let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .handshake::<_, Full<Bytes>>(TokioIo::new(stream))
-            .await
-            .unwrap();
-        tokio::spawn(connection);
+        let mut sender = connected(server).await;
         let request = Request::post(format!("http://{}{path}", server.address))
             .header("content-type", content_type)
             .body(Full::new(body))
@@ -388,12 +392,7 @@ fn clients_that_vanish() {
     let body = Full::new(prefixed(0, bytes.len() as u32, &bytes));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let stream = tokio::net::TcpStream::connect(&server.address).await.unwrap();
-        let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .handshake::<_, Full<Bytes>>(TokioIo::new(stream))
-            .await
-            .unwrap();
-        tokio::spawn(connection);
+        let mut sender = connected(&server).await;
         let path = format!("http://{}/tensorflow.MasterService/RunStep", server.address);
         let request = Request::post(path).header("content-type", "application/grpc");
         tokio::spawn(sender.send_request(request.body(body).unwrap()));
