@@ -10,8 +10,14 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// that are stored are turned and shifted.
 #[inline]
 pub fn masked_crc32c(bytes: &[u8]) -> u32 {
+    mask(crc32c(bytes))
+}
+
+/// A checksum as files hold it.
+#[inline]
+pub(crate) fn mask(sum: u32) -> u32 {
     const DELTA: u32 = 0xa282_ead8;
-    crc32c(bytes).rotate_right(15).wrapping_add(DELTA)
+    sum.rotate_right(15).wrapping_add(DELTA)
 }
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! Files, and the storage that they lie in.
 //!
 //! [`Storage`] is where files are: local ones here, stores behind URLs elsewhere. [`record`] reads
-//! and writes TFRecord files, [`events`] the event files that TensorBoard shows. Whatever a file
-//! holds, a reader gives the data that was written or an error that names the file and the place.
+//! and writes TFRecord files, [`events`] the event files that TensorBoard shows, [`checkpoint`] the
+//! tensors that training saves. Whatever a file holds, a reader gives the data that was written or an
+//! error that names the file and the place.
 #![forbid(unsafe_code)]
 
+pub mod checkpoint;
 mod checksum;
 pub mod events;
 pub mod record;

@@ -186,6 +186,21 @@ impl Tensor {
         Ok(tensor)
     }
 
+    /// A tensor of plain elements that `fill` writes, as little-endian bytes, from end to end. Bools
+    /// other than 0 and 1 become 1. Charged to `budget`.
+    pub fn filled_with(
+        dtype: DType,
+        shape: Shape,
+        budget: Option<&Arc<Budget>>,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<Tensor> {
+        let mut tensor = Self::allocate(dtype, shape, budget)?;
+        let target = Cleaned { is_bool: dtype == DType::Bool, bytes: tensor.as_mut_bytes()? };
+        fill(target.bytes)?;
+        drop(target);
+        Ok(tensor)
+    }
+
     /// A tensor in memory that only `memory`'s device can read.
     pub fn from_device(
         dtype: DType,
@@ -496,6 +511,21 @@ impl Tensor {
     /// Moves the charge for the memory to another budget: a variable outlives its session.
     pub fn charge_to(&self, budget: &Arc<Budget>) -> Result<()> {
         self.0.charge_to(budget)
+    }
+}
+
+/// Bytes of a tensor that someone else writes; bools are clean again when it goes, however it goes:
+/// the memory may become that of other bools.
+struct Cleaned<'a> {
+    is_bool: bool,
+    bytes: &'a mut [u8],
+}
+
+impl Drop for Cleaned<'_> {
+    fn drop(&mut self) {
+        if self.is_bool {
+            self.bytes.iter_mut().for_each(|b| *b = u8::from(*b != 0));
+        }
     }
 }
 

@@ -79,6 +79,10 @@ impl Storage for LocalStorage {
         Ok(Box::new(Writer::new(path, file, names, self.syncs)))
     }
 
+    fn replace_unsynced(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        LocalStorage { syncs: false }.replace(path)
+    }
+
     fn metadata(&self, path: &str) -> Result<Metadata> {
         let found = fs::metadata(local(path)?).map_err(|e| failed("look at it", path, &e))?;
         let modified = found.modified().ok();

@@ -69,6 +69,11 @@ pub trait Storage: Send + Sync {
     /// Writes a file under another name, syncs it and renames it when it is finished: whoever looks
     /// sees the old content or the new. What is dropped unfinished leaves no trace.
     fn replace(&self, path: &str) -> Result<Box<dyn WriteFile>>;
+    /// As [`Storage::replace`], but the content may not be on the disk when it takes its name: a
+    /// loss of power, not of the process, may leave an empty file.
+    fn replace_unsynced(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        self.replace(path)
+    }
     /// Size, kind and age.
     fn metadata(&self, path: &str) -> Result<Metadata>;
     /// Names in a folder, without the folder's own, in no order.

@@ -76,6 +76,10 @@ impl Storage for Rooted {
         self.files.replace(&self.inside(path)?)
     }
 
+    fn replace_unsynced(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        self.files.replace_unsynced(&self.inside(path)?)
+    }
+
     fn metadata(&self, path: &str) -> Result<Metadata> {
         self.files.metadata(&self.inside(path)?)
     }

@@ -12,6 +12,7 @@ type Files = Arc<Mutex<BTreeMap<String, Vec<u8>>>>;
 #[derive(Clone, Default)]
 pub(crate) struct Memory(Files);
 
+#[allow(dead_code, reason = "each test takes what it needs")]
 impl Memory {
     pub(crate) fn with(path: &str, content: &[u8]) -> Memory {
         let memory = Memory::default();
@@ -21,6 +22,20 @@ impl Memory {
 
     pub(crate) fn content(&self, path: &str) -> Vec<u8> {
         self.0.lock().unwrap()[path].clone()
+    }
+
+    /// All paths, sorted.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.0.lock().unwrap().keys().cloned().collect()
+    }
+
+    /// A copy of everything.
+    pub(crate) fn snapshot(&self) -> Memory {
+        Memory(Arc::new(Mutex::new(self.0.lock().unwrap().clone())))
+    }
+
+    pub(crate) fn put(&self, path: &str, content: &[u8]) {
+        self.0.lock().unwrap().insert(path.to_owned(), content.to_vec());
     }
 
     fn find(&self, path: &str) -> Result<Vec<u8>> {

@@ -1,0 +1,122 @@
+//! Several checkpoints made one: what the tasks of a cluster saved each for itself.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+use std::sync::Arc;
+
+use thalweg_tensor::{Code, Result, ensure};
+
+use super::writer::{free_layout, remove_all, write_index};
+use super::{BundleReader, Entry, WriteOptions, data_path, index_path};
+use crate::Storage;
+use crate::storage::folder_of;
+
+/// How checkpoints are merged.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MergeOptions {
+    /// Whether the folders of the parts go away, where nothing else is in them.
+    pub delete_old_dirs: bool,
+    /// Whether a part that is not there is passed over.
+    pub allow_missing: bool,
+    /// How the new index is written.
+    pub write: WriteOptions,
+}
+
+/// What is known of the parts.
+#[derive(Default)]
+struct Merged {
+    entries: BTreeMap<Vec<u8>, Entry>,
+    /// Data files of the parts; their place here is their number in the whole.
+    data: Vec<String>,
+}
+
+/// Makes one checkpoint of those with these prefixes. Their data files get new names, no data are
+/// copied; the new index comes last, and a checkpoint that has the name is whole until then.
+pub fn merge(
+    storage: &Arc<dyn Storage>,
+    prefixes: &[&str],
+    destination: &str,
+    options: MergeOptions,
+) -> Result<()> {
+    let mut merged = Merged::default();
+    for prefix in prefixes {
+        match BundleReader::open(storage, prefix) {
+            Ok(part) => merged.add(&part)?,
+            Err(e) if options.allow_missing && e.code() == Code::NotFound => {}
+            Err(e) => return Err(e),
+        }
+    }
+    storage.create_folder_of(destination)?;
+    let shards = u32::try_from(merged.data.len()).unwrap_or(u32::MAX);
+    let (shards, old_data) = free_layout(storage, destination, shards);
+    for (i, path) in merged.data.iter().enumerate() {
+        storage.rename(path, &data_path(destination, i as u32, shards))?;
+    }
+    write_index(&**storage, destination, shards, &merged.entries, options.write)?;
+    // The checkpoint is there; what is left of the old one and of the parts is only in the way.
+    let stays = |path: &String| !merged.data.contains(path);
+    remove_all(&**storage, &old_data.into_iter().filter(stays).collect::<Vec<_>>());
+    for prefix in prefixes.iter().filter(|prefix| **prefix != destination) {
+        let _ = storage.remove(&index_path(prefix));
+    }
+    if options.delete_old_dirs {
+        let mut folders: Vec<&str> = prefixes.iter().map(|prefix| folder_of(prefix)).collect();
+        folders.dedup();
+        for folder in folders.iter().filter(|folder| **folder != folder_of(destination)) {
+            let _ = storage.remove_folder(folder);
+        }
+    }
+    Ok(())
+}
+
+impl Merged {
+    fn add(&mut self, part: &BundleReader) -> Result<()> {
+        let path = index_path(part.prefix());
+        ensure!(
+            !part.is_big_endian(),
+            Unimplemented,
+            "{path}: merging checkpoints of machines with the other byte order"
+        );
+        let mut numbers = BTreeMap::new();
+        for (key, entry) in part.raw_entries() {
+            let mut entry = entry.clone();
+            if entry.slices.is_empty() {
+                let number = *numbers.entry(entry.shard).or_insert_with(|| {
+                    self.data.push(data_path(part.prefix(), entry.shard, part.shards()));
+                    self.data.len() as u32 - 1
+                });
+                entry.shard = number;
+            }
+            self.add_entry(&path, key, entry)?;
+        }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, path: &str, key: &[u8], entry: Entry) -> Result<()> {
+        let slot = match self.entries.entry(key.to_vec()) {
+            Slot::Vacant(slot) => {
+                slot.insert(entry);
+                return Ok(());
+            }
+            Slot::Occupied(slot) => slot.into_mut(),
+        };
+        let name = String::from_utf8_lossy(key);
+        ensure!(
+            !slot.slices.is_empty() && !entry.slices.is_empty(),
+            InvalidArgument,
+            "{path}: tensor '{name}' is also in a checkpoint that it is to be merged with"
+        );
+        ensure!(
+            slot.dtype == entry.dtype && slot.shape == entry.shape,
+            InvalidArgument,
+            "{path}: tensor '{name}' has slices of a {} tensor of shape {}, in another checkpoint of \
+             a {} tensor of shape {}",
+            entry.dtype,
+            entry.shape,
+            slot.dtype,
+            slot.shape
+        );
+        slot.slices.extend(entry.slices);
+        Ok(())
+    }
+}

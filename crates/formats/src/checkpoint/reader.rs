@@ -1,0 +1,534 @@
+//! Tensors read from a checkpoint of the second format.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use prost::Message;
+use thalweg_proto::{BundleHeaderProto, bundle_header_proto::Endianness};
+use thalweg_tensor::{Budget, Code, DType, Error, Result, Shape, Tensor, bail, ensure, err};
+
+use super::ordered::slice_key;
+use super::shard::Shard;
+use super::slice::{for_each_run, overlap, volume};
+use super::table::{KeyBytes, Table};
+use super::{Entry, Slice, Spread, damaged, data_path, index_path, objects, one_by_one};
+use crate::Storage;
+
+/// The newest version of the format that is known here.
+pub(super) const VERSION: i32 = 1;
+/// Comparisons of slices beyond which an index is taken for hostile.
+const COMPARISONS_MAX: usize = 20_000_000;
+
+/// What reading a tensor takes.
+#[derive(Clone, Copy)]
+pub struct ReadContext<'a> {
+    /// Who is charged for the memory.
+    pub budget: Option<&'a Arc<Budget>>,
+    /// Threads for large tensors.
+    pub spread: Spread<'a>,
+}
+
+impl Default for ReadContext<'_> {
+    fn default() -> Self {
+        ReadContext { budget: None, spread: &one_by_one }
+    }
+}
+
+/// A checkpoint whose index is read; data files are opened when they are needed.
+pub struct BundleReader {
+    storage: Arc<dyn Storage>,
+    prefix: String,
+    shards: u32,
+    is_big_endian: bool,
+    /// By name, sorted.
+    tensors: Vec<(String, Entry)>,
+    /// By key.
+    slices: BTreeMap<Vec<u8>, Entry>,
+    open: Mutex<BTreeMap<u32, Arc<Shard>>>,
+}
+
+/// A stored piece of a tensor: the elements that it has, and its entry.
+type Piece<'a> = (Vec<Range<usize>>, &'a Entry);
+
+/// What [`BundleReader::verify`] found.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Tensors whose every byte is as it was written.
+    pub whole: usize,
+    /// What is wrong with the others.
+    pub problems: Vec<Error>,
+    /// Bytes of data that were read.
+    pub bytes: u64,
+}
+
+impl BundleReader {
+    /// Reads the index of the checkpoint with this prefix.
+    pub fn open(storage: &Arc<dyn Storage>, prefix: &str) -> Result<BundleReader> {
+        let path = index_path(prefix);
+        let file = storage.open(&path).map_err(|e| hinted(e, prefix))?;
+        let table = Table::open(file)?;
+        let mut entries = table.entries();
+        let first = entries.advance()?;
+        let header = match first {
+            Some(value) if entries.key().is_empty() => BundleHeaderProto::decode(&value[..])
+                .map_err(|e| damaged(&path, 0, format_args!("the header is broken: {e}")))?,
+            _ => bail!(
+                DataLoss,
+                "{path}: byte 0: a table without the header that a checkpoint's index has"
+            ),
+        };
+        let mut reader = BundleReader::with_header(storage, prefix, &header)?;
+        let mut keys = KeyBytes::new(&table);
+        while let Some(value) = entries.advance()? {
+            let key = entries.key();
+            keys.count(key)?;
+            let entry = reader.entry_of(&value).map_err(|e| {
+                let shown = String::from_utf8_lossy(key).into_owned();
+                let what = format!("the entry of '{}' is broken: {}", shown, e.message());
+                damaged(&path, entries.offset(), what)
+            })?;
+            if key[0] == 0 {
+                reader.slices.insert(key.to_vec(), entry);
+                continue;
+            }
+            let name = std::str::from_utf8(key).map_err(|_| {
+                damaged(&path, entries.offset(), "the name of a tensor is not UTF-8")
+            })?;
+            reader.tensors.push((name.to_owned(), entry));
+        }
+        Ok(reader)
+    }
+
+    fn with_header(
+        storage: &Arc<dyn Storage>,
+        prefix: &str,
+        header: &BundleHeaderProto,
+    ) -> Result<BundleReader> {
+        let path = index_path(prefix);
+        let version = header.version.clone().unwrap_or_default();
+        ensure!(
+            version.min_consumer <= VERSION && !version.bad_consumers.contains(&VERSION),
+            InvalidArgument,
+            "{path}: the checkpoint asks for readers of version {} or newer; {VERSION} is known here",
+            version.min_consumer
+        );
+        let shards = u32::try_from(header.num_shards).ok();
+        let shards = shards.ok_or_else(|| {
+            damaged(&path, 0, format_args!("it names {} data files", header.num_shards))
+        })?;
+        let endianness = Endianness::try_from(header.endianness)
+            .map_err(|_| damaged(&path, 0, "the byte order is unknown"))?;
+        Ok(BundleReader {
+            storage: storage.clone(),
+            prefix: prefix.to_owned(),
+            shards,
+            is_big_endian: endianness == Endianness::Big,
+            tensors: Vec::new(),
+            slices: BTreeMap::new(),
+            open: Mutex::default(),
+        })
+    }
+
+    fn entry_of(&self, value: &[u8]) -> Result<Entry> {
+        let entry = Entry::decode(value)?;
+        ensure!(
+            entry.shard < self.shards || !entry.slices.is_empty(),
+            DataLoss,
+            "it lies in data file {} of {}",
+            entry.shard,
+            self.shards
+        );
+        ensure!(
+            !(self.is_big_endian && entry.dtype.is_object()),
+            Unimplemented,
+            "{} tensors in the byte order of another machine",
+            entry.dtype
+        );
+        Ok(entry)
+    }
+
+    /// What all paths of the checkpoint begin with.
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    /// How many data files there are.
+    pub fn shards(&self) -> u32 {
+        self.shards
+    }
+
+    /// The names of all tensors, sorted.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.tensors.iter().map(|(name, _)| name.as_str())
+    }
+
+    /// All tensors, sorted by name.
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+        self.tensors.iter().map(|(name, entry)| (name.as_str(), entry))
+    }
+
+    /// How many tensors there are.
+    pub fn len(&self) -> usize {
+        self.tensors.len()
+    }
+
+    /// Whether there are no tensors.
+    pub fn is_empty(&self) -> bool {
+        self.tensors.is_empty()
+    }
+
+    /// What the index says of a tensor.
+    pub fn entry(&self, name: &str) -> Option<&Entry> {
+        let found = self.tensors.binary_search_by(|(other, _)| other.as_str().cmp(name));
+        found.ok().map(|i| &self.tensors[i].1)
+    }
+
+    /// The entry of a slice under the name of its tensor.
+    pub fn slice_entry(&self, name: &str, slice: &Slice) -> Option<&Entry> {
+        self.slices.get(&slice_key(name, slice))
+    }
+
+    /// Bytes of a tensor, with all its slices, in the data files.
+    pub fn stored_bytes(&self, name: &str) -> u64 {
+        let Some(entry) = self.entry(name) else { return 0 };
+        let slices = entry.slices.iter().filter_map(|slice| self.slice_entry(name, slice));
+        entry.bytes + slices.map(|slice| slice.bytes).sum::<u64>()
+    }
+
+    fn required(&self, name: &str) -> Result<&Entry> {
+        self.entry(name).ok_or_else(|| {
+            err!(NotFound, "Key {name} not found in checkpoint {}", index_path(&self.prefix))
+        })
+    }
+
+    /// A whole tensor.
+    pub fn read(&self, name: &str) -> Result<Tensor> {
+        self.read_with(name, None, ReadContext::default())
+    }
+
+    /// A part of a tensor.
+    pub fn read_slice(&self, name: &str, slice: &Slice) -> Result<Tensor> {
+        self.read_with(name, Some(slice), ReadContext::default())
+    }
+
+    /// A tensor or a part of it, with a budget and threads.
+    pub fn read_with(
+        &self,
+        name: &str,
+        slice: Option<&Slice>,
+        context: ReadContext<'_>,
+    ) -> Result<Tensor> {
+        let entry = self.required(name)?;
+        let wanted = match slice {
+            None => Slice::full(entry.shape.rank()).ranges(&entry.shape)?,
+            Some(slice) => slice.ranges(&entry.shape)?,
+        };
+        let is_whole = volume(&wanted) == entry.shape.num_elements();
+        if entry.slices.is_empty() && is_whole {
+            return self.read_entry(name, entry, context);
+        }
+        let parts = self.parts(name, entry, &wanted)?;
+        self.assemble(name, entry.dtype, &wanted, &parts, context)
+    }
+
+    /// The stored pieces that have elements of the part that is wanted, and where they lie.
+    fn parts<'a>(
+        &'a self,
+        name: &str,
+        entry: &'a Entry,
+        wanted: &[Range<usize>],
+    ) -> Result<Vec<Piece<'a>>> {
+        if entry.slices.is_empty() {
+            let all = Slice::full(entry.shape.rank()).ranges(&entry.shape)?;
+            return Ok(vec![(all, entry)]);
+        }
+        self.check_slices(name, entry)?;
+        let mut parts = Vec::new();
+        let mut covered = 0;
+        for slice in &entry.slices {
+            let ranges = slice.ranges(&entry.shape)?;
+            let Some(common) = overlap(&ranges, wanted) else { continue };
+            covered += volume(&common);
+            parts.push((ranges, self.stored_slice(name, entry, slice)?));
+        }
+        ensure!(
+            covered == volume(wanted),
+            InvalidArgument,
+            "{}: the slices of tensor '{name}' in the checkpoint have only {covered} of the {} \
+             elements that are asked for",
+            index_path(&self.prefix),
+            volume(wanted)
+        );
+        Ok(parts)
+    }
+
+    /// The entry of a slice that its tensor's entry lists.
+    fn stored_slice(&self, name: &str, entry: &Entry, slice: &Slice) -> Result<&Entry> {
+        let path = index_path(&self.prefix);
+        let Some(stored) = self.slice_entry(name, slice) else {
+            bail!(DataLoss, "{path}: slice {slice} of tensor '{name}' is listed and not there");
+        };
+        let is_right = stored.dtype == entry.dtype
+            && stored.slices.is_empty()
+            && stored.shape == slice.shape_in(&entry.shape)?;
+        ensure!(
+            is_right,
+            DataLoss,
+            "{path}: slice {slice} of tensor '{name}' is not what is listed"
+        );
+        Ok(stored)
+    }
+
+    /// Slices that overlap would leave it open which of two values is meant.
+    fn check_slices(&self, name: &str, entry: &Entry) -> Result<()> {
+        let mut all: Vec<Vec<Range<usize>>> =
+            entry.slices.iter().map(|slice| slice.ranges(&entry.shape)).collect::<Result<_>>()?;
+        // Along the dimension that is cut, all but the neighbours are out of reach.
+        let is_cut = |axis: &usize| all.iter().any(|ranges| ranges[*axis] != all[0][*axis]);
+        let axis = (0..entry.shape.rank()).find(is_cut);
+        if let Some(axis) = axis {
+            all.sort_by_key(|ranges| ranges[axis].start);
+        }
+        let path = index_path(&self.prefix);
+        let mut comparisons = 0;
+        for (i, a) in all.iter().enumerate() {
+            for b in &all[i + 1..] {
+                if axis.is_some_and(|axis| b[axis].start >= a[axis].end) {
+                    break;
+                }
+                comparisons += 1;
+                ensure!(
+                    comparisons < COMPARISONS_MAX,
+                    ResourceExhausted,
+                    "{path}: tensor '{name}' has too many slices"
+                );
+                ensure!(
+                    overlap(a, b).is_none(),
+                    DataLoss,
+                    "{path}: two slices of tensor '{name}' have elements in common"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn assemble(
+        &self,
+        name: &str,
+        dtype: DType,
+        wanted: &[Range<usize>],
+        parts: &[Piece<'_>],
+        context: ReadContext<'_>,
+    ) -> Result<Tensor> {
+        let shape = Shape::new(&wanted.iter().map(Range::len).collect::<Vec<_>>())?;
+        match dtype {
+            DType::String => {
+                let mut tensor = Tensor::zeros_in(dtype, shape, context.budget)?;
+                let target = tensor.strings_mut()?;
+                for (ranges, entry) in parts {
+                    let part = self.read_entry(name, entry, context)?;
+                    copy_runs(ranges, wanted, part.strings()?, target);
+                }
+                Ok(tensor)
+            }
+            DType::Variant => {
+                let mut tensor = Tensor::zeros_in(dtype, shape, context.budget)?;
+                let target = tensor.variants_mut()?;
+                for (ranges, entry) in parts {
+                    let part = self.read_entry(name, entry, context)?;
+                    copy_runs(ranges, wanted, part.variants()?, target);
+                }
+                Ok(tensor)
+            }
+            _ => {
+                // A piece that the file is too short for must fail before memory is asked for.
+                for (_, entry) in parts {
+                    self.shard(entry.shard)?.check(name, entry)?;
+                }
+                Tensor::filled_with(dtype, shape, context.budget, |target| {
+                    for (ranges, entry) in parts {
+                        self.copy_part(name, (ranges, entry), wanted, target, context)?;
+                    }
+                    Ok(())
+                })
+            }
+        }
+    }
+
+    /// Puts the elements of one stored piece where they belong; straight from the file if all of
+    /// them belong together.
+    fn copy_part(
+        &self,
+        name: &str,
+        (ranges, entry): (&[Range<usize>], &Entry),
+        wanted: &[Range<usize>],
+        target: &mut [u8],
+        context: ReadContext<'_>,
+    ) -> Result<()> {
+        let Some(common) = overlap(ranges, wanted) else { return Ok(()) };
+        let size = entry.dtype.size();
+        let (mut runs, mut place) = (0, 0..0);
+        for_each_run(ranges, wanted, &common, |_, to, count| {
+            runs += 1;
+            place = to * size..(to + count) * size;
+        });
+        if runs == 1 && place.len() as u64 == entry.bytes {
+            let target = &mut target[place];
+            self.shard(entry.shard)?.fill(name, entry, target, context.spread)?;
+            self.fix_order(entry.dtype, target);
+            return Ok(());
+        }
+        let part = self.read_entry(name, entry, context)?;
+        let source = part.as_bytes()?;
+        for_each_run(ranges, wanted, &common, |from, to, count| {
+            target[to * size..(to + count) * size]
+                .copy_from_slice(&source[from * size..(from + count) * size]);
+        });
+        Ok(())
+    }
+
+    /// A tensor or slice that lies in one piece.
+    fn read_entry(&self, name: &str, entry: &Entry, context: ReadContext<'_>) -> Result<Tensor> {
+        let shard = self.shard(entry.shard)?;
+        shard.check(name, entry)?;
+        if entry.dtype.is_object() {
+            return decode_objects(&shard, name, entry, context.budget);
+        }
+        Tensor::filled_with(entry.dtype, entry.shape.clone(), context.budget, |target| {
+            shard.fill(name, entry, target, context.spread)?;
+            self.fix_order(entry.dtype, target);
+            Ok(())
+        })
+    }
+
+    /// Turns the bytes of elements from a machine of the other order.
+    fn fix_order(&self, dtype: DType, bytes: &mut [u8]) {
+        if self.is_big_endian {
+            let part = if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() };
+            bytes.chunks_exact_mut(part).for_each(<[u8]>::reverse);
+        }
+    }
+
+    fn shard(&self, shard: u32) -> Result<Arc<Shard>> {
+        // The map is whole whenever the lock is free.
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(shard) = open.get(&shard) {
+            return Ok(shard.clone());
+        }
+        let path = data_path(&self.prefix, shard, self.shards);
+        let file = self.storage.open(&path).map_err(|e| {
+            e.map_message(|m| format!("{m} (the index {} names it)", index_path(&self.prefix)))
+        })?;
+        let opened = Arc::new(Shard::new(file)?);
+        open.insert(shard, opened.clone());
+        Ok(opened)
+    }
+
+    /// Reads everything and checks every sum.
+    pub fn verify(&self) -> Report {
+        let mut report = Report::default();
+        for (name, entry) in &self.tensors {
+            match self.verify_tensor(name, entry) {
+                Ok(bytes) => {
+                    report.whole += 1;
+                    report.bytes += bytes;
+                }
+                Err(e) => report.problems.push(e),
+            }
+        }
+        report
+    }
+
+    /// Reads a tensor with all its slices; how many bytes that were.
+    fn verify_tensor(&self, name: &str, entry: &Entry) -> Result<u64> {
+        if entry.slices.is_empty() {
+            return self.verify_entry(name, entry);
+        }
+        let wanted = Slice::full(entry.shape.rank()).ranges(&entry.shape)?;
+        let mut bytes = 0;
+        for (_, slice) in self.parts(name, entry, &wanted)? {
+            bytes += self.verify_entry(name, slice)?;
+        }
+        Ok(bytes)
+    }
+
+    fn verify_entry(&self, name: &str, entry: &Entry) -> Result<u64> {
+        let shard = self.shard(entry.shard)?;
+        shard.check(name, entry)?;
+        if entry.dtype.is_object() {
+            decode_objects(&shard, name, entry, None)?;
+        } else {
+            shard.verify(name, entry)?;
+        }
+        Ok(entry.bytes)
+    }
+
+    /// Fails if a data file is not there or too short; reads none of its bytes.
+    pub fn check_sizes(&self) -> Result<()> {
+        let whole = self.tensors.iter().filter(|(_, entry)| entry.slices.is_empty());
+        for (name, entry) in whole {
+            self.shard(entry.shard)?.check(name, entry)?;
+        }
+        for (name, entry) in &self.tensors {
+            for slice in &entry.slices {
+                let stored = self.stored_slice(name, entry, slice)?;
+                self.shard(stored.shard)?.check(name, stored)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// All entries as the index has them, those of slices too, by key.
+    pub(super) fn raw_entries(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
+        let slices = self.slices.iter().map(|(key, entry)| (&key[..], entry));
+        slices.chain(self.tensors.iter().map(|(name, entry)| (name.as_bytes(), entry)))
+    }
+
+    /// Whether elements are in the byte order of another machine.
+    pub(super) fn is_big_endian(&self) -> bool {
+        self.is_big_endian
+    }
+}
+
+fn copy_runs<T: Clone>(
+    source_ranges: &[Range<usize>],
+    target_ranges: &[Range<usize>],
+    source: &[T],
+    target: &mut [T],
+) {
+    let Some(common) = overlap(source_ranges, target_ranges) else { return };
+    for_each_run(source_ranges, target_ranges, &common, |from, to, count| {
+        target[to..to + count].clone_from_slice(&source[from..from + count]);
+    });
+}
+
+fn decode_objects(
+    shard: &Shard,
+    name: &str,
+    entry: &Entry,
+    budget: Option<&Arc<Budget>>,
+) -> Result<Tensor> {
+    let content = shard.bytes(entry)?;
+    let decoded = objects::decode(entry.dtype, &entry.shape, &content, budget);
+    let (tensor, sum) = decoded.map_err(|e| match e.code() {
+        Code::ResourceExhausted => e,
+        _ => damaged(
+            shard.path(),
+            entry.offset,
+            format_args!("tensor '{name}' is broken: {}", e.message()),
+        ),
+    })?;
+    shard.check_sum(name, entry, sum)?;
+    Ok(tensor)
+}
+
+/// Says which path was meant if one of a checkpoint's files was given for its prefix.
+fn hinted(error: Error, prefix: &str) -> Error {
+    match super::prefix_of(prefix) {
+        Some(meant) if error.code() == Code::NotFound => error.map_message(|m| {
+            format!("{m}: {prefix} is a file of a checkpoint; the checkpoint is {meant}")
+        }),
+        _ => error,
+    }
+}

@@ -1,0 +1,144 @@
+//! A data file, read in parts with checksums.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use thalweg_tensor::{Bytes, Result, ensure, err};
+
+use super::digest::{Digest, combine};
+use super::{Entry, Spread, damaged};
+use crate::checksum::mask;
+use crate::storage::ReadAt;
+
+/// Bytes that one thread reads at a time.
+const PART_BYTES: usize = 4 << 20;
+/// Bytes that are summed while they are still near.
+const CHUNK_BYTES: usize = 128 << 10;
+
+/// An open data file.
+pub(super) struct Shard {
+    file: Arc<dyn ReadAt>,
+    size: u64,
+}
+
+impl Shard {
+    pub(super) fn new(file: Arc<dyn ReadAt>) -> Result<Shard> {
+        let size = file.size()?;
+        Ok(Shard { file, size })
+    }
+
+    pub(super) fn path(&self) -> &str {
+        self.file.path()
+    }
+
+    /// Fails if the file is too short for the tensor, before memory is asked for.
+    pub(super) fn check(&self, name: &str, entry: &Entry) -> Result<()> {
+        ensure!(
+            entry.offset.checked_add(entry.bytes).is_some_and(|end| end <= self.size),
+            DataLoss,
+            "{}: byte {}: the file ends; tensor '{name}' has {} bytes from byte {} on",
+            self.path(),
+            self.size,
+            entry.bytes,
+            entry.offset
+        );
+        Ok(())
+    }
+
+    /// Fills `target`, which is as long as the entry says, and checks the sum.
+    pub(super) fn fill(
+        &self,
+        name: &str,
+        entry: &Entry,
+        target: &mut [u8],
+        spread: Spread<'_>,
+    ) -> Result<()> {
+        let sum = match target.len() {
+            0..=PART_BYTES => self.read_part(entry.offset, target)?,
+            _ => self.read_parts(entry.offset, target, spread)?,
+        };
+        self.check_sum(name, entry, mask(sum))
+    }
+
+    pub(super) fn check_sum(&self, name: &str, entry: &Entry, sum: u32) -> Result<()> {
+        ensure!(
+            sum == entry.sum,
+            DataLoss,
+            "{}: byte {}: the checksum of tensor '{name}' ({} bytes) is wrong",
+            self.path(),
+            entry.offset,
+            entry.bytes
+        );
+        Ok(())
+    }
+
+    fn read_parts(&self, offset: u64, target: &mut [u8], spread: Spread<'_>) -> Result<u32> {
+        struct Part<'a> {
+            target: &'a mut [u8],
+            sum: Result<u32>,
+        }
+        let parts: Vec<Mutex<Part<'_>>> = target
+            .chunks_mut(PART_BYTES)
+            .map(|target| Mutex::new(Part { target, sum: Err(err!(Internal, "a part was left")) }))
+            .collect();
+        spread(parts.len(), &|i| {
+            // Nothing panics here, and if it did the sum would still say that the part is not read.
+            let mut part = parts[i].lock().unwrap_or_else(PoisonError::into_inner);
+            let at = offset + (i * PART_BYTES) as u64;
+            part.sum = self.read_part(at, part.target);
+        });
+        let mut whole = 0;
+        for part in parts {
+            let part = part.into_inner().unwrap_or_else(PoisonError::into_inner);
+            whole = combine(whole, part.sum?, part.target.len() as u64);
+        }
+        Ok(whole)
+    }
+
+    fn read_part(&self, mut offset: u64, target: &mut [u8]) -> Result<u32> {
+        let mut digest = Digest::new();
+        for chunk in target.chunks_mut(CHUNK_BYTES) {
+            self.read_exactly(offset, chunk)?;
+            digest.update(chunk);
+            offset += chunk.len() as u64;
+        }
+        Ok(digest.sum())
+    }
+
+    fn read_exactly(&self, offset: u64, target: &mut [u8]) -> Result<()> {
+        let read = self.file.read_at(offset, target)?;
+        ensure!(
+            read == target.len(),
+            DataLoss,
+            "{}",
+            damaged(self.path(), offset + read as u64, "the file became shorter").message()
+        );
+        Ok(())
+    }
+
+    /// The bytes of an entry, unchecked.
+    pub(super) fn bytes(&self, entry: &Entry) -> Result<Bytes> {
+        let out_of_memory =
+            || err!(ResourceExhausted, "{}: out of memory for {} bytes", self.path(), entry.bytes);
+        let length = usize::try_from(entry.bytes).map_err(|_| out_of_memory())?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length).map_err(|_| out_of_memory())?;
+        bytes.resize(length, 0);
+        self.read_exactly(entry.offset, &mut bytes)?;
+        Ok(bytes.into())
+    }
+
+    /// Checks the sum of plain elements without keeping them.
+    pub(super) fn verify(&self, name: &str, entry: &Entry) -> Result<()> {
+        let mut digest = Digest::new();
+        let mut chunk =
+            vec![0; CHUNK_BYTES.min(usize::try_from(entry.bytes).unwrap_or(CHUNK_BYTES))];
+        let (mut at, end) = (entry.offset, entry.offset + entry.bytes);
+        while at < end {
+            let length = usize::try_from(end - at).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES);
+            self.read_exactly(at, &mut chunk[..length])?;
+            digest.update(&chunk[..length]);
+            at += length as u64;
+        }
+        self.check_sum(name, entry, digest.masked())
+    }
+}

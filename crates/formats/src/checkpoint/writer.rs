@@ -1,0 +1,269 @@
+//! Tensors written to a checkpoint of the second format.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry as Slot;
+use std::sync::Arc;
+
+use prost::Message;
+use thalweg_proto::{BundleHeaderProto, VersionDef, bundle_header_proto::Endianness};
+use thalweg_tensor::{Context, DType, Error, Result, Shape, Tensor, ensure, err};
+
+use super::digest::Digest;
+use super::ordered::slice_key;
+use super::reader::VERSION;
+use super::table::TableWriter;
+use super::{BundleReader, Entry, Slice, data_path, index_path, objects};
+use crate::Storage;
+use crate::storage::WriteFile;
+
+/// Bytes that are summed and written while they are near.
+const CHUNK_BYTES: usize = 1 << 20;
+
+/// How a checkpoint is written.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteOptions {
+    /// Whether files are on the disk before they take their names. Without, a loss of power (not of
+    /// the process) may leave a checkpoint that cannot be read.
+    pub sync: bool,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        WriteOptions { sync: true }
+    }
+}
+
+/// A checkpoint that is being written. Nothing has its name before [`BundleWriter::finish`], and what
+/// is dropped unfinished leaves no trace; a checkpoint that has the name stays whole until then.
+pub struct BundleWriter {
+    storage: Arc<dyn Storage>,
+    prefix: String,
+    options: WriteOptions,
+    data: Box<dyn WriteFile>,
+    offset: u64,
+    shards: u32,
+    entries: BTreeMap<Vec<u8>, Entry>,
+    /// Why nothing more can be added: the data file has bytes that no entry accounts for.
+    failed: Option<Error>,
+    /// Data files of the checkpoint that is replaced.
+    old_data: Vec<String>,
+}
+
+impl BundleWriter {
+    /// Begins a checkpoint with this prefix, making its folder if need be.
+    pub fn create(
+        storage: &Arc<dyn Storage>,
+        prefix: &str,
+        options: WriteOptions,
+    ) -> Result<BundleWriter> {
+        storage.create_folder_of(prefix)?;
+        let (shards, old_data) = free_layout(storage, prefix, 1);
+        let data = replace(&**storage, &data_path(prefix, 0, shards), options)?;
+        Ok(BundleWriter {
+            storage: storage.clone(),
+            prefix: prefix.to_owned(),
+            options,
+            data,
+            offset: 0,
+            shards,
+            entries: BTreeMap::new(),
+            failed: None,
+            old_data,
+        })
+    }
+
+    /// Adds a tensor.
+    pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
+        check_name(name)?;
+        self.add_entry(name.as_bytes().to_vec(), name, tensor)
+    }
+
+    /// Adds a part of a tensor whose whole has `shape`; further parts may follow, here or in
+    /// checkpoints that this one is merged with.
+    pub fn add_slice(
+        &mut self,
+        name: &str,
+        shape: &Shape,
+        slice: &Slice,
+        tensor: &Tensor,
+    ) -> Result<()> {
+        check_name(name)?;
+        ensure!(
+            slice.shape_in(shape)? == *tensor.shape(),
+            InvalidArgument,
+            "slice '{slice}' of tensor '{name}' of shape {shape} cannot be a tensor of shape {}",
+            tensor.shape()
+        );
+        if slice.is_full() {
+            return self.add(name, tensor);
+        }
+        self.list_slice(name, shape, slice, tensor.dtype())?;
+        self.add_entry(slice_key(name, slice), name, tensor)
+    }
+
+    /// Notes in the entry of the whole tensor that there is a slice.
+    fn list_slice(&mut self, name: &str, shape: &Shape, slice: &Slice, dtype: DType) -> Result<()> {
+        match self.entries.entry(name.as_bytes().to_vec()) {
+            Slot::Vacant(slot) => {
+                slot.insert(Entry {
+                    dtype,
+                    shape: shape.clone(),
+                    slices: vec![slice.clone()],
+                    shard: 0,
+                    offset: 0,
+                    bytes: 0,
+                    sum: 0,
+                });
+            }
+            Slot::Occupied(mut slot) => {
+                let whole = slot.get_mut();
+                ensure!(
+                    !whole.slices.is_empty(),
+                    InvalidArgument,
+                    "tensor '{name}' is added whole and in slices"
+                );
+                ensure!(
+                    !whole.slices.contains(slice),
+                    InvalidArgument,
+                    "slice '{slice}' of tensor '{name}' is added twice"
+                );
+                ensure!(
+                    whole.dtype == dtype && whole.shape == *shape,
+                    InvalidArgument,
+                    "tensor '{name}' has slices of a {} tensor of shape {} and of a {dtype} tensor \
+                     of shape {shape}",
+                    whole.dtype,
+                    whole.shape
+                );
+                whole.slices.push(slice.clone());
+            }
+        }
+        Ok(())
+    }
+
+    fn add_entry(&mut self, key: Vec<u8>, name: &str, tensor: &Tensor) -> Result<()> {
+        if let Some(error) = &self.failed {
+            return Err(error.clone());
+        }
+        ensure!(
+            !self.entries.contains_key(&key),
+            InvalidArgument,
+            "tensor '{name}' is added to the checkpoint twice"
+        );
+        let begin = self.offset;
+        let sum = match self.put(tensor) {
+            Ok(sum) => sum,
+            Err(e) => {
+                let e = e.map_message(|m| format!("saving tensor '{name}': {m}"));
+                self.failed = Some(e.clone());
+                return Err(e);
+            }
+        };
+        let entry = Entry {
+            dtype: tensor.dtype(),
+            shape: tensor.shape().clone(),
+            slices: Vec::new(),
+            shard: 0,
+            offset: begin,
+            bytes: self.offset - begin,
+            sum,
+        };
+        self.entries.insert(key, entry);
+        Ok(())
+    }
+
+    /// Writes the elements; their masked checksum.
+    fn put(&mut self, tensor: &Tensor) -> Result<u32> {
+        if tensor.dtype().is_object() {
+            let encoded = objects::encode(tensor)?;
+            for piece in &encoded.pieces {
+                self.data.write(piece)?;
+                self.offset += piece.len() as u64;
+            }
+            return Ok(encoded.sum);
+        }
+        let mut digest = Digest::new();
+        for chunk in tensor.as_bytes()?.chunks(CHUNK_BYTES) {
+            digest.update(chunk);
+            self.data.write(chunk)?;
+            self.offset += chunk.len() as u64;
+        }
+        Ok(digest.masked())
+    }
+
+    /// Puts the data in their place, then the index: the checkpoint is there. An older one of this
+    /// prefix is whole until then, and its data go away after.
+    pub fn finish(self) -> Result<()> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        self.data.finish()?;
+        write_index(&*self.storage, &self.prefix, self.shards, &self.entries, self.options)?;
+        remove_all(&*self.storage, &self.old_data);
+        Ok(())
+    }
+}
+
+/// A name that the index can have beside its header and the keys of slices.
+fn check_name(name: &str) -> Result<()> {
+    ensure!(!name.is_empty(), InvalidArgument, "a tensor in a checkpoint needs a name");
+    ensure!(
+        !name.starts_with('\0'),
+        InvalidArgument,
+        "the name of a tensor in a checkpoint begins with a zero byte"
+    );
+    Ok(())
+}
+
+fn replace(storage: &dyn Storage, path: &str, options: WriteOptions) -> Result<Box<dyn WriteFile>> {
+    if options.sync { storage.replace(path) } else { storage.replace_unsynced(path) }
+}
+
+/// A number of data files, `wanted` or one more, with which no name is that of a file of the
+/// checkpoint that has the prefix now; and the data files of that one.
+pub(super) fn free_layout(
+    storage: &Arc<dyn Storage>,
+    prefix: &str,
+    wanted: u32,
+) -> (u32, Vec<String>) {
+    // One that cannot be read is nothing to keep.
+    let Ok(old) = BundleReader::open(storage, prefix) else { return (wanted, Vec::new()) };
+    let shards = if old.shards() == wanted { wanted + 1 } else { wanted };
+    let mut used: Vec<u32> = old.raw_entries().map(|(_, entry)| entry.shard).collect();
+    used.sort_unstable();
+    used.dedup();
+    let paths = used.iter().map(|&shard| data_path(prefix, shard, old.shards()));
+    (shards, paths.collect())
+}
+
+/// What is left of a checkpoint that was replaced takes room and does no harm.
+pub(super) fn remove_all(storage: &dyn Storage, paths: &[String]) {
+    for path in paths {
+        let _ = storage.remove(path);
+    }
+}
+
+/// Writes the index of a checkpoint whose data are in place.
+pub(super) fn write_index(
+    storage: &dyn Storage,
+    prefix: &str,
+    shards: u32,
+    entries: &BTreeMap<Vec<u8>, Entry>,
+    options: WriteOptions,
+) -> Result<()> {
+    let mut table = TableWriter::new(replace(storage, &index_path(prefix), options)?);
+    let header = BundleHeaderProto {
+        num_shards: i32::try_from(shards)
+            .map_err(|_| err!(InvalidArgument, "{shards} data files are too many"))?,
+        endianness: Endianness::Little.into(),
+        version: Some(VersionDef { producer: VERSION, ..Default::default() }),
+    };
+    table.add(b"", &header.encode_to_vec())?;
+    for (key, entry) in entries {
+        let value = entry
+            .encode()
+            .context(|| format!("the entry of '{}'", String::from_utf8_lossy(key)))?;
+        table.add(key, &value)?;
+    }
+    table.finish()
+}
