@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use memory::Memory;
 use thalweg_formats::checkpoint::{
-    BundleReader, BundleWriter, MergeOptions, ReadContext, Slice, WriteOptions, data_path,
-    index_path, merge,
+    BundleReader, BundleWriter, CheckpointState, MergeOptions, ReadContext, Slice, WriteOptions,
+    data_path, index_path, merge, object_graph, object_graph::ObjectGraph, v1,
 };
 use thalweg_formats::{LocalStorage, Storage, crc32c};
 use thalweg_tensor::{Budget, Bytes, Code, DType, Shape, Tensor};
@@ -360,4 +360,126 @@ fn an_older_checkpoint_is_whole_until_the_new_one_is() {
         }
         assert_eq!(value(&old), round as f32 - 1.0);
     }
+}
+
+#[test]
+fn the_first_format() {
+    let storage = recorded();
+    let reader = v1::Reader::open(&*storage, &path("first")).unwrap();
+    let mixed = open("mixed");
+    let dtypes = open("dtypes");
+    for (name, saved) in reader.entries() {
+        let tensor = reader.read(name).unwrap();
+        assert_eq!((tensor.dtype(), tensor.shape()), (saved.dtype, &saved.shape));
+        match name {
+            "strings" => {
+                let expected = mixed.read("strings").unwrap();
+                assert_eq!(tensor.strings().unwrap(), expected.strings().unwrap());
+            }
+            "negative" => assert_eq!(tensor.as_slice::<i32>().unwrap(), [-1, i32::MIN]),
+            "bytes" => assert_eq!(tensor.as_slice::<i8>().unwrap(), [-128, 127]),
+            _ => {
+                let expected = dtypes.read(name).unwrap();
+                assert_eq!(tensor.as_bytes().unwrap(), expected.as_bytes().unwrap(), "{name}");
+            }
+        }
+    }
+    assert_eq!(reader.names().count(), 18);
+    assert_eq!(reader.read("nothing").unwrap_err().code(), Code::NotFound);
+
+    let (memory, written) = memory();
+    let mut writer = v1::Writer::new(&*written, "first", WriteOptions::default());
+    for name in reader.names() {
+        writer.add(name, &reader.read(name).unwrap()).unwrap();
+    }
+    let twice = writer.add("strings", &words(&["x"]));
+    assert_eq!(twice.unwrap_err().code(), Code::InvalidArgument);
+    writer.finish().unwrap();
+    assert_eq!(Bytes::from(memory.content("first")), content("first"));
+}
+
+#[test]
+fn slices_in_the_first_format() {
+    let storage = recorded();
+    let reader = v1::Reader::open(&*storage, &path("first-slices")).unwrap();
+    assert_eq!(reader.read("rows").unwrap().as_bytes().unwrap(), rows(0, 4).as_bytes().unwrap());
+    let middle = reader.read_slice("rows", &Slice::parse("0,3:1,1").unwrap()).unwrap();
+    assert_eq!(middle.as_slice::<f32>().unwrap(), [1.0, 4.0, 7.0]);
+    assert_eq!(reader.read("scalar").unwrap().scalar_value::<f64>().unwrap(), 2.5);
+    let (memory, written) = memory();
+    let mut writer = v1::Writer::new(&*written, "first-slices", WriteOptions::default());
+    for (name, saved) in reader.entries() {
+        for slice in &saved.slices {
+            let tensor = reader.read_slice(name, slice).unwrap();
+            writer.add_slice(name, &saved.shape, slice, &tensor).unwrap();
+        }
+    }
+    writer.finish().unwrap();
+    assert_eq!(Bytes::from(memory.content("first-slices")), content("first-slices"));
+}
+
+#[test]
+fn the_first_format_in_several_files() {
+    let (_, storage) = memory();
+    let full = shape(&[4, 3]);
+    for (i, range) in [0..1, 1..4].into_iter().enumerate() {
+        let path = format!("d/x-{i:05}-of-00002");
+        let mut writer = v1::Writer::new(&*storage, &path, WriteOptions::default());
+        let slice = Slice::parse(&format!("{},{}:-", range.start, range.len())).unwrap();
+        writer.add_slice("rows", &full, &slice, &rows(range.start, range.end)).unwrap();
+        writer.finish().unwrap();
+    }
+    let reader = v1::Reader::open(&*storage, "d/x-?????-of-?????").unwrap();
+    assert_eq!(reader.read("rows").unwrap().as_bytes().unwrap(), rows(0, 4).as_bytes().unwrap());
+    let half = v1::Reader::open(&*storage, "d/x-00000-of-00002").unwrap();
+    assert_eq!(half.read("rows").unwrap_err().code(), Code::InvalidArgument);
+    assert_eq!(v1::Reader::open(&*storage, "d/y*").err().unwrap().code(), Code::NotFound);
+    let unsigned = Tensor::scalar(1u32);
+    let mut writer = v1::Writer::new(&*storage, "z", WriteOptions::default());
+    assert_eq!(writer.add("u", &unsigned).unwrap_err().code(), Code::InvalidArgument);
+    let brain = Tensor::scalar(thalweg_tensor::bf16::ONE);
+    assert_eq!(writer.add("b", &brain).unwrap_err().code(), Code::Unimplemented);
+}
+
+#[test]
+fn the_latest_checkpoint_of_a_folder() {
+    let (memory, storage) = memory();
+    assert_eq!(CheckpointState::read(&*storage, "run").unwrap(), None);
+    let state = CheckpointState {
+        latest: "run/model-20".into(),
+        all: vec!["run/model-10".into(), "run/model-20".into(), "/elsewhere/x".into()],
+        timestamps: vec![1.5, 2.5, 3.0],
+        last_preserved: 1.0,
+    };
+    state.write(&*storage, "run").unwrap();
+    let text = String::from_utf8(memory.content("run/checkpoint")).unwrap();
+    assert!(text.starts_with("model_checkpoint_path: \"model-20\"\n"), "{text}");
+    assert_eq!(CheckpointState::read(&*storage, "run").unwrap(), Some(state));
+    memory.put("run/checkpoint", b"model_checkpoint_path: 7");
+    let error = CheckpointState::read(&*storage, "run").unwrap_err();
+    assert_eq!(error.code(), Code::DataLoss);
+}
+
+#[test]
+fn objects_and_their_values() {
+    let reader = open("objects");
+    let graph = object_graph::read(&reader).unwrap().unwrap();
+    assert!(object_graph::read(&open("mixed")).unwrap().is_none());
+    // The objects in the order in which TensorFlow meets them.
+    let mut ours = ObjectGraph::default();
+    for path in [&["model"][..], &["step"], &["model", "kernel"], &["model", "layers"]] {
+        ours.at(path).unwrap();
+    }
+    let keys = [
+        ours.variable(&["step"], "Variable").unwrap(),
+        ours.variable(&["model", "kernel"], "kernel").unwrap(),
+        ours.variable(&["model", "layers", "0"], "count").unwrap(),
+        ours.variable(&["model", "layers", "1"], "words").unwrap(),
+    ];
+    assert_eq!(ours.to_proto(), graph);
+    assert_eq!(reader.read(&keys[0]).unwrap().scalar_value::<i64>().unwrap(), 7);
+    assert_eq!(reader.read(&keys[3]).unwrap().strings().unwrap(), [&b"text"[..]]);
+    assert!(ours.variable(&["step"], "again").is_err());
+    let slot = ours.slot(&["optimizer"], &["model", "a/b.c"], "m", "m").unwrap();
+    assert_eq!(slot, "model/a.Sb..c/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE");
 }

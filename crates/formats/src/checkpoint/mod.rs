@@ -3,7 +3,7 @@
 //! A checkpoint of the second format ("bundle") is a prefix: `PREFIX.index` is a sorted table of
 //! names, types, shapes and places, `PREFIX.data-00000-of-00001` and so on hold the elements. Of a
 //! partitioned tensor the table has one entry for the whole and one for each slice. The first format
-//! is a single table that holds everything.
+//! ([`v1`]) is a single table that holds everything.
 //!
 //! [`BundleWriter`] writes under temporary names and puts the index in its place last, so that a
 //! reader meets a whole checkpoint or none. [`BundleReader`] checks every checksum on its way: it
@@ -13,19 +13,24 @@ mod block;
 mod digest;
 mod entry;
 mod merge;
+pub mod object_graph;
 mod objects;
 mod ordered;
+mod pieces;
 mod reader;
 mod shard;
 mod slice;
 mod snappy;
+mod state;
 mod table;
+pub mod v1;
 mod writer;
 
 pub use entry::Entry;
 pub use merge::{MergeOptions, merge};
 pub use reader::{BundleReader, ReadContext, Report};
 pub use slice::{Extent, Slice};
+pub use state::{CheckpointState, STATE_FILE};
 pub use writer::{BundleWriter, WriteOptions};
 
 use thalweg_tensor::{Error, err};

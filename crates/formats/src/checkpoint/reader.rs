@@ -1,14 +1,14 @@
 //! Tensors read from a checkpoint of the second format.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use prost::Message;
 use thalweg_proto::{BundleHeaderProto, bundle_header_proto::Endianness};
-use thalweg_tensor::{Budget, Code, DType, Error, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{Budget, Code, Context, DType, Error, Result, Tensor, bail, ensure, err};
 
 use super::ordered::slice_key;
+use super::pieces::{self, Ranges};
 use super::shard::Shard;
 use super::slice::{for_each_run, overlap, volume};
 use super::table::{KeyBytes, Table};
@@ -17,8 +17,6 @@ use crate::Storage;
 
 /// The newest version of the format that is known here.
 pub(super) const VERSION: i32 = 1;
-/// Comparisons of slices beyond which an index is taken for hostile.
-const COMPARISONS_MAX: usize = 20_000_000;
 
 /// What reading a tensor takes.
 #[derive(Clone, Copy)]
@@ -49,7 +47,7 @@ pub struct BundleReader {
 }
 
 /// A stored piece of a tensor: the elements that it has, and its entry.
-type Piece<'a> = (Vec<Range<usize>>, &'a Entry);
+type Piece<'a> = (Ranges, &'a Entry);
 
 /// What [`BundleReader::verify`] found.
 #[derive(Debug, Default)]
@@ -237,30 +235,22 @@ impl BundleReader {
         &'a self,
         name: &str,
         entry: &'a Entry,
-        wanted: &[Range<usize>],
+        wanted: &Ranges,
     ) -> Result<Vec<Piece<'a>>> {
         if entry.slices.is_empty() {
             let all = Slice::full(entry.shape.rank()).ranges(&entry.shape)?;
             return Ok(vec![(all, entry)]);
         }
-        self.check_slices(name, entry)?;
-        let mut parts = Vec::new();
-        let mut covered = 0;
-        for slice in &entry.slices {
-            let ranges = slice.ranges(&entry.shape)?;
-            let Some(common) = overlap(&ranges, wanted) else { continue };
-            covered += volume(&common);
-            parts.push((ranges, self.stored_slice(name, entry, slice)?));
-        }
-        ensure!(
-            covered == volume(wanted),
-            InvalidArgument,
-            "{}: the slices of tensor '{name}' in the checkpoint have only {covered} of the {} \
-             elements that are asked for",
-            index_path(&self.prefix),
-            volume(wanted)
-        );
-        Ok(parts)
+        let mut ranges: Vec<Ranges> =
+            entry.slices.iter().map(|slice| slice.ranges(&entry.shape)).collect::<Result<_>>()?;
+        let found = pieces::check_disjoint(&ranges)
+            .and_then(|()| pieces::covering(&ranges, wanted))
+            .context(|| format!("{}: tensor '{name}'", index_path(&self.prefix)))?;
+        let piece = |i: usize| {
+            let stored = self.stored_slice(name, entry, &entry.slices[i])?;
+            Ok((std::mem::take(&mut ranges[i]), stored))
+        };
+        found.into_iter().map(piece).collect()
     }
 
     /// The entry of a slice that its tensor's entry lists.
@@ -280,80 +270,26 @@ impl BundleReader {
         Ok(stored)
     }
 
-    /// Slices that overlap would leave it open which of two values is meant.
-    fn check_slices(&self, name: &str, entry: &Entry) -> Result<()> {
-        let mut all: Vec<Vec<Range<usize>>> =
-            entry.slices.iter().map(|slice| slice.ranges(&entry.shape)).collect::<Result<_>>()?;
-        // Along the dimension that is cut, all but the neighbours are out of reach.
-        let is_cut = |axis: &usize| all.iter().any(|ranges| ranges[*axis] != all[0][*axis]);
-        let axis = (0..entry.shape.rank()).find(is_cut);
-        if let Some(axis) = axis {
-            all.sort_by_key(|ranges| ranges[axis].start);
-        }
-        let path = index_path(&self.prefix);
-        let mut comparisons = 0;
-        for (i, a) in all.iter().enumerate() {
-            for b in &all[i + 1..] {
-                if axis.is_some_and(|axis| b[axis].start >= a[axis].end) {
-                    break;
-                }
-                comparisons += 1;
-                ensure!(
-                    comparisons < COMPARISONS_MAX,
-                    ResourceExhausted,
-                    "{path}: tensor '{name}' has too many slices"
-                );
-                ensure!(
-                    overlap(a, b).is_none(),
-                    DataLoss,
-                    "{path}: two slices of tensor '{name}' have elements in common"
-                );
-            }
-        }
-        Ok(())
-    }
-
     fn assemble(
         &self,
         name: &str,
         dtype: DType,
-        wanted: &[Range<usize>],
+        wanted: &Ranges,
         parts: &[Piece<'_>],
         context: ReadContext<'_>,
     ) -> Result<Tensor> {
-        let shape = Shape::new(&wanted.iter().map(Range::len).collect::<Vec<_>>())?;
-        match dtype {
-            DType::String => {
-                let mut tensor = Tensor::zeros_in(dtype, shape, context.budget)?;
-                let target = tensor.strings_mut()?;
-                for (ranges, entry) in parts {
-                    let part = self.read_entry(name, entry, context)?;
-                    copy_runs(ranges, wanted, part.strings()?, target);
-                }
-                Ok(tensor)
-            }
-            DType::Variant => {
-                let mut tensor = Tensor::zeros_in(dtype, shape, context.budget)?;
-                let target = tensor.variants_mut()?;
-                for (ranges, entry) in parts {
-                    let part = self.read_entry(name, entry, context)?;
-                    copy_runs(ranges, wanted, part.variants()?, target);
-                }
-                Ok(tensor)
-            }
-            _ => {
-                // A piece that the file is too short for must fail before memory is asked for.
-                for (_, entry) in parts {
-                    self.shard(entry.shard)?.check(name, entry)?;
-                }
-                Tensor::filled_with(dtype, shape, context.budget, |target| {
-                    for (ranges, entry) in parts {
-                        self.copy_part(name, (ranges, entry), wanted, target, context)?;
-                    }
-                    Ok(())
-                })
-            }
+        if dtype.is_object() {
+            let ranges: Vec<&Ranges> = parts.iter().map(|(ranges, _)| ranges).collect();
+            let read = |i: usize| self.read_entry(name, parts[i].1, context);
+            return pieces::assemble(dtype, wanted, &ranges, context.budget, &read);
         }
+        // A piece that the file is too short for must fail before memory is asked for.
+        for (_, entry) in parts {
+            self.shard(entry.shard)?.check(name, entry)?;
+        }
+        Tensor::filled_with(dtype, pieces::shape_of(wanted)?, context.budget, |target| {
+            parts.iter().try_for_each(|part| self.copy_part(name, part, wanted, target, context))
+        })
     }
 
     /// Puts the elements of one stored piece where they belong; straight from the file if all of
@@ -361,8 +297,8 @@ impl BundleReader {
     fn copy_part(
         &self,
         name: &str,
-        (ranges, entry): (&[Range<usize>], &Entry),
-        wanted: &[Range<usize>],
+        (ranges, entry): &Piece<'_>,
+        wanted: &Ranges,
         target: &mut [u8],
         context: ReadContext<'_>,
     ) -> Result<()> {
@@ -380,11 +316,7 @@ impl BundleReader {
             return Ok(());
         }
         let part = self.read_entry(name, entry, context)?;
-        let source = part.as_bytes()?;
-        for_each_run(ranges, wanted, &common, |from, to, count| {
-            target[to * size..(to + count) * size]
-                .copy_from_slice(&source[from * size..(from + count) * size]);
-        });
+        pieces::copy(ranges, wanted, part.as_bytes()?, target, size);
         Ok(())
     }
 
@@ -489,18 +421,6 @@ impl BundleReader {
     pub(super) fn is_big_endian(&self) -> bool {
         self.is_big_endian
     }
-}
-
-fn copy_runs<T: Clone>(
-    source_ranges: &[Range<usize>],
-    target_ranges: &[Range<usize>],
-    source: &[T],
-    target: &mut [T],
-) {
-    let Some(common) = overlap(source_ranges, target_ranges) else { return };
-    for_each_run(source_ranges, target_ranges, &common, |from, to, count| {
-        target[to..to + count].clone_from_slice(&source[from..from + count]);
-    });
 }
 
 fn decode_objects(

@@ -115,6 +115,19 @@ impl Table {
         TableEntries { table: self, next: 0, block: None, last_key: Vec::new() }
     }
 
+    /// The value of one key.
+    pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
+        let i = self.places.partition_point(|(last, _)| &last[..] < key);
+        let Some(&(_, place)) = self.places.get(i) else { return Ok(None) };
+        let mut entries = self.read_block(place)?.entries();
+        while let Some(value) = self.at(place, entries.advance())? {
+            if entries.key() >= key {
+                return Ok((entries.key() == key).then_some(value));
+            }
+        }
+        Ok(None)
+    }
+
     fn at<T>(&self, place: Place, result: Result<T>) -> Result<T> {
         result.map_err(|e| damaged(self.path(), place.offset, e.message()))
     }

@@ -33,6 +33,13 @@ impl Default for WriteOptions {
     }
 }
 
+impl WriteOptions {
+    /// A file that takes its name when it is finished.
+    pub(super) fn replace(self, storage: &dyn Storage, path: &str) -> Result<Box<dyn WriteFile>> {
+        if self.sync { storage.replace(path) } else { storage.replace_unsynced(path) }
+    }
+}
+
 /// A checkpoint that is being written. Nothing has its name before [`BundleWriter::finish`], and what
 /// is dropped unfinished leaves no trace; a checkpoint that has the name stays whole until then.
 pub struct BundleWriter {
@@ -58,7 +65,7 @@ impl BundleWriter {
     ) -> Result<BundleWriter> {
         storage.create_folder_of(prefix)?;
         let (shards, old_data) = free_layout(storage, prefix, 1);
-        let data = replace(&**storage, &data_path(prefix, 0, shards), options)?;
+        let data = options.replace(&**storage, &data_path(prefix, 0, shards))?;
         Ok(BundleWriter {
             storage: storage.clone(),
             prefix: prefix.to_owned(),
@@ -215,10 +222,6 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-fn replace(storage: &dyn Storage, path: &str, options: WriteOptions) -> Result<Box<dyn WriteFile>> {
-    if options.sync { storage.replace(path) } else { storage.replace_unsynced(path) }
-}
-
 /// A number of data files, `wanted` or one more, with which no name is that of a file of the
 /// checkpoint that has the prefix now; and the data files of that one.
 pub(super) fn free_layout(
@@ -251,7 +254,7 @@ pub(super) fn write_index(
     entries: &BTreeMap<Vec<u8>, Entry>,
     options: WriteOptions,
 ) -> Result<()> {
-    let mut table = TableWriter::new(replace(storage, &index_path(prefix), options)?);
+    let mut table = TableWriter::new(options.replace(storage, &index_path(prefix))?);
     let header = BundleHeaderProto {
         num_shards: i32::try_from(shards)
             .map_err(|_| err!(InvalidArgument, "{shards} data files are too many"))?,

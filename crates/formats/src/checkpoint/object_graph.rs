@@ -1,0 +1,174 @@
+//! Which objects of a program the tensors of a checkpoint belong to.
+//!
+//! TensorFlow 2 saves with its tensors a graph of objects: which object holds which others under
+//! which names, and under which key the value of a variable lies. A program that builds its objects
+//! anew finds their values by walking that graph beside its own.
+
+use prost::Message;
+use thalweg_proto::TrackableObjectGraph;
+use thalweg_proto::google::protobuf::BoolValue;
+use thalweg_proto::trackable_object_graph::TrackableObject;
+use thalweg_proto::trackable_object_graph::trackable_object::{
+    ObjectReference, SerializedTensor, SlotVariableReference,
+};
+use thalweg_tensor::{Result, Tensor, ensure, err};
+
+use super::{BundleReader, data_path};
+
+/// The name of the string tensor that holds the graph.
+pub const KEY: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
+/// The attribute that is a variable's value.
+pub const VALUE: &str = "VARIABLE_VALUE";
+
+/// The object graph of a checkpoint, if it has one.
+pub fn read(reader: &BundleReader) -> Result<Option<TrackableObjectGraph>> {
+    let Some(entry) = reader.entry(KEY) else { return Ok(None) };
+    let path = data_path(reader.prefix(), entry.shard, reader.shards());
+    let broken = |what: String| err!(DataLoss, "{path}: the object graph is broken: {what}");
+    let tensor = reader.read(KEY)?;
+    let [text] = tensor.strings()? else {
+        return Err(broken(format!("{tensor:?} is not one string")));
+    };
+    let graph = TrackableObjectGraph::decode(text.clone()).map_err(|e| broken(e.to_string()))?;
+    check(&graph).map_err(|e| broken(e.message().to_owned()))?;
+    Ok(Some(graph))
+}
+
+/// Fails if an object refers to one that is not there.
+fn check(graph: &TrackableObjectGraph) -> Result<()> {
+    let count = graph.nodes.len();
+    for (i, node) in graph.nodes.iter().enumerate() {
+        let children = node.children.iter().map(|child| child.node_id);
+        let slots = node.slot_variables.iter();
+        let slots = slots.flat_map(|s| [s.original_variable_node_id, s.slot_variable_node_id]);
+        for id in children.chain(slots) {
+            let is_there = usize::try_from(id).is_ok_and(|id| id < count);
+            ensure!(is_there, DataLoss, "object {i} of {count} refers to object {id}");
+        }
+    }
+    Ok(())
+}
+
+/// An object graph that is being made. Object 0 is the root, which holds everything.
+#[derive(Clone, Debug)]
+pub struct ObjectGraph {
+    nodes: Vec<TrackableObject>,
+}
+
+impl Default for ObjectGraph {
+    fn default() -> Self {
+        ObjectGraph { nodes: vec![TrackableObject::default()] }
+    }
+}
+
+impl ObjectGraph {
+    /// The object that `parent` holds as `name`; a new one if it holds none of that name.
+    pub fn child(&mut self, parent: usize, name: &str) -> Result<usize> {
+        let new = self.nodes.len();
+        let holder = self.node(parent)?;
+        if let Some(child) = holder.children.iter().find(|child| child.local_name == name) {
+            return Ok(child.node_id as usize);
+        }
+        let node_id =
+            i32::try_from(new).map_err(|_| err!(ResourceExhausted, "too many objects"))?;
+        holder.children.push(ObjectReference { node_id, local_name: name.to_owned() });
+        self.nodes.push(TrackableObject::default());
+        Ok(new)
+    }
+
+    fn node(&mut self, id: usize) -> Result<&mut TrackableObject> {
+        self.nodes.get_mut(id).ok_or_else(|| err!(Internal, "there is no object {id}"))
+    }
+
+    /// The object at the end of a path of names from the root.
+    pub fn at(&mut self, path: &[&str]) -> Result<usize> {
+        path.iter().try_fold(0, |parent, name| self.child(parent, name))
+    }
+
+    /// A variable at the end of a path; the key under which the checkpoint has its value.
+    /// `full_name` is the name that the variable itself has.
+    pub fn variable(&mut self, path: &[&str], full_name: &str) -> Result<String> {
+        let id = self.at(path)?;
+        let key = format!("{}/.ATTRIBUTES/{VALUE}", joined(path));
+        self.give_value(id, &key, full_name)?;
+        Ok(key)
+    }
+
+    /// A variable that an optimizer keeps for another; the key under which the checkpoint has its
+    /// value.
+    pub fn slot(
+        &mut self,
+        optimizer: &[&str],
+        variable: &[&str],
+        slot: &str,
+        full_name: &str,
+    ) -> Result<String> {
+        let (holder, original) = (self.at(optimizer)?, self.at(variable)?);
+        let key = format!(
+            "{}/.OPTIMIZER_SLOT/{}/{}/.ATTRIBUTES/{VALUE}",
+            joined(variable),
+            joined(optimizer),
+            escaped(slot)
+        );
+        let id = self.nodes.len();
+        let number =
+            |id: usize| i32::try_from(id).map_err(|_| err!(ResourceExhausted, "too many objects"));
+        let reference = SlotVariableReference {
+            original_variable_node_id: number(original)?,
+            slot_name: slot.to_owned(),
+            slot_variable_node_id: number(id)?,
+        };
+        self.nodes.push(TrackableObject::default());
+        self.node(holder)?.slot_variables.push(reference);
+        self.give_value(id, &key, full_name)?;
+        Ok(key)
+    }
+
+    fn give_value(&mut self, id: usize, key: &str, full_name: &str) -> Result<()> {
+        let node = self.node(id)?;
+        ensure!(
+            node.attributes.is_empty(),
+            InvalidArgument,
+            "the object '{key}' has a value already"
+        );
+        node.attributes.push(SerializedTensor {
+            name: VALUE.to_owned(),
+            full_name: full_name.to_owned(),
+            checkpoint_key: key.to_owned(),
+        });
+        Ok(())
+    }
+
+    /// The message.
+    pub fn to_proto(&self) -> TrackableObjectGraph {
+        let mut nodes = self.nodes.clone();
+        let mut has_values: Vec<bool> = nodes
+            .iter()
+            .map(|node| !node.attributes.is_empty() || !node.slot_variables.is_empty())
+            .collect();
+        // Children have larger numbers than the objects that they were made for.
+        for id in (0..nodes.len()).rev() {
+            let holds = nodes[id].children.iter().any(|child| has_values[child.node_id as usize]);
+            has_values[id] |= holds;
+        }
+        for (node, value) in nodes.iter_mut().zip(has_values) {
+            node.has_checkpoint_values = Some(BoolValue { value });
+        }
+        TrackableObjectGraph { nodes }
+    }
+
+    /// The tensor that a checkpoint has under [`KEY`].
+    pub fn to_tensor(&self) -> Tensor {
+        Tensor::scalar_string(self.to_proto().encode_to_vec())
+    }
+}
+
+/// The names of a path with `/` between them.
+fn joined(path: &[&str]) -> String {
+    path.iter().map(|name| escaped(name)).collect::<Vec<_>>().join("/")
+}
+
+/// A name without what separates names.
+fn escaped(name: &str) -> String {
+    name.replace('.', "..").replace('/', ".S")
+}

@@ -1,0 +1,140 @@
+//! Tensors put together from stored pieces.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, ensure};
+
+use super::slice::{for_each_run, overlap, volume};
+
+/// Comparisons of slices beyond which an index is taken for hostile.
+const COMPARISONS_MAX: usize = 20_000_000;
+
+/// The indices of a piece, a range for each dimension.
+pub(super) type Ranges = Vec<Range<usize>>;
+
+/// Fails if pieces have elements in common: that would leave it open which of two values is meant.
+pub(super) fn check_disjoint(pieces: &[Ranges]) -> Result<()> {
+    let Some(first) = pieces.first() else { return Ok(()) };
+    // Along a dimension that is cut, all but the neighbours are out of reach.
+    let is_cut = |axis: &usize| pieces.iter().any(|ranges| ranges[*axis] != first[*axis]);
+    let axis = (0..first.len()).find(is_cut);
+    let mut sorted: Vec<&Ranges> = pieces.iter().collect();
+    if let Some(axis) = axis {
+        sorted.sort_by_key(|ranges| ranges[axis].start);
+    }
+    let mut comparisons = 0;
+    for (i, a) in sorted.iter().enumerate() {
+        for b in &sorted[i + 1..] {
+            if axis.is_some_and(|axis| b[axis].start >= a[axis].end) {
+                break;
+            }
+            comparisons += 1;
+            ensure!(comparisons < COMPARISONS_MAX, ResourceExhausted, "it has too many slices");
+            ensure!(overlap(a, b).is_none(), DataLoss, "two of its slices have elements in common");
+        }
+    }
+    Ok(())
+}
+
+/// Which of the pieces, none of which overlap, have elements of the part that is wanted; an error if
+/// they do not have all of them.
+pub(super) fn covering(pieces: &[Ranges], wanted: &Ranges) -> Result<Vec<usize>> {
+    let mut found = Vec::new();
+    let mut covered = 0;
+    for (i, ranges) in pieces.iter().enumerate() {
+        if let Some(common) = overlap(ranges, wanted) {
+            covered += volume(&common);
+            found.push(i);
+        }
+    }
+    ensure!(
+        covered == volume(wanted),
+        InvalidArgument,
+        "its slices in the checkpoint have only {covered} of the {} elements that are asked for",
+        volume(wanted)
+    );
+    Ok(found)
+}
+
+/// The shape of a part.
+pub(super) fn shape_of(ranges: &Ranges) -> Result<Shape> {
+    Shape::new(&ranges.iter().map(Range::len).collect::<Vec<_>>())
+}
+
+/// The part `wanted` of a tensor of which `pieces` have all elements; `read(i)` is the i-th of them.
+pub(super) fn assemble(
+    dtype: DType,
+    wanted: &Ranges,
+    pieces: &[&Ranges],
+    budget: Option<&Arc<Budget>>,
+    read: &dyn Fn(usize) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let shape = shape_of(wanted)?;
+    match dtype {
+        DType::String => {
+            let mut tensor = Tensor::zeros_in(dtype, shape, budget)?;
+            for (i, ranges) in pieces.iter().enumerate() {
+                copy(ranges, wanted, read(i)?.strings()?, tensor.strings_mut()?, 1);
+            }
+            Ok(tensor)
+        }
+        DType::Variant => {
+            let mut tensor = Tensor::zeros_in(dtype, shape, budget)?;
+            for (i, ranges) in pieces.iter().enumerate() {
+                copy(ranges, wanted, read(i)?.variants()?, tensor.variants_mut()?, 1);
+            }
+            Ok(tensor)
+        }
+        _ => Tensor::filled_with(dtype, shape, budget, |target| {
+            for (i, ranges) in pieces.iter().enumerate() {
+                copy(ranges, wanted, read(i)?.as_bytes()?, target, dtype.size());
+            }
+            Ok(())
+        }),
+    }
+}
+
+/// Copies the elements, of `size` items each, that two parts of a tensor have in common.
+pub(super) fn copy<T: Clone>(
+    source_ranges: &Ranges,
+    target_ranges: &Ranges,
+    source: &[T],
+    target: &mut [T],
+    size: usize,
+) {
+    let Some(common) = overlap(source_ranges, target_ranges) else { return };
+    for_each_run(source_ranges, target_ranges, &common, |from, to, count| {
+        target[to * size..(to + count) * size]
+            .clone_from_slice(&source[from * size..(from + count) * size]);
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlaps_are_seen() {
+        let [a, b, c] = [vec![0..2, 0..3], vec![2..4, 0..3], vec![1..3, 1..2]];
+        assert!(check_disjoint(&[b.clone(), a.clone()]).is_ok());
+        assert!(check_disjoint(&[a.clone(), c.clone(), b.clone()]).is_err());
+        assert!(check_disjoint(&[a.clone(), a.clone()]).is_err());
+        assert!(check_disjoint(&[vec![], vec![]]).is_err());
+        assert!(check_disjoint(&[]).is_ok());
+        let whole = vec![0..4, 0..3];
+        assert_eq!(covering(&[a.clone(), b.clone()], &whole).unwrap(), [0, 1]);
+        assert_eq!(covering(&[a.clone(), b], &vec![3..4, 1..2]).unwrap(), [1]);
+        assert!(covering(&[a], &whole).is_err());
+    }
+
+    #[test]
+    fn many_slices_along_one_dimension_are_quick() {
+        let rows: Vec<Ranges> = (0..200_000).map(|i| vec![i..i + 1, 0..3]).collect();
+        check_disjoint(&rows).unwrap();
+        let grid: Vec<Ranges> =
+            (0..40_000).map(|i| vec![0..3, i % 7..i % 7 + 1, i..i + 1]).collect();
+        let refused = check_disjoint(&grid).map_err(|e| e.code());
+        assert_eq!(refused, Err(thalweg_tensor::Code::ResourceExhausted));
+    }
+}

@@ -1,0 +1,103 @@
+//! Tensors written to a checkpoint of the first format.
+
+use std::collections::BTreeMap;
+
+use prost::Message;
+use thalweg_proto::{
+    SavedSlice, SavedSliceMeta, SavedTensorSliceMeta, SavedTensorSlices, VersionDef,
+};
+use thalweg_tensor::{Context, Result, Shape, Tensor, ensure};
+
+use super::{VERSION, values};
+use crate::Storage;
+use crate::checkpoint::ordered::slice_key;
+use crate::checkpoint::table::TableWriter;
+use crate::checkpoint::{Slice, WriteOptions};
+
+/// What protobuf can read.
+const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
+
+/// A checkpoint of the first format that is being made; it is in memory until it is finished.
+pub struct Writer<'a> {
+    storage: &'a dyn Storage,
+    path: String,
+    options: WriteOptions,
+    tensors: BTreeMap<String, SavedSliceMeta>,
+    values: BTreeMap<Vec<u8>, Vec<u8>>,
+}
+
+impl<'a> Writer<'a> {
+    /// Begins a checkpoint in the file of this name.
+    pub fn new(storage: &'a dyn Storage, path: &str, options: WriteOptions) -> Writer<'a> {
+        let (tensors, values) = (BTreeMap::new(), BTreeMap::new());
+        Writer { storage, path: path.to_owned(), options, tensors, values }
+    }
+
+    /// Adds a tensor.
+    pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
+        self.add_slice(name, tensor.shape(), &Slice::full(tensor.rank()), tensor)
+    }
+
+    /// Adds a part of a tensor whose whole has `shape`.
+    pub fn add_slice(
+        &mut self,
+        name: &str,
+        shape: &Shape,
+        slice: &Slice,
+        tensor: &Tensor,
+    ) -> Result<()> {
+        ensure!(
+            slice.shape_in(shape)? == *tensor.shape(),
+            InvalidArgument,
+            "slice '{slice}' of tensor '{name}' of shape {shape} cannot be a tensor of shape {}",
+            tensor.shape()
+        );
+        let key = slice_key(name, slice);
+        ensure!(
+            !self.values.contains_key(&key),
+            InvalidArgument,
+            "tensor '{name}' is added to the checkpoint twice"
+        );
+        let data = values::encode(tensor).context(|| format!("saving tensor '{name}'"))?;
+        let (proto, dtype) = (shape.to_proto(), tensor.dtype().to_proto());
+        let meta = self.tensors.entry(name.to_owned()).or_insert_with(|| SavedSliceMeta {
+            name: name.to_owned(),
+            shape: Some(proto.clone()),
+            r#type: dtype,
+            slice: Vec::new(),
+        });
+        ensure!(
+            meta.shape.as_ref() == Some(&proto) && meta.r#type == dtype,
+            InvalidArgument,
+            "tensor '{name}' has slices of tensors of different types or shapes"
+        );
+        meta.slice.push(slice.to_proto());
+        let saved =
+            SavedSlice { name: name.to_owned(), slice: Some(slice.to_proto()), data: Some(data) };
+        let message = SavedTensorSlices { data: Some(saved), ..Default::default() };
+        ensure!(
+            message.encoded_len() <= MESSAGE_BYTES_MAX,
+            InvalidArgument,
+            "tensor '{name}' is too large for a checkpoint of the first format, which holds 2 GB each"
+        );
+        self.values.insert(key, message.encode_to_vec());
+        Ok(())
+    }
+
+    /// Puts the file in its place.
+    pub fn finish(self) -> Result<()> {
+        self.storage.create_folder_of(&self.path)?;
+        let file = self.options.replace(self.storage, &self.path)?;
+        let mut table = TableWriter::new(file);
+        let list = SavedTensorSliceMeta {
+            tensor: self.tensors.into_values().collect(),
+            versions: Some(VersionDef { producer: VERSION, ..Default::default() }),
+        };
+        let list = SavedTensorSlices { meta: Some(list), ..Default::default() };
+        table.add(b"", &list.encode_to_vec())?;
+        for (key, value) in &self.values {
+            table.add(key, value)?;
+        }
+        table.finish()
+    }
+}
