@@ -4,17 +4,21 @@
 //! knows them.
 
 pub mod check;
+pub mod cluster;
 pub mod events;
 mod files;
 mod graph_file;
+pub mod launch;
 mod literal;
 mod names;
 mod number;
 pub mod ops;
 mod output;
+mod ports;
 pub mod quickstart;
 pub mod run;
 pub mod server;
+mod supervise;
 pub mod tfrecord;
 
 use std::io::{self, BufWriter, Write};
@@ -42,7 +46,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Args),
+    Cluster(cluster::Args),
     Events(events::Args),
+    Launch(launch::Args),
     Ops(ops::Args),
     Quickstart(quickstart::Args),
     Run(run::Args),
@@ -51,7 +57,8 @@ enum Command {
 }
 
 /// The `main` of a `thalweg` that knows `families` besides its own: 0 when all went well, 1 when
-/// what was asked for failed, 2 when it was not clear what was asked for.
+/// what was asked for failed, 2 when it was not clear what was asked for; what a launched program
+/// ended with.
 pub fn main_with(families: &[&Family]) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -64,7 +71,9 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
     let result = Registry::new(families).map_err(Failure::from).and_then(|registry| {
         match &cli.command {
             Command::Check(args) => check::run(args, &registry, &mut out),
+            Command::Cluster(args) => cluster::run(args, &mut out),
             Command::Events(args) => events::run(args, &mut out),
+            Command::Launch(args) => launch::run(args, &mut out),
             Command::Ops(args) => ops::run(args, &registry, &mut out),
             Command::Quickstart(args) => quickstart::run(args, &registry, &mut out),
             Command::Run(args) => run::run(args, &registry, &mut out),
@@ -84,6 +93,7 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
             eprintln!("thalweg: {error}");
             ExitCode::FAILURE
         }
+        Failure::Exit(code) => ExitCode::from(code),
         Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Failure::Output(error) => {
             eprintln!("thalweg: the output could not be written: {error}");
@@ -120,6 +130,8 @@ pub enum Failure {
     Failed(Error),
     /// The output could not be written.
     Output(io::Error),
+    /// What it ran failed, has said so, and ended with this code.
+    Exit(u8),
 }
 
 impl From<Error> for Failure {

@@ -1,15 +1,20 @@
 //! `thalweg server`: one task of a cluster, the counterpart of `tf.distribute.Server`.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::future;
+use std::io::{self, Write};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_cluster::grpc::{Server, ServerOptions};
 use thalweg_cluster::{Master, Task, TaskOptions};
+use thalweg_runtime::Pool;
 use thalweg_tensor::{Context, Error, Result, bail, ensure, err};
+use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
+use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
@@ -45,6 +50,10 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     task: Option<u32>,
 
+    /// End when standard input closes: whoever holds its other end is gone then
+    #[arg(long)]
+    with_parent: bool,
+
     #[command(flatten)]
     limits: Limits,
 }
@@ -55,6 +64,10 @@ struct Limits {
     /// Megabytes that tensors may take [default: 80 % of the machine's or container's memory]
     #[arg(long, value_name = "MB")]
     memory_limit: Option<usize>,
+
+    /// Threads that run kernels [default: one per core, or as the container allows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Option<u32>,
 
     /// Megabytes that one message may have [default: 4095]
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=4095))]
@@ -118,6 +131,9 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let tf_config = std::env::var("TF_CONFIG").ok();
     let place =
         Place::new(args, tf_config.as_deref()).map_err(|e| Failure::Usage(e.to_string()))?;
+    if let Some(threads) = args.limits.threads {
+        Pool::start_global(threads as usize);
+    }
     let options = args.limits.task_options(&place);
     let task = Task::new(options, registry.ops.clone(), registry.kernels.clone());
     let master = Arc::new(Master::new(Arc::new(task)));
@@ -128,10 +144,16 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         .enable_all()
         .build()
         .map_err(Failure::Output)?;
-    runtime.block_on(serve(server, &place.address, out))
+    runtime.block_on(serve(server, &place.address, args.with_parent, out))
 }
 
-async fn serve(server: Server, address: &str, out: &mut dyn Write) -> Result<(), Failure> {
+async fn serve(
+    server: Server,
+    address: &str,
+    with_parent: bool,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut parent = with_parent.then(parent_pipe).transpose()?;
     let listener = TcpListener::bind(address)
         .await
         .map_err(|e| Failure::Failed(err!(Unavailable, "cannot listen on {address}: {e}")))?;
@@ -145,6 +167,7 @@ async fn serve(server: Server, address: &str, out: &mut dyn Write) -> Result<(),
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
+        () = parent_gone(parent.as_mut()) => {}
     }
     let _ = stop.send(true);
     tokio::select! {
@@ -153,6 +176,20 @@ async fn serve(server: Server, address: &str, out: &mut dyn Write) -> Result<(),
         _ = interrupt.recv() => {}
     }
     Ok(())
+}
+
+/// A pipe as standard input, for [`parent_gone`].
+fn parent_pipe() -> Result<pipe::Receiver, Failure> {
+    let input = io::stdin().as_fd().try_clone_to_owned()?;
+    pipe::Receiver::from_owned_fd(input)
+        .map_err(|e| Failure::Usage(format!("--with-parent needs a pipe as standard input: {e}")))
+}
+
+/// Ready when nobody can write to the pipe any more; never where there is none.
+async fn parent_gone(pipe: Option<&mut pipe::Receiver>) {
+    let Some(pipe) = pipe else { return future::pending().await };
+    let mut bytes = [0; 64];
+    while matches!(pipe.read(&mut bytes).await, Ok(1..)) {}
 }
 
 /// Which task this is, and where it listens.

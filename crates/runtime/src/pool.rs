@@ -55,13 +55,20 @@ thread_local! {
     static LOCAL: Cell<*const (Worker<Job>, *const Shared)> = const { Cell::new(ptr::null()) };
 }
 
+static GLOBAL: OnceLock<Pool> = OnceLock::new();
+
 impl Pool {
-    /// The process's pool, with a thread per core.
+    /// The process's pool, with a thread per core unless [`Pool::start_global`] said otherwise.
     pub fn global() -> &'static Pool {
-        static GLOBAL: OnceLock<Pool> = OnceLock::new();
         GLOBAL.get_or_init(|| {
             Pool::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
         })
+    }
+
+    /// Starts the process's pool with so many threads. False when it runs already: whoever has a
+    /// wish says it first.
+    pub fn start_global(threads: usize) -> bool {
+        GLOBAL.set(Pool::new(threads)).is_ok()
     }
 
     /// A pool of its own; its threads end when it is dropped.

@@ -1,0 +1,303 @@
+//! `thalweg cluster`: starts and watches the tasks of a cluster file on this machine.
+
+mod file;
+mod state;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command as Process, Stdio};
+use std::time::Duration;
+
+use clap::Subcommand;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::json;
+use thalweg_tensor::{Result as Answer, err};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::Failure;
+use crate::supervise::{self, Program, Restarts, Screen};
+use file::ClusterFile;
+use state::{Started, StateFolder};
+
+/// How long `up` waits for the tasks to listen, and `down` for them to end.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// What a task prints first.
+const LISTENS: &str = "listening on ";
+/// Between two looks.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Start and watch the tasks of a cluster file on this machine.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+
+    /// Where clusters keep their logs and what is known of them
+    /// [default: $XDG_STATE_HOME/thalweg or ~/.local/state/thalweg]
+    #[arg(long, global = true, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Start all tasks, wait until they listen, and leave them running
+    Up {
+        /// The cluster file
+        #[arg(default_value = "cluster.toml")]
+        file: PathBuf,
+        /// Stay, show what the tasks print, and end them when this command ends
+        #[arg(long)]
+        foreground: bool,
+        /// Stay and be quiet: what `up` starts
+        #[arg(long, hide = true)]
+        supervise: bool,
+    },
+    /// Show what a task has printed
+    Logs {
+        /// A task, such as ps/0
+        task: String,
+        /// The cluster file
+        #[arg(default_value = "cluster.toml")]
+        file: PathBuf,
+        /// Go on as it prints more
+        #[arg(long, short)]
+        follow: bool,
+    },
+    /// End all tasks
+    Down {
+        /// The cluster file
+        #[arg(default_value = "cluster.toml")]
+        file: PathBuf,
+    },
+}
+
+/// Does what was asked of the cluster.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let (Command::Up { file: path, .. }
+    | Command::Logs { file: path, .. }
+    | Command::Down { file: path }) = &args.command;
+    let file = ClusterFile::read(path)?;
+    let state = StateFolder::of(&file.name, args.state.as_deref())?;
+    match &args.command {
+        Command::Up { foreground: false, supervise: false, .. } => {
+            up(path, args.state.as_deref(), &file, &state, out)
+        }
+        Command::Up { supervise, .. } => stay(&file, &state, *supervise),
+        Command::Logs { task, follow, .. } => logs(&state, task, *follow, out),
+        Command::Down { .. } => down(&file, &state, out),
+    }
+}
+
+/// Starts a supervisor that outlives this process, and waits until its tasks listen.
+fn up(
+    path: &Path,
+    parent: Option<&Path>,
+    file: &ClusterFile,
+    state: &StateFolder,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let name = &file.name;
+    if state.lock()?.is_none() {
+        let error = err!(AlreadyExists, "cluster '{name}' is up; `thalweg cluster down` ends it");
+        return Err(error.into());
+    }
+    let log = state.path().join("supervisor.log");
+    let said = File::create(&log)?;
+    let mut command = Process::new(std::env::current_exe()?);
+    command.args(["cluster", "up", "--supervise"]).arg(path);
+    if let Some(parent) = parent {
+        command.arg("--state").arg(parent);
+    }
+    let mut supervisor = command
+        .stdin(Stdio::null())
+        .stdout(said.try_clone()?)
+        .stderr(said)
+        .process_group(0)
+        .spawn()?;
+    match until_listening(&mut supervisor, state, &log) {
+        Ok(started) => {
+            for (task, address) in &started.tasks {
+                writeln!(out, "{task} listens on {address}")?;
+            }
+            writeln!(out, "cluster '{name}' is up; its logs are in {}", state.path().display())?;
+            Ok(())
+        }
+        Err(error) => {
+            end(supervisor.id(), Signal::TERM);
+            let _ = supervisor.wait();
+            let said = fs::read_to_string(&log).unwrap_or_default();
+            Err(err!(Unavailable, "cluster '{name}' did not start: {error}\n{said}").into())
+        }
+    }
+}
+
+/// What was started, once every task has said that it listens.
+fn until_listening(supervisor: &mut Child, state: &StateFolder, said: &Path) -> Answer<Started> {
+    let mut silent = Vec::new();
+    for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
+        if let Ok(Some(status)) = supervisor.try_wait() {
+            return Err(err!(Unavailable, "its supervisor ended ({status})"));
+        }
+        let started = state.started().filter(|started| started.supervisor == supervisor.id());
+        if let Some(started) = started {
+            let names = started.tasks.iter().map(|(name, _)| name);
+            silent = names.filter(|name| !state.said(name).contains(LISTENS)).cloned().collect();
+            if silent.is_empty() {
+                return Ok(started);
+            }
+        }
+        if fs::read_to_string(said).is_ok_and(|said| said.contains(supervise::ENDED)) {
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    let why = silent.iter().map(|name| format!("\n{name}: {}", state.said(name).trim_end()));
+    Err(err!(Unavailable, "not all tasks listen{}", why.collect::<String>()))
+}
+
+/// Runs all tasks until they end or this process is told to.
+fn stay(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Failure> {
+    let Some(_lock) = state.lock()? else {
+        return Err(err!(AlreadyExists, "cluster '{}' is up", file.name).into());
+    };
+    let addresses = file.addresses()?;
+    let programs = programs(file, &addresses, state)?;
+    for program in &programs {
+        // What is read there is of this time.
+        File::create(&program.log)?;
+    }
+    let tasks = addresses.iter().flat_map(|(job, addresses)| {
+        let name = move |(index, at): (usize, &String)| (format!("{job}/{index}"), at.clone());
+        addresses.iter().enumerate().map(name)
+    });
+    state.save(&Started { supervisor: std::process::id(), tasks: tasks.collect() })?;
+    let screen = Screen::new(Box::new(io::stdout()));
+    let screen = if quiet { screen.without_output() } else { screen };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let restarts = Restarts { most: file.restarts, on_failure: true };
+    runtime.block_on(supervise_all(programs, restarts, screen))
+}
+
+/// The process of each task.
+fn programs(
+    file: &ClusterFile,
+    addresses: &BTreeMap<String, Vec<String>>,
+    state: &StateFolder,
+) -> Result<Vec<Program>, Failure> {
+    let thalweg = std::env::current_exe()?.display().to_string();
+    let spec = json!(addresses).to_string();
+    let mut programs = Vec::new();
+    for (job, addresses) in addresses {
+        for (index, address) in addresses.iter().enumerate() {
+            let name = format!("{job}/{index}");
+            let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+            let task = index.to_string();
+            let mut command: Vec<String> =
+                [&thalweg, "server", "--with-parent", "--cluster", &spec]
+                    .iter()
+                    .chain(&[
+                        "--job",
+                        job,
+                        "--task",
+                        &task,
+                        "--host",
+                        host.trim_matches(['[', ']']),
+                    ])
+                    .map(|part| (*part).to_owned())
+                    .collect();
+            let limits = &file.jobs[job];
+            for (flag, value) in
+                [("--memory-limit", limits.memory_mb), ("--threads", limits.threads)]
+            {
+                if let Some(value) = value {
+                    command.extend([flag.to_owned(), value.to_string()]);
+                }
+            }
+            let log = state.log(&name);
+            programs.push(Program { name, command, variables: Vec::new(), log, with_parent: true });
+        }
+    }
+    Ok(programs)
+}
+
+async fn supervise_all(
+    programs: Vec<Program>,
+    restarts: Restarts,
+    screen: Screen,
+) -> Result<(), Failure> {
+    let (stop, stopped) = watch::channel(false);
+    let mut running = JoinSet::new();
+    for program in programs {
+        let name = program.name.clone();
+        let end = supervise::run(program, restarts, screen.clone(), stopped.clone());
+        running.spawn(async move { (name, end.await) });
+    }
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    loop {
+        tokio::select! {
+            next = running.join_next() => match next {
+                Some(Ok((name, end))) => screen.ended(&name, &end),
+                Some(Err(e)) => return Err(err!(Internal, "a task was lost: {e}").into()),
+                None => return Ok(()),
+            },
+            _ = terminate.recv() => { let _ = stop.send(true); }
+            _ = interrupt.recv() => { let _ = stop.send(true); }
+        }
+    }
+}
+
+fn logs(state: &StateFolder, task: &str, follow: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let tasks = state.started().map(|started| started.tasks).unwrap_or_default();
+    if !tasks.iter().any(|(name, _)| name == task) {
+        let names: Vec<&str> = tasks.iter().map(|(name, _)| name.as_str()).collect();
+        let known = if names.is_empty() { "none was started".into() } else { names.join(", ") };
+        return Err(err!(NotFound, "there is no task '{task}'; there are: {known}").into());
+    }
+    let path = state.log(task);
+    let mut file = File::open(&path)
+        .map_err(|e| err!(NotFound, "{task} has printed nothing ({}: {e})", path.display()))?;
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        match file.read(&mut bytes)? {
+            0 if !follow => return Ok(()),
+            0 => std::thread::sleep(PAUSE * 4),
+            read => {
+                out.write_all(&bytes[..read])?;
+                out.flush()?;
+            }
+        }
+    }
+}
+
+/// Ends the supervisor, which ends its tasks; when it has gone, so have they.
+fn down(file: &ClusterFile, state: &StateFolder, out: &mut dyn Write) -> Result<(), Failure> {
+    let name = &file.name;
+    let Some(started) = state.started().filter(|_| state.lock().is_ok_and(|lock| lock.is_none()))
+    else {
+        writeln!(out, "cluster '{name}' is not up")?;
+        return Ok(());
+    };
+    for (signal, patience) in [(Signal::TERM, PATIENCE), (Signal::KILL, PATIENCE)] {
+        end(started.supervisor, signal);
+        for _ in 0..patience.as_millis() / PAUSE.as_millis() {
+            if state.lock()?.is_some() {
+                writeln!(out, "cluster '{name}' is down")?;
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+    let id = started.supervisor;
+    Err(err!(DeadlineExceeded, "process {id}, which supervises '{name}', does not end").into())
+}
+
+fn end(id: u32, signal: Signal) {
+    // An error says that it is gone, which is what was wanted.
+    let _ = i32::try_from(id).ok().and_then(Pid::from_raw).map(|id| kill_process(id, signal));
+}

@@ -1,0 +1,210 @@
+//! The cluster file: which tasks there are, where, and what each may take.
+//!
+//! ```toml
+//! name = "recommender"        # by default the file's name
+//! restarts = 5                # how often a task that ended is started again; 0 by default
+//!
+//! [job.ps]
+//! tasks = ["127.0.0.1:2222", "127.0.0.1:2223"]
+//! memory_mb = 2048            # of each task
+//! threads = 2
+//!
+//! [job.worker]
+//! tasks = 3                   # on ports that are free when the cluster starts
+//! ```
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+
+use thalweg_tensor::{Context, Result, bail, ensure, err};
+use toml::{Table, Value};
+
+use crate::ports::FreePorts;
+
+/// Tasks that a file may ask for.
+const TASKS_MAX: usize = 10_000;
+
+/// What a cluster file says.
+#[derive(Debug, PartialEq)]
+pub(super) struct ClusterFile {
+    pub name: String,
+    pub restarts: u32,
+    pub jobs: BTreeMap<String, Job>,
+}
+
+/// One job of it.
+#[derive(Debug, PartialEq)]
+pub(super) struct Job {
+    pub tasks: Tasks,
+    pub memory_mb: Option<u32>,
+    pub threads: Option<u32>,
+}
+
+/// Where a job's tasks listen.
+#[derive(Debug, PartialEq)]
+pub(super) enum Tasks {
+    /// At these addresses.
+    At(Vec<String>),
+    /// So many of them, on ports of this machine that are free.
+    Free(usize),
+}
+
+impl ClusterFile {
+    pub(super) fn read(path: &Path) -> Result<ClusterFile> {
+        let text =
+            std::fs::read_to_string(path).map_err(|e| err!(NotFound, "{}: {e}", path.display()))?;
+        let stem = path.file_stem().map_or("cluster".into(), |stem| stem.to_string_lossy());
+        Self::parse(&text, &stem).context(|| path.display())
+    }
+
+    fn parse(text: &str, stem: &str) -> Result<ClusterFile> {
+        let table: Table =
+            text.parse().map_err(|e: toml::de::Error| err!(InvalidArgument, "{}", e.message()))?;
+        known(&table, &["name", "restarts", "job"])?;
+        let jobs = match table.get("job") {
+            Some(Value::Table(jobs)) if !jobs.is_empty() => jobs,
+            _ => bail!(InvalidArgument, "it names no job: it wants [job.ps], [job.worker], ..."),
+        };
+        let name = match table.get("name") {
+            None => stem.to_owned(),
+            Some(Value::String(name)) => name.clone(),
+            Some(other) => bail!(InvalidArgument, "name is not text but {other}"),
+        };
+        ensure!(is_name(&name), InvalidArgument, "'{name}' is not a name for a cluster");
+        let jobs: BTreeMap<String, Job> = jobs
+            .iter()
+            .map(|(name, job)| Ok((name.clone(), Job::parse(job).context(|| name)?)))
+            .collect::<Result<_>>()?;
+        let bad = jobs.keys().find(|name| !is_name(name));
+        ensure!(
+            bad.is_none(),
+            InvalidArgument,
+            "'{}' is not a name for a job",
+            bad.unwrap_or(&name)
+        );
+        let tasks: usize = jobs.values().map(|job| job.tasks.count()).sum();
+        ensure!(tasks <= TASKS_MAX, InvalidArgument, "it has {tasks} tasks, more than {TASKS_MAX}");
+        let restarts = number(&table, "restarts")?.unwrap_or(0);
+        Ok(ClusterFile { name, restarts, jobs })
+    }
+
+    /// Every job with its addresses; free ports are looked for now.
+    pub(super) fn addresses(&self) -> io::Result<BTreeMap<String, Vec<String>>> {
+        let mut free = FreePorts::default();
+        let mut found = BTreeMap::new();
+        for (name, job) in &self.jobs {
+            let addresses = match &job.tasks {
+                Tasks::At(addresses) => addresses.clone(),
+                Tasks::Free(count) => free.addresses(*count)?,
+            };
+            found.insert(name.clone(), addresses);
+        }
+        Ok(found)
+    }
+}
+
+impl Tasks {
+    fn count(&self) -> usize {
+        match self {
+            Tasks::At(addresses) => addresses.len(),
+            Tasks::Free(count) => *count,
+        }
+    }
+}
+
+impl Job {
+    fn parse(value: &Value) -> Result<Job> {
+        let Value::Table(table) = value else { bail!(InvalidArgument, "it is not a table") };
+        known(table, &["tasks", "memory_mb", "threads"])?;
+        let tasks = match table.get("tasks") {
+            Some(Value::Array(list)) => Tasks::At(list.iter().map(address).collect::<Result<_>>()?),
+            Some(Value::Integer(_)) => Tasks::Free(number(table, "tasks")?.unwrap_or(0) as usize),
+            _ => bail!(InvalidArgument, "tasks is a list of \"host:port\", or a number"),
+        };
+        ensure!(tasks.count() > 0, InvalidArgument, "it has no tasks");
+        Ok(Job {
+            tasks,
+            memory_mb: number(table, "memory_mb")?,
+            threads: number(table, "threads")?,
+        })
+    }
+}
+
+/// Jobs and clusters give their names to files and devices.
+fn is_name(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    name.chars().all(fits) && name.starts_with(|c: char| c.is_ascii_alphabetic())
+}
+
+fn address(value: &Value) -> Result<String> {
+    let text = value.as_str().unwrap_or_default();
+    let port = text.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok());
+    ensure!(port.is_some_and(|port| port > 0), InvalidArgument, "{value} is not \"host:port\"");
+    Ok(text.to_owned())
+}
+
+fn number(table: &Table, key: &str) -> Result<Option<u32>> {
+    let Some(value) = table.get(key) else { return Ok(None) };
+    let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
+    Ok(Some(number.ok_or_else(|| err!(InvalidArgument, "{key} is not a count but {value}"))?))
+}
+
+/// A word that is misspelt is not passed over.
+fn known(table: &Table, keys: &[&str]) -> Result<()> {
+    match table.keys().find(|key| !keys.contains(&key.as_str())) {
+        Some(key) => bail!(InvalidArgument, "'{key}' is none of {}", keys.join(", ")),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_whole_file() {
+        let text = r#"
+            name = "mine"
+            restarts = 2
+            [job.ps]
+            tasks = ["127.0.0.1:2222", "other:2223"]
+            memory_mb = 512
+            [job.worker]
+            tasks = 3
+            threads = 1
+        "#;
+        let file = ClusterFile::parse(text, "stem").unwrap();
+        assert_eq!((file.name.as_str(), file.restarts), ("mine", 2));
+        assert_eq!(file.jobs["ps"].memory_mb, Some(512));
+        assert_eq!(file.jobs["worker"].threads, Some(1));
+        let addresses = file.addresses().unwrap();
+        assert_eq!(addresses["ps"], ["127.0.0.1:2222", "other:2223"]);
+        let mut free = addresses["worker"].clone();
+        free.dedup();
+        assert_eq!(free.len(), 3);
+        assert_eq!(ClusterFile::parse("[job.a]\ntasks = 1", "stem").unwrap().name, "stem");
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, words) in [
+            ("", "names no job"),
+            ("[job.ps]", "list of"),
+            ("[job.ps]\ntasks = []", "no tasks"),
+            ("[job.ps]\ntasks = 0", "no tasks"),
+            ("[job.ps]\ntasks = -1", "not a count"),
+            ("[job.ps]\ntasks = 100000", "more than"),
+            ("[job.ps]\ntasks = [\"here\"]", "host:port"),
+            ("[job.ps]\ntasks = [\"here:0\"]", "host:port"),
+            ("[job.ps]\ntasks = 1\nmemory = 3", "'memory' is none of"),
+            ("[job.\"../x\"]\ntasks = 1", "not a name for a job"),
+            ("name = \"a/b\"\n[job.ps]\ntasks = 1", "not a name for a cluster"),
+            ("restarts = true\n[job.ps]\ntasks = 1", "not a count"),
+            ("[job", "unclosed"),
+        ] {
+            let error = ClusterFile::parse(text, "stem").unwrap_err();
+            assert!(error.message().contains(words), "{text:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `thalweg launch`: an unmodified TensorFlow program, once per task of a cluster, with every task
+//! ours.
+
+mod layout;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use thalweg_tensor::err;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::Failure;
+use crate::supervise::{self, Program, Restarts, Screen};
+use layout::{Layout, Place};
+
+/// Python imports a module of this name before anything else.
+const SITE: &str = include_str!("launch/sitecustomize.py");
+
+/// Run an unmodified TensorFlow program, once per task of a cluster on this machine.
+///
+/// Each copy gets its place by TF_CONFIG and, where its command line has them, by --job_name,
+/// --task_index, --ps_hosts and --worker_hosts. Its tf.train.Server (tf.distribute.Server) is a
+/// thalweg server beside it. Parameter servers end when the workers have; the first task that fails
+/// ends all others, and its exit code is that of the command.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// Parameter servers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count())]
+    ps: u16,
+
+    /// Workers
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count())]
+    workers: u16,
+
+    /// A task of job 'chief' beside the workers; without it worker 0 is the chief
+    #[arg(long)]
+    chief: bool,
+
+    /// How often a task that was killed is started again
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    restarts: u32,
+
+    /// Start a task again after a failure of its own too
+    #[arg(long)]
+    restart_failed: bool,
+
+    /// Keep the other tasks running when one has failed
+    #[arg(long)]
+    keep_going: bool,
+
+    /// Which flags to pass
+    #[arg(long, value_enum, default_value_t = Flags::Known)]
+    flags: Flags,
+
+    /// Where each task's output is kept [default: a new folder]
+    #[arg(long, value_name = "DIR")]
+    logs: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+fn count() -> clap::builder::RangedI64ValueParser<u16> {
+    clap::value_parser!(u16).range(0..=1000)
+}
+
+/// Which of --job_name, --task_index, --ps_hosts, --worker_hosts a program is given.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
+enum Flags {
+    /// Those that the text of its Python file names
+    Known,
+    /// These four
+    All,
+    /// None: TF_CONFIG says it all
+    None,
+}
+
+/// Runs the program in all its places, to the end.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    if args.workers == 0 && !args.chief {
+        return Err(Failure::Usage("a cluster without workers and chief does nothing".into()));
+    }
+    let counts = [
+        ("chief", usize::from(args.chief)),
+        ("ps", usize::from(args.ps)),
+        ("worker", usize::from(args.workers)),
+    ];
+    let layout = Layout::on_free_ports(&counts)?;
+    let folder = log_folder(args)?;
+    let programs = programs(args, &layout, &folder)?;
+    writeln!(out, "{} tasks; their output is kept in {}", programs.len(), folder.display())?;
+    for (place, _) in &programs {
+        writeln!(out, "  {} at {}", place.name(), layout.address(place))?;
+    }
+    out.flush()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match runtime.block_on(supervise_all(args, programs))? {
+        0 => Ok(()),
+        code => Err(Failure::Exit(code)),
+    }
+}
+
+fn log_folder(args: &Args) -> Result<PathBuf, Failure> {
+    let folder = args.logs.clone().unwrap_or_else(|| {
+        std::env::temp_dir().join(format!("thalweg-launch-{}", std::process::id()))
+    });
+    let failed = |e: io::Error| err!(Unavailable, "{}: {e}", folder.display());
+    fs::create_dir_all(folder.join("python")).map_err(failed)?;
+    fs::write(folder.join("python/sitecustomize.py"), SITE).map_err(failed)?;
+    Ok(folder)
+}
+
+/// Every task with what it runs.
+fn programs(args: &Args, layout: &Layout, folder: &Path) -> Result<Vec<(Place, Program)>, Failure> {
+    let flags = match args.flags {
+        Flags::Known => known_flags(&args.command),
+        Flags::All => vec!["ps_hosts", "worker_hosts", "job_name", "task_index"],
+        Flags::None => Vec::new(),
+    };
+    let python = search_path(&folder.join("python"));
+    let thalweg = std::env::current_exe()?.display().to_string();
+    let program = |place: Place| {
+        let mut command = args.command.clone();
+        command.extend(layout.arguments(&place, &flags));
+        let program = Program {
+            name: place.name(),
+            command,
+            variables: vec![
+                ("TF_CONFIG".into(), layout.tf_config(&place)),
+                ("PYTHONPATH".into(), python.clone()),
+                // Lines appear when they are printed, not when a buffer is full.
+                ("PYTHONUNBUFFERED".into(), "1".into()),
+                ("THALWEG_PROGRAM".into(), thalweg.clone()),
+            ],
+            log: folder.join(format!("{}-{}.log", place.job, place.index)),
+            with_parent: false,
+        };
+        (place, program)
+    };
+    Ok(layout.places().into_iter().map(program).collect())
+}
+
+/// The flags that the first Python file of a command names; none where it has no such file.
+fn known_flags(command: &[String]) -> Vec<&'static str> {
+    let script = command.iter().find(|part| part.ends_with(".py"));
+    let text = script.and_then(|script| fs::read_to_string(script).ok());
+    text.map_or_else(Vec::new, |text| layout::flags_in(&text))
+}
+
+/// PYTHONPATH with our folder in front.
+fn search_path(ours: &Path) -> String {
+    match std::env::var("PYTHONPATH") {
+        Ok(theirs) if !theirs.is_empty() => format!("{}:{theirs}", ours.display()),
+        _ => ours.display().to_string(),
+    }
+}
+
+/// Runs all until the workers have ended, then ends the others; the exit code of it all.
+async fn supervise_all(args: &Args, programs: Vec<(Place, Program)>) -> Result<u8, Failure> {
+    let screen = Screen::new(Box::new(io::stdout()));
+    let restarts = Restarts { most: args.restarts, on_failure: args.restart_failed };
+    let (stop, stopped) = watch::channel(false);
+    let mut working = programs.iter().filter(|(place, _)| place.works()).count();
+    let mut running = JoinSet::new();
+    for (place, program) in programs {
+        let end = supervise::run(program, restarts, screen.clone(), stopped.clone());
+        running.spawn(async move { (place, end.await) });
+    }
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let mut code = 0;
+    loop {
+        let (place, end) = tokio::select! {
+            next = running.join_next() => match next {
+                Some(next) => next.map_err(|e| err!(Internal, "a task was lost: {e}"))?,
+                None => return Ok(code),
+            },
+            _ = terminate.recv() => { code = 143; let _ = stop.send(true); continue }
+            _ = interrupt.recv() => { code = 130; let _ = stop.send(true); continue }
+        };
+        working -= usize::from(place.works());
+        screen.ended(&place.name(), &end);
+        if code == 0 {
+            code = end.code();
+        }
+        if working == 0 || (code != 0 && !args.keep_going) {
+            let _ = stop.send(true);
+        }
+    }
+}

@@ -1,0 +1,136 @@
+"""Makes tf.train.Server (tf.distribute.Server) of this Python a thalweg server beside it.
+
+Python imports this module by its name before the program starts. When TensorFlow's server_lib is
+imported, its Server class is replaced by one that runs `thalweg server` as a child process; the
+rest of TensorFlow stays as it is. The child ends when this process does, however that happens: it
+watches the pipe on its standard input.
+"""
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+
+_MODULE = "tensorflow.python.training.server_lib"
+_RESTARTS = 10
+
+
+def _server_class(server_lib):
+    class Server:
+        """A task of the cluster, in a process of its own; the interface is TensorFlow's."""
+
+        def __init__(self, server_or_cluster_def, job_name=None, task_index=None, protocol=None,
+                     config=None, start=True):
+            self._server_def = server_lib._make_server_def(
+                server_or_cluster_def, job_name, task_index, protocol, config)
+            self._address = None
+            self._ended = threading.Event()
+            if start:
+                self.start()
+
+        def start(self):
+            if self._address is not None:
+                return
+            process = self._spawn()
+            watch = threading.Thread(target=self._watch, args=(process,), daemon=True)
+            watch.start()
+
+        def _spawn(self):
+            definition = self._server_def
+            cluster = server_lib.ClusterSpec(definition.cluster).as_dict()
+            command = [
+                os.environ["THALWEG_PROGRAM"], "server", "--with-parent",
+                "--cluster", json.dumps(cluster),
+                "--job", definition.job_name, "--task", str(definition.task_index),
+            ]
+            variables = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
+            process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)
+            line = process.stdout.readline().decode(errors="replace").strip()
+            if not line.startswith("listening on "):
+                process.wait()
+                raise RuntimeError(
+                    f"the thalweg server of /job:{definition.job_name}/task:"
+                    f"{definition.task_index} did not start (exit {process.returncode}): {line}")
+            self._address = line[len("listening on "):]
+            return process
+
+        def _watch(self, process):
+            """Starts the server again when it dies, so that clients meet it again."""
+            for attempt in range(_RESTARTS):
+                code = process.wait()
+                if code == 0:
+                    break
+                pause = min(0.5 * 2 ** attempt, 30)
+                print(f"thalweg: the server at {self._address} ended ({code}); "
+                      f"it starts again in {pause} s", file=sys.stderr, flush=True)
+                time.sleep(pause)
+                try:
+                    process = self._spawn()
+                except RuntimeError as error:
+                    print(f"thalweg: {error}", file=sys.stderr, flush=True)
+            self._ended.set()
+
+        def join(self):
+            # In short waits: a signal is served between them.
+            while not self._ended.wait(0.5):
+                pass
+
+        @property
+        def server_def(self):
+            return self._server_def
+
+        @property
+        def target(self):
+            return f"grpc://{self._address}"
+
+        @staticmethod
+        def create_local_server(config=None, start=True):
+            cluster = {"localhost": ["127.0.0.1:0"]}
+            return Server(cluster, "localhost", 0, "grpc", config, start)
+
+    return Server
+
+
+class _Loader(importlib.abc.Loader):
+    """Loads server_lib as it is, then replaces its class."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def create_module(self, spec):
+        return self._inner.create_module(spec)
+
+    def exec_module(self, module):
+        self._inner.exec_module(module)
+        module.Server = _server_class(module)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Waits for server_lib."""
+
+    def find_spec(self, name, path, target=None):
+        if name != _MODULE:
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path, target)
+        if spec is not None:
+            spec.loader = _Loader(spec.loader)
+        return spec
+
+
+def _next_sitecustomize():
+    """Runs the module of this name that Python would have found without us."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    paths = [p for p in sys.path if os.path.abspath(p or os.curdir) != here]
+    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", paths)
+    if spec is not None:
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+sys.meta_path.insert(0, _Finder())
+_next_sitecustomize()

@@ -1,0 +1,377 @@
+//! Processes that belong together: started, their output kept apart, restarted where that helps,
+//! ended in order.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+
+/// How long a process may take to end after it was asked to.
+const GRACE: Duration = Duration::from_secs(5);
+/// The first pause before a restart; each further one is twice as long, up to [`PAUSE_MAX`].
+const PAUSE: Duration = Duration::from_millis(500);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A line longer than this is cut in pieces: what a process prints is not ours to bound.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// How the line begins that says that a process ended for good.
+pub(crate) const ENDED: &str = "thalweg: ended ";
+
+/// One process: what it is called, and how it is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Program {
+    /// `worker/0`.
+    pub name: String,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Variables beside those of this process.
+    pub variables: Vec<(String, String)>,
+    /// Where its output is kept.
+    pub log: PathBuf,
+    /// Its standard input is a pipe that closes when this process ends; else it has none.
+    pub with_parent: bool,
+}
+
+/// When a process that ended is started again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Restarts {
+    /// How often, at most.
+    pub most: u32,
+    /// After a failure of its own too, not only when it was killed.
+    pub on_failure: bool,
+}
+
+/// How a process ended for good.
+#[derive(Debug)]
+pub(crate) enum End {
+    /// By itself.
+    Exit(ExitStatus),
+    /// Because it was told to.
+    Stopped,
+    /// It could not be started.
+    NotStarted,
+}
+
+impl End {
+    /// The exit code that a shell would report.
+    pub(crate) fn code(&self) -> u8 {
+        use std::os::unix::process::ExitStatusExt;
+        match self {
+            End::Stopped => 0,
+            End::NotStarted => 127,
+            End::Exit(status) => match (status.code(), status.signal()) {
+                (Some(code), _) => u8::try_from(code).unwrap_or(1),
+                (None, Some(signal)) => u8::try_from(128 + signal).unwrap_or(1),
+                (None, None) => 1,
+            },
+        }
+    }
+}
+
+/// Where lines go, each with the name of its process in front; shared by all of them.
+#[derive(Clone)]
+pub(crate) struct Screen {
+    out: Arc<Mutex<Box<dyn Write + Send>>>,
+    shows_output: bool,
+}
+
+impl Screen {
+    pub(crate) fn new(out: Box<dyn Write + Send>) -> Screen {
+        Screen { out: Arc::new(Mutex::new(out)), shows_output: true }
+    }
+
+    /// The same, with what we say of processes alone, not with what they print.
+    pub(crate) fn without_output(self) -> Screen {
+        Screen { shows_output: false, ..self }
+    }
+
+    /// How a process ended, where that was its own doing. Why one did not start was said then.
+    pub(crate) fn ended(&self, name: &str, end: &End) {
+        if let End::Exit(status) = end {
+            self.line(name, format!("{ENDED}({status})").as_bytes());
+        }
+    }
+
+    fn say(&self, name: &str, text: &str) {
+        self.line(name, format!("thalweg: {text}").as_bytes());
+    }
+
+    fn output(&self, name: &str, text: &[u8]) {
+        if self.shows_output {
+            self.line(name, text);
+        }
+    }
+
+    /// One line. A screen that is gone is no reason to end what runs.
+    fn line(&self, name: &str, text: &[u8]) {
+        let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = write!(out, "[{name}] ");
+        let _ = out.write_all(text.strip_suffix(b"\n").unwrap_or(text));
+        let _ = out.write_all(b"\n");
+        let _ = out.flush();
+    }
+}
+
+/// Runs `program` until it ends for good or `stop` becomes true.
+pub(crate) async fn run(
+    program: Program,
+    restarts: Restarts,
+    screen: Screen,
+    mut stop: watch::Receiver<bool>,
+) -> End {
+    let mut pause = PAUSE;
+    for attempt in 0.. {
+        let child = match start(&program) {
+            Ok(child) => child,
+            Err(error) => {
+                screen
+                    .say(&program.name, &format!("{} did not start: {error}", program.command[0]));
+                return End::NotStarted;
+            }
+        };
+        let Some(status) = until_end(child, &program, &screen, &mut stop).await else {
+            return End::Stopped;
+        };
+        let again = !status.success() && (restarts.on_failure || status.code().is_none());
+        if !again || attempt >= restarts.most {
+            return End::Exit(status);
+        }
+        let seconds = pause.as_secs_f32();
+        let left = restarts.most - attempt - 1;
+        screen.say(
+            &program.name,
+            &format!("ended ({status}); starts again in {seconds} s, {left} restarts left"),
+        );
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            _ = stop.wait_for(|stop| *stop) => return End::Stopped,
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    unreachable!("the loop has no end of its own")
+}
+
+/// Starts it as the leader of a group, so that what it starts can be ended with it.
+fn start(program: &Program) -> io::Result<Child> {
+    Command::new(&program.command[0])
+        .args(&program.command[1..])
+        .envs(program.variables.iter().map(|(name, value)| (name, value)))
+        .stdin(if program.with_parent { Stdio::piped() } else { Stdio::null() })
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .kill_on_drop(true)
+        .spawn()
+}
+
+/// The status it ended with; none when it was stopped.
+async fn until_end(
+    mut child: Child,
+    program: &Program,
+    screen: &Screen,
+    stop: &mut watch::Receiver<bool>,
+) -> Option<ExitStatus> {
+    let log = Log::open(&program.log);
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    // Held here: waiting for the child would close it.
+    let _input = child.stdin.take();
+    let copies = [
+        out.map(|pipe| tokio::spawn(copy(pipe, program.name.clone(), log.clone(), screen.clone()))),
+        err.map(|pipe| tokio::spawn(copy(pipe, program.name.clone(), log.clone(), screen.clone()))),
+    ];
+    let group = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+    let status = tokio::select! {
+        status = child.wait() => Some(status),
+        _ = stop.wait_for(|stop| *stop) => None,
+    };
+    if status.is_none() {
+        signal(group, Signal::TERM);
+        let _ = tokio::time::timeout(GRACE, child.wait()).await;
+    }
+    // Whatever it started ends with it.
+    signal(group, Signal::KILL);
+    let ended = child.wait().await;
+    for copy in copies.into_iter().flatten() {
+        // A grandchild that left the group may hold the pipe: its output is not waited for.
+        let _ = tokio::time::timeout(Duration::from_secs(1), copy).await;
+    }
+    status.map(|status| status.or(ended).unwrap_or_default())
+}
+
+fn signal(group: Option<Pid>, signal: Signal) {
+    // An error says that the group is gone, which is what was wanted.
+    let _ = group.map(|group| kill_process_group(group, signal));
+}
+
+/// A log file, shared by the two pipes of a process.
+#[derive(Clone)]
+struct Log(Arc<Mutex<Option<File>>>);
+
+impl Log {
+    fn open(path: &Path) -> Log {
+        let file = File::options().create(true).append(true).open(path).ok();
+        Log(Arc::new(Mutex::new(file)))
+    }
+
+    fn write(&self, line: &[u8]) {
+        let mut file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(file) = file.as_mut() {
+            let _ = file.write_all(line);
+        }
+    }
+}
+
+async fn copy(pipe: impl AsyncRead + Unpin, name: String, log: Log, screen: Screen) {
+    let mut reader = BufReader::with_capacity(LINE_BYTES_MAX, pipe);
+    let mut line = Vec::new();
+    loop {
+        let Ok(bytes) = reader.fill_buf().await else { return };
+        if bytes.is_empty() {
+            break;
+        }
+        let end = bytes.iter().position(|b| *b == b'\n').map(|at| at + 1);
+        let taken = end.unwrap_or(bytes.len());
+        line.extend_from_slice(&bytes[..taken]);
+        reader.consume(taken);
+        if end.is_some() || line.len() >= LINE_BYTES_MAX {
+            log.write(&line);
+            screen.output(&name, &line);
+            line.clear();
+        }
+    }
+    if !line.is_empty() {
+        log.write(&line);
+        screen.output(&name, &line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// A screen whose lines can be looked at.
+    fn screen() -> (Screen, mpsc::Receiver<String>) {
+        struct Lines(mpsc::Sender<String>);
+        impl Write for Lines {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let _ = self.0.send(String::from_utf8_lossy(bytes).into_owned());
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let (sender, receiver) = mpsc::channel();
+        (Screen::new(Box::new(Lines(sender))), receiver)
+    }
+
+    /// A folder of one test; gone when dropped.
+    struct Folder(PathBuf);
+
+    impl Folder {
+        fn new(test: &str) -> Folder {
+            let name = format!("thalweg-supervise-{test}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            Folder(folder)
+        }
+    }
+
+    impl Drop for Folder {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    fn text(receiver: &mpsc::Receiver<String>) -> String {
+        receiver.try_iter().collect()
+    }
+
+    fn shell(script: &str, log: &Path) -> Program {
+        Program {
+            name: "t/0".into(),
+            command: vec!["sh".into(), "-c".into(), script.into()],
+            variables: vec![("GREETING".into(), "hello".into())],
+            log: log.to_owned(),
+            with_parent: false,
+        }
+    }
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn output_is_named_and_kept() {
+        let folder = Folder::new("output");
+        let log = folder.0.join("log");
+        let (screen, lines) = screen();
+        let (_keep, stop) = watch::channel(false);
+        let program = shell("echo $GREETING; echo oops >&2; printf open; exit 3", &log);
+        let end = block_on(run(program, Restarts { most: 2, on_failure: false }, screen, stop));
+        assert_eq!(end.code(), 3);
+        let shown = text(&lines);
+        for line in ["[t/0] hello\n", "[t/0] oops\n", "[t/0] open\n"] {
+            assert!(shown.contains(line), "{shown}");
+        }
+        assert!(std::fs::read_to_string(&log).unwrap().contains("hello\n"));
+    }
+
+    #[test]
+    fn the_killed_start_again() {
+        let folder = Folder::new("killed");
+        let mark = folder.0.join("mark");
+        let script = format!(
+            "if [ -e {0} ]; then echo second; else touch {0}; kill -9 $$; fi",
+            mark.display()
+        );
+        let (screen, lines) = screen();
+        let (_keep, stop) = watch::channel(false);
+        let program = shell(&script, &folder.0.join("log"));
+        let end = block_on(run(program, Restarts { most: 1, on_failure: false }, screen, stop));
+        assert_eq!(end.code(), 0);
+        let shown = text(&lines);
+        assert!(shown.contains("starts again in 0.5 s, 0 restarts left"), "{shown}");
+        assert!(shown.contains("[t/0] second\n"), "{shown}");
+    }
+
+    #[test]
+    fn a_stop_ends_the_whole_group() {
+        let folder = Folder::new("stop");
+        let (screen, lines) = screen();
+        let (stopper, stop) = watch::channel(false);
+        let program =
+            shell("sleep 1000 & echo $!; trap '' TERM; wait; wait", &folder.0.join("log"));
+        let end = block_on(async {
+            let running =
+                tokio::spawn(run(program, Restarts { most: 0, on_failure: true }, screen, stop));
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            stopper.send(true).unwrap();
+            running.await.unwrap()
+        });
+        assert!(matches!(end, End::Stopped));
+        let shown = text(&lines);
+        let sleeper = shown.trim().strip_prefix("[t/0] ").unwrap().to_owned();
+        let alive = std::fs::read_to_string(format!("/proc/{sleeper}/stat"))
+            .is_ok_and(|stat| !stat.contains(") Z "));
+        assert!(!alive, "process {sleeper} outlives its group");
+    }
+
+    #[test]
+    fn what_is_not_there_does_not_start() {
+        let (screen, _lines) = screen();
+        let (_keep, stop) = watch::channel(false);
+        let mut program = shell("", Path::new("/dev/null"));
+        program.command = vec!["/nonexistent/program".into()];
+        let end = block_on(run(program, Restarts { most: 3, on_failure: true }, screen, stop));
+        assert_eq!(end.code(), 127);
+    }
+}

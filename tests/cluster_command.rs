@@ -1,0 +1,131 @@
+//! `thalweg cluster` as a user runs it: up, logs, down, restarts, and mistakes.
+#![cfg(all(feature = "cli", feature = "remote", target_os = "linux"))]
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+#![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
+
+use std::fs;
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// A cluster of one test; down and gone when dropped.
+struct Cluster {
+    folder: PathBuf,
+}
+
+impl Cluster {
+    fn new(test: &str, file: &str) -> Cluster {
+        let name = format!("thalweg-cluster-{test}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("cluster.toml"), file).unwrap();
+        Cluster { folder }
+    }
+
+    fn command(&self, args: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_thalweg"))
+            .args(["cluster", "--state", "state"])
+            .args(args)
+            .current_dir(&self.folder)
+            .output()
+            .unwrap()
+    }
+
+    fn up(&self) -> Vec<(String, String)> {
+        let output = self.command(&["up"]);
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+        let tasks = text.lines().filter_map(|line| line.split_once(" listens on "));
+        tasks.map(|(task, address)| (task.to_owned(), address.to_owned())).collect()
+    }
+
+    /// The processes that listen for this cluster: they name its addresses.
+    fn servers(&self, address: &str) -> Vec<u32> {
+        let processes = fs::read_dir("/proc").unwrap().filter_map(|entry| {
+            let id: u32 = entry.unwrap().file_name().to_str()?.parse().ok()?;
+            let command = fs::read(format!("/proc/{id}/cmdline")).ok()?;
+            let command = String::from_utf8_lossy(&command).into_owned();
+            (command.contains("--with-parent") && command.contains(address)).then_some(id)
+        });
+        processes.collect()
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        self.command(&["down"]);
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let begin = Instant::now();
+    while !holds() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what} did not come");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn up_logs_down() {
+    let cluster = Cluster::new(
+        "up",
+        "[job.ps]\ntasks = 1\nmemory_mb = 256\n[job.worker]\ntasks = 2\nthreads = 1\n",
+    );
+    let tasks = cluster.up();
+    let names: Vec<&str> = tasks.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["ps/0", "worker/0", "worker/1"]);
+
+    let again = cluster.command(&["up"]);
+    assert_eq!(again.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&again.stderr).contains("is up"));
+
+    let logs = cluster.command(&["logs", "ps/0"]);
+    let address = &tasks[0].1;
+    assert_eq!(String::from_utf8(logs.stdout).unwrap(), format!("listening on {address}\n"));
+    let wrong = cluster.command(&["logs", "ps/7"]);
+    assert!(String::from_utf8_lossy(&wrong.stderr).contains("there are: ps/0, worker/0, worker/1"));
+
+    let down = cluster.command(&["down"]);
+    assert!(String::from_utf8(down.stdout).unwrap().contains("is down"));
+    assert!(TcpStream::connect(address).is_err(), "it listens after it was ended");
+    assert_eq!(cluster.servers(address), Vec::<u32>::new());
+    let down = cluster.command(&["down"]);
+    assert!(String::from_utf8(down.stdout).unwrap().contains("is not up"));
+}
+
+#[test]
+fn what_dies_comes_back_where_told_so() {
+    let cluster = Cluster::new("restart", "restarts = 1\n[job.worker]\ntasks = 1\n");
+    let address = cluster.up()[0].1.clone();
+    let first = cluster.servers(&address)[0];
+    assert!(Command::new("kill").args(["-9", &first.to_string()]).status().unwrap().success());
+    eventually("a second process", || {
+        cluster.servers(&address).iter().any(|id| *id != first)
+            && TcpStream::connect(&address).is_ok()
+    });
+}
+
+#[test]
+fn tasks_end_with_a_supervisor_that_is_killed() {
+    let cluster = Cluster::new("killed", "[job.worker]\ntasks = 1\n");
+    let address = cluster.up()[0].1.clone();
+    let text = fs::read_to_string(cluster.folder.join("state/cluster/cluster.json")).unwrap();
+    let id = serde_json::from_str::<serde_json::Value>(&text).unwrap()["supervisor"].to_string();
+    assert!(Command::new("kill").args(["-9", &id]).status().unwrap().success());
+    eventually("the end of its task", || cluster.servers(&address).is_empty());
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let file = format!("[job.ps]\ntasks = [\"127.0.0.1:{port}\"]\n[job.worker]\ntasks = 1\n");
+    let cluster = Cluster::new("taken", &file);
+    // The one that listens there is not ours: the task itself must have ended well.
+    let output = cluster.command(&["up"]);
+    assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("ps/0"), "{said}");
+}
