@@ -27,7 +27,7 @@ use std::sync::{Arc, LazyLock};
 
 use graph::{OpRegistry, Scope};
 use kernel::KernelRegistry;
-use runtime::{Session, SessionOptions};
+use runtime::{LoadOptions, SavedModel, Session, SessionOptions};
 use tensor::Result;
 
 #[cfg(feature = "cli")]
@@ -47,7 +47,10 @@ pub mod prelude {
     #[cfg(feature = "remote")]
     pub use crate::cluster::{Connect, ConnectOptions, RemoteSession};
     pub use crate::graph::{Adjoint, GradientOptions, Graph, Output, Scope, gradients};
-    pub use crate::runtime::{Callable, RunMetadata, RunOptions, Session, SessionOptions};
+    pub use crate::runtime::{
+        Callable, LoadOptions, RunMetadata, RunOptions, SavedModel, SavedModelBuilder, Session,
+        SessionOptions,
+    };
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
 }
 
@@ -78,6 +81,13 @@ pub fn scope() -> Scope {
 /// A session over what `scope` has built so far, with all kernels and default options.
 pub fn session(scope: &Scope) -> Result<Session> {
     Session::new(scope.to_graph(), registry().kernels.clone(), SessionOptions::default())
+}
+
+/// The SavedModel in `folder`, with all kernels and default options: the only graph in it, or that for
+/// serving.
+pub fn saved_model(folder: &str) -> Result<SavedModel> {
+    let Registry { ops, kernels } = registry().clone();
+    SavedModel::load(folder, &[], (ops, kernels), LoadOptions::default())
 }
 
 /// The README's example is a test.

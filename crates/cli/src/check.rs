@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use thalweg_formats::LocalStorage;
+use thalweg_formats::saved_model::SavedModelFile;
 use thalweg_graph::{AttrValue, Graph, Node, Op, structural};
 use thalweg_kernel::{Environment, KernelInit};
 use thalweg_proto as pb;
-use thalweg_tensor::{Budget, err};
+use thalweg_runtime::memory_limit_bytes;
+use thalweg_tensor::{Budget, Error, Result, err};
 
-use crate::{Failure, Registry, graph_file, ops};
+use crate::{Failure, Registry, graph_file, needed, ops};
 
 /// Nodes that are named for each thing that is missing; the others are counted.
 const NODES_SHOWN: usize = 8;
@@ -18,6 +21,8 @@ const NODES_SHOWN: usize = 8;
 const KERNEL_BYTES_MAX: usize = 1 << 30;
 
 /// List the ops, dtypes and attrs that a graph needs and that are not here; exit 1 if any are.
+///
+/// Of a SavedModel's folder that is what loading it and its signatures need, its files included.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// GraphDef, MetaGraphDef or SavedModel (file or folder), binary or text
@@ -30,8 +35,12 @@ pub struct Args {
 
 /// Checks the graph.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
-    let graphs = graph_file::read_any(&args.graph)?;
     let mut lacks = Lacks::default();
+    let graphs = if args.graph.is_dir() {
+        model_graphs(&args.graph, &mut lacks)?
+    } else {
+        graph_file::read_any(&args.graph)?
+    };
     let mut nodes = 0;
     for graph in graphs {
         nodes += graph.node.len();
@@ -60,6 +69,7 @@ enum Kind {
     Dtype,
     Attr,
     Graph,
+    File,
 }
 
 impl Kind {
@@ -69,6 +79,7 @@ impl Kind {
             Kind::Dtype => "dtype",
             Kind::Attr => "attr",
             Kind::Graph => "graph",
+            Kind::File => "file",
         }
     }
 }
@@ -106,6 +117,42 @@ impl Lacks {
         }
         Ok(())
     }
+}
+
+/// The graphs of a SavedModel, each cut down to what loading it and its signatures need.
+fn model_graphs(folder: &Path, lacks: &mut Lacks) -> Result<Vec<pb::GraphDef>> {
+    let storage = LocalStorage::default();
+    let folder = folder.to_str().ok_or_else(|| {
+        err!(InvalidArgument, "{}: the name of the folder must be text", folder.display())
+    })?;
+    let file = SavedModelFile::read(&storage, folder, memory_limit_bytes())?;
+    let mut graphs = Vec::new();
+    for mut meta in file.into_meta_graphs() {
+        let mut note = |kind: Kind, error: &Error| {
+            lacks.add(kind, "", error.message(), "the model");
+        };
+        let mut roots = Vec::new();
+        match meta.signatures() {
+            Ok(signatures) => {
+                let outputs = signatures.values().flat_map(|s| s.outputs.values());
+                roots.extend(outputs.map(|spec| spec.tensor.clone()));
+            }
+            Err(e) => note(Kind::Graph, &e),
+        }
+        match meta.restore(&storage) {
+            Ok(restore) => roots.extend(restore.map(|r| r.op)),
+            Err(e) => note(Kind::File, &e),
+        }
+        match meta.init_op() {
+            Ok(init) => roots.extend(init),
+            Err(e) => note(Kind::Graph, &e),
+        }
+        if let Err(e) = meta.resolve_assets(&storage) {
+            note(Kind::File, &e);
+        }
+        graphs.push(needed::keep(meta.take_graph()?, &roots));
+    }
+    Ok(graphs)
 }
 
 fn check(registry: &Registry, def: pb::GraphDef, lacks: &mut Lacks) {

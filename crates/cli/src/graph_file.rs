@@ -4,30 +4,20 @@ use std::path::Path;
 
 use prost::Message;
 use thalweg_proto as pb;
+use thalweg_runtime::memory_limit_bytes;
 use thalweg_tensor::{Bytes, Result, bail, ensure, err};
 
 use crate::files;
 
-/// What protobuf, and so TensorFlow, can read.
-const BYTES_MAX: usize = i32::MAX as usize;
-
 /// The GraphDef in a file, whichever of the two formats it is in.
 pub(crate) fn read(path: &Path) -> Result<pb::GraphDef> {
-    let bytes = files::read(path, BYTES_MAX)?;
+    let bytes = files::read(path, memory_limit_bytes())?;
     decode(&bytes).map_err(|e| e.map_message(|m| format!("{}: {m}", path.display())))
 }
 
-/// The graphs in a file that may also be a MetaGraphDef or a SavedModel, or in a SavedModel's
-/// folder.
+/// The graphs in a file that may also be a MetaGraphDef or a SavedModel.
 pub(crate) fn read_any(path: &Path) -> Result<Vec<pb::GraphDef>> {
-    let mut path = path.to_owned();
-    if path.is_dir() {
-        let model = ["saved_model.pb", "saved_model.pbtxt"].map(|name| path.join(name));
-        path = model.into_iter().find(|file| file.is_file()).ok_or_else(|| {
-            err!(NotFound, "{} is a folder without saved_model.pb", path.display())
-        })?;
-    }
-    let bytes = files::read(&path, BYTES_MAX)?;
+    let bytes = files::read(path, memory_limit_bytes())?;
     if let Some((_, graphs)) = other_kind(&bytes) {
         return Ok(graphs);
     }
@@ -53,10 +43,11 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<pb::GraphDef> {
         other => other,
     };
     if let Some((kind, _)) = other_kind(bytes) {
-        bail!(
-            InvalidArgument,
-            "the file is a {kind}; a GraphDef was expected, as tf.io.write_graph writes it"
-        );
+        let instead = match kind {
+            "SavedModel" => "to run it, name the folder that the file lies in",
+            _ => "a GraphDef was expected, as tf.io.write_graph writes it",
+        };
+        bail!(InvalidArgument, "the file is a {kind}; {instead}");
     }
     let binary = match binary {
         Ok(graph) => return checked(graph),

@@ -10,6 +10,7 @@ pub mod checkpoint;
 mod checksum;
 pub mod events;
 pub mod record;
+pub mod saved_model;
 pub mod storage;
 pub mod wire;
 

@@ -118,6 +118,17 @@ impl Session {
         Ok(Session { core })
     }
 
+    /// A session over another graph with the same named state, devices and limits: what it assigns to
+    /// variables, this one sees.
+    pub fn beside(&self, graph: Graph) -> Result<Session> {
+        let options = SessionOptions {
+            devices: self.core.devices.clone(),
+            resources: Some(self.core.resources.clone()),
+            ..self.core.options.clone()
+        };
+        Session::new(graph, self.core.kernels.clone(), options)
+    }
+
     /// Adds nodes; plans made before stay good.
     pub fn extend(&self, def: pb::GraphDef) -> Result<()> {
         self.core.graph.write().extend(def)

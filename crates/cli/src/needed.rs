@@ -1,0 +1,90 @@
+//! The part of a GraphDef that some nodes need, functions included.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use thalweg_graph::TensorName;
+use thalweg_proto::{self as pb, attr_value::Value};
+
+/// Drops the nodes that none of `roots` (names of nodes or tensors) needs, and the functions that no
+/// node left calls.
+pub(crate) fn keep(mut graph: pb::GraphDef, roots: &[String]) -> pb::GraphDef {
+    let index: BTreeMap<&str, usize> =
+        graph.node.iter().enumerate().map(|(i, n)| (n.name.as_str(), i)).collect();
+    let mut is_needed = vec![false; graph.node.len()];
+    let find = |name: &str| index.get(node_of(name)).copied();
+    let mut pending: Vec<usize> = roots.iter().filter_map(|r| find(r)).collect();
+    while let Some(i) = pending.pop() {
+        if !std::mem::replace(&mut is_needed[i], true) {
+            pending.extend(graph.node[i].input.iter().filter_map(|input| find(input)));
+        }
+    }
+    let mut kept = is_needed.iter();
+    graph.node.retain(|_| kept.next() == Some(&true));
+    keep_functions(&mut graph);
+    graph
+}
+
+fn node_of(name: &str) -> &str {
+    TensorName::parse(name).map_or(name, |tensor| tensor.node)
+}
+
+fn keep_functions(graph: &mut pb::GraphDef) {
+    let Some(library) = &mut graph.library else { return };
+    let bodies: BTreeMap<&str, &pb::FunctionDef> = library
+        .function
+        .iter()
+        .filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f)))
+        .collect();
+    let mut needed: BTreeSet<String> = BTreeSet::new();
+    let mut pending: Vec<String> = graph.node.iter().flat_map(called).collect();
+    while let Some(name) = pending.pop() {
+        let Some(body) = bodies.get(name.as_str()) else { continue };
+        if needed.insert(name) {
+            pending.extend(body.node_def.iter().flat_map(called));
+        }
+    }
+    let is_needed =
+        |f: &pb::FunctionDef| f.signature.as_ref().is_some_and(|s| needed.contains(&s.name));
+    library.function.retain(is_needed);
+    library.gradient.retain(|g| needed.contains(&g.function_name));
+}
+
+/// Names of functions that a node may run: its op, and those in its attrs.
+fn called(node: &pb::NodeDef) -> Vec<String> {
+    let mut names = vec![node.op.clone()];
+    for attr in node.attr.values() {
+        match &attr.value {
+            Some(Value::Func(function)) => names.push(function.name.clone()),
+            Some(Value::List(list)) => names.extend(list.func.iter().map(|f| f.name.clone())),
+            _ => {}
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_no_root_needs_is_dropped() {
+        let text = r#"
+            node { name: "x" op: "Placeholder" }
+            node { name: "y" op: "Call" input: "x:0" input: "^z" attr { key: "f" value { func { name: "F" } } } }
+            node { name: "z" op: "NoOp" }
+            node { name: "saver" op: "SaveV2" input: "x" }
+            library {
+              function { signature { name: "F" } node_def { name: "n" op: "G" } }
+              function { signature { name: "G" } }
+              function { signature { name: "H" } }
+            }"#;
+        let graph = pb::text::decode("tensorflow.GraphDef", text).unwrap();
+        let kept = keep(graph, &["y:0".to_owned(), "absent".to_owned()]);
+        let names: Vec<&str> = kept.node.iter().map(|n| n.name.as_str()).collect();
+        assert_eq!(names, ["x", "y", "z"]);
+        let functions = kept.library.unwrap().function;
+        let functions: Vec<String> =
+            functions.into_iter().map(|f| f.signature.unwrap().name).collect();
+        assert_eq!(functions, ["F", "G"]);
+    }
+}

@@ -1,0 +1,172 @@
+//! One kind of step of a session, as a command line asks for it: run, shown, saved.
+
+use std::io::Write;
+use std::path::Path;
+
+use thalweg_kernel::Environment;
+use thalweg_runtime::{RunMetadata, RunOptions, Session, system_environment};
+use thalweg_tensor::{Code, Context, Error, Result, Tensor, npy};
+
+use crate::run::Args;
+use crate::{Failure, files, output};
+
+/// What the arguments name, found and checked.
+pub(crate) struct Step<'a> {
+    pub(crate) feeds: Vec<(&'a str, Tensor)>,
+    /// Those to show come first, those only to save after them.
+    fetches: Vec<Fetch<'a>>,
+    shown: usize,
+    pub(crate) targets: Vec<&'a str>,
+    /// Which fetch goes to which file.
+    saves: Vec<(usize, &'a Path)>,
+}
+
+/// A tensor, and what the user calls it.
+#[derive(PartialEq, Eq)]
+struct Fetch<'a> {
+    label: &'a str,
+    tensor: &'a str,
+}
+
+impl<'a> Step<'a> {
+    /// A step that does nothing yet.
+    pub(crate) fn new(args: &Args) -> Result<Step<'a>> {
+        if let Some(path) = &args.trace {
+            files::check_writable(path).context(|| "--trace")?;
+        }
+        let (feeds, fetches, targets, saves) = Default::default();
+        Ok(Step { feeds, fetches, shown: 0, targets, saves })
+    }
+
+    /// Computes a tensor and shows it under `label`; before any that are only saved.
+    pub(crate) fn show(&mut self, label: &'a str, tensor: &'a str) {
+        self.fetch(label, tensor);
+        self.shown = self.fetches.len();
+    }
+
+    /// Computes a tensor and writes it to a file.
+    pub(crate) fn save(&mut self, label: &'a str, tensor: &'a str, path: &'a Path) -> Result<()> {
+        files::check_writable(path).context(|| "--save")?;
+        let position = self.fetch(label, tensor);
+        self.saves.push((position, path));
+        Ok(())
+    }
+
+    /// Position of a tensor among the fetches, where it is put if it is not there yet.
+    fn fetch(&mut self, label: &'a str, tensor: &'a str) -> usize {
+        let fetch = Fetch { label, tensor };
+        let known = self.fetches.iter().position(|f| *f == fetch);
+        known.unwrap_or_else(|| {
+            self.fetches.push(fetch);
+            self.fetches.len() - 1
+        })
+    }
+
+    /// Runs the step and does with the results what the arguments say.
+    pub(crate) fn run_and_write(
+        &self,
+        args: &Args,
+        session: &Session,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let done = self.run(args, session, &system_environment())?;
+        for &(fetch, path) in &self.saves {
+            let content = npy::write(&done.tensors[fetch])
+                .context(|| format!("--save {}", path.display()))?;
+            files::write(path, &content)?;
+        }
+        if let Some(path) = &args.trace {
+            files::write(path, done.metadata.to_trace_json().as_bytes())?;
+        }
+        if args.json { done.write_json(self, out) } else { done.write_text(self, out) }
+    }
+
+    fn run(&self, args: &Args, session: &Session, environment: &Environment) -> Result<Done> {
+        let plain = RunOptions { timeout: args.timeout, ..Default::default() };
+        for init in &args.inits {
+            session.run_with(&plain, &self.feeds, &[], &[init]).context(|| "--init")?;
+        }
+        let names: Vec<&str> = self.feeds.iter().map(|(name, _)| *name).collect();
+        let values: Vec<Tensor> = self.feeds.iter().map(|(_, value)| value.clone()).collect();
+        let fetches: Vec<&str> = self.fetches.iter().map(|f| f.tensor).collect();
+        let callable = session.make_callable(&names, &fetches, &self.targets)?;
+        let mut done = Done::default();
+        for step in 0..args.repeat {
+            let trace = args.trace.is_some() && step + 1 == args.repeat;
+            let start = environment.clock.monotonic();
+            let result = callable.call_with(&RunOptions { trace, ..plain.clone() }, &values);
+            done.seconds.push((environment.clock.monotonic() - start).as_secs_f64());
+            (done.tensors, done.metadata) = result.map_err(|e| self.explained(e, args, session))?;
+        }
+        Ok(done)
+    }
+
+    /// Adds what the command line could do about an error.
+    fn explained(&self, error: Error, args: &Args, session: &Session) -> Error {
+        let init = session.with_graph(|g| g.find("init").is_some());
+        if error.code() != Code::FailedPrecondition || !args.inits.is_empty() || !init {
+            return error;
+        }
+        error.map_message(|m| format!("{m}; the graph has a node 'init': perhaps --init init"))
+    }
+}
+
+/// What a step gave.
+#[derive(Default)]
+struct Done {
+    tensors: Vec<Tensor>,
+    metadata: RunMetadata,
+    /// How long each step took.
+    seconds: Vec<f64>,
+}
+
+impl Done {
+    fn sorted_seconds(&self) -> Vec<f64> {
+        let mut sorted = self.seconds.clone();
+        sorted.sort_by(f64::total_cmp);
+        sorted
+    }
+
+    fn shown<'a>(&'a self, step: &'a Step<'_>) -> impl Iterator<Item = (&'a str, &'a Tensor)> {
+        step.fetches.iter().map(|f| f.label).zip(&self.tensors).take(step.shown)
+    }
+
+    fn write_text(&self, step: &Step<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+        for (name, tensor) in self.shown(step) {
+            writeln!(out, "{name}: {} {}", tensor.dtype(), tensor.shape())?;
+            writeln!(out, "{}", output::show(tensor)?)?;
+        }
+        for (fetch, path) in &step.saves {
+            let (name, tensor) = (step.fetches[*fetch].label, &self.tensors[*fetch]);
+            writeln!(out, "{name}: {} {} in {}", tensor.dtype(), tensor.shape(), path.display())?;
+        }
+        if let [fastest, .., slowest] = self.sorted_seconds()[..] {
+            let median = self.sorted_seconds()[self.seconds.len() / 2];
+            writeln!(
+                out,
+                "{} steps: {:.1} us in the median, {:.1} to {:.1}",
+                self.seconds.len(),
+                median * 1e6,
+                fastest * 1e6,
+                slowest * 1e6
+            )?;
+        }
+        Ok(())
+    }
+
+    fn write_json(&self, step: &Step<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+        out.write_all(b"{\"fetches\":{")?;
+        for (i, (name, tensor)) in self.shown(step).enumerate() {
+            out.write_all(if i == 0 { b"" } else { b"," })?;
+            write!(out, "{}:", serde_json::Value::from(name))?;
+            output::write_json(tensor, out)?;
+        }
+        let sorted = self.sorted_seconds();
+        write!(out, "}},\"seconds\":{}", sorted[sorted.len() / 2])?;
+        if let [fastest, .., slowest] = sorted[..] {
+            write!(out, ",\"steps\":{},\"fastest\":{fastest},\"slowest\":{slowest}", sorted.len())?;
+        }
+        writeln!(out, "}}")?;
+        Ok(())
+    }
+}

@@ -1,0 +1,269 @@
+//! Writing a SavedModel that TensorFlow's loaders and servers take.
+//!
+//! The form is that of TensorFlow 1 (no tree of objects beside the graph), because all of
+//! `tf.saved_model.load`, `tf.compat.v1.saved_model.load` and TensorFlow Serving load it. The folder is
+//! written under another name and renamed, so nobody meets half of one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use prost::Message;
+use thalweg_proto::{
+    self as pb, attr_value::Value, collection_def::Kind, meta_graph_def::MetaInfoDef,
+    tensor_info::Encoding,
+};
+use thalweg_tensor::{Bytes, Context, Result, ensure, err};
+
+use super::meta_graph::{check_file_name, make_constant, node_of};
+use super::signature::Signature;
+use super::{ASSETS_FOLDER, BINARY_FILE, SCHEMA_VERSION, VARIABLES_PREFIX, saver};
+use crate::storage::{Storage, join};
+
+/// Protobuf's readers take no larger message.
+const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
+/// Bytes of an asset that are copied at once.
+const COPY_BYTES: usize = 1 << 20;
+/// How deep a folder that could not be written is looked through to be removed.
+const CLEANUP_DEPTH: usize = 4;
+const ASSET_TYPE_URL: &str = "type.googleapis.com/tensorflow.AssetFileDef";
+
+/// What a SavedModel is to hold.
+#[derive(Clone, Debug, Default)]
+pub struct Export {
+    /// The graph; its nodes are to run on any device.
+    pub graph: pb::GraphDef,
+    /// What callers may ask for.
+    pub signatures: BTreeMap<String, Signature>,
+    /// The tags of the graph.
+    pub tags: BTreeSet<String>,
+    /// Constants or placeholders that stand for files, with the files to take along.
+    pub assets: Vec<(String, String)>,
+    /// The node to run after the variables are there.
+    pub init_op: Option<String>,
+}
+
+/// A SavedModel that only lacks the values of its variables.
+#[derive(Clone, Debug)]
+pub struct Prepared {
+    meta: pb::MetaGraphDef,
+    /// Files to copy, by their name in the folder of assets.
+    assets: BTreeMap<String, String>,
+}
+
+/// The step that saves variables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaveStep {
+    /// Is fed the prefix of the checkpoint.
+    pub filename_tensor: String,
+    /// Is fetched.
+    pub saved_tensor: String,
+}
+
+impl Export {
+    /// Adds to the graph what saves and restores its variables.
+    pub fn prepare(mut self) -> Result<Prepared> {
+        ensure!(
+            !self.signatures.is_empty(),
+            InvalidArgument,
+            "a SavedModel needs a signature: without, nobody can say what to compute"
+        );
+        ensure!(!self.tags.is_empty(), InvalidArgument, "a SavedModel needs a tag");
+        for node in &mut self.graph.node {
+            node.device.clear();
+            name_state(node);
+        }
+        let saver = saver::add(&mut self.graph)?;
+        let mut collections = BTreeMap::new();
+        if let Some(saver) = &saver {
+            let value = saver.variables.iter().map(|v| v.encode_to_vec().into()).collect();
+            collections
+                .insert("variables", Kind::BytesList(pb::collection_def::BytesList { value }));
+        }
+        if let Some(node) = &self.init_op {
+            let value = vec![node.clone()];
+            let kind = Kind::NodeList(pb::collection_def::NodeList { value });
+            collections.insert("saved_model_main_op", kind);
+        }
+        let (assets, defs) = self.place_assets()?;
+        if !defs.is_empty() {
+            let kind = Kind::AnyList(pb::collection_def::AnyList { value: defs });
+            collections.insert("saved_model_assets", kind);
+        }
+        let mut signature_def = BTreeMap::new();
+        for (name, signature) in &self.signatures {
+            signature_def.insert(name.clone(), signature.to_proto()?);
+        }
+        let meta = pb::MetaGraphDef {
+            meta_info_def: Some(MetaInfoDef {
+                tags: self.tags.into_iter().collect(),
+                ..Default::default()
+            }),
+            graph_def: Some(self.graph),
+            saver_def: saver.map(|s| s.def),
+            collection_def: collections
+                .into_iter()
+                .map(|(name, kind)| (name.to_owned(), pb::CollectionDef { kind: Some(kind) }))
+                .collect(),
+            signature_def,
+            ..Default::default()
+        };
+        Ok(Prepared { meta, assets })
+    }
+
+    /// Names the files of assets and says so in the graph.
+    fn place_assets(
+        &mut self,
+    ) -> Result<(BTreeMap<String, String>, Vec<pb::google::protobuf::Any>)> {
+        let mut files: BTreeMap<String, String> = BTreeMap::new();
+        let mut defs = Vec::new();
+        for (tensor, source) in &self.assets {
+            let base = source.rsplit('/').next().unwrap_or_default();
+            check_file_name(base)?;
+            let mut name = base.to_owned();
+            for i in 1.. {
+                if files.get(&name).is_none_or(|other| other == source) {
+                    break;
+                }
+                name = format!("{i}_{base}");
+            }
+            let node = self.graph.node.iter_mut().find(|n| n.name == node_of(tensor));
+            let node = node.ok_or_else(|| {
+                err!(InvalidArgument, "asset {source}: the graph has no node '{}'", node_of(tensor))
+            })?;
+            make_constant(node, &name).context(|| format!("asset {source}"))?;
+            let info = pb::TensorInfo {
+                encoding: Some(Encoding::Name(format!("{}:0", node.name))),
+                ..Default::default()
+            };
+            let def = pb::AssetFileDef { tensor_info: Some(info), filename: name.clone() };
+            defs.push(pb::google::protobuf::Any {
+                type_url: ASSET_TYPE_URL.to_owned(),
+                value: def.encode_to_vec().into(),
+            });
+            files.insert(name, source.clone());
+        }
+        Ok((files, defs))
+    }
+}
+
+/// Gives a variable the name of its node where it has none: loaders may rename nodes.
+fn name_state(node: &mut pb::NodeDef) {
+    if node.op != "VarHandleOp" {
+        return;
+    }
+    let name = node.attr.entry("shared_name".to_owned()).or_default();
+    if !matches!(&name.value, Some(Value::S(given)) if !given.is_empty()) {
+        name.value = Some(Value::S(Bytes::from(node.name.clone())));
+    }
+}
+
+impl Prepared {
+    /// The graph with the nodes that save and restore.
+    pub fn graph(&self) -> &pb::GraphDef {
+        self.meta.graph_def.as_ref().expect("`prepare` puts it there")
+    }
+
+    /// The step that saves the variables, if there are any.
+    pub fn save_step(&self) -> Option<SaveStep> {
+        self.meta.saver_def.as_ref().map(|saver| SaveStep {
+            filename_tensor: saver.filename_tensor_name.clone(),
+            saved_tensor: saver.save_tensor_name.clone(),
+        })
+    }
+
+    /// Writes the folder, which must not be there yet. `save` writes the variables' checkpoint under
+    /// the prefix it is given.
+    pub fn write(
+        &self,
+        storage: &dyn Storage,
+        folder: &str,
+        save: impl FnOnce(&str) -> Result<()>,
+    ) -> Result<()> {
+        let folder = folder.trim_end_matches('/');
+        ensure!(!folder.is_empty(), InvalidArgument, "the folder of a SavedModel needs a name");
+        ensure!(
+            !storage.exists(folder)?,
+            AlreadyExists,
+            "{folder} is there already; a SavedModel is written to a new folder"
+        );
+        let temporary = temporary_folder(folder);
+        let written = self.fill(storage, &temporary, save).and_then(|()| {
+            // The model may have come from elsewhere meanwhile; an empty folder would be replaced.
+            ensure!(!storage.exists(folder)?, AlreadyExists, "{folder} is there already");
+            storage.rename(&temporary, folder)
+        });
+        if written.is_err() {
+            remove(storage, &temporary, CLEANUP_DEPTH);
+        }
+        written
+    }
+
+    fn fill(
+        &self,
+        storage: &dyn Storage,
+        folder: &str,
+        save: impl FnOnce(&str) -> Result<()>,
+    ) -> Result<()> {
+        let bytes = self.meta.encoded_len();
+        ensure!(
+            bytes < MESSAGE_BYTES_MAX,
+            ResourceExhausted,
+            "the graph takes {bytes} bytes, readers of SavedModels take {MESSAGE_BYTES_MAX}; keep \
+             weights in variables, not in constants"
+        );
+        storage.create_folder(folder)?;
+        if self.meta.saver_def.is_some() {
+            let prefix = join(folder, VARIABLES_PREFIX);
+            storage.create_folder_of(&prefix)?;
+            save(&prefix)?;
+        }
+        for (name, source) in &self.assets {
+            let target = join(&join(folder, ASSETS_FOLDER), name);
+            copy(storage, source, &target).context(|| "asset")?;
+        }
+        let model = pb::SavedModel {
+            saved_model_schema_version: SCHEMA_VERSION,
+            meta_graphs: vec![self.meta.clone()],
+        };
+        storage.write(&join(folder, BINARY_FILE), &model.encode_to_vec())
+    }
+}
+
+/// A name beside the folder that servers of versions pass over.
+fn temporary_folder(folder: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let name = folder.rsplit('/').next().unwrap_or_default();
+    let parent = &folder[..folder.len() - name.len()];
+    format!("{parent}.{name}.{}-{number}.tmp", std::process::id())
+}
+
+fn copy(storage: &dyn Storage, source: &str, target: &str) -> Result<()> {
+    let from = storage.open(source)?;
+    storage.create_folder_of(target)?;
+    let mut to = storage.replace(target)?;
+    let mut block = vec![0; COPY_BYTES];
+    let mut offset = 0;
+    loop {
+        let read = from.read_at(offset, &mut block)?;
+        if read == 0 {
+            return to.finish();
+        }
+        to.write(&block[..read])?;
+        offset += read as u64;
+    }
+}
+
+/// Removes a folder with what was written into it; what cannot be removed stays.
+fn remove(storage: &dyn Storage, folder: &str, depth: usize) {
+    for name in storage.list(folder).unwrap_or_default() {
+        let path = join(folder, &name);
+        match storage.metadata(&path) {
+            Ok(found) if found.is_folder && depth > 0 => remove(storage, &path, depth - 1),
+            _ => {
+                let _ = storage.remove(&path);
+            }
+        }
+    }
+    let _ = storage.remove_folder(folder);
+}
