@@ -160,6 +160,7 @@ SMALL = {
 PUBLISHED = {
     "large_lstm": lambda: recurrent(layers.LSTM)(35, 64, 128),
     "large_gru": lambda: recurrent(layers.GRU)(35, 64, 128),
+    "large_bidirectional": lambda: bidirectional(35, 64, 128),
     "large_transformer": lambda: transformer(64, 1000, 128, 8, 4),
     "resnet50": published("ResNet50", 224),
     "mobilenet_v2": published("MobileNetV2", 224),
