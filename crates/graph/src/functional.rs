@@ -147,7 +147,8 @@ pub(crate) const FOR: OpDef = OpDef {
     outputs: &["output: T"],
     attrs: &["T: list(type) >= 0", "body: func"],
     ..OpDef::DEFAULT
-};
+}
+.with_gradient(loop_gradient::for_loop);
 
 /// The attr `output_shapes`, if it says anything.
 fn declared_shapes(c: &ShapeContext<'_>) -> Result<Option<Vec<PartialShape>>> {

@@ -166,7 +166,7 @@ pub(crate) fn body_of(scope: &Scope, function: &pb::NameAttrList) -> Result<Func
     })
 }
 
-fn attrs_of(function: &pb::NameAttrList) -> Attrs {
+pub(crate) fn attrs_of(function: &pb::NameAttrList) -> Attrs {
     let attr =
         |(n, v): (&String, &pb::AttrValue)| (n.as_str().into(), AttrValue::from_proto(v.clone()));
     function.attr.iter().map(attr).collect()

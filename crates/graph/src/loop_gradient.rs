@@ -10,11 +10,11 @@ use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, ensure, err};
 
 use crate::functional_gradient::{
-    Backward, adopt, body_of, empty_list, given_adjoints, grow, grown_signature, shape_constant,
-    types_of, zeros,
+    Backward, adopt, attrs_of, body_of, empty_list, given_adjoints, grow, grown_signature,
+    shape_constant, types_of, zeros,
 };
 use crate::piece::{Piece, Slot, first_outputs};
-use crate::{AttrValue, GradientContext, Graph, Output};
+use crate::{AttrValue, GradientContext, GradientOptions, Graph, Output, connected_gradients};
 
 /// `While` and `StatelessWhile`.
 pub(crate) fn while_loop(g: &mut GradientContext<'_>) -> Result<()> {
@@ -52,6 +52,79 @@ pub(crate) fn while_loop(g: &mut GradientContext<'_>) -> Result<()> {
     let mut lap = Lap::new(back);
     let (count, lists) = lap.forward(g, &function, &cond)?;
     lap.backward(g, &function, &types, &given, count, &lists)
+}
+
+/// `For`. It keeps nothing of its iterations, so its gradient runs them once more, as a `While` does.
+pub(crate) fn for_loop(g: &mut GradientContext<'_>) -> Result<()> {
+    let function = (**g.attrs().function("body")?).clone();
+    let is_stateful = |graph: &Graph| {
+        let known = graph.library().get(&function.name);
+        known.and_then(|f| f.signature.as_ref()).is_some_and(|s| s.is_stateful)
+    };
+    ensure!(
+        !g.scope().with_graph(is_stateful),
+        Unimplemented,
+        "the gradient of a For runs its body again, and '{}' has effects",
+        function.name
+    );
+    let given = given_adjoints(g)?;
+    // Adjoints go no further back than to these, however the inputs depend on each other.
+    let inputs = g.inputs()[3..].to_vec();
+    let scope = g.scope();
+    let xs = inputs.iter().map(|&x| scope.add("Identity", &[x])).collect::<Result<Vec<_>>>()?;
+    let ends = counted_again(g, &function, &xs)?;
+    let ys: Vec<Output> = given.keys().map(|&i| ends[i]).collect();
+    let grad_ys: Vec<Option<Output>> = given.values().copied().map(Some).collect();
+    let options = GradientOptions { grad_ys: &grad_ys, ..Default::default() };
+    let adjoints = connected_gradients(g.scope(), &ys, &xs, &options)?;
+    for (i, adjoint) in adjoints.into_iter().enumerate() {
+        if let Some(adjoint) = adjoint {
+            let adjoint = adjoint.to_dense(g.scope())?;
+            g.set(i + 3, adjoint)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a `For` gives for these variables, by way of a `While`.
+fn counted_again(
+    g: &mut GradientContext<'_>,
+    body: &pb::NameAttrList,
+    xs: &[Output],
+) -> Result<Vec<Output>> {
+    let dtypes: Vec<DType> = xs.iter().map(|&x| g.dtype(x)).collect();
+    let (start, limit, delta) = (g.input(0), g.input(1), g.input(2));
+    let s = g.scope();
+    // 64 bits, as the number after the last may be none of 32.
+    let [start, limit, delta] = [start, limit, delta].map(|x| s.cast(x, DType::Int64));
+    let (start, limit, delta) = (start?, limit?, delta?);
+    let zero = s.constant(&Tensor::scalar(0i64))?;
+    let one = s.constant(&Tensor::scalar(1i64))?;
+    // A step of zero goes with a loop that does nothing.
+    let is_zero = s.op("Equal").inputs(&[delta, zero]).build()?;
+    let is_zero = s.cast(is_zero, DType::Int64)?;
+    let step = s.add("AddV2", &[delta, is_zero])?;
+    let sign = s.add("Sign", &[step])?;
+    let span = s.add("Sub", &[limit, start])?;
+    let beyond = s.add("AddV2", &[span, step])?;
+    let beyond = s.add("Sub", &[beyond, sign])?;
+    let count = s.add("FloorDiv", &[beyond, step])?;
+    let name = AttrValue::function(&body.name, &attrs_of(body));
+    let variables: Vec<Output> = std::iter::once(zero).chain(xs.iter().copied()).collect();
+    let ends = s.while_loop(
+        &variables,
+        |s, vars| s.add("Less", &[vars[0], count]),
+        |s, vars| {
+            let gone = s.add("Mul", &[vars[0], step])?;
+            let number = s.add("AddV2", &[start, gone])?;
+            let number = s.cast(number, DType::Int32)?;
+            let call = s.op("PartitionedCall").input(number).inputs(&vars[1..]);
+            let results = call.attr("f", name.clone()).attr("Tout", &dtypes[..]).build_all()?;
+            let next = s.add("AddV2", &[vars[0], one])?;
+            Ok(std::iter::once(next).chain(results).collect())
+        },
+    )?;
+    Ok(ends[1..].to_vec())
 }
 
 /// One iteration beside its gradient.

@@ -260,6 +260,43 @@ fn rows() {
     check(s, out[0], &[x, w], point());
 }
 
+/// Three times, and backwards; and not at all, with a step of zero.
+#[test]
+fn counted_loops() {
+    for (start, limit, delta) in [(1, 6, 2), (3, 0, -1), (2, 2, 0)] {
+        let int = |name: &str, value: i32| {
+            format!(
+                r#"node {{ name: "{name}" op: "Const" attr {{ key: "dtype" value {{ type: DT_INT32 }} }}
+                   attr {{ key: "value" value {{ tensor {{ dtype: DT_INT32 tensor_shape {{}} int_val: {value} }} }} }} }} "#
+            )
+        };
+        let text = r#"
+            library { function { signature { name: "turn" input_arg { name: "i" type: DT_INT32 }
+                input_arg { name: "x" type: DT_DOUBLE } input_arg { name: "w" type: DT_DOUBLE }
+                output_arg { name: "y" type: DT_DOUBLE } output_arg { name: "v" type: DT_DOUBLE } }
+              node_def { name: "c" op: "Cast" input: "i" attr { key: "SrcT" value { type: DT_INT32 } } attr { key: "DstT" value { type: DT_DOUBLE } } }
+              node_def { name: "m" op: "Mul" input: "x" input: "w" attr { key: "T" value { type: DT_DOUBLE } } }
+              node_def { name: "s" op: "Sin" input: "m:z:0" attr { key: "T" value { type: DT_DOUBLE } } }
+              node_def { name: "a" op: "Mul" input: "s:y:0" input: "c:y:0" attr { key: "T" value { type: DT_DOUBLE } } }
+              ret { key: "y" value: "a:z:0" } ret { key: "v" value: "w" } } }
+            node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_DOUBLE } } attr { key: "shape" value { shape { dim { size: 3 } } } } }
+            node { name: "y" op: "Placeholder" attr { key: "dtype" value { type: DT_DOUBLE } } attr { key: "shape" value { shape { dim { size: 3 } } } } }
+            node { name: "for" op: "For" input: "start" input: "limit" input: "delta" input: "x" input: "y"
+              attr { key: "T" value { list { type: DT_DOUBLE type: DT_DOUBLE } } } attr { key: "body" value { func { name: "turn" } } } } "#
+            .to_owned()
+            + &int("start", start)
+            + &int("limit", limit)
+            + &int("delta", delta);
+        let def = thalweg_proto::text::decode("tensorflow.GraphDef", &text).unwrap();
+        let graph = Graph::from_def(registries().0, def).unwrap();
+        let end = |name: &str| Endpoint { node: graph.find(name).unwrap(), index: 0 };
+        let (x, w, y) = (end("x"), end("y"), end("for"));
+        let mut s = Scope::of(graph);
+        let y = s.add("Square", &[y]).unwrap();
+        check(s, y, &[x, w], xy());
+    }
+}
+
 #[test]
 fn mistakes_fail_on_the_line_that_makes_them() {
     let mut s = scope();
