@@ -1,4 +1,4 @@
-//! A warm step's heap allocations do not grow with the number of nodes.
+//! A warm step's heap allocations do not grow with the number of nodes, nor with the iterations of its loops.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
@@ -14,23 +14,36 @@ struct Counting;
 
 thread_local! {
     static COUNT: Cell<usize> = const { Cell::new(0) };
+    /// Bytes that this thread has asked for and not given back, and the most there were.
+    static LIVE: Cell<isize> = const { Cell::new(0) };
+    static PEAK: Cell<isize> = const { Cell::new(0) };
+}
+
+fn change(bytes: isize) {
+    let _ = LIVE.try_with(|live| {
+        live.set(live.get() + bytes);
+        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
+    });
 }
 
 // SAFETY: hands everything to the system's allocator, and counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = COUNT.try_with(|c| c.set(c.get() + 1));
+        change(layout.size() as isize);
         // SAFETY: as the caller promised.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        change(-(layout.size() as isize));
         // SAFETY: as the caller promised.
         unsafe { System.dealloc(memory, layout) }
     }
 
     unsafe fn realloc(&self, memory: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         let _ = COUNT.try_with(|c| c.set(c.get() + 1));
+        change(size as isize - layout.size() as isize);
         // SAFETY: as the caller promised.
         unsafe { System.realloc(memory, layout, size) }
     }
@@ -95,5 +108,57 @@ fn do_not_grow_with_the_nodes() {
         let (few, many) = (allocations(build, 100, &x), allocations(build, 10_000, &x));
         println!("{name}: {few} allocations for 100 nodes, {many} for 10,000");
         assert!(many <= few + 8, "{name}: {few} for 100 nodes, {many} for 10,000");
+    }
+}
+
+/// Bytes beyond what was there before that a loop of so many iterations takes at most, and how often
+/// it asks for some; as frames, and as functions.
+fn bytes_in_loop(iterations: i32, parallel: i64, is_function: bool) -> (isize, usize) {
+    let session = if is_function {
+        let mut s = scope();
+        let limit = s.constant(&Tensor::scalar(iterations)).unwrap();
+        let one = s.constant(&Tensor::scalar(1i32)).unwrap();
+        let zero = s.constant(&Tensor::scalar(0i32)).unwrap();
+        let end = s
+            .while_loop(
+                &[zero],
+                |s, vars| s.add("Less", &[vars[0], limit]),
+                |s, vars| Ok(vec![s.add("AddV2", &[vars[0], one])?]),
+            )
+            .unwrap();
+        s.op("Identity").name("exit").input(end[0]).build().unwrap();
+        thalweg_runtime::Session::new(s.to_graph(), registries().1, options(1)).unwrap()
+    } else {
+        let mut flow = flow::Flow::default();
+        flow.constant("zero", Tensor::scalar(0i32), &[]);
+        flow.count("", "zero", iterations, parallel);
+        flow.session(1).unwrap()
+    };
+    let run = || {
+        let out = session.run(&[], &["exit"], &[]).unwrap();
+        assert_eq!(out[0].scalar_value::<i32>().unwrap(), iterations);
+    };
+    run();
+    let (live, count) = (LIVE.get(), COUNT.get());
+    PEAK.set(live);
+    run();
+    (PEAK.get() - live, COUNT.get() - count)
+}
+
+#[test]
+fn do_not_grow_with_the_iterations() {
+    for (parallel, is_function) in [(1, false), (10, false), (1, true)] {
+        let (few, asked_few) = bytes_in_loop(100, parallel, is_function);
+        let (many, asked_many) = bytes_in_loop(5_000, parallel, is_function);
+        println!(
+            "{parallel} {is_function}: {few} and {many} bytes, {asked_few} and {asked_many} times"
+        );
+        assert!(many <= few + 256, "{parallel} {is_function}: {few} bytes, {many} for more");
+        // A function's end is told by a closure, which is gone with it.
+        let by_iteration = if is_function { 2 * 5_000 } else { 0 };
+        assert!(
+            asked_many <= asked_few + 8 + by_iteration,
+            "{parallel}: {asked_few}, {asked_many}"
+        );
     }
 }
