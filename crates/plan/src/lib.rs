@@ -11,6 +11,7 @@ mod optimize;
 mod partition;
 mod place;
 mod prune;
+mod span;
 mod topology;
 
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use thalweg_tensor::{Context, Result, bail, err};
 
 pub use cost::{CostSource, Links, NodeCost, StaticCosts};
 pub use frames::{Frame, Frames};
-pub use lower::{lower, spans_devices};
+pub use lower::{Which, lower};
 pub use optimize::optimize;
 pub use partition::partition;
 pub use place::{Placement, Reason, place};
@@ -119,8 +120,8 @@ pub struct Options {
     /// Where a device constraint cannot be met, take another device.
     pub allow_soft_placement: bool,
     /// Write the functions out that nodes run, in place of the nodes: branches as `Switch` and
-    /// `Merge`, loops as frames. Without it that is done only for calls and branches, where a
-    /// function's nodes say on which of several devices they are.
+    /// `Merge`, loops as frames. Without it that is done only where a function's nodes say on which of
+    /// several devices they are, or where state that it takes is on several.
     pub lower: bool,
 }
 
@@ -155,8 +156,11 @@ pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Resu
         .first()
         .ok_or_else(|| err!(InvalidArgument, "there is no device to run on"))?;
     let mut pruned = prune(graph, step, client).context(|| "prune")?;
-    if target.options.lower || (target.devices.len() > 1 && spans_devices(&pruned)) {
-        pruned = lower(&pruned, target.options.lower).context(|| "lower")?;
+    let spanning = span::spanning(&pruned, target);
+    if target.options.lower {
+        pruned = lower(&pruned, &Which::All).context(|| "lower")?;
+    } else if !spanning.is_empty() {
+        pruned = lower(&pruned, &Which::These(spanning)).context(|| "lower")?;
     }
     let (mut placed, mut placement) = place(pruned, target).context(|| "place")?;
     placed = late_reads::read_late(placed);

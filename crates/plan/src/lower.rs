@@ -3,7 +3,8 @@
 //! worker that knows no functions runs it.
 //!
 //! A function that calls itself stays a call where it recurs, and so does one that says
-//! `_noinline`; what has no variables or a condition that is no bool stays as it is too.
+//! `_noinline`; what has no variables or a condition that is no bool stays as it is too, and so do
+//! `For`, `RemoteCall` and `SymbolicGradient`.
 
 use std::sync::Arc;
 
@@ -21,51 +22,26 @@ const DEPTH_MAX: usize = 32;
 /// Nodes that writing out may make.
 const NODES_MAX: usize = 1 << 22;
 
-/// `graph` with the functions written out that its nodes run; those of loops too if `loops` says so.
-pub fn lower(graph: &Graph, loops: bool) -> Result<Graph> {
-    if !graph.nodes().iter().any(functional::is_call) {
+/// Which of a graph's nodes are written out.
+pub enum Which {
+    /// All that run functions.
+    All,
+    /// These, with what they run in turn.
+    These(FxHashSet<NodeId>),
+}
+
+/// `graph` with the functions written out that its nodes run.
+pub fn lower(graph: &Graph, which: &Which) -> Result<Graph> {
+    let is_meant = |id: NodeId| match which {
+        Which::All => functional::is_call(graph.node(id)),
+        Which::These(these) => these.contains(&id),
+    };
+    if !graph.ids().any(is_meant) {
         return Ok(graph.clone());
     }
-    let mut lowering = Lowering::new(graph, loops);
+    let mut lowering = Lowering::new(graph, which);
     lowering.copy(graph, &Place::top())?;
     Ok(Graph::from_nodes(graph, lowering.in_order()))
-}
-
-/// Whether a function that a node runs, or one that it calls in turn, says where its nodes are.
-/// Those of loops do not count: a loop runs on one device in either form.
-pub fn spans_devices(graph: &Graph) -> bool {
-    let mut seen: FxHashSet<String> = FxHashSet::default();
-    let mut stack: Vec<String> = Vec::new();
-    let is_while = |node: &Node| functional::is_while(&node.op.name);
-    for node in graph.nodes().iter().filter(|n| functional::is_call(n) && !is_while(n)) {
-        stack.push(node.op.name.clone());
-        stack.extend(node.attrs.iter().flat_map(|(_, value)| functions_in(&value.to_proto())));
-    }
-    while let Some(name) = stack.pop() {
-        let Some(function) = graph.library().get(&name) else { continue };
-        if !seen.insert(name) {
-            continue;
-        }
-        if function.node_def.iter().any(|node| !node.device.is_empty()) {
-            return true;
-        }
-        for node in function.node_def.iter().filter(|n| !functional::is_while(&n.op)) {
-            stack.push(node.op.clone());
-            stack.extend(node.attr.values().flat_map(functions_in));
-        }
-    }
-    false
-}
-
-/// Names of the functions in an attr's value.
-fn functions_in(value: &pb::AttrValue) -> Vec<String> {
-    match &value.value {
-        Some(pb::attr_value::Value::Func(function)) => vec![function.name.clone()],
-        Some(pb::attr_value::Value::List(list)) => {
-            list.func.iter().map(|f| f.name.clone()).collect()
-        }
-        _ => Vec::new(),
-    }
 }
 
 /// Where nodes are written to.
@@ -95,7 +71,7 @@ struct Written {
 
 struct Lowering<'a> {
     like: &'a Graph,
-    loops: bool,
+    which: &'a Which,
     nodes: Vec<Node>,
     names: FxHashSet<Arc<str>>,
     /// For each node, which of the graph's it is or stands for.
@@ -104,11 +80,11 @@ struct Lowering<'a> {
 }
 
 impl<'a> Lowering<'a> {
-    fn new(like: &'a Graph, loops: bool) -> Self {
+    fn new(like: &'a Graph, which: &'a Which) -> Self {
         let names = like.nodes().iter().map(|n| n.name.clone()).collect();
         Lowering {
             like,
-            loops,
+            which,
             nodes: Vec::with_capacity(like.len()),
             names,
             origins: Vec::new(),
@@ -225,7 +201,9 @@ impl<'a> Lowering<'a> {
             return;
         }
         node.name = self.unique(&format!("{}{}", place.prefix, node.name));
-        if node.device.is_empty() {
+        // What takes a handle is where the state is, wherever the call is.
+        let takes_handle = node.inputs.iter().any(|&e| self.info(e).dtype == DType::Resource);
+        if node.device.is_empty() && !takes_handle {
             node.device = place.device.clone();
         }
         if node.inputs.is_empty() && node.control_inputs.is_empty() {
@@ -235,7 +213,11 @@ impl<'a> Lowering<'a> {
 
     /// Writes a node whose inputs are written.
     fn write(&mut self, node: Node, place: &Place) -> Result<Written> {
-        if functional::is_call(&node)
+        let is_meant = match self.which {
+            Which::These(these) if place.within.is_empty() => these.contains(&NodeId(self.origin)),
+            _ => functional::is_call(&node),
+        };
+        if is_meant
             && place.within.len() < DEPTH_MAX
             && let Some(written) = self.write_out(&node, place)?
         {
@@ -258,21 +240,22 @@ impl<'a> Lowering<'a> {
                 let Some(body) = self.named(attrs.function("f")?, place)? else { return Ok(None) };
                 self.call(node, &body, place)
             }
-            "If" | "StatelessIf" => {
+            "If" | "StatelessIf" | "_If" => {
                 let condition = self.info(node.inputs[0]);
                 let is_scalar = condition.shape.rank().is_none_or(|rank| rank == 0);
                 if condition.dtype != DType::Bool || !is_scalar {
                     return Ok(None);
                 }
                 let bodies = [attrs.function("else_branch")?, attrs.function("then_branch")?];
-                let (Some(no), Some(yes)) =
-                    (self.named(bodies[0], place)?, self.named(bodies[1], place)?)
-                else {
-                    return Ok(None);
-                };
-                self.branch(node, [&no, &yes], place).map(Some)
+                let bodies =
+                    bodies.map(|f| &**f).into_iter().zip(["else", "then"].map(String::from));
+                self.branches(node, bodies, place)
             }
-            "While" | "StatelessWhile" if self.loops && !node.inputs.is_empty() => {
+            "Case" | "StatelessCase" => {
+                let names = (0..).map(|i| format!("branch_{i}"));
+                self.branches(node, attrs.functions("branches")?.iter().zip(names), place)
+            }
+            "While" | "StatelessWhile" | "_While" if !node.inputs.is_empty() => {
                 let (Some(cond), Some(body)) = (
                     self.named(attrs.function("cond")?, place)?,
                     self.named(attrs.function("body")?, place)?,
@@ -378,16 +361,33 @@ impl<'a> Lowering<'a> {
         Ok(())
     }
 
-    fn branch(&mut self, node: &Node, bodies: [&Body; 2], place: &Place) -> Result<Written> {
+    /// The functions of which one runs, each with the name of its part; none if one of them must stay
+    /// a call.
+    fn branches<'f>(
+        &mut self,
+        node: &Node,
+        functions: impl Iterator<Item = (&'f pb::NameAttrList, String)>,
+        place: &Place,
+    ) -> Result<Option<Written>> {
+        let mut bodies = Vec::new();
+        for (function, name) in functions {
+            let Some(body) = self.named(function, place)? else { return Ok(None) };
+            bodies.push((body, name));
+        }
+        self.branch(node, &bodies, place).map(Some)
+    }
+
+    fn branch(&mut self, node: &Node, bodies: &[(Body, String)], place: &Place) -> Result<Written> {
         let outer = self.inside(node, "", place);
-        let condition = node.inputs[0];
-        let pivot = self.switch(&outer, "pivot", condition, condition, &node.control_inputs)?;
+        let (choice, after) =
+            (Choice { by: node.inputs[0], of: bodies.len() }, &node.control_inputs);
+        let pivot = self.switch(&outer, "pivot", choice.by, choice, after)?;
         let mut switched = Vec::with_capacity(node.inputs.len());
         for &input in &node.inputs[1..] {
-            switched.push(self.switch(&outer, "switch", input, condition, &node.control_inputs)?);
+            switched.push(self.switch(&outer, "switch", input, choice, after)?);
         }
-        let mut sides = Vec::with_capacity(2);
-        for (side, (body, name)) in bodies.into_iter().zip(["else", "then"]).enumerate() {
+        let (mut sides, mut side_ends) = (Vec::with_capacity(bodies.len()), Vec::new());
+        for (side, (body, name)) in bodies.iter().enumerate() {
             let mut inner = self.inside(node, name, place);
             let at = Endpoint { node: pivot, index: side as u32 };
             let begin = self.forward(&inner, "pivot", at, &[])?;
@@ -397,20 +397,17 @@ impl<'a> Lowering<'a> {
             let written = self.inline(body, &args, inner.clone())?;
             self.check_results(node, &written)?;
             // The side has run when all of this has.
-            let all: Vec<NodeId> = written
-                .ends
-                .iter()
-                .copied()
-                .chain(written.outputs.iter().map(|e| e.node))
-                .collect();
-            let end = self.forward(&inner, "end", begin, &all)?;
-            sides.push((written.outputs, end));
+            let results = written.outputs.iter().map(|e| e.node);
+            let all: Vec<NodeId> = written.ends.iter().copied().chain(results).collect();
+            side_ends.push(self.forward(&inner, "end", begin, &all)?);
+            sides.push(written.outputs);
         }
         let mut outputs = Vec::with_capacity(node.outputs.len());
         for i in 0..node.outputs.len() {
-            outputs.push(self.merge(&outer, "merge", sides[0].0[i], sides[1].0[i])?);
+            let values: Vec<Endpoint> = sides.iter().map(|side| side[i]).collect();
+            outputs.push(self.merge(&outer, "merge", &values)?);
         }
-        let end = self.merge(&outer, "end", sides[0].1, sides[1].1)?;
+        let end = self.merge(&outer, "end", &side_ends)?;
         Ok(Written { outputs, ends: smallvec![end.node] })
     }
 
@@ -432,7 +429,7 @@ impl<'a> Lowering<'a> {
             enter.control_inputs.extend_from_slice(&node.control_inputs);
             let enter = Endpoint { node: self.push(enter)?, index: 0 };
             // The second input is the next iteration's; until it is there, the first stands for it.
-            merges.push(self.merge(&outer, "merge", enter, enter)?);
+            merges.push(self.merge(&outer, "merge", &[enter, enter])?);
         }
         let mut inner = self.inside(node, "cond", place);
         inner.pivot = Some(merges[0].node);
@@ -444,7 +441,8 @@ impl<'a> Lowering<'a> {
         let (mut exits, mut args) = (Vec::new(), Vec::new());
         let mut inner = self.inside(node, "body", place);
         for &merge in &merges {
-            let switch = self.switch(&outer, "switch", merge, loop_cond, &[])?;
+            let choice = Choice { by: loop_cond, of: 2 };
+            let switch = self.switch(&outer, "switch", merge, choice, &[])?;
             let exit = self.bare(&outer, "Exit", "exit", Endpoint { node: switch, index: 0 })?;
             exits.push(Endpoint { node: self.push(exit)?, index: 0 });
             args.push(self.forward(&inner, "arg", Endpoint { node: switch, index: 1 }, &[])?);
@@ -478,7 +476,9 @@ impl<'a> Lowering<'a> {
         let info = self.info(input).clone();
         let op = self.like.registry().get(op)?.clone();
         let mut node = Node::bare(self.unique(&format!("{}{name}", place.prefix)), op);
-        node.device = place.device.clone();
+        if info.dtype != DType::Resource {
+            node.device = place.device.clone();
+        }
         node.inputs.push(input);
         node.attrs.set("T", info.dtype.into_attr());
         node.outputs.push(OutputInfo { is_ref: false, ..info });
@@ -511,21 +511,26 @@ impl<'a> Lowering<'a> {
         place: &Place,
         name: &str,
         input: Endpoint,
-        condition: Endpoint,
+        choice: Choice,
         after: &[NodeId],
     ) -> Result<NodeId> {
-        let mut node = self.bare(place, "Switch", name, input)?;
-        node.inputs.push(condition);
+        let is_bool = self.info(choice.by).dtype == DType::Bool;
+        let mut node =
+            self.bare(place, if is_bool { "Switch" } else { "_SwitchN" }, name, input)?;
+        if !is_bool {
+            node.attrs.set("num_outs", (choice.of as i64).into_attr());
+        }
+        node.inputs.push(choice.by);
         node.control_inputs.extend_from_slice(after);
         let output = node.outputs[0].clone();
-        node.outputs.push(output);
+        node.outputs.resize(choice.of, output);
         self.push(node)
     }
 
-    fn merge(&mut self, place: &Place, name: &str, a: Endpoint, b: Endpoint) -> Result<Endpoint> {
-        let mut node = self.bare(place, "Merge", name, a)?;
-        node.inputs.push(b);
-        node.attrs.set("N", 2i64.into_attr());
+    fn merge(&mut self, place: &Place, name: &str, values: &[Endpoint]) -> Result<Endpoint> {
+        let mut node = self.bare(place, "Merge", name, values[0])?;
+        node.inputs = values.iter().copied().collect();
+        node.attrs.set("N", (values.len() as i64).into_attr());
         // Either side may come, and a later iteration may bring another shape.
         node.outputs[0].shape = PartialShape::unknown();
         let index =
@@ -533,6 +538,13 @@ impl<'a> Lowering<'a> {
         node.outputs.push(index);
         Ok(Endpoint { node: self.push(node)?, index: 0 })
     }
+}
+
+/// What decides which of several outputs is alive.
+#[derive(Clone, Copy)]
+struct Choice {
+    by: Endpoint,
+    of: usize,
 }
 
 /// A function about to be written out.

@@ -1,13 +1,18 @@
 //! Cut a placed graph by device; a cut edge becomes `_Send` and `_Recv`.
+//!
+//! A loop that is cut goes round on each of its devices: where nothing else makes it do so, there is a
+//! small loop that waits for the same condition, and that those who receive in it follow.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
-use thalweg_graph::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, Op, OutputInfo};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
+use thalweg_graph::{
+    AttrValue, Attrs, ControlFlow, Endpoint, Graph, IntoAttr, Node, NodeId, Op, OutputInfo,
+};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, err};
 
-use crate::{Partition, Placement, Target};
+use crate::{Frame, Frames, Partition, Placement, Target};
 
 /// One graph for each device that has nodes.
 pub fn partition(
@@ -35,6 +40,13 @@ struct Cut<'a> {
     constant: Arc<Op>,
     identity: Arc<Op>,
     next_edge: usize,
+    frames: Frames,
+    /// For each loop, what says whether it goes on, and on which device.
+    conditions: Vec<Option<(NodeId, u32)>>,
+    /// For each loop, whether it has nodes on several devices.
+    is_cut: Vec<bool>,
+    /// For each loop and device, what those who receive in it follow.
+    laps: FxHashMap<(u32, u32), NodeId>,
 }
 
 impl<'a> Cut<'a> {
@@ -46,6 +58,17 @@ impl<'a> Cut<'a> {
             let part = &mut parts[device as usize];
             position.push(NodeId(part.len() as u32));
             part.push(node.clone());
+        }
+        let frames = Frames::of(graph)?;
+        let mut conditions = vec![None; frames.all.len()];
+        let mut first_device: Vec<Option<u32>> = vec![None; frames.all.len()];
+        let mut is_cut = vec![false; frames.all.len()];
+        for id in graph.ids() {
+            let (frame, device) = (frames.of[id.index()] as usize, placement.devices[id.index()]);
+            is_cut[frame] |= *first_device[frame].get_or_insert(device) != device;
+            if ControlFlow::of(&graph.node(id).op.name) == Some(ControlFlow::LoopCond) {
+                conditions[frame].get_or_insert((id, device));
+            }
         }
         Ok(Cut {
             graph,
@@ -59,12 +82,20 @@ impl<'a> Cut<'a> {
             constant: op("Const")?,
             identity: op("Identity")?,
             next_edge: 0,
+            frames,
+            conditions,
+            is_cut,
+            laps: FxHashMap::default(),
         })
     }
 
     fn run(mut self) -> Result<Vec<Partition>> {
         for id in self.graph.ids() {
             let here = self.placement.devices[id.index()];
+            let frame = self.frames.of[id.index()];
+            if frame != 0 && self.is_cut[frame as usize] {
+                self.follow(frame, here)?;
+            }
             let node = self.graph.node(id);
             let mut inputs = node.inputs.clone();
             for input in &mut inputs {
@@ -72,7 +103,7 @@ impl<'a> Cut<'a> {
                 *input = if from == here {
                     Endpoint { node: self.position[input.node.index()], index: input.index }
                 } else {
-                    Endpoint { node: self.cut_data(*input, from, here), index: 0 }
+                    Endpoint { node: self.cut_data(*input, from, here, frame)?, index: 0 }
                 };
             }
             let mut control_inputs = node.control_inputs.clone();
@@ -81,7 +112,7 @@ impl<'a> Cut<'a> {
                 *control = if from == here {
                     self.position[control.index()]
                 } else {
-                    self.cut_control(*control, from, here)?
+                    self.cut_control(*control, from, here, frame)?
                 };
             }
             let moved = &mut self.parts[here as usize][self.position[id.index()].index()];
@@ -99,47 +130,33 @@ impl<'a> Cut<'a> {
             .collect())
     }
 
-    /// The node on device `to` that receives `tensor`; consumers there share it.
-    fn cut_data(&mut self, tensor: Endpoint, from: u32, to: u32) -> NodeId {
+    /// The node on device `to` that receives `tensor` in a loop; consumers there share it.
+    fn cut_data(&mut self, tensor: Endpoint, from: u32, to: u32, frame: u32) -> Result<NodeId> {
         let key = (tensor, false, to);
         if let Some(&arrived) = self.arrived.get(&key) {
-            return arrived;
+            return Ok(arrived);
         }
         let source = self.graph.node(tensor.node);
         let output = OutputInfo { is_ref: false, ..self.graph.output(tensor).clone() };
         let input = Endpoint { node: self.position[tensor.node.index()], index: tensor.index };
         let name = source.name.clone();
-        let received = self.transfer(&name, input, output, from, to);
+        let received = self.transfer(&name, input, output, from, to, frame)?;
         self.arrived.insert(key, received);
-        received
+        Ok(received)
     }
 
     /// A control edge travels as an empty tensor: a constant after the source, and an identity
     /// that consumers wait for.
-    fn cut_control(&mut self, source: NodeId, from: u32, to: u32) -> Result<NodeId> {
+    fn cut_control(&mut self, source: NodeId, from: u32, to: u32, frame: u32) -> Result<NodeId> {
         let key = (Endpoint { node: source, index: 0 }, true, to);
         if let Some(&arrived) = self.arrived.get(&key) {
             return Ok(arrived);
         }
         let name = self.graph.node(source).name.clone();
-        let empty = Tensor::zeros(DType::Float, Shape::new(&[0])?)?;
-        let output = OutputInfo {
-            dtype: DType::Float,
-            is_ref: false,
-            shape: PartialShape::from(empty.shape()),
-        };
-        let mut signal =
-            Node::bare(format!("{name}/ctrl_S{}", self.next_edge), self.constant.clone());
-        signal.attrs = [
-            ("dtype".into(), DType::Float.into_attr()),
-            ("value".into(), AttrValue::Tensor(Arc::new(empty.to_proto()?))),
-        ]
-        .into_iter()
-        .collect();
-        signal.control_inputs = smallvec![self.position[source.index()]];
-        signal.outputs = smallvec![output.clone()];
-        let signal = Endpoint { node: self.push(from, signal), index: 0 };
-        let received = self.transfer(&name, signal, output.clone(), from, to);
+        let signal = format!("{name}/ctrl_S{}", self.next_edge);
+        let after = self.position[source.index()];
+        let (signal, output) = self.signal(from, signal, Some(after))?;
+        let received = self.transfer(&name, signal, output.clone(), from, to, frame)?;
         let mut arrived =
             Node::bare(format!("{name}/ctrl_R{}", self.next_edge), self.identity.clone());
         arrived.inputs = smallvec![Endpoint { node: received, index: 0 }];
@@ -150,6 +167,90 @@ impl<'a> Cut<'a> {
         Ok(arrived)
     }
 
+    /// An empty tensor that comes after a node.
+    fn signal(
+        &mut self,
+        device: u32,
+        name: String,
+        after: Option<NodeId>,
+    ) -> Result<(Endpoint, OutputInfo)> {
+        let empty = Tensor::zeros(DType::Float, Shape::new(&[0])?)?;
+        let shape = PartialShape::from(empty.shape());
+        let output = OutputInfo { dtype: DType::Float, is_ref: false, shape };
+        let mut signal = Node::bare(name, self.constant.clone());
+        let value = AttrValue::Tensor(Arc::new(empty.to_proto()?));
+        signal.attrs = [("dtype".into(), DType::Float.into_attr()), ("value".into(), value)]
+            .into_iter()
+            .collect();
+        signal.control_inputs.extend(after);
+        signal.outputs = smallvec![output.clone()];
+        Ok((Endpoint { node: self.push(device, signal), index: 0 }, output))
+    }
+
+    /// Makes a loop go round on a device where its condition is not.
+    fn follow(&mut self, frame: u32, device: u32) -> Result<()> {
+        if self.condition(frame)?.1 != device {
+            self.lap(frame, device)?;
+        }
+        Ok(())
+    }
+
+    fn condition(&self, frame: u32) -> Result<(NodeId, u32)> {
+        self.conditions[frame as usize].ok_or_else(|| {
+            let name = &self.frames.all[frame as usize].name;
+            err!(
+                Unimplemented,
+                "the loop '{name}' has no LoopCond, so it cannot run on several devices"
+            )
+        })
+    }
+
+    /// The node that comes first in each iteration of a loop on a device, of a loop that does nothing
+    /// but go round there.
+    fn lap(&mut self, frame: u32, device: u32) -> Result<NodeId> {
+        if let Some(&first) = self.laps.get(&(frame, device)) {
+            return Ok(first);
+        }
+        let (condition, home) = self.condition(frame)?;
+        let Frame { name, parent, parallel_iterations } = self.frames.all[frame as usize].clone();
+        let outer = if parent == 0 { None } else { Some(self.lap(parent, device)?) };
+        let base = format!("{}/lap_{frame}", self.graph.node(condition).name);
+        let (begin, output) = self.signal(device, format!("{base}/begin"), outer)?;
+        let bare = |cut: &Self, op: &str, inputs: &[Endpoint]| -> Result<Node> {
+            let op = cut.graph.registry().get(op)?.clone();
+            let mut node = Node::bare(format!("{base}/{}", op.name.to_lowercase()), op);
+            node.inputs = inputs.iter().copied().collect();
+            node.attrs.set("T", DType::Float.into_attr());
+            node.outputs.push(output.clone());
+            Ok(node)
+        };
+        let mut enter = bare(self, "Enter", &[begin])?;
+        enter.attrs.set("frame_name", (&*name).into_attr());
+        enter.attrs.set("parallel_iterations", parallel_iterations.into_attr());
+        let enter = Endpoint { node: self.push(device, enter), index: 0 };
+        // The second input is the next iteration's, as soon as that is there.
+        let mut merge = bare(self, "Merge", &[enter, enter])?;
+        merge.attrs.set("N", 2i64.into_attr());
+        let index =
+            OutputInfo { dtype: DType::Int32, is_ref: false, shape: PartialShape::scalar() };
+        merge.outputs.push(index);
+        let merge = self.push(device, merge);
+        self.laps.insert((frame, device), merge);
+        let goes_on = if home == device {
+            self.position[condition.index()]
+        } else {
+            self.cut_data(Endpoint { node: condition, index: 0 }, home, device, frame)?
+        };
+        let choice = Endpoint { node: goes_on, index: 0 };
+        let mut switch = bare(self, "Switch", &[Endpoint { node: merge, index: 0 }, choice])?;
+        switch.outputs.push(output.clone());
+        let switch = self.push(device, switch);
+        let next = bare(self, "NextIteration", &[Endpoint { node: switch, index: 1 }])?;
+        let next = self.push(device, next);
+        self.parts[device as usize][merge.index()].inputs[1] = Endpoint { node: next, index: 0 };
+        Ok(merge)
+    }
+
     /// Adds a `_Send` of `input` on `from` and its `_Recv` on `to`; returns the latter.
     fn transfer(
         &mut self,
@@ -158,7 +259,8 @@ impl<'a> Cut<'a> {
         output: OutputInfo,
         from: u32,
         to: u32,
-    ) -> NodeId {
+        frame: u32,
+    ) -> Result<NodeId> {
         let edge = self.next_edge;
         self.next_edge += 1;
         let tensor_name = format!("edge_{edge}_{name}");
@@ -169,7 +271,10 @@ impl<'a> Cut<'a> {
         let mut recv = Node::bare(format!("{name}_R{edge}"), self.recv.clone());
         recv.attrs = self.transfer_attrs("tensor_type", output.dtype, &tensor_name, from, to);
         recv.outputs = smallvec![output];
-        self.push(to, recv)
+        if frame != 0 {
+            recv.control_inputs.push(self.lap(frame, to)?);
+        }
+        Ok(self.push(to, recv))
     }
 
     fn transfer_attrs(

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{AttrValue, Graph, Node, NodeId, structural};
+use thalweg_graph::{AttrValue, ControlFlow, Graph, Node, NodeId, OutputInfo, structural};
 use thalweg_kernel::{DeviceDescription, DeviceSpec};
 use thalweg_tensor::{Context, DType, Result, bail};
 
@@ -42,8 +42,14 @@ pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
         return place_on_one(graph, target);
     }
     let frames = Frames::of(&graph)?;
-    let groups = Groups::of(&graph, &frames)?;
-    let feasible = feasible_devices(&graph, &groups, &frames, target)?;
+    let mut loops = Loops::new(&frames);
+    let (groups, feasible) = loop {
+        let groups = Groups::of(&graph, &loops)?;
+        match feasible_devices(&graph, &groups, &loops, target)? {
+            Fit::Devices(feasible) => break (groups, feasible),
+            Fit::Apart(frame) => loops.is_apart[frame as usize] = true,
+        }
+    };
     let placement = simulate(&graph, &groups, &feasible, target);
     let names: Vec<Arc<str>> = target.devices.iter().map(|d| d.name.to_string().into()).collect();
     let mut nodes = graph.nodes().to_vec();
@@ -132,13 +138,62 @@ fn cannot_assign(node: &Node, target: &Target<'_>) -> String {
     )
 }
 
+/// The loops of a graph, and which of them need more than one device.
+struct Loops<'a> {
+    frames: &'a Frames,
+    /// For each frame, the loop around all others that it stands in.
+    outermost: Vec<u32>,
+    /// For each outermost loop, whether its nodes go where they must, each by itself.
+    is_apart: Vec<bool>,
+}
+
+impl<'a> Loops<'a> {
+    fn new(frames: &'a Frames) -> Self {
+        let mut outermost: Vec<u32> = Vec::with_capacity(frames.all.len());
+        for (i, frame) in frames.all.iter().enumerate() {
+            let own = i as u32;
+            // A frame comes after the one it stands in.
+            outermost.push(if frame.parent == 0 { own } else { outermost[frame.parent as usize] });
+        }
+        Loops { frames, outermost, is_apart: vec![false; frames.all.len()] }
+    }
+
+    /// The outermost loop around a node, if it is in one.
+    fn around(&self, id: NodeId) -> Option<u32> {
+        match self.frames.of[id.index()] {
+            0 => None,
+            frame => Some(self.outermost[frame as usize]),
+        }
+    }
+}
+
+/// Whether a node of a loop that needs several devices says itself where it is: by a wish, or by the
+/// state that it takes or gives a handle of.
+fn says_where(graph: &Graph, node: &Node) -> bool {
+    let has_wish = !node.device.is_empty() && ControlFlow::of(&node.op.name).is_none();
+    let is_state = |o: &OutputInfo| o.dtype == DType::Resource || o.is_ref;
+    has_wish
+        || node.outputs.iter().any(is_state)
+        || node.inputs.iter().any(|&e| is_state(graph.output(e)))
+}
+
+/// Whether what a node gives is there in one iteration, but not in all: then it must be read where
+/// the node is, as readers elsewhere would wait for it in each.
+fn gives_once(node: &Node) -> bool {
+    match ControlFlow::of(&node.op.name) {
+        Some(ControlFlow::NextIteration) => true,
+        Some(ControlFlow::Enter) => !node.attrs().bool("is_constant").unwrap_or(false),
+        _ => false,
+    }
+}
+
 /// Nodes that must share a device, as a union-find forest.
 struct Groups {
     parent: Vec<u32>,
 }
 
 impl Groups {
-    fn of(graph: &Graph, frames: &Frames) -> Result<Groups> {
+    fn of(graph: &Graph, loops: &Loops<'_>) -> Result<Groups> {
         let mut groups = Groups { parent: (0..graph.len() as u32).collect() };
         for id in graph.ids() {
             let node = graph.node(id);
@@ -162,22 +217,35 @@ impl Groups {
                 }
             }
         }
-        groups.join_loops(graph, frames);
+        groups.join_loops(graph, loops);
         for i in 0..graph.len() as u32 {
             groups.parent[i as usize] = groups.root(i);
         }
         Ok(groups)
     }
 
-    /// A loop is a unit, with what enters it and the loops in it.
-    fn join_loops(&mut self, graph: &Graph, frames: &Frames) {
+    /// A loop is a unit, with what enters it and the loops in it. One that needs several devices is
+    /// one too, but for the nodes that say where they are.
+    fn join_loops(&mut self, graph: &Graph, loops: &Loops<'_>) {
+        let frames = loops.frames;
         let mut leaders: Vec<Option<NodeId>> = vec![None; frames.all.len()];
-        for id in graph.ids().filter(|id| frames.of[id.index()] != 0) {
-            let frame = frames.of[id.index()];
+        for id in graph.ids() {
+            let Some(outermost) = loops.around(id) else { continue };
+            let is_apart = loops.is_apart[outermost as usize];
+            let goes = |node: &Node| !is_apart || !says_where(graph, node);
+            let (node, frame) = (graph.node(id), frames.of[id.index()]);
+            for source in reads(node).filter(|&s| gives_once(graph.node(s))) {
+                self.join(id, source);
+            }
+            if !goes(node) {
+                continue;
+            }
             let leader = *leaders[frame as usize].get_or_insert(id);
             self.join(id, leader);
-            for source in reads(graph.node(id)).filter(|s| frames.of[s.index()] != frame) {
-                self.join(id, source);
+            for source in reads(node).filter(|s| frames.of[s.index()] != frame) {
+                if goes(graph.node(source)) {
+                    self.join(id, source);
+                }
             }
         }
     }
@@ -204,13 +272,20 @@ impl Groups {
     }
 }
 
-/// For each group (by its root), the devices that all members can be on.
+/// Whether all groups have a device.
+enum Fit {
+    /// For each group (by its root), the devices that all members can be on.
+    Devices(FxHashMap<u32, Vec<u32>>),
+    /// This loop cannot be on one device.
+    Apart(u32),
+}
+
 fn feasible_devices(
     graph: &Graph,
     groups: &Groups,
-    frames: &Frames,
+    loops: &Loops<'_>,
     target: &Target<'_>,
-) -> Result<FxHashMap<u32, Vec<u32>>> {
+) -> Result<Fit> {
     let mut groups_choices: FxHashMap<u32, Choices> = FxHashMap::default();
     let mut specs = Specs::default();
     for id in graph.ids() {
@@ -222,22 +297,16 @@ fn feasible_devices(
             continue;
         };
         group.narrow(&choices);
-        if group.able.is_empty()
-            || (group.wanted.is_empty() && !target.options.allow_soft_placement)
-        {
+        if !group.able.is_empty() && !group.wanted.is_empty() {
+            continue;
+        }
+        let in_group = |id: &NodeId| groups.root_of(*id) == root;
+        let mut around = graph.ids().filter(in_group).filter_map(|id| loops.around(id));
+        if let Some(frame) = around.find(|&frame| !loops.is_apart[frame as usize]) {
+            return Ok(Fit::Apart(frame));
+        }
+        if group.able.is_empty() || !target.options.allow_soft_placement {
             let leader = graph.node(NodeId(root));
-            if frames.of[id.index()] != 0 || frames.of[root as usize] != 0 {
-                bail!(
-                    Unimplemented,
-                    "a loop runs on one device here, but '{}' wants '{}' and '{}' wants '{}'\n\t \
-                     [[{{{{node {}}}}}]]",
-                    node.name,
-                    node.device,
-                    leader.name,
-                    leader.device,
-                    node.name
-                );
-            }
             bail!(
                 InvalidArgument,
                 "Cannot colocate nodes {{{{colocation_node {}}}}} (device '{}') and \
@@ -252,7 +321,8 @@ fn feasible_devices(
         }
     }
     let wanted_or_able = |c: Choices| if c.wanted.is_empty() { c.able } else { c.wanted };
-    Ok(groups_choices.into_iter().map(|(root, c)| (root, wanted_or_able(c))).collect())
+    let feasible = groups_choices.into_iter().map(|(root, c)| (root, wanted_or_able(c)));
+    Ok(Fit::Devices(feasible.collect()))
 }
 
 /// Devices that a node, or a group of nodes, can be on.

@@ -366,40 +366,126 @@ fn what_never_comes_is_an_error_and_not_a_wait() {
     });
 }
 
-/// Values cross devices dead or alive; a loop stays on one.
-#[test]
-fn branches_across_devices() {
+/// A session on two devices.
+fn on_two(flow: &Flow) -> Session {
     use std::sync::Arc;
     use thalweg_kernel::{Device, DeviceDescription, DeviceName, HostDevice};
     let device = |i: u32| -> Arc<dyn Device> {
-        let name = DeviceName { index: i, ..DeviceName::cpu("localhost", 0, 0) };
-        HostDevice::shared(DeviceDescription::cpu(name, 1 << 30))
+        HostDevice::shared(DeviceDescription::cpu(DeviceName::cpu("localhost", 0, i), 1 << 30))
     };
-    let mut flow = branch();
-    flow.int("there", "Neg", &["s:1"]);
-    flow.def.node.last_mut().unwrap().device = "/cpu:1".into();
-    flow.constant("ctl", Tensor::scalar(1i32), &["^there"]);
-    flow.merge("m", &["there", "s"]);
-    flow.count("", "m", 9, 4);
     let (ops, kernels) = registries();
     let graph = thalweg_graph::Graph::from_def(ops, flow.def.clone()).unwrap();
     let mut options = options(2);
     options.devices = vec![device(0), device(1)];
-    let session = Session::new(graph, kernels, options).unwrap();
+    Session::new(graph, kernels, options).unwrap()
+}
+
+fn put(flow: &mut Flow, node: &str, device: &str) {
+    flow.def.node.iter_mut().find(|n| n.name == node).unwrap().device = device.into();
+}
+
+/// Values cross devices dead or alive.
+#[test]
+fn branches_across_devices() {
+    let mut flow = branch();
+    flow.int("there", "Neg", &["s:1"]);
+    put(&mut flow, "there", "/cpu:1");
+    flow.constant("ctl", Tensor::scalar(1i32), &["^there"]);
+    flow.merge("m", &["there", "s"]);
+    flow.count("", "m", 9, 4);
+    let session = on_two(&flow);
     let run = |p: bool, fetches: &[&str]| session.run(&[("p", Tensor::scalar(p))], fetches, &[]);
     assert_eq!(ints(&run(true, &["m", "exit", "ctl"]).unwrap()), [-7, 9, 1]);
     assert_eq!(ints(&run(false, &["m", "exit"]).unwrap()), [7, 9]);
     let e = run(false, &["there"]).unwrap_err();
     assert_eq!(e.code(), Code::InvalidArgument, "{e}");
     assert!(run(false, &["ctl"]).is_err());
+}
 
-    flow.def.node.iter_mut().find(|n| n.name == "add").unwrap().device = "/cpu:1".into();
-    flow.def.node.iter_mut().find(|n| n.name == "less").unwrap().device = "/cpu:0".into();
-    let (ops, kernels) = registries();
-    let graph = thalweg_graph::Graph::from_def(ops, flow.def).unwrap();
-    let mut options = support::options(2);
-    options.devices = vec![device(0), device(1)];
-    let session = Session::new(graph, kernels, options).unwrap();
-    let e = session.run(&[("p", Tensor::scalar(true))], &["exit"], &[]).unwrap_err();
-    assert_eq!(e.code(), Code::Unimplemented, "{e}");
+/// How many nodes of a name ran on each of two devices.
+fn ran_on(session: &Session, fetches: &[&str], name: &str) -> ([usize; 2], Vec<i32>) {
+    let traced = RunOptions { trace: true, ..Default::default() };
+    let (out, report) = session.run_with(&traced, &[], fetches, &[]).unwrap();
+    let ran = |device: &str| {
+        let nodes = report.nodes.iter().filter(|n| &*n.node == name);
+        nodes.filter(|n| n.device.ends_with(device)).count()
+    };
+    ([ran("CPU:0"), ran("CPU:1")], ints(&out))
+}
+
+/// A part of the body, the condition, or the whole way round may be elsewhere.
+#[test]
+fn loops_across_devices() {
+    watched("a loop on two devices", || {
+        for (there, parallel) in
+            [("add", 1), ("add", 10), ("less", 10), ("body", 3), ("one", 10), ("limit", 2)]
+        {
+            let mut flow = counting(50, parallel);
+            put(&mut flow, "zero", "/cpu:0");
+            put(&mut flow, there, "/cpu:1");
+            for name in ["add", "less", "body"].into_iter().filter(|&n| n != there) {
+                put(&mut flow, name, "/cpu:0");
+            }
+            let session = on_two(&flow);
+            for _ in 0..3 {
+                assert_eq!(ints(&session.run(&[], &["exit"], &[]).unwrap()), [50], "{there}");
+            }
+            let (ran, _) = ran_on(&session, &["exit"], there);
+            let wanted = if ["less", "limit"].contains(&there) { 51 } else { 50 };
+            assert_eq!(ran, [0, wanted], "{there}");
+        }
+    });
+}
+
+/// A loop in a loop, of which the inner has a part elsewhere; and a loop in a branch not taken.
+#[test]
+fn nested_loops_across_devices() {
+    watched("nested loops on two devices", || {
+        let mut flow = counting(4, 10);
+        flow.constant("three", Tensor::scalar(3i32), &["^body"]);
+        flow.int("up", "AddV2", &["body", "three"]);
+        // From `body` to `up`: never entered with more than three steps to go.
+        flow.count("in_", "body", 6, 10);
+        put(&mut flow, "in_add", "/cpu:1");
+        put(&mut flow, "in_less", "/cpu:0");
+        put(&mut flow, "add", "/cpu:0");
+        flow.int("both", "AddV2", &["in_exit", "up"]);
+        flow.int("back", "Sub", &["both", "up"]);
+        // in_exit is 6 in each iteration.
+        flow.int("same", "Sub", &["back", "in_exit"]);
+        flow.int("on", "AddV2", &["same", "add"]).rewire("next", 0, "on");
+        let session = on_two(&flow);
+        let (ran, out) = ran_on(&session, &["exit"], "in_add");
+        assert_eq!((ran, out), ([0, 6 + 5 + 4 + 3], vec![4]));
+
+        let mut flow = branch();
+        flow.count("", "s:1", 9, 4);
+        put(&mut flow, "add", "/cpu:1");
+        put(&mut flow, "less", "/cpu:0");
+        flow.merge("m", &["exit", "s"]);
+        let session = on_two(&flow);
+        for (p, wanted) in [(true, 9), (false, 7), (true, 9)] {
+            let out = session.run(&[("p", Tensor::scalar(p))], &["m"], &[]).unwrap();
+            assert_eq!(ints(&out), [wanted]);
+        }
+    });
+}
+
+/// An error on one device, or the caller's deadline, ends the loop on both.
+#[test]
+fn a_loop_across_devices_ends_with_its_step() {
+    watched("a loop on two devices that is ended", || {
+        let mut flow = counting(1_000_000_000, 10);
+        put(&mut flow, "add", "/cpu:1");
+        put(&mut flow, "less", "/cpu:0");
+        flow.node("f", "Cast", &["add"]).attr("SrcT", DType::Int32).attr("DstT", DType::Float);
+        flow.node("bad", "ToyFail", &["f"]);
+        put(&mut flow, "bad", "/cpu:1");
+        let session = on_two(&flow);
+        let e = session.run(&[], &["exit"], &["bad"]).unwrap_err();
+        assert_eq!(e.code(), Code::OutOfRange, "{e}");
+        let options = RunOptions { timeout: Some(Duration::from_millis(50)), ..Default::default() };
+        let e = session.run_with(&options, &[], &["exit"], &[]).unwrap_err();
+        assert_eq!(e.code(), Code::DeadlineExceeded, "{e}");
+    });
 }

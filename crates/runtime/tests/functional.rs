@@ -236,26 +236,99 @@ fn traces_show_what_runs_inside() {
     assert_eq!((count("ToyAdd"), count("Less"), count("While")), (2, 3, 1));
 }
 
-/// Nodes of a branch that say where they are run there.
-#[test]
-fn branches_span_devices() {
-    let text = LIBRARY.replace(
-        r#"name: "a" op: "ToyAdd" input: "x" input: "one:output:0""#,
-        r#"name: "a" op: "ToyAdd" device: "/device:CPU:1" input: "x" input: "one:output:0""#,
-    ) + &branch("y", "If", "inc", "double");
-    let def = thalweg_proto::text::decode("tensorflow.GraphDef", &text).unwrap();
+fn on_two_devices(text: &str) -> Session {
+    let def = thalweg_proto::text::decode("tensorflow.GraphDef", text).unwrap();
     let graph = Graph::from_def(registries().0, def).unwrap();
     let cpu = |i| DeviceDescription::cpu(DeviceName::cpu("localhost", 0, i), 1 << 30);
     let devices = vec![HostDevice::shared(cpu(0)), HostDevice::shared(cpu(1))];
     let options = SessionOptions { devices, ..options(2) };
-    let s = Session::new(graph, registries().1, options).unwrap();
+    Session::new(graph, registries().1, options).unwrap()
+}
+
+/// Runs a step; its result, and how often nodes of an op ran on each device.
+fn ran_on(s: &Session, feeds: &[(&str, Tensor)], fetch: &str, op: &str) -> (f32, [usize; 2]) {
     let traced = RunOptions { trace: true, ..Default::default() };
-    for (p, expected, device) in [(true, 6.0, "CPU:1"), (false, 10.0, "CPU:0")] {
-        let feeds = [("x", number(5.0)), ("p", Tensor::scalar(p))];
-        let (out, report) = s.run_with(&traced, &feeds, &["y"], &[]).unwrap();
-        assert_eq!(numbers(&out), [expected]);
-        let ran: Vec<&str> =
-            report.nodes.iter().filter(|n| n.op == "ToyAdd").map(|n| &*n.device).collect();
-        assert!(ran.iter().any(|d| d.ends_with(device)), "{p}: {ran:?}");
-    }
+    let (out, report) = s.run_with(&traced, feeds, &[fetch], &[]).unwrap();
+    let ran = |device: &str| {
+        report.nodes.iter().filter(|n| n.op == op && n.device.ends_with(device)).count()
+    };
+    (numbers(&out)[0], [ran("CPU:0"), ran("CPU:1")])
+}
+
+/// Nodes of functions that say where they are run there, in branches and loops.
+#[test]
+fn functions_span_devices() {
+    let text = LIBRARY.replace(
+        r#"name: "a" op: "ToyAdd" input: "x" input: "one:output:0""#,
+        r#"name: "a" op: "ToyAdd" device: "/device:CPU:1" input: "x" input: "one:output:0""#,
+    ) + &branch("y", "If", "inc", "double")
+        + &case("c", "Case", &["double", "inc"])
+        + &while_node("w", "While", "below", "inc");
+    watched("functions on two devices", move || {
+        let s = on_two_devices(&text);
+        let feeds = |p: bool, i: i32| {
+            [("x", number(95.0)), ("p", Tensor::scalar(p)), ("i", Tensor::scalar(i))]
+        };
+        assert_eq!(ran_on(&s, &feeds(true, 0), "y", "ToyAdd"), (96.0, [0, 1]));
+        assert_eq!(ran_on(&s, &feeds(false, 0), "y", "ToyAdd").0, 190.0);
+        assert_eq!(ran_on(&s, &feeds(false, 1), "c", "ToyAdd"), (96.0, [0, 1]));
+        assert_eq!(ran_on(&s, &feeds(false, 0), "c", "ToyAdd").0, 190.0);
+        assert_eq!(ran_on(&s, &feeds(false, 0), "w", "ToyAdd"), (100.0, [0, 5]));
+    });
+}
+
+/// A function may take state of several devices: its nodes go to the state.
+#[test]
+fn state_spans_devices() {
+    let variable = |name: &str, cpu: u32| {
+        format!(
+            r#"node {{ name: "{name}" op: "VarHandleOp" device: "/device:CPU:{cpu}" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }} attr {{ key: "shape" value {{ shape {{}} }} }} attr {{ key: "shared_name" value {{ s: "{name}" }} }} }}
+               node {{ name: "init_{name}" op: "AssignVariableOp" input: "{name}" input: "x" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }} }} "#
+        )
+    };
+    let args = r#"input_arg { name: "a" type: DT_RESOURCE } input_arg { name: "b" type: DT_RESOURCE } input_arg { name: "x" type: DT_FLOAT }"#;
+    let types = "type: DT_RESOURCE type: DT_RESOURCE type: DT_FLOAT";
+    let read = |name: &str| {
+        format!(
+            r#"node_def {{ name: "r{name}" op: "ReadVariableOp" input: "{name}" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }} }} "#
+        )
+    };
+    let sum = format!(
+        r#"{} {} node_def {{ name: "s" op: "ToyAdd" input: "ra:value:0" input: "rb:value:0" }} node_def {{ name: "t" op: "ToyAdd" input: "s:y:0" input: "x" }} "#,
+        read("a"),
+        read("b")
+    );
+    let functions = format!(
+        r#"library {{
+          function {{ signature {{ name: "add" is_stateful: true {args} output_arg {{ name: "y" type: DT_FLOAT }} }} {sum} ret {{ key: "y" value: "t:y:0" }} }}
+          function {{ signature {{ name: "only_x" {args} output_arg {{ name: "y" type: DT_FLOAT }} }} ret {{ key: "y" value: "x" }} }}
+          function {{ signature {{ name: "turn" is_stateful: true {args} output_arg {{ name: "c" type: DT_RESOURCE }} output_arg {{ name: "d" type: DT_RESOURCE }} output_arg {{ name: "y" type: DT_FLOAT }} }} {sum}
+            ret {{ key: "c" value: "a" }} ret {{ key: "d" value: "b" }} ret {{ key: "y" value: "t:y:0" }} }}
+          function {{ signature {{ name: "below_x" {args} output_arg {{ name: "y" type: DT_BOOL }} }}
+            node_def {{ name: "l" op: "Const" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }} attr {{ key: "value" value {{ tensor {{ dtype: DT_FLOAT tensor_shape {{}} float_val: 100 }} }} }} }}
+            node_def {{ name: "c" op: "Less" input: "x" input: "l:output:0" attr {{ key: "T" value {{ type: DT_FLOAT }} }} }} ret {{ key: "y" value: "c:z:0" }} }} }} "#
+    );
+    let nodes = format!(
+        r#"node {{ name: "x" op: "Placeholder" attr {{ key: "dtype" value {{ type: DT_FLOAT }} }} }}
+           node {{ name: "p" op: "Placeholder" attr {{ key: "dtype" value {{ type: DT_BOOL }} }} }}
+           node {{ name: "call" op: "StatefulPartitionedCall" input: "va" input: "vb" input: "x" attr {{ key: "Tin" value {{ list {{ {types} }} }} }} attr {{ key: "Tout" value {{ list {{ type: DT_FLOAT }} }} }} {add} }}
+           node {{ name: "if" op: "If" device: "/device:CPU:1" input: "p" input: "va" input: "vb" input: "x" attr {{ key: "Tcond" value {{ type: DT_BOOL }} }} attr {{ key: "Tin" value {{ list {{ {types} }} }} }} attr {{ key: "Tout" value {{ list {{ type: DT_FLOAT }} }} }} {then} {otherwise} }}
+           node {{ name: "while" op: "While" input: "va" input: "vb" input: "x" attr {{ key: "T" value {{ list {{ {types} }} }} }} {cond} {body} }} "#,
+        add = function_attr("f", "add"),
+        then = function_attr("then_branch", "add"),
+        otherwise = function_attr("else_branch", "only_x"),
+        cond = function_attr("cond", "below_x"),
+        body = function_attr("body", "turn"),
+    );
+    let text = functions + &nodes + &variable("va", 0) + &variable("vb", 1);
+    watched("state on two devices", move || {
+        let s = on_two_devices(&text);
+        let feeds = |p: bool| [("x", number(10.0)), ("p", Tensor::scalar(p))];
+        s.run(&feeds(true), &[], &["init_va", "init_vb"]).unwrap();
+        let reads = |p: bool, fetch: &str| ran_on(&s, &feeds(p), fetch, "ReadVariableOp");
+        assert_eq!(reads(true, "call"), (30.0, [1, 1]));
+        assert_eq!(reads(true, "if"), (30.0, [1, 1]));
+        assert_eq!(reads(false, "if").0, 10.0);
+        assert_eq!(reads(true, "while:2"), (110.0, [5, 5]));
+    });
 }

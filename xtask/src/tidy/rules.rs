@@ -60,6 +60,7 @@ const STRUCTURAL: &[&str] = &[
     "_DeviceArg",
     "_DeviceRetval",
     "Switch",
+    "_SwitchN",
     "Merge",
     "Enter",
     "Exit",

@@ -1,0 +1,112 @@
+//! Which nodes run functions whose parts must be on different devices: those are written out before
+//! nodes are placed.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use thalweg_graph::{Graph, Node, NodeId, functional};
+use thalweg_kernel::DeviceSpec;
+use thalweg_proto as pb;
+use thalweg_tensor::DType;
+
+use crate::Target;
+
+/// The nodes that run functions whose nodes say where they are, or that take handles of state which
+/// is on devices that do not go together.
+pub(crate) fn spanning(graph: &Graph, target: &Target<'_>) -> FxHashSet<NodeId> {
+    let mut found = FxHashSet::default();
+    if target.devices.len() == 1 {
+        return found;
+    }
+    let mut library = Library { graph, says_where: FxHashMap::default() };
+    for id in graph.ids() {
+        let node = graph.node(id);
+        if functional::is_call(node)
+            && (library.says_where(node) || handles_span(graph, node, target))
+        {
+            found.insert(id);
+        }
+    }
+    found
+}
+
+/// What is known of a graph's functions.
+struct Library<'a> {
+    graph: &'a Graph,
+    /// Whether a function's nodes, or those of one that it calls in turn, say where they are.
+    says_where: FxHashMap<String, bool>,
+}
+
+impl Library<'_> {
+    fn says_where(&mut self, node: &Node) -> bool {
+        let mut names = vec![node.op.name.clone()];
+        names.extend(node.attrs.iter().flat_map(|(_, value)| functions_in(&value.to_proto())));
+        names.into_iter().any(|name| self.function_says(&name))
+    }
+
+    fn function_says(&mut self, name: &str) -> bool {
+        if let Some(&known) = self.says_where.get(name) {
+            return known;
+        }
+        let mut seen: FxHashSet<String> = FxHashSet::default();
+        let mut stack = vec![name.to_owned()];
+        let mut says = false;
+        while let Some(name) = stack.pop() {
+            let Some(function) = self.graph.library().get(&name) else { continue };
+            if !seen.insert(name) {
+                continue;
+            }
+            if function.node_def.iter().any(|node| !node.device.is_empty()) {
+                says = true;
+                break;
+            }
+            for node in &function.node_def {
+                stack.push(node.op.clone());
+                stack.extend(node.attr.values().flat_map(functions_in));
+            }
+        }
+        self.says_where.insert(name.to_owned(), says);
+        says
+    }
+}
+
+/// Names of the functions in an attr's value.
+fn functions_in(value: &pb::AttrValue) -> Vec<String> {
+    match &value.value {
+        Some(pb::attr_value::Value::Func(function)) => vec![function.name.clone()],
+        Some(pb::attr_value::Value::List(list)) => {
+            list.func.iter().map(|f| f.name.clone()).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether no device suits the node and all the state that it takes handles of.
+fn handles_span(graph: &Graph, node: &Node, target: &Target<'_>) -> bool {
+    let mut common = devices_of(node, target);
+    let is_handle = |e: &&thalweg_graph::Endpoint| graph.output(**e).dtype == DType::Resource;
+    for e in node.inputs.iter().filter(is_handle) {
+        let suits = devices_of(graph.node(e.node), target);
+        common.retain(|d| suits.contains(d));
+        if common.is_empty() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Where a node may be, as far as it says so itself or its state is somewhere already.
+fn devices_of(node: &Node, target: &Target<'_>) -> Vec<usize> {
+    let spec = node.device.parse::<DeviceSpec>().ok();
+    let pin = target.pins.get(&node.name);
+    let may = |i: &usize| {
+        let name = &target.devices[*i].name;
+        match (pin, &spec) {
+            (Some(pin), _) => pin == name,
+            (None, Some(spec)) => spec.matches(name),
+            // What cannot be read is an error of placement.
+            (None, None) => true,
+        }
+    };
+    let suits: Vec<usize> = (0..target.devices.len()).filter(may).collect();
+    // A wish that nothing meets says nothing here: placement refuses it or takes another device.
+    if suits.is_empty() { (0..target.devices.len()).collect() } else { suits }
+}
