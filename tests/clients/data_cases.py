@@ -1,5 +1,7 @@
 """tf.data in graphs: every way to make an iterator, and the idioms of input pipelines."""
 
+import os
+import tempfile
 import threading
 import time
 
@@ -221,3 +223,164 @@ def case_python_functions_are_refused(target):
         generated = D.from_generator(lambda: iter(range(3)), tf.int64)
         with raises(tf.errors.UnimplementedError, "Python of the client's process"):
             s.run(v1.data.make_one_shot_iterator(generated).get_next())
+
+
+def write_records(path, records, kind=""):
+    with tf.io.TFRecordWriter(path, kind) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def case_files_interleaved_and_parsed(target):
+    """The usual way from sharded TFRecords of tf.Example to batches."""
+    with tempfile.TemporaryDirectory() as folder:
+        for shard in range(3):
+            examples = [tf.train.Example(features=tf.train.Features(feature={
+                "x": tf.train.Feature(float_list=tf.train.FloatList(value=[i, -i])),
+                "y": tf.train.Feature(int64_list=tf.train.Int64List(value=[i])),
+            })).SerializeToString() for i in range(shard * 10, shard * 10 + 10)]
+            write_records(os.path.join(folder, f"part-{shard}"), examples, "GZIP" if shard == 1 else "")
+        features = {"x": tf.io.FixedLenFeature([2], tf.float32), "y": tf.io.FixedLenFeature([], tf.int64)}
+        with session(target) as s:
+            plain = D.list_files(os.path.join(folder, "part-[02]"), shuffle=False)
+            plain = plain.interleave(v1.data.TFRecordDataset, cycle_length=2, num_parallel_calls=2)
+            packed = v1.data.TFRecordDataset(os.path.join(folder, "part-1"), "GZIP")
+            dataset = plain.concatenate(packed).map(lambda r: tf.io.parse_single_example(r, features))
+            batch = v1.data.make_one_shot_iterator(dataset.shuffle(50, seed=1).batch(7)).get_next()
+            found = drained(s, batch)
+            assert [len(b["y"]) for b in found] == [7, 7, 7, 7, 2]
+            y = np.concatenate([b["y"] for b in found])
+            assert sorted(y.tolist()) == list(range(30)) and y.tolist() != list(range(30))
+            close(np.concatenate([b["x"] for b in found]), np.stack([y, -y], 1).astype(np.float32))
+            batched = D.from_tensors(os.path.join(folder, "part-0")).flat_map(v1.data.TFRecordDataset)
+            batched = batched.batch(4).apply(tf.data.experimental.parse_example_dataset(
+                {**features, "y": tf.io.VarLenFeature(tf.int64)}, num_parallel_calls=2))
+            first = s.run(v1.data.make_one_shot_iterator(batched).get_next())
+            close(first["x"][3], [3.0, -3.0])
+            equal(first["y"].values, [0, 1, 2, 3])
+
+
+def case_lines_and_records_of_one_length(target):
+    with tempfile.TemporaryDirectory() as folder:
+        lines, pieces = os.path.join(folder, "lines"), os.path.join(folder, "pieces")
+        with open(lines, "w") as file:
+            file.write("number\n1\n2\n\n3")
+        with open(pieces, "wb") as file:
+            file.write(b"head" + np.arange(6, dtype="<i2").tobytes() + b"!")
+        with session(target) as s:
+            text = v1.data.TextLineDataset(lines).skip(1).filter(lambda l: tf.strings.length(l) > 0)
+            text = text.map(lambda l: tf.strings.to_number(l, tf.int32))
+            assert drained(s, v1.data.make_one_shot_iterator(text).get_next()) == [1, 2, 3]
+            fixed = v1.data.FixedLengthRecordDataset(pieces, 4, header_bytes=4, footer_bytes=1)
+            fixed = fixed.map(lambda r: tf.io.decode_raw(r, tf.int16))
+            found = drained(s, v1.data.make_one_shot_iterator(fixed).get_next())
+            equal(found, [[0, 1], [2, 3], [4, 5]])
+
+
+def case_damaged_records_name_their_file(target):
+    with tempfile.TemporaryDirectory() as folder:
+        good, bad = os.path.join(folder, "good"), os.path.join(folder, "bad")
+        write_records(good, [b"a", b"b"])
+        write_records(bad, [b"c", b"d"])
+        with open(bad, "r+b") as file:
+            file.seek(17 + 12)
+            file.write(b"X")
+        with session(target) as s:
+            dataset = v1.data.TFRecordDataset([good, bad])
+            x = v1.data.make_one_shot_iterator(dataset).get_next()
+            assert [s.run(x) for _ in range(3)] == [b"a", b"b", b"c"]
+            with raises(tf.errors.DataLossError):
+                s.run(x)
+            missing = v1.data.TFRecordDataset(os.path.join(folder, "nosuch"))
+            with raises(tf.errors.NotFoundError, "nosuch"):
+                s.run(v1.data.make_one_shot_iterator(missing).get_next())
+            kept = dataset.apply(tf.data.experimental.ignore_errors()).take(3)
+            assert drained(s, v1.data.make_one_shot_iterator(kept).get_next(), 3) == [b"a", b"b", b"c"]
+
+
+def case_caches_in_memory_and_in_files(target):
+    with tempfile.TemporaryDirectory() as folder, session(target) as s:
+        for name in ["", os.path.join(folder, "kept")]:
+            made = tf.queue.FIFOQueue(100, tf.int64, shapes=[])
+            put = made.enqueue_many([tf.range(4, dtype=tf.int64)])
+            dataset = D.range(4).map(lambda x: x * 10 + made.dequeue()).cache(name)
+            iterator = v1.data.make_initializable_iterator(dataset.repeat(3))
+            s.run([put, iterator.initializer])
+            assert drained(s, iterator.get_next()) == [0, 11, 22, 33] * 3
+            assert s.run(made.size()) == 0
+
+
+def case_an_iterators_place_is_saved(target):
+    with session(target) as s:
+        dataset = D.range(50).shuffle(10, seed=4).map(lambda x: x * 2).batch(3)
+        iterator = v1.data.make_initializable_iterator(dataset)
+        x = iterator.get_next()
+        state = tf.raw_ops.SerializeIterator(resource_handle=iterator._iterator_resource)
+        queue = tf.queue.FIFOQueue(10, tf.variant)
+        put = queue.enqueue(state)
+        back = tf.raw_ops.DeserializeIterator(
+            resource_handle=iterator._iterator_resource, serialized=queue.dequeue())
+        s.run(iterator.initializer)
+        for _ in range(2):
+            s.run(x)
+        s.run(put)
+        wanted = [s.run(x).tolist() for _ in range(4)]
+        s.run(back)
+        assert [s.run(x).tolist() for _ in range(4)] == wanted
+
+
+def case_other_sizes_of_batches(target):
+    with session(target) as s:
+        batches = D.range(10).batch(4).apply(tf.data.experimental.unbatch()).batch(5)
+        equal(drained(s, v1.data.make_one_shot_iterator(batches).get_next()), np.arange(10).reshape(2, 5))
+        again = tf.data.Dataset.range(10).batch(4).rebatch([2, 3])
+        sizes = [len(b) for b in drained(s, v1.data.make_one_shot_iterator(again).get_next())]
+        assert sizes == [2, 3, 2, 3], sizes
+        sparse = D.range(1, 4).map(lambda x: tf.fill([x], x)).apply(
+            tf.data.experimental.dense_to_sparse_batch(3, [5]))
+        found = s.run(v1.data.make_one_shot_iterator(sparse).get_next())
+        equal(found.values, [1, 2, 2, 3, 3, 3])
+        equal(found.dense_shape, [3, 5])
+        together = D.range(7).apply(tf.data.experimental.map_and_batch(lambda x: x + 1, 3, num_parallel_calls=2))
+        assert [b.tolist() for b in drained(s, v1.data.make_one_shot_iterator(together).get_next())] == [
+            [1, 2, 3], [4, 5, 6], [7]]
+
+
+def case_sources_and_parts(target):
+    def all_of(s, dataset):
+        return drained(s, v1.data.make_one_shot_iterator(dataset).get_next())
+    with session(target) as s:
+        assert all_of(s, D.from_tensors((1, "a"))) == [(1, b"a")]
+        grid = tf.sparse.SparseTensor([[0, 1], [2, 0]], [5, 6], [3, 2])
+        rows = all_of(s, D.from_tensor_slices(grid))
+        assert [r.values.tolist() for r in rows] == [[5], [], [6]]
+        assert all_of(s, D.range(10).shard(3, 1)) == [1, 4, 7]
+        assert all_of(s, D.range(10).take_while(lambda x: x < 3)) == [0, 1, 2]
+        running = D.range(5).scan(np.int64(0), lambda state, x: (state + x, state + x))
+        assert all_of(s, running) == [0, 1, 3, 6, 10]
+        assert all_of(s, D.from_tensor_slices([3, 1, 3, 2, 1]).apply(tf.data.experimental.unique())) == [3, 1, 2]
+        chosen = tf.data.experimental.choose_from_datasets(
+            [D.range(3), D.range(10, 13)], D.from_tensor_slices(tf.constant([0, 1, 1, 0], tf.int64)))
+        assert all_of(s, chosen) == [0, 10, 11, 1]
+        repeated = D.range(4).apply(tf.data.experimental.shuffle_and_repeat(4, 2, seed=3))
+        assert sorted(all_of(s, repeated)) == [0, 0, 1, 1, 2, 2, 3, 3]
+        counted = D.range(7).apply(tf.data.experimental.assert_cardinality(7))
+        assert s.run(tf.data.experimental.cardinality(counted)) == 7
+        options = tf.data.Options()
+        options.deterministic = True
+        assert all_of(s, D.range(3).with_options(options)) == [0, 1, 2]
+
+
+def case_a_table_from_a_file(target):
+    with tempfile.TemporaryDirectory() as folder, session(target) as s:
+        path = os.path.join(folder, "words")
+        with open(path, "w") as file:
+            file.write("ash\nelm\nfir\n")
+        table = tf.lookup.StaticHashTable(tf.lookup.TextFileInitializer(
+            path, tf.string, tf.lookup.TextFileIndex.WHOLE_LINE, tf.int64,
+            tf.lookup.TextFileIndex.LINE_NUMBER), -1)
+        names = D.from_tensor_slices(["fir", "oak", "ash"]).map(table.lookup)
+        iterator = v1.data.make_initializable_iterator(names)
+        s.run([v1.tables_initializer()])
+        s.run(iterator.initializer)
+        assert drained(s, iterator.get_next()) == [2, -1, 0]

@@ -33,7 +33,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 LEFT_OVER = {"unary/Sign/6": 2, "binary/Pow/33": 4, "binary/Atan2/27": 4}
 CASES_PER_TASK = 40
 # Cases with these expect an empty folder golden_files where the server runs, and run one by one.
-FILE_OPS = {"CreateSummaryFileWriter", "MatchingFiles", "ReadFile", "WriteFile"}
+FILE_OPS = {"CacheDataset", "CacheDatasetV2", "CreateSummaryFileWriter", "DatasetToTFRecord",
+            "ExperimentalDatasetToTFRecord", "MatchingFiles", "ReadFile", "WriteFile"}
 
 
 def recorded():

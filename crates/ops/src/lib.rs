@@ -23,6 +23,8 @@ mod strided;
 #[cfg(test)]
 mod testing;
 
+pub mod dataset;
+
 mod activation;
 mod add_n;
 mod argmax;
@@ -297,19 +299,25 @@ pub static FAMILIES: &[&Family] = &[
     &data::directed::FAMILY,
     &data::files::FAMILY,
     &data::function_ops::FAMILY,
+    &data::generator::FAMILY,
     &data::get_next::FAMILY,
     &data::grouping::FAMILY,
     &data::interleave::FAMILY,
     &data::iterator::FAMILY,
     &data::mapped::FAMILY,
+    &data::multi_device::FAMILY,
     &data::optional::FAMILY,
     &data::padded::FAMILY,
+    &data::parse_example::FAMILY,
     &data::passing::FAMILY,
     &data::prefetch::FAMILY,
+    &data::rebatch::FAMILY,
     &data::results::FAMILY,
     &data::seeds::FAMILY,
     &data::shuffle::FAMILY,
     &data::sources::FAMILY,
+    &data::sparse_batch::FAMILY,
+    &data::unique::FAMILY,
     &data::window::FAMILY,
 ];
 

@@ -319,9 +319,9 @@ fn stacked_component(elements: &[Held], i: usize, budget: &Arc<Budget>) -> Resul
 }
 
 /// Every element cut along its first dimension.
-struct Unbatched {
-    input: Source,
-    spec: Spec,
+pub(crate) struct Unbatched {
+    pub(crate) input: Source,
+    pub(crate) spec: Spec,
 }
 
 fn unbatch(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -389,7 +389,7 @@ impl Iterate for Unbatching {
 }
 
 /// The size that all components have in their first dimension.
-fn common_rows(element: &[Tensor]) -> Result<usize> {
+pub(crate) fn common_rows(element: &[Tensor]) -> Result<usize> {
     let mut rows = None;
     for tensor in element {
         let Some(&size) = tensor.shape().first() else {

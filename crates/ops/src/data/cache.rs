@@ -1,4 +1,4 @@
-//! Datasets that are computed once and kept in memory.
+//! Datasets that are computed once and kept, in memory or in a file.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -6,9 +6,10 @@ use std::task::{Context, Poll, ready};
 use parking_lot::Mutex;
 use thalweg_graph::{Flag, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Resource, Result, ensure};
+use thalweg_tensor::{Resource, Result, err};
 
-use super::dataset::{DATASET, Dataset, Iterate, Next, Source, string_input, transformation};
+use super::cache_file::{file_name, kept_in_file};
+use super::dataset::{DATASET, Iterate, Next, Source, Transform, string_input, transformation};
 use super::element::{Held, Spec};
 use super::scope::Scope;
 use super::seeds::{delete, dummy, set_anonymous};
@@ -80,25 +81,32 @@ fn anonymous(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| set_anonymous(ctx, Arc::<MemoryCache>::default(), "AnonymousMemoryCache"))
 }
 
-struct Cached {
-    input: Source,
-    cache: Arc<MemoryCache>,
-    spec: Spec,
+/// Where the elements are kept.
+enum Cached {
+    InMemory(Arc<MemoryCache>),
+    InFile(Arc<str>),
 }
 
 fn cache(init: &KernelInit<'_>) -> Result<AnyKernel> {
     transformation(init, |ctx, input, spec| {
-        let file = string_input(ctx, 1, "filename")?;
-        ensure!(
-            file.is_empty(),
-            Unimplemented,
-            "caching in files is not supported; leave the file name '{}' away to cache in memory",
-            String::from_utf8_lossy(&file)
-        );
-        let cache = shared_cache(ctx)?;
-        let source = input.clone();
-        source.under(Cached { input, cache, spec })
+        let name = string_input(ctx, 1, "filename")?;
+        let name = std::str::from_utf8(&name)
+            .map_err(|_| err!(InvalidArgument, "a file name is not valid UTF-8"))?;
+        match name {
+            "" => in_memory(input, spec, shared_cache(ctx)?),
+            name => in_file(input, spec, name),
+        }
     })
+}
+
+/// A dataset that is kept in memory once it was drawn to its end.
+pub(crate) fn in_memory(input: Source, spec: Spec, cache: Arc<MemoryCache>) -> Result<Source> {
+    input.then(spec, Cached::InMemory(cache))
+}
+
+/// A dataset that is kept in a file once it was drawn to its end.
+pub(crate) fn in_file(input: Source, spec: Spec, name: &str) -> Result<Source> {
+    input.then(spec, Cached::InFile(file_name(name).into()))
 }
 
 /// The cache that the third input names, if there is such an input and it names one; else one for
@@ -113,26 +121,22 @@ fn shared_cache(ctx: &KernelContext<'_>) -> Result<Arc<MemoryCache>> {
     Ok(Arc::default())
 }
 
-impl Dataset for Cached {
-    fn spec(&self) -> &Spec {
-        &self.spec
+impl Transform for Cached {
+    fn cardinality(&self, input: &Source) -> i64 {
+        input.cardinality()
     }
 
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        self.input.cardinality()
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        let known = self.cache.0.lock().clone();
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let cache = match self {
+            Cached::InMemory(cache) => cache,
+            Cached::InFile(path) => return kept_in_file(path, input, scope),
+        };
+        let known = cache.0.lock().clone();
         Ok(match known {
             Some(elements) => Box::new(Replay { elements, next: 0 }),
             None => Box::new(Recording {
-                input: self.input.iterate(scope)?,
-                cache: self.cache.clone(),
+                input: input.iterate(scope)?,
+                cache: cache.clone(),
                 elements: Vec::new(),
                 is_ended: false,
                 scope: scope.clone(),

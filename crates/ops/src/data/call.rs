@@ -1,11 +1,12 @@
 //! Functions that a dataset applies to its elements.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use thalweg_graph::{AttrValue, Attrs, NodeAttrs};
-use thalweg_kernel::{Cancellation, KeptFunction, KernelContext, Registration};
+use thalweg_kernel::{Cancellation, KeptFunction, KernelContext, Registration, StepContext};
 use thalweg_proto as pb;
 use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 
@@ -37,7 +38,7 @@ impl FunctionAttr {
     /// The function, closed over these tensors.
     pub(crate) fn with(&self, captured: Vec<Tensor>) -> Arc<Function> {
         let function = KeptFunction::new(self.name.clone(), self.attrs.clone());
-        Arc::new(Function { function, captured })
+        Arc::new(Function { body: Body::Graph(function), captured })
     }
 
     /// The function with what it is closed over.
@@ -54,11 +55,27 @@ impl FunctionAttr {
 
 /// A function and the tensors that it takes after those of an element.
 pub(crate) struct Function {
-    function: KeptFunction,
+    body: Body,
     captured: Vec<Tensor>,
 }
 
+enum Body {
+    /// Of the graph's library.
+    Graph(KeptFunction),
+    /// Of the program.
+    Code(Code),
+}
+
+/// A function of the program, called with an element.
+pub(crate) type Code =
+    Box<dyn Fn(&Arc<StepContext>, Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync>;
+
 impl Function {
+    /// A function of the program.
+    pub(crate) fn of_code(code: Code) -> Arc<Function> {
+        Arc::new(Function { body: Body::Code(code), captured: Vec::new() })
+    }
+
     /// Begins a call; cheap functions have ended when this returns.
     pub(crate) fn call(&self, scope: &Scope, args: impl IntoIterator<Item = Tensor>) -> Call {
         let call = Call::new(scope, None);
@@ -89,15 +106,28 @@ impl Function {
         outcome: &Arc<Outcome>,
     ) {
         let args = args.into_iter().chain(self.captured.iter().cloned()).collect();
-        match scope.step(cancellation.clone()) {
-            Ok(step) => {
+        match (scope.step(cancellation.clone()), &self.body) {
+            (Ok(step), Body::Graph(function)) => {
                 let outcome = outcome.clone();
                 let done = Box::new(move |result| outcome.set(result));
-                step.functions.call_kept(&self.function, args, &step, done);
+                step.functions.call_kept(function, args, &step, done);
             }
-            Err(e) => outcome.set(Err(e)),
+            (Ok(step), Body::Code(code)) => {
+                outcome.set(caught("a function", || code(&step, args)));
+            }
+            (Err(e), _) => outcome.set(Err(e)),
         }
     }
+}
+
+/// What code of the program comes to; a panic of it is an error, as whoever waits on another thread
+/// would not hear of it otherwise.
+pub(crate) fn caught<T>(what: &str, code: impl FnOnce() -> Result<T>) -> Result<T> {
+    std::panic::catch_unwind(AssertUnwindSafe(code)).unwrap_or_else(|panic| {
+        let message = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = message.or_else(|| panic.downcast_ref::<String>().cloned());
+        bail!(Aborted, "{what} panicked: {}", message.unwrap_or_default())
+    })
 }
 
 /// A call that has not begun.

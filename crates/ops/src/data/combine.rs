@@ -8,7 +8,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Error, Result, ensure, err};
 
 use super::dataset::{
-    DATASET, Dataset, INFINITE, Iterate, Next, Source, Turns, UNKNOWN, dataset_kernel,
+    DATASET, Dataset, INFINITE, Iterate, Next, Source, Transform, Turns, UNKNOWN, dataset_kernel,
     transformation,
 };
 use super::element::{Element, Spec};
@@ -97,13 +97,15 @@ struct Zipped {
     spec: Spec,
 }
 
+/// Datasets side by side.
+pub(crate) fn zipped(inputs: Vec<Source>, spec: Spec) -> Result<Source> {
+    let depth = deepest(&inputs);
+    Source::new(Zipped { inputs, spec }, depth)
+}
+
 fn zip(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let spec = Spec::of(init.attrs())?;
-    dataset_kernel(move |ctx| {
-        let inputs = inputs(ctx)?;
-        let depth = deepest(&inputs);
-        Source::new(Zipped { inputs, spec: spec.clone() }, depth)
-    })
+    dataset_kernel(move |ctx| zipped(inputs(ctx)?, spec.clone()))
 }
 
 impl Dataset for Zipped {
@@ -173,17 +175,22 @@ struct Concatenated {
     spec: Spec,
 }
 
+/// Two datasets, one after the other.
+pub(crate) fn concatenated(inputs: [Source; 2], spec: Spec) -> Result<Source> {
+    let [first, second] = [inputs[0].spec(), inputs[1].spec()];
+    ensure!(
+        first.is_open || second.is_open || first.dtypes == second.dtypes,
+        InvalidArgument,
+        "input dataset and another dataset have different output_types"
+    );
+    let depth = deepest(&inputs);
+    Source::new(Concatenated { inputs, spec }, depth)
+}
+
 fn concatenate(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let spec = Spec::of(init.attrs())?;
     dataset_kernel(move |ctx| {
-        let inputs = [Source::input(ctx, 0)?, Source::input(ctx, 1)?];
-        ensure!(
-            inputs[0].spec().dtypes == inputs[1].spec().dtypes,
-            InvalidArgument,
-            "input dataset and another dataset have different output_types"
-        );
-        let depth = deepest(&inputs);
-        Source::new(Concatenated { inputs, spec: spec.clone() }, depth)
+        concatenated([Source::input(ctx, 0)?, Source::input(ctx, 1)?], spec.clone())
     })
 }
 
@@ -236,18 +243,16 @@ impl Iterate for Concatenating {
 
 /// What to do with a dataset and a number.
 #[derive(Clone, Copy)]
-enum Part {
+pub(crate) enum Part {
     Repeat,
     Take,
     Skip,
 }
 
 /// A dataset several times, or without its end or its beginning; -1 stands for all.
-struct Counted {
-    input: Source,
-    part: Part,
-    count: i64,
-    spec: Spec,
+pub(crate) struct Counted {
+    pub(crate) part: Part,
+    pub(crate) count: i64,
 }
 
 fn repeat(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -265,22 +270,13 @@ fn skip(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn counted(init: &KernelInit<'_>, part: Part) -> Result<AnyKernel> {
     transformation(init, move |ctx, input, spec| {
         let count = ctx.scalar_int(1, "count")?;
-        let source = input.clone();
-        source.under(Counted { input, part, count, spec })
+        input.then(spec, Counted { part, count })
     })
 }
 
-impl Dataset for Counted {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        let (count, n) = (self.count, self.input.cardinality());
+impl Transform for Counted {
+    fn cardinality(&self, input: &Source) -> i64 {
+        let (count, n) = (self.count, input.cardinality());
         match self.part {
             Part::Repeat | Part::Take if count == 0 => 0,
             Part::Repeat if n == 0 => 0,
@@ -297,23 +293,23 @@ impl Dataset for Counted {
         }
     }
 
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let count = u64::try_from(self.count).unwrap_or(u64::MAX);
         Ok(match self.part {
             Part::Repeat => Box::new(Repeating {
-                input: self.input.clone(),
+                input: input.clone(),
                 current: None,
                 is_forever: self.count < 0,
                 left: count,
                 scope: scope.clone(),
                 turns: Turns::default(),
             }),
-            Part::Take if self.count < 0 => self.input.iterate(scope)?,
+            Part::Take if self.count < 0 => input.iterate(scope)?,
             Part::Take if self.count == 0 => Box::new(Nothing),
             Part::Skip if self.count < 0 => Box::new(Nothing),
-            Part::Take => Box::new(Taking { input: self.input.iterate(scope)?, left: count }),
+            Part::Take => Box::new(Taking { input: input.iterate(scope)?, left: count }),
             Part::Skip => Box::new(Skipping {
-                input: self.input.iterate(scope)?,
+                input: input.iterate(scope)?,
                 left: count,
                 turns: Turns::default(),
             }),
@@ -403,19 +399,14 @@ impl Iterate for Skipping {
 }
 
 /// Every so manieth element.
-struct Sharded {
-    input: Source,
+pub(crate) struct Sharded {
     shards: u64,
     index: u64,
     requires_non_empty: bool,
-    spec: Spec,
 }
 
-fn shard(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    let requires_non_empty = init.attrs().bool("require_non_empty")?;
-    transformation(init, move |ctx, input, spec| {
-        let shards = ctx.scalar_int(1, "num_shards")?;
-        let index = ctx.scalar_int(2, "index")?;
+impl Sharded {
+    pub(crate) fn new(shards: i64, index: i64, requires_non_empty: bool) -> Result<Sharded> {
         ensure!(
             shards > 0,
             InvalidArgument,
@@ -427,30 +418,31 @@ fn shard(init: &KernelInit<'_>) -> Result<AnyKernel> {
             "Index must be between 0 and {} (currently index = {index}).",
             shards - 1
         );
-        let (source, shards, index) = (input.clone(), shards.unsigned_abs(), index.unsigned_abs());
-        source.under(Sharded { input, shards, index, requires_non_empty, spec })
+        let (shards, index) = (shards.unsigned_abs(), index.unsigned_abs());
+        Ok(Sharded { shards, index, requires_non_empty })
+    }
+}
+
+fn shard(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let requires_non_empty = init.attrs().bool("require_non_empty")?;
+    transformation(init, move |ctx, input, spec| {
+        let shards = ctx.scalar_int(1, "num_shards")?;
+        let index = ctx.scalar_int(2, "index")?;
+        input.then(spec, Sharded::new(shards, index, requires_non_empty)?)
     })
 }
 
-impl Dataset for Sharded {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        match u64::try_from(self.input.cardinality()) {
+impl Transform for Sharded {
+    fn cardinality(&self, input: &Source) -> i64 {
+        match u64::try_from(input.cardinality()) {
             Ok(n) => (n / self.shards + u64::from(self.index < n % self.shards)).cast_signed(),
-            Err(_) => self.input.cardinality(),
+            Err(_) => input.cardinality(),
         }
     }
 
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         Ok(Box::new(Sharding {
-            input: self.input.iterate(scope)?,
+            input: input.iterate(scope)?,
             shards: self.shards,
             index: self.index,
             requires_non_empty: self.requires_non_empty,

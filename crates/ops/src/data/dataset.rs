@@ -46,6 +46,49 @@ pub(crate) trait Dataset: Send + Sync {
     }
 }
 
+/// How one dataset is made of another.
+pub(crate) trait Transform: Send + Sync + 'static {
+    /// How many elements there are, as [`Dataset::cardinality`] says it.
+    fn cardinality(&self, _input: &Source) -> i64 {
+        UNKNOWN
+    }
+
+    /// Begins to draw the elements.
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>>;
+
+    /// As [`Dataset::rewind`].
+    fn rewind(&self) {}
+}
+
+/// A dataset on top of one other.
+struct Transformed<T> {
+    input: Source,
+    spec: Spec,
+    how: T,
+}
+
+impl<T: Transform> Dataset for Transformed<T> {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn cardinality(&self) -> i64 {
+        self.how.cardinality(&self.input)
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        self.how.iterate(&self.input, scope)
+    }
+
+    fn inputs(&self) -> Vec<&Source> {
+        vec![&self.input]
+    }
+
+    fn rewind(&self) {
+        self.how.rewind();
+    }
+}
+
 /// What drawing one element gives: none at the end. An error does not end the sequence.
 pub(crate) type Next = Poll<Result<Option<Element>>>;
 
@@ -90,6 +133,12 @@ impl Source {
     /// A dataset on top of this one.
     pub(crate) fn under(&self, dataset: impl Dataset + 'static) -> Result<Source> {
         Source::new(dataset, self.depth)
+    }
+
+    /// The dataset that a transformation makes of this one.
+    pub(crate) fn then(self, spec: Spec, how: impl Transform) -> Result<Source> {
+        let depth = self.depth;
+        Source::new(Transformed { input: self, spec, how }, depth)
     }
 
     /// Rewinds it and all that it is built upon.

@@ -14,6 +14,8 @@ pub(crate) type Element = SmallVec<[Tensor; 2]>;
 pub(crate) struct Spec {
     pub(crate) dtypes: Arc<[DType]>,
     pub(crate) shapes: Arc<[PartialShape]>,
+    /// Nothing is known beforehand: the elements come from code that says nothing of them.
+    pub(crate) is_open: bool,
 }
 
 impl Spec {
@@ -29,7 +31,7 @@ impl Spec {
             dtypes.len(),
             shapes.len()
         );
-        Ok(Spec { dtypes, shapes })
+        Ok(Spec { dtypes, shapes, is_open: false })
     }
 
     /// What the attrs of a dataset op declare.
@@ -41,11 +43,29 @@ impl Spec {
 
     /// Scalars of one dtype.
     pub(crate) fn scalars(dtype: DType) -> Spec {
-        Spec { dtypes: Arc::new([dtype]), shapes: Arc::new([PartialShape::scalar()]) }
+        let shapes = Arc::new([PartialShape::scalar()]);
+        Spec { dtypes: Arc::new([dtype]), shapes, is_open: false }
+    }
+
+    /// Nothing.
+    pub(crate) fn open() -> Spec {
+        Spec { dtypes: Arc::new([]), shapes: Arc::new([]), is_open: true }
+    }
+
+    /// What is known of component `i` alone.
+    pub(crate) fn component(&self, i: usize) -> Result<Spec> {
+        match (self.dtypes.get(i), self.shapes.get(i)) {
+            (Some(&dtype), Some(shape)) => Spec::new(vec![dtype], vec![shape.clone()]),
+            _ => Ok(Spec::open()),
+        }
     }
 
     /// Whether elements like `found` can be drawn where elements like these are expected.
     pub(crate) fn check_accepts(&self, found: &Spec) -> Result<()> {
+        if found.is_open {
+            // Each element is looked at when it is drawn.
+            return Ok(());
+        }
         ensure!(
             self.dtypes.len() == found.dtypes.len(),
             InvalidArgument,

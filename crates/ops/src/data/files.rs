@@ -1,26 +1,38 @@
-//! Datasets that read files: lines of text and TFRecords.
+//! Datasets that read files: lines of text, TFRecords, records of one length, names that match.
 
-use std::io::{BufRead, BufReader, Read};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use smallvec::smallvec;
-use thalweg_formats::record::{Compression, ReadOptions, RecordReader};
-use thalweg_formats::storage::Sequential;
+use thalweg_formats::record::Compression;
 use thalweg_graph::{Flag, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, DType, Result, Tensor, ensure, err};
+use thalweg_tensor::{Bytes, DType, Error, Result, Tensor, bail, ensure, err};
 
-use super::dataset::{Dataset, Iterate, Next, Source, dataset_kernel, string_input};
+use super::dataset::{Dataset, Iterate, Next, Source, Turns, dataset_kernel, string_input};
 use super::element::Spec;
+use super::records::{Content, Fixed};
 use super::scope::Scope;
+use crate::dataset::OnBadRecord;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[TEXT_LINE_DATASET, TF_RECORD_DATASET],
+    ops: &[
+        TEXT_LINE_DATASET,
+        TF_RECORD_DATASET,
+        TF_RECORD_DATASET_V2,
+        FIXED_LENGTH_RECORD_DATASET,
+        FIXED_LENGTH_RECORD_DATASET_V2,
+        MATCHING_FILES_DATASET,
+        EXPERIMENTAL_MATCHING_FILES_DATASET,
+    ],
     kernels: &[
         KernelSpec { op: "TextLineDataset", create: text_lines, ..KernelSpec::CPU },
         KernelSpec { op: "TFRecordDataset", create: records, ..KernelSpec::CPU },
+        KernelSpec { op: "TFRecordDatasetV2", create: records, ..KernelSpec::CPU },
+        KernelSpec { op: "FixedLengthRecordDataset", create: fixed_length, ..KernelSpec::CPU },
+        KernelSpec { op: "FixedLengthRecordDatasetV2", create: fixed_length, ..KernelSpec::CPU },
+        KernelSpec { op: "MatchingFilesDataset", create: matching, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalMatchingFilesDataset", create: matching, ..KernelSpec::CPU },
     ],
 };
 
@@ -36,52 +48,150 @@ const TEXT_LINE_DATASET: OpDef = OpDef {
 
 const TF_RECORD_DATASET: OpDef = OpDef { name: "TFRecordDataset", ..TEXT_LINE_DATASET };
 
-/// The largest line or record: what a message may hold.
-const RECORD_BYTES_MAX: usize = 1 << 31;
-/// Bytes that are read at once.
-const CHUNK_BYTES: usize = 256 << 10;
+const TF_RECORD_DATASET_V2: OpDef = OpDef {
+    name: "TFRecordDatasetV2",
+    inputs: &[
+        "filenames: string",
+        "compression_type: string",
+        "buffer_size: int64",
+        "byte_offsets: int64",
+    ],
+    ..TEXT_LINE_DATASET
+};
+
+const FIXED_LENGTH_RECORD_DATASET: OpDef = OpDef {
+    name: "FixedLengthRecordDataset",
+    inputs: &[
+        "filenames: string",
+        "header_bytes: int64",
+        "record_bytes: int64",
+        "footer_bytes: int64",
+        "buffer_size: int64",
+    ],
+    ..TEXT_LINE_DATASET
+};
+
+const FIXED_LENGTH_RECORD_DATASET_V2: OpDef = OpDef {
+    name: "FixedLengthRecordDatasetV2",
+    inputs: &[
+        "filenames: string",
+        "header_bytes: int64",
+        "record_bytes: int64",
+        "footer_bytes: int64",
+        "buffer_size: int64",
+        "compression_type: string",
+    ],
+    ..TEXT_LINE_DATASET
+};
+
+const MATCHING_FILES_DATASET: OpDef = OpDef {
+    name: "MatchingFilesDataset",
+    inputs: &["patterns: string"],
+    attrs: &[],
+    ..TEXT_LINE_DATASET
+};
+
+const EXPERIMENTAL_MATCHING_FILES_DATASET: OpDef =
+    OpDef { name: "ExperimentalMatchingFilesDataset", ..MATCHING_FILES_DATASET };
 
 /// What files are read as.
 #[derive(Clone, Copy)]
-enum Format {
+pub(crate) enum Format {
     Lines,
     Records,
+    Fixed(Fixed),
+}
+
+/// How files are read.
+#[derive(Clone)]
+pub(crate) struct Reading {
+    pub(crate) format: Format,
+    /// `None` for what each file is itself, which only TFRecords tell.
+    pub(crate) compression: Option<Compression>,
+    /// Where to begin in each file; at its beginning where nothing is said.
+    pub(crate) offsets: Arc<[u64]>,
+    /// Damaged records in all files that are passed over before one is an error.
+    pub(crate) bad_records_max: u64,
+    pub(crate) on_bad: Option<OnBadRecord>,
+}
+
+impl Reading {
+    pub(crate) fn new(format: Format, compression: Option<Compression>) -> Reading {
+        let offsets = Arc::new([]);
+        Reading { format, compression, offsets, bad_records_max: 0, on_bad: None }
+    }
 }
 
 /// Records of files, one file after the other.
-struct OfFiles {
+pub(crate) struct OfFiles {
     files: Arc<[Bytes]>,
-    compression: Compression,
-    format: Format,
+    reading: Reading,
     spec: Spec,
 }
 
+impl OfFiles {
+    pub(crate) fn new(files: Arc<[Bytes]>, reading: Reading) -> OfFiles {
+        OfFiles { files, reading, spec: Spec::scalars(DType::String) }
+    }
+}
+
 fn text_lines(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    dataset_kernel(|ctx| of_files(ctx, Format::Lines))
+    dataset_kernel(|ctx| of_files(ctx, Reading::new(Format::Lines, compression(ctx, 1)?)))
 }
 
 fn records(_: &KernelInit<'_>) -> Result<AnyKernel> {
-    dataset_kernel(|ctx| of_files(ctx, Format::Records))
+    dataset_kernel(|ctx| {
+        let mut reading = Reading::new(Format::Records, compression(ctx, 1)?);
+        if ctx.num_inputs() > 3 {
+            let offset = |offset| {
+                u64::try_from(offset).map_err(|_| {
+                    err!(InvalidArgument, "`byte_offsets` must be >= 0, one is {offset}")
+                })
+            };
+            let offsets = ctx.ints(3, "byte_offsets")?;
+            reading.offsets = offsets.into_iter().map(offset).collect::<Result<_>>()?;
+        }
+        of_files(ctx, reading)
+    })
 }
 
-fn of_files(ctx: &KernelContext<'_>, format: Format) -> Result<Source> {
+fn fixed_length(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    dataset_kernel(|ctx| {
+        let bytes = |i: usize, name: &str| {
+            let value = ctx.scalar_int(i, name)?;
+            u64::try_from(value).map_err(|_| err!(InvalidArgument, "`{name}` must be >= 0"))
+        };
+        let fixed = Fixed {
+            header: bytes(1, "header_bytes")?,
+            record: bytes(2, "record_bytes")?,
+            footer: bytes(3, "footer_bytes")?,
+        };
+        fixed.check()?;
+        of_files(ctx, Reading::new(Format::Fixed(fixed), compression(ctx, 5)?))
+    })
+}
+
+/// The compression that input `i` names; none where there is no such input.
+fn compression(ctx: &KernelContext<'_>, i: usize) -> Result<Option<Compression>> {
+    if i >= ctx.num_inputs() {
+        return Ok(Some(Compression::None));
+    }
+    let name = string_input(ctx, i, "compression_type")?;
+    Compression::from_name(&String::from_utf8_lossy(&name)).map(Some)
+}
+
+fn of_files(ctx: &KernelContext<'_>, reading: Reading) -> Result<Source> {
     let names = ctx.input(0)?;
     ensure!(names.rank() <= 1, InvalidArgument, "`filenames` must be a scalar or a vector.");
-    let compression = string_input(ctx, 1, "compression_type")?;
     // Of TFRecords, -1 says that whoever reads may choose.
-    let least = if matches!(format, Format::Records) { -1 } else { 0 };
+    let least = if matches!(reading.format, Format::Records) { -1 } else { 0 };
+    let buffer = ctx.input_range("buffer_size")?.start;
     ensure!(
-        ctx.scalar_int(2, "buffer_size")? >= least,
+        ctx.scalar_int(buffer, "buffer_size")? >= least,
         InvalidArgument,
         "`buffer_size` must be >= 0 (0 == default)"
     );
-    let dataset = OfFiles {
-        files: names.strings()?.into(),
-        compression: Compression::from_name(&String::from_utf8_lossy(&compression))?,
-        format,
-        spec: Spec::scalars(DType::String),
-    };
-    Source::new(dataset, 0)
+    Source::new(OfFiles::new(names.strings()?.into(), reading), 0)
 }
 
 impl Dataset for OfFiles {
@@ -90,132 +200,146 @@ impl Dataset for OfFiles {
     }
 
     fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        Ok(Box::new(Reading {
+        Ok(Box::new(ReadingFiles {
             files: self.files.clone(),
-            compression: self.compression,
-            format: self.format,
+            reading: self.reading.clone(),
             next: 0,
             open: None,
+            count: 0,
             scope: scope.clone(),
+            turns: Turns::default(),
         }))
     }
 }
 
-struct Reading {
+struct ReadingFiles {
     files: Arc<[Bytes]>,
-    compression: Compression,
-    format: Format,
+    /// What is left of the budget of damaged records is that of the files to come.
+    reading: Reading,
     /// Files that were opened.
     next: usize,
-    open: Option<Open>,
+    open: Option<Content>,
+    /// Elements so far.
+    count: u64,
     scope: Arc<Scope>,
+    turns: Turns,
 }
 
-/// A file being read.
-enum Open {
-    Lines(Lines),
-    Records(Box<RecordReader>),
-}
-
-type Stream = Box<dyn BufRead + Send>;
-
-impl Reading {
-    fn open(&self, i: usize) -> Result<Open> {
+impl ReadingFiles {
+    fn open(&mut self) -> Result<Content> {
+        let i = self.next;
+        self.next += 1;
         let path = std::str::from_utf8(&self.files[i])
             .map_err(|_| err!(InvalidArgument, "a file name is not valid UTF-8"))?;
-        let storage = &*self.scope.environment.storage;
-        Ok(match self.format {
-            Format::Records => {
-                let options = ReadOptions {
-                    compression: self.compression,
-                    record_bytes_max: RECORD_BYTES_MAX,
-                    ends_within_header: true,
-                    ..Default::default()
-                };
-                Open::Records(Box::new(RecordReader::open(storage, path, options)?))
-            }
-            Format::Lines => {
-                Open::Lines(Lines { content: self.stream(path)?, path: path.to_owned() })
-            }
-        })
+        Content::open(&*self.scope.environment.storage, path, i, &self.reading)
     }
 
-    /// The uncompressed content.
-    fn stream(&self, path: &str) -> Result<Stream> {
-        let file = self.scope.environment.storage.open(path)?;
-        let raw = BufReader::with_capacity(CHUNK_BYTES, Sequential::new(file, 0));
-        Ok(match self.compression {
-            Compression::None => Box::new(raw),
-            Compression::Zlib => Box::new(BufReader::new(ZlibDecoder::new(raw))),
-            Compression::Gzip => Box::new(BufReader::new(MultiGzDecoder::new(raw))),
-        })
-    }
-}
-
-impl Open {
-    fn next(&mut self) -> Result<Option<Bytes>> {
-        match self {
-            Open::Lines(lines) => lines.next(),
-            Open::Records(reader) => Ok(reader.next_record()?.map(Bytes::copy_from_slice)),
+    /// Leaves the file that is open, and counts what was damaged in it.
+    fn leave(&mut self) {
+        let Some(content) = self.open.take() else { return };
+        for bad in content.bad_records() {
+            self.reading.bad_records_max = self.reading.bad_records_max.saturating_sub(1);
+            if let Some(on_bad) = &self.reading.on_bad {
+                on_bad(bad);
+            }
         }
     }
-}
 
-/// Lines of a text.
-struct Lines {
-    content: Stream,
-    path: String,
-}
-
-impl Lines {
-    /// A line without its end; carriage returns are left out wherever they are.
-    fn next(&mut self) -> Result<Option<Bytes>> {
-        let mut line = Vec::new();
-        let limit = RECORD_BYTES_MAX as u64;
-        let read = self
-            .content
-            .by_ref()
-            .take(limit)
-            .read_until(b'\n', &mut line)
-            .map_err(|e| err!(DataLoss, "{}: {e}", self.path))?;
-        if read == 0 {
-            return Ok(None);
-        }
-        let is_whole = line.pop_if(|last| *last == b'\n').is_some();
-        ensure!(
-            is_whole || (read as u64) < limit,
-            ResourceExhausted,
-            "{}: a line has more than {limit} bytes",
-            self.path
-        );
-        line.retain(|&byte| byte != b'\r');
-        Ok(Some(line.into()))
+    fn at_element(&self, e: Error) -> Error {
+        e.map_message(|m| format!("{m} (at element {} of the files)", self.count))
     }
 }
 
-impl Iterate for Reading {
-    fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
+impl Iterate for ReadingFiles {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         loop {
             let Some(open) = &mut self.open else {
                 if self.next >= self.files.len() {
                     return Poll::Ready(Ok(None));
                 }
-                let i = self.next;
-                self.next += 1;
-                self.open = Some(self.open(i)?);
+                std::task::ready!(self.turns.poll(cx));
+                self.open = Some(self.open().map_err(|e| self.at_element(e))?);
                 continue;
             };
             match open.next() {
                 Ok(Some(record)) => {
+                    self.count += 1;
                     return Poll::Ready(Ok(Some(smallvec![Tensor::scalar_string(record)])));
                 }
-                Ok(None) => self.open = None,
+                Ok(None) => self.leave(),
                 Err(e) => {
                     // What comes after damage cannot be told from it: the next file is.
-                    self.open = None;
-                    return Poll::Ready(Err(e));
+                    self.leave();
+                    return Poll::Ready(Err(self.at_element(e)));
                 }
             }
         }
+    }
+}
+
+/// Names of files that match patterns, one pattern after the other.
+pub(crate) struct Matching {
+    patterns: Arc<[Bytes]>,
+    spec: Spec,
+}
+
+impl Matching {
+    pub(crate) fn new(patterns: Arc<[Bytes]>) -> Matching {
+        Matching { patterns, spec: Spec::scalars(DType::String) }
+    }
+}
+
+fn matching(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    dataset_kernel(|ctx| {
+        let patterns = ctx.input(0)?;
+        ensure!(patterns.rank() <= 1, InvalidArgument, "`patterns` must be a scalar or a vector.");
+        Source::new(Matching::new(patterns.strings()?.into()), 0)
+    })
+}
+
+impl Dataset for Matching {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(MatchingNames {
+            patterns: self.patterns.clone(),
+            found: None,
+            scope: scope.clone(),
+        }))
+    }
+}
+
+struct MatchingNames {
+    patterns: Arc<[Bytes]>,
+    /// Those that are left, once somebody has looked.
+    found: Option<std::vec::IntoIter<String>>,
+    scope: Arc<Scope>,
+}
+
+impl MatchingNames {
+    fn look(&self) -> Result<Vec<String>> {
+        let mut found = Vec::new();
+        for pattern in self.patterns.iter() {
+            let pattern = String::from_utf8_lossy(pattern);
+            found.extend(self.scope.environment.storage.matching(&pattern)?);
+        }
+        if found.is_empty() {
+            let patterns: Vec<_> =
+                self.patterns.iter().map(|p| String::from_utf8_lossy(p)).collect();
+            bail!(NotFound, "Don't find any matched files: '{}'", patterns.join("', '"));
+        }
+        Ok(found)
+    }
+}
+
+impl Iterate for MatchingNames {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
+        if self.found.is_none() {
+            self.found = Some(self.look()?.into_iter());
+        }
+        let next = self.found.as_mut().and_then(Iterator::next);
+        Poll::Ready(Ok(next.map(|name| smallvec![Tensor::scalar_string(name)])))
     }
 }

@@ -9,8 +9,8 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Error, Result, ensure};
 
 use super::call::{Call, Function, FunctionAttr, truth};
-use super::dataset::{DATASET, Dataset, Iterate, Next, Source, Turns, UNKNOWN, transformation};
-use super::element::{Element, Spec};
+use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, UNKNOWN, transformation};
+use super::element::Element;
 use super::mapped::at_element;
 use super::scope::Scope;
 
@@ -103,12 +103,11 @@ const EXPERIMENTAL_SCAN_DATASET: OpDef = OpDef {
 };
 
 /// Elements that a predicate holds for: all of them, or those before the first it does not.
-struct Chosen {
-    input: Source,
-    predicate: Arc<Function>,
-    spec: Spec,
-    ends_at_first_other: bool,
-    node: Arc<str>,
+pub(crate) struct Chosen {
+    pub(crate) predicate: Arc<Function>,
+    pub(crate) ends_at_first_other: bool,
+    /// The node, for messages.
+    pub(crate) node: Arc<str>,
 }
 
 fn filter(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -124,23 +123,14 @@ fn chosen(init: &KernelInit<'_>, ends_at_first_other: bool) -> Result<AnyKernel>
     let node = init.node.name.clone();
     transformation(init, move |ctx, input, spec| {
         let (predicate, node) = (predicate.bind(ctx)?, node.clone());
-        let source = input.clone();
-        source.under(Chosen { input, predicate, spec, ends_at_first_other, node })
+        input.then(spec, Chosen { predicate, ends_at_first_other, node })
     })
 }
 
-impl Dataset for Chosen {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+impl Transform for Chosen {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         Ok(Box::new(Choosing {
-            input: Some(self.input.iterate(scope)?),
+            input: Some(input.iterate(scope)?),
             predicate: self.predicate.clone(),
             ends_at_first_other: self.ends_at_first_other,
             node: self.node.clone(),
@@ -195,13 +185,14 @@ impl Iterate for Choosing {
 }
 
 /// Results of a function that hands some of them on to the next call.
-struct Scanned {
-    input: Source,
-    function: Arc<Function>,
-    initial: Element,
-    spec: Spec,
-    preserves_cardinality: bool,
-    node: Arc<str>,
+pub(crate) struct Scanned {
+    pub(crate) function: Arc<Function>,
+    pub(crate) initial: Element,
+    /// Components of an element, if that is known.
+    pub(crate) outputs: Option<usize>,
+    pub(crate) preserves_cardinality: bool,
+    /// The node, for messages.
+    pub(crate) node: Arc<str>,
 }
 
 fn scan(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -212,30 +203,22 @@ fn scan(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let initial = ctx.input_range("initial_state")?;
         let initial = initial.map(|i| ctx.input(i).cloned()).collect::<Result<Element>>()?;
         let (function, node) = (function.bind(ctx)?, node.clone());
-        let source = input.clone();
-        source.under(Scanned { input, function, initial, spec, preserves_cardinality, node })
+        let outputs = Some(spec.dtypes.len());
+        input.then(spec, Scanned { function, initial, outputs, preserves_cardinality, node })
     })
 }
 
-impl Dataset for Scanned {
-    fn spec(&self) -> &Spec {
-        &self.spec
+impl Transform for Scanned {
+    fn cardinality(&self, input: &Source) -> i64 {
+        if self.preserves_cardinality { input.cardinality() } else { UNKNOWN }
     }
 
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        if self.preserves_cardinality { self.input.cardinality() } else { UNKNOWN }
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         Ok(Box::new(Scanning {
-            input: self.input.iterate(scope)?,
+            input: input.iterate(scope)?,
             function: self.function.clone(),
             state: self.initial.clone(),
-            outputs: self.spec.dtypes.len(),
+            outputs: self.outputs,
             preserves_cardinality: self.preserves_cardinality,
             node: self.node.clone(),
             scope: scope.clone(),
@@ -249,7 +232,7 @@ struct Scanning {
     input: Box<dyn Iterate>,
     function: Arc<Function>,
     state: Element,
-    outputs: usize,
+    outputs: Option<usize>,
     preserves_cardinality: bool,
     node: Arc<str>,
     scope: Arc<Scope>,
@@ -261,11 +244,12 @@ impl Scanning {
     /// Parts what the function returned into the next state and an element.
     fn part(&mut self, mut returned: Element) -> Result<Element> {
         let states = self.state.len();
+        let is_fine = |outputs: usize| returned.len() == states + outputs;
         ensure!(
-            returned.len() == states + self.outputs,
+            self.outputs.map_or(returned.len() > states, is_fine),
             InvalidArgument,
             "a scan's function must return {states} components of state and {} of output, it returned {}",
-            self.outputs,
+            self.outputs.map_or("some".to_owned(), |n| n.to_string()),
             returned.len()
         );
         let element = returned.drain(states..).collect();

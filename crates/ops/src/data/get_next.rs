@@ -48,17 +48,22 @@ const ITERATOR_GET_NEXT_AS_OPTIONAL: OpDef = OpDef {
 };
 
 /// A call that waits for an element.
-struct Request {
-    number: u64,
-    call: AsyncCall,
+pub(crate) struct Request {
+    pub(crate) number: u64,
+    pub(crate) call: AsyncCall,
     spec: Spec,
     is_optional: bool,
-    registration: Option<Registration>,
+    pub(crate) registration: Option<Registration>,
 }
 
 impl Request {
+    /// A call that wants an element like this.
+    pub(crate) fn new(number: u64, call: AsyncCall, spec: Spec) -> Request {
+        Request { number, call, spec, is_optional: false, registration: None }
+    }
+
     /// What a node that draws puts out.
-    fn outputs(&self, next: Result<Option<Element>>) -> Result<Outputs> {
+    pub(crate) fn outputs(&self, next: Result<Option<Element>>) -> Result<Outputs> {
         let next = next?;
         if let Some(element) = &next {
             self.spec.check(element)?;

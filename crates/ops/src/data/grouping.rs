@@ -9,7 +9,7 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Tensor, ensure};
 
 use super::call::{Call, Function, FunctionAttr, integer};
-use super::dataset::{DATASET, Dataset, Iterate, Next, Source, Turns, transformation};
+use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, transformation};
 use super::element::{Element, Held, Spec};
 use super::mapped::at_element;
 use super::scope::Scope;
@@ -105,11 +105,9 @@ const EXPERIMENTAL_GROUP_BY_REDUCER_DATASET: OpDef =
 
 /// Windows of elements with one key, each made into a dataset by a function.
 struct ByWindow {
-    input: Source,
     key: Arc<Function>,
     size: Arc<Function>,
     reduce: Arc<Function>,
-    spec: Spec,
     node: Arc<str>,
 }
 
@@ -121,45 +119,84 @@ fn group_by_window(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let node = init.node.name.clone();
     transformation(init, move |ctx, input, spec| {
         let (key, size, reduce) = (key.bind(ctx)?, size.bind(ctx)?, reduce.bind(ctx)?);
-        let (source, node) = (input.clone(), node.clone());
-        source.under(ByWindow { input, key, size, reduce, spec, node })
+        let node = node.clone();
+        input.then(spec, ByWindow { key, size, reduce, node })
     })
 }
 
-impl Dataset for ByWindow {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+impl Transform for ByWindow {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         Ok(Box::new(Grouping {
-            input: Some(self.input.iterate(scope)?),
-            spec: self.input.spec().clone(),
-            depth: self.input.depth(),
-            key: self.key.clone(),
+            keyed: Keyed::new(input, &self.key, &self.node, scope)?,
+            spec: input.spec().clone(),
+            depth: input.depth(),
             size: self.size.clone(),
             reduce: self.reduce.clone(),
             groups: BTreeMap::new(),
             sizes: BTreeMap::new(),
             stage: Stage::Drawing,
-            count: 0,
-            node: self.node.clone(),
             scope: scope.clone(),
             turns: Turns::default(),
         }))
     }
 }
 
+/// Elements with their keys.
+struct Keyed {
+    /// Gone once it has ended.
+    input: Option<Box<dyn Iterate>>,
+    key: Arc<Function>,
+    /// An element whose key is not known yet.
+    asked: Option<(Element, Call)>,
+    count: u64,
+    node: Arc<str>,
+    scope: Arc<Scope>,
+}
+
+impl Keyed {
+    fn new(
+        input: &Source,
+        key: &Arc<Function>,
+        node: &Arc<str>,
+        scope: &Arc<Scope>,
+    ) -> Result<Keyed> {
+        Ok(Keyed {
+            input: Some(input.iterate(scope)?),
+            key: key.clone(),
+            asked: None,
+            count: 0,
+            node: node.clone(),
+            scope: scope.clone(),
+        })
+    }
+
+    /// The next element and its key; none at the end.
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<(i64, Element)>>> {
+        if self.asked.is_none() {
+            let Some(input) = &mut self.input else { return Poll::Ready(Ok(None)) };
+            let Some(element) = ready!(input.poll_next(cx))? else {
+                self.input = None;
+                return Poll::Ready(Ok(None));
+            };
+            let call = self.key.call(&self.scope, element.iter().cloned());
+            self.asked = Some((element, call));
+        }
+        let Some((_, call)) = &mut self.asked else { return Poll::Ready(Ok(None)) };
+        let key = ready!(call.poll(cx));
+        let number = self.count;
+        self.count += 1;
+        let element = self.asked.take().map(|(element, _)| element).unwrap_or_default();
+        let key = key
+            .and_then(|key| integer(&key, "`key_func`"))
+            .map_err(|e| at_element(e, &self.node, number))?;
+        Poll::Ready(Ok(Some((key, element))))
+    }
+}
+
 /// What a grouping waits for.
 enum Stage {
-    /// The next element.
+    /// The next element and its key.
     Drawing,
-    /// The key of an element.
-    Keying(Element, Call),
     /// The size of the windows of a new key.
     Sizing(Element, i64, Call),
     /// The dataset made of a window.
@@ -169,17 +206,14 @@ enum Stage {
 }
 
 struct Grouping {
-    input: Option<Box<dyn Iterate>>,
+    keyed: Keyed,
     spec: Spec,
     depth: usize,
-    key: Arc<Function>,
     size: Arc<Function>,
     reduce: Arc<Function>,
     groups: BTreeMap<i64, Vec<Held>>,
     sizes: BTreeMap<i64, usize>,
     stage: Stage,
-    count: u64,
-    node: Arc<str>,
     scope: Arc<Scope>,
     turns: Turns,
 }
@@ -203,13 +237,8 @@ impl Grouping {
         if group.len() >= size { self.flush(key) } else { Ok(Stage::Drawing) }
     }
 
-    /// What follows when a stage has what it waited for.
-    fn keyed(&mut self, key: Result<Element>, element: Element) -> Result<Stage> {
-        let number = self.count;
-        self.count += 1;
-        let key = key
-            .and_then(|key| integer(&key, "`key_func`"))
-            .map_err(|e| at_element(e, &self.node, number))?;
+    /// What follows when an element has its key.
+    fn keyed(&mut self, key: i64, element: Element) -> Result<Stage> {
         if self.sizes.contains_key(&key) {
             return self.add(key, element);
         }
@@ -235,26 +264,14 @@ impl Iterate for Grouping {
         loop {
             ready!(self.turns.poll(cx));
             match &mut self.stage {
-                Stage::Drawing => match &mut self.input {
-                    Some(input) => match ready!(input.poll_next(cx))? {
-                        Some(element) => {
-                            let call = self.key.call(&self.scope, element.iter().cloned());
-                            self.stage = Stage::Keying(element, call);
-                        }
-                        None => self.input = None,
-                    },
+                Stage::Drawing => match ready!(self.keyed.poll(cx))? {
+                    Some((key, element)) => self.stage = self.keyed(key, element)?,
                     // What is left leaves in the order of the keys.
                     None => match self.groups.keys().next().copied() {
                         Some(key) => self.stage = self.flush(key)?,
                         None => return Poll::Ready(Ok(None)),
                     },
                 },
-                Stage::Keying(element, call) => {
-                    let key = ready!(call.poll(cx));
-                    let element = std::mem::take(element);
-                    self.stage = Stage::Drawing;
-                    self.stage = self.keyed(key, element)?;
-                }
                 Stage::Sizing(element, key, call) => {
                     let (size, key) = (ready!(call.poll(cx)), *key);
                     let element = std::mem::take(element);
@@ -290,9 +307,7 @@ fn ensure_one(returned: &[Tensor]) -> Result<()> {
 
 /// For each key, what a reduction of its elements comes to.
 struct ByReducer {
-    input: Source,
     functions: Arc<[Arc<Function>; 4]>,
-    spec: Spec,
     node: Arc<str>,
 }
 
@@ -309,28 +324,17 @@ fn group_by_reducer(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let [key, begin, reduce, finalize] = &functions;
         let functions =
             Arc::new([key.bind(ctx)?, begin.bind(ctx)?, reduce.bind(ctx)?, finalize.bind(ctx)?]);
-        let (source, node) = (input.clone(), node.clone());
-        source.under(ByReducer { input, functions, spec, node })
+        input.then(spec, ByReducer { functions, node: node.clone() })
     })
 }
 
-impl Dataset for ByReducer {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+impl Transform for ByReducer {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         Ok(Box::new(ReducingByKey {
-            input: Some(self.input.iterate(scope)?),
+            keyed: Keyed::new(input, &self.functions[0], &self.node, scope)?,
             functions: self.functions.clone(),
             states: BTreeMap::new(),
             stage: ReduceStage::Drawing,
-            count: 0,
-            node: self.node.clone(),
             scope: scope.clone(),
             turns: Turns::default(),
         }))
@@ -340,19 +344,16 @@ impl Dataset for ByReducer {
 /// What a reduction by key waits for.
 enum ReduceStage {
     Drawing,
-    Keying(Element, Call),
     Beginning(Element, i64, Call),
     Reducing(i64, Call),
     Finalizing(Call),
 }
 
 struct ReducingByKey {
-    input: Option<Box<dyn Iterate>>,
+    keyed: Keyed,
     functions: Arc<[Arc<Function>; 4]>,
     states: BTreeMap<i64, Held>,
     stage: ReduceStage,
-    count: u64,
-    node: Arc<str>,
     scope: Arc<Scope>,
     turns: Turns,
 }
@@ -363,19 +364,14 @@ impl ReducingByKey {
         ReduceStage::Reducing(key, self.functions[2].call(&self.scope, args))
     }
 
-    fn keyed(&mut self, key: Result<Element>, element: Element) -> Result<ReduceStage> {
-        let number = self.count;
-        self.count += 1;
-        let key = key
-            .and_then(|key| integer(&key, "`key_func`"))
-            .map_err(|e| at_element(e, &self.node, number))?;
-        Ok(match self.states.remove(&key) {
+    fn keyed(&mut self, key: i64, element: Element) -> ReduceStage {
+        match self.states.remove(&key) {
             Some(state) => self.reduce(key, state.element, element),
             None => {
                 let call = self.functions[1].call(&self.scope, [Tensor::scalar(key)]);
                 ReduceStage::Beginning(element, key, call)
             }
-        })
+        }
     }
 }
 
@@ -384,15 +380,8 @@ impl Iterate for ReducingByKey {
         loop {
             ready!(self.turns.poll(cx));
             match &mut self.stage {
-                ReduceStage::Drawing => match &mut self.input {
-                    Some(input) => match ready!(input.poll_next(cx))? {
-                        Some(element) => {
-                            let args = element.iter().cloned();
-                            let call = self.functions[0].call(&self.scope, args);
-                            self.stage = ReduceStage::Keying(element, call);
-                        }
-                        None => self.input = None,
-                    },
+                ReduceStage::Drawing => match ready!(self.keyed.poll(cx))? {
+                    Some((key, element)) => self.stage = self.keyed(key, element),
                     None => match self.states.pop_first() {
                         Some((_, state)) => {
                             let call = self.functions[3].call(&self.scope, state.element);
@@ -401,12 +390,6 @@ impl Iterate for ReducingByKey {
                         None => return Poll::Ready(Ok(None)),
                     },
                 },
-                ReduceStage::Keying(element, call) => {
-                    let key = ready!(call.poll(cx));
-                    let element = std::mem::take(element);
-                    self.stage = ReduceStage::Drawing;
-                    self.stage = self.keyed(key, element)?;
-                }
                 ReduceStage::Beginning(element, key, call) => {
                     let (state, key) = (ready!(call.poll(cx)), *key);
                     let element = std::mem::take(element);

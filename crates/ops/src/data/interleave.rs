@@ -8,8 +8,8 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Charge, Result, ensure};
 
 use super::call::{Call, Function, FunctionAttr};
-use super::dataset::{DATASET, Dataset, Iterate, Next, Source, Turns, transformation};
-use super::element::{Element, Spec};
+use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, transformation};
+use super::element::Element;
 use super::mapped::{at_element, checked_calls};
 use super::prefetch;
 use super::scope::Scope;
@@ -156,15 +156,15 @@ const PARALLEL_INTERLEAVE_DATASET_V4: OpDef = OpDef {
 
 /// Elements of the datasets that a function returns, `cycle` of them at a time, `block` elements of
 /// each in turn.
-struct Interleaved {
-    input: Source,
-    function: Arc<Function>,
-    spec: Spec,
-    cycle: usize,
-    block: u64,
+#[derive(Clone)]
+pub(crate) struct Interleaved {
+    pub(crate) function: Arc<Function>,
+    pub(crate) cycle: usize,
+    pub(crate) block: u64,
     /// Elements that each dataset is read ahead, in the background.
-    ahead: usize,
-    node: Arc<str>,
+    pub(crate) ahead: usize,
+    /// The node, for messages.
+    pub(crate) node: Arc<str>,
 }
 
 fn flat_map(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -172,9 +172,7 @@ fn flat_map(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let node = init.node.name.clone();
     transformation(init, move |ctx, input, spec| {
         let (function, node) = (function.bind(ctx)?, node.clone());
-        let source = input.clone();
-        let flat = Interleaved { input, function, spec, cycle: 1, block: 1, ahead: 0, node };
-        source.under(flat)
+        input.then(spec, Interleaved { function, cycle: 1, block: 1, ahead: 0, node })
     })
 }
 
@@ -217,29 +215,17 @@ fn interleave(init: &KernelInit<'_>) -> Result<AnyKernel> {
             (true, _) => usize::try_from(block).unwrap_or(usize::MAX),
         };
         let (function, node) = (function.bind(ctx)?, node.clone());
-        let (source, block) = (input.clone(), block.unsigned_abs());
-        source.under(Interleaved { input, function, spec, cycle, block, ahead, node })
+        let block = block.unsigned_abs();
+        input.then(spec, Interleaved { function, cycle, block, ahead, node })
     })
 }
 
-impl Dataset for Interleaved {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+impl Transform for Interleaved {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         Ok(Box::new(Interleaving {
-            input: Some(self.input.iterate(scope)?),
-            function: self.function.clone(),
+            input: Some(input.iterate(scope)?),
+            how: self.clone(),
             scope: scope.clone(),
-            cycle: self.cycle,
-            block: self.block,
-            ahead: self.ahead,
-            node: self.node.clone(),
             open: Vec::new(),
             open_count: 0,
             at: 0,
@@ -259,12 +245,8 @@ struct Open {
 
 struct Interleaving {
     input: Option<Box<dyn Iterate>>,
-    function: Arc<Function>,
+    how: Interleaved,
     scope: Arc<Scope>,
-    cycle: usize,
-    block: u64,
-    ahead: usize,
-    node: Arc<str>,
     /// Datasets being read, by place in the cycle; places that were never used are not there.
     open: Vec<Option<Open>>,
     open_count: usize,
@@ -282,7 +264,7 @@ struct Interleaving {
 impl Interleaving {
     fn next_place(&mut self) {
         self.taken = 0;
-        self.at = (self.at + 1) % self.cycle;
+        self.at = (self.at + 1) % self.how.cycle;
         // Nothing is left to fill the places that were never used.
         if self.input.is_none() && self.at >= self.open.len() {
             self.at = 0;
@@ -302,9 +284,9 @@ impl Interleaving {
             );
             Source::of(&returned[0])?.iterate(&self.scope)
         });
-        let mut opened = opened.map_err(|e| at_element(e, &self.node, number))?;
-        if self.ahead > 0 {
-            opened = prefetch::ahead(opened, self.ahead, &self.scope);
+        let mut opened = opened.map_err(|e| at_element(e, &self.how.node, number))?;
+        if self.how.ahead > 0 {
+            opened = prefetch::ahead(opened, self.how.ahead, &self.scope);
         }
         /// What a dataset takes while it is read, whatever it holds.
         const OPEN_BYTES: usize = 1024;
@@ -324,7 +306,7 @@ impl Iterate for Interleaving {
             if let Some(Some(current)) = self.open.get_mut(self.at) {
                 if let Some(element) = ready!(current.elements.poll_next(cx))? {
                     self.taken += 1;
-                    if self.taken == self.block {
+                    if self.taken == self.how.block {
                         self.next_place();
                     }
                     return Poll::Ready(Ok(Some(element)));
@@ -339,7 +321,7 @@ impl Iterate for Interleaving {
                 self.open(returned)?;
             } else if let Some(input) = &mut self.input {
                 match ready!(input.poll_next(cx))? {
-                    Some(element) => self.call = Some(self.function.call(&self.scope, element)),
+                    Some(element) => self.call = Some(self.how.function.call(&self.scope, element)),
                     None => self.input = None,
                 }
             } else if self.open_count == 0 {

@@ -38,6 +38,8 @@ pub(crate) static FAMILY: Family = Family {
         ITERATOR_FROM_STRING_HANDLE_V2,
         SERIALIZE_ITERATOR,
         DESERIALIZE_ITERATOR,
+        ITERATOR_GET_DEVICE,
+        EXPERIMENTAL_ITERATOR_GET_DEVICE,
     ],
     kernels: &[
         KernelSpec { op: "Iterator", create: iterator, ..KernelSpec::CPU },
@@ -48,11 +50,25 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "OneShotIterator", create: one_shot, ..KernelSpec::CPU },
         KernelSpec { op: "MakeIterator", create: make_iterator, ..KernelSpec::CPU },
         KernelSpec { op: "DeleteIterator", create: delete, ..KernelSpec::CPU },
-        KernelSpec { op: "IteratorToStringHandle", create: to_string, ..KernelSpec::CPU },
-        KernelSpec { op: "IteratorFromStringHandle", create: from_string, ..KernelSpec::CPU },
-        KernelSpec { op: "IteratorFromStringHandleV2", create: from_string, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "IteratorToStringHandle",
+            create: to_string::<IteratorResource>,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "IteratorFromStringHandle",
+            create: from_string::<IteratorResource>,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "IteratorFromStringHandleV2",
+            create: from_string::<IteratorResource>,
+            ..KernelSpec::CPU
+        },
         KernelSpec { op: "SerializeIterator", create: serialize, ..KernelSpec::CPU },
         KernelSpec { op: "DeserializeIterator", create: deserialize, ..KernelSpec::CPU },
+        KernelSpec { op: "IteratorGetDevice", create: get_device, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalIteratorGetDevice", create: get_device, ..KernelSpec::CPU },
     ],
 };
 
@@ -150,6 +166,30 @@ const DESERIALIZE_ITERATOR: OpDef = OpDef {
     flags: &[Flag::Stateful],
     ..OpDef::DEFAULT
 };
+
+const ITERATOR_GET_DEVICE: OpDef = OpDef {
+    name: "IteratorGetDevice",
+    inputs: &["resource: resource"],
+    outputs: &["device: string"],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const EXPERIMENTAL_ITERATOR_GET_DEVICE: OpDef =
+    OpDef { name: "ExperimentalIteratorGetDevice", ..ITERATOR_GET_DEVICE };
+
+/// State that elements are drawn from.
+pub(crate) trait Drawn: Resource {
+    /// What the elements are like.
+    fn spec(&self) -> &Spec;
+}
+
+impl Drawn for IteratorResource {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+}
 
 /// A place in a dataset, if it has been given one.
 pub(crate) struct IteratorResource {
@@ -373,16 +413,28 @@ fn one_shot_iterator(
     Ok(iterator)
 }
 
-fn to_string(_: &KernelInit<'_>) -> Result<AnyKernel> {
+fn get_device(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| match ctx.input(0)?.resources()? {
+        [handle] => {
+            let device = Tensor::scalar_string(handle.device.to_string());
+            ctx.set_output(0, device)
+        }
+        _ => bail!(InvalidArgument, "resource must be a scalar"),
+    })
+}
+
+/// A kernel that writes down a handle.
+pub(crate) fn to_string<T: Drawn>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
-        let _: Arc<IteratorResource> = state_input(ctx, 0)?;
+        let _: Arc<T> = state_input(ctx, 0)?;
         let proto = ctx.input(0)?.to_proto()?;
         let handle = proto.resource_handle_val.first().map(Message::encode_to_vec);
         ctx.set_output(0, Tensor::scalar_string(handle.unwrap_or_default()))
     })
 }
 
-fn from_string(init: &KernelInit<'_>) -> Result<AnyKernel> {
+/// A kernel that reads what [`to_string`] wrote.
+pub(crate) fn from_string<T: Drawn>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let spec = Spec::of(init.attrs())?;
     AnyKernel::new(move |ctx| {
         let handle = handle_from_string(ctx)?;
@@ -393,9 +445,9 @@ fn from_string(init: &KernelInit<'_>) -> Result<AnyKernel> {
             "Attempted create an iterator on device \"{device}\" from handle defined on device \"{}\"",
             handle.device
         );
-        let iterator: Arc<IteratorResource> = ctx.resources().resolve(&handle)?;
+        let iterator: Arc<T> = ctx.resources().resolve(&handle)?;
         if !spec.dtypes.is_empty() {
-            spec.check_accepts(&iterator.spec)?;
+            spec.check_accepts(iterator.spec())?;
         }
         ctx.set_output(0, Tensor::from_resources(Shape::scalar(), vec![handle])?)
     })

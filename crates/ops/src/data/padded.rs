@@ -63,12 +63,30 @@ struct Padding {
 }
 
 /// Elements padded and stacked.
-struct PaddedBatched {
+pub(crate) struct PaddedBatched {
     input: Source,
     size: usize,
     drops_remainder: bool,
-    paddings: Arc<[Padding]>,
+    /// `None` pads every component with zeros, as far as the batch needs.
+    paddings: Option<Arc<[Padding]>>,
     spec: Spec,
+}
+
+impl PaddedBatched {
+    /// Elements padded with zeros to the largest in their batch.
+    pub(crate) fn to_largest(input: Source, size: usize, spec: Spec) -> PaddedBatched {
+        PaddedBatched { input, size, drops_remainder: false, paddings: None, spec }
+    }
+}
+
+/// Zeros, as far as the batch needs.
+fn default_paddings(elements: &[Held]) -> Result<Arc<[Padding]>> {
+    let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
+    let padding = |tensor: &Tensor| {
+        let value = Tensor::zeros(tensor.dtype(), Shape::scalar())?;
+        Ok(Padding { sizes: vec![None; tensor.rank()], value })
+    };
+    first.element.iter().map(padding).collect()
 }
 
 fn padded_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -79,7 +97,7 @@ fn padded_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Some(i) => flag_input(ctx, i, "drop_remainder")?,
             None => false,
         };
-        let paddings = paddings(ctx, &input)?;
+        let paddings = Some(paddings(ctx, &input)?);
         let source = input.clone();
         source.under(PaddedBatched { input, size, drops_remainder, paddings, spec })
     })
@@ -160,6 +178,10 @@ impl Dataset for PaddedBatched {
             scope: scope.clone(),
             turns: Turns::default(),
             stack: Box::new(move |elements: &[Held], budget: &Arc<Budget>| {
+                let paddings = match &paddings {
+                    Some(paddings) => paddings.clone(),
+                    None => default_paddings(elements)?,
+                };
                 let component = |(i, padding)| padded_component(elements, i, padding, budget);
                 paddings.iter().enumerate().map(component).collect::<Result<Element>>()
             }),

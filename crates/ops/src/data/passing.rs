@@ -6,9 +6,11 @@ use std::task::{Context, Poll, ready};
 
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, Code, Result, err};
+use thalweg_tensor::{Bytes, Code, Result, ensure, err};
 
-use super::dataset::{DATASET, Dataset, INFINITE, Iterate, Next, Source, Turns, transformation};
+use super::dataset::{
+    DATASET, Dataset, INFINITE, Iterate, Next, Source, Transform, Turns, transformation,
+};
 use super::element::Spec;
 use super::scope::Scope;
 
@@ -31,8 +33,30 @@ pub(crate) static FAMILY: Family = Family {
         ASSERT_CARDINALITY_DATASET,
         IGNORE_ERRORS_DATASET,
         EXPERIMENTAL_IGNORE_ERRORS_DATASET,
+        LATENCY_STATS_DATASET,
+        EXPERIMENTAL_LATENCY_STATS_DATASET,
+        BYTES_PRODUCED_STATS_DATASET,
+        EXPERIMENTAL_BYTES_PRODUCED_STATS_DATASET,
+        CHOOSE_FASTEST_DATASET,
+        EXPERIMENTAL_CHOOSE_FASTEST_DATASET,
+        ASSERT_NEXT_DATASET,
+        EXPERIMENTAL_ASSERT_NEXT_DATASET,
+        ASSERT_PREV_DATASET,
     ],
     kernels: &[
+        KernelSpec { op: "LatencyStatsDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalLatencyStatsDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "BytesProducedStatsDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalBytesProducedStatsDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "ChooseFastestDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalChooseFastestDataset", create: pass, ..KernelSpec::CPU },
+        KernelSpec { op: "AssertNextDataset", create: assert_rewrites, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "ExperimentalAssertNextDataset",
+            create: assert_rewrites,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "AssertPrevDataset", create: assert_rewrites, ..KernelSpec::CPU },
         KernelSpec { op: "OptionsDataset", create: options, ..KernelSpec::CPU },
         KernelSpec { op: "ModelDataset", create: pass, ..KernelSpec::CPU },
         KernelSpec { op: "OptimizeDataset", create: pass, ..KernelSpec::CPU },
@@ -179,13 +203,69 @@ const IGNORE_ERRORS_DATASET: OpDef = OpDef {
 const EXPERIMENTAL_IGNORE_ERRORS_DATASET: OpDef =
     OpDef { name: "ExperimentalIgnoreErrorsDataset", ..IGNORE_ERRORS_DATASET };
 
-/// The input itself. How many threads work, and how the pipeline is rewritten, is the runtime's
-/// affair: it has one pool, and no other form of the pipeline.
+const LATENCY_STATS_DATASET: OpDef = OpDef {
+    name: "LatencyStatsDataset",
+    inputs: &["input_dataset: variant", "tag: string"],
+    ..DATASET
+};
+
+const EXPERIMENTAL_LATENCY_STATS_DATASET: OpDef =
+    OpDef { name: "ExperimentalLatencyStatsDataset", ..LATENCY_STATS_DATASET };
+
+const BYTES_PRODUCED_STATS_DATASET: OpDef =
+    OpDef { name: "BytesProducedStatsDataset", ..LATENCY_STATS_DATASET };
+
+const EXPERIMENTAL_BYTES_PRODUCED_STATS_DATASET: OpDef =
+    OpDef { name: "ExperimentalBytesProducedStatsDataset", ..LATENCY_STATS_DATASET };
+
+const CHOOSE_FASTEST_DATASET: OpDef = OpDef {
+    name: "ChooseFastestDataset",
+    inputs: &["input_datasets: N * variant"],
+    attrs: &[
+        "N: int >= 2",
+        "num_experiments: int",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_CHOOSE_FASTEST_DATASET: OpDef =
+    OpDef { name: "ExperimentalChooseFastestDataset", ..CHOOSE_FASTEST_DATASET };
+
+const ASSERT_NEXT_DATASET: OpDef = OpDef {
+    name: "AssertNextDataset",
+    inputs: &["input_dataset: variant", "transformations: string"],
+    ..DATASET
+};
+
+const EXPERIMENTAL_ASSERT_NEXT_DATASET: OpDef =
+    OpDef { name: "ExperimentalAssertNextDataset", ..ASSERT_NEXT_DATASET };
+
+const ASSERT_PREV_DATASET: OpDef = OpDef { name: "AssertPrevDataset", ..ASSERT_NEXT_DATASET };
+
+/// The input itself, the first if there are several with the same elements. How many threads work,
+/// what is measured, and how the pipeline is rewritten, is the runtime's affair: it has one pool,
+/// and no other form of the pipeline.
 fn pass(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         Source::input(ctx, 0)?;
         let dataset = ctx.take_input(0)?;
         ctx.set_output(0, dataset)
+    })
+}
+
+/// The input itself, if nothing is asserted of how the pipeline was rewritten: it is not.
+fn assert_rewrites(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |ctx, input, _| {
+        let names = ctx.input(1)?.strings()?;
+        ensure!(
+            names.is_empty(),
+            InvalidArgument,
+            "Asserted {} transformations beside this one, but pipelines are not rewritten here",
+            names.len()
+        );
+        Ok(input)
     })
 }
 
@@ -227,34 +307,23 @@ impl Dataset for WithOptions {
 
 /// A dataset that must have so many elements.
 struct Promised {
-    input: Source,
     count: i64,
-    spec: Spec,
 }
 
 fn assert_cardinality(init: &KernelInit<'_>) -> Result<AnyKernel> {
     transformation(init, |ctx, input, spec| {
         let count = ctx.scalar_int(1, "cardinality")?;
-        let source = input.clone();
-        source.under(Promised { input, count, spec })
+        input.then(spec, Promised { count })
     })
 }
 
-impl Dataset for Promised {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
+impl Transform for Promised {
+    fn cardinality(&self, _: &Source) -> i64 {
         self.count
     }
 
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        let input = self.input.iterate(scope)?;
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let input = input.iterate(scope)?;
         Ok(Box::new(Counting { input, promised: self.count, seen: 0 }))
     }
 }
@@ -296,29 +365,15 @@ impl Iterate for Counting {
 }
 
 /// A dataset without the elements that fail.
-struct WithoutErrors {
-    input: Source,
-    spec: Spec,
-}
+pub(crate) struct WithoutErrors;
 
 fn ignore_errors(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    transformation(init, |_, input, spec| {
-        let source = input.clone();
-        source.under(WithoutErrors { input, spec })
-    })
+    transformation(init, |_, input, spec| input.then(spec, WithoutErrors))
 }
 
-impl Dataset for WithoutErrors {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        let input = self.input.iterate(scope)?;
+impl Transform for WithoutErrors {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let input = input.iterate(scope)?;
         Ok(Box::new(LeavingOut { input, turns: Turns::default() }))
     }
 }

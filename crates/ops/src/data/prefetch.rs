@@ -38,10 +38,10 @@ const AHEAD_MAX: usize = 4096;
 /// Elements made in one job, so that others have their turn on the thread.
 const ELEMENTS_PER_JOB: usize = 32;
 
-struct Prefetched {
-    input: Source,
-    buffer: i64,
-    spec: Spec,
+pub(crate) struct Prefetched {
+    pub(crate) input: Source,
+    pub(crate) buffer: i64,
+    pub(crate) spec: Spec,
 }
 
 fn prefetch(init: &KernelInit<'_>) -> Result<AnyKernel> {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use thalweg_formats::record::{Compression, RecordWriter};
 use thalweg_graph::{Flag, OpDef, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec, Outputs, Value,
 };
-use thalweg_tensor::{Result, Tensor, err};
+use thalweg_tensor::{DType, Result, Tensor, bail, ensure, err};
 
 use super::call::{Call, Function, FunctionAttr};
 use super::dataset::{Iterate, Source, Turns};
@@ -24,8 +25,12 @@ pub(crate) static FAMILY: Family = Family {
         DATASET_CARDINALITY,
         EXPERIMENTAL_DATASET_CARDINALITY,
         GET_OPTIONS,
+        DATASET_TO_TF_RECORD,
+        EXPERIMENTAL_DATASET_TO_TF_RECORD,
     ],
     kernels: &[
+        KernelSpec { op: "DatasetToTFRecord", create: to_records, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalDatasetToTFRecord", create: to_records, ..KernelSpec::CPU },
         KernelSpec { op: "ReduceDataset", create: reduce, ..KernelSpec::CPU },
         KernelSpec { op: "DatasetToSingleElement", create: single_element, ..KernelSpec::CPU },
         KernelSpec { op: "DatasetCardinality", create: cardinality, ..KernelSpec::CPU },
@@ -85,6 +90,16 @@ const GET_OPTIONS: OpDef = OpDef {
     shape: shape::scalar,
     ..OpDef::DEFAULT
 };
+
+const DATASET_TO_TF_RECORD: OpDef = OpDef {
+    name: "DatasetToTFRecord",
+    inputs: &["input_dataset: variant", "filename: string", "compression_type: string"],
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const EXPERIMENTAL_DATASET_TO_TF_RECORD: OpDef =
+    OpDef { name: "ExperimentalDatasetToTFRecord", ..DATASET_TO_TF_RECORD };
 
 fn cardinality(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
@@ -221,5 +236,58 @@ impl Reducing {
             self.count += 1;
             self.state = result.map_err(|e| at_element(e, &self.node, number))?;
         }
+    }
+}
+
+/// Writes strings into a file, which takes its name when the last of them is in it.
+struct ToRecords;
+
+fn to_records(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    Ok(AnyKernel::Async(Arc::new(ToRecords)))
+}
+
+/// The dataset, and the file that its elements go to.
+fn record_file(call: &AsyncCall) -> Result<(Source, RecordWriter)> {
+    let text = |i: usize, name: &str| match call.input(i)?.strings()? {
+        [text] => Ok(String::from_utf8_lossy(text).into_owned()),
+        _ => bail!(InvalidArgument, "{name} must be a scalar"),
+    };
+    let dataset = Source::of(call.input(0)?)?;
+    ensure!(
+        dataset.spec().is_open || *dataset.spec().dtypes == [DType::String],
+        InvalidArgument,
+        "the elements of a dataset that is written must be single strings"
+    );
+    let compression = Compression::from_name(&text(2, "compression_type")?)?;
+    let file = call.step.environment.storage.replace(&text(1, "filename")?)?;
+    Ok((dataset, RecordWriter::new(file, compression)))
+}
+
+impl AsyncKernel for ToRecords {
+    fn start(&self, call: AsyncCall) {
+        let parts = record_file(&call);
+        drive(call, |scope| {
+            let (dataset, writer) = parts?;
+            let (mut iterator, mut writer) = (dataset.iterate(scope)?, Some(writer));
+            let mut turns = Turns::default();
+            Ok(Box::new(move |cx: &mut Context<'_>| {
+                loop {
+                    ready!(turns.poll(cx));
+                    let next = ready!(iterator.poll_next(cx))?;
+                    let Some(open) = &mut writer else { return Poll::Ready(Ok(Outputs::new())) };
+                    match next.as_deref() {
+                        Some([text]) if text.rank() == 0 => open.write(&text.strings()?[0])?,
+                        Some(_) => {
+                            let error = err!(InvalidArgument, "an element is not a single string");
+                            return Poll::Ready(Err(error));
+                        }
+                        None => {
+                            let whole = writer.take().map_or(Ok(()), RecordWriter::finish);
+                            return Poll::Ready(whole.map(|()| Outputs::new()));
+                        }
+                    }
+                }
+            }) as Machine)
+        });
     }
 }

@@ -59,7 +59,7 @@ impl Resource for SeedGenerator {
 }
 
 impl SeedGenerator {
-    fn new((seed, seed2): (i64, i64), changes: bool) -> SeedGenerator {
+    pub(crate) fn new((seed, seed2): (i64, i64), changes: bool) -> SeedGenerator {
         if changes {
             let philox = Philox::from_seeds(seed, seed2);
             SeedGenerator::Changing(philox, Mutex::new(Samples::new(philox)))

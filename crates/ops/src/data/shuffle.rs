@@ -110,13 +110,13 @@ const SHUFFLE_AND_REPEAT_DATASET_V2: OpDef = OpDef {
     ..DATASET
 };
 
-struct Shuffled {
-    input: Source,
-    buffer: usize,
+pub(crate) struct Shuffled {
+    pub(crate) input: Source,
+    pub(crate) buffer: usize,
     /// Iterations; -1 for ever.
-    count: i64,
-    seeds: Arc<SeedGenerator>,
-    spec: Spec,
+    pub(crate) count: i64,
+    pub(crate) seeds: Arc<SeedGenerator>,
+    pub(crate) spec: Spec,
 }
 
 fn shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {

@@ -141,10 +141,6 @@ fn depth_of(components: &[Tensor]) -> Result<usize> {
     Ok(depth)
 }
 
-fn check_declared(declared: &Spec, found: &Spec) -> Result<()> {
-    declared.check_accepts(found)
-}
-
 /// One element: the tensors.
 struct Whole {
     components: Element,
@@ -154,12 +150,16 @@ struct Whole {
 fn tensors(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let declared = Spec::of(init.attrs())?;
     dataset_kernel(move |ctx| {
-        let components = all_inputs(ctx)?;
-        let spec = spec_of(&components, 0)?;
-        check_declared(&declared, &spec)?;
-        let depth = depth_of(&components)?;
-        Source::new(Whole { components, spec }, depth)
+        let dataset = whole(all_inputs(ctx)?)?;
+        declared.check_accepts(dataset.spec())?;
+        Ok(dataset)
     })
+}
+
+/// A dataset of one element.
+pub(crate) fn whole(components: Element) -> Result<Source> {
+    let (spec, depth) = (spec_of(&components, 0)?, depth_of(&components)?);
+    Source::new(Whole { components, spec }, depth)
 }
 
 impl Dataset for Whole {
@@ -194,29 +194,33 @@ struct Slices {
 fn slices(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let declared = Spec::of(init.attrs())?;
     dataset_kernel(move |ctx| {
-        let components = all_inputs(ctx)?;
-        let first = components.first().map(|t| t.shape().clone());
-        let count = match first.as_ref().and_then(|shape| shape.first()) {
-            Some(&count) => count,
-            None => bail!(InvalidArgument, "All components must be at least 1-dimensional"),
-        };
-        for tensor in &components {
-            ensure!(
-                tensor.rank() > 0,
-                InvalidArgument,
-                "All components must be at least 1-dimensional"
-            );
-            ensure!(
-                tensor.shape()[0] == count,
-                InvalidArgument,
-                "All components must have the same size in the 0th dimension"
-            );
-        }
-        let spec = spec_of(&components, 1)?;
-        check_declared(&declared, &spec)?;
-        let depth = depth_of(&components)?;
-        Source::new(Slices { components, count, spec }, depth)
+        let dataset = slices_of(all_inputs(ctx)?)?;
+        declared.check_accepts(dataset.spec())?;
+        Ok(dataset)
     })
+}
+
+/// A dataset of the slices of tensors.
+pub(crate) fn slices_of(components: Element) -> Result<Source> {
+    let first = components.first().map(|t| t.shape().clone());
+    let count = match first.as_ref().and_then(|shape| shape.first()) {
+        Some(&count) => count,
+        None => bail!(InvalidArgument, "All components must be at least 1-dimensional"),
+    };
+    for tensor in &components {
+        ensure!(
+            tensor.rank() > 0,
+            InvalidArgument,
+            "All components must be at least 1-dimensional"
+        );
+        ensure!(
+            tensor.shape()[0] == count,
+            InvalidArgument,
+            "All components must have the same size in the 0th dimension"
+        );
+    }
+    let (spec, depth) = (spec_of(&components, 1)?, depth_of(&components)?);
+    Source::new(Slices { components, count, spec }, depth)
 }
 
 impl Dataset for Slices {
@@ -412,20 +416,24 @@ fn range(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let start = ctx.scalar_int(0, "start")?;
         let stop = ctx.scalar_int(1, "stop")?;
         let step = ctx.scalar_int(2, "step")?;
-        ensure!(step != 0, InvalidArgument, "step must be a non-zero integer.");
         ensure!(declared.dtypes.len() == 1, InvalidArgument, "a range has one component");
-        let dtype = declared.dtypes[0];
-        number(0, dtype)?;
-        let distance = if step > 0 {
-            i128::from(stop) - i128::from(start)
-        } else {
-            i128::from(start) - i128::from(stop)
-        };
-        let step_size = i128::from(step).abs();
-        let count = if distance <= 0 { 0 } else { (distance + step_size - 1) / step_size };
-        let count = u64::try_from(count).unwrap_or(u64::MAX);
-        Source::new(Range { start, step, count, dtype, spec: Spec::scalars(dtype) }, 0)
+        numbers(start, stop, step, declared.dtypes[0])
     })
+}
+
+/// A dataset of the numbers from `start` on, `step` apart, before `stop`.
+pub(crate) fn numbers(start: i64, stop: i64, step: i64, dtype: DType) -> Result<Source> {
+    ensure!(step != 0, InvalidArgument, "step must be a non-zero integer.");
+    number(0, dtype)?;
+    let distance = if step > 0 {
+        i128::from(stop) - i128::from(start)
+    } else {
+        i128::from(start) - i128::from(stop)
+    };
+    let step_size = i128::from(step).abs();
+    let count = if distance <= 0 { 0 } else { (distance + step_size - 1) / step_size };
+    let count = u64::try_from(count).unwrap_or(u64::MAX);
+    Source::new(Range { start, step, count, dtype, spec: Spec::scalars(dtype) }, 0)
 }
 
 impl Dataset for Range {

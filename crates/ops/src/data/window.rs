@@ -4,19 +4,30 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::{OpDef, shape};
-use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Result, ensure};
+use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Result, bail, ensure};
 
+use super::batch::stacked;
 use super::dataset::{
-    DATASET, Dataset, Iterate, Next, Source, Turns, dataset_kernel, flag_input, transformation,
+    DATASET, Dataset, Iterate, Next, Source, Transform, Turns, dataset_kernel, flag_input,
+    transformation,
 };
 use super::element::{Element, Held, Spec};
 use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[WINDOW_DATASET, WINDOW_OP],
+    ops: &[
+        WINDOW_DATASET,
+        WINDOW_OP,
+        LIST_DATASET,
+        SLIDING_WINDOW_DATASET,
+        EXPERIMENTAL_SLIDING_WINDOW_DATASET,
+    ],
     kernels: &[
+        KernelSpec { op: "ListDataset", create: window_of_tensors, ..KernelSpec::CPU },
+        KernelSpec { op: "SlidingWindowDataset", create: sliding, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalSlidingWindowDataset", create: sliding, ..KernelSpec::CPU },
         KernelSpec { op: "WindowDataset", create: window, ..KernelSpec::CPU },
         KernelSpec { op: "WindowOp", create: window_of_tensors, ..KernelSpec::CPU },
     ],
@@ -50,6 +61,41 @@ const WINDOW_OP: OpDef = OpDef {
     ],
     shape: shape::scalar,
     ..OpDef::DEFAULT
+};
+
+const LIST_DATASET: OpDef = OpDef {
+    name: "ListDataset",
+    inputs: &["tensors: Tinput_types"],
+    attrs: &[
+        "Tinput_types: list(type) >= 1",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    flags: &[Flag::Stateful],
+    ..WINDOW_OP
+};
+
+const SLIDING_WINDOW_DATASET: OpDef = OpDef {
+    name: "SlidingWindowDataset",
+    inputs: &[
+        "input_dataset: variant",
+        "window_size: int64",
+        "window_shift: int64",
+        "window_stride: int64",
+    ],
+    attrs: &[
+        "drop_remainder: bool = true",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_SLIDING_WINDOW_DATASET: OpDef = OpDef {
+    name: "ExperimentalSlidingWindowDataset",
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
+    ..SLIDING_WINDOW_DATASET
 };
 
 /// Elements that are there.
@@ -106,28 +152,41 @@ fn window_of_tensors(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-struct Windowed {
-    input: Source,
-    size: usize,
-    shift: usize,
-    stride: usize,
-    drops_remainder: bool,
-    spec: Spec,
+/// Elements that lie together, a window of them at a time.
+#[derive(Clone)]
+pub(crate) struct Windowed {
+    pub(crate) size: usize,
+    pub(crate) shift: usize,
+    pub(crate) stride: usize,
+    pub(crate) drops_remainder: bool,
+    /// Whether a window is stacked into one element rather than made a dataset.
+    pub(crate) is_batch: bool,
 }
 
 fn window(init: &KernelInit<'_>) -> Result<AnyKernel> {
     transformation(init, |ctx, input, spec| {
-        let positive = |i: usize, name: &str| {
-            let value = ctx.scalar_int(i, name)?;
-            ensure!(value > 0, InvalidArgument, "Window {name} must be greater than zero.");
-            Ok(usize::try_from(value).unwrap_or(usize::MAX))
-        };
-        let (size, shift, stride) =
-            (positive(1, "size")?, positive(2, "shift")?, positive(3, "stride")?);
         let drops_remainder = flag_input(ctx, 4, "drop_remainder")?;
-        let source = input.clone();
-        source.under(Windowed { input, size, shift, stride, drops_remainder, spec })
+        input.then(spec, windowed(ctx, drops_remainder, false)?)
     })
+}
+
+fn sliding(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let has_choice = init.attrs().get("drop_remainder").is_some();
+    let drops_remainder = !has_choice || init.attrs().bool("drop_remainder")?;
+    transformation(init, move |ctx, input, spec| {
+        input.then(spec, windowed(ctx, drops_remainder, true)?)
+    })
+}
+
+fn windowed(ctx: &KernelContext<'_>, drops_remainder: bool, is_batch: bool) -> Result<Windowed> {
+    let positive = |i: usize, name: &str| {
+        let value = ctx.scalar_int(i, name)?;
+        ensure!(value > 0, InvalidArgument, "Window {name} must be greater than zero.");
+        Ok(usize::try_from(value).unwrap_or(usize::MAX))
+    };
+    let (size, shift, stride) =
+        (positive(1, "size")?, positive(2, "shift")?, positive(3, "stride")?);
+    Ok(Windowed { size, shift, stride, drops_remainder, is_batch })
 }
 
 impl Windowed {
@@ -137,17 +196,9 @@ impl Windowed {
     }
 }
 
-impl Dataset for Windowed {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        let n = self.input.cardinality();
+impl Transform for Windowed {
+    fn cardinality(&self, input: &Source) -> i64 {
+        let n = input.cardinality();
         if n <= 0 {
             return n;
         }
@@ -159,15 +210,13 @@ impl Dataset for Windowed {
         (n - 1) / shift + 1
     }
 
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         Ok(Box::new(Windowing {
-            input: Some(self.input.iterate(scope)?),
-            spec: self.input.spec().clone(),
-            depth: self.input.depth(),
+            input: Some(input.iterate(scope)?),
+            spec: input.spec().clone(),
+            depth: input.depth(),
             span: self.span(),
-            shift: self.shift,
-            stride: self.stride,
-            drops_remainder: self.drops_remainder,
+            how: self.clone(),
             buffer: VecDeque::new(),
             to_skip: 0,
             scope: scope.clone(),
@@ -181,9 +230,7 @@ struct Windowing {
     spec: Spec,
     depth: usize,
     span: usize,
-    shift: usize,
-    stride: usize,
-    drops_remainder: bool,
+    how: Windowed,
     /// Elements, or what went wrong instead.
     buffer: VecDeque<Result<Held>>,
     /// Elements between two windows that belong to neither.
@@ -215,22 +262,30 @@ impl Windowing {
         Poll::Ready(())
     }
 
-    /// One dataset for each component.
+    /// The elements of the window as one: stacked, or a dataset for each component.
     fn window(&self) -> Result<Element> {
-        let mut components = vec![Vec::new(); self.spec.dtypes.len()];
-        for held in self.buffer.iter().step_by(self.stride) {
-            let held = held.as_ref().map_err(Clone::clone)?;
-            for (component, tensor) in components.iter_mut().zip(&held.element) {
-                component.push(Element::from_iter([tensor.clone()]));
-            }
+        let mut elements = Vec::new();
+        for held in self.buffer.iter().step_by(self.how.stride) {
+            elements.push(held.as_ref().map_err(Clone::clone)?);
         }
-        let mut element = Element::new();
-        for (i, elements) in components.into_iter().enumerate() {
-            let spec = Spec::new(vec![self.spec.dtypes[i]], vec![self.spec.shapes[i].clone()])?;
-            let listed = Listed { elements: Arc::new(elements), spec };
-            element.push(Source::new(listed, self.depth)?.into_tensor()?);
+        if self.how.is_batch {
+            let copy = |held: &&Held| Held::new(held.element.clone(), &self.scope.budget);
+            let copies = elements.iter().map(copy).collect::<Result<Vec<_>>>()?;
+            return stacked(&copies, &self.scope.budget);
         }
-        Ok(element)
+        let components = elements.first().map_or(0, |held| held.element.len());
+        let component = |i: usize| {
+            let listed: Option<Vec<Element>> = elements
+                .iter()
+                .map(|held| held.element.get(i).map(|t| Element::from_iter([t.clone()])))
+                .collect();
+            let Some(listed) = listed else {
+                bail!(InvalidArgument, "elements of a window differ in their components");
+            };
+            let spec = self.spec.component(i)?;
+            Source::new(Listed { elements: Arc::new(listed), spec }, self.depth)?.into_tensor()
+        };
+        (0..components).map(component).collect()
     }
 }
 
@@ -238,12 +293,12 @@ impl Iterate for Windowing {
     fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
         ready!(self.fill(cx));
         let is_short = self.buffer.len() < self.span;
-        if self.buffer.is_empty() || (is_short && self.drops_remainder) {
+        if self.buffer.is_empty() || (is_short && self.how.drops_remainder) {
             return Poll::Ready(Ok(None));
         }
         let window = self.window();
-        let gone = self.shift.min(self.buffer.len());
-        self.to_skip = self.shift - gone;
+        let gone = self.how.shift.min(self.buffer.len());
+        self.to_skip = self.how.shift - gone;
         self.buffer.drain(..gone);
         Poll::Ready(window.map(Some))
     }

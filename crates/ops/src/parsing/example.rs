@@ -1,10 +1,15 @@
 //! Serialized `Example` messages: training data that becomes one tensor per feature.
 
-use thalweg_graph::OpDef;
-use thalweg_graph::shape::ShapeContext;
-use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, PartialShape, Result, Tensor, ensure};
+use std::sync::Arc;
 
+use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{Node, OpDef};
+use thalweg_kernel::{
+    AnyKernel, Family, KernelContext, KernelInit, KernelSpec, StepContext, Value,
+};
+use thalweg_tensor::{Bytes, DType, PartialShape, Result, Shape, Tensor, bail, ensure};
+
+use super::features::Wanted;
 use super::outputs::{AttrNames, Batch, Forms, parse};
 
 pub(crate) static FAMILY: Family = Family {
@@ -205,6 +210,77 @@ fn parse_single_example(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
+/// Parses batches of examples without a node of their own, for a dataset's.
+pub(crate) struct ExampleParser {
+    node: Node,
+    forms: Forms,
+    wanted: Vec<Wanted>,
+    dtypes: Vec<DType>,
+}
+
+impl ExampleParser {
+    /// What the attrs of a dataset's node want.
+    pub(crate) fn new(init: &KernelInit<'_>) -> Result<ExampleParser> {
+        let attrs = init.attrs();
+        let has_ragged = attrs.get("ragged_keys").is_some();
+        let forms = Forms::new(&attrs, if has_ragged { &V2 } else { &V1 })?;
+        let ragged = if has_ragged { attrs.strings("ragged_keys")? } else { &[] };
+        let wanted =
+            forms.wanted(attrs.strings("sparse_keys")?, attrs.strings("dense_keys")?, ragged)?;
+        let indices = forms.sparse.iter().map(|_| DType::Int64);
+        let dtypes = indices
+            .clone()
+            .chain(forms.sparse.iter().copied())
+            .chain(indices)
+            .chain(forms.dense.iter().map(|(dtype, _)| *dtype))
+            .chain(forms.ragged.iter().map(|(values, _)| *values))
+            .chain(forms.ragged.iter().map(|(_, splits)| *splits))
+            .collect();
+        Ok(ExampleParser { node: init.node.clone(), forms, wanted, dtypes })
+    }
+
+    /// How many features are sparse, dense and ragged.
+    pub(crate) fn counts(&self) -> [usize; 3] {
+        [self.forms.sparse.len(), self.forms.dense.len(), self.forms.ragged.len()]
+    }
+
+    /// The key of feature `i`; sparse ones come first, then dense ones, then ragged ones.
+    pub(crate) fn key(&self, i: usize) -> &Bytes {
+        &self.wanted[i].key
+    }
+
+    /// Whether these can be the defaults of the dense features.
+    pub(crate) fn check_defaults(&self, defaults: &[Tensor]) -> Result<()> {
+        let dense = self.forms.dense.iter().zip(&self.wanted[self.forms.sparse.len()..]);
+        dense
+            .zip(defaults)
+            .try_for_each(|(((_, row), wanted), default)| row.check_default(&wanted.key, default))
+    }
+
+    /// Indices, values and shapes of the sparse features, the dense ones, values and splits of the
+    /// ragged ones.
+    pub(crate) fn parse(
+        &self,
+        serialized: Tensor,
+        defaults: &[Tensor],
+        step: &Arc<StepContext>,
+    ) -> Result<Vec<Tensor>> {
+        // A single example is a batch of one.
+        let examples = Shape::new(&[serialized.num_elements()])?;
+        let serialized = serialized.reshaped(examples)?;
+        let batch = Batch::new(&serialized, &[], &[1])?;
+        let mut inputs: Vec<Value> = defaults.iter().cloned().map(Value::Tensor).collect();
+        let mut outputs = vec![Value::default(); self.dtypes.len()];
+        let mut ctx = KernelContext::new(&self.node, &self.dtypes, step, &mut inputs, &mut outputs);
+        parse(&mut ctx, &batch, &self.forms, &self.wanted, (0, 0))?;
+        let tensor = |value| match value {
+            Value::Tensor(tensor) => Ok(tensor),
+            _ => bail!(Internal, "every feature becomes a tensor"),
+        };
+        outputs.into_iter().map(tensor).collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
@@ -212,7 +288,7 @@ mod tests {
     use prost::Message;
     use thalweg_proto as pb;
     use thalweg_proto::feature::Kind;
-    use thalweg_tensor::{Code, DType, Shape};
+    use thalweg_tensor::Code;
 
     use super::*;
     use crate::testing::{Call, call};

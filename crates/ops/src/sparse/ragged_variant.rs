@@ -66,6 +66,11 @@ impl Ragged {
         Ok(Ragged { splits, values, depth })
     }
 
+    /// Rows of values.
+    pub(crate) fn of_rows(splits: Tensor, values: Tensor) -> Result<Ragged> {
+        Ragged::new(SmallVec::from_iter([splits]), values)
+    }
+
     /// The splits, from the outermost dimension inwards.
     pub(crate) fn splits(&self) -> &[Tensor] {
         &self.splits

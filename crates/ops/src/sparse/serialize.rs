@@ -78,6 +78,11 @@ fn message(tensor: &Tensor) -> Result<Bytes> {
     Ok(proto.encode_to_vec().into())
 }
 
+/// Indices, values and shape of a sparse tensor as one tensor of variants.
+pub(crate) fn as_variants(parts: Vec<Tensor>) -> Result<Tensor> {
+    packed(DType::Variant, Shape::new(&[parts.len()])?, parts)
+}
+
 /// Tensors as the elements of one string or variant tensor of this shape.
 fn packed(dtype: DType, shape: Shape, parts: Vec<Tensor>) -> Result<Tensor> {
     if dtype == DType::Variant {

@@ -1,0 +1,142 @@
+//! Datasets that functions make up: one to begin, one for each element, one at the end.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::{Flag, OpDef};
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Code, Result};
+
+use super::call::{Call, Function, FunctionAttr};
+use super::dataset::{DATASET, Dataset, Iterate, Next, Source, dataset_kernel};
+use super::element::{Element, Spec};
+use super::mapped::at_element;
+use super::scope::Scope;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[GENERATOR_DATASET],
+    kernels: &[KernelSpec { op: "GeneratorDataset", create: generator, ..KernelSpec::CPU }],
+};
+
+const GENERATOR_DATASET: OpDef = OpDef {
+    name: "GeneratorDataset",
+    inputs: &[
+        "init_func_other_args: Tinit_func_args",
+        "next_func_other_args: Tnext_func_args",
+        "finalize_func_other_args: Tfinalize_func_args",
+    ],
+    attrs: &[
+        "init_func: func",
+        "next_func: func",
+        "finalize_func: func",
+        "Tinit_func_args: list(type) >= 0",
+        "Tnext_func_args: list(type) >= 0",
+        "Tfinalize_func_args: list(type) >= 0",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    flags: &[Flag::Stateful],
+    ..DATASET
+};
+
+struct Generated {
+    functions: Arc<Functions>,
+    spec: Spec,
+    node: Arc<str>,
+}
+
+struct Functions {
+    begin: Arc<Function>,
+    next: Arc<Function>,
+    end: Arc<Function>,
+}
+
+fn generator(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let attrs = init.attrs();
+    let begin = FunctionAttr::of(attrs, "init_func", "init_func_other_args")?;
+    let next = FunctionAttr::of(attrs, "next_func", "next_func_other_args")?;
+    let end = FunctionAttr::of(attrs, "finalize_func", "finalize_func_other_args")?;
+    let (spec, node) = (Spec::of(attrs)?, init.node.name.clone());
+    dataset_kernel(move |ctx| {
+        let (begin, next, end) = (begin.bind(ctx)?, next.bind(ctx)?, end.bind(ctx)?);
+        let functions = Arc::new(Functions { begin, next, end });
+        Source::new(Generated { functions, spec: spec.clone(), node: node.clone() }, 0)
+    })
+}
+
+impl Dataset for Generated {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(Generating {
+            stage: Stage::Beginning(None),
+            functions: self.functions.clone(),
+            node: self.node.clone(),
+            count: 0,
+            scope: scope.clone(),
+        }))
+    }
+}
+
+/// What a generator waits for.
+enum Stage {
+    /// The state that all calls get.
+    Beginning(Option<Call>),
+    /// The next element.
+    Going(Element, Option<Call>),
+    /// The end's function, of which nothing but an error is heard.
+    Ending(Call),
+    Ended,
+}
+
+struct Generating {
+    stage: Stage,
+    functions: Arc<Functions>,
+    node: Arc<str>,
+    count: u64,
+    scope: Arc<Scope>,
+}
+
+impl Iterate for Generating {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        let scope = &self.scope;
+        loop {
+            match &mut self.stage {
+                Stage::Beginning(call) => {
+                    let begun = call.get_or_insert_with(|| self.functions.begin.call(scope, []));
+                    let state = ready!(begun.poll(cx));
+                    *call = None;
+                    self.stage = Stage::Going(state?, None);
+                }
+                Stage::Going(state, call) => {
+                    let begun = call.get_or_insert_with(|| {
+                        self.functions.next.call(scope, state.iter().cloned())
+                    });
+                    let result = ready!(begun.poll(cx));
+                    *call = None;
+                    match result {
+                        Err(e) if e.code() == Code::OutOfRange => {
+                            let state = std::mem::take(state);
+                            self.stage = Stage::Ending(self.functions.end.call(scope, state));
+                        }
+                        result => {
+                            let number = self.count;
+                            self.count += 1;
+                            let result = result.map_err(|e| at_element(e, &self.node, number));
+                            return Poll::Ready(result.map(Some));
+                        }
+                    }
+                }
+                Stage::Ending(call) => {
+                    let result = ready!(call.poll(cx));
+                    self.stage = Stage::Ended;
+                    return Poll::Ready(result.map(|_| None));
+                }
+                Stage::Ended => return Poll::Ready(Ok(None)),
+            }
+        }
+    }
+}

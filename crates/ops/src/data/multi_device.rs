@@ -1,0 +1,396 @@
+//! One iterator for several devices: its elements are dealt out to them in turn.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use parking_lot::Mutex;
+use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_kernel::{AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Resource, Result, Tensor, bail, ensure, err};
+
+use super::dataset::{Iterate, Source};
+use super::element::{Element, Held, Spec};
+use super::get_next::Request;
+use super::iterator::{from_string, to_string};
+use super::optional::declared_shapes;
+use super::scope::Scope;
+use super::seeds::set_anonymous;
+use super::task::{After, Task, Work};
+use crate::state::handle::{state_input, state_kernel, state_of_call};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        MULTI_DEVICE_ITERATOR,
+        ANONYMOUS_MULTI_DEVICE_ITERATOR,
+        ANONYMOUS_MULTI_DEVICE_ITERATOR_V3,
+        MULTI_DEVICE_ITERATOR_INIT,
+        MULTI_DEVICE_ITERATOR_GET_NEXT_FROM_SHARD,
+        MULTI_DEVICE_ITERATOR_TO_STRING_HANDLE,
+        MULTI_DEVICE_ITERATOR_FROM_STRING_HANDLE,
+        DELETE_MULTI_DEVICE_ITERATOR,
+    ],
+    kernels: &[
+        KernelSpec { op: "MultiDeviceIterator", create: named, ..KernelSpec::CPU },
+        KernelSpec { op: "AnonymousMultiDeviceIterator", create: anonymous, ..KernelSpec::CPU },
+        KernelSpec { op: "AnonymousMultiDeviceIteratorV3", create: anonymous, ..KernelSpec::CPU },
+        KernelSpec { op: "MultiDeviceIteratorInit", create: start, ..KernelSpec::CPU },
+        KernelSpec {
+            op: "MultiDeviceIteratorGetNextFromShard",
+            create: get_next,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "MultiDeviceIteratorToStringHandle",
+            create: to_string::<MultiDevice>,
+            ..KernelSpec::CPU
+        },
+        KernelSpec {
+            op: "MultiDeviceIteratorFromStringHandle",
+            create: from_string::<MultiDevice>,
+            ..KernelSpec::CPU
+        },
+        KernelSpec { op: "DeleteMultiDeviceIterator", create: delete, ..KernelSpec::CPU },
+    ],
+};
+
+const MULTI_DEVICE_ITERATOR: OpDef = OpDef {
+    name: "MultiDeviceIterator",
+    outputs: &["handle: resource"],
+    attrs: &[
+        "devices: list(string) >= 1",
+        "shared_name: string",
+        "container: string",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    shape: shape::scalar,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+const ANONYMOUS_MULTI_DEVICE_ITERATOR: OpDef = OpDef {
+    name: "AnonymousMultiDeviceIterator",
+    outputs: &["handle: resource", "deleter: variant"],
+    ..ANONYMOUS_MULTI_DEVICE_ITERATOR_V3
+};
+
+const ANONYMOUS_MULTI_DEVICE_ITERATOR_V3: OpDef = OpDef {
+    name: "AnonymousMultiDeviceIteratorV3",
+    attrs: &[
+        "devices: list(string) >= 1",
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    ..MULTI_DEVICE_ITERATOR
+};
+
+const MULTI_DEVICE_ITERATOR_INIT: OpDef = OpDef {
+    name: "MultiDeviceIteratorInit",
+    inputs: &["dataset: variant", "multi_device_iterator: resource", "max_buffer_size: int64"],
+    outputs: &["incarnation_id: int64"],
+    attrs: &[],
+    ..MULTI_DEVICE_ITERATOR
+};
+
+const MULTI_DEVICE_ITERATOR_GET_NEXT_FROM_SHARD: OpDef = OpDef {
+    name: "MultiDeviceIteratorGetNextFromShard",
+    inputs: &["multi_device_iterator: resource", "shard_num: int32", "incarnation_id: int64"],
+    outputs: &["components: output_types"],
+    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
+    shape: declared_shapes,
+    ..MULTI_DEVICE_ITERATOR
+};
+
+const MULTI_DEVICE_ITERATOR_TO_STRING_HANDLE: OpDef = OpDef {
+    name: "MultiDeviceIteratorToStringHandle",
+    inputs: &["multi_device_iterator: resource"],
+    outputs: &["string_handle: string"],
+    attrs: &[],
+    ..MULTI_DEVICE_ITERATOR
+};
+
+const MULTI_DEVICE_ITERATOR_FROM_STRING_HANDLE: OpDef = OpDef {
+    name: "MultiDeviceIteratorFromStringHandle",
+    inputs: &["string_handle: string"],
+    outputs: &["multi_device_iterator: resource"],
+    attrs: &["output_types: list(type) >= 0 = []", "output_shapes: list(shape) >= 0 = []"],
+    ..MULTI_DEVICE_ITERATOR
+};
+
+const DELETE_MULTI_DEVICE_ITERATOR: OpDef = OpDef {
+    name: "DeleteMultiDeviceIterator",
+    inputs: &["multi_device_iterator: resource", "iterators: N * resource", "deleter: variant"],
+    outputs: &[],
+    attrs: &["N: int >= 0"],
+    shape: shape::unknown,
+    ..MULTI_DEVICE_ITERATOR
+};
+
+/// The iterator of several devices.
+pub(crate) struct MultiDevice {
+    spec: Spec,
+    shards: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How often it was started.
+    incarnation: i64,
+    dealing: Option<Dealing>,
+}
+
+/// A dataset being dealt out.
+struct Dealing {
+    scope: Arc<Scope>,
+    dealer: Arc<Task<Dealer>>,
+}
+
+impl Drop for Dealing {
+    fn drop(&mut self) {
+        self.scope.cancellation.cancel(err!(Cancelled, "the iterator is gone"));
+        let shards = std::mem::take(&mut self.dealer.work.hands.lock().shards);
+        for request in shards.into_iter().flat_map(|shard| shard.waiting) {
+            request.call.complete(Err(err!(Cancelled, "the iterator was started anew")));
+        }
+    }
+}
+
+impl Resource for MultiDevice {
+    fn kind(&self) -> &'static str {
+        "MultiDeviceIterator"
+    }
+}
+
+impl super::iterator::Drawn for MultiDevice {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+}
+
+fn new(init: &KernelInit<'_>) -> Result<impl Fn() -> MultiDevice + Send + Sync + use<>> {
+    let spec = Spec::of(init.attrs())?;
+    let shards = init.attrs().strings("devices")?.len();
+    Ok(move || MultiDevice { spec: spec.clone(), shards, state: Mutex::default() })
+}
+
+fn named(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let (new, wanted) = (new(init)?, Spec::of(init.attrs())?);
+    state_kernel(
+        init,
+        false,
+        move |_, _| Ok(new()),
+        move |found: &MultiDevice, _| wanted.check_accepts(&found.spec),
+    )
+}
+
+fn anonymous(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let new = new(init)?;
+    AnyKernel::new(move |ctx| set_anonymous(ctx, Arc::new(new()), "AnonymousMultiDeviceIterator"))
+}
+
+/// Lets go of an anonymous iterator: its handles own it, so it goes with the last of them.
+fn delete(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| state_input::<MultiDevice>(ctx, 0).map(drop))
+}
+
+fn start(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    AnyKernel::new(|ctx| {
+        let (dataset, iterator) = (Source::input(ctx, 0)?, state_input::<MultiDevice>(ctx, 1)?);
+        let capacity = ctx.scalar_int(2, "max_buffer_size")?;
+        iterator.spec.check_accepts(dataset.spec())?;
+        let scope = Scope::new(ctx.step());
+        let hands = Hands {
+            shards: (0..iterator.shards).map(|_| Shard::default()).collect(),
+            next: 0,
+            is_ended: false,
+            number: 0,
+        };
+        let dealer = Dealer {
+            input: Mutex::new(dataset.iterate(&scope)?),
+            hands: Mutex::new(hands),
+            capacity: usize::try_from(capacity).unwrap_or(1).max(1),
+            scope: scope.clone(),
+        };
+        let dealer = Task::new(&scope.background, dealer);
+        let mut state = iterator.state.lock();
+        let before = state.dealing.replace(Dealing { scope, dealer });
+        state.incarnation += 1;
+        let incarnation = state.incarnation;
+        drop(state);
+        drop(before);
+        ctx.set_output(0, Tensor::scalar(incarnation))
+    })
+}
+
+/// Draws elements and deals them out, as long as somebody waits for one.
+struct Dealer {
+    input: Mutex<Box<dyn Iterate>>,
+    hands: Mutex<Hands>,
+    /// Elements that may lie before a device.
+    capacity: usize,
+    scope: Arc<Scope>,
+}
+
+struct Hands {
+    shards: Vec<Shard>,
+    /// Whose turn it is to be given one.
+    next: usize,
+    is_ended: bool,
+    /// Numbers for requests.
+    number: u64,
+}
+
+#[derive(Default)]
+struct Shard {
+    dealt: VecDeque<Result<Held>>,
+    waiting: VecDeque<Request>,
+}
+
+impl Hands {
+    /// A request that can be answered, with its answer.
+    fn ready(&mut self) -> Option<(Request, Result<Option<Element>>)> {
+        let is_ended = self.is_ended;
+        self.shards.iter_mut().find_map(|shard| {
+            if shard.waiting.is_empty() || (shard.dealt.is_empty() && !is_ended) {
+                return None;
+            }
+            let answer = match shard.dealt.pop_front() {
+                Some(next) => next.map(|held| Some(held.element)),
+                None => Ok(None),
+            };
+            shard.waiting.pop_front().map(|request| (request, answer))
+        })
+    }
+
+    fn is_awaited(&self) -> bool {
+        self.shards.iter().any(|shard| !shard.waiting.is_empty())
+    }
+
+    fn deal(&mut self, next: Result<Option<Held>>) {
+        match next.transpose() {
+            Some(next) => {
+                let at = self.next;
+                if let Some(shard) = self.shards.get_mut(at) {
+                    shard.dealt.push_back(next);
+                    self.next = (at + 1) % self.shards.len();
+                }
+            }
+            None => self.is_ended = true,
+        }
+    }
+
+    fn withdraw(&mut self, shard: usize, number: u64) -> Option<Request> {
+        let waiting = &mut self.shards.get_mut(shard)?.waiting;
+        let position = waiting.iter().position(|request| request.number == number)?;
+        waiting.remove(position)
+    }
+}
+
+impl Work for Dealer {
+    fn advance(&self, cx: &mut Context<'_>) -> After {
+        loop {
+            let mut hands = self.hands.lock();
+            if let Some((mut request, answer)) = hands.ready() {
+                drop(hands);
+                let result = request.outputs(answer);
+                drop(request.registration.take());
+                let then = Box::new(move || request.call.complete(result));
+                return After { is_more: true, then: Some(then) };
+            }
+            let is_full = |hands: &Hands| {
+                hands.shards.get(hands.next).is_none_or(|shard| shard.dealt.len() >= self.capacity)
+            };
+            // If the next hand is full, whoever takes from it goes on.
+            if !hands.is_awaited() || is_full(&hands) {
+                return After::default();
+            }
+            drop(hands);
+            let Poll::Ready(next) = self.input.lock().poll_next(cx) else {
+                return After::default();
+            };
+            let hold = |element| Held::new(element, &self.scope.budget);
+            let next = next.and_then(|next| next.map(hold).transpose());
+            self.hands.lock().deal(next);
+        }
+    }
+}
+
+struct GetNext {
+    spec: Spec,
+}
+
+fn get_next(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    Ok(AnyKernel::Async(Arc::new(GetNext { spec: Spec::of(init.attrs())? })))
+}
+
+/// The dealer and the shard that a call asks for.
+fn asked(call: &AsyncCall) -> Result<(Arc<Task<Dealer>>, usize)> {
+    let iterator: Arc<MultiDevice> = state_of_call(call, 0)?;
+    let shard = call.input(1)?;
+    let incarnation = call.input(2)?;
+    ensure!(
+        shard.num_elements() == 1 && incarnation.num_elements() == 1,
+        InvalidArgument,
+        "shard_num and incarnation_id must be scalars"
+    );
+    let (shard, incarnation): (i32, i64) = (shard.scalar_value()?, incarnation.scalar_value()?);
+    let state = iterator.state.lock();
+    let Some(dealing) = &state.dealing else {
+        bail!(FailedPrecondition, "the MultiDeviceIterator has not been initialized");
+    };
+    ensure!(
+        incarnation == state.incarnation,
+        InvalidArgument,
+        "Invalid incarnation id: {incarnation}; the iterator's is {}",
+        state.incarnation
+    );
+    match usize::try_from(shard) {
+        Ok(shard) if shard < iterator.shards => Ok((dealing.dealer.clone(), shard)),
+        _ => bail!(InvalidArgument, "shard {shard} is not one of {}", iterator.shards),
+    }
+}
+
+impl AsyncKernel for GetNext {
+    fn start(&self, call: AsyncCall) {
+        let (dealer, shard) = match asked(&call) {
+            Ok(asked) => asked,
+            Err(e) => return call.complete(Err(e)),
+        };
+        let step = call.step.clone();
+        let number = {
+            let mut hands = dealer.work.hands.lock();
+            hands.number += 1;
+            let number = hands.number;
+            let request = Request::new(number, call, self.spec.clone());
+            match hands.shards.get_mut(shard) {
+                Some(shard) => shard.waiting.push_back(request),
+                None => {
+                    drop(hands);
+                    let gone = err!(Cancelled, "the iterator was started anew");
+                    return request.call.complete(Err(gone));
+                }
+            }
+            number
+        };
+        dealer.run_here();
+        let weak = Arc::downgrade(&dealer);
+        let registration = step.cancellation.on_cancel(move |cause| {
+            let withdrawn =
+                weak.upgrade().and_then(|d| d.work.hands.lock().withdraw(shard, number));
+            if let Some(request) = withdrawn {
+                request.call.complete(Err(cause.clone()));
+            }
+        });
+        let unused = {
+            let mut hands = dealer.work.hands.lock();
+            let waiting = hands.shards.get_mut(shard).map(|shard| &mut shard.waiting);
+            match waiting.and_then(|w| w.iter_mut().find(|r| r.number == number)) {
+                Some(request) => request.registration.replace(registration),
+                None => Some(registration),
+            }
+        };
+        drop(unused);
+    }
+}

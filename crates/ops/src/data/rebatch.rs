@@ -1,0 +1,267 @@
+//! Datasets of batches cut into batches of other sizes.
+
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Result, Shape, Tensor, bail, ensure};
+
+use super::batch::common_rows;
+use super::dataset::{
+    DATASET, Iterate, Next, Source, Transform, Turns, flag_input, transformation,
+};
+use super::element::{Element, Spec};
+use super::scope::Scope;
+use crate::cells::Cell;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[REBATCH_DATASET, EXPERIMENTAL_REBATCH_DATASET, REBATCH_DATASET_V2],
+    kernels: &[
+        KernelSpec { op: "RebatchDataset", create: split, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalRebatchDataset", create: split, ..KernelSpec::CPU },
+        KernelSpec { op: "RebatchDatasetV2", create: rebatch, ..KernelSpec::CPU },
+    ],
+};
+
+const REBATCH_DATASET: OpDef = OpDef {
+    name: "RebatchDataset",
+    inputs: &["input_dataset: variant", "num_replicas: int64"],
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "use_fallback: bool = true",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_REBATCH_DATASET: OpDef =
+    OpDef { name: "ExperimentalRebatchDataset", ..REBATCH_DATASET };
+
+const REBATCH_DATASET_V2: OpDef = OpDef {
+    name: "RebatchDatasetV2",
+    inputs: &["input_dataset: variant", "batch_sizes: int64", "drop_remainder: bool"],
+    ..DATASET
+};
+
+/// Every batch in as many parts, the last of which may be smaller or empty.
+struct Split {
+    parts: usize,
+}
+
+fn split(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |ctx, input, spec| {
+        let parts = ctx.scalar_int(1, "num_replicas")?;
+        ensure!(parts > 0, InvalidArgument, "num_replicas must be greater than zero.");
+        input.then(spec, Split { parts: usize::try_from(parts).unwrap_or(usize::MAX) })
+    })
+}
+
+impl Transform for Split {
+    fn cardinality(&self, input: &Source) -> i64 {
+        match input.cardinality() {
+            n if n < 0 => n,
+            n => n.saturating_mul(i64::try_from(self.parts).unwrap_or(i64::MAX)),
+        }
+    }
+
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let input = input.iterate(scope)?;
+        Ok(Box::new(Splitting { input, parts: self.parts, current: None }))
+    }
+}
+
+struct Splitting {
+    input: Box<dyn Iterate>,
+    parts: usize,
+    /// The batch being cut, its rows, and the part that is next.
+    current: Option<(Element, usize, usize)>,
+}
+
+impl Iterate for Splitting {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        if self.current.is_none() {
+            let Some(batch) = ready!(self.input.poll_next(cx))? else {
+                return Poll::Ready(Ok(None));
+            };
+            let rows = common_rows(&batch)?;
+            self.current = Some((batch, rows, 0));
+        }
+        let Some((batch, rows, part)) = &mut self.current else { return Poll::Ready(Ok(None)) };
+        let size = rows.div_ceil(self.parts);
+        let from = part.saturating_mul(size).min(*rows);
+        let to = from.saturating_add(size).min(*rows);
+        let cut = batch.iter().map(|t| t.rows(from, to - from)).collect::<Result<Element>>();
+        *part += 1;
+        if *part == self.parts {
+            self.current = None;
+        }
+        Poll::Ready(cut.map(Some))
+    }
+}
+
+/// Rows of all batches, in batches of these sizes in turn.
+struct Rebatched {
+    sizes: Arc<[usize]>,
+    drops_remainder: bool,
+    spec: Spec,
+}
+
+fn rebatch(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |ctx, input, spec| {
+        let rank = ctx.input(1)?.rank();
+        ensure!(rank <= 1, InvalidArgument, "batch_sizes must be a scalar or a vector.");
+        let size = |size: i64| match usize::try_from(size) {
+            Ok(size) => Ok(size),
+            Err(_) => bail!(InvalidArgument, "batch_sizes must not be negative, one is {size}"),
+        };
+        let sizes: Arc<[usize]> =
+            ctx.ints(1, "batch_sizes")?.into_iter().map(size).collect::<Result<_>>()?;
+        ensure!(!sizes.is_empty(), InvalidArgument, "batch_sizes must not be empty.");
+        let drops_remainder = flag_input(ctx, 2, "drop_remainder")?;
+        input.then(spec.clone(), Rebatched { sizes, drops_remainder, spec })
+    })
+}
+
+impl Transform for Rebatched {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(Rebatching {
+            input: Some(input.iterate(scope)?),
+            sizes: self.sizes.clone(),
+            turn: 0,
+            drops_remainder: self.drops_remainder,
+            spec: self.spec.clone(),
+            batch: Element::new(),
+            used: 0,
+            rows: 0,
+            parts: Vec::new(),
+            gathered: 0,
+            scope: scope.clone(),
+            turns: Turns::default(),
+        }))
+    }
+}
+
+struct Rebatching {
+    /// Gone once it has ended.
+    input: Option<Box<dyn Iterate>>,
+    sizes: Arc<[usize]>,
+    /// Whose turn it is among the sizes.
+    turn: usize,
+    drops_remainder: bool,
+    spec: Spec,
+    /// The batch being used up.
+    batch: Element,
+    used: usize,
+    rows: usize,
+    /// Parts of the batch to be, and how many rows they have.
+    parts: Vec<Element>,
+    gathered: usize,
+    scope: Arc<Scope>,
+    turns: Turns,
+}
+
+impl Rebatching {
+    /// Gathers rows until there are `wanted` of them or no more.
+    fn gather(&mut self, cx: &mut Context<'_>, wanted: usize) -> Poll<Result<()>> {
+        while self.gathered < wanted {
+            if self.used == self.rows {
+                ready!(self.turns.poll(cx));
+                let Some(input) = &mut self.input else { break };
+                let Some(batch) = ready!(input.poll_next(cx))? else {
+                    self.input = None;
+                    break;
+                };
+                let rows = common_rows(&batch)?;
+                (self.batch, self.used, self.rows) = (batch, 0, rows);
+                continue;
+            }
+            let count = (wanted - self.gathered).min(self.rows - self.used);
+            let part = self.batch.iter().map(|t| t.rows(self.used, count));
+            self.parts.push(part.collect::<Result<Element>>()?);
+            self.used += count;
+            self.gathered += count;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// A batch without rows.
+    fn nothing(&self) -> Result<Element> {
+        let components = self.spec.dtypes.iter().zip(self.spec.shapes.iter()).enumerate();
+        components
+            .map(|(i, (&dtype, declared))| {
+                let mut dims = match (self.batch.get(i), declared.dims()) {
+                    (Some(last), _) => last.shape().dims().to_vec(),
+                    (None, Some(dims)) => dims.iter().map(|d| d.unwrap_or(0)).collect(),
+                    (None, None) => vec![0],
+                };
+                match dims.first_mut() {
+                    Some(first) => *first = 0,
+                    None => dims.push(0),
+                }
+                Tensor::blank_in(dtype, Shape::new(&dims)?, Some(&self.scope.budget))
+            })
+            .collect()
+    }
+
+    fn joined(&mut self) -> Result<Element> {
+        let parts = std::mem::take(&mut self.parts);
+        self.gathered = 0;
+        match parts.as_slice() {
+            [] => self.nothing(),
+            [only] => Ok(only.clone()),
+            [first, ..] => (0..first.len()).map(|i| self.join(&parts, i)).collect(),
+        }
+    }
+
+    /// Component `i` of all parts, one below the other.
+    fn join(&self, parts: &[Element], i: usize) -> Result<Tensor> {
+        let first = &parts[0][i];
+        let mut rows = 0;
+        for part in parts {
+            ensure!(
+                part.len() > i
+                    && part[i].dtype() == first.dtype()
+                    && part[i].shape().dims()[1..] == first.shape().dims()[1..],
+                InvalidArgument,
+                "Cannot join batches with different shapes in component {i}: {} and others.",
+                first.shape()
+            );
+            rows += part[i].shape()[0];
+        }
+        let mut dims = first.shape().dims().to_vec();
+        dims[0] = rows;
+        let shape = Shape::new(&dims)?;
+        let mut joined = Tensor::blank_in(first.dtype(), shape, Some(&self.scope.budget))?;
+        with_cell!(first.dtype(), C => {
+            let mut target = <C as Cell>::view_mut(&mut joined)?;
+            for part in parts {
+                let source = <C as Cell>::view(&part[i])?;
+                let (head, rest) = target.split_at_mut(source.len());
+                head.clone_from_slice(source);
+                target = rest;
+            }
+        });
+        Ok(joined)
+    }
+}
+
+impl Iterate for Rebatching {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        if self.input.is_none() && self.used == self.rows && self.parts.is_empty() {
+            return Poll::Ready(Ok(None));
+        }
+        let wanted = self.sizes[self.turn];
+        if let Err(e) = ready!(self.gather(cx, wanted)) {
+            return Poll::Ready(Err(e));
+        }
+        self.turn = (self.turn + 1) % self.sizes.len();
+        let is_short = self.gathered < wanted;
+        if is_short && (self.gathered == 0 || self.drops_remainder) {
+            self.parts.clear();
+            self.gathered = 0;
+            return Poll::Ready(Ok(None));
+        }
+        Poll::Ready(self.joined().map(Some))
+    }
+}

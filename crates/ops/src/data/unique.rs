@@ -1,0 +1,171 @@
+//! Datasets without some of the elements: those seen before, those that chance leaves out.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_graph::OpDef;
+use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
+use thalweg_tensor::{Charge, DType, Result, Tensor, bail, ensure};
+
+use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, transformation};
+use super::scope::Scope;
+use super::seeds::{SeedGenerator, input_seeds};
+use crate::math::random::distributions::unit_f32;
+use crate::math::random::philox::{Philox, Samples};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[UNIQUE_DATASET, EXPERIMENTAL_UNIQUE_DATASET, SAMPLING_DATASET],
+    kernels: &[
+        KernelSpec { op: "UniqueDataset", create: unique, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalUniqueDataset", create: unique, ..KernelSpec::CPU },
+        KernelSpec { op: "SamplingDataset", create: sampling, ..KernelSpec::CPU },
+    ],
+};
+
+const UNIQUE_DATASET: OpDef = OpDef {
+    name: "UniqueDataset",
+    attrs: &[
+        "output_types: list(type) >= 1",
+        "output_shapes: list(shape) >= 1",
+        "metadata: string = ''",
+    ],
+    ..DATASET
+};
+
+const EXPERIMENTAL_UNIQUE_DATASET: OpDef = OpDef { name: "ExperimentalUniqueDataset", ..DATASET };
+
+const SAMPLING_DATASET: OpDef = OpDef {
+    name: "SamplingDataset",
+    inputs: &["input_dataset: variant", "rate: float", "seed: int64", "seed2: int64"],
+    ..DATASET
+};
+
+/// Each element once.
+struct Unique;
+
+fn unique(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |_, input, spec| {
+        let dtypes = &input.spec().dtypes;
+        ensure!(
+            matches!(**dtypes, [DType::Int32 | DType::Int64 | DType::String]),
+            InvalidArgument,
+            "UniqueDataset only supports inputs with a single int32, int64 or string component"
+        );
+        input.then(spec, Unique)
+    })
+}
+
+impl Transform for Unique {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(LookingForNew {
+            input: input.iterate(scope)?,
+            seen: HashSet::new(),
+            charges: Vec::new(),
+            scope: scope.clone(),
+            turns: Turns::default(),
+        }))
+    }
+}
+
+struct LookingForNew {
+    input: Box<dyn Iterate>,
+    seen: HashSet<Vec<u8>>,
+    /// What remembering them costs.
+    charges: Vec<Charge>,
+    scope: Arc<Scope>,
+    turns: Turns,
+}
+
+/// The content of an element as bytes that differ for different content.
+fn content(element: &[Tensor]) -> Result<Vec<u8>> {
+    let [tensor] = element else {
+        bail!(InvalidArgument, "an element has {} components, not one", element.len());
+    };
+    let mut bytes = Vec::new();
+    match tensor.dtype() {
+        DType::Int32 => {
+            tensor.as_slice::<i32>()?.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+        }
+        DType::Int64 => {
+            tensor.as_slice::<i64>()?.iter().for_each(|x| bytes.extend(x.to_le_bytes()));
+        }
+        DType::String => {
+            for text in tensor.strings()? {
+                bytes.extend((text.len() as u64).to_le_bytes());
+                bytes.extend_from_slice(text);
+            }
+        }
+        other => bail!(InvalidArgument, "elements of type {other} cannot be told apart"),
+    }
+    Ok(bytes)
+}
+
+impl Iterate for LookingForNew {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        /// What the set takes for each, beside the content.
+        const ENTRY_BYTES: usize = 64;
+        loop {
+            ready!(self.turns.poll(cx));
+            let Some(element) = ready!(self.input.poll_next(cx))? else {
+                return Poll::Ready(Ok(None));
+            };
+            let content = content(&element)?;
+            if self.seen.contains(&content) {
+                continue;
+            }
+            self.charges.push(Charge::new(&self.scope.budget, content.len() + ENTRY_BYTES)?);
+            self.seen.insert(content);
+            return Poll::Ready(Ok(Some(element)));
+        }
+    }
+}
+
+/// Elements that are taken with a probability.
+struct Sampled {
+    rate: f32,
+    seeds: SeedGenerator,
+}
+
+fn sampling(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    transformation(init, |ctx, input, spec| {
+        let rate = ctx.input(1)?;
+        ensure!(rate.num_elements() == 1, InvalidArgument, "rate must be a scalar");
+        let (seed, seed2) = input_seeds(ctx, 2)?;
+        let seeds = SeedGenerator::Fixed(seed, seed2);
+        input.then(spec, Sampled { rate: rate.scalar_value()?, seeds })
+    })
+}
+
+impl Transform for Sampled {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let (seed, seed2) = self.seeds.generate();
+        Ok(Box::new(Sampling {
+            input: input.iterate(scope)?,
+            rate: self.rate,
+            samples: Samples::new(Philox::from_seeds(seed, seed2)),
+            turns: Turns::default(),
+        }))
+    }
+}
+
+struct Sampling {
+    input: Box<dyn Iterate>,
+    rate: f32,
+    samples: Samples,
+    turns: Turns,
+}
+
+impl Iterate for Sampling {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            ready!(self.turns.poll(cx));
+            let Some(element) = ready!(self.input.poll_next(cx))? else {
+                return Poll::Ready(Ok(None));
+            };
+            if unit_f32(self.samples.next_u32()) < self.rate {
+                return Poll::Ready(Ok(Some(element)));
+            }
+        }
+    }
+}

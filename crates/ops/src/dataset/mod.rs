@@ -1,0 +1,86 @@
+//! Input pipelines in Rust: the datasets that graphs have, without a graph.
+//!
+//! A [`Dataset`] says how elements come about; nothing is read before somebody draws. An element is
+//! a `Vec` of tensors. What goes wrong while a pipeline is built is told when elements are drawn.
+//! Where threads and files come from is said by the step that elements are drawn in
+//! ([`Dataset::elements_in`]; `thalweg::elements` takes the process's own); a pipeline can also be
+//! fed to a graph ([`Dataset::into_tensor`], [`in_graph`]).
+
+mod elements;
+mod in_graph;
+mod sources;
+mod transforms;
+
+pub use elements::Elements;
+pub use in_graph::{GraphInput, in_graph};
+pub use sources::{ElementIter, FixedLength, InputSource, OnBadRecord, RecordOptions};
+pub use thalweg_formats::record::{BadRecord, Compression};
+pub use transforms::Shuffle;
+
+use std::sync::Arc;
+
+use thalweg_tensor::{DType, PartialShape, Result, Tensor};
+
+use crate::data::call::Function;
+use crate::data::dataset::Source;
+use crate::data::element::Spec;
+
+/// Elements one after the other, and how they come about; cheap to clone.
+///
+/// ```
+/// use thalweg_ops::dataset::Dataset;
+/// use thalweg_tensor::Tensor;
+///
+/// let squares = Dataset::range(0..5)
+///     .map(|element| {
+///         let x: i64 = element[0].scalar_value()?;
+///         Ok(vec![Tensor::scalar(x * x)])
+///     })
+///     .batch(2);
+/// assert_eq!(squares.cardinality(), Some(3));
+/// ```
+#[derive(Clone)]
+pub struct Dataset {
+    /// What went wrong is kept for those who draw.
+    source: Result<Source>,
+}
+
+impl Dataset {
+    fn new(source: Result<Source>) -> Dataset {
+        Dataset { source }
+    }
+
+    /// What `make` makes of the dataset and of what is known of its elements.
+    fn then(self, make: impl FnOnce(Source, Spec) -> Result<Source>) -> Dataset {
+        Dataset::new(self.source.and_then(|source| {
+            let spec = source.spec().clone();
+            make(source, spec)
+        }))
+    }
+
+    /// How many elements there are, where that is known and not infinite.
+    pub fn cardinality(&self) -> Option<u64> {
+        u64::try_from(self.source.as_ref().ok()?.cardinality()).ok()
+    }
+
+    /// Says of what types and shapes the elements are, which each of them is held to when a graph
+    /// draws it; what a closure returns is not known otherwise.
+    pub fn typed(self, components: &[(DType, PartialShape)]) -> Dataset {
+        let dtypes: Vec<DType> = components.iter().map(|(dtype, _)| *dtype).collect();
+        let shapes: Vec<PartialShape> = components.iter().map(|(_, shape)| shape.clone()).collect();
+        self.then(|source, _| source.then(Spec::new(dtypes, shapes)?, transforms::AsItIs))
+    }
+
+    /// A scalar that holds the dataset: what ops that make iterators take. It can be fed to a
+    /// session of this process.
+    pub fn into_tensor(self) -> Result<Tensor> {
+        self.source?.into_tensor()
+    }
+}
+
+/// A function of elements.
+fn code(
+    function: impl Fn(Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+) -> Arc<Function> {
+    Function::of_code(Box::new(move |_, element| function(element)))
+}

@@ -1,0 +1,209 @@
+//! Where elements come from: files, tensors, numbers, and formats of one's own.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use thalweg_formats::Storage;
+use thalweg_formats::record::{BadRecord, Compression};
+use thalweg_tensor::{Bytes, DType, Result, Tensor};
+
+use super::Dataset;
+use crate::data::call::caught;
+use crate::data::dataset::{self, Iterate, Next, Source, UNKNOWN};
+use crate::data::element::{Element, Spec};
+use crate::data::files::{Format, Matching, OfFiles, Reading};
+use crate::data::records::Fixed;
+use crate::data::scope::Scope;
+use crate::data::sources::{numbers, slices_of, whole};
+
+/// The elements of one iteration.
+pub type ElementIter = Box<dyn Iterator<Item = Result<Vec<Tensor>>> + Send>;
+
+/// A source of elements in a format of one's own.
+///
+/// ```
+/// use std::sync::Arc;
+/// use thalweg_formats::Storage;
+/// use thalweg_ops::dataset::{Dataset, ElementIter, InputSource};
+/// use thalweg_tensor::{Result, Tensor};
+///
+/// /// The bytes of a file, one by one.
+/// struct EachByte(String);
+///
+/// impl InputSource for EachByte {
+///     fn open(&self, files: &Arc<dyn Storage>) -> Result<ElementIter> {
+///         let content = files.read(&self.0, 1 << 20)?;
+///         Ok(Box::new((0..content.len()).map(move |i| Ok(vec![Tensor::scalar(content[i])]))))
+///     }
+/// }
+///
+/// let pipeline = Dataset::from_source(EachByte("data.bin".into())).batch(16);
+/// # drop(pipeline);
+/// ```
+pub trait InputSource: Send + Sync + 'static {
+    /// Begins to read, for each iteration anew; `files` are those that the pipeline may read.
+    ///
+    /// An element is drawn on whatever thread has use for it. An error does not end the sequence:
+    /// the iterator says by `None` that there are no more.
+    fn open(&self, files: &Arc<dyn Storage>) -> Result<ElementIter>;
+
+    /// How many elements there are, if that is known.
+    fn count(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// Told of a damaged record that was passed over.
+pub type OnBadRecord = Arc<dyn Fn(&BadRecord) + Send + Sync>;
+
+/// How TFRecord files are read.
+#[derive(Clone, Default)]
+pub struct RecordOptions {
+    /// How the files are compressed; `None` for what each of them is itself.
+    pub compression: Option<Compression>,
+    /// Damaged records in all files together that are passed over before one is an error.
+    pub bad_records_max: u64,
+    /// Told of each record that was passed over, when its file has been read.
+    pub on_bad_record: Option<OnBadRecord>,
+}
+
+/// Files of records of one length.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FixedLength {
+    /// Bytes before the records.
+    pub header_bytes: u64,
+    /// Bytes of a record.
+    pub record_bytes: u64,
+    /// Bytes after the records.
+    pub footer_bytes: u64,
+}
+
+fn of_files<S: Into<String>>(files: impl IntoIterator<Item = S>, reading: Reading) -> Dataset {
+    let names = files.into_iter().map(|name| Bytes::from(name.into()));
+    Dataset::new(Source::new(OfFiles::new(names.collect(), reading), 0))
+}
+
+impl Dataset {
+    /// Records of TFRecord files, one file after the other. Compressed files are recognised.
+    pub fn tfrecords<S: Into<String>>(files: impl IntoIterator<Item = S>) -> Dataset {
+        Dataset::tfrecords_with(files, RecordOptions::default())
+    }
+
+    /// Records of TFRecord files, read as `options` say.
+    pub fn tfrecords_with<S: Into<String>>(
+        files: impl IntoIterator<Item = S>,
+        options: RecordOptions,
+    ) -> Dataset {
+        let (on_bad, bad_records_max) = (options.on_bad_record, options.bad_records_max);
+        let reading = Reading::new(Format::Records, options.compression);
+        of_files(files, Reading { bad_records_max, on_bad, ..reading })
+    }
+
+    /// Lines of text files, without their ends.
+    pub fn text_lines<S: Into<String>>(files: impl IntoIterator<Item = S>) -> Dataset {
+        of_files(files, Reading::new(Format::Lines, Some(Compression::None)))
+    }
+
+    /// Records of one length.
+    pub fn fixed_length<S: Into<String>>(
+        files: impl IntoIterator<Item = S>,
+        length: FixedLength,
+    ) -> Dataset {
+        let FixedLength { header_bytes, record_bytes, footer_bytes } = length;
+        let fixed = Fixed { header: header_bytes, record: record_bytes, footer: footer_bytes };
+        match fixed.check() {
+            Ok(()) => of_files(files, Reading::new(Format::Fixed(fixed), Some(Compression::None))),
+            Err(e) => Dataset::new(Err(e)),
+        }
+    }
+
+    /// Names of files that match a pattern, in order: `*` and `?` stand for any characters but `/`.
+    pub fn matching_files(pattern: impl Into<String>) -> Dataset {
+        Dataset::new(Source::new(Matching::new(Arc::new([Bytes::from(pattern.into())])), 0))
+    }
+
+    /// Numbers, as int64 scalars.
+    pub fn range(range: Range<i64>) -> Dataset {
+        Dataset::new(numbers(range.start, range.end, 1, DType::Int64))
+    }
+
+    /// One element: these tensors.
+    pub fn tensors(components: impl IntoIterator<Item = Tensor>) -> Dataset {
+        Dataset::new(whole(components.into_iter().collect()))
+    }
+
+    /// An element for each index into the first dimension, which all the tensors share.
+    pub fn slices(components: impl IntoIterator<Item = Tensor>) -> Dataset {
+        Dataset::new(slices_of(components.into_iter().collect()))
+    }
+
+    /// Elements of a source of one's own.
+    pub fn from_source(source: impl InputSource) -> Dataset {
+        let custom = Custom { source: Arc::new(source), spec: Spec::open() };
+        Dataset::new(Source::new(custom, 0))
+    }
+
+    /// What an iterator gives, which is made for each iteration anew.
+    pub fn generate<I>(make: impl Fn() -> I + Send + Sync + 'static) -> Dataset
+    where
+        I: Iterator<Item = Result<Vec<Tensor>>> + Send + 'static,
+    {
+        Dataset::from_source(Generated(make))
+    }
+}
+
+struct Generated<F>(F);
+
+impl<F, I> InputSource for Generated<F>
+where
+    F: Fn() -> I + Send + Sync + 'static,
+    I: Iterator<Item = Result<Vec<Tensor>>> + Send + 'static,
+{
+    fn open(&self, _: &Arc<dyn Storage>) -> Result<ElementIter> {
+        Ok(Box::new((self.0)()))
+    }
+}
+
+struct Custom {
+    source: Arc<dyn InputSource>,
+    spec: Spec,
+}
+
+impl dataset::Dataset for Custom {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn cardinality(&self) -> i64 {
+        self.source.count().and_then(|n| i64::try_from(n).ok()).unwrap_or(UNKNOWN)
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let elements = caught("a source", || self.source.open(&scope.environment.storage))?;
+        Ok(Box::new(Drawing { elements: Some(elements), count: 0 }))
+    }
+}
+
+struct Drawing {
+    /// Gone once it has ended.
+    elements: Option<ElementIter>,
+    count: u64,
+}
+
+impl Iterate for Drawing {
+    fn poll_next(&mut self, _: &mut Context<'_>) -> Next {
+        let Some(elements) = &mut self.elements else { return Poll::Ready(Ok(None)) };
+        let next = caught("a source", || elements.next().transpose());
+        match &next {
+            Ok(Some(_)) => self.count += 1,
+            Ok(None) => self.elements = None,
+            Err(_) => {}
+        }
+        let next = next.map(|next| next.map(Element::from_vec));
+        let at = self.count;
+        Poll::Ready(next.map_err(|e| {
+            e.map_message(|m| format!("{m} (at element {at} of a source of the program)"))
+        }))
+    }
+}

@@ -1,0 +1,344 @@
+//! What can be done with the elements of a dataset.
+
+use std::sync::Arc;
+
+use thalweg_tensor::{PartialShape, Result, Tensor};
+
+use super::{Dataset, code};
+use crate::data::batch::{Batched, Unbatched, checked_size};
+use crate::data::cache;
+use crate::data::call::Function;
+use crate::data::combine::{Counted, Part, Sharded, concatenated, zipped};
+use crate::data::dataset::{Iterate, Source, Transform};
+use crate::data::element::Spec;
+use crate::data::function_ops::{Chosen, Scanned};
+use crate::data::interleave::Interleaved;
+use crate::data::mapped::Mapped;
+use crate::data::padded::PaddedBatched;
+use crate::data::passing::WithoutErrors;
+use crate::data::prefetch::Prefetched;
+use crate::data::scope::Scope;
+use crate::data::seeds::SeedGenerator;
+use crate::data::shuffle::Shuffled;
+use crate::data::window::Windowed;
+
+/// TensorFlow's seed of a graph that has none of its own.
+const DEFAULT_GRAPH_SEED: i64 = 87_654_321;
+
+/// How a dataset is shuffled.
+#[derive(Clone, Copy, Debug)]
+pub struct Shuffle {
+    /// Elements among which the next one is chosen.
+    pub buffer: usize,
+    /// The order is that of `tf.data.Dataset.shuffle` with this seed.
+    pub seed: i64,
+    /// Whether every iteration has an order of its own.
+    pub reshuffles: bool,
+}
+
+/// The elements of another dataset, of which something else is known.
+pub(super) struct AsItIs;
+
+impl Transform for AsItIs {
+    fn cardinality(&self, input: &Source) -> i64 {
+        input.cardinality()
+    }
+
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        input.iterate(scope)
+    }
+}
+
+/// A truth as functions of graphs return it.
+fn predicate(holds: impl Fn(&[Tensor]) -> Result<bool> + Send + Sync + 'static) -> Arc<Function> {
+    code(move |element| Ok(vec![Tensor::scalar(holds(&element)?)]))
+}
+
+/// What stands for the node in messages.
+fn name(what: &str) -> Arc<str> {
+    what.into()
+}
+
+impl Dataset {
+    /// What a function makes of each element.
+    pub fn map(
+        self,
+        function: impl Fn(Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+    ) -> Dataset {
+        self.mapped(None, code(function))
+    }
+
+    /// As [`Dataset::map`], several elements at once; their order stays. No more than `calls`
+    /// results are under way or waiting.
+    pub fn parallel_map(
+        self,
+        calls: usize,
+        function: impl Fn(Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
+    ) -> Dataset {
+        self.mapped(Some(i64::try_from(calls.max(1)).unwrap_or(i64::MAX)), code(function))
+    }
+
+    fn mapped(self, calls: Option<i64>, function: Arc<Function>) -> Dataset {
+        self.then(|input, _| {
+            let mapped = Mapped {
+                input: input.clone(),
+                function,
+                spec: Spec::open(),
+                preserves_cardinality: true,
+                calls,
+                node: name("map"),
+            };
+            input.under(mapped)
+        })
+    }
+
+    /// Those elements that a predicate holds for.
+    pub fn filter(
+        self,
+        holds: impl Fn(&[Tensor]) -> Result<bool> + Send + Sync + 'static,
+    ) -> Dataset {
+        self.chosen(predicate(holds), false, "filter")
+    }
+
+    /// The elements before the first that a predicate does not hold for.
+    pub fn take_while(
+        self,
+        holds: impl Fn(&[Tensor]) -> Result<bool> + Send + Sync + 'static,
+    ) -> Dataset {
+        self.chosen(predicate(holds), true, "take_while")
+    }
+
+    fn chosen(self, predicate: Arc<Function>, ends_at_first_other: bool, what: &str) -> Dataset {
+        let chosen = Chosen { predicate, ends_at_first_other, node: name(what) };
+        self.then(|input, spec| input.then(spec, chosen))
+    }
+
+    /// What a function makes of each element and of what it made of those before: it gets the state
+    /// and the element, and gives the next state and what the dataset has in the element's place.
+    pub fn scan(
+        self,
+        state: Vec<Tensor>,
+        function: impl Fn(&[Tensor], Vec<Tensor>) -> Result<(Vec<Tensor>, Vec<Tensor>)>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Dataset {
+        let states = state.len();
+        let function = code(move |mut both| {
+            let element = both.split_off(states.min(both.len()));
+            let (mut state, element) = function(&both, element)?;
+            state.extend(element);
+            Ok(state)
+        });
+        let scanned = Scanned {
+            function,
+            initial: state.into(),
+            outputs: None,
+            preserves_cardinality: true,
+            node: name("scan"),
+        };
+        self.then(|input, _| input.then(Spec::open(), scanned))
+    }
+
+    /// The elements of the datasets that a function makes of each element.
+    pub fn flat_map(
+        self,
+        function: impl Fn(Vec<Tensor>) -> Result<Dataset> + Send + Sync + 'static,
+    ) -> Dataset {
+        self.interleaved((1, 1, 0), function)
+    }
+
+    /// As [`Dataset::flat_map`], with `cycle` datasets open at a time and `block` elements of each
+    /// in turn.
+    pub fn interleave(
+        self,
+        cycle: usize,
+        block: u64,
+        function: impl Fn(Vec<Tensor>) -> Result<Dataset> + Send + Sync + 'static,
+    ) -> Dataset {
+        self.interleaved((cycle, block, 0), function)
+    }
+
+    /// As [`Dataset::interleave`], each of the open datasets read `block` elements ahead on other
+    /// threads; the order is the same.
+    pub fn parallel_interleave(
+        self,
+        cycle: usize,
+        block: u64,
+        function: impl Fn(Vec<Tensor>) -> Result<Dataset> + Send + Sync + 'static,
+    ) -> Dataset {
+        let ahead = usize::try_from(block.max(1)).unwrap_or(usize::MAX);
+        self.interleaved((cycle, block, ahead), function)
+    }
+
+    fn interleaved(
+        self,
+        (cycle, block, ahead): (usize, u64, usize),
+        function: impl Fn(Vec<Tensor>) -> Result<Dataset> + Send + Sync + 'static,
+    ) -> Dataset {
+        let function = code(move |element| Ok(vec![function(element)?.into_tensor()?]));
+        let (cycle, block) = (cycle.max(1), block.max(1));
+        let interleaved = Interleaved { function, cycle, block, ahead, node: name("interleave") };
+        self.then(|input, _| input.then(Spec::open(), interleaved))
+    }
+
+    /// So many elements stacked into one; the last batch may be smaller.
+    pub fn batch(self, size: usize) -> Dataset {
+        self.batched(size, false)
+    }
+
+    /// As [`Dataset::batch`], without a last batch that is smaller.
+    pub fn full_batches(self, size: usize) -> Dataset {
+        self.batched(size, true)
+    }
+
+    fn batched(self, size: usize, drops_remainder: bool) -> Dataset {
+        self.then(|input, spec| {
+            let size = checked_size(i64::try_from(size).unwrap_or(i64::MAX))?;
+            let spec = if spec.is_open { spec } else { batch_spec(&spec, size, drops_remainder)? };
+            let source = input.clone();
+            source.under(Batched { input, size, drops_remainder, goes_on: true, spec })
+        })
+    }
+
+    /// So many elements stacked into one, each of them first padded with zeros (or empty strings)
+    /// to the largest sizes in the batch.
+    pub fn padded_batch(self, size: usize) -> Dataset {
+        self.then(|input, _| {
+            let size = checked_size(i64::try_from(size).unwrap_or(i64::MAX))?;
+            let source = input.clone();
+            source.under(PaddedBatched::to_largest(input, size, Spec::open()))
+        })
+    }
+
+    /// Every element cut along its first dimension.
+    pub fn unbatch(self) -> Dataset {
+        self.then(|input, _| {
+            let source = input.clone();
+            source.under(Unbatched { input, spec: Spec::open() })
+        })
+    }
+
+    /// The elements in the order in which `tf.data.Dataset.shuffle` puts them for this size of the
+    /// buffer and this seed, another one for every iteration.
+    pub fn shuffle(self, buffer: usize, seed: i64) -> Dataset {
+        self.shuffle_with(Shuffle { buffer, seed, reshuffles: true })
+    }
+
+    /// As [`Dataset::shuffle`], as the options say.
+    pub fn shuffle_with(self, options: Shuffle) -> Dataset {
+        self.then(|input, spec| {
+            let buffer = checked_size(i64::try_from(options.buffer).unwrap_or(i64::MAX))?;
+            let seeds = (DEFAULT_GRAPH_SEED, options.seed);
+            let seeds = Arc::new(SeedGenerator::new(seeds, options.reshuffles));
+            let source = input.clone();
+            source.under(Shuffled { input, buffer, count: 1, seeds, spec })
+        })
+    }
+
+    /// The elements again and again, for ever.
+    pub fn repeat(self) -> Dataset {
+        self.counted(Part::Repeat, -1)
+    }
+
+    /// The elements so many times.
+    pub fn repeat_times(self, count: u64) -> Dataset {
+        self.counted(Part::Repeat, clamped(count))
+    }
+
+    /// The first elements.
+    pub fn take(self, count: u64) -> Dataset {
+        self.counted(Part::Take, clamped(count))
+    }
+
+    /// The elements after the first.
+    pub fn skip(self, count: u64) -> Dataset {
+        self.counted(Part::Skip, clamped(count))
+    }
+
+    fn counted(self, part: Part, count: i64) -> Dataset {
+        self.then(|input, spec| input.then(spec, Counted { part, count }))
+    }
+
+    /// Every `shards`-th element, from the `index`-th on.
+    pub fn shard(self, shards: u64, index: u64) -> Dataset {
+        self.then(|input, spec| {
+            input.then(spec, Sharded::new(clamped(shards), clamped(index), false)?)
+        })
+    }
+
+    /// The elements, and then those of another dataset.
+    pub fn concatenate(self, other: Dataset) -> Dataset {
+        self.then(|input, spec| {
+            let other = other.source?;
+            let spec = match spec.check_accepts(other.spec()) {
+                Ok(()) if !other.spec().is_open => spec,
+                _ => Spec::open(),
+            };
+            concatenated([input, other], spec)
+        })
+    }
+
+    /// Elements of several datasets side by side: one has the components of all.
+    pub fn zip(datasets: impl IntoIterator<Item = Dataset>) -> Dataset {
+        let sources = datasets.into_iter().map(|d| d.source).collect::<Result<Vec<_>>>();
+        Dataset::new(sources.and_then(|sources| zipped(sources, Spec::open())))
+    }
+
+    /// Windows of so many elements, each beginning `shift` elements after the one before; a window
+    /// is an element with all its elements stacked, unless fewer are left.
+    pub fn window(self, size: usize, shift: usize) -> Dataset {
+        let (size, shift) = (size.max(1), shift.max(1));
+        let how = Windowed { size, shift, stride: 1, drops_remainder: false, is_batch: true };
+        self.then(|input, _| input.then(Spec::open(), how))
+    }
+
+    /// The elements as they were in the first iteration that came to its end, kept in memory.
+    pub fn cache(self) -> Dataset {
+        self.then(|input, spec| cache::in_memory(input, spec, Arc::default()))
+    }
+
+    /// As [`Dataset::cache`], kept in a file for later processes too; it appears when it is whole.
+    pub fn cache_in(self, file: &str) -> Dataset {
+        self.then(|input, spec| cache::in_file(input, spec, file))
+    }
+
+    /// So many elements are made before somebody asks for them, on other threads.
+    pub fn prefetch(self, count: usize) -> Dataset {
+        self.then(|input, spec| {
+            let buffer = i64::try_from(count).unwrap_or(i64::MAX);
+            let source = input.clone();
+            source.under(Prefetched { input, buffer, spec })
+        })
+    }
+
+    /// The elements without those that fail.
+    pub fn ignore_errors(self) -> Dataset {
+        self.then(|input, spec| input.then(spec, WithoutErrors))
+    }
+
+    /// Elements with their number in front, counted from 0.
+    pub fn enumerate(self) -> Dataset {
+        let state = vec![Tensor::scalar(0i64)];
+        self.scan(state, |state, element| {
+            let number: i64 = state[0].scalar_value()?;
+            let mut numbered = vec![Tensor::scalar(number)];
+            numbered.extend(element);
+            Ok((vec![Tensor::scalar(number + 1)], numbered))
+        })
+    }
+}
+
+/// What batches of such elements are like.
+fn batch_spec(spec: &Spec, size: usize, is_full: bool) -> Result<Spec> {
+    let rows = is_full.then_some(size);
+    let batch = |shape: &PartialShape| match shape.dims() {
+        Some(dims) => PartialShape::new([rows].into_iter().chain(dims.iter().copied())),
+        None => PartialShape::unknown(),
+    };
+    Spec::new(spec.dtypes.clone(), spec.shapes.iter().map(batch).collect::<Vec<_>>())
+}
+
+fn clamped(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
