@@ -47,6 +47,7 @@ pub mod prelude {
     #[cfg(feature = "remote")]
     pub use crate::cluster::{Connect, ConnectOptions, RemoteSession};
     pub use crate::graph::{Adjoint, GradientOptions, Graph, Output, Scope, gradients};
+    pub use crate::ops::dataset::Dataset;
     pub use crate::runtime::{
         Callable, LoadOptions, RunMetadata, RunOptions, SavedModel, SavedModelBuilder, Session,
         SessionOptions,
@@ -88,6 +89,25 @@ pub fn session(scope: &Scope) -> Result<Session> {
 pub fn saved_model(folder: &str) -> Result<SavedModel> {
     let Registry { ops, kernels } = registry().clone();
     SavedModel::load(folder, &[], (ops, kernels), LoadOptions::default())
+}
+
+/// Draws the elements of an input pipeline, with the process's threads and files.
+///
+/// ```
+/// use thalweg::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// let pipeline = Dataset::range(0..10).shuffle(10, 7).batch(4).prefetch(1);
+/// let mut seen = 0;
+/// for element in thalweg::elements(&pipeline)? {
+///     seen += element?[0].num_elements();
+/// }
+/// assert_eq!(seen, 10);
+/// # Ok(())
+/// # }
+/// ```
+pub fn elements(pipeline: &ops::dataset::Dataset) -> Result<ops::dataset::Elements> {
+    pipeline.elements_in(&runtime::detached_step(runtime::system_environment()))
 }
 
 /// The README's example is a test.

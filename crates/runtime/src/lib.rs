@@ -27,6 +27,7 @@ mod start;
 mod step;
 mod transfers;
 
+pub use background::detached_step;
 pub use environment::{memory_limit_bytes, system_environment};
 pub use metadata::{NodeTiming, RunMetadata, TracedOutput};
 pub use options::{PlacementLog, RunOptions, SessionOptions};

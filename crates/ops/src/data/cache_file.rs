@@ -111,7 +111,7 @@ fn decoded(mut record: Bytes, budget: &Arc<Budget>) -> Result<Element> {
 enum Writing {
     /// Nothing was drawn yet.
     Not,
-    Open(RecordWriter),
+    Open(Box<RecordWriter>),
     /// It is whole, or it could not be written.
     Ended,
 }
@@ -131,7 +131,7 @@ impl IntoFile {
             let file = self.scope.environment.storage.replace(&self.path)?;
             let mut writer = RecordWriter::new(file, Compression::None);
             writer.write(TITLE)?;
-            self.state = Writing::Open(writer);
+            self.state = Writing::Open(Box::new(writer));
         }
         let Writing::Open(writer) = &mut self.state else { return Ok(()) };
         if let Some(element) = element {

@@ -88,7 +88,7 @@ fn parse(init: &KernelInit<'_>) -> Result<AnyKernel> {
             let (Some(serialized), true) = (element.pop(), element.is_empty()) else {
                 bail!(InvalidArgument, "examples are elements of one component");
             };
-            components(&parser, parser.parse(serialized, &defaults, step)?)
+            components(&parser, &parser.parse(serialized, &defaults, step)?)
         }));
         let source = input.clone();
         source.under(Mapped {
@@ -103,7 +103,7 @@ fn parse(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// One component for each feature, in the order of their keys: sparse and ragged ones as variants.
-fn components(parser: &ExampleParser, parts: Vec<Tensor>) -> Result<Vec<Tensor>> {
+fn components(parser: &ExampleParser, parts: &[Tensor]) -> Result<Vec<Tensor>> {
     let [sparse, dense, ragged] = parser.counts();
     let part = |i: usize| parts[i].clone();
     let mut features = Vec::with_capacity(sparse + dense + ragged);
