@@ -34,7 +34,8 @@ LEFT_OVER = {"unary/Sign/6": 2, "binary/Pow/33": 4, "binary/Atan2/27": 4}
 CASES_PER_TASK = 40
 # Cases with these expect an empty folder golden_files where the server runs, and run one by one.
 FILE_OPS = {"CacheDataset", "CacheDatasetV2", "CreateSummaryFileWriter", "DatasetToTFRecord",
-            "ExperimentalDatasetToTFRecord", "MatchingFiles", "ReadFile", "WriteFile"}
+            "ExperimentalDatasetToTFRecord", "MatchingFiles", "MergeV2Checkpoints", "ReadFile", "Restore",
+            "RestoreSlice", "RestoreV2", "Save", "SaveSlices", "SaveV2", "WriteFile"}
 
 
 def recorded():

@@ -162,9 +162,12 @@ def main():
     parser.add_argument("--tensorflow", action="store_true", help="start TensorFlow's server")
     parser.add_argument("--jobs", type=int, default=min(4, os.cpu_count() or 1),
                         help="cases at a time")
+    parser.add_argument("--long", action="store_true", help="let cases that can take longer do so")
     parser.add_argument("--list", action="store_true", help="only print the names of the cases")
     parser.add_argument("names", nargs="*", help="parts of the names of cases to run")
     args = parser.parse_args()
+    if args.long:
+        os.environ["THALWEG_LONG"] = "1"
     command = [args.server, "server", "--port", "0"]
     if args.tensorflow:
         command = [sys.executable, str(HERE / "tensorflow_server.py")]

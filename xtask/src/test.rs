@@ -73,6 +73,7 @@ const LONG_PARTS: &[Part] = &[
     }),
     ("peers", clients_of_tensorflow),
     ("older", older_clients),
+    ("door", two_way_door),
     ("published", published_models),
 ];
 
@@ -225,6 +226,12 @@ fn clients_of_tensorflow() -> Result<Outcome> {
     let test = ["test", "--quiet", "--package", "thalweg-cluster", "--test", "stock_server"];
     let mut test = run::cargo(&[&test[..], &["--", "--ignored"]].concat());
     done(test.env("TENSORFLOW_PYTHON", python))
+}
+
+/// Training that goes from TensorFlow to a server of ours and back, 500 steps in each place.
+fn two_way_door() -> Result<Outcome> {
+    let args = ["--server", &server()?, "--long", "saver/the_two_way_door"];
+    run_clients(&client_python()?, "run.py", &args)
 }
 
 /// The same programs with a client of an older TensorFlow, on a server of ours.

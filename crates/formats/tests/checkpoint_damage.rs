@@ -62,7 +62,11 @@ fn everything(memory: &Memory, name: &str) -> Everything {
 fn check_error(e: &Error, file: &str, what: &str) {
     let is_expected = matches!(
         e.code(),
-        Code::DataLoss | Code::InvalidArgument | Code::Unimplemented | Code::ResourceExhausted
+        Code::DataLoss
+            | Code::OutOfRange
+            | Code::InvalidArgument
+            | Code::Unimplemented
+            | Code::ResourceExhausted
     );
     assert!(is_expected, "{what}: {e}");
     assert!(e.message().contains(file) && e.message().contains("byte"), "{what}: {e}");

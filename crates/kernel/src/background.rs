@@ -9,6 +9,14 @@ pub trait Background: Send + Sync {
     /// Runs `job` soon, on another thread. It must not wait for anything.
     fn spawn(&self, job: Box<dyn FnOnce() + Send>);
 
+    /// Runs `job` soon, on a thread on which it may wait for files. There are only so many of them,
+    /// so it must not wait for another such job.
+    fn spawn_waiting(&self, job: Box<dyn FnOnce() + Send>);
+
+    /// Calls `work(i)` for every `i < count`, on this thread and on others that may wait for files,
+    /// and returns when all are done. For threads that may wait themselves.
+    fn spread_waiting(&self, count: usize, work: &(dyn Fn(usize) + Sync));
+
     /// Cancelled when the session goes: work that was begun for it must end then.
     fn closing(&self) -> &Cancellation;
 
@@ -22,6 +30,14 @@ pub struct NoBackground;
 impl Background for NoBackground {
     fn spawn(&self, job: Box<dyn FnOnce() + Send>) {
         job();
+    }
+
+    fn spawn_waiting(&self, job: Box<dyn FnOnce() + Send>) {
+        job();
+    }
+
+    fn spread_waiting(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        (0..count).for_each(work);
     }
 
     fn closing(&self) -> &Cancellation {

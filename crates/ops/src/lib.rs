@@ -37,6 +37,7 @@ mod bitcast;
 mod bitwise;
 mod candidate_sampler;
 mod cast;
+mod checkpoint;
 mod clip;
 mod comparison;
 mod concat;
@@ -282,6 +283,7 @@ pub static FAMILIES: &[&Family] = &[
     &state::slice_assign::FAMILY,
     &state::table_files::FAMILY,
     &state::table_ops::FAMILY,
+    &checkpoint::FAMILY,
     &files::reader_ops::FAMILY,
     &files::whole::FAMILY,
     &lists::array_ops::FAMILY,

@@ -10,6 +10,7 @@ use thalweg_tensor::Budget;
 
 use crate::environment::memory_limit_bytes;
 use crate::pool::Pool;
+use crate::waiting;
 
 /// A step of no session, for work that needs threads, files and memory but no graph: input pipelines
 /// that a program draws from itself.
@@ -48,6 +49,14 @@ impl PoolJobs {
 impl Background for PoolJobs {
     fn spawn(&self, job: Box<dyn FnOnce() + Send>) {
         self.pool.spawn(job);
+    }
+
+    fn spawn_waiting(&self, job: Box<dyn FnOnce() + Send>) {
+        waiting::spawn(job);
+    }
+
+    fn spread_waiting(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        waiting::spread(self.pool.threads(), count, work);
     }
 
     fn closing(&self) -> &Cancellation {

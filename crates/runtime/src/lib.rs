@@ -26,6 +26,7 @@ mod session;
 mod start;
 mod step;
 mod transfers;
+mod waiting;
 
 pub use background::detached_step;
 pub use environment::{memory_limit_bytes, system_environment};

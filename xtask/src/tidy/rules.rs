@@ -20,6 +20,7 @@ const CLOCKS_AND_THREADS: &[&str] = &[
     "crates/runtime/src/deadline.rs",
     "crates/runtime/src/environment.rs",
     "crates/runtime/src/pool.rs",
+    "crates/runtime/src/waiting.rs",
     // Clients of sessions, which may have threads of their own.
     "crates/cli/",
     "examples/",

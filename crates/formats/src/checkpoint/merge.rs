@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use thalweg_tensor::{Code, Result, ensure};
 
-use super::writer::{free_layout, remove_all, write_index};
+use super::writer::{free_layout, remove_others, write_index};
 use super::{BundleReader, Entry, WriteOptions, data_path, index_path};
 use crate::Storage;
 use crate::storage::folder_of;
@@ -48,14 +48,13 @@ pub fn merge(
     }
     storage.create_folder_of(destination)?;
     let shards = u32::try_from(merged.data.len()).unwrap_or(u32::MAX);
-    let (shards, old_data) = free_layout(storage, destination, shards);
+    let shards = free_layout(storage, destination, shards);
     for (i, path) in merged.data.iter().enumerate() {
         storage.rename(path, &data_path(destination, i as u32, shards))?;
     }
     write_index(&**storage, destination, shards, &merged.entries, options.write)?;
     // The checkpoint is there; what is left of the old one and of the parts is only in the way.
-    let stays = |path: &String| !merged.data.contains(path);
-    remove_all(&**storage, &old_data.into_iter().filter(stays).collect::<Vec<_>>());
+    remove_others(&**storage, destination, shards, &merged.entries);
     for prefix in prefixes.iter().filter(|prefix| **prefix != destination) {
         let _ = storage.remove(&index_path(prefix));
     }

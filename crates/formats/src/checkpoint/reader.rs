@@ -10,7 +10,7 @@ use thalweg_tensor::{Budget, Code, Context, DType, Error, Result, Tensor, bail, 
 use super::ordered::slice_key;
 use super::pieces::{self, Ranges};
 use super::shard::Shard;
-use super::slice::{for_each_run, overlap, volume};
+use super::slice::{for_each_run, overlap};
 use super::table::{KeyBytes, Table};
 use super::{Entry, Slice, Spread, damaged, data_path, index_path, objects, one_by_one};
 use crate::Storage;
@@ -194,7 +194,8 @@ impl BundleReader {
         entry.bytes + slices.map(|slice| slice.bytes).sum::<u64>()
     }
 
-    fn required(&self, name: &str) -> Result<&Entry> {
+    /// What the index says of a tensor that must be there.
+    pub fn required(&self, name: &str) -> Result<&Entry> {
         self.entry(name).ok_or_else(|| {
             err!(NotFound, "Key {name} not found in checkpoint {}", index_path(&self.prefix))
         })
@@ -218,12 +219,12 @@ impl BundleReader {
         context: ReadContext<'_>,
     ) -> Result<Tensor> {
         let entry = self.required(name)?;
+        let whole = Slice::full(entry.shape.rank()).ranges(&entry.shape)?;
         let wanted = match slice {
-            None => Slice::full(entry.shape.rank()).ranges(&entry.shape)?,
+            None => whole.clone(),
             Some(slice) => slice.ranges(&entry.shape)?,
         };
-        let is_whole = volume(&wanted) == entry.shape.num_elements();
-        if entry.slices.is_empty() && is_whole {
+        if entry.slices.is_empty() && wanted == whole {
             return self.read_entry(name, entry, context);
         }
         let parts = self.parts(name, entry, &wanted)?;

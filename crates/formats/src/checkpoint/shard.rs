@@ -30,11 +30,12 @@ impl Shard {
         self.file.path()
     }
 
-    /// Fails if the file is too short for the tensor, before memory is asked for.
+    /// Fails if the file is too short for the tensor, before memory is asked for. To TensorFlow that is
+    /// another thing than bytes that are wrong.
     pub(super) fn check(&self, name: &str, entry: &Entry) -> Result<()> {
         ensure!(
             entry.offset.checked_add(entry.bytes).is_some_and(|end| end <= self.size),
-            DataLoss,
+            OutOfRange,
             "{}: byte {}: the file ends; tensor '{name}' has {} bytes from byte {} on",
             self.path(),
             self.size,

@@ -1,7 +1,7 @@
 //! Tensors written to a checkpoint of the second format.
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use prost::Message;
@@ -12,9 +12,9 @@ use super::digest::Digest;
 use super::ordered::slice_key;
 use super::reader::VERSION;
 use super::table::TableWriter;
-use super::{BundleReader, Entry, Slice, data_path, index_path, objects};
+use super::{BundleReader, Entry, Slice, data_path, index_path, objects, prefix_of};
 use crate::Storage;
-use crate::storage::WriteFile;
+use crate::storage::{WriteFile, folder_of};
 
 /// Bytes that are summed and written while they are near.
 const CHUNK_BYTES: usize = 1 << 20;
@@ -52,8 +52,6 @@ pub struct BundleWriter {
     entries: BTreeMap<Vec<u8>, Entry>,
     /// Why nothing more can be added: the data file has bytes that no entry accounts for.
     failed: Option<Error>,
-    /// Data files of the checkpoint that is replaced.
-    old_data: Vec<String>,
 }
 
 impl BundleWriter {
@@ -64,7 +62,8 @@ impl BundleWriter {
         options: WriteOptions,
     ) -> Result<BundleWriter> {
         storage.create_folder_of(prefix)?;
-        let (shards, old_data) = free_layout(storage, prefix, 1);
+        remove_leftovers(&**storage, prefix);
+        let shards = free_layout(storage, prefix, 1);
         let data = options.replace(&**storage, &data_path(prefix, 0, shards))?;
         Ok(BundleWriter {
             storage: storage.clone(),
@@ -75,7 +74,6 @@ impl BundleWriter {
             shards,
             entries: BTreeMap::new(),
             failed: None,
-            old_data,
         })
     }
 
@@ -206,7 +204,7 @@ impl BundleWriter {
         }
         self.data.finish()?;
         write_index(&*self.storage, &self.prefix, self.shards, &self.entries, self.options)?;
-        remove_all(&*self.storage, &self.old_data);
+        remove_others(&*self.storage, &self.prefix, self.shards, &self.entries);
         Ok(())
     }
 }
@@ -222,28 +220,46 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A number of data files, `wanted` or one more, with which no name is that of a file of the
-/// checkpoint that has the prefix now; and the data files of that one.
-pub(super) fn free_layout(
-    storage: &Arc<dyn Storage>,
-    prefix: &str,
-    wanted: u32,
-) -> (u32, Vec<String>) {
-    // One that cannot be read is nothing to keep.
-    let Ok(old) = BundleReader::open(storage, prefix) else { return (wanted, Vec::new()) };
-    let shards = if old.shards() == wanted { wanted + 1 } else { wanted };
-    let mut used: Vec<u32> = old.raw_entries().map(|(_, entry)| entry.shard).collect();
-    used.sort_unstable();
-    used.dedup();
-    let paths = used.iter().map(|&shard| data_path(prefix, shard, old.shards()));
-    (shards, paths.collect())
+/// Removes unfinished files of this checkpoint whose writers were killed. They take room and do no
+/// harm, so it is no matter if that fails.
+pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &str) {
+    let (_, name) = parts(prefix);
+    let _ = storage.remove_leftovers(folder_of(prefix), &|file| prefix_of(file) == Some(name));
 }
 
-/// What is left of a checkpoint that was replaced takes room and does no harm.
-pub(super) fn remove_all(storage: &dyn Storage, paths: &[String]) {
-    for path in paths {
-        let _ = storage.remove(path);
+/// A number of data files, `wanted` or one more, with which no name is that of a file of the
+/// checkpoint that has the prefix now.
+pub(super) fn free_layout(storage: &Arc<dyn Storage>, prefix: &str, wanted: u32) -> u32 {
+    match BundleReader::open(storage, prefix) {
+        Ok(old) if old.shards() == wanted => wanted + 1,
+        // One that cannot be read is nothing to keep.
+        _ => wanted,
     }
+}
+
+/// Removes the data files of the prefix that the checkpoint which is there now does not have: those
+/// of the one that it replaced, and those of writers that were killed before they had an index. They
+/// too do no harm.
+pub(super) fn remove_others(
+    storage: &dyn Storage,
+    prefix: &str,
+    shards: u32,
+    entries: &BTreeMap<Vec<u8>, Entry>,
+) {
+    let (folder, base) = parts(prefix);
+    let mut used: BTreeSet<String> =
+        entries.values().map(|entry| data_path(base, entry.shard, shards)).collect();
+    used.insert(index_path(base));
+    for name in storage.list(folder_of(prefix)).unwrap_or_default() {
+        if prefix_of(&name) == Some(base) && !used.contains(&name) {
+            let _ = storage.remove(&format!("{folder}{name}"));
+        }
+    }
+}
+
+/// The folder of a prefix, with the `/` that ends it, and the rest.
+fn parts(prefix: &str) -> (&str, &str) {
+    prefix.split_at(prefix.rfind('/').map_or(0, |end| end + 1))
 }
 
 /// Writes the index of a checkpoint whose data are in place.

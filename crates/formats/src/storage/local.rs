@@ -1,16 +1,15 @@
 //! Files of this machine.
 
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::SystemTime;
 
-use thalweg_tensor::{Result, bail, ensure, err};
+use thalweg_tensor::{Result, ensure, err};
 
+use super::temporary::{self, Temporary};
 use super::{Metadata, ReadAt, Storage, WriteFile, failed};
 
 /// Bytes of small writes that are collected before the system hears of them.
@@ -72,8 +71,8 @@ impl Storage for LocalStorage {
     fn replace(&self, path: &str) -> Result<Box<dyn WriteFile>> {
         let target = local(path)?.to_owned();
         ensure!(!target.is_dir(), FailedPrecondition, "{path}: cannot write it: it is a folder");
-        let temporary = temporary_name(path, &target)?;
-        let opened = OpenOptions::new().write(true).create_new(true).open(&temporary);
+        let temporary = Temporary::beside(path, &target)?;
+        let opened = OpenOptions::new().write(true).create_new(true).open(&temporary.path);
         let file = opened.map_err(|e| failed("write it", path, &e))?;
         let names = Some(Names { temporary, target });
         Ok(Box::new(Writer::new(path, file, names, self.syncs)))
@@ -81,6 +80,15 @@ impl Storage for LocalStorage {
 
     fn replace_unsynced(&self, path: &str) -> Result<Box<dyn WriteFile>> {
         LocalStorage { syncs: false }.replace(path)
+    }
+
+    fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
+        for name in self.list(folder)? {
+            if temporary::is_left(&name, is_meant) {
+                self.remove(&super::join(folder, &name))?;
+            }
+        }
+        Ok(())
     }
 
     fn metadata(&self, path: &str) -> Result<Metadata> {
@@ -169,21 +177,8 @@ impl ReadAt for LocalFile {
 
 /// The names of a file that is being replaced.
 struct Names {
-    temporary: PathBuf,
+    temporary: Temporary,
     target: PathBuf,
-}
-
-/// A name beside `target` that nobody else has.
-fn temporary_name(path: &str, target: &Path) -> Result<PathBuf> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let Some(name) = target.file_name() else {
-        bail!(NotFound, "{path}: cannot write it: that is not the name of a file");
-    };
-    let mut temporary = OsString::from(".");
-    temporary.push(name);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    temporary.push(format!(".{}-{number}.tmp", std::process::id()));
-    Ok(target.with_file_name(temporary))
 }
 
 struct Writer {
@@ -209,7 +204,7 @@ impl Writer {
     fn take_name(&mut self) -> Result<()> {
         let Some(names) = &self.names else { return Ok(()) };
         let at = |e: io::Error| failed("rename it", &self.path, &e);
-        fs::rename(&names.temporary, &names.target).map_err(at)?;
+        fs::rename(&names.temporary.path, &names.target).map_err(at)?;
         let folder = match names.target.parent() {
             Some(folder) if folder != Path::new("") => folder.to_owned(),
             _ => PathBuf::from("."),
@@ -263,7 +258,7 @@ impl Drop for Writer {
     fn drop(&mut self) {
         match &self.names {
             Some(names) => {
-                let _ = fs::remove_file(&names.temporary);
+                let _ = fs::remove_file(&names.temporary.path);
             }
             None => {
                 let _ = self.send();

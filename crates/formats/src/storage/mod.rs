@@ -9,6 +9,7 @@ mod local;
 mod none;
 mod reader;
 mod rooted;
+mod temporary;
 
 pub use local::LocalStorage;
 pub use none::NoStorage;
@@ -73,6 +74,12 @@ pub trait Storage: Send + Sync {
     /// loss of power, not of the process, may leave an empty file.
     fn replace_unsynced(&self, path: &str) -> Result<Box<dyn WriteFile>> {
         self.replace(path)
+    }
+    /// Deletes what is left in a folder of replacements that processes which are gone did not finish,
+    /// of files whose names `is_meant` says yes to.
+    fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
+        let _ = (folder, is_meant);
+        Ok(())
     }
     /// Size, kind and age.
     fn metadata(&self, path: &str) -> Result<Metadata>;

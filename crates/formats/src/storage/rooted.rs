@@ -80,6 +80,10 @@ impl Storage for Rooted {
         self.files.replace_unsynced(&self.inside(path)?)
     }
 
+    fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
+        self.files.remove_leftovers(&self.inside(folder)?, is_meant)
+    }
+
     fn metadata(&self, path: &str) -> Result<Metadata> {
         self.files.metadata(&self.inside(path)?)
     }

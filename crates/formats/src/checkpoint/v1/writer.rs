@@ -66,9 +66,10 @@ impl<'a> Writer<'a> {
             r#type: dtype,
             slice: Vec::new(),
         });
+        // To TensorFlow that is an internal error.
         ensure!(
             meta.shape.as_ref() == Some(&proto) && meta.r#type == dtype,
-            InvalidArgument,
+            Internal,
             "tensor '{name}' has slices of tensors of different types or shapes"
         );
         meta.slice.push(slice.to_proto());

@@ -1,0 +1,96 @@
+//! Names of files that are not finished: `.NAME.PROCESS-NUMBER.tmp` beside the `NAME` that they are
+//! to take. Who comes later can tell from them whether anybody still writes.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use thalweg_tensor::{Result, bail};
+
+/// The numbers of this process's unfinished files, and the next one.
+static OPEN: Mutex<(BTreeSet<u64>, u64)> = Mutex::new((BTreeSet::new(), 0));
+
+fn open() -> MutexGuard<'static, (BTreeSet<u64>, u64)> {
+    // Whoever panicked with it left it whole.
+    OPEN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The name of a file that is not finished.
+pub(super) struct Temporary {
+    pub(super) path: PathBuf,
+    number: u64,
+}
+
+impl Temporary {
+    /// A name beside `target` that nobody else has.
+    pub(super) fn beside(path: &str, target: &Path) -> Result<Temporary> {
+        let Some(name) = target.file_name() else {
+            bail!(NotFound, "{path}: cannot write it: that is not the name of a file");
+        };
+        let number = {
+            let mut open = open();
+            let number = open.1;
+            open.1 += 1;
+            open.0.insert(number);
+            number
+        };
+        let mut temporary = OsString::from(".");
+        temporary.push(name);
+        temporary.push(format!(".{}-{number}.tmp", std::process::id()));
+        Ok(Temporary { path: target.with_file_name(temporary), number })
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        open().0.remove(&self.number);
+    }
+}
+
+/// Whether a file of this name is unfinished, nobody writes it any more, and it was to be one that
+/// `is_meant` says yes to.
+pub(super) fn is_left(name: &str, is_meant: &dyn Fn(&str) -> bool) -> bool {
+    let Some((target, process, number)) = parts(name) else { return false };
+    is_meant(target) && !is_written(process, number)
+}
+
+fn parts(name: &str) -> Option<(&str, u32, u64)> {
+    let (target, writer) = name.strip_prefix('.')?.strip_suffix(".tmp")?.rsplit_once('.')?;
+    let (process, number) = writer.split_once('-')?;
+    Some((target, process.parse().ok()?, number.parse().ok()?))
+}
+
+/// Whether a process is there that may be writing. Another process of today may have the number of
+/// one that is gone; then what that one left stays until somebody looks again.
+fn is_written(process: u32, number: u64) -> bool {
+    if process == std::process::id() {
+        return open().0.contains(&number);
+    }
+    let processes = Path::new("/proc");
+    // Where nothing is known of processes, all of them may be there.
+    !processes.join("self").exists() || processes.join(process.to_string()).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_nobody_writes_is_left() {
+        let ours = Temporary::beside("a", Path::new("/x/a.index")).unwrap();
+        let name = ours.path.file_name().unwrap().to_str().unwrap().to_owned();
+        let is_index = |target: &str| target == "a.index";
+        assert!(!is_left(&name, &is_index), "{name} is being written");
+        drop(ours);
+        assert!(is_left(&name, &is_index), "{name} is of this process's number");
+        assert!(!is_left(&name, &|_| false));
+        // No process has so high a number.
+        assert!(is_left(".a.index.4294967295-0.tmp", &is_index));
+        assert!(!is_left(".a.index.1-0.tmp", &is_index), "the first process is always there");
+        for other in ["a.index", ".a.index.tmp", ".a.index.5.tmp", ".a.index.x-1.tmp", ".tmp", ""] {
+            assert!(!is_left(other, &|_| true), "{other}");
+        }
+        assert!(Temporary::beside("/", Path::new("/")).is_err());
+    }
+}

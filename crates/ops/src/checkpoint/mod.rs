@@ -1,0 +1,105 @@
+//! Ops that save tensors to checkpoints and restore them.
+//!
+//! All of them wait for files, so they work on threads apart from the pool's, and steps go on
+//! meanwhile. `V2` is the format with an index and data files, the others the older one of a single
+//! file.
+
+mod merge;
+mod old;
+mod restore;
+mod save;
+mod slices;
+
+use std::sync::Arc;
+
+use thalweg_formats::Storage;
+use thalweg_formats::storage::folder_of;
+use thalweg_kernel::{AnyKernel, AsyncCall, AsyncKernel, Family, KernelSpec, Outputs};
+use thalweg_tensor::{Bytes, Result, Tensor, bail, ensure};
+
+use crate::files::path_of;
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        save::SAVE_V2.without_gradient(),
+        old::SAVE.without_gradient(),
+        old::SAVE_SLICES.without_gradient(),
+        restore::RESTORE_V2.without_gradient(),
+        old::RESTORE.without_gradient(),
+        old::RESTORE_SLICE.without_gradient(),
+        merge::MERGE_V2_CHECKPOINTS.without_gradient(),
+    ],
+    kernels: &[
+        KernelSpec { op: "SaveV2", create: save::save_v2, ..KernelSpec::CPU },
+        KernelSpec { op: "Save", create: old::save, ..KernelSpec::CPU },
+        KernelSpec { op: "SaveSlices", create: old::save_slices, ..KernelSpec::CPU },
+        KernelSpec { op: "Restore", create: old::restore, ..KernelSpec::CPU },
+        KernelSpec { op: "RestoreSlice", create: old::restore_slice, ..KernelSpec::CPU },
+        KernelSpec { op: "RestoreV2", create: restore::restore_v2, ..KernelSpec::CPU },
+        KernelSpec { op: "MergeV2Checkpoints", create: merge::create, ..KernelSpec::CPU },
+    ],
+};
+
+/// A kernel that does its work on a thread where it may wait for files.
+struct OnFiles<F>(Arc<F>);
+
+impl<F> AsyncKernel for OnFiles<F>
+where
+    F: Fn(&AsyncCall) -> Result<Outputs> + Send + Sync + 'static,
+{
+    fn start(&self, call: AsyncCall) {
+        let work = self.0.clone();
+        let background = call.step.background.clone();
+        background.spawn_waiting(Box::new(move || {
+            let result = call.step.cancellation.check().and_then(|()| work(&call));
+            finish(call, result);
+        }));
+    }
+}
+
+/// Such a kernel of `work`.
+fn on_files<F>(work: F) -> Result<AnyKernel>
+where
+    F: Fn(&AsyncCall) -> Result<Outputs> + Send + Sync + 'static,
+{
+    Ok(AnyKernel::Async(Arc::new(OnFiles(Arc::new(work)))))
+}
+
+/// Ends a call on the pool: what follows in the step is no work for a thread that waits for files.
+fn finish(call: AsyncCall, result: Result<Outputs>) {
+    let background = call.step.background.clone();
+    background.spawn(Box::new(move || call.complete(result)));
+}
+
+/// The one string in a tensor called `name`, whatever its rank, as a path.
+fn only_path<'a>(tensor: &'a Tensor, name: &str) -> Result<&'a str> {
+    let strings = tensor.strings()?;
+    ensure!(
+        strings.len() == 1,
+        InvalidArgument,
+        "Input {name} should have a single element, got {} instead.",
+        strings.len()
+    );
+    path_of(&strings[0])
+}
+
+/// A tensor's name as text.
+fn name_of(name: &Bytes) -> Result<&str> {
+    let Ok(text) = std::str::from_utf8(name) else {
+        bail!(InvalidArgument, "the tensor name {name:?} is not UTF-8");
+    };
+    ensure!(!text.is_empty(), InvalidArgument, "a tensor in a checkpoint must have a name");
+    Ok(text)
+}
+
+/// Fails where more than the last folder of a path would have to be made, as TensorFlow does. Stores
+/// behind URLs have no folders to speak of.
+fn check_folder(storage: &dyn Storage, path: &str) -> Result<()> {
+    let folder = folder_of(path);
+    let above = folder_of(folder);
+    if path.contains("://") || above.is_empty() || storage.exists(folder)? {
+        return Ok(());
+    }
+    ensure!(storage.exists(above)?, NotFound, "{folder}; No such file or directory");
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! `SaveV2`: tensors, or parts of them, become a checkpoint.
+
+use thalweg_formats::checkpoint::{BundleWriter, WriteOptions};
+use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_kernel::{AnyKernel, AsyncCall, KernelInit, Outputs};
+use thalweg_tensor::{Result, Tensor, ensure};
+
+use super::slices::Part;
+use super::{check_folder, name_of, on_files, only_path};
+
+pub(super) const SAVE_V2: OpDef = OpDef {
+    name: "SaveV2",
+    inputs: &[
+        "prefix: string",
+        "tensor_names: string",
+        "shape_and_slices: string",
+        "tensors: dtypes",
+    ],
+    attrs: &["dtypes: list(type) >= 1"],
+    shape: save_v2_shape,
+    flags: &[Flag::Stateful],
+    ..OpDef::DEFAULT
+};
+
+/// Input `i` is a vector with an element for each tensor, as far as is known.
+pub(super) fn one_for_each(
+    c: &ShapeContext<'_>,
+    i: usize,
+    name: &str,
+    tensors: usize,
+) -> Result<()> {
+    let shape = c.with_rank(i, name, 1)?;
+    if let Some(count) = shape.dim(0) {
+        ensure!(
+            count == tensors,
+            InvalidArgument,
+            "{name} must have an element for each of {tensors} tensors, has {count}"
+        );
+    }
+    Ok(())
+}
+
+fn save_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
+    let tensors = c.num_inputs().saturating_sub(3);
+    c.with_rank(0, "prefix", 0)?;
+    one_for_each(c, 1, "tensor_names", tensors)?;
+    one_for_each(c, 2, "shape_and_slices", tensors)
+}
+
+/// One tensor that is to be saved.
+pub(super) struct Item<'a> {
+    pub(super) name: &'a str,
+    /// None for a tensor that is whole.
+    pub(super) part: Option<Part>,
+    pub(super) tensor: &'a Tensor,
+}
+
+/// The tensors from input `first` on, with their names and, if given, the texts of their parts.
+pub(super) fn items<'a>(
+    call: &'a AsyncCall,
+    first: usize,
+    names: &'a Tensor,
+    parts: Option<&'a Tensor>,
+) -> Result<Vec<Item<'a>>> {
+    let mut items = Vec::with_capacity(names.num_elements());
+    for (i, name) in names.strings()?.iter().enumerate() {
+        let tensor = call.input(first + i)?;
+        let part = match parts {
+            Some(texts) => Part::parse(&texts.strings()?[i])?,
+            None => None,
+        };
+        if let Some(part) = &part {
+            ensure!(
+                part.shape == *tensor.shape(),
+                InvalidArgument,
+                "Slice in shape_and_slice specification does not match the shape of the tensor to \
+                 save: {} of {}, tensor: {}",
+                part.slice,
+                part.whole,
+                tensor.shape()
+            );
+        }
+        items.push(Item { name: name_of(name)?, part, tensor });
+    }
+    Ok(items)
+}
+
+pub(super) fn save_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
+    on_files(|call| {
+        let prefix = only_path(call.input(0)?, "prefix")?;
+        let (names, parts) = (call.input(1)?, call.input(2)?);
+        check_vectors(names, parts)?;
+        let tensors = call.inputs.len().saturating_sub(3);
+        ensure!(
+            names.num_elements() == tensors,
+            InvalidArgument,
+            "Got {} tensor names but {tensors} tensors.",
+            names.num_elements()
+        );
+        let items = items(call, 3, names, Some(parts))?;
+        let storage = &call.step.environment.storage;
+        check_folder(&**storage, prefix)?;
+        let mut writer = BundleWriter::create(storage, prefix, WriteOptions::default())?;
+        for item in items {
+            call.step.cancellation.check()?;
+            match &item.part {
+                Some(part) => {
+                    writer.add_slice(item.name, &part.whole, &part.slice, item.tensor)?;
+                }
+                None => writer.add(item.name, item.tensor)?,
+            }
+        }
+        writer.finish()?;
+        Ok(Outputs::new())
+    })
+}
+
+/// Names and the texts of slices are vectors of one length.
+pub(super) fn check_vectors(names: &Tensor, parts: &Tensor) -> Result<()> {
+    ensure!(
+        names.rank() == 1 && parts.rank() == 1,
+        InvalidArgument,
+        "Input tensor_names and shape_and_slices should be an 1-D tensors, got {} and {} instead.",
+        names.shape(),
+        parts.shape()
+    );
+    ensure!(
+        names.num_elements() == parts.num_elements(),
+        InvalidArgument,
+        "tensor_names and shape_and_slices have different number of elements: {} vs. {}",
+        names.num_elements(),
+        parts.num_elements()
+    );
+    Ok(())
+}
