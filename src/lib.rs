@@ -21,7 +21,7 @@
 //! The parts are crates of their own, re-exported here under their bare names: [`tensor`] (arrays,
 //! errors), [`formats`] (files), [`graph`] (ops, graphs, scopes), [`kernel`] (what an op's code must
 //! be), [`ops`] (the ops there are), [`runtime`] (sessions), `cluster` (sessions elsewhere, with the
-//! feature `remote`), [`proto`] (TensorFlow's messages).
+//! feature `remote`), [`storage`] (files behind URLs), [`proto`] (TensorFlow's messages).
 
 use std::sync::{Arc, LazyLock};
 
@@ -40,6 +40,7 @@ pub use thalweg_kernel as kernel;
 pub use thalweg_ops as ops;
 pub use thalweg_proto as proto;
 pub use thalweg_runtime as runtime;
+pub use thalweg_storage as storage;
 pub use thalweg_tensor as tensor;
 
 /// What most programs need.

@@ -3,6 +3,7 @@
 
 mod bench;
 mod docs;
+mod programs;
 mod run;
 mod size;
 mod source;

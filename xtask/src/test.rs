@@ -1,13 +1,14 @@
 //! `cargo xtask test`: everything CI runs, each part timed, all parts even if one fails.
 
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 
 use crate::venv::{OLDER_TENSORFLOW, TENSORBOARD, TENSORFLOW};
-use crate::{docs, run, tidy, venv};
+use crate::{docs, programs, run, tidy, venv};
 
 /// A program that the parts need.
 struct Need {
@@ -68,9 +69,13 @@ const PARTS: &[Part] = &[
 const LONG_PARTS: &[Part] = &[
     ("long", || {
         let test = ["test", "--workspace", "--quiet", "--release", "--", "--ignored"];
-        // That one is the part `peers`.
-        cargo(&[&test[..], &["--skip", "tensorflows_server"]].concat())
+        // Those are the parts `peers`, `s3` and `hdfs`.
+        let skip =
+            ["--skip", "tensorflows_server", "--skip", "s3s_server", "--skip", "hdfs_server"];
+        cargo(&[&test[..], &skip].concat())
     }),
+    ("s3", s3_server),
+    ("hdfs", hdfs_server),
     ("peers", clients_of_tensorflow),
     ("older", older_clients),
     ("door", two_way_door),
@@ -274,6 +279,46 @@ fn published_models() -> Result<Outcome> {
 
 fn run_models(args: &[&str]) -> Result<Outcome> {
     done(run::command(&client_python()?, &["tests/models/run.py"]).args(args))
+}
+
+/// Storage on a real S3 server.
+fn s3_server() -> Result<Outcome> {
+    let program = programs::install("s3s-fs", "0.14.1", &["--features", "binary"])?;
+    let test = ["test", "--quiet", "--package", "thalweg-storage", "--features", "s3"];
+    let test = [&test[..], &["--test", "s3_server", "--", "--ignored"]].concat();
+    done(run::cargo(&test).env("S3S_FS", program))
+}
+
+/// Storage on a real HDFS.
+fn hdfs_server() -> Result<Outcome> {
+    let has = |program| run::succeeds(&mut run::command(program, &["--version"]));
+    if !has("java") || !has("apt-get") {
+        return Ok(Outcome::Skipped("HDFS needs Java and Debian's packages"));
+    }
+    let cache = run::target_dir().join("programs").join("hdfs");
+    std::fs::create_dir_all(&cache)?;
+    let data = std::env::temp_dir().join(format!("thalweg-hdfs-{}", std::process::id()));
+    let mut server = run::command("python3", &["tests/storage/hdfs.py"])
+        .arg(&cache)
+        .arg(&data)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut url = String::new();
+    let printed = server.stdout.take().context("its output is piped")?;
+    BufReader::new(printed).read_line(&mut url)?;
+    let tested = if url.is_empty() {
+        Err(anyhow!("HDFS did not start"))
+    } else {
+        let test = ["test", "--quiet", "--package", "thalweg-storage", "--features", "hdfs"];
+        let test = [&test[..], &["--test", "hdfs_server", "--", "--ignored"]].concat();
+        done(run::cargo(&test).env("HDFS_URL", url.trim()))
+    };
+    // It ends when nobody can write to it any more.
+    drop(server.stdin.take());
+    server.wait()?;
+    let _ = std::fs::remove_dir_all(data);
+    tested
 }
 
 fn licences() -> Result<Outcome> {

@@ -14,14 +14,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("plan", &["proto", "tensor", "graph", "kernel"]),
     ("runtime", &["proto", "tensor", "formats", "graph", "kernel", "plan"]),
     ("cluster", &["proto", "tensor", "formats", "graph", "kernel", "plan", "runtime"]),
+    ("storage", &["proto", "tensor", "formats"]),
     (
         "cli",
-        &["proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "runtime", "cluster"],
+        &[
+            "proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "runtime", "cluster",
+            "storage",
+        ],
     ),
 ];
 
 /// Crates that talk to the world outside the process.
-const EDGES: &[&str] = &["cluster", "cli"];
+const EDGES: &[&str] = &["cluster", "storage", "cli"];
 
 /// Crates from outside that bring sockets or an async runtime; only [`EDGES`] may have them.
 const EDGE_ONLY: &[&str] = &["tokio", "tonic", "hyper", "h2", "axum", "mio", "socket2", "reqwest"];

@@ -30,7 +30,7 @@ impl Default for LocalStorage {
 }
 
 /// The system's path; other schemes than `file` belong to other stores.
-fn local(path: &str) -> Result<&Path> {
+pub(super) fn local(path: &str) -> Result<&Path> {
     let Some((scheme, rest)) = path.split_once("://") else {
         return Ok(Path::new(path));
     };

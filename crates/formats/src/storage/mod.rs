@@ -1,4 +1,4 @@
-//! Where files lie: local folders, and later stores behind URLs.
+//! Where files lie: local folders here, stores behind URLs in a crate of their own.
 //!
 //! Paths are text with `/` between their parts, as TensorFlow has them; a URL's scheme says which
 //! store is meant. Every error names the path and what was being done, with TensorFlow's code.
@@ -59,7 +59,7 @@ pub trait WriteFile: Send {
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Files by path. Local files now; the trait is what further stores implement.
+/// Files by path.
 pub trait Storage: Send + Sync {
     /// Opens a file for reading.
     fn open(&self, path: &str) -> Result<Arc<dyn ReadAt>>;

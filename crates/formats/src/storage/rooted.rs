@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use thalweg_tensor::{Error, Result, ensure, err};
 
+use super::local::local;
 use super::{LocalStorage, Metadata, ReadAt, Storage, WriteFile, failed};
 
 /// Local files under one folder. Relative paths begin there, absolute ones must lie there, and so
@@ -33,13 +34,7 @@ impl Rooted {
                 self.root.display()
             )
         };
-        ensure!(
-            !path.contains("://"),
-            PermissionDenied,
-            "{path}: only files under {} may be touched",
-            self.root.display()
-        );
-        let asked = Path::new(path);
+        let asked = local(path).map_err(|_| outside())?;
         ensure!(
             !asked.components().any(|part| part == Component::ParentDir),
             PermissionDenied,

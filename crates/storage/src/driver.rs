@@ -1,0 +1,84 @@
+//! Threads that move bytes to and from stores, and how callers wait for them.
+
+use std::future::Future;
+use std::sync::{Arc, mpsc};
+
+use thalweg_tensor::{Result, err};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::AbortHandle;
+
+/// Threads that move bytes; waiting takes none.
+const THREADS: usize = 2;
+
+/// Runs what talks to stores. Callers wait on a channel, so they may be any thread.
+#[derive(Clone)]
+pub(crate) struct Driver(Arc<Threads>);
+
+struct Threads(Option<Runtime>);
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // The last owner may be a thread that must not wait.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Driver {
+    pub(crate) fn new() -> Result<Driver> {
+        let mut builder = Builder::new_multi_thread();
+        let builder = builder.worker_threads(THREADS).thread_name("thalweg-storage").enable_all();
+        let runtime = builder
+            .build()
+            .map_err(|e| err!(ResourceExhausted, "no threads for stores behind URLs: {e}"))?;
+        Ok(Driver(Arc::new(Threads(Some(runtime)))))
+    }
+
+    /// Begins what is waited for later.
+    pub(crate) fn start<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Pending<T> {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let runtime = self.0.0.as_ref().expect("it is taken only when it is dropped");
+        let task = runtime.spawn(async move {
+            let _ = sender.send(work.await);
+        });
+        Pending { receiver, task: task.abort_handle() }
+    }
+
+    /// Does it and waits.
+    pub(crate) fn wait<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        self.start(work).wait()
+    }
+
+    /// Where a library that starts tasks of its own starts them.
+    #[cfg(feature = "hdfs")]
+    pub(crate) fn handle(&self) -> tokio::runtime::Handle {
+        self.0.0.as_ref().expect("it is taken only when it is dropped").handle().clone()
+    }
+}
+
+/// Something under way; given up when dropped.
+pub(crate) struct Pending<T> {
+    receiver: mpsc::Receiver<Result<T>>,
+    task: AbortHandle,
+}
+
+impl<T> Pending<T> {
+    pub(crate) fn wait(self) -> Result<T> {
+        // A task that panicked sends nothing.
+        let lost = |_| err!(Internal, "a request to a store ended without a result");
+        self.receiver.recv().map_err(lost)?
+    }
+}
+
+impl<T> Drop for Pending<T> {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}

@@ -1,0 +1,336 @@
+//! HDFS over its own protocol, without a JVM.
+//!
+//! Settings come from the files in `HADOOP_CONF_DIR` (or `HADOOP_HOME`), if there are any: name
+//! services with several name nodes, security. The user is `HADOOP_USER_NAME` or the process's.
+
+mod error;
+mod writer;
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hdfs_native::client::FileStatus;
+use hdfs_native::file::FileReader;
+use hdfs_native::{Client, ClientBuilder, HdfsError};
+use parking_lot::Mutex;
+use thalweg_formats::storage::{Metadata, ReadAt, Storage, WriteFile};
+use thalweg_tensor::{Code, Result, ensure, err};
+
+use crate::clock;
+use crate::driver::Driver;
+use crate::remote_file::{Fetching, Ranges, RemoteFile};
+use crate::url::Url;
+use error::failed;
+use writer::Writer;
+
+/// How long one thing may take.
+const TIME_MAX: Duration = Duration::from_secs(120);
+/// Time in which what only reads may be tried again.
+const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
+/// The first pause between two attempts; each further one is twice as long.
+const PAUSE: Duration = Duration::from_millis(100);
+/// Name nodes that are talked to at once.
+const CLIENTS_MAX: usize = 64;
+/// Names that a listing may have.
+const NAMES_MAX: usize = 10_000_000;
+/// Who may enter folders that are made here.
+const FOLDER_MODE: u32 = 0o755;
+
+/// Files of HDFS.
+pub struct HdfsStorage {
+    driver: Driver,
+    /// By host and port.
+    clients: Mutex<HashMap<String, Arc<Client>>>,
+}
+
+/// A path on a name node.
+#[derive(Clone)]
+struct Place {
+    client: Arc<Client>,
+    /// As the caller wrote it.
+    url: String,
+    /// From `/` on.
+    node_path: String,
+}
+
+impl HdfsStorage {
+    /// Nothing is asked of any name node yet.
+    pub fn new() -> Result<HdfsStorage> {
+        Ok(HdfsStorage::with_driver(Driver::new()?))
+    }
+
+    pub(crate) fn with_driver(driver: Driver) -> HdfsStorage {
+        HdfsStorage { driver, clients: Mutex::default() }
+    }
+
+    fn place(&self, text: &str) -> Result<Place> {
+        let url = Url::parse(text).filter(|url| url.scheme == "hdfs");
+        let url = url.ok_or_else(|| {
+            err!(InvalidArgument, "{text}: it is not of the form hdfs://HOST:PORT/PATH")
+        })?;
+        let path = match url.path.trim_end_matches('/') {
+            "" => "/".to_owned(),
+            path => path.to_owned(),
+        };
+        Ok(Place {
+            client: self.client(text, url.authority)?,
+            url: text.to_owned(),
+            node_path: path,
+        })
+    }
+
+    fn client(&self, url: &str, authority: &str) -> Result<Arc<Client>> {
+        let mut clients = self.clients.lock();
+        if let Some(client) = clients.get(authority) {
+            return Ok(Arc::clone(client));
+        }
+        ensure!(
+            clients.len() < CLIENTS_MAX,
+            ResourceExhausted,
+            "{url}: {CLIENTS_MAX} name nodes are in use already"
+        );
+        let mut builder = ClientBuilder::new().with_io_runtime(self.driver.handle());
+        // Without a host it is the one that the settings name.
+        if !authority.is_empty() {
+            builder = builder.with_url(format!("hdfs://{authority}"));
+        }
+        let client = Arc::new(builder.build().map_err(|e| failed(url, "reach it", &e))?);
+        clients.insert(authority.to_owned(), Arc::clone(&client));
+        Ok(client)
+    }
+
+    /// Does something once.
+    fn wait<T: Send + 'static, F>(
+        &self,
+        place: &Place,
+        doing: &'static str,
+        work: impl FnOnce(Arc<Client>, String) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T, HdfsError>> + Send + 'static,
+    {
+        let work = work(Arc::clone(&place.client), place.node_path.clone());
+        self.driver.wait(bounded(place.url.clone(), doing, work))
+    }
+
+    /// What is known of a file or folder.
+    fn status(&self, place: &Place, doing: &'static str) -> Result<FileStatus> {
+        let Place { client, url, node_path: path } = place.clone();
+        self.driver.wait(retried(url, doing, move || {
+            let (client, path) = (Arc::clone(&client), path.clone());
+            async move { client.get_file_info(&path).await }
+        }))
+    }
+
+    /// Fails unless it is a file.
+    fn check_file(&self, place: &Place, doing: &'static str) -> Result<()> {
+        let is_folder = self.status(place, doing)?.isdir;
+        ensure!(!is_folder, FailedPrecondition, "{}: cannot {doing}: it is a folder", place.url);
+        Ok(())
+    }
+
+    /// Fails if it is a folder.
+    fn check_no_folder(&self, place: &Place) -> Result<()> {
+        match self.check_file(place, "write it") {
+            Err(e) if e.code() == Code::NotFound => Ok(()),
+            result => result,
+        }
+    }
+}
+
+/// What `work` comes to, within a bound.
+async fn bounded<T>(
+    url: String,
+    doing: &'static str,
+    work: impl Future<Output = Result<T, HdfsError>> + Send,
+) -> Result<T> {
+    match tokio::time::timeout(TIME_MAX, work).await {
+        Ok(result) => result.map_err(|e| failed(&url, doing, &e)),
+        Err(_) => Err(err!(Unavailable, "{url}: cannot {doing}: no answer within {TIME_MAX:?}")),
+    }
+}
+
+/// The same for what only reads, which is tried again while nobody answers.
+async fn retried<T, F>(
+    url: String,
+    doing: &'static str,
+    mut attempt: impl FnMut() -> F + Send,
+) -> Result<T>
+where
+    F: Future<Output = Result<T, HdfsError>> + Send,
+{
+    let (begin, mut pause) = (clock::now(), PAUSE);
+    loop {
+        let result = bounded(url.clone(), doing, attempt()).await;
+        let is_passing = matches!(&result, Err(e) if e.code() == Code::Unavailable);
+        if !is_passing || begin.elapsed() + pause > RETRY_TIME_MAX {
+            return result;
+        }
+        tokio::time::sleep(pause).await;
+        pause *= 2;
+    }
+}
+
+/// A name beside `path` that no other writer takes.
+fn temporary_name(path: &str) -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
+    let (number, process) = (NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
+    // Several machines may have a process of that number.
+    let time = clock::wall().as_nanos();
+    format!("{folder}/.{name}.{process}-{time:x}-{number}.tmp")
+}
+
+impl Storage for HdfsStorage {
+    fn open(&self, path: &str) -> Result<Arc<dyn ReadAt>> {
+        let place = self.place(path)?;
+        self.check_file(&place, "open it")?;
+        let Place { client, url, node_path: at } = place;
+        let reader = self.driver.wait(retried(url, "open it", move || {
+            let (client, at) = (Arc::clone(&client), at.clone());
+            async move { client.read(&at).await }
+        }))?;
+        let size = reader.file_length() as u64;
+        let source = Source { url: path.to_owned(), reader: Arc::new(reader) };
+        Ok(Arc::new(RemoteFile::new(path, size, source, self.driver.clone())))
+    }
+
+    fn create(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        let place = self.place(path)?;
+        self.check_no_folder(&place)?;
+        let at = place.node_path.clone();
+        let mut writer = Writer::create(place, self.driver.clone(), at)?;
+        // Others see an empty file, not one that nobody can read yet.
+        writer.flush()?;
+        Ok(Box::new(writer))
+    }
+
+    fn append(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        let place = self.place(path)?;
+        match self.check_file(&place, "open it for appending") {
+            Ok(()) => Ok(Box::new(Writer::append(place, self.driver.clone()))),
+            Err(e) if e.code() == Code::NotFound => self.create(path),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn replace(&self, path: &str) -> Result<Box<dyn WriteFile>> {
+        let place = self.place(path)?;
+        self.check_no_folder(&place)?;
+        let at = temporary_name(&place.node_path);
+        Ok(Box::new(Writer::create(place, self.driver.clone(), at)?))
+    }
+
+    fn metadata(&self, path: &str) -> Result<Metadata> {
+        let status = self.status(&self.place(path)?, "look at it")?;
+        Ok(Metadata {
+            bytes: if status.isdir { 0 } else { status.length as u64 },
+            is_folder: status.isdir,
+            modified: Duration::from_millis(status.modification_time),
+        })
+    }
+
+    fn list(&self, folder: &str) -> Result<Vec<String>> {
+        let place = self.place(folder)?;
+        ensure!(
+            self.status(&place, "list it")?.isdir,
+            FailedPrecondition,
+            "{folder}: cannot list it: it is no folder"
+        );
+        let names = self.wait(&place, "list it", |client, path| async move {
+            let (entries, mut names) = (client.list_status_iter(&path, false), Vec::new());
+            while let Some(entry) = entries.next().await {
+                let path = entry?.path;
+                names.push(path.rsplit('/').next().unwrap_or_default().to_owned());
+                if names.len() > NAMES_MAX {
+                    break;
+                }
+            }
+            Ok(names)
+        })?;
+        ensure!(
+            names.len() <= NAMES_MAX,
+            ResourceExhausted,
+            "{folder}: it has more than {NAMES_MAX} names"
+        );
+        Ok(names)
+    }
+
+    fn remove(&self, path: &str) -> Result<()> {
+        let place = self.place(path)?;
+        self.check_file(&place, "delete it")?;
+        self.wait(&place, "delete it", |client, path| async move {
+            client.delete(&path, false).await.map(drop)
+        })
+    }
+
+    fn remove_folder(&self, path: &str) -> Result<()> {
+        let place = self.place(path)?;
+        ensure!(
+            self.status(&place, "delete it")?.isdir,
+            FailedPrecondition,
+            "{path}: cannot delete it: it is no folder"
+        );
+        self.wait(&place, "delete it", |client, path| async move {
+            client.delete(&path, false).await.map(drop)
+        })
+    }
+
+    /// One step of the name node's: whoever looks sees one name or the other.
+    fn rename(&self, from: &str, to: &str) -> Result<()> {
+        let (source, target) = (self.place(from)?, self.place(to)?);
+        ensure!(
+            Arc::ptr_eq(&source.client, &target.client),
+            Unimplemented,
+            "Renaming {from} to {to} not implemented"
+        );
+        let target = target.node_path;
+        self.wait(&source, "rename it", |client, path| async move {
+            client.rename(&path, &target, true).await
+        })
+    }
+
+    fn create_folder(&self, path: &str) -> Result<()> {
+        let place = self.place(path)?;
+        let made = self.wait(&place, "make the folder", |client, path| async move {
+            client.mkdirs(&path, FOLDER_MODE, true).await
+        });
+        made.map_err(|e| match e.code() {
+            Code::AlreadyExists => {
+                err!(FailedPrecondition, "{path}: cannot make the folder: it is a file")
+            }
+            _ => e,
+        })
+    }
+}
+
+/// A file that is open for reading.
+struct Source {
+    url: String,
+    reader: Arc<FileReader>,
+}
+
+impl Ranges for Source {
+    fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> Fetching {
+        let begin = usize::try_from(begin).unwrap_or(usize::MAX);
+        Box::pin(async move {
+            // The library asks for ranges that the file has.
+            let length = self.reader.file_length();
+            ensure!(
+                begin.saturating_add(bytes) <= length,
+                OutOfRange,
+                "{}: {bytes} bytes at {begin} are beyond its {length}",
+                self.url
+            );
+            let reader = Arc::clone(&self.reader);
+            retried(self.url.clone(), "read it", move || {
+                let reader = Arc::clone(&reader);
+                async move { reader.read_range(begin, bytes).await }
+            })
+            .await
+        })
+    }
+}

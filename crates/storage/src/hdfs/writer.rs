@@ -1,0 +1,186 @@
+//! Files being written.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hdfs_native::file::FileWriter;
+use hdfs_native::{Client, HdfsError, WriteOptions};
+use thalweg_formats::storage::WriteFile;
+use thalweg_tensor::{Error, Result};
+
+use super::{Place, bounded};
+use crate::driver::Driver;
+
+/// Bytes that are collected before they are sent.
+const BUFFER_BYTES: usize = 4 << 20;
+
+/// A file being written.
+///
+/// Readers see what lies in blocks that were ended. So a flush ends the file, and the next write
+/// opens it again.
+pub(super) struct Writer {
+    place: Place,
+    driver: Driver,
+    /// Where it is written: the file itself, or a name that it has until it is finished.
+    at: String,
+    open: Option<FileWriter>,
+    pending: Vec<u8>,
+    failure: Option<Error>,
+    is_finished: bool,
+}
+
+impl Writer {
+    /// Writes a new file under the name `at`.
+    pub(super) fn create(place: Place, driver: Driver, at: String) -> Result<Writer> {
+        let (client, path) = (Arc::clone(&place.client), at.clone());
+        let opened = driver.wait(bounded(place.url.clone(), "write it", async move {
+            client.create(&path, WriteOptions::default().overwrite(true)).await
+        }))?;
+        let (pending, failure) = (Vec::new(), None);
+        Ok(Writer { place, driver, at, open: Some(opened), pending, failure, is_finished: false })
+    }
+
+    /// Goes on at the end of a file that is there.
+    pub(super) fn append(place: Place, driver: Driver) -> Writer {
+        let (at, pending) = (place.node_path.clone(), Vec::new());
+        Writer { place, driver, at, open: None, pending, failure: None, is_finished: false }
+    }
+
+    fn takes_name(&self) -> bool {
+        self.at != self.place.node_path
+    }
+
+    fn wait<T: Send + 'static>(
+        &self,
+        doing: &'static str,
+        work: impl Future<Output = Result<T, HdfsError>> + Send + 'static,
+    ) -> Result<T> {
+        self.driver.wait(bounded(self.place.url.clone(), doing, work))
+    }
+
+    fn send(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        let content = Bytes::from(std::mem::take(&mut self.pending));
+        let (client, at) = (Arc::clone(&self.place.client), self.at.clone());
+        let open = self.open.take();
+        let writing = async move {
+            let mut open = match open {
+                Some(open) => open,
+                None => appending(&client, &at).await?,
+            };
+            open.write_bytes(content).await?;
+            Ok(open)
+        };
+        self.open = Some(self.wait("write to it", writing)?);
+        Ok(())
+    }
+
+    /// Sends what is left and ends the file.
+    fn close(&mut self, syncs: bool) -> Result<()> {
+        self.send()?;
+        let Some(mut open) = self.open.take() else { return Ok(()) };
+        self.wait("finish writing it", async move {
+            if syncs {
+                open.hsync().await?;
+            }
+            open.close().await
+        })
+    }
+
+    fn finish_or_fail(&mut self) -> Result<()> {
+        self.check()?;
+        self.close(false)?;
+        if self.takes_name() {
+            let (client, place) = (Arc::clone(&self.place.client), self.place.node_path.clone());
+            let at = self.at.clone();
+            self.wait("rename it", async move { client.rename(&at, &place, true).await })?;
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<()> {
+        self.failure.clone().map_or(Ok(()), Err)
+    }
+
+    fn checked(&mut self, result: Result<()>) -> Result<()> {
+        if let Err(e) = &result {
+            self.failure = Some(e.clone());
+        }
+        result
+    }
+}
+
+/// One that is being ended or taken over from another writer is there a little later.
+async fn appending(client: &Client, path: &str) -> Result<FileWriter, HdfsError> {
+    for pause_ms in [100, 200, 400, 800, 1600] {
+        match client.append(path).await {
+            Err(HdfsError::RPCError(class, _))
+                if class.ends_with("RecoveryInProgressException")
+                    || class.ends_with("AlreadyBeingCreatedException") =>
+            {
+                tokio::time::sleep(std::time::Duration::from_millis(pause_ms)).await;
+            }
+            result => return result,
+        }
+    }
+    client.append(path).await
+}
+
+impl WriteFile for Writer {
+    fn path(&self) -> &str {
+        &self.place.url
+    }
+
+    fn write(&mut self, mut content: &[u8]) -> Result<()> {
+        self.check()?;
+        while !content.is_empty() {
+            let room = BUFFER_BYTES - self.pending.len();
+            let (now, later) = content.split_at(room.min(content.len()));
+            self.pending.extend_from_slice(now);
+            content = later;
+            if self.pending.len() == BUFFER_BYTES {
+                let sent = self.send();
+                self.checked(sent)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.check()?;
+        // What has another name until it is finished nobody sees.
+        let flushed = if self.takes_name() { self.send() } else { self.close(false) };
+        self.checked(flushed)
+    }
+
+    fn sync(&mut self) -> Result<()> {
+        self.check()?;
+        let synced = if self.takes_name() { self.send() } else { self.close(true) };
+        self.checked(synced)
+    }
+
+    fn finish(mut self: Box<Self>) -> Result<()> {
+        let finished = self.finish_or_fail();
+        self.is_finished = finished.is_ok();
+        finished
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        if self.is_finished {
+            return;
+        }
+        if !self.takes_name() {
+            let _ = self.close(false);
+            return;
+        }
+        self.pending.clear();
+        let _ = self.close(false);
+        let (client, at) = (Arc::clone(&self.place.client), self.at.clone());
+        let _ = self.wait("delete it", async move { client.delete(&at, false).await });
+    }
+}

@@ -1,0 +1,254 @@
+//! Requests: made, signed, sent, and tried again.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, StatusCode};
+use http_body_util::Full;
+use thalweg_tensor::{Code, Error, Result, ensure, err};
+use tokio::time::Instant;
+
+use super::connections::{Answer, Connections, Trouble};
+use super::refusal::Refusal;
+use super::settings::{Endpoint, S3Settings};
+use super::sign::{self, ToSign};
+use super::xml::{self, Element};
+use crate::clock;
+use crate::url::Url;
+
+/// The most that an answer other than a file's content may have: a page of a listing, with 1000
+/// names of 1024 bytes, each of which may be written as five.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// What a URL names: a bucket, or a key in it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Object {
+    /// As the caller wrote it.
+    pub(super) url: String,
+    pub(super) bucket: String,
+    pub(super) key: String,
+}
+
+impl Object {
+    pub(super) fn parse(text: &str) -> Result<Object> {
+        let wrong = || err!(InvalidArgument, "{text}: it is not of the form s3://BUCKET/KEY");
+        let url = Url::parse(text).filter(|url| url.scheme == "s3").ok_or_else(wrong)?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
+        let bucket = url.authority;
+        ensure!(
+            !bucket.is_empty() && bucket.chars().all(is_plain) && bucket.chars().any(|c| c != '.'),
+            InvalidArgument,
+            "{}",
+            wrong().message()
+        );
+        let key = url.path.strip_prefix('/').unwrap_or_default();
+        Ok(Object { url: text.to_owned(), bucket: bucket.to_owned(), key: key.to_owned() })
+    }
+
+    /// The same bucket, another key; errors keep the caller's URL.
+    pub(super) fn with_key(&self, key: String) -> Object {
+        Object { key, ..self.clone() }
+    }
+}
+
+/// One request, before it is signed.
+pub(super) struct Request<'a> {
+    pub(super) method: Method,
+    pub(super) object: &'a Object,
+    pub(super) query: Vec<(&'static str, String)>,
+    pub(super) headers: Vec<(&'static str, String)>,
+    pub(super) body: Bytes,
+    /// Whether it does no harm, nor answers otherwise, when it is carried out twice.
+    pub(super) is_repeatable: bool,
+    /// After "cannot".
+    pub(super) doing: &'static str,
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn new(method: Method, object: &'a Object, doing: &'static str) -> Request<'a> {
+        let (query, headers) = (Vec::new(), Vec::new());
+        let body = Bytes::new();
+        Request { method, object, query, headers, body, is_repeatable: true, doing }
+    }
+}
+
+/// A store.
+pub(super) struct Client {
+    pub(super) settings: S3Settings,
+    connections: Arc<Connections>,
+    random: RandomState,
+}
+
+impl Client {
+    pub(super) fn new(settings: S3Settings) -> Result<Client> {
+        let endpoint = Endpoint::parse(&settings.endpoint)?;
+        let connections = Connections::new(endpoint, settings.retries.silence_max)?;
+        Ok(Client { settings, connections, random: RandomState::new() })
+    }
+
+    /// One attempt.
+    async fn attempt(&self, request: &Request<'_>) -> Result<Answer, Trouble> {
+        let Object { bucket, key, .. } = request.object;
+        let path = format!("/{}/{}", sign::encode(bucket, false), sign::encode(key, true));
+        let path = if key.is_empty() { path.trim_end_matches('/') } else { &path };
+        let query = sign::encode_query(&request.query);
+        let target = if query.is_empty() { path.to_owned() } else { format!("{path}?{query}") };
+        let mut built = http::Request::builder().method(&request.method).uri(target);
+        for (name, value) in self.headers(request, path, &query) {
+            built = built.header(name, value);
+        }
+        let built = built
+            .body(Full::new(request.body.clone()))
+            .map_err(|e| Trouble(format!("the request cannot be made: {e}")))?;
+        self.connections.send(built, request.body.len(), request.is_repeatable).await
+    }
+
+    /// All headers, the signature among them.
+    fn headers(&self, request: &Request<'_>, path: &str, query: &str) -> Vec<(String, String)> {
+        let mut headers: Vec<(String, String)> =
+            request.headers.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect();
+        headers.push(("host".into(), self.connections.authority().to_owned()));
+        if let Some(credentials) = &self.settings.credentials {
+            let time = sign::timestamp(clock::wall());
+            let content_hash = sign::hash(&request.body);
+            headers.push(("x-amz-content-sha256".into(), content_hash.clone()));
+            headers.push(("x-amz-date".into(), time.clone()));
+            if let Some(token) = &credentials.session_token {
+                headers.push(("x-amz-security-token".into(), token.clone()));
+            }
+            headers.sort();
+            let method = request.method.as_str();
+            let (headers_to_sign, content_hash) = (&headers[..], &content_hash[..]);
+            let to_sign = ToSign { method, path, query, headers: headers_to_sign, content_hash };
+            let region = &self.settings.region;
+            let signature = sign::authorization(&to_sign, credentials, region, &time);
+            headers.push(("authorization".into(), signature));
+        }
+        headers
+    }
+
+    /// A successful answer, its body still to be read.
+    pub(super) async fn answer(&self, request: &Request<'_>, tries: &mut Tries) -> Result<Answer> {
+        loop {
+            let why = match self.attempt(request).await {
+                Ok(answer) if answer.status.is_success() => return Ok(answer),
+                Ok(answer) => {
+                    let refusal = Refusal::read(answer).await;
+                    if !refusal.passes() {
+                        return Err(refusal.error(&request.object.url, request.doing));
+                    }
+                    refusal.shown()
+                }
+                Err(trouble) => trouble.0,
+            };
+            self.again(request, tries, &why).await?;
+        }
+    }
+
+    /// A successful answer to what has no body worth reading.
+    pub(super) async fn done(&self, request: &Request<'_>) -> Result<Answer> {
+        let mut tries = Tries::new();
+        loop {
+            let mut answer = self.answer(request, &mut tries).await?;
+            match answer.content(ANSWER_BYTES_MAX).await {
+                Ok(_) => return Ok(answer),
+                Err(trouble) => self.again(request, &mut tries, &trouble.0).await?,
+            }
+        }
+    }
+
+    /// The document that a request is answered with.
+    pub(super) async fn document(
+        &self,
+        request: &Request<'_>,
+        tries: &mut Tries,
+    ) -> Result<Element> {
+        loop {
+            let mut answer = self.answer(request, tries).await?;
+            let why = match answer.content(ANSWER_BYTES_MAX).await {
+                Ok(content) => {
+                    let document = xml::parse(&content).map_err(|e| {
+                        let Object { url, .. } = request.object;
+                        let what = format!("{url}: cannot {}: the store's answer", request.doing);
+                        e.map_message(|message| format!("{what}: {message}"))
+                    })?;
+                    // Some failures come after the status was sent.
+                    if document.name != "Error" {
+                        return Ok(document);
+                    }
+                    let refusal = Refusal::of(StatusCode::OK, &document);
+                    if !refusal.passes() {
+                        return Err(refusal.error(&request.object.url, request.doing));
+                    }
+                    refusal.shown()
+                }
+                Err(trouble) => trouble.0,
+            };
+            self.again(request, tries, &why).await?;
+        }
+    }
+
+    /// Waits before another attempt, if there is to be one.
+    pub(super) async fn again(
+        &self,
+        request: &Request<'_>,
+        tries: &mut Tries,
+        why: &str,
+    ) -> Result<()> {
+        tries.failed += 1;
+        let retries = &self.settings.retries;
+        let pause = retries.pause_after(tries.failed, self.random_number());
+        let elapsed = tries.begin.elapsed();
+        if tries.failed >= retries.attempts_max || elapsed + pause > retries.time_max {
+            return Err(gave_up(request, tries.failed, elapsed, why));
+        }
+        tokio::time::sleep(pause).await;
+        Ok(())
+    }
+
+    fn random_number(&self) -> u64 {
+        let mut hasher = self.random.build_hasher();
+        hasher.write_u64(clock::wall().as_nanos() as u64);
+        hasher.finish()
+    }
+}
+
+fn gave_up(request: &Request<'_>, failed: u32, elapsed: Duration, why: &str) -> Error {
+    let Object { url, .. } = request.object;
+    let seconds = elapsed.as_secs_f64();
+    let tried = format!("tried {failed} times in {seconds:.1} s");
+    Error::new(Code::Unavailable, format!("{url}: cannot {}: {why} ({tried})", request.doing))
+}
+
+/// How often a request failed, and since when it is tried.
+pub(super) struct Tries {
+    begin: Instant,
+    pub(super) failed: u32,
+}
+
+impl Tries {
+    pub(super) fn new() -> Tries {
+        Tries { begin: clock::now(), failed: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects() {
+        let parts = |text: &str| Object::parse(text).map(|o| (o.bucket, o.key)).ok();
+        let expected = |bucket: &str, key: &str| Some((bucket.to_owned(), key.to_owned()));
+        assert_eq!(parts("s3://b/k/l"), expected("b", "k/l"));
+        assert_eq!(parts("s3://b"), expected("b", ""));
+        assert_eq!(parts("s3://b/"), expected("b", ""));
+        assert_eq!(parts("s3://b/a b?c#d"), expected("b", "a b?c#d"));
+        for wrong in ["", "b/k", "s3://", "s3:///k", "s3://a b/k", "s3://../k", "http://b/k"] {
+            assert_eq!(parts(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! Connections to the store's endpoint, kept for the next request.
+
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use super::settings::Endpoint;
+
+/// Connections that are kept while nobody uses them.
+const IDLE_MAX: usize = 32;
+/// How long opening a connection may take.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+/// The slowest network on which a body is still sent in time.
+const BYTES_PER_SECOND_MIN: u64 = 128 << 10;
+
+type Sender = SendRequest<Full<Bytes>>;
+
+/// What a connection runs over, encrypted or not.
+pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
+
+/// An attempt that got no whole answer; another may.
+#[derive(Debug)]
+pub(super) struct Trouble(pub(super) String);
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Where requests go.
+pub(super) struct Connections {
+    endpoint: Endpoint,
+    silence_max: Duration,
+    idle: Mutex<Vec<Sender>>,
+    #[cfg(feature = "https")]
+    tls: Option<super::tls::Tls>,
+}
+
+impl Connections {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        silence_max: Duration,
+    ) -> thalweg_tensor::Result<Arc<Connections>> {
+        #[cfg(not(feature = "https"))]
+        thalweg_tensor::ensure!(
+            !endpoint.is_encrypted,
+            Unimplemented,
+            "{}: this program was built without the feature 'https'; S3_ENDPOINT names a store \
+             that is reached over http",
+            endpoint.authority
+        );
+        Ok(Arc::new(Connections {
+            #[cfg(feature = "https")]
+            tls: match endpoint.is_encrypted {
+                true => Some(super::tls::Tls::new(&endpoint.host)?),
+                false => None,
+            },
+            endpoint,
+            silence_max,
+            idle: Mutex::default(),
+        }))
+    }
+
+    /// As requests name it.
+    pub(super) fn authority(&self) -> &str {
+        &self.endpoint.authority
+    }
+
+    /// Sends a request; the beginning of its answer. One that must not be sent `again` unheard of
+    /// takes a connection of its own.
+    pub(super) async fn send(
+        self: &Arc<Self>,
+        request: Request<Full<Bytes>>,
+        body_bytes: usize,
+        again: bool,
+    ) -> Result<Answer, Trouble> {
+        // The store may have closed a connection that nobody used; that is no failed attempt.
+        while let Some(mut sender) = self.take_idle().filter(|_| again) {
+            if self.within(sender.ready()).await.is_ok_and(|ready| ready.is_ok())
+                && let Ok(answer) = self.exchange(sender, request.clone(), body_bytes).await
+            {
+                return Ok(answer);
+            }
+        }
+        let sender = self.connect().await?;
+        self.exchange(sender, request, body_bytes).await
+    }
+
+    fn take_idle(&self) -> Option<Sender> {
+        let mut idle = self.idle.lock();
+        loop {
+            match idle.pop()? {
+                closed if closed.is_closed() => {}
+                open => return Some(open),
+            }
+        }
+    }
+
+    async fn exchange(
+        self: &Arc<Self>,
+        mut sender: Sender,
+        request: Request<Full<Bytes>>,
+        body_bytes: usize,
+    ) -> Result<Answer, Trouble> {
+        let sending = Duration::from_secs(body_bytes as u64 / BYTES_PER_SECOND_MIN);
+        let answer = tokio::time::timeout(self.silence_max + sending, sender.send_request(request));
+        let answer = answer
+            .await
+            .map_err(|_| Trouble(format!("no answer within {:?}", self.silence_max + sending)))?
+            .map_err(|e| lost(&e))?;
+        let (parts, body) = answer.into_parts();
+        let (status, headers) = (parts.status, parts.headers);
+        Ok(Answer { status, headers, body, sender: Some(sender), pool: Arc::clone(self) })
+    }
+
+    async fn connect(&self) -> Result<Sender, Trouble> {
+        let Endpoint { host, port, .. } = &self.endpoint;
+        let trouble =
+            |e: &dyn fmt::Display| Trouble(format!("cannot connect to {host}:{port}: {e}"));
+        let opened = tokio::time::timeout(CONNECT_MAX, self.open(host, *port)).await;
+        let stream = opened
+            .map_err(|_| trouble(&format_args!("no answer within {CONNECT_MAX:?}")))?
+            .map_err(|e| trouble(&e))?;
+        let shaken = http1::handshake(TokioIo::new(stream)).await;
+        let (sender, connection) = shaken.map_err(|e| trouble(&e))?;
+        // What goes wrong on it is told to whoever sends.
+        tokio::spawn(async move {
+            let _ = connection.await;
+        });
+        Ok(sender)
+    }
+
+    async fn open(&self, host: &str, port: u16) -> std::io::Result<Box<dyn Stream>> {
+        let plain = TcpStream::connect((host, port)).await?;
+        plain.set_nodelay(true)?;
+        #[cfg(feature = "https")]
+        if let Some(tls) = &self.tls {
+            return tls.over(plain).await;
+        }
+        Ok(Box::new(plain))
+    }
+
+    async fn within<T>(&self, what: impl Future<Output = T>) -> Result<T, Trouble> {
+        let done = tokio::time::timeout(self.silence_max, what).await;
+        done.map_err(|_| Trouble(format!("nothing came for {:?}", self.silence_max)))
+    }
+}
+
+fn lost(error: &hyper::Error) -> Trouble {
+    // What happened to the socket stands below what happened to the request.
+    let cause = std::error::Error::source(error).map_or(String::new(), |c| format!(": {c}"));
+    Trouble(format!("the connection was lost: {error}{cause}"))
+}
+
+/// An answer whose body is still to be read.
+pub(super) struct Answer {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    body: Incoming,
+    sender: Option<Sender>,
+    pool: Arc<Connections>,
+}
+
+impl Answer {
+    /// The next bytes of the body; none at its end.
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+        loop {
+            let Some(frame) = self.pool.within(self.body.frame()).await? else {
+                self.keep_connection();
+                return Ok(None);
+            };
+            if let Ok(data) = frame.map_err(|e| lost(&e))?.into_data() {
+                return Ok(Some(data));
+            }
+        }
+    }
+
+    fn keep_connection(&mut self) {
+        if let Some(sender) = self.sender.take().filter(|sender| !sender.is_closed()) {
+            let mut idle = self.pool.idle.lock();
+            if idle.len() < IDLE_MAX {
+                idle.push(sender);
+            }
+        }
+    }
+
+    /// The whole body, if it has no more than `bytes_max`.
+    pub(super) async fn content(&mut self, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
+        let mut content = Vec::new();
+        while let Some(data) = self.next().await? {
+            if content.len() + data.len() > bytes_max {
+                return Err(Trouble(format!("an answer of more than {bytes_max} bytes")));
+            }
+            content.extend_from_slice(&data);
+        }
+        Ok(content)
+    }
+
+    /// A header as text; empty where there is none.
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+}

@@ -1,0 +1,124 @@
+//! What a store says when it does not do what it was asked.
+
+use http::StatusCode;
+use thalweg_tensor::{Code, Error};
+
+use super::connections::Answer;
+use super::xml::{self, Element};
+
+/// Of an answer that says what is wrong no more is read.
+const BYTES_MAX: usize = 64 << 10;
+/// Of a sentence no more is shown.
+const SHOWN_MAX: usize = 500;
+
+/// An answer that is no success.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) status: StatusCode,
+    /// The store's name for it, `NoSuchKey` for instance; empty if it gave none.
+    name: String,
+    message: String,
+    /// The region in which the bucket is, where that is what is wrong.
+    region: String,
+}
+
+impl Refusal {
+    /// Reads what the store said; that it said nothing more is no failure.
+    pub(super) async fn read(mut answer: Answer) -> Refusal {
+        let region = answer.header("x-amz-bucket-region").to_owned();
+        let content = answer.content(BYTES_MAX).await.unwrap_or_default();
+        let said = xml::parse(&content).unwrap_or_default();
+        Refusal { region, ..Refusal::of(answer.status, &said) }
+    }
+
+    /// What an element `Error` says.
+    pub(super) fn of(status: StatusCode, said: &Element) -> Refusal {
+        let text = |name| {
+            let text = said.text_of(name).unwrap_or_default();
+            text.chars().take(SHOWN_MAX).collect::<String>()
+        };
+        Refusal { status, name: text("Code"), message: text("Message"), region: String::new() }
+    }
+
+    /// Whether the same request may well succeed a little later.
+    pub(super) fn passes(&self) -> bool {
+        let names = ["InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"];
+        matches!(self.status.as_u16(), 408 | 429 | 500 | 502..=504)
+            || names.contains(&self.name.as_str())
+    }
+
+    /// In words.
+    pub(super) fn shown(&self) -> String {
+        let Refusal { status, name, message, .. } = self;
+        let reason = status.canonical_reason().unwrap_or_default();
+        let name = if name.is_empty() { reason } else { name.as_str() };
+        let mut shown = format!("the store answered {} {name}", status.as_u16());
+        if !message.is_empty() {
+            shown += &format!(": {message}");
+        }
+        if !self.region.is_empty() && status.as_u16() / 100 == 3 {
+            shown += &format!(" (the bucket is in {}: set AWS_REGION)", self.region);
+        }
+        shown
+    }
+
+    /// What `doing` something to `url` came to.
+    pub(super) fn error(&self, url: &str, doing: &str) -> Error {
+        Error::new(self.code(), format!("{url}: cannot {doing}: {}", self.shown()))
+    }
+
+    fn code(&self) -> Code {
+        match (self.status.as_u16(), self.name.as_str()) {
+            (401 | 403, _) | (_, "AccessDenied" | "ExpiredToken" | "InvalidToken") => {
+                Code::PermissionDenied
+            }
+            (404, _) | (_, "NoSuchBucket" | "NoSuchKey" | "NoSuchUpload") => Code::NotFound,
+            (416, _) => Code::OutOfRange,
+            (300..=399 | 405 | 409 | 412, _) => Code::FailedPrecondition,
+            (400..=428 | 431, _) => Code::InvalidArgument,
+            (501, _) => Code::Unimplemented,
+            (507, _) => Code::ResourceExhausted,
+            (429 | 500..=599, _) => Code::Unavailable,
+            _ => Code::Unknown,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(status: u16, body: &str) -> Refusal {
+        let said = xml::parse(body.as_bytes()).unwrap_or_default();
+        Refusal::of(StatusCode::from_u16(status).unwrap(), &said)
+    }
+
+    #[test]
+    fn codes_and_sentences() {
+        let body = "<Error><Code>NoSuchKey</Code><Message>It is not there.</Message></Error>";
+        let error = refusal(404, body).error("s3://b/k", "open it");
+        assert_eq!(
+            error.to_string(),
+            "NOT_FOUND: s3://b/k: cannot open it: the store answered 404 NoSuchKey: It is not there."
+        );
+        let code = |status| refusal(status, "").code();
+        assert_eq!(code(403), Code::PermissionDenied);
+        assert_eq!(code(301), Code::FailedPrecondition);
+        assert_eq!(code(400), Code::InvalidArgument);
+        assert_eq!(code(503), Code::Unavailable);
+        let expired = "<Error><Code>ExpiredToken</Code></Error>";
+        assert_eq!(refusal(400, expired).code(), Code::PermissionDenied);
+        assert_eq!(refusal(503, "").shown(), "the store answered 503 Service Unavailable");
+    }
+
+    #[test]
+    fn what_passes() {
+        for status in [408, 429, 500, 502, 503, 504] {
+            assert!(refusal(status, "").passes(), "{status}");
+        }
+        for status in [301, 400, 403, 404, 412, 501] {
+            assert!(!refusal(status, "").passes(), "{status}");
+        }
+        assert!(refusal(400, "<Error><Code>RequestTimeout</Code></Error>").passes());
+    }
+}

@@ -1,0 +1,59 @@
+//! Encrypted connections.
+
+use std::io;
+use std::sync::Arc;
+
+use thalweg_tensor::{Result, ensure, err};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+use super::connections::Stream;
+
+/// Variables that name a file of certificates to trust instead of the system's.
+const VARIABLES: &[&str] = &["AWS_CA_BUNDLE", "SSL_CERT_FILE"];
+
+/// Where systems keep theirs.
+const SYSTEM_FILES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+
+/// Makes plain connections to one host encrypted.
+pub(super) struct Tls {
+    connector: TlsConnector,
+    host: ServerName<'static>,
+}
+
+impl Tls {
+    pub(super) fn new(host: &str) -> Result<Tls> {
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
+            err!(InvalidArgument, "'{host}' is no name that a certificate can have")
+        })?;
+        let config = ClientConfig::builder().with_root_certificates(roots()?).with_no_client_auth();
+        Ok(Tls { connector: TlsConnector::from(Arc::new(config)), host: name })
+    }
+
+    pub(super) async fn over(&self, plain: TcpStream) -> io::Result<Box<dyn Stream>> {
+        Ok(Box::new(self.connector.connect(self.host.clone(), plain).await?))
+    }
+}
+
+fn roots() -> Result<RootCertStore> {
+    let named =
+        VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|p| !p.is_empty()));
+    let system = || SYSTEM_FILES.iter().find(|path| std::path::Path::new(path).exists());
+    let file = named.or_else(|| system().map(|path| (*path).to_owned())).ok_or_else(|| {
+        err!(NotFound, "there are no certificates to trust: SSL_CERT_FILE can name a file of them")
+    })?;
+    let certificates = CertificateDer::pem_file_iter(&file)
+        .map_err(|e| err!(InvalidArgument, "{file}: cannot read certificates from it: {e}"))?;
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(certificates.filter_map(std::result::Result::ok));
+    ensure!(!roots.is_empty(), InvalidArgument, "{file}: there is no certificate in it");
+    Ok(roots)
+}

@@ -1,0 +1,158 @@
+//! The little XML that stores answer with: elements and their text, nothing else.
+
+use thalweg_tensor::{Result, bail, ensure, err};
+
+/// How deep elements may lie in each other.
+const DEPTH_MAX: usize = 32;
+
+/// An element: its text and what is in it.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Element {
+    pub(super) name: String,
+    pub(super) text: String,
+    pub(super) children: Vec<Element>,
+}
+
+impl Element {
+    /// The text of the first child of that name.
+    pub(super) fn text_of(&self, name: &str) -> Option<&str> {
+        self.children.iter().find(|child| child.name == name).map(|child| child.text.as_str())
+    }
+
+    /// The children of that name.
+    pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Element> {
+        self.children.iter().filter(move |child| child.name == name)
+    }
+}
+
+/// The outermost element of a document. Attributes and comments are passed over.
+pub(super) fn parse(document: &[u8]) -> Result<Element> {
+    let mut rest = std::str::from_utf8(document)
+        .map_err(|e| err!(DataLoss, "it is not text at byte {}", e.valid_up_to()))?;
+    let mut open: Vec<Element> = vec![Element::default()];
+    while let Some(begin) = rest.find('<') {
+        let (text, tag) = rest.split_at(begin);
+        unescape(text, &mut open.last_mut().expect("the document itself is never closed").text)?;
+        let (tag, after) = split_tag(tag)?;
+        rest = after;
+        if tag.starts_with(['!', '?']) {
+            continue;
+        }
+        if let Some(name) = tag.strip_prefix('/') {
+            let closed = open.pop().expect("the document itself is never closed");
+            ensure!(
+                closed.name == local_name(name) && !open.is_empty(),
+                DataLoss,
+                "'{}' is closed as '{name}'",
+                closed.name
+            );
+            open.last_mut().expect("checked above").children.push(closed);
+            continue;
+        }
+        let is_empty = tag.ends_with('/');
+        let element = Element { name: local_name(tag.trim_end_matches('/')), ..Element::default() };
+        ensure!(open.len() < DEPTH_MAX, DataLoss, "its elements lie too deep");
+        match is_empty {
+            true => open.last_mut().expect("never empty").children.push(element),
+            false => open.push(element),
+        }
+    }
+    ensure!(open.len() == 1, DataLoss, "it ends within '{}'", open[open.len() - 1].name);
+    let document = open.pop().expect("there is one");
+    document.children.into_iter().next().ok_or_else(|| err!(DataLoss, "it has no element"))
+}
+
+/// What stands between `<` and `>`, and the rest.
+fn split_tag(text: &str) -> Result<(&str, &str)> {
+    let (open, close) = if text.starts_with("<!--") { ("<!--", "-->") } else { ("<", ">") };
+    match text[open.len()..].find(close) {
+        // A comment keeps a mark that says so.
+        Some(_) if open.len() > 1 => {
+            let end = text.find("-->").expect("found above") + 3;
+            Ok(("!", &text[end..]))
+        }
+        Some(end) => Ok((&text[1..=end], &text[end + 2..])),
+        None => bail!(DataLoss, "a tag has no end"),
+    }
+}
+
+/// A tag's name without namespace and attributes.
+fn local_name(tag: &str) -> String {
+    let name = tag.split(char::is_whitespace).next().unwrap_or_default();
+    name.rsplit(':').next().unwrap_or_default().to_owned()
+}
+
+fn unescape(text: &str, to: &mut String) -> Result<()> {
+    let mut rest = text;
+    while let Some(begin) = rest.find('&') {
+        to.push_str(&rest[..begin]);
+        let end = rest[begin..].find(';').ok_or_else(|| err!(DataLoss, "'&' without ';'"))?;
+        let name = &rest[begin + 1..begin + end];
+        to.push(match name {
+            "lt" => '<',
+            "gt" => '>',
+            "amp" => '&',
+            "quot" => '"',
+            "apos" => '\'',
+            _ => numbered(name).ok_or_else(|| err!(DataLoss, "'&{name};' stands for nothing"))?,
+        });
+        rest = &rest[begin + end + 1..];
+    }
+    to.push_str(rest);
+    Ok(())
+}
+
+fn numbered(name: &str) -> Option<char> {
+    let number = name.strip_prefix('#')?;
+    let code = match number.strip_prefix(['x', 'X']) {
+        Some(hexadecimal) => u32::from_str_radix(hexadecimal, 16).ok()?,
+        None => number.parse().ok()?,
+    };
+    char::from_u32(code)
+}
+
+/// Text as it stands in an element.
+pub(super) fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing() {
+        let text = r#"<?xml version="1.0"?>
+            <!-- > -->
+            <s:List xmlns:s="u" a='b'><IsTruncated>false</IsTruncated>
+              <Contents><Key>a&amp;b &#252;&#x41;</Key></Contents><Contents><Key>c</Key><Owner/></Contents>
+            </s:List>"#;
+        let list = parse(text.as_bytes()).unwrap();
+        assert_eq!(list.name, "List");
+        assert_eq!(list.text_of("IsTruncated"), Some("false"));
+        let keys: Vec<_> = list.all("Contents").filter_map(|c| c.text_of("Key")).collect();
+        assert_eq!(keys, ["a&b üA", "c"]);
+        assert_eq!(list.text_of("nothing"), None);
+    }
+
+    #[test]
+    fn damaged_documents_are_refused() {
+        for text in ["", "text", "<a>", "<a></b>", "</a>", "<a", "<a>&x;</a>", "<a>&</a>", "<!-- "]
+        {
+            assert!(parse(text.as_bytes()).is_err(), "{text}");
+        }
+        assert!(parse(b"<a>\xff</a>").is_err());
+        assert!(parse("<a>".repeat(100_000).as_bytes()).is_err());
+    }
+
+    #[test]
+    fn every_truncation_is_refused_or_read() {
+        let text = "<a><b>x &lt; y</b><c/></a>";
+        for end in 0..text.len() {
+            assert!(parse(&text.as_bytes()[..end]).is_err(), "{}", &text[..end]);
+        }
+        let key = "<&>\"";
+        let document = format!("<k>{}</k>", escape(key));
+        assert_eq!(parse(document.as_bytes()).unwrap().text, key);
+    }
+}
