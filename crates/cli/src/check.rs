@@ -5,15 +5,15 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use thalweg_formats::LocalStorage;
 use thalweg_formats::saved_model::SavedModelFile;
 use thalweg_graph::{AttrValue, Graph, Node, Op, structural};
 use thalweg_kernel::{Environment, KernelInit};
 use thalweg_proto as pb;
 use thalweg_runtime::memory_limit_bytes;
+use thalweg_storage::ByUrl;
 use thalweg_tensor::{Budget, Error, Result, err};
 
-use crate::{Failure, Registry, graph_file, needed, ops};
+use crate::{Failure, Registry, files, graph_file, needed, ops};
 
 /// Nodes that are named for each thing that is missing; the others are counted.
 const NODES_SHOWN: usize = 8;
@@ -36,7 +36,7 @@ pub struct Args {
 /// Checks the graph.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     let mut lacks = Lacks::default();
-    let graphs = if args.graph.is_dir() {
+    let graphs = if files::is_folder(&args.graph)? {
         model_graphs(&args.graph, &mut lacks)?
     } else {
         graph_file::read_any(&args.graph)?
@@ -121,7 +121,7 @@ impl Lacks {
 
 /// The graphs of a SavedModel, each cut down to what loading it and its signatures need.
 fn model_graphs(folder: &Path, lacks: &mut Lacks) -> Result<Vec<pb::GraphDef>> {
-    let storage = LocalStorage::default();
+    let storage = ByUrl::default();
     let folder = folder.to_str().ok_or_else(|| {
         err!(InvalidArgument, "{}: the name of the folder must be text", folder.display())
     })?;

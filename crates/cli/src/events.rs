@@ -4,9 +4,9 @@ use std::io::Write;
 
 use clap::Subcommand;
 use serde_json::Value as Json;
-use thalweg_formats::LocalStorage;
 use thalweg_formats::events::{EventReader, Scalar, Scalars, event_files};
 use thalweg_formats::record::ReadOptions;
+use thalweg_storage::ByUrl;
 use thalweg_tensor::{Result, err};
 
 use crate::Failure;
@@ -74,8 +74,8 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-fn files(path: &str) -> Result<Vec<String>> {
-    let files = event_files(&LocalStorage::default(), path)?;
+fn files(storage: &ByUrl, path: &str) -> Result<Vec<String>> {
+    let files = event_files(storage, path)?;
     if files.is_empty() {
         return Err(err!(NotFound, "{path}: there is no event file (*tfevents*) in it or below"));
     }
@@ -83,9 +83,9 @@ fn files(path: &str) -> Result<Vec<String>> {
 }
 
 /// A file that is being written may end within an event.
-fn open(file: &str) -> Result<EventReader> {
+fn open(storage: &ByUrl, file: &str) -> Result<EventReader> {
     let options = ReadOptions { ends_within_header: true, ..Default::default() };
-    EventReader::open(&LocalStorage::default(), file, options)
+    EventReader::open(storage, file, options)
 }
 
 /// What is printed of one file comes before the damage that ends it.
@@ -98,8 +98,9 @@ fn scalars(
     if format == Format::Csv {
         writeln!(out, "file,tag,step,wall_time,value")?;
     }
-    for file in files(path)? {
-        let (mut reader, mut scalars) = (open(&file)?, Scalars::new());
+    let storage = ByUrl::default();
+    for file in files(&storage, path)? {
+        let (mut reader, mut scalars) = (open(&storage, &file)?, Scalars::new());
         while let Some(found) = scalars.next(&mut reader)? {
             // Copied, for the names are asked of the same reader.
             let found: Vec<Scalar> = found.to_vec();
@@ -147,8 +148,9 @@ fn tags(path: &str, format: Format, out: &mut dyn Write) -> Result<(), Failure> 
         writeln!(out, "file,tag,kind,count")?;
     }
     let mut listed = Vec::new();
-    for file in files(path)? {
-        let (mut reader, mut scalars) = (open(&file)?, Scalars::new());
+    let storage = ByUrl::default();
+    for file in files(&storage, path)? {
+        let (mut reader, mut scalars) = (open(&storage, &file)?, Scalars::new());
         while scalars.next(&mut reader)?.is_some() {}
         let tags = scalars.tags();
         match format {

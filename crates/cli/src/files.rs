@@ -4,10 +4,15 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use thalweg_formats::Storage;
+use thalweg_storage::ByUrl;
 use thalweg_tensor::{Bytes, Code, Error, Result, bail, ensure, err};
 
 /// The content of a file of at most `bytes_max`.
 pub(crate) fn read(path: &Path, bytes_max: usize) -> Result<Bytes> {
+    if let Some(url) = url(path) {
+        return ByUrl::default().read(url, bytes_max);
+    }
     let at = |e: io::Error| file_error(path, &e);
     ensure!(!path.is_dir(), InvalidArgument, "{} is a folder; a file was expected", path.display());
     let file = File::open(path).map_err(at)?;
@@ -22,8 +27,26 @@ pub(crate) fn read(path: &Path, bytes_max: usize) -> Result<Bytes> {
     Ok(content.into())
 }
 
+/// Whether there is a folder.
+pub(crate) fn is_folder(path: &Path) -> Result<bool> {
+    let Some(url) = url(path) else { return Ok(path.is_dir()) };
+    match ByUrl::default().metadata(url) {
+        Ok(found) => Ok(found.is_folder),
+        Err(e) if e.code() == Code::NotFound => Ok(false),
+        Err(e) => Err(e),
+    }
+}
+
+/// A path that is a URL.
+fn url(path: &Path) -> Option<&str> {
+    path.to_str().filter(|path| ByUrl::is_url(path))
+}
+
 /// Fails early where [`write`] would fail for want of a folder.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
+    if url(path).is_some() {
+        return Ok(());
+    }
     let folder = folder_of(path);
     ensure!(
         folder.is_dir(),
@@ -38,6 +61,9 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
 
 /// Writes a file under another name and renames it: whoever looks sees all of it or none.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
+    if let Some(url) = url(path) {
+        return ByUrl::default().write(url, content);
+    }
     check_writable(path)?;
     let Some(name) = path.file_name() else {
         bail!(InvalidArgument, "{} is not the name of a file", path.display());

@@ -2,14 +2,16 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_graph::Graph;
 use thalweg_runtime::{Session, SessionOptions};
+use thalweg_storage::ByUrl;
 use thalweg_tensor::{Context, Result};
 
 use crate::step::Step;
-use crate::{Failure, Registry, graph_file, model, names, value};
+use crate::{Failure, Registry, files, graph_file, model, names, value};
 
 /// Run a graph or SavedModel that TensorFlow wrote and show or save what it computes.
 ///
@@ -89,7 +91,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Runs what the arguments say.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
-    if args.graph.is_dir() {
+    if files::is_folder(&args.graph)? {
         return model::run(args, registry, out);
     }
     if args.signature.is_some() || !args.tags.is_empty() || !args.inputs.is_empty() {
@@ -115,6 +117,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
 
 /// Options of the session with what the arguments say about it.
 pub(crate) fn session_options(args: &Args, mut options: SessionOptions) -> SessionOptions {
+    options.environment.storage = Arc::new(ByUrl::default());
     if let Some(threads) = args.threads {
         (options.inter_threads, options.intra_threads) = (threads.into(), threads.into());
     }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::future;
 use std::io::{self, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_cluster::grpc::{Server, ServerOptions};
 use thalweg_cluster::{Master, Task, TaskOptions};
+use thalweg_formats::{LocalStorage, NoStorage, Rooted, Storage};
 use thalweg_runtime::Pool;
+use thalweg_storage::{AllowedUrls, ByUrl};
 use thalweg_tensor::{Context, Error, Result, bail, ensure, err};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
@@ -55,7 +57,50 @@ pub struct Args {
     with_parent: bool,
 
     #[command(flatten)]
+    files: Files,
+
+    #[command(flatten)]
     limits: Limits,
+}
+
+/// What clients may read and write through their graphs.
+#[derive(clap::Args, Clone, Debug, Default)]
+struct Files {
+    /// Folder whose files clients may touch, and no others [default: on a loopback address all
+    /// files of this user, on others none]
+    #[arg(long, value_name = "FOLDER")]
+    file_root: Option<String>,
+
+    /// Store, bucket or folder elsewhere that clients may touch, with this process's credentials:
+    /// s3://BUCKET/FOLDER, hdfs://HOST:PORT/FOLDER, s3://; may be given several times [default: on
+    /// a loopback address without --file-root all, otherwise none]
+    #[arg(long = "allow-url", value_name = "URL")]
+    allow_urls: Vec<String>,
+}
+
+impl Files {
+    fn storage(&self, place: &Place) -> Result<ByUrl> {
+        for url in &self.allow_urls {
+            ensure!(
+                url.starts_with("s3://") || url.starts_with("hdfs://"),
+                InvalidArgument,
+                "--allow-url {url}: it must begin with s3:// or hdfs://"
+            );
+        }
+        let files = LocalStorage::default();
+        let is_trusted = place.is_loopback();
+        let local: Arc<dyn Storage> = match &self.file_root {
+            Some(root) => Arc::new(Rooted::new(root, files).context(|| "--file-root")?),
+            None if is_trusted => Arc::new(files),
+            None => Arc::new(NoStorage),
+        };
+        let takes_all = is_trusted && self.file_root.is_none() && self.allow_urls.is_empty();
+        let allowed = match takes_all {
+            true => AllowedUrls::All,
+            false => AllowedUrls::Under(self.allow_urls.clone()),
+        };
+        Ok(ByUrl::new(local, allowed))
+    }
 }
 
 /// What clients may take together. The defaults are generous; none is infinite.
@@ -134,7 +179,9 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     if let Some(threads) = args.limits.threads {
         Pool::start_global(threads as usize);
     }
-    let options = args.limits.task_options(&place);
+    let mut options = args.limits.task_options(&place);
+    let storage = args.files.storage(&place).map_err(|e| Failure::Usage(e.to_string()))?;
+    options.environment.storage = Arc::new(storage);
     let task = Task::new(options, registry.ops.clone(), registry.kernels.clone());
     let master = Arc::new(Master::new(Arc::new(task)));
     let server = Server::new(master, args.limits.server_options());
@@ -245,6 +292,15 @@ impl Place {
     }
 }
 
+impl Place {
+    /// Whether only this machine can reach it.
+    fn is_loopback(&self) -> bool {
+        let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+}
+
 /// Both forms occur: a number, and a number as text.
 fn index_of(value: &serde_json::Value) -> Option<u32> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
@@ -308,6 +364,8 @@ fn json_cluster(json: &serde_json::Value) -> Result<ClusterSpec> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     fn place(args: &Args, tf_config: Option<&str>) -> String {
@@ -330,6 +388,39 @@ mod tests {
         assert_eq!(place(&ps, Some(config)), "ps/0 127.0.0.1:1");
         let flags = Args { cluster: Some("ps|a:7;b:8,worker|c:9".into()), task: Some(1), ..ps };
         assert_eq!(place(&flags, None), "ps/1 127.0.0.1:8");
+    }
+
+    #[test]
+    fn files_that_clients_may_touch() {
+        let code = |host: &str, files: &Files, path: &str| {
+            let args = Args { host: Some(host.into()), ..Args::default() };
+            let place = Place::new(&args, None).unwrap();
+            files.storage(&place).unwrap().exists(path).err().map(|e| e.code())
+        };
+        let refused = Some(Code::PermissionDenied);
+        let (here, there) = (std::env::temp_dir(), "s3://b/k");
+        let here = here.to_str().unwrap();
+        let none = Files::default();
+        for host in ["127.0.0.1", "127.1.2.3", "::1", "localhost"] {
+            assert_eq!(code(host, &none, here), None, "{host}");
+            assert_ne!(code(host, &none, there), refused, "{host}");
+        }
+        for host in ["0.0.0.0", "::", "10.0.0.1", "example"] {
+            assert_eq!(code(host, &none, here), refused, "{host}");
+            assert_eq!(code(host, &none, there), refused, "{host}");
+        }
+        let root = Files { file_root: Some(here.into()), ..none.clone() };
+        assert_eq!(code("0.0.0.0", &root, here), None);
+        assert_eq!(code("0.0.0.0", &root, &format!("file://{here}")), None);
+        assert_eq!(code("0.0.0.0", &root, "/"), refused);
+        assert_eq!(code("127.0.0.1", &root, there), refused);
+        let urls = Files { allow_urls: vec!["s3://b".into()], ..none };
+        assert_ne!(code("0.0.0.0", &urls, there), refused);
+        assert_eq!(code("0.0.0.0", &urls, "s3://b2/k"), refused);
+        assert_eq!(code("0.0.0.0", &urls, here), refused);
+        assert_eq!(code("127.0.0.1", &urls, here), None);
+        let wrong = Files { allow_urls: vec!["/tmp".into()], ..Files::default() };
+        assert!(wrong.storage(&Place::new(&Args::default(), None).unwrap()).is_err());
     }
 
     #[test]

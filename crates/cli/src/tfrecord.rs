@@ -8,7 +8,9 @@ use clap::{Subcommand, ValueEnum};
 use thalweg_formats::record::{
     BadRecord, Compression, Index, ReadOptions, RecordReader, RecordWriter,
 };
-use thalweg_formats::{LocalStorage, Storage};
+
+use thalweg_formats::storage::Storage;
+use thalweg_storage::ByUrl;
 use thalweg_tensor::{Context, Result, ensure, err};
 
 use crate::Failure;
@@ -127,14 +129,14 @@ impl OutputCompression {
 
 /// Carries out the subcommand.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let storage = LocalStorage::default();
+    let storage = ByUrl::default();
     match &args.command {
-        Command::Count { files, json } => count(&storage, files, *json, out),
+        Command::Count { files, json } => count(&storage, &named(&storage, files)?, *json, out),
         Command::Cat { file, skip, limit, raw } => {
             let mut reader = open(&storage, file, 0)?;
             show::cat(&mut reader, *skip, *limit, *raw, out)
         }
-        Command::Verify { files, json } => verify(&storage, files, *json, out),
+        Command::Verify { files, json } => verify(&storage, &named(&storage, files)?, *json, out),
         Command::Index { file, out: path } => {
             let path = path.clone().unwrap_or_else(|| format!("{file}.idx"));
             let index = Index::build(&storage, file)?;
@@ -145,12 +147,27 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             split(&storage, file, *shards, prefix, compression.kind(), out)
         }
         Command::Merge { files, out: path, compression } => {
-            merge(&storage, files, path, compression.kind(), out)
+            merge(&storage, &named(&storage, files)?, path, compression.kind(), out)
         }
         Command::SkipBad { file, out: path, budget, compression } => {
             skip_bad(&storage, file, path, *budget, compression.kind(), out)
         }
     }
+}
+
+/// The files that arguments name. The shell has found those that match a pattern, but for URLs.
+fn named(storage: &ByUrl, arguments: &[String]) -> Result<Vec<String>> {
+    let mut files = Vec::new();
+    for argument in arguments {
+        if !ByUrl::is_url(argument) || !argument.contains(['*', '?', '[']) {
+            files.push(argument.clone());
+            continue;
+        }
+        let found = storage.matching(argument)?;
+        ensure!(!found.is_empty(), NotFound, "{argument}: no file matches it");
+        files.extend(found);
+    }
+    Ok(files)
 }
 
 fn open(storage: &dyn Storage, path: &str, bad_records_max: u64) -> Result<RecordReader> {
@@ -310,7 +327,8 @@ fn split(
 /// A file that is being read must not be written.
 fn ensure_other(path: &str, files: &[String]) -> Result<()> {
     let full = |path: &str| std::fs::canonicalize(path).ok();
-    let is_read = files.iter().any(|file| full(file).is_some() && full(file) == full(path));
+    let is_same = |file: &str| file == path || full(file).is_some() && full(file) == full(path);
+    let is_read = files.iter().any(|file| is_same(file));
     ensure!(!is_read, InvalidArgument, "{path} cannot be both read and written");
     Ok(())
 }
