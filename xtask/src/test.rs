@@ -281,10 +281,11 @@ fn run_models(args: &[&str]) -> Result<Outcome> {
     done(run::command(&client_python()?, &["tests/models/run.py"]).args(args))
 }
 
-/// Storage on a real S3 server.
+/// Storage on a real S3 server, and over encrypted connections.
 fn s3_server() -> Result<Outcome> {
     let program = programs::install("s3s-fs", "0.14.1", &["--features", "binary"])?;
-    let test = ["test", "--quiet", "--package", "thalweg-storage", "--features", "s3"];
+    let test = ["test", "--quiet", "--package", "thalweg-storage", "--features", "https"];
+    cargo(&[&test[..], &["--test", "s3_https"]].concat())?;
     let test = [&test[..], &["--test", "s3_server", "--", "--ignored"]].concat();
     done(run::cargo(&test).env("S3S_FS", program))
 }

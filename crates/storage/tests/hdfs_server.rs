@@ -17,7 +17,7 @@ fn root(name: &str) -> String {
 #[test]
 #[ignore = "needs HDFS: cargo xtask test hdfs"]
 fn hdfs_server_keeps_the_contract() {
-    contract::check(&HdfsStorage::new().unwrap(), &root("contract"), contract::Folders::Kept);
+    contract::check(HdfsStorage::new().unwrap(), &root("contract"), contract::Folders::Kept);
 }
 
 #[test]

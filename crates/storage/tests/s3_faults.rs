@@ -25,6 +25,7 @@ fn settings(server: &FakeS3) -> S3Settings {
         endpoint: server.endpoint.clone(),
         region: "us-east-1".into(),
         credentials: Some(credentials),
+        certificates: None,
         retries: Retries { pause: Duration::from_millis(1), ..Retries::default() },
     }
 }
@@ -36,7 +37,7 @@ fn store(server: &FakeS3) -> S3Storage {
 #[test]
 fn keeps_the_contract() {
     let server = FakeS3::new();
-    contract::check(&store(&server), "s3://bucket/root", Folders::Kept);
+    contract::check(store(&server), "s3://bucket/root", Folders::Kept);
     assert_eq!(server.state.lock().unwrap().uploads.len(), 0);
 }
 
@@ -44,7 +45,7 @@ fn keeps_the_contract() {
 fn local_files_keep_the_same_contract() {
     let root = std::env::temp_dir().join(format!("thalweg-contract-{}", std::process::id()));
     std::fs::create_dir(&root).unwrap();
-    contract::check(&LocalStorage { syncs: false }, root.to_str().unwrap(), Folders::Kept);
+    contract::check(LocalStorage { syncs: false }, root.to_str().unwrap(), Folders::Kept);
     std::fs::remove_dir_all(root).unwrap();
 }
 
@@ -65,7 +66,7 @@ fn passing_failures_are_not_noticed() {
             );
             if seen.insert(shown) { fault } else { Fault::None }
         });
-        contract::check(&store(&server), "s3://bucket/root", Folders::Kept);
+        contract::check(store(&server), "s3://bucket/root", Folders::Kept);
         // An upload whose name never came back is one that only the store knows of.
         let is_heard = !matches!(fault, Fault::Truncate(_));
         let uploads = server.state.lock().unwrap().uploads.len();

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::connections::{Answer, Connections, Trouble};
 use super::refusal::Refusal;
-use super::settings::{Endpoint, S3Settings};
+use super::settings::S3Settings;
 use super::sign::{self, ToSign};
 use super::xml::{self, Element};
 use crate::clock;
@@ -84,8 +84,7 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(settings: S3Settings) -> Result<Client> {
-        let endpoint = Endpoint::parse(&settings.endpoint)?;
-        let connections = Connections::new(endpoint, settings.retries.silence_max)?;
+        let connections = Connections::new(&settings)?;
         Ok(Client { settings, connections, random: RandomState::new() })
     }
 

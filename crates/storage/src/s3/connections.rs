@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use super::settings::Endpoint;
+use super::settings::{Endpoint, S3Settings};
 
 /// Connections that are kept while nobody uses them.
 const IDLE_MAX: usize = 32;
@@ -51,10 +51,8 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    pub(super) fn new(
-        endpoint: Endpoint,
-        silence_max: Duration,
-    ) -> thalweg_tensor::Result<Arc<Connections>> {
+    pub(super) fn new(settings: &S3Settings) -> thalweg_tensor::Result<Arc<Connections>> {
+        let endpoint = Endpoint::parse(&settings.endpoint)?;
         #[cfg(not(feature = "https"))]
         thalweg_tensor::ensure!(
             !endpoint.is_encrypted,
@@ -66,11 +64,13 @@ impl Connections {
         Ok(Arc::new(Connections {
             #[cfg(feature = "https")]
             tls: match endpoint.is_encrypted {
-                true => Some(super::tls::Tls::new(&endpoint.host)?),
+                true => {
+                    Some(super::tls::Tls::new(&endpoint.host, settings.certificates.as_deref())?)
+                }
                 false => None,
             },
             endpoint,
-            silence_max,
+            silence_max: settings.retries.silence_max,
             idle: Mutex::default(),
         }))
     }

@@ -13,6 +13,8 @@ pub struct S3Settings {
     pub region: String,
     /// Key and secret; without them requests are not signed.
     pub credentials: Option<Credentials>,
+    /// File of the certificates to trust, instead of the system's, where connections are encrypted.
+    pub certificates: Option<String>,
     /// How often and how long a request is tried.
     pub retries: Retries,
 }
@@ -66,7 +68,8 @@ impl Retries {
 impl S3Settings {
     /// What the usual variables say: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
     /// `AWS_SESSION_TOKEN`, `AWS_REGION` (or `AWS_DEFAULT_REGION`), and for stores that are not
-    /// Amazon's `S3_ENDPOINT` or `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`.
+    /// Amazon's `S3_ENDPOINT` or `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, `AWS_CA_BUNDLE` or
+    /// `SSL_CERT_FILE`.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<S3Settings> {
         let first = |names: &[&str]| {
             names.iter().find_map(|name| variable(name).filter(|text| !text.is_empty()))
@@ -95,7 +98,9 @@ impl S3Settings {
                 "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must be given together"
             ))?,
         };
-        Ok(S3Settings { endpoint, region, credentials, retries: Retries::default() })
+        let certificates = first(&["AWS_CA_BUNDLE", "SSL_CERT_FILE"]);
+        let retries = Retries::default();
+        Ok(S3Settings { endpoint, region, credentials, certificates, retries })
     }
 }
 

@@ -1,6 +1,7 @@
 //! Encrypted connections.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use thalweg_tensor::{Result, ensure, err};
@@ -12,10 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::connections::Stream;
 
-/// Variables that name a file of certificates to trust instead of the system's.
-const VARIABLES: &[&str] = &["AWS_CA_BUNDLE", "SSL_CERT_FILE"];
-
-/// Where systems keep theirs.
+/// Where systems keep the certificates that they trust.
 const SYSTEM_FILES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -30,11 +28,14 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    pub(super) fn new(host: &str) -> Result<Tls> {
+    /// `certificates` is a file of those to trust instead of the system's.
+    pub(super) fn new(host: &str, certificates: Option<&str>) -> Result<Tls> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             err!(InvalidArgument, "'{host}' is no name that a certificate can have")
         })?;
-        let config = ClientConfig::builder().with_root_certificates(roots()?).with_no_client_auth();
+        let config = ClientConfig::builder()
+            .with_root_certificates(roots(certificates)?)
+            .with_no_client_auth();
         Ok(Tls { connector: TlsConnector::from(Arc::new(config)), host: name })
     }
 
@@ -43,14 +44,12 @@ impl Tls {
     }
 }
 
-fn roots() -> Result<RootCertStore> {
-    let named =
-        VARIABLES.iter().find_map(|name| std::env::var(name).ok().filter(|p| !p.is_empty()));
-    let system = || SYSTEM_FILES.iter().find(|path| std::path::Path::new(path).exists());
-    let file = named.or_else(|| system().map(|path| (*path).to_owned())).ok_or_else(|| {
+fn roots(named: Option<&str>) -> Result<RootCertStore> {
+    let system = || SYSTEM_FILES.iter().copied().find(|path| Path::new(path).exists());
+    let file = named.or_else(system).ok_or_else(|| {
         err!(NotFound, "there are no certificates to trust: SSL_CERT_FILE can name a file of them")
     })?;
-    let certificates = CertificateDer::pem_file_iter(&file)
+    let certificates = CertificateDer::pem_file_iter(file)
         .map_err(|e| err!(InvalidArgument, "{file}: cannot read certificates from it: {e}"))?;
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates.filter_map(std::result::Result::ok));

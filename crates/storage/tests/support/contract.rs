@@ -1,11 +1,13 @@
 //! What every store keeps to, and the files that go there.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_formats::checkpoint::{BundleReader, BundleWriter, MergeOptions, WriteOptions, merge};
 use thalweg_formats::events::{EventReader, EventWriter, Scalars, event_files, summary};
 use thalweg_formats::record::{Compression, ReadOptions, RecordReader, RecordWriter};
 use thalweg_formats::storage::{Storage, join};
-use thalweg_tensor::Code;
+use thalweg_tensor::{Code, Tensor};
 
 /// Content that comes again only after a prime number of bytes, so that a wrong offset shows.
 pub(crate) fn content(bytes: usize) -> Vec<u8> {
@@ -32,7 +34,9 @@ pub(crate) enum Folders {
 }
 
 /// All of it, in a folder that is there and empty.
-pub(crate) fn check(storage: &dyn Storage, root: &str, kept: Folders) {
+pub(crate) fn check(storage: impl Storage + 'static, root: &str, kept: Folders) {
+    let shared: Arc<dyn Storage> = Arc::new(storage);
+    let storage = &*shared;
     whole_files(storage, &join(root, "whole"));
     reads(storage, &join(root, "reads"));
     folders(storage, &join(root, "folders"), kept);
@@ -41,6 +45,7 @@ pub(crate) fn check(storage: &dyn Storage, root: &str, kept: Folders) {
     mistakes(storage, &join(root, "mistakes"), kept);
     records(storage, &join(root, "records"));
     events(storage, &join(root, "events"));
+    checkpoints(&shared, &join(root, "checkpoints"));
 }
 
 fn whole_files(storage: &dyn Storage, root: &str) {
@@ -232,6 +237,37 @@ fn records(storage: &dyn Storage, root: &str) {
         }
         assert_eq!(reader.next_record().unwrap(), None);
     }
+}
+
+/// Two parts, written apart, become one; then another takes its place.
+fn checkpoints(storage: &Arc<dyn Storage>, root: &str) {
+    let save = |prefix: &str, name: &str, value: f32| {
+        let options = WriteOptions::default();
+        let mut writer = BundleWriter::create(storage, prefix, options).unwrap();
+        writer.add(name, &Tensor::vector(&vec![value; 100_000]).unwrap()).unwrap();
+        writer.finish().unwrap();
+    };
+    let value = |prefix: &str, name: &str| {
+        let reader = BundleReader::open(storage, prefix).unwrap();
+        reader.check_sizes().unwrap();
+        let read = reader.read(name).unwrap();
+        let elements = read.as_slice::<f32>().unwrap();
+        assert_eq!(elements.len(), 100_000);
+        elements[99_999]
+    };
+    let parts = [join(root, "tmp/part-0"), join(root, "tmp/part-1")];
+    save(&parts[0], "a", 1.0);
+    save(&parts[1], "b", 2.0);
+    let whole = join(root, "model-1");
+    let names = [&*parts[0], &*parts[1]];
+    let options = MergeOptions { delete_old_dirs: true, ..MergeOptions::default() };
+    merge(storage, &names, &whole, options).unwrap();
+    assert_eq!((value(&whole, "a"), value(&whole, "b")), (1.0, 2.0));
+    save(&whole, "a", 3.0);
+    assert_eq!(value(&whole, "a"), 3.0);
+    let reader = BundleReader::open(storage, &whole).unwrap();
+    assert!(reader.read("b").is_err());
+    assert_eq!(code(BundleReader::open(storage, &parts[0])), Some(Code::NotFound));
 }
 
 fn events(storage: &dyn Storage, root: &str) {
