@@ -106,7 +106,20 @@ def large():
         file.writelines(lines)
 
 
+def arrays():
+    values = {
+        "rows": np.arange(12, dtype=np.float32).reshape(4, 3),
+        "a/b": np.int64([1, -2]),
+        "words": np.array([b"a", b"bb"]),
+        "fortran": np.asfortranarray(np.arange(6, dtype=np.uint16).reshape(2, 3)),
+        "empty": np.zeros([0, 2]),
+    }
+    np.savez(path("plain.npz"), **values)
+    np.savez_compressed(path("compressed.npz"), **values)
+
+
 def main():
+    arrays()
     objects()
     v1.disable_eager_execution()
     plain = [tf.dtypes.as_dtype(i) for i in [*range(1, 7), *range(8, 20), *range(22, 31)]]

@@ -332,6 +332,31 @@ fn damaged_files_of_records() {
     });
 }
 
+/// Indexes of checkpoints that TensorFlow wrote, and their blocks.
+#[test]
+fn damaged_checkpoints() {
+    let folder = testdata("checkpoints");
+    let mut files: Vec<Vec<u8>> =
+        files(&folder, "index").iter().map(|f| std::fs::read(f).unwrap()).collect();
+    files.push(std::fs::read(folder.join("first")).unwrap());
+    // The first block of a table ends before the empty list of filters.
+    let blocks: Vec<Vec<u8>> = files
+        .iter()
+        .filter_map(|file| {
+            let end =
+                file.windows(13).position(|w| w == b"\0\0\0\0\x01\0\0\0\0\xc0\xf2\xa1\xb0")?;
+            Some(file[..end - 5].to_vec())
+        })
+        .collect();
+    assert_eq!(blocks.len(), files.len());
+    files.extend(blocks);
+    for_seeds(0.05, |random| {
+        let mut bytes = random.pick(&files).unwrap().clone();
+        damage_bytes(&mut bytes, random);
+        targets::checkpoint_index(&bytes);
+    });
+}
+
 #[test]
 fn absurd_tensors_are_refused() {
     let mut scope = thalweg::scope();

@@ -2,14 +2,12 @@
 //! or an error that names the file and the place.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod memory;
-
 use std::sync::Arc;
 
-use memory::Memory;
 use thalweg_formats::Storage;
 use thalweg_formats::checkpoint::{BundleReader, Slice, v1};
 use thalweg_formats::storage::LocalStorage;
+use thalweg_formats::storage::MemoryStorage as Memory;
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{Code, Error, Result};
 

@@ -1,15 +1,13 @@
 //! Checkpoints that TensorFlow wrote are read, and written again byte for byte.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod memory;
-
 use std::sync::Arc;
 
-use memory::Memory;
 use thalweg_formats::checkpoint::{
     BundleReader, BundleWriter, CheckpointState, MergeOptions, ReadContext, Slice, WriteOptions,
     data_path, index_path, merge, object_graph, object_graph::ObjectGraph, v1,
 };
+use thalweg_formats::storage::MemoryStorage as Memory;
 use thalweg_formats::{LocalStorage, Storage, crc32c};
 use thalweg_tensor::{Budget, Bytes, Code, DType, Shape, Tensor};
 

@@ -1,18 +1,16 @@
 //! Event files: what is written is read, and damage in every place is seen.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod memory;
-
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use memory::Memory;
 use prost::Message;
 use thalweg_formats::events::{
     EventReader, EventWriter, HParam, Histogram, Scalar, Scalars, TagKind, event_files,
     session_end, session_start, summary,
 };
 use thalweg_formats::record::ReadOptions;
+use thalweg_formats::storage::MemoryStorage as Memory;
 use thalweg_proto as pb;
 use thalweg_proto::event::What;
 use thalweg_proto::summary::value::Value as Content;

@@ -1,10 +1,8 @@
 //! TFRecord files: whole, compressed, damaged in every place.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod memory;
-
-use memory::Memory;
 use thalweg_formats::record::{Compression, Index, ReadOptions, RecordReader, RecordWriter};
+use thalweg_formats::storage::MemoryStorage as Memory;
 use thalweg_formats::storage::Storage;
 use thalweg_tensor::{Code, Result};
 

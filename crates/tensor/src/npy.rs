@@ -45,6 +45,33 @@ pub fn read(mut bytes: Bytes, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
     }
 }
 
+/// What the header of a file says of its array.
+#[derive(Clone, Debug)]
+pub struct Info {
+    /// The type of its elements.
+    pub dtype: DType,
+    /// Its shape.
+    pub shape: Shape,
+    /// Where the elements begin.
+    pub data_start: usize,
+    /// Bytes that they take.
+    pub data_bytes: u64,
+}
+
+/// What a file is that begins with these bytes; all of its header must be there.
+pub fn info(bytes: &[u8]) -> Result<Info> {
+    let (header, data_start) = read_header(bytes)?;
+    let dtype = match header.item {
+        Item::Plain { dtype, .. } => dtype,
+        Item::Bytes { .. } | Item::Text { .. } => DType::String,
+    };
+    let data_bytes = (header.shape.num_elements() as u64).checked_mul(header.item.size() as u64);
+    let data_bytes = data_bytes.ok_or_else(|| {
+        err!(InvalidArgument, "an .npy file of shape {} has no end", header.shape)
+    })?;
+    Ok(Info { dtype, shape: header.shape, data_start, data_bytes })
+}
+
 /// The file that holds `tensor`.
 pub fn write(tensor: &Tensor) -> Result<Vec<u8>> {
     let width = match tensor.dtype() {

@@ -35,7 +35,7 @@ impl Default for WriteOptions {
 
 impl WriteOptions {
     /// A file that takes its name when it is finished.
-    pub(super) fn replace(self, storage: &dyn Storage, path: &str) -> Result<Box<dyn WriteFile>> {
+    pub fn replace(self, storage: &dyn Storage, path: &str) -> Result<Box<dyn WriteFile>> {
         if self.sync { storage.replace(path) } else { storage.replace_unsynced(path) }
     }
 }
@@ -102,8 +102,14 @@ impl BundleWriter {
         if slice.is_full() {
             return self.add(name, tensor);
         }
+        let key = slice_key(name, slice);
+        ensure!(
+            !self.entries.contains_key(&key),
+            InvalidArgument,
+            "slice '{slice}' of tensor '{name}' is added twice"
+        );
         self.list_slice(name, shape, slice, tensor.dtype())?;
-        self.add_entry(slice_key(name, slice), name, tensor)
+        self.add_entry(key, name, tensor)
     }
 
     /// Notes in the entry of the whole tensor that there is a slice.
@@ -126,11 +132,6 @@ impl BundleWriter {
                     !whole.slices.is_empty(),
                     InvalidArgument,
                     "tensor '{name}' is added whole and in slices"
-                );
-                ensure!(
-                    !whole.slices.contains(slice),
-                    InvalidArgument,
-                    "slice '{slice}' of tensor '{name}' is added twice"
                 );
                 ensure!(
                     whole.dtype == dtype && whole.shape == *shape,

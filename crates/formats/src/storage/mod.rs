@@ -6,12 +6,14 @@
 mod error;
 mod glob;
 mod local;
+mod memory;
 mod none;
 mod reader;
 mod rooted;
 mod temporary;
 
 pub use local::LocalStorage;
+pub use memory::MemoryStorage;
 pub use none::NoStorage;
 pub use reader::{InMemory, Sequential};
 pub use rooted::Rooted;
