@@ -4,10 +4,12 @@
 //! knows them.
 
 pub mod check;
+pub mod checkpoint;
 pub mod cluster;
 pub mod events;
 mod files;
 mod graph_file;
+pub mod inspect;
 pub mod launch;
 mod literal;
 mod model;
@@ -50,8 +52,10 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Check(check::Args),
+    Checkpoint(checkpoint::Args),
     Cluster(cluster::Args),
     Events(events::Args),
+    Inspect(inspect::Args),
     Launch(launch::Args),
     Ops(ops::Args),
     Quickstart(quickstart::Args),
@@ -75,8 +79,10 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
     let result = Registry::new(families).map_err(Failure::from).and_then(|registry| {
         match &cli.command {
             Command::Check(args) => check::run(args, &registry, &mut out),
+            Command::Checkpoint(args) => checkpoint::run(args, &mut out),
             Command::Cluster(args) => cluster::run(args, &mut out),
             Command::Events(args) => events::run(args, &mut out),
+            Command::Inspect(args) => inspect::run(args, &mut out),
             Command::Launch(args) => launch::run(args, &mut out),
             Command::Ops(args) => ops::run(args, &registry, &mut out),
             Command::Quickstart(args) => quickstart::run(args, &registry, &mut out),

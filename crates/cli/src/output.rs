@@ -20,7 +20,8 @@ const LINE_COLUMNS: usize = 100;
 const STRING_BYTES_MAX: usize = 200;
 
 /// One element, as texts need it.
-enum Scalar {
+#[derive(PartialEq)]
+pub(crate) enum Scalar {
     Int(i128),
     Single(f32),
     Double(f64),
@@ -31,10 +32,15 @@ enum Scalar {
 }
 
 /// Access to a tensor's elements by position.
-struct Elements<'a>(Box<dyn Fn(usize) -> Scalar + 'a>);
+pub(crate) struct Elements<'a>(Box<dyn Fn(usize) -> Scalar + 'a>);
 
 impl<'a> Elements<'a> {
-    fn new(tensor: &'a Tensor) -> Result<Elements<'a>> {
+    /// The element at a position within the tensor.
+    pub(crate) fn get(&self, position: usize) -> Scalar {
+        (self.0)(position)
+    }
+
+    pub(crate) fn new(tensor: &'a Tensor) -> Result<Elements<'a>> {
         macro_rules! each {
             ($t:ty, $make:expr) => {
                 Self::plain::<$t>(tensor, $make)

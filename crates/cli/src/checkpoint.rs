@@ -1,0 +1,161 @@
+//! `thalweg checkpoint`: what is in checkpoints, whether they are whole, how two differ, and other
+//! files made of them.
+
+mod convert;
+mod diff;
+pub(crate) mod source;
+
+use std::io::Write;
+
+use clap::Subcommand;
+use serde_json::json;
+use source::Source;
+use thalweg_tensor::err;
+
+use crate::Failure;
+
+/// Look into checkpoints, check, compare and convert them.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Clone, Debug)]
+enum Command {
+    /// Check that every file is there and every checksum right; exit 1 if not
+    Verify {
+        /// Checkpoints: a prefix, a file of the first format, a folder; or .npz and .safetensors files
+        #[arg(required = true)]
+        paths: Vec<String>,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print name, type, shape and size of every tensor
+    List {
+        /// A checkpoint
+        path: String,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print what two checkpoints do not have in common; exit 1 if there is anything
+    Diff {
+        /// A checkpoint
+        left: String,
+        /// Another
+        right: String,
+        /// Numbers that differ by no more than this are taken for equal
+        #[arg(long, default_value_t = 0.0, value_name = "NUMBER")]
+        tolerance: f64,
+        /// Print one JSON object instead of text
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the tensors of a checkpoint to another kind of file
+    Convert {
+        /// A checkpoint of either format, a .npz or a .safetensors file
+        input: String,
+        /// A checkpoint's prefix, or a path that ends in .npz or .safetensors
+        output: String,
+        /// Leave out tensors that the output cannot hold, and say so
+        #[arg(long)]
+        skip_unsupported: bool,
+        /// Do not wait for the disk
+        #[arg(long)]
+        no_sync: bool,
+    },
+}
+
+/// Carries out the subcommand.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    match &args.command {
+        Command::Verify { paths, json } => verify(paths, *json, out),
+        Command::List { path, json } => list(path, *json, out),
+        Command::Diff { left, right, tolerance, json } => {
+            diff::run(left, right, *tolerance, *json, out)
+        }
+        Command::Convert { input, output, skip_unsupported, no_sync } => {
+            convert::run(input, output, *skip_unsupported, !no_sync, out)
+        }
+    }
+}
+
+/// Opens a checkpoint and says on the error stream if another path was meant.
+fn open(path: &str) -> Result<Source, Failure> {
+    let source = Source::open(path)?;
+    if let Some(note) = &source.note {
+        eprintln!("thalweg: {note}");
+    }
+    Ok(source)
+}
+
+fn verify(paths: &[String], json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut problems = 0;
+    let mut listed = Vec::new();
+    for path in paths {
+        let (path, tensors, whole, bytes, found) = match open(path) {
+            Ok(source) => {
+                let report = source.verify();
+                (source.path.clone(), source.len(), report.whole, report.bytes, report.problems)
+            }
+            Err(Failure::Failed(e)) => (path.clone(), 0, 0, 0, vec![e]),
+            Err(other) => return Err(other),
+        };
+        problems += found.len();
+        let messages: Vec<&str> = found.iter().map(thalweg_tensor::Error::message).collect();
+        if json {
+            listed.push(json!({
+                "path": path, "tensors": tensors, "whole": whole, "bytes": bytes,
+                "problems": messages,
+            }));
+            continue;
+        }
+        for message in &messages {
+            writeln!(out, "{message}")?;
+        }
+        if found.is_empty() {
+            writeln!(out, "{path}: {tensors} tensors, {bytes} bytes, whole")?;
+        } else if tensors > 0 {
+            writeln!(out, "{path}: {whole} of {tensors} tensors are whole")?;
+        }
+    }
+    if json {
+        writeln!(out, "{}", json!({"problems": problems, "checkpoints": listed}))?;
+    }
+    match problems {
+        0 => Ok(()),
+        1 => Err(err!(DataLoss, "1 problem").into()),
+        n => Err(err!(DataLoss, "{n} problems").into()),
+    }
+}
+
+fn list(path: &str, json: bool, out: &mut dyn Write) -> Result<(), Failure> {
+    let source = open(path)?;
+    let mut total = 0;
+    let mut listed = Vec::new();
+    for name in source.names() {
+        let info = source.info(&name)?;
+        total += info.bytes;
+        if json {
+            listed.push(json!({
+                "name": name, "dtype": info.dtype.name(), "shape": info.shape.dims(),
+                "bytes": info.bytes, "slices": info.slices,
+            }));
+            continue;
+        }
+        write!(out, "{name} {} {}", info.dtype, info.shape)?;
+        if !info.slices.is_empty() {
+            write!(out, " in slices {}", info.slices.join(" "))?;
+        }
+        writeln!(out)?;
+    }
+    if json {
+        let all = json!({
+            "path": source.path, "format": source.kind(), "bytes": total, "tensors": listed,
+        });
+        return Ok(writeln!(out, "{all}")?);
+    }
+    Ok(writeln!(out, "{} tensors, {total} bytes, {} {}", source.len(), source.kind(), source.path)?)
+}

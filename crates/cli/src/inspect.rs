@@ -1,0 +1,137 @@
+//! `thalweg inspect`: what a file or folder is, what is in it, and whether it is whole.
+
+mod detect;
+mod graphs;
+mod records;
+mod tensors;
+
+use std::io::Write;
+
+use serde_json::{Map, Value as Json, json};
+use thalweg_tensor::{Error, err};
+
+use crate::Failure;
+
+/// Say what a file or folder is: graph, SavedModel, checkpoint, TFRecord, event file, arrays.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// Files, folders or prefixes of checkpoints
+    #[arg(required = true)]
+    paths: Vec<String>,
+    /// Read everything and check every checksum, not only sizes
+    #[arg(long)]
+    verify: bool,
+    /// Print one JSON object per path instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was found.
+#[derive(Default)]
+struct Finding {
+    /// What it is.
+    kind: &'static str,
+    /// In a few words: counts and sizes.
+    summary: String,
+    /// One by one, for people.
+    lines: Vec<String>,
+    /// The same for programs.
+    facts: Map<String, Json>,
+    /// What is wrong with it.
+    problems: Vec<String>,
+    /// Which path was meant.
+    note: Option<String>,
+    /// Whether everything was read and every checksum was right.
+    is_verified: bool,
+}
+
+impl Finding {
+    fn new(kind: &'static str) -> Finding {
+        Finding { kind, ..Finding::default() }
+    }
+
+    fn fact(&mut self, name: &str, value: impl Into<Json>) {
+        self.facts.insert(name.to_owned(), value.into());
+    }
+
+    fn problem(&mut self, error: &Error) {
+        self.problems.push(error.message().to_owned());
+    }
+
+    fn json(self, path: &str) -> Json {
+        let mut all = Map::new();
+        all.insert("path".to_owned(), json!(path));
+        all.insert("kind".to_owned(), json!(self.kind));
+        all.insert("whole".to_owned(), json!(self.problems.is_empty()));
+        all.insert("verified".to_owned(), json!(self.is_verified));
+        if let Some(note) = self.note {
+            all.insert("note".to_owned(), json!(note));
+        }
+        all.insert("problems".to_owned(), json!(self.problems));
+        all.extend(self.facts);
+        Json::Object(all)
+    }
+
+    fn write(&self, path: &str, out: &mut dyn Write) -> std::io::Result<()> {
+        let state = match (self.problems.is_empty(), self.is_verified) {
+            (true, true) => "whole, checked",
+            (true, false) => "whole as far as sizes tell",
+            (false, _) => "NOT WHOLE",
+        };
+        writeln!(out, "{path}: {}, {}: {state}", self.kind, self.summary)?;
+        if let Some(note) = &self.note {
+            writeln!(out, "  note: {note}")?;
+        }
+        for problem in &self.problems {
+            writeln!(out, "  problem: {problem}")?;
+        }
+        for line in &self.lines {
+            writeln!(out, "  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Looks at every path; fails if one of them is not whole or nothing that is known.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let mut broken = 0;
+    for path in &args.paths {
+        let finding = match detect::look(path, args.verify) {
+            Ok(finding) => finding,
+            Err(e) if args.paths.len() == 1 && !args.json => return Err(e.into()),
+            Err(e) => {
+                let mut unknown = Finding::new("unknown");
+                unknown.summary = "nothing that is known here".to_owned();
+                unknown.problem(&e);
+                unknown
+            }
+        };
+        broken += usize::from(!finding.problems.is_empty());
+        if args.json {
+            writeln!(out, "{}", finding.json(path))?;
+        } else {
+            finding.write(path, out)?;
+        }
+    }
+    match broken {
+        0 => Ok(()),
+        n => Err(err!(DataLoss, "{n} of {} paths not whole", args.paths.len()).into()),
+    }
+}
+
+/// A number of bytes as people read it.
+fn bytes_text(bytes: u64) -> String {
+    const UNITS: [(&str, f64); 4] = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
+    match UNITS.iter().find(|(_, size)| bytes as f64 >= *size) {
+        Some((unit, size)) => format!("{:.1} {unit}", bytes as f64 / size),
+        None => format!("{bytes} bytes"),
+    }
+}
+
+/// A number of things.
+fn count(number: usize, one: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        n => format!("{n} {one}s"),
+    }
+}
