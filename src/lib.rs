@@ -21,7 +21,8 @@
 //! The parts are crates of their own, re-exported here under their bare names: [`tensor`] (arrays,
 //! errors), [`formats`] (files), [`graph`] (ops, graphs, scopes), [`kernel`] (what an op's code must
 //! be), [`ops`] (the ops there are), [`runtime`] (sessions), `cluster` (sessions elsewhere, with the
-//! feature `remote`), [`storage`] (files behind URLs), [`proto`] (TensorFlow's messages).
+//! feature `remote`), [`storage`] (files behind URLs), [`train`] (models and optimizers), [`proto`]
+//! (TensorFlow's messages).
 
 use std::sync::{Arc, LazyLock};
 
@@ -42,6 +43,7 @@ pub use thalweg_proto as proto;
 pub use thalweg_runtime as runtime;
 pub use thalweg_storage as storage;
 pub use thalweg_tensor as tensor;
+pub use thalweg_train as train;
 
 /// What most programs need.
 pub mod prelude {

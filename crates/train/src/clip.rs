@@ -1,0 +1,74 @@
+//! Limits on gradients.
+
+use thalweg_graph::{Adjoint, IndexedSlices, Output};
+use thalweg_tensor::Result;
+
+use crate::Model;
+
+/// How gradients are kept small.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Clip {
+    /// Every number lies between this and its negative.
+    Value(f32),
+    /// Every variable's gradient has at most this norm.
+    Norm(f32),
+    /// All gradients together have at most this norm.
+    GlobalNorm(f32),
+}
+
+impl Clip {
+    /// Adds the nodes that clip.
+    pub(crate) fn build(self, model: &mut Model, all: &[Adjoint]) -> Result<Vec<Adjoint>> {
+        match self {
+            Clip::Value(limit) => each(model, all, |model, values| {
+                let (low, high) = (model.float(-limit)?, model.float(limit)?);
+                model.add("ClipByValue", &[values, low, high])
+            }),
+            Clip::Norm(limit) => each(model, all, |model, values| {
+                let squares = model.add("L2Loss", &[values])?;
+                let factor = factor(model, squares, limit)?;
+                model.add("Mul", &[values, factor])
+            }),
+            Clip::GlobalNorm(limit) => {
+                let mut squares = Vec::with_capacity(all.len());
+                for adjoint in all {
+                    squares.push(model.add("L2Loss", &[numbers(*adjoint)])?);
+                }
+                let sum = model.op("AddN").inputs(&squares).build()?;
+                let factor = factor(model, sum, limit)?;
+                each(model, all, |model, values| model.add("Mul", &[values, factor]))
+            }
+        }
+    }
+}
+
+/// What brings a norm down to `limit`, given half its square; 1 where it is below.
+fn factor(model: &mut Model, half_square: Output, limit: f32) -> Result<Output> {
+    let two = model.float(2.0)?;
+    let square = model.add("Mul", &[half_square, two])?;
+    let norm = model.add("Sqrt", &[square])?;
+    let limit = model.float(limit)?;
+    let most = model.add("Maximum", &[norm, limit])?;
+    model.add("RealDiv", &[limit, most])
+}
+
+fn numbers(adjoint: Adjoint) -> Output {
+    match adjoint {
+        Adjoint::Dense(values) | Adjoint::Sparse(IndexedSlices { values, .. }) => values,
+    }
+}
+
+fn each(
+    model: &mut Model,
+    all: &[Adjoint],
+    change: impl Fn(&mut Model, Output) -> Result<Output>,
+) -> Result<Vec<Adjoint>> {
+    let one = |adjoint: &Adjoint| {
+        let values = change(model, numbers(*adjoint))?;
+        Ok(match *adjoint {
+            Adjoint::Dense(_) => Adjoint::Dense(values),
+            Adjoint::Sparse(rows) => Adjoint::Sparse(IndexedSlices { values, ..rows }),
+        })
+    };
+    all.iter().map(one).collect()
+}

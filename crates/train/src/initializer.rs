@@ -1,0 +1,159 @@
+//! First values of variables.
+
+use thalweg_graph::{Output, Scope};
+use thalweg_tensor::{DType, Result, Shape, Tensor};
+
+/// How a variable begins.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Initializer {
+    /// Zeros.
+    Zeros,
+    /// Ones.
+    Ones,
+    /// One number everywhere.
+    Constant(f64),
+    /// This tensor.
+    Value(Vec<f32>),
+    /// Uniform between two numbers.
+    Uniform(f64, f64),
+    /// Normal with mean 0 and this standard deviation.
+    Normal(f64),
+    /// The same, drawn again beyond two standard deviations.
+    TruncatedNormal(f64),
+    /// Uniform, its variance 2 / (inputs + outputs); what layers begin with.
+    GlorotUniform,
+    /// Truncated normal of that variance.
+    GlorotNormal,
+    /// Uniform, its variance 2 / inputs; for rectified units.
+    HeUniform,
+    /// Truncated normal of that variance.
+    HeNormal,
+    /// Orthogonal rows or columns.
+    Orthogonal,
+}
+
+/// The standard deviation that a normal distribution has left when it is cut at two of its own.
+const TRUNCATED: f64 = 0.879_625_661_034_239_8;
+
+impl Initializer {
+    /// Adds the nodes that give the value.
+    pub(crate) fn build(
+        &self,
+        scope: &mut Scope,
+        dtype: DType,
+        shape: &Shape,
+        seeds: (i64, i64),
+    ) -> Result<Output> {
+        let (inputs, outputs) = fans(shape);
+        let glorot = 2.0 / (inputs + outputs);
+        let he = 2.0 / inputs;
+        match self {
+            Initializer::Zeros => filled(scope, dtype, shape, 0.0),
+            Initializer::Ones => filled(scope, dtype, shape, 1.0),
+            Initializer::Constant(value) => filled(scope, dtype, shape, *value),
+            Initializer::Value(values) => {
+                let value = scope.constant(&Tensor::from_slice(shape.clone(), values)?)?;
+                scope.cast(value, dtype)
+            }
+            Initializer::Uniform(low, high) => uniform(scope, dtype, shape, seeds, *low, *high),
+            Initializer::Normal(deviation) => {
+                random(scope, "RandomStandardNormal", dtype, shape, seeds, *deviation)
+            }
+            Initializer::TruncatedNormal(deviation) => {
+                random(scope, "TruncatedNormal", dtype, shape, seeds, *deviation)
+            }
+            Initializer::GlorotUniform => symmetric(scope, dtype, shape, seeds, glorot),
+            Initializer::HeUniform => symmetric(scope, dtype, shape, seeds, he),
+            Initializer::GlorotNormal => {
+                random(scope, "TruncatedNormal", dtype, shape, seeds, glorot.sqrt() / TRUNCATED)
+            }
+            Initializer::HeNormal => {
+                random(scope, "TruncatedNormal", dtype, shape, seeds, he.sqrt() / TRUNCATED)
+            }
+            Initializer::Orthogonal => orthogonal(scope, dtype, shape, seeds),
+        }
+    }
+}
+
+/// How many numbers go into one of a layer's outputs, and how many come of one input.
+fn fans(shape: &Shape) -> (f64, f64) {
+    match *shape.dims() {
+        [] => (1.0, 1.0),
+        [n] => (n as f64, n as f64),
+        [ref window @ .., inputs, outputs] => {
+            let window: usize = window.iter().product();
+            ((window * inputs).max(1) as f64, (window * outputs).max(1) as f64)
+        }
+    }
+}
+
+fn dims(scope: &mut Scope, shape: &Shape) -> Result<Output> {
+    scope.constant(&Tensor::vector(&shape.to_i64())?)
+}
+
+fn filled(scope: &mut Scope, dtype: DType, shape: &Shape, value: f64) -> Result<Output> {
+    let value = scope.number(dtype, value)?;
+    if shape.rank() == 0 {
+        return Ok(value);
+    }
+    let dims = dims(scope, shape)?;
+    scope.add("Fill", &[dims, value])
+}
+
+fn random(
+    scope: &mut Scope,
+    op: &str,
+    dtype: DType,
+    shape: &Shape,
+    (seed, seed2): (i64, i64),
+    scale: f64,
+) -> Result<Output> {
+    let dims = dims(scope, shape)?;
+    let node = scope.op(op).input(dims).attr("dtype", dtype);
+    let numbers = node.attr("seed", seed).attr("seed2", seed2).build()?;
+    let scale = scope.number(dtype, scale)?;
+    scope.add("Mul", &[numbers, scale])
+}
+
+fn uniform(
+    scope: &mut Scope,
+    dtype: DType,
+    shape: &Shape,
+    seeds: (i64, i64),
+    low: f64,
+    high: f64,
+) -> Result<Output> {
+    let spread = random(scope, "RandomUniform", dtype, shape, seeds, high - low)?;
+    let low = scope.number(dtype, low)?;
+    scope.add("AddV2", &[spread, low])
+}
+
+/// Uniform around zero with this variance.
+fn symmetric(
+    scope: &mut Scope,
+    dtype: DType,
+    shape: &Shape,
+    seeds: (i64, i64),
+    variance: f64,
+) -> Result<Output> {
+    let limit = (3.0 * variance).sqrt();
+    uniform(scope, dtype, shape, seeds, -limit, limit)
+}
+
+fn orthogonal(scope: &mut Scope, dtype: DType, shape: &Shape, seeds: (i64, i64)) -> Result<Output> {
+    let columns = shape.dims().last().copied().unwrap_or(1).max(1);
+    let rows = (shape.num_elements() / columns).max(1);
+    let tall = Shape::new(&[rows.max(columns), rows.min(columns)])?;
+    let noise = random(scope, "RandomStandardNormal", dtype, &tall, seeds, 1.0)?;
+    let factors = scope.op("Qr").input(noise).attr("full_matrices", false).build_all()?;
+    // The signs of R's diagonal make the distribution uniform.
+    let diagonal = scope.add("MatrixDiagPart", &[factors[1]])?;
+    let signs = scope.add("Sign", &[diagonal])?;
+    let mut value = scope.add("Mul", &[factors[0], signs])?;
+    if rows < columns {
+        let swap = scope.constant(&Tensor::vector(&[1i32, 0])?)?;
+        value = scope.add("Transpose", &[value, swap])?;
+    }
+    let dims = dims(scope, shape)?;
+    scope.add("Reshape", &[value, dims])
+}

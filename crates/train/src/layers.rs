@@ -1,0 +1,128 @@
+//! Layers: parts of nets that have variables of their own.
+
+mod attention;
+mod conv;
+mod dense;
+mod embedding;
+mod norm;
+mod pool;
+mod recurrent;
+
+pub use attention::Attention;
+pub use conv::Conv;
+pub use dense::{Dense, Dropout, Flatten};
+pub use embedding::Embedding;
+pub(crate) use embedding::lookup;
+pub use norm::{BatchNorm, LayerNorm};
+pub use pool::{AveragePool, MaxPool, global_average_pool};
+pub use recurrent::{Gru, Lstm};
+
+use thalweg_graph::Output;
+use thalweg_tensor::Result;
+
+use crate::Model;
+
+/// A part of a net: one tensor in, one out.
+pub trait Layer {
+    /// Adds the layer to the model, over `x`.
+    fn apply(&self, model: &mut Model, x: Output) -> Result<Output>;
+}
+
+/// Layers one after the other.
+#[derive(Default)]
+pub struct Sequential(Vec<Box<dyn Layer>>);
+
+impl Sequential {
+    /// None yet: what goes in comes out.
+    pub fn new() -> Sequential {
+        Sequential::default()
+    }
+
+    /// One more layer.
+    #[must_use]
+    pub fn then(mut self, layer: impl Layer + 'static) -> Sequential {
+        self.0.push(Box::new(layer));
+        self
+    }
+}
+
+impl Layer for Sequential {
+    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
+        self.0.iter().try_fold(x, |x, layer| layer.apply(model, x))
+    }
+}
+
+/// What is done to each number that a layer gives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Activation {
+    /// Nothing.
+    #[default]
+    Linear,
+    /// `max(x, 0)`.
+    Relu,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// `x` times the probability that a normal number is less, by tanh.
+    Gelu,
+    /// `x * sigmoid(x)`.
+    Swish,
+    /// Exponentials that sum to one over the last dimension.
+    Softmax,
+}
+
+impl Activation {
+    /// Adds it over `x`.
+    pub fn apply(self, model: &mut Model, x: Output) -> Result<Output> {
+        match self {
+            Activation::Linear => Ok(x),
+            Activation::Relu => model.add("Relu", &[x]),
+            Activation::Sigmoid => model.add("Sigmoid", &[x]),
+            Activation::Tanh => model.add("Tanh", &[x]),
+            Activation::Softmax => model.add("Softmax", &[x]),
+            Activation::Swish => {
+                let gate = model.add("Sigmoid", &[x])?;
+                model.add("Mul", &[x, gate])
+            }
+            Activation::Gelu => gelu(model, x),
+        }
+    }
+}
+
+/// `0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))`.
+fn gelu(model: &mut Model, x: Output) -> Result<Output> {
+    let dtype = model.dtype(x);
+    let square = model.add("Square", &[x])?;
+    let cube = model.add("Mul", &[square, x])?;
+    let small = model.number(dtype, 0.044_715)?;
+    let cube = model.add("Mul", &[cube, small])?;
+    let sum = model.add("AddV2", &[x, cube])?;
+    let scale = model.number(dtype, (2.0 / std::f64::consts::PI).sqrt())?;
+    let scaled = model.add("Mul", &[sum, scale])?;
+    let tanh = model.add("Tanh", &[scaled])?;
+    let one = model.number(dtype, 1.0)?;
+    let gate = model.add("AddV2", &[tanh, one])?;
+    let half = model.number(dtype, 0.5)?;
+    let gate = model.add("Mul", &[gate, half])?;
+    model.add("Mul", &[x, gate])
+}
+
+/// What happens at the edges of an image.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Padding {
+    /// Zeros around it, so that its size is kept (or divided by the stride).
+    #[default]
+    Same,
+    /// Nothing: windows lie within it.
+    Valid,
+}
+
+impl Padding {
+    fn name(self) -> &'static str {
+        match self {
+            Padding::Same => "SAME",
+            Padding::Valid => "VALID",
+        }
+    }
+}

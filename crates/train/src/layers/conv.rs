@@ -1,0 +1,89 @@
+//! Convolution over images.
+
+use thalweg_graph::Output;
+use thalweg_tensor::Result;
+
+use super::{Activation, Layer, Padding};
+use crate::{Initializer, Model};
+
+/// Filters that slide over images of shape batch, height, width, channels.
+#[derive(Clone, Debug)]
+pub struct Conv {
+    filters: usize,
+    window: [usize; 2],
+    stride: usize,
+    padding: Padding,
+    activation: Activation,
+    has_bias: bool,
+    kernel: Initializer,
+}
+
+impl Conv {
+    /// So many filters of this height and width.
+    pub fn new(filters: usize, window: [usize; 2]) -> Conv {
+        Conv {
+            filters,
+            window,
+            stride: 1,
+            padding: Padding::Same,
+            activation: Activation::Linear,
+            has_bias: true,
+            kernel: Initializer::GlorotUniform,
+        }
+    }
+
+    /// Every how manieth place is computed.
+    #[must_use]
+    pub fn stride(self, stride: usize) -> Conv {
+        Conv { stride, ..self }
+    }
+
+    /// What happens at the edges.
+    #[must_use]
+    pub fn padding(self, padding: Padding) -> Conv {
+        Conv { padding, ..self }
+    }
+
+    /// What is done to each output.
+    #[must_use]
+    pub fn activation(self, activation: Activation) -> Conv {
+        Conv { activation, ..self }
+    }
+
+    /// Rectified outputs.
+    #[must_use]
+    pub fn relu(self) -> Conv {
+        self.activation(Activation::Relu)
+    }
+
+    /// Without a bias, as before a normalisation.
+    #[must_use]
+    pub fn without_bias(self) -> Conv {
+        Conv { has_bias: false, ..self }
+    }
+
+    /// How the filters begin.
+    #[must_use]
+    pub fn kernel(self, kernel: Initializer) -> Conv {
+        Conv { kernel, ..self }
+    }
+}
+
+impl Layer for Conv {
+    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
+        let channels = model.features(x)?;
+        let mut layer = model.layer("conv2d");
+        let dims = [self.window[0], self.window[1], channels, self.filters];
+        let kernel = layer.variable("kernel", &dims, &self.kernel)?.read(&mut layer)?;
+        let stride = self.stride as i64;
+        let node = layer.op("Conv2D").inputs(&[x, kernel]);
+        let node = node.attr("strides", &[1, stride, stride, 1][..]);
+        let mut y = node.attr("padding", self.padding.name()).build()?;
+        if self.has_bias {
+            let bias = layer.variable("bias", &[self.filters], &Initializer::Zeros)?;
+            let bias = bias.read(&mut layer)?;
+            y = layer.add("BiasAdd", &[y, bias])?;
+        }
+        self.activation.apply(&mut layer, y)
+    }
+}

@@ -1,0 +1,184 @@
+//! Layers without an order among their inputs.
+
+use thalweg_graph::Output;
+use thalweg_tensor::{Result, ensure};
+
+use super::{Activation, Layer};
+use crate::{Initializer, Mode, Model};
+
+/// Every output depends on every input: `activation(x W + b)`.
+#[derive(Clone, Debug)]
+pub struct Dense {
+    units: usize,
+    activation: Activation,
+    has_bias: bool,
+    kernel: Initializer,
+    l2: f32,
+}
+
+impl Dense {
+    /// So many outputs.
+    pub fn new(units: usize) -> Dense {
+        Dense {
+            units,
+            activation: Activation::Linear,
+            has_bias: true,
+            kernel: Initializer::GlorotUniform,
+            l2: 0.0,
+        }
+    }
+
+    /// What is done to each output.
+    #[must_use]
+    pub fn activation(self, activation: Activation) -> Dense {
+        Dense { activation, ..self }
+    }
+
+    /// Rectified outputs.
+    #[must_use]
+    pub fn relu(self) -> Dense {
+        self.activation(Activation::Relu)
+    }
+
+    /// Without a bias.
+    #[must_use]
+    pub fn without_bias(self) -> Dense {
+        Dense { has_bias: false, ..self }
+    }
+
+    /// How the weights begin.
+    #[must_use]
+    pub fn kernel(self, kernel: Initializer) -> Dense {
+        Dense { kernel, ..self }
+    }
+
+    /// Adds this much of the weights' squares to the loss.
+    #[must_use]
+    pub fn l2(self, l2: f32) -> Dense {
+        Dense { l2, ..self }
+    }
+}
+
+impl Layer for Dense {
+    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
+        let inputs = model.features(x)?;
+        let mut layer = model.layer("dense");
+        let kernel = layer.variable("kernel", &[inputs, self.units], &self.kernel)?;
+        let weights = kernel.read(&mut layer)?;
+        if self.l2 > 0.0 && layer.mode() == Mode::Training {
+            let penalty = crate::losses::l2(&mut layer, weights, self.l2)?;
+            layer.add_penalty(penalty);
+        }
+        let mut y = rows_times(&mut layer, x, weights, self.units)?;
+        if self.has_bias {
+            let bias = layer.variable("bias", &[self.units], &Initializer::Zeros)?;
+            let bias = bias.read(&mut layer)?;
+            y = layer.add("BiasAdd", &[y, bias])?;
+        }
+        self.activation.apply(&mut layer, y)
+    }
+}
+
+/// The last dimension of `x` times a matrix, whatever is before it.
+pub(super) fn rows_times(
+    model: &mut Model,
+    x: Output,
+    weights: Output,
+    units: usize,
+) -> Result<Output> {
+    let shape = model.shape(x);
+    let rank = shape.rank();
+    ensure!(
+        rank.is_some_and(|rank| rank >= 2),
+        InvalidArgument,
+        "a layer wants rows of numbers, not a tensor of shape {shape}"
+    );
+    if rank == Some(2) {
+        return model.add("MatMul", &[x, weights]);
+    }
+    let inputs = model.features(x)?;
+    let flat = model.ints(&[-1, inputs as i32])?;
+    let rows = model.add("Reshape", &[x, flat])?;
+    let product = model.add("MatMul", &[rows, weights])?;
+    let shape = replace_last(model, x, units)?;
+    model.add("Reshape", &[product, shape])
+}
+
+/// The shape of `x` with another last dimension.
+fn replace_last(model: &mut Model, x: Output, last: usize) -> Result<Output> {
+    let dims = model.shape(x);
+    let known: Option<Vec<i32>> =
+        dims.dims().map(|dims| dims.iter().map(|d| d.map_or(-1, |d| d as i32)).collect());
+    if let Some(mut known) =
+        known.filter(|k| k[..k.len() - 1].iter().filter(|d| **d < 0).count() < 2)
+    {
+        // At most one size is not known: Reshape finds it.
+        let end = known.len() - 1;
+        known[end] = last as i32;
+        return model.ints(&known);
+    }
+    let shape = model.shape_of(x)?;
+    let (zero, end, one) = (model.ints(&[0])?, model.ints(&[-1])?, model.ints(&[1])?);
+    let leading = model.add("StridedSlice", &[shape, zero, end, one])?;
+    let last = model.ints(&[last as i32])?;
+    let axis = model.int(0)?;
+    model.op("ConcatV2").inputs(&[leading, last, axis]).build()
+}
+
+/// Sets a part of the numbers to zero while training, and scales the others up.
+#[derive(Clone, Copy, Debug)]
+pub struct Dropout {
+    rate: f32,
+}
+
+impl Dropout {
+    /// The part that is dropped, from 0 to less than 1.
+    pub fn new(rate: f32) -> Dropout {
+        Dropout { rate }
+    }
+}
+
+impl Layer for Dropout {
+    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
+        ensure!(
+            (0.0..1.0).contains(&self.rate),
+            InvalidArgument,
+            "a dropout rate is from 0 to less than 1, not {}",
+            self.rate
+        );
+        if model.mode() == Mode::Inference || self.rate == 0.0 {
+            return Ok(x);
+        }
+        let mut layer = model.layer("dropout");
+        let dtype = layer.dtype(x);
+        let shape = layer.shape_of(x)?;
+        let (seed, seed2) = layer.next_seeds();
+        let node = layer.op("RandomUniform").input(shape).attr("dtype", dtype);
+        let dice = node.attr("seed", seed).attr("seed2", seed2).build()?;
+        let rate = layer.number(dtype, f64::from(self.rate))?;
+        let stays = layer.add("GreaterEqual", &[dice, rate])?;
+        let scale = layer.number(dtype, 1.0 / (1.0 - f64::from(self.rate)))?;
+        let scaled = layer.add("Mul", &[x, scale])?;
+        let zero = layer.number(dtype, 0.0)?;
+        layer.add("SelectV2", &[stays, scaled, zero])
+    }
+}
+
+/// All but the first dimension become one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Flatten;
+
+impl Layer for Flatten {
+    fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
+        let shape = model.shape(x);
+        let size =
+            shape.dims().and_then(|dims| dims.get(1..)?.iter().copied().product::<Option<usize>>());
+        ensure!(
+            size.is_some(),
+            InvalidArgument,
+            "a tensor of shape {shape} cannot be flattened: all but its first size must be known"
+        );
+        let target = model.ints(&[-1, size.unwrap_or(1) as i32])?;
+        model.add("Reshape", &[x, target])
+    }
+}

@@ -1,0 +1,58 @@
+//! Models, losses and optimizers: functions that add nodes to a graph.
+//!
+//! A [`Model`] is a scope that also keeps its variables. Layers add what they compute and ask for
+//! variables by name, so one function builds a net for training and again, with the same variables,
+//! for use:
+//!
+//! ```
+//! use thalweg_graph::{Output, Scope};
+//! use thalweg_tensor::{DType, Result};
+//! use thalweg_train::{Dense, Dropout, Layer, Model, Optimizer, losses};
+//!
+//! fn net(model: &mut Model, x: Output) -> Result<Output> {
+//!     let x = Dense::new(128).relu().apply(model, x)?;
+//!     let x = Dropout::new(0.5).apply(model, x)?;
+//!     Dense::new(10).apply(model, x)
+//! }
+//!
+//! # fn main() -> Result<()> {
+//! let mut model = Model::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES)?));
+//! let images = model.input("images", DType::Float, &[None, Some(784)])?;
+//! let labels = model.input("labels", DType::Int64, &[None])?;
+//! let logits = net(&mut model, images)?;
+//! let loss = losses::softmax_cross_entropy(&mut model, logits, labels)?;
+//! let train = Optimizer::adam(1e-3).minimize(&mut model, loss)?;
+//! let init = model.init()?;
+//! let logits = net(&mut model.inference(), images)?;
+//! # let _ = (train, init, logits);
+//! # assert_eq!(model.variables().iter().filter(|v| v.is_trainable).count(), 4);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Names of variables and slots are TensorFlow's, so its checkpoints fit.
+
+mod average;
+mod clip;
+mod initializer;
+pub mod layers;
+pub mod losses;
+pub mod metrics;
+mod model;
+mod optimizer;
+mod placement;
+mod schedule;
+mod variable;
+
+pub use average::MovingAverage;
+pub use clip::Clip;
+pub use initializer::Initializer;
+pub use layers::{
+    Activation, Attention, AveragePool, BatchNorm, Conv, Dense, Dropout, Embedding, Flatten, Gru,
+    Layer, LayerNorm, Lstm, MaxPool, Padding, Sequential, global_average_pool,
+};
+pub use model::{Mode, Model};
+pub use optimizer::{Optimizer, Rule};
+pub use placement::Placement;
+pub use schedule::Rate;
+pub use variable::Variable;

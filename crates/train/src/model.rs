@@ -1,0 +1,331 @@
+//! A graph under construction that keeps its variables.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+
+use thalweg_graph::{NodeId, Output, Scope};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure};
+
+use crate::placement::Placer;
+use crate::{Initializer, Placement, Variable};
+
+/// What a net is built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Units are dropped, normalisations use the batch and keep averages.
+    Training,
+    /// The net as it is used.
+    Inference,
+}
+
+/// A scope that also keeps variables; it can do all that a [`Scope`] can.
+///
+/// Layers of a model have names, and variables are called after them: the second `dense` layer is
+/// `dense_1`. [`Model::inference`] begins the names anew, so a net that is built a second time finds
+/// the variables of the first.
+pub struct Model {
+    scope: Scope,
+    mode: Mode,
+    /// What names of variables begin with.
+    path: String,
+    /// How often each layer's name was asked for in this view.
+    names: Rc<RefCell<BTreeMap<String, u32>>>,
+    shared: Rc<RefCell<Shared>>,
+}
+
+struct Shared {
+    /// The top of the graph.
+    root: Scope,
+    variables: Vec<Variable>,
+    by_name: BTreeMap<String, usize>,
+    /// Nodes that a training step runs besides the optimizer's.
+    updates: Vec<NodeId>,
+    /// Terms that the loss gets besides that of the data.
+    penalties: Vec<Output>,
+    placer: Placer,
+    seed: i64,
+    seeds_used: i64,
+}
+
+impl Deref for Model {
+    type Target = Scope;
+
+    fn deref(&self) -> &Scope {
+        &self.scope
+    }
+}
+
+impl DerefMut for Model {
+    fn deref_mut(&mut self) -> &mut Scope {
+        &mut self.scope
+    }
+}
+
+impl Model {
+    /// A model at the top of a graph, to be trained.
+    pub fn new(scope: Scope) -> Model {
+        let shared = Shared {
+            root: scope.clone(),
+            variables: Vec::new(),
+            by_name: BTreeMap::new(),
+            updates: Vec::new(),
+            penalties: Vec::new(),
+            placer: Placer::default(),
+            seed: 87_654_321,
+            seeds_used: 0,
+        };
+        Model {
+            scope,
+            mode: Mode::Training,
+            path: String::new(),
+            names: Rc::default(),
+            shared: Rc::new(RefCell::new(shared)),
+        }
+    }
+
+    /// Deals variables that are added from now on.
+    #[must_use]
+    pub fn place(self, placement: Placement) -> Model {
+        self.shared.borrow_mut().placer = Placer::new(placement);
+        self
+    }
+
+    /// Begins all random numbers of nodes that are added from now on with this seed.
+    #[must_use]
+    pub fn seed(self, seed: i64) -> Model {
+        self.shared.borrow_mut().seed = seed;
+        self
+    }
+
+    /// The same model as it is used, not trained: a net that is built here finds its variables.
+    pub fn inference(&self) -> Model {
+        Model {
+            scope: self.scope.child("inference"),
+            mode: Mode::Inference,
+            path: self.path.clone(),
+            names: Rc::default(),
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// What this view is built for.
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// The same model with nodes on `device`.
+    pub fn on(&self, device: &str) -> Model {
+        self.with_scope(self.scope.on_device(device))
+    }
+
+    /// The same model, its nodes added by `scope`.
+    pub fn with_scope(&self, scope: Scope) -> Model {
+        Model {
+            scope,
+            mode: self.mode,
+            path: self.path.clone(),
+            names: self.names.clone(),
+            shared: self.shared.clone(),
+        }
+    }
+
+    /// A part of the model: names of nodes and variables begin with its own.
+    pub fn layer(&self, name: &str) -> Model {
+        let full = format!("{}{name}", self.path);
+        let count = {
+            let mut names = self.names.borrow_mut();
+            let count = names.entry(full.clone()).or_insert(0);
+            *count += 1;
+            *count - 1
+        };
+        let numbered =
+            |base: &str| if count == 0 { base.into() } else { format!("{base}_{count}") };
+        Model {
+            path: format!("{}/", numbered(&full)),
+            ..self.with_scope(self.scope.child(&numbered(name)))
+        }
+    }
+
+    /// A tensor that each step feeds, called `name`.
+    pub fn input(&mut self, name: &str, dtype: DType, dims: &[Option<usize>]) -> Result<Output> {
+        let shape = PartialShape::new(dims.iter().copied());
+        self.op("Placeholder").name(name).attr("dtype", dtype).attr("shape", &shape).build()
+    }
+
+    /// The trainable variable of this part called `name`: found, or added with this first value.
+    pub fn variable(&self, name: &str, dims: &[usize], first: &Initializer) -> Result<Variable> {
+        self.variable_of(name, DType::Float, dims, first, true)
+    }
+
+    /// A variable that no optimizer changes.
+    pub fn counter(
+        &self,
+        name: &str,
+        dtype: DType,
+        dims: &[usize],
+        first: &Initializer,
+    ) -> Result<Variable> {
+        self.variable_of(name, dtype, dims, first, false)
+    }
+
+    fn variable_of(
+        &self,
+        name: &str,
+        dtype: DType,
+        dims: &[usize],
+        first: &Initializer,
+        is_trainable: bool,
+    ) -> Result<Variable> {
+        let full = format!("{}{name}", self.path);
+        let shape = Shape::new(dims)?;
+        if let Some(found) = self.find(&full) {
+            ensure!(
+                found.shape == shape && found.dtype == dtype,
+                InvalidArgument,
+                "variable '{full}' is {} of shape {}, not {} of shape {shape}",
+                found.dtype.name(),
+                found.shape,
+                dtype.name()
+            );
+            return Ok(found);
+        }
+        let (root, device) = {
+            let mut shared = self.shared.borrow_mut();
+            (shared.root.clone(), shared.placer.next(shape.num_elements() * dtype.size()))
+        };
+        let seeds = self.next_seeds();
+        let initial = |scope: &mut Scope| first.build(scope, dtype, &shape, seeds);
+        let added = Variable::add(&root, &full, dtype, &shape, &device, initial)?;
+        Ok(self.keep(Variable { is_trainable, ..added }))
+    }
+
+    /// A variable beside another, called after it: a slot of an optimizer, an average.
+    pub fn slot(&self, of: &Variable, name: &str, first: &Initializer) -> Result<Variable> {
+        let full = format!("{}/{name}", of.name);
+        if let Some(found) = self.find(&full) {
+            return Ok(found);
+        }
+        let root = self.shared.borrow().root.clone();
+        let seeds = self.next_seeds();
+        let initial = |scope: &mut Scope| first.build(scope, of.dtype, &of.shape, seeds);
+        let added = Variable::add(&root, &full, of.dtype, &of.shape, &of.device, initial)?;
+        Ok(self.keep(Variable { is_trainable: false, ..added }))
+    }
+
+    fn keep(&self, variable: Variable) -> Variable {
+        let mut shared = self.shared.borrow_mut();
+        let index = shared.variables.len();
+        shared.by_name.insert(variable.name.clone(), index);
+        shared.variables.push(variable.clone());
+        variable
+    }
+
+    /// The variable of this full name.
+    pub fn find(&self, name: &str) -> Option<Variable> {
+        let shared = self.shared.borrow();
+        shared.by_name.get(name).map(|&index| shared.variables[index].clone())
+    }
+
+    /// All variables, in the order they were added.
+    pub fn variables(&self) -> Vec<Variable> {
+        self.shared.borrow().variables.clone()
+    }
+
+    /// Those that optimizers change.
+    pub fn trainable(&self) -> Vec<Variable> {
+        self.variables().into_iter().filter(|variable| variable.is_trainable).collect()
+    }
+
+    /// The number of steps taken: an int64 called `global_step`.
+    pub fn global_step(&self) -> Result<Variable> {
+        self.top().counter("global_step", DType::Int64, &[], &Initializer::Zeros)
+    }
+
+    /// This model with variables that no layer's name stands before.
+    pub fn top(&self) -> Model {
+        Model { path: String::new(), ..self.with_scope(self.scope.clone()) }
+    }
+
+    /// The node that gives every variable its first value.
+    pub fn init(&self) -> Result<NodeId> {
+        let nodes: Vec<NodeId> = self.variables().iter().map(|variable| variable.init).collect();
+        self.shared.borrow().root.clone().op("NoOp").name("init").after(&nodes).build_node()
+    }
+
+    /// Has training steps run `node` too.
+    pub fn add_update(&self, node: NodeId) {
+        self.shared.borrow_mut().updates.push(node);
+    }
+
+    /// What training steps run besides the optimizer.
+    pub fn updates(&self) -> Vec<NodeId> {
+        self.shared.borrow().updates.clone()
+    }
+
+    /// Adds a scalar to what optimizers minimize.
+    pub fn add_penalty(&self, penalty: Output) {
+        self.shared.borrow_mut().penalties.push(penalty);
+    }
+
+    /// `loss` and all penalties.
+    pub fn with_penalties(&mut self, loss: Output) -> Result<Output> {
+        let penalties = self.shared.borrow().penalties.clone();
+        if penalties.is_empty() {
+            return Ok(loss);
+        }
+        let terms = [vec![loss], penalties].concat();
+        self.op("AddN").inputs(&terms).build()
+    }
+
+    /// Seeds for the next random op: the model's, and one that no other op of it has.
+    pub fn next_seeds(&self) -> (i64, i64) {
+        let mut shared = self.shared.borrow_mut();
+        shared.seeds_used += 1;
+        (shared.seed, shared.seeds_used)
+    }
+
+    /// Name of a node, as targets take it.
+    pub fn node_name(&self, node: NodeId) -> String {
+        self.with_graph(|graph| graph.node(node).name.to_string())
+    }
+
+    /// The static shape of a tensor.
+    pub fn shape(&self, of: Output) -> PartialShape {
+        self.with_graph(|graph| graph.output(of).shape.clone())
+    }
+
+    /// The type of a tensor.
+    pub fn dtype(&self, of: Output) -> DType {
+        self.with_graph(|graph| graph.output(of).dtype)
+    }
+
+    /// The size of a tensor's last dimension, which layers must know.
+    pub fn features(&self, of: Output) -> Result<usize> {
+        let shape = self.shape(of);
+        let last = shape.dims().and_then(|dims| dims.last().copied().flatten());
+        let name = self.name_of(of);
+        last.ok_or_else(|| {
+            thalweg_tensor::err!(
+                InvalidArgument,
+                "the last dimension of '{name}' is not known ({shape:?}), so a layer cannot be sized"
+            )
+        })
+    }
+
+    /// A vector of int32, as shapes, axes and permutations are given.
+    pub fn ints(&mut self, values: &[i32]) -> Result<Output> {
+        self.constant(&Tensor::vector(values)?)
+    }
+
+    /// One int32.
+    pub fn int(&mut self, value: i32) -> Result<Output> {
+        self.constant(&Tensor::scalar(value))
+    }
+
+    /// A float constant.
+    pub fn float(&mut self, value: f32) -> Result<Output> {
+        self.constant(&Tensor::scalar(value))
+    }
+}

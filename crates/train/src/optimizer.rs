@@ -1,0 +1,290 @@
+//! Optimizers: gradients in, changed variables out.
+
+mod rule;
+
+pub use rule::Rule;
+
+use thalweg_graph::{Adjoint, GradientOptions, IndexedSlices, NodeId, Output, connected_gradients};
+use thalweg_tensor::{DType, Result, ensure};
+
+use crate::{Clip, Initializer, Model, Rate, Variable};
+use rule::Part;
+
+/// A rule, a learning rate, and what is done to gradients before.
+#[derive(Clone, Debug)]
+pub struct Optimizer {
+    rule: Rule,
+    rate: Rate,
+    clip: Option<Clip>,
+    weight_decay: f64,
+    is_locking: bool,
+}
+
+impl Optimizer {
+    /// An optimizer by this rule.
+    pub fn new(rule: Rule, rate: impl Into<Rate>) -> Optimizer {
+        Optimizer { rule, rate: rate.into(), clip: None, weight_decay: 0.0, is_locking: false }
+    }
+
+    /// Gradient descent.
+    pub fn sgd(rate: impl Into<Rate>) -> Optimizer {
+        Optimizer::new(Rule::Sgd, rate)
+    }
+
+    /// Gradient descent with momentum.
+    pub fn momentum(rate: impl Into<Rate>, momentum: f64) -> Optimizer {
+        Optimizer::new(Rule::Momentum { momentum, is_nesterov: false }, rate)
+    }
+
+    /// Adam with its usual settings.
+    pub fn adam(rate: impl Into<Rate>) -> Optimizer {
+        Optimizer::new(Rule::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }, rate)
+    }
+
+    /// Adam with decay of the weights beside the gradients.
+    pub fn adamw(rate: impl Into<Rate>, weight_decay: f64) -> Optimizer {
+        Optimizer { weight_decay, ..Optimizer::adam(rate) }
+    }
+
+    /// Adagrad with its usual settings.
+    pub fn adagrad(rate: impl Into<Rate>) -> Optimizer {
+        Optimizer::new(Rule::Adagrad { initial: 0.1 }, rate)
+    }
+
+    /// Limits on gradients.
+    #[must_use]
+    pub fn clip(self, clip: Clip) -> Optimizer {
+        Optimizer { clip: Some(clip), ..self }
+    }
+
+    /// Takes this part of a variable off at each step, times the rate.
+    #[must_use]
+    pub fn weight_decay(self, weight_decay: f64) -> Optimizer {
+        Optimizer { weight_decay, ..self }
+    }
+
+    /// Updates of one variable by several workers follow each other.
+    #[must_use]
+    pub fn locking(self) -> Optimizer {
+        Optimizer { is_locking: true, ..self }
+    }
+
+    /// Adds all of a training step: gradients of `loss` and the model's penalties by all trainable
+    /// variables, their changes, the model's updates, and one more step on `global_step`.
+    pub fn minimize(&self, model: &mut Model, loss: Output) -> Result<NodeId> {
+        let gradients = self.gradients(model, loss)?;
+        self.apply(model, &gradients)
+    }
+
+    /// The gradients of `loss` and the model's penalties by the trainable variables that they depend
+    /// on, clipped.
+    pub fn gradients(&self, model: &mut Model, loss: Output) -> Result<Vec<(Variable, Adjoint)>> {
+        let loss = model.with_penalties(loss)?;
+        let variables = model.trainable();
+        let handles: Vec<Output> = variables.iter().map(|variable| variable.handle).collect();
+        let found = connected_gradients(model, &[loss], &handles, &GradientOptions::default())?;
+        let (variables, adjoints): (Vec<Variable>, Vec<Adjoint>) =
+            variables.into_iter().zip(found).filter_map(|(v, found)| Some((v, found?))).unzip();
+        ensure!(
+            !variables.is_empty(),
+            InvalidArgument,
+            "the loss '{}' depends on no trainable variable",
+            model.name_of(loss)
+        );
+        let adjoints = match self.clip {
+            Some(clip) => clip.build(model, &adjoints)?,
+            None => adjoints,
+        };
+        Ok(variables.into_iter().zip(adjoints).collect())
+    }
+
+    /// Adds the nodes that change variables by these gradients, and one more step.
+    pub fn apply(&self, model: &mut Model, gradients: &[(Variable, Adjoint)]) -> Result<NodeId> {
+        let mut train = model.with_scope(model.child("train"));
+        let step = model.global_step()?;
+        let now = step.read(&mut train)?;
+        let rate = self.rate.build(&mut train, now)?;
+        let powers = self.powers(&train)?;
+        let settings = Settings { rate, step: now, powers: &powers };
+        let mut changes = Vec::with_capacity(gradients.len());
+        for (variable, adjoint) in gradients {
+            let mut beside = train.on(&variable.device);
+            let decay = self.decay(&mut beside, variable, rate)?;
+            let mut after = beside.with_scope(beside.after(&decay));
+            changes.push(self.change(&mut after, variable, *adjoint, &settings)?);
+        }
+        let mut after = train.with_scope(train.after(&changes));
+        let mut last = changes.clone();
+        for (power, beta) in &powers {
+            let value = power.read(&mut after)?;
+            let beta = after.float(*beta as f32)?;
+            let value = after.add("Mul", &[value, beta])?;
+            let node = after.op("AssignVariableOp").inputs(&[power.handle, value]);
+            last.push(node.build_node()?);
+        }
+        let mut counting = after.on(&step.device);
+        let one = counting.number(DType::Int64, 1.0)?;
+        let node = counting.op("AssignAddVariableOp").inputs(&[step.handle, one]);
+        last.push(node.build_node()?);
+        last.extend(model.updates());
+        model.op("NoOp").name("train_step").after(&last).build_node()
+    }
+
+    /// Powers of the betas, which Adam's kind keeps for all variables together.
+    fn powers(&self, model: &Model) -> Result<Vec<(Variable, f64)>> {
+        let top = |name: &str, beta: f64| -> Result<(Variable, f64)> {
+            let first = Initializer::Constant(beta);
+            Ok((model.top().counter(name, DType::Float, &[], &first)?, beta))
+        };
+        let names = ["beta1_power", "beta2_power"];
+        self.rule.betas().iter().zip(names).map(|(beta, name)| top(name, *beta)).collect()
+    }
+
+    /// Takes a part of the weights off; none where there is no decay.
+    fn decay(&self, model: &mut Model, variable: &Variable, rate: Output) -> Result<Vec<NodeId>> {
+        if self.weight_decay == 0.0 {
+            return Ok(Vec::new());
+        }
+        let value = variable.read(model)?;
+        let part = model.float(self.weight_decay as f32)?;
+        let part = model.add("Mul", &[part, rate])?;
+        let part = model.cast(part, variable.dtype)?;
+        let step = model.add("Mul", &[value, part])?;
+        Ok(vec![model.op("AssignSubVariableOp").inputs(&[variable.handle, step]).build_node()?])
+    }
+
+    fn change(
+        &self,
+        model: &mut Model,
+        variable: &Variable,
+        adjoint: Adjoint,
+        settings: &Settings<'_>,
+    ) -> Result<NodeId> {
+        let (gradient, indices) = match adjoint {
+            Adjoint::Dense(gradient) => (gradient, None),
+            Adjoint::Sparse(rows) => {
+                let (values, indices) = summed_rows(model, rows)?;
+                (values, Some(indices))
+            }
+        };
+        let Some(recipe) = (match indices {
+            None => Some(self.rule.dense()),
+            Some(_) => self.rule.sparse(),
+        }) else {
+            return self.change_rows_by_hand(model, variable, (gradient, indices), settings);
+        };
+        let mut slots = Vec::new();
+        for (name, first) in self.rule.slots() {
+            slots.push(model.slot(variable, name, &Initializer::Constant(first))?);
+        }
+        let mut inputs = vec![variable.handle];
+        for part in recipe.parts {
+            inputs.push(match part {
+                Part::Slot(i) => slots[i].handle,
+                Part::Gradient => gradient,
+                Part::Indices => indices.unwrap_or(gradient),
+                Part::Rate => model.cast(settings.rate, variable.dtype)?,
+                Part::Number(value) => model.number(variable.dtype, value)?,
+                Part::Step => {
+                    let one = model.number(DType::Int64, 1.0)?;
+                    model.add("AddV2", &[settings.step, one])?
+                }
+                Part::Power(i) => {
+                    let power = settings.powers[i].0.read(model)?;
+                    model.cast(power, variable.dtype)?
+                }
+            });
+        }
+        let mut node = model.op(recipe.op).inputs(&inputs);
+        if self.is_locking {
+            node = node.attr("use_locking", true);
+        }
+        if let Some((attr, value)) = recipe.flag {
+            node = node.attr(attr, value);
+        }
+        node.build_node()
+    }
+
+    /// Rules without a kernel for rows.
+    fn change_rows_by_hand(
+        &self,
+        model: &mut Model,
+        variable: &Variable,
+        (gradient, indices): (Output, Option<Output>),
+        settings: &Settings<'_>,
+    ) -> Result<NodeId> {
+        let indices = indices.unwrap_or(gradient);
+        match &self.rule {
+            Rule::Adam { beta1, beta2, epsilon } => {
+                let m = model.slot(variable, "Adam", &Initializer::Zeros)?;
+                let v = model.slot(variable, "Adam_1", &Initializer::Zeros)?;
+                let square = model.add("Square", &[gradient])?;
+                let m = fade_and_add(model, &m, *beta1, (gradient, indices))?;
+                let v = fade_and_add(model, &v, *beta2, (square, indices))?;
+                let root = model.add("Sqrt", &[v])?;
+                let epsilon = model.number(variable.dtype, *epsilon)?;
+                let root = model.add("AddV2", &[root, epsilon])?;
+                let direction = model.add("RealDiv", &[m, root])?;
+                let rate = adam_rate(model, settings)?;
+                let rate = model.cast(rate, variable.dtype)?;
+                let step = model.add("Mul", &[direction, rate])?;
+                let node = model.op("AssignSubVariableOp").inputs(&[variable.handle, step]);
+                node.build_node()
+            }
+            _ => {
+                // Gradient descent: the rows go down by the rate.
+                let rate = model.cast(settings.rate, variable.dtype)?;
+                let step = model.add("Mul", &[gradient, rate])?;
+                let node = model.op("ResourceScatterSub").inputs(&[variable.handle, indices, step]);
+                node.build_node()
+            }
+        }
+    }
+}
+
+/// What all variables' changes of one step share.
+struct Settings<'a> {
+    rate: Output,
+    step: Output,
+    powers: &'a [(Variable, f64)],
+}
+
+/// Each row once: those that occur twice are summed.
+fn summed_rows(model: &mut Model, rows: IndexedSlices) -> Result<(Output, Output)> {
+    let unique = model.op("Unique").input(rows.indices).build_all()?;
+    let count = model.add("Size", &[unique[0]])?;
+    let values = model.add("UnsortedSegmentSum", &[rows.values, unique[1], count])?;
+    Ok((values, unique[0]))
+}
+
+/// `slot = slot * beta`, then `slot[rows] += (1 - beta) * values`; what it is then.
+fn fade_and_add(
+    model: &mut Model,
+    slot: &Variable,
+    beta: f64,
+    (values, indices): (Output, Output),
+) -> Result<Output> {
+    let old = slot.read(model)?;
+    let factor = model.number(slot.dtype, beta)?;
+    let faded = model.add("Mul", &[old, factor])?;
+    let fade = model.op("AssignVariableOp").inputs(&[slot.handle, faded]).build_node()?;
+    let rest = model.number(slot.dtype, 1.0 - beta)?;
+    let values = model.add("Mul", &[values, rest])?;
+    let node = model.op("ResourceScatterAdd").inputs(&[slot.handle, indices, values]);
+    let add = node.after(&[fade]).build_node()?;
+    let mut after = model.with_scope(model.after(&[add]));
+    slot.read(&mut after)
+}
+
+/// `rate * sqrt(1 - beta2^t) / (1 - beta1^t)`.
+fn adam_rate(model: &mut Model, settings: &Settings<'_>) -> Result<Output> {
+    let one = model.float(1.0)?;
+    let [first, second] = [0, 1].map(|i| {
+        let power = settings.powers[i].0.read(model)?;
+        model.add("Sub", &[one, power])
+    });
+    let (first, second) = (first?, second?);
+    let second = model.add("Sqrt", &[second])?;
+    let factor = model.add("RealDiv", &[second, first])?;
+    model.add("Mul", &[settings.rate, factor])
+}

@@ -1,0 +1,79 @@
+//! Which parameter server a variable lives on.
+
+/// How variables are dealt to the tasks of a job.
+#[derive(Clone, Debug, Default)]
+pub enum Placement {
+    /// Where the session puts them.
+    #[default]
+    Anywhere,
+    /// To each task of a job in turn, as TensorFlow's `replica_device_setter` does.
+    RoundRobin {
+        /// The job; `ps` as a rule.
+        job: String,
+        /// How many tasks it has.
+        tasks: u32,
+    },
+    /// To the task that holds the fewest bytes so far.
+    Greedy {
+        /// The job; `ps` as a rule.
+        job: String,
+        /// How many tasks it has.
+        tasks: u32,
+    },
+}
+
+/// A placement and what it has placed.
+#[derive(Debug, Default)]
+pub(crate) struct Placer {
+    placement: Placement,
+    /// Bytes of each task.
+    load: Vec<usize>,
+    placed: usize,
+}
+
+impl Placer {
+    /// One that has placed nothing.
+    pub(crate) fn new(placement: Placement) -> Placer {
+        Placer { placement, load: Vec::new(), placed: 0 }
+    }
+
+    /// The device for a variable of so many bytes.
+    pub(crate) fn next(&mut self, bytes: usize) -> String {
+        let (job, task) = match &self.placement {
+            Placement::Anywhere => return String::new(),
+            Placement::RoundRobin { job, tasks } => (job, self.placed % (*tasks).max(1) as usize),
+            Placement::Greedy { job, tasks } => {
+                self.load.resize((*tasks).max(1) as usize, 0);
+                let least = (0..self.load.len()).min_by_key(|task| (self.load[*task], *task));
+                (job, least.unwrap_or(0))
+            }
+        };
+        let device = format!("/job:{job}/task:{task}");
+        if let Some(load) = self.load.get_mut(task) {
+            *load += bytes;
+        }
+        self.placed += 1;
+        device
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn devices(placement: Placement, sizes: &[usize]) -> Vec<String> {
+        let mut placer = Placer::new(placement);
+        sizes.iter().map(|bytes| placer.next(*bytes)).collect()
+    }
+
+    #[test]
+    fn variables_are_dealt() {
+        let job = || "ps".to_owned();
+        assert_eq!(devices(Placement::Anywhere, &[1]), [""]);
+        let robin = devices(Placement::RoundRobin { job: job(), tasks: 2 }, &[9, 9, 9]);
+        assert_eq!(robin, ["/job:ps/task:0", "/job:ps/task:1", "/job:ps/task:0"]);
+        let greedy = devices(Placement::Greedy { job: job(), tasks: 2 }, &[100, 10, 10, 90]);
+        let tasks = ["/job:ps/task:0", "/job:ps/task:1", "/job:ps/task:1", "/job:ps/task:1"];
+        assert_eq!(greedy, tasks);
+    }
+}

@@ -1,0 +1,202 @@
+//! Optimizers, rates and layers beside what TensorFlow gives; `testdata/train/record.py` records it.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use serde_json::Value;
+use thalweg_graph::{Output, Scope};
+use thalweg_runtime::{Session, SessionOptions};
+use thalweg_tensor::{DType, Result, Shape, Tensor};
+use thalweg_train::{
+    BatchNorm, Conv, Dense, Gru, Initializer, Layer, LayerNorm, Lstm, Model, Optimizer, Rate, Rule,
+    losses,
+};
+
+fn recorded(kind: &str) -> serde_json::Map<String, Value> {
+    let all: Value = serde_json::from_str(include_str!("recorded.json")).unwrap();
+    all[kind].as_object().unwrap().clone()
+}
+
+fn model() -> Model {
+    Model::new(Scope::new(thalweg_ops::op_registry(thalweg_ops::FAMILIES).unwrap()))
+}
+
+fn session(model: &Model) -> Session {
+    let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
+    Session::new(model.to_graph(), kernels, SessionOptions::default()).unwrap()
+}
+
+fn floats(value: &Value) -> Vec<f32> {
+    value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect()
+}
+
+fn assert_close(name: &str, got: &[f32], wanted: &[f32]) {
+    assert_eq!(got.len(), wanted.len(), "{name}");
+    for (got, wanted) in got.iter().zip(wanted) {
+        let gap = (got - wanted).abs();
+        assert!(gap <= 1e-5 + 1e-5 * wanted.abs(), "{name}: {got} is not {wanted}");
+    }
+}
+
+fn optimizers() -> Vec<(&'static str, Optimizer)> {
+    let norms = (0.01, 0.02);
+    let rms =
+        |is_centered, momentum| Rule::RmsProp { decay: 0.9, momentum, epsilon: 1e-10, is_centered };
+    vec![
+        ("adagrad_da", Optimizer::new(Rule::AdagradDa { initial: 0.1, l1: 0.01, l2: 0.0 }, 0.1)),
+        ("sgd", Optimizer::sgd(0.1)),
+        ("momentum", Optimizer::momentum(0.1, 0.9)),
+        ("nesterov", Optimizer::new(Rule::Momentum { momentum: 0.9, is_nesterov: true }, 0.1)),
+        ("adagrad", Optimizer::adagrad(0.1)),
+        ("adadelta", Optimizer::new(Rule::Adadelta { rho: 0.95, epsilon: 1e-8 }, 1.0)),
+        ("rmsprop", Optimizer::new(rms(false, 0.5), 0.05)),
+        ("rmsprop_centered", Optimizer::new(rms(true, 0.0), 0.05)),
+        ("adam", Optimizer::adam(0.1)),
+        (
+            "ftrl",
+            Optimizer::new(Rule::Ftrl { initial: 0.1, l1: norms.0, l2: norms.1, power: -0.5 }, 0.1),
+        ),
+        ("proximal", Optimizer::new(Rule::Proximal { l1: norms.0, l2: norms.1 }, 0.1)),
+        (
+            "proximal_adagrad",
+            Optimizer::new(Rule::ProximalAdagrad { initial: 0.1, l1: norms.0, l2: norms.1 }, 0.1),
+        ),
+    ]
+}
+
+/// The problem that the recording program sets: a dense vector, and some rows of a table.
+fn problem(model: &mut Model) -> Result<Output> {
+    let first = Initializer::Value(vec![1.0, -2.0, 3.0]);
+    let vector = model.variable("vector", &[3], &first)?.read(model)?;
+    let table = Initializer::Value((0..8u8).map(f32::from).collect());
+    let table = model.variable("table", &[4, 2], &table)?;
+    let ids = model.constant(&Tensor::vector(&[1i64, 3, 1])?)?;
+    let rows = table.gather(model, ids)?;
+    let goal = model.constant(&Tensor::vector(&[0.5f32, 0.25, 0.125])?)?;
+    let gap = model.add("SquaredDifference", &[vector, goal])?;
+    let first = losses::sum(model, gap)?;
+    let second = model.add("L2Loss", &[rows])?;
+    model.add("AddV2", &[first, second])
+}
+
+#[test]
+fn optimizers_move_as_tensorflows_do() {
+    let recorded = recorded("optimizers");
+    let ours = optimizers();
+    assert_eq!(ours.len(), recorded.len(), "each that was recorded is looked at");
+    for (name, optimizer) in ours {
+        let mut model = model();
+        let loss = problem(&mut model).unwrap();
+        let step = optimizer.minimize(&mut model, loss).unwrap();
+        let init = model.init().unwrap();
+        let node = |id| model.with_graph(|graph| graph.node(id).name.to_string());
+        let (step, init) = (node(step), node(init));
+        let reads: Vec<(String, String)> = model
+            .variables()
+            .iter()
+            .map(|variable| {
+                let value = variable.read(&mut model).unwrap();
+                let value = model.cast(value, DType::Float).unwrap();
+                (variable.name.clone(), model.name_of(value))
+            })
+            .collect();
+        let session = session(&model);
+        session.run(&[], &[], &[&init]).unwrap();
+        for _ in 0..5 {
+            session.run(&[], &[], &[&step]).unwrap();
+        }
+        let wanted = recorded[name].as_object().unwrap();
+        let mut names: Vec<&str> = reads.iter().map(|(name, _)| name.as_str()).collect();
+        let mut theirs: Vec<&str> = wanted.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        theirs.sort_unstable();
+        assert_eq!(names, theirs, "{name}");
+        for (variable, fetch) in reads {
+            let got = session.run(&[], &[&fetch], &[]).unwrap();
+            let got = got[0].as_slice::<f32>().unwrap();
+            assert_close(&format!("{name}: {variable}"), got, &floats(&wanted[&variable]));
+        }
+    }
+}
+
+#[test]
+fn rates_fall_as_tensorflows_do() {
+    let rates = [
+        (
+            "exponential",
+            Rate::Exponential { initial: 0.1, steps: 10.0, decay: 0.5, is_staircase: false },
+        ),
+        (
+            "staircase",
+            Rate::Exponential { initial: 0.1, steps: 10.0, decay: 0.5, is_staircase: true },
+        ),
+        ("polynomial", Rate::Polynomial { initial: 0.1, end: 0.01, steps: 20.0, power: 2.0 }),
+        ("cosine", Rate::Cosine { initial: 0.1, steps: 20.0, alpha: 0.1 }),
+        ("piecewise", Rate::Piecewise { boundaries: vec![3, 11], values: vec![0.1, 0.05, 0.01] }),
+    ];
+    let recorded = recorded("rates");
+    assert_eq!(rates.len(), recorded.len());
+    for (name, rate) in rates {
+        let mut model = model();
+        let step = model.input("step", DType::Int64, &[]).unwrap();
+        let value = rate.build(&mut model, step).unwrap();
+        let value = model.name_of(value);
+        let session = session(&model);
+        let at = |step: i64| {
+            let got = session.run(&[("step:0", Tensor::scalar(step))], &[&value], &[]).unwrap();
+            got[0].scalar_value::<f32>().unwrap()
+        };
+        let got: Vec<f32> = (0..26).map(at).collect();
+        assert_close(name, &got, &floats(&recorded[name]));
+    }
+}
+
+/// A layer, what its variables are called after, and the shape of what goes in.
+type Case = (&'static str, Box<dyn Layer>, &'static str, Vec<usize>);
+
+fn layers() -> Vec<Case> {
+    vec![
+        ("dense", Box::new(Dense::new(3).relu()), "dense", vec![2, 4]),
+        ("dense_rows", Box::new(Dense::new(3)), "dense", vec![2, 2, 4]),
+        ("conv", Box::new(Conv::new(2, [3, 2])), "conv2d", vec![1, 4, 4, 2]),
+        ("lstm", Box::new(Lstm::new(3)), "lstm", vec![2, 4, 2]),
+        ("lstm_sequence", Box::new(Lstm::new(3).sequence()), "lstm", vec![2, 4, 2]),
+        ("gru", Box::new(Gru::new(3)), "gru", vec![2, 4, 2]),
+        ("layer_norm", Box::new(LayerNorm::new()), "layer_normalization", vec![2, 4]),
+        ("batch_norm", Box::new(BatchNorm::new()), "batch_normalization", vec![2, 3, 3, 2]),
+    ]
+}
+
+#[test]
+fn layers_give_what_kerass_do() {
+    let recorded = recorded("layers");
+    let ours = layers();
+    assert_eq!(ours.len(), recorded.len());
+    for (name, layer, prefix, dims) in ours {
+        let case = &recorded[name];
+        let mut model = model().inference();
+        // Sizes of the batch and of time are not known before.
+        let known: Vec<Option<usize>> = match dims.len() {
+            4 => dims.iter().map(|d| Some(*d)).collect(),
+            rank => (0..rank).map(|i| (i + 1 == rank).then_some(dims[i])).collect(),
+        };
+        let x = model.input("x", DType::Float, &known).unwrap();
+        let y = layer.apply(&mut model, x).unwrap();
+        let mut sets = Vec::new();
+        for variable in model.variables() {
+            let weight = variable.name.strip_prefix(prefix).unwrap().trim_start_matches('/');
+            let value =
+                Tensor::from_slice(variable.shape.clone(), &floats(&case["weights"][weight]));
+            let value = model.constant(&value.unwrap()).unwrap();
+            let set = model.op("AssignVariableOp").inputs(&[variable.handle, value]);
+            let set = set.build_node().unwrap();
+            sets.push(model.with_graph(|graph| graph.node(set).name.to_string()));
+        }
+        assert_eq!(sets.len(), case["weights"].as_object().unwrap().len(), "{name}");
+        let (x, y) = (model.name_of(x), model.name_of(y));
+        let session = session(&model);
+        let sets: Vec<&str> = sets.iter().map(String::as_str).collect();
+        session.run(&[], &[], &sets).unwrap();
+        let value = Tensor::from_slice(Shape::new(&dims).unwrap(), &floats(&case["x"])).unwrap();
+        let got = session.run(&[(&x, value)], &[&y], &[]).unwrap();
+        assert_close(name, got[0].as_slice::<f32>().unwrap(), &floats(&case["y"]));
+    }
+}

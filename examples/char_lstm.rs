@@ -1,0 +1,79 @@
+//! Learns to write in the manner of this project's tutorial, letter by letter.
+//!
+//! `cargo run --release --example char_lstm -- [STEPS]`
+
+use thalweg::prelude::*;
+use thalweg::train::{Clip, Dense, Embedding, Layer, Lstm, Model, Optimizer, losses};
+
+const TEXT: &[u8] = include_bytes!("../docs/tutorial.md");
+const LENGTH: usize = 32;
+const BATCH: usize = 16;
+
+fn net(model: &mut Model, letters: Output) -> Result<Output> {
+    let x = Embedding::new(128, 16).apply(model, letters)?;
+    let x = Lstm::new(64).sequence().apply(model, x)?;
+    Dense::new(128).apply(model, x)
+}
+
+fn main() -> Result<()> {
+    // A build for development is a hundred times slower: it takes a look.
+    let default = if cfg!(debug_assertions) { 15 } else { 300 };
+    let steps: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(default);
+    let mut model = Model::new(thalweg::scope());
+    let letters = model.input("letters", DType::Int64, &[None, Some(LENGTH)])?;
+    let next = model.input("next", DType::Int64, &[None, Some(LENGTH)])?;
+    let logits = net(&mut model, letters)?;
+    // Every letter of every row is a guess of its own.
+    let rows = model.ints(&[-1, 128])?;
+    let logits = model.add("Reshape", &[logits, rows])?;
+    let flat = model.ints(&[-1])?;
+    let wanted = model.add("Reshape", &[next, flat])?;
+    let loss = losses::softmax_cross_entropy(&mut model, logits, wanted)?;
+    let train = Optimizer::adam(0.01).clip(Clip::GlobalNorm(5.0)).minimize(&mut model, loss)?;
+    let init = model.init()?;
+    let guesses = net(&mut model.inference(), letters)?;
+    let (guesses, loss) = (model.name_of(guesses), model.name_of(loss));
+
+    let session = thalweg::session(&model)?;
+    session.run(&[], &[], &[&model.node_name(init)])?;
+    let text: Vec<i64> = TEXT.iter().map(|byte| i64::from(byte & 127)).collect();
+    let shape = Shape::new(&[BATCH, LENGTH])?;
+    let (mut first, mut last) = (0.0, 0.0);
+    for step in 0..steps {
+        // Rows begin at places that wander over the whole text.
+        let places = (0..BATCH).map(|i| (step * 7919 + i * 104_729) % (text.len() - LENGTH - 1));
+        let places: Vec<usize> = places.collect();
+        let cut = |by: usize| -> Vec<i64> {
+            places.iter().flat_map(|p| text[p + by..p + by + LENGTH].to_vec()).collect()
+        };
+        let feeds = [
+            ("letters:0", Tensor::from_slice(shape.clone(), &cut(0))?),
+            ("next:0", Tensor::from_slice(shape.clone(), &cut(1))?),
+        ];
+        last =
+            session.run(&feeds, &[&loss], &[&model.node_name(train)])?[0].scalar_value::<f32>()?;
+        if step == 0 {
+            first = last;
+        }
+        if step % 50 == 0 {
+            println!("step {step}: loss {last:.3}");
+        }
+    }
+    println!("{}", write(&session, &guesses, &text[..LENGTH])?);
+    assert!(last < first, "it learnt nothing");
+    Ok(())
+}
+
+/// Goes on from `begin`, always with the letter that seems most likely.
+fn write(session: &Session, guesses: &str, begin: &[i64]) -> Result<String> {
+    let mut seen = begin.to_vec();
+    for _ in 0..100 {
+        let window = &seen[seen.len() - LENGTH..];
+        let window = Tensor::from_slice(Shape::new(&[1, LENGTH])?, window)?;
+        let scores = session.run(&[("letters:0", window)], &[guesses], &[])?;
+        let scores = &scores[0].as_slice::<f32>()?[(LENGTH - 1) * 128..];
+        let best = (0..128).max_by(|a, b| scores[*a].total_cmp(&scores[*b]));
+        seen.push(best.unwrap_or(0) as i64);
+    }
+    Ok(seen.iter().map(|letter| char::from(*letter as u8)).collect())
+}

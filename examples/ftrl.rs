@@ -1,0 +1,74 @@
+//! A model that is no neural net: logistic regression on hashed keys, made sparse by FTRL.
+//!
+//! Every example has a few 64-bit keys out of very many; a handful of them decide. The first norm
+//! keeps the weights of all others at zero.
+
+use thalweg::prelude::*;
+use thalweg::train::{Initializer, Model, Optimizer, Rule, losses};
+
+/// Keys share this many weights.
+const BUCKETS: usize = 1 << 14;
+const KEYS: usize = 8;
+const BATCH: usize = 128;
+
+fn main() -> Result<()> {
+    let mut model = Model::new(thalweg::scope());
+    let keys = model.input("keys", DType::Int64, &[None, Some(KEYS)])?;
+    let labels = model.input("labels", DType::Float, &[None])?;
+    let text = model.add("AsString", &[keys])?;
+    let node = model.op("StringToHashBucketFast").input(text);
+    let buckets = node.attr("num_buckets", BUCKETS as i64).build()?;
+    let table = model.variable("weights", &[BUCKETS], &Initializer::Zeros)?;
+    let weights = table.gather(&mut model, buckets)?;
+    let axis = model.ints(&[1])?;
+    let logits = model.add("Sum", &[weights, axis])?;
+    let loss = losses::sigmoid_cross_entropy(&mut model, logits, labels)?;
+    let rule = Rule::Ftrl { initial: 0.1, l1: 0.02, l2: 0.0, power: -0.5 };
+    let train = Optimizer::new(rule, 0.5).minimize(&mut model, loss)?;
+    let init = model.init()?;
+    let all = table.read(&mut model)?;
+    let (loss, all) = (model.name_of(loss), model.name_of(all));
+
+    let session = thalweg::session(&model)?;
+    session.run(&[], &[], &[&model.node_name(init)])?;
+    let mut state = 5u64;
+    let mut losses = Vec::new();
+    for step in 0..300 {
+        let (keys, labels) = batch(&mut state);
+        let feeds = [
+            ("keys:0", Tensor::from_slice(Shape::new(&[BATCH, KEYS])?, &keys)?),
+            ("labels:0", Tensor::vector(&labels)?),
+        ];
+        let results = session.run(&feeds, &[&loss], &[&model.node_name(train)])?;
+        losses.push(results[0].scalar_value::<f32>()?);
+        if step % 100 == 0 {
+            println!("step {step}: loss {:.3}", losses[step]);
+        }
+    }
+    let weights = session.run(&[], &[&all], &[])?;
+    let used = weights[0].as_slice::<f32>()?.iter().filter(|weight| **weight != 0.0).count();
+    println!("loss {:.3}; {used} of {BUCKETS} weights are not zero", losses[299]);
+    assert!(losses[299] < 0.6 * losses[0], "it did not learn");
+    assert!(used < BUCKETS / 4, "{used} weights are not zero");
+    Ok(())
+}
+
+/// Examples of which those with a key below 10 are good, the others not.
+fn batch(state: &mut u64) -> (Vec<i64>, Vec<f32>) {
+    let mut next = || {
+        *state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *state >> 20
+    };
+    let mut keys = Vec::new();
+    let mut labels = Vec::new();
+    for _ in 0..BATCH {
+        let is_good = next() % 2 == 0;
+        let telling = if is_good { next() % 10 } else { 10 + next() % 10 };
+        keys.push(telling as i64);
+        // The rest says nothing, and hardly ever comes again.
+        keys.extend((1..KEYS).map(|_| next() as i64));
+        labels.push(f32::from(u8::from(is_good)));
+    }
+    (keys, labels)
+}

@@ -1,0 +1,77 @@
+//! Reinforcement learning: an agent in a corridor learns to walk to its end, by policy gradients.
+//!
+//! `cargo run --release --example policy_gradient -- [EPISODES]`
+
+use thalweg::prelude::*;
+use thalweg::train::{Activation, Dense, Layer, Model, Optimizer, losses};
+
+/// The agent begins in the middle; the right end is worth 1, the left end nothing.
+const CELLS: usize = 9;
+const STEPS_MAX: usize = 30;
+
+fn main() -> Result<()> {
+    let episodes: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(200);
+    let mut model = Model::new(thalweg::scope());
+    let places = model.input("places", DType::Int64, &[None])?;
+    let actions = model.input("actions", DType::Int64, &[None])?;
+    let returns = model.input("returns", DType::Float, &[None])?;
+    let cells = model.int(CELLS as i32)?;
+    let (on, off) = (model.float(1.0)?, model.float(0.0)?);
+    let x = model.op("OneHot").inputs(&[places, cells, on, off]).build()?;
+    let x = Dense::new(16).activation(Activation::Tanh).apply(&mut model, x)?;
+    let logits = Dense::new(2).apply(&mut model, x)?;
+    let policy = model.add("Softmax", &[logits])?;
+    // Actions are made more likely by what came of them.
+    let node = model.op("SparseSoftmaxCrossEntropyWithLogits").inputs(&[logits, actions]);
+    let surprise = node.build()?;
+    let weighted = model.add("Mul", &[surprise, returns])?;
+    let loss = losses::mean(&mut model, weighted)?;
+    let train = Optimizer::adam(0.05).minimize(&mut model, loss)?;
+    let init = model.init()?;
+
+    let session = thalweg::session(&model)?;
+    session.run(&[], &[], &[&model.node_name(init)])?;
+    let choose = session.make_callable(&["places:0"], &[&model.name_of(policy)], &[])?;
+    let mut dice = Dice(7);
+    let mut wins = Vec::new();
+    for episode in 0..episodes {
+        let (mut visited, mut taken, mut place) = (Vec::new(), Vec::new(), CELLS / 2);
+        while visited.len() < STEPS_MAX && (1..CELLS - 1).contains(&place) {
+            let policy = choose.call(&[Tensor::vector(&[place as i64])?])?;
+            let goes_right = dice.next() < policy[0].as_slice::<f32>()?[1];
+            visited.push(place as i64);
+            taken.push(i64::from(goes_right));
+            place = if goes_right { place + 1 } else { place - 1 };
+        }
+        let reward = if place == CELLS - 1 { 1.0 } else { -1.0 };
+        // What comes soon counts more.
+        let count = visited.len();
+        let returns: Vec<f32> =
+            (0..count).map(|at| reward * 0.95f32.powi((count - at) as i32)).collect();
+        let feeds = [
+            ("places:0", Tensor::vector(&visited)?),
+            ("actions:0", Tensor::vector(&taken)?),
+            ("returns:0", Tensor::vector(&returns)?),
+        ];
+        session.run(&feeds, &[], &[&model.node_name(train)])?;
+        wins.push(reward > 0.0);
+        if (episode + 1) % 50 == 0 {
+            let last = wins.iter().rev().take(50).filter(|won| **won).count();
+            println!("episode {}: {last} of the last 50 reached the right end", episode + 1);
+        }
+    }
+    let last = wins.iter().rev().take(50).filter(|won| **won).count();
+    assert!(episodes < 200 || last >= 45, "it did not learn: {last} of 50");
+    Ok(())
+}
+
+/// Numbers between 0 and 1.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> f32 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 40) as f32 / (1u64 << 24) as f32
+    }
+}
