@@ -4,7 +4,7 @@
 //! and writes TFRecord files, [`events`] the event files that TensorBoard shows, [`checkpoint`] the
 //! tensors that training saves, [`npz`] and [`safetensors`] those of others. Whatever a file holds, a reader gives the data that was written or an
 //! error that names the file and the place.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod checkpoint;
 mod checksum;

@@ -481,3 +481,36 @@ fn objects_and_their_values() {
     let slot = ours.slot(&["optimizer"], &["model", "a/b.c"], "m", "m").unwrap();
     assert_eq!(slot, "model/a.Sb..c/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE");
 }
+
+#[test]
+fn mapped_files_are_viewed() {
+    let storage = recorded();
+    let reader = BundleReader::open(&storage, &path("dtypes")).unwrap();
+    let mapped = BundleReader::open(&storage, &path("dtypes")).unwrap().mapped();
+    for (name, entry) in reader.entries() {
+        let [copied, viewed] = [&reader, &mapped].map(|reader| reader.read(name).unwrap());
+        assert_eq!(copied.as_bytes().unwrap(), viewed.as_bytes().unwrap(), "{name}");
+        let is_aligned = entry.offset.is_multiple_of(entry.dtype.size() as u64);
+        assert_eq!(viewed.is_unique(), !is_aligned, "{name}");
+    }
+    // The memory stays as long as a tensor shows it.
+    let tensor = mapped.read("float32").unwrap();
+    drop(mapped);
+    assert_eq!(tensor.as_bytes().unwrap().len(), 12);
+    // A damaged file is seen here too.
+    let (memory, storage) = memory();
+    let mut writer = writer(&storage, "x");
+    let numbers: Vec<u32> = (0..3_000_000).collect();
+    writer.add("a", &Tensor::vector(&numbers).unwrap()).unwrap();
+    writer.finish().unwrap();
+    let mapped = BundleReader::open(&storage, "x").unwrap().mapped();
+    assert_eq!(mapped.read("a").unwrap().as_slice::<u32>().unwrap(), numbers);
+    let mut data = memory.content("x.data-00000-of-00001");
+    data[9_000_000] ^= 1;
+    memory.put("x.data-00000-of-00001", &data);
+    let mapped = BundleReader::open(&storage, "x").unwrap().mapped();
+    assert_eq!(mapped.read("a").unwrap_err().code(), Code::DataLoss);
+    memory.put("x.data-00000-of-00001", &data[..100]);
+    let mapped = BundleReader::open(&storage, "x").unwrap().mapped();
+    assert_eq!(mapped.read("a").unwrap_err().code(), Code::OutOfRange);
+}

@@ -39,6 +39,7 @@ pub struct BundleReader {
     prefix: String,
     shards: u32,
     is_big_endian: bool,
+    is_mapped: bool,
     /// By name, sorted.
     tensors: Vec<(String, Entry)>,
     /// By key.
@@ -122,10 +123,21 @@ impl BundleReader {
             prefix: prefix.to_owned(),
             shards,
             is_big_endian: endianness == Endianness::Big,
+            is_mapped: false,
             tensors: Vec::new(),
             slices: BTreeMap::new(),
             open: Mutex::default(),
         })
+    }
+
+    /// Maps data files where they are local: tensors whose elements are aligned there are views of the
+    /// file, checked and not copied. The caller vouches that data files are replaced and not changed
+    /// in place while tensors are there, as [`crate::storage::ReadAt::map`] says; that holds for a
+    /// model that is served, and not for a folder that other programs write to at will.
+    pub fn mapped(mut self) -> BundleReader {
+        self.is_mapped = !self.is_big_endian;
+        self.open = Mutex::default();
+        self
     }
 
     fn entry_of(&self, value: &[u8]) -> Result<Entry> {
@@ -328,6 +340,9 @@ impl BundleReader {
         if entry.dtype.is_object() {
             return decode_objects(&shard, name, entry, context.budget);
         }
+        if let Some(tensor) = shard.view(name, entry, context.spread)? {
+            return Ok(tensor);
+        }
         Tensor::filled_with(entry.dtype, entry.shape.clone(), context.budget, |target| {
             shard.fill(name, entry, target, context.spread)?;
             self.fix_order(entry.dtype, target);
@@ -353,7 +368,7 @@ impl BundleReader {
         let file = self.storage.open(&path).map_err(|e| {
             e.map_message(|m| format!("{m} (the index {} names it)", index_path(&self.prefix)))
         })?;
-        let opened = Arc::new(Shard::new(file)?);
+        let opened = Arc::new(Shard::new(file, self.is_mapped)?);
         open.insert(shard, opened.clone());
         Ok(opened)
     }

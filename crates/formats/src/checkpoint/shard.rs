@@ -1,12 +1,13 @@
 //! A data file, read in parts with checksums.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use thalweg_tensor::{Bytes, Result, ensure, err};
+use thalweg_tensor::{Bytes, Result, Tensor, ensure, err};
 
 use super::digest::{Digest, combine};
 use super::{Entry, Spread, damaged};
-use crate::checksum::mask;
+use crate::checksum::{crc32c, mask};
 use crate::storage::ReadAt;
 
 /// Bytes that one thread reads at a time.
@@ -18,12 +19,45 @@ const CHUNK_BYTES: usize = 128 << 10;
 pub(super) struct Shard {
     file: Arc<dyn ReadAt>,
     size: u64,
+    /// The content, if it is mapped.
+    mapped: Option<Bytes>,
 }
 
 impl Shard {
-    pub(super) fn new(file: Arc<dyn ReadAt>) -> Result<Shard> {
-        let size = file.size()?;
-        Ok(Shard { file, size })
+    pub(super) fn new(file: Arc<dyn ReadAt>, is_mapped: bool) -> Result<Shard> {
+        let mapped = if is_mapped { file.map()? } else { None };
+        let size = match &mapped {
+            Some(content) => content.len() as u64,
+            None => file.size()?,
+        };
+        Ok(Shard { file, size, mapped })
+    }
+
+    /// A tensor of plain elements in the mapped file, checked; none if the file is not mapped or the
+    /// elements are not aligned there.
+    pub(super) fn view(
+        &self,
+        name: &str,
+        entry: &Entry,
+        spread: Spread<'_>,
+    ) -> Result<Option<Tensor>> {
+        let Some(content) = &self.mapped else { return Ok(None) };
+        let range = entry.offset as usize..(entry.offset + entry.bytes) as usize;
+        let bytes = content.slice(range);
+        if !bytes.as_ptr().addr().is_multiple_of(entry.dtype.size()) {
+            return Ok(None);
+        }
+        let sums: Vec<AtomicU32> = bytes.chunks(PART_BYTES).map(|_| AtomicU32::new(0)).collect();
+        spread(sums.len(), &|i| {
+            let part = bytes.chunks(PART_BYTES).nth(i).unwrap_or_default();
+            sums[i].store(crc32c(part), Ordering::Relaxed);
+        });
+        let lengths = bytes.chunks(PART_BYTES).map(<[u8]>::len);
+        let sum = sums.iter().zip(lengths).fold(0, |whole, (sum, length)| {
+            combine(whole, sum.load(Ordering::Relaxed), length as u64)
+        });
+        self.check_sum(name, entry, mask(sum))?;
+        Tensor::from_bytes(entry.dtype, entry.shape.clone(), bytes).map(Some)
     }
 
     pub(super) fn path(&self) -> &str {

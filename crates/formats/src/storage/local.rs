@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use thalweg_tensor::{Result, ensure, err};
+use thalweg_tensor::{Bytes, Result, ensure, err};
 
 use super::temporary::{self, Temporary};
 use super::{Metadata, ReadAt, Storage, WriteFile, failed};
@@ -172,6 +172,14 @@ impl ReadAt for LocalFile {
             }
         }
         Ok(read)
+    }
+
+    fn map(&self) -> Result<Option<Bytes>> {
+        let length = usize::try_from(self.size()?).map_err(|_| {
+            err!(ResourceExhausted, "{}: it is larger than the address space", self.path)
+        })?;
+        let mapped = super::map::map(&self.file, length);
+        mapped.map(Some).map_err(|e| failed("map it", &self.path, &e))
     }
 }
 

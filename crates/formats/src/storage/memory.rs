@@ -1,11 +1,11 @@
 //! Files in memory: for tests, and for what never touches a disk.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thalweg_tensor::{Bytes, Error, Result, err};
 
-use super::{InMemory, Metadata, ReadAt, Storage, WriteFile};
+use super::{InMemory, Metadata, ReadAt, Storage, WriteFile, join};
 
 type Files = BTreeMap<String, Bytes>;
 
@@ -127,9 +127,13 @@ impl Storage for MemoryStorage {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<String>> {
-        let begin = format!("{folder}/");
-        let inside = |path: &String| path.strip_prefix(&begin).map(str::to_owned);
-        Ok(self.files().keys().filter_map(inside).collect())
+        let begin = join(folder, "");
+        let inside = |path: &String| {
+            let rest = path.strip_prefix(&begin)?;
+            Some(rest.split('/').next().unwrap_or(rest).to_owned())
+        };
+        let names: BTreeSet<String> = self.files().keys().filter_map(inside).collect();
+        Ok(names.into_iter().collect())
     }
 
     fn remove(&self, path: &str) -> Result<()> {

@@ -6,6 +6,7 @@
 mod error;
 mod glob;
 mod local;
+mod map;
 mod memory;
 mod none;
 mod reader;
@@ -45,6 +46,13 @@ pub trait ReadAt: Send + Sync {
     fn size(&self) -> Result<u64>;
     /// Fills `target` from `offset` on; less than its length comes only at the file's end.
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize>;
+
+    /// The content as memory that is read from the file as it is needed, where that can be had. The
+    /// caller vouches that the file is not changed in place while the memory is there: a process
+    /// that reads what was cut off dies. Files that are replaced as a whole are not changed.
+    fn map(&self) -> Result<Option<Bytes>> {
+        Ok(None)
+    }
 }
 
 /// A file that is open for writing at its end.

@@ -52,4 +52,8 @@ impl ReadAt for InMemory {
         target[..read].copy_from_slice(&rest[..read]);
         Ok(read)
     }
+
+    fn map(&self) -> Result<Option<Bytes>> {
+        Ok(Some(self.content.clone()))
+    }
 }
