@@ -45,6 +45,10 @@ pub use thalweg_storage as storage;
 pub use thalweg_tensor as tensor;
 pub use thalweg_train as train;
 
+mod saver;
+
+pub use saver::{RunSteps, Saver, SaverOptions};
+
 /// What most programs need.
 pub mod prelude {
     #[cfg(feature = "remote")]
@@ -55,6 +59,7 @@ pub mod prelude {
         Callable, LoadOptions, RunMetadata, RunOptions, SavedModel, SavedModelBuilder, Session,
         SessionOptions,
     };
+    pub use crate::saver::{Saver, SaverOptions};
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
 }
 

@@ -57,7 +57,8 @@ class Peer:
         with self.session.graph.as_default():
             self.saver.restore(self.session, self.prefix)
         seconds = time.perf_counter() - begin
-        assert self.session.run(self.sum) == self.wanted
+        # TensorFlow's sums differ a little from run to run.
+        assert abs(self.session.run(self.sum) / self.wanted - 1) < 1e-4
         return seconds
 
     def close(self):

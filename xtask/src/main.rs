@@ -28,7 +28,9 @@ usage: cargo xtask COMMAND
                       this program beside TensorFlow and PyTorch, interleaved
   bench server [--rounds N] [--json FILE] [--large]
                       TensorFlow's client with a server of ours, with TensorFlow's, and with one that
-                      does nothing";
+                      does nothing
+  bench checkpoints [--megabytes N] [--rounds N] [--folder DIR] [--json FILE]
+                      saving and restoring on a server of ours, on TensorFlow's, and the disk";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -56,6 +58,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("docs", ["--check"]) => docs::check(),
         ("size", []) => size::run(),
         ("bench", ["server", options @ ..]) => bench::server(options),
+        ("bench", ["checkpoints", options @ ..]) => bench::checkpoints(options),
         ("bench", options) => bench::run(options),
         _ => bail!("'{}' is not a command\n\n{USAGE}", args.join(" ")),
     }

@@ -76,6 +76,11 @@ struct Files {
     /// a loopback address without --file-root all, otherwise none]
     #[arg(long = "allow-url", value_name = "URL")]
     allow_urls: Vec<String>,
+
+    /// Let checkpoints and other local files take their names before they are on the disk: faster,
+    /// but a loss of power (not of the process) may leave them broken
+    #[arg(long)]
+    unsynced: bool,
 }
 
 impl Files {
@@ -87,7 +92,7 @@ impl Files {
                 "--allow-url {url}: it must begin with s3:// or hdfs://"
             );
         }
-        let files = LocalStorage::default();
+        let files = LocalStorage { syncs: !self.unsynced };
         let is_trusted = place.is_loopback();
         let local: Arc<dyn Storage> = match &self.file_root {
             Some(root) => Arc::new(Rooted::new(root, files).context(|| "--file-root")?),

@@ -153,6 +153,10 @@ impl Storage for ByUrl {
         self.store(path)?.replace_unsynced(path)
     }
 
+    fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
+        self.store(folder)?.remove_leftovers(folder, is_meant)
+    }
+
     fn metadata(&self, path: &str) -> Result<Metadata> {
         self.store(path)?.metadata(path)
     }

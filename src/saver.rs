@@ -1,0 +1,311 @@
+//! Variables saved to checkpoints and restored, as a graph's own steps.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::formats::checkpoint::{CheckpointState, index_path, prefix_of};
+use crate::formats::storage::{LocalStorage, Storage, folder_of, join};
+use crate::graph::{NodeId, Output, Scope};
+use crate::runtime::{Session, system_environment};
+use crate::tensor::{Bytes, Code, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
+
+/// What can run a step: a session here or, with the feature `remote`, elsewhere.
+pub trait RunSteps {
+    /// Feeds tensors, runs what the fetches and targets need, returns the fetches in order.
+    fn run_step(
+        &self,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<Vec<Tensor>>;
+}
+
+impl RunSteps for Session {
+    fn run_step(
+        &self,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<Vec<Tensor>> {
+        self.run(feeds, fetches, targets)
+    }
+}
+
+#[cfg(feature = "remote")]
+impl RunSteps for crate::cluster::RemoteSession {
+    fn run_step(
+        &self,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<Vec<Tensor>> {
+        self.run(feeds, fetches, targets)
+    }
+}
+
+/// Which checkpoints a [`Saver`] keeps, and where its list of them lies.
+#[derive(Clone)]
+pub struct SaverOptions {
+    /// How many of the newest are kept; 0 keeps all.
+    pub max_to_keep: usize,
+    /// Besides those, one of each such span is kept for ever.
+    pub keep_every: Option<Duration>,
+    /// The files in which the saver keeps its list and deletes checkpoints: those that the
+    /// session's steps write.
+    pub storage: Arc<dyn Storage>,
+}
+
+impl Default for SaverOptions {
+    fn default() -> Self {
+        SaverOptions {
+            max_to_keep: 5,
+            keep_every: None,
+            storage: Arc::new(LocalStorage::default()),
+        }
+    }
+}
+
+/// Saves variables of a graph and restores them.
+///
+/// Checkpoints are TensorFlow's, with the file `checkpoint` beside them: its savers restore them, and
+/// this restores theirs.
+///
+/// ```
+/// use thalweg::prelude::*;
+///
+/// # fn main() -> Result<()> {
+/// # let folder = std::env::temp_dir().join(format!("thalweg-doc-saver-{}", std::process::id()));
+/// # let folder = folder.to_str().unwrap();
+/// let mut scope = thalweg::scope();
+/// let handle = scope
+///     .op("VarHandleOp")
+///     .name("w")
+///     .attr("dtype", DType::Float)
+///     .attr("shape", &PartialShape::scalar())
+///     .attr("shared_name", "w")
+///     .build()?;
+/// let value = scope.placeholder(DType::Float, &PartialShape::scalar())?;
+/// let assign = scope.op("AssignVariableOp").name("assign").inputs(&[handle, value]).build_node()?;
+/// let read = scope.op("ReadVariableOp").name("read").input(handle).attr("dtype", DType::Float).build()?;
+///
+/// let mut saver = Saver::of_all(&mut scope)?;
+/// let session = thalweg::session(&scope)?;
+/// let set = |x: f32| session.run(&[(&scope.name_of(value), Tensor::scalar(x))], &[], &["assign"]);
+/// set(1.5)?;
+/// let prefix = saver.save(&session, &format!("{folder}/model"), Some(100))?;
+/// set(0.0)?;
+/// assert_eq!(saver.latest(folder)?, Some(prefix.clone()));
+/// saver.restore(&session, &prefix)?;
+/// assert_eq!(session.run(&[], &["read"], &[])?[0].scalar_value::<f32>()?, 1.5);
+/// # let _ = (assign, read);
+/// # std::fs::remove_dir_all(folder).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+pub struct Saver {
+    options: SaverOptions,
+    /// The tensor that takes the prefix.
+    prefix: String,
+    save: String,
+    restore: String,
+    /// Those that were saved and are kept, the newest last, with the time of each since 1970.
+    kept: Vec<(String, f64)>,
+    /// When one was last kept for ever.
+    preserved: Option<f64>,
+}
+
+impl Saver {
+    /// A saver of all variables that the graph has so far, under their nodes' names.
+    pub fn of_all(scope: &mut Scope) -> Result<Saver> {
+        let variables = scope.with_graph(|graph| {
+            let nodes = graph.nodes().iter().enumerate();
+            let variables = nodes.filter(|(_, node)| is_variable(&node.op.name));
+            let named = variables.map(|(i, node)| {
+                (node.name.to_string(), Output { node: NodeId(i as u32), index: 0 })
+            });
+            named.collect::<Vec<_>>()
+        });
+        Self::new(scope, &variables)
+    }
+
+    /// A saver of these variables, each under a name of its own: resource handles or references.
+    pub fn new(scope: &mut Scope, variables: &[(String, Output)]) -> Result<Saver> {
+        ensure!(!variables.is_empty(), InvalidArgument, "there are no variables to save");
+        let mut scope = scope.child("save");
+        let prefix = scope.placeholder(DType::String, &PartialShape::scalar())?;
+        let shape = Shape::new(&[variables.len()])?;
+        let names = variables.iter().map(|(name, _)| Bytes::from(name.clone())).collect();
+        let names = scope.constant(&Tensor::from_strings(shape.clone(), names)?)?;
+        let parts = vec![Bytes::new(); variables.len()];
+        let parts = scope.constant(&Tensor::from_strings(shape, parts)?)?;
+        let mut inputs = vec![prefix, names, parts];
+        let mut dtypes = Vec::with_capacity(variables.len());
+        for (name, variable) in variables {
+            let (value, dtype) = value_of(&mut scope, name, *variable)?;
+            inputs.push(value);
+            dtypes.push(dtype);
+        }
+        let save = scope.op("SaveV2").inputs(&inputs).attr("dtypes", &dtypes[..]).build_node()?;
+        let restored = scope
+            .op("RestoreV2")
+            .inputs(&[prefix, names, parts])
+            .attr("dtypes", &dtypes[..])
+            .build_all()?;
+        let mut assigned = Vec::with_capacity(variables.len());
+        for ((_, variable), value) in variables.iter().zip(restored) {
+            let is_resource = dtype_of(&scope, *variable) == DType::Resource;
+            let op = if is_resource { "AssignVariableOp" } else { "Assign" };
+            assigned.push(scope.op(op).inputs(&[*variable, value]).build_node()?);
+        }
+        let restore = scope.op("NoOp").name("restore_all").after(&assigned).build_node()?;
+        let name = |node: NodeId| scope.with_graph(|graph| graph.node(node).name.to_string());
+        Ok(Saver {
+            options: SaverOptions::default(),
+            prefix: scope.name_of(prefix),
+            save: name(save),
+            restore: name(restore),
+            kept: Vec::new(),
+            preserved: None,
+        })
+    }
+
+    /// The same saver with other options.
+    pub fn with_options(mut self, options: SaverOptions) -> Saver {
+        self.options = options;
+        self
+    }
+
+    /// Saves to `path`, or `path-STEP`, and returns that prefix; then brings the folder's list of
+    /// checkpoints up to date and deletes those that are not to be kept.
+    pub fn save(
+        &mut self,
+        session: &impl RunSteps,
+        path: &str,
+        step: Option<i64>,
+    ) -> Result<String> {
+        let prefix = match step {
+            Some(step) => format!("{path}-{step}"),
+            None => path.to_owned(),
+        };
+        session.run_step(
+            &[(&self.prefix, Tensor::scalar_string(prefix.clone()))],
+            &[],
+            &[&self.save],
+        )?;
+        let now = system_environment().clock.wall();
+        self.kept.retain(|(other, _)| *other != prefix);
+        self.kept.push((prefix.clone(), now.as_secs_f64()));
+        let gone = self.drop_old();
+        // The list first: it never names what is not there.
+        self.write_list(&prefix)?;
+        for prefix in gone {
+            remove(&*self.options.storage, &prefix)?;
+        }
+        Ok(prefix)
+    }
+
+    /// Takes those beyond the number that is kept off the list; which of them are to be deleted.
+    fn drop_old(&mut self) -> Vec<String> {
+        let mut gone = Vec::new();
+        let max = self.options.max_to_keep;
+        while max > 0 && self.kept.len() > max {
+            let (prefix, time) = self.kept.remove(0);
+            let last = *self.preserved.get_or_insert(time);
+            match self.options.keep_every {
+                Some(span) if time - last >= span.as_secs_f64() => self.preserved = Some(time),
+                _ => gone.push(prefix),
+            }
+        }
+        gone
+    }
+
+    fn write_list(&self, newest: &str) -> Result<()> {
+        let state = CheckpointState {
+            latest: newest.to_owned(),
+            all: self.kept.iter().map(|(prefix, _)| prefix.clone()).collect(),
+            timestamps: self.kept.iter().map(|&(_, time)| time).collect(),
+            last_preserved: self.preserved.unwrap_or_default(),
+        };
+        state.write(&*self.options.storage, folder_of(newest))
+    }
+
+    /// Restores all variables from the checkpoint with this prefix.
+    pub fn restore(&self, session: &impl RunSteps, prefix: &str) -> Result<()> {
+        let feed = Tensor::scalar_string(prefix.to_owned());
+        session.run_step(&[(&self.prefix, feed)], &[], &[&self.restore])?;
+        Ok(())
+    }
+
+    /// The newest checkpoint in a folder, if there is one.
+    pub fn latest(&self, folder: &str) -> Result<Option<String>> {
+        let storage = &*self.options.storage;
+        let Some(state) = CheckpointState::read(storage, folder)? else { return Ok(None) };
+        for prefix in std::iter::once(state.latest).chain(state.all.into_iter().rev()) {
+            // Of the second format, or a file of the first.
+            if storage.exists(&index_path(&prefix))? || storage.exists(&prefix)? {
+                return Ok(Some(prefix));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Restores the newest checkpoint in a folder, if there is one, and goes on with its list: what
+    /// an earlier saver kept is deleted in its turn.
+    pub fn resume(&mut self, session: &impl RunSteps, folder: &str) -> Result<Option<String>> {
+        let Some(prefix) = self.latest(folder)? else { return Ok(None) };
+        self.restore(session, &prefix)?;
+        if let Some(state) = CheckpointState::read(&*self.options.storage, folder)? {
+            let times = state.timestamps.into_iter().chain(std::iter::repeat(0.0));
+            self.kept = state.all.into_iter().zip(times).collect();
+            self.preserved = Some(state.last_preserved).filter(|&time| time > 0.0);
+        }
+        Ok(Some(prefix))
+    }
+}
+
+/// Deletes a checkpoint: its index first, so that it is never there in part.
+fn remove(storage: &dyn Storage, prefix: &str) -> Result<()> {
+    remove_if_there(storage, &index_path(prefix))?;
+    let folder = folder_of(prefix);
+    for name in storage.list(folder)? {
+        let path = join(folder, &name);
+        if prefix_of(&path) == Some(prefix) {
+            remove_if_there(storage, &path)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_if_there(storage: &dyn Storage, path: &str) -> Result<()> {
+    match storage.remove(path) {
+        Err(e) if e.code() != Code::NotFound => Err(e),
+        _ => Ok(()),
+    }
+}
+
+fn is_variable(op: &str) -> bool {
+    matches!(op, "VarHandleOp" | "VariableV2" | "Variable")
+}
+
+fn dtype_of(scope: &Scope, output: Output) -> DType {
+    scope.with_graph(|graph| graph.node(output.node).outputs[output.index as usize].dtype)
+}
+
+/// A variable's value and its dtype.
+fn value_of(scope: &mut Scope, name: &str, variable: Output) -> Result<(Output, DType)> {
+    let (dtype, op) = scope.with_graph(|graph| {
+        let node = graph.node(variable.node);
+        let output = node.outputs.get(variable.index as usize);
+        let output =
+            output.ok_or_else(|| err!(InvalidArgument, "variable '{name}' is not there"))?;
+        let dtype = match output.dtype {
+            DType::Resource => node.attrs().dtype("dtype")?,
+            dtype if output.is_ref => dtype,
+            dtype => bail!(InvalidArgument, "'{name}' is a {dtype} tensor, no variable"),
+        };
+        Ok((dtype, if output.is_ref { "Identity" } else { "ReadVariableOp" }))
+    })?;
+    let read = scope.op(op).input(variable);
+    let read = if op == "Identity" { read } else { read.attr("dtype", dtype) };
+    Ok((read.build()?, dtype))
+}
