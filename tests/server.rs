@@ -199,3 +199,52 @@ fn a_hundred_killed_clients_leave_nothing() {
     assert_returned(&server, before, "100 killed clients");
     step(&server.open(&model()), 1.0);
 }
+
+/// Reads and writes a file through a server; what reading gave.
+fn through(server: &Process, write: &str, read: &str) -> (Result<()>, Result<String>) {
+    let mut scope = thalweg::scope();
+    let text = |scope: &mut Scope, text: &str| {
+        scope.constant(&Tensor::scalar_string(text.to_owned())).unwrap()
+    };
+    let (name, content) = (text(&mut scope, write), text(&mut scope, "hello"));
+    scope.op("WriteFile").name("write").inputs(&[name, content]).build_node().unwrap();
+    let name = text(&mut scope, read);
+    scope.op("ReadFile").name("read").input(name).build().unwrap();
+    let session = server.open(&scope);
+    let written = session.run(&[], &[], &["write"]).map(drop);
+    let found = session.run(&[], &["read:0"], &[]);
+    let found = found.map(|r| String::from_utf8_lossy(&r[0].strings().unwrap()[0]).into_owned());
+    (written, found)
+}
+
+#[test]
+fn files_are_those_of_this_machine_or_under_a_root() {
+    let folder = std::env::temp_dir().join(format!("thalweg-files-{}", std::process::id()));
+    let root = folder.join("root");
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::write(folder.join("secret"), "secret").unwrap();
+    let path = |name: &str| folder.join(name).to_str().unwrap().to_owned();
+    let denied = |r: Result<String>| assert_eq!(r.unwrap_err().code(), Code::PermissionDenied);
+
+    let (written, found) = through(&Process::start(&[]), &path("plain"), &path("secret"));
+    written.unwrap();
+    assert_eq!(found.unwrap(), "secret");
+
+    let server = Process::start(&["--file-root", root.to_str().unwrap()]);
+    let (written, found) = through(&server, &path("root/in"), "in");
+    written.unwrap();
+    assert_eq!(found.unwrap(), "hello");
+    std::os::unix::fs::symlink(path("secret"), path("root/link")).unwrap();
+    for read in [path("secret"), "../secret".into(), path("root/../secret"), "link".into()] {
+        denied(through(&server, "in", &read).1);
+    }
+    assert_eq!(through(&server, &path("out"), "in").0.unwrap_err().code(), Code::PermissionDenied);
+
+    let mut open = Process::start(&["--host", "0.0.0.0"]);
+    open.target = open.target.replace("0.0.0.0", "127.0.0.1");
+    let (written, found) = through(&open, &path("out"), &path("secret"));
+    assert!(written.unwrap_err().message().contains("--file-root"));
+    denied(found);
+    assert!(!folder.join("out").exists());
+    std::fs::remove_dir_all(folder).unwrap();
+}

@@ -11,7 +11,10 @@ use super::{Metadata, ReadAt, Storage, WriteFile};
 pub struct NoStorage;
 
 fn refused(path: &str) -> Error {
-    err!(PermissionDenied, "{path}: no files can be touched here")
+    err!(
+        PermissionDenied,
+        "{path}: no files can be touched here; a server that other machines can reach lets its clients touch those under its --file-root"
+    )
 }
 
 impl Storage for NoStorage {
