@@ -277,6 +277,24 @@ def case_lines_and_records_of_one_length(target):
             equal(found, [[0, 1], [2, 3], [4, 5]])
 
 
+def case_tables_of_text(target):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "table.csv")
+        with open(path, "w") as file:
+            file.write('name,size,weight\nash,1,0.5\n"elm, tall",2,\nfir,3,1.5\n')
+        with session(target) as s:
+            rows = tf.data.experimental.CsvDataset(path, [tf.string, tf.int32, [0.0]], header=True)
+            found = drained(s, v1.data.make_one_shot_iterator(rows).get_next())
+            assert found == [(b"ash", 1, 0.5), (b"elm, tall", 2, 0.0), (b"fir", 3, 1.5)], found
+            batches = v1.data.experimental.make_csv_dataset(
+                path, 2, label_name="size", num_epochs=1, shuffle=False)
+            iterator = v1.data.make_initializable_iterator(batches)
+            s.run(iterator.initializer)
+            features, sizes = s.run(iterator.get_next())
+            equal(sizes, [1, 2])
+            close(features["weight"], [0.5, 0.0])
+
+
 def case_damaged_records_name_their_file(target):
     with tempfile.TemporaryDirectory() as folder:
         good, bad = os.path.join(folder, "good"), os.path.join(folder, "bad")

@@ -298,6 +298,7 @@ pub static FAMILIES: &[&Family] = &[
     &data::batch::FAMILY,
     &data::cache::FAMILY,
     &data::combine::FAMILY,
+    &data::csv::FAMILY,
     &data::directed::FAMILY,
     &data::files::FAMILY,
     &data::function_ops::FAMILY,

@@ -9,9 +9,9 @@ use thalweg_tensor::{Budget, Error, Result, Shape, Tensor, bail, ensure};
 
 use super::call::FunctionAttr;
 use super::dataset::{
-    DATASET, Dataset, Iterate, Next, Source, Turns, UNKNOWN, flag_input, transformation,
+    DATASET, Iterate, Next, Source, Transform, Turns, UNKNOWN, flag_input, transformation,
 };
-use super::element::{Element, Held, Spec, slice};
+use super::element::{Element, Held, slice};
 use super::mapped::{Mapped, checked_calls};
 use super::scope::Scope;
 use crate::cells::Cell;
@@ -128,12 +128,10 @@ const EXPERIMENTAL_UNBATCH_DATASET: OpDef = OpDef { name: "ExperimentalUnbatchDa
 
 /// Elements stacked, a fixed number at a time.
 pub(crate) struct Batched {
-    pub(crate) input: Source,
     pub(crate) size: usize,
     pub(crate) drops_remainder: bool,
     /// Whether a batch takes its full number of elements though one of them fails.
     pub(crate) goes_on: bool,
-    pub(crate) spec: Spec,
 }
 
 /// The batch size, which is positive.
@@ -151,8 +149,7 @@ fn batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
             Some(i) => flag_input(ctx, i, "drop_remainder")?,
             None => false,
         };
-        let source = input.clone();
-        source.under(Batched { input, size, drops_remainder, goes_on, spec })
+        input.then(spec, Batched { size, drops_remainder, goes_on })
     })
 }
 
@@ -165,38 +162,23 @@ fn map_and_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let size = checked_size(ctx.scalar_int(first, "batch_size")?)?;
         let calls = checked_calls(ctx.scalar_int(first + 1, "num_parallel_calls")?)?;
         let drops_remainder = flag_input(ctx, first + 2, "drop_remainder")?;
-        let mapped = Mapped {
-            input: input.clone(),
-            function: function.bind(ctx)?,
-            // What the function returns shows only in the batches' shapes.
-            spec: spec.clone(),
-            preserves_cardinality,
-            calls: Some(calls),
-            node: node.clone(),
-        };
-        let input = input.under(mapped)?;
-        let source = input.clone();
-        source.under(Batched { input, size, drops_remainder, goes_on: true, spec })
+        let (function, node) = (function.bind(ctx)?, node.clone());
+        let mapped = Mapped { function, preserves_cardinality, calls: Some(calls), node };
+        // What the function returns shows only in the batches' shapes.
+        let input = input.then(spec.clone(), mapped)?;
+        input.then(spec, Batched { size, drops_remainder, goes_on: true })
     })
 }
 
-impl Dataset for Batched {
-    fn spec(&self) -> &Spec {
-        &self.spec
+impl Transform for Batched {
+    fn cardinality(&self, input: &Source) -> i64 {
+        batches(input.cardinality(), self.size, self.drops_remainder)
     }
 
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        batches(self.input.cardinality(), self.size, self.drops_remainder)
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let stack: Stack = Box::new(stacked);
         Ok(Box::new(Batching {
-            input: Some(self.input.iterate(scope)?),
+            input: Some(input.iterate(scope)?),
             size: self.size,
             drops_remainder: self.drops_remainder,
             goes_on: self.goes_on,
@@ -319,39 +301,25 @@ fn stacked_component(elements: &[Held], i: usize, budget: &Arc<Budget>) -> Resul
 }
 
 /// Every element cut along its first dimension.
-pub(crate) struct Unbatched {
-    pub(crate) input: Source,
-    pub(crate) spec: Spec,
-}
+pub(crate) struct Unbatched;
 
 fn unbatch(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    transformation(init, |_, input, spec| {
-        let source = input.clone();
-        source.under(Unbatched { input, spec })
-    })
+    transformation(init, |_, input, spec| input.then(spec, Unbatched))
 }
 
-impl Dataset for Unbatched {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        let rows = self.input.spec().shapes.first().and_then(|shape| shape.dim(0));
-        match (self.input.cardinality(), rows) {
+impl Transform for Unbatched {
+    fn cardinality(&self, input: &Source) -> i64 {
+        let rows = input.spec().shapes.first().and_then(|shape| shape.dim(0));
+        match (input.cardinality(), rows) {
             (n, _) if n < 0 => n,
             (n, Some(rows)) => n.saturating_mul(i64::try_from(rows).unwrap_or(i64::MAX)),
             (_, None) => UNKNOWN,
         }
     }
 
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         Ok(Box::new(Unbatching {
-            input: self.input.iterate(scope)?,
+            input: input.iterate(scope)?,
             scope: scope.clone(),
             current: Element::new(),
             next: 0,

@@ -172,7 +172,7 @@ fn fixed_length(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// The compression that input `i` names; none where there is no such input.
-fn compression(ctx: &KernelContext<'_>, i: usize) -> Result<Option<Compression>> {
+pub(crate) fn compression(ctx: &KernelContext<'_>, i: usize) -> Result<Option<Compression>> {
     if i >= ctx.num_inputs() {
         return Ok(Some(Compression::None));
     }

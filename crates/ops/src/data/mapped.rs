@@ -9,8 +9,8 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Error, Result, ensure};
 
 use super::call::{Call, Function, FunctionAttr};
-use super::dataset::{DATASET, Dataset, Iterate, Next, Source, UNKNOWN, transformation};
-use super::element::{Element, Spec};
+use super::dataset::{DATASET, Iterate, Next, Source, Transform, UNKNOWN, transformation};
+use super::element::Element;
 use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
@@ -73,9 +73,7 @@ const PARALLEL_MAP_DATASET_V2: OpDef = OpDef {
 
 /// A function applied to every element.
 pub(crate) struct Mapped {
-    pub(crate) input: Source,
     pub(crate) function: Arc<Function>,
-    pub(crate) spec: Spec,
     pub(crate) preserves_cardinality: bool,
     /// Calls at once; `None` begins one when its result is asked for.
     pub(crate) calls: Option<i64>,
@@ -105,26 +103,17 @@ fn map(init: &KernelInit<'_>) -> Result<AnyKernel> {
         };
         let function = function.bind(ctx)?;
         let node = node.clone();
-        let source = input.clone();
-        source.under(Mapped { input, function, spec, preserves_cardinality, calls, node })
+        input.then(spec, Mapped { function, preserves_cardinality, calls, node })
     })
 }
 
-impl Dataset for Mapped {
-    fn spec(&self) -> &Spec {
-        &self.spec
+impl Transform for Mapped {
+    fn cardinality(&self, input: &Source) -> i64 {
+        if self.preserves_cardinality { input.cardinality() } else { UNKNOWN }
     }
 
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        if self.preserves_cardinality { self.input.cardinality() } else { UNKNOWN }
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        let input = self.input.iterate(scope)?;
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let input = input.iterate(scope)?;
         let calling = Calling {
             function: self.function.clone(),
             scope: scope.clone(),

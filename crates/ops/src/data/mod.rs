@@ -11,6 +11,7 @@ pub(crate) mod cache;
 mod cache_file;
 pub(crate) mod call;
 pub(crate) mod combine;
+pub(crate) mod csv;
 pub(crate) mod dataset;
 pub(crate) mod directed;
 mod drive;

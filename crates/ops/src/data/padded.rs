@@ -7,8 +7,8 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Budget, Result, Shape, Tensor, bail, ensure};
 
 use super::batch::{Batching, batches, checked_size};
-use super::dataset::{DATASET, Dataset, Iterate, Source, Turns, flag_input, transformation};
-use super::element::{Element, Held, Spec};
+use super::dataset::{DATASET, Iterate, Source, Transform, Turns, flag_input, transformation};
+use super::element::{Element, Held};
 use super::scope::Scope;
 use crate::cells::{Cell, fill};
 
@@ -64,18 +64,16 @@ struct Padding {
 
 /// Elements padded and stacked.
 pub(crate) struct PaddedBatched {
-    input: Source,
     size: usize,
     drops_remainder: bool,
     /// `None` pads every component with zeros, as far as the batch needs.
     paddings: Option<Arc<[Padding]>>,
-    spec: Spec,
 }
 
 impl PaddedBatched {
     /// Elements padded with zeros to the largest in their batch.
-    pub(crate) fn to_largest(input: Source, size: usize, spec: Spec) -> PaddedBatched {
-        PaddedBatched { input, size, drops_remainder: false, paddings: None, spec }
+    pub(crate) fn to_largest(size: usize) -> PaddedBatched {
+        PaddedBatched { size, drops_remainder: false, paddings: None }
     }
 }
 
@@ -98,8 +96,7 @@ fn padded_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
             None => false,
         };
         let paddings = Some(paddings(ctx, &input)?);
-        let source = input.clone();
-        source.under(PaddedBatched { input, size, drops_remainder, paddings, spec })
+        input.then(spec, PaddedBatched { size, drops_remainder, paddings })
     })
 }
 
@@ -152,23 +149,15 @@ fn paddings(ctx: &KernelContext<'_>, input: &Source) -> Result<Arc<[Padding]>> {
         .collect()
 }
 
-impl Dataset for PaddedBatched {
-    fn spec(&self) -> &Spec {
-        &self.spec
+impl Transform for PaddedBatched {
+    fn cardinality(&self, input: &Source) -> i64 {
+        batches(input.cardinality(), self.size, self.drops_remainder)
     }
 
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        batches(self.input.cardinality(), self.size, self.drops_remainder)
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let paddings = self.paddings.clone();
         Ok(Box::new(Batching {
-            input: Some(self.input.iterate(scope)?),
+            input: Some(input.iterate(scope)?),
             size: self.size,
             drops_remainder: self.drops_remainder,
             goes_on: false,

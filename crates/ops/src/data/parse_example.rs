@@ -90,15 +90,8 @@ fn parse(init: &KernelInit<'_>) -> Result<AnyKernel> {
             };
             components(&parser, &parser.parse(serialized, &defaults, step)?)
         }));
-        let source = input.clone();
-        source.under(Mapped {
-            input,
-            function,
-            spec,
-            preserves_cardinality: true,
-            calls: Some(calls),
-            node: node.clone(),
-        })
+        let (calls, node) = (Some(calls), node.clone());
+        input.then(spec, Mapped { function, preserves_cardinality: true, calls, node })
     })
 }
 

@@ -9,8 +9,8 @@ use thalweg_graph::OpDef;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, ensure};
 
-use super::dataset::{DATASET, Dataset, Iterate, Next, Source, transformation};
-use super::element::{Held, Spec};
+use super::dataset::{DATASET, Iterate, Next, Source, Transform, transformation};
+use super::element::Held;
 use super::scope::Scope;
 use super::task::{After, Task, Work};
 
@@ -38,10 +38,9 @@ const AHEAD_MAX: usize = 4096;
 /// Elements made in one job, so that others have their turn on the thread.
 const ELEMENTS_PER_JOB: usize = 32;
 
+/// Elements that are drawn before they are asked for; -1 for as many as seem good.
 pub(crate) struct Prefetched {
-    pub(crate) input: Source,
     pub(crate) buffer: i64,
-    pub(crate) spec: Spec,
 }
 
 fn prefetch(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -52,26 +51,17 @@ fn prefetch(init: &KernelInit<'_>) -> Result<AnyKernel> {
             InvalidArgument,
             "buffer_size must be >= 0 or set buffer_size to be -1 for auto-tuning"
         );
-        let source = input.clone();
-        source.under(Prefetched { input, buffer, spec })
+        input.then(spec, Prefetched { buffer })
     })
 }
 
-impl Dataset for Prefetched {
-    fn spec(&self) -> &Spec {
-        &self.spec
+impl Transform for Prefetched {
+    fn cardinality(&self, input: &Source) -> i64 {
+        input.cardinality()
     }
 
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
-    fn cardinality(&self) -> i64 {
-        self.input.cardinality()
-    }
-
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
-        let input = self.input.iterate(scope)?;
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        let input = input.iterate(scope)?;
         Ok(match usize::try_from(self.buffer) {
             Ok(0) => input,
             Ok(size) => ahead(input, size, scope),

@@ -11,11 +11,11 @@ use thalweg_tensor::{Bytes, Result, ensure, err};
 use super::files::{Format, Reading};
 
 /// The largest line or record: what a message may hold.
-const RECORD_BYTES_MAX: usize = 1 << 31;
+pub(crate) const RECORD_BYTES_MAX: usize = 1 << 31;
 /// Bytes that are read at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-type Stream = Box<dyn BufRead + Send>;
+pub(crate) type Stream = Box<dyn BufRead + Send>;
 
 /// Files of records of one length, between a header and a footer.
 #[derive(Clone, Copy)]
@@ -103,7 +103,11 @@ impl Content {
 }
 
 /// The uncompressed content of a file.
-fn stream(storage: &dyn Storage, path: &str, compression: Compression) -> Result<Stream> {
+pub(crate) fn stream(
+    storage: &dyn Storage,
+    path: &str,
+    compression: Compression,
+) -> Result<Stream> {
     let raw = BufReader::with_capacity(CHUNK_BYTES, Sequential::new(storage.open(path)?, 0));
     Ok(match compression {
         Compression::None => Box::new(raw),

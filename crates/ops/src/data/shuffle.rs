@@ -12,8 +12,8 @@ use thalweg_graph::{Flag, OpDef};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, ensure, err};
 
-use super::dataset::{DATASET, Dataset, INFINITE, Iterate, Next, Source, Turns, transformation};
-use super::element::{Held, Spec};
+use super::dataset::{DATASET, INFINITE, Iterate, Next, Source, Transform, Turns, transformation};
+use super::element::Held;
 use super::scope::Scope;
 use super::seeds::{SeedGenerator, input_seeds, seed_generator};
 use crate::math::random::philox::{Philox, Samples};
@@ -111,12 +111,10 @@ const SHUFFLE_AND_REPEAT_DATASET_V2: OpDef = OpDef {
 };
 
 pub(crate) struct Shuffled {
-    pub(crate) input: Source,
     pub(crate) buffer: usize,
     /// Iterations; -1 for ever.
     pub(crate) count: i64,
     pub(crate) seeds: Arc<SeedGenerator>,
-    pub(crate) spec: Spec,
 }
 
 fn shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -154,26 +152,17 @@ fn shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
             }
         };
         let seeds = seed_generator(ctx, generator, seeds, changes)?;
-        let source = input.clone();
-        source.under(Shuffled { input, buffer, count, seeds, spec })
+        input.then(spec, Shuffled { buffer, count, seeds })
     })
 }
 
-impl Dataset for Shuffled {
-    fn spec(&self) -> &Spec {
-        &self.spec
-    }
-
-    fn inputs(&self) -> Vec<&Source> {
-        vec![&self.input]
-    }
-
+impl Transform for Shuffled {
     fn rewind(&self) {
         self.seeds.rewind();
     }
 
-    fn cardinality(&self) -> i64 {
-        match self.input.cardinality() {
+    fn cardinality(&self, input: &Source) -> i64 {
+        match input.cardinality() {
             0 => 0,
             _ if self.count < 0 => INFINITE,
             n if n < 0 => n,
@@ -181,10 +170,10 @@ impl Dataset for Shuffled {
         }
     }
 
-    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+    fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let (seed, seed2) = self.seeds.generate();
         Ok(Box::new(Shuffling {
-            dataset: self.input.clone(),
+            dataset: input.clone(),
             input: None,
             seeds: self.seeds.clone(),
             samples: Samples::new(Philox::from_seeds(seed, seed2)),

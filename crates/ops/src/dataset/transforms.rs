@@ -79,17 +79,9 @@ impl Dataset {
     }
 
     fn mapped(self, calls: Option<i64>, function: Arc<Function>) -> Dataset {
-        self.then(|input, _| {
-            let mapped = Mapped {
-                input: input.clone(),
-                function,
-                spec: Spec::open(),
-                preserves_cardinality: true,
-                calls,
-                node: name("map"),
-            };
-            input.under(mapped)
-        })
+        let node = name("map");
+        let mapped = Mapped { function, preserves_cardinality: true, calls, node };
+        self.then(|input, _| input.then(Spec::open(), mapped))
     }
 
     /// Those elements that a predicate holds for.
@@ -196,8 +188,7 @@ impl Dataset {
         self.then(|input, spec| {
             let size = checked_size(i64::try_from(size).unwrap_or(i64::MAX))?;
             let spec = if spec.is_open { spec } else { batch_spec(&spec, size, drops_remainder)? };
-            let source = input.clone();
-            source.under(Batched { input, size, drops_remainder, goes_on: true, spec })
+            input.then(spec, Batched { size, drops_remainder, goes_on: true })
         })
     }
 
@@ -206,17 +197,13 @@ impl Dataset {
     pub fn padded_batch(self, size: usize) -> Dataset {
         self.then(|input, _| {
             let size = checked_size(i64::try_from(size).unwrap_or(i64::MAX))?;
-            let source = input.clone();
-            source.under(PaddedBatched::to_largest(input, size, Spec::open()))
+            input.then(Spec::open(), PaddedBatched::to_largest(size))
         })
     }
 
     /// Every element cut along its first dimension.
     pub fn unbatch(self) -> Dataset {
-        self.then(|input, _| {
-            let source = input.clone();
-            source.under(Unbatched { input, spec: Spec::open() })
-        })
+        self.then(|input, _| input.then(Spec::open(), Unbatched))
     }
 
     /// The elements in the order in which `tf.data.Dataset.shuffle` puts them for this size of the
@@ -231,8 +218,7 @@ impl Dataset {
             let buffer = checked_size(i64::try_from(options.buffer).unwrap_or(i64::MAX))?;
             let seeds = (DEFAULT_GRAPH_SEED, options.seed);
             let seeds = Arc::new(SeedGenerator::new(seeds, options.reshuffles));
-            let source = input.clone();
-            source.under(Shuffled { input, buffer, count: 1, seeds, spec })
+            input.then(spec, Shuffled { buffer, count: 1, seeds })
         })
     }
 
@@ -305,11 +291,8 @@ impl Dataset {
 
     /// So many elements are made before somebody asks for them, on other threads.
     pub fn prefetch(self, count: usize) -> Dataset {
-        self.then(|input, spec| {
-            let buffer = i64::try_from(count).unwrap_or(i64::MAX);
-            let source = input.clone();
-            source.under(Prefetched { input, buffer, spec })
-        })
+        let buffer = i64::try_from(count).unwrap_or(i64::MAX);
+        self.then(|input, spec| input.then(spec, Prefetched { buffer }))
     }
 
     /// The elements without those that fail.

@@ -1,0 +1,381 @@
+//! Datasets that read comma-separated values, RFC 4180.
+
+use std::io::BufRead;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use thalweg_formats::record::Compression;
+use thalweg_graph::{Flag, OpDef};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
+use thalweg_tensor::{Bytes, Code, DType, Result, Shape, Tensor, bail, ensure, err};
+
+use super::dataset::{
+    DATASET, Dataset, Iterate, Next, Source, Turns, dataset_kernel, flag_input, string_input,
+};
+use super::element::{Element, Spec};
+use super::files::compression;
+use super::records::{RECORD_BYTES_MAX, Stream, stream};
+use super::scope::Scope;
+use crate::strings::number::{FromText, trimmed};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[CSV_DATASET, EXPERIMENTAL_CSV_DATASET, CSV_DATASET_V2],
+    kernels: &[
+        KernelSpec { op: "CSVDataset", create: csv, ..KernelSpec::CPU },
+        KernelSpec { op: "ExperimentalCSVDataset", create: csv, ..KernelSpec::CPU },
+        KernelSpec { op: "CSVDatasetV2", create: csv, ..KernelSpec::CPU },
+    ],
+};
+
+const CSV_DATASET: OpDef = OpDef {
+    name: "CSVDataset",
+    inputs: &[
+        "filenames: string",
+        "compression_type: string",
+        "buffer_size: int64",
+        "header: bool",
+        "field_delim: string",
+        "use_quote_delim: bool",
+        "na_value: string",
+        "select_cols: int64",
+        "record_defaults: output_types",
+    ],
+    attrs: &[
+        "output_types: list({float, double, int32, int64, string}) >= 1",
+        "output_shapes: list(shape) >= 1",
+    ],
+    flags: &[Flag::Stateful],
+    ..DATASET
+};
+
+const EXPERIMENTAL_CSV_DATASET: OpDef = OpDef { name: "ExperimentalCSVDataset", ..CSV_DATASET };
+
+const CSV_DATASET_V2: OpDef = OpDef {
+    name: "CSVDatasetV2",
+    inputs: &[
+        "filenames: string",
+        "compression_type: string",
+        "buffer_size: int64",
+        "header: bool",
+        "field_delim: string",
+        "use_quote_delim: bool",
+        "na_value: string",
+        "select_cols: int64",
+        "record_defaults: output_types",
+        "exclude_cols: int64",
+    ],
+    ..CSV_DATASET
+};
+
+/// How files are read.
+struct Format {
+    compression: Compression,
+    has_header: bool,
+    delimiter: u8,
+    quotes: bool,
+    missing: Bytes,
+    columns: Columns,
+    /// The value of each output where a field is missing, if it may.
+    defaults: Vec<Tensor>,
+    dtypes: Arc<[DType]>,
+}
+
+/// Which fields of a record are wanted.
+enum Columns {
+    All,
+    These(Vec<usize>),
+    AllBut(Vec<usize>),
+}
+
+struct OfCsv {
+    files: Arc<[Bytes]>,
+    format: Arc<Format>,
+    spec: Spec,
+}
+
+fn csv(init: &KernelInit<'_>) -> Result<AnyKernel> {
+    let spec = Spec::of(init.attrs())?;
+    dataset_kernel(move |ctx| {
+        let names = ctx.input(0)?;
+        ensure!(names.rank() <= 1, InvalidArgument, "`filenames` must be a scalar or a vector.");
+        let format = Arc::new(format(ctx, &spec)?);
+        Source::new(OfCsv { files: names.strings()?.into(), format, spec: spec.clone() }, 0)
+    })
+}
+
+fn format(ctx: &KernelContext<'_>, spec: &Spec) -> Result<Format> {
+    ensure!(
+        ctx.scalar_int(2, "buffer_size")? > 0,
+        InvalidArgument,
+        "buffer_size should be positive"
+    );
+    let &[delimiter] = &string_input(ctx, 4, "field_delim")?[..] else {
+        bail!(InvalidArgument, "field_delim should be only 1 char")
+    };
+    let mut defaults = Vec::new();
+    for i in ctx.input_range("record_defaults")? {
+        let default = ctx.input(i)?;
+        ensure!(
+            default.rank() <= 1 && default.num_elements() <= 1,
+            InvalidArgument,
+            "There should only be 1 default per field but field {} has shape {}",
+            defaults.len(),
+            default.shape()
+        );
+        defaults.push(default.clone());
+    }
+    let selected = indices(ctx, 7, "select_cols")?;
+    let excluded = match ctx.input_range("exclude_cols") {
+        Ok(range) => indices(ctx, range.start, "exclude_cols")?,
+        Err(_) => Vec::new(),
+    };
+    ensure!(
+        selected.is_empty() || selected.len() == defaults.len(),
+        InvalidArgument,
+        "select_cols should match output size"
+    );
+    ensure!(
+        selected.is_empty() || excluded.is_empty(),
+        InvalidArgument,
+        "Either select_cols or exclude_cols should be given, not both"
+    );
+    Ok(Format {
+        compression: compression(ctx, 1)?.unwrap_or_default(),
+        has_header: flag_input(ctx, 3, "header")?,
+        delimiter,
+        quotes: flag_input(ctx, 5, "use_quote_delim")?,
+        missing: string_input(ctx, 6, "na_value")?,
+        columns: match (selected.is_empty(), excluded.is_empty()) {
+            (false, _) => Columns::These(selected),
+            (true, false) => Columns::AllBut(excluded),
+            (true, true) => Columns::All,
+        },
+        defaults,
+        dtypes: spec.dtypes.clone(),
+    })
+}
+
+/// Numbers of columns, ascending.
+fn indices(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<Vec<usize>> {
+    let index = |index: i64| {
+        usize::try_from(index)
+            .map_err(|_| err!(InvalidArgument, "{name} should be non-negative indices"))
+    };
+    let found = ctx.ints(i, name)?.into_iter().map(index).collect::<Result<Vec<_>>>()?;
+    ensure!(
+        found.is_sorted_by(|a, b| a < b),
+        InvalidArgument,
+        "{name} should be strictly increasing indices"
+    );
+    Ok(found)
+}
+
+impl Dataset for OfCsv {
+    fn spec(&self) -> &Spec {
+        &self.spec
+    }
+
+    fn iterate(&self, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
+        Ok(Box::new(ReadingCsv {
+            files: self.files.clone(),
+            format: self.format.clone(),
+            next: 0,
+            open: None,
+            scope: scope.clone(),
+            turns: Turns::default(),
+        }))
+    }
+}
+
+struct ReadingCsv {
+    files: Arc<[Bytes]>,
+    format: Arc<Format>,
+    /// Files that were opened.
+    next: usize,
+    open: Option<Records>,
+    scope: Arc<Scope>,
+    turns: Turns,
+}
+
+impl ReadingCsv {
+    fn open(&mut self) -> Result<Records> {
+        let i = self.next;
+        self.next += 1;
+        let path = std::str::from_utf8(&self.files[i])
+            .map_err(|_| err!(InvalidArgument, "a file name is not valid UTF-8"))?;
+        let content = stream(&*self.scope.environment.storage, path, self.format.compression)?;
+        let mut records = Records { content, path: path.to_owned(), number: 0 };
+        if self.format.has_header {
+            records.next(&self.format)?;
+        }
+        Ok(records)
+    }
+}
+
+impl Iterate for ReadingCsv {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Next {
+        loop {
+            let Some(open) = &mut self.open else {
+                if self.next >= self.files.len() {
+                    return Poll::Ready(Ok(None));
+                }
+                ready!(self.turns.poll(cx));
+                self.open = Some(self.open()?);
+                continue;
+            };
+            let fields = match open.next(&self.format) {
+                Ok(Some(fields)) => fields,
+                Ok(None) => {
+                    self.open = None;
+                    continue;
+                }
+                Err(e) => {
+                    if e.code() != Code::InvalidArgument {
+                        self.open = None;
+                    }
+                    return Poll::Ready(Err(e));
+                }
+            };
+            let element = self.format.element(&fields);
+            let place = format!("{}, record {}", open.path, open.number);
+            return Poll::Ready(match element {
+                Ok(element) => Ok(Some(element)),
+                Err(e) => Err(e.map_message(|m| format!("{place}: {m}"))),
+            });
+        }
+    }
+}
+
+/// The records of one file.
+struct Records {
+    content: Stream,
+    path: String,
+    /// Records so far, the header among them.
+    number: u64,
+}
+
+/// Where in a field the reading is.
+#[derive(Clone, Copy, PartialEq)]
+enum At {
+    Start,
+    Plain,
+    Quoted,
+    /// After a quote that ends the field, unless another follows.
+    Closed,
+}
+
+impl Records {
+    fn peek(&mut self) -> Result<Option<u8>> {
+        let buffer = self.content.fill_buf();
+        let buffer = buffer.map_err(|e| err!(DataLoss, "{}: {e}", self.path))?;
+        Ok(buffer.first().copied())
+    }
+
+    /// The fields of the next record.
+    fn next(&mut self, format: &Format) -> Result<Option<Vec<Vec<u8>>>> {
+        if self.peek()?.is_none() {
+            return Ok(None);
+        }
+        self.number += 1;
+        let (mut fields, mut field, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut at, mut mistake) = (At::Start, None);
+        loop {
+            let next = self.peek()?;
+            self.content.consume(usize::from(next.is_some()));
+            bytes += 1;
+            ensure!(
+                bytes <= RECORD_BYTES_MAX,
+                ResourceExhausted,
+                "{}: a record has more than {RECORD_BYTES_MAX} bytes",
+                self.path
+            );
+            match (at, next) {
+                (At::Quoted, None) => {
+                    mistake = mistake.or(Some("a quoted field has no end"));
+                    break;
+                }
+                (At::Quoted, Some(b'"')) => at = At::Closed,
+                (At::Quoted, Some(byte)) => field.push(byte),
+                (_, None) => break,
+                (_, Some(b'\n')) => break,
+                (_, Some(b'\r')) => {
+                    if self.peek()? == Some(b'\n') {
+                        self.content.consume(1);
+                    }
+                    break;
+                }
+                (_, Some(byte)) if byte == format.delimiter => {
+                    fields.push(std::mem::take(&mut field));
+                    at = At::Start;
+                }
+                (At::Closed, Some(byte)) => {
+                    if byte != b'"' {
+                        mistake = Some("a quote inside a quoted field is not doubled");
+                    }
+                    field.push(byte);
+                    at = At::Quoted;
+                }
+                (At::Start, Some(b'"')) if format.quotes => at = At::Quoted,
+                (At::Plain, Some(b'"')) if format.quotes => {
+                    mistake = Some("a field that is not quoted has a quote");
+                }
+                (_, Some(byte)) => {
+                    field.push(byte);
+                    at = At::Plain;
+                }
+            }
+        }
+        fields.push(field);
+        match mistake {
+            Some(what) => bail!(InvalidArgument, "{}, record {}: {what}", self.path, self.number),
+            None => Ok(Some(fields)),
+        }
+    }
+}
+
+impl Format {
+    /// The wanted fields of a record as tensors.
+    fn element(&self, fields: &[Vec<u8>]) -> Result<Element> {
+        let wanted: Vec<&Vec<u8>> = match &self.columns {
+            Columns::All => fields.iter().collect(),
+            Columns::These(columns) => columns.iter().filter_map(|&c| fields.get(c)).collect(),
+            Columns::AllBut(columns) => {
+                let kept = |(c, field)| columns.binary_search(&c).is_err().then_some(field);
+                fields.iter().enumerate().filter_map(kept).collect()
+            }
+        };
+        ensure!(
+            wanted.len() == self.defaults.len(),
+            InvalidArgument,
+            "Expect {} fields but have {} in record",
+            self.defaults.len(),
+            wanted.len()
+        );
+        wanted.into_iter().enumerate().map(|(i, field)| self.value(i, field)).collect()
+    }
+
+    /// A field as output `i`.
+    fn value(&self, i: usize, field: &[u8]) -> Result<Tensor> {
+        if field.is_empty() || *field == self.missing {
+            let default = &self.defaults[i];
+            ensure!(
+                default.num_elements() == 1,
+                InvalidArgument,
+                "Field {i} is required but missing in record!"
+            );
+            return default.clone().reshaped(Shape::scalar());
+        }
+        let text = trimmed(field);
+        let value = match self.dtypes[i] {
+            DType::Float => f32::from_text(text).map(Tensor::scalar),
+            DType::Double => f64::from_text(text).map(Tensor::scalar),
+            DType::Int32 => i32::from_text(text).map(Tensor::scalar),
+            DType::Int64 => i64::from_text(text).map(Tensor::scalar),
+            _ => Some(Tensor::scalar_string(field.to_vec())),
+        };
+        value.ok_or_else(|| {
+            let text = String::from_utf8_lossy(field);
+            err!(InvalidArgument, "Field {i} in record is not a valid {}: {text}", self.dtypes[i])
+        })
+    }
+}
