@@ -10,7 +10,9 @@ use prost::Message;
 use thalweg::formats::checkpoint::{BundleReader, ReadContext, object_graph, v1};
 use thalweg::formats::events::{EventReader, Scalars};
 use thalweg::formats::masked_crc32c;
+use thalweg::formats::npz::NpzReader;
 use thalweg::formats::record::{Compression, Index, ReadOptions, RecordReader};
+use thalweg::formats::safetensors::SafetensorsReader;
 use thalweg::formats::storage::{InMemory, MemoryStorage, Storage};
 use thalweg::graph::{Graph, Op};
 use thalweg::kernel::Environment;
@@ -164,6 +166,22 @@ pub fn checkpoint_index(bytes: &[u8]) {
             for name in reader.names() {
                 let _ = reader.read_with(name, None, context);
             }
+        }
+    }
+}
+
+/// Files of tensors of other programs: `.npz` and safetensors. Tensors are read or refused.
+pub fn tensor_file(bytes: &[u8]) {
+    let memory = MemoryStorage::with("x", bytes);
+    let budget = Budget::new(MEMORY_BYTES_MAX);
+    if let Ok(reader) = NpzReader::open(&memory, "x") {
+        for name in reader.names() {
+            let _ = reader.read(name, Some(&budget));
+        }
+    }
+    if let Ok(reader) = SafetensorsReader::open(&memory, "x") {
+        for (name, _) in reader.entries() {
+            let _ = reader.read(name, Some(&budget));
         }
     }
 }

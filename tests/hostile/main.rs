@@ -358,6 +358,21 @@ fn damaged_checkpoints() {
 }
 
 #[test]
+fn damaged_files_of_tensors() {
+    let mut files: Vec<Vec<u8>> = files(&testdata("checkpoints"), "npz")
+        .iter()
+        .map(|file| std::fs::read(file).unwrap())
+        .collect();
+    let header = r#"{"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}}"#;
+    files.push([&(header.len() as u64).to_le_bytes(), header.as_bytes(), &[0; 8]].concat());
+    for_seeds(0.02, |random| {
+        let mut bytes = random.pick(&files).unwrap().clone();
+        damage_bytes(&mut bytes, random);
+        targets::tensor_file(&bytes);
+    });
+}
+
+#[test]
 fn absurd_tensors_are_refused() {
     let mut scope = thalweg::scope();
     let dims = scope.constant(&Tensor::vector(&[1i64 << 60]).unwrap()).unwrap();

@@ -1,8 +1,9 @@
 //! NumPy's `.npz` files: zip archives of `.npy` files.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use thalweg_tensor::{Budget, Context, Result, Tensor, ensure, err, npy};
+use thalweg_tensor::{Budget, Charge, Context, Result, Tensor, ensure, err, npy};
 
 use crate::Storage;
 use crate::storage::WriteFile;
@@ -17,29 +18,30 @@ const HEADER_BYTES_MAX: u64 = 1 << 16;
 pub struct NpzReader {
     path: String,
     archive: Archive,
+    /// Places of the members, by the names of their arrays; of two of one name the first counts.
+    by_name: BTreeMap<String, usize>,
 }
 
 impl NpzReader {
     /// Reads the directory of a file.
     pub fn open(storage: &dyn Storage, path: &str) -> Result<NpzReader> {
-        Ok(NpzReader { path: path.to_owned(), archive: Archive::open(storage.open(path)?)? })
-    }
-
-    fn members(&self) -> impl Iterator<Item = (&str, &Member)> {
-        let named = |m: &'_ Member| m.name.ends_with(SUFFIX);
-        let stem = |m: &'_ Member| m.name.len() - SUFFIX.len();
-        let arrays = self.archive.members().iter().filter(move |m| named(m));
-        arrays.map(move |m| (&m.name[..stem(m)], m))
+        let archive = Archive::open(storage.open(path)?)?;
+        let mut by_name = BTreeMap::new();
+        for (i, member) in archive.members().iter().enumerate() {
+            if let Some(name) = member.name.strip_suffix(SUFFIX) {
+                by_name.entry(name.to_owned()).or_insert(i);
+            }
+        }
+        Ok(NpzReader { path: path.to_owned(), archive, by_name })
     }
 
     /// The names of all arrays, in the file's order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.members().map(|(name, _)| name)
+        self.archive.members().iter().filter_map(|member| member.name.strip_suffix(SUFFIX))
     }
 
     fn member(&self, name: &str) -> Result<&Member> {
-        let found = self.members().find(|(other, _)| *other == name);
-        let found = found.map(|(_, member)| member);
+        let found = self.by_name.get(name).map(|&i| &self.archive.members()[i]);
         found.ok_or_else(|| err!(NotFound, "{}: there is no array '{name}'", self.path))
     }
 
@@ -65,6 +67,8 @@ impl NpzReader {
         let member = self.member(name)?;
         // The header says what is there before it is unpacked.
         self.info(name)?;
+        let bytes = usize::try_from(member.bytes).unwrap_or(usize::MAX);
+        let _unpacked = budget.map(|budget| Charge::new(budget, bytes)).transpose()?;
         let content = self.archive.read(member, u64::MAX)?;
         npy::read(content, budget).context(|| format!("{}: array '{name}'", self.path))
     }

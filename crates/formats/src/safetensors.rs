@@ -113,6 +113,11 @@ impl SafetensorsReader {
         self.tensors.iter().map(|(name, info)| (name.as_str(), info))
     }
 
+    /// What is known of a tensor.
+    pub fn entry(&self, name: &str) -> Option<&Info> {
+        self.tensors.get(name)
+    }
+
     /// Texts that the file has besides its tensors.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata

@@ -245,4 +245,17 @@ mod tests {
         assert_eq!(e.code(), Code::Unimplemented);
         std::fs::remove_dir_all(folder).unwrap();
     }
+
+    #[test]
+    fn leftovers_of_local_files_go() {
+        let folder = std::env::temp_dir().join(format!("thalweg-left-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        // No process has so high a number.
+        let left = folder.join(".a.index.4294967295-0.tmp");
+        std::fs::write(&left, b"").unwrap();
+        let storage = ByUrl::default();
+        storage.remove_leftovers(folder.to_str().unwrap(), &|name| name == "a.index").unwrap();
+        assert!(!left.exists());
+        std::fs::remove_dir_all(folder).unwrap();
+    }
 }
