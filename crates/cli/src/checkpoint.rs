@@ -13,6 +13,7 @@ use source::Source;
 use thalweg_tensor::err;
 
 use crate::Failure;
+use crate::inspect::count;
 
 /// Look into checkpoints, check, compare and convert them.
 #[derive(clap::Args, Clone, Debug)]
@@ -116,7 +117,7 @@ fn verify(paths: &[String], json: bool, out: &mut dyn Write) -> Result<(), Failu
             writeln!(out, "{message}")?;
         }
         if found.is_empty() {
-            writeln!(out, "{path}: {tensors} tensors, {bytes} bytes, whole")?;
+            writeln!(out, "{path}: {}, {bytes} bytes, whole", count(tensors, "tensor"))?;
         } else if tensors > 0 {
             writeln!(out, "{path}: {whole} of {tensors} tensors are whole")?;
         }

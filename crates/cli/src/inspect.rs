@@ -129,7 +129,7 @@ fn bytes_text(bytes: u64) -> String {
 }
 
 /// A number of things.
-fn count(number: usize, one: &str) -> String {
+pub(crate) fn count(number: usize, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),
         n => format!("{n} {one}s"),

@@ -76,22 +76,8 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
         }
     };
     let mut out = BufWriter::new(io::stdout().lock());
-    let result = Registry::new(families).map_err(Failure::from).and_then(|registry| {
-        match &cli.command {
-            Command::Check(args) => check::run(args, &registry, &mut out),
-            Command::Checkpoint(args) => checkpoint::run(args, &mut out),
-            Command::Cluster(args) => cluster::run(args, &mut out),
-            Command::Events(args) => events::run(args, &mut out),
-            Command::Inspect(args) => inspect::run(args, &mut out),
-            Command::Launch(args) => launch::run(args, &mut out),
-            Command::Ops(args) => ops::run(args, &registry, &mut out),
-            Command::Quickstart(args) => quickstart::run(args, &registry, &mut out),
-            Command::Run(args) => run::run(args, &registry, &mut out),
-            Command::Server(args) => server::run(args, &registry, &mut out),
-            Command::Tfrecord(args) => tfrecord::run(args, &mut out),
-        }?;
-        Ok(out.flush()?)
-    });
+    let result = carry_out(&cli.command, families, &mut out);
+    let result = result.and_then(|()| Ok(out.flush()?));
     let Err(failure) = result else { return ExitCode::SUCCESS };
     let _ = out.flush();
     match failure {
@@ -109,6 +95,24 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
             eprintln!("thalweg: the output could not be written: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Only commands that know of ops pay for listing them all.
+fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Result<(), Failure> {
+    let registry = || Registry::new(families);
+    match command {
+        Command::Check(args) => check::run(args, &registry()?, out),
+        Command::Checkpoint(args) => checkpoint::run(args, out),
+        Command::Cluster(args) => cluster::run(args, out),
+        Command::Events(args) => events::run(args, out),
+        Command::Inspect(args) => inspect::run(args, out),
+        Command::Launch(args) => launch::run(args, out),
+        Command::Ops(args) => ops::run(args, &registry()?, out),
+        Command::Quickstart(args) => quickstart::run(args, &registry()?, out),
+        Command::Run(args) => run::run(args, &registry()?, out),
+        Command::Server(args) => server::run(args, &registry()?, out),
+        Command::Tfrecord(args) => tfrecord::run(args, out),
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use thalweg_formats::Storage;
 use thalweg_formats::checkpoint::{
     BundleReader, CheckpointState, Report, index_path, prefix_of, v1,
 };
 use thalweg_formats::npz::NpzReader;
 use thalweg_formats::safetensors::SafetensorsReader;
 use thalweg_formats::storage::{folder_of, join};
-use thalweg_formats::{LocalStorage, Storage};
+use thalweg_storage::ByUrl;
 use thalweg_tensor::{Code, DType, Result, Shape, Tensor, bail, err};
 
 /// What is known of a tensor without reading it.
@@ -39,7 +40,7 @@ pub(crate) enum Tensors {
 
 /// The files that commands work on.
 pub(crate) fn storage() -> Arc<dyn Storage> {
-    Arc::new(LocalStorage::default())
+    Arc::new(ByUrl::default())
 }
 
 /// What the last eight bytes of a table are.
@@ -155,8 +156,7 @@ impl Source {
                 Ok(Info { dtype, shape, bytes, slices: Vec::new() })
             }
             Tensors::Safetensors(reader) => {
-                let found = reader.entries().find(|(other, _)| *other == name);
-                let (_, info) = found.ok_or_else(missing)?;
+                let info = reader.entry(name).ok_or_else(missing)?;
                 let (dtype, shape, bytes) = (info.dtype, info.shape.clone(), info.bytes);
                 Ok(Info { dtype, shape, bytes, slices: Vec::new() })
             }
