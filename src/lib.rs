@@ -27,7 +27,7 @@
 use std::sync::{Arc, LazyLock};
 
 use graph::{OpRegistry, Scope};
-use kernel::KernelRegistry;
+use kernel::{Environment, KernelRegistry};
 use runtime::{LoadOptions, SavedModel, Session, SessionOptions};
 use tensor::Result;
 
@@ -87,16 +87,29 @@ pub fn scope() -> Scope {
     Scope::new(registry().ops.clone())
 }
 
-/// A session over what `scope` has built so far, with all kernels and default options.
+/// Options of a session whose files may be URLs: local files, and those of the stores that this crate
+/// was built with.
+pub fn session_options() -> SessionOptions {
+    SessionOptions { environment: environment(), ..SessionOptions::default() }
+}
+
+fn environment() -> Environment {
+    let storage = Arc::new(storage::ByUrl::default());
+    Environment { storage, ..runtime::system_environment() }
+}
+
+/// A session over what `scope` has built so far, with all kernels and [`session_options`].
 pub fn session(scope: &Scope) -> Result<Session> {
-    Session::new(scope.to_graph(), registry().kernels.clone(), SessionOptions::default())
+    Session::new(scope.to_graph(), registry().kernels.clone(), session_options())
 }
 
 /// The SavedModel in `folder`, with all kernels and default options: the only graph in it, or that for
 /// serving.
 pub fn saved_model(folder: &str) -> Result<SavedModel> {
     let Registry { ops, kernels } = registry().clone();
-    SavedModel::load(folder, &[], (ops, kernels), LoadOptions::default())
+    let mut options = LoadOptions::default();
+    options.session.environment = environment();
+    SavedModel::load(folder, &[], (ops, kernels), options)
 }
 
 /// Draws the elements of an input pipeline, with the process's threads and files.
@@ -115,7 +128,7 @@ pub fn saved_model(folder: &str) -> Result<SavedModel> {
 /// # }
 /// ```
 pub fn elements(pipeline: &ops::dataset::Dataset) -> Result<ops::dataset::Elements> {
-    pipeline.elements_in(&runtime::detached_step(runtime::system_environment()))
+    pipeline.elements_in(&runtime::detached_step(environment()))
 }
 
 /// The README's example is a test.

@@ -27,7 +27,7 @@ use error::failed;
 use writer::Writer;
 
 /// How long one thing may take.
-const TIME_MAX: Duration = Duration::from_secs(120);
+const TIME_MAX: Duration = Duration::from_secs(60);
 /// Time in which what only reads may be tried again.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
 /// The first pause between two attempts; each further one is twice as long.
@@ -96,6 +96,11 @@ impl HdfsStorage {
         // Without a host it is the one that the settings name.
         if !authority.is_empty() {
             builder = builder.with_url(format!("hdfs://{authority}"));
+        }
+        // A host and port are one name node: there is no other to fail over to. This many attempts
+        // take some 15 s.
+        if authority.contains(':') {
+            builder = builder.with_config([("dfs.client.failover.max.attempts", "6")]);
         }
         let client = Arc::new(builder.build().map_err(|e| failed(url, "reach it", &e))?);
         clients.insert(authority.to_owned(), Arc::clone(&client));
