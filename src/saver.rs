@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::formats::checkpoint::{CheckpointState, index_path, prefix_of};
-use crate::formats::storage::{LocalStorage, Storage, folder_of, join};
+use crate::formats::storage::{Storage, folder_of, join};
 use crate::graph::{NodeId, Output, Scope};
 use crate::runtime::{Session, system_environment};
+use crate::storage::ByUrl;
 use crate::tensor::{Bytes, Code, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 /// What can run a step: a session here or, with the feature `remote`, elsewhere.
@@ -57,11 +58,7 @@ pub struct SaverOptions {
 
 impl Default for SaverOptions {
     fn default() -> Self {
-        SaverOptions {
-            max_to_keep: 5,
-            keep_every: None,
-            storage: Arc::new(LocalStorage::default()),
-        }
+        SaverOptions { max_to_keep: 5, keep_every: None, storage: Arc::new(ByUrl::default()) }
     }
 }
 

@@ -3,15 +3,22 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
 
 use thalweg_formats::Storage;
 use thalweg_storage::ByUrl;
 use thalweg_tensor::{Bytes, Code, Error, Result, bail, ensure, err};
 
+/// Files of this machine and elsewhere, as commands take them.
+pub(crate) fn storage() -> &'static Arc<dyn Storage> {
+    static STORAGE: LazyLock<Arc<dyn Storage>> = LazyLock::new(|| Arc::new(ByUrl::default()));
+    &STORAGE
+}
+
 /// The content of a file of at most `bytes_max`.
 pub(crate) fn read(path: &Path, bytes_max: usize) -> Result<Bytes> {
     if let Some(url) = url(path) {
-        return ByUrl::default().read(url, bytes_max);
+        return storage().read(url, bytes_max);
     }
     let at = |e: io::Error| file_error(path, &e);
     ensure!(!path.is_dir(), InvalidArgument, "{} is a folder; a file was expected", path.display());
@@ -30,7 +37,7 @@ pub(crate) fn read(path: &Path, bytes_max: usize) -> Result<Bytes> {
 /// Whether there is a folder.
 pub(crate) fn is_folder(path: &Path) -> Result<bool> {
     let Some(url) = url(path) else { return Ok(path.is_dir()) };
-    match ByUrl::default().metadata(url) {
+    match storage().metadata(url) {
         Ok(found) => Ok(found.is_folder),
         Err(e) if e.code() == Code::NotFound => Ok(false),
         Err(e) => Err(e),
@@ -62,7 +69,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
 /// Writes a file under another name and renames it: whoever looks sees all of it or none.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
     if let Some(url) = url(path) {
-        return ByUrl::default().write(url, content);
+        return storage().write(url, content);
     }
     check_writable(path)?;
     let Some(name) = path.file_name() else {

@@ -9,8 +9,9 @@ use thalweg_formats::checkpoint::{
 use thalweg_formats::npz::NpzReader;
 use thalweg_formats::safetensors::SafetensorsReader;
 use thalweg_formats::storage::{folder_of, join};
-use thalweg_storage::ByUrl;
 use thalweg_tensor::{Code, DType, Result, Shape, Tensor, bail, err};
+
+use crate::files;
 
 /// What is known of a tensor without reading it.
 pub(crate) struct Info {
@@ -40,7 +41,7 @@ pub(crate) enum Tensors {
 
 /// The files that commands work on.
 pub(crate) fn storage() -> Arc<dyn Storage> {
-    Arc::new(ByUrl::default())
+    files::storage().clone()
 }
 
 /// What the last eight bytes of a table are.

@@ -97,10 +97,10 @@ impl HdfsStorage {
         if !authority.is_empty() {
             builder = builder.with_url(format!("hdfs://{authority}"));
         }
-        // A host and port are one name node: there is no other to fail over to. This many attempts
-        // take some 15 s.
+        // A host and port are one name node: there is no other to fail over to. The pauses between
+        // attempts grow fast.
         if authority.contains(':') {
-            builder = builder.with_config([("dfs.client.failover.max.attempts", "6")]);
+            builder = builder.with_config([("dfs.client.failover.max.attempts", "4")]);
         }
         let client = Arc::new(builder.build().map_err(|e| failed(url, "reach it", &e))?);
         clients.insert(authority.to_owned(), Arc::clone(&client));
