@@ -262,6 +262,32 @@ fn an_endless_loop_ends_with_the_callers_deadline() {
     });
 }
 
+/// Other steps of the session go on beside it.
+#[test]
+fn an_endless_loop_holds_nobody_up() {
+    watched("steps beside an endless loop", || {
+        let mut flow = counting(1, 10);
+        flow.int("same", "Identity", &["body"]).rewire("next", 0, "same");
+        flow.count("other_", "zero", 20, 10);
+        for threads in [1, 4] {
+            let session = flow.session(threads).unwrap();
+            let caller = thalweg_kernel::Cancellation::default();
+            let options = RunOptions { cancellation: Some(caller.clone()), ..Default::default() };
+            std::thread::scope(|s| {
+                let endless = s.spawn(|| session.run_with(&options, &[], &["exit"], &[]));
+                for _ in 0..50 {
+                    let out = session.run(&[], &["other_exit"], &[]).unwrap();
+                    assert_eq!(ints(&out), [20]);
+                }
+                assert!(!endless.is_finished());
+                caller.cancel(thalweg_tensor::err!(Cancelled, "enough"));
+                let e = endless.join().unwrap().unwrap_err();
+                assert_eq!(e.code(), Code::Cancelled);
+            });
+        }
+    });
+}
+
 #[test]
 fn malformed_loops_get_tensorflows_errors() {
     watched("a malformed loop", || {

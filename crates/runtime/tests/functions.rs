@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use support::*;
 use thalweg_runtime::RunOptions;
-use thalweg_tensor::Code;
+use thalweg_tensor::{Code, Tensor};
 
 /// Calls `name` as an op of that name.
 fn call(node: &str, function: &str, input: &str) -> String {
@@ -106,6 +106,65 @@ fn depth_has_a_limit() {
             assert_eq!(e.code(), Code::ResourceExhausted, "{e}");
             let e = s.run(&[("x", number(1.0))], &["y"], &[]).unwrap_err();
             assert_eq!(e.code(), Code::ResourceExhausted, "{e}");
+        }
+    });
+}
+
+/// Recursion that ends, through a branch; written out, what recurs stays a call.
+#[test]
+fn functions_may_call_themselves() {
+    const TYPES: &str = r#"attr { key: "Tin" value { list { type: DT_INT32 } } } attr { key: "Tout" value { list { type: DT_INT32 } } }"#;
+    const INT: &str = r#"attr { key: "T" value { type: DT_INT32 } }"#;
+    const INTERFACE: &str =
+        r#"input_arg { name: "n" type: DT_INT32 } output_arg { name: "f" type: DT_INT32 }"#;
+    let int = |name: &str, value: i32| {
+        format!(
+            r#"node_def {{ name: "{name}" op: "Const" attr {{ key: "dtype" value {{ type: DT_INT32 }} }} attr {{ key: "value" value {{ tensor {{ dtype: DT_INT32 tensor_shape {{}} int_val: {value} }} }} }} }} "#
+        )
+    };
+    let fib = |def: &str, name: &str, input: &str| {
+        format!(
+            r#"{def} {{ name: "{name}" op: "PartitionedCall" input: "{input}" {TYPES} attr {{ key: "f" value {{ func {{ name: "fib" }} }} }} }} "#
+        )
+    };
+    let text = format!(
+        r#"node {{ name: "n" op: "Placeholder" attr {{ key: "dtype" value {{ type: DT_INT32 }} }} }} {}
+        library {{
+          function {{ signature {{ name: "fib" {INTERFACE} }} {}
+            node_def {{ name: "small" op: "Less" input: "n" input: "two:output:0" {INT} }}
+            node_def {{ name: "y" op: "StatelessIf" input: "small:z:0" input: "n" {TYPES} attr {{ key: "Tcond" value {{ type: DT_BOOL }} }}
+              attr {{ key: "then_branch" value {{ func {{ name: "same" }} }} }} attr {{ key: "else_branch" value {{ func {{ name: "both" }} }} }} }}
+            ret {{ key: "f" value: "y:output:0" }} }}
+          function {{ signature {{ name: "same" {INTERFACE} }} ret {{ key: "f" value: "n" }} }}
+          function {{ signature {{ name: "both" {INTERFACE} }} {}
+            node_def {{ name: "n1" op: "Sub" input: "n" input: "one:output:0" {INT} }}
+            node_def {{ name: "n2" op: "Sub" input: "n1:z:0" input: "one:output:0" {INT} }} {} {}
+            node_def {{ name: "sum" op: "AddV2" input: "f1:output:0" input: "f2:output:0" {INT} }}
+            ret {{ key: "f" value: "sum:z:0" }} }}
+        }}"#,
+        fib("node", "fib", "n"),
+        int("two", 2),
+        int("one", 1),
+        fib("node_def", "f1", "n1:z:0"),
+        fib("node_def", "f2", "n2:z:0"),
+    );
+    watched("recursion that ends", move || {
+        for (threads, lower) in [(1, false), (4, false), (2, true)] {
+            let def = thalweg_proto::text::decode("tensorflow.GraphDef", &text).unwrap();
+            let graph = thalweg_graph::Graph::from_def(registries().0, def).unwrap();
+            let mut options = options(threads);
+            options.plan.lower = lower;
+            let s = thalweg_runtime::Session::new(graph, registries().1, options).unwrap();
+            let fib = |n: i32| {
+                let out = s.run(&[("n", Tensor::scalar(n))], &["fib"], &[]);
+                out.map(|out| out[0].as_slice::<i32>().unwrap()[0])
+            };
+            for (n, expected) in [(0, 0), (1, 1), (7, 13), (12, 144)] {
+                assert_eq!(fib(n).unwrap(), expected, "{n}");
+            }
+            // Whichever of the two is called first, they go deeper than calls may.
+            assert_eq!(fib(300).unwrap_err().code(), Code::ResourceExhausted);
+            assert_eq!(fib(5).unwrap(), 5);
         }
     });
 }
