@@ -228,7 +228,7 @@ impl<'a> KernelContext<'a> {
             "output {i} must be {dtype}, the kernel made {}",
             tensor.dtype()
         );
-        self.outputs[i] = Value::Tensor(tensor);
+        self.outputs[i].set(Value::Tensor(tensor));
         Ok(())
     }
 
@@ -242,7 +242,7 @@ impl<'a> KernelContext<'a> {
             if self.node.outputs[i].is_ref { "_ref" } else { "" },
             variable.dtype()
         );
-        self.outputs[i] = Value::Ref(variable);
+        self.outputs[i].set(Value::Ref(variable));
         Ok(())
     }
 

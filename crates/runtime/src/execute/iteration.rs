@@ -108,13 +108,19 @@ impl Iteration {
     }
 
     /// An input's value; the last reader takes it away, so that nobody else holds it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn take(&self, input: Input) -> Value {
         if input.shared == SOLE {
             // SAFETY: the caller owns the only node that reads this slot, and it was written before
             // that node's count fell to zero.
             return unsafe { std::mem::take(&mut *self.values[input.slot as usize].0.get()) };
         }
+        self.take_shared(input)
+    }
+
+    /// The value of an input that others read too.
+    #[inline]
+    fn take_shared(&self, input: Input) -> Value {
         let Some(readers) = self.readers.get(input.shared as usize) else {
             return self.entered_once(input);
         };
