@@ -52,6 +52,15 @@ impl<'a> Writer<'a> {
             "slice '{slice}' of tensor '{name}' of shape {shape} cannot be a tensor of shape {}",
             tensor.shape()
         );
+        let (proto, dtype) = (shape.to_proto(), tensor.dtype().to_proto());
+        if let Some(meta) = self.tensors.get(name) {
+            // To TensorFlow that is an internal error.
+            ensure!(
+                meta.shape.as_ref() == Some(&proto) && meta.r#type == dtype,
+                Internal,
+                "tensor '{name}' has slices of tensors of different types or shapes"
+            );
+        }
         let key = slice_key(name, slice);
         ensure!(
             !self.values.contains_key(&key),
@@ -59,19 +68,12 @@ impl<'a> Writer<'a> {
             "tensor '{name}' is added to the checkpoint twice"
         );
         let data = values::encode(tensor).context(|| format!("saving tensor '{name}'"))?;
-        let (proto, dtype) = (shape.to_proto(), tensor.dtype().to_proto());
         let meta = self.tensors.entry(name.to_owned()).or_insert_with(|| SavedSliceMeta {
             name: name.to_owned(),
-            shape: Some(proto.clone()),
+            shape: Some(proto),
             r#type: dtype,
             slice: Vec::new(),
         });
-        // To TensorFlow that is an internal error.
-        ensure!(
-            meta.shape.as_ref() == Some(&proto) && meta.r#type == dtype,
-            Internal,
-            "tensor '{name}' has slices of tensors of different types or shapes"
-        );
         meta.slice.push(slice.to_proto());
         let saved =
             SavedSlice { name: name.to_owned(), slice: Some(slice.to_proto()), data: Some(data) };
