@@ -5,6 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use thalweg_formats::Storage;
 use thalweg_formats::saved_model::SavedModelFile;
 use thalweg_graph::{AttrValue, Graph, Node, Op, structural};
 use thalweg_kernel::{Environment, KernelInit};
@@ -121,11 +122,11 @@ impl Lacks {
 
 /// The graphs of a SavedModel, each cut down to what loading it and its signatures need.
 fn model_graphs(folder: &Path, lacks: &mut Lacks) -> Result<Vec<pb::GraphDef>> {
-    let storage = ByUrl::default();
+    let storage: Arc<dyn Storage> = Arc::new(ByUrl::default());
     let folder = folder.to_str().ok_or_else(|| {
         err!(InvalidArgument, "{}: the name of the folder must be text", folder.display())
     })?;
-    let file = SavedModelFile::read(&storage, folder, memory_limit_bytes())?;
+    let file = SavedModelFile::read(&*storage, folder, memory_limit_bytes())?;
     let mut graphs = Vec::new();
     for mut meta in file.into_meta_graphs() {
         let mut note = |kind: Kind, error: &Error| {
@@ -140,14 +141,14 @@ fn model_graphs(folder: &Path, lacks: &mut Lacks) -> Result<Vec<pb::GraphDef>> {
             Err(e) => note(Kind::Graph, &e),
         }
         match meta.restore(&storage) {
-            Ok(restore) => roots.extend(restore.map(|r| r.op)),
+            Ok(restore) => roots.extend(restore.into_iter().flat_map(|r| r.ops)),
             Err(e) => note(Kind::File, &e),
         }
         match meta.init_op() {
             Ok(init) => roots.extend(init),
             Err(e) => note(Kind::Graph, &e),
         }
-        if let Err(e) = meta.resolve_assets(&storage) {
+        if let Err(e) = meta.resolve_assets(&*storage) {
             note(Kind::File, &e);
         }
         graphs.push(needed::keep(meta.take_graph()?, &roots));

@@ -9,6 +9,7 @@
 pub mod checkpoint;
 mod checksum;
 pub mod events;
+pub mod message;
 pub mod npz;
 pub mod record;
 pub mod safetensors;

@@ -2,17 +2,22 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use prost::Message;
-use thalweg_formats::LocalStorage;
 use thalweg_formats::saved_model::{
     Export, MetaGraph, PREDICT_METHOD, SavedModelFile, Signature, TensorSpec, is_saved_model,
 };
+use thalweg_formats::{LocalStorage, Storage};
 use thalweg_proto as pb;
 use thalweg_tensor::{Bytes, Code, DType, Error, PartialShape};
 
 const STORAGE: LocalStorage = LocalStorage { syncs: false };
 const BYTES_MAX: usize = 1 << 20;
+
+fn storage() -> Arc<dyn Storage> {
+    Arc::new(STORAGE)
+}
 
 /// A folder of its own for one test, removed at its end.
 struct Folder(PathBuf);
@@ -173,7 +178,7 @@ fn damage_is_told() {
             }
         };
         for mut meta in file.into_meta_graphs() {
-            let _ = (meta.signatures(), meta.init_op(), meta.restore(&STORAGE));
+            let _ = (meta.signatures(), meta.init_op(), meta.restore(&storage()));
             let _ = meta.resolve_assets(&STORAGE);
             let _ = meta.functions();
         }
@@ -184,15 +189,19 @@ fn damage_is_told() {
 #[test]
 fn variables_that_are_missing_are_missed() {
     let folder = Folder::new("variables");
-    let meta = serving(&folder, &model());
-    refused(meta.restore(&STORAGE), Code::NotFound, &["variables.index is missing", "1 variables"]);
+    let mut meta = serving(&folder, &model());
+    refused(
+        meta.restore(&storage()),
+        Code::NotFound,
+        &["variables.index is missing", "1 variables"],
+    );
     folder.write("variables/variables.index", "");
-    let restore = meta.restore(&STORAGE).unwrap().unwrap();
+    let restore = meta.restore(&storage()).unwrap().unwrap();
     assert_eq!(restore.prefix, folder.path("variables/variables"));
-    assert_eq!((&*restore.op, &*restore.filename_tensor), ("save/restore_all", "save/Const:0"));
+    assert_eq!((&*restore.ops[0], &*restore.filename_tensor), ("save/restore_all", "save/Const:0"));
     let mut without = model();
     without.meta_graphs[0].saver_def = None;
-    assert_eq!(serving(&folder, &without).restore(&STORAGE).unwrap(), None);
+    assert_eq!(serving(&folder, &without).restore(&storage()).unwrap(), None);
 }
 
 #[test]
@@ -352,7 +361,7 @@ fn what_is_written_is_read_back() {
     assert_eq!(std::fs::read_dir(folder.path("versions")).unwrap().count(), 1);
     let mut meta =
         SavedModelFile::read(&STORAGE, &target, BYTES_MAX).unwrap().select(&["serve"]).unwrap();
-    assert!(meta.restore(&STORAGE).unwrap().is_some());
+    assert!(meta.restore(&storage()).unwrap().is_some());
     assert_eq!(meta.init_op().unwrap().as_deref(), Some("init"));
     meta.resolve_assets(&STORAGE).unwrap();
     assert_eq!(meta.signatures().unwrap()["serving_default"].inputs["x"].tensor, "x:0");

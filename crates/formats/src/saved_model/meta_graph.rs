@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
+use std::sync::Arc;
 
 use prost::Message;
 use thalweg_proto::{self as pb, attr_value::Value, collection_def::Kind, tensor_info::Encoding};
@@ -9,7 +10,7 @@ use thalweg_tensor::{Context, DType, Result, Tensor, bail, ensure, err};
 
 use super::functions::Functions;
 use super::signature::Signature;
-use super::{ASSETS_FOLDER, VARIABLES_PREFIX};
+use super::{ASSETS_FOLDER, VARIABLES_PREFIX, saver, unrestored};
 use crate::storage::{Storage, join};
 
 /// Signatures whose names begin so tell loaders what to run; they are not for callers.
@@ -31,8 +32,8 @@ pub struct MetaGraph {
 pub struct Restore {
     /// Is fed [`Restore::prefix`].
     pub filename_tensor: String,
-    /// The node to run.
-    pub op: String,
+    /// The nodes to run: the saver's, and one for variables that it leaves out.
+    pub ops: Vec<String>,
     /// Names the checkpoint.
     pub prefix: String,
 }
@@ -76,12 +77,10 @@ impl MetaGraph {
         Functions::of(&self.def)
     }
 
-    /// How the variables come back; none if there are none.
-    pub fn restore(&self, storage: &dyn Storage) -> Result<Option<Restore>> {
-        let Some(saver) = self.def.saver_def.as_ref().filter(|s| !s.restore_op_name.is_empty())
-        else {
-            return Ok(None);
-        };
+    /// How the variables come back; none if there are none. The graph grows by what the saver lacks.
+    pub fn restore(&mut self, storage: &Arc<dyn Storage>) -> Result<Option<Restore>> {
+        let saver = self.def.saver_def.clone().filter(|s| !s.restore_op_name.is_empty());
+        let Some(saver) = saver else { return Ok(None) };
         let prefix = join(&self.folder, VARIABLES_PREFIX);
         let index = format!("{prefix}.index");
         if !storage.exists(&index)? {
@@ -99,11 +98,15 @@ impl MetaGraph {
             "{}: its saver does not say which tensor takes the name of the checkpoint",
             self.folder
         );
-        Ok(Some(Restore {
-            filename_tensor: saver.filename_tensor_name.clone(),
-            op: node_of(&saver.restore_op_name).to_owned(),
-            prefix,
-        }))
+        let filename_tensor = saver.filename_tensor_name;
+        let mut ops = vec![node_of(&saver.restore_op_name).to_owned()];
+        let forgotten = unrestored::find(&self.def, &ops[0], storage, &prefix)?;
+        if let Some(graph) = &mut self.def.graph_def
+            && !forgotten.is_empty()
+        {
+            ops.push(saver::add_restore(graph, &filename_tensor, &forgotten)?);
+        }
+        Ok(Some(Restore { filename_tensor, ops, prefix }))
     }
 
     fn count_variables(&self) -> usize {

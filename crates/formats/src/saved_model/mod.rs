@@ -10,18 +10,19 @@ mod functions;
 mod meta_graph;
 mod saver;
 mod signature;
+mod unrestored;
 
 use std::collections::BTreeSet;
 
-use prost::Message;
 use thalweg_proto as pb;
-use thalweg_tensor::{Bytes, Code, Context, Error, Result, bail, ensure, err};
+use thalweg_tensor::{Code, Context, Error, Result, bail, ensure, err};
 
 pub use export::{Export, Prepared, SaveStep};
 pub use functions::{Call, Function, Functions};
 pub use meta_graph::{MetaGraph, Restore};
 pub use signature::{PREDICT_METHOD, Signature, TensorSpec};
 
+use crate::message;
 use crate::storage::{Storage, join};
 
 /// The tag of graphs that are meant for serving.
@@ -55,23 +56,21 @@ pub fn is_saved_model(storage: &dyn Storage, folder: &str) -> bool {
 }
 
 impl SavedModelFile {
-    /// Reads the file of a folder, if it has no more than `bytes_max`. Constants stay in the bytes
-    /// that were read; they are not copied.
+    /// Reads the file of a folder, if it has no more than `bytes_max`. Constants are read to where
+    /// they stay, they are not copied.
     pub fn read(storage: &dyn Storage, folder: &str, bytes_max: usize) -> Result<SavedModelFile> {
         let binary = join(folder, BINARY_FILE);
         let text = join(folder, TEXT_FILE);
-        let (path, model) = if storage.exists(&binary)? {
-            let bytes = storage.read(&binary, bytes_max)?;
-            let model = decode(bytes);
+        let (path, model): (String, pb::SavedModel) = if storage.exists(&binary)? {
+            let model = message::read(storage, &binary, bytes_max)?;
             (binary, model)
         } else if storage.exists(&text)? {
             let bytes = storage.read(&text, bytes_max)?;
-            let model = decode_text(&bytes);
+            let model = decode_text(&bytes).context(|| &text)?;
             (text, model)
         } else {
             return Err(missing(storage, folder));
         };
-        let model = model.context(|| &path)?;
         ensure!(
             !model.meta_graphs.is_empty(),
             DataLoss,
@@ -143,10 +142,6 @@ pub fn unknown_signature<'a>(
 
 fn tags(meta: &pb::MetaGraphDef) -> BTreeSet<&str> {
     meta.meta_info_def.iter().flat_map(|info| &info.tags).map(String::as_str).collect()
-}
-
-fn decode(bytes: Bytes) -> Result<pb::SavedModel> {
-    pb::SavedModel::decode(bytes).map_err(|e| err!(DataLoss, "it is not a SavedModel: {e}"))
 }
 
 fn decode_text(bytes: &[u8]) -> Result<pb::SavedModel> {

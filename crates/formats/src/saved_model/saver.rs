@@ -26,16 +26,8 @@ pub(super) fn add(graph: &mut pb::GraphDef) -> Result<Option<Saver>> {
     if variables.is_empty() {
         return Ok(None);
     }
-    let mut scope = "save".to_owned();
-    for i in 1.. {
-        let begin = format!("{scope}/");
-        if !graph.node.iter().any(|n| n.name == scope || n.name.starts_with(&begin)) {
-            break;
-        }
-        scope = format!("save_{i}");
-    }
     let initializers = initializers(graph);
-    let mut nodes = Nodes { scope, nodes: Vec::new() };
+    let mut nodes = Nodes { scope: free_scope(graph, "save"), nodes: Vec::new() };
     let filename = nodes.filename()?;
     nodes.save(&filename, &variables, &objects)?;
     nodes.restore(&filename, &variables)?;
@@ -64,13 +56,42 @@ pub(super) fn add(graph: &mut pb::GraphDef) -> Result<Option<Saver>> {
     Ok(Some(saver))
 }
 
-struct Variable {
+/// Adds nodes that only restore, from the checkpoint that the tensor `filename` names; the one to run.
+pub(super) fn add_restore(
+    graph: &mut pb::GraphDef,
+    filename: &str,
+    variables: &[Variable],
+) -> Result<String> {
+    let mut nodes = Nodes { scope: free_scope(graph, "restore"), nodes: Vec::new() };
+    nodes.restore(filename, variables)?;
+    graph.node.append(&mut nodes.nodes);
+    Ok(nodes.name("restore_all"))
+}
+
+/// A name that no node has or begins with.
+fn free_scope(graph: &pb::GraphDef, name: &str) -> String {
+    let is_free = |scope: &str| {
+        let begin = format!("{scope}/");
+        !graph.node.iter().any(|n| n.name == scope || n.name.starts_with(&begin))
+    };
+    let mut scope = name.to_owned();
+    for i in 1.. {
+        if is_free(&scope) {
+            break;
+        }
+        scope = format!("{name}_{i}");
+    }
+    scope
+}
+
+/// A variable of a graph.
+pub(super) struct Variable {
     /// Of its node.
-    name: String,
+    pub(super) name: String,
     /// In the checkpoint.
-    key: String,
-    dtype: i32,
-    is_resource: bool,
+    pub(super) key: String,
+    pub(super) dtype: i32,
+    pub(super) is_resource: bool,
 }
 
 /// The variables; the parts of their names become objects, each in the one before.

@@ -66,7 +66,7 @@ impl SavedModel {
         limits.check()?;
         let (signatures, functions) = (meta.signatures()?, meta.functions());
         meta.resolve_assets(&*storage)?;
-        let (restore, init_op) = (meta.restore(&*storage)?, meta.init_op()?);
+        let (restore, init_op) = (meta.restore(&storage)?, meta.init_op()?);
         let (ops, kernels) = registries;
         let graph = Graph::from_def(ops, meta.take_graph()?).context(|| folder)?;
         check_signatures(&graph, &signatures).context(|| folder)?;
@@ -74,8 +74,9 @@ impl SavedModel {
         if let Some(restore) = restore {
             let prefix = Tensor::scalar_string(restore.prefix.clone());
             let feeds = [(restore.filename_tensor.as_str(), prefix)];
+            let ops: Vec<&str> = restore.ops.iter().map(String::as_str).collect();
             session
-                .run_with(&limits.options()?, &feeds, &[], &[&restore.op])
+                .run_with(&limits.options()?, &feeds, &[], &ops)
                 .context(|| format!("{}: its variables cannot be restored", restore.prefix))?;
         }
         if let Some(node) = init_op {
