@@ -3,17 +3,21 @@
 //! `tests/hostile` runs them on stable Rust over a corpus with seeded mutations; the programs in
 //! `fuzz_targets/` hand them to cargo-fuzz.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use prost::Message;
+use thalweg::Registry;
 use thalweg::formats::checkpoint::{BundleReader, ReadContext, object_graph, v1};
 use thalweg::formats::events::{EventReader, Scalars};
 use thalweg::formats::masked_crc32c;
 use thalweg::formats::npz::NpzReader;
 use thalweg::formats::record::{Compression, Index, ReadOptions, RecordReader};
 use thalweg::formats::safetensors::SafetensorsReader;
+use thalweg::formats::saved_model::TensorSpec;
 use thalweg::formats::storage::{InMemory, MemoryStorage, Storage};
+use thalweg::formats::{LocalStorage, Rooted};
 use thalweg::graph::{Graph, Op};
 use thalweg::kernel::Environment;
 use thalweg::prelude::*;
@@ -211,6 +215,35 @@ fn table_of(block: &[u8]) -> Vec<u8> {
     file
 }
 
+/// The file of a SavedModel, in a folder that may hold variables and assets: loaded, and each signature
+/// run, within bounds. Its graph may touch files of this folder only.
+pub fn saved_model(folder: &Path, bytes: &[u8]) {
+    let path = folder.to_str().expect("the folder's name is text");
+    std::fs::write(folder.join("saved_model.pb"), bytes).expect("the folder can be written to");
+    let mut options = LoadOptions { timeout: Some(STEP_TIME_MAX), ..Default::default() };
+    options.session.memory_limit_bytes = MEMORY_BYTES_MAX;
+    let files = Rooted::new(path, LocalStorage { syncs: false }).expect("the folder is there");
+    options.session.environment.storage = Arc::new(files);
+    let Registry { ops, kernels } = thalweg::registry().clone();
+    let Ok(model) = SavedModel::load(path, &[], (ops, kernels), options) else { return };
+    for (name, signature) in model.signatures() {
+        let zeros = |spec: &TensorSpec| {
+            let dims: Vec<usize> =
+                spec.shape.dims().unwrap_or_default().iter().map(|d| d.unwrap_or(1)).collect();
+            let budget = Budget::new(MEMORY_BYTES_MAX);
+            Tensor::zeros_in(spec.dtype, Shape::new(&dims)?, Some(&budget))
+        };
+        let inputs: Result<Vec<(&str, Tensor)>> =
+            signature.inputs.iter().map(|(key, spec)| Ok((key.as_str(), zeros(spec)?))).collect();
+        let Ok(inputs) = inputs else { continue };
+        let Ok(step) = model.step(name, &inputs, &[]) else { continue };
+        let feeds: Vec<(&str, Tensor)> =
+            step.feeds.iter().map(|(tensor, value)| (tensor.as_str(), value.clone())).collect();
+        let fetches: Vec<&str> = step.fetches.iter().map(String::as_str).collect();
+        fed_step(model.session(), &feeds, &fetches, &[]);
+    }
+}
+
 /// Imports a graph, exports it, and runs its last nodes within bounds of memory and time.
 pub fn graph(def: pb::GraphDef) {
     let Ok(graph) = Graph::from_def(thalweg::registry().ops.clone(), def) else { return };
@@ -247,8 +280,12 @@ pub fn graph(def: pb::GraphDef) {
 }
 
 fn step(session: &Session, fetches: &[&str], targets: &[&str]) {
+    fed_step(session, &[], fetches, targets);
+}
+
+fn fed_step(session: &Session, feeds: &[(&str, Tensor)], fetches: &[&str], targets: &[&str]) {
     let options = RunOptions { timeout: Some(STEP_TIME_MAX), ..Default::default() };
-    match session.run_with(&options, &[], fetches, targets) {
+    match session.run_with(&options, feeds, fetches, targets) {
         // An internal error is a bug of ours, and so is a kernel that panicked, except where
         // TensorFlow itself has this code.
         Err(e)

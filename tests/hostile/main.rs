@@ -295,6 +295,29 @@ fn damaged_npy_files() {
     });
 }
 
+#[test]
+fn damaged_saved_models() {
+    let base = std::env::temp_dir().join(format!("thalweg-hostile-models-{}", std::process::id()));
+    let mut models = Vec::new();
+    for name in ["v1", "v2"] {
+        let (from, to) = (testdata("saved_models").join(name), base.join(name));
+        for part in ["variables", "assets"] {
+            std::fs::create_dir_all(to.join(part)).unwrap();
+            for file in std::fs::read_dir(from.join(part)).unwrap().map(|f| f.unwrap()) {
+                std::fs::copy(file.path(), to.join(part).join(file.file_name())).unwrap();
+            }
+        }
+        models.push((to, std::fs::read(from.join("saved_model.pb")).unwrap()));
+    }
+    for_seeds(0.1, |random| {
+        let (folder, whole) = random.pick(&models).unwrap();
+        let mut bytes = whole.clone();
+        damage_bytes(&mut bytes, random);
+        targets::saved_model(folder, &bytes);
+    });
+    std::fs::remove_dir_all(base).unwrap();
+}
+
 /// A TFRecord file and an event file, plain and compressed.
 fn files_of_records() -> Vec<Vec<u8>> {
     let event = pb::Event {

@@ -265,20 +265,27 @@ fn run_clients(python: &Path, program: &str, args: &[&str]) -> Result<Outcome> {
     done(run::command(python, &[&program]).args(args))
 }
 
-/// Small models that TensorFlow's Keras traced give TensorFlow's answers.
+/// Small models that TensorFlow's Keras traced or saved give TensorFlow's answers, and what we save
+/// runs there.
 fn models() -> Result<Outcome> {
-    run_models(&["--thalweg", &server()?])
+    let thalweg = server()?;
+    run_models("run.py", &["--thalweg", &thalweg])?;
+    cargo(&["build", "--quiet", "--package", "thalweg", "--example", "export"])?;
+    let export = run::target_dir().join("debug/examples/export").display().to_string();
+    run_models("saved_models.py", &["--thalweg", &thalweg, "--export", &export])
 }
 
 /// The models as they were published do so too.
 fn published_models() -> Result<Outcome> {
     cargo(&["build", "--quiet", "--release", "--package", "thalweg"])?;
     let thalweg = run::target_dir().join("release/thalweg").display().to_string();
-    run_models(&["--all", "--thalweg", &thalweg])
+    run_models("run.py", &["--all", "--thalweg", &thalweg])?;
+    run_models("saved_models.py", &["--all", "--thalweg", &thalweg])
 }
 
-fn run_models(args: &[&str]) -> Result<Outcome> {
-    done(run::command(&client_python()?, &["tests/models/run.py"]).args(args))
+fn run_models(program: &str, args: &[&str]) -> Result<Outcome> {
+    let program = format!("tests/models/{program}");
+    done(run::command(client_python()?, &[&program]).args(args))
 }
 
 /// Storage on a real S3 server, and over encrypted connections.

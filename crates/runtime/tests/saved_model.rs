@@ -167,3 +167,72 @@ fn loading_can_be_stopped() {
     small.session.memory_limit_bytes = 100;
     refused(load(small), Code::ResourceExhausted, &["saved_model.pb"]);
 }
+
+/// `y = x * w + b` with a resource and a reference variable, and ops that set and change them.
+fn with_variables() -> Session {
+    let mut s = Scope::new(registries().0);
+    let vector = PartialShape::new([Some(2)]);
+    let input = |s: &mut Scope, name: &str| {
+        s.op("Placeholder").name(name).attr("dtype", DType::Float).attr("shape", &vector).build()
+    };
+    let (x, value) = (input(&mut s, "x").unwrap(), input(&mut s, "value").unwrap());
+    let declared = s.op("VarHandleOp").name("save/w").attr("dtype", DType::Float);
+    let w = declared.attr("shape", &vector).build().unwrap();
+    let declared = s.op("VariableV2").name("b").attr("dtype", DType::Float);
+    let b = declared.attr("shape", &vector).build().unwrap();
+    s.op("AssignVariableOp").name("set_w").inputs(&[w, value]).build_node().unwrap();
+    s.op("Assign").name("set_b").inputs(&[b, value]).build_node().unwrap();
+    let read = s.op("ReadVariableOp").input(w).attr("dtype", DType::Float).build().unwrap();
+    let product = s.add("Mul", &[x, read]).unwrap();
+    s.op("AddV2").name("y").inputs(&[product, b]).build().unwrap();
+    Session::new(s.to_graph(), registries().1, SessionOptions::default()).unwrap()
+}
+
+fn vector(values: [f32; 2]) -> Tensor {
+    Tensor::vector(&values).unwrap()
+}
+
+fn save(session: &Session, folder: &str) -> Result<(), Error> {
+    SavedModelBuilder::new(session).signature("s", &[("x", "x")], &[("y", "y")])?.save(folder)
+}
+
+#[test]
+fn variables_come_along_and_versions_keep_their_own() {
+    let folder = Folder::new("state");
+    let session = with_variables();
+    let uninitialized = save(&session, &folder.path("0"));
+    refused(uninitialized, Code::FailedPrecondition, &["variables cannot be saved"]);
+    assert_eq!(std::fs::read_dir(folder.path("")).unwrap().count(), 0, "nothing is left of it");
+    for (version, value) in [("1", [2.0, 3.0]), ("2", [5.0, 7.0])] {
+        session.run(&[("value", vector(value))], &[], &["set_w", "set_b"]).unwrap();
+        save(&session, &folder.path(version)).unwrap();
+    }
+    // What happens to the session later is not the saved model's affair.
+    session.run(&[("value", vector([0.0, 0.0]))], &[], &["set_w"]).unwrap();
+    let models = [load(&folder.path("1")).unwrap(), load(&folder.path("2")).unwrap()];
+    for (model, expected) in models.iter().zip([[22.0, 33.0], [55.0, 77.0]]) {
+        let outputs = model.run("s", &[("x", vector([10.0, 10.0]))]).unwrap();
+        assert_eq!(outputs["y"].as_slice::<f32>().unwrap(), expected);
+    }
+    // One that was loaded is written again, with a saver beside that it came with.
+    let again = models[1].session();
+    again.run(&[("value", vector([1.0, 1.0]))], &[], &["set_b"]).unwrap();
+    save(again, &folder.path("3")).unwrap();
+    let outputs = load(&folder.path("3")).unwrap().run("s", &[("x", vector([1.0, 1.0]))]).unwrap();
+    assert_eq!(outputs["y"].as_slice::<f32>().unwrap(), [6.0, 8.0]);
+}
+
+#[test]
+fn damaged_variables_are_told_when_a_model_is_loaded() {
+    let folder = Folder::new("damaged");
+    let session = with_variables();
+    session.run(&[("value", vector([1.0, 2.0]))], &[], &["set_w", "set_b"]).unwrap();
+    save(&session, &folder.path("m")).unwrap();
+    let data = folder.path("m/variables/variables.data-00000-of-00001");
+    let whole = std::fs::read(&data).unwrap();
+    std::fs::write(&data, &whole[..1]).unwrap();
+    let error = load(&folder.path("m")).err().unwrap();
+    assert!(error.message().contains("variables cannot be restored"), "{error}");
+    std::fs::write(&data, whole).unwrap();
+    load(&folder.path("m")).unwrap();
+}
