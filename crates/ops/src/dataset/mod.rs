@@ -4,7 +4,7 @@
 //! a `Vec` of tensors. What goes wrong while a pipeline is built is told when elements are drawn.
 //! Where threads and files come from is said by the step that elements are drawn in
 //! ([`Dataset::elements_in`]; `thalweg::elements` takes the process's own); a pipeline can also be
-//! fed to a graph ([`Dataset::into_tensor`], [`in_graph`]).
+//! fed to a graph ([`Dataset::into_tensor`], [`in_graph()`]).
 
 mod elements;
 mod in_graph;
