@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use thalweg_tensor::Result;
+use thalweg_tensor::{Error, Result};
 
 use crate::Value;
 
@@ -42,4 +42,6 @@ pub trait Rendezvous: Send + Sync {
     fn send(&self, key: &RendezvousKey, value: Value) -> Result<()>;
     /// Calls `received` when the value for `key` is there, or when the step is aborted.
     fn receive(&self, key: &RendezvousKey, received: Received);
+    /// Ends all waiting, now and later, with `cause`.
+    fn abort(&self, cause: &Error);
 }

@@ -3,8 +3,10 @@
 //! Pure functions: no I/O, no thread, no clock, and equal inputs give equal plans. There is one
 //! pipeline, [`compile`]; the local session and a cluster's master both call it.
 
+mod choose;
 mod cost;
 mod frames;
+mod groups;
 mod late_reads;
 mod lower;
 mod optimize;
@@ -25,7 +27,7 @@ pub use cost::{CostSource, Links, NodeCost, StaticCosts};
 pub use frames::{Frame, Frames};
 pub use lower::{Which, lower};
 pub use optimize::optimize;
-pub use partition::partition;
+pub use partition::{NEVER_DEAD, partition};
 pub use place::{Placement, Reason, place};
 pub use prune::prune;
 pub use topology::{reads, topological_order};
@@ -123,11 +125,28 @@ pub struct Options {
     /// `Merge`, loops as frames. Without it that is done only where a function's nodes say on which of
     /// several devices they are, or where state that it takes is on several.
     pub lower: bool,
+    /// How a device is chosen where several would do.
+    pub choice: Choice,
+}
+
+/// How a device is chosen where several would do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Choice {
+    /// Where it would finish first, by simulation.
+    #[default]
+    EarliestFinish,
+    /// The client's device, else the first by name: TensorFlow's default.
+    First,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { optimize: true, allow_soft_placement: false, lower: false }
+        Options {
+            optimize: true,
+            allow_soft_placement: false,
+            lower: false,
+            choice: Choice::default(),
+        }
     }
 }
 
@@ -147,6 +166,15 @@ pub struct Partition {
     pub device: DeviceName,
     /// Its nodes.
     pub graph: Graph,
+}
+
+/// Makes a plan for a graph that was pruned elsewhere: all of it runs, and its nodes name their
+/// devices.
+pub fn compile_whole(graph: Graph, target: &Target<'_>) -> Result<Plan> {
+    let (placed, placement) = place(graph, target).context(|| "place")?;
+    let placed = late_reads::read_late(placed);
+    let partitions = partition(placed, &placement, target).context(|| "partition")?;
+    Ok(Plan { partitions, placement })
 }
 
 /// Makes a plan for one kind of step.

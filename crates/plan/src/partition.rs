@@ -14,6 +14,10 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, err};
 
 use crate::{Frame, Frames, Partition, Placement, Target};
 
+/// Marks a `_Recv` of a graph without branches, so that who runs it need not watch for dead values.
+/// TensorFlow pays no heed to it.
+pub const NEVER_DEAD: &str = "_never_dead";
+
 /// One graph for each device that has nodes.
 pub fn partition(
     graph: Graph,
@@ -40,6 +44,7 @@ struct Cut<'a> {
     constant: Arc<Op>,
     identity: Arc<Op>,
     next_edge: usize,
+    has_branches: bool,
     frames: Frames,
     /// For each loop, what says whether it goes on, and on which device.
     conditions: Vec<Option<(NodeId, u32)>>,
@@ -82,6 +87,7 @@ impl<'a> Cut<'a> {
             constant: op("Const")?,
             identity: op("Identity")?,
             next_edge: 0,
+            has_branches: graph.nodes().iter().any(|n| ControlFlow::of(&n.op.name).is_some()),
             frames,
             conditions,
             is_cut,
@@ -271,6 +277,9 @@ impl<'a> Cut<'a> {
         let mut recv = Node::bare(format!("{name}_R{edge}"), self.recv.clone());
         recv.attrs = self.transfer_attrs("tensor_type", output.dtype, &tensor_name, from, to);
         recv.outputs = smallvec![output];
+        if !self.has_branches {
+            recv.attrs.set(NEVER_DEAD, true.into_attr());
+        }
         if frame != 0 {
             recv.control_inputs.push(self.lap(frame, to)?);
         }

@@ -165,15 +165,18 @@ fn state_and_its_group_stay_together() {
     named(&mut free, "Assign", "init", &[v, c]);
     // `w` is read by value: that binds it to nobody.
     named(&mut free, "Assign", "copy", &[v, w1]);
+    // Where state and who takes it differ, the state's wish counts.
     named(&mut here, "Assign", "torn", &[v, c]);
     let class: &[&str] = &["loc:@v"];
     free.op("Neg").name("beside").input(c).attr("_class", class).build().unwrap();
+    here.op("Neg").name("apart").input(c).attr("_class", class).build().unwrap();
     variable(&mut free, "anywhere");
     let graph = s.to_graph();
     let mut w = world(2);
     let plan = w.plan(&graph, &[], &[], &["init", "copy", "beside"]).unwrap();
     assert_eq!(["v", "w", "init", "copy", "beside"].map(|n| cpu_of(&plan, n)), [1, 0, 1, 1, 1]);
-    let e = refused(w.plan(&graph, &[], &[], &["torn"]));
+    assert_eq!(cpu_of(&w.plan(&graph, &[], &[], &["torn"]).unwrap(), "torn"), 1);
+    let e = refused(w.plan(&graph, &[], &[], &["init", "apart"]));
     assert_eq!(e.code(), Code::InvalidArgument);
     assert!(e.message().contains("Cannot colocate nodes"), "{e}");
     // State that has a place keeps it.
@@ -181,6 +184,76 @@ fn state_and_its_group_stay_together() {
         w.pins.insert("anywhere".into(), DeviceName::cpu("localhost", 0, i));
         assert_eq!(cpu_of(&w.plan(&graph, &[], &["anywhere"], &[]).unwrap(), "anywhere"), i);
     }
+}
+
+/// Devices of several tasks, this client's first.
+fn cluster(tasks: &[(&str, u32)]) -> World {
+    let cpu =
+        |&(job, task): &(&str, u32)| DeviceDescription::cpu(DeviceName::cpu(job, task, 0), 1 << 30);
+    let mut w = world(1);
+    w.devices = tasks.iter().map(cpu).collect();
+    w.options.choice = Choice::First;
+    w
+}
+
+/// The task that a node is on.
+fn task_of(plan: &Plan, name: &str) -> String {
+    let part = plan.partitions.iter().find(|p| p.graph.find(name).is_some()).unwrap();
+    format!("{}:{}", part.device.job, part.device.task)
+}
+
+#[test]
+fn tasks_are_chosen_as_tensorflow_does() {
+    let s = scope();
+    let mut free = s.clone();
+    let (mut ps, mut ps1) = (s.on_device("/job:ps"), s.on_device("/job:ps/task:1"));
+    let mut worker = s.on_device("/job:worker");
+    let x = placeholder(&mut free, "x");
+    let v = variable(&mut ps1, "v");
+    let first = named(&mut ps, "Neg", "first", &[v]);
+    let own = named(&mut worker, "Neg", "own", &[first]);
+    let one = constant(&mut free, "one", 1.0);
+    let far = named(&mut ps, "Mul", "far", &[one, x]);
+    let both = constant(&mut free, "both", 1.0);
+    let a = named(&mut ps, "Mul", "a", &[both, far]);
+    let sum = named(&mut free, "AddN", "sum", &[own, a, both]);
+    let _ = sum;
+    let graph = s.to_graph();
+    let w = cluster(&[("worker", 1), ("ps", 1), ("ps", 0), ("worker", 0)]);
+    let plan = w.plan(&graph, &["x"], &["sum"], &[]).unwrap();
+    for (node, task) in [
+        ("v", "ps:1"),
+        // The first by name where the client's own does not match.
+        ("first", "ps:0"),
+        ("own", "worker:1"),
+        ("sum", "worker:1"),
+        // What comes from nothing goes to its readers, if they agree.
+        ("one", "ps:0"),
+        ("both", "worker:1"),
+        ("_recv_x_0", "worker:1"),
+        ("_send_sum_0", "worker:1"),
+    ] {
+        assert_eq!(task_of(&plan, node), task, "{node}");
+    }
+}
+
+#[test]
+fn a_tensor_goes_to_a_device_once() {
+    let s = scope();
+    let (mut ps, mut worker) = (s.on_device("/job:ps"), s.on_device("/job:worker"));
+    let x = placeholder(&mut worker, "x");
+    let a = named(&mut ps, "Neg", "a", &[x]);
+    let b = named(&mut ps, "Mul", "b", &[a, x]);
+    named(&mut worker, "Mul", "c", &[b, b]);
+    let plan = cluster(&[("worker", 0), ("ps", 0)]).plan(&s.to_graph(), &["x"], &["c"], &[]);
+    let plan = plan.unwrap();
+    let count = |op: &str| {
+        let nodes = plan.partitions.iter().flat_map(|p| p.graph.nodes());
+        // Those of the client are not meant.
+        let is_cut = |n: &&thalweg_graph::Node| n.attrs.get("client_terminated").is_none();
+        nodes.filter(|n| n.op.name == op).filter(is_cut).count()
+    };
+    assert_eq!((count("_Send"), count("_Recv")), (2, 2));
 }
 
 #[test]

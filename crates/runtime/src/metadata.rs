@@ -146,6 +146,27 @@ pub struct RunMetadata {
 }
 
 impl RunMetadata {
+    /// Takes in what another task reports of the same step.
+    pub fn absorb(&mut self, other: RunMetadata) {
+        if self.started_ns == 0 {
+            self.started_ns = other.started_ns;
+        }
+        let base = self.started_ns;
+        // Clocks of machines differ; what began before the step did is shown at its beginning.
+        let at = |ns: u64| other.started_ns.saturating_add(ns).saturating_sub(base);
+        self.nodes.extend(other.nodes.into_iter().map(|node| NodeTiming {
+            start_ns: at(node.start_ns),
+            end_ns: at(node.end_ns),
+            ..node
+        }));
+        self.partition_graphs.extend(other.partition_graphs);
+        match (&mut self.cost_graph, other.cost_graph) {
+            (Some(own), Some(theirs)) => own.node.extend(theirs.node),
+            (own @ None, theirs) => *own = theirs,
+            (Some(_), None) => {}
+        }
+    }
+
     /// The timeline in the trace-event format that Perfetto and chrome://tracing open.
     pub fn to_trace_json(&self) -> String {
         let mut devices: Vec<&Arc<str>> = self.nodes.iter().map(|n| &n.device).collect();

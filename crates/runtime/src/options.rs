@@ -7,6 +7,7 @@ use thalweg_kernel::{Cancellation, Device, Environment, ResourceManager};
 use thalweg_plan::{Links, Options};
 
 use crate::environment::{memory_limit_bytes, system_environment};
+use crate::peers::Peers;
 use crate::pool::Pool;
 
 /// How a session runs.
@@ -25,6 +26,8 @@ pub struct SessionOptions {
     pub plan: Options,
     /// Devices to run on; the first one is the client's. Empty means one CPU.
     pub devices: Vec<Arc<dyn Device>>,
+    /// Other tasks, whose devices plans may use too.
+    pub peers: Option<Arc<dyn Peers>>,
     /// How fast tensors move between the devices.
     pub links: Links,
     /// Named state; `None` makes a manager for this session alone.
@@ -48,6 +51,7 @@ impl Default for SessionOptions {
             plans_max: 256,
             plan: Options::default(),
             devices: Vec::new(),
+            peers: None,
             links: Links::default(),
             resources: None,
             environment: system_environment(),

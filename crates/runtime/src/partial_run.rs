@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
 use thalweg_graph::{Endpoint, Graph, NodeId};
-use thalweg_kernel::{Registration, Rendezvous, RendezvousKey, Value};
+use thalweg_kernel::{Registration, RendezvousKey, Value};
 use thalweg_plan::StepSignature;
 use thalweg_tensor::{Error, Result, Tensor, bail, ensure, err};
 
@@ -295,18 +295,19 @@ fn start(
     options: &RunOptions,
     progress: &Arc<Mutex<Progress>>,
 ) {
-    let (plan, reports) = (plan.clone(), Reports::from(options));
+    let (remote, plan, reports) = (plan.remote.clone(), plan.clone(), Reports::from(options));
     let (shared, resources) = (states[0].shared.clone(), &states[0].context.step_resources);
     let (progress, resources) = (progress.clone(), resources.clone());
     let end = move || {
         resources.clear();
-        let result = shared.cancellation.check().map(|()| reports.of(&plan, &shared));
+        let remote = shared.end_remote();
+        let result = shared.cancellation.check().map(|()| reports.of(&plan, &shared, remote));
         let previous = std::mem::replace(&mut progress.lock().end, End::Over(result.clone()));
         if let End::Awaited(call) = previous {
             call.arrived(|state| result.map(|metadata| state.metadata = Some(metadata)));
         }
     };
-    StepState::start_all(states, Box::new(end));
+    StepState::start_all(states, remote.as_deref(), options, Box::new(end));
 }
 
 /// Keys of a call's feeds and of its fetches.

@@ -12,6 +12,7 @@ use thalweg_tensor::{Result, ensure};
 
 use crate::executable::Executable;
 use crate::execute::StepState;
+use crate::peers::RemoteParts;
 
 /// States of finished steps that a plan keeps, and the memory that they may take together.
 const IDLE_STATES_MAX: usize = 64;
@@ -21,6 +22,8 @@ const IDLE_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct CachedPlan {
     pub(crate) key: PlanKey,
     pub(crate) parts: Vec<Arc<Executable>>,
+    /// What other tasks do.
+    pub(crate) remote: Option<Arc<dyn RemoteParts>>,
     last_used: AtomicU64,
     /// States of finished steps, for the next ones. They refer to the executables, so these cannot
     /// keep them.
@@ -29,11 +32,16 @@ pub(crate) struct CachedPlan {
 }
 
 impl CachedPlan {
-    pub(crate) fn new(key: PlanKey, parts: Vec<Arc<Executable>>) -> Arc<CachedPlan> {
+    pub(crate) fn new(
+        key: PlanKey,
+        parts: Vec<Arc<Executable>>,
+        remote: Option<Arc<dyn RemoteParts>>,
+    ) -> Arc<CachedPlan> {
         let state_bytes: usize = parts.iter().map(|p| p.state_bytes()).sum();
         Arc::new(CachedPlan {
             key,
             parts,
+            remote,
             last_used: AtomicU64::new(0),
             idle: Mutex::default(),
             idle_max: (IDLE_BYTES_MAX / state_bytes.max(1)).clamp(1, IDLE_STATES_MAX),
@@ -68,7 +76,7 @@ impl CachedPlan {
 }
 
 /// Names of a step's feeds, fetches and targets, in the caller's order.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PlanKey {
     pub(crate) feeds: Vec<String>,
     pub(crate) fetches: Vec<String>,

@@ -22,22 +22,6 @@ enum Slot {
     Wanted(Received),
 }
 
-impl LocalRendezvous {
-    /// Ends all waiting, now and later, with `cause`.
-    pub fn abort(&self, cause: &Error) {
-        let waiting = {
-            let mut state = self.state.lock();
-            state.aborted.get_or_insert_with(|| cause.clone());
-            std::mem::take(&mut state.slots)
-        };
-        for slot in waiting.into_values() {
-            if let Slot::Wanted(received) = slot {
-                received(Err(cause.clone()));
-            }
-        }
-    }
-}
-
 impl Rendezvous for LocalRendezvous {
     fn send(&self, key: &RendezvousKey, value: Value) -> Result<()> {
         let mut state = self.state.lock();
@@ -77,6 +61,19 @@ impl Rendezvous for LocalRendezvous {
             }
             None => {
                 state.slots.insert(key.clone(), Slot::Wanted(received));
+            }
+        }
+    }
+
+    fn abort(&self, cause: &Error) {
+        let waiting = {
+            let mut state = self.state.lock();
+            state.aborted.get_or_insert_with(|| cause.clone());
+            std::mem::take(&mut state.slots)
+        };
+        for slot in waiting.into_values() {
+            if let Slot::Wanted(received) = slot {
+                received(Err(cause.clone()));
             }
         }
     }

@@ -34,8 +34,13 @@ impl Reports {
         self.trace || self.cost_graph
     }
 
-    /// The reports of a step that is over.
-    pub(crate) fn of(self, plan: &CachedPlan, step: &StepShared) -> RunMetadata {
+    /// The reports of a step that is over, with those of other tasks.
+    pub(crate) fn of(
+        self,
+        plan: &CachedPlan,
+        step: &StepShared,
+        remote: Option<RunMetadata>,
+    ) -> RunMetadata {
         let mut metadata = RunMetadata::default();
         if let Some(trace) = &step.trace {
             metadata.started_ns = trace.started_ns;
@@ -49,6 +54,9 @@ impl Reports {
         }
         if self.partition_graphs {
             metadata.partition_graphs = partition_graphs(plan);
+        }
+        if let Some(remote) = remote {
+            metadata.absorb(remote);
         }
         metadata
     }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
     AnyKernel, Background, Cancellation, Device, DeviceDescription, DeviceName, HostDevice,
-    KernelRegistry, Registration, ResourceManager, StepContext, StepId,
+    KernelRegistry, Registration, Rendezvous, ResourceManager, StepContext, StepId,
 };
 use thalweg_plan::{Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
@@ -17,9 +17,7 @@ use thalweg_tensor::{Budget, Result, Tensor, bail, ensure, err};
 
 use crate::background::PoolJobs;
 use crate::deadline;
-use crate::executable::{
-    Create, Executable, FindOrMake, Interface, KernelSource, has_control_flow,
-};
+use crate::executable::{Create, Executable, FindOrMake, Interface, KernelSource};
 use crate::execute::StepState;
 use crate::functions::Functions;
 use crate::metadata::{RunMetadata, Trace};
@@ -51,7 +49,7 @@ pub(crate) struct SessionCore {
     pub(crate) this: Weak<SessionCore>,
     graph: RwLock<Graph>,
     kernels: Arc<KernelRegistry>,
-    devices: Vec<Arc<dyn Device>>,
+    pub(crate) devices: Vec<Arc<dyn Device>>,
     descriptions: Vec<DeviceDescription>,
     pub(crate) options: SessionOptions,
     pub(crate) pool: &'static Pool,
@@ -280,34 +278,28 @@ impl SessionCore {
         }
         let plan = self.compile(key)?;
         self.log_placement(&plan);
-        let may_receive_dead =
-            plan.partitions.len() > 1 && plan.partitions.iter().any(|p| has_control_flow(&p.graph));
-        let interface = |part: usize| Interface {
-            // Feeds enter and fetches leave on the first device, the client's.
-            feeds: if part == 0 && !key.is_partial { key.feeds.len() } else { 0 },
-            fetches: if part == 0 && !key.is_partial { key.fetches.len() } else { 0 },
+        let of_client = |count: usize| if key.is_partial { 0 } else { count };
+        let client = Interface {
+            feeds: of_client(key.feeds.len()),
+            fetches: of_client(key.fetches.len()),
             is_function: false,
             is_partial: key.is_partial,
-            may_receive_dead,
+            may_receive_dead: false,
         };
-        let mut parts = Vec::with_capacity(plan.partitions.len());
-        for (i, partition) in plan.partitions.into_iter().enumerate() {
-            let device = self
-                .devices
-                .iter()
-                .find(|d| d.description().name == partition.device)
-                .ok_or_else(|| err!(Internal, "{} is not a device here", partition.device))?;
-            let stateful = |node: &Node, create: Create<'_>| {
-                self.stateful_kernel(node, &partition.device, create)
-            };
-            let source = self.kernel_source(&stateful);
-            let made = Executable::new(partition.graph, device.clone(), interface(i), &source)?;
-            parts.push(Arc::new(made));
-        }
-        Ok(self.plans.insert(key, CachedPlan::new(key.to_owned(), parts)))
+        let (parts, remote) = self.make_parts(plan.partitions, client)?;
+        Ok(self.plans.insert(key, CachedPlan::new(key.to_owned(), parts, remote)))
     }
 
-    fn log_placement(&self, plan: &Plan) {
+    /// The devices of this task, and of those that it knows.
+    fn all_devices(&self) -> Vec<DeviceDescription> {
+        let mut devices = self.descriptions.clone();
+        if let Some(peers) = &self.options.peers {
+            devices.extend(peers.devices());
+        }
+        devices
+    }
+
+    pub(crate) fn log_placement(&self, plan: &Plan) {
         let Some(log) = &self.options.placement_log else { return };
         for partition in &plan.partitions {
             let device = partition.device.to_string();
@@ -315,6 +307,11 @@ impl SessionCore {
                 log(&node.name, &node.op.name, &device);
             }
         }
+    }
+
+    /// The devices of this task.
+    pub(crate) fn own_devices(&self) -> &[DeviceDescription] {
+        &self.descriptions
     }
 
     /// The device where feeds enter and fetches leave.
@@ -326,12 +323,13 @@ impl SessionCore {
         let feeds: Vec<&str> = (0..key.feeds.len()).map(|i| key.feeds.get(i)).collect();
         let graph = self.graph.read();
         let signature = StepSignature::resolve(&graph, &feeds, key.fetches, key.targets)?;
-        if self.devices.len() == 1 {
-            return compile(&graph, &signature, &self.target(&self.descriptions, &Pins::default()));
+        let devices = self.all_devices();
+        if devices.len() == 1 {
+            return compile(&graph, &signature, &self.target(&devices, &Pins::default()));
         }
         // One plan after the other: what one decides about state binds the next.
         let mut pins = self.pins.lock();
-        let plan = compile(&graph, &signature, &self.target(&self.descriptions, &pins))?;
+        let plan = compile(&graph, &signature, &self.target(&devices, &pins))?;
         for partition in &plan.partitions {
             let stateful = partition.graph.nodes().iter().filter(|n| n.op.has(Flag::Stateful));
             for node in stateful.filter(|n| graph.find(&n.name).is_some()) {
@@ -341,7 +339,11 @@ impl SessionCore {
         Ok(plan)
     }
 
-    fn target<'a>(&'a self, devices: &'a [DeviceDescription], pins: &'a Pins) -> Target<'a> {
+    pub(crate) fn target<'a>(
+        &'a self,
+        devices: &'a [DeviceDescription],
+        pins: &'a Pins,
+    ) -> Target<'a> {
         Target {
             devices,
             links: &self.options.links,
@@ -353,7 +355,7 @@ impl SessionCore {
     }
 
     /// The kernel of a node with state: one for all plans of the session.
-    fn stateful_kernel(
+    pub(crate) fn stateful_kernel(
         &self,
         node: &Node,
         device: &DeviceName,
@@ -369,7 +371,7 @@ impl SessionCore {
         Ok(kernel)
     }
 
-    fn kernel_source<'a>(&'a self, stateful: &'a FindOrMake<'a>) -> KernelSource<'a> {
+    pub(crate) fn kernel_source<'a>(&'a self, stateful: &'a FindOrMake<'a>) -> KernelSource<'a> {
         KernelSource {
             kernels: &self.kernels,
             budget: &self.budget,
@@ -402,7 +404,7 @@ impl SessionCore {
         feeds: impl Iterator<Item = Tensor>,
     ) -> Result<Ran> {
         let step = self.begin(plan, options, feeds)?;
-        let result = StepState::run_to_end(&step.states);
+        let result = StepState::run_to_end(&step.states, plan.remote.as_deref(), options);
         step.end(plan, result)
     }
 
@@ -418,12 +420,12 @@ impl SessionCore {
             Ok(step) => step,
             Err(e) => return done(Err(e)),
         };
-        let states = step.states.clone();
+        let (states, remote) = (step.states.clone(), plan.remote.clone());
         let end = move || {
             let result = step.states[0].shared.cancellation.check();
             done(step.end(&plan, result));
         };
-        StepState::start_all(&states, Box::new(end));
+        StepState::start_all(&states, remote.as_deref(), options, Box::new(end));
     }
 
     /// A step with its feeds set, about to run.
@@ -435,12 +437,13 @@ impl SessionCore {
     ) -> Result<Begun> {
         let step_id = self.next_step_id(options);
         let reports = Reports::from(options);
-        let is_plain = plan.parts.len() == 1 && !reports.measures();
+        let is_plain = plan.parts.len() == 1 && plan.remote.is_none() && !reports.measures();
         let recycled = if is_plain { plan.recycled_state(step_id) } else { None };
         let mut states: SmallVec<[Arc<StepState>; 1]> = match recycled {
             Some(state) => smallvec::smallvec![state],
             None => {
-                let meets = (plan.parts.len() > 1).then(Arc::default);
+                let meets = (plan.parts.len() > 1).then(|| self.rendezvous(plan, step_id));
+                let meets = meets.or_else(|| self.shared_rendezvous(plan, step_id));
                 self.new_states(plan, options, step_id, meets)
             }
         };
@@ -464,20 +467,35 @@ impl SessionCore {
         options: &RunOptions,
     ) -> SmallVec<[Arc<StepState>; 1]> {
         let step_id = self.next_step_id(options);
-        self.new_states(plan, options, step_id, Some(Arc::default()))
+        let rendezvous = self.rendezvous(plan, step_id);
+        self.new_states(plan, options, step_id, Some(rendezvous))
     }
 
     fn next_step_id(&self, options: &RunOptions) -> StepId {
-        let number = self.next_step.fetch_add(1, Ordering::Relaxed);
+        let number = match &self.options.peers {
+            Some(peers) => peers.next_step(),
+            None => self.next_step.fetch_add(1, Ordering::Relaxed),
+        };
         StepId { number, request: options.request_id }
     }
 
-    fn new_states(
+    /// Where the parts of a step meet.
+    fn rendezvous(&self, plan: &CachedPlan, step: StepId) -> Arc<dyn Rendezvous> {
+        self.shared_rendezvous(plan, step).unwrap_or_else(|| Arc::new(LocalRendezvous::default()))
+    }
+
+    /// The one that other tasks know too, if they take part.
+    fn shared_rendezvous(&self, plan: &CachedPlan, step: StepId) -> Option<Arc<dyn Rendezvous>> {
+        let peers = self.options.peers.as_ref().filter(|_| plan.remote.is_some());
+        peers.map(|peers| peers.rendezvous(step.number))
+    }
+
+    pub(crate) fn new_states(
         self: &Arc<Self>,
         plan: &CachedPlan,
         options: &RunOptions,
         step_id: StepId,
-        rendezvous: Option<Arc<LocalRendezvous>>,
+        rendezvous: Option<Arc<dyn Rendezvous>>,
     ) -> SmallVec<[Arc<StepState>; 1]> {
         let cancellation = Cancellation::default();
         let clock = &self.options.environment.clock;
@@ -529,10 +547,11 @@ impl Begun {
         drop(ends);
         let state = &states[0];
         state.context.step_resources.clear();
+        let remote = state.shared.end_remote();
         result?;
         let tensors: Vec<Tensor> =
             (0..plan.key.fetches.len()).map(|i| state.take_fetch(i)).collect::<Result<_>>()?;
-        let metadata = reports.of(plan, &state.shared);
+        let metadata = reports.of(plan, &state.shared, remote);
         if is_plain && let Some(state) = states.pop() {
             plan.keep(state);
         }

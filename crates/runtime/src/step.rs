@@ -15,12 +15,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use parking_lot::{Condvar, Mutex};
-use thalweg_kernel::{Cancellation, Registration};
+use thalweg_kernel::{Cancellation, Registration, Rendezvous};
 use thalweg_tensor::Error;
 
-use crate::metadata::Trace;
+use crate::metadata::{RunMetadata, Trace};
+use crate::options::RunOptions;
+use crate::peers::RemoteParts;
 use crate::pool::Pool;
-use crate::rendezvous::LocalRendezvous;
 use crate::session::SessionCore;
 
 /// What all partitions of one step, or one function call, share.
@@ -28,7 +29,7 @@ pub(crate) struct StepShared {
     pub(crate) core: Arc<SessionCore>,
     pub(crate) outstanding: AtomicUsize,
     pub(crate) cancellation: Cancellation,
-    pub(crate) rendezvous: Option<Arc<LocalRendezvous>>,
+    pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
     /// Ends what waits at the rendezvous when the step is cancelled, by whomever.
     _abort: Option<Registration>,
     pub(crate) trace: Option<Arc<Trace>>,
@@ -38,13 +39,22 @@ pub(crate) struct StepShared {
     changed: Condvar,
     /// Called at the end: for function calls, for which nobody waits.
     on_done: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    remote: Mutex<Remote>,
+}
+
+/// The parts of a step that run on other tasks.
+#[derive(Default)]
+struct Remote {
+    /// Kept until the step is over.
+    under_way: Option<Box<dyn Send + Sync>>,
+    report: Option<RunMetadata>,
 }
 
 impl StepShared {
     pub(crate) fn new(
         core: Arc<SessionCore>,
         cancellation: Cancellation,
-        rendezvous: Option<Arc<LocalRendezvous>>,
+        rendezvous: Option<Arc<dyn Rendezvous>>,
         trace: Option<Arc<Trace>>,
     ) -> StepShared {
         let abort = rendezvous
@@ -61,6 +71,7 @@ impl StepShared {
             lock: Mutex::new(()),
             changed: Condvar::new(),
             on_done: Mutex::new(None),
+            remote: Mutex::default(),
         }
     }
 
@@ -78,6 +89,33 @@ impl StepShared {
     /// Ends the step with this error, unless another came first.
     pub(crate) fn fail(&self, error: Error) {
         self.cancellation.cancel(error);
+    }
+
+    /// Starts the parts that run elsewhere. The caller counts as outstanding.
+    pub(crate) fn start_remote(
+        self: &Arc<Self>,
+        parts: &dyn RemoteParts,
+        step: u64,
+        options: &RunOptions,
+    ) {
+        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        let shared = self.clone();
+        let done = Box::new(move |result| {
+            match result {
+                Ok(report) => shared.remote.lock().report = Some(report),
+                Err(e) => shared.fail(e),
+            }
+            shared.release();
+        });
+        let under_way = parts.start(step, options, &self.cancellation, done);
+        self.remote.lock().under_way = Some(under_way);
+    }
+
+    /// The step is over: tells the other tasks; what they reported, if any took part.
+    pub(crate) fn end_remote(&self) -> Option<RunMetadata> {
+        let Remote { under_way, report } = std::mem::take(&mut *self.remote.lock());
+        drop(under_way);
+        report
     }
 
     /// Sets what the end of the step calls.

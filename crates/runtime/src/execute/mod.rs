@@ -37,6 +37,8 @@ use thalweg_tensor::{FlushDenormals, Result, Tensor, bail};
 
 use self::iteration::{FramePool, Iteration, Ready, Slot, empty_slots};
 use crate::executable::{Executable, Kind};
+use crate::options::RunOptions;
+use crate::peers::RemoteParts;
 use crate::pool::Work;
 use crate::step::StepShared;
 
@@ -198,9 +200,16 @@ impl StepState {
     }
 
     /// Runs the step's partitions, this thread working too; returns when all is over.
-    pub(crate) fn run_to_end(states: &[Arc<StepState>]) -> Result<()> {
+    pub(crate) fn run_to_end(
+        states: &[Arc<StepState>],
+        remote: Option<&dyn RemoteParts>,
+        options: &RunOptions,
+    ) -> Result<()> {
         let (own, shared) = (&states[0], &states[0].shared);
         shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        if let Some(remote) = remote {
+            shared.start_remote(remote, own.context.step_id.number, options);
+        }
         own.active.fetch_add(1, Ordering::Relaxed);
         for other in &states[1..] {
             other.offer_roots();

@@ -14,7 +14,6 @@ use super::iteration::{Iteration, Ready};
 use super::{Runner, STARTING, Starting, StepState};
 use crate::calls::{CallSite, Caller};
 use crate::executable::{ExecNode, Input, Kind, at_node};
-use crate::rendezvous::LocalRendezvous;
 use crate::transfers::Transfer;
 
 /// In a loop, cheap kernels are measured in one iteration out of this many.
@@ -369,7 +368,7 @@ impl StepState {
         Ok(())
     }
 
-    fn rendezvous(&self) -> Result<&Arc<LocalRendezvous>> {
+    fn rendezvous(&self) -> Result<&Arc<dyn Rendezvous>> {
         self.shared.rendezvous.as_ref().ok_or_else(|| {
             err!(InvalidArgument, "a step on one device has nobody to exchange tensors with")
         })

@@ -1,0 +1,109 @@
+//! Which of its possible devices a group of nodes gets.
+
+use rustc_hash::FxHashMap;
+use thalweg_graph::{Graph, Node, NodeId};
+
+use crate::cost::tensor_bytes;
+use crate::groups::Groups;
+use crate::place::{Placement, Reason};
+use crate::{Target, reads, topological_order};
+
+/// TensorFlow's default: the client's device where it is possible, else the first by name. What
+/// reads nothing and has one output goes to its readers if they agree.
+pub(crate) fn by_default(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>) -> Placement {
+    let mut rank: Vec<u32> = (0..target.devices.len() as u32).collect();
+    let names: Vec<String> = target.devices.iter().map(|d| d.name.to_string()).collect();
+    rank.sort_by_key(|&d| (d != 0, &names[d as usize]));
+    let mut position = vec![0u32; rank.len()];
+    rank.iter().enumerate().for_each(|(i, &d)| position[d as usize] = i as u32);
+
+    let mut chosen: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut reasons = vec![Reason::Colocated; graph.len()];
+    let mut choose = |id: NodeId, wish: Option<u32>, reasons: &mut Vec<Reason>| {
+        let root = groups.root_of(id);
+        *chosen.entry(root).or_insert_with(|| {
+            let devices = groups.devices(root);
+            let wish = wish.filter(|d| devices.contains(d));
+            reasons[id.index()] = match (devices.len(), wish) {
+                (1, _) => Reason::OnlyChoice,
+                (_, Some(_)) => Reason::WithReaders,
+                _ => Reason::Default,
+            };
+            let first = devices.iter().copied().min_by_key(|&d| position[d as usize]);
+            wish.or(first).unwrap_or(0)
+        })
+    };
+    let mut devices = vec![u32::MAX; graph.len()];
+    for id in graph.ids().filter(|id| !is_source(graph.node(*id))) {
+        devices[id.index()] = choose(id, None, &mut reasons);
+    }
+    let agreed = readers_agree(graph, &devices);
+    for id in graph.ids().filter(|id| is_source(graph.node(*id))) {
+        devices[id.index()] = choose(id, agreed[id.index()], &mut reasons);
+    }
+    Placement { devices, reasons, predicted: Vec::new() }
+}
+
+/// Whether a node makes one tensor out of nothing.
+fn is_source(node: &Node) -> bool {
+    node.inputs.is_empty() && node.outputs.len() == 1 && !node.outputs[0].is_ref
+}
+
+/// For each node, the device that all who read it are on, if they are on one.
+fn readers_agree(graph: &Graph, devices: &[u32]) -> Vec<Option<u32>> {
+    const NONE: u32 = u32::MAX;
+    const SEVERAL: u32 = u32::MAX - 1;
+    let mut agreed = vec![NONE; graph.len()];
+    for (node, &device) in graph.nodes().iter().zip(devices) {
+        for source in reads(node) {
+            let known = &mut agreed[source.index()];
+            *known = if *known == NONE || *known == device { device } else { SEVERAL };
+        }
+    }
+    agreed.into_iter().map(|d| (d < SEVERAL).then_some(d)).collect()
+}
+
+/// Walks the graph on simulated devices and decides group by group.
+pub(crate) fn by_finish(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>) -> Placement {
+    let mut free_at = vec![0.0f64; target.devices.len()];
+    let mut decided: FxHashMap<u32, u32> = FxHashMap::default();
+    let mut placement = Placement {
+        devices: vec![0; graph.len()],
+        reasons: vec![Reason::OnlyChoice; graph.len()],
+        predicted: vec![(0.0, 0.0); graph.len()],
+    };
+    for id in topological_order(graph) {
+        let root = groups.root_of(id);
+        let choices = groups.devices(root);
+        let finish = |d: u32| {
+            let device = &target.devices[d as usize];
+            let arrival = |source: NodeId, bytes: u64| {
+                let from = &target.devices[placement.devices[source.index()] as usize];
+                placement.predicted[source.index()].1
+                    + target.links.seconds(&from.name, &device.name, bytes)
+            };
+            let node = graph.node(id);
+            let data = node.inputs.iter().map(|e| arrival(e.node, tensor_bytes(graph, *e)));
+            let control = node.control_inputs.iter().map(|&source| arrival(source, 0));
+            let start = data.chain(control).fold(free_at[d as usize], f64::max);
+            (start, start + target.costs.cost(graph, id, device).seconds)
+        };
+        let (device, reason) = match (decided.get(&root), choices) {
+            (Some(&device), _) => (device, Reason::Colocated),
+            (None, [only]) => (*only, Reason::OnlyChoice),
+            // Of equals the first: `min_by` keeps it.
+            (None, several) => {
+                let best =
+                    several.iter().copied().min_by(|&a, &b| finish(a).1.total_cmp(&finish(b).1));
+                (best.unwrap_or(0), Reason::EarliestFinish)
+            }
+        };
+        let (start, end) = finish(device);
+        decided.insert(root, device);
+        free_at[device as usize] = end;
+        placement.devices[id.index()] = device;
+        placement.reasons[id.index()] = reason;
+        placement.predicted[id.index()] = (start, end);
+    }
+    placement
+}
