@@ -57,6 +57,7 @@ const PARTS: &[Part] = &[
         cargo(&[&test[..], &["--", "--nocapture", "as_planned"]].concat())
     }),
     ("clients", clients),
+    ("cluster", cluster),
     ("recorded", recorded_through_the_client),
     ("models", models),
     ("examples", examples),
@@ -216,6 +217,12 @@ fn outside() -> Result<Outcome> {
 /// Programs of TensorFlow's own client drive a server of ours.
 fn clients() -> Result<Outcome> {
     run_clients(&client_python()?, "run.py", &["--server", &server()?])
+}
+
+/// Programs of TensorFlow's own client drive clusters of several processes, ours and TensorFlow's.
+fn cluster() -> Result<Outcome> {
+    let server = server()?;
+    done(&mut run::command(client_python()?, &["tests/cluster/run.py", "--server", &server]))
 }
 
 /// The recorded cases, sent to a server of ours by TensorFlow's own client.

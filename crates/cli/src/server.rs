@@ -1,6 +1,5 @@
 //! `thalweg server`: one task of a cluster, the counterpart of `tf.distribute.Server`.
 
-use std::collections::BTreeMap;
 use std::future;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -9,11 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_cluster::grpc::{Server, ServerOptions};
-use thalweg_cluster::{Master, Task, TaskOptions};
+use thalweg_cluster::{ClusterSpec, Master, Member, Task, TaskName, TaskOptions};
 use thalweg_formats::{LocalStorage, NoStorage, Rooted, Storage};
 use thalweg_runtime::Pool;
 use thalweg_storage::{AllowedUrls, ByUrl};
-use thalweg_tensor::{Context, Error, Result, bail, ensure, err};
+use thalweg_tensor::{Context, Result, bail, ensure, err};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
@@ -40,7 +39,8 @@ pub struct Args {
     #[arg(long, value_name = "PORT")]
     port: Option<u16>,
 
-    /// Tasks of the cluster: job|host:port;host:port,job|... or JSON {"job": ["host:port", ...]}
+    /// Tasks of the cluster: job=host:port,host:port;job=..., TensorFlow's
+    /// job|host:port;host:port,job|..., JSON {"job": ["host:port", ...]}, or @FILE with one of these
     #[arg(long, value_name = "SPEC")]
     cluster: Option<String>,
 
@@ -132,6 +132,11 @@ struct Limits {
     #[arg(long, value_name = "N")]
     step_limit: Option<usize>,
 
+    /// Seconds that a session waits for tasks that its graph needs and that were never seen
+    /// [default: 600]
+    #[arg(long, value_name = "SECONDS")]
+    startup_wait: Option<u32>,
+
     /// Connections that may be open at once; more wait [default: 4096]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connection_limit: Option<u32>,
@@ -155,6 +160,9 @@ impl Limits {
         }
         options.graph_nodes_max = self.node_limit.unwrap_or(options.graph_nodes_max);
         options.steps_max = self.step_limit.unwrap_or(options.steps_max);
+        if let Some(seconds) = self.startup_wait {
+            options.startup_wait = Duration::from_secs(seconds.into());
+        }
         options
     }
 
@@ -188,7 +196,12 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let storage = args.files.storage(&place).map_err(|e| Failure::Usage(e.to_string()))?;
     options.environment.storage = Arc::new(storage);
     let task = Task::new(options, registry.ops.clone(), registry.kernels.clone());
-    let master = Arc::new(Master::new(Arc::new(task)));
+    let task = Arc::new(task);
+    let member = match place.cluster.is_empty() {
+        true => Member::alone(task),
+        false => Member::of(task, place.cluster.clone()),
+    };
+    let master = Arc::new(Master::of(member));
     let server = Server::new(master, args.limits.server_options());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
@@ -250,9 +263,9 @@ struct Place {
     job: String,
     task: u32,
     address: String,
+    /// All tasks; empty if there is only this one.
+    cluster: ClusterSpec,
 }
-
-type ClusterSpec = BTreeMap<String, Vec<String>>;
 
 impl Place {
     /// What the flags say; what they leave open TF_CONFIG says, as TensorFlow's servers take it.
@@ -269,31 +282,35 @@ impl Place {
         let given = &config["task"];
         let job = args.job.clone().or_else(|| given["type"].as_str().map(str::to_owned));
         let index = args.task.or_else(|| index_of(&given["index"])).unwrap_or(0);
+        // As everywhere: nobody else can reach it unless its user says so.
+        let host = args.host.as_deref().unwrap_or("127.0.0.1");
         if cluster.is_empty() {
-            let host = args.host.as_deref().unwrap_or("127.0.0.1");
             let job = job.unwrap_or_else(|| "local".into());
             let address = join(host, args.port.unwrap_or(2222));
-            return Ok(Place { job, task: index, address });
+            return Ok(Place { job, task: index, address, cluster });
         }
-        let names: Vec<&str> = cluster.keys().map(String::as_str).collect();
+        let names = cluster.jobs();
         let job = match job {
             Some(job) => job,
-            None if cluster.len() == 1 => names[0].to_owned(),
+            None if names.len() == 1 => names[0].to_owned(),
             None => {
                 bail!(InvalidArgument, "say which job this task has: --job {}", names.join("|"))
             }
         };
-        let tasks = cluster.get(&job).ok_or_else(|| {
-            err!(InvalidArgument, "the cluster has no job '{job}'; it has {}", names.join(", "))
+        ensure!(
+            names.contains(&job.as_str()),
+            InvalidArgument,
+            "the cluster has no job '{job}'; it has {}",
+            names.join(", ")
+        );
+        let own = cluster.address(&TaskName::new(&job, index)).ok_or_else(|| {
+            let count = cluster.count(&job);
+            err!(InvalidArgument, "job '{job}' has {count} tasks, there is no task {index}")
         })?;
-        let own = tasks.get(index as usize).ok_or_else(|| {
-            err!(InvalidArgument, "job '{job}' has {} tasks, there is no task {index}", tasks.len())
-        })?;
-        let (_, port) = own.rsplit_once(':').ok_or_else(|| not_an_address(own))?;
-        let port: u16 = port.parse().map_err(|_| not_an_address(own))?;
-        // As everywhere: nobody else can reach it unless its user says so.
-        let host = args.host.as_deref().unwrap_or("127.0.0.1");
-        Ok(Place { job, task: index, address: join(host, args.port.unwrap_or(port)) })
+        let port = own.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
+        let port: u16 = port.ok_or_else(|| err!(InvalidArgument, "'{own}' is not host:port"))?;
+        let address = join(host, args.port.unwrap_or(port));
+        Ok(Place { job, task: index, address, cluster })
     }
 }
 
@@ -316,53 +333,49 @@ fn join(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-fn not_an_address(text: &str) -> Error {
-    err!(InvalidArgument, "'{text}' is not host:port")
-}
-
-/// `ps|a:1;b:2,worker|c:3`, or JSON.
+/// `ps=a:1,b:2;worker=c:3`, TensorFlow's `ps|a:1;b:2,worker|c:3`, JSON, or the name of a file with
+/// one of these.
 fn parse_cluster(text: &str) -> Result<ClusterSpec> {
     if text.trim_start().starts_with('{') {
         let json =
             serde_json::from_str(text).map_err(|e| err!(InvalidArgument, "it is not JSON: {e}"))?;
         return json_cluster(&json);
     }
-    let mut cluster = ClusterSpec::new();
-    for part in text.split(',').filter(|p| !p.trim().is_empty()) {
-        let (job, tasks) = part
-            .split_once('|')
-            .ok_or_else(|| err!(InvalidArgument, "'{part}' is not job|host:port;host:port"))?;
-        let tasks: Vec<String> = tasks.split(';').map(|t| t.trim().to_owned()).collect();
-        ensure!(
-            cluster.insert(job.trim().to_owned(), tasks).is_none(),
-            InvalidArgument,
-            "job '{job}' occurs twice"
-        );
+    if let Some(path) = text.strip_prefix('@') {
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| err!(InvalidArgument, "'{path}' cannot be read: {e}"))?;
+        ensure!(!text.starts_with('@'), InvalidArgument, "'{path}' names another file");
+        return parse_cluster(text.trim()).context(|| format!("'{path}'"));
     }
-    Ok(cluster)
+    text.parse()
 }
 
-/// `{"job": ["host:port"]}`, or `{"job": {"0": "host:port"}}`.
+/// `{"job": ["host:port"]}`, or `{"job": {"0": "host:port"}}`; the whole TF_CONFIG will do as well.
 fn json_cluster(json: &serde_json::Value) -> Result<ClusterSpec> {
+    if let Some(cluster) = json.get("cluster") {
+        return json_cluster(cluster);
+    }
     let Some(jobs) = json.as_object() else {
         ensure!(json.is_null(), InvalidArgument, "the cluster is not an object of jobs: {json}");
-        return Ok(ClusterSpec::new());
+        return Ok(ClusterSpec::default());
     };
-    let mut cluster = ClusterSpec::new();
+    let mut cluster = ClusterSpec::default();
     for (job, tasks) in jobs {
-        let list: Option<Vec<String>> = match tasks {
+        let list: Option<Vec<(u32, &str)>> = match tasks {
             serde_json::Value::Array(list) => {
-                list.iter().map(|t| t.as_str().map(str::to_owned)).collect()
+                list.iter().zip(0..).map(|(t, i)| Some((i, t.as_str()?))).collect()
             }
-            serde_json::Value::Object(map) => (0..map.len())
-                .map(|i| Some(map.get(&i.to_string())?.as_str()?.to_owned()))
-                .collect(),
+            serde_json::Value::Object(map) => {
+                map.iter().map(|(i, t)| Some((i.parse().ok()?, t.as_str()?))).collect()
+            }
             _ => None,
         };
         let list = list.ok_or_else(|| {
             err!(InvalidArgument, "job '{job}' is not a list of host:port: {tasks}")
         })?;
-        cluster.insert(job.clone(), list);
+        for (index, address) in list {
+            cluster.add(TaskName::new(job, index), address)?;
+        }
     }
     Ok(cluster)
 }
@@ -393,6 +406,8 @@ mod tests {
         assert_eq!(place(&ps, Some(config)), "ps/0 127.0.0.1:1");
         let flags = Args { cluster: Some("ps|a:7;b:8,worker|c:9".into()), task: Some(1), ..ps };
         assert_eq!(place(&flags, None), "ps/1 127.0.0.1:8");
+        let ours = Args { cluster: Some("ps=a:7,b:8;worker=c:9".into()), ..flags };
+        assert_eq!(place(&ours, None), "ps/1 127.0.0.1:8");
     }
 
     #[test]
@@ -439,7 +454,7 @@ mod tests {
         assert!(place(&with("ps|a:1", "nosuch", 0), None).contains("has no job 'nosuch'"));
         assert!(place(&with("ps|a:1", "ps", 4), None).contains("there is no task 4"));
         assert!(place(&with("ps|a", "ps", 0), None).contains("not host:port"));
-        assert!(place(&with("ps", "ps", 0), None).contains("not job|host:port"));
+        assert!(place(&with("ps", "ps", 0), None).contains("not job=host:port"));
         assert!(place(&Args::default(), Some("{")).contains("TF_CONFIG is not JSON"));
         assert!(place(&Args::default(), Some(r#"{"cluster": [1]}"#)).contains("not an object"));
     }

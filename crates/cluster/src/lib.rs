@@ -1,17 +1,40 @@
 //! Tasks: processes that hold devices and state, and that clients reach over the network.
 //!
-//! [`Master`] is what a client talks to: it keeps sessions and runs their steps. It knows nothing
-//! of sockets; [`grpc`] brings it TensorFlow's messages and takes its answers away.
+//! [`Master`] is what a client talks to: it keeps sessions and runs their steps. A [`Worker`] runs the
+//! parts of steps that masters of other tasks give it, and the workers of a step hand each other
+//! tensors. Neither knows of sockets; [`grpc`] brings them TensorFlow's messages and takes their
+//! answers away.
 
+mod cluster_spec;
 mod config;
+mod discover;
+mod errors;
 pub mod grpc;
+#[cfg(test)]
+mod histories;
 mod master;
 mod master_session;
+mod master_step;
+mod member;
+mod memory;
 mod metadata;
+mod once_call;
 mod recent_ids;
 mod remote;
+mod remote_parts;
+mod remote_rendezvous;
+mod session_peers;
+mod silence;
+mod step_life;
+mod steps;
 mod task;
+mod transport;
+mod worker;
 
+pub use cluster_spec::{ClusterSpec, TaskName};
 pub use master::Master;
+pub use member::Member;
+pub use memory::MemoryNetwork;
 pub use remote::{Connect, ConnectOptions, RemoteCallable, RemotePartialRun, RemoteSession};
 pub use task::{Task, TaskOptions};
+pub use worker::Worker;

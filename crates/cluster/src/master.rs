@@ -7,9 +7,12 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
-use thalweg_tensor::{Code, Error, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 
+use crate::errors::from_task;
 use crate::master_session::{MasterSession, Part, Ran, feeds_of};
+use crate::member::Member;
+use crate::session_peers::SessionPeers;
 use crate::task::{Task, attributes};
 
 /// Sessions open at once; each costs a graph.
@@ -19,14 +22,25 @@ const CONSUMER_VERSION: i32 = thalweg_graph::GRAPH_VERSION;
 
 /// Serves the clients of one task.
 pub struct Master {
+    member: Arc<Member>,
     task: Arc<Task>,
     sessions: RwLock<FxHashMap<String, Arc<MasterSession>>>,
 }
 
 impl Master {
-    /// A master without sessions.
+    /// A master of a task that is in no cluster.
     pub fn new(task: Arc<Task>) -> Master {
-        Master { task, sessions: RwLock::default() }
+        Master::of(Member::alone(task))
+    }
+
+    /// A master whose sessions may use all tasks of its cluster.
+    pub fn of(member: Arc<Member>) -> Master {
+        Master { task: member.task().clone(), member, sessions: RwLock::default() }
+    }
+
+    /// The task in its cluster.
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
     }
 
     /// The task it serves.
@@ -66,10 +80,30 @@ impl Master {
         orphans.iter().for_each(|(_, session)| session.close());
     }
 
+    /// What a session that is about to be opened knows of other tasks; `None` if there are none.
+    pub(crate) fn new_peers(
+        &self,
+        request: &pb::CreateSessionRequest,
+    ) -> Option<Arc<SessionPeers>> {
+        self.member.transport.as_ref()?;
+        let config = request.config.clone().unwrap_or_default();
+        Some(SessionPeers::new(self.member.clone(), &self.new_handle(), config))
+    }
+
+    fn new_handle(&self) -> String {
+        format!("{:016x}", self.task.options.environment.entropy.next_u64())
+    }
+
+    /// The other tasks, as an open session uses them.
+    pub(crate) fn peers_of(&self, handle: &str) -> Option<Arc<SessionPeers>> {
+        self.sessions.read().get(handle)?.peers().cloned()
+    }
+
     /// Opens a session over the client's graph.
-    pub fn create_session(
+    pub(crate) fn create_session(
         &self,
         request: pb::CreateSessionRequest,
+        peers: Option<Arc<SessionPeers>>,
     ) -> Result<pb::CreateSessionResponse> {
         check_version(request.graph_def.as_ref())?;
         ensure!(
@@ -77,8 +111,8 @@ impl Master {
             ResourceExhausted,
             "{SESSIONS_MAX} sessions are open; close some"
         );
-        let handle = format!("{:016x}", self.task.options.environment.entropy.next_u64());
-        let session = MasterSession::new(&self.task, request)?;
+        let handle = peers.as_ref().map_or_else(|| self.new_handle(), |p| p.handle.clone());
+        let session = MasterSession::new(&self.task, request, peers)?;
         self.sessions.write().insert(handle.clone(), Arc::new(session));
         Ok(pb::CreateSessionResponse { session_handle: handle, graph_version: 0 })
     }
@@ -189,10 +223,7 @@ impl Master {
     /// Empties containers (the default one if none is named) and closes all sessions.
     pub fn reset(&self, request: &pb::ResetRequest) -> pb::ResetResponse {
         self.close_all();
-        match &request.container[..] {
-            [] => self.task.resources.reset(""),
-            containers => containers.iter().for_each(|c| self.task.resources.reset(c)),
-        }
+        self.task.reset(&request.container);
         pb::ResetResponse {}
     }
 
@@ -210,7 +241,7 @@ impl Master {
         let local_device = if request.session_handle.is_empty() {
             self.task.devices(1).iter().map(|d| attributes(d.description())).collect()
         } else {
-            self.session(&request.session_handle)?.devices().to_vec()
+            self.session(&request.session_handle)?.devices()
         };
         Ok(pb::ListDevicesResponse { local_device, remote_device: Vec::new() })
     }
@@ -222,18 +253,6 @@ pub struct StepResult {
     pub fetches: Vec<String>,
     /// Their tensors, and a report.
     pub ran: Part,
-}
-
-/// An error of a step as TensorFlow's master words it.
-fn from_task(task: &str, error: Error) -> Error {
-    match error.code() {
-        // These are about the call rather than about the graph.
-        Code::Cancelled | Code::DeadlineExceeded => error,
-        _ if error.message().contains("[[{{node") => {
-            error.map_message(|message| format!("From {task}:\n{message}"))
-        }
-        _ => error,
-    }
 }
 
 fn check_version(graph: Option<&pb::GraphDef>) -> Result<()> {

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use thalweg_graph::Graph;
 use thalweg_kernel::Cancellation;
+use thalweg_plan::Choice;
 use thalweg_proto as pb;
 pub(crate) use thalweg_runtime::Part;
 use thalweg_runtime::{Callable, PartialRun, RunMetadata, RunOptions, Session};
@@ -15,6 +16,7 @@ use thalweg_tensor::{Budget, Error, Result, Tensor, bail, ensure, err};
 
 use crate::config;
 use crate::recent_ids::RecentIds;
+use crate::session_peers::{PeersOf, SessionPeers};
 use crate::task::{Task, attributes};
 
 /// Callables that a session keeps at most.
@@ -32,6 +34,8 @@ type Prepared = (Callable, Option<pb::RunOptions>);
 pub(crate) struct MasterSession {
     session: Session,
     devices: Vec<pb::DeviceAttributes>,
+    /// The other tasks, if there are any.
+    peers: Option<Arc<SessionPeers>>,
     graph_version: Mutex<i64>,
     operation_timeout: Option<Duration>,
     callables: Mutex<FxHashMap<i64, Arc<Prepared>>>,
@@ -49,16 +53,25 @@ pub(crate) struct MasterSession {
 
 impl MasterSession {
     /// A session over the graph that a client sent.
-    pub(crate) fn new(task: &Task, request: pb::CreateSessionRequest) -> Result<MasterSession> {
+    pub(crate) fn new(
+        task: &Task,
+        request: pb::CreateSessionRequest,
+        peers: Option<Arc<SessionPeers>>,
+    ) -> Result<MasterSession> {
         let config = request.config.unwrap_or_default();
         let nodes_max = task.options.graph_nodes_max;
         check_size(0, request.graph_def.as_ref(), nodes_max)?;
         let graph = Graph::from_def(task.ops.clone(), request.graph_def.unwrap_or_default())?;
-        let options = config::session_options(task, &config)?;
+        let mut options = config::session_options(task, &config)?;
+        if let Some(peers) = &peers {
+            options.peers = Some(Arc::new(PeersOf(peers.clone())));
+            options.plan.choice = Choice::First;
+        }
         let devices = options.devices.iter().map(|d| attributes(d.description())).collect();
         Ok(MasterSession {
             session: Session::new(graph, task.kernels.clone(), options)?,
             devices,
+            peers,
             graph_version: Mutex::new(0),
             operation_timeout: config::milliseconds(config.operation_timeout_in_ms),
             callables: Mutex::default(),
@@ -90,8 +103,14 @@ impl MasterSession {
     }
 
     /// The devices of the session.
-    pub(crate) fn devices(&self) -> &[pb::DeviceAttributes] {
-        &self.devices
+    pub(crate) fn devices(&self) -> Vec<pb::DeviceAttributes> {
+        let others = self.peers.as_ref().map(|p| p.attributes()).unwrap_or_default();
+        [self.devices.clone(), others].concat()
+    }
+
+    /// The other tasks, if there are any.
+    pub(crate) fn peers(&self) -> Option<&Arc<SessionPeers>> {
+        self.peers.as_ref()
     }
 
     /// Ends all steps, now and later.
@@ -102,6 +121,9 @@ impl MasterSession {
         ));
         let partial_runs = std::mem::take(&mut *self.partial_runs.lock());
         drop(partial_runs);
+        if let Some(peers) = &self.peers {
+            peers.close();
+        }
     }
 
     /// A call came: whoever opened the session is there.
@@ -312,7 +334,11 @@ impl CostModel {
 }
 
 /// Refuses graphs that are larger than a session may have, before they are built.
-fn check_size(nodes: usize, more: Option<&pb::GraphDef>, nodes_max: usize) -> Result<()> {
+pub(crate) fn check_size(
+    nodes: usize,
+    more: Option<&pb::GraphDef>,
+    nodes_max: usize,
+) -> Result<()> {
     let functions = more.and_then(|g| g.library.as_ref()).map_or(&[][..], |l| &l.function);
     let in_functions: usize = functions.iter().map(|f| f.node_def.len()).sum();
     let total = nodes + more.map_or(0, |g| g.node.len()) + in_functions;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use thalweg_graph::OpRegistry;
 use thalweg_kernel::{
@@ -27,6 +28,8 @@ pub struct TaskOptions {
     pub graph_nodes_max: usize,
     /// Time, entropy and files.
     pub environment: Environment,
+    /// How long a session waits for tasks that it needs and that were never seen.
+    pub startup_wait: Duration,
     /// Sees every change of the task's named state.
     pub observer: Option<Arc<dyn StateObserver>>,
 }
@@ -40,6 +43,7 @@ impl Default for TaskOptions {
             steps_max: 100_000,
             graph_nodes_max: 4_000_000,
             environment: system_environment(),
+            startup_wait: Duration::from_secs(600),
             observer: None,
         }
     }
@@ -75,6 +79,14 @@ impl Task {
     /// The task's name as messages have it, `/job:local/replica:0/task:0`.
     pub fn name(&self) -> String {
         format!("/job:{}/replica:0/task:{}", self.options.job, self.options.index)
+    }
+
+    /// Empties containers, the default one if none is named.
+    pub(crate) fn reset(&self, containers: &[String]) {
+        match containers {
+            [] => self.resources.reset(""),
+            containers => containers.iter().for_each(|c| self.resources.reset(c)),
+        }
     }
 
     /// A place among the steps on their way; it is free again when it is dropped.

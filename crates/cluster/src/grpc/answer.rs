@@ -4,18 +4,21 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_body::{Body, Frame, SizeHint};
 use prost::Message;
+use thalweg_kernel::Value;
 use thalweg_proto as pb;
-use thalweg_tensor::{Error, Result, Tensor};
+use thalweg_tensor::{DType, Error, Result, Shape, Tensor, err};
 
 use super::pieces::Pieces;
 use crate::master::StepResult;
 use crate::master_session::Ran;
 use crate::metadata;
+use crate::worker::RanGraph;
 
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -148,12 +151,68 @@ pub(crate) fn callable(result: Result<Ran>) -> Response<Answer> {
     response(pieces)
 }
 
+/// The response of `RunGraph`.
+pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<Answer> {
+    let ran = match result {
+        Ok(ran) => ran,
+        Err(e) if errors_in_body => {
+            return message(&pb::RunGraphResponse {
+                status_code: e.code() as i32,
+                status_error_message: e.message().to_owned(),
+                ..Default::default()
+            });
+        }
+        Err(e) => return status(&e),
+    };
+    let mut pieces = Pieces::default();
+    for (key, tensor) in &ran.received {
+        if let Err(e) = pieces.put_named_tensor(1, key, tensor) {
+            return self::ran(Err(e), errors_in_body);
+        }
+    }
+    if !ran.goes_on {
+        let report = metadata::to_proto(&ran.metadata);
+        pieces.put_fields(&pb::RunGraphResponse {
+            step_stats: report.step_stats,
+            cost_graph: Some(report.cost_graph.unwrap_or_default()),
+            partition_graph: report.partition_graphs,
+            ..Default::default()
+        });
+    }
+    response(pieces)
+}
+
+/// The response of `RecvTensor`, sent at `now` since 1970. TensorFlow reads it fastest with the
+/// tensor at its end.
+pub(crate) fn received(result: Result<Value>, now: Duration) -> Response<Answer> {
+    let value = match result {
+        Ok(value) => value,
+        Err(e) => return status(&e),
+    };
+    let mut pieces = Pieces::default();
+    pieces.put_fields(&pb::RecvTensorResponse {
+        is_dead: matches!(value, Value::Dead),
+        send_start_micros: now.as_micros() as i64,
+        ..Default::default()
+    });
+    let put = match &value {
+        Value::Tensor(tensor) => pieces.put_tensor(1, tensor),
+        Value::Dead => Shape::new(&[0])
+            .and_then(|shape| Tensor::zeros(DType::Float, shape))
+            .and_then(|tensor| pieces.put_tensor(1, &tensor)),
+        _ => Err(err!(Internal, "there is no tensor to send")),
+    };
+    match put {
+        Ok(()) => response(pieces),
+        Err(e) => status(&e),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use http_body_util::BodyExt;
     use thalweg_runtime::RunMetadata;
-    use thalweg_tensor::{DType, Shape, err};
 
     fn body(response: Response<Answer>) -> Vec<u8> {
         let collected = response.into_body().collect();

@@ -55,24 +55,33 @@ pub(crate) fn check_status(number: i64, message: impl FnOnce() -> String) -> Res
 /// A server, as its clients see it.
 pub(crate) struct Channel {
     address: String,
-    connect_timeout: Duration,
+    service: &'static str,
+    patience: Patience,
     connection: Mutex<Option<SendRequest<Answer>>>,
     pub(crate) incoming: Arc<Budget>,
 }
 
+/// How long to try to reach a server.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// Again and again: it may be about to start.
+    Until(Duration),
+    /// Once: one that refuses is not there. Nobody answers for that long if it is silent.
+    Once(Duration),
+}
+
 /// One thread moves the bytes of all connections of a process.
-fn runtime() -> Result<&'static tokio::runtime::Runtime> {
-    static RUNTIME: OnceLock<tokio::runtime::Runtime> = OnceLock::new();
-    if let Some(runtime) = RUNTIME.get() {
-        return Ok(runtime);
-    }
-    let made = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("thalweg-client")
-        .enable_all()
-        .build()
-        .map_err(|e| err!(Internal, "there is no thread for connections: {e}"))?;
-    Ok(RUNTIME.get_or_init(|| made))
+pub(crate) fn runtime() -> Result<&'static tokio::runtime::Runtime> {
+    static RUNTIME: OnceLock<std::io::Result<tokio::runtime::Runtime>> = OnceLock::new();
+    // Made under the lock: a second one could not be dropped on a thread that does I/O.
+    let made = RUNTIME.get_or_init(|| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("thalweg-client")
+            .enable_all()
+            .build()
+    });
+    made.as_ref().map_err(|e| err!(Internal, "there is no thread for connections: {e}"))
 }
 
 /// Waits for a call; cancelling ends it, here and at the server.
@@ -103,16 +112,17 @@ pub(crate) fn forget(call: impl Future<Output = Result<Rope>> + Send + 'static) 
 }
 
 impl Channel {
-    /// A channel to `address`, which is `host:port`; nothing is sent yet.
+    /// A channel to a service at `address`, which is `host:port`; nothing is sent yet.
     pub(crate) fn new(
         address: String,
-        connect_timeout: Duration,
+        service: &'static str,
+        patience: Patience,
         incoming: Arc<Budget>,
     ) -> Channel {
-        Channel { address, connect_timeout, connection: Mutex::default(), incoming }
+        Channel { address, service, patience, connection: Mutex::default(), incoming }
     }
 
-    /// Calls a method of the master with a message.
+    /// Calls a method with a message.
     pub(crate) async fn call<M: Message + Default>(
         &self,
         method: &str,
@@ -147,7 +157,7 @@ impl Channel {
         timeout: Option<Duration>,
     ) -> Result<Rope> {
         let mut request =
-            Request::post(format!("http://{}/tensorflow.MasterService/{method}", self.address))
+            Request::post(format!("http://{}/{}/{method}", self.address, self.service))
                 .header(http::header::CONTENT_TYPE, "application/grpc")
                 .header("te", "trailers");
         if let Some(timeout) = timeout {
@@ -169,25 +179,28 @@ impl Channel {
         if let Some(sender) = connection.as_ref().filter(|s| !s.is_closed()) {
             return Ok(sender.clone());
         }
-        let sender = match tokio::time::timeout(self.connect_timeout, self.connect()).await {
+        let (Patience::Until(limit) | Patience::Once(limit)) = self.patience;
+        let sender = match tokio::time::timeout(limit, self.connect()).await {
             Ok(sender) => sender,
             Err(_) => Err(err!(
                 Unavailable,
                 "nobody answers at {} after {} s",
                 self.address,
-                self.connect_timeout.as_secs_f32()
+                limit.as_secs_f32()
             )),
         }?;
         *connection = Some(sender.clone());
         Ok(sender)
     }
 
-    /// Tries until somebody answers: a server may be about to start.
     async fn connect(&self) -> Result<SendRequest<Answer>> {
         let stream = loop {
-            match TcpStream::connect(&self.address).await {
-                Ok(stream) => break stream,
-                Err(_) => tokio::time::sleep(RETRY).await,
+            match (TcpStream::connect(&self.address).await, self.patience) {
+                (Ok(stream), _) => break stream,
+                (Err(_), Patience::Until(_)) => tokio::time::sleep(RETRY).await,
+                (Err(e), Patience::Once(_)) => {
+                    return Err(err!(Unavailable, "{} cannot be reached: {e}", self.address));
+                }
             }
         };
         // A small request must not wait for more bytes to send.

@@ -24,6 +24,7 @@ pub(super) fn request_path(method: &str) -> Path {
     match method {
         "RunStep" => &[2, 2, 4],
         "RunCallable" => &[3, 4],
+        "RunGraph" => &[3, 2, 4],
         _ => &[],
     }
 }
@@ -32,7 +33,8 @@ pub(super) fn request_path(method: &str) -> Path {
 pub(super) fn answer_path(method: &str) -> Path {
     match method {
         "RunStep" => &[1, 2, 4],
-        "RunCallable" => &[1, 4],
+        "RunCallable" | "RecvTensor" => &[1, 4],
+        "RunGraph" => &[1, 2, 4],
         _ => &[],
     }
 }

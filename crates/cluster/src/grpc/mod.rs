@@ -7,10 +7,13 @@ mod answer;
 pub(crate) mod client;
 mod gather;
 mod message;
+mod peers;
 pub(crate) mod pieces;
 mod rope;
 mod server;
 mod service;
 mod transport;
+mod worker_service;
 
+pub(crate) use peers::Peers;
 pub use server::{Server, ServerOptions};

@@ -16,6 +16,7 @@ use super::answer::Answer;
 use super::service::Service;
 use super::transport;
 use crate::master::Master;
+use crate::worker::Worker;
 
 /// Limits of a server.
 #[derive(Clone, Debug)]
@@ -57,7 +58,9 @@ pub struct Server {
 impl Server {
     /// A server for the clients of `master`.
     pub fn new(master: Arc<Master>, options: ServerOptions) -> Server {
-        let service = Service { master, message_bytes_max: options.message_bytes_max };
+        let worker = Arc::new(Worker::new(master.member().clone()));
+        let message_bytes_max = options.message_bytes_max;
+        let service = Service { master, worker, message_bytes_max };
         Server { service: Arc::new(service), options }
     }
 
@@ -76,6 +79,8 @@ impl Server {
                 accepted = accept() => accepted,
                 _ = sweep.tick() => {
                     self.service.master.close_orphans(self.options.orphan_limit);
+                    self.service.worker.sweep();
+                    self.service.master.member().tick();
                     continue;
                 }
                 _ = stop.wait_for(|stopped| *stopped) => break,

@@ -9,18 +9,20 @@ use http_body::Body;
 use prost::Message;
 use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
-use thalweg_runtime::Pool;
 use thalweg_tensor::{Result, bail, err};
 use tokio::sync::oneshot;
 
 use super::answer::{self, Answer};
 use super::rope::Rope;
 use super::{gather, message};
+use crate::discover::{cleanup_all, discover, on_pool};
 use crate::master::Master;
+use crate::worker::Worker;
 
 /// Answers requests.
 pub(crate) struct Service {
     pub(crate) master: Arc<Master>,
+    pub(crate) worker: Arc<Worker>,
     pub(crate) message_bytes_max: usize,
 }
 
@@ -84,6 +86,13 @@ impl Service {
                     Err(e) => Err(e),
                 }
             }
+            Some(("/tensorflow.WorkerService", method)) => {
+                let tensors = gather::request_path(method);
+                match message::read(request.into_body(), self.limits(), tensors).await {
+                    Ok(rope) => self.worker_call(method, rope, connection).await,
+                    Err(e) => Err(e),
+                }
+            }
             Some(("/tensorflow.eager.EagerService", _)) => Err(err!(
                 Unimplemented,
                 "eager execution on remote tasks is not supported; graphs and sessions \
@@ -110,10 +119,15 @@ impl Service {
             "RunStep" => self.run_step(decode_step(rope).await?, connection).await,
             "RunCallable" => self.run_callable(decode_step(rope).await?, connection).await,
             "CreateSession" => {
-                answer::message(&on_pool(move || master.create_session(decode(rope)?)).await?)
+                let request: pb::CreateSessionRequest = on_pool(move || decode(rope)).await?;
+                answer::message(&master.open_session(request).await?)
             }
             "ExtendSession" => {
-                answer::message(&on_pool(move || master.extend_session(decode(rope)?)).await?)
+                let request: pb::ExtendSessionRequest = on_pool(move || decode(rope)).await?;
+                if let Some(peers) = master.peers_of(&request.session_handle) {
+                    discover(master.member(), &peers, request.graph_def.as_ref()).await?;
+                }
+                answer::message(&on_pool(move || master.extend_session(request)).await?)
             }
             "MakeCallable" => {
                 let request = decode(rope)?;
@@ -128,8 +142,11 @@ impl Service {
                 answer::message(&on_pool(move || master.close_session(&request)).await?)
             }
             "Reset" => {
-                let request = decode(rope)?;
-                answer::message(&on_pool(move || Ok(master.reset(&request))).await?)
+                let request: pb::ResetRequest = decode(rope)?;
+                let containers = request.container.clone();
+                let response = on_pool(move || Ok(master.reset(&request))).await?;
+                cleanup_all(self.master.member(), &containers).await;
+                answer::message(&response)
             }
             "ReleaseCallable" => answer::message(&master.release_callable(&decode(rope)?)?),
             "ListDevices" => answer::message(&master.list_devices(&decode(rope)?)?),
@@ -180,28 +197,17 @@ impl Service {
     }
 }
 
-/// Runs `body` on the pool: threads that do I/O must not be held up by a large graph.
-async fn on_pool<T: Send + 'static>(
-    body: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let (tell, told) = oneshot::channel();
-    Pool::global().spawn(move || {
-        let _ = tell.send(body());
-    });
-    told.await.unwrap_or_else(|_| Err(err!(Internal, "the call ended without an answer")))
-}
-
 /// Messages with more bytes than this are decoded on the pool: they may hold very many fields.
 const LARGE_BYTES: usize = 1 << 20;
 
-async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
+pub(super) async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
     if rope.remaining() < LARGE_BYTES {
         return decode(rope);
     }
     on_pool(move || decode(rope)).await
 }
 
-fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
+pub(super) fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
     M::decode(rope).map_err(|e| err!(InvalidArgument, "the message cannot be read: {e}"))
 }
 

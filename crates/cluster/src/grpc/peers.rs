@@ -1,0 +1,266 @@
+//! Other tasks by gRPC: a few connections to each, made when they are needed.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prost::Message;
+use rustc_hash::FxHashMap;
+use thalweg_kernel::{Cancellation, Clock, Registration, Value};
+use thalweg_proto as pb;
+use thalweg_tensor::{Budget, Code, Error, Result, Tensor, err};
+
+use super::client::{Channel, Patience, check_status, decode, runtime};
+use super::pieces::Pieces;
+use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::silence::{Action, Limits, Silence};
+use crate::transport::{Answered, Call, Reply, Transport};
+
+const SERVICE: &str = "tensorflow.WorkerService";
+/// A connection that takes longer to make is not there.
+const CONNECT_LIMIT: Duration = Duration::from_secs(3);
+
+/// When a task that says nothing is asked, reported and given up.
+const LIMITS: Limits = Limits {
+    ask: Duration::from_secs(1),
+    report: Duration::from_secs(3),
+    loss: Duration::from_secs(30),
+};
+
+/// The other tasks of a cluster.
+pub(crate) struct Peers {
+    tasks: FxHashMap<TaskName, Arc<Peer>>,
+}
+
+struct Peer {
+    name: TaskName,
+    control: Channel,
+    /// Tensors have a connection of their own: a small word must not wait behind a large one.
+    tensors: Channel,
+    /// Calls on their way that may take as long as they like.
+    waiting: AtomicUsize,
+    silence: Mutex<Silence>,
+    clock: Arc<dyn Clock>,
+    /// Ends the calls on their way when the task is taken for lost.
+    lost: Mutex<Cancellation>,
+}
+
+impl Peers {
+    /// Connects to nobody yet.
+    pub(crate) fn new(
+        cluster: &ClusterSpec,
+        incoming: &Arc<Budget>,
+        clock: &Arc<dyn Clock>,
+    ) -> Peers {
+        let peer = |(name, address): (&TaskName, &str)| {
+            let channel = || {
+                let patience = Patience::Once(CONNECT_LIMIT);
+                Channel::new(address.to_owned(), SERVICE, patience, incoming.clone())
+            };
+            let peer = Peer {
+                name: name.clone(),
+                control: channel(),
+                tensors: channel(),
+                waiting: AtomicUsize::new(0),
+                silence: Mutex::default(),
+                clock: clock.clone(),
+                lost: Mutex::default(),
+            };
+            (name.clone(), Arc::new(peer))
+        };
+        Peers { tasks: cluster.tasks().map(peer).collect() }
+    }
+}
+
+impl Transport for Peers {
+    fn call(
+        &self,
+        to: &TaskName,
+        call: Call,
+        limit: Option<Duration>,
+        cancellation: &Cancellation,
+        answered: Answered,
+    ) {
+        let begun = cancellation.check().and_then(|()| {
+            let peer = self.tasks.get(to).cloned();
+            let peer = peer.ok_or_else(|| err!(NotFound, "the cluster has no task {to}"))?;
+            Ok((peer, runtime()?))
+        });
+        let (peer, runtime) = match begun {
+            Ok(begun) => begun,
+            Err(e) => return answered(Err(e)),
+        };
+        let lost = peer.lost.lock().clone();
+        let waits = limit.is_none().then(|| Waiting::new(&peer));
+        let once = Arc::new(Once::new(answered));
+        let of_task = once.clone();
+        let task = runtime.spawn(async move {
+            let result = peer.call(call, limit).await.map_err(|e| peer.named(e));
+            drop(waits);
+            of_task.answer(result);
+        });
+        let ends = || {
+            let (abort, once) = (task.abort_handle(), once.clone());
+            move |cause: &Error| {
+                abort.abort();
+                once.answer(Err(cause.clone()));
+            }
+        };
+        once.keep([cancellation.on_cancel(ends()), lost.on_cancel(ends())]);
+    }
+
+    fn tick(&self, now: Duration) {
+        for peer in self.tasks.values() {
+            let is_in_use = peer.waiting.load(Ordering::Relaxed) > 0;
+            let actions = peer.silence.lock().tick(now, is_in_use, &LIMITS);
+            actions.into_iter().for_each(|action| peer.act(action));
+        }
+    }
+}
+
+/// One of the calls that may wait for a task.
+struct Waiting(Arc<Peer>);
+
+impl Waiting {
+    fn new(peer: &Arc<Peer>) -> Waiting {
+        peer.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(peer.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// An answer that is given once, by whoever is first.
+struct Once(Mutex<(Option<Answered>, Option<[Registration; 2]>)>);
+
+impl Once {
+    fn new(answered: Answered) -> Once {
+        Once(Mutex::new((Some(answered), None)))
+    }
+
+    /// Keeps what may end the call until it is answered.
+    fn keep(&self, registrations: [Registration; 2]) {
+        let mut state = self.0.lock();
+        if state.0.is_some() {
+            state.1 = Some(registrations);
+        }
+    }
+
+    fn answer(&self, result: Result<Reply>) {
+        let (answered, registrations) = std::mem::take(&mut *self.0.lock());
+        drop(registrations);
+        if let Some(answered) = answered {
+            answered(result);
+        }
+    }
+}
+
+impl Peer {
+    fn act(self: &Arc<Self>, action: Action) {
+        let name = &self.name;
+        match action {
+            Action::Ask => self.ask(),
+            Action::Report(silent) => {
+                eprintln!("{name} has been silent for {} s; calls to it wait", silent.as_secs());
+            }
+            Action::ReportBack(silent) => {
+                eprintln!("{name} is back after {} s of silence", silent.as_secs());
+            }
+            Action::Lose(silent) => {
+                let lost = std::mem::take(&mut *self.lost.lock());
+                lost.cancel(err!(
+                    Unavailable,
+                    "{name} is lost: it has been silent for {} s",
+                    silent.as_secs()
+                ));
+            }
+        }
+    }
+
+    /// Asks whether the task is there.
+    fn ask(self: &Arc<Self>) {
+        let Ok(runtime) = runtime() else { return };
+        let peer = self.clone();
+        runtime.spawn(async move {
+            let request = pb::GetStatusRequest {};
+            let answer: Result<pb::GetStatusResponse> =
+                peer.control.call("GetStatus", &request, Some(LIMITS.loss)).await;
+            if answer.is_ok() {
+                let back = peer.silence.lock().hear(peer.clock.monotonic());
+                if let Some(action) = back {
+                    peer.act(action);
+                }
+            }
+        });
+    }
+
+    /// An error with the task's name: who was lost is what matters most.
+    fn named(&self, error: Error) -> Error {
+        let is_silent = error.code() == Code::DeadlineExceeded;
+        if error.code() != Code::Unavailable && !is_silent {
+            return error;
+        }
+        Error::new(Code::Unavailable, format!("{} is lost: {}", self.name, error.message()))
+    }
+
+    async fn call(&self, call: Call, limit: Option<Duration>) -> Result<Reply> {
+        let control = &self.control;
+        Ok(match call {
+            Call::GetStatus => {
+                let request = pb::GetStatusRequest {};
+                Reply::Status(control.call("GetStatus", &request, limit).await?)
+            }
+            Call::CreateWorkerSession(r) => {
+                done(control, "CreateWorkerSession", &*r, limit).await?
+            }
+            Call::DeleteWorkerSession(r) => done(control, "DeleteWorkerSession", &r, limit).await?,
+            Call::RegisterGraph(request) => {
+                Reply::Registered(control.call("RegisterGraph", &*request, limit).await?)
+            }
+            Call::DeregisterGraph(r) => done(control, "DeregisterGraph", &r, limit).await?,
+            Call::RunGraph(request) => {
+                let response: pb::RunGraphResponse =
+                    control.call("RunGraph", &*request, limit).await?;
+                check_status(response.status_code.into(), || {
+                    response.status_error_message.clone()
+                })?;
+                Reply::Ran(Box::new(response))
+            }
+            Call::CleanupGraph(r) => done(control, "CleanupGraph", &r, limit).await?,
+            Call::CleanupAll(r) => done(control, "CleanupAll", &r, limit).await?,
+            Call::RecvTensor(request) => {
+                let mut pieces = Pieces::default();
+                pieces.put_fields(&request);
+                let rope = self.tensors.send("RecvTensor", pieces, limit).await?;
+                Reply::Received(self.received(decode(rope)?)?)
+            }
+        })
+    }
+
+    fn received(&self, response: pb::RecvTensorResponse) -> Result<Value> {
+        if response.is_dead {
+            return Ok(Value::Dead);
+        }
+        let proto =
+            response.tensor.ok_or_else(|| err!(DataLoss, "{} sent no tensor", self.name))?;
+        Ok(Value::Tensor(Tensor::from_proto(&proto, Some(&self.tensors.incoming))?))
+    }
+}
+
+/// A call whose answer says nothing.
+async fn done(
+    channel: &Channel,
+    method: &'static str,
+    request: &impl Message,
+    limit: Option<Duration>,
+) -> Result<Reply> {
+    let mut pieces = Pieces::default();
+    pieces.put_fields(request);
+    channel.send(method, pieces, limit).await?;
+    Ok(Reply::Done)
+}

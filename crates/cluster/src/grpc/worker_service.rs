@@ -1,0 +1,113 @@
+//! What masters and other workers ask of this task.
+
+use std::sync::{Arc, Weak};
+
+use http::Response;
+use thalweg_kernel::Cancellation;
+use thalweg_proto as pb;
+use thalweg_tensor::{Result, bail, err};
+use tokio::sync::oneshot;
+
+use super::answer::{self, Answer};
+use super::rope::Rope;
+use super::service::{Service, decode, decode_step};
+use crate::discover::on_pool;
+use crate::master_session::feeds_of;
+use crate::worker::Worker;
+
+/// Ends what a call has begun when the caller is gone.
+struct EndOnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> EndOnDrop<F> {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for EndOnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(end) = self.0.take() {
+            end();
+        }
+    }
+}
+
+impl Service {
+    pub(super) async fn worker_call(
+        &self,
+        method: &str,
+        rope: Rope,
+        connection: &Weak<()>,
+    ) -> Result<Response<Answer>> {
+        let worker = self.worker.clone();
+        Ok(match method {
+            "RecvTensor" => self.recv_tensor(&decode(rope)?).await,
+            "RunGraph" => self.run_graph(decode_step(rope).await?, connection).await,
+            "CleanupGraph" => answer::message(&worker.cleanup_graph(&decode(rope)?)),
+            "GetStatus" => answer::message(&worker.get_status()),
+            "CreateWorkerSession" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || worker.create_session(&request)).await?)
+            }
+            "DeleteWorkerSession" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || Ok(worker.delete_session(&request))).await?)
+            }
+            "RegisterGraph" => {
+                answer::message(&on_pool(move || worker.register_graph(decode(rope)?)).await?)
+            }
+            "DeregisterGraph" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || worker.deregister_graph(&request)).await?)
+            }
+            "CleanupAll" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || Ok(worker.cleanup_all(&request))).await?)
+            }
+            // Nobody here keeps a log of calls; whoever asks for it gets an empty one.
+            "Logging" => answer::message(&pb::LoggingResponse::default()),
+            "MarkRecvFinished" => answer::message(&pb::MarkRecvFinishedResponse {}),
+            _ => bail!(Unimplemented, "tensorflow.WorkerService has no {method}"),
+        })
+    }
+
+    async fn recv_tensor(&self, request: &pb::RecvTensorRequest) -> Response<Answer> {
+        let (tell, told) = oneshot::channel();
+        let (worker, step): (Arc<Worker>, i64) = (self.worker.clone(), request.step_id);
+        let guard = EndOnDrop(Some(move || worker.recv_tensor_given_up(step)));
+        self.worker.recv_tensor(request, move |result| {
+            // Nobody listens any more if the caller is gone.
+            let _ = tell.send(result);
+        });
+        let result = told.await.unwrap_or_else(|_| Err(err!(Aborted, "step {step} is over")));
+        guard.disarm();
+        let clock = &self.master.task().options.environment.clock;
+        answer::received(result, clock.wall())
+    }
+
+    async fn run_graph(
+        &self,
+        mut request: pb::RunGraphRequest,
+        connection: &Weak<()>,
+    ) -> Response<Answer> {
+        let errors_in_body = request.store_errors_in_response_body;
+        let sent = std::mem::take(&mut request.send);
+        let sent = match feeds_of(sent, &self.master.task().incoming) {
+            Ok(sent) => sent,
+            Err(e) => return answer::ran(Err(e), errors_in_body),
+        };
+        let cancellation = Cancellation::default();
+        let of_guard = cancellation.clone();
+        let guard = EndOnDrop(Some(move || {
+            of_guard.cancel(err!(Cancelled, "the master gave the step up, or is gone"));
+        }));
+        let (tell, told) = oneshot::channel();
+        let connection = Some(connection.clone());
+        self.worker.run_graph(&request, sent, connection, &cancellation, move |result| {
+            let _ = tell.send(result);
+        });
+        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        guard.disarm();
+        answer::ran(result, errors_in_body)
+    }
+}

@@ -1,0 +1,85 @@
+//! A task as a member of its cluster: who the others are, the way to them, the steps they share.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_kernel::Cancellation;
+
+use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::steps::Steps;
+use crate::task::Task;
+use crate::transport::{Call, Transport};
+
+/// How long a word to another task that nobody waits for may take.
+pub(crate) const NOTICE_LIMIT: Duration = Duration::from_secs(10);
+
+/// A task and its cluster.
+pub struct Member {
+    /// The task.
+    pub(crate) task: Arc<Task>,
+    /// The cluster; empty if the task is alone.
+    pub(crate) cluster: ClusterSpec,
+    pub(crate) name: TaskName,
+    pub(crate) transport: Option<Arc<dyn Transport>>,
+    /// Steps on this task.
+    pub(crate) steps: Steps,
+    /// Tasks that have answered at some time.
+    pub(crate) seen: Mutex<BTreeSet<TaskName>>,
+}
+
+impl Member {
+    /// A task in no cluster.
+    pub fn alone(task: Arc<Task>) -> Arc<Member> {
+        Member::with(task, ClusterSpec::default(), None)
+    }
+
+    /// A task in a cluster whose tasks reach each other by gRPC.
+    pub fn of(task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
+        let clock = &task.options.environment.clock;
+        let transport = crate::grpc::Peers::new(&cluster, &task.incoming, clock);
+        Member::with(task, cluster, Some(Arc::new(transport)))
+    }
+
+    pub(crate) fn with(
+        task: Arc<Task>,
+        cluster: ClusterSpec,
+        transport: Option<Arc<dyn Transport>>,
+    ) -> Arc<Member> {
+        let name = TaskName::new(&task.options.job, task.options.index);
+        let entropy = task.options.environment.entropy.clone();
+        let steps = Steps::new(name.clone(), transport.clone(), entropy);
+        Arc::new(Member { task, cluster, name, transport, steps, seen: Mutex::default() })
+    }
+
+    /// The task.
+    pub fn task(&self) -> &Arc<Task> {
+        &self.task
+    }
+
+    /// The other tasks of the cluster, sorted.
+    pub(crate) fn others(&self) -> Vec<TaskName> {
+        self.cluster.tasks().map(|(task, _)| task.clone()).filter(|t| *t != self.name).collect()
+    }
+
+    /// Tells a task something; whether it hears is not our affair.
+    pub(crate) fn notify(&self, to: &TaskName, call: Call) {
+        if let Some(transport) = &self.transport {
+            let nobody = Cancellation::default();
+            transport.call(to, call, Some(NOTICE_LIMIT), &nobody, Box::new(|_| {}));
+        }
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&self) {
+        if let Some(transport) = &self.transport {
+            transport.tick(self.task.options.environment.clock.monotonic());
+        }
+    }
+
+    /// Steps that have something to do with this task now.
+    pub fn steps_known(&self) -> usize {
+        self.steps.len()
+    }
+}

@@ -1,0 +1,174 @@
+//! A cluster within one process: tasks that reach each other by calls, for tests and simulations.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use thalweg_kernel::{Cancellation, Registration};
+use thalweg_proto as pb;
+use thalweg_runtime::Pool;
+use thalweg_tensor::{Error, Result, err};
+
+use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::member::Member;
+use crate::metadata;
+use crate::task::Task;
+use crate::transport::{Answered, Call, Reply, Transport};
+use crate::worker::Worker;
+
+/// The tasks of a cluster in this process. A task that has not joined, or has crashed, cannot be
+/// reached.
+#[derive(Default)]
+pub struct MemoryNetwork {
+    tasks: RwLock<BTreeMap<TaskName, Arc<Node>>>,
+}
+
+/// A task on the network.
+struct Node {
+    worker: Arc<Worker>,
+    /// Is cancelled when the task crashes.
+    crashed: Cancellation,
+}
+
+impl MemoryNetwork {
+    /// A network without tasks.
+    pub fn new() -> Arc<MemoryNetwork> {
+        Arc::new(MemoryNetwork::default())
+    }
+
+    /// Adds a task, or starts it anew.
+    pub fn join(self: &Arc<Self>, task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
+        let member = Member::with(task, cluster, Some(self.clone()));
+        let worker = Arc::new(Worker::new(member.clone()));
+        let node = Node { worker, crashed: Cancellation::default() };
+        self.tasks.write().insert(member.name.clone(), Arc::new(node));
+        member
+    }
+
+    /// Takes a task away; calls to it end at once.
+    pub fn crash(&self, task: &TaskName) {
+        let gone = self.tasks.write().remove(task);
+        if let Some(node) = gone {
+            node.crashed.cancel(lost(task));
+        }
+    }
+}
+
+fn lost(task: &TaskName) -> Error {
+    err!(Unavailable, "{task} is lost: it has crashed")
+}
+
+impl Transport for MemoryNetwork {
+    fn call(
+        &self,
+        to: &TaskName,
+        call: Call,
+        _limit: Option<Duration>,
+        cancellation: &Cancellation,
+        answered: Answered,
+    ) {
+        let node = self.tasks.read().get(to).cloned();
+        let node = cancellation.check().and_then(|()| node.ok_or_else(|| lost(to)));
+        let node = match node {
+            Ok(node) => node,
+            Err(e) => return answered(Err(e)),
+        };
+        let once = Once::new(answered);
+        let own = Cancellation::default();
+        let (of_caller, of_crash) = (once.clone(), once.clone());
+        let (ends, crash_ends) = (own.clone(), own.clone());
+        let links = [
+            cancellation.on_cancel(move |cause| {
+                ends.cancel(cause.clone());
+                of_caller.answer(Err(cause.clone()));
+            }),
+            node.crashed.on_cancel(move |cause| {
+                crash_ends.cancel(cause.clone());
+                of_crash.answer(Err(cause.clone()));
+            }),
+        ];
+        once.keep(links);
+        Pool::global().spawn(move || ask(&node.worker, call, &own, &once));
+    }
+}
+
+/// An answer that is given once, by whoever is first.
+#[derive(Clone)]
+struct Once(Arc<Mutex<OnceState>>);
+
+struct OnceState {
+    answered: Option<Answered>,
+    links: Option<[Registration; 2]>,
+}
+
+impl Once {
+    fn new(answered: Answered) -> Once {
+        Once(Arc::new(Mutex::new(OnceState { answered: Some(answered), links: None })))
+    }
+
+    fn keep(&self, links: [Registration; 2]) {
+        let mut state = self.0.lock();
+        if state.answered.is_some() {
+            state.links = Some(links);
+        }
+    }
+
+    fn answer(&self, result: Result<Reply>) {
+        let (answered, links) = {
+            let mut state = self.0.lock();
+            (state.answered.take(), state.links.take())
+        };
+        drop(links);
+        if let Some(answered) = answered {
+            answered(result);
+        }
+    }
+}
+
+fn ask(worker: &Arc<Worker>, call: Call, cancellation: &Cancellation, once: &Once) {
+    let done = |result: Result<()>| result.map(|()| Reply::Done);
+    let reply = match call {
+        Call::GetStatus => Ok(Reply::Status(worker.get_status())),
+        Call::CreateWorkerSession(r) => done(worker.create_session(&r).map(|_| ())),
+        Call::DeleteWorkerSession(r) => {
+            worker.delete_session(&r);
+            Ok(Reply::Done)
+        }
+        Call::RegisterGraph(r) => worker.register_graph(*r).map(Reply::Registered),
+        Call::DeregisterGraph(r) => done(worker.deregister_graph(&r).map(|_| ())),
+        Call::CleanupGraph(r) => {
+            worker.cleanup_graph(&r);
+            Ok(Reply::Done)
+        }
+        Call::CleanupAll(r) => {
+            worker.cleanup_all(&r);
+            Ok(Reply::Done)
+        }
+        Call::RunGraph(request) => {
+            let once = once.clone();
+            let none: Option<Weak<()>> = None;
+            return worker.run_graph(&request, Vec::new(), none, cancellation, move |result| {
+                once.answer(result.map(|ran| {
+                    let report = metadata::to_proto(&ran.metadata);
+                    Reply::Ran(Box::new(pb::RunGraphResponse {
+                        step_stats: report.step_stats,
+                        cost_graph: report.cost_graph,
+                        partition_graph: report.partition_graphs,
+                        ..Default::default()
+                    }))
+                }));
+            });
+        }
+        Call::RecvTensor(request) => {
+            let (once, step) = (once.clone(), request.step_id);
+            let of_cancel = worker.clone();
+            let link = cancellation.on_cancel(move |_| of_cancel.recv_tensor_given_up(step));
+            return worker.recv_tensor(&request, move |value| {
+                drop(link);
+                once.answer(value.map(Reply::Received));
+            });
+        }
+    };
+    once.answer(reply);
+}

@@ -1,0 +1,127 @@
+//! Tasks that say nothing: noticed, reported, and after a while taken for lost.
+//!
+//! A state machine without I/O. A task that dies is noticed by its connections, at once; this is for
+//! one that is stopped or cut off. While something is asked of a task it is also asked whether it is
+//! there; any answer will do.
+
+use std::time::Duration;
+
+/// When silence is what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// Between two questions.
+    pub(crate) ask: Duration,
+    /// Silence is worth a line in the log.
+    pub(crate) report: Duration,
+    /// The task is taken for lost.
+    pub(crate) loss: Duration,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Action {
+    /// Ask whether the task is there.
+    Ask,
+    /// Say that it has been silent for that long.
+    Report(Duration),
+    /// Say that it is back.
+    ReportBack(Duration),
+    /// End what waits for it.
+    Lose(Duration),
+}
+
+/// What is known of one task.
+#[derive(Debug, Default)]
+pub(crate) struct Silence {
+    /// When it was last heard, or when it began to matter.
+    heard: Duration,
+    /// When it was last asked, if it has not answered.
+    asked: Option<Duration>,
+    is_reported: bool,
+    is_in_use: bool,
+}
+
+impl Silence {
+    /// Time has passed; `is_in_use` if somebody waits for the task.
+    pub(crate) fn tick(&mut self, now: Duration, is_in_use: bool, limits: &Limits) -> Vec<Action> {
+        let mut actions = Vec::new();
+        if !is_in_use {
+            // Nobody asks, so it has nothing to answer; what it owes from before does not count.
+            *self = Silence::default();
+            return actions;
+        }
+        if !std::mem::replace(&mut self.is_in_use, true) {
+            self.heard = now;
+        }
+        let silent = now.saturating_sub(self.heard);
+        if silent >= limits.loss {
+            *self = Silence::default();
+            actions.push(Action::Lose(silent));
+            return actions;
+        }
+        if silent >= limits.report && self.asked.is_some() && !self.is_reported {
+            self.is_reported = true;
+            actions.push(Action::Report(silent));
+        }
+        if self.asked.is_none() && silent >= limits.ask {
+            self.asked = Some(now);
+            actions.push(Action::Ask);
+        }
+        actions
+    }
+
+    /// It has answered something.
+    pub(crate) fn hear(&mut self, now: Duration) -> Option<Action> {
+        let silent = now.saturating_sub(self.heard);
+        self.heard = now;
+        self.asked = None;
+        std::mem::take(&mut self.is_reported).then_some(Action::ReportBack(silent))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        ask: Duration::from_secs(1),
+        report: Duration::from_secs(3),
+        loss: Duration::from_secs(30),
+    };
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn silence_is_reported_and_then_is_a_loss() {
+        let mut task = Silence::default();
+        assert!(task.tick(at(100), true, &LIMITS).is_empty());
+        assert_eq!(task.tick(at(101), true, &LIMITS), [Action::Ask]);
+        assert!(task.tick(at(102), true, &LIMITS).is_empty(), "one question at a time");
+        assert_eq!(task.tick(at(103), true, &LIMITS), [Action::Report(at(3))]);
+        assert!(task.tick(at(110), true, &LIMITS).is_empty(), "it is reported once");
+        assert_eq!(task.tick(at(130), true, &LIMITS), [Action::Lose(at(30))]);
+    }
+
+    #[test]
+    fn a_pause_heals() {
+        let mut task = Silence::default();
+        task.tick(at(0), true, &LIMITS);
+        task.tick(at(1), true, &LIMITS);
+        task.tick(at(20), true, &LIMITS);
+        assert_eq!(task.hear(at(21)), Some(Action::ReportBack(at(21))));
+        assert!(task.tick(at(21), true, &LIMITS).is_empty());
+        assert_eq!(task.tick(at(22), true, &LIMITS), [Action::Ask]);
+        assert_eq!(task.hear(at(22)), None);
+    }
+
+    #[test]
+    fn a_task_that_nobody_needs_may_be_silent() {
+        let mut task = Silence::default();
+        task.tick(at(0), true, &LIMITS);
+        task.tick(at(1), true, &LIMITS);
+        assert!(task.tick(at(50), false, &LIMITS).is_empty());
+        assert!(task.tick(at(90), true, &LIMITS).is_empty(), "it begins anew");
+    }
+}

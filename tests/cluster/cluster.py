@@ -1,0 +1,123 @@
+"""A cluster of processes on this machine, ours and TensorFlow's."""
+
+import collections
+import multiprocessing
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+
+# Who plays a task.
+OURS, THEIRS = "ours", "theirs"
+DEFAULT_TASKS = {"ps:0": OURS, "ps:1": OURS, "worker:0": OURS, "worker:1": OURS}
+START_SECONDS_MAX = 60
+
+
+def tasks(*layouts):
+    """Says which tasks a case wants: one or several dicts of "job:index" and who plays it."""
+    def mark(case):
+        case.layouts = list(layouts)
+        return case
+    return mark
+
+
+def free_ports(count):
+    """Ports that nobody listens on; held open together, so that all differ."""
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for s in sockets:
+            s.bind(("127.0.0.1", 0))
+        return [s.getsockname()[1] for s in sockets]
+    finally:
+        for s in sockets:
+            s.close()
+
+
+def tensorflow_task(spec, job, index, log):
+    """What a fork does that plays a TensorFlow server: it serves until it is killed."""
+    os.setpgid(0, 0)
+    os.dup2(log.fileno(), 1)
+    os.dup2(log.fileno(), 2)
+    import tensorflow as tf
+    tf.distribute.Server(spec, job_name=job, task_index=index, start=True)
+    signal.pause()
+
+
+class Cluster:
+    """Tasks by name, "job:index". Those that a case starts itself are listed as not running."""
+
+    def __init__(self, server, kinds, logs=None):
+        self.server, self.kinds = server, dict(kinds)
+        ports = free_ports(len(kinds))
+        self.addresses = {t: f"127.0.0.1:{port}" for t, port in zip(kinds, ports)}
+        self.processes = {}
+        self.logs = logs or tempfile.mkdtemp(prefix="thalweg-cluster-")
+        for task, kind in kinds.items():
+            if not kind.startswith("late"):
+                self.start(task, wait=False)
+        for task in list(self.processes):
+            self.wait_for(task)
+
+    def spec(self):
+        """The addresses of each job, as TensorFlow's ClusterSpec takes them."""
+        jobs = collections.defaultdict(list)
+        for task, address in self.addresses.items():
+            jobs[task.split(":")[0]].append(address)
+        return dict(jobs)
+
+    def target(self, task):
+        return "grpc://" + self.addresses[task]
+
+    def start(self, task, wait=True, arguments=()):
+        """Starts a task, or starts it again."""
+        job, index = task.split(":")
+        log = open(os.path.join(self.logs, task.replace(":", "-") + ".log"), "ab")
+        if self.kinds[task].endswith(THEIRS):
+            process = multiprocessing.get_context("fork").Process(
+                target=tensorflow_task, args=(self.spec(), job, int(index), log))
+            process.start()
+        else:
+            spec = ";".join(f"{j}={','.join(a)}" for j, a in self.spec().items())
+            command = [self.server, "server", "--cluster", spec, "--job", job, "--task", index]
+            process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
+        self.processes[task] = process
+        if wait:
+            self.wait_for(task)
+
+    def wait_for(self, task):
+        """Waits until a task listens."""
+        host, port = self.addresses[task].split(":")
+        end = time.monotonic() + START_SECONDS_MAX
+        while True:
+            try:
+                socket.create_connection((host, int(port)), 1).close()
+                return
+            except OSError:
+                assert time.monotonic() < end, f"{task} does not listen"
+                time.sleep(0.02)
+
+    def signal(self, task, number):
+        os.kill(self.processes[task].pid, number)
+
+    def kill(self, task):
+        """Ends a task with signal 9."""
+        self.signal(task, signal.SIGKILL)
+        process = self.processes.pop(task)
+        # A fork's child is not the parent's to wait for; the case runs in a fork of the runner.
+        if isinstance(process, subprocess.Popen):
+            process.poll()
+
+    def log(self, task):
+        with open(os.path.join(self.logs, task.replace(":", "-") + ".log")) as f:
+            return f.read()
+
+    def stop(self):
+        for process in self.processes.values():
+            try:
+                os.kill(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        for process in self.processes.values():
+            process.wait() if isinstance(process, subprocess.Popen) else process.join()

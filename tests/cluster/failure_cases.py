@@ -1,0 +1,180 @@
+"""Tasks that die, come late, or come back."""
+
+import signal
+import threading
+import time
+
+import numpy as np
+import tensorflow as tf
+
+from cluster import OURS, tasks
+from support import equal, raises, v1
+
+PS0, PS1, W0, W1 = ("/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0", "/job:worker/task:1")
+
+
+class Within:
+    """The block must take no longer than this."""
+
+    def __init__(self, seconds):
+        self.seconds = seconds
+
+    def __enter__(self):
+        self.begin = time.monotonic()
+
+    def __exit__(self, kind, *_):
+        took = time.monotonic() - self.begin
+        assert kind or took < self.seconds, f"it took {took:.2f} s, not {self.seconds}"
+
+
+def counter():
+    with v1.device(PS0):
+        v = v1.get_variable("v", [], tf.int64, v1.zeros_initializer(), use_resource=False)
+    with v1.device(W1):
+        one = tf.identity(v1.placeholder_with_default(tf.constant(1, tf.int64), []))
+    return v, v1.assign_add(v, one)
+
+
+def case_a_killed_parameter_server(cluster):
+    """Whoever needs it learns so at once, and by name; a new session finds it when it is back."""
+    with tf.Graph().as_default(), v1.device(W0):
+        v, add = counter()
+        session = v1.Session(cluster.target("worker:0"))
+        session.run(v1.global_variables_initializer())
+        equal(session.run(add), 1)
+        cluster.kill("ps:0")
+        for _ in range(3):
+            with Within(1), raises(tf.errors.UnavailableError, "/job:ps/replica:0/task:0"):
+                session.run(add)
+        cluster.start("ps:0")
+        with Within(2), raises((tf.errors.AbortedError, tf.errors.UnavailableError)):
+            session.run(add)
+        with Within(1):
+            session.close()
+        with v1.Session(cluster.target("worker:0")) as s:
+            s.run(v1.global_variables_initializer())
+            equal(s.run(add), 1)
+
+
+def case_killed_in_the_middle_of_a_step(cluster):
+    """A step that waits on another task ends when that task does."""
+    for victim, device in [("ps:0", PS0), ("worker:1", W1)]:
+        with tf.Graph().as_default(), v1.device(device):
+            queue = v1.FIFOQueue(10, [tf.int32], [[]], shared_name="never")
+            with v1.device(PS1):
+                got = queue.dequeue() + 1
+            with v1.Session(cluster.target("worker:0")) as s:
+                s.run(queue.size())
+                failed = []
+
+                def wait():
+                    try:
+                        s.run(got)
+                    except tf.errors.OpError as e:
+                        failed.append((e, time.monotonic()))
+                thread = threading.Thread(target=wait)
+                thread.start()
+                time.sleep(0.5)
+                killed = time.monotonic()
+                cluster.kill(victim)
+                thread.join(5)
+                assert failed, "the step goes on"
+                error, at = failed[0]
+                assert isinstance(error, tf.errors.UnavailableError), error
+                name = "/job:{}/replica:0/task:{}".format(*victim.split(":"))
+                assert name in str(error), error
+                assert at - killed < 1, f"{at - killed:.2f} s"
+                begin = time.monotonic()
+            assert time.monotonic() - begin < 1, "it took long to close"
+
+
+def case_a_dead_task_that_nobody_needs(cluster):
+    cluster.kill("worker:1")
+    cluster.kill("ps:1")
+    with tf.Graph().as_default(), v1.device(PS0):
+        with Within(3), v1.Session(cluster.target("worker:0")) as s:
+            equal(s.run(tf.constant(1) + 1), 2)
+
+
+@tasks({"ps:0": "late " + OURS, "worker:0": OURS})
+def case_a_session_waits_for_a_task_that_comes_late(cluster):
+    """CreateSession waits for the task that the graph names, and says for whom."""
+    with tf.Graph().as_default():
+        with v1.device(PS0):
+            y = tf.constant(20) + 1
+        threading.Timer(2, cluster.start, ["ps:0"]).start()
+        with Within(10), v1.Session(cluster.target("worker:0")) as s:
+            begin = time.monotonic()
+            equal(s.run(y), 21)
+            assert time.monotonic() - begin > 1.5
+
+
+def case_a_graph_that_grows_to_another_task(cluster):
+    with tf.Graph().as_default():
+        with v1.Session(cluster.target("worker:0")) as s:
+            s.list_devices()
+            with v1.device(PS1):
+                y = tf.constant(20) + 1
+            equal(s.run(y), 21)
+
+
+def case_the_first_cause_ends_a_step_everywhere(cluster):
+    """One task fails while the others wait; nothing is left waiting."""
+    with tf.Graph().as_default():
+        queues = []
+        for i, device in enumerate([PS0, PS1, W1]):
+            with v1.device(device):
+                queue = v1.FIFOQueue(10, [tf.int32], [[]], shared_name=f"q{i}")
+                queues.append(queue)
+        with v1.device(W1):
+            x = v1.placeholder(tf.int32, [None])
+            bad = tf.reduce_sum(tf.reshape(x, [2, 2], name="bad"))
+        sums = bad + queues[0].dequeue() + queues[1].dequeue()
+        puts = [q.enqueue([5]) for q in queues]
+        sizes = [q.size() for q in queues]
+        with v1.Session(cluster.target("worker:0")) as s:
+            for _ in range(3):
+                with Within(2), raises(tf.errors.InvalidArgumentError, "bad"):
+                    s.run(sums, {x: [1, 2, 3]})
+            # A step that was aborted takes nothing out of a queue any more.
+            s.run(puts)
+            time.sleep(0.2)
+            equal(s.run(sizes), [1, 1, 1])
+            equal(s.run(sums, {x: [1, 2, 3, 4]}), 20)
+
+
+def case_a_deadline_ends_a_step_everywhere(cluster):
+    with tf.Graph().as_default(), v1.device(PS0):
+        queue = v1.FIFOQueue(10, [tf.int32], [[]], shared_name="q")
+        with v1.device(PS1):
+            got = queue.dequeue() + 1
+        put, size = queue.enqueue([1]), queue.size()
+        with v1.Session(cluster.target("worker:0")) as s:
+            with Within(3), raises(tf.errors.DeadlineExceededError):
+                s.run(got, options=v1.RunOptions(timeout_in_ms=500))
+            time.sleep(0.2)
+            s.run(put)
+            equal(s.run(size), 1)
+
+
+def case_a_stopped_task_does_not_hold_up_a_close(cluster):
+    with tf.Graph().as_default(), v1.device(PS0):
+        y = tf.constant(1) + 1
+        s = v1.Session(cluster.target("worker:0"))
+        s.run(y)
+        cluster.signal("ps:0", signal.SIGSTOP)
+        with Within(1):
+            s.close()
+        cluster.signal("ps:0", signal.SIGCONT)
+
+
+def case_a_pause_heals(cluster):
+    """A stopped task loses nothing: the step goes on when it does."""
+    with tf.Graph().as_default(), v1.device(W0):
+        v, add = counter()
+        with v1.Session(cluster.target("worker:0")) as s:
+            s.run(v1.global_variables_initializer())
+            cluster.signal("ps:0", signal.SIGSTOP)
+            threading.Timer(4, cluster.signal, ["ps:0", signal.SIGCONT]).start()
+            equal(s.run(add), 1)
+            equal(s.run(add), 2)

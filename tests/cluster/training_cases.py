@@ -1,0 +1,169 @@
+"""Parameter servers and workers: variables here, gradients there."""
+
+import numpy as np
+import tensorflow as tf
+
+from cluster import OURS, THEIRS, tasks
+from support import Elsewhere, close, equal, v1
+
+STEPS = 40
+
+
+def setter(cluster, worker):
+    spec = tf.train.ClusterSpec(cluster.spec())
+    return v1.train.replica_device_setter(cluster=spec, worker_device=f"/job:worker/task:{worker}")
+
+
+def counters_and_adds(use_resource):
+    """Two variables, on two parameter servers, and what adds to them."""
+    counters = [v1.get_variable(f"counter{i}", [4], tf.int64, v1.zeros_initializer(),
+                                use_resource=use_resource) for i in range(2)]
+    x = v1.placeholder(tf.int64, [4], name="x")
+    adds = [v1.assign_add(c, x * (i + 1), use_locking=True) for i, c in enumerate(counters)]
+    return counters, x, adds
+
+
+def add_to_counters(cluster, pipe):
+    """The other worker's client, for each kind of variable."""
+    for use_resource in [False, True]:
+        with tf.Graph().as_default(), v1.device(setter(cluster, 1)):
+            _, x, adds = counters_and_adds(use_resource)
+            pipe.recv()
+            with v1.Session(cluster.target("worker:1")) as s:
+                for step in range(STEPS):
+                    s.run(adds, {x: np.arange(4) + step})
+            pipe.send(("added", None))
+
+
+def case_sums_are_exact(cluster):
+    """Two clients add to the same variables, each by way of its own worker."""
+    other = Elsewhere(add_to_counters, cluster)
+    for use_resource in [False, True]:
+        with tf.Graph().as_default(), v1.device(setter(cluster, 0)):
+            counters, x, adds = counters_and_adds(use_resource)
+            with v1.Session(cluster.target("worker:0")) as s:
+                s.run(v1.global_variables_initializer())
+                other.say("go")
+                for step in range(STEPS):
+                    s.run(adds, {x: np.arange(4) + step})
+                assert other.result() == "added"
+                once = sum(np.arange(4) + step for step in range(STEPS))
+                equal(s.run(counters[0]), 2 * once)
+                equal(s.run(counters[1]), 4 * once)
+        v1.Session.reset(cluster.target("worker:0"))
+
+
+def case_variables_are_where_they_were_put(cluster):
+    with tf.Graph().as_default(), v1.device(setter(cluster, 0)):
+        first = v1.get_variable("first", [2], use_resource=False)
+        second = v1.get_variable("second", [2], use_resource=False)
+        total = first + second
+        with v1.Session(cluster.target("worker:0")) as s:
+            names = [d.name for d in s.list_devices()]
+            wanted = {f"/job:{j}/replica:0/task:{i}/device:CPU:0"
+                      for j in ("ps", "worker") for i in range(2)}
+            assert set(names) == wanted, names
+            assert names[0].startswith("/job:worker/replica:0/task:0/"), names
+            s.run(v1.global_variables_initializer())
+            metadata = v1.RunMetadata()
+            options = v1.RunOptions(output_partition_graphs=True,
+                                    trace_level=v1.RunOptions.FULL_TRACE)
+            s.run(total, options=options, run_metadata=metadata)
+            place = {n.name: n.device for g in metadata.partition_graphs for n in g.node}
+            assert place["first"].startswith("/job:ps/replica:0/task:0"), place
+            assert place["second"].startswith("/job:ps/replica:0/task:1"), place
+            assert place["add"].startswith("/job:worker/replica:0/task:0"), place
+            traced = {d.device for d in metadata.step_stats.dev_stats}
+            assert len(traced) == 3, traced
+
+
+def regression(use_resource, optimizer):
+    """y = x . [1, -2, 3] + 0.5, and what to run to learn it."""
+    x = v1.placeholder(tf.float32, [None, 3])
+    y = v1.placeholder(tf.float32, [None, 1])
+    w = v1.get_variable("w", [3, 1], use_resource=use_resource)
+    b = v1.get_variable("b", [1], initializer=v1.zeros_initializer(), use_resource=use_resource)
+    step = v1.train.get_or_create_global_step()
+    loss = tf.reduce_mean(tf.square(tf.matmul(x, w) + b - y))
+    return x, y, w, b, loss, optimizer.minimize(loss, global_step=step)
+
+
+def learn(cluster, worker, use_resource, optimizer, steps=200):
+    rng = np.random.default_rng(worker)
+    with tf.Graph().as_default(), v1.device(setter(cluster, worker)):
+        x, y, w, b, loss, train = regression(use_resource, optimizer())
+        with v1.Session(cluster.target(f"worker:{worker}")) as s:
+            s.run(v1.global_variables_initializer())
+            for _ in range(steps):
+                inputs = rng.normal(size=(16, 3)).astype(np.float32)
+                wanted = inputs @ np.array([[1], [-2], [3]], np.float32) + 0.5
+                s.run(train, {x: inputs, y: wanted})
+            close(s.run(w).ravel(), [1, -2, 3], 2e-2)
+            close(s.run(b), [0.5], 2e-2)
+            assert s.run(v1.train.get_global_step()) == steps
+
+
+def case_gradient_descent(cluster):
+    for use_resource in [False, True]:
+        learn(cluster, 0, use_resource, lambda: v1.train.GradientDescentOptimizer(0.1))
+        v1.Session.reset(cluster.target("worker:0"))
+
+
+def case_adam(cluster):
+    learn(cluster, 1, True, lambda: v1.train.AdamOptimizer(0.05), 400)
+
+
+def shared_queue(target, pipe=None):
+    with tf.Graph().as_default(), v1.device("/job:ps/task:0"):
+        queue = v1.FIFOQueue(100, [tf.int32], [[]], shared_name="shared")
+        with v1.device("/job:worker/task:1"):
+            value = v1.placeholder(tf.int32, []) * 2
+        put = queue.enqueue([value])
+        with v1.Session(target) as s:
+            for i in range(20):
+                s.run(put, {value.op.inputs[0]: i})
+    return "done"
+
+
+def case_a_shared_queue(cluster):
+    other = Elsewhere(shared_queue, cluster.target("worker:1"))
+    with tf.Graph().as_default(), v1.device("/job:ps/task:0"):
+        queue = v1.FIFOQueue(100, [tf.int32], [[]], shared_name="shared")
+        with v1.device("/job:worker/task:0"):
+            got = queue.dequeue() + 1
+        with v1.Session(cluster.target("worker:0")) as s:
+            values = [s.run(got) for _ in range(20)]
+    equal(values, [2 * i + 1 for i in range(20)])
+    assert other.result() == "done"
+
+
+MIXES = [{"ps:0": ps, "worker:0": master, "worker:1": worker}
+         for ps in (OURS, THEIRS) for master in (OURS, THEIRS) for worker in (OURS, THEIRS)
+         if not ps == master == worker]
+
+
+@tasks(*MIXES)
+def case_mixed(cluster):
+    """A step over a parameter server, the master's task and another worker, whoever plays them."""
+    spec = tf.train.ClusterSpec(cluster.spec())
+    for use_resource in [False, True]:
+        with tf.Graph().as_default():
+            with v1.device(v1.train.replica_device_setter(cluster=spec)):
+                w = v1.get_variable("w", [3, 1], use_resource=use_resource)
+            x = v1.placeholder(tf.float32, [None, 3])
+            with v1.device("/job:worker/task:1"):
+                y = tf.matmul(x, w)
+                loss = tf.reduce_mean(tf.square(y - tf.reduce_sum(x, 1, keepdims=True)))
+            with v1.device("/job:worker/task:0"):
+                names = tf.strings.join(["a", v1.placeholder_with_default("b", [])])
+            with v1.device("/job:ps/task:0"):
+                longer = tf.strings.join([names, "c"])
+            train = v1.train.GradientDescentOptimizer(0.1).minimize(loss)
+            with v1.Session(cluster.target("worker:0")) as s:
+                s.run(v1.global_variables_initializer())
+                rng = np.random.default_rng(1)
+                for _ in range(100):
+                    s.run(train, {x: rng.normal(size=(16, 3))})
+                close(s.run(w).ravel(), [1, 1, 1], 1e-2)
+                assert s.run(longer) == b"abc"
+        v1.Session.reset(cluster.target("worker:0"))
