@@ -176,6 +176,24 @@ def case_large_tensors(cluster):
             equal(s.run(joined), [float(i) for i in range(50) for _ in range(i % 5)])
 
 
+@tasks({"ps:0": OURS, "worker:0": OURS}, {"ps:0": THEIRS, "worker:0": OURS},
+       {"ps:0": OURS, "worker:0": THEIRS})
+def case_sixteen_bits_on_the_way(cluster):
+    """With enable_bfloat16_sendrecv, floats lose their lower halves between tasks."""
+    options = v1.GraphOptions(enable_bfloat16_sendrecv=True)
+    config = v1.ConfigProto(graph_options=options)
+    with tf.Graph().as_default():
+        value = np.array([1.0, 3.14159265, 1e-3], np.float32)
+        with v1.device(PS0):
+            x = v1.placeholder(tf.float32, [3])
+            there = tf.abs(x)
+        with v1.device(W0):
+            y = tf.identity(there)
+        with v1.Session(cluster.target("worker:0"), config=config) as s:
+            bits = value.view(np.uint32) & 0xFFFF0000
+            equal(s.run(y, {x: value}), bits.view(np.float32))
+
+
 DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int8, tf.int16, tf.int32, tf.int64,
           tf.uint8, tf.uint16, tf.uint32, tf.uint64, tf.bool, tf.complex64, tf.complex128]
 

@@ -137,6 +137,34 @@ def case_a_shared_queue(cluster):
     assert other.result() == "done"
 
 
+@tasks({"ps:0": OURS, "worker:0": THEIRS, "worker:1": OURS})
+def case_what_a_tensorflow_master_fuses(cluster):
+    """Its optimizer makes one op of a product, a bias and an activation; our worker runs it."""
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(5, 4)).astype(np.float32), rng.normal(size=(4, 3)).astype(np.float32)
+    c, image = rng.normal(size=3).astype(np.float32), rng.normal(size=(2, 6, 6, 4))
+    kernel = rng.normal(size=(3, 3, 4, 3)).astype(np.float32)
+    with tf.Graph().as_default(), v1.device("/job:worker/task:1"):
+        x, w = v1.placeholder(tf.float32, [5, 4]), v1.placeholder(tf.float32, [4, 3])
+        bias = v1.placeholder(tf.float32, [3])
+        pictures = v1.placeholder(tf.float32, [2, 6, 6, 4])
+        products = [act(tf.nn.bias_add(tf.matmul(x, w), bias))
+                    for act in (tf.nn.relu, tf.nn.elu, tf.identity)]
+        maps = tf.nn.relu(tf.nn.bias_add(
+            tf.nn.conv2d(pictures, v1.placeholder_with_default(kernel, kernel.shape), 1, "SAME"),
+            bias))
+        chained = tf.abs(tf.sqrt(tf.exp(tf.tanh(x))))
+        with v1.Session(cluster.target("worker:0")) as s:
+            feeds = {x: a, w: b, bias: c, pictures: image}
+            got = s.run([*products, maps, chained], feeds)
+    plain = a @ b + c
+    close(got[0], np.maximum(plain, 0))
+    close(got[1], np.where(plain > 0, plain, np.expm1(plain)))
+    close(got[2], plain)
+    assert got[3].shape == (2, 6, 6, 3) and got[3].min() == 0
+    close(got[4], np.sqrt(np.exp(np.tanh(a))))
+
+
 MIXES = [{"ps:0": ps, "worker:0": master, "worker:1": worker}
          for ps in (OURS, THEIRS) for master in (OURS, THEIRS) for worker in (OURS, THEIRS)
          if not ps == master == worker]

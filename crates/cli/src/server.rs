@@ -153,8 +153,12 @@ struct Limits {
 
 impl Limits {
     fn task_options(&self, place: &Place) -> TaskOptions {
-        let mut options =
-            TaskOptions { job: place.job.clone(), index: place.task, ..Default::default() };
+        let mut options = TaskOptions {
+            job: place.job.clone(),
+            index: place.task,
+            rewrite: Some(thalweg_ops::unfuse),
+            ..Default::default()
+        };
         if let Some(megabytes) = self.memory_limit {
             options.memory_limit_bytes = megabytes.saturating_mul(MEGABYTE);
         }

@@ -40,6 +40,10 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
         plan: Options {
             optimize: level != pb::optimizer_options::Level::L0 as i32,
             allow_soft_placement: config.allow_soft_placement,
+            bfloat16_transfers: config
+                .graph_options
+                .as_ref()
+                .is_some_and(|g| g.enable_bfloat16_sendrecv),
             ..Options::default()
         },
         devices: task.devices(cpus.max(1) as u32),

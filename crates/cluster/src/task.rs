@@ -30,6 +30,8 @@ pub struct TaskOptions {
     pub environment: Environment,
     /// How long a session waits for tasks that it needs and that were never seen.
     pub startup_wait: Duration,
+    /// Rewrites the graphs that masters of other tasks send, before they are looked at.
+    pub rewrite: Option<fn(&mut pb::GraphDef)>,
     /// Sees every change of the task's named state.
     pub observer: Option<Arc<dyn StateObserver>>,
 }
@@ -44,6 +46,7 @@ impl Default for TaskOptions {
             graph_nodes_max: 4_000_000,
             environment: system_environment(),
             startup_wait: Duration::from_secs(600),
+            rewrite: None,
             observer: None,
         }
     }

@@ -144,7 +144,7 @@ impl Worker {
     /// Takes a part of a plan.
     pub(crate) fn register_graph(
         &self,
-        request: pb::RegisterGraphRequest,
+        mut request: pb::RegisterGraphRequest,
     ) -> Result<pb::RegisterGraphResponse> {
         let session =
             self.session(&request.session_handle, request.create_worker_session_called)?;
@@ -155,6 +155,9 @@ impl Worker {
             ResourceExhausted,
             "the session has {GRAPHS_MAX} graphs on this task"
         );
+        if let (Some(graph), Some(rewrite)) = (&mut request.graph_def, task.options.rewrite) {
+            rewrite(graph);
+        }
         let graph = Graph::from_def(task.ops.clone(), request.graph_def.unwrap_or_default())?;
         let registered = Arc::new(session.session.register(graph)?);
         let number = session.next_graph.fetch_add(1, Ordering::Relaxed);

@@ -85,6 +85,7 @@ mod stateless_random;
 mod training;
 mod transpose;
 mod unary;
+mod unfuse;
 mod unique;
 mod variable;
 mod variable_points;
@@ -330,6 +331,8 @@ pub static TENSORFLOW_INTERFACES: &str = include_str!("tensorflow_ops.txt");
 /// How the cases recorded from TensorFlow fare, a line `Op passed total` for each op that has any.
 /// `cargo xtask docs` writes it, the golden test holds it to the truth.
 pub static GOLDEN_RESULTS: &str = include_str!("golden_results.txt");
+
+pub use unfuse::unfuse;
 
 /// The definitions of these families and of the structural ops.
 pub fn op_registry(families: &[&Family]) -> Result<Arc<OpRegistry>> {

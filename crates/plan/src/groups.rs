@@ -20,6 +20,8 @@ pub(crate) struct Groups<'a> {
     target: &'a Target<'a>,
     parent: Vec<u32>,
     choices: Vec<Choices>,
+    /// Whether wishes of a loop's nodes may be dropped to keep it together.
+    drops_wishes: bool,
 }
 
 /// Positions of devices, ascending.
@@ -51,7 +53,7 @@ impl<'a> Groups<'a> {
         let mut finder = ChoiceFinder::new(target);
         let choices: Result<Vec<Choices>> = graph.nodes().iter().map(|n| finder.of(n)).collect();
         let parent = (0..graph.len() as u32).collect();
-        let mut groups = Groups { graph, target, parent, choices: choices? };
+        let mut groups = Groups { graph, target, parent, choices: choices?, drops_wishes: false };
         groups.join_state()?;
         groups.join_classes()?;
         if frames.has_loops() {
@@ -116,6 +118,10 @@ impl<'a> Groups<'a> {
                 Ok(()) => return Ok(()),
                 Err((blamed, error)) => match loops.next_apart(blamed) {
                     Some(frame) => loops.is_apart[frame as usize] = true,
+                    // Soft placement gives up a wish only where nothing else helps.
+                    None if self.target.options.allow_soft_placement && !self.drops_wishes => {
+                        self.drops_wishes = true;
+                    }
                     None => return Err(error),
                 },
             }
@@ -170,7 +176,11 @@ impl<'a> Groups<'a> {
         if wanted.is_empty() && bond == Bond::State {
             wanted = common(&of_a.wanted, &able);
         }
-        if able.is_empty() || (wanted.is_empty() && !self.target.options.allow_soft_placement) {
+        let is_soft = match bond {
+            Bond::Loop => self.drops_wishes,
+            Bond::Colocated | Bond::State => self.target.options.allow_soft_placement,
+        };
+        if able.is_empty() || (wanted.is_empty() && !is_soft) {
             return self.refuse(first, second, bond);
         }
         // The smaller id leads, so that equal graphs give equal groups.

@@ -127,6 +127,8 @@ pub struct Options {
     pub lower: bool,
     /// How a device is chosen where several would do.
     pub choice: Choice,
+    /// Send 32-bit floats between tasks as the upper halves of their bits.
+    pub bfloat16_transfers: bool,
 }
 
 /// How a device is chosen where several would do.
@@ -146,6 +148,7 @@ impl Default for Options {
             allow_soft_placement: false,
             lower: false,
             choice: Choice::default(),
+            bfloat16_transfers: false,
         }
     }
 }

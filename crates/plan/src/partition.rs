@@ -146,9 +146,56 @@ impl<'a> Cut<'a> {
         let output = OutputInfo { is_ref: false, ..self.graph.output(tensor).clone() };
         let input = Endpoint { node: self.position[tensor.node.index()], index: tensor.index };
         let name = source.name.clone();
-        let received = self.transfer(&name, input, output, from, to, frame)?;
+        let received = match self.is_narrowed(&output, from, to) {
+            true => self.narrowed(&name, input, &output, (from, to), frame)?,
+            false => self.transfer(&name, input, output, from, to, frame)?,
+        };
         self.arrived.insert(key, received);
         Ok(received)
+    }
+
+    /// Whether a tensor goes in 16 bits.
+    fn is_narrowed(&self, output: &OutputInfo, from: u32, to: u32) -> bool {
+        let task = |device: u32| {
+            let name = &self.target.devices[device as usize].name;
+            (&name.job, name.replica, name.task)
+        };
+        self.target.options.bfloat16_transfers
+            && output.dtype == DType::Float
+            && task(from) != task(to)
+    }
+
+    /// Sends the upper halves of 32-bit floats.
+    fn narrowed(
+        &mut self,
+        name: &str,
+        input: Endpoint,
+        output: &OutputInfo,
+        (from, to): (u32, u32),
+        frame: u32,
+    ) -> Result<NodeId> {
+        let cast = self.graph.registry().get("Cast")?.clone();
+        let narrow = OutputInfo { dtype: DType::BFloat16, ..output.clone() };
+        let edge = self.next_edge;
+        let node = |end: &str, input: Endpoint, from: DType, output: &OutputInfo| {
+            let mut node = Node::bare(format!("{name}/cast_{end}{edge}"), cast.clone());
+            node.inputs = smallvec![input];
+            node.attrs = [
+                ("SrcT".into(), from.into_attr()),
+                ("DstT".into(), output.dtype.into_attr()),
+                ("Truncate".into(), true.into_attr()),
+            ]
+            .into_iter()
+            .collect();
+            node.outputs = smallvec![output.clone()];
+            node
+        };
+        let sent = node("S", input, DType::Float, &narrow);
+        let sent = Endpoint { node: self.push(from, sent), index: 0 };
+        let received = self.transfer(name, sent, narrow, from, to, frame)?;
+        let received = Endpoint { node: received, index: 0 };
+        let widened = node("R", received, DType::BFloat16, output);
+        Ok(self.push(to, widened))
     }
 
     /// A control edge travels as an empty tensor: a constant after the source, and an identity

@@ -1,0 +1,265 @@
+//! Ops that TensorFlow's optimizer makes of several, written out again.
+//!
+//! A TensorFlow master optimizes a graph before it gives workers their parts of it, and some of what
+//! it makes are ops of no graph that a program builds: a product with its bias and activation, a
+//! chain of elementwise ops. A worker of ours runs the ops that they were made of.
+
+use std::collections::BTreeSet;
+
+use thalweg_proto as pb;
+
+type Attrs = Vec<(String, pb::AttrValue)>;
+
+/// Writes such nodes out in place; what is not understood stays as it is.
+pub fn unfuse(graph: &mut pb::GraphDef) {
+    let mut moved: BTreeSet<String> = BTreeSet::new();
+    let mut nodes = Vec::with_capacity(graph.node.len());
+    for node in std::mem::take(&mut graph.node) {
+        let written = match node.op.as_str() {
+            "_FusedMatMul" => product(&node, "MatMul", &["transpose_a", "transpose_b", "T"]),
+            "_FusedConv2D" => product(&node, "Conv2D", CONVOLUTION),
+            "_FusedDepthwiseConv2dNative" => product(&node, "DepthwiseConv2dNative", CONVOLUTION),
+            "_UnaryOpsComposition" => chain(&node),
+            "_FusedBatchNormEx" => normalization(&node),
+            _ => None,
+        };
+        match written {
+            Some(written) => {
+                if node.op == "_FusedBatchNormEx" && written.len() > 1 {
+                    moved.insert(node.name.clone());
+                }
+                nodes.extend(written);
+            }
+            None => nodes.push(node),
+        }
+    }
+    for input in nodes.iter_mut().flat_map(|n| &mut n.input) {
+        redirect(input, &moved);
+    }
+    graph.node = nodes;
+}
+
+const CONVOLUTION: &[&str] =
+    &["T", "strides", "padding", "explicit_paddings", "data_format", "dilations"];
+
+/// The statistics of a normalization come from its first node, not from its last.
+fn redirect(input: &mut String, moved: &BTreeSet<String>) {
+    let Some((name, output)) = input.split_once(':') else { return };
+    if output != "0" && moved.contains(name) {
+        *input = format!("{}:{output}", first_name(name));
+    }
+}
+
+fn first_name(name: &str) -> String {
+    format!("{name}/unfused_0")
+}
+
+fn strings(node: &pb::NodeDef, attr: &str) -> Option<Vec<String>> {
+    let Some(pb::attr_value::Value::List(list)) = node.attr.get(attr)?.value.as_ref() else {
+        return None;
+    };
+    list.s.iter().map(|s| String::from_utf8(s.to_vec()).ok()).collect()
+}
+
+fn some_attrs(node: &pb::NodeDef, names: &[&str]) -> Attrs {
+    let attr = |name: &&str| Some(((*name).to_owned(), node.attr.get(*name)?.clone()));
+    names.iter().filter_map(attr).collect()
+}
+
+/// Nodes that stand for one: the last has its name, the first its control inputs.
+struct Writer<'a> {
+    of: &'a pb::NodeDef,
+    nodes: Vec<pb::NodeDef>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(of: &'a pb::NodeDef) -> Self {
+        Writer { of, nodes: Vec::new() }
+    }
+
+    /// Adds a node; what it reads besides is `more`.
+    fn put(&mut self, op: &str, input: Vec<String>, attr: Attrs) {
+        let name = format!("{}/unfused_{}", self.of.name, self.nodes.len());
+        let device = self.of.device.clone();
+        let attr = attr.into_iter().collect();
+        self.nodes.push(pb::NodeDef {
+            name,
+            op: op.into(),
+            input,
+            device,
+            attr,
+            ..Default::default()
+        });
+    }
+
+    /// Adds a node that reads the one before.
+    fn then(&mut self, op: &str, more: &[String], attr: Attrs) {
+        let before = self.nodes.last().map(|n| n.name.clone());
+        let input = before.into_iter().chain(more.iter().cloned()).collect();
+        self.put(op, input, attr);
+    }
+
+    fn finish(mut self) -> Option<Vec<pb::NodeDef>> {
+        let controls = self.of.input.iter().filter(|i| i.starts_with('^')).cloned();
+        self.nodes.first_mut()?.input.extend(controls);
+        self.nodes.last_mut()?.name.clone_from(&self.of.name);
+        Some(self.nodes)
+    }
+}
+
+fn data_inputs(node: &pb::NodeDef) -> Vec<String> {
+    node.input.iter().filter(|i| !i.starts_with('^')).cloned().collect()
+}
+
+/// A product or convolution, then what was fused with it.
+fn product(node: &pb::NodeDef, op: &str, attrs: &[&str]) -> Option<Vec<pb::NodeDef>> {
+    let inputs = data_inputs(node);
+    let (own, mut args) = inputs.split_at_checked(2)?;
+    let mut writer = Writer::new(node);
+    writer.put(op, own.to_vec(), some_attrs(node, attrs));
+    for fused in strings(node, "fused_ops")? {
+        let count = match fused.as_str() {
+            "BiasAdd" | "Add" => 1,
+            "FusedBatchNorm" => 4,
+            _ => 0,
+        };
+        let (taken, rest) = args.split_at_checked(count)?;
+        args = rest;
+        let t = some_attrs(node, &["T"]);
+        match fused.as_str() {
+            "BiasAdd" => writer.then("BiasAdd", taken, some_attrs(node, &["T", "data_format"])),
+            "Add" => writer.then("AddV2", taken, t),
+            "FusedBatchNorm" => {
+                let mut attrs = some_attrs(node, &["T", "epsilon", "data_format"]);
+                attrs.push(("U".into(), type_of(pb::DataType::DtFloat)));
+                attrs.push(("is_training".into(), flag(false)));
+                writer.then("FusedBatchNormV3", taken, attrs);
+            }
+            "LeakyRelu" => {
+                let alpha = node.attr.get("leakyrelu_alpha").cloned();
+                let alpha = alpha.map(|value| ("alpha".to_owned(), value));
+                writer.then("LeakyRelu", &[], t.into_iter().chain(alpha).collect());
+            }
+            "Relu" | "Relu6" | "Elu" | "Tanh" | "Sigmoid" => writer.then(&fused, &[], t),
+            _ => return None,
+        }
+    }
+    if args.is_empty() { writer.finish() } else { None }
+}
+
+/// Elementwise ops, one after the other.
+fn chain(node: &pb::NodeDef) -> Option<Vec<pb::NodeDef>> {
+    let ops = strings(node, "op_names")?;
+    let mut writer = Writer::new(node);
+    for (i, op) in ops.iter().enumerate() {
+        let t = some_attrs(node, &["T"]);
+        match i {
+            0 => writer.put(op, data_inputs(node), t),
+            _ => writer.then(op, &[], t),
+        }
+    }
+    writer.finish()
+}
+
+/// A normalization, perhaps with something added, perhaps with an activation.
+fn normalization(node: &pb::NodeDef) -> Option<Vec<pb::NodeDef>> {
+    let inputs = data_inputs(node);
+    let (own, side) = inputs.split_at_checked(5)?;
+    let names = ["T", "U", "epsilon", "exponential_avg_factor", "data_format", "is_training"];
+    let mut writer = Writer::new(node);
+    writer.put("FusedBatchNormV3", own.to_vec(), some_attrs(node, &names));
+    let t = || some_attrs(node, &["T"]);
+    match side {
+        [] => {}
+        [_] => writer.then("AddV2", side, t()),
+        _ => return None,
+    }
+    match node.attr.get("activation_mode").and_then(|a| a.value.as_ref()) {
+        None => {}
+        Some(pb::attr_value::Value::S(mode)) if mode == "Identity".as_bytes() => {}
+        Some(pb::attr_value::Value::S(mode)) if mode == "Relu".as_bytes() => {
+            writer.then("Relu", &[], t());
+        }
+        Some(_) => return None,
+    }
+    writer.finish()
+}
+
+fn flag(value: bool) -> pb::AttrValue {
+    pb::AttrValue { value: Some(pb::attr_value::Value::B(value)) }
+}
+
+fn type_of(dtype: pb::DataType) -> pb::AttrValue {
+    pb::AttrValue { value: Some(pb::attr_value::Value::Type(dtype as i32)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, op: &str, input: &[&str], lists: &[(&str, &[&str])]) -> pb::NodeDef {
+        let list = |items: &[&str]| pb::AttrValue {
+            value: Some(pb::attr_value::Value::List(Box::new(pb::attr_value::ListValue {
+                s: items.iter().map(|s| s.as_bytes().to_vec().into()).collect(),
+                ..Default::default()
+            }))),
+        };
+        let mut attr: std::collections::BTreeMap<String, pb::AttrValue> =
+            lists.iter().map(|(name, items)| ((*name).to_owned(), list(items))).collect();
+        attr.insert("T".into(), type_of(pb::DataType::DtFloat));
+        pb::NodeDef {
+            name: name.into(),
+            op: op.into(),
+            input: input.iter().map(|&i| i.to_owned()).collect(),
+            attr: attr.into_iter().collect(),
+            ..Default::default()
+        }
+    }
+
+    fn text(nodes: Vec<pb::NodeDef>) -> Vec<String> {
+        let mut graph = pb::GraphDef { node: nodes, ..Default::default() };
+        unfuse(&mut graph);
+        let line = |n: &pb::NodeDef| format!("{} = {}({})", n.name, n.op, n.input.join(", "));
+        graph.node.iter().map(line).collect()
+    }
+
+    #[test]
+    fn products_with_what_follows() {
+        let fused: &[&str] = &["BiasAdd", "Relu"];
+        let given = node("y", "_FusedMatMul", &["a", "b", "c", "^late"], &[("fused_ops", fused)]);
+        assert_eq!(
+            text(vec![given]),
+            [
+                "y/unfused_0 = MatMul(a, b, ^late)",
+                "y/unfused_1 = BiasAdd(y/unfused_0, c)",
+                "y = Relu(y/unfused_1)"
+            ]
+        );
+        // What is not known stays.
+        let odd =
+            node("y", "_FusedMatMul", &["a", "b", "c"], &[("fused_ops", &["BiasAdd", "Odd"])]);
+        assert_eq!(text(vec![odd]), ["y = _FusedMatMul(a, b, c)"]);
+        let short = node("y", "_FusedMatMul", &["a", "b"], &[("fused_ops", &["BiasAdd"])]);
+        assert_eq!(text(vec![short]), ["y = _FusedMatMul(a, b)"]);
+    }
+
+    #[test]
+    fn chains_and_normalizations() {
+        let ops: &[&str] = &["Sqrt", "Neg"];
+        let given = node("y", "_UnaryOpsComposition", &["x:1"], &[("op_names", ops)]);
+        assert_eq!(text(vec![given]), ["y/unfused_0 = Sqrt(x:1)", "y = Neg(y/unfused_0)"]);
+        let mut norm = node("n", "_FusedBatchNormEx", &["x", "s", "o", "m", "v", "z"], &[]);
+        let relu = pb::attr_value::Value::S("Relu".as_bytes().to_vec().into());
+        norm.attr.insert("activation_mode".into(), pb::AttrValue { value: Some(relu) });
+        let reader = node("r", "AddN", &["n", "n:2", "^n"], &[]);
+        assert_eq!(
+            text(vec![norm, reader]),
+            [
+                "n/unfused_0 = FusedBatchNormV3(x, s, o, m, v)",
+                "n/unfused_1 = AddV2(n/unfused_0, z)",
+                "n = Relu(n/unfused_1)",
+                "r = AddN(n, n/unfused_0:2, ^n)"
+            ]
+        );
+    }
+}
