@@ -144,7 +144,7 @@ mod tests {
             let diagonal = Tensor::from_slice(Shape::new(dims).unwrap(), &values).unwrap();
             let wide = call("Diag").input(diagonal).run().unwrap();
             let sum: i64 = wide.as_slice::<i64>().unwrap().iter().sum();
-            assert_eq!(sum, values.iter().sum());
+            assert_eq!(sum, values.iter().sum::<i64>());
             let back = call("DiagPart").input(wide).run().unwrap();
             assert_eq!(back.shape().dims(), dims);
             assert_eq!(back.as_slice::<i64>().unwrap(), values);

@@ -458,11 +458,11 @@ mod tests {
     fn the_best_of_each_group_stay() {
         assert_eq!(v2(boxes(), scores(), 3, 0.5).unwrap(), [3, 0, 5]);
         assert_eq!(v2(boxes(), scores(), 30, 0.5).unwrap(), [3, 0, 5]);
-        assert_eq!(v2(boxes(), scores(), 0, 0.5).unwrap(), []);
+        assert!(v2(boxes(), scores(), 0, 0.5).unwrap().is_empty());
         let ties = Tensor::vector(&[1.0f32; 6]).unwrap();
         assert_eq!(v2(boxes(), ties, 9, 0.5).unwrap(), [0, 3, 5]);
         let none = Tensor::vector(&[f32::NAN; 6]).unwrap();
-        assert_eq!(v2(boxes(), none, 9, 0.5).unwrap(), []);
+        assert!(v2(boxes(), none, 9, 0.5).unwrap().is_empty());
     }
 
     #[test]
