@@ -390,8 +390,10 @@ fn the_first_format() {
     for name in reader.names() {
         writer.add(name, &reader.read(name).unwrap()).unwrap();
     }
-    let twice = writer.add("strings", &words(&["x"]));
+    let twice = writer.add("strings", &reader.read("strings").unwrap());
     assert_eq!(twice.unwrap_err().code(), Code::InvalidArgument);
+    let another = writer.add("strings", &rows(0, 1));
+    assert_eq!(another.unwrap_err().code(), Code::Internal, "as TensorFlow has it");
     writer.finish().unwrap();
     assert_eq!(Bytes::from(memory.content("first")), content("first"));
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use failing::{Failing, Plan};
 use thalweg_formats::checkpoint::{
-    BundleReader, BundleWriter, MergeOptions, Slice, WriteOptions, merge,
+    BundleReader, BundleWriter, Item, MergeOptions, Slice, WriteOptions, merge,
 };
 use thalweg_formats::{LocalStorage, Storage};
 use thalweg_tensor::{Bytes, Code, Result, Shape, Tensor};
@@ -98,7 +98,39 @@ fn add(
     Ok(())
 }
 
-/// Writes a checkpoint in one piece or, for odd numbers, as two that are merged.
+/// Writes three data files at the same time.
+fn save_in_parallel(
+    storage: &Arc<dyn Storage>,
+    prefix: &str,
+    tensors: &[(String, Option<&'static str>, Tensor)],
+    options: WriteOptions,
+) -> Result<()> {
+    let whole = Shape::new(&[5])?;
+    let slices: Vec<Option<Slice>> =
+        tensors.iter().map(|t| t.1.map(Slice::parse).transpose()).collect::<Result<_>>()?;
+    let items: Vec<Item<'_>> = tensors
+        .iter()
+        .zip(&slices)
+        .map(|((name, _, tensor), slice)| Item {
+            name,
+            part: slice.as_ref().map(|slice| (&whole, slice)),
+            tensor,
+        })
+        .collect();
+    let spread = |count: usize, work: &(dyn Fn(usize) + Sync)| {
+        std::thread::scope(|scope| {
+            for i in 0..count {
+                scope.spawn(move || work(i));
+            }
+        });
+    };
+    let mut writer = BundleWriter::create_files(storage, prefix, options, 3)?;
+    writer.add_all(&items, &|| Ok(()), &spread)?;
+    writer.finish_with(&spread)
+}
+
+/// Writes a checkpoint in one piece, in three at the same time or, for odd numbers, as two that are
+/// merged.
 fn save(
     storage: &Arc<dyn Storage>,
     prefix: &str,
@@ -106,6 +138,9 @@ fn save(
     options: WriteOptions,
 ) -> Result<()> {
     let tensors = tensors(number);
+    if number.is_multiple_of(4) {
+        return save_in_parallel(storage, prefix, &tensors, options);
+    }
     if number.is_multiple_of(2) {
         let mut writer = BundleWriter::create(storage, prefix, options)?;
         add(&mut writer, &tensors)?;
@@ -264,14 +299,14 @@ fn every_failure(new: u64, plans: impl Fn(usize) -> Plan) -> usize {
 
 #[test]
 fn a_full_disk_leaves_the_old() {
-    for new in [4, 5] {
+    for new in [4, 5, 6] {
         assert!(every_failure(new, |n| Plan::FullAfter(n * 20_011)) > 20);
     }
 }
 
 #[test]
 fn a_failing_step_leaves_the_old_or_the_new() {
-    for new in [4, 5] {
+    for new in [4, 5, 6] {
         assert!(every_failure(new, Plan::Step) > 8);
         assert!(every_failure(new, Plan::Finish) > 1);
     }

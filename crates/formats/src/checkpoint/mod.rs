@@ -31,7 +31,7 @@ pub use merge::{MergeOptions, merge};
 pub use reader::{BundleReader, ReadContext, Report};
 pub use slice::{Extent, Slice};
 pub use state::{CheckpointState, STATE_FILE};
-pub use writer::{BundleWriter, WriteOptions};
+pub use writer::{BundleWriter, Item, WriteOptions};
 
 use thalweg_tensor::{Error, err};
 

@@ -2,7 +2,7 @@
 
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prost::Message;
 use thalweg_proto::{BundleHeaderProto, VersionDef, bundle_header_proto::Endianness};
@@ -12,7 +12,9 @@ use super::digest::Digest;
 use super::ordered::slice_key;
 use super::reader::VERSION;
 use super::table::TableWriter;
-use super::{BundleReader, Entry, Slice, data_path, index_path, objects, prefix_of};
+use super::{
+    BundleReader, Entry, Slice, Spread, data_path, index_path, objects, one_by_one, prefix_of,
+};
 use crate::Storage;
 use crate::storage::{WriteFile, folder_of};
 
@@ -40,14 +42,30 @@ impl WriteOptions {
     }
 }
 
+/// A tensor, or a part of one, that is to be added with others.
+pub struct Item<'a> {
+    /// The tensor's name.
+    pub name: &'a str,
+    /// The shape of the whole and which part this is; none for a whole tensor.
+    pub part: Option<(&'a Shape, &'a Slice)>,
+    /// The elements.
+    pub tensor: &'a Tensor,
+}
+
+/// A data file that is being written.
+struct Data {
+    file: Box<dyn WriteFile>,
+    shard: u32,
+    offset: u64,
+}
+
 /// A checkpoint that is being written. Nothing has its name before [`BundleWriter::finish`], and what
 /// is dropped unfinished leaves no trace; a checkpoint that has the name stays whole until then.
 pub struct BundleWriter {
     storage: Arc<dyn Storage>,
     prefix: String,
     options: WriteOptions,
-    data: Box<dyn WriteFile>,
-    offset: u64,
+    data: Vec<Data>,
     shards: u32,
     entries: BTreeMap<Vec<u8>, Entry>,
     /// Why nothing more can be added: the data file has bytes that no entry accounts for.
@@ -61,16 +79,30 @@ impl BundleWriter {
         prefix: &str,
         options: WriteOptions,
     ) -> Result<BundleWriter> {
+        Self::create_files(storage, prefix, options, 1)
+    }
+
+    /// As [`BundleWriter::create`], with so many data files, which [`BundleWriter::add_all`] can write
+    /// at the same time.
+    pub fn create_files(
+        storage: &Arc<dyn Storage>,
+        prefix: &str,
+        options: WriteOptions,
+        files: u32,
+    ) -> Result<BundleWriter> {
         storage.create_folder_of(prefix)?;
         remove_leftovers(&**storage, prefix);
-        let shards = free_layout(storage, prefix, 1);
-        let data = options.replace(&**storage, &data_path(prefix, 0, shards))?;
+        let files = files.max(1);
+        let shards = free_layout(storage, prefix, files);
+        let open = |shard: u32| {
+            let file = options.replace(&**storage, &data_path(prefix, shard, shards))?;
+            Ok(Data { file, shard, offset: 0 })
+        };
         Ok(BundleWriter {
             storage: storage.clone(),
             prefix: prefix.to_owned(),
             options,
-            data,
-            offset: 0,
+            data: (0..files).map(open).collect::<Result<_>>()?,
             shards,
             entries: BTreeMap::new(),
             failed: None,
@@ -79,8 +111,7 @@ impl BundleWriter {
 
     /// Adds a tensor.
     pub fn add(&mut self, name: &str, tensor: &Tensor) -> Result<()> {
-        check_name(name)?;
-        self.add_entry(name.as_bytes().to_vec(), name, tensor)
+        self.add_one(&Item { name, part: None, tensor })
     }
 
     /// Adds a part of a tensor whose whole has `shape`; further parts may follow, here or in
@@ -92,24 +123,116 @@ impl BundleWriter {
         slice: &Slice,
         tensor: &Tensor,
     ) -> Result<()> {
-        check_name(name)?;
-        ensure!(
-            slice.shape_in(shape)? == *tensor.shape(),
-            InvalidArgument,
-            "slice '{slice}' of tensor '{name}' of shape {shape} cannot be a tensor of shape {}",
-            tensor.shape()
-        );
-        if slice.is_full() {
-            return self.add(name, tensor);
+        self.add_one(&Item { name, part: Some((shape, slice)), tensor })
+    }
+
+    fn add_one(&mut self, item: &Item<'_>) -> Result<()> {
+        self.check_writable()?;
+        let key = self.key_of(item)?;
+        self.note(item)?;
+        match self.data[0].put(item.name, item.tensor) {
+            Ok(entry) => {
+                self.entries.insert(key, entry);
+                Ok(())
+            }
+            Err(e) => {
+                self.failed = Some(e.clone());
+                Err(e)
+            }
         }
-        let key = slice_key(name, slice);
-        ensure!(
-            !self.entries.contains_key(&key),
-            InvalidArgument,
-            "slice '{slice}' of tensor '{name}' is added twice"
-        );
-        self.list_slice(name, shape, slice, tensor.dtype())?;
-        self.add_entry(key, name, tensor)
+    }
+
+    /// Adds tensors, spread over all data files, which are written at the same time. `check` is asked
+    /// before each tensor whether to go on.
+    pub fn add_all(
+        &mut self,
+        items: &[Item<'_>],
+        check: &(dyn Fn() -> Result<()> + Sync),
+        spread: Spread<'_>,
+    ) -> Result<()> {
+        self.check_writable()?;
+        let keys = match self.keys_of(items) {
+            Ok(keys) => keys,
+            Err(e) => {
+                self.failed = Some(e.clone());
+                return Err(e);
+            }
+        };
+        let shares = shares(items, self.data.len());
+        let data: Vec<Mutex<Data>> = self.data.drain(..).map(Mutex::new).collect();
+        let written: Vec<Mutex<Vec<Result<Entry>>>> =
+            shares.iter().map(|_| Mutex::default()).collect();
+        spread(data.len(), &|k| {
+            let mut data = locked(&data[k]);
+            for &i in &shares[k] {
+                let entry = check().and_then(|()| data.put(items[i].name, items[i].tensor));
+                let has_failed = entry.is_err();
+                locked(&written[k]).push(entry);
+                if has_failed {
+                    break;
+                }
+            }
+        });
+        self.data.extend(data.into_iter().map(unlocked));
+        for (share, written) in shares.iter().zip(written.into_iter().map(unlocked)) {
+            for (&i, entry) in share.iter().zip(written) {
+                match entry {
+                    Ok(entry) => _ = self.entries.insert(keys[i].clone(), entry),
+                    Err(e) => self.failed = Some(e),
+                }
+            }
+        }
+        self.check_writable()
+    }
+
+    /// The keys of all items, with slices noted.
+    fn keys_of(&mut self, items: &[Item<'_>]) -> Result<Vec<Vec<u8>>> {
+        let mut keys = Vec::with_capacity(items.len());
+        let mut seen = BTreeSet::new();
+        for item in items {
+            let key = self.key_of(item)?;
+            ensure!(seen.insert(key.clone()), InvalidArgument, "{}", twice(item.name).message());
+            self.note(item)?;
+            keys.push(key);
+        }
+        Ok(keys)
+    }
+
+    fn check_writable(&self) -> Result<()> {
+        match &self.failed {
+            Some(error) => Err(error.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// The key under which the index will have an item; fails for what cannot be added.
+    fn key_of(&self, item: &Item<'_>) -> Result<Vec<u8>> {
+        let Item { name, tensor, .. } = item;
+        check_name(name)?;
+        if let Some((shape, slice)) = item.part {
+            ensure!(
+                slice.shape_in(shape)? == *tensor.shape(),
+                InvalidArgument,
+                "slice '{slice}' of tensor '{name}' of shape {shape} cannot be a tensor of shape {}",
+                tensor.shape()
+            );
+        }
+        let key = match item.part {
+            Some((_, slice)) if !slice.is_full() => slice_key(name, slice),
+            _ => name.as_bytes().to_vec(),
+        };
+        ensure!(!self.entries.contains_key(&key), InvalidArgument, "{}", twice(name).message());
+        Ok(key)
+    }
+
+    /// Notes a slice in the entry of the whole tensor.
+    fn note(&mut self, item: &Item<'_>) -> Result<()> {
+        match item.part {
+            Some((shape, slice)) if !slice.is_full() => {
+                self.list_slice(item.name, shape, slice, item.tensor.dtype())
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Notes in the entry of the whole tensor that there is a slice.
@@ -147,43 +270,54 @@ impl BundleWriter {
         Ok(())
     }
 
-    fn add_entry(&mut self, key: Vec<u8>, name: &str, tensor: &Tensor) -> Result<()> {
-        if let Some(error) = &self.failed {
-            return Err(error.clone());
-        }
-        ensure!(
-            !self.entries.contains_key(&key),
-            InvalidArgument,
-            "tensor '{name}' is added to the checkpoint twice"
-        );
-        let begin = self.offset;
-        let sum = match self.put(tensor) {
-            Ok(sum) => sum,
-            Err(e) => {
-                let e = e.map_message(|m| format!("saving tensor '{name}': {m}"));
-                self.failed = Some(e.clone());
-                return Err(e);
+    /// Puts the data in their place, then the index: the checkpoint is there. An older one of this
+    /// prefix is whole until then, and its data go away after.
+    pub fn finish(self) -> Result<()> {
+        self.finish_with(&one_by_one)
+    }
+
+    /// As [`BundleWriter::finish`], with data files synced at the same time.
+    pub fn finish_with(mut self, spread: Spread<'_>) -> Result<()> {
+        self.check_writable()?;
+        let data: Vec<Mutex<Option<Data>>> =
+            self.data.drain(..).map(|data| Mutex::new(Some(data))).collect();
+        let results: Vec<Mutex<Result<()>>> = data.iter().map(|_| Mutex::new(Ok(()))).collect();
+        spread(data.len(), &|k| {
+            if let Some(data) = locked(&data[k]).take() {
+                *locked(&results[k]) = data.file.finish();
             }
-        };
-        let entry = Entry {
+        });
+        results.into_iter().try_for_each(unlocked)?;
+        write_index(&*self.storage, &self.prefix, self.shards, &self.entries, self.options)?;
+        remove_others(&*self.storage, &self.prefix, self.shards, &self.entries);
+        Ok(())
+    }
+}
+
+impl Data {
+    /// Writes a tensor; where it lies.
+    fn put(&mut self, name: &str, tensor: &Tensor) -> Result<Entry> {
+        let begin = self.offset;
+        let sum = self
+            .write(tensor)
+            .map_err(|e| e.map_message(|m| format!("saving tensor '{name}': {m}")))?;
+        Ok(Entry {
             dtype: tensor.dtype(),
             shape: tensor.shape().clone(),
             slices: Vec::new(),
-            shard: 0,
+            shard: self.shard,
             offset: begin,
             bytes: self.offset - begin,
             sum,
-        };
-        self.entries.insert(key, entry);
-        Ok(())
+        })
     }
 
     /// Writes the elements; their masked checksum.
-    fn put(&mut self, tensor: &Tensor) -> Result<u32> {
+    fn write(&mut self, tensor: &Tensor) -> Result<u32> {
         if tensor.dtype().is_object() {
             let encoded = objects::encode(tensor)?;
             for piece in &encoded.pieces {
-                self.data.write(piece)?;
+                self.file.write(piece)?;
                 self.offset += piece.len() as u64;
             }
             return Ok(encoded.sum);
@@ -191,23 +325,36 @@ impl BundleWriter {
         let mut digest = Digest::new();
         for chunk in tensor.as_bytes()?.chunks(CHUNK_BYTES) {
             digest.update(chunk);
-            self.data.write(chunk)?;
+            self.file.write(chunk)?;
             self.offset += chunk.len() as u64;
         }
         Ok(digest.masked())
     }
+}
 
-    /// Puts the data in their place, then the index: the checkpoint is there. An older one of this
-    /// prefix is whole until then, and its data go away after.
-    pub fn finish(self) -> Result<()> {
-        if let Some(error) = self.failed {
-            return Err(error);
-        }
-        self.data.finish()?;
-        write_index(&*self.storage, &self.prefix, self.shards, &self.entries, self.options)?;
-        remove_others(&*self.storage, &self.prefix, self.shards, &self.entries);
-        Ok(())
+/// Which items go to which of so many files: each to the one that has least so far.
+fn shares(items: &[Item<'_>], files: usize) -> Vec<Vec<usize>> {
+    let mut shares = vec![(0, Vec::new()); files];
+    for (i, item) in items.iter().enumerate() {
+        let least = shares.iter_mut().min_by_key(|(bytes, _)| *bytes);
+        let (bytes, share) = least.expect("a checkpoint has a data file at least");
+        *bytes += item.tensor.size_bytes();
+        share.push(i);
     }
+    shares.into_iter().map(|(_, share)| share).collect()
+}
+
+fn twice(name: &str) -> Error {
+    err!(InvalidArgument, "tensor '{name}' is added to the checkpoint twice")
+}
+
+/// What a thread that panicked left is as good as what it did not write.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn unlocked<T>(mutex: Mutex<T>) -> T {
+    mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A name that the index can have beside its header and the keys of slices.

@@ -1,12 +1,17 @@
 //! `SaveV2`: tensors, or parts of them, become a checkpoint.
 
-use thalweg_formats::checkpoint::{BundleWriter, WriteOptions};
+use thalweg_formats::checkpoint::{self, BundleWriter, WriteOptions};
 use thalweg_graph::{Flag, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, AsyncCall, KernelInit, Outputs};
 use thalweg_tensor::{Result, Tensor, ensure};
 
 use super::slices::Part;
 use super::{check_folder, name_of, on_files, only_path};
+
+/// Bytes from which on several data files are written at the same time.
+const PARALLEL_BYTES: usize = 64 << 20;
+/// Data files at most; more would not make a disk faster.
+const FILES_MAX: usize = 4;
 
 pub(super) const SAVE_V2: OpDef = OpDef {
     name: "SaveV2",
@@ -55,6 +60,23 @@ pub(super) struct Item<'a> {
     pub(super) tensor: &'a Tensor,
 }
 
+impl<'a> Item<'a> {
+    fn to_add(&'a self) -> checkpoint::Item<'a> {
+        let part = self.part.as_ref().map(|part| (&part.whole, &part.slice));
+        checkpoint::Item { name: self.name, part, tensor: self.tensor }
+    }
+}
+
+/// How many data files to write at the same time: one, as TensorFlow does, unless there is much to
+/// write. A system writes one file at the speed of one thread.
+fn data_files(items: &[Item<'_>], threads: usize) -> u32 {
+    let bytes: usize = items.iter().map(|item| item.tensor.size_bytes()).sum();
+    if bytes < PARALLEL_BYTES {
+        return 1;
+    }
+    threads.min(items.len()).clamp(1, FILES_MAX) as u32
+}
+
 /// The tensors from input `first` on, with their names and, if given, the texts of their parts.
 pub(super) fn items<'a>(
     call: &'a AsyncCall,
@@ -100,17 +122,17 @@ pub(super) fn save_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let items = items(call, 3, names, Some(parts))?;
         let storage = &call.step.environment.storage;
         check_folder(&**storage, prefix)?;
-        let mut writer = BundleWriter::create(storage, prefix, WriteOptions::default())?;
-        for item in items {
-            call.step.cancellation.check()?;
-            match &item.part {
-                Some(part) => {
-                    writer.add_slice(item.name, &part.whole, &part.slice, item.tensor)?;
-                }
-                None => writer.add(item.name, item.tensor)?,
-            }
-        }
-        writer.finish()?;
+        let background = &call.step.background;
+        let spread = |count: usize, work: &(dyn Fn(usize) + Sync)| {
+            background.spread_waiting(count, work);
+        };
+        let files = data_files(&items, background.threads());
+        let mut writer =
+            BundleWriter::create_files(storage, prefix, WriteOptions::default(), files)?;
+        let to_add: Vec<checkpoint::Item<'_>> = items.iter().map(Item::to_add).collect();
+        let cancellation = &call.step.cancellation;
+        writer.add_all(&to_add, &|| cancellation.check(), &spread)?;
+        writer.finish_with(&spread)?;
         Ok(Outputs::new())
     })
 }
