@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: our peer beside TensorFlow's and PyTorch's, short batches in turn.
+//! `cargo xtask bench`: our peer beside TensorFlow's, PyTorch's and TensorBoard's, short batches in
+//! turn.
 //!
 //! The machine drifts (frequency, neighbours), so all peers are measured in each round and the
 //! order rotates; what is reported is the median of each and the median of the rounds' ratios.
@@ -11,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use peer::{Answer, Peer};
-use report::{Measured, Row};
+use report::{Measured, PEERS, Row};
 
-use crate::venv::TENSORFLOW;
+use crate::venv::{TENSORBOARD, TENSORFLOW};
 use crate::{run, venv};
 
 /// A batch takes at least this long, so that a cold start or a late interrupt does not show.
@@ -106,8 +107,10 @@ fn parse(args: &[&str]) -> Result<Options> {
     Ok(options)
 }
 
-/// Builds and starts ours and the two others. Ours must be there, the others may be absent.
-fn start_peers(venv: Option<&Path>) -> Result<[Option<Peer>; 3]> {
+type Peers = [Option<Peer>; PEERS.len()];
+
+/// Builds and starts ours and the others. Ours must be there, the others may be absent.
+fn start_peers(venv: Option<&Path>) -> Result<Peers> {
     let folder = run::target_dir().join("bench");
     let graphs = folder.join("graphs");
     std::fs::create_dir_all(&graphs)?;
@@ -120,7 +123,9 @@ fn start_peers(venv: Option<&Path>) -> Result<[Option<Peer>; 3]> {
     let tensorflow = folder.join("tf_session");
     let build = run::root().join("benches/peers/build.sh");
     run::check(run::command(&build, &[]).arg(&venv).arg(&tensorflow))?;
+    let python = venv.join("bin/python");
     let torch = run::root().join("benches/peers/torch_peer.py");
+    let tensorboard = run::root().join("benches/peers/tensorboard_peer.py");
     let start = |name: &str, program: &Path, args: &[&Path]| -> Result<Option<Peer>> {
         let log = folder.join(format!("{name}.log"));
         Peer::start(name, program, args, &log, &graphs).map(Some)
@@ -128,7 +133,8 @@ fn start_peers(venv: Option<&Path>) -> Result<[Option<Peer>; 3]> {
     Ok([
         start("ours", &ours, &[])?,
         start("tensorflow", &tensorflow, &[])?,
-        start("pytorch", &venv.join("bin/python"), &[&torch])?,
+        start("pytorch", &python, &[&torch])?,
+        start("tensorboard", &python, &[&tensorboard])?,
     ])
 }
 
@@ -136,12 +142,12 @@ fn start_peers(venv: Option<&Path>) -> Result<[Option<Peer>; 3]> {
 fn make_venv(folder: &Path) -> Result<PathBuf> {
     // The CPU wheel is a tenth of the other; not every index has it.
     let cpu = ["torch", "--index-url", "https://download.pytorch.org/whl/cpu"];
-    venv::make(folder, &[&[TENSORFLOW], &cpu])
-        .or_else(|_| venv::make(folder, &[&[TENSORFLOW], &["torch"]]))
+    let google = [TENSORFLOW, TENSORBOARD];
+    venv::make(folder, &[&google, &cpu]).or_else(|_| venv::make(folder, &[&google, &["torch"]]))
 }
 
 /// One row on every peer that has it.
-fn measure(row: &rows::RowSpec, peers: &mut [Option<Peer>; 3], rounds: usize) -> Result<Measured> {
+fn measure(row: &rows::RowSpec, peers: &mut Peers, rounds: usize) -> Result<Measured> {
     let limit = measure_limit(row, peers)?;
     let mut absent = Vec::new();
     let mut ready: Vec<(usize, f64, u64)> = Vec::new();
@@ -152,8 +158,8 @@ fn measure(row: &rows::RowSpec, peers: &mut [Option<Peer>; 3], rounds: usize) ->
             Answer::Absent(why) => absent.push(format!("{}: {why}", peer.name())),
         }
     }
-    let mut seconds: [Vec<f64>; 3] = Default::default();
-    let mut units = [0.0; 3];
+    let mut seconds: [Vec<f64>; PEERS.len()] = Default::default();
+    let mut units = [0.0; PEERS.len()];
     for round in 0..rounds {
         for k in 0..ready.len() {
             let (i, work, runs) = ready[(round + k) % ready.len()];
@@ -166,14 +172,14 @@ fn measure(row: &rows::RowSpec, peers: &mut [Option<Peer>; 3], rounds: usize) ->
     let differs = units.iter().any(|&u| u > 0.0 && (u - all).abs() > all * 1e-9);
     ensure!(!differs, "{}: the peers do not do the same work: {units:?}", row.name);
     Ok(Measured::new(
-        Row { name: row.name.clone(), unit: row.unit, units: all, limit },
+        Row { name: row.name.clone(), unit: row.unit, units: all, limit, target: row.target },
         &seconds,
         absent,
     ))
 }
 
 /// What the machine could do at best, in the row's unit, from a loop that does nothing else.
-fn measure_limit(row: &rows::RowSpec, peers: &mut [Option<Peer>; 3]) -> Result<Option<f64>> {
+fn measure_limit(row: &rows::RowSpec, peers: &mut Peers) -> Result<Option<f64>> {
     let (Some(limit), Some(ours)) = (&row.limit, &mut peers[0]) else { return Ok(None) };
     let Answer::Ready(work) = ours.prepare(&limit.row)? else { return Ok(None) };
     let runs = calibrate(ours)?;

@@ -1,6 +1,7 @@
 //! Our side of the benchmarks: speaks the line protocol of `benches/peers/README.md` on stdin and
 //! stdout, and runs each row on an in-process session with the optimizer off.
 
+mod input;
 mod kernels;
 mod loops;
 mod peak;
@@ -9,6 +10,7 @@ mod rows;
 use std::io::{BufRead, Write};
 use std::time::Instant;
 
+use input::Events;
 use peak::Peak;
 use rows::Row;
 use thalweg_runtime::RunOptions;
@@ -23,6 +25,8 @@ enum Prepared {
     Step(Step),
     /// What the machine can do at best.
     Peak(Peak),
+    /// An event file read for its numbers.
+    Events(Events),
 }
 
 fn main() {
@@ -57,6 +61,10 @@ fn prepare(name: &str) -> Result<(f64, Prepared)> {
     if let Some(peak) = Peak::new(base, threads) {
         return Ok((peak.units(), Prepared::Peak(peak)));
     }
+    if let Some(events) = Events::new(base) {
+        let events = events?;
+        return Ok((events.units(), Prepared::Events(events)));
+    }
     let step = Step::new(rows::build(base, threads)?)?;
     Ok((step.row.units, Prepared::Step(step)))
 }
@@ -82,6 +90,7 @@ fn run(prepared: Option<&mut Prepared>, count: &str) -> String {
             peak.run(count);
             Ok(())
         }
+        Prepared::Events(events) => events.run(count),
     };
     match result {
         Ok(()) => format!("{:.9}", start.elapsed().as_secs_f64()),
@@ -97,7 +106,7 @@ struct Step {
 impl Step {
     fn new(row: Row) -> Result<Step> {
         let step = Step { row };
-        step.run(30)?;
+        step.run(step.row.warm_up)?;
         // The peers count the nodes they ran; so do we, besides what feeds and joins them.
         if let Some(nodes) = step.row.nodes {
             let executed = step.executed()?;

@@ -10,10 +10,10 @@ use thalweg_proto::GraphDef;
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, err};
 
-use crate::{kernels, loops};
+use crate::{input, kernels, loops};
 
 /// The folder to which graphs of rows go, for a peer that can load them.
-const GRAPHS_VARIABLE: &str = "THALWEG_BENCH_GRAPHS";
+pub(crate) const GRAPHS_VARIABLE: &str = "THALWEG_BENCH_GRAPHS";
 
 /// Rows whose graphs TensorFlow wrote (`benches/graphs/make.py`); what runs is their node `node_0`.
 const FILES: &[(&str, &[u8])] = &[
@@ -35,6 +35,8 @@ pub(crate) struct Row {
     pub(crate) units: f64,
     /// Nodes that one run executes, where the row is about that.
     pub(crate) nodes: Option<usize>,
+    /// Runs before the first that is measured.
+    pub(crate) warm_up: u64,
 }
 
 /// Leaves a row's graph and work for a peer that can load them, if there is a folder for that.
@@ -58,6 +60,7 @@ struct Plan {
     targets: Vec<String>,
     units: f64,
     nodes: Option<usize>,
+    warm_up: u64,
 }
 
 /// Builds the row called `base`, to run on this many threads.
@@ -71,6 +74,7 @@ pub(crate) fn build(base: &str, threads: usize) -> Result<Row> {
         targets: Vec::new(),
         units: 1.0,
         nodes: None,
+        warm_up: 30,
     };
     plan.fill(base)?;
     let options = SessionOptions {
@@ -87,6 +91,7 @@ pub(crate) fn build(base: &str, threads: usize) -> Result<Row> {
         targets: plan.targets,
         units: plan.units,
         nodes: plan.nodes,
+        warm_up: plan.warm_up,
     })
 }
 
@@ -146,9 +151,23 @@ impl Plan {
         Ok(())
     }
 
+    /// A row that drains a pipeline over a file of examples.
+    fn input_row(&mut self, base: &str, def: GraphDef) -> Result<()> {
+        let graph = Graph::from_def(op_registry(FAMILIES)?, def)?;
+        write_down(base, &graph, input::EXAMPLES)?;
+        self.targets.push("node_0".to_owned());
+        self.units = input::EXAMPLES as f64;
+        self.warm_up = 3;
+        self.graph = Some(graph);
+        Ok(())
+    }
+
     fn table_row(&mut self, base: &str) -> Result<()> {
         if let Some((_, file)) = FILES.iter().find(|(name, _)| *name == base) {
             return self.file_row(base, file);
+        }
+        if let Some(def) = input::graph(base) {
+            return self.input_row(base, def?);
         }
         let Some(row) = kernels::find(base) else { bail!(NotFound, "no row is called {base}") };
         let out = row.build(&mut self.scope)?;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::rows::Unit;
 
 /// The columns, in the order of the peers.
-const PEERS: [&str; 3] = ["ours", "tensorflow", "pytorch"];
+pub(super) const PEERS: [&str; 4] = ["ours", "tensorflow", "pytorch", "tensorboard"];
 
 /// What was measured.
 pub(super) struct Row {
@@ -15,13 +15,15 @@ pub(super) struct Row {
     pub(super) units: f64,
     /// What the machine could do at best.
     pub(super) limit: Option<f64>,
+    /// The ratio that is aimed at.
+    pub(super) target: Option<f64>,
 }
 
 /// A row's results.
 pub(super) struct Measured {
     row: Row,
     /// In the row's unit; `None` where a peer has no such row.
-    medians: [Option<f64>; 3],
+    medians: [Option<f64>; PEERS.len()],
     /// How many times faster ours is than the better peer, round by round: the median.
     ratio: Option<f64>,
     /// The quarter and three-quarter points of the rounds' ratios.
@@ -31,16 +33,19 @@ pub(super) struct Measured {
 
 impl Measured {
     /// From seconds per run, by peer and round.
-    pub(super) fn new(row: Row, seconds: &[Vec<f64>; 3], absent: Vec<String>) -> Measured {
-        let medians = [0, 1, 2]
-            .map(|i| quantile(&seconds[i], 0.5).map(|median| row.unit.show(row.units, median)));
-        let [ours, tensorflow, pytorch] = seconds;
-        let better = match (quantile(tensorflow, 0.5), quantile(pytorch, 0.5)) {
-            (Some(t), Some(p)) if p < t => pytorch,
-            (None, _) => pytorch,
-            _ => tensorflow,
-        };
-        let ratios: Vec<f64> = ours.iter().zip(better).map(|(o, p)| p / o).collect();
+    pub(super) fn new(
+        row: Row,
+        seconds: &[Vec<f64>; PEERS.len()],
+        absent: Vec<String>,
+    ) -> Measured {
+        let medians = seconds
+            .each_ref()
+            .map(|s| quantile(s, 0.5).map(|median| row.unit.show(row.units, median)));
+        let [ours, others @ ..] = seconds;
+        let median = |s: &&Vec<f64>| quantile(s, 0.5).unwrap_or(f64::INFINITY);
+        let better = others.iter().min_by(|a, b| median(a).total_cmp(&median(b)));
+        let ratios: Vec<f64> =
+            ours.iter().zip(better.into_iter().flatten()).map(|(o, p)| p / o).collect();
         let ratio = quantile(&ratios, 0.5);
         let spread = quantile(&ratios, 0.25).zip(quantile(&ratios, 0.75));
         Measured { row, medians, ratio, spread, absent }
@@ -82,16 +87,27 @@ fn number(value: f64) -> String {
 
 pub(super) fn print_table(rows: &[Measured]) {
     println!(
-        "{:32} {:11} {:>9} {:>10} {:>9} {:>7}  {:13} {:>8}",
-        "row", "unit", "ours", "tensorflow", "pytorch", "ratio", "spread", "limit"
+        "{:32} {:11} {:>9} {:>10} {:>9} {:>11} {:>7}  {:13} {:>8} {:>6}",
+        "row",
+        "unit",
+        "ours",
+        "tensorflow",
+        "pytorch",
+        "tensorboard",
+        "ratio",
+        "spread",
+        "limit",
+        "target"
     );
     let cell = |value: Option<f64>| value.map_or("-".to_owned(), number);
     for m in rows {
-        let [ours, tensorflow, pytorch] = m.medians.map(cell);
+        let [ours, tensorflow, pytorch, tensorboard] = m.medians.map(cell);
         let ratio = m.ratio.map_or("-".to_owned(), |r| format!("{r:.2}x"));
         let spread = m.spread.map_or("-".to_owned(), |(a, b)| format!("{a:.2}-{b:.2}"));
+        let target = m.row.target.map_or("-".to_owned(), |t| format!("{t:.0}x"));
         println!(
-            "{:32} {:11} {ours:>9} {tensorflow:>10} {pytorch:>9} {ratio:>7}  {spread:13} {:>8}",
+            "{:32} {:11} {ours:>9} {tensorflow:>10} {pytorch:>9} {tensorboard:>11} {ratio:>7}  \
+             {spread:13} {:>8} {target:>6}",
             m.row.name,
             m.row.unit.name(),
             cell(m.row.limit)
@@ -142,14 +158,17 @@ mod tests {
 
     #[test]
     fn ratios_are_to_the_better_peer() {
-        let row = Row { name: "r".into(), unit: Unit::Nodes, units: 1e6, limit: None };
-        let m = Measured::new(row, &[vec![1.0, 1.0], vec![4.0, 4.0], vec![2.0, 2.0]], vec![]);
-        assert_eq!(m.medians, [Some(1.0), Some(0.25), Some(0.5)]);
+        let row =
+            Row { name: "r".into(), unit: Unit::Nodes, units: 1e6, limit: None, target: None };
+        let m =
+            Measured::new(row, &[vec![1.0, 1.0], vec![4.0, 4.0], vec![2.0, 2.0], vec![]], vec![]);
+        assert_eq!(m.medians, [Some(1.0), Some(0.25), Some(0.5), None]);
         assert_eq!(m.ratio, Some(2.0));
         assert_eq!(
             json(&[m]),
             "[\n  {\"row\": \"r\", \"unit\": \"Mnodes/s\", \"ours\": 1.000000, \
-             \"tensorflow\": 0.250000, \"pytorch\": 0.500000, \"limit\": null}\n]\n"
+             \"tensorflow\": 0.250000, \"pytorch\": 0.500000, \
+             \"tensorboard\": null, \"limit\": null}\n]\n"
         );
     }
 }

@@ -11,6 +11,8 @@ pub(super) enum Unit {
     Flops,
     /// Millions of elements in a second.
     Elements,
+    /// Thousands of records, examples or events in a second.
+    Records,
 }
 
 impl Unit {
@@ -20,6 +22,7 @@ impl Unit {
             Unit::Nodes => "Mnodes/s",
             Unit::Flops => "GFLOP/s",
             Unit::Elements => "Melements/s",
+            Unit::Records => "krecords/s",
         }
     }
 
@@ -33,6 +36,7 @@ impl Unit {
             Unit::Microseconds => seconds * 1e6,
             Unit::Nodes | Unit::Elements => work / seconds * 1e-6,
             Unit::Flops => work / seconds * 1e-9,
+            Unit::Records => work / seconds * 1e-3,
         }
     }
 }
@@ -42,6 +46,8 @@ pub(super) struct RowSpec {
     pub(super) name: String,
     pub(super) unit: Unit,
     pub(super) limit: Option<Limit>,
+    /// How many times faster than the better peer we mean to be, where that was said.
+    pub(super) target: Option<f64>,
 }
 
 /// A row of our own peer that only uses the machine: multiply-adds, or moving memory.
@@ -145,12 +151,24 @@ const BY_ELEMENT: &[(&str, Option<f64>)] = &[
     ("random/truncated_normal/1M", None),
     ("sort/top_k_128x1000", None),
 ];
+/// Pipelines, and how many times the better peer's rate is aimed at.
+const BY_RECORD: &[(&str, f64)] = &[
+    ("input/tfrecord_read", 3.0),
+    ("input/parse_example_batched", 2.0),
+    ("input/parse_single", 5.0),
+    ("input/mnist_pipeline", 2.0),
+];
 const THREADS: &[u32] = &[1, 2];
 
 pub(super) fn all() -> Vec<RowSpec> {
     let mut rows: Vec<RowSpec> = BY_STEP
         .iter()
-        .map(|name| RowSpec { name: (*name).to_owned(), unit: Unit::Microseconds, limit: None })
+        .map(|name| RowSpec {
+            name: (*name).to_owned(),
+            unit: Unit::Microseconds,
+            limit: None,
+            target: None,
+        })
         .collect();
     let on = |name: &str, threads: u32| format!("{name}/{threads}t");
     for &threads in THREADS {
@@ -158,6 +176,7 @@ pub(super) fn all() -> Vec<RowSpec> {
             name: on(name, threads),
             unit: Unit::Microseconds,
             limit: None,
+            target: None,
         }));
     }
     for &threads in THREADS {
@@ -165,6 +184,7 @@ pub(super) fn all() -> Vec<RowSpec> {
             name: on(name, threads),
             unit: Unit::Nodes,
             limit: None,
+            target: None,
         }));
     }
     for &threads in THREADS {
@@ -172,6 +192,7 @@ pub(super) fn all() -> Vec<RowSpec> {
             name: on(name, threads),
             unit: Unit::Flops,
             limit: Some(Limit { row: on("peak/fma", threads), work_per_unit: 1.0 }),
+            target: None,
         }));
     }
     for &threads in THREADS {
@@ -180,8 +201,23 @@ pub(super) fn all() -> Vec<RowSpec> {
             unit: Unit::Elements,
             limit:
                 bytes.map(|work_per_unit| Limit { row: on("peak/copy", threads), work_per_unit }),
+            target: None,
         }));
     }
+    for &threads in THREADS {
+        rows.extend(BY_RECORD.iter().map(|&(name, target)| RowSpec {
+            name: on(name, threads),
+            unit: Unit::Records,
+            limit: None,
+            target: Some(target),
+        }));
+    }
+    rows.push(RowSpec {
+        name: "events/read".to_owned(),
+        unit: Unit::Records,
+        limit: None,
+        target: Some(20.0),
+    });
     rows
 }
 

@@ -1,0 +1,78 @@
+"""TensorBoard's event file loader behind the peers' line protocol (README.md): the row about event files.
+
+The loader is imported when its row is asked for: that takes seconds, and most runs are about other rows.
+"""
+
+import glob
+import os
+import struct
+import sys
+import time
+
+FOLDER = os.environ.get("THALWEG_BENCH_GRAPHS", ".")
+
+
+def read_events():
+    """Drains the file with the loader that all of TensorBoard's readers stand on; gathers the numbers."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    from tensorboard.backend.event_processing import event_file_loader
+
+    [path] = glob.glob(os.path.join(FOLDER, "events", "*tfevents*"))
+    with open(os.path.join(FOLDER, "events_read.units")) as file:
+        units = int(file.read())
+
+    def read():
+        series = {}
+        for event in event_file_loader.EventFileLoader(path).Load():
+            for value in event.summary.value:
+                series.setdefault(value.tag, []).append((event.wall_time, event.step, number(value.tensor)))
+        return sum(map(len, series.values()))
+
+    found = read()
+    if found != units:
+        raise ValueError(f"{found} numbers of {units} were found")
+    return read, units
+
+
+def number(tensor):
+    """The one float of a tensor; the loader has made tensors of all numbers."""
+    return tensor.float_val[0] if tensor.float_val else struct.unpack("<f", tensor.tensor_content)[0]
+
+
+ROWS = {"events/read": read_events}
+
+
+def prepare(row):
+    if row not in ROWS:
+        return None, f"absent no row {row} in the TensorBoard peer"
+    try:
+        step, units = ROWS[row]()
+    except Exception as error:  # whatever is missing, the other rows go on
+        return None, f"absent {error}".replace("\n", " ")
+    return step, f"ready {units}"
+
+
+def timed(step, runs):
+    start = time.perf_counter()
+    for _ in range(runs):
+        step()
+    return time.perf_counter() - start
+
+
+def main():
+    step = None
+    for line in sys.stdin:
+        command, _, argument = line.strip().partition(" ")
+        if command == "prepare":
+            step, answer = prepare(argument)
+        elif command == "run" and step:
+            answer = f"{timed(step, int(argument)):.9f}"
+        elif command == "quit":
+            return
+        else:
+            answer = f"absent cannot answer '{line.strip()}'"
+        print(answer, flush=True)
+
+
+if __name__ == "__main__":
+    main()
