@@ -24,7 +24,8 @@ pub trait FunctionRunner: Send + Sync {
     );
 
     /// As [`FunctionRunner::call`], for one who calls the function again and again: state inside
-    /// of it is the caller's own, and nothing is looked up twice.
+    /// of it is the caller's own, and nothing is looked up twice. `step` is the call's own, one
+    /// call deeper than what calls, and the caller may use it again when nobody else holds it.
     fn call_kept(
         &self,
         function: &KeptFunction,

@@ -56,6 +56,11 @@ impl ResourceManager {
         })
     }
 
+    /// Whether there is no state.
+    pub fn is_empty(&self) -> bool {
+        self.resources.lock().is_empty()
+    }
+
     /// The container that an empty name stands for.
     pub fn default_container(&self) -> &Arc<str> {
         &self.default_container

@@ -100,13 +100,6 @@ impl Frame {
     /// A frame one call deeper than its caller's.
     fn new(core: &SessionCore, caller: Caller<'_>) -> Result<Frame> {
         let Caller { step, trace } = caller;
-        ensure!(
-            step.call_depth < CALL_DEPTH_MAX,
-            ResourceExhausted,
-            "functions call each other more than {CALL_DEPTH_MAX} deep"
-        );
-        let core =
-            core.this.upgrade().ok_or_else(|| err!(Internal, "the session is being dropped"))?;
         let context = Arc::new(StepContext {
             step_id: step.step_id,
             call_depth: step.call_depth + 1,
@@ -121,7 +114,23 @@ impl Frame {
             environment: step.environment.clone(),
             device: step.device.clone(),
         });
-        let shared = Arc::new(StepShared::new(core, step.cancellation.clone(), None, trace));
+        Frame::within(core, context, trace)
+    }
+
+    /// A frame with a context of its own.
+    fn within(
+        core: &SessionCore,
+        context: Arc<StepContext>,
+        trace: Option<Arc<Trace>>,
+    ) -> Result<Frame> {
+        ensure!(
+            context.call_depth <= CALL_DEPTH_MAX,
+            ResourceExhausted,
+            "functions call each other more than {CALL_DEPTH_MAX} deep"
+        );
+        let core =
+            core.this.upgrade().ok_or_else(|| err!(Internal, "the session is being dropped"))?;
+        let shared = Arc::new(StepShared::new(core, context.cancellation.clone(), None, trace));
         Ok(Frame { context, shared })
     }
 
@@ -140,8 +149,10 @@ impl FunctionRunner for SessionCore {
         step: &Arc<StepContext>,
         done: CallDone,
     ) {
-        let instance = || self.named_instance(name, attrs, &step.device);
-        self.call_instance(name, &instance, args, step, done);
+        let prepared = Frame::new(self, Caller { step, trace: None }).and_then(|frame| {
+            prepare(&frame, &*self.named_instance(name, attrs, &step.device)?, args)
+        });
+        start_named(name, prepared, done);
     }
 
     fn call_kept(
@@ -157,7 +168,9 @@ impl FunctionRunner for SessionCore {
             Some(callee) => self.instance_of(callee, &step.device),
             None => Err(err!(Internal, "function '{name}' was kept for another runtime")),
         };
-        self.call_instance(name, &instance, args, step, done);
+        let prepared = Frame::within(self, step.clone(), None)
+            .and_then(|frame| prepare(&frame, &*instance()?, args));
+        start_named(name, prepared, done);
     }
 }
 
@@ -168,22 +181,6 @@ enum Begun {
 }
 
 impl SessionCore {
-    fn call_instance(
-        &self,
-        name: &str,
-        instance: &dyn Fn() -> Result<Arc<Instance>>,
-        args: Vec<Tensor>,
-        step: &Arc<StepContext>,
-        done: CallDone,
-    ) {
-        let prepared = Frame::new(self, Caller { step, trace: None })
-            .and_then(|frame| prepare(&frame, &*instance()?, args));
-        match prepared {
-            Ok(state) => start(&state, done),
-            Err(e) => done(Err(e.map_message(|m| format!("calling function '{name}': {m}")))),
-        }
-    }
-
     /// Runs what a node runs.
     pub(crate) fn call_site(
         &self,
@@ -338,6 +335,14 @@ fn prepare(frame: &Frame, instance: &Instance, args: Vec<Tensor>) -> Result<Arc<
         state.set_feed(i, arg);
     }
     Ok(Arc::new(state))
+}
+
+/// Starts a call of the function `name`, if it could be prepared.
+fn start_named(name: &str, prepared: Result<Arc<StepState>>, done: CallDone) {
+    match prepared {
+        Ok(state) => start(&state, done),
+        Err(e) => done(Err(e.map_message(|m| format!("calling function '{name}': {m}")))),
+    }
 }
 
 fn start(state: &Arc<StepState>, done: CallDone) {

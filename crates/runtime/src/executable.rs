@@ -11,6 +11,7 @@ use thalweg_plan::reads;
 use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
 
 use crate::calls::CallSite;
+use crate::execute::KeptStorage;
 use crate::flat_inputs::FlatInputs;
 use crate::framed::{EnterKind, Framed, Layout};
 use crate::transfers::{Transfer, Transfers};
@@ -54,6 +55,8 @@ pub(crate) struct Executable {
     pub(crate) feeds: Box<[Option<DType>]>,
     /// Steps begun, for sampling costs.
     steps: AtomicU32,
+    /// Where values of earlier steps lay, for later ones.
+    pub(crate) kept_storage: KeptStorage,
 }
 
 /// A node, ready to run.
@@ -225,6 +228,7 @@ impl Executable {
             feeds,
             num_fetches: interface.fetches,
             steps: AtomicU32::new(0),
+            kept_storage: KeptStorage::default(),
             graph,
         };
         match layout {

@@ -24,6 +24,7 @@ mod counts;
 mod frames;
 mod iteration;
 mod nodes;
+mod storage;
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -35,7 +36,9 @@ use parking_lot::Mutex;
 use thalweg_kernel::{Cancellation, StepContext, StepId, Value};
 use thalweg_tensor::{FlushDenormals, Result, Tensor, bail};
 
-use self::iteration::{FramePool, Iteration, Ready, Slot, empty_slots};
+use self::iteration::{FramePool, Iteration, Ready, Slot};
+pub(crate) use self::storage::KeptStorage;
+use self::storage::Storage;
 use crate::executable::{Executable, Kind};
 use crate::options::RunOptions;
 use crate::peers::RemoteParts;
@@ -116,22 +119,14 @@ impl StepState {
         context: Arc<StepContext>,
         shared: Arc<StepShared>,
     ) -> StepState {
+        let Storage { outside, feeds, fetches, is_fetched } = Storage::of(exec);
         StepState {
             exec: exec.clone(),
-            outside: Iteration::new(
-                exec.num_values,
-                &exec.readers,
-                &exec.pending,
-                exec.framed.as_ref().map_or(0, |f| f.frames[0].num_children as usize),
-                ptr::null(),
-            ),
+            outside,
             frames: Mutex::default(),
-            feeds: empty_slots(exec.feeds.len()),
-            fetches: empty_slots(exec.num_fetches),
-            is_fetched: match exec.framed {
-                Some(_) => (0..exec.num_fetches).map(|_| AtomicBool::new(false)).collect(),
-                None => Box::default(),
-            },
+            feeds,
+            fetches,
+            is_fetched,
             overflow: Mutex::default(),
             overflow_len: AtomicUsize::new(0),
             active: AtomicUsize::new(0),
