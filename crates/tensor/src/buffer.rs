@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 
 use crate::object::{ResourceHandle, VariantValue};
 use crate::{Budget, Charge, DType, Result, Shape, recycle};
@@ -51,7 +52,8 @@ pub(crate) enum Content {
 
 /// Elements that are objects, with what they cost a budget.
 pub(crate) struct Objects<T> {
-    pub(crate) items: Vec<T>,
+    /// A scalar's one element lies here, without memory of its own.
+    pub(crate) items: SmallVec<[T; 1]>,
     pub(crate) _charge: Option<Charge>,
 }
 

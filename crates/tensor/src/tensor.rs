@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use smallvec::{SmallVec, smallvec};
 
 use crate::buffer::{Buffer, Content, Objects};
 use crate::{
@@ -93,7 +94,7 @@ impl Tensor {
         wrap: fn(Objects<T>) -> Content,
     ) -> Result<Tensor> {
         let elements = shape.num_elements();
-        let items = reserved(elements, budget, |items: &mut Vec<T>| {
+        let items = reserved(elements, budget, |items: &mut SmallVec<[T; 1]>| {
             items.resize(elements, item.clone());
         })?;
         Self::from_content(dtype, shape, wrap(items))
@@ -115,7 +116,7 @@ impl Tensor {
             "{} elements do not fill shape {shape}",
             items.len()
         );
-        Self::from_content(dtype, shape, wrap(Objects { items, _charge: None }))
+        Self::from_content(dtype, shape, wrap(Objects { items: items.into(), _charge: None }))
     }
 
     /// A string tensor of these elements, in row-major order.
@@ -140,7 +141,9 @@ impl Tensor {
 
     /// A scalar string.
     pub fn scalar_string(value: impl Into<Bytes>) -> Tensor {
-        Self::from_strings(Shape::scalar(), vec![value.into()]).expect("one element is a scalar")
+        let items = smallvec![value.into()];
+        let content = Content::Strings(Objects { items, _charge: None });
+        Self::from_content(DType::String, Shape::scalar(), content).expect("a head is to be had")
     }
 
     /// A vector, charged to nobody.
@@ -428,7 +431,7 @@ impl Tensor {
     /// The values of a variant tensor by move, if nobody else refers to them.
     pub fn into_variants(mut self) -> Result<Vec<VariantValue>> {
         if let Some(Content::Variants(v)) = self.0.content_mut() {
-            return Ok(std::mem::take(&mut v.items));
+            return Ok(std::mem::take(&mut v.items).into_vec());
         }
         self.variants().map(<[_]>::to_vec)
     }
@@ -538,11 +541,11 @@ fn shared<T>() -> Result<T> {
 fn reserved<T>(
     elements: usize,
     budget: Option<&Arc<Budget>>,
-    fill: impl FnOnce(&mut Vec<T>),
+    fill: impl FnOnce(&mut SmallVec<[T; 1]>),
 ) -> Result<Objects<T>> {
     let bytes = elements.saturating_mul(size_of::<T>());
     let charge = budget.map(|b| Charge::new(b, bytes)).transpose()?;
-    let mut items = Vec::new();
+    let mut items = SmallVec::new();
     items
         .try_reserve_exact(elements)
         .map_err(|_| err!(ResourceExhausted, "out of memory for {bytes} bytes"))?;
@@ -551,7 +554,7 @@ fn reserved<T>(
 }
 
 fn copied<T: Clone>(source: &Objects<T>, budget: Option<&Arc<Budget>>) -> Result<Objects<T>> {
-    reserved(source.items.len(), budget, |items| items.extend_from_slice(&source.items))
+    reserved(source.items.len(), budget, |items| items.extend(source.items.iter().cloned()))
 }
 
 impl fmt::Debug for Tensor {

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use thalweg_graph::OpDef;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Budget, Error, Result, Shape, Tensor, bail, ensure};
+use thalweg_tensor::{Budget, Bytes, DType, Error, Result, Shape, Tensor, bail, ensure};
 
 use super::call::FunctionAttr;
 use super::dataset::{
@@ -202,8 +202,8 @@ pub(crate) fn batches(elements: i64, size: usize, drops_remainder: bool) -> i64 
     }
 }
 
-/// Makes one element of several.
-pub(crate) type Stack = Box<dyn Fn(&[Held], &Arc<Budget>) -> Result<Element> + Send>;
+/// Makes one element of several, which it may take apart.
+pub(crate) type Stack = Box<dyn Fn(&mut [Held], &Arc<Budget>) -> Result<Element> + Send>;
 
 /// Gathers elements until they make a batch.
 pub(crate) struct Batching {
@@ -258,19 +258,19 @@ impl Iterate for Batching {
             return Poll::Ready(Ok(None));
         }
         let capacity = if is_short { 0 } else { self.gathered.len() };
-        let gathered = std::mem::replace(&mut self.gathered, Vec::with_capacity(capacity));
-        Poll::Ready((self.stack)(&gathered, &self.scope.budget).map(Some))
+        let mut gathered = std::mem::replace(&mut self.gathered, Vec::with_capacity(capacity));
+        Poll::Ready((self.stack)(&mut gathered, &self.scope.budget).map(Some))
     }
 }
 
 /// Elements of equal shapes as one.
-pub(crate) fn stacked(elements: &[Held], budget: &Arc<Budget>) -> Result<Element> {
+pub(crate) fn stacked(elements: &mut [Held], budget: &Arc<Budget>) -> Result<Element> {
     let Some(first) = elements.first() else { bail!(Internal, "an empty batch") };
     let components = first.element.len();
     (0..components).map(|i| stacked_component(elements, i, budget)).collect()
 }
 
-fn stacked_component(elements: &[Held], i: usize, budget: &Arc<Budget>) -> Result<Tensor> {
+fn stacked_component(elements: &mut [Held], i: usize, budget: &Arc<Budget>) -> Result<Tensor> {
     let first = &elements[0].element[i];
     for (n, other) in elements.iter().enumerate() {
         let Some(tensor) = other.element.get(i) else {
@@ -291,6 +291,10 @@ fn stacked_component(elements: &[Held], i: usize, budget: &Arc<Budget>) -> Resul
     if row == 0 {
         return Ok(batch);
     }
+    if first.dtype() == DType::String {
+        move_strings(elements, i, batch.strings_mut()?.chunks_exact_mut(row))?;
+        return Ok(batch);
+    }
     with_cell!(first.dtype(), C => {
         let rows = <C as Cell>::view_mut(&mut batch)?.chunks_exact_mut(row);
         for (target, held) in rows.zip(elements) {
@@ -298,6 +302,22 @@ fn stacked_component(elements: &[Held], i: usize, budget: &Arc<Budget>) -> Resul
         }
     });
     Ok(batch)
+}
+
+/// Moves strings that nobody else refers to, and shares the others.
+fn move_strings<'a>(
+    elements: &mut [Held],
+    i: usize,
+    rows: impl Iterator<Item = &'a mut [Bytes]>,
+) -> Result<()> {
+    for (target, held) in rows.zip(elements) {
+        let tensor = &mut held.element[i];
+        match tensor.is_unique() {
+            true => target.swap_with_slice(tensor.strings_mut()?),
+            false => target.clone_from_slice(tensor.strings()?),
+        }
+    }
+    Ok(())
 }
 
 /// Every element cut along its first dimension.

@@ -11,7 +11,7 @@ use thalweg_proto as pb;
 use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 
 use super::element::Element;
-use super::scope::Scope;
+use super::scope::{CallStep, Scope};
 
 /// A function of the graph's library, by name, as a dataset op's attr gives it.
 #[derive(Clone)]
@@ -78,44 +78,52 @@ impl Function {
 
     /// Begins a call; cheap functions have ended when this returns.
     pub(crate) fn call(&self, scope: &Scope, args: impl IntoIterator<Item = Tensor>) -> Call {
-        let call = Call::new(scope, None);
-        self.begin(scope, args, &call.cancellation, &call.outcome);
-        call
+        let step = match scope.begin_call() {
+            Ok(step) => step,
+            Err(e) => return Call::over(Err(e)),
+        };
+        let outcome = Arc::default();
+        self.begin(&step.context, args, &outcome);
+        if let Some(result) = outcome.take() {
+            scope.end_call(step);
+            return Call::over(result);
+        }
+        // The call itself keeps its step; who waits for it must not, or it kept the session too.
+        let CallStep { context, link } = step;
+        let cancellation = context.cancellation.clone();
+        Call(State::Begun(Begun { outcome, cancellation, link: Some(link), later: None }))
     }
 
     /// A call that another thread begins, or whoever waits for it if that one comes first.
     pub(crate) fn call_in_background(self: &Arc<Self>, scope: &Arc<Scope>, args: Element) -> Call {
-        let mut call = Call::new(scope, None);
+        let (cancellation, outcome) = (Cancellation::default(), Arc::<Outcome>::default());
+        let link = Some(scope.cancellation.link(&cancellation));
         let later = Arc::new(Later {
             function: self.clone(),
             scope: scope.clone(),
             args: Mutex::new(Some(args)),
-            cancellation: call.cancellation.clone(),
-            outcome: call.outcome.clone(),
+            cancellation: cancellation.clone(),
+            outcome: outcome.clone(),
         });
-        call.later = Some(later.clone());
-        scope.background.spawn(Box::new(move || later.begin()));
-        call
+        let begins = later.clone();
+        scope.background.spawn(Box::new(move || begins.begin()));
+        Call(State::Begun(Begun { outcome, cancellation, link, later: Some(later) }))
     }
 
     fn begin(
         &self,
-        scope: &Scope,
+        step: &Arc<StepContext>,
         args: impl IntoIterator<Item = Tensor>,
-        cancellation: &Cancellation,
         outcome: &Arc<Outcome>,
     ) {
         let args = args.into_iter().chain(self.captured.iter().cloned()).collect();
-        match (scope.step(cancellation.clone()), &self.body) {
-            (Ok(step), Body::Graph(function)) => {
+        match &self.body {
+            Body::Graph(function) => {
                 let outcome = outcome.clone();
                 let done = Box::new(move |result| outcome.set(result));
-                step.functions.call_kept(function, args, &step, done);
+                step.functions.call_kept(function, args, step, done);
             }
-            (Ok(step), Body::Code(code)) => {
-                outcome.set(caught("a function", || code(&step, args)));
-            }
-            (Err(e), _) => outcome.set(Err(e)),
+            Body::Code(code) => outcome.set(caught("a function", || code(step, args))),
         }
     }
 }
@@ -143,18 +151,20 @@ impl Later {
     /// Begins the call, unless somebody has.
     fn begin(&self) {
         let args = self.args.lock().take();
-        if let Some(args) = args {
-            self.function.begin(&self.scope, args, &self.cancellation, &self.outcome);
+        let Some(args) = args else { return };
+        match self.scope.step(self.cancellation.clone()) {
+            Ok(step) => self.function.begin(&step, args, &self.outcome),
+            Err(e) => self.outcome.set(Err(e)),
         }
     }
 }
 
 /// Where a call leaves what came of it.
 #[derive(Default)]
-struct Outcome(Mutex<State>);
+struct Outcome(Mutex<Progress>);
 
 #[derive(Default)]
-enum State {
+enum Progress {
     #[default]
     Running,
     Awaited(Waker),
@@ -164,15 +174,34 @@ enum State {
 
 impl Outcome {
     fn set(&self, result: Result<Vec<Tensor>>) {
-        let before = std::mem::replace(&mut *self.0.lock(), State::Done(result));
-        if let State::Awaited(waker) = before {
+        let before = std::mem::replace(&mut *self.0.lock(), Progress::Done(result));
+        if let Progress::Awaited(waker) = before {
             waker.wake();
+        }
+    }
+
+    /// What came of it, if it is there.
+    fn take(&self) -> Option<Result<Element>> {
+        let mut progress = self.0.lock();
+        match std::mem::replace(&mut *progress, Progress::Taken) {
+            Progress::Done(result) => Some(result.map(Element::from_vec)),
+            before => {
+                *progress = before;
+                None
+            }
         }
     }
 }
 
-/// A function at work; it is cancelled if nobody waits for it any more.
-pub(crate) struct Call {
+/// A function at work, or what came of it; it is cancelled if nobody waits for it any more.
+pub(crate) struct Call(State);
+
+enum State {
+    Over(Option<Result<Element>>),
+    Begun(Begun),
+}
+
+struct Begun {
     outcome: Arc<Outcome>,
     cancellation: Cancellation,
     link: Option<Registration>,
@@ -180,39 +209,46 @@ pub(crate) struct Call {
 }
 
 impl Call {
-    fn new(scope: &Scope, later: Option<Arc<Later>>) -> Call {
-        let cancellation = Cancellation::default();
-        let link = Some(scope.cancellation.link(&cancellation));
-        Call { outcome: Arc::default(), cancellation, link, later }
+    fn over(result: Result<Element>) -> Call {
+        Call(State::Over(Some(result)))
     }
 
     /// What the function returned, once.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Element>> {
+        let twice = || err!(Internal, "a call was awaited twice");
+        match &mut self.0 {
+            State::Over(result) => Poll::Ready(result.take().unwrap_or_else(|| Err(twice()))),
+            State::Begun(begun) => begun.poll(cx),
+        }
+    }
+}
+
+impl Begun {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<Element>> {
         if let Some(later) = self.later.take() {
             later.begin();
         }
-        let mut state = self.outcome.0.lock();
-        match std::mem::replace(&mut *state, State::Taken) {
-            State::Done(result) => {
-                drop(state);
+        let mut progress = self.outcome.0.lock();
+        match std::mem::replace(&mut *progress, Progress::Taken) {
+            Progress::Done(result) => {
+                drop(progress);
                 self.link = None;
                 Poll::Ready(result.map(Element::from_vec))
             }
-            State::Taken => Poll::Ready(Err(err!(Internal, "a call was awaited twice"))),
-            State::Running | State::Awaited(_) => {
-                *state = State::Awaited(cx.waker().clone());
+            Progress::Taken => Poll::Ready(Err(err!(Internal, "a call was awaited twice"))),
+            Progress::Running | Progress::Awaited(_) => {
+                *progress = Progress::Awaited(cx.waker().clone());
                 Poll::Pending
             }
         }
     }
 
-    /// Whether there is an outcome to take.
-    pub(crate) fn is_done(&self) -> bool {
-        matches!(*self.outcome.0.lock(), State::Done(_))
+    fn is_done(&self) -> bool {
+        matches!(*self.outcome.0.lock(), Progress::Done(_))
     }
 }
 
-impl Drop for Call {
+impl Drop for Begun {
     fn drop(&mut self) {
         if let Some(later) = self.later.take()
             && later.args.lock().take().is_some()

@@ -122,7 +122,8 @@ impl Spec {
 /// An element in a buffer.
 pub(crate) struct Held {
     pub(crate) element: Element,
-    /// Empty and shared tensors cost no memory of their own, so what holds them is counted.
+    /// Empty and shared tensors cost no memory of their own, so what holds them is counted; so are
+    /// strings, which nobody else charges.
     _charge: Charge,
 }
 
@@ -130,7 +131,9 @@ impl Held {
     pub(crate) fn new(element: Element, budget: &Arc<Budget>) -> Result<Held> {
         /// What a tensor takes beside its elements.
         const TENSOR_BYTES: usize = 96;
+        let strings = element.iter().filter(|tensor| tensor.dtype() == DType::String);
         let bytes = size_of::<Held>() + element.len() * TENSOR_BYTES;
+        let bytes = bytes + strings.map(Tensor::size_bytes).sum::<usize>();
         Ok(Held { element, _charge: Charge::new(budget, bytes)? })
     }
 }

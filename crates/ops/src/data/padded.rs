@@ -166,7 +166,8 @@ impl Transform for PaddedBatched {
             error: None,
             scope: scope.clone(),
             turns: Turns::default(),
-            stack: Box::new(move |elements: &[Held], budget: &Arc<Budget>| {
+            stack: Box::new(move |elements: &mut [Held], budget: &Arc<Budget>| {
+                let elements = &*elements;
                 let paddings = match &paddings {
                     Some(paddings) => paddings.clone(),
                     None => default_paddings(elements)?,

@@ -80,7 +80,7 @@ impl Transform for SparseBatched {
             error: None,
             scope: scope.clone(),
             turns: Turns::default(),
-            stack: Box::new(move |elements: &[Held], budget: &Arc<Budget>| {
+            stack: Box::new(move |elements: &mut [Held], budget: &Arc<Budget>| {
                 sparse(elements, &row, budget)
             }),
         }))

@@ -270,8 +270,8 @@ impl Windowing {
         }
         if self.how.is_batch {
             let copy = |held: &&Held| Held::new(held.element.clone(), &self.scope.budget);
-            let copies = elements.iter().map(copy).collect::<Result<Vec<_>>>()?;
-            return stacked(&copies, &self.scope.budget);
+            let mut copies = elements.iter().map(copy).collect::<Result<Vec<_>>>()?;
+            return stacked(&mut copies, &self.scope.budget);
         }
         let components = elements.first().map_or(0, |held| held.element.len());
         let component = |i: usize| {

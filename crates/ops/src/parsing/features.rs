@@ -30,15 +30,40 @@ pub(super) struct Wanted {
     pub(super) dtype: DType,
 }
 
-/// Keys to the positions of the features that go by them.
-pub(super) type Index<'a> = FxHashMap<&'a [u8], SmallVec<[usize; 2]>>;
+/// Finds the positions of the features that go by a key.
+pub(super) struct Index<'a> {
+    wanted: &'a [Wanted],
+    /// Empty where there are few: then looking at each is faster.
+    by_key: FxHashMap<&'a [u8], SmallVec<[usize; 2]>>,
+}
+
+/// Features beyond which looking at each takes longer than a hash.
+const FEW: usize = 8;
 
 pub(super) fn index(wanted: &[Wanted]) -> Index<'_> {
-    let mut index = Index::default();
-    for (i, one) in wanted.iter().enumerate() {
-        index.entry(&one.key[..]).or_default().push(i);
+    let mut index = Index { wanted, by_key: FxHashMap::default() };
+    if wanted.len() > FEW {
+        for (i, one) in wanted.iter().enumerate() {
+            index.by_key.entry(&one.key[..]).or_default().push(i);
+        }
     }
     index
+}
+
+impl Index<'_> {
+    /// Calls `each` with the position of every feature that goes by `key`.
+    #[inline]
+    pub(super) fn for_each(&self, key: &[u8], mut each: impl FnMut(usize)) {
+        if self.wanted.len() > FEW {
+            self.by_key.get(key).into_iter().flatten().for_each(|&i| each(i));
+            return;
+        }
+        for (i, one) in self.wanted.iter().enumerate() {
+            if one.key == key {
+                each(i);
+            }
+        }
+    }
 }
 
 /// What to call an example in an error.
@@ -97,11 +122,9 @@ fn find_one<'a>(
     index: &Index<'_>,
     row: &mut [List<'a>],
 ) -> Result<()> {
-    for_each_entry(example, 1, &mut |key, feature| {
+    for_each_entry(example, 1, |key, feature| {
         // Of several features of one name the last counts, as in any map of a message.
-        for &i in index.get(key).into_iter().flatten() {
-            row[i] = List { body: feature, count: 0, is_present: true };
-        }
+        index.for_each(key, |i| row[i] = List { body: feature, count: 0, is_present: true });
         Ok(())
     })?;
     for (list, wanted) in row.iter_mut().zip(wanted).filter(|(list, _)| list.is_present) {
@@ -115,10 +138,11 @@ fn find_one<'a>(
 
 /// Calls `each(key, value)` for the map entries in field 1 of the messages in field `number` of an
 /// example, in order.
+#[inline]
 pub(super) fn for_each_entry<'a>(
     example: &'a [u8],
     number: u32,
-    each: &mut dyn FnMut(&'a [u8], &'a [u8]) -> Result<()>,
+    mut each: impl FnMut(&'a [u8], &'a [u8]) -> Result<()>,
 ) -> Result<()> {
     for field in Fields::new(example) {
         let (n, content) = field.map_err(|e| broken(&e))?;
@@ -403,6 +427,20 @@ mod tests {
         let endless = [&[0x0a, 12][..], &[0xff; 11], &[1]].concat();
         assert!(i64::decode(&endless, &Bytes::new(), &mut [0]).is_err());
         assert!(i64::decode(b"\x0a\x01\x05", &Bytes::new(), &mut [0; 2]).is_err());
+    }
+
+    #[test]
+    fn few_keys_and_many() {
+        for count in [1, FEW, FEW + 1, 40] {
+            let wanted: Vec<Wanted> = (0..count)
+                .map(|i| Wanted { key: format!("{}", i / 2).into(), dtype: DType::Int64 })
+                .collect();
+            let (index, mut found) = (index(&wanted), Vec::new());
+            index.for_each(b"0", |i| found.push(i));
+            index.for_each(b"nothing", |i| found.push(i));
+            let expected: &[usize] = if count == 1 { &[0] } else { &[0, 1] };
+            assert_eq!(found, expected, "{count}");
+        }
     }
 
     #[test]

@@ -59,19 +59,21 @@ impl Row {
     /// A default is one element for a variable row, the whole row or nothing for a fixed one.
     pub(super) fn check_default(&self, key: &Bytes, default: &Tensor) -> Result<()> {
         let elements = default.num_elements();
-        let key = String::from_utf8_lossy(key);
+        let key = || String::from_utf8_lossy(key);
         if self.is_variable {
             ensure!(
                 elements == 1,
                 InvalidArgument,
-                "the default of '{key}', whose length varies, must be one element, got shape {}",
+                "the default of '{}', whose length varies, must be one element, got shape {}",
+                key(),
                 default.shape()
             );
         } else {
             ensure!(
                 elements == 0 || default.shape().dims() == self.dims,
                 InvalidArgument,
-                "the default of '{key}' has shape {}, its feature {:?}",
+                "the default of '{}' has shape {}, its feature {:?}",
+                key(),
                 default.shape(),
                 self.dims
             );
@@ -291,7 +293,6 @@ impl<'a> Column<'a> {
         row: &Row,
         default: &Tensor,
     ) -> Result<Tensor> {
-        row.check_default(&wanted.key, default)?;
         for i in 0..self.batch.examples.len() {
             self.check_dense(i, wanted, row, default.num_elements() > 0)?;
         }

@@ -78,10 +78,10 @@ impl WantedSteps<'_> {
         for_each_rows(ctx, &mut found, width, 1000.0 * width as f64, |first, rows| {
             for (i, row) in rows.chunks_exact_mut(width).enumerate() {
                 let example = &batch.examples[first + i][..];
-                let located = for_each_entry(example, 2, &mut |key, body| {
-                    for &i in index.get(key).into_iter().flatten() {
+                let located = for_each_entry(example, 2, |key, body| {
+                    index.for_each(key, |i| {
                         row[i] = Steps { body, is_present: true, ..Default::default() };
-                    }
+                    });
                     Ok(())
                 });
                 if let Err(e) = located.and_then(|()| self.measure(row)) {
