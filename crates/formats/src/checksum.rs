@@ -3,7 +3,7 @@
 /// CRC-32C (Castagnoli) of the bytes.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+    crc_fast::crc32_iscsi(bytes)
 }
 
 /// The checksum as files hold it: a checksum of bytes that hold checksums is a bad one, so those

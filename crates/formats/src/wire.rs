@@ -28,6 +28,7 @@ impl<'a> Fields<'a> {
         Fields { rest: message }
     }
 
+    #[inline]
     fn read(&mut self) -> Result<(u32, Content<'a>)> {
         let key = self.varint()?;
         let number = u32::try_from(key >> 3)
@@ -47,12 +48,14 @@ impl<'a> Fields<'a> {
         Ok((number, content))
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64> {
         let (value, length) = varint(self.rest)?;
         self.rest = &self.rest[length..];
         Ok(value)
     }
 
+    #[inline]
     fn take(&mut self, length: u64) -> Result<&'a [u8]> {
         let split = usize::try_from(length).ok().and_then(|n| self.rest.split_at_checked(n));
         let (taken, rest) = split.ok_or_else(|| {
@@ -63,6 +66,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
+    #[inline]
     fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let bytes = self.take(N as u64)?;
         Ok(bytes.try_into().expect("`take` gave as many bytes as were asked for"))
@@ -72,6 +76,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<(u32, Content<'a>)>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
@@ -87,6 +92,16 @@ impl<'a> Iterator for Fields<'a> {
 /// A number of seven bits per byte at the start of `bytes`, and how many bytes it takes.
 #[inline]
 pub fn varint(bytes: &[u8]) -> Result<(u64, usize)> {
+    // Most are tags, lengths and small numbers.
+    if let Some(&byte) = bytes.first()
+        && byte < 0x80
+    {
+        return Ok((u64::from(byte), 1));
+    }
+    long_varint(bytes)
+}
+
+fn long_varint(bytes: &[u8]) -> Result<(u64, usize)> {
     let mut value = 0u64;
     for (i, &byte) in bytes.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * i).min(63);

@@ -4,7 +4,6 @@
 //! one element. The first value of a tag says which plugin its values are for; later ones need not.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use prost::Message;
 use thalweg_proto as pb;
@@ -78,7 +77,8 @@ pub struct Scalar {
 #[derive(Default)]
 pub struct Scalars {
     names: Vec<String>,
-    by_name: BTreeMap<String, usize>,
+    /// By the names' bytes: a name that is known need not be checked again.
+    by_name: BTreeMap<Box<[u8]>, usize>,
     kinds: Vec<(TagKind, u64)>,
     /// Numbers of the event that was read last.
     found: Vec<Scalar>,
@@ -107,7 +107,7 @@ impl Scalars {
 
     /// All tags seen so far.
     pub fn tags(&self) -> Tags {
-        self.by_name.iter().map(|(name, &i)| (name.clone(), self.kinds[i])).collect()
+        self.names.iter().cloned().zip(self.kinds.iter().copied()).collect()
     }
 
     /// Reads the next event of a file; returns its numbers, or none at the file's end.
@@ -151,21 +151,26 @@ impl Scalars {
     }
 
     fn value(&mut self, value: &Value<'_>, step: i64, wall_time: f64) -> Result<()> {
-        let tag = std::str::from_utf8(value.tag).map_err(|_| {
-            err!(DataLoss, "the tag {:?} is not UTF-8", Bytes::copy_from_slice(value.tag))
-        })?;
-        let known = self.by_name.get(tag).map(|&i| self.kinds[i].0);
-        let kind = known
-            .or_else(|| TagKind::of_plugin(value.plugin))
-            .or(value.other)
-            .unwrap_or(if value.simple.is_some() { TagKind::Scalar } else { TagKind::Tensor });
-        let tag = self.count_found(tag, kind);
-        if kind != TagKind::Scalar {
+        let tag = match self.by_name.get(value.tag) {
+            Some(&tag) => tag,
+            None => {
+                let name = std::str::from_utf8(value.tag).map_err(|_| {
+                    err!(DataLoss, "the tag {:?} is not UTF-8", Bytes::copy_from_slice(value.tag))
+                })?;
+                self.add(name, value.kind())
+            }
+        };
+        let (kind, count) = &mut self.kinds[tag];
+        *count += 1;
+        if *kind != TagKind::Scalar {
             return Ok(());
         }
         let number = match (value.simple, value.tensor) {
             (Some(number), _) => Some(f64::from(number)),
-            (None, Some(tensor)) => number(tensor)?,
+            (None, Some(tensor)) => match plain_number(tensor) {
+                Some(number) => Some(number),
+                None => number(tensor)?,
+            },
             (None, None) => None,
         };
         if let Some(value) = number {
@@ -174,26 +179,32 @@ impl Scalars {
         Ok(())
     }
 
-    fn count(&mut self, tag: &str, kind: TagKind) {
-        self.count_found(tag, kind);
+    fn count(&mut self, name: &str, kind: TagKind) {
+        let tag = self.by_name.get(name.as_bytes()).copied();
+        let tag = tag.unwrap_or_else(|| self.add(name, kind));
+        self.kinds[tag].1 += 1;
     }
 
-    fn count_found(&mut self, tag: &str, kind: TagKind) -> usize {
-        if let Some(&i) = self.by_name.get(tag) {
-            self.kinds[i].1 += 1;
-            return i;
-        }
-        let i = self.names.len();
-        if let Entry::Vacant(entry) = self.by_name.entry(tag.to_owned()) {
-            entry.insert(i);
-            self.names.push(tag.to_owned());
-            self.kinds.push((kind, 1));
-        }
-        i
+    /// Adds a tag that was not seen before; returns its place.
+    fn add(&mut self, name: &str, kind: TagKind) -> usize {
+        let tag = self.names.len();
+        self.by_name.insert(name.as_bytes().into(), tag);
+        self.names.push(name.to_owned());
+        self.kinds.push((kind, 0));
+        tag
     }
 }
 
 impl<'a> Value<'a> {
+    /// What is shown under the tag of which this is the first value.
+    fn kind(&self) -> TagKind {
+        TagKind::of_plugin(self.plugin).or(self.other).unwrap_or(if self.simple.is_some() {
+            TagKind::Scalar
+        } else {
+            TagKind::Tensor
+        })
+    }
+
     fn read(message: &'a [u8]) -> Result<Value<'a>> {
         let mut value = Value::default();
         for field in Fields::new(message) {
@@ -226,6 +237,28 @@ fn plugin_name(metadata: &[u8]) -> Result<&[u8]> {
     Ok(name)
 }
 
+/// The number in a tensor that is as TensorFlow's and our writers write a scalar `float`; `None`
+/// says nothing about any other.
+fn plain_number(tensor: &[u8]) -> Option<f64> {
+    const FLOAT: Content<'_> = Content::Varint(pb::DataType::DtFloat as u64);
+    let mut number = None;
+    for (i, field) in Fields::new(tensor).enumerate() {
+        match (i, field.ok()?) {
+            (0, (1, content)) if content == FLOAT => {}
+            (1, (2, Content::Bytes([]))) => {}
+            (2, (4, Content::Bytes(content))) => {
+                number = Some(f32::from_le_bytes(content.try_into().ok()?));
+            }
+            (2, (5, Content::Bytes(packed))) => {
+                number = Some(f32::from_le_bytes(packed.try_into().ok()?));
+            }
+            (2, (5, Content::Fixed32(bits))) => number = Some(f32::from_bits(bits)),
+            _ => return None,
+        }
+    }
+    number.map(f64::from)
+}
+
 /// The only element of a tensor, if it has one and that is a number.
 fn number(tensor: &[u8]) -> Result<Option<f64>> {
     let proto = pb::TensorProto::decode(Bytes::copy_from_slice(tensor))
@@ -255,4 +288,36 @@ fn number(tensor: &[u8]) -> Result<Option<f64>> {
         DType::UInt64 => tensor.as_slice::<u64>()?.first().map(|&x| x as f64),
         _ => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the short way reads, the long one reads too, and as the same number.
+    #[test]
+    fn both_ways_to_a_number_agree() {
+        let float = |rest: &[u8]| [&b"\x08\x01\x12\x00"[..], rest].concat();
+        for (tensor, expected) in [
+            (float(b"\x22\x04\x00\x00\x20\x40"), Some(2.5)),
+            (float(b"\x2a\x04\x00\x00\x20\x40"), Some(2.5)),
+            (float(b"\x2d\x00\x00\x20\x40"), Some(2.5)),
+            // Two numbers, none, another type, a vector, another order.
+            (float(b"\x2a\x08\x00\x00\x20\x40\x00\x00\x20\x40"), None),
+            (float(b"\x2a\x04\x00\x00\x20\x40\x2a\x04\x00\x00\x20\x40"), None),
+            (float(b""), None),
+            (float(b"\x22\x03\x00\x00\x20"), None),
+            (b"\x08\x02\x12\x00\x22\x08\0\0\0\0\0\0\x04\x40".to_vec(), None),
+            (b"\x08\x01\x12\x04\x12\x02\x08\x01\x2d\x00\x00\x20\x40".to_vec(), None),
+            (b"\x12\x00\x08\x01\x2d\x00\x00\x20\x40".to_vec(), None),
+            (b"\x08\x01\x12\x00\x2d\x00".to_vec(), None),
+        ] {
+            assert_eq!(plain_number(&tensor), expected, "{tensor:?}");
+            if expected.is_some() {
+                assert_eq!(number(&tensor).unwrap(), expected, "{tensor:?}");
+            }
+        }
+        let written = Tensor::scalar(0.75f32).to_proto().unwrap().encode_to_vec();
+        assert_eq!(plain_number(&written), Some(0.75));
+    }
 }
