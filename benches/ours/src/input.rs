@@ -93,7 +93,7 @@ impl Events {
         (row == "events/read").then(|| {
             let events = Events { path: event_file()? };
             let found = events.read()?;
-            match found as f64 == events.units() {
+            match found as f64 == Events::UNITS {
                 true => Ok(events),
                 false => Err(err!(Internal, "{found} numbers of {EVENTS} were found")),
             }
@@ -101,10 +101,7 @@ impl Events {
     }
 
     /// Events in the file.
-    #[expect(clippy::unused_self, reason = "rows tell their work by themselves")]
-    pub(crate) fn units(&self) -> f64 {
-        EVENTS as f64
-    }
+    pub(crate) const UNITS: f64 = EVENTS as f64;
 
     pub(crate) fn run(&self, runs: u64) -> Result<()> {
         (0..runs).try_for_each(|_| self.read().map(drop))

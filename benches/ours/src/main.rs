@@ -62,8 +62,7 @@ fn prepare(name: &str) -> Result<(f64, Prepared)> {
         return Ok((peak.units(), Prepared::Peak(peak)));
     }
     if let Some(events) = Events::new(base) {
-        let events = events?;
-        return Ok((events.units(), Prepared::Events(events)));
+        return Ok((Events::UNITS, Prepared::Events(events?)));
     }
     let step = Step::new(rows::build(base, threads)?)?;
     Ok((step.row.units, Prepared::Step(step)))
