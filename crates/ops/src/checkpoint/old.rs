@@ -2,6 +2,7 @@
 
 use thalweg_formats::Storage;
 use thalweg_formats::checkpoint::{ReadContext, WriteOptions, prefix_of, v1};
+use thalweg_formats::storage::folder_of;
 use thalweg_graph::{Flag, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, AsyncCall, KernelInit, Outputs, Value};
 use thalweg_tensor::{Bytes, Code, Result, Tensor, ensure, err};
@@ -105,6 +106,13 @@ fn save_from(call: &AsyncCall, first: usize) -> Result<Outputs> {
         );
     }
     let storage = &*call.step.environment.storage;
+    // Unlike `SaveV2`, these ops make no folder.
+    let folder = folder_of(path);
+    ensure!(
+        folder.is_empty() || path.contains("://") || storage.exists(folder)?,
+        NotFound,
+        "{folder}; No such file or directory"
+    );
     let mut writer = v1::Writer::new(storage, path, WriteOptions::default());
     for item in items(call, first, names, parts)? {
         call.step.cancellation.check()?;
