@@ -173,6 +173,10 @@ fn rewound<'a>(
     kept.as_mut().and_then(Arc::get_mut).ok_or_else(lost)
 }
 
+/// Runs of condition and body after which a thread of the pool looks whether others wait for it: a
+/// loop may have no end.
+const TURN: u32 = 64;
+
 /// The run has been started by a thread that is still at it.
 const STARTED: u8 = 0;
 /// That thread has left before the run's end: whoever ends it goes on with the loop.
@@ -189,7 +193,15 @@ struct Running {
 impl Running {
     fn go_on(self: Arc<Self>) {
         let mut inner = self.inner.lock();
+        let pool = inner.0.frame.shared.pool();
+        let mut runs = 0u32;
         let result = loop {
+            runs += 1;
+            if runs.is_multiple_of(TURN) && pool.is_asked() {
+                drop(inner);
+                pool.spawn_last(move || self.go_on());
+                return;
+            }
             let state = match inner.0.next() {
                 Ok(Some(state)) => state,
                 Ok(None) => break Ok(std::mem::take(&mut inner.0.vars)),

@@ -102,9 +102,25 @@ impl Pool {
         self.push(Arc::new(Once(Mutex::new(Some(body)))));
     }
 
+    /// As [`Pool::spawn`], after everything that waits now.
+    pub(crate) fn spawn_last(&self, body: impl FnOnce() + Send + 'static) {
+        self.push_last(Arc::new(Once(Mutex::new(Some(body)))));
+    }
+
     /// Asks for help with `job`.
     pub(crate) fn push(&self, job: Job) {
         self.shared.push(job);
+    }
+
+    /// Asks for help with `job`, after everything that waits now.
+    pub(crate) fn push_last(&self, job: Job) {
+        self.shared.injector.push(job);
+        self.shared.wake_one();
+    }
+
+    /// Whether this is one of the pool's threads, and others wait for one.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.shared.local().is_some() && !self.shared.injector.is_empty()
     }
 
     /// Calls `body(i)` for every `i < blocks` on this thread and up to `threads - 1` others.
@@ -151,20 +167,28 @@ impl Drop for Pool {
 }
 
 impl Shared {
-    fn push(&self, job: Job) {
+    /// The deque of this thread, if it is one of this pool's.
+    fn local(&self) -> Option<&Worker<Job>> {
         let local = LOCAL.get();
-        let mut left = Some(job);
-        if !local.is_null() {
-            // SAFETY: the pointer is set by `run` of this very thread to a value on its stack that
-            // lives until the thread ends, and cleared before it goes.
-            let (worker, owner) = unsafe { &*local };
-            if ptr::eq(*owner, self) {
-                worker.push(left.take().expect("it was just put there"));
-            }
+        if local.is_null() {
+            return None;
         }
-        if let Some(job) = left {
-            self.injector.push(job);
+        // SAFETY: the pointer is set by `run` of this very thread to a value on its stack that
+        // lives until the thread ends, and cleared before it goes; the reference does not leave the
+        // thread, as deques are not `Sync`.
+        let (worker, owner) = unsafe { &*local };
+        ptr::eq(*owner, self).then_some(worker)
+    }
+
+    fn push(&self, job: Job) {
+        match self.local() {
+            Some(worker) => worker.push(job),
+            None => self.injector.push(job),
         }
+        self.wake_one();
+    }
+
+    fn wake_one(&self) {
         // Pairs with the fence in `sleep`. A job is written, then `sleeping` is read; a sleeper
         // writes `sleeping`, then looks for jobs. With a fence between the two on both sides at
         // least one sees the other: we see the sleeper and wake it, or it sees the job and stays.

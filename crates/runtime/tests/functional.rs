@@ -5,13 +5,14 @@
 mod support;
 
 use std::fmt::Write;
+use std::sync::mpsc;
 use std::time::Duration;
 
 use support::*;
 use thalweg_graph::Graph;
-use thalweg_kernel::{DeviceDescription, DeviceName, HostDevice};
+use thalweg_kernel::{Cancellation, DeviceDescription, DeviceName, HostDevice};
 use thalweg_plan::Options;
-use thalweg_runtime::{RunOptions, Session, SessionOptions};
+use thalweg_runtime::{Pool, RunOptions, Session, SessionOptions};
 use thalweg_tensor::{Code, Error, Tensor};
 
 /// Functions of one float: `inc`, `double`, `below` (100), and some that do not fit.
@@ -119,6 +120,46 @@ fn branches() {
             }
         }
     }
+}
+
+/// More loops without an end than the pool has threads leave room for other steps.
+#[test]
+fn endless_loops_take_turns_with_others() {
+    watched("steps beside endless loops", || {
+        let nodes = [
+            while_node("endless", "While", "always", "inc"),
+            while_node("short", "While", "below", "double"),
+        ];
+        let start = |session: &Session, fetch: &str, options| {
+            let (sender, end) = mpsc::channel();
+            let done = move |result: Result<(Vec<Tensor>, _), Error>| {
+                sender.send(result.map(|(out, _)| numbers(&out)[0])).unwrap();
+            };
+            session.start(
+                options,
+                vec![("x".into(), number(1.0))],
+                vec![fetch.into()],
+                vec![],
+                done,
+            );
+            end
+        };
+        for session in both(&nodes, 2) {
+            let caller = Cancellation::default();
+            let options = RunOptions { cancellation: Some(caller.clone()), ..Default::default() };
+            let count = Pool::global().threads() + 2;
+            let endless: Vec<_> =
+                (0..count).map(|_| start(&session, "endless", options.clone())).collect();
+            for _ in 0..20 {
+                let short = start(&session, "short", RunOptions::default());
+                assert_eq!(short.recv().unwrap().unwrap(), 128.0);
+            }
+            caller.cancel(thalweg_tensor::err!(Cancelled, "enough"));
+            for end in endless {
+                assert_eq!(end.recv().unwrap().unwrap_err().code(), Code::Cancelled);
+            }
+        }
+    });
 }
 
 #[test]

@@ -19,6 +19,9 @@
 //! `queued`, and then each looks at `overflow_len`. All of this is sequentially consistent, so if the
 //! offer counted on somebody who was leaving, that one sees the node and comes back (or finds that
 //! others have taken its place, to whom the same applies). No node is forgotten.
+//!
+//! A step may have no end, and the pool few threads: after a turn a thread of the pool that others
+//! wait for offers all it has, leaves, and queues behind them.
 
 mod counts;
 mod frames;
@@ -47,6 +50,11 @@ use crate::step::StepShared;
 
 /// Kernels below this run on the thread that made them ready.
 const CHEAP_NS: u32 = 3_000;
+
+/// Cheap nodes that a thread of the pool runs before it looks whether others wait for it.
+const TURN: u32 = 1024;
+/// What a dear node counts in a turn.
+const DEAR: u32 = 32;
 
 /// One partition in one step.
 pub(crate) struct StepState {
@@ -92,6 +100,8 @@ struct Starting {
 }
 
 thread_local! {
+    /// What is left of this thread's turn, whatever it runs.
+    static TURN_LEFT: Cell<u32> = const { Cell::new(TURN) };
     static RUNNER: RefCell<Runner> = RefCell::default();
     static STARTING: Starting = const {
         Starting { state: Cell::new(ptr::null()), ready: RefCell::new(Vec::new()) }
@@ -227,9 +237,11 @@ impl StepState {
         self.active.fetch_add(1, Ordering::Relaxed);
         with_runner(|runner| {
             self.push_roots(runner);
-            self.run_nodes(runner);
+            let has_yielded = self.run_nodes(runner);
             self.shared.release();
-            if self.leave() {
+            if has_yielded {
+                self.queue_again();
+            } else if self.leave() {
                 self.assist(runner);
             }
         });
@@ -340,8 +352,12 @@ impl StepState {
             // The node's place in `outstanding` becomes this thread's.
             while let Some(ready) = self.take_offered() {
                 self.push(ready, runner);
-                self.run_nodes(runner);
+                let has_yielded = self.run_nodes(runner);
                 self.shared.release();
+                if has_yielded {
+                    self.queue_again();
+                    return;
+                }
             }
             if !self.leave() {
                 return;
@@ -349,12 +365,54 @@ impl StepState {
         }
     }
 
-    fn run_nodes(self: &Arc<Self>, runner: &mut Runner) {
+    /// Takes this thread off those that run nodes, and queues for when others have had their turn.
+    fn queue_again(self: &Arc<Self>) {
+        self.active.fetch_sub(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.has_offers() {
+            self.queued.fetch_add(1, Ordering::SeqCst);
+            self.shared.pool().push_last(self.clone());
+        }
+    }
+
+    /// Counts nodes of this thread's turn; true at its end if others wait for the thread. A turn
+    /// goes on as long as there is nothing to leave to others.
+    #[inline]
+    fn ends_turn(&self, nodes: u32, has_more: bool) -> bool {
+        TURN_LEFT.with(|left| {
+            if left.get() > nodes {
+                left.set(left.get() - nodes);
+                return false;
+            }
+            left.set(if has_more { TURN } else { 0 });
+            has_more && self.shared.pool().is_asked()
+        })
+    }
+
+    /// Offers everything that is ready here.
+    #[cold]
+    fn offer_all(self: &Arc<Self>, runner: &mut Runner) {
+        let outside = ptr::from_ref(&self.outside);
+        let plain = runner.nodes.drain(..).map(|node| Ready::new(outside, node, false));
+        let all: Vec<Ready> = plain.chain(runner.stack.drain(..)).collect();
+        self.offer(&all);
+    }
+
+    /// Runs what is ready, and what that makes ready, until there is no more; true if this thread's
+    /// turn ended before.
+    fn run_nodes(self: &Arc<Self>, runner: &mut Runner) -> bool {
         loop {
-            if self.exec.framed.is_some() {
-                self.run_stack(runner);
+            let has_yielded = if self.exec.framed.is_some() {
+                self.run_stack(runner)
             } else {
-                self.run_plain_nodes(runner);
+                self.run_plain_nodes(runner)
+            };
+            if has_yielded {
+                self.offer_all(runner);
+                return true;
+            }
+            if self.has_offers() && self.ends_turn(DEAR, true) {
+                return true;
             }
             match self.take_offered() {
                 Some(ready) => {
@@ -362,36 +420,44 @@ impl StepState {
                     // This thread counts already; the node's own place is given up.
                     self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
                 }
-                None => return,
+                None => return false,
             }
         }
     }
 
-    /// Runs what is ready, and what that makes ready. Each form has its loop to itself, so that one
-    /// does not take the other's registers.
+    /// Runs what is ready, and what that makes ready; true if the turn ended before. Each form has
+    /// its loop to itself, so that one does not take the other's registers.
     #[inline(never)]
-    fn run_plain_nodes(self: &Arc<Self>, runner: &mut Runner) {
+    fn run_plain_nodes(self: &Arc<Self>, runner: &mut Runner) -> bool {
         while let Some(node) = runner.nodes.pop() {
             if self.shared.cancellation.is_cancelled() {
                 runner.nodes.clear();
-                return;
+                return false;
             }
             let start = self.shared.trace.is_some().then(|| self.now());
             self.process(node, start, runner);
+            if self.ends_turn(1, !runner.nodes.is_empty()) {
+                return true;
+            }
         }
+        false
     }
 
     /// As [`StepState::run_plain_nodes`], with branches and loops.
     #[inline(never)]
-    fn run_stack(self: &Arc<Self>, runner: &mut Runner) {
+    fn run_stack(self: &Arc<Self>, runner: &mut Runner) -> bool {
         while let Some(ready) = runner.stack.pop() {
             if self.shared.cancellation.is_cancelled() {
                 runner.stack.clear();
-                return;
+                return false;
             }
             let start = self.shared.trace.is_some().then(|| self.now());
             self.process_framed(ready, start, runner);
+            if self.ends_turn(1, !runner.stack.is_empty()) {
+                return true;
+            }
         }
+        false
     }
 
     /// Leaves a ready node for this thread, or for others if it is dear and this one has some.
