@@ -278,7 +278,6 @@ fn saved_model(folder: &Folder) -> String {
         dtype: 1,
         tensor_shape: Some(Shape::new(&[2]).unwrap().to_proto()),
         encoding: Some(pb::tensor_info::Encoding::Name(name.into())),
-        ..Default::default()
     };
     let signature = pb::SignatureDef {
         inputs: [("x".to_owned(), info("x:0"))].into(),
@@ -348,7 +347,7 @@ fn records_and_arrays_are_told() {
     for (compression, verified) in [(Compression::None, false), (Compression::Gzip, true)] {
         let file = storage().create(&path).unwrap();
         let mut writer = RecordWriter::new(file, compression);
-        (0..10u8).for_each(|i| writer.write(&vec![i; 100]).unwrap());
+        (0..10u8).for_each(|i| writer.write(&[i; 100]).unwrap());
         writer.finish().unwrap();
         let found = json(&["inspect", &path, "--json"]);
         assert_eq!(found["kind"], "TFRecord file");
