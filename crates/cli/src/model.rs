@@ -19,12 +19,13 @@ const FUNCTIONS_SHOWN: usize = 20;
 
 /// Runs the SavedModel that the arguments name.
 pub(crate) fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
-    refuse_graph_options(args)?;
     let inputs = split_all(&args.inputs, "input", "VALUE")?;
     let saves = split_all(&args.saves, "save", "FILE")?;
     let mut options = LoadOptions { timeout: args.timeout, ..Default::default() };
     options.session = session_options(args, options.session);
     let meta = open(args, &options)?;
+    // Only now is it known to be one.
+    refuse_graph_options(args)?;
     let name = wanted(args, &meta, inputs.is_empty(), out)?;
     let model = SavedModel::of(meta, (registry.ops.clone(), registry.kernels.clone()), options)?;
     let signature = model.signature(&name)?;
