@@ -169,7 +169,7 @@ fn mistakes_are_named() {
         (vec!["run", mlp, fetch, "--timeout=1e300"], 2, vec!["--timeout"]),
         (vec!["run", mlp, fetch, "--feed=x"], 2, vec!["NAME=VALUE"]),
         (vec!["run", "no_such_file.pb", fetch], 1, vec!["NOT_FOUND", "no_such_file.pb"]),
-        (vec!["run", folder, fetch], 1, vec!["INVALID_ARGUMENT", "is a folder"]),
+        (vec!["run", folder, fetch], 1, vec!["NOT_FOUND", "neither saved_model.pb nor"]),
         (
             vec!["run", json, fetch],
             1,
