@@ -182,7 +182,8 @@ def main():
     server, target = None, args.target
     scratch = tempfile.mkdtemp(prefix="thalweg-golden-")
     if args.server:
-        command = [os.path.abspath(args.server), "server", "--port", "0"]
+        # Cases were recorded in a session whose job has this name, and some ask for it.
+        command = [os.path.abspath(args.server), "server", "--port", "0", "--job", "localhost"]
         server, target = run.start(command, scratch)
     try:
         with_files = [line for line in lines if FILE_OPS.intersection(json.loads(line)["ops"])]

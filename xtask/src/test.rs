@@ -221,8 +221,20 @@ fn clients() -> Result<Outcome> {
 
 /// Programs of TensorFlow's own client drive clusters of several processes, ours and TensorFlow's.
 fn cluster() -> Result<Outcome> {
-    let server = server()?;
-    done(&mut run::command(client_python()?, &["tests/cluster/run.py", "--server", &server]))
+    let (python, server) = (client_python()?, server()?);
+    run::check(&mut run::command(&python, &["tests/cluster/run.py", "--server", &server]))?;
+    launched(&python, &server)
+}
+
+/// A program that starts its own servers, with every task ours: each worker's steps count exactly.
+fn launched(python: &Path, thalweg: &str) -> Result<Outcome> {
+    let mut launch = run::command(thalweg, &["launch", "--ps", "1", "--workers", "2", "--"]);
+    let output = launch.arg(python).arg("tests/cluster/train.py").output()?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let is_right = output.status.success() && text.contains("[worker/0] counts [200, 200]");
+    ensure!(is_right, "thalweg launch ended with {}:\n{text}", output.status);
+    println!("ok     a program that starts its own servers");
+    Ok(Outcome::Done)
 }
 
 /// The recorded cases, sent to a server of ours by TensorFlow's own client.
