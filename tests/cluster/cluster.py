@@ -3,6 +3,7 @@
 import collections
 import multiprocessing
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -53,6 +54,7 @@ class Cluster:
         ports = free_ports(len(kinds))
         self.addresses = {t: f"127.0.0.1:{port}" for t, port in zip(kinds, ports)}
         self.processes = {}
+        self.keeps_logs = logs is not None
         self.logs = logs or tempfile.mkdtemp(prefix="thalweg-cluster-")
         for task, kind in kinds.items():
             if not kind.startswith("late"):
@@ -121,3 +123,5 @@ class Cluster:
                 pass
         for process in self.processes.values():
             process.wait() if isinstance(process, subprocess.Popen) else process.join()
+        if not self.keeps_logs:
+            shutil.rmtree(self.logs, ignore_errors=True)

@@ -140,10 +140,7 @@ fn start_peers(venv: Option<&Path>) -> Result<Peers> {
 
 /// A virtual environment with the peers' libraries.
 fn make_venv(folder: &Path) -> Result<PathBuf> {
-    // The CPU wheel is a tenth of the other; not every index has it.
-    let cpu = ["torch", "--index-url", "https://download.pytorch.org/whl/cpu"];
-    let google = [TENSORFLOW, TENSORBOARD];
-    venv::make(folder, &[&google, &cpu]).or_else(|_| venv::make(folder, &[&google, &["torch"]]))
+    venv::make(folder, &[&[TENSORFLOW, TENSORBOARD, "torch"]])
 }
 
 /// One row on every peer that has it.

@@ -228,8 +228,9 @@ fn cluster() -> Result<Outcome> {
 
 /// A program that starts its own servers, with every task ours: each worker's steps count exactly.
 fn launched(python: &Path, thalweg: &str) -> Result<Outcome> {
-    let mut launch = run::command(thalweg, &["launch", "--ps", "1", "--workers", "2", "--"]);
-    let output = launch.arg(python).arg("tests/cluster/train.py").output()?;
+    let mut launch = run::command(thalweg, &["launch", "--ps", "1", "--workers", "2", "--logs"]);
+    launch.arg(run::target_dir().join("launched")).arg("--").arg(python);
+    let output = launch.arg("tests/cluster/train.py").output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     let is_right = output.status.success() && text.contains("[worker/0] counts [200, 200]");
     ensure!(is_right, "thalweg launch ended with {}:\n{text}", output.status);

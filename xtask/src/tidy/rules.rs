@@ -37,7 +37,6 @@ const NO_SOCKETS: &[&str] = &["proto", "tensor", "graph", "kernel", "ops", "plan
 const HOSTS: &[&str] = &[
     "doc.rust-lang.org",
     "docs.rs",
-    "download.pytorch.org",
     "github.com",
     "numpy.org",
     "rustup.rs",
