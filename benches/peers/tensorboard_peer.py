@@ -6,8 +6,8 @@ The loader is imported when its row is asked for: that takes seconds, and most r
 import glob
 import os
 import struct
-import sys
-import time
+
+import protocol
 
 FOLDER = os.environ.get("THALWEG_BENCH_GRAPHS", ".")
 
@@ -52,27 +52,5 @@ def prepare(row):
     return step, f"ready {units}"
 
 
-def timed(step, runs):
-    start = time.perf_counter()
-    for _ in range(runs):
-        step()
-    return time.perf_counter() - start
-
-
-def main():
-    step = None
-    for line in sys.stdin:
-        command, _, argument = line.strip().partition(" ")
-        if command == "prepare":
-            step, answer = prepare(argument)
-        elif command == "run" and step:
-            answer = f"{timed(step, int(argument)):.9f}"
-        elif command == "quit":
-            return
-        else:
-            answer = f"absent cannot answer '{line.strip()}'"
-        print(answer, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    protocol.serve(prepare)

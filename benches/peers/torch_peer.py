@@ -4,9 +4,7 @@ Outputs go to tensors made in `prepare` wherever torch takes `out=`; shapes are 
 tf_session.c.
 """
 
-import sys
-import time
-
+import protocol
 import torch
 
 
@@ -96,28 +94,6 @@ def prepare(row):
     return step, f"ready {units}"
 
 
-def timed(step, runs):
-    start = time.perf_counter()
-    for _ in range(runs):
-        step()
-    return time.perf_counter() - start
-
-
-def main():
-    step = None
-    for line in sys.stdin:
-        command, _, argument = line.strip().partition(" ")
-        if command == "prepare":
-            step, answer = prepare(argument)
-        elif command == "run" and step:
-            answer = f"{timed(step, int(argument)):.9f}"
-        elif command == "quit":
-            return
-        else:
-            answer = f"absent cannot answer '{line.strip()}'"
-        print(answer, flush=True)
-
-
 if __name__ == "__main__":
     with torch.no_grad():
-        main()
+        protocol.serve(prepare)
