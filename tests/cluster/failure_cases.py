@@ -178,3 +178,21 @@ def case_a_pause_heals(cluster):
             threading.Timer(4, cluster.signal, ["ps:0", signal.SIGCONT]).start()
             equal(s.run(add), 1)
             equal(s.run(add), 2)
+
+
+@tasks({"ps:0": OURS, "worker:0": "late " + OURS})
+def case_a_silence_limit(cluster):
+    """A task that stays stopped is lost when its master says so, and not before."""
+    cluster.start("worker:0", arguments=["--silence-limit", "4"])
+    with tf.Graph().as_default(), v1.device(PS0):
+        v = v1.get_variable("v", [], tf.int64, v1.zeros_initializer(), use_resource=False)
+        add = v1.assign_add(v, 1)
+        with v1.Session(cluster.target("worker:0")) as s:
+            s.run(v1.global_variables_initializer())
+            cluster.signal("ps:0", signal.SIGSTOP)
+            begin = time.monotonic()
+            with Within(8), raises(tf.errors.UnavailableError, "silent for"):
+                s.run(add)
+            assert time.monotonic() - begin > 3, "it was given up too soon"
+            assert "silent" in cluster.log("worker:0")
+        cluster.signal("ps:0", signal.SIGCONT)

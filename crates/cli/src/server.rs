@@ -137,6 +137,11 @@ struct Limits {
     #[arg(long, value_name = "SECONDS")]
     startup_wait: Option<u32>,
 
+    /// Seconds of silence after which another task, stopped or cut off, is taken for lost; its
+    /// steps end then. A task that dies is noticed at once [default: 30]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
+    silence_limit: Option<u32>,
+
     /// Connections that may be open at once; more wait [default: 4096]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connection_limit: Option<u32>,
@@ -166,6 +171,9 @@ impl Limits {
         options.steps_max = self.step_limit.unwrap_or(options.steps_max);
         if let Some(seconds) = self.startup_wait {
             options.startup_wait = Duration::from_secs(seconds.into());
+        }
+        if let Some(seconds) = self.silence_limit {
+            options.silence_limit = Duration::from_secs(seconds.into());
         }
         options
     }

@@ -37,8 +37,7 @@ impl Member {
 
     /// A task in a cluster whose tasks reach each other by gRPC.
     pub fn of(task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
-        let clock = &task.options.environment.clock;
-        let transport = crate::grpc::Peers::new(&cluster, &task.incoming, clock);
+        let transport = crate::grpc::Peers::new(&cluster, &task);
         Member::with(task, cluster, Some(Arc::new(transport)))
     }
 

@@ -17,6 +17,14 @@ pub(crate) struct Limits {
     pub(crate) loss: Duration,
 }
 
+impl Limits {
+    /// A task is lost after this much silence; before that it is asked, and its silence reported.
+    pub(crate) fn with_loss(loss: Duration) -> Limits {
+        let (ask, report) = (Duration::from_secs(1), Duration::from_secs(3));
+        Limits { ask: ask.min(loss / 2), report: report.min(loss), loss }
+    }
+}
+
 /// What is to be done.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action {
@@ -88,6 +96,14 @@ mod tests {
         report: Duration::from_secs(3),
         loss: Duration::from_secs(30),
     };
+
+    #[test]
+    fn a_task_is_asked_before_it_is_lost() {
+        let usual = Limits::with_loss(at(30));
+        assert_eq!((usual.ask, usual.report, usual.loss), (at(1), at(3), at(30)));
+        let short = Limits::with_loss(at(1));
+        assert_eq!((short.ask, short.report), (Duration::from_millis(500), at(1)));
+    }
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)

@@ -30,6 +30,8 @@ pub struct TaskOptions {
     pub environment: Environment,
     /// How long a session waits for tasks that it needs and that were never seen.
     pub startup_wait: Duration,
+    /// After how much silence another task is taken for lost.
+    pub silence_limit: Duration,
     /// Rewrites the graphs that masters of other tasks send, before they are looked at.
     pub rewrite: Option<fn(&mut pb::GraphDef)>,
     /// Sees every change of the task's named state.
@@ -46,6 +48,7 @@ impl Default for TaskOptions {
             graph_nodes_max: 4_000_000,
             environment: system_environment(),
             startup_wait: Duration::from_secs(600),
+            silence_limit: Duration::from_secs(30),
             rewrite: None,
             observer: None,
         }

@@ -9,28 +9,23 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::{Cancellation, Clock, Registration, Value};
 use thalweg_proto as pb;
-use thalweg_tensor::{Budget, Code, Error, Result, Tensor, err};
+use thalweg_tensor::{Code, Error, Result, Tensor, err};
 
 use super::client::{Channel, Patience, check_status, decode, runtime};
 use super::pieces::Pieces;
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::silence::{Action, Limits, Silence};
+use crate::task::Task;
 use crate::transport::{Answered, Call, Reply, Transport};
 
 const SERVICE: &str = "tensorflow.WorkerService";
 /// A connection that takes longer to make is not there.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
-/// When a task that says nothing is asked, reported and given up.
-const LIMITS: Limits = Limits {
-    ask: Duration::from_secs(1),
-    report: Duration::from_secs(3),
-    loss: Duration::from_secs(30),
-};
-
 /// The other tasks of a cluster.
 pub(crate) struct Peers {
     tasks: FxHashMap<TaskName, Arc<Peer>>,
+    limits: Limits,
 }
 
 struct Peer {
@@ -48,15 +43,13 @@ struct Peer {
 
 impl Peers {
     /// Connects to nobody yet.
-    pub(crate) fn new(
-        cluster: &ClusterSpec,
-        incoming: &Arc<Budget>,
-        clock: &Arc<dyn Clock>,
-    ) -> Peers {
+    pub(crate) fn new(cluster: &ClusterSpec, task: &Task) -> Peers {
+        let clock = &task.options.environment.clock;
+        let limits = Limits::with_loss(task.options.silence_limit);
         let peer = |(name, address): (&TaskName, &str)| {
             let channel = || {
                 let patience = Patience::Once(CONNECT_LIMIT);
-                Channel::new(address.to_owned(), SERVICE, patience, incoming.clone())
+                Channel::new(address.to_owned(), SERVICE, patience, task.incoming.clone())
             };
             let peer = Peer {
                 name: name.clone(),
@@ -69,7 +62,7 @@ impl Peers {
             };
             (name.clone(), Arc::new(peer))
         };
-        Peers { tasks: cluster.tasks().map(peer).collect() }
+        Peers { tasks: cluster.tasks().map(peer).collect(), limits }
     }
 }
 
@@ -113,8 +106,8 @@ impl Transport for Peers {
     fn tick(&self, now: Duration) {
         for peer in self.tasks.values() {
             let is_in_use = peer.waiting.load(Ordering::Relaxed) > 0;
-            let actions = peer.silence.lock().tick(now, is_in_use, &LIMITS);
-            actions.into_iter().for_each(|action| peer.act(action));
+            let actions = peer.silence.lock().tick(now, is_in_use, &self.limits);
+            actions.into_iter().for_each(|action| peer.act(action, &self.limits));
         }
     }
 }
@@ -161,10 +154,10 @@ impl Once {
 }
 
 impl Peer {
-    fn act(self: &Arc<Self>, action: Action) {
+    fn act(self: &Arc<Self>, action: Action, limits: &Limits) {
         let name = &self.name;
         match action {
-            Action::Ask => self.ask(),
+            Action::Ask => self.ask(*limits),
             Action::Report(silent) => {
                 eprintln!("{name} has been silent for {} s; calls to it wait", silent.as_secs());
             }
@@ -183,17 +176,17 @@ impl Peer {
     }
 
     /// Asks whether the task is there.
-    fn ask(self: &Arc<Self>) {
+    fn ask(self: &Arc<Self>, limits: Limits) {
         let Ok(runtime) = runtime() else { return };
         let peer = self.clone();
         runtime.spawn(async move {
             let request = pb::GetStatusRequest {};
             let answer: Result<pb::GetStatusResponse> =
-                peer.control.call("GetStatus", &request, Some(LIMITS.loss)).await;
+                peer.control.call("GetStatus", &request, Some(limits.loss)).await;
             if answer.is_ok() {
                 let back = peer.silence.lock().hear(peer.clock.monotonic());
                 if let Some(action) = back {
-                    peer.act(action);
+                    peer.act(action, &limits);
                 }
             }
         });
