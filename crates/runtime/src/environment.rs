@@ -3,6 +3,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -50,15 +51,84 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// 80 % of what the machine, or the control group that we are in, lets us have.
+/// 80 % of what the machine, or the control groups that we are in, let us have.
 pub fn memory_limit_bytes() -> usize {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
         line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kilobytes| kilobytes * 1024)
     });
-    let group = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
-        .iter()
-        .find_map(|path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok());
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    let read = |path: &Path| std::fs::read_to_string(path).ok();
+    let group = group_memory_bytes(&groups, &read);
     let bytes = [machine, group].into_iter().flatten().min().unwrap_or(FALLBACK_MEMORY_BYTES);
     usize::try_from(bytes / 10 * 8).unwrap_or(usize::MAX)
+}
+
+/// The smallest limit of our control groups and of those around them, of either version: `groups`
+/// is what /proc/self/cgroup says. In a container the files of the outermost group that we see are
+/// ours, whatever our group is called outside.
+fn group_memory_bytes(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+    let mut limits = Vec::new();
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':');
+        let (Some(number), Some(controllers), Some(group)) =
+            (parts.next(), parts.next(), parts.next())
+        else {
+            continue;
+        };
+        let (root, file) = match number {
+            "0" if controllers.is_empty() => ("/sys/fs/cgroup", "memory.max"),
+            _ if controllers.split(',').any(|c| c == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let group = PathBuf::from(format!("{root}{group}"));
+        let around = group.ancestors().take_while(|path| path.starts_with(root));
+        // "max" is no number, and no limit.
+        limits.extend(around.filter_map(|path| read(&path.join(file))?.trim().parse::<u64>().ok()));
+    }
+    limits.into_iter().min()
+}
+
+/// Memory that this process has now, shared libraries and code among it; zero where the system does
+/// not tell.
+pub fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(groups: &str, files: &[(&str, &str)]) -> Option<u64> {
+        let read = |path: &Path| {
+            let text = files.iter().find(|(name, _)| Path::new(name) == path)?.1;
+            Some(text.to_owned())
+        };
+        group_memory_bytes(groups, &read)
+    }
+
+    #[test]
+    fn limits_of_control_groups() {
+        let second = "0::/system.slice/job\n";
+        let inner = "/sys/fs/cgroup/system.slice/job/memory.max";
+        assert_eq!(limit(second, &[(inner, "1000\n")]), Some(1000));
+        let around = ("/sys/fs/cgroup/system.slice/memory.max", "500\n");
+        assert_eq!(limit(second, &[(inner, "max\n"), around]), Some(500));
+        assert_eq!(limit(second, &[(inner, "max\n")]), None);
+        // In a container of the second version the group is the root.
+        assert_eq!(limit("0::/\n", &[("/sys/fs/cgroup/memory.max", "7\n")]), Some(7));
+        // The first version: outside a container, and inside, where only the root is ours.
+        let first = "5:cpu,cpuacct:/docker/ab\n4:memory:/docker/ab\n0::/docker/ab\n";
+        let outside = "/sys/fs/cgroup/memory/docker/ab/memory.limit_in_bytes";
+        assert_eq!(limit(first, &[(outside, "42\n")]), Some(42));
+        let inside = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
+        assert_eq!(limit(first, &[(inside, "41\n")]), Some(41));
+        assert_eq!(limit("broken\n1:\n", &[]), None);
+        assert!(resident_bytes() > 1 << 20);
+    }
 }

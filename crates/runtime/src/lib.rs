@@ -29,10 +29,11 @@ mod session;
 mod start;
 mod step;
 mod transfers;
+mod wait_list;
 mod waiting;
 
 pub use background::detached_step;
-pub use environment::{memory_limit_bytes, system_environment};
+pub use environment::{memory_limit_bytes, resident_bytes, system_environment};
 pub use metadata::{NodeTiming, RunMetadata, TracedOutput};
 pub use options::{PlacementLog, RunOptions, SessionOptions};
 pub use partial_run::{Part, PartialRun};
@@ -42,3 +43,4 @@ pub use registered::RegisteredGraph;
 pub use rendezvous::LocalRendezvous;
 pub use saved_model::{LoadOptions, SavedModel, SavedModelBuilder};
 pub use session::{Callable, Session};
+pub use wait_list::{NodeWait, WaitList, Waiting};

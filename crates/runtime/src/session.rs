@@ -27,6 +27,7 @@ use crate::pool::{Pool, Share};
 use crate::rendezvous::LocalRendezvous;
 use crate::report::Reports;
 use crate::step::StepShared;
+use crate::wait_list::{UnderWay, WaitList};
 
 /// Sessions so far, to tell their steps apart.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
@@ -64,6 +65,8 @@ pub(crate) struct SessionCore {
     /// Devices of nodes with state, once a plan has given them one.
     pins: Mutex<Pins>,
     next_step: AtomicU64,
+    /// Kernels that complete later and have not yet.
+    pub(crate) waits: Arc<WaitList<UnderWay>>,
 }
 
 impl Drop for Session {
@@ -111,6 +114,7 @@ impl Session {
             stateful_kernels: Mutex::default(),
             pins: Mutex::default(),
             next_step: AtomicU64::new(first_step),
+            waits: Arc::default(),
             options,
         });
         Ok(Session { core })

@@ -15,6 +15,7 @@ use super::{Runner, STARTING, Starting, StepState};
 use crate::calls::{CallSite, Caller};
 use crate::executable::{ExecNode, Input, Kind, at_node};
 use crate::transfers::Transfer;
+use crate::wait_list::{UnderWay, Waiting};
 
 /// In a loop, cheap kernels are measured in one iteration out of this many.
 const SAMPLE_ITERATIONS: u64 = 64;
@@ -277,6 +278,7 @@ impl StepState {
             match &node.kind {
                 Kind::Async(kernel) => match self.owned_inputs(it, node) {
                     Ok(inputs) => {
+                        let pending = pending.listed();
                         let done = Box::new(move |result| pending.finish(result));
                         let outputs = node.num_outputs() as usize;
                         kernel.start(AsyncCall::new(inputs, self.context.clone(), outputs, done));
@@ -403,16 +405,31 @@ struct Pending {
     ready: Ready,
     start: Option<Duration>,
     is_finished: bool,
+    /// Its place among the session's waits, if it is a kernel.
+    wait: Option<Waiting<UnderWay>>,
 }
 
 impl Pending {
     fn new(state: &Arc<StepState>, ready: Ready, start: Option<Duration>) -> Pending {
         state.shared.outstanding.fetch_add(1, Ordering::Relaxed);
-        Pending { state: state.clone(), ready, start, is_finished: false }
+        Pending { state: state.clone(), ready, start, is_finished: false, wait: None }
+    }
+
+    /// Tells whoever asks what the step waits for.
+    fn listed(mut self) -> Pending {
+        let state = &self.state;
+        self.wait = Some(state.shared.core.waits.add(UnderWay {
+            step: state.context.step_id.number,
+            exec: state.exec.clone(),
+            node: self.ready.node(),
+            since: state.now(),
+        }));
+        self
     }
 
     fn finish(mut self, result: Result<Outputs>) {
         self.is_finished = true;
+        self.wait = None;
         let (state, ready) = (&self.state, self.ready);
         let result = result.and_then(|outputs| state.completed(ready, self.start, outputs));
         if let Err(e) = result {
