@@ -38,6 +38,7 @@ mod initializer;
 pub mod layers;
 pub mod losses;
 pub mod metrics;
+pub mod mnist;
 mod model;
 mod optimizer;
 mod placement;
