@@ -1,5 +1,7 @@
 """Parameter servers and workers: variables here, gradients there."""
 
+import math
+
 import numpy as np
 import tensorflow as tf
 
@@ -150,6 +152,8 @@ def case_what_a_tensorflow_master_fuses(cluster):
         pictures = v1.placeholder(tf.float32, [2, 6, 6, 4])
         products = [act(tf.nn.bias_add(tf.matmul(x, w), bias))
                     for act in (tf.nn.relu, tf.nn.elu, tf.identity)]
+        curves = [tf.nn.gelu(tf.nn.bias_add(tf.matmul(x, w), bias), approximate=a)
+                  for a in (False, True)]
         maps = tf.nn.relu(tf.nn.bias_add(
             tf.nn.conv2d(pictures, v1.placeholder_with_default(kernel, kernel.shape), 1, "SAME"),
             bias))
@@ -157,17 +161,22 @@ def case_what_a_tensorflow_master_fuses(cluster):
         with v1.Session(cluster.target("worker:0")) as s:
             feeds = {x: a, w: b, bias: c, pictures: image}
             got = s.run([*products, maps, chained], feeds)
+            bent = [s.run(curve, feeds) for curve in curves]
     plain = a @ b + c
     close(got[0], np.maximum(plain, 0))
     close(got[1], np.where(plain > 0, plain, np.expm1(plain)))
     close(got[2], plain)
     assert got[3].shape == (2, 6, 6, 3) and got[3].min() == 0
     close(got[4], np.sqrt(np.exp(np.tanh(a))))
+    erf = np.vectorize(math.erf)
+    close(bent[0], plain / 2 * (1 + erf(plain / math.sqrt(2))))
+    close(bent[1], plain / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (plain + 0.044715 * plain ** 3))))
 
 
+# Who plays the parameter server, the master and the other worker: all eight, and TensorFlow alone
+# says what is right.
 MIXES = [{"ps:0": ps, "worker:0": master, "worker:1": worker}
-         for ps in (OURS, THEIRS) for master in (OURS, THEIRS) for worker in (OURS, THEIRS)
-         if not ps == master == worker]
+         for ps in (OURS, THEIRS) for master in (OURS, THEIRS) for worker in (OURS, THEIRS)]
 
 
 @tasks(*MIXES)
@@ -195,3 +204,63 @@ def case_mixed(cluster):
                 close(s.run(w).ravel(), [1, 1, 1], 1e-2)
                 assert s.run(longer) == b"abc"
         v1.Session.reset(cluster.target("worker:0"))
+    train_through_a_loop(cluster)
+
+
+def train_through_a_loop(cluster):
+    """The loss is at the end of a loop, one half of whose body lies on the parameter server and the
+    other on a worker; so do the halves of the loop of its gradient."""
+    v1.disable_control_flow_v2()
+    for use_resource in [False, True]:
+        with tf.Graph().as_default(), v1.device("/job:worker/task:0"):
+            with v1.device("/job:ps/task:0"):
+                w = v1.get_variable("w", [2], initializer=v1.constant_initializer([0.5, 1.5]),
+                                    use_resource=use_resource)
+                # TensorFlow has no place for the stack of a resource that is read in a loop elsewhere.
+                weights = tf.identity(w)
+            turns = v1.placeholder(tf.int32, [])
+
+            def body(i, y):
+                with v1.device("/job:worker/task:1"):
+                    z = y * weights
+                with v1.device("/job:ps/task:0"):
+                    return i + 1, z + 0.5
+            y = v1.while_loop(lambda i, _: i < turns, body, [0, tf.ones([2])])[1]
+            loss = tf.reduce_sum(tf.square(y - 2.0))
+            train = v1.train.GradientDescentOptimizer(0.02).minimize(loss)
+            with v1.Session(cluster.target("worker:0")) as s:
+                s.run(v1.global_variables_initializer())
+                wanted = np.array([0.5, 1.5])
+                for step in range(30):
+                    got, _ = s.run([loss, train], {turns: step % 4})
+                    error, wanted = descended(wanted, step % 4)
+                    close(got, error, 1e-3)
+                close(s.run(w), wanted, 1e-3)
+        v1.Session.reset(cluster.target("worker:0"))
+
+
+def descended(w, turns):
+    """The loss of `train_through_a_loop`, and the weights after its step."""
+    y, slope = np.ones(2), np.zeros(2)
+    for _ in range(turns):
+        y, slope = y * w + 0.5, slope * w + y
+    return np.sum((y - 2) ** 2), w - 0.02 * 2 * (y - 2) * slope
+
+
+@tasks(*MIXES)
+def case_a_look_ordered_by_another_task(cluster):
+    """Who reads a reference variable sees an update that came before it only by way of a worker."""
+    with tf.Graph().as_default():
+        with v1.device("/job:ps/task:0"):
+            v = v1.get_variable("v", [], initializer=v1.zeros_initializer(), use_resource=False)
+            update = v1.assign_add(v, 1.0)
+        with v1.device("/job:worker/task:1"):
+            passed = tf.identity(update) * 0.0
+        with v1.device("/job:ps/task:0"):
+            # The variable's own Identity may well run before the update; this one runs after it.
+            seen = tf.add(v, passed)
+        with v1.device("/job:worker/task:0"):
+            got = tf.identity(seen)
+        with v1.Session(cluster.target("worker:0")) as s:
+            s.run(v1.global_variables_initializer())
+            equal([s.run(got) for _ in range(5)], [1, 2, 3, 4, 5])

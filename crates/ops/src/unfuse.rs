@@ -77,22 +77,23 @@ impl<'a> Writer<'a> {
         Writer { of, nodes: Vec::new() }
     }
 
-    /// Adds a node; what it reads besides is `more`.
-    fn put(&mut self, op: &str, input: Vec<String>, attr: Attrs) {
+    /// Adds a node; its name.
+    fn put(&mut self, op: &str, input: Vec<String>, attr: Attrs) -> String {
         let name = format!("{}/unfused_{}", self.of.name, self.nodes.len());
         let device = self.of.device.clone();
         let attr = attr.into_iter().collect();
         self.nodes.push(pb::NodeDef {
-            name,
+            name: name.clone(),
             op: op.into(),
             input,
             device,
             attr,
             ..Default::default()
         });
+        name
     }
 
-    /// Adds a node that reads the one before.
+    /// Adds a node that reads the one before, and what is in `more`.
     fn then(&mut self, op: &str, more: &[String], attr: Attrs) {
         let before = self.nodes.last().map(|n| n.name.clone());
         let input = before.into_iter().chain(more.iter().cloned()).collect();
@@ -141,10 +142,57 @@ fn product(node: &pb::NodeDef, op: &str, attrs: &[&str]) -> Option<Vec<pb::NodeD
                 writer.then("LeakyRelu", &[], t.into_iter().chain(alpha).collect());
             }
             "Relu" | "Relu6" | "Elu" | "Tanh" | "Sigmoid" => writer.then(&fused, &[], t),
+            "GeluExact" => gelu(&mut writer, true)?,
+            "GeluApproximate" => gelu(&mut writer, false)?,
             _ => return None,
         }
     }
     if args.is_empty() { writer.finish() } else { None }
+}
+
+/// `x / 2 * (1 + erf(x / sqrt(2)))` of the last node, or what comes near it by a hyperbolic tangent.
+fn gelu(writer: &mut Writer<'_>, is_exact: bool) -> Option<()> {
+    let x = writer.nodes.last()?.name.clone();
+    let dtype = writer.of.attr.get("T")?.clone();
+    let t = || vec![("T".to_owned(), dtype.clone())];
+    let number = |writer: &mut Writer<'_>, value: f64| {
+        // The edge holds it to the iteration of a loop that `x` belongs to.
+        let wide = writer.put("Const", vec![format!("^{x}")], double(value));
+        let types = [("SrcT", type_of(pb::DataType::DtDouble)), ("DstT", dtype.clone())];
+        writer.put("Cast", vec![wide], types.map(|(n, v)| (n.to_owned(), v)).to_vec())
+    };
+    let bent = if is_exact {
+        let scale = number(writer, std::f64::consts::FRAC_1_SQRT_2);
+        let scaled = writer.put("Mul", vec![x.clone(), scale], t());
+        writer.put("Erf", vec![scaled], t())
+    } else {
+        let (cubic, scale) = (number(writer, 0.044_715), number(writer, SQRT_2_BY_PI));
+        let square = writer.put("Mul", vec![x.clone(), x.clone()], t());
+        let cube = writer.put("Mul", vec![square, x.clone()], t());
+        let part = writer.put("Mul", vec![cube, cubic], t());
+        let sum = writer.put("AddV2", vec![x.clone(), part], t());
+        let scaled = writer.put("Mul", vec![sum, scale], t());
+        writer.put("Tanh", vec![scaled], t())
+    };
+    let (one, half) = (number(writer, 1.0), number(writer, 0.5));
+    let share = writer.put("AddV2", vec![bent, one], t());
+    let halved = writer.put("Mul", vec![x.clone(), half], t());
+    writer.put("Mul", vec![halved, share], t());
+    Some(())
+}
+
+const SQRT_2_BY_PI: f64 = std::f64::consts::FRAC_2_SQRT_PI * std::f64::consts::FRAC_1_SQRT_2;
+
+/// The attrs of a scalar constant.
+fn double(value: f64) -> Attrs {
+    let tensor = pb::TensorProto {
+        dtype: pb::DataType::DtDouble as i32,
+        tensor_shape: Some(pb::TensorShapeProto::default()),
+        double_val: vec![value],
+        ..Default::default()
+    };
+    let value = pb::AttrValue { value: Some(pb::attr_value::Value::Tensor(Box::new(tensor))) };
+    vec![("dtype".to_owned(), type_of(pb::DataType::DtDouble)), ("value".to_owned(), value)]
 }
 
 /// Elementwise ops, one after the other.
@@ -154,7 +202,7 @@ fn chain(node: &pb::NodeDef) -> Option<Vec<pb::NodeDef>> {
     for (i, op) in ops.iter().enumerate() {
         let t = some_attrs(node, &["T"]);
         match i {
-            0 => writer.put(op, data_inputs(node), t),
+            0 => drop(writer.put(op, data_inputs(node), t)),
             _ => writer.then(op, &[], t),
         }
     }
@@ -241,6 +289,19 @@ mod tests {
         assert_eq!(text(vec![odd]), ["y = _FusedMatMul(a, b, c)"]);
         let short = node("y", "_FusedMatMul", &["a", "b"], &[("fused_ops", &["BiasAdd"])]);
         assert_eq!(text(vec![short]), ["y = _FusedMatMul(a, b)"]);
+    }
+
+    #[test]
+    fn gelu_is_written_out() {
+        for (kind, middle) in [("GeluExact", "Erf"), ("GeluApproximate", "Tanh")] {
+            let given = node("y", "_FusedMatMul", &["a", "b"], &[("fused_ops", &[kind])]);
+            let lines = text(vec![given]);
+            assert_eq!(lines[0], "y/unfused_0 = MatMul(a, b)");
+            assert_eq!(lines[1], "y/unfused_1 = Const(^y/unfused_0)");
+            assert_eq!(lines[2], "y/unfused_2 = Cast(y/unfused_1)");
+            assert_eq!(lines.iter().filter(|l| l.contains(&format!("= {middle}("))).count(), 1);
+            assert!(lines.last().is_some_and(|l| l.starts_with("y = Mul(")), "{lines:?}");
+        }
     }
 
     #[test]

@@ -4,6 +4,9 @@
 //! memory: who looks at it after an update sees what the update left. Programs lean on that (the
 //! tokens of synchronous training are such a look). Here a reader has what the variable was when
 //! `Identity` ran, so a reader that certainly follows an update reads the variable itself instead.
+//!
+//! In a part of a graph that another task has cut, what is received may follow anything that was sent:
+//! the way between them lies elsewhere. Who reads too late there sees what it would in TensorFlow.
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, Graph, Node, NodeId};
@@ -15,6 +18,9 @@ const VISITS_MAX: usize = 10_000_000;
 /// Ops between a variable and one that takes its reference, at most.
 const REFERENCES_MAX: usize = 64;
 
+const SENDS: [&str; 2] = ["_Send", "_HostSend"];
+const RECEIVES: [&str; 2] = ["_Recv", "_HostRecv"];
+
 /// The graph with such readers turned to the variables; all else stays.
 pub(crate) fn read_late(graph: Graph) -> Graph {
     let variables = read_and_updated(&graph);
@@ -22,13 +28,19 @@ pub(crate) fn read_late(graph: Graph) -> Graph {
         return graph;
     }
     let successors = Successors::of(&graph);
+    let has_op = |id: NodeId, ops: [&str; 2]| ops.contains(&graph.node(id).op.name.as_str());
+    let received: Vec<NodeId> = graph.ids().filter(|&id| has_op(id, RECEIVES)).collect();
     let mut late: Vec<(NodeId, usize, NodeId)> = Vec::new();
     let mut seen_for = vec![u32::MAX; graph.len()];
     let mut visits = 0;
     for (k, variable) in variables.iter().enumerate() {
-        let mut stack = variable.updates.clone();
+        let (mut stack, mut is_sent) = (variable.updates.clone(), false);
         while let Some(id) = stack.pop() {
-            for &next in successors.after(id) {
+            let elsewhere = match has_op(id, SENDS) && !std::mem::replace(&mut is_sent, true) {
+                true => &received[..],
+                false => &[],
+            };
+            for &next in successors.after(id).iter().chain(elsewhere) {
                 visits += 1;
                 if visits > VISITS_MAX {
                     return graph;
