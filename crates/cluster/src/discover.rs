@@ -23,7 +23,8 @@ const OTHERS_LIMIT: Duration = Duration::from_millis(300);
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// Between two questions.
 const RETRY: Duration = Duration::from_millis(100);
-/// How often somebody who waits is told for whom.
+/// When somebody who waits is first told for whom, and how often then.
+const FIRST_REPORT: Duration = Duration::from_secs(3);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How long to wait for a task that was there before and is not now.
 const RETURN_LIMIT: Duration = Duration::from_secs(30);
@@ -127,7 +128,7 @@ async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> 
     let clock = &member.task.options.environment.clock;
     let begin = clock.monotonic();
     let waited = || clock.monotonic().saturating_sub(begin);
-    let mut report_after = REPORT_INTERVAL;
+    let mut report_after = FIRST_REPORT;
     loop {
         match ask(&member, &task, ANSWER_LIMIT).await {
             Ok(status) => {

@@ -1,16 +1,18 @@
 //! Tasks that say nothing: noticed, reported, and after a while taken for lost.
 //!
 //! A state machine without I/O. A task that dies is noticed by its connections, at once; this is for
-//! one that is stopped or cut off. While something is asked of a task it is also asked whether it is
-//! there; any answer will do.
+//! one that is stopped or cut off. While something is asked of a task and nothing comes, it is also
+//! asked whether it is there; any answer will do, to whatever question.
 
 use std::time::Duration;
 
 /// When silence is what.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Between two questions.
+    /// A task from which nothing comes for so long is asked.
     pub(crate) ask: Duration,
+    /// A question that is not answered by then is asked again, by another way.
+    pub(crate) again: Duration,
     /// Silence is worth a line in the log.
     pub(crate) report: Duration,
     /// The task is taken for lost.
@@ -20,8 +22,10 @@ pub(crate) struct Limits {
 impl Limits {
     /// A task is lost after this much silence; before that it is asked, and its silence reported.
     pub(crate) fn with_loss(loss: Duration) -> Limits {
-        let (ask, report) = (Duration::from_secs(1), Duration::from_secs(3));
-        Limits { ask: ask.min(loss / 2), report: report.min(loss), loss }
+        // Somebody looks ten times a second: silence is reported before 3 s have passed, and a task
+        // that takes 2 s for every answer is not silent.
+        let [ask, report] = [500, 2700].map(Duration::from_millis);
+        Limits { ask: ask.min(loss / 4), again: report, report: report.min(loss), loss }
     }
 }
 
@@ -30,6 +34,8 @@ impl Limits {
 pub(crate) enum Action {
     /// Ask whether the task is there.
     Ask,
+    /// Ask once more, on a new connection: the old one may have lost its way.
+    AskAnew,
     /// Say that it has been silent for that long.
     Report(Duration),
     /// Say that it is back.
@@ -71,9 +77,16 @@ impl Silence {
             self.is_reported = true;
             actions.push(Action::Report(silent));
         }
-        if self.asked.is_none() && silent >= limits.ask {
-            self.asked = Some(now);
-            actions.push(Action::Ask);
+        match self.asked {
+            None if silent >= limits.ask => {
+                self.asked = Some(now);
+                actions.push(Action::Ask);
+            }
+            Some(asked) if now.saturating_sub(asked) >= limits.again => {
+                self.asked = Some(now);
+                actions.push(Action::AskAnew);
+            }
+            _ => {}
         }
         actions
     }
@@ -93,6 +106,7 @@ mod tests {
 
     const LIMITS: Limits = Limits {
         ask: Duration::from_secs(1),
+        again: Duration::from_secs(5),
         report: Duration::from_secs(3),
         loss: Duration::from_secs(30),
     };
@@ -116,7 +130,9 @@ mod tests {
         assert_eq!(task.tick(at(101), true, &LIMITS), [Action::Ask]);
         assert!(task.tick(at(102), true, &LIMITS).is_empty(), "one question at a time");
         assert_eq!(task.tick(at(103), true, &LIMITS), [Action::Report(at(3))]);
-        assert!(task.tick(at(110), true, &LIMITS).is_empty(), "it is reported once");
+        assert!(task.tick(at(105), true, &LIMITS).is_empty(), "it is reported once");
+        assert_eq!(task.tick(at(106), true, &LIMITS), [Action::AskAnew]);
+        assert!(task.tick(at(107), true, &LIMITS).is_empty());
         assert_eq!(task.tick(at(130), true, &LIMITS), [Action::Lose(at(30))]);
     }
 

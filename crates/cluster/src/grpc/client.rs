@@ -122,6 +122,11 @@ impl Channel {
         Channel { address, service, patience, connection: Mutex::default(), incoming }
     }
 
+    /// Another channel to the same server, which shares no connection with this one.
+    pub(crate) fn anew(&self) -> Channel {
+        Channel::new(self.address.clone(), self.service, self.patience, self.incoming.clone())
+    }
+
     /// Calls a method with a message.
     pub(crate) async fn call<M: Message + Default>(
         &self,

@@ -1,7 +1,7 @@
 //! Other tasks by gRPC: a few connections to each, made when they are needed.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,13 +14,12 @@ use thalweg_tensor::{Code, Error, Result, Tensor, err};
 use super::client::{Channel, Patience, check_status, decode, runtime};
 use super::pieces::Pieces;
 use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::member::NOTICE_LIMIT;
 use crate::silence::{Action, Limits, Silence};
 use crate::task::Task;
 use crate::transport::{Answered, Call, Reply, Transport};
 
 const SERVICE: &str = "tensorflow.WorkerService";
-/// A connection that takes longer to make is not there.
-const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 
 /// The other tasks of a cluster.
 pub(crate) struct Peers {
@@ -36,6 +35,10 @@ struct Peer {
     /// Calls on their way that may take as long as they like.
     waiting: AtomicUsize,
     silence: Mutex<Silence>,
+    /// Whether it has answered anything since it was last looked after.
+    is_heard: AtomicBool,
+    /// Which of its starts was seen last; 0 if none was.
+    incarnation: AtomicU64,
     clock: Arc<dyn Clock>,
     /// Ends the calls on their way when the task is taken for lost.
     lost: Mutex<Cancellation>,
@@ -48,7 +51,8 @@ impl Peers {
         let limits = Limits::with_loss(task.options.silence_limit);
         let peer = |(name, address): (&TaskName, &str)| {
             let channel = || {
-                let patience = Patience::Once(CONNECT_LIMIT);
+                // One that refuses is not there; one that says nothing is silent.
+                let patience = Patience::Once(limits.loss);
                 Channel::new(address.to_owned(), SERVICE, patience, task.incoming.clone())
             };
             let peer = Peer {
@@ -57,6 +61,8 @@ impl Peers {
                 tensors: channel(),
                 waiting: AtomicUsize::new(0),
                 silence: Mutex::default(),
+                is_heard: AtomicBool::new(false),
+                incarnation: AtomicU64::new(0),
                 clock: clock.clone(),
                 lost: Mutex::default(),
             };
@@ -85,11 +91,14 @@ impl Transport for Peers {
             Err(e) => return answered(Err(e)),
         };
         let lost = peer.lost.lock().clone();
-        let waits = limit.is_none().then(|| Waiting::new(&peer));
+        let waits = limit.is_none_or(|l| l > NOTICE_LIMIT).then(|| Waiting::new(&peer));
         let once = Arc::new(Once::new(answered));
         let of_task = once.clone();
         let task = runtime.spawn(async move {
             let result = peer.call(call, limit).await.map_err(|e| peer.named(e));
+            if result.is_ok() {
+                peer.is_heard.store(true, Ordering::Relaxed);
+            }
             drop(waits);
             of_task.answer(result);
         });
@@ -106,6 +115,9 @@ impl Transport for Peers {
     fn tick(&self, now: Duration) {
         for peer in self.tasks.values() {
             let is_in_use = peer.waiting.load(Ordering::Relaxed) > 0;
+            if peer.is_heard.swap(false, Ordering::Relaxed) {
+                peer.hear(now, &self.limits);
+            }
             let actions = peer.silence.lock().tick(now, is_in_use, &self.limits);
             actions.into_iter().for_each(|action| peer.act(action, &self.limits));
         }
@@ -157,39 +169,60 @@ impl Peer {
     fn act(self: &Arc<Self>, action: Action, limits: &Limits) {
         let name = &self.name;
         match action {
-            Action::Ask => self.ask(*limits),
+            Action::Ask => self.ask(None, *limits),
+            Action::AskAnew => self.ask(Some(self.control.anew()), *limits),
             Action::Report(silent) => {
-                eprintln!("{name} has been silent for {} s; calls to it wait", silent.as_secs());
+                let seconds = silent.as_secs_f32();
+                eprintln!("{name} has been silent for {seconds:.0} s; calls to it wait");
             }
             Action::ReportBack(silent) => {
-                eprintln!("{name} is back after {} s of silence", silent.as_secs());
+                let seconds = silent.as_secs_f32();
+                eprintln!("{name} is back after {seconds:.0} s of silence");
             }
             Action::Lose(silent) => {
-                let lost = std::mem::take(&mut *self.lost.lock());
-                lost.cancel(err!(
-                    Unavailable,
-                    "{name} is lost: it has been silent for {} s",
-                    silent.as_secs()
-                ));
+                let seconds = silent.as_secs_f32();
+                self.lose(&format!("it has been silent for {seconds:.0} s"));
             }
         }
     }
 
-    /// Asks whether the task is there.
-    fn ask(self: &Arc<Self>, limits: Limits) {
+    /// Ends the calls that wait for the task.
+    fn lose(&self, why: &str) {
+        let lost = std::mem::take(&mut *self.lost.lock());
+        lost.cancel(err!(Unavailable, "{} is lost: {why}", self.name));
+    }
+
+    fn hear(self: &Arc<Self>, now: Duration, limits: &Limits) {
+        let back = self.silence.lock().hear(now);
+        if let Some(action) = back {
+            self.act(action, limits);
+        }
+    }
+
+    /// Asks whether the task is there, on a connection that was made for it or on the usual one.
+    fn ask(self: &Arc<Self>, anew: Option<Channel>, limits: Limits) {
         let Ok(runtime) = runtime() else { return };
         let peer = self.clone();
         runtime.spawn(async move {
             let request = pb::GetStatusRequest {};
+            let channel = anew.as_ref().unwrap_or(&peer.control);
             let answer: Result<pb::GetStatusResponse> =
-                peer.control.call("GetStatus", &request, Some(limits.loss)).await;
-            if answer.is_ok() {
-                let back = peer.silence.lock().hear(peer.clock.monotonic());
-                if let Some(action) = back {
-                    peer.act(action, &limits);
-                }
+                channel.call("GetStatus", &request, Some(limits.loss)).await;
+            if let Ok(status) = answer {
+                peer.note_start(&status);
+                peer.hear(peer.clock.monotonic(), &limits);
             }
         });
+    }
+
+    /// A task that was started anew has nothing for those who wait for what it was before. Their
+    /// connections may not tell them: a machine that was cut off and lost its power says nothing.
+    fn note_start(&self, status: &pb::GetStatusResponse) {
+        let Some(device) = status.device_attributes.first() else { return };
+        let before = self.incarnation.swap(device.incarnation, Ordering::Relaxed);
+        if before != 0 && before != device.incarnation {
+            self.lose("it was started anew");
+        }
     }
 
     /// An error with the task's name: who was lost is what matters most.
@@ -206,7 +239,9 @@ impl Peer {
         Ok(match call {
             Call::GetStatus => {
                 let request = pb::GetStatusRequest {};
-                Reply::Status(control.call("GetStatus", &request, limit).await?)
+                let status = control.call("GetStatus", &request, limit).await?;
+                self.note_start(&status);
+                Reply::Status(status)
             }
             Call::CreateWorkerSession(r) => {
                 done(control, "CreateWorkerSession", &*r, limit).await?

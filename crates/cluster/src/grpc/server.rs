@@ -46,6 +46,8 @@ impl Default for ServerOptions {
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How often sessions without a client are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// How often other tasks are looked after that say nothing.
+const TICK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long the calls in progress have to end when the server stops.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
@@ -74,12 +76,16 @@ impl Server {
             (listener.accept().await, place)
         };
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+        let mut tick = tokio::time::interval(TICK_INTERVAL);
         loop {
             let (accepted, place) = tokio::select! {
                 accepted = accept() => accepted,
                 _ = sweep.tick() => {
                     self.service.master.close_orphans(self.options.orphan_limit);
                     self.service.worker.sweep();
+                    continue;
+                }
+                _ = tick.tick() => {
                     self.service.master.member().tick();
                     continue;
                 }
