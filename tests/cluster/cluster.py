@@ -49,25 +49,36 @@ def tensorflow_task(spec, job, index, log):
 class Cluster:
     """Tasks by name, "job:index". Those that a case starts itself are listed as not running."""
 
-    def __init__(self, server, kinds, logs=None):
+    def __init__(self, server, kinds, logs=None, start=True):
         self.server, self.kinds = server, dict(kinds)
         ports = free_ports(len(kinds))
         self.addresses = {t: f"127.0.0.1:{port}" for t, port in zip(kinds, ports)}
         self.processes = {}
         self.keeps_logs = logs is not None
         self.logs = logs or tempfile.mkdtemp(prefix="thalweg-cluster-")
-        for task, kind in kinds.items():
+        if start:
+            self.start_all()
+
+    def start_all(self, arguments=()):
+        """Starts all tasks that are not to come late."""
+        for task, kind in self.kinds.items():
             if not kind.startswith("late"):
-                self.start(task, wait=False)
+                self.start(task, wait=False, arguments=arguments)
         for task in list(self.processes):
             self.wait_for(task)
 
-    def spec(self):
+    def spec(self, address=None):
         """The addresses of each job, as TensorFlow's ClusterSpec takes them."""
         jobs = collections.defaultdict(list)
-        for task, address in self.addresses.items():
-            jobs[task.split(":")[0]].append(address)
+        for task in self.addresses:
+            jobs[task.split(":")[0]].append((address or self.addresses.get)(task))
         return dict(jobs)
+
+    def command(self, task, address=None):
+        """What starts a task of ours; `address` says where it finds the others."""
+        job, index = task.split(":")
+        spec = ";".join(f"{j}={','.join(a)}" for j, a in self.spec(address).items())
+        return [self.server, "server", "--cluster", spec, "--job", job, "--task", index]
 
     def target(self, task):
         return "grpc://" + self.addresses[task]
@@ -81,9 +92,7 @@ class Cluster:
                 target=tensorflow_task, args=(self.spec(), job, int(index), log))
             process.start()
         else:
-            spec = ";".join(f"{j}={','.join(a)}" for j, a in self.spec().items())
-            command = [self.server, "server", "--cluster", spec, "--job", job, "--task", index]
-            process = subprocess.Popen([*command, *arguments], stdout=log, stderr=log)
+            process = subprocess.Popen([*self.command(task), *arguments], stdout=log, stderr=log)
         self.processes[task] = process
         if wait:
             self.wait_for(task)

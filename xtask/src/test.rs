@@ -77,6 +77,7 @@ const LONG_PARTS: &[Part] = &[
     }),
     ("s3", s3_server),
     ("hdfs", hdfs_server),
+    ("failures", failures),
     ("peers", clients_of_tensorflow),
     ("older", older_clients),
     ("door", two_way_door),
@@ -223,7 +224,29 @@ fn clients() -> Result<Outcome> {
 fn cluster() -> Result<Outcome> {
     let (python, server) = (client_python()?, server()?);
     run::check(&mut run::command(&python, &["tests/cluster/run.py", "--server", &server]))?;
+    run_failures(&python, &server, &["--short"])?;
+    run_kills(&python, &server, "500")?;
     launched(&python, &server)
+}
+
+/// Every kind of failure of every kind of task, as the book says.
+fn failures() -> Result<Outcome> {
+    let (python, server) = (client_python()?, server()?);
+    run_failures(&python, &server, &[])?;
+    run_kills(&python, &server, "10000")
+}
+
+fn run_failures(python: &Path, server: &str, args: &[&str]) -> Result<Outcome> {
+    let table = "tests/cluster/failure_table.py";
+    run::check(&mut run::command(python, &[table, "--check", "docs/failures.md"]))?;
+    let program = ["tests/cluster/failures.py", "--server", server];
+    done(&mut run::command(python, &[&program[..], args].concat()))
+}
+
+/// Training while workers are killed at random: every step counts once.
+fn run_kills(python: &Path, server: &str, steps: &str) -> Result<Outcome> {
+    let args = ["tests/cluster/kills.py", "--server", server, "--steps", steps];
+    done(&mut run::command(python, &args))
 }
 
 /// A program that starts its own servers, with every task ours: each worker's steps count exactly.

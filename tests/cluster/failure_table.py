@@ -1,0 +1,169 @@
+"""What happens to whom when a task fails: the table that `failures.py` plays and the book prints.
+
+    python tests/cluster/failure_table.py                        # the table, as the book has it
+    python tests/cluster/failure_table.py --check docs/failures.md     # is it there?
+    python tests/cluster/failure_table.py --write docs/failures.md     # puts it there
+
+Two clients train, each by way of its own worker: the chief by worker 0, the other by worker 1. Both
+keep their variables on one parameter server. Worker 2 has nothing to do. A client has a
+MonitoredTrainingSession, or a plain Session that it keeps as long as it can.
+"""
+
+import collections
+import sys
+
+# Times, in seconds.
+NOTICED_MAX = 1.0       # a death is known to whoever asks
+REPORTED_MAX = 3.5      # silence stands in the log: after 3 s, and half a second for us to see it
+CLOSED_MAX = 1.0        # CloseSession has answered
+HEALED_MAX = 2.0        # after a pause, steps go on
+BACK_MAX = 5.0          # after a restart, a new session trains
+GAP_MAX = 2.0           # between the steps of those whom it does not concern
+PAUSE, LIMIT, DELAY = 20, 6, 2
+MEMORY_MB = 64
+
+SLOW_MAX = 12.0         # one step, when each of its calls takes 2 s longer
+LIMIT_SLACK = 1.5       # how much later than the limit a loss may be told
+
+Fault = collections.namedtuple("Fault", "text network seconds after heals_within",
+                               defaults=[HEALED_MAX])
+FAULTS = {
+    "killed": Fault("killed (-9), for good", None, 8, 0),
+    "restarted": Fault("killed, back after 3 s", None, 3, 9),
+    "paused": Fault(f"stopped (SIGSTOP) for {PAUSE} s", None, PAUSE, 4),
+    "cut": Fault(f"cut off for {PAUSE} s", "links", PAUSE, 4),
+    "deaf": Fault(f"nothing reaches it for {PAUSE} s", "links", PAUSE, 4),
+    "mute": Fault(f"nothing comes from it for {PAUSE} s", "links", PAUSE, 4),
+    "unplugged": Fault(f"its packets are lost for {PAUSE} s", "wires", PAUSE, 14, HEALED_MAX + 8),
+    "slow": Fault(f"{DELAY} s longer for each call, for 20 s", "links", 20, 6),
+    "replaced": Fault("its packets are lost, it is killed and started anew, and 6 s later its packets come",
+                      "wires", 6, 12),
+    "beside": Fault("killed, back after 3 s, while a worker that nobody needs is dead", None, 3, 9),
+    "full": Fault("another client asks for more memory than it has", None, 5, 1),
+    "silent": Fault(f"cut off for 12 s, with --silence-limit {LIMIT}", "links", 12, 6),
+}
+
+# What a client sees. The text stands in the book; `failures.py` has the check of the same name.
+OUTCOMES = {
+    "on": "goes on",
+    "heals": "waits; goes on in the same session, nothing lost",
+    "slow": "slower; no error, nothing lost",
+    "fails": "UNAVAILABLE within 1 s, with the task's name, whenever it asks",
+    "fails_then_new": "UNAVAILABLE within 1 s; when the task is back a new session works",
+    "cut_then_new": "waits, then UNAVAILABLE or ABORTED; a new session works",
+    "aborted": "ABORTED when the task is back; a new session works, nothing lost",
+    "lost_then_same": f"UNAVAILABLE after {LIMIT} s, with the task's name; the same session works when the task "
+                      "is back, nothing lost",
+    "waits": "waits for the task, which the master's log names",
+    "recovers": "goes on by itself with a new session",
+    "restored": "goes on by itself with a new session, from the checkpoint",
+    "turned_back": "goes on; the chief has restored the checkpoint under it",
+    "blocked": "waits in its own RPC: TensorFlow's client asks a dead master for ever",
+}
+
+# After these the state may be that of a checkpoint, or new.
+LOSES_STATE = ("restored", "turned_back", "fails_then_new", "cut_then_new")
+
+# By role and fault: what the chief's and the other's Monitored sessions see, then their plain
+# sessions; and what TensorFlow 2.21 does for the two Monitored ones, measured the same way.
+Row = collections.namedtuple("Row", "role fault outcomes theirs")
+
+
+def rows():
+    """The rows, in the order of the book."""
+    return [Row(*line) for line in ROWS]
+
+
+def is_reported(row, outcome):
+    """Whether a log must say that the task is silent: somebody waits for it, and we know."""
+    return row.role == "ps" and outcome in ("heals", "lost_then_same")
+
+
+HANG = "hangs for ever"
+NO_GAP = "goes on"
+UNMEASURED = "not measured"
+ROWS = [
+    ("ps", "killed", ("waits", "waits", "fails", "fails"), (HANG + " in `close()`", HANG + " in `close()`")),
+    ("ps", "restarted", ("restored", "restored", "fails_then_new", "fails_then_new"),
+     ("new session 3.4 s after the kill, from the checkpoint", "the same, or after 33 s")),
+    ("ps", "beside", ("restored", "restored", "fails_then_new", "fails_then_new"), (HANG,) * 2),
+    ("ps", "replaced", ("restored", "restored", "cut_then_new", "cut_then_new"), (UNMEASURED,) * 2),
+    ("ps", "paused", ("heals",) * 4, ("waits, no word; nothing lost",) * 2),
+    ("ps", "cut", ("heals",) * 4, ("waits, no word; nothing lost",) * 2),
+    ("ps", "deaf", ("heals",) * 4, (UNMEASURED,) * 2),
+    ("ps", "mute", ("heals",) * 4, (UNMEASURED,) * 2),
+    ("ps", "unplugged", ("heals",) * 4, (UNMEASURED,) * 2),
+    ("ps", "slow", ("slow",) * 4, ("1 step in 20 s", "3 steps in 20 s")),
+    ("ps", "silent", ("restored", "restored", "lost_then_same", "lost_then_same"),
+     ("waits, no word, as long as it takes (120 s)",) * 2),
+    ("ps", "full", ("on",) * 4, (UNMEASURED,) * 2),
+    ("chief", "killed", ("blocked", "on", "blocked", "on"), (HANG, NO_GAP)),
+    ("chief", "restarted", ("restored", "turned_back", "aborted", "on"),
+     ("new session 3.5 s after the kill; 34 updates lost to the checkpoint", "goes on; turned back by the chief")),
+    ("chief", "paused", ("heals", "on", "heals", "on"), ("waits; nothing lost", NO_GAP)),
+    ("chief", "cut", ("heals", "on", "heals", "on"), ("waits; nothing lost", NO_GAP)),
+    ("chief", "deaf", ("heals", "on", "heals", "on"), (UNMEASURED,) * 2),
+    ("chief", "mute", ("heals", "on", "heals", "on"), (UNMEASURED,) * 2),
+    ("chief", "unplugged", ("heals", "on", "heals", "on"), (UNMEASURED,) * 2),
+    ("chief", "slow", ("slow", "on", "slow", "on"), ("no step in 20 s", NO_GAP)),
+    ("worker", "killed", ("on", "blocked", "on", "blocked"), (NO_GAP, HANG)),
+    ("worker", "restarted", ("on", "recovers", "on", "aborted"), (NO_GAP, "new session 3.4 s after the kill")),
+    ("worker", "paused", ("on", "heals", "on", "heals"), (NO_GAP, "waits; nothing lost")),
+    ("worker", "cut", ("on", "heals", "on", "heals"), (NO_GAP, "waits; nothing lost")),
+    ("worker", "deaf", ("on", "heals", "on", "heals"), (UNMEASURED,) * 2),
+    ("worker", "mute", ("on", "heals", "on", "heals"), (UNMEASURED,) * 2),
+    ("worker", "unplugged", ("on", "heals", "on", "heals"), (UNMEASURED,) * 2),
+    ("worker", "slow", ("on", "slow", "on", "slow"), (NO_GAP, "2 steps in 20 s")),
+    ("idle", "killed", ("on",) * 4, (NO_GAP,) * 2),
+    ("idle", "restarted", ("on",) * 4, (NO_GAP,) * 2),
+    ("idle", "paused", ("on",) * 4, (NO_GAP,) * 2),
+    ("idle", "cut", ("on",) * 4, (NO_GAP,) * 2),
+    ("idle", "unplugged", ("on",) * 4, (UNMEASURED,) * 2),
+    ("idle", "slow", ("on",) * 4, (NO_GAP,) * 2),
+]
+
+ROLES = {"ps": "the parameter server", "chief": "the chief's worker", "worker": "the other worker",
+         "idle": "a worker that nobody needs"}
+BEGIN, END = "<!-- the table of failures begins -->", "<!-- the table of failures ends -->"
+
+
+def both(first, second, ends=("chief", "other")):
+    """What two clients see, once if it is the same."""
+    if first == second:
+        return first
+    return f"{ends[0]}: {first}; {ends[1]}: {second}"
+
+
+def book():
+    """The table as the book has it."""
+    lines = ["| task | fault | Monitored sessions | plain sessions | TensorFlow 2.21, Monitored |",
+             "|---|---|---|---|---|"]
+    for row in rows():
+        texts = [OUTCOMES[o] for o in row.outcomes]
+        cells = [ROLES[row.role], FAULTS[row.fault].text, both(*texts[:2]), both(*texts[2:]),
+                 both(*row.theirs)]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def in_book(text):
+    """The book with this table in its place."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n{book()}\n{END}{rest.split(END)[1]}"
+
+
+def main(args):
+    if args and args[0] in ("--check", "--write"):
+        with open(args[1]) as f:
+            text = f.read()
+        if args[0] == "--write":
+            with open(args[1], "w") as f:
+                f.write(in_book(text))
+        elif in_book(text) != text:
+            sys.exit(f"{args[1]} has another table; run {sys.argv[0]} --write {args[1]}")
+    else:
+        print(book())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,281 @@
+"""Plays the table of failures: each cell is a cluster of its own in which one task fails.
+
+    python tests/cluster/failures.py --server target/debug/thalweg                # every cell
+    python tests/cluster/failures.py --server target/debug/thalweg --short        # some, within a minute
+    python tests/cluster/failures.py --server target/debug/thalweg ps/killed      # those with this in the name
+
+In each cell four clients train: the chief and another worker's, with Monitored and with plain
+sessions. `failure_table.py` says what each of them may see; cells mostly wait, so many run at a time.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "clients")]
+
+import failure_checks  # noqa: E402
+import failure_clients  # noqa: E402
+import failure_table as table  # noqa: E402
+from cluster import OURS, Cluster  # noqa: E402
+from links import CLIENTS, Links, Wires, why_no_wires  # noqa: E402
+
+TASKS = {"ps:0": OURS, "worker:0": OURS, "worker:1": OURS, "worker:2": OURS}
+TASK_OF = {"ps": "ps:0", "chief": "worker:0", "worker": "worker:1", "idle": "worker:2"}
+# The order of a row's outcomes.
+WHO = ("monitored/chief", "monitored/other", "plain/chief", "plain/other")
+SHORT = ("ps/killed", "ps/restarted", "ps/beside", "ps/full", "ps/silent", "chief/restarted", "worker/restarted",
+         "idle/killed")
+WARM_STEPS, WARM_SECONDS_MAX, END_SECONDS_MAX, CELL_SECONDS_MAX = 10, 60, 10, 150
+
+
+class Linked(Cluster):
+    """A cluster whose tasks reach each other and their clients by `Links`."""
+
+    def __init__(self, server, kinds, logs, start):
+        super().__init__(server, kinds, logs, start)
+        self.links = Links(self.addresses)
+
+    def command(self, task):
+        def seen(t):
+            return self.addresses[t] if t == task else self.links.address(task, t)
+        return [*super().command(task, seen), "--port", self.addresses[task].split(":")[1]]
+
+    def target(self, task):
+        return "grpc://" + self.links.address(CLIENTS, task)
+
+    def stop(self):
+        super().stop()
+        self.links.stop()
+
+
+class Wired(Cluster):
+    """A cluster with a network namespace for each task."""
+
+    def __init__(self, server, kinds, logs, start):
+        self.wires = Wires(kinds)
+        super().__init__(server, kinds, logs, start)
+        self.addresses = {t: f"{self.wires.addresses[t]}:2222" for t in kinds}
+        self.wires.join()
+
+    def command(self, task):
+        return [*self.wires.prefix(task), *super().command(task), "--host", "0.0.0.0"]
+
+    def stop(self):
+        super().stop()
+        self.wires.stop()
+
+
+NETWORKS = {None: Cluster, "links": Linked, "wires": Wired}
+
+
+class Cell:
+    """One row of the table, played."""
+
+    def __init__(self, row, server, folder):
+        self.row, self.fault, self.folder = row, table.FAULTS[row.fault], folder
+        self.task = TASK_OF[row.role]
+        self.cluster = NETWORKS[self.fault.network](server, TASKS, folder, start=False)
+        self.reported = None
+
+    def flags(self):
+        """What the tasks are told besides who they are."""
+        if self.fault.network == "wires":
+            # They listen on an address that is not this machine's alone, and write checkpoints.
+            return ["--file-root", self.folder]
+        return {"silent": ["--silence-limit", str(table.LIMIT)],
+                "full": ["--memory-limit", str(table.MEMORY_MB)]}.get(self.row.fault, [])
+
+    def play(self):
+        self.cluster.start_all(self.flags())
+        clients = {name: self.start(name) for name in WHO}
+        try:
+            self.wait_until_warm()
+            self.begin = time.monotonic()
+            self.strike()
+            self.watch(self.fault.seconds)
+            self.end = time.monotonic()
+            self.heal()
+            self.watch(self.fault.after)
+            self.stop_clients(clients)
+        finally:
+            for client in clients.values():
+                client.kill()
+                client.join()
+            self.cluster.stop()
+        found = [f"{who}: {problem}" for who, outcome in zip(WHO, self.row.outcomes)
+                 for problem in failure_checks.problems(outcome, self, self.record(who))]
+        if self.row.fault == "full":
+            found += failure_checks.refused(self.record("greedy/other"))
+        return found
+
+    def start(self, name):
+        worker = "worker:0" if name.endswith("chief") else "worker:1"
+        client = multiprocessing.get_context("fork").Process(
+            target=failure_clients.run, args=(name, self.cluster.target(worker), self.folder))
+        client.start()
+        return client
+
+    def record(self, name):
+        """What a client has written down: [seconds, word, ...] in order."""
+        path = os.path.join(self.folder, name.replace("/", "-") + ".record")
+        if not os.path.exists(path):
+            return []
+        with open(path) as f:
+            return [json.loads(line) for line in f.read().splitlines(keepends=True)
+                    if line.endswith("\n")]
+
+    def wait_until_warm(self):
+        end = time.monotonic() + WARM_SECONDS_MAX
+        while any(sum(e[1] == "step" for e in self.record(n)) < WARM_STEPS for n in WHO):
+            cold = [(n, self.record(n)[-1:]) for n in WHO]
+            assert time.monotonic() < end, f"before anything failed, it did not train: {cold}"
+            time.sleep(0.1)
+
+    def strike(self):
+        kind, cluster, task = self.row.fault, self.cluster, self.task
+        if kind in ("killed", "restarted", "beside"):
+            if kind == "beside":
+                cluster.kill(TASK_OF["idle"])
+            cluster.kill(task)
+        elif kind == "full":
+            self.start("greedy/other")
+        elif kind == "paused":
+            cluster.signal(task, signal.SIGSTOP)
+        elif kind in ("unplugged", "replaced"):
+            cluster.wires.cut(task)
+            if kind == "replaced":
+                cluster.kill(task)
+                cluster.start(task, wait=False, arguments=self.flags())
+        elif kind == "slow":
+            cluster.links.delay(task, table.DELAY)
+        else:
+            cluster.links.cut(task, to=kind != "mute", back=kind != "deaf")
+
+    def heal(self):
+        kind, cluster, task = self.row.fault, self.cluster, self.task
+        if kind in ("restarted", "beside"):
+            cluster.start(task, arguments=self.flags())
+        elif kind == "paused":
+            cluster.signal(task, signal.SIGCONT)
+        elif self.fault.network == "wires":
+            cluster.wires.heal(task)
+        elif self.fault.network == "links":
+            cluster.links.heal()
+
+    def logs(self):
+        """What the other tasks say."""
+        return [self.cluster.log(t) for t in TASKS if t != self.task]
+
+    def watch(self, seconds):
+        """Lets time pass, and notes when a log first says that the task is silent."""
+        name = "/job:{}/replica:0/task:{} has been silent".format(*self.task.split(":"))
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if self.reported is None and any(name in log for log in self.logs()):
+                self.reported = time.monotonic()
+            time.sleep(0.05)
+
+    def stop_clients(self, clients):
+        open(os.path.join(self.folder, "stop"), "w").close()
+        end = time.monotonic() + END_SECONDS_MAX
+        for name, client in clients.items():
+            outcome = self.row.outcomes[WHO.index(name)]
+            if outcome not in ("blocked", "waits"):
+                client.join(max(0, end - time.monotonic()))
+
+
+def in_fork(row, server, folder, pipe):
+    os.setpgid(0, 0)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        pipe.send(Cell(row, server, folder).play())
+    except BaseException:
+        pipe.send([traceback.format_exc()])
+
+
+class Playing:
+    """A cell in a process of its own."""
+
+    def __init__(self, row, server, folder):
+        self.name, self.begin = f"{row.role}/{row.fault}", time.monotonic()
+        self.pipe, theirs = multiprocessing.Pipe(duplex=False)
+        self.process = multiprocessing.get_context("fork").Process(
+            target=in_fork, args=(row, server, os.path.join(folder, f"{row.role}-{row.fault}"), theirs))
+        self.process.start()
+        theirs.close()
+
+    def is_over(self):
+        return self.pipe.poll() or time.monotonic() - self.begin > CELL_SECONDS_MAX
+
+    def problems(self):
+        try:
+            problems = self.pipe.recv() if self.pipe.poll() else ["the cell took too long"]
+        except EOFError:
+            problems = ["it ended without a word"]
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self.process.join()
+        return problems
+
+
+def chosen_rows(args):
+    rows = [r for r in table.rows()
+            if not args.names or any(n in f"{r.role}/{r.fault}" for n in args.names)]
+    if args.short:
+        rows = [r for r in rows if f"{r.role}/{r.fault}" in SHORT]
+    no_wires = why_no_wires() if any(table.FAULTS[r.fault].network == "wires" for r in rows) else None
+    if no_wires:
+        for r in [r for r in rows if table.FAULTS[r.fault].network == "wires"]:
+            print(f"skipped {r.role}/{r.fault}: {no_wires}")
+            rows.remove(r)
+    return rows
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--server", required=True, help="the thalweg command")
+    parser.add_argument("--short", action="store_true", help="only the cells that CI plays")
+    parser.add_argument("--jobs", type=int, default=8, help="cells at a time")
+    parser.add_argument("--logs", help="a folder for what tasks and clients say")
+    parser.add_argument("names", nargs="*", help="parts of the names of cells to play")
+    args = parser.parse_args()
+    folder = args.logs or tempfile.mkdtemp(prefix="thalweg-failures-")
+    waiting, playing, failed_cells = chosen_rows(args), [], 0
+    count = len(waiting)
+    try:
+        while waiting or playing:
+            while waiting and len(playing) < args.jobs:
+                playing.append(Playing(waiting.pop(0), os.path.abspath(args.server), folder))
+            time.sleep(0.1)
+            for cell in [c for c in playing if c.is_over()]:
+                playing.remove(cell)
+                seconds, problems = time.monotonic() - cell.begin, cell.problems()
+                failed_cells += bool(problems)
+                print(f"{'FAILED' if problems else 'ok    '} {cell.name} ({seconds:.1f} s)", flush=True)
+                for problem in problems:
+                    print("    " + problem.strip().replace("\n", "\n    "), flush=True)
+    finally:
+        for cell in playing:
+            cell.problems()
+        if not args.logs:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(f"{count - failed_cells} of {count} cells are as the table says")
+    sys.exit(0 if count and not failed_cells else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Networks that can be cut: a proxy for each link between tasks, and namespaces with real wires."""
+
+import asyncio
+import contextlib
+import ctypes
+import multiprocessing
+import os
+import socket
+import subprocess
+import time
+
+CHUNK = 1 << 16
+# How often a link that is held is looked at again.
+LOOK_SECONDS = 0.01
+CLIENTS = "clients"
+
+
+class Links:
+    """A TCP proxy for every pair of source and destination.
+
+    A cut stops bytes and closes nothing: connections stay, new ones are taken and held."""
+
+    def __init__(self, addresses):
+        self.listeners, self.ports = [], {}
+        for source in [*addresses, CLIENTS]:
+            for destination, address in addresses.items():
+                if source == destination:
+                    continue
+                listener = socket.create_server(("127.0.0.1", 0))
+                self.ports[source, destination] = listener.getsockname()[1]
+                self.listeners.append((source, destination, address, listener))
+        self.control, theirs = multiprocessing.Pipe()
+        self.process = multiprocessing.get_context("fork").Process(
+            target=_serve, args=(self.listeners, theirs))
+        self.process.start()
+        for *_, listener in self.listeners:
+            listener.close()
+        theirs.close()
+
+    def address(self, source, destination):
+        return f"127.0.0.1:{self.ports[source, destination]}"
+
+    def cut(self, task, to=True, back=True):
+        """Holds what goes to a task, what comes from it, or both."""
+        self.control.send(("cut", task, to, back))
+
+    def delay(self, task, seconds):
+        """Every request to or from a task takes that much longer; its answer does not."""
+        self.control.send(("delay", task, seconds))
+
+    def heal(self):
+        self.control.send(("heal",))
+
+    def stop(self):
+        self.process.kill()
+        self.process.join()
+
+
+class _State:
+    def __init__(self):
+        self.to, self.back, self.slow = set(), set(), {}
+
+    def command(self, words):
+        kind, *rest = words
+        if kind == "cut":
+            task, to, back = rest
+            self.to |= {task} if to else set()
+            self.back |= {task} if back else set()
+        elif kind == "delay":
+            self.slow[rest[0]] = rest[1]
+        else:
+            self.__init__()
+
+    def holds(self, sender, receiver):
+        return receiver in self.to or sender in self.back
+
+    def lag(self, *ends):
+        return max((self.slow.get(end, 0) for end in ends), default=0)
+
+
+def _serve(listeners, control):
+    asyncio.run(_run(listeners, control))
+
+
+async def _run(listeners, control):
+    state, loop = _State(), asyncio.get_running_loop()
+    ended = loop.create_future()
+
+    def heard():
+        try:
+            state.command(control.recv())
+        except EOFError:
+            # Whoever started us is gone.
+            if not ended.done():
+                ended.set_result(None)
+    loop.add_reader(control.fileno(), heard)
+    for source, destination, address, listener in listeners:
+        host, port = address.rsplit(":", 1)
+
+        def taken(reader, writer, ends=(source, destination), at=(host, int(port))):
+            return _link(state, ends, at, reader, writer)
+        await asyncio.start_server(taken, sock=listener)
+    await ended
+
+
+async def _link(state, ends, at, reader, writer):
+    source, destination = ends
+    try:
+        there, back = await asyncio.open_connection(*at)
+    except OSError:
+        writer.close()
+        return
+    requests = _pump(reader, back, lambda: state.holds(source, destination),
+                     lambda: state.lag(source, destination))
+    answers = _pump(there, writer, lambda: state.holds(destination, source), lambda: 0)
+    await asyncio.gather(requests, answers)
+
+
+async def _pump(reader, writer, is_held, lag):
+    """Moves bytes from one end to the other, in order, when they are due."""
+    queue = asyncio.Queue(256)
+
+    async def take():
+        with contextlib.suppress(OSError):
+            while data := await reader.read(CHUNK):
+                await queue.put((time.monotonic() + lag(), data))
+        await queue.put((0, None))
+
+    async def give():
+        while True:
+            due, data = await queue.get()
+            while is_held() or time.monotonic() < due:
+                await asyncio.sleep(LOOK_SECONDS)
+            if data is None:
+                break
+            with contextlib.suppress(OSError):
+                writer.write(data)
+                await writer.drain()
+        with contextlib.suppress(OSError):
+            writer.close()
+    await asyncio.gather(take(), give())
+
+
+class Wires:
+    """A network namespace for each task, all on one switch. Pulling a task's plug loses its packets,
+    those that open connections among them, and tells nobody."""
+
+    def __init__(self, tasks):
+        self.holders, self.addresses, self.plugs = {}, {}, {}
+        try:
+            self.switch = self._namespace("switch")
+            self._in(self.switch, "link add name switch type bridge")
+            self._in(self.switch, "link set switch up")
+            for i, task in enumerate([CLIENTS, *tasks]):
+                holder = self._namespace(task)
+                plug, address = f"plug{i}", f"10.77.0.{i + 1}"
+                self._in(holder, f"link add name wire type veth peer name {plug} netns {self.switch.pid}")
+                self._in(holder, f"addr add {address}/24 dev wire")
+                self._in(holder, "link set lo up")
+                self._in(holder, "link set wire up")
+                self._in(self.switch, f"link set {plug} master switch")
+                self._in(self.switch, f"link set {plug} up")
+                self.addresses[task], self.plugs[task] = address, plug
+        except BaseException:
+            self.stop()
+            raise
+
+    def _namespace(self, name):
+        """A process that does nothing in a namespace of its own, and so keeps it."""
+        holder = subprocess.Popen(["unshare", "--net", "--", "sh", "-c", "echo; exec sleep 1000"],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.holders[name] = holder
+        if not holder.stdout.readline():
+            raise OSError(holder.stderr.read().decode().strip())
+        return holder
+
+    def _in(self, holder, command):
+        subprocess.run([*self._enter(holder), "ip", *command.split()], check=True,
+                       capture_output=True)
+
+    @staticmethod
+    def _enter(holder):
+        return ["nsenter", f"--net=/proc/{holder.pid}/ns/net", "--"]
+
+    def prefix(self, task):
+        """What a command begins with that runs on a task's side."""
+        return self._enter(self.holders[task])
+
+    def join(self):
+        """Moves this process, its children included, to the clients' side."""
+        descriptor = os.open(f"/proc/{self.holders[CLIENTS].pid}/ns/net", os.O_RDONLY)
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.setns(descriptor, 0) != 0:
+            raise OSError(ctypes.get_errno(), "setns")
+        os.close(descriptor)
+
+    def cut(self, task):
+        self._in(self.switch, f"link set {self.plugs[task]} nomaster")
+
+    def heal(self, task):
+        self._in(self.switch, f"link set {self.plugs[task]} master switch")
+
+    def stop(self):
+        for holder in self.holders.values():
+            holder.kill()
+            holder.wait()
+
+
+def why_no_wires():
+    """Why namespaces do not work here; nothing if they do."""
+    try:
+        Wires([]).stop()
+        return None
+    except (OSError, subprocess.CalledProcessError) as error:
+        detail = getattr(error, "stderr", b"") or b""
+        return f"network namespaces cannot be made here: {error} {detail.decode().strip()}".strip()
