@@ -96,6 +96,22 @@ def case_a_dead_task_that_nobody_needs(cluster):
             equal(s.run(tf.constant(1) + 1), 2)
 
 
+def case_a_session_opened_while_tasks_are_stopped(cluster):
+    """It waits for the one that its graph needs, and not for the other."""
+    for task in ("ps:0", "worker:1"):
+        cluster.signal(task, signal.SIGSTOP)
+    with tf.Graph().as_default():
+        with v1.device(PS1), Within(2), v1.Session(cluster.target("worker:0")) as s:
+            equal(s.run(tf.constant(1) + 1), 2)
+        with v1.device(PS0):
+            y = tf.constant(20) + 1
+        threading.Timer(4, cluster.signal, ["ps:0", signal.SIGCONT]).start()
+        with Within(8), v1.Session(cluster.target("worker:0")) as s:
+            equal(s.run(y), 21)
+    assert "waits for /job:ps/replica:0/task:0" in cluster.log("worker:0")
+    cluster.signal("worker:1", signal.SIGCONT)
+
+
 @tasks({"ps:0": "late " + OURS, "worker:0": OURS})
 def case_a_session_waits_for_a_task_that_comes_late(cluster):
     """CreateSession waits for the task that the graph names, and says for whom."""

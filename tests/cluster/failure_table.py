@@ -30,8 +30,10 @@ Fault = collections.namedtuple("Fault", "text network seconds after heals_within
 FAULTS = {
     "killed": Fault("killed (-9), for good", None, 8, 0),
     "restarted": Fault("killed, back after 3 s", None, 3, 9),
+    "supervised": Fault("killed; `thalweg cluster up` starts it again", "supervised", 0.3, 8),
     "paused": Fault(f"stopped (SIGSTOP) for {PAUSE} s", None, PAUSE, 4),
     "cut": Fault(f"cut off for {PAUSE} s", "links", PAUSE, 4),
+    "parted": Fault(f"it and the parameter server do not reach each other for {PAUSE} s", "links", PAUSE, 4),
     "deaf": Fault(f"nothing reaches it for {PAUSE} s", "links", PAUSE, 4),
     "mute": Fault(f"nothing comes from it for {PAUSE} s", "links", PAUSE, 4),
     "unplugged": Fault(f"its packets are lost for {PAUSE} s", "wires", PAUSE, 14, HEALED_MAX + 8),
@@ -76,7 +78,7 @@ def rows():
 
 def is_reported(row, outcome):
     """Whether a log must say that the task is silent: somebody waits for it, and we know."""
-    return row.role == "ps" and outcome in ("heals", "lost_then_same")
+    return row.role in ("ps", "stock") and outcome in ("heals", "lost_then_same")
 
 
 HANG = "hangs for ever"
@@ -97,9 +99,13 @@ ROWS = [
     ("ps", "silent", ("restored", "restored", "lost_then_same", "lost_then_same"),
      ("waits, no word, as long as it takes (120 s)",) * 2),
     ("ps", "full", ("on",) * 4, (UNMEASURED,) * 2),
+    ("stock", "killed", ("waits", "waits", "fails", "fails"), (UNMEASURED,) * 2),
+    ("stock", "restarted", ("restored", "restored", "fails_then_new", "fails_then_new"), (UNMEASURED,) * 2),
+    ("stock", "paused", ("heals",) * 4, (UNMEASURED,) * 2),
     ("chief", "killed", ("blocked", "on", "blocked", "on"), (HANG, NO_GAP)),
     ("chief", "restarted", ("restored", "turned_back", "aborted", "on"),
      ("new session 3.5 s after the kill; 34 updates lost to the checkpoint", "goes on; turned back by the chief")),
+    ("chief", "supervised", ("restored", "turned_back", "aborted", "on"), (UNMEASURED,) * 2),
     ("chief", "paused", ("heals", "on", "heals", "on"), ("waits; nothing lost", NO_GAP)),
     ("chief", "cut", ("heals", "on", "heals", "on"), ("waits; nothing lost", NO_GAP)),
     ("chief", "deaf", ("heals", "on", "heals", "on"), (UNMEASURED,) * 2),
@@ -110,6 +116,7 @@ ROWS = [
     ("worker", "restarted", ("on", "recovers", "on", "aborted"), (NO_GAP, "new session 3.4 s after the kill")),
     ("worker", "paused", ("on", "heals", "on", "heals"), (NO_GAP, "waits; nothing lost")),
     ("worker", "cut", ("on", "heals", "on", "heals"), (NO_GAP, "waits; nothing lost")),
+    ("worker", "parted", ("on", "heals", "on", "heals"), (UNMEASURED,) * 2),
     ("worker", "deaf", ("on", "heals", "on", "heals"), (UNMEASURED,) * 2),
     ("worker", "mute", ("on", "heals", "on", "heals"), (UNMEASURED,) * 2),
     ("worker", "unplugged", ("on", "heals", "on", "heals"), (UNMEASURED,) * 2),
@@ -122,7 +129,7 @@ ROWS = [
     ("idle", "slow", ("on",) * 4, (NO_GAP,) * 2),
 ]
 
-ROLES = {"ps": "the parameter server", "chief": "the chief's worker", "worker": "the other worker",
+ROLES = {"ps": "the parameter server", "stock": "the parameter server, if TensorFlow's", "chief": "the chief's worker", "worker": "the other worker",
          "idle": "a worker that nobody needs"}
 BEGIN, END = "<!-- the table of failures begins -->", "<!-- the table of failures ends -->"
 

@@ -15,6 +15,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -28,11 +29,11 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "clients")]
 import failure_checks  # noqa: E402
 import failure_clients  # noqa: E402
 import failure_table as table  # noqa: E402
-from cluster import OURS, Cluster  # noqa: E402
+from cluster import OURS, THEIRS, Cluster  # noqa: E402
 from links import CLIENTS, Links, Wires, why_no_wires  # noqa: E402
 
 TASKS = {"ps:0": OURS, "worker:0": OURS, "worker:1": OURS, "worker:2": OURS}
-TASK_OF = {"ps": "ps:0", "chief": "worker:0", "worker": "worker:1", "idle": "worker:2"}
+TASK_OF = {"ps": "ps:0", "stock": "ps:0", "chief": "worker:0", "worker": "worker:1", "idle": "worker:2"}
 # The order of a row's outcomes.
 WHO = ("monitored/chief", "monitored/other", "plain/chief", "plain/other")
 SHORT = ("ps/killed", "ps/restarted", "ps/beside", "ps/full", "ps/silent", "chief/restarted", "worker/restarted",
@@ -77,7 +78,43 @@ class Wired(Cluster):
         self.wires.stop()
 
 
-NETWORKS = {None: Cluster, "links": Linked, "wires": Wired}
+class Supervised(Cluster):
+    """A cluster that `thalweg cluster up` started and looks after."""
+
+    def start_all(self, arguments=()):
+        assert not arguments, "the file says what tasks are told"
+        path = os.path.join(self.logs, "cluster.toml")
+        with open(path, "w") as f:
+            f.write('name = "it"\nrestarts = 5\n')
+            for job, addresses in self.spec().items():
+                f.write(f"[job.{job}]\ntasks = {json.dumps(addresses)}\n")
+        self.run_command("up", path)
+
+    def run_command(self, verb, *args):
+        subprocess.run([self.server, "cluster", verb, *args, "--state", self.logs], check=True,
+                       stdout=subprocess.DEVNULL)
+
+    def kill(self, task):
+        """Ends the process of a task, which the supervisor started."""
+        job, index = task.split(":")
+        with open(os.path.join(self.logs, "it", "cluster.json")) as f:
+            supervisor = json.load(f)["supervisor"]
+        for pid in pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            if f"--job {job} --task {index}" in " ".join(words):
+                os.kill(int(pid), signal.SIGKILL)
+                return
+        raise AssertionError(f"the supervisor has no {task}")
+
+    def log(self, task):
+        path = pathlib.Path(self.logs, "it", task.replace(":", "-") + ".log")
+        return path.read_text() if path.exists() else ""
+
+    def stop(self):
+        self.run_command("down", os.path.join(self.logs, "cluster.toml"))
+
+
+NETWORKS = {None: Cluster, "links": Linked, "wires": Wired, "supervised": Supervised}
 
 
 class Cell:
@@ -86,7 +123,8 @@ class Cell:
     def __init__(self, row, server, folder):
         self.row, self.fault, self.folder = row, table.FAULTS[row.fault], folder
         self.task = TASK_OF[row.role]
-        self.cluster = NETWORKS[self.fault.network](server, TASKS, folder, start=False)
+        tasks = {**TASKS, "ps:0": THEIRS if row.role == "stock" else OURS}
+        self.cluster = NETWORKS[self.fault.network](server, tasks, folder, start=False)
         self.reported = None
 
     def flags(self):
@@ -145,7 +183,7 @@ class Cell:
 
     def strike(self):
         kind, cluster, task = self.row.fault, self.cluster, self.task
-        if kind in ("killed", "restarted", "beside"):
+        if kind in ("killed", "restarted", "beside", "supervised"):
             if kind == "beside":
                 cluster.kill(TASK_OF["idle"])
             cluster.kill(task)
@@ -160,6 +198,8 @@ class Cell:
                 cluster.start(task, wait=False, arguments=self.flags())
         elif kind == "slow":
             cluster.links.delay(task, table.DELAY)
+        elif kind == "parted":
+            cluster.links.cut_between(task, TASK_OF["ps"])
         else:
             cluster.links.cut(task, to=kind != "mute", back=kind != "deaf")
 

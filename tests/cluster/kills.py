@@ -33,6 +33,7 @@ WORKERS, SIZE = 4, 1000
 # Between two kills, and how long a worker stays away, in seconds.
 LIFE, ABSENCE = (0.3, 1.5), (0.05, 0.6)
 GROWTH_MB_MAX = 24
+LOST = (tf.errors.UnavailableError, tf.errors.AbortedError)
 
 
 def model(worker):
@@ -56,20 +57,31 @@ def train(worker, target, steps, path):
     done, failed, sessions, last, since = 0, 0, 0, 0, 0
     with tf.Graph().as_default():
         *_, step = model(worker)
-        session = None
+        nothing, session = tf.no_op(), None
         while done < steps:
+            if session is None:
+                session = opened(target, nothing)
+                sessions += 1
             try:
-                if session is None:
-                    session = v1.Session(target)
-                    sessions += 1
                 count = session.run(step)[0]
-            except (tf.errors.UnavailableError, tf.errors.AbortedError):
+            except LOST:
                 failed, since, session = failed + 1, since + 1, None
                 continue
             assert last + 1 <= count <= last + 1 + since, f"{count} after {last}, {since} failures"
             done, last, since = done + 1, count, 0
     with open(path, "w") as f:
         json.dump({"done": done, "failed": failed, "sessions": sessions}, f)
+
+
+def opened(target, nothing):
+    """A session that its master knows; it may take several attempts."""
+    while True:
+        session = v1.Session(target)
+        try:
+            session.run(nothing)
+            return session
+        except LOST:
+            pass
 
 
 def in_fork(function, *args):
@@ -146,7 +158,7 @@ def play(cluster, steps, seed, folder):
     done, failed = (sum(s[what] for s in seen) for what in ("done", "failed"))
     assert done <= end["total"] <= done + failed, f"{end}, and {seen}"
     assert end["error"] < 1, f"it did not learn: {end}"
-    assert kills > 3 and failed > 0, "nothing was killed in the middle of anything"
+    assert 0 < failed <= kills > 3, f"{kills} kills made {failed} steps fail"
     assert growth(memory) < GROWTH_MB_MAX, f"memory grows: {memory}"
 
 

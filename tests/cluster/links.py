@@ -44,6 +44,10 @@ class Links:
         """Holds what goes to a task, what comes from it, or both."""
         self.control.send(("cut", task, to, back))
 
+    def cut_between(self, one, other):
+        """Holds what goes between two tasks; both reach everybody else."""
+        self.control.send(("between", one, other))
+
     def delay(self, task, seconds):
         """Every request to or from a task takes that much longer; its answer does not."""
         self.control.send(("delay", task, seconds))
@@ -58,7 +62,7 @@ class Links:
 
 class _State:
     def __init__(self):
-        self.to, self.back, self.slow = set(), set(), {}
+        self.to, self.back, self.pairs, self.slow = set(), set(), set(), {}
 
     def command(self, words):
         kind, *rest = words
@@ -66,13 +70,16 @@ class _State:
             task, to, back = rest
             self.to |= {task} if to else set()
             self.back |= {task} if back else set()
+        elif kind == "between":
+            self.pairs.add(frozenset(rest))
         elif kind == "delay":
             self.slow[rest[0]] = rest[1]
         else:
             self.__init__()
 
     def holds(self, sender, receiver):
-        return receiver in self.to or sender in self.back
+        is_cut = frozenset((sender, receiver)) in self.pairs
+        return is_cut or receiver in self.to or sender in self.back
 
     def lag(self, *ends):
         return max((self.slow.get(end, 0) for end in ends), default=0)
