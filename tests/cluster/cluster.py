@@ -24,6 +24,14 @@ def tasks(*layouts):
     return mark
 
 
+def transports(*ways):
+    """Says how tensors go between tasks of ours: the case runs once with each way."""
+    def mark(case):
+        case.transports = list(ways)
+        return case
+    return mark
+
+
 def free_ports(count):
     """Ports that nobody listens on; held open together, so that all differ."""
     sockets = [socket.socket() for _ in range(count)]
@@ -49,8 +57,8 @@ def tensorflow_task(spec, job, index, log):
 class Cluster:
     """Tasks by name, "job:index". Those that a case starts itself are listed as not running."""
 
-    def __init__(self, server, kinds, logs=None, start=True):
-        self.server, self.kinds = server, dict(kinds)
+    def __init__(self, server, kinds, logs=None, start=True, transport="auto"):
+        self.server, self.kinds, self.transport = server, dict(kinds), transport
         ports = free_ports(len(kinds))
         self.addresses = {t: f"127.0.0.1:{port}" for t, port in zip(kinds, ports)}
         self.processes = {}
@@ -78,7 +86,8 @@ class Cluster:
         """What starts a task of ours; `address` says where it finds the others."""
         job, index = task.split(":")
         spec = ";".join(f"{j}={','.join(a)}" for j, a in self.spec(address).items())
-        return [self.server, "server", "--cluster", spec, "--job", job, "--task", index]
+        return [self.server, "server", "--cluster", spec, "--job", job, "--task", index,
+                "--transport", self.transport]
 
     def target(self, task):
         return "grpc://" + self.addresses[task]

@@ -7,7 +7,7 @@ import time
 import numpy as np
 import tensorflow as tf
 
-from cluster import OURS, tasks
+from cluster import OURS, tasks, transports
 from support import equal, raises, v1
 
 PS0, PS1, W0, W1 = ("/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0", "/job:worker/task:1")
@@ -56,6 +56,7 @@ def case_a_killed_parameter_server(cluster):
             equal(s.run(add), 1)
 
 
+@transports("auto", "grpc")
 def case_killed_in_the_middle_of_a_step(cluster):
     """A step that waits on another task ends when that task does."""
     for victim, device in [("ps:0", PS0), ("worker:1", W1)]:

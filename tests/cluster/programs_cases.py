@@ -3,7 +3,7 @@
 import numpy as np
 import tensorflow as tf
 
-from cluster import OURS, THEIRS, tasks
+from cluster import OURS, THEIRS, tasks, transports
 from support import Elsewhere, close, equal, v1
 
 PS0, PS1, W0, W1 = ("/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0", "/job:worker/task:1")
@@ -151,6 +151,7 @@ def case_isolated_sessions(cluster):
         equal([s.run(v) for s in sessions], [1, 2])
 
 
+@transports("auto", "grpc")
 def case_large_tensors(cluster):
     """Forty megabytes each way, and many small ones beside them."""
     with tf.Graph().as_default():
@@ -174,6 +175,8 @@ def case_large_tensors(cluster):
                 s.run([add, joined])
             equal(s.run(total), 30_000_000)
             equal(s.run(joined), [float(i) for i in range(50) for _ in range(i % 5)])
+        word = "tensors of /job:worker/replica:0/task:1 come by a unix socket"
+        assert (word in cluster.log("ps:0")) == (cluster.transport == "auto"), cluster.log("ps:0")
 
 
 @tasks({"ps:0": OURS, "worker:0": OURS}, {"ps:0": THEIRS, "worker:0": OURS},

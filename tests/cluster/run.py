@@ -2,16 +2,18 @@
 
     python tests/cluster/run.py --server target/debug/thalweg           # all tasks are ours
     python tests/cluster/run.py --server target/debug/thalweg mixed     # those with "mixed" in the name
+    python tests/cluster/run.py --server target/debug/thalweg --transport grpc    # no stream of ours
 
 A case is a function `case_*` in a module here that takes a `Cluster`. Its tasks are those that
 `@tasks(...)` says, two parameter servers and two workers of ours otherwise; with several layouts it
-runs once with each. Every case runs in a fork with a fresh graph, and fails by an exception or by
+runs once with each, and likewise with each way that `@transports(...)` names. Every case runs in a fork with a fresh graph, and fails by an exception or by
 taking too long.
 """
 
 import argparse
 import importlib
 import importlib.util
+import itertools
 import os
 import pathlib
 import sys
@@ -39,20 +41,23 @@ clients = client_runner()
 WAITING = {}
 
 
-def cases(wanted):
-    """Every case as (name, function, tasks), in order."""
+def cases(wanted, transport):
+    """Every case as (name, function, tasks, transport), in order."""
     found = []
     for path in sorted(HERE.glob("*_cases.py")):
         module = importlib.import_module(path.stem)
         for name in [n for n in vars(module) if n.startswith("case_")]:
             case = getattr(module, name)
             layouts = getattr(case, "layouts", [DEFAULT_TASKS])
-            for tasks in layouts:
+            ways = getattr(case, "transports", [transport])
+            for tasks, way in itertools.product(layouts, ways):
                 full = f"{path.stem[:-6]}/{name[5:]}"
                 if len(layouts) > 1:
                     full += " " + ",".join(f"{task}={kind}" for task, kind in tasks.items())
+                if len(ways) > 1:
+                    full += " " + way
                 if not wanted or any(w in full for w in wanted):
-                    found.append((full, case, tasks))
+                    found.append((full, case, tasks, way))
     return found
 
 
@@ -60,18 +65,21 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--server", required=True, help="the thalweg command")
     parser.add_argument("--list", action="store_true", help="only print the names of the cases")
+    parser.add_argument("--transport", default="auto", choices=["auto", "grpc"],
+                        help="how tensors go between tasks of ours, where a case does not say")
     parser.add_argument("--logs", help="a folder for what the tasks say")
     parser.add_argument("names", nargs="*", help="parts of the names of cases to run")
     args = parser.parse_args()
-    chosen = cases(args.names)
+    chosen = cases(args.names, args.transport)
     if args.list:
-        print("\n".join(name for name, _, _ in chosen))
+        print("\n".join(name for name, *_ in chosen))
         return
     clients.WAITING.clear()
     clients.WAITING.update(WAITING)
     results = []
-    for name, case, tasks in chosen:
-        cluster = Cluster(os.path.abspath(args.server), tasks, args.logs)
+    for name, case, tasks, transport in chosen:
+        cluster = Cluster(os.path.abspath(args.server), tasks, args.logs,
+                          transport=transport)
         try:
             results += clients.play([(name, case)], [cluster])
         finally:

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_cluster::grpc::{Server, ServerOptions};
-use thalweg_cluster::{ClusterSpec, Master, Member, Task, TaskName, TaskOptions};
+use thalweg_cluster::{ClusterSpec, Master, Member, Task, TaskName, TaskOptions, TensorTransport};
 use thalweg_formats::{LocalStorage, NoStorage, Rooted, Storage};
 use thalweg_runtime::Pool;
 use thalweg_storage::{AllowedUrls, ByUrl};
@@ -52,6 +52,11 @@ pub struct Args {
     #[arg(long, value_name = "N")]
     task: Option<u32>,
 
+    /// How tensors come from other tasks: auto takes a stream of our own where both tasks have one,
+    /// over a unix socket if they are on one machine; grpc keeps to TensorFlow's protocol
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
+    transport: Transport,
+
     /// End when standard input closes: whoever holds its other end is gone then
     #[arg(long)]
     with_parent: bool,
@@ -61,6 +66,14 @@ pub struct Args {
 
     #[command(flatten)]
     limits: Limits,
+}
+
+/// See [`TensorTransport`].
+#[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
+enum Transport {
+    #[default]
+    Auto,
+    Grpc,
 }
 
 /// What clients may read and write through their graphs.
@@ -207,6 +220,10 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let mut options = args.limits.task_options(&place);
     let storage = args.files.storage(&place).map_err(|e| Failure::Usage(e.to_string()))?;
     options.environment.storage = Arc::new(storage);
+    options.tensor_transport = match args.transport {
+        Transport::Auto => TensorTransport::Auto,
+        Transport::Grpc => TensorTransport::Grpc,
+    };
     let task = Task::new(options, registry.ops.clone(), registry.kernels.clone());
     let task = Arc::new(task);
     let member = match place.cluster.is_empty() {

@@ -35,7 +35,7 @@ impl Member {
         Member::with(task, ClusterSpec::default(), None)
     }
 
-    /// A task in a cluster whose tasks reach each other by gRPC.
+    /// A task in a cluster whose tasks reach each other by gRPC, and by streams of ours.
     pub fn of(task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
         let transport = crate::grpc::Peers::new(&cluster, &task);
         Member::with(task, cluster, Some(Arc::new(transport)))
@@ -80,5 +80,10 @@ impl Member {
     /// Steps that have something to do with this task now.
     pub fn steps_known(&self) -> usize {
         self.steps.len()
+    }
+
+    /// Other tasks whose tensors come over a stream of ours now.
+    pub fn streams_open(&self) -> usize {
+        self.transport.as_ref().map_or(0, |transport| transport.streams())
     }
 }

@@ -13,6 +13,16 @@ use thalweg_proto as pb;
 use thalweg_runtime::{memory_limit_bytes, system_environment};
 use thalweg_tensor::{Budget, Result, ensure};
 
+/// How tensors travel between tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TensorTransport {
+    /// Over a stream of ours where both tasks have one, by gRPC otherwise.
+    #[default]
+    Auto,
+    /// By gRPC always, as TensorFlow's tasks do.
+    Grpc,
+}
+
 /// What a task is told when it starts.
 #[derive(Clone)]
 pub struct TaskOptions {
@@ -34,6 +44,8 @@ pub struct TaskOptions {
     pub silence_limit: Duration,
     /// Rewrites the graphs that masters of other tasks send, before they are looked at.
     pub rewrite: Option<fn(&mut pb::GraphDef)>,
+    /// How tensors come from other tasks and go to them.
+    pub tensor_transport: TensorTransport,
     /// Sees every change of the task's named state.
     pub observer: Option<Arc<dyn StateObserver>>,
 }
@@ -50,6 +62,7 @@ impl Default for TaskOptions {
             startup_wait: Duration::from_secs(600),
             silence_limit: Duration::from_secs(30),
             rewrite: None,
+            tensor_transport: TensorTransport::default(),
             observer: None,
         }
     }

@@ -48,6 +48,11 @@ pub(crate) trait Transport: Send + Sync {
         answered: Answered,
     );
 
+    /// Tasks whose tensors come by a stream of ours now.
+    fn streams(&self) -> usize {
+        0
+    }
+
     /// Time has passed; it is `now`.
     fn tick(&self, now: Duration) {
         let _ = now;

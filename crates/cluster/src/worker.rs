@@ -19,7 +19,7 @@ use crate::member::Member;
 use crate::recent_ids::RecentIds;
 use crate::remote_rendezvous::{Sender, TaskRendezvous};
 use crate::steps::Admitted;
-use crate::task::attributes;
+use crate::task::{Task, attributes};
 
 /// Sessions of masters at once; graphs of one session.
 const SESSIONS_MAX: usize = 100_000;
@@ -68,6 +68,11 @@ impl Worker {
     /// Sessions open now.
     pub fn session_count(&self) -> usize {
         self.sessions.read().len()
+    }
+
+    /// Whose worker it is.
+    pub(crate) fn task(&self) -> &Task {
+        &self.member.task
     }
 
     /// The devices of the task.

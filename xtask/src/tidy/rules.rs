@@ -10,6 +10,7 @@ const UNSAFE: &[&str] = &[
     "crates/tensor/",
     "crates/ops/",
     "crates/formats/src/storage/map.rs",
+    "crates/cluster/src/stream/arriving.rs",
     "crates/runtime/src/execute/",
     "crates/runtime/src/pool.rs",
     "benches/ours/src/peak.rs",

@@ -127,6 +127,24 @@ impl Channel {
         Channel::new(self.address.clone(), self.service, self.patience, self.incoming.clone())
     }
 
+    /// Where the server is, `host:port`.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Calls a method of another service than the channel's.
+    pub(crate) async fn call_at<M: Message + Default>(
+        &self,
+        service: &str,
+        method: &str,
+        message: &impl Message,
+        timeout: Option<Duration>,
+    ) -> Result<M> {
+        let mut pieces = Pieces::default();
+        pieces.put_fields(message);
+        decode(self.send_to(service, method, pieces, timeout).await?)
+    }
+
     /// Calls a method with a message.
     pub(crate) async fn call<M: Message + Default>(
         &self,
@@ -146,7 +164,17 @@ impl Channel {
         pieces: Pieces,
         timeout: Option<Duration>,
     ) -> Result<Rope> {
-        let call = self.send_without_deadline(method, pieces, timeout);
+        self.send_to(self.service, method, pieces, timeout).await
+    }
+
+    async fn send_to(
+        &self,
+        service: &str,
+        method: &str,
+        pieces: Pieces,
+        timeout: Option<Duration>,
+    ) -> Result<Rope> {
+        let call = self.send_without_deadline(service, method, pieces, timeout);
         match timeout {
             None => call.await,
             Some(timeout) => tokio::time::timeout(timeout, call)
@@ -157,14 +185,14 @@ impl Channel {
 
     async fn send_without_deadline(
         &self,
+        service: &str,
         method: &str,
         pieces: Pieces,
         timeout: Option<Duration>,
     ) -> Result<Rope> {
-        let mut request =
-            Request::post(format!("http://{}/{}/{method}", self.address, self.service))
-                .header(http::header::CONTENT_TYPE, "application/grpc")
-                .header("te", "trailers");
+        let mut request = Request::post(format!("http://{}/{service}/{method}", self.address))
+            .header(http::header::CONTENT_TYPE, "application/grpc")
+            .header("te", "trailers");
         if let Some(timeout) = timeout {
             request = request.header("grpc-timeout", grpc_timeout(timeout));
         }

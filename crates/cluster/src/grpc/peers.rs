@@ -15,8 +15,10 @@ use super::client::{Channel, Patience, check_status, decode, runtime};
 use super::pieces::Pieces;
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::member::NOTICE_LIMIT;
+use crate::remote_rendezvous::Sender;
 use crate::silence::{Action, Limits, Silence};
-use crate::task::Task;
+use crate::stream::client::Streams;
+use crate::task::{Task, TensorTransport};
 use crate::transport::{Answered, Call, Reply, Transport};
 
 const SERVICE: &str = "tensorflow.WorkerService";
@@ -40,6 +42,8 @@ struct Peer {
     /// Which of its starts was seen last; 0 if none was.
     incarnation: AtomicU64,
     clock: Arc<dyn Clock>,
+    /// The fast stream, unless all goes by gRPC.
+    streams: Option<Streams>,
     /// Ends the calls on their way when the task is taken for lost.
     lost: Mutex<Cancellation>,
 }
@@ -49,6 +53,7 @@ impl Peers {
     pub(crate) fn new(cluster: &ClusterSpec, task: &Task) -> Peers {
         let clock = &task.options.environment.clock;
         let limits = Limits::with_loss(task.options.silence_limit);
+        let way = task.options.tensor_transport;
         let peer = |(name, address): (&TaskName, &str)| {
             let channel = || {
                 // One that refuses is not there; one that says nothing is silent.
@@ -64,6 +69,7 @@ impl Peers {
                 is_heard: AtomicBool::new(false),
                 incarnation: AtomicU64::new(0),
                 clock: clock.clone(),
+                streams: (way == TensorTransport::Auto).then(Streams::default),
                 lost: Mutex::default(),
             };
             (name.clone(), Arc::new(peer))
@@ -110,6 +116,11 @@ impl Transport for Peers {
             }
         };
         once.keep([cancellation.on_cancel(ends()), lost.on_cancel(ends())]);
+    }
+
+    fn streams(&self) -> usize {
+        let is_open = |peer: &&Arc<Peer>| peer.streams.as_ref().is_some_and(Streams::is_open);
+        self.tasks.values().filter(is_open).count()
     }
 
     fn tick(&self, now: Duration) {
@@ -188,6 +199,7 @@ impl Peer {
 
     /// Ends the calls that wait for the task.
     fn lose(&self, why: &str) {
+        self.streams.iter().for_each(Streams::forget);
         let lost = std::mem::take(&mut *self.lost.lock());
         lost.cancel(err!(Unavailable, "{} is lost: {why}", self.name));
     }
@@ -261,13 +273,25 @@ impl Peer {
             }
             Call::CleanupGraph(r) => done(control, "CleanupGraph", &r, limit).await?,
             Call::CleanupAll(r) => done(control, "CleanupAll", &r, limit).await?,
-            Call::RecvTensor(request) => {
-                let mut pieces = Pieces::default();
-                pieces.put_fields(&request);
-                let rope = self.tensors.send("RecvTensor", pieces, limit).await?;
-                Reply::Received(self.received(decode(rope)?)?)
-            }
+            Call::RecvTensor(request) => Reply::Received(self.recv_tensor(&request, limit).await?),
         })
+    }
+
+    async fn recv_tensor(
+        &self,
+        request: &pb::RecvTensorRequest,
+        limit: Option<Duration>,
+    ) -> Result<Value> {
+        if let Some(streams) = &self.streams {
+            let incarnation = Sender::of(&request.rendezvous_key)?.incarnation;
+            if let Some(stream) = streams.find(&self.name, &self.control, incarnation).await? {
+                return stream.receive(request).await;
+            }
+        }
+        let mut pieces = Pieces::default();
+        pieces.put_fields(request);
+        let rope = self.tensors.send("RecvTensor", pieces, limit).await?;
+        self.received(decode(rope)?)
     }
 
     fn received(&self, response: pb::RecvTensorResponse) -> Result<Value> {

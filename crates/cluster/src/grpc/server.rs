@@ -1,6 +1,6 @@
 //! The listening side: connections, limits, an orderly end.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
@@ -16,6 +16,9 @@ use super::answer::Answer;
 use super::service::Service;
 use super::transport;
 use crate::master::Master;
+use crate::stream::hello::HelloResponse;
+use crate::stream::{self, frame, socket};
+use crate::task::TensorTransport;
 use crate::worker::Worker;
 
 /// Limits of a server.
@@ -62,7 +65,7 @@ impl Server {
     pub fn new(master: Arc<Master>, options: ServerOptions) -> Server {
         let worker = Arc::new(Worker::new(master.member().clone()));
         let message_bytes_max = options.message_bytes_max;
-        let service = Service { master, worker, message_bytes_max };
+        let service = Service { master, worker, message_bytes_max, hello: OnceLock::new() };
         Server { service: Arc::new(service), options }
     }
 
@@ -75,6 +78,10 @@ impl Server {
             let place = places.clone().acquire_owned().await;
             (listener.accept().await, place)
         };
+        if let Some(listener) = self.open_stream() {
+            let (worker, places) = (self.service.worker.clone(), self.options.connections_max);
+            connections.spawn(stream::server::accept_all(listener, worker, places, stop.clone()));
+        }
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         let mut tick = tokio::time::interval(TICK_INTERVAL);
         loop {
@@ -109,6 +116,33 @@ impl Server {
         let _ = tokio::time::timeout(DRAIN_TIME, all).await;
     }
 
+    /// Opens a unix socket for the streams of other tasks, and has `Hello` tell of it.
+    fn open_stream(&self) -> Option<UnixListener> {
+        let member = self.service.master.member();
+        let task = member.task();
+        if member.cluster.is_empty() || task.options.tensor_transport == TensorTransport::Grpc {
+            return None;
+        }
+        let entropy = &task.options.environment.entropy;
+        // Without it TCP does.
+        let (listener, unix_name) = socket::listen(entropy.as_ref()).ok().unzip();
+        let hello = HelloResponse {
+            version: frame::VERSION,
+            incarnation: task.incarnation,
+            unix_name: unix_name.unwrap_or_default(),
+            software: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        // A server serves once.
+        let _ = self.service.hello.set(hello);
+        listener
+    }
+
+    /// Has `Hello` say this instead of what is so.
+    #[cfg(test)]
+    pub(crate) fn say(&self, hello: HelloResponse) {
+        let _ = self.service.hello.set(hello);
+    }
+
     fn connection(
         &self,
         stream: TcpStream,
@@ -118,6 +152,17 @@ impl Server {
         async move {
             // A step's answer must not wait for more bytes to send.
             let _ = stream.set_nodelay(true);
+            let mut first = [0];
+            let peeked = tokio::select! {
+                peeked = stream.peek(&mut first) => peeked,
+                _ = stop.wait_for(|stopped| *stopped) => return,
+            };
+            let is_stream = matches!(peeked, Ok(1)) && first[0] == frame::MAGIC[0];
+            if is_stream && service.hello.get().is_some() {
+                socket::tune_tcp(&stream);
+                let (reader, writer) = stream.into_split();
+                return stream::server::serve(service.worker.clone(), reader, writer, stop).await;
+            }
             // Alive as long as the connection.
             let alive = Arc::new(());
             let answer = service_fn(|request: Request<Incoming>| {

@@ -1,6 +1,6 @@
 //! Methods by path: decodes the request, asks the master, encodes the answer.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
@@ -17,6 +17,7 @@ use super::rope::Rope;
 use super::{gather, message};
 use crate::discover::{cleanup_all, discover, on_pool};
 use crate::master::Master;
+use crate::stream::hello::{HelloRequest, HelloResponse};
 use crate::worker::Worker;
 
 /// Answers requests.
@@ -24,6 +25,8 @@ pub(crate) struct Service {
     pub(crate) master: Arc<Master>,
     pub(crate) worker: Arc<Worker>,
     pub(crate) message_bytes_max: usize,
+    /// What other tasks of ours are told, once there is a stream.
+    pub(crate) hello: OnceLock<HelloResponse>,
 }
 
 /// Cancels what a call has begun when the caller is gone.
@@ -93,6 +96,10 @@ impl Service {
                     Err(e) => Err(e),
                 }
             }
+            Some(("/thalweg.Peer", "Hello")) => {
+                let asked = message::read(request.into_body(), self.limits(), &[]).await;
+                asked.and_then(|rope| self.hello(rope))
+            }
             Some(("/tensorflow.eager.EagerService", _)) => Err(err!(
                 Unimplemented,
                 "eager execution on remote tasks is not supported; graphs and sessions \
@@ -101,6 +108,14 @@ impl Service {
             _ => Err(err!(Unimplemented, "{path} is not a method of this server")),
         };
         result.unwrap_or_else(|e| answer::status(&e))
+    }
+
+    /// Where the stream of tensors is.
+    fn hello(&self, rope: Rope) -> Result<Response<Answer>> {
+        let _: HelloRequest = decode(rope)?;
+        let hello = self.hello.get();
+        let hello = hello.ok_or_else(|| err!(Unimplemented, "there is no stream of tensors"))?;
+        Ok(answer::message(hello))
     }
 
     fn limits(&self) -> message::Limits<'_> {

@@ -1,0 +1,221 @@
+//! A task asks another for tensors, whatever the way between them.
+
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use thalweg_graph::OpRegistry;
+use thalweg_kernel::{Cancellation, KernelRegistry, Rendezvous, RendezvousKey, Value};
+use thalweg_proto as pb;
+use thalweg_tensor::{Code, Result, Shape, Tensor, err};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use super::hello::HelloResponse;
+use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::grpc::{Server, ServerOptions};
+use crate::master::Master;
+use crate::member::Member;
+use crate::task::{Task, TaskOptions, TensorTransport};
+use crate::transport::{Call, Reply};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A task that has tensors, and one that wants them.
+struct Two {
+    owner: Arc<Member>,
+    asker: Arc<Member>,
+    runtime: Option<tokio::runtime::Runtime>,
+    _stop: watch::Sender<bool>,
+}
+
+fn member(index: u32, spec: &ClusterSpec, way: TensorTransport) -> Arc<Member> {
+    let options =
+        TaskOptions { job: "t".into(), index, tensor_transport: way, ..Default::default() };
+    let task = Task::new(options, OpRegistry::new([], "").unwrap(), KernelRegistry::new([]));
+    Member::of(Arc::new(task), spec.clone())
+}
+
+impl Two {
+    fn new(way: TensorTransport, hello: Option<HelloResponse>) -> Two {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let mut spec = ClusterSpec::default();
+        spec.add(TaskName::new("t", 0), &listener.local_addr().unwrap().to_string()).unwrap();
+        spec.add(TaskName::new("t", 1), "127.0.0.1:1").unwrap();
+        let owner = member(0, &spec, way);
+        let master = Arc::new(Master::of(owner.clone()));
+        let server = Server::new(master, ServerOptions::default());
+        if let Some(hello) = hello {
+            server.say(HelloResponse { incarnation: owner.task.incarnation, ..hello });
+        }
+        let (stop, stopped) = watch::channel(false);
+        runtime.spawn(server.serve(listener, stopped));
+        let asker = member(1, &spec, TensorTransport::Auto);
+        Two { owner, asker, runtime: Some(runtime), _stop: stop }
+    }
+
+    fn key(&self, name: &str) -> RendezvousKey {
+        let incarnation = self.owner.task.incarnation;
+        let device = |i: u32| format!("/job:t/replica:0/task:{i}/device:CPU:0");
+        let key = format!("{};{incarnation:016x};{};{name};0:0", device(0), device(1));
+        RendezvousKey(key.into())
+    }
+
+    fn send(&self, step: u64, name: &str, value: Value) {
+        self.owner.steps.begin(step).local().send(&self.key(name), value).unwrap();
+    }
+
+    fn ask(
+        &self,
+        step: i64,
+        name: &str,
+        cancellation: &Cancellation,
+    ) -> mpsc::Receiver<Result<Value>> {
+        let request = pb::RecvTensorRequest {
+            step_id: step,
+            rendezvous_key: self.key(name).0.to_string(),
+            ..Default::default()
+        };
+        let (tell, told) = mpsc::channel();
+        let transport = self.asker.transport.as_ref().unwrap();
+        let answered = Box::new(move |answer: Result<Reply>| {
+            let _ = tell.send(answer.map(|reply| match reply {
+                Reply::Received(value) => value,
+                _ => panic!("another question was answered"),
+            }));
+        });
+        let to = TaskName::new("t", 0);
+        transport.call(&to, Call::RecvTensor(request), None, cancellation, answered);
+        told
+    }
+
+    fn receive(&self, step: i64, name: &str) -> Result<Value> {
+        let told = self.ask(step, name, &Cancellation::default());
+        told.recv_timeout(LIMIT).expect("there is an answer")
+    }
+}
+
+/// The ways, and whether a stream is open once a tensor came.
+fn ways() -> Vec<(&'static str, Two, bool)> {
+    let hello = |version: u32, unix_name: &str| {
+        Some(HelloResponse { version, unix_name: unix_name.into(), ..Default::default() })
+    };
+    let auto = TensorTransport::Auto;
+    vec![
+        ("unix", Two::new(auto, None), true),
+        ("TCP", Two::new(auto, hello(super::frame::VERSION, "")), true),
+        ("a name of another machine", Two::new(auto, hello(super::frame::VERSION, "no")), true),
+        ("another version", Two::new(auto, hello(99, "")), false),
+        ("gRPC", Two::new(TensorTransport::Grpc, None), false),
+    ]
+}
+
+fn large() -> Tensor {
+    let values: Vec<f32> = (0..3_000_001).map(|i| i as f32).collect();
+    Tensor::from_slice(Shape::new(&[values.len()]).unwrap(), &values).unwrap()
+}
+
+#[test]
+fn tensors_arrive_by_every_way() {
+    for (way, two, is_stream) in ways() {
+        two.send(1, "large", Value::Tensor(large()));
+        two.send(1, "text", Value::Tensor(Tensor::scalar_string("ab")));
+        two.send(1, "dead", Value::Dead);
+        let waits = two.ask(1, "late", &Cancellation::default());
+        let Ok(Value::Tensor(got)) = two.receive(1, "large") else { panic!("{way}: no tensor") };
+        assert!(got.as_bytes().unwrap() == large().as_bytes().unwrap(), "{way}");
+        let Ok(Value::Tensor(got)) = two.receive(1, "text") else { panic!("{way}: no text") };
+        assert_eq!(got.strings().unwrap(), ["ab"], "{way}");
+        assert!(matches!(two.receive(1, "dead"), Ok(Value::Dead)), "{way}");
+        two.send(1, "late", Value::Tensor(Tensor::scalar(true)));
+        let Ok(Ok(Value::Tensor(got))) = waits.recv_timeout(LIMIT) else { panic!("{way}: late") };
+        assert_eq!(got.as_slice::<bool>().unwrap(), [true], "{way}");
+        assert_eq!(two.asker.streams_open(), usize::from(is_stream), "{way}");
+    }
+}
+
+#[test]
+fn failures_arrive_by_every_way() {
+    for (way, two, _) in ways() {
+        let waits = two.ask(1, "never", &Cancellation::default());
+        // The key must name this start of the task.
+        let e = two.receive(1, "x;y").err().unwrap();
+        assert_eq!(e.code(), Code::InvalidArgument, "{way}: {e}");
+        two.owner.steps.begin(1);
+        two.owner.steps.finished(1, Some(err!(Internal, "boom")));
+        let e = waits.recv_timeout(LIMIT).unwrap().err().unwrap();
+        assert_eq!((e.code(), e.message()), (Code::Internal, "boom"), "{way}");
+    }
+}
+
+#[test]
+fn who_cancels_is_answered_and_leaves_nothing_behind() {
+    for (way, two, _) in ways() {
+        let cancellations: Vec<_> = (0..50).map(|_| Cancellation::default()).collect();
+        let asked = cancellations.iter().enumerate();
+        let told: Vec<_> = asked.map(|(i, c)| two.ask(9, &format!("n{i}"), c)).collect();
+        let known = |wanted: bool| {
+            let is_so = |_| {
+                std::thread::sleep(Duration::from_millis(5));
+                (two.owner.steps_known() > 0) == wanted
+            };
+            (0..4000).any(is_so)
+        };
+        assert!(known(true), "{way}: the questions arrive");
+        cancellations.iter().for_each(|c| c.cancel(err!(Cancelled, "enough")));
+        for told in told {
+            assert_eq!(told.recv_timeout(LIMIT).unwrap().err().unwrap().code(), Code::Cancelled);
+        }
+        assert!(known(false), "{way}: the step is forgotten");
+        assert_eq!(two.owner.task.incoming.used_bytes(), 0, "{way}");
+    }
+}
+
+#[test]
+fn a_task_that_dies_is_lost_at_once() {
+    for (way, mut two, _) in ways() {
+        two.send(1, "a", Value::Tensor(Tensor::scalar(1i32)));
+        two.receive(1, "a").unwrap();
+        let waits = two.ask(1, "never", &Cancellation::default());
+        assert!(waits.recv_timeout(Duration::from_millis(50)).is_err(), "{way}: nothing comes");
+        two.runtime.take().unwrap().shutdown_background();
+        let e = waits.recv_timeout(Duration::from_secs(5)).unwrap().err().unwrap();
+        assert_eq!(e.code(), Code::Unavailable, "{way}: {e}");
+        assert!(e.message().contains("/job:t/replica:0/task:0 is lost"), "{way}: {e}");
+        assert_eq!(two.receive(1, "a").err().unwrap().code(), Code::Unavailable, "{way}");
+        assert_eq!(two.asker.streams_open(), 0, "{way}");
+    }
+}
+
+#[test]
+fn connections_that_are_no_streams_end() {
+    use std::io::{Read, Write};
+    let two = Two::new(TensorTransport::Auto, None);
+    let address = two.asker.cluster.address(&TaskName::new("t", 0)).unwrap().to_owned();
+    let incarnation = two.owner.task.incarnation;
+    let preface = super::frame::Preface { version: super::frame::VERSION, incarnation }.encode();
+    let strange = [
+        super::frame::Preface { version: 99, incarnation }.encode().to_vec(),
+        super::frame::Preface { version: 1, incarnation: incarnation ^ 1 }.encode().to_vec(),
+        [&preface[..], &[0xff; 100]].concat(),
+        // A question that is no message, and one with an answer's kind.
+        [&preface[..], &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0xff, 0xff]].concat(),
+        [&preface[..], &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0]].concat(),
+    ];
+    for bytes in &strange {
+        let mut socket = std::net::TcpStream::connect(&address).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        socket.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        // A reset is an end too.
+        let _ = socket.read_to_end(&mut answer);
+        assert!(answer.is_empty() || answer == preface, "{answer:?}");
+    }
+    two.send(1, "a", Value::Dead);
+    assert!(matches!(two.receive(1, "a"), Ok(Value::Dead)), "it still serves");
+    assert_eq!(two.owner.task.incoming.used_bytes(), 0);
+}
