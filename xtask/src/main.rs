@@ -30,7 +30,9 @@ usage: cargo xtask COMMAND
                       TensorFlow's client with a server of ours, with TensorFlow's, and with one that
                       does nothing
   bench checkpoints [--megabytes N] [--rounds N] [--folder DIR] [--json FILE]
-                      saving and restoring on a server of ours, on TensorFlow's, and the disk";
+                      saving and restoring on a server of ours, on TensorFlow's, and the disk
+  bench transfer [--rounds N] [--json FILE] [--large]
+                      tensors from a worker to a parameter server: ours, TensorFlow's, bare sockets";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -59,6 +61,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("size", []) => size::run(),
         ("bench", ["server", options @ ..]) => bench::server(options),
         ("bench", ["checkpoints", options @ ..]) => bench::checkpoints(options),
+        ("bench", ["transfer", options @ ..]) => bench::transfer(options),
         ("bench", options) => bench::run(options),
         _ => bail!("'{}' is not a command\n\n{USAGE}", args.join(" ")),
     }
