@@ -47,7 +47,8 @@ pub use thalweg_train as train;
 
 mod saver;
 
-pub use saver::{RunSteps, Saver, SaverOptions};
+pub use saver::{Saver, SaverOptions};
+pub use train::RunSteps;
 
 /// What most programs need.
 pub mod prelude {
@@ -61,6 +62,8 @@ pub mod prelude {
     };
     pub use crate::saver::{Saver, SaverOptions};
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
+    #[cfg(feature = "remote")]
+    pub use crate::train::Cluster;
 }
 
 /// The definitions and kernels of one program.

@@ -6,43 +6,10 @@ use std::time::Duration;
 use crate::formats::checkpoint::{CheckpointState, index_path, prefix_of};
 use crate::formats::storage::{Storage, folder_of, join};
 use crate::graph::{NodeId, Output, Scope};
-use crate::runtime::{Session, system_environment};
+use crate::runtime::system_environment;
 use crate::storage::ByUrl;
 use crate::tensor::{Bytes, Code, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
-
-/// What can run a step: a session here or, with the feature `remote`, elsewhere.
-pub trait RunSteps {
-    /// Feeds tensors, runs what the fetches and targets need, returns the fetches in order.
-    fn run_step(
-        &self,
-        feeds: &[(&str, Tensor)],
-        fetches: &[&str],
-        targets: &[&str],
-    ) -> Result<Vec<Tensor>>;
-}
-
-impl RunSteps for Session {
-    fn run_step(
-        &self,
-        feeds: &[(&str, Tensor)],
-        fetches: &[&str],
-        targets: &[&str],
-    ) -> Result<Vec<Tensor>> {
-        self.run(feeds, fetches, targets)
-    }
-}
-
-#[cfg(feature = "remote")]
-impl RunSteps for crate::cluster::RemoteSession {
-    fn run_step(
-        &self,
-        feeds: &[(&str, Tensor)],
-        fetches: &[&str],
-        targets: &[&str],
-    ) -> Result<Vec<Tensor>> {
-        self.run(feeds, fetches, targets)
-    }
-}
+use crate::train::RunSteps;
 
 /// Which checkpoints a [`Saver`] keeps, and where its list of them lies.
 #[derive(Clone)]

@@ -33,27 +33,37 @@
 //! Names of variables and slots are TensorFlow's, so its checkpoints fit.
 
 mod average;
+mod chief;
 mod clip;
+#[cfg(feature = "remote")]
+mod cluster;
 mod initializer;
 pub mod layers;
 pub mod losses;
 pub mod metrics;
 pub mod mnist;
+mod mode;
 mod model;
 mod optimizer;
 mod placement;
 mod schedule;
+mod steps;
 mod variable;
 
 pub use average::MovingAverage;
+pub use chief::Chief;
 pub use clip::Clip;
+#[cfg(feature = "remote")]
+pub use cluster::Cluster;
 pub use initializer::Initializer;
 pub use layers::{
     Activation, Attention, AveragePool, BatchNorm, Conv, Dense, Dropout, Embedding, Flatten, Gru,
     Layer, LayerNorm, Lstm, MaxPool, Padding, Sequential, global_average_pool,
 };
-pub use model::{Mode, Model};
+pub use mode::{ChiefOps, Coordinated, Mode, Order, Replica, train_towers};
+pub use model::{Model, Phase};
 pub use optimizer::{Optimizer, Rule};
 pub use placement::Placement;
 pub use schedule::Rate;
+pub use steps::RunSteps;
 pub use variable::Variable;

@@ -13,7 +13,7 @@ use crate::{Initializer, Placement, Variable};
 
 /// What a net is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum Phase {
     /// Units are dropped, normalisations use the batch and keep averages.
     Training,
     /// The net as it is used.
@@ -27,7 +27,7 @@ pub enum Mode {
 /// the variables of the first.
 pub struct Model {
     scope: Scope,
-    mode: Mode,
+    phase: Phase,
     /// What names of variables begin with.
     path: String,
     /// How often each layer's name was asked for in this view.
@@ -40,6 +40,8 @@ struct Shared {
     root: Scope,
     variables: Vec<Variable>,
     by_name: BTreeMap<String, usize>,
+    /// State that belongs to a run, not to the model.
+    locals: BTreeMap<String, Local>,
     /// Nodes that a training step runs besides the optimizer's.
     updates: Vec<NodeId>,
     /// Terms that the loss gets besides that of the data.
@@ -47,6 +49,17 @@ struct Shared {
     placer: Placer,
     seed: i64,
     seeds_used: i64,
+}
+
+/// Adds a variable's first value.
+pub(crate) type FirstValue<'a> = dyn Fn(&mut Scope) -> Result<Output> + 'a;
+
+/// A variable that is not saved.
+#[derive(Clone, Copy)]
+struct Local {
+    handle: Output,
+    /// None if something else than the run's beginning sets it.
+    init: Option<NodeId>,
 }
 
 impl Deref for Model {
@@ -70,6 +83,7 @@ impl Model {
             root: scope.clone(),
             variables: Vec::new(),
             by_name: BTreeMap::new(),
+            locals: BTreeMap::new(),
             updates: Vec::new(),
             penalties: Vec::new(),
             placer: Placer::default(),
@@ -78,7 +92,7 @@ impl Model {
         };
         Model {
             scope,
-            mode: Mode::Training,
+            phase: Phase::Training,
             path: String::new(),
             names: Rc::default(),
             shared: Rc::new(RefCell::new(shared)),
@@ -103,7 +117,7 @@ impl Model {
     pub fn inference(&self) -> Model {
         Model {
             scope: self.scope.child("inference"),
-            mode: Mode::Inference,
+            phase: Phase::Inference,
             path: self.path.clone(),
             names: Rc::default(),
             shared: self.shared.clone(),
@@ -111,8 +125,8 @@ impl Model {
     }
 
     /// What this view is built for.
-    pub fn mode(&self) -> Mode {
-        self.mode
+    pub fn phase(&self) -> Phase {
+        self.phase
     }
 
     /// The same model with nodes on `device`.
@@ -124,7 +138,7 @@ impl Model {
     pub fn with_scope(&self, scope: Scope) -> Model {
         Model {
             scope,
-            mode: self.mode,
+            phase: self.phase,
             path: self.path.clone(),
             names: self.names.clone(),
             shared: self.shared.clone(),
@@ -250,8 +264,66 @@ impl Model {
 
     /// The node that gives every variable its first value.
     pub fn init(&self) -> Result<NodeId> {
-        let nodes: Vec<NodeId> = self.variables().iter().map(|variable| variable.init).collect();
+        let mut nodes: Vec<NodeId> =
+            self.variables().iter().map(|variable| variable.init).collect();
+        nodes.extend(self.local_inits());
         self.shared.borrow().root.clone().op("NoOp").name("init").after(&nodes).build_node()
+    }
+
+    /// The node that sets what is not in checkpoints: a run that goes on from one begins with it.
+    pub fn init_local(&self) -> Result<NodeId> {
+        let nodes = self.local_inits();
+        self.shared.borrow().root.clone().op("NoOp").name("init_local").after(&nodes).build_node()
+    }
+
+    fn local_inits(&self) -> Vec<NodeId> {
+        self.shared.borrow().locals.values().filter_map(|local| local.init).collect()
+    }
+
+    /// Whether training can go on, a bool: all variables are set and the chief has started.
+    pub fn ready(&self) -> Result<Output> {
+        let (mut root, handles) = {
+            let shared = self.shared.borrow();
+            let variables = shared.variables.iter().map(|variable| variable.handle);
+            let locals = shared.locals.values().map(|local| local.handle);
+            (shared.root.child("ready"), variables.chain(locals).collect::<Vec<Output>>())
+        };
+        let mut all = Vec::with_capacity(handles.len());
+        for handle in handles {
+            all.push(root.op("VarIsInitializedOp").input(handle).build()?);
+        }
+        let all = root.op("Pack").inputs(&all).build()?;
+        let axis = root.constant(&Tensor::scalar(0i32))?;
+        root.op("All").name("ready").inputs(&[all, axis]).build()
+    }
+
+    /// The handle of state that belongs to a run, not to the model: checkpoints do not have it.
+    /// Found, or added; without a `first` value it waits for somebody to set it.
+    pub(crate) fn local(
+        &self,
+        name: &str,
+        device: &str,
+        dtype: DType,
+        shape: &PartialShape,
+        first: Option<&FirstValue<'_>>,
+    ) -> Result<Output> {
+        let found = self.shared.borrow().locals.get(name).copied();
+        if let Some(found) = found {
+            return Ok(found.handle);
+        }
+        let mut root = self.shared.borrow().root.on_device(device);
+        let handle = root.op("VarHandleOp").name(name).attr("dtype", dtype);
+        let handle = handle.attr("shape", shape).attr("shared_name", name).build()?;
+        let init = match first {
+            Some(first) => {
+                let value = first(&mut root.child(&format!("{name}/Initializer")))?;
+                let assign = root.op("AssignVariableOp").name(&format!("{name}/Assign"));
+                Some(assign.inputs(&[handle, value]).build_node()?)
+            }
+            None => None,
+        };
+        self.shared.borrow_mut().locals.insert(name.to_owned(), Local { handle, init });
+        Ok(handle)
     }
 
     /// Has training steps run `node` too.

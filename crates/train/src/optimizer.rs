@@ -98,8 +98,20 @@ impl Optimizer {
         Ok(variables.into_iter().zip(adjoints).collect())
     }
 
-    /// Adds the nodes that change variables by these gradients, and one more step.
+    /// Adds the nodes that change variables by these gradients, the model's updates, and one more
+    /// step.
     pub fn apply(&self, model: &mut Model, gradients: &[(Variable, Adjoint)]) -> Result<NodeId> {
+        let mut last = self.change_all(model, gradients)?;
+        last.extend(model.updates());
+        model.op("NoOp").name("train_step").after(&last).build_node()
+    }
+
+    /// As [`Optimizer::apply`], without the model's updates: what must have run.
+    pub(crate) fn change_all(
+        &self,
+        model: &Model,
+        gradients: &[(Variable, Adjoint)],
+    ) -> Result<Vec<NodeId>> {
         let mut train = model.with_scope(model.child("train"));
         let step = model.global_step()?;
         let now = step.read(&mut train)?;
@@ -126,8 +138,7 @@ impl Optimizer {
         let one = counting.number(DType::Int64, 1.0)?;
         let node = counting.op("AssignAddVariableOp").inputs(&[step.handle, one]);
         last.push(node.build_node()?);
-        last.extend(model.updates());
-        model.op("NoOp").name("train_step").after(&last).build_node()
+        Ok(last)
     }
 
     /// Powers of the betas, which Adam's kind keeps for all variables together.
@@ -250,7 +261,7 @@ struct Settings<'a> {
 }
 
 /// Each row once: those that occur twice are summed.
-fn summed_rows(model: &mut Model, rows: IndexedSlices) -> Result<(Output, Output)> {
+pub(crate) fn summed_rows(model: &mut Model, rows: IndexedSlices) -> Result<(Output, Output)> {
     let unique = model.op("Unique").input(rows.indices).build_all()?;
     let count = model.add("Size", &[unique[0]])?;
     let values = model.add("UnsortedSegmentSum", &[rows.values, unique[1], count])?;

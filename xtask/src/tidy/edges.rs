@@ -15,7 +15,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("runtime", &["proto", "tensor", "formats", "graph", "kernel", "plan"]),
     ("cluster", &["proto", "tensor", "formats", "graph", "kernel", "plan", "runtime"]),
     ("storage", &["proto", "tensor", "formats"]),
-    ("train", &["tensor", "formats", "graph"]),
+    ("train", &["tensor", "formats", "graph", "kernel", "ops", "runtime", "cluster"]),
     (
         "cli",
         &[

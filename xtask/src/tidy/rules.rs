@@ -26,6 +26,7 @@ const CLOCKS_AND_THREADS: &[&str] = &[
     "crates/storage/src/clock.rs",
     // Clients of sessions, which may have threads of their own.
     "crates/cli/",
+    "crates/train/src/chief.rs",
     "examples/",
     "xtask/",
     "benches/",

@@ -6,6 +6,7 @@
 mod answer;
 pub(crate) mod client;
 mod gather;
+mod local;
 mod message;
 mod peers;
 pub(crate) mod pieces;
@@ -15,5 +16,6 @@ mod service;
 mod transport;
 mod worker_service;
 
+pub use local::LocalCluster;
 pub(crate) use peers::Peers;
 pub use server::{Server, ServerOptions};

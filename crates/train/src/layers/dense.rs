@@ -4,7 +4,7 @@ use thalweg_graph::Output;
 use thalweg_tensor::{Result, ensure};
 
 use super::{Activation, Layer};
-use crate::{Initializer, Mode, Model};
+use crate::{Initializer, Model, Phase};
 
 /// Every output depends on every input: `activation(x W + b)`.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Layer for Dense {
         let mut layer = model.layer("dense");
         let kernel = layer.variable("kernel", &[inputs, self.units], &self.kernel)?;
         let weights = kernel.read(&mut layer)?;
-        if self.l2 > 0.0 && layer.mode() == Mode::Training {
+        if self.l2 > 0.0 && layer.phase() == Phase::Training {
             let penalty = crate::losses::l2(&mut layer, weights, self.l2)?;
             layer.add_penalty(penalty);
         }
@@ -146,7 +146,7 @@ impl Layer for Dropout {
             "a dropout rate is from 0 to less than 1, not {}",
             self.rate
         );
-        if model.mode() == Mode::Inference || self.rate == 0.0 {
+        if model.phase() == Phase::Inference || self.rate == 0.0 {
             return Ok(x);
         }
         let mut layer = model.layer("dropout");

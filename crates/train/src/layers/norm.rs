@@ -4,7 +4,7 @@ use thalweg_graph::Output;
 use thalweg_tensor::{Result, ensure};
 
 use super::Layer;
-use crate::{Initializer, Mode, Model, Variable};
+use crate::{Initializer, Model, Phase, Variable};
 
 /// Each channel gets mean 0 and variance 1 over the batch, then a scale and an offset of its own.
 /// In use, averages that training kept stand for those of the batch.
@@ -77,7 +77,7 @@ impl Layer for BatchNorm {
             let shape = layer.ints(&[-1, 1, 1, channels as i32])?;
             layer.add("Reshape", &[x, shape])?
         };
-        let is_training = layer.mode() == Mode::Training;
+        let is_training = layer.phase() == Phase::Training;
         let used = if is_training {
             let none = layer.constant(&thalweg_tensor::Tensor::vector::<f32>(&[])?)?;
             [none, none]

@@ -1,0 +1,138 @@
+//! All tasks of a cluster in this process, on loopback.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_graph::OpRegistry;
+use thalweg_kernel::KernelRegistry;
+use thalweg_tensor::{Result, ensure, err};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+use super::server::{Server, ServerOptions};
+use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::master::Master;
+use crate::member::Member;
+use crate::task::{Task, TaskOptions};
+
+/// Threads that move bytes for all tasks together; kernels run on the process's pool.
+const IO_THREADS: usize = 2;
+/// How long the end of the cluster may take.
+const END_LIMIT: Duration = Duration::from_secs(1);
+
+/// A cluster whose tasks are servers of this process. They end with it.
+pub struct LocalCluster {
+    spec: ClusterSpec,
+    options: TaskOptions,
+    ops: Arc<OpRegistry>,
+    kernels: Arc<KernelRegistry>,
+    running: Mutex<BTreeMap<TaskName, Running>>,
+    /// Is there until the cluster is dropped.
+    runtime: Option<Runtime>,
+}
+
+/// A task that serves.
+struct Running {
+    master: Arc<Master>,
+    stop: watch::Sender<bool>,
+    serving: JoinHandle<()>,
+}
+
+impl LocalCluster {
+    /// Starts so many tasks of each job, on free ports. `options` holds for all tasks but for their
+    /// names.
+    pub fn start(
+        jobs: &[(&str, u32)],
+        options: TaskOptions,
+        ops: Arc<OpRegistry>,
+        kernels: Arc<KernelRegistry>,
+    ) -> Result<LocalCluster> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(IO_THREADS)
+            .thread_name("thalweg-io")
+            .enable_all()
+            .build()
+            .map_err(|e| err!(ResourceExhausted, "there are no threads for connections: {e}"))?;
+        let mut spec = ClusterSpec::default();
+        let mut listeners = Vec::new();
+        for (job, count) in jobs {
+            for index in 0..*count {
+                let (listener, address) = listen(&runtime, "127.0.0.1:0")?;
+                spec.add(TaskName::new(job, index), &address)?;
+                listeners.push((TaskName::new(job, index), listener));
+            }
+        }
+        let running = Mutex::default();
+        let cluster = LocalCluster { spec, options, ops, kernels, running, runtime: Some(runtime) };
+        for (task, listener) in listeners {
+            cluster.serve(task, listener)?;
+        }
+        Ok(cluster)
+    }
+
+    /// The tasks and where they listen.
+    pub fn spec(&self) -> &ClusterSpec {
+        &self.spec
+    }
+
+    /// Ends a task as a crash would: its connections break, its state is gone.
+    pub fn crash(&self, task: &TaskName) -> Result<()> {
+        let gone = self.running.lock().remove(task);
+        let gone = gone.ok_or_else(|| err!(NotFound, "{task} does not run"))?;
+        gone.serving.abort();
+        // Nobody listens any more once it is over; that it was cut off is what was asked for.
+        let _ = self.runtime()?.block_on(gone.serving);
+        gone.master.close_all();
+        Ok(())
+    }
+
+    /// Starts a task that has crashed anew, with nothing in it, where it was.
+    pub fn restart(&self, task: &TaskName) -> Result<()> {
+        let is_running = self.running.lock().contains_key(task);
+        ensure!(!is_running, AlreadyExists, "{task} runs");
+        let address = self.spec.address(task);
+        let address = address.ok_or_else(|| err!(NotFound, "the cluster has no {task}"))?;
+        let (listener, _) = listen(self.runtime()?, address)?;
+        self.serve(task.clone(), listener)
+    }
+
+    fn serve(&self, task: TaskName, listener: TcpListener) -> Result<()> {
+        let options =
+            TaskOptions { job: task.job.clone(), index: task.index, ..self.options.clone() };
+        let state = Arc::new(Task::new(options, self.ops.clone(), self.kernels.clone()));
+        let master = Arc::new(Master::of(Member::of(state, self.spec.clone())));
+        let server = Server::new(master.clone(), ServerOptions::default());
+        let (stop, stopped) = watch::channel(false);
+        let serving = self.runtime()?.spawn(server.serve(listener, stopped));
+        self.running.lock().insert(task, Running { master, stop, serving });
+        Ok(())
+    }
+
+    fn runtime(&self) -> Result<&Runtime> {
+        self.runtime.as_ref().ok_or_else(|| err!(FailedPrecondition, "the cluster has ended"))
+    }
+}
+
+impl Drop for LocalCluster {
+    fn drop(&mut self) {
+        for running in self.running.get_mut().values() {
+            // One that has ended does not listen.
+            let _ = running.stop.send(true);
+            running.master.close_all();
+        }
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(END_LIMIT);
+        }
+    }
+}
+
+fn listen(runtime: &Runtime, address: &str) -> Result<(TcpListener, String)> {
+    let cannot = |e: std::io::Error| err!(Unavailable, "cannot listen on {address}: {e}");
+    let listener = runtime.block_on(TcpListener::bind(address)).map_err(cannot)?;
+    let address = listener.local_addr().map_err(cannot)?.to_string();
+    Ok((listener, address))
+}

@@ -1,0 +1,97 @@
+//! The chief of synchronous training, at work beside its own worker.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+use thalweg_kernel::Cancellation;
+use thalweg_runtime::RunOptions;
+use thalweg_tensor::{Code, Result, err};
+
+use crate::{ChiefOps, RunSteps};
+
+/// A thread that runs what a chief runs, round after round, until it is stopped or a round fails.
+pub struct Chief {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<Result<()>>>,
+}
+
+struct Shared {
+    is_stopping: AtomicBool,
+    rounds: AtomicU64,
+    /// Ends a wait for gradients; a change of variables is never cut off.
+    cancellation: Cancellation,
+}
+
+impl Chief {
+    /// Starts the chief: gives up the round that was on its way, then leads.
+    #[allow(clippy::disallowed_methods, reason = "the chief is a client, with a thread of its own")]
+    pub fn start(
+        session: Arc<impl RunSteps + Send + Sync + 'static>,
+        ops: &ChiefOps,
+    ) -> Result<Chief> {
+        session.run_step(&[], &[], &[&ops.start])?;
+        let shared = Arc::new(Shared {
+            is_stopping: AtomicBool::new(false),
+            rounds: AtomicU64::new(0),
+            cancellation: Cancellation::default(),
+        });
+        let (of_thread, ops) = (shared.clone(), ops.clone());
+        let thread = std::thread::Builder::new()
+            .name("thalweg-chief".into())
+            .spawn(move || of_thread.lead(&*session, &ops))
+            .map_err(|e| err!(ResourceExhausted, "there is no thread for the chief: {e}"))?;
+        Ok(Chief { shared, thread: Some(thread) })
+    }
+
+    /// Rounds that it has led.
+    pub fn rounds(&self) -> u64 {
+        self.shared.rounds.load(Ordering::Relaxed)
+    }
+
+    /// Whether it leads: it is neither stopped nor has a round failed.
+    pub fn is_leading(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Ends it after the round it is in, if that has its gradients, and wakes the workers that wait.
+    /// The error that a round ended with.
+    pub fn stop(mut self) -> Result<()> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<()> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        self.shared.is_stopping.store(true, Ordering::Relaxed);
+        self.shared.cancellation.cancel(err!(Cancelled, "the chief stops"));
+        thread.join().unwrap_or_else(|_| Err(err!(Internal, "the chief's thread has panicked")))
+    }
+}
+
+impl Drop for Chief {
+    fn drop(&mut self) {
+        // Who wants to know how it ended calls `stop`.
+        let _ = self.end();
+    }
+}
+
+impl Shared {
+    fn lead(&self, session: &impl RunSteps, ops: &ChiefOps) -> Result<()> {
+        let options =
+            RunOptions { cancellation: Some(self.cancellation.clone()), ..Default::default() };
+        while !self.is_stopping.load(Ordering::Relaxed) {
+            match session.run_step_with(&options, &[], &[], &[&ops.wait]) {
+                Ok(_) => {}
+                Err(e)
+                    if self.is_stopping.load(Ordering::Relaxed) && e.code() == Code::Cancelled =>
+                {
+                    break;
+                }
+                Err(e) => return Err(e),
+            }
+            session.run_step(&[], &[], &[&ops.apply])?;
+            self.rounds.fetch_add(1, Ordering::Relaxed);
+        }
+        session.run_step(&[], &[], &[&ops.release]).map(|_| ())
+    }
+}

@@ -1,0 +1,143 @@
+//! The tasks that a training runs on.
+
+use thalweg_cluster::grpc::LocalCluster;
+use thalweg_cluster::{ClusterSpec, ConnectOptions, RemoteSession, TaskName, TaskOptions};
+use thalweg_graph::Graph;
+use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
+use thalweg_tensor::{Result, ensure, err};
+
+use crate::{Model, Placement, Replica};
+
+/// The job that holds variables.
+const PS: &str = "ps";
+/// The jobs whose tasks compute; a task of the first is worker 0.
+const WORKERS: [&str; 2] = ["chief", "worker"];
+
+/// Parameter servers and workers.
+///
+/// Each worker has a session of its own, on its own task, over a graph of its own; what they share
+/// are the variables, which live on the parameter servers:
+///
+/// ```
+/// use thalweg_graph::Scope;
+/// use thalweg_tensor::{DType, Result, Tensor};
+/// use thalweg_train::{Cluster, Mode, Model, Optimizer, losses};
+///
+/// # fn main() -> Result<()> {
+/// # let ops = thalweg_ops::op_registry(thalweg_ops::FAMILIES)?;
+/// let cluster = Cluster::local(1, 2)?;
+/// for worker in 0..2 {
+///     let mut model = cluster.place(Model::new(Scope::new(ops.clone())), worker)?;
+///     let x = model.input("x", DType::Float, &[None])?;
+///     let w = model.variable("w", &[], &thalweg_train::Initializer::Zeros)?;
+///     let w = w.read(&mut model)?;
+///     let loss = losses::mean_squared_error(&mut model, w, x)?;
+///     let train = Mode::Async.minimize(&mut model, &Optimizer::sgd(0.25), loss, cluster.replica(worker))?;
+///     let init = model.init()?;
+///     let session = cluster.session(worker, &model.to_graph())?;
+///     if worker == 0 {
+///         session.run(&[], &[], &[&model.node_name(init)])?;
+///     }
+///     let feeds = [("x:0", Tensor::vector(&[1.0f32])?)];
+///     session.run(&feeds, &[], &[&train.step])?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Cluster {
+    spec: ClusterSpec,
+    ps: Vec<TaskName>,
+    workers: Vec<TaskName>,
+    options: ConnectOptions,
+    local: Option<LocalCluster>,
+}
+
+impl Cluster {
+    /// A cluster whose tasks run elsewhere: `ps=host:port,host:port;worker=host:port`. Nothing is
+    /// sent yet.
+    pub fn connect(tasks: &str) -> Result<Cluster> {
+        Cluster::of(tasks.parse()?)
+    }
+
+    /// As [`Cluster::connect`], from a cluster that was read already.
+    pub fn of(spec: ClusterSpec) -> Result<Cluster> {
+        let tasks = |job: &str| {
+            let tasks = spec.tasks().map(|(task, _)| task).filter(|task| task.job == job);
+            tasks.cloned().collect::<Vec<TaskName>>()
+        };
+        let workers: Vec<TaskName> = WORKERS.into_iter().flat_map(tasks).collect();
+        let ps = tasks(PS);
+        ensure!(!workers.is_empty(), InvalidArgument, "a cluster without workers trains nothing");
+        Ok(Cluster { spec, ps, workers, options: ConnectOptions::default(), local: None })
+    }
+
+    /// A cluster of so many tasks in this process, on loopback; it ends when this is dropped.
+    pub fn local(ps: u32, workers: u32) -> Result<Cluster> {
+        let (ops, kernels) = (op_registry(FAMILIES)?, kernel_registry(FAMILIES));
+        let jobs = [(PS, ps), ("worker", workers)];
+        let local = LocalCluster::start(&jobs, TaskOptions::default(), ops, kernels)?;
+        let cluster = Cluster::of(local.spec().clone())?;
+        Ok(Cluster { local: Some(local), ..cluster })
+    }
+
+    /// How sessions are opened.
+    #[must_use]
+    pub fn options(self, options: ConnectOptions) -> Cluster {
+        Cluster { options, ..self }
+    }
+
+    /// All tasks with their addresses.
+    pub fn spec(&self) -> &ClusterSpec {
+        &self.spec
+    }
+
+    /// The tasks that hold variables.
+    pub fn ps(&self) -> &[TaskName] {
+        &self.ps
+    }
+
+    /// The tasks that compute; the first is the chief.
+    pub fn workers(&self) -> &[TaskName] {
+        &self.workers
+    }
+
+    /// The tasks, if they are those of this process: they can be made to crash.
+    pub fn tasks_here(&self) -> Option<&LocalCluster> {
+        self.local.as_ref()
+    }
+
+    /// Which of the workers a worker is.
+    pub fn replica(&self, worker: usize) -> Replica {
+        Replica { index: worker, count: self.workers.len() }
+    }
+
+    /// The device of a worker.
+    pub fn device(&self, worker: usize) -> Result<String> {
+        let task = self.worker(worker)?;
+        Ok(format!("/job:{}/task:{}", task.job, task.index))
+    }
+
+    /// The model as a worker builds it: variables on the parameter servers in turn, all else on the
+    /// worker. Where there are no parameter servers, variables are on the chief.
+    pub fn place(&self, model: Model, worker: usize) -> Result<Model> {
+        let (job, tasks) = match self.ps.len() {
+            0 => (self.workers[0].job.clone(), 1),
+            count => (PS.to_owned(), count as u32),
+        };
+        Ok(model.place(Placement::RoundRobin { job, tasks }).on(&self.device(worker)?))
+    }
+
+    /// A session on a worker's task.
+    pub fn session(&self, worker: usize, graph: &Graph) -> Result<RemoteSession> {
+        let task = self.worker(worker)?;
+        let address = self.spec.address(task);
+        let address = address.ok_or_else(|| err!(Internal, "{task} has no address"))?;
+        RemoteSession::open(&format!("grpc://{address}"), graph.to_def(), self.options.clone())
+    }
+
+    fn worker(&self, worker: usize) -> Result<&TaskName> {
+        let count = self.workers.len();
+        let task = self.workers.get(worker);
+        task.ok_or_else(|| err!(OutOfRange, "the cluster has no worker {worker}, only {count}"))
+    }
+}

@@ -1,0 +1,145 @@
+//! Bounded staleness: workers run ahead of each other, but only so far.
+//!
+//! Each worker has a clock, which counts its steps, on one device with all the others. After a step a
+//! worker turns its own clock and rings everybody's bell, then waits at its own until it may go on;
+//! each time the bell rings it looks at the clocks anew, so it does not matter who rang, how often,
+//! or whether the ringer still lives. A worker that comes back goes on with its clock.
+
+use thalweg_graph::{NodeId, Output, Scope};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
+
+use super::sync::element;
+use super::tokens::Tokens;
+use super::{Coordinated, Replica, home};
+use crate::{Model, Optimizer};
+
+/// The clock of a worker that has left: nobody is that far, so nobody waits for it.
+const LEFT: i64 = i64::MAX / 2;
+
+pub(super) fn minimize(
+    model: &mut Model,
+    optimizer: &Optimizer,
+    loss: Output,
+    replica: Replica,
+    bound: usize,
+) -> Result<Coordinated> {
+    let clocks = Clocks::new(model, replica)?;
+    let trained = optimizer.minimize(model, loss)?;
+    let ticked = clocks.tick(trained)?;
+    let go_on = clocks.wait(&ticked, bound)?;
+    let step = model.op("NoOp").name("step").after(&[go_on]).build_node()?;
+    let (start_worker, leave) = (clocks.start()?, clocks.leave()?);
+    Ok(Coordinated {
+        start_worker: Some(model.node_name(start_worker)),
+        leave: Some(model.node_name(leave)),
+        ..Coordinated::of(model, step)?
+    })
+}
+
+struct Clocks {
+    /// At the device of the clocks.
+    scope: Scope,
+    index: usize,
+    clocks: Output,
+    bells: Vec<Tokens>,
+}
+
+impl Clocks {
+    fn new(model: &Model, replica: Replica) -> Result<Clocks> {
+        let device = home(model)?;
+        let shape = PartialShape::from(&Shape::new(&[replica.count])?);
+        let zeros = vec![0i64; replica.count];
+        let first = |scope: &mut Scope| scope.constant(&Tensor::vector(&zeros)?);
+        let name = "coordination/clocks";
+        let clocks = model.local(name, &device, DType::Int64, &shape, Some(&first))?;
+        let mut scope = model.on_device(&device).child("coordination");
+        let mut bells = Vec::with_capacity(replica.count);
+        for index in 0..replica.count {
+            bells.push(Tokens::new(&mut scope, "coordination/bell", index)?.bell());
+        }
+        Ok(Clocks { scope, index: replica.index, clocks, bells })
+    }
+
+    /// Counts a step and tells the others.
+    fn tick(&self, trained: NodeId) -> Result<Vec<NodeId>> {
+        let mut scope = self.scope.child("tick").after(&[trained]);
+        let position = self.position(&mut scope)?;
+        let one = scope.constant(&Tensor::scalar(1i64))?;
+        let node = scope.op("ResourceScatterAdd").inputs(&[self.clocks, position, one]);
+        let ticked = node.build_node()?;
+        self.ring(&mut scope.after(&[ticked]))
+    }
+
+    /// Waits until one more step keeps within the bound.
+    fn wait(&self, ticked: &[NodeId], bound: usize) -> Result<NodeId> {
+        let mut scope = self.scope.child("wait");
+        let lead = self.lead(&mut scope.after(ticked))?;
+        let most = scope.constant(&Tensor::scalar(i64::try_from(bound).unwrap_or(i64::MAX)))?;
+        let bell = self.bells[self.index];
+        let condition =
+            |scope: &mut Scope, lead: &[Output]| scope.add("GreaterEqual", &[lead[0], most]);
+        let body = |scope: &mut Scope, _: &[Output]| {
+            let rung = bell.wait(scope)?;
+            Ok(vec![self.lead(&mut scope.after(&[rung.node]))?])
+        };
+        let lead = scope.while_loop(&[lead], condition, body)?[0];
+        Ok(lead.node)
+    }
+
+    /// How far this worker is ahead of the last one.
+    fn lead(&self, scope: &mut Scope) -> Result<Output> {
+        let clocks = self.read(scope)?;
+        let position = self.position(scope)?;
+        let axis = scope.constant(&Tensor::scalar(0i32))?;
+        let own = scope.add("GatherV2", &[clocks, position, axis])?;
+        let last = scope.add("Min", &[clocks, axis])?;
+        scope.add("Sub", &[own, last])
+    }
+
+    /// A worker that had left comes back beside the last one.
+    fn start(&self) -> Result<NodeId> {
+        let mut scope = self.scope.child("start_worker");
+        let old = self.bells[self.index].take_all(&mut scope)?;
+        let mut scope = scope.after(&[old.node]);
+        let clocks = self.read(&mut scope)?;
+        let axis = scope.constant(&Tensor::scalar(0i32))?;
+        let last = scope.add("Min", &[clocks, axis])?;
+        let left = scope.constant(&Tensor::scalar(LEFT))?;
+        let zero = scope.constant(&Tensor::scalar(0i64))?;
+        let nobody = scope.add("GreaterEqual", &[last, left])?;
+        let last = scope.add("SelectV2", &[nobody, zero, last])?;
+        let position = self.position(&mut scope)?;
+        let own = element(&mut scope, self.clocks, position)?;
+        let had_left = scope.add("GreaterEqual", &[own, left])?;
+        let own = scope.add("SelectV2", &[had_left, last, own])?;
+        self.set(&mut scope, own, "start_worker")
+    }
+
+    fn leave(&self) -> Result<NodeId> {
+        let mut scope = self.scope.child("leave");
+        let left = scope.constant(&Tensor::scalar(LEFT))?;
+        self.set(&mut scope, left, "leave")
+    }
+
+    /// Sets the own clock and tells everybody.
+    fn set(&self, scope: &mut Scope, clock: Output, name: &str) -> Result<NodeId> {
+        let position = self.position(scope)?;
+        let node = scope.op("ResourceScatterUpdate").inputs(&[self.clocks, position, clock]);
+        let set = node.build_node()?;
+        let rung = self.ring(&mut scope.after(&[set]))?;
+        scope.op("NoOp").name(name).after(&rung).build_node()
+    }
+
+    fn ring(&self, scope: &mut Scope) -> Result<Vec<NodeId>> {
+        let zero = scope.constant(&Tensor::scalar(0i64))?;
+        self.bells.iter().map(|bell| bell.write(scope, zero)).collect()
+    }
+
+    fn position(&self, scope: &mut Scope) -> Result<Output> {
+        scope.constant(&Tensor::scalar(self.index as i64))
+    }
+
+    fn read(&self, scope: &mut Scope) -> Result<Output> {
+        scope.op("ReadVariableOp").input(self.clocks).attr("dtype", DType::Int64).build()
+    }
+}

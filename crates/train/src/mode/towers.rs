@@ -1,0 +1,82 @@
+//! Several workers in one graph, run by one client as one step.
+
+use std::collections::BTreeMap;
+
+use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output};
+use thalweg_tensor::{DType, Result, ensure};
+
+use crate::{Model, Optimizer, Variable};
+
+/// Adds a step that changes the variables by the mean of the gradients of `losses`, one of each
+/// tower: the net, built once on each device (`model.on(device)`) over the same variables.
+pub fn train_towers(model: &mut Model, optimizer: &Optimizer, losses: &[Output]) -> Result<NodeId> {
+    ensure!(!losses.is_empty(), InvalidArgument, "there are no towers");
+    let mut by_variable: BTreeMap<String, (Variable, Vec<Adjoint>)> = BTreeMap::new();
+    let mut names = Vec::new();
+    for &loss in losses {
+        // Gradients are computed where their loss is.
+        let device = model.with_graph(|graph| graph.node(loss.node).device.to_string());
+        let tower = model.child("tower");
+        let mut tower = model.with_scope(tower).on(&device);
+        for (variable, adjoint) in optimizer.gradients(&mut tower, loss)? {
+            let entry = by_variable.entry(variable.name.clone());
+            let entry = entry.or_insert_with(|| {
+                names.push(variable.name.clone());
+                (variable, Vec::new())
+            });
+            entry.1.push(adjoint);
+        }
+    }
+    let mut means = Vec::with_capacity(names.len());
+    for name in names {
+        let Some((variable, adjoints)) = by_variable.remove(&name) else { continue };
+        let mut beside = model.on(&variable.device);
+        let mean = mean(&mut beside, &adjoints, losses.len())?;
+        means.push((variable, mean));
+    }
+    optimizer.apply(model, &means)
+}
+
+/// The sum, in the order given, over `count`; a tower without a gradient adds none.
+fn mean(model: &mut Model, adjoints: &[Adjoint], count: usize) -> Result<Adjoint> {
+    let mut rows = Vec::new();
+    for adjoint in adjoints {
+        match adjoint {
+            Adjoint::Sparse(slices) => rows.push(*slices),
+            Adjoint::Dense(_) => break,
+        }
+    }
+    if rows.len() == adjoints.len() {
+        return mean_rows(model, &rows, count);
+    }
+    let mut dense = Vec::with_capacity(adjoints.len());
+    for adjoint in adjoints {
+        dense.push(adjoint.to_dense(model)?);
+    }
+    let sum = model.op("AddN").inputs(&dense).build()?;
+    let dtype = model.dtype(sum);
+    let count = model.number(dtype, count as f64)?;
+    Ok(Adjoint::Dense(model.add("RealDiv", &[sum, count])?))
+}
+
+fn mean_rows(model: &mut Model, rows: &[IndexedSlices], count: usize) -> Result<Adjoint> {
+    let mut indices = Vec::with_capacity(rows.len());
+    for slices in rows {
+        indices.push(model.cast(slices.indices, DType::Int64)?);
+    }
+    let values: Vec<Output> = rows.iter().map(|slices| slices.values).collect();
+    let (indices, values) = (joined(model, &indices)?, joined(model, &values)?);
+    let dtype = model.dtype(values);
+    let count = model.number(dtype, count as f64)?;
+    let values = model.add("RealDiv", &[values, count])?;
+    Ok(Adjoint::Sparse(IndexedSlices { values, indices, dense_shape: rows[0].dense_shape }))
+}
+
+/// One after the other, along the first axis.
+pub(super) fn joined(model: &mut Model, parts: &[Output]) -> Result<Output> {
+    if let [one] = parts {
+        return Ok(*one);
+    }
+    let axis = model.int(0)?;
+    model.op("ConcatV2").inputs(parts).input(axis).build()
+}

@@ -1,0 +1,54 @@
+//! Sessions of any kind, as training sees them.
+
+#[cfg(feature = "remote")]
+use thalweg_cluster::RemoteSession;
+use thalweg_runtime::{RunMetadata, RunOptions, Session};
+use thalweg_tensor::{Result, Tensor};
+
+/// What can run a step: a session here or, with the feature `remote`, elsewhere.
+pub trait RunSteps {
+    /// As [`RunSteps::run_step`], with options and a report.
+    fn run_step_with(
+        &self,
+        options: &RunOptions,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<(Vec<Tensor>, RunMetadata)>;
+
+    /// Feeds tensors, runs what the fetches and targets need, returns the fetches in order.
+    fn run_step(
+        &self,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<Vec<Tensor>> {
+        let options = RunOptions::default();
+        self.run_step_with(&options, feeds, fetches, targets).map(|(tensors, _)| tensors)
+    }
+}
+
+impl RunSteps for Session {
+    fn run_step_with(
+        &self,
+        options: &RunOptions,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<(Vec<Tensor>, RunMetadata)> {
+        self.run_with(options, feeds, fetches, targets)
+    }
+}
+
+#[cfg(feature = "remote")]
+impl RunSteps for RemoteSession {
+    fn run_step_with(
+        &self,
+        options: &RunOptions,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<(Vec<Tensor>, RunMetadata)> {
+        self.run_with(options, feeds, fetches, targets)
+    }
+}
