@@ -363,7 +363,9 @@ impl<'a> ChoiceFinder<'a> {
         }
         let mut wanted = common(&self.meant(node)?, &able);
         if wanted.is_empty() {
-            if !self.target.options.allow_soft_placement {
+            // An earlier plan has moved it to its state, whatever it asked for.
+            let is_pinned = self.target.pins.contains_key(&node.name);
+            if !is_pinned && !self.target.options.allow_soft_placement {
                 bail!(InvalidArgument, "{}", cannot_assign(node, self.target));
             }
             wanted = able.clone();
