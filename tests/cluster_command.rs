@@ -1,4 +1,4 @@
-//! `thalweg cluster` as a user runs it: up, logs, down, restarts, and mistakes.
+//! `thalweg cluster` as a user runs it: up, status, logs, down, restarts, and mistakes.
 #![cfg(all(feature = "cli", feature = "remote", target_os = "linux"))]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
@@ -93,6 +93,57 @@ fn up_logs_down() {
     assert_eq!(cluster.servers(address), Vec::<u32>::new());
     let down = cluster.command(&["down"]);
     assert!(String::from_utf8(down.stdout).unwrap().contains("is not up"));
+}
+
+#[test]
+fn status_tells_how_each_task_is() {
+    let cluster = Cluster::new("status", "[job.ps]\ntasks = 1\n[job.worker]\ntasks = 2\n");
+    let not_up = cluster.command(&["status"]);
+    assert_eq!(not_up.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&not_up.stderr).contains("is not up"));
+    let tasks = cluster.up();
+    let status = cluster.command(&["status", "--waits"]);
+    let text = String::from_utf8(status.stdout).unwrap();
+    assert!(status.status.success(), "{text}");
+    let lines: Vec<&str> = text.lines().collect();
+    for ((task, address), line) in tasks.iter().zip(&lines[1..]) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        assert_eq!(words[..3], [task, "alive", address], "{text}");
+        assert_eq!(words[3], env!("CARGO_PKG_VERSION"), "{text}");
+    }
+    assert_eq!(lines.last(), Some(&"nobody waits"), "{text}");
+
+    let signal = |name: &str, index: usize| {
+        let id = cluster.servers(&tasks[index].1);
+        let of_task = |id: &&u32| {
+            let command = fs::read(format!("/proc/{id}/cmdline")).unwrap();
+            let words: Vec<&[u8]> = command.split(|b| *b == 0).collect();
+            let after = |flag: &[u8]| words[words.iter().position(|w| *w == flag).unwrap() + 1];
+            let (job, task) = tasks[index].0.split_once('/').unwrap();
+            after(b"--job") == job.as_bytes() && after(b"--task") == task.as_bytes()
+        };
+        let id = id.iter().find(of_task).unwrap().to_string();
+        assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+    };
+    signal("-STOP", 0);
+    signal("-KILL", 1);
+    eventually("the end of the killed one", || TcpStream::connect(&tasks[1].1).is_err());
+    let begin = Instant::now();
+    let status = cluster.command(&["status", "--json"]);
+    let took = begin.elapsed();
+    signal("-CONT", 0);
+    assert!(took < Duration::from_secs(5), "it took {took:?}");
+    assert_eq!(status.status.code(), Some(1));
+    let json: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    let states: Vec<&str> = (0..3).map(|i| json["tasks"][i]["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["silent", "dead", "alive"]);
+
+    let health = |address: &str| {
+        let args = ["health", "--address", address];
+        Command::new(env!("CARGO_BIN_EXE_thalweg")).args(args).output().unwrap().status.code()
+    };
+    assert_eq!(health(&tasks[2].1), Some(0));
+    assert_eq!(health(&tasks[1].1), Some(1));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 """A cluster of processes on this machine, ours and TensorFlow's."""
 
 import collections
+import json
 import multiprocessing
 import os
 import shutil
@@ -128,6 +129,19 @@ class Cluster:
         # A fork's child is not the parent's to wait for; the case runs in a fork of the runner.
         if isinstance(process, subprocess.Popen):
             process.poll()
+
+    def status(self, *arguments):
+        """What `thalweg cluster status` tells of the cluster: its exit code and its JSON."""
+        spec = ";".join(f"{job}={','.join(a)}" for job, a in self.spec().items())
+        command = [self.server, "cluster", "status", "--json", "--cluster", spec, *arguments]
+        done = subprocess.run(command, stdout=subprocess.PIPE, timeout=30)
+        return done.returncode, json.loads(done.stdout)
+
+    def health(self, task):
+        """What `thalweg health` says of a task: its exit code and its JSON."""
+        command = [self.server, "health", "--json", "--address", self.addresses[task]]
+        done = subprocess.run(command, stdout=subprocess.PIPE, timeout=30)
+        return done.returncode, json.loads(done.stdout)
 
     def log(self, task):
         with open(os.path.join(self.logs, task.replace(":", "-") + ".log")) as f:

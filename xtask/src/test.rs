@@ -257,8 +257,28 @@ fn launched(python: &Path, thalweg: &str) -> Result<Outcome> {
     let text = String::from_utf8_lossy(&output.stdout);
     let is_right = output.status.success() && text.contains("[worker/0] counts [200, 200]");
     ensure!(is_right, "thalweg launch ended with {}:\n{text}", output.status);
+    // What the servers say at their end proves that our masters and workers ran the steps: a
+    // worker's master its 200 and those that open the session, the parameter server all of them.
+    for (task, of_clients_min, of_others_min) in
+        [("worker/0", 200, 0), ("worker/1", 200, 0), ("ps/0", 0, 400)]
+    {
+        let (of_clients, of_others) = steps_said(&text, task)
+            .with_context(|| format!("{task} did not say what it ran:\n{text}"))?;
+        ensure!(
+            of_clients >= of_clients_min && of_others >= of_others_min,
+            "{task} ran {of_clients} steps of clients and {of_others} parts:\n{text}"
+        );
+    }
     println!("ok     a program that starts its own servers");
     Ok(Outcome::Done)
+}
+
+/// The steps of clients and the parts of others' that a server said at its end to have run.
+fn steps_said(text: &str, task: &str) -> Option<(u64, u64)> {
+    let of_task = |line: &&str| line.starts_with(&format!("[{task}]"));
+    let (_, rest) = text.lines().filter(of_task).find_map(|line| line.split_once("ends after "))?;
+    let mut numbers = rest.split(' ').filter_map(|word| word.parse().ok());
+    Some((numbers.next()?, numbers.next()?))
 }
 
 /// The recorded cases, sent to a server of ours by TensorFlow's own client.

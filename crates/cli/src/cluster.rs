@@ -2,6 +2,7 @@
 
 mod file;
 mod state;
+mod status;
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -14,15 +15,18 @@ use std::time::Duration;
 use clap::Subcommand;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
+use thalweg_cluster::{ClusterSpec, TaskName};
 use thalweg_tensor::{Result as Answer, err};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::Failure;
+use crate::server::parse_cluster;
 use crate::supervise::{self, Program, Restarts, Screen};
 use file::ClusterFile;
 use state::{Started, StateFolder};
+use status::Form;
 
 /// How long `up` waits for the tasks to listen, and `down` for them to end.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -57,6 +61,23 @@ enum Command {
         #[arg(long, hide = true)]
         supervise: bool,
     },
+    /// Show how each task is: alive, silent or dead, its sessions, steps, memory and variables
+    ///
+    /// The exit code is 0 if all tasks answer, else 1.
+    Status {
+        /// The cluster file
+        #[arg(default_value = "cluster.toml")]
+        file: PathBuf,
+        /// Any cluster instead, wherever its tasks run: as `thalweg server --cluster` takes it
+        #[arg(long, value_name = "SPEC")]
+        cluster: Option<String>,
+        /// Show too which step waits for what of which task, and since when
+        #[arg(long)]
+        waits: bool,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Show what a task has printed
     Logs {
         /// A task, such as ps/0
@@ -78,7 +99,12 @@ enum Command {
 
 /// Does what was asked of the cluster.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    if let Command::Status { cluster: Some(text), waits, json, .. } = &args.command {
+        let cluster = parse_cluster(text).map_err(|e| Failure::Usage(e.to_string()))?;
+        return status::show(&cluster, Form { waits: *waits, json: *json }, out);
+    }
     let (Command::Up { file: path, .. }
+    | Command::Status { file: path, .. }
     | Command::Logs { file: path, .. }
     | Command::Down { file: path }) = &args.command;
     let file = ClusterFile::read(path)?;
@@ -88,6 +114,10 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             up(path, args.state.as_deref(), &file, &state, out)
         }
         Command::Up { supervise, .. } => stay(&file, &state, *supervise),
+        Command::Status { waits, json, .. } => {
+            let cluster = cluster_of(&file, &state)?;
+            status::show(&cluster, Form { waits: *waits, json: *json }, out)
+        }
         Command::Logs { task, follow, .. } => logs(&state, task, *follow, out),
         Command::Down { .. } => down(&file, &state, out),
     }
@@ -250,6 +280,20 @@ async fn supervise_all(
             _ = interrupt.recv() => { let _ = stop.send(true); }
         }
     }
+}
+
+/// The cluster as it was started.
+fn cluster_of(file: &ClusterFile, state: &StateFolder) -> Result<ClusterSpec, Failure> {
+    let Some(started) = state.started().filter(|_| state.lock().is_ok_and(|lock| lock.is_none()))
+    else {
+        return Err(err!(Unavailable, "cluster '{}' is not up", file.name).into());
+    };
+    let mut cluster = ClusterSpec::default();
+    for (name, address) in &started.tasks {
+        let (job, index) = name.rsplit_once('/').unwrap_or((name, "0"));
+        cluster.add(TaskName::new(job, index.parse().unwrap_or(0)), address)?;
+    }
+    Ok(cluster)
 }
 
 fn logs(state: &StateFolder, task: &str, follow: bool, out: &mut dyn Write) -> Result<(), Failure> {

@@ -9,6 +9,7 @@ pub mod cluster;
 pub mod events;
 mod files;
 mod graph_file;
+pub mod health;
 pub mod inspect;
 pub mod launch;
 mod literal;
@@ -55,6 +56,7 @@ enum Command {
     Checkpoint(checkpoint::Args),
     Cluster(cluster::Args),
     Events(events::Args),
+    Health(health::Args),
     Inspect(inspect::Args),
     Launch(launch::Args),
     Ops(ops::Args),
@@ -106,6 +108,7 @@ fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Re
         Command::Checkpoint(args) => checkpoint::run(args, out),
         Command::Cluster(args) => cluster::run(args, out),
         Command::Events(args) => events::run(args, out),
+        Command::Health(args) => health::run(args, out),
         Command::Inspect(args) => inspect::run(args, out),
         Command::Launch(args) => launch::run(args, out),
         Command::Ops(args) => ops::run(args, &registry()?, out),

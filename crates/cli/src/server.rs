@@ -230,7 +230,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         true => Member::alone(task),
         false => Member::of(task, place.cluster.clone()),
     };
-    let master = Arc::new(Master::of(member));
+    let master = Arc::new(Master::of(member.clone()));
     let server = Server::new(master, args.limits.server_options());
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
@@ -238,13 +238,14 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         .enable_all()
         .build()
         .map_err(Failure::Output)?;
-    runtime.block_on(serve(server, &place.address, args.with_parent, out))
+    runtime.block_on(serve(server, &place.address, args.with_parent, &member, out))
 }
 
 async fn serve(
     server: Server,
     address: &str,
     with_parent: bool,
+    member: &Member,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     let mut parent = with_parent.then(parent_pipe).transpose()?;
@@ -264,6 +265,9 @@ async fn serve(
         () = parent_gone(parent.as_mut()) => {}
     }
     let _ = stop.send(true);
+    let (of_clients, of_others) = member.steps_ended();
+    let name = member.task().name();
+    eprintln!("{name} ends after {of_clients} steps of clients and {of_others} parts of others'");
     tokio::select! {
         _ = serving => {}
         _ = terminate.recv() => {}
@@ -284,6 +288,12 @@ async fn parent_gone(pipe: Option<&mut pipe::Receiver>) {
     let Some(pipe) = pipe else { return future::pending().await };
     let mut bytes = [0; 64];
     while matches!(pipe.read(&mut bytes).await, Ok(1..)) {}
+}
+
+/// Where a server that was started here without flags listens.
+pub(crate) fn own_address() -> Result<String> {
+    let tf_config = std::env::var("TF_CONFIG").ok();
+    Place::new(&Args::default(), tf_config.as_deref()).map(|place| place.address)
 }
 
 /// Which task this is, and where it listens.
@@ -364,7 +374,7 @@ fn join(host: &str, port: u16) -> String {
 
 /// `ps=a:1,b:2;worker=c:3`, TensorFlow's `ps|a:1;b:2,worker|c:3`, JSON, or the name of a file with
 /// one of these.
-fn parse_cluster(text: &str) -> Result<ClusterSpec> {
+pub(crate) fn parse_cluster(text: &str) -> Result<ClusterSpec> {
     if text.trim_start().starts_with('{') {
         let json =
             serde_json::from_str(text).map_err(|e| err!(InvalidArgument, "it is not JSON: {e}"))?;

@@ -8,13 +8,17 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 
 /// How long a process may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
+/// How long what it started may take then.
+const LAST_WORD: Duration = Duration::from_secs(1);
+/// Between two looks whether it is there.
+const LOOK: Duration = Duration::from_millis(10);
 /// The first pause before a restart; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
@@ -194,6 +198,8 @@ async fn until_end(
     if status.is_none() {
         signal(group, Signal::TERM);
         let _ = tokio::time::timeout(GRACE, child.wait()).await;
+        // What it started was told too, and may have a last word.
+        let _ = tokio::time::timeout(LAST_WORD, until_gone(group)).await;
     }
     // Whatever it started ends with it.
     signal(group, Signal::KILL);
@@ -208,6 +214,13 @@ async fn until_end(
 fn signal(group: Option<Pid>, signal: Signal) {
     // An error says that the group is gone, which is what was wanted.
     let _ = group.map(|group| kill_process_group(group, signal));
+}
+
+/// Ready when the group has no process any more.
+async fn until_gone(group: Option<Pid>) {
+    while group.is_some_and(|group| test_kill_process_group(group).is_ok()) {
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// A log file, shared by the two pipes of a process.

@@ -16,6 +16,7 @@ use crate::master::Master;
 use crate::member::Member;
 use crate::session_peers::SessionPeers;
 use crate::transport::{Call, Reply};
+use crate::watch::Awaited;
 
 /// How long tasks have to answer that a session does not need.
 const OTHERS_LIMIT: Duration = Duration::from_millis(300);
@@ -129,6 +130,7 @@ async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> 
     let begin = clock.monotonic();
     let waited = || clock.monotonic().saturating_sub(begin);
     let mut report_after = FIRST_REPORT;
+    let _waits = member.watch.wait(0, Awaited::Task(task.clone()));
     loop {
         match ask(&member, &task, ANSWER_LIMIT).await {
             Ok(status) => {

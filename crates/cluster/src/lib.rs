@@ -19,6 +19,7 @@ mod member;
 mod memory;
 mod metadata;
 mod once_call;
+pub mod own_messages;
 mod recent_ids;
 mod remote;
 mod remote_parts;
@@ -30,6 +31,7 @@ mod steps;
 mod stream;
 mod task;
 mod transport;
+mod watch;
 mod worker;
 
 pub use cluster_spec::{ClusterSpec, TaskName};

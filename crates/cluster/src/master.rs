@@ -7,6 +7,7 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
+use thalweg_runtime::NodeWait;
 use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 
 use crate::errors::from_task;
@@ -51,6 +52,12 @@ impl Master {
     /// Sessions open now.
     pub fn session_count(&self) -> usize {
         self.sessions.read().len()
+    }
+
+    /// At most `most` of the nodes that wait in its sessions.
+    pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
+        let sessions: Vec<_> = self.sessions.read().values().cloned().collect();
+        sessions.iter().flat_map(|s| s.waits(most)).take(most).collect()
     }
 
     fn session(&self, handle: &str) -> Result<Arc<MasterSession>> {
@@ -143,8 +150,13 @@ impl Master {
             Err(e) => return done(Err(e)),
         };
         let (name, fetches) = (self.task.name(), request.fetch.clone());
+        let watch = self.member.watch.clone();
         let done = move |result: Result<Part>| {
             drop(place);
+            // A part of a step that is not its last has no report.
+            if !matches!(&result, Ok((_, None))) {
+                watch.as_master.count(&result);
+            }
             done(result.map(|ran| StepResult { fetches, ran }).map_err(|e| from_task(&name, e)));
         };
         if request.partial_run_handle.is_empty() {
@@ -191,9 +203,10 @@ impl Master {
             Ok(found) => found,
             Err(e) => return done(Err(e)),
         };
-        let name = self.task.name();
+        let (name, watch) = (self.task.name(), self.member.watch.clone());
         session.run_callable(&request, feeds, cancellation, move |result| {
             drop(place);
+            watch.as_master.count(&result);
             done(result.map_err(|e| from_task(&name, e)));
         });
     }

@@ -11,7 +11,7 @@ use thalweg_kernel::Cancellation;
 use thalweg_plan::Choice;
 use thalweg_proto as pb;
 pub(crate) use thalweg_runtime::Part;
-use thalweg_runtime::{Callable, PartialRun, RunMetadata, RunOptions, Session};
+use thalweg_runtime::{Callable, NodeWait, PartialRun, RunMetadata, RunOptions, Session};
 use thalweg_tensor::{Budget, Error, Result, Tensor, bail, ensure, err};
 
 use crate::config;
@@ -106,6 +106,11 @@ impl MasterSession {
     pub(crate) fn devices(&self) -> Vec<pb::DeviceAttributes> {
         let others = self.peers.as_ref().map(|p| p.attributes()).unwrap_or_default();
         [self.devices.clone(), others].concat()
+    }
+
+    /// At most `most` of the nodes that wait.
+    pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
+        self.session.waits(most)
     }
 
     /// The other tasks, if there are any.

@@ -11,6 +11,7 @@ use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::steps::Steps;
 use crate::task::Task;
 use crate::transport::{Call, Transport};
+use crate::watch::Watch;
 
 /// How long a word to another task that nobody waits for may take.
 pub(crate) const NOTICE_LIMIT: Duration = Duration::from_secs(10);
@@ -27,6 +28,8 @@ pub struct Member {
     pub(crate) steps: Steps,
     /// Tasks that have answered at some time.
     pub(crate) seen: Mutex<BTreeSet<TaskName>>,
+    /// What it counts, and who waits for whom.
+    pub(crate) watch: Arc<Watch>,
 }
 
 impl Member {
@@ -48,8 +51,10 @@ impl Member {
     ) -> Arc<Member> {
         let name = TaskName::new(&task.options.job, task.options.index);
         let entropy = task.options.environment.entropy.clone();
-        let steps = Steps::new(name.clone(), transport.clone(), entropy);
-        Arc::new(Member { task, cluster, name, transport, steps, seen: Mutex::default() })
+        let clock = task.options.environment.clock.clone();
+        let watch = Arc::new(Watch::new(name.clone(), clock));
+        let steps = Steps::new(name.clone(), transport.clone(), entropy, watch.clone());
+        Arc::new(Member { task, cluster, name, transport, steps, seen: Mutex::default(), watch })
     }
 
     /// The task.
@@ -75,6 +80,17 @@ impl Member {
         if let Some(transport) = &self.transport {
             transport.tick(self.task.options.environment.clock.monotonic());
         }
+    }
+
+    /// Other tasks that owe an answer and say nothing.
+    pub(crate) fn silent(&self) -> Vec<(TaskName, Duration)> {
+        let now = self.task.options.environment.clock.monotonic();
+        self.transport.as_ref().map_or_else(Vec::new, |transport| transport.silent(now))
+    }
+
+    /// Steps of clients that ended well here, and parts of other tasks' steps.
+    pub fn steps_ended(&self) -> (u64, u64) {
+        (self.watch.as_master.numbers().0, self.watch.as_worker.numbers().0)
     }
 
     /// Steps that have something to do with this task now.

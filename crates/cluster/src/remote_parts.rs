@@ -18,6 +18,7 @@ use crate::metadata;
 use crate::once_call::OnceCall;
 use crate::session_peers::{RemoteTask, SessionPeers};
 use crate::transport::{Call, Reply};
+use crate::watch::Awaited;
 
 /// The parts of a plan that run elsewhere.
 pub(crate) struct Registered {
@@ -217,7 +218,10 @@ impl UnderWay {
             ..Default::default()
         };
         let step = self.clone();
+        let awaited = Awaited::Part(part.task.name.clone());
+        let waits = part.peers.member.watch.wait(self.step, awaited);
         let answered = Box::new(move |answer: Result<Reply>| {
+            drop(waits);
             step.answered(
                 i,
                 match answer {

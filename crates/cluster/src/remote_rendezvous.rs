@@ -12,6 +12,7 @@ use thalweg_tensor::{Error, Result, ensure, err};
 use crate::cluster_spec::TaskName;
 use crate::errors::from_task;
 use crate::transport::{Call, Reply, Transport};
+use crate::watch::{Awaited, Watch};
 
 /// The meeting place of a step.
 pub(crate) struct TaskRendezvous {
@@ -23,6 +24,7 @@ pub(crate) struct TaskRendezvous {
     local: LocalRendezvous,
     /// Ends the calls to other tasks.
     aborted: Cancellation,
+    watch: Arc<Watch>,
 }
 
 impl TaskRendezvous {
@@ -31,6 +33,7 @@ impl TaskRendezvous {
         transport: Option<Arc<dyn Transport>>,
         entropy: Arc<dyn Entropy>,
         step: u64,
+        watch: Arc<Watch>,
     ) -> TaskRendezvous {
         TaskRendezvous {
             step,
@@ -39,6 +42,7 @@ impl TaskRendezvous {
             entropy,
             local: LocalRendezvous::default(),
             aborted: Cancellation::default(),
+            watch,
         }
     }
 
@@ -69,7 +73,9 @@ impl TaskRendezvous {
             ..Default::default()
         };
         let task = from.clone();
+        let waits = self.watch.wait(self.step, Awaited::Tensor(key.clone()));
         let answered = Box::new(move |answer: Result<Reply>| {
+            drop(waits);
             received(match answer {
                 Ok(Reply::Received(value)) => Ok(value),
                 Ok(_) => Err(err!(Internal, "{task} answered another question")),

@@ -91,6 +91,11 @@ impl Silence {
         actions
     }
 
+    /// For how long it has been silent, if that was reported.
+    pub(crate) fn reported(&self, now: Duration) -> Option<Duration> {
+        self.is_reported.then(|| now.saturating_sub(self.heard))
+    }
+
     /// It has answered something.
     pub(crate) fn hear(&mut self, now: Duration) -> Option<Action> {
         let silent = now.saturating_sub(self.heard);
@@ -133,6 +138,7 @@ mod tests {
         assert!(task.tick(at(105), true, &LIMITS).is_empty(), "it is reported once");
         assert_eq!(task.tick(at(106), true, &LIMITS), [Action::AskAnew]);
         assert!(task.tick(at(107), true, &LIMITS).is_empty());
+        assert_eq!(task.reported(at(107)), Some(at(7)));
         assert_eq!(task.tick(at(130), true, &LIMITS), [Action::Lose(at(30))]);
     }
 
@@ -143,6 +149,7 @@ mod tests {
         task.tick(at(1), true, &LIMITS);
         task.tick(at(20), true, &LIMITS);
         assert_eq!(task.hear(at(21)), Some(Action::ReportBack(at(21))));
+        assert_eq!(task.reported(at(21)), None);
         assert!(task.tick(at(21), true, &LIMITS).is_empty());
         assert_eq!(task.tick(at(22), true, &LIMITS), [Action::Ask]);
         assert_eq!(task.hear(at(22)), None);

@@ -13,6 +13,7 @@ use crate::cluster_spec::TaskName;
 use crate::remote_rendezvous::TaskRendezvous;
 use crate::step_life::{Action, Event, Life, is_over};
 use crate::transport::Transport;
+use crate::watch::Watch;
 
 /// Steps that may have a table at once.
 const STEPS_MAX: usize = 1 << 20;
@@ -24,6 +25,7 @@ pub(crate) struct Steps {
     own: TaskName,
     transport: Option<Arc<dyn Transport>>,
     entropy: Arc<dyn Entropy>,
+    watch: Arc<Watch>,
     state: Mutex<State>,
 }
 
@@ -57,8 +59,9 @@ impl Steps {
         own: TaskName,
         transport: Option<Arc<dyn Transport>>,
         entropy: Arc<dyn Entropy>,
+        watch: Arc<Watch>,
     ) -> Steps {
-        Steps { own, transport, entropy, state: Mutex::default() }
+        Steps { own, transport, entropy, watch, state: Mutex::default() }
     }
 
     /// A step that this task's master begins.
@@ -194,8 +197,8 @@ impl Steps {
     }
 
     fn entry(&self, step: u64) -> Entry {
-        let table =
-            TaskRendezvous::new(&self.own, self.transport.clone(), self.entropy.clone(), step);
+        let (transport, entropy) = (self.transport.clone(), self.entropy.clone());
+        let table = TaskRendezvous::new(&self.own, transport, entropy, step, self.watch.clone());
         let table = Arc::new(table);
         Entry { life: Life::new(), table, connection: None, gone_since: None }
     }

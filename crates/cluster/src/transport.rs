@@ -53,6 +53,12 @@ pub(crate) trait Transport: Send + Sync {
         0
     }
 
+    /// Tasks that owe an answer and have been silent for long enough to be worth a word, sorted.
+    fn silent(&self, now: Duration) -> Vec<(TaskName, Duration)> {
+        let _ = now;
+        Vec::new()
+    }
+
     /// Time has passed; it is `now`.
     fn tick(&self, now: Duration) {
         let _ = now;

@@ -9,7 +9,7 @@ use rustc_hash::FxHashMap;
 use thalweg_graph::Graph;
 use thalweg_kernel::{Cancellation, Registration, Rendezvous, RendezvousKey, Value};
 use thalweg_proto as pb;
-use thalweg_runtime::{RegisteredGraph, RunMetadata, RunOptions, Session};
+use thalweg_runtime::{NodeWait, RegisteredGraph, RunMetadata, RunOptions, Session};
 use thalweg_tensor::{Error, Result, Tensor, bail, ensure, err};
 
 use crate::config;
@@ -20,6 +20,7 @@ use crate::recent_ids::RecentIds;
 use crate::remote_rendezvous::{Sender, TaskRendezvous};
 use crate::steps::Admitted;
 use crate::task::{Task, attributes};
+use crate::watch::Awaited;
 
 /// Sessions of masters at once; graphs of one session.
 const SESSIONS_MAX: usize = 100_000;
@@ -73,6 +74,12 @@ impl Worker {
     /// Whose worker it is.
     pub(crate) fn task(&self) -> &Task {
         &self.member.task
+    }
+
+    /// At most `most` of the nodes that wait in its sessions.
+    pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
+        let sessions: Vec<_> = self.sessions.read().values().cloned().collect();
+        sessions.iter().flat_map(|s| s.session.waits(most)).take(most).collect()
     }
 
     /// The devices of the task.
@@ -192,8 +199,11 @@ impl Worker {
         cancellation: &Cancellation,
         done: impl FnOnce(Result<RanGraph>) + Send + 'static,
     ) {
-        let name = self.member.name.to_string();
+        let (name, watch) = (self.member.name.to_string(), self.member.watch.clone());
         let done: Done = Box::new(move |result| {
+            if !matches!(&result, Ok(RanGraph { goes_on: true, .. })) {
+                watch.as_worker.count(&result);
+            }
             done(result.map_err(|e| from_task(&name, e)));
         });
         if let Err((e, done)) = self.begin(request, sent, connection, cancellation, done) {
@@ -306,7 +316,9 @@ impl Worker {
         }
         let key = RendezvousKey(request.rendezvous_key.as_str().into());
         let name = self.member.name.to_string();
+        let waits = self.member.watch.wait(request.step_id as u64, Awaited::Wanted(key.clone()));
         let received = Box::new(move |value: Result<Value>| {
+            drop(waits);
             done(value.map_err(|e| from_task(&name, e)));
         });
         self.member.steps.want(request.step_id as u64, &key, received);

@@ -61,6 +61,11 @@ impl ResourceManager {
         self.resources.lock().is_empty()
     }
 
+    /// All there is, in no order.
+    pub fn all(&self) -> Vec<Arc<dyn Resource>> {
+        self.resources.lock().values().cloned().collect()
+    }
+
     /// The container that an empty name stands for.
     pub fn default_container(&self) -> &Arc<str> {
         &self.default_container

@@ -104,6 +104,14 @@ impl Resource for Variable {
     fn kind(&self) -> &'static str {
         "Variable"
     }
+
+    fn held_bytes(&self) -> usize {
+        match self.value.try_read() {
+            Some(value) => value.as_ref().map_or(0, Tensor::size_bytes),
+            // It is being written; its value stays the size that it was declared with.
+            None => self.shape.to_shape().map_or(0, |s| s.num_elements() * self.dtype.size()),
+        }
+    }
 }
 
 #[cfg(test)]

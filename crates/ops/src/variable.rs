@@ -268,6 +268,10 @@ impl Resource for RefVariable {
     fn has_handle(&self) -> bool {
         false
     }
+
+    fn held_bytes(&self) -> usize {
+        self.0.held_bytes()
+    }
 }
 
 /// Container and name under which a node's state lives; no container is the task's default.

@@ -19,6 +19,11 @@ pub trait Resource: Any + Send + Sync {
     fn has_handle(&self) -> bool {
         true
     }
+
+    /// Bytes of the tensors that it holds, where it is known at once.
+    fn held_bytes(&self) -> usize {
+        0
+    }
 }
 
 /// An element of a resource tensor: where the state lives, and the state itself once it is found.

@@ -6,6 +6,7 @@ rest of TensorFlow stays as it is. The child ends when this process does, howeve
 watches the pipe on its standard input.
 """
 
+import atexit
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -18,6 +19,7 @@ import time
 
 _MODULE = "tensorflow.python.training.server_lib"
 _RESTARTS = 10
+_STOP_SECONDS = 5
 
 
 def _server_class(server_lib):
@@ -29,6 +31,7 @@ def _server_class(server_lib):
             self._server_def = server_lib._make_server_def(
                 server_or_cluster_def, job_name, task_index, protocol, config)
             self._address = None
+            self._process = None
             self._ended = threading.Event()
             if start:
                 self.start()
@@ -36,9 +39,9 @@ def _server_class(server_lib):
         def start(self):
             if self._address is not None:
                 return
-            process = self._spawn()
-            watch = threading.Thread(target=self._watch, args=(process,), daemon=True)
-            watch.start()
+            self._process = self._spawn()
+            threading.Thread(target=self._watch, daemon=True).start()
+            atexit.register(self._stop)
 
         def _spawn(self):
             definition = self._server_def
@@ -60,10 +63,18 @@ def _server_class(server_lib):
             self._address = line[len("listening on "):]
             return process
 
-        def _watch(self, process):
+        def _stop(self):
+            """Lets the server end in order with the program, and say what it did."""
+            try:
+                self._process.stdin.close()
+                self._process.wait(_STOP_SECONDS)
+            except (OSError, subprocess.TimeoutExpired):
+                self._process.kill()
+
+        def _watch(self):
             """Starts the server again when it dies, so that clients meet it again."""
             for attempt in range(_RESTARTS):
-                code = process.wait()
+                code = self._process.wait()
                 if code == 0:
                     break
                 pause = min(0.5 * 2 ** attempt, 30)
@@ -71,7 +82,7 @@ def _server_class(server_lib):
                       f"it starts again in {pause} s", file=sys.stderr, flush=True)
                 time.sleep(pause)
                 try:
-                    process = self._spawn()
+                    self._process = self._spawn()
                 except RuntimeError as error:
                     print(f"thalweg: {error}", file=sys.stderr, flush=True)
             self._ended.set()

@@ -8,8 +8,10 @@ pub(crate) mod client;
 mod gather;
 mod local;
 mod message;
+mod own_service;
 mod peers;
 pub(crate) mod pieces;
+mod probe;
 mod rope;
 mod server;
 mod service;
@@ -18,4 +20,5 @@ mod worker_service;
 
 pub use local::LocalCluster;
 pub(crate) use peers::Peers;
+pub use probe::{TaskReport, TaskState, check_health, status_of};
 pub use server::{Server, ServerOptions};

@@ -133,6 +133,13 @@ impl Transport for Peers {
             actions.into_iter().for_each(|action| peer.act(action, &self.limits));
         }
     }
+
+    fn silent(&self, now: Duration) -> Vec<(TaskName, Duration)> {
+        let of = |peer: &Arc<Peer>| Some((peer.name.clone(), peer.silence.lock().reported(now)?));
+        let mut silent: Vec<_> = self.tasks.values().filter_map(of).collect();
+        silent.sort();
+        silent
+    }
 }
 
 /// One of the calls that may wait for a task.

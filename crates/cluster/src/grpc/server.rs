@@ -1,5 +1,6 @@
 //! The listening side: connections, limits, an orderly end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -65,7 +66,13 @@ impl Server {
     pub fn new(master: Arc<Master>, options: ServerOptions) -> Server {
         let worker = Arc::new(Worker::new(master.member().clone()));
         let message_bytes_max = options.message_bytes_max;
-        let service = Service { master, worker, message_bytes_max, hello: OnceLock::new() };
+        let service = Service {
+            master,
+            worker,
+            message_bytes_max,
+            hello: OnceLock::new(),
+            is_stopping: AtomicBool::new(false),
+        };
         Server { service: Arc::new(service), options }
     }
 
@@ -111,6 +118,7 @@ impl Server {
             }
             while connections.try_join_next().is_some() {}
         }
+        self.service.is_stopping.store(true, Ordering::Relaxed);
         self.service.master.close_all();
         let all = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN_TIME, all).await;

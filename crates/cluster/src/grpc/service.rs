@@ -1,5 +1,6 @@
 //! Methods by path: decodes the request, asks the master, encodes the answer.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(crate) struct Service {
     pub(crate) message_bytes_max: usize,
     /// What other tasks of ours are told, once there is a stream.
     pub(crate) hello: OnceLock<HelloResponse>,
+    /// Whether the server is about to end.
+    pub(crate) is_stopping: AtomicBool,
 }
 
 /// Cancels what a call has begun when the caller is gone.
@@ -99,6 +102,14 @@ impl Service {
             Some(("/thalweg.Peer", "Hello")) => {
                 let asked = message::read(request.into_body(), self.limits(), &[]).await;
                 asked.and_then(|rope| self.hello(rope))
+            }
+            Some(("/thalweg.Peer", method)) => {
+                let rope = message::read(request.into_body(), self.limits(), &[]).await;
+                rope.and_then(|rope| self.peer_call(method, rope))
+            }
+            Some(("/grpc.health.v1.Health", method)) => {
+                let rope = message::read(request.into_body(), self.limits(), &[]).await;
+                rope.and_then(|rope| self.health_call(method, rope))
             }
             Some(("/tensorflow.eager.EagerService", _)) => Err(err!(
                 Unimplemented,

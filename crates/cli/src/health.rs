@@ -1,0 +1,48 @@
+//! `thalweg health`: whether a server serves, for probes of containers.
+
+use std::io::Write;
+use std::time::Duration;
+
+use serde_json::json;
+use thalweg_cluster::grpc::check_health;
+
+use crate::Failure;
+use crate::server;
+
+/// Say whether a server serves: exit code 0 if it does, 1 if not.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// The server, host:port [default: this machine, at the port that TF_CONFIG gives this task, or
+    /// 2222]
+    #[arg(long, value_name = "ADDRESS")]
+    address: Option<String>,
+
+    /// Seconds that it has to answer
+    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
+    timeout: f64,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks the server.
+pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
+    let address = match &args.address {
+        Some(address) => address.clone(),
+        None => server::own_address().map_err(|e| Failure::Usage(e.to_string()))?,
+    };
+    let limit = Duration::try_from_secs_f64(args.timeout)
+        .map_err(|e| Failure::Usage(format!("--timeout {}: {e}", args.timeout)))?;
+    let health = check_health(&address, limit);
+    if args.json {
+        let why = health.as_ref().err().map(|e| e.message().to_owned());
+        writeln!(out, "{}", json!({"address": address, "serving": health.is_ok(), "why": why}))?;
+    } else {
+        match &health {
+            Ok(()) => writeln!(out, "{address} serves")?,
+            Err(e) => writeln!(out, "{address} does not serve: {}", e.message())?,
+        }
+    }
+    health.map_err(|_| Failure::Exit(1))
+}

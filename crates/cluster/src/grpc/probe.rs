@@ -1,0 +1,126 @@
+//! Asking tasks from outside how they are: bounded in time, whatever they do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_proto as pb;
+use thalweg_tensor::{Budget, Code, Result, err};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::client::{Channel, Patience, wait};
+use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::own_messages::{
+    HealthCheckRequest, HealthCheckResponse, ServingStatus, StatusRequest, StatusResponse,
+};
+
+/// Bytes that an answer may have.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Tasks that are asked at once.
+const AT_ONCE: usize = 512;
+
+/// How a task is, as seen from outside.
+#[derive(Clone, Debug)]
+pub enum TaskState {
+    /// One of ours, and what it says.
+    Alive(Box<StatusResponse>),
+    /// A task that speaks TensorFlow's protocol alone; its devices.
+    Foreign(Vec<String>),
+    /// It says nothing, for as long as it was given.
+    Silent,
+    /// It cannot be reached, and why.
+    Dead(String),
+}
+
+/// A task and how it is.
+#[derive(Clone, Debug)]
+pub struct TaskReport {
+    /// Its name.
+    pub task: TaskName,
+    /// Where it was asked.
+    pub address: String,
+    /// How it is.
+    pub state: TaskState,
+}
+
+/// Asks all tasks of a cluster how they are. Each has `limit` to answer, and may tell of `waits_max`
+/// waits.
+pub fn status_of(
+    cluster: &ClusterSpec,
+    waits_max: u32,
+    limit: Duration,
+) -> Result<Vec<TaskReport>> {
+    let tasks: Vec<(TaskName, String)> =
+        cluster.tasks().map(|(task, address)| (task.clone(), address.to_owned())).collect();
+    let all = async move {
+        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let mut asked = JoinSet::new();
+        for (task, address) in tasks {
+            let places = places.clone();
+            asked.spawn(async move {
+                let _place = places.acquire().await;
+                let answer = tokio::time::timeout(limit, ask(&address, waits_max, limit)).await;
+                let state = answer.unwrap_or(TaskState::Silent);
+                TaskReport { task, address, state }
+            });
+        }
+        let mut reports = asked.join_all().await;
+        reports.sort_by(|a, b| a.task.cmp(&b.task));
+        Ok(reports)
+    };
+    wait(all, None)
+}
+
+async fn ask(address: &str, waits_max: u32, limit: Duration) -> TaskState {
+    let request = StatusRequest { waits_max };
+    let answer: Result<StatusResponse> =
+        channel(address, "thalweg.Peer", limit).call("Status", &request, None).await;
+    match answer {
+        Ok(status) => return TaskState::Alive(Box::new(status)),
+        Err(e) if e.code() == Code::Unimplemented => {}
+        Err(e) => return TaskState::Dead(e.message().to_owned()),
+    }
+    let answer: Result<pb::GetStatusResponse> = channel(address, "tensorflow.WorkerService", limit)
+        .call("GetStatus", &pb::GetStatusRequest {}, None)
+        .await;
+    match answer {
+        Ok(status) => {
+            TaskState::Foreign(status.device_attributes.into_iter().map(|d| d.name).collect())
+        }
+        Err(e) => TaskState::Dead(e.message().to_owned()),
+    }
+}
+
+/// Whether the server at `address` serves, within `limit`; a server without the health protocol
+/// does if it speaks TensorFlow's.
+pub fn check_health(address: &str, limit: Duration) -> Result<()> {
+    let address = address.to_owned();
+    let check = async move {
+        let answer: Result<HealthCheckResponse> = channel(&address, "grpc.health.v1.Health", limit)
+            .call("Check", &HealthCheckRequest::default(), None)
+            .await;
+        match answer {
+            Ok(health) if health.status == ServingStatus::Serving as i32 => Ok(()),
+            Ok(_) => Err(err!(Unavailable, "{address} is about to end")),
+            Err(e) if e.code() == Code::Unimplemented => {
+                let request = pb::GetStatusRequest {};
+                let channel = channel(&address, "tensorflow.WorkerService", limit);
+                let answer: Result<pb::GetStatusResponse> =
+                    channel.call("GetStatus", &request, None).await;
+                answer.map(|_| ())
+            }
+            Err(e) => Err(e),
+        }
+    };
+    let bounded = async move {
+        let silent = || err!(Unavailable, "there is no answer within {} s", limit.as_secs_f32());
+        tokio::time::timeout(limit, check).await.unwrap_or_else(|_| Err(silent()))
+    };
+    wait(bounded, None)
+}
+
+/// A connection of its own; the caller's limit ends it before its patience does.
+fn channel(address: &str, service: &'static str, limit: Duration) -> Channel {
+    let patience = Patience::Once(limit.saturating_mul(2));
+    Channel::new(address.to_owned(), service, patience, Budget::new(ANSWER_BYTES_MAX))
+}

@@ -1,0 +1,171 @@
+//! What a task knows of its own doings: what it counted, and who waits for whom.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use thalweg_kernel::{Clock, DeviceName, RendezvousKey};
+use thalweg_runtime::{NodeWait, WaitList, Waiting};
+
+use crate::cluster_spec::TaskName;
+use crate::own_messages::{WaitInfo, WaitKind};
+
+/// Steps that ended.
+#[derive(Default)]
+pub(crate) struct Ended {
+    well: AtomicU64,
+    failed: AtomicU64,
+}
+
+impl Ended {
+    /// Counts one.
+    pub(crate) fn count<T, E>(&self, result: &Result<T, E>) {
+        let counter = if result.is_ok() { &self.well } else { &self.failed };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many ended well, and how many did not.
+    pub(crate) fn numbers(&self) -> (u64, u64) {
+        (self.well.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
+    }
+}
+
+/// The counters and waits of a task.
+pub(crate) struct Watch {
+    own: TaskName,
+    clock: Arc<dyn Clock>,
+    begin: Duration,
+    /// Steps of clients.
+    pub(crate) as_master: Ended,
+    /// Parts of steps of other tasks' masters.
+    pub(crate) as_worker: Ended,
+    waits: Arc<WaitList<CallWait>>,
+}
+
+/// A wait between tasks.
+#[derive(Clone)]
+pub(crate) struct CallWait {
+    step: u64,
+    what: Awaited,
+    since: Duration,
+}
+
+/// What is waited for.
+#[derive(Clone)]
+pub(crate) enum Awaited {
+    /// This task wants a tensor of another.
+    Tensor(RendezvousKey),
+    /// Another task wants one of this.
+    Wanted(RendezvousKey),
+    /// This task's master has another run its part of a step.
+    Part(TaskName),
+    /// A session is being opened that needs the task.
+    Task(TaskName),
+}
+
+/// Until it is dropped, somebody waits.
+pub(crate) type CallWaiting = Waiting<CallWait>;
+
+impl Watch {
+    pub(crate) fn new(own: TaskName, clock: Arc<dyn Clock>) -> Watch {
+        let begin = clock.monotonic();
+        Watch {
+            own,
+            clock,
+            begin,
+            as_master: Ended::default(),
+            as_worker: Ended::default(),
+            waits: Arc::default(),
+        }
+    }
+
+    /// Somebody waits until what is returned is dropped.
+    pub(crate) fn wait(&self, step: u64, what: Awaited) -> CallWaiting {
+        self.waits.add(CallWait { step, what, since: self.clock.monotonic() })
+    }
+
+    /// How long the task has been up.
+    pub(crate) fn uptime(&self) -> Duration {
+        self.clock.monotonic().saturating_sub(self.begin)
+    }
+
+    /// At most `most` waits: those between tasks, then `nodes`.
+    pub(crate) fn waits(&self, nodes: Vec<NodeWait>, most: usize) -> Vec<WaitInfo> {
+        let now = self.clock.monotonic();
+        let waited = |since: Duration| now.saturating_sub(since).as_millis() as u64;
+        let own = self.own.to_string();
+        let call = |wait: CallWait| {
+            let (kind, task, of, what) = match &wait.what {
+                Awaited::Tensor(key) => (WaitKind::Tensor, own.clone(), device(key, 0), text(key)),
+                Awaited::Wanted(key) => (WaitKind::Tensor, device(key, 2), own.clone(), text(key)),
+                Awaited::Part(of) => (WaitKind::Part, own.clone(), of.to_string(), String::new()),
+                Awaited::Task(of) => (WaitKind::Task, own.clone(), of.to_string(), String::new()),
+            };
+            let (kind, waited_ms) = (kind as i32, waited(wait.since));
+            WaitInfo { kind, step: wait.step, task, of, what, waited_ms, ..Default::default() }
+        };
+        let node = |wait: NodeWait| WaitInfo {
+            kind: WaitKind::Node as i32,
+            step: wait.step,
+            task: own.clone(),
+            what: wait.node,
+            op: wait.op,
+            on: wait.on.unwrap_or_default(),
+            waited_ms: waited(wait.since),
+            ..Default::default()
+        };
+        let calls = self.waits.list(most).into_iter().map(call);
+        let mut waits: Vec<WaitInfo> = calls.chain(nodes.into_iter().map(node)).collect();
+        // The longest first: they are why the others wait.
+        waits.sort_by(|a, b| b.waited_ms.cmp(&a.waited_ms).then_with(|| a.what.cmp(&b.what)));
+        waits.truncate(most);
+        waits
+    }
+}
+
+fn text(key: &RendezvousKey) -> String {
+    key.0.to_string()
+}
+
+/// The task of the device that stands at this place of a key.
+fn device(key: &RendezvousKey, place: usize) -> String {
+    let device = key.0.split(';').nth(place).and_then(|d| d.parse::<DeviceName>().ok());
+    device.map_or_else(String::new, |device| TaskName::of(&device).to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_runtime::system_environment;
+
+    #[test]
+    fn waits_say_who_and_for_whom() {
+        let own = TaskName::new("worker", 1);
+        let watch = Watch::new(own, system_environment().clock);
+        let key = "/job:ps/replica:0/task:0/device:CPU:0;0000000000000001;\
+                   /job:worker/replica:0/task:1/device:CPU:0;edge_1_v;0:0";
+        let tensor = watch.wait(7, Awaited::Tensor(RendezvousKey(key.into())));
+        let part = watch.wait(7, Awaited::Part(TaskName::new("ps", 0)));
+        let node = NodeWait {
+            step: 7,
+            node: "take".into(),
+            op: "QueueDequeueV2".into(),
+            on: Some("q".into()),
+            since: Duration::ZERO,
+        };
+        let waits = watch.waits(vec![node], 10);
+        assert_eq!(waits.len(), 3);
+        let of = |kind: WaitKind| waits.iter().find(|w| w.kind == kind as i32).unwrap();
+        let tensor_wait = of(WaitKind::Tensor);
+        assert_eq!(tensor_wait.of, "/job:ps/replica:0/task:0");
+        assert_eq!(tensor_wait.task, "/job:worker/replica:0/task:1");
+        assert_eq!(of(WaitKind::Node).on, "q");
+        assert_eq!(of(WaitKind::Part).of, "/job:ps/replica:0/task:0");
+        assert_eq!(watch.waits(Vec::new(), 1).len(), 1);
+        drop((tensor, part));
+        assert!(watch.waits(Vec::new(), 10).is_empty());
+        watch.as_master.count(&Ok::<(), ()>(()));
+        watch.as_master.count(&Err::<(), ()>(()));
+        assert_eq!(watch.as_master.numbers(), (1, 1));
+    }
+}
