@@ -248,3 +248,34 @@ fn files_are_those_of_this_machine_or_under_a_root() {
     assert!(!folder.join("out").exists());
     std::fs::remove_dir_all(folder).unwrap();
 }
+
+/// `thalweg run --server` runs the graph there, not here: what it leaves is there.
+#[test]
+fn a_graph_runs_on_a_server_from_the_command_line() {
+    let server = Process::start(&[]);
+    let path = std::env::temp_dir().join(format!("thalweg-there-{}.pbtxt", std::process::id()));
+    let graph = r#"
+        node { name: "v" op: "VariableV2"
+               attr { key: "dtype" value { type: DT_INT32 } } attr { key: "shape" value { shape {} } } }
+        node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_INT32 } } }
+        node { name: "init" op: "Assign" input: "v" input: "x" attr { key: "T" value { type: DT_INT32 } } }
+        node { name: "add" op: "AssignAdd" input: "v" input: "x" attr { key: "T" value { type: DT_INT32 } } }"#;
+    std::fs::write(&path, graph).unwrap();
+    let run = |args: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+            .args(["run", path.to_str().unwrap(), "--json", "--feed", "x=5", "--server"])
+            .arg(server.target.strip_prefix("grpc://").unwrap())
+            .args(args)
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let text = String::from_utf8(output.stdout).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap()["fetches"].clone()
+    };
+    let first = run(&["--init", "init", "--fetch", "add", "--repeat", "3"]);
+    assert_eq!(first["add"]["values"], 20);
+    // Another process, another session, the same variable.
+    let second = run(&["--fetch", "add"]);
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(second["add"]["values"], 25);
+}

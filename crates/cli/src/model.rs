@@ -11,7 +11,7 @@ use thalweg_runtime::{LoadOptions, SavedModel};
 use thalweg_tensor::{Context, Result, ensure, err};
 
 use crate::run::{Args, session_options, split_all};
-use crate::step::Step;
+use crate::step::{AnySession, Step};
 use crate::{Failure, Registry, value};
 
 /// Functions that a listing names.
@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Resu
         return Err(list_one(&name, &signature, out)?);
     }
     let step = step(args, &signature, &inputs, &saves).context(|| format!("signature '{name}'"))?;
-    step.run_and_write(args, model.session(), out)
+    step.run_and_write(args, &AnySession::Here(model.session()), out)
 }
 
 fn refuse_graph_options(args: &Args) -> Result<(), Failure> {

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_cluster::Connect;
 use thalweg_graph::Graph;
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_storage::ByUrl;
 use thalweg_tensor::{Context, Result};
 
-use crate::step::Step;
+use crate::step::{AnySession, Step};
 use crate::{Failure, Registry, files, graph_file, model, names, value};
 
 /// Run a graph or SavedModel that TensorFlow wrote and show or save what it computes.
@@ -58,6 +59,10 @@ pub struct Args {
     #[arg(long = "save", value_name = "NAME=FILE")]
     pub(crate) saves: Vec<String>,
 
+    /// Of a graph: run it on this server or cluster, by one of its tasks, rather than here
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) server: Option<String>,
+
     /// Print one JSON object instead of text
     #[arg(long)]
     pub(crate) json: bool,
@@ -92,6 +97,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 /// Runs what the arguments say.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     if files::is_folder(&args.graph)? {
+        if args.server.is_some() {
+            return Err(Failure::Usage("--server is for graphs, not for SavedModels".into()));
+        }
         return model::run(args, registry, out);
     }
     if args.signature.is_some() || !args.tags.is_empty() || !args.inputs.is_empty() {
@@ -110,9 +118,18 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         return Err(Failure::Usage(sentence.to_owned()));
     }
     let step = graph_step(args, &graph, &feeds, &saves)?;
+    if let Some(server) = &args.server {
+        let target =
+            if server.contains("://") { server.clone() } else { format!("grpc://{server}") };
+        let session = Session::connect(&target, &graph)?;
+        let ran = step.run_and_write(args, &AnySession::There(&session), out);
+        // Told, not left to the end of the process: the server may keep it for its client otherwise.
+        let closed = session.close();
+        return ran.and_then(|()| Ok(closed?));
+    }
     let options = session_options(args, SessionOptions::default());
     let session = Session::new(graph, registry.kernels.clone(), options)?;
-    step.run_and_write(args, &session, out)
+    step.run_and_write(args, &AnySession::Here(&session), out)
 }
 
 /// Options of the session with what the arguments say about it.

@@ -3,12 +3,19 @@
 use std::io::Write;
 use std::path::Path;
 
+use thalweg_cluster::RemoteSession;
 use thalweg_kernel::Environment;
 use thalweg_runtime::{RunMetadata, RunOptions, Session, system_environment};
 use thalweg_tensor::{Code, Context, Error, Result, Tensor, npy};
 
 use crate::run::Args;
 use crate::{Failure, files, output};
+
+/// A session, here or on a server.
+pub(crate) enum AnySession<'a> {
+    Here(&'a Session),
+    There(&'a RemoteSession),
+}
 
 /// What the arguments name, found and checked.
 pub(crate) struct Step<'a> {
@@ -66,7 +73,7 @@ impl<'a> Step<'a> {
     pub(crate) fn run_and_write(
         &self,
         args: &Args,
-        session: &Session,
+        session: &AnySession<'_>,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let done = self.run(args, session, &system_environment())?;
@@ -81,33 +88,72 @@ impl<'a> Step<'a> {
         if args.json { done.write_json(self, out) } else { done.write_text(self, out) }
     }
 
-    fn run(&self, args: &Args, session: &Session, environment: &Environment) -> Result<Done> {
+    fn run(
+        &self,
+        args: &Args,
+        session: &AnySession<'_>,
+        environment: &Environment,
+    ) -> Result<Done> {
         let plain = RunOptions { timeout: args.timeout, ..Default::default() };
         for init in &args.inits {
             session.run_with(&plain, &self.feeds, &[], &[init]).context(|| "--init")?;
         }
-        let names: Vec<&str> = self.feeds.iter().map(|(name, _)| *name).collect();
-        let values: Vec<Tensor> = self.feeds.iter().map(|(_, value)| value.clone()).collect();
-        let fetches: Vec<&str> = self.fetches.iter().map(|f| f.tensor).collect();
-        let callable = session.make_callable(&names, &fetches, &self.targets)?;
+        let call = self.prepared(session)?;
         let mut done = Done::default();
         for step in 0..args.repeat {
             let trace = args.trace.is_some() && step + 1 == args.repeat;
             let start = environment.clock.monotonic();
-            let result = callable.call_with(&RunOptions { trace, ..plain.clone() }, &values);
+            let result = call(&RunOptions { trace, ..plain.clone() });
             done.seconds.push((environment.clock.monotonic() - start).as_secs_f64());
             (done.tensors, done.metadata) = result.map_err(|e| self.explained(e, args, session))?;
         }
         Ok(done)
     }
 
+    /// The step, ready to run again and again.
+    fn prepared<'s>(&'s self, session: &'s AnySession<'_>) -> Result<Box<Call<'s>>> {
+        let fetches: Vec<&str> = self.fetches.iter().map(|f| f.tensor).collect();
+        let session = match session {
+            AnySession::Here(session) => session,
+            AnySession::There(_) => {
+                let run = move |options: &RunOptions| {
+                    session.run_with(options, &self.feeds, &fetches, &self.targets)
+                };
+                return Ok(Box::new(run));
+            }
+        };
+        let names: Vec<&str> = self.feeds.iter().map(|(name, _)| *name).collect();
+        let values: Vec<Tensor> = self.feeds.iter().map(|(_, value)| value.clone()).collect();
+        let callable = session.make_callable(&names, &fetches, &self.targets)?;
+        Ok(Box::new(move |options| callable.call_with(options, &values)))
+    }
+
     /// Adds what the command line could do about an error.
-    fn explained(&self, error: Error, args: &Args, session: &Session) -> Error {
+    fn explained(&self, error: Error, args: &Args, session: &AnySession<'_>) -> Error {
+        let AnySession::Here(session) = session else { return error };
         let init = session.with_graph(|g| g.find("init").is_some());
         if error.code() != Code::FailedPrecondition || !args.inits.is_empty() || !init {
             return error;
         }
         error.map_message(|m| format!("{m}; the graph has a node 'init': perhaps --init init"))
+    }
+}
+
+/// Runs a step.
+type Call<'a> = dyn Fn(&RunOptions) -> Result<(Vec<Tensor>, RunMetadata)> + 'a;
+
+impl AnySession<'_> {
+    fn run_with(
+        &self,
+        options: &RunOptions,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<(Vec<Tensor>, RunMetadata)> {
+        match self {
+            AnySession::Here(session) => session.run_with(options, feeds, fetches, targets),
+            AnySession::There(session) => session.run_with(options, feeds, fetches, targets),
+        }
     }
 }
 
