@@ -45,7 +45,8 @@ class Linked(Cluster):
     """A cluster whose tasks reach each other and their clients by `Links`."""
 
     def __init__(self, server, kinds, logs, start):
-        super().__init__(server, kinds, logs, start)
+        # A unix socket would go around the links.
+        super().__init__(server, kinds, logs, start, transport="grpc")
         self.links = Links(self.addresses)
 
     def command(self, task):
@@ -191,7 +192,7 @@ class Cell:
             self.start("greedy/other")
         elif kind == "paused":
             cluster.signal(task, signal.SIGSTOP)
-        elif kind in ("unplugged", "replaced"):
+        elif self.fault.network == "wires":
             cluster.wires.cut(task)
             if kind == "replaced":
                 cluster.kill(task)

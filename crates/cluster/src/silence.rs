@@ -119,9 +119,9 @@ mod tests {
     #[test]
     fn a_task_is_asked_before_it_is_lost() {
         let usual = Limits::with_loss(at(30));
-        assert_eq!((usual.ask, usual.report, usual.loss), (at(1), at(3), at(30)));
+        assert!(usual.ask < at(1) && usual.report < at(3) && usual.loss == at(30), "{usual:?}");
         let short = Limits::with_loss(at(1));
-        assert_eq!((short.ask, short.report), (Duration::from_millis(500), at(1)));
+        assert!(short.ask <= short.loss / 4 && short.report == at(1), "{short:?}");
     }
 
     fn at(seconds: u64) -> Duration {

@@ -145,6 +145,11 @@ impl Channel {
         decode(self.send_to(service, method, pieces, timeout).await?)
     }
 
+    /// Lets calls that come have a new connection; those on their way stay on the old one.
+    pub(crate) async fn renew(&self) {
+        *self.connection.lock().await = None;
+    }
+
     /// Calls a method with a message.
     pub(crate) async fn call<M: Message + Default>(
         &self,

@@ -227,9 +227,14 @@ impl Peer {
             let channel = anew.as_ref().unwrap_or(&peer.control);
             let answer: Result<pb::GetStatusResponse> =
                 channel.call("GetStatus", &request, Some(limits.loss)).await;
-            if let Ok(status) = answer {
-                peer.note_start(&status);
-                peer.hear(peer.clock.monotonic(), &limits);
+            let Ok(status) = answer else { return };
+            peer.note_start(&status);
+            peer.hear(peer.clock.monotonic(), &limits);
+            if anew.is_some() {
+                // The usual way may be stuck until TCP tries again, which can take a minute.
+                peer.control.renew().await;
+                peer.tensors.renew().await;
+                peer.streams.iter().for_each(Streams::forget);
             }
         });
     }
