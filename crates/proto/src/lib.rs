@@ -5,7 +5,8 @@
 //! Maps are ordered, so equal messages have equal encodings.
 //! Decoding refuses messages nested deeper than 100 levels.
 //!
-//! There are no services here; those are generated where they are served.
+//! Services stand in the descriptors only, for those who ask a server what it has; their methods are
+//! dispatched where they are served.
 
 /// Includes what `build.rs` made of one protobuf package.
 macro_rules! package {
@@ -44,6 +45,10 @@ pub mod tensorflow {
     pub mod error {
         package!("tensorflow.error");
     }
+    /// TensorFlow Serving's messages.
+    pub mod serving {
+        package!("tensorflow.serving");
+    }
     /// Package `tensorflow.core.platform`, under a name that cannot shadow the `core` crate.
     pub mod core_platform {
         package!("tensorflow.core.platform");
@@ -62,6 +67,42 @@ pub mod google {
     pub mod protobuf {
         package!("google.protobuf");
     }
+}
+
+/// Package `grpc`: what servers of any kind answer.
+#[allow(
+    missing_docs,
+    unused_qualifications,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    reason = "generated"
+)]
+pub mod grpc {
+    pub mod health {
+        pub mod v1 {
+            package!("grpc.health.v1");
+        }
+    }
+    pub mod reflection {
+        pub mod v1 {
+            package!("grpc.reflection.v1");
+        }
+        pub mod v1alpha {
+            package!("grpc.reflection.v1alpha");
+        }
+    }
+}
+
+/// Package `inference`: the Open Inference Protocol.
+#[allow(
+    missing_docs,
+    unused_qualifications,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    reason = "generated"
+)]
+pub mod inference {
+    package!("inference");
 }
 
 pub mod text;
