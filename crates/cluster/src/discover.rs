@@ -46,7 +46,7 @@ impl Master {
 }
 
 /// Runs `body` on the pool: threads that do I/O must not be held up by a large graph.
-pub(crate) async fn on_pool<T: Send + 'static>(
+pub async fn on_pool<T: Send + 'static>(
     body: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let (tell, told) = oneshot::channel();

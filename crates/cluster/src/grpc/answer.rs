@@ -23,7 +23,7 @@ use crate::worker::RanGraph;
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
 /// The body of a response, or of a request: all of it is there.
-pub(crate) struct Answer {
+pub struct Answer {
     pub(crate) frames: VecDeque<Frame<Bytes>>,
 }
 
@@ -48,7 +48,7 @@ impl Body for Answer {
 }
 
 /// A response with this message.
-pub(crate) fn message(message: &impl Message) -> Response<Answer> {
+pub fn message(message: &impl Message) -> Response<Answer> {
     let mut pieces = Pieces::default();
     pieces.current.reserve(message.encoded_len());
     if let Err(e) = message.encode(&mut pieces.current) {
@@ -58,13 +58,14 @@ pub(crate) fn message(message: &impl Message) -> Response<Answer> {
 }
 
 /// What is no gRPC at all.
-pub(crate) fn not_grpc() -> Response<Answer> {
+pub fn not_grpc() -> Response<Answer> {
     let mut response = Response::new(Answer { frames: VecDeque::new() });
     *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     response
 }
 
-fn response(pieces: Pieces) -> Response<Answer> {
+/// A response whose message is all there.
+pub fn response(pieces: Pieces) -> Response<Answer> {
     let mut frames = match pieces.into_frames() {
         Ok(frames) => frames,
         Err(e) => return status(&e),
@@ -78,7 +79,7 @@ fn response(pieces: Pieces) -> Response<Answer> {
 }
 
 /// A response that is nothing but an error.
-pub(crate) fn status(error: &Error) -> Response<Answer> {
+pub fn status(error: &Error) -> Response<Answer> {
     let mut response = Response::new(Answer { frames: VecDeque::new() });
     let headers = response.headers_mut();
     headers.insert(http::header::CONTENT_TYPE, CONTENT_TYPE);

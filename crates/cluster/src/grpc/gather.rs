@@ -17,7 +17,7 @@ const TENSOR_BYTES_MIN: usize = 64 << 10;
 const HEADER_BYTES_MAX: usize = 20;
 
 /// Field numbers on the way from a message to the bytes of its tensors.
-pub(super) type Path = &'static [u64];
+pub type Path = &'static [u64];
 
 /// Where the tensors of a method's request, or of its answer, are.
 pub(super) fn request_path(method: &str) -> Path {

@@ -15,11 +15,11 @@ const PIECE_BYTES: usize = 64;
 
 /// What a message may take.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits<'a> {
+pub struct Limits<'a> {
     /// Bytes of one message.
-    pub(crate) message_bytes_max: usize,
+    pub message_bytes_max: usize,
     /// Bytes of all messages that are being received.
-    pub(crate) incoming: &'a Budget,
+    pub incoming: &'a Budget,
 }
 
 /// A message of which a part is there.
@@ -89,7 +89,7 @@ fn push_into(message: &mut Gather, expected: usize, data: Bytes) -> Result<()> {
 }
 
 /// Reads the one message of a unary call.
-pub(crate) async fn read<B>(mut body: B, limits: Limits<'_>, path: Path) -> Result<Rope>
+pub async fn read<B>(mut body: B, limits: Limits<'_>, path: Path) -> Result<Rope>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,

@@ -18,6 +18,20 @@ mod service;
 mod transport;
 mod worker_service;
 
+/// Framing and settings, for other services on the same transport.
+pub mod framing {
+    pub use super::answer::{Answer, message, not_grpc, response, status};
+    pub use super::gather::Path;
+    pub use super::message::{Limits, read};
+    pub use super::pieces::{Pieces, field_len};
+    pub use super::rope::Rope;
+    pub use super::service::{decode, decode_step, parse_timeout};
+    pub use super::transport::{
+        CONNECTION_WINDOW_BYTES, FRAME_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
+    };
+    pub use crate::discover::on_pool;
+}
+
 pub use local::LocalCluster;
 pub(crate) use peers::Peers;
 pub use probe::{TaskReport, TaskState, check_health, status_of};

@@ -14,7 +14,7 @@ const MESSAGE_BYTES_MAX: usize = u32::MAX as usize;
 
 /// A message on its way out: what was encoded, with large tensors between.
 #[derive(Default)]
-pub(crate) struct Pieces {
+pub struct Pieces {
     done: Vec<Bytes>,
     /// What follows the pieces that are done.
     pub(crate) current: BytesMut,
@@ -22,17 +22,12 @@ pub(crate) struct Pieces {
 
 impl Pieces {
     /// The fields of a message.
-    pub(crate) fn put_fields(&mut self, message: &impl Message) {
+    pub fn put_fields(&mut self, message: &impl Message) {
         message.encode_raw(&mut self.current);
     }
 
     /// A `NamedTensorProto` as field `field`.
-    pub(crate) fn put_named_tensor(
-        &mut self,
-        field: u32,
-        name: &str,
-        tensor: &Tensor,
-    ) -> Result<()> {
+    pub fn put_named_tensor(&mut self, field: u32, name: &str, tensor: &Tensor) -> Result<()> {
         let head = TensorHead::new(tensor)?;
         let named = field_len(1, name.len()) + field_len(2, head.message_len());
         put_len_field(&mut self.current, field, named);
@@ -43,7 +38,7 @@ impl Pieces {
     }
 
     /// A `TensorProto` as field `field`.
-    pub(crate) fn put_tensor(&mut self, field: u32, tensor: &Tensor) -> Result<()> {
+    pub fn put_tensor(&mut self, field: u32, tensor: &Tensor) -> Result<()> {
         let head = TensorHead::new(tensor)?;
         self.put_head(field, head);
         Ok(())
@@ -55,23 +50,33 @@ impl Pieces {
         if head.content.is_empty() {
             return;
         }
-        put_len_field(&mut self.current, TENSOR_CONTENT, head.content.len());
-        if head.content.len() < SHARED_BYTES_MIN {
-            self.current.put_slice(&head.content);
+        self.put_bytes(TENSOR_CONTENT, head.content);
+    }
+
+    /// Bytes as field `field`; many are sent from where they are.
+    pub fn put_bytes(&mut self, field: u32, bytes: Bytes) {
+        put_len_field(&mut self.current, field, bytes.len());
+        if bytes.len() < SHARED_BYTES_MIN {
+            self.current.put_slice(&bytes);
         } else {
             self.done.push(self.current.split().freeze());
-            self.done.push(head.content);
+            self.done.push(bytes);
         }
     }
 
+    /// The beginning of a field of so many bytes, which the caller puts next.
+    pub fn begin_field(&mut self, field: u32, len: usize) {
+        put_len_field(&mut self.current, field, len);
+    }
+
     /// Another message as field `field`.
-    pub(crate) fn put_message(&mut self, field: u32, message: &impl Message) {
+    pub fn put_message(&mut self, field: u32, message: &impl Message) {
         put_len_field(&mut self.current, field, message.encoded_len());
         message.encode_raw(&mut self.current);
     }
 
     /// The frames of the body, the length in front.
-    pub(crate) fn into_frames(mut self) -> Result<VecDeque<Frame<Bytes>>> {
+    pub fn into_frames(mut self) -> Result<VecDeque<Frame<Bytes>>> {
         self.done.push(self.current.freeze());
         let len: usize = self.done.iter().map(Bytes::len).sum();
         check_len(len)?;
@@ -137,7 +142,7 @@ fn string_content(strings: &[Bytes]) -> Bytes {
 }
 
 /// Bytes that a length-delimited field takes with its tag.
-fn field_len(field: u32, len: usize) -> usize {
+pub fn field_len(field: u32, len: usize) -> usize {
     prost::encoding::key_len(field) + prost::encoding::encoded_len_varint(len as u64) + len
 }
 

@@ -6,14 +6,14 @@ use bytes::{Buf, Bytes, BytesMut};
 
 /// Bytes in pieces, read from the front.
 #[derive(Default)]
-pub(crate) struct Rope {
+pub struct Rope {
     pieces: VecDeque<Bytes>,
     len: usize,
 }
 
 impl Rope {
     /// Appends a piece.
-    pub(crate) fn push(&mut self, piece: Bytes) {
+    pub fn push(&mut self, piece: Bytes) {
         if !piece.is_empty() {
             self.len += piece.len();
             self.pieces.push_back(piece);

@@ -226,19 +226,21 @@ impl Service {
 /// Messages with more bytes than this are decoded on the pool: they may hold very many fields.
 const LARGE_BYTES: usize = 1 << 20;
 
-pub(super) async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
+/// Reads a message, on the pool if it is large.
+pub async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
     if rope.remaining() < LARGE_BYTES {
         return decode(rope);
     }
     on_pool(move || decode(rope)).await
 }
 
-pub(super) fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
+/// Reads a message.
+pub fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
     M::decode(rope).map_err(|e| err!(InvalidArgument, "the message cannot be read: {e}"))
 }
 
 /// `grpc-timeout`: up to eight digits and a unit.
-fn parse_timeout(text: &str) -> Option<Duration> {
+pub fn parse_timeout(text: &str) -> Option<Duration> {
     let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     let number: u64 = number.parse().ok()?;
     Some(match unit {
