@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::venv::{OLDER_TENSORFLOW, TENSORBOARD, TENSORFLOW};
+use crate::venv::{OLDER_TENSORFLOW, SERVING_API, TENSORBOARD, TENSORFLOW};
 use crate::{docs, programs, run, tidy, venv};
 
 /// A program that the parts need.
@@ -60,6 +60,7 @@ const PARTS: &[Part] = &[
     ("cluster", cluster),
     ("recorded", recorded_through_the_client),
     ("models", models),
+    ("serving", serving),
     ("examples", examples),
     ("docs", || docs::check().map(|()| Outcome::Done)),
     ("outside", outside),
@@ -336,6 +337,14 @@ fn models() -> Result<Outcome> {
     cargo(&["build", "--quiet", "--package", "thalweg", "--example", "export"])?;
     let export = run::target_dir().join("debug/examples/export").display().to_string();
     run_models("saved_models.py", &["--thalweg", &thalweg, "--export", &export])
+}
+
+/// The stock client of TensorFlow Serving, and plain HTTP, ask a server of ours.
+fn serving() -> Result<Outcome> {
+    let python = client_python()?;
+    let api = venv::extra(&python, &run::target_dir().join("serving-api"), SERVING_API)?;
+    let mut program = run::command(&python, &["tests/serving/run.py", "--thalweg", &server()?]);
+    done(program.env("PYTHONPATH", api))
 }
 
 /// The models as they were published do so too.

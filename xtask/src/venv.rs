@@ -10,6 +10,8 @@ use crate::run;
 pub(crate) const TENSORFLOW: &str = "tensorflow-cpu==2.21.0";
 /// The TensorBoard that must show what we write.
 pub(crate) const TENSORBOARD: &str = "tensorboard==2.21.0";
+/// The client of TensorFlow Serving. It asks for a TensorFlow by another name than ours.
+pub(crate) const SERVING_API: &str = "tensorflow-serving-api==2.21.0";
 /// An older one whose clients count too, and the Pythons that it has packages for.
 pub(crate) const OLDER_TENSORFLOW: &str = "tensorflow-cpu==2.15.1";
 const OLDER_PYTHONS: &[&str] = &["3.11", "3.10", "3.9"];
@@ -43,4 +45,16 @@ pub(crate) fn make_with(python: &str, folder: &Path, installs: &[&[&str]]) -> Re
     }
     std::fs::write(made, wanted)?;
     Ok(venv)
+}
+
+/// A package without what it depends on, in a folder that goes into `PYTHONPATH`.
+pub(crate) fn extra(python: &Path, folder: &Path, package: &str) -> Result<PathBuf> {
+    let made = folder.join("thalweg-ready");
+    if std::fs::read_to_string(&made).is_ok_and(|m| m == package) {
+        return Ok(folder.to_owned());
+    }
+    let mut pip = run::command(python, &["-m", "pip", "install", "--quiet", "--no-deps"]);
+    run::check(pip.args(["--upgrade", "--target"]).arg(folder).arg(package))?;
+    std::fs::write(made, package)?;
+    Ok(folder.to_owned())
 }

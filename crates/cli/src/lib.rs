@@ -22,6 +22,7 @@ mod output;
 mod ports;
 pub mod quickstart;
 pub mod run;
+pub mod serve;
 pub mod server;
 mod step;
 mod supervise;
@@ -62,6 +63,7 @@ enum Command {
     Ops(ops::Args),
     Quickstart(quickstart::Args),
     Run(run::Args),
+    Serve(Box<serve::Args>),
     Server(server::Args),
     Tfrecord(tfrecord::Args),
 }
@@ -114,6 +116,7 @@ fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Re
         Command::Ops(args) => ops::run(args, &registry()?, out),
         Command::Quickstart(args) => quickstart::run(args, &registry()?, out),
         Command::Run(args) => run::run(args, &registry()?, out),
+        Command::Serve(args) => serve::run(args, &registry()?, out),
         Command::Server(args) => server::run(args, &registry()?, out),
         Command::Tfrecord(args) => tfrecord::run(args, out),
     }

@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use crate::{Failure, Registry};
 
 /// Threads that move bytes; kernels run on threads of their own.
-const IO_THREADS: usize = 2;
+pub(crate) const IO_THREADS: usize = 2;
 
 /// Start one task that TensorFlow clients can use as the target of their sessions.
 ///
@@ -277,14 +277,14 @@ async fn serve(
 }
 
 /// A pipe as standard input, for [`parent_gone`].
-fn parent_pipe() -> Result<pipe::Receiver, Failure> {
+pub(crate) fn parent_pipe() -> Result<pipe::Receiver, Failure> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     pipe::Receiver::from_owned_fd(input)
         .map_err(|e| Failure::Usage(format!("--with-parent needs a pipe as standard input: {e}")))
 }
 
 /// Ready when nobody can write to the pipe any more; never where there is none.
-async fn parent_gone(pipe: Option<&mut pipe::Receiver>) {
+pub(crate) async fn parent_gone(pipe: Option<&mut pipe::Receiver>) {
     let Some(pipe) = pipe else { return future::pending().await };
     let mut bytes = [0; 64];
     while matches!(pipe.read(&mut bytes).await, Ok(1..)) {}
@@ -368,7 +368,7 @@ fn index_of(value: &serde_json::Value) -> Option<u32> {
     u32::try_from(number).ok()
 }
 
-fn join(host: &str, port: u16) -> String {
+pub(crate) fn join(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 

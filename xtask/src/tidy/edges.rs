@@ -14,19 +14,20 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("plan", &["proto", "tensor", "graph", "kernel"]),
     ("runtime", &["proto", "tensor", "formats", "graph", "kernel", "plan"]),
     ("cluster", &["proto", "tensor", "formats", "graph", "kernel", "plan", "runtime"]),
+    ("serve", &["proto", "tensor", "formats", "kernel", "runtime", "cluster"]),
     ("storage", &["proto", "tensor", "formats"]),
     ("train", &["tensor", "formats", "graph", "kernel", "ops", "runtime", "cluster"]),
     (
         "cli",
         &[
             "proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "runtime", "cluster",
-            "storage",
+            "serve", "storage",
         ],
     ),
 ];
 
 /// Crates that talk to the world outside the process.
-const EDGES: &[&str] = &["cluster", "storage", "cli"];
+const EDGES: &[&str] = &["cluster", "serve", "storage", "cli"];
 
 /// Crates from outside that bring sockets or an async runtime; only [`EDGES`] may have them.
 const EDGE_ONLY: &[&str] = &["tokio", "tonic", "hyper", "h2", "axum", "mio", "socket2", "reqwest"];

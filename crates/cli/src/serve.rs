@@ -1,0 +1,245 @@
+//! `thalweg serve`: SavedModels behind TensorFlow Serving's interfaces, with its flags.
+
+mod check;
+mod flags;
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_formats::LocalStorage;
+use thalweg_proto::tensorflow::serving as pb;
+use thalweg_runtime::{LoadOptions, Pool, memory_limit_bytes};
+use thalweg_serve::loader::{Loader, LoaderOptions};
+use thalweg_serve::store::{Store, StoreOptions};
+use thalweg_serve::versions::{Attempts, Transition};
+use thalweg_serve::warmup::WarmUp;
+use thalweg_serve::{Engine, ModelConfig, ReadOnly, Server, ServerOptions, config};
+use thalweg_storage::{AllowedUrls, ByUrl};
+use thalweg_tensor::{Context, Result, bail, ensure, err};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+
+pub use flags::Args;
+
+use crate::server::{IO_THREADS, join, parent_gone, parent_pipe};
+use crate::{Failure, Registry};
+
+const MEGABYTE: usize = 1 << 20;
+
+/// Serves until a signal ends it, or checks one model.
+pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
+    if let Some(threads) = args.threads {
+        Pool::start_global(threads as usize);
+    }
+    let loader = Arc::new(loader(args, registry));
+    if let Some(model) = &args.check {
+        return check::run(model, &args.model_name, &loader, out);
+    }
+    let usage = |e: thalweg_tensor::Error| Failure::Usage(e.to_string());
+    let models = models(args, &loader).map_err(usage)?;
+    let options = server_options(args, &loader).map_err(usage)?;
+    raise_descriptor_limit();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(IO_THREADS)
+        .thread_name("thalweg-io")
+        .enable_all()
+        .build()
+        .map_err(Failure::Output)?;
+    runtime.block_on(serve(args, models, loader, options, out))
+}
+
+fn loader(args: &Args, registry: &Registry) -> Loader {
+    let files = ByUrl::new(Arc::new(LocalStorage::default()), AllowedUrls::All);
+    let memory =
+        args.memory_limit.map_or_else(memory_limit_bytes, |mb| mb.saturating_mul(MEGABYTE));
+    let mut session = LoadOptions::default().session;
+    session.environment.storage = Arc::new(ReadOnly(Arc::new(files)));
+    session.memory_limit_bytes = memory;
+    let warm_up = WarmUp {
+        recorded: args.enable_model_warmup,
+        iterations: args.num_request_iterations_for_warmup.unwrap_or(1),
+        generated: args.enable_model_warmup && args.generated_warmup,
+        ..Default::default()
+    };
+    let tags = args.saved_model_tags.split(',').filter(|t| !t.is_empty()).map(str::to_owned);
+    let options =
+        LoaderOptions { session, tags: tags.collect(), memory_limit_bytes: memory, warm_up };
+    Loader::new((registry.ops.clone(), registry.kernels.clone()), options)
+}
+
+/// The models that flags, a file or the environment name.
+fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
+    if let Some(path) = &args.model_config_file {
+        ensure!(
+            args.models.is_empty() && args.model_base_path.is_none(),
+            InvalidArgument,
+            "--model_config_file names all models; --model and --model_base_path do not go with it"
+        );
+        return read_models(path, loader);
+    }
+    let mut found = Vec::new();
+    for model in &args.models {
+        let Some((name, path)) =
+            model.split_once('=').filter(|(n, p)| !n.is_empty() && !p.is_empty())
+        else {
+            bail!(InvalidArgument, "--model {model}: it should be NAME=FOLDER")
+        };
+        found.push(ModelConfig::new(name, path));
+    }
+    let variable = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    let (name, base) = (variable("MODEL_NAME"), variable("MODEL_BASE_PATH"));
+    if let Some(path) = &args.model_base_path {
+        let name = args.model_name.clone().or(name).unwrap_or_else(|| "default".to_owned());
+        found.push(ModelConfig::new(name, path));
+    } else if found.is_empty() && (name.is_some() || base.is_some()) {
+        // As TensorFlow Serving's container puts them together.
+        let name = args.model_name.clone().or(name).unwrap_or_else(|| "model".to_owned());
+        let base = base.unwrap_or_else(|| "/models".to_owned());
+        let path = thalweg_formats::storage::join(&base, &name);
+        found.push(ModelConfig::new(name, path));
+    }
+    ensure!(
+        !found.is_empty(),
+        InvalidArgument,
+        "say what to serve: --model NAME=FOLDER, --model_name NAME --model_base_path FOLDER, \
+         --model_config_file FILE, or MODEL_NAME and MODEL_BASE_PATH in the environment"
+    );
+    config::check_names(&found)?;
+    Ok(found)
+}
+
+fn read_models(path: &str, loader: &Loader) -> Result<Vec<ModelConfig>> {
+    let full_name = "tensorflow.serving.ModelServerConfig";
+    let file: pb::ModelServerConfig = config::read_text(&**loader.storage(), path, full_name)
+        .context(|| "--model_config_file")?;
+    config::models(&file).context(|| format!("--model_config_file {path}"))
+}
+
+fn store_options(args: &Args) -> StoreOptions {
+    let seconds = args.file_system_poll_wait_seconds;
+    StoreOptions {
+        poll_interval: u64::try_from(seconds).ok().filter(|&s| s > 0).map(Duration::from_secs),
+        transition: match args.transition {
+            flags::TransitionFlag::Availability => Transition::KeepAvailable,
+            flags::TransitionFlag::Resources => Transition::KeepResources,
+        },
+        attempts: Attempts {
+            retries: args.max_num_load_retries,
+            interval: Duration::from_micros(args.load_retry_interval_micros),
+        },
+        load_threads: args.num_load_threads.max(1) as usize,
+    }
+}
+
+fn server_options(args: &Args, loader: &Loader) -> Result<ServerOptions> {
+    let mut options = ServerOptions {
+        session_service: args.enable_session_service,
+        drain_limit: Duration::from_secs(args.drain_seconds.into()),
+        ..Default::default()
+    };
+    options.rest.timeout = Duration::from_millis(args.rest_api_timeout_in_ms);
+    options.rest.cors = args.rest_api_enable_cors_support;
+    if let Some(path) = &args.monitoring_config_file {
+        let full_name = "tensorflow.serving.MonitoringConfig";
+        let monitoring: pb::MonitoringConfig =
+            config::read_text(&**loader.storage(), path, full_name)
+                .context(|| "--monitoring_config_file")?;
+        let prometheus = monitoring.prometheus_config.unwrap_or_default();
+        options.rest.metrics_path = match (prometheus.enable, prometheus.path.as_str()) {
+            (false, _) => None,
+            (true, "") => options.rest.metrics_path,
+            (true, path) => Some(path.to_owned()),
+        };
+    }
+    Ok(options)
+}
+
+async fn serve(
+    args: &Args,
+    models: Vec<ModelConfig>,
+    loader: Arc<Loader>,
+    options: ServerOptions,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    let mut parent = args.with_parent.then(parent_pipe).transpose()?;
+    let host = args.host.as_deref().unwrap_or("127.0.0.1");
+    let grpc = listen(host, args.port).await?;
+    let rest = listen(host, args.rest_api_port).await?;
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    for (what, listener) in [("gRPC", &grpc), ("HTTP", &rest)] {
+        if let Some(listener) = listener {
+            let address: SocketAddr = listener.local_addr()?;
+            writeln!(out, "{what} listening on {address}")?;
+        }
+    }
+    out.flush()?;
+    args.warn_of_ignored();
+    let clock = loader.session().environment.clock.clone();
+    let incoming_max = loader.session().memory_limit_bytes / 2;
+    let store = Store::start(models, loader.clone(), store_options(args));
+    let engine = Arc::new(Engine::new(store, clock, incoming_max));
+    if let Some(path) = &args.model_config_file
+        && args.model_config_file_poll_wait_seconds > 0
+    {
+        let interval = Duration::from_secs(args.model_config_file_poll_wait_seconds);
+        tokio::spawn(watch_config(path.clone(), interval, loader, engine.clone()));
+    }
+    let (stop, stopped) = watch::channel(false);
+    let serving = tokio::spawn(Server::new(engine, options).serve(grpc, rest, stopped));
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = parent_gone(parent.as_mut()) => {}
+    }
+    let _ = stop.send(true);
+    tokio::select! {
+        _ = serving => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
+
+async fn listen(host: &str, port: flags::Port) -> Result<Option<TcpListener>, Failure> {
+    let number = match port {
+        flags::Port::None => return Ok(None),
+        flags::Port::Any => 0,
+        flags::Port::Number(number) => number,
+    };
+    let address = join(host, number);
+    let listener = TcpListener::bind(&address).await;
+    listener
+        .map(Some)
+        .map_err(|e| Failure::Failed(err!(Unavailable, "cannot listen on {address}: {e}")))
+}
+
+/// Reads the file again and again, and has the models that it names then.
+async fn watch_config(path: String, interval: Duration, loader: Arc<Loader>, engine: Arc<Engine>) {
+    let mut last = read_models(&path, &loader).ok();
+    loop {
+        tokio::time::sleep(interval).await;
+        match read_models(&path, &loader) {
+            Ok(models) if last.as_ref() != Some(&models) => {
+                last = Some(models.clone());
+                if let Err(e) = engine.store.reload(models).await {
+                    eprintln!("{path}: {e}");
+                }
+            }
+            Ok(_) => {}
+            Err(e) => eprintln!("{e}"),
+        }
+    }
+}
+
+/// Idle connections each take a descriptor, and systems give few unless asked.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // Whoever may not has the old limit.
+    let _ = setrlimit(Resource::Nofile, limit);
+}

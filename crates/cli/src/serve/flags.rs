@@ -1,0 +1,223 @@
+//! The flags of `thalweg serve`: TensorFlow Serving's, spelled as there, and a few of our own.
+
+use std::str::FromStr;
+
+/// Serve SavedModels over TensorFlow Serving's gRPC and REST interfaces.
+///
+/// The first lines on standard output are `gRPC listening on HOST:PORT` and `HTTP listening on
+/// HOST:PORT`. SIGTERM or SIGINT ends it once the requests on their way are answered, a second one
+/// at once.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Args {
+    /// Address to listen on; by default this machine alone can reach it
+    #[arg(long, value_name = "HOST")]
+    pub(super) host: Option<String>,
+
+    /// Port for gRPC; 0 means none, `any` a free one
+    #[arg(long, value_name = "PORT", default_value = "8500")]
+    pub(super) port: Port,
+
+    /// Port for HTTP: REST, metrics, health; 0 means none, `any` a free one
+    #[arg(long = "rest_api_port", value_name = "PORT", default_value = "8501")]
+    pub(super) rest_api_port: Port,
+
+    /// A model and the folder that holds its versions; may be given several times
+    #[arg(long = "model", value_name = "NAME=FOLDER")]
+    pub(super) models: Vec<String>,
+
+    /// Name of the model at --model_base_path [default: MODEL_NAME, or "default"]
+    #[arg(long = "model_name", value_name = "NAME")]
+    pub(super) model_name: Option<String>,
+
+    /// Folder that holds the versions of a model, each in a folder whose name is a number
+    #[arg(long = "model_base_path", value_name = "FOLDER")]
+    pub(super) model_base_path: Option<String>,
+
+    /// File with a ModelServerConfig in protobuf's text form: models, version policies, labels
+    #[arg(long = "model_config_file", value_name = "FILE")]
+    pub(super) model_config_file: Option<String>,
+
+    /// Seconds between two looks at --model_config_file; 0 means that it is read once
+    #[arg(
+        long = "model_config_file_poll_wait_seconds",
+        value_name = "SECONDS",
+        default_value_t = 0
+    )]
+    pub(super) model_config_file_poll_wait_seconds: u64,
+
+    /// File with a MonitoringConfig in protobuf's text form: whether and where metrics are
+    #[arg(long = "monitoring_config_file", value_name = "FILE")]
+    pub(super) monitoring_config_file: Option<String>,
+
+    /// Seconds between two looks for new versions; 0 means one look
+    #[arg(
+        long = "file_system_poll_wait_seconds",
+        value_name = "SECONDS",
+        default_value_t = 1,
+        allow_negative_numbers = true
+    )]
+    pub(super) file_system_poll_wait_seconds: i64,
+
+    /// Further attempts to load a version that could not be loaded
+    #[arg(long = "max_num_load_retries", value_name = "N", default_value_t = 5)]
+    pub(super) max_num_load_retries: u32,
+
+    /// Microseconds between two attempts
+    #[arg(long = "load_retry_interval_micros", value_name = "N", default_value_t = 60_000_000)]
+    pub(super) load_retry_interval_micros: u64,
+
+    /// Versions that are loaded at once [default: 1]
+    #[arg(long = "num_load_threads", value_name = "N", default_value_t = 0)]
+    pub(super) num_load_threads: u32,
+
+    /// Tags of the graph that is meant, with commas between
+    #[arg(long = "saved_model_tags", value_name = "TAGS", default_value = "serve")]
+    pub(super) saved_model_tags: String,
+
+    /// Run each version before it takes requests: with those in its assets.extra, else with zeros
+    #[arg(long = "enable_model_warmup", value_name = "BOOL", num_args = 0..=1,
+          default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) enable_model_warmup: bool,
+
+    /// Whether versions that bring no requests along are run with zeros
+    #[arg(long = "generated_warmup", value_name = "BOOL", num_args = 0..=1,
+          default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) generated_warmup: bool,
+
+    /// How often each request of a version's assets.extra is run
+    #[arg(long = "num_request_iterations_for_warmup", value_name = "N")]
+    pub(super) num_request_iterations_for_warmup: Option<u32>,
+
+    /// Milliseconds that a request over HTTP may take
+    #[arg(long = "rest_api_timeout_in_ms", value_name = "N", default_value_t = 30_000)]
+    pub(super) rest_api_timeout_in_ms: u64,
+
+    /// Let pages from anywhere ask over HTTP
+    #[arg(long = "rest_api_enable_cors_support", value_name = "BOOL", num_args = 0..=1,
+          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) rest_api_enable_cors_support: bool,
+
+    /// Let callers run any part of a model's graph (SessionService), not its signatures alone
+    #[arg(long = "enable_session_service", value_name = "BOOL", num_args = 0..=1,
+          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) enable_session_service: bool,
+
+    /// What goes first when a version replaces another: a new one comes before the old one goes, or
+    /// after
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "availability")]
+    pub(super) transition: TransitionFlag,
+
+    /// Megabytes that models may take together [default: 80 % of the machine's or container's memory]
+    #[arg(long = "memory_limit", value_name = "MB")]
+    pub(super) memory_limit: Option<usize>,
+
+    /// Threads that run kernels [default: one per core, or as the container allows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) threads: Option<u32>,
+
+    /// Seconds that requests on their way have when the server ends
+    #[arg(long = "drain_seconds", value_name = "SECONDS", default_value_t = 30)]
+    pub(super) drain_seconds: u32,
+
+    /// Load this model, run it, say what it is, and end
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["models", "model_config_file"])]
+    pub(super) check: Option<String>,
+
+    /// End when standard input closes: whoever holds its other end is gone then
+    #[arg(long)]
+    pub(super) with_parent: bool,
+
+    #[command(flatten)]
+    ignored: Ignored,
+}
+
+/// A port to listen on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Port {
+    None,
+    Any,
+    Number(u16),
+}
+
+impl FromStr for Port {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Port, String> {
+        match text {
+            "0" => Ok(Port::None),
+            "any" => Ok(Port::Any),
+            number => number.parse().map(Port::Number).map_err(|_| "no port".to_owned()),
+        }
+    }
+}
+
+/// What goes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum TransitionFlag {
+    Availability,
+    Resources,
+}
+
+/// Flags of TensorFlow Serving for which there is nothing to set here. They are taken, so that command
+/// lines work as they are, and named on standard error.
+#[derive(clap::Args, Clone, Debug)]
+struct Ignored {
+    #[arg(long = "num_unload_threads", hide = true)]
+    num_unload_threads: Option<String>,
+    #[arg(long = "rest_api_num_threads", hide = true)]
+    rest_api_num_threads: Option<String>,
+    #[arg(long = "grpc_max_threads", hide = true)]
+    grpc_max_threads: Option<String>,
+    #[arg(long = "grpc_channel_arguments", hide = true)]
+    grpc_channel_arguments: Option<String>,
+    #[arg(long = "tensorflow_session_parallelism", hide = true)]
+    tensorflow_session_parallelism: Option<String>,
+    #[arg(long = "tensorflow_intra_op_parallelism", hide = true)]
+    tensorflow_intra_op_parallelism: Option<String>,
+    #[arg(long = "tensorflow_inter_op_parallelism", hide = true)]
+    tensorflow_inter_op_parallelism: Option<String>,
+    #[arg(long = "per_process_gpu_memory_fraction", hide = true)]
+    per_process_gpu_memory_fraction: Option<String>,
+    #[arg(long = "flush_filesystem_caches", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    flush_filesystem_caches: Option<String>,
+    #[arg(long = "allow_version_labels_for_unavailable_models", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    allow_version_labels_for_unavailable_models: Option<String>,
+    #[arg(long = "enable_signature_method_name_check", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    enable_signature_method_name_check: Option<String>,
+    #[arg(long = "enable_profiler", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    enable_profiler: Option<String>,
+    #[arg(long = "xla_cpu_compilation_enabled", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    xla_cpu_compilation_enabled: Option<String>,
+    #[arg(long = "skip_initialize_tpu", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    skip_initialize_tpu: Option<String>,
+}
+
+impl Args {
+    /// Says which flags were taken and have no effect.
+    pub(super) fn warn_of_ignored(&self) {
+        let i = &self.ignored;
+        for (name, value) in [
+            ("num_unload_threads", &i.num_unload_threads),
+            ("rest_api_num_threads", &i.rest_api_num_threads),
+            ("grpc_max_threads", &i.grpc_max_threads),
+            ("grpc_channel_arguments", &i.grpc_channel_arguments),
+            ("tensorflow_session_parallelism", &i.tensorflow_session_parallelism),
+            ("tensorflow_intra_op_parallelism", &i.tensorflow_intra_op_parallelism),
+            ("tensorflow_inter_op_parallelism", &i.tensorflow_inter_op_parallelism),
+            ("per_process_gpu_memory_fraction", &i.per_process_gpu_memory_fraction),
+            ("flush_filesystem_caches", &i.flush_filesystem_caches),
+            (
+                "allow_version_labels_for_unavailable_models",
+                &i.allow_version_labels_for_unavailable_models,
+            ),
+            ("enable_signature_method_name_check", &i.enable_signature_method_name_check),
+            ("enable_profiler", &i.enable_profiler),
+            ("xla_cpu_compilation_enabled", &i.xla_cpu_compilation_enabled),
+            ("skip_initialize_tpu", &i.skip_initialize_tpu),
+        ] {
+            if value.is_some() {
+                eprintln!("--{name} has no effect here");
+            }
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! What a server is told: models, where they lie, which versions are wanted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use prost::Message;
+use thalweg_formats::Storage;
+use thalweg_proto as pb;
+use thalweg_proto::tensorflow::serving::{self, model_server_config::Config};
+use thalweg_tensor::{Context, Result, bail, ensure, err};
+
+use crate::policy::VersionPolicy;
+
+/// One model that is to be served.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    /// The name that requests use.
+    pub name: String,
+    /// The folder that holds its versions, each in a folder whose name is a number.
+    pub base_path: String,
+    /// Which versions are wanted.
+    pub policy: VersionPolicy,
+    /// Names for versions.
+    pub labels: BTreeMap<String, i64>,
+}
+
+impl ModelConfig {
+    /// The newest version under a folder.
+    pub fn new(name: impl Into<String>, base_path: impl Into<String>) -> ModelConfig {
+        ModelConfig {
+            name: name.into(),
+            base_path: base_path.into(),
+            policy: VersionPolicy::default(),
+            labels: BTreeMap::new(),
+        }
+    }
+
+    fn from_proto(proto: &serving::ModelConfig) -> Result<ModelConfig> {
+        let name = &proto.name;
+        ensure!(!name.is_empty(), InvalidArgument, "it has no name");
+        ensure!(
+            !name.contains(['/', ':']),
+            InvalidArgument,
+            "'/' and ':' cannot be in a model's name: paths of requests have them"
+        );
+        ensure!(!proto.base_path.is_empty(), InvalidArgument, "it has no base_path");
+        ensure!(
+            matches!(proto.model_platform.as_str(), "" | "tensorflow"),
+            InvalidArgument,
+            "its model_platform '{}' is not known; 'tensorflow' is",
+            proto.model_platform
+        );
+        Ok(ModelConfig {
+            name: name.clone(),
+            base_path: proto.base_path.clone(),
+            policy: VersionPolicy::from_proto(proto.model_version_policy.as_ref())?,
+            labels: proto.version_labels.clone(),
+        })
+    }
+}
+
+/// The models of a configuration, each with a name of its own.
+pub fn models(config: &serving::ModelServerConfig) -> Result<Vec<ModelConfig>> {
+    let list = match &config.config {
+        Some(Config::ModelConfigList(list)) => list,
+        Some(Config::CustomModelConfig(_)) => {
+            bail!(
+                Unimplemented,
+                "custom_model_config is not supported; name the models in a model_config_list"
+            )
+        }
+        None => bail!(InvalidArgument, "there is no model_config_list"),
+    };
+    let mut found = Vec::with_capacity(list.config.len());
+    for (i, proto) in list.config.iter().enumerate() {
+        let at = || format!("model {} '{}' of the model_config_list", i + 1, proto.name);
+        found.push(ModelConfig::from_proto(proto).context(at)?);
+    }
+    check_names(&found)?;
+    Ok(found)
+}
+
+/// Refuses two models of the same name.
+pub fn check_names(models: &[ModelConfig]) -> Result<()> {
+    let mut names = BTreeSet::new();
+    for model in models {
+        ensure!(
+            names.insert(&model.name),
+            InvalidArgument,
+            "two models have the name '{}'",
+            model.name
+        );
+    }
+    Ok(())
+}
+
+/// Larger files are no configuration.
+const CONFIG_BYTES_MAX: usize = 16 << 20;
+
+/// Reads a message in protobuf's text form from a file.
+pub fn read_text<M: Message + Default>(
+    storage: &dyn Storage,
+    path: &str,
+    full_name: &str,
+) -> Result<M> {
+    let bytes = storage.read(path, CONFIG_BYTES_MAX)?;
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|e| err!(InvalidArgument, "{path}: byte {} is not UTF-8", e.valid_up_to()))?;
+    pb::text::decode(full_name, text).map_err(|e| err!(InvalidArgument, "{path}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Vec<ModelConfig>> {
+        let config: serving::ModelServerConfig =
+            pb::text::decode("tensorflow.serving.ModelServerConfig", text).unwrap();
+        models(&config)
+    }
+
+    #[test]
+    fn a_file_as_tensorflow_serving_takes_it() {
+        let text = r#"
+            model_config_list {
+              config {
+                name: "first"
+                base_path: "/models/first"
+                model_platform: "tensorflow"
+                model_version_policy { specific { versions: 42 versions: 43 } }
+                version_labels { key: "stable" value: 42 }
+                version_labels { key: "canary" value: 43 }
+              }
+              config { name: "second", base_path: "/models/second", model_platform: 'tensorflow' }
+            }"#;
+        let models = read(text).unwrap();
+        assert_eq!(models[0].policy, VersionPolicy::Specific(BTreeSet::from([42, 43])));
+        assert_eq!((models[0].labels["stable"], models[0].labels["canary"]), (42, 43));
+        assert_eq!(models[1], ModelConfig::new("second", "/models/second"));
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (text, words) in [
+            ("", "no model_config_list"),
+            ("model_config_list { config { base_path: '/a' } }", "it has no name"),
+            ("model_config_list { config { name: 'a' } }", "model 1 'a'"),
+            ("model_config_list { config { name: 'a/b' base_path: '/a' } }", "'/' and ':'"),
+            (
+                "model_config_list { config { name: 'a' base_path: '/a' model_platform: 'onnx' } }",
+                "'onnx' is not known",
+            ),
+            (
+                "model_config_list { config { name: 'a' base_path: '/a' } \
+                 config { name: 'a' base_path: '/b' } }",
+                "two models have the name 'a'",
+            ),
+            ("custom_model_config {}", "custom_model_config is not supported"),
+        ] {
+            let message = read(text).unwrap_err().to_string();
+            assert!(message.contains(words), "{text}: {message}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! `grpc.health.v1.Health`.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+use thalweg_cluster::grpc::framing::{decode, message};
+use thalweg_proto::grpc::health::v1 as pb;
+use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
+use thalweg_tensor::{Result, bail, err};
+use tokio::sync::mpsc;
+
+use super::body::framed;
+use super::{GrpcBody, Services, whole};
+use crate::engine::Engine;
+
+/// Services that health can be asked of; the empty name is the whole server.
+const SERVICES: &[&str] = &[
+    "",
+    "tensorflow.serving.PredictionService",
+    "tensorflow.serving.ModelService",
+    "tensorflow.serving.SessionService",
+];
+/// How often those who watch are told of a change.
+const WATCH_INTERVAL: Duration = Duration::from_millis(200);
+
+impl Services {
+    pub(super) async fn health<B>(&self, method: &str, body: B) -> Result<Response<GrpcBody>>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let rope = self.message(body, &[]).await?;
+        let request: pb::HealthCheckRequest = decode(rope)?;
+        let is_known = SERVICES.contains(&request.service.as_str());
+        match method {
+            "Check" if is_known => Ok(whole(message(&health(&self.engine, true)))),
+            "Check" => Err(err!(NotFound, "there is no service '{}'", request.service)),
+            "Watch" => {
+                let (tell, told) = mpsc::channel(1);
+                let engine = self.engine.clone();
+                tokio::spawn(async move {
+                    let mut last = None;
+                    loop {
+                        let now = health(&engine, is_known);
+                        if last != Some(now.status) {
+                            last = Some(now.status);
+                            if tell.send(framed(&now)).await.is_err() {
+                                return;
+                            }
+                        }
+                        if tell.is_closed() || engine.is_draining() {
+                            return;
+                        }
+                        tokio::time::sleep(WATCH_INTERVAL).await;
+                    }
+                });
+                Ok(GrpcBody::stream(told))
+            }
+            _ => bail!(Unimplemented, "grpc.health.v1.Health has no {method}"),
+        }
+    }
+}
+
+fn health(engine: &Engine, is_known: bool) -> pb::HealthCheckResponse {
+    let status = match (is_known, engine.is_ready()) {
+        (false, _) => ServingStatus::ServiceUnknown,
+        (true, true) => ServingStatus::Serving,
+        (true, false) => ServingStatus::NotServing,
+    };
+    pb::HealthCheckResponse { status: status as i32 }
+}

@@ -1,0 +1,92 @@
+//! TensorFlow Serving's gRPC services, by path.
+
+mod body;
+mod health;
+mod model;
+mod outputs;
+mod prediction;
+mod session;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Request, Response};
+use http_body::Body;
+use thalweg_cluster::grpc::framing::{
+    Answer, Limits, Path, Rope, not_grpc, parse_timeout, read, status,
+};
+use thalweg_tensor::{Result, err};
+
+pub(crate) use body::GrpcBody;
+
+use crate::engine::Engine;
+
+/// Answers gRPC calls.
+pub(crate) struct Services {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) message_bytes_max: usize,
+    pub(crate) has_session_service: bool,
+}
+
+impl Services {
+    /// Answers one call, within the time that its caller gives it.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<GrpcBody>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let timeout = request.headers().get("grpc-timeout").and_then(|t| t.to_str().ok());
+        let Some(timeout) = timeout.and_then(parse_timeout) else {
+            return self.dispatch(request).await;
+        };
+        match tokio::time::timeout(timeout, self.dispatch(request)).await {
+            Ok(response) => response,
+            Err(_) => whole(status(&err!(DeadlineExceeded, "Deadline Exceeded"))),
+        }
+    }
+
+    async fn dispatch<B>(&self, request: Request<B>) -> Response<GrpcBody>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        if request.method() != Method::POST {
+            return whole(status(&err!(Unimplemented, "gRPC calls are POST requests")));
+        }
+        let kind = request.headers().get(http::header::CONTENT_TYPE);
+        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+            return whole(not_grpc());
+        }
+        let path = request.uri().path().to_owned();
+        let body = request.into_body();
+        let result = match path.rsplit_once('/') {
+            Some(("/tensorflow.serving.PredictionService", method)) => {
+                self.prediction(method, body).await.map(whole)
+            }
+            Some(("/tensorflow.serving.ModelService", method)) => {
+                self.model(method, body).await.map(whole)
+            }
+            Some(("/tensorflow.serving.SessionService", method)) if self.has_session_service => {
+                self.session(method, body).await.map(whole)
+            }
+            Some(("/grpc.health.v1.Health", method)) => self.health(method, body).await,
+            _ => Err(err!(Unimplemented, "{path} is not a method of this server")),
+        };
+        result.unwrap_or_else(|e| whole(status(&e)))
+    }
+
+    /// Reads the one message of a unary call, whose tensors are at `path`.
+    async fn message<B>(&self, body: B, path: Path) -> Result<Rope>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let limits =
+            Limits { message_bytes_max: self.message_bytes_max, incoming: &self.engine.incoming };
+        read(body, limits, path).await
+    }
+}
+
+fn whole(response: Response<Answer>) -> Response<GrpcBody> {
+    response.map(GrpcBody::Whole)
+}

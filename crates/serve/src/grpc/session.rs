@@ -1,0 +1,49 @@
+//! `SessionService`.
+
+use bytes::Bytes;
+use http::Response;
+use http_body::Body;
+use thalweg_cluster::grpc::framing::{Answer, Path, Pieces, decode_step, response};
+use thalweg_proto::RunMetadata;
+use thalweg_proto::tensorflow::serving as pb;
+use thalweg_tensor::{Result, ensure};
+
+use super::Services;
+use super::outputs::put_named;
+use super::prediction::model_name;
+use crate::inference::{answered_by, session_run, spec_signature};
+use crate::metrics::{Api, Entry};
+
+/// From a `SessionRunRequest` to the bytes of its tensors.
+const FEEDS: Path = &[2, 2, 4];
+
+impl Services {
+    pub(super) async fn session<B>(&self, method: &str, body: B) -> Result<Response<Answer>>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        ensure!(
+            method == "SessionRun",
+            Unimplemented,
+            "tensorflow.serving.SessionService has no {method}"
+        );
+        let rope = self.message(body, FEEDS).await?;
+        let request: pb::SessionRunRequest = decode_step(rope).await?;
+        let engine = &*self.engine;
+        let answer = async {
+            let servable = engine.store.get(request.model_spec.as_ref())?;
+            let (tensors, _) = session_run(&servable, &request, &engine.incoming).await?;
+            let mut pieces = Pieces::default();
+            for (name, tensor) in &tensors {
+                put_named(&mut pieces, 1, name, tensor)?;
+            }
+            pieces.put_message(2, &RunMetadata::default());
+            let signature = spec_signature(request.model_spec.as_ref());
+            pieces.put_message(3, &answered_by(&servable, signature));
+            Ok(response(pieces))
+        };
+        let name = model_name(request.model_spec.as_ref());
+        engine.counted(name, Api::SessionRun, Entry::Grpc, answer).await
+    }
+}

@@ -1,0 +1,169 @@
+//! From a version's folder to a [`Servable`]: room, graph, variables, warm-up.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use thalweg_formats::saved_model::{SavedModelFile, is_saved_model};
+use thalweg_formats::storage::{Storage, join};
+use thalweg_runtime::saved_model::Registries;
+use thalweg_runtime::{LoadOptions, SavedModel, SessionOptions, memory_limit_bytes};
+use thalweg_tensor::{Budget, Charge, Result};
+
+use crate::config::ModelConfig;
+use crate::servable::{Room, Servable};
+use crate::warmup::{self, WarmUp};
+
+/// How models are loaded.
+#[derive(Clone)]
+pub struct LoaderOptions {
+    /// The session of each.
+    pub session: SessionOptions,
+    /// Tags of the graph that is meant; none means the one for serving.
+    pub tags: Vec<String>,
+    /// Bytes that the files of all loaded models may have together.
+    pub memory_limit_bytes: usize,
+    /// What a version is run with before it takes requests.
+    pub warm_up: WarmUp,
+}
+
+impl Default for LoaderOptions {
+    fn default() -> Self {
+        LoaderOptions {
+            session: LoadOptions::default().session,
+            tags: Vec::new(),
+            memory_limit_bytes: memory_limit_bytes(),
+            warm_up: WarmUp::default(),
+        }
+    }
+}
+
+/// Loads versions of models.
+pub struct Loader {
+    registries: Registries,
+    options: LoaderOptions,
+    budget: Arc<Budget>,
+}
+
+impl Loader {
+    /// With these ops and kernels.
+    pub fn new(registries: Registries, options: LoaderOptions) -> Loader {
+        let budget = Budget::new(options.memory_limit_bytes);
+        Loader { registries, options, budget }
+    }
+
+    /// Where models lie.
+    pub fn storage(&self) -> &Arc<dyn Storage> {
+        &self.options.session.environment.storage
+    }
+
+    /// What the session of each is made with.
+    pub fn session(&self) -> &SessionOptions {
+        &self.options.session
+    }
+
+    /// Bytes that the files of loaded models have.
+    pub fn loaded_bytes(&self) -> usize {
+        self.budget.used_bytes()
+    }
+
+    /// The versions of a model that lie in its folder, with their folders.
+    ///
+    /// A folder that is a SavedModel itself is taken for version 1.
+    pub fn find(&self, config: &ModelConfig) -> Result<BTreeMap<i64, String>> {
+        let storage = &**self.storage();
+        let base = &config.base_path;
+        let mut found = BTreeMap::new();
+        for name in storage.list(base)? {
+            let Some(number) = version_of(&name) else { continue };
+            let folder = join(base, &name);
+            // One that is being copied here has no graph yet, or is about to be renamed.
+            if is_saved_model(storage, &folder) {
+                found.insert(number, folder);
+            }
+        }
+        if found.is_empty() && is_saved_model(storage, base) {
+            found.insert(1, base.clone());
+        }
+        Ok(found)
+    }
+
+    /// Loads one version and warms it.
+    pub fn load(&self, model: &str, version: i64, folder: &str) -> Result<Arc<Servable>> {
+        let storage = &**self.storage();
+        let bytes = folder_bytes(storage, folder)?;
+        let charge = Charge::new(&self.budget, bytes).map_err(|e| {
+            let (used, limit) = (self.budget.used_bytes(), self.budget.limit_bytes());
+            e.map_message(|_| {
+                format!(
+                    "version {version} of model '{model}' has {} MB of files, and {} of the {} MB that \
+                     models may take are taken: unload something, or allow more with --memory_limit",
+                    bytes.div_ceil(1 << 20),
+                    used >> 20,
+                    limit >> 20
+                )
+            })
+        })?;
+        let session = self.options.session.clone();
+        let file = SavedModelFile::read(storage, folder, session.memory_limit_bytes)?;
+        let tags: Vec<&str> = self.options.tags.iter().map(String::as_str).collect();
+        let meta = file.select(&tags)?;
+        let signature_defs = meta.def().signature_def.clone();
+        let options = LoadOptions { session, ..Default::default() };
+        let saved = SavedModel::of(meta, self.registries.clone(), options)?;
+        let room = Room { bytes, charge: Some(charge) };
+        let servable = Servable::new(model.to_owned(), version, saved, signature_defs, room);
+        let servable = Arc::new(servable);
+        warmup::warm(&servable, &self.options.warm_up, storage)?;
+        Ok(servable)
+    }
+}
+
+/// The number that a folder's name is; leading zeros are common.
+fn version_of(name: &str) -> Option<i64> {
+    let name = name.trim_end_matches('/');
+    if name.is_empty() || !name.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    name.parse().ok()
+}
+
+/// Bytes of a model's files: graph and variables.
+fn folder_bytes(storage: &dyn Storage, folder: &str) -> Result<usize> {
+    let mut bytes: u64 = 0;
+    for part in ["", "variables", "assets"] {
+        let folder = if part.is_empty() { folder.to_owned() } else { join(folder, part) };
+        if !storage.exists(&folder)? {
+            continue;
+        }
+        for name in storage.list(&folder)? {
+            let found = storage.metadata(&join(&folder, &name))?;
+            if !found.is_folder {
+                bytes = bytes.saturating_add(found.bytes);
+            }
+        }
+    }
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_versions() {
+        for (name, number) in [
+            ("1", Some(1)),
+            ("0", Some(0)),
+            ("00042", Some(42)),
+            ("1700000000/", Some(1_700_000_000)),
+            ("", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.tmp", None),
+            ("variables", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(version_of(name), number, "{name:?}");
+        }
+    }
+}

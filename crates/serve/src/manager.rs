@@ -1,0 +1,319 @@
+//! The task that looks for versions and has them loaded and unloaded.
+//!
+//! It owns the state machine of each model and never waits for anything but events: looking into
+//! folders, loading and freeing happen on threads that may wait.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_kernel::Clock;
+use thalweg_tensor::{Error, Result, err, trim_recycled_memory};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use crate::config::ModelConfig;
+use crate::loader::Loader;
+use crate::servable::Servable;
+use crate::store::{ModelView, Shared, StoreOptions};
+use crate::versions::{Action, Versions};
+
+/// How often attempts that are due are looked for.
+const TICK: Duration = Duration::from_millis(500);
+/// How often a version that goes is asked whether its last request has ended.
+const UNLOAD_CHECK: Duration = Duration::from_millis(5);
+
+/// What a manager is told.
+pub(crate) enum Event {
+    /// These models, and no others.
+    Configure(Vec<ModelConfig>, oneshot::Sender<()>),
+    /// What lies in the folders of the models, by name and folder.
+    Found(Vec<(ModelConfig, Result<BTreeMap<i64, String>>)>),
+    /// Loading has ended.
+    Loaded(String, i64, Result<Arc<Servable>>),
+    /// Nothing is left of a version.
+    Unloaded(String, i64),
+}
+
+/// One model.
+struct Managed {
+    config: ModelConfig,
+    versions: Versions,
+    servables: BTreeMap<i64, Arc<Servable>>,
+    folders: BTreeMap<i64, String>,
+    /// Whether its folder has been looked into.
+    was_looked_for: bool,
+    /// Why there is nothing to serve.
+    trouble: Option<Error>,
+    /// Nobody wants it any more.
+    goes: bool,
+}
+
+/// Looks after the models of a server.
+pub(crate) struct Manager {
+    loader: Arc<Loader>,
+    options: StoreOptions,
+    clock: Arc<dyn Clock>,
+    shared: Arc<Shared>,
+    events: mpsc::UnboundedSender<Event>,
+    models: BTreeMap<String, Managed>,
+    load_places: Arc<Semaphore>,
+    is_looking: bool,
+}
+
+impl Manager {
+    pub(crate) fn new(
+        loader: Arc<Loader>,
+        options: StoreOptions,
+        shared: Arc<Shared>,
+        events: mpsc::UnboundedSender<Event>,
+    ) -> Manager {
+        Manager {
+            clock: loader.session().environment.clock.clone(),
+            load_places: Arc::new(Semaphore::new(options.load_threads.max(1))),
+            loader,
+            options,
+            shared,
+            events,
+            models: BTreeMap::new(),
+            is_looking: false,
+        }
+    }
+
+    /// Goes on until the process ends.
+    pub(crate) async fn run(
+        mut self,
+        models: Vec<ModelConfig>,
+        mut incoming: mpsc::UnboundedReceiver<Event>,
+    ) {
+        self.configure(models);
+        let mut tick = tokio::time::interval(TICK);
+        let mut looked = self.clock.monotonic();
+        loop {
+            tokio::select! {
+                event = incoming.recv() => match event {
+                    Some(event) => self.handle(event),
+                    None => return,
+                },
+                _ = tick.tick() => {
+                    let now = self.clock.monotonic();
+                    let is_due = |interval| now.saturating_sub(looked) >= interval;
+                    if self.options.poll_interval.is_some_and(is_due) {
+                        looked = now;
+                        self.look();
+                    }
+                    self.advance_all();
+                }
+            }
+        }
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Configure(models, tell) => {
+                self.configure(models);
+                // Whoever asked may have gone.
+                let _ = tell.send(());
+            }
+            Event::Found(found) => {
+                self.is_looking = false;
+                found.into_iter().for_each(|(config, versions)| self.found(&config, versions));
+            }
+            Event::Loaded(name, number, result) => self.loaded(&name, number, result),
+            Event::Unloaded(name, number) => {
+                if let Some(model) = self.models.get_mut(&name) {
+                    model.versions.unloaded(number);
+                }
+                self.advance(&name);
+            }
+        }
+    }
+
+    fn configure(&mut self, models: Vec<ModelConfig>) {
+        let names: BTreeSet<&String> = models.iter().map(|m| &m.name).collect();
+        for (name, model) in &mut self.models {
+            model.goes = !names.contains(name);
+        }
+        for config in models {
+            let versions = || Versions::new(self.options.transition, self.options.attempts);
+            let name = config.name.clone();
+            let model = self.models.entry(name).or_insert_with(|| Managed {
+                config: config.clone(),
+                versions: versions(),
+                servables: BTreeMap::new(),
+                folders: BTreeMap::new(),
+                was_looked_for: false,
+                trouble: None,
+                goes: false,
+            });
+            if model.config.base_path != config.base_path {
+                // Other files under the same numbers: what is there goes first.
+                model.versions.want(&BTreeSet::new());
+            }
+            model.was_looked_for = false;
+            model.config = config;
+        }
+        self.advance_all();
+        self.is_looking = false;
+        self.look();
+    }
+
+    /// Has somebody look into the folders.
+    fn look(&mut self) {
+        if self.is_looking {
+            return;
+        }
+        self.is_looking = true;
+        let configs: Vec<ModelConfig> =
+            self.models.values().filter(|m| !m.goes).map(|m| m.config.clone()).collect();
+        let (loader, events) = (self.loader.clone(), self.events.clone());
+        tokio::task::spawn_blocking(move || {
+            let look = |config: ModelConfig| {
+                let found = loader.find(&config);
+                (config, found)
+            };
+            // The manager may have ended.
+            let _ = events.send(Event::Found(configs.into_iter().map(look).collect()));
+        });
+    }
+
+    fn found(&mut self, config: &ModelConfig, versions: Result<BTreeMap<i64, String>>) {
+        let Some(model) = self.models.get_mut(&config.name) else { return };
+        if model.config != *config || model.goes {
+            return;
+        }
+        model.was_looked_for = true;
+        match versions {
+            Ok(folders) => {
+                let there: BTreeSet<i64> = folders.keys().copied().collect();
+                let wanted = config.policy.choose(&there);
+                let base = &config.base_path;
+                model.trouble = wanted.is_empty().then(|| {
+                    let name = &config.name;
+                    err!(NotFound, "no versions of model '{name}' that are wanted lie in {base}")
+                });
+                model.folders = folders;
+                model.versions.want(&wanted);
+            }
+            // What is there stays: a store that does not answer is no reason to stop serving.
+            Err(error) => model.trouble = Some(error),
+        }
+        self.advance(&config.name);
+    }
+
+    fn loaded(&mut self, name: &str, number: i64, result: Result<Arc<Servable>>) {
+        let Some(model) = self.models.get_mut(name) else { return };
+        let outcome = match result {
+            Ok(servable) => {
+                model.servables.insert(number, servable);
+                Ok(())
+            }
+            Err(error) => {
+                eprintln!("version {number} of model '{name}' cannot be loaded: {error}");
+                Err(error)
+            }
+        };
+        let was_loaded = outcome.is_ok();
+        model.versions.loaded(number, outcome, self.clock.monotonic());
+        if was_loaded {
+            eprintln!("version {number} of model '{name}' takes requests");
+        }
+        self.advance(name);
+    }
+
+    fn advance_all(&mut self) {
+        let names: Vec<String> = self.models.keys().cloned().collect();
+        names.iter().for_each(|name| self.advance(name));
+    }
+
+    /// Does what is to be done for a model, and shows how it stands then.
+    fn advance(&mut self, name: &str) {
+        let now = self.clock.monotonic();
+        let Some(model) = self.models.get_mut(name) else { return };
+        if model.goes {
+            model.versions.want(&BTreeSet::new());
+        }
+        let actions = model.versions.actions(now);
+        let mut leaving = Vec::new();
+        for &action in &actions {
+            match action {
+                Action::Load(number) => {
+                    let folder = model.folders.get(&number).cloned().unwrap_or_default();
+                    start_load(&self.loader, &self.load_places, &self.events, name, number, folder);
+                }
+                Action::Unload(number) => leaving.push((number, model.servables.remove(&number))),
+            }
+        }
+        let is_over = model.goes && model.is_empty();
+        let view = (!is_over).then(|| model.view());
+        if is_over {
+            self.models.remove(name);
+        }
+        if self.shared.differs(name, view.as_ref()) {
+            self.shared.publish(name, view);
+        }
+        for (number, servable) in leaving {
+            start_unload(&self.events, name, number, servable);
+        }
+    }
+}
+
+impl Managed {
+    fn is_empty(&self) -> bool {
+        self.versions.all().values().all(|v| v.stage == crate::versions::Stage::End)
+    }
+
+    fn view(&self) -> ModelView {
+        let statuses = self.versions.all().iter();
+        ModelView {
+            available: self.servables.clone(),
+            labels: self.config.labels.clone(),
+            statuses: statuses.map(|(&n, v)| (n, (v.stage, v.error.clone()))).collect(),
+            is_settled: self.was_looked_for && self.versions.is_settled(),
+            trouble: self.trouble.clone(),
+        }
+    }
+}
+
+fn start_load(
+    loader: &Arc<Loader>,
+    places: &Arc<Semaphore>,
+    events: &mpsc::UnboundedSender<Event>,
+    name: &str,
+    number: i64,
+    folder: String,
+) {
+    let (loader, places, events) = (loader.clone(), places.clone(), events.clone());
+    let name = name.to_owned();
+    tokio::spawn(async move {
+        // The semaphore is never closed, so there is always a place in the end.
+        let _place = places.acquire_owned().await;
+        let of_thread = name.clone();
+        let loading = tokio::task::spawn_blocking(move || loader.load(&of_thread, number, &folder));
+        let result = loading.await.unwrap_or_else(|e| Err(err!(Internal, "loading ended: {e}")));
+        let _ = events.send(Event::Loaded(name, number, result));
+    });
+}
+
+/// Waits for the requests on their way, then frees the memory on a thread that may take its time.
+fn start_unload(
+    events: &mpsc::UnboundedSender<Event>,
+    name: &str,
+    number: i64,
+    servable: Option<Arc<Servable>>,
+) {
+    let (events, name) = (events.clone(), name.to_owned());
+    tokio::spawn(async move {
+        if let Some(servable) = servable {
+            while Arc::strong_count(&servable) > 1 {
+                tokio::time::sleep(UNLOAD_CHECK).await;
+            }
+            let freeing = tokio::task::spawn_blocking(move || {
+                drop(servable);
+                trim_recycled_memory();
+            });
+            let _ = freeing.await;
+        }
+        eprintln!("version {number} of model '{name}' is unloaded");
+        let _ = events.send(Event::Unloaded(name, number));
+    });
+}

@@ -1,0 +1,182 @@
+//! Bodies of requests and answers: bounded, compressed if that is wanted.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use flate2::Compression;
+use flate2::read::MultiGzDecoder;
+use flate2::write::GzEncoder;
+use http::HeaderMap;
+use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use http_body::Body;
+use http_body_util::BodyExt;
+use thalweg_tensor::{Budget, Charge, Result, bail, ensure, err};
+
+/// Shorter answers are sent as they are.
+const GZIP_BYTES_MIN: usize = 1024;
+
+/// A body with the room that it takes.
+pub(super) struct Received {
+    pub(super) bytes: Bytes,
+    _room: Vec<Charge>,
+}
+
+/// Reads a body of at most `bytes_max`, decompressed if it came so.
+pub(super) async fn read<B>(
+    mut body: B,
+    headers: &HeaderMap,
+    bytes_max: usize,
+    incoming: &Arc<Budget>,
+) -> Result<Received>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    // Whoever says so beforehand need not be waited for.
+    ensure!(
+        body.size_hint().lower() <= bytes_max as u64,
+        ResourceExhausted,
+        "the request has {} bytes; at most {bytes_max} are taken",
+        body.size_hint().lower()
+    );
+    let mut bytes = BytesMut::new();
+    let mut room = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| err!(Cancelled, "the request broke off: {e}"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        ensure!(
+            data.len() <= bytes_max - bytes.len(),
+            ResourceExhausted,
+            "the request has more than {bytes_max} bytes"
+        );
+        // Room is taken as the buffer grows, which it does by doubling.
+        if bytes.capacity() - bytes.len() < data.len() {
+            room.push(Charge::new(incoming, data.len().max(bytes.len()))?);
+        }
+        bytes.extend_from_slice(&data);
+    }
+    let bytes = bytes.freeze();
+    let bytes = match headers.get(CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
+        None | Some(b"" | b"identity") => bytes,
+        Some(b"gzip") => {
+            room.push(Charge::new(incoming, bytes.len())?);
+            decompress(&bytes, bytes_max, incoming, &mut room)?
+        }
+        Some(other) => bail!(
+            InvalidArgument,
+            "Content-Encoding {:?} is not supported, gzip is",
+            String::from_utf8_lossy(other)
+        ),
+    };
+    Ok(Received { bytes, _room: room })
+}
+
+fn decompress(
+    bytes: &[u8],
+    bytes_max: usize,
+    incoming: &Arc<Budget>,
+    room: &mut Vec<Charge>,
+) -> Result<Bytes> {
+    let mut decoder = MultiGzDecoder::new(bytes);
+    let mut plain = Vec::new();
+    let mut chunk = [0; 16 << 10];
+    loop {
+        let count = decoder
+            .read(&mut chunk)
+            .map_err(|e| err!(InvalidArgument, "the request is not in gzip's format: {e}"))?;
+        if count == 0 {
+            return Ok(Bytes::from(plain));
+        }
+        ensure!(
+            count <= bytes_max - plain.len(),
+            ResourceExhausted,
+            "the request has more than {bytes_max} bytes once it is decompressed"
+        );
+        if plain.capacity() - plain.len() < count {
+            room.push(Charge::new(incoming, count.max(plain.len()))?);
+        }
+        plain.extend_from_slice(&chunk[..count]);
+    }
+}
+
+/// Whether an answer may be compressed.
+pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT_ENCODING);
+    let text = accepted.iter().filter_map(|v| v.to_str().ok());
+    text.flat_map(|v| v.split(',')).any(|item| {
+        let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
+        let refused = parameters.trim().replace(' ', "").starts_with("q=0");
+        let refused = refused && !parameters.contains("0.");
+        matches!(name.trim(), "gzip" | "*") && !refused
+    })
+}
+
+/// The body compressed, if that pays.
+pub(super) fn compressed(body: &str) -> Option<Bytes> {
+    if body.len() < GZIP_BYTES_MIN {
+        return None;
+    }
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(body.as_bytes()).ok()?;
+    encoder.finish().ok().map(Bytes::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http_body_util::Full;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
+    }
+
+    fn receive(bytes: &[u8], encoding: &'static str, max: usize) -> Result<Bytes> {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_ENCODING, encoding.parse().unwrap());
+        let budget = Budget::new(1 << 20);
+        let body = Full::new(Bytes::copy_from_slice(bytes));
+        let received = block_on(read(body, &headers, max, &budget))?;
+        assert!(budget.used_bytes() >= received.bytes.len());
+        let bytes = received.bytes.clone();
+        drop(received);
+        assert_eq!(budget.used_bytes(), 0);
+        Ok(bytes)
+    }
+
+    #[test]
+    fn bodies_are_bounded() {
+        assert_eq!(receive(b"abc", "", 3).unwrap(), "abc");
+        assert!(receive(b"abcd", "", 3).is_err());
+        assert!(receive(b"abc", "br", 3).is_err());
+        let zeros = "0".repeat(1 << 19);
+        let small = compressed(&zeros).unwrap();
+        assert!(small.len() < 1 << 14, "{}", small.len());
+        assert_eq!(receive(&small, "gzip", 1 << 19).unwrap(), zeros.as_bytes());
+        let message = receive(&small, "gzip", 1 << 18).unwrap_err().to_string();
+        assert!(message.contains("once it is decompressed"), "{message}");
+        // A bomb meets the budget if not the limit.
+        let bomb = compressed(&"0".repeat(8 << 20)).unwrap();
+        assert!(receive(&bomb, "gzip", usize::MAX / 2).is_err());
+        assert!(receive(b"no gzip", "gzip", 100).is_err());
+        assert!(receive(&small[..small.len() / 2], "gzip", 1 << 20).is_err());
+    }
+
+    #[test]
+    fn who_takes_gzip() {
+        for (value, wanted) in [
+            ("gzip", true),
+            ("deflate, gzip;q=1.0", true),
+            ("*", true),
+            ("gzip;q=0", false),
+            ("gzip;q=0.5", true),
+            ("br", false),
+            ("", false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(ACCEPT_ENCODING, value.parse().unwrap());
+            assert_eq!(takes_gzip(&headers), wanted, "{value}");
+        }
+        assert!(compressed("short").is_none());
+    }
+}

@@ -1,0 +1,235 @@
+//! TensorFlow Serving's REST interface, metrics and health, by path.
+
+mod body;
+mod describe;
+mod examples;
+mod json;
+mod route;
+mod tensors;
+mod write;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::header::{
+    ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
+    CONTENT_ENCODING, CONTENT_TYPE, VARY,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http_body::Body;
+use http_body_util::Full;
+use thalweg_cluster::grpc::framing::on_pool;
+use thalweg_proto::tensorflow::serving::ModelSpec;
+use thalweg_tensor::{Result, Tensor, err};
+
+use self::route::Verb;
+use crate::engine::Engine;
+use crate::inference::predict;
+use crate::metrics::{Api, Entry};
+
+/// How requests over HTTP are answered.
+#[derive(Clone, Debug)]
+pub struct RestOptions {
+    /// Bytes that the body of a request may have, compressed or not.
+    pub body_bytes_max: usize,
+    /// How long a request may take, from its head to its answer.
+    pub timeout: Duration,
+    /// Whether pages from anywhere may ask.
+    pub cors: bool,
+    /// Where the metrics are; nowhere if there is no path.
+    pub metrics_path: Option<String>,
+}
+
+impl Default for RestOptions {
+    fn default() -> Self {
+        RestOptions {
+            body_bytes_max: 256 << 20,
+            timeout: Duration::from_secs(30),
+            cors: false,
+            metrics_path: Some("/monitoring/prometheus/metrics".to_owned()),
+        }
+    }
+}
+
+/// Answers requests over HTTP.
+pub(crate) struct Rest {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) options: RestOptions,
+}
+
+/// Bodies with more bytes are read on the pool.
+const LARGE_BYTES: usize = 64 << 10;
+
+const JSON: &str = "application/json";
+const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+impl Rest {
+    /// Answers one request within its time.
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let is_gzip_fine = body::takes_gzip(request.headers());
+        let is_head = request.method() == Method::HEAD;
+        let late = |_| err!(DeadlineExceeded, "Timed out after {:?}", self.options.timeout);
+        let answered = tokio::time::timeout(self.options.timeout, self.dispatch(request)).await;
+        let (status, kind, text) = match answered.map_err(late).flatten() {
+            Ok((status, kind, text)) => (status, kind, text),
+            Err(e) => (route::http_status(e.code()), JSON, write::error(e.message())),
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        if self.options.cors {
+            allow_all(&mut headers);
+        }
+        let packed = is_gzip_fine.then(|| body::compressed(&text)).flatten();
+        if packed.is_some() {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
+        }
+        let bytes = packed.unwrap_or_else(|| text.into());
+        let mut response = Response::new(Full::new(if is_head { Bytes::new() } else { bytes }));
+        *response.status_mut() = status;
+        *response.headers_mut() = headers;
+        response
+    }
+
+    async fn dispatch<B>(&self, request: Request<B>) -> Result<(StatusCode, &'static str, String)>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let (parts, body) = request.into_parts();
+        let (method, path) = (&parts.method, parts.uri.path());
+        let is_read = *method == Method::GET || *method == Method::HEAD;
+        match path {
+            "/healthz" | "/livez" if is_read => {
+                return Ok((StatusCode::OK, TEXT, "ok\n".to_owned()));
+            }
+            "/readyz" if is_read => return Ok(self.readiness()),
+            _ => {}
+        }
+        if is_read && self.options.metrics_path.as_deref() == Some(path) {
+            let text = self.engine.metrics.text(&self.engine.store);
+            return Ok((StatusCode::OK, TEXT, text));
+        }
+        if *method == Method::OPTIONS && self.options.cors {
+            return Ok((StatusCode::OK, TEXT, String::new()));
+        }
+        if !path.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("/v1/")) {
+            return route::unknown(method, path);
+        }
+        let (spec, verb) = route::parse(method, path)?;
+        let limit = self.options.body_bytes_max;
+        let received = match verb {
+            Verb::Status | Verb::Metadata => None,
+            _ => Some(body::read(body, &parts.headers, limit, &self.engine.incoming).await?),
+        };
+        let text = received.as_ref().map(|r| r.bytes.clone()).unwrap_or_default();
+        let answer = self.model(spec, verb, text).await?;
+        Ok((StatusCode::OK, JSON, answer))
+    }
+
+    fn readiness(&self) -> (StatusCode, &'static str, String) {
+        if self.engine.is_ready() {
+            return (StatusCode::OK, TEXT, "ok\n".to_owned());
+        }
+        let mut text = String::new();
+        if self.engine.is_draining() {
+            text.push_str("the server is ending\n");
+        }
+        for (name, view) in self.engine.store.views() {
+            if view.available.is_empty() {
+                text.push_str(&format!("no version of model '{name}' takes requests\n"));
+            }
+        }
+        (StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
+    }
+
+    async fn model(&self, spec: ModelSpec, verb: Verb, text: Bytes) -> Result<String> {
+        let engine = &*self.engine;
+        let name = spec.name.clone();
+        let api = match verb {
+            Verb::Predict => Api::Predict,
+            Verb::Classify => Api::Classify,
+            Verb::Regress => Api::Regress,
+            Verb::Status => Api::GetModelStatus,
+            Verb::Metadata => Api::GetModelMetadata,
+        };
+        let answer = async {
+            match verb {
+                Verb::Predict => self.predict(&spec, text).await,
+                Verb::Classify | Verb::Regress => self.examples(&spec, verb, text).await,
+                Verb::Status => Ok(describe::status(&engine.store.status(Some(&spec))?)),
+                Verb::Metadata => Ok(describe::metadata(&*engine.store.get(Some(&spec))?)),
+            }
+        };
+        engine.counted(&name, api, Entry::Rest, answer).await
+    }
+
+    async fn predict(&self, spec: &ModelSpec, text: Bytes) -> Result<String> {
+        let servable = self.engine.store.get(Some(spec))?;
+        let of_pool = servable.clone();
+        let (signature, format, inputs) = on_large(text.len(), move || {
+            let members = json::members(&text)?;
+            let signature = tensors::signature_name(&members)?.into_owned();
+            let (_, found) = of_pool.signature(&signature).map_err(|e| {
+                // TensorFlow Serving's code for it here, unlike over gRPC.
+                err!(InvalidArgument, "{}", e.message())
+            })?;
+            let (format, inputs) = tensors::inputs(&members, found)?;
+            Ok((signature, format, inputs))
+        })
+        .await?;
+        let ran = predict(&servable, &signature, inputs, &[]).await?;
+        let elements: usize = ran.tensors.iter().map(Tensor::num_elements).sum();
+        on_large(elements, move || {
+            let outputs = ran.method.outputs.iter().map(String::as_str).zip(&ran.tensors);
+            write::predictions(format, &outputs.collect::<Vec<_>>())
+        })
+        .await
+    }
+
+    async fn examples(&self, spec: &ModelSpec, verb: Verb, text: Bytes) -> Result<String> {
+        let servable = self.engine.store.get(Some(spec))?;
+        let (signature, input) = on_large(text.len(), move || {
+            let members = json::members(&text)?;
+            Ok((tensors::signature_name(&members)?.into_owned(), examples::input(&members)?))
+        })
+        .await?;
+        let count = crate::examples::count(Some(&input));
+        let answer = match verb {
+            Verb::Classify => {
+                let (_, result) =
+                    crate::examples::classify(&servable, &signature, Some(&input)).await?;
+                write::classifications(&result)
+            }
+            _ => {
+                let (_, result) =
+                    crate::examples::regress(&servable, &signature, Some(&input)).await?;
+                write::regressions(&result)
+            }
+        };
+        self.engine.metrics.examples(servable.model(), count);
+        Ok(answer)
+    }
+}
+
+/// Does a little here, and much on the pool: threads that do I/O must not be held up.
+async fn on_large<T: Send + 'static>(
+    size: usize,
+    body: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    if size < LARGE_BYTES { body() } else { on_pool(body).await }
+}
+
+fn allow_all(headers: &mut HeaderMap) {
+    headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+    headers.insert(ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
+    headers.insert(
+        ACCESS_CONTROL_ALLOW_HEADERS,
+        HeaderValue::from_static("Content-Type, Content-Encoding, Accept, Accept-Encoding"),
+    );
+}

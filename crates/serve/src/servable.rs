@@ -1,0 +1,255 @@
+//! One version of a model, loaded: signatures as methods that can be called.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use thalweg_cluster::grpc::framing::on_pool;
+use thalweg_formats::saved_model::{DEFAULT_SIGNATURE, Signature, TensorSpec};
+use thalweg_kernel::Cancellation;
+use thalweg_proto as pb;
+use thalweg_runtime::{Callable, RunOptions, SavedModel};
+use thalweg_tensor::{Charge, Context, Result, Tensor, bail, ensure, err};
+use tokio::sync::oneshot;
+
+/// Methods kept for each version: callers choose which outputs they want, and may choose badly.
+const METHODS_MAX: usize = 256;
+
+/// A version of a model that takes requests.
+pub struct Servable {
+    model: String,
+    version: i64,
+    saved: SavedModel,
+    signature_defs: BTreeMap<String, pb::SignatureDef>,
+    methods: RwLock<BTreeMap<MethodKey, Arc<Method>>>,
+    room: Room,
+}
+
+/// Memory that a version is taken to need, given back when it is gone.
+pub struct Room {
+    /// Bytes of its files.
+    pub bytes: usize,
+    /// What they are charged to.
+    pub charge: Option<Charge>,
+}
+
+/// Name of a signature and the outputs that are wanted of it.
+type MethodKey = (String, Vec<String>);
+
+/// A signature with the outputs that a caller wants, planned.
+pub struct Method {
+    /// Name of the signature.
+    pub name: String,
+    /// What it takes and gives.
+    pub signature: Arc<Signature>,
+    /// Names of the outputs, in the order in which they come.
+    pub outputs: Vec<String>,
+    callable: Callable,
+}
+
+/// Ends a step whose caller is gone.
+pub(crate) struct CancelOnDrop(Option<Cancellation>);
+
+impl CancelOnDrop {
+    /// Cancels this unless it is disarmed before.
+    pub(crate) fn new(cancellation: Cancellation) -> CancelOnDrop {
+        CancelOnDrop(Some(cancellation))
+    }
+
+    /// The step has ended by itself.
+    pub(crate) fn disarm(&mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(cancellation) = self.0.take() {
+            cancellation.cancel(err!(Cancelled, "the client is gone"));
+        }
+    }
+}
+
+impl Servable {
+    /// A model that was loaded, with its signatures as they stand in its file.
+    pub fn new(
+        model: String,
+        version: i64,
+        saved: SavedModel,
+        signature_defs: BTreeMap<String, pb::SignatureDef>,
+        room: Room,
+    ) -> Servable {
+        Servable { model, version, saved, signature_defs, methods: RwLock::default(), room }
+    }
+
+    /// The model's name.
+    pub fn model(&self) -> &str {
+        &self.model
+    }
+
+    /// The version's number.
+    pub fn version(&self) -> i64 {
+        self.version
+    }
+
+    /// What was loaded.
+    pub fn saved(&self) -> &SavedModel {
+        &self.saved
+    }
+
+    /// All signatures of the file, those for loaders among them.
+    pub fn signature_defs(&self) -> &BTreeMap<String, pb::SignatureDef> {
+        &self.signature_defs
+    }
+
+    /// Memory that it takes, as far as is known: what its session holds, and no less than its files.
+    pub fn memory_bytes(&self) -> usize {
+        self.room.bytes.max(self.saved.session().memory_used_bytes())
+    }
+
+    /// The signature with this name; the default one if the name is empty.
+    pub fn signature(&self, name: &str) -> Result<(&str, &Arc<Signature>)> {
+        let name = if name.is_empty() { DEFAULT_SIGNATURE } else { name };
+        let found = self.saved.signatures().get_key_value(name).ok_or_else(|| {
+            let there: Vec<&str> = self.saved.signatures().keys().map(String::as_str).collect();
+            err!(
+                FailedPrecondition,
+                "Serving signature key \"{name}\" not found. The model has {{{}}}",
+                there.join(", ")
+            )
+        })?;
+        Ok((found.0, found.1))
+    }
+
+    /// The method that gives these outputs of a signature, all of them if none is named. One that is
+    /// new is planned on the pool.
+    pub async fn method(
+        self: &Arc<Self>,
+        signature: &str,
+        outputs: &[String],
+    ) -> Result<Arc<Method>> {
+        let (name, _) = self.signature(signature)?;
+        let key = (name.to_owned(), outputs.to_vec());
+        if let Some(method) = self.methods.read().get(&key) {
+            return Ok(method.clone());
+        }
+        let this = self.clone();
+        on_pool(move || this.plan(key)).await
+    }
+
+    fn plan(&self, key: MethodKey) -> Result<Arc<Method>> {
+        let (name, signature) = self.signature(&key.0)?;
+        let outputs = chosen_outputs(signature, &key.1)?;
+        let feeds: Vec<&str> = signature.inputs.values().map(|s| s.tensor.as_str()).collect();
+        let fetches: Vec<&str> =
+            outputs.iter().map(|o| signature.outputs[o].tensor.as_str()).collect();
+        let callable = self
+            .saved
+            .session()
+            .make_callable(&feeds, &fetches, &[])
+            .context(|| format!("signature '{name}'"))?;
+        let method = Arc::new(Method {
+            name: name.to_owned(),
+            signature: signature.clone(),
+            outputs,
+            callable,
+        });
+        let mut methods = self.methods.write();
+        if methods.len() >= METHODS_MAX {
+            methods.clear();
+        }
+        Ok(methods.entry(key).or_insert(method).clone())
+    }
+
+    /// Runs a method. The step is cancelled if the future is dropped before its end.
+    pub async fn run(&self, method: &Method, feeds: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let cancellation = Cancellation::default();
+        let mut guard = CancelOnDrop::new(cancellation.clone());
+        let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
+        let (tell, told) = oneshot::channel();
+        method.callable.start(options, feeds, move |result| {
+            // Nobody listens any more if the client is gone.
+            let _ = tell.send(result.map(|(tensors, _)| tensors));
+        });
+        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        guard.disarm();
+        result
+    }
+}
+
+impl Method {
+    /// Checks what a caller gives and puts it in order.
+    pub fn feeds(&self, mut given: BTreeMap<String, Tensor>) -> Result<Vec<Tensor>> {
+        let signature = &*self.signature;
+        let mut feeds = Vec::with_capacity(signature.inputs.len());
+        let (mut extra, mut missing) = (Vec::new(), Vec::new());
+        let names: Vec<String> = given.keys().cloned().collect();
+        for (name, spec) in &signature.inputs {
+            match given.remove(name).or_else(|| signature.defaults.get(name).cloned()) {
+                Some(value) => {
+                    check(spec, &value).context(|| format!("input '{name}'"))?;
+                    feeds.push(value);
+                }
+                None => missing.push(name.as_str()),
+            }
+        }
+        extra.extend(given.keys().map(String::as_str));
+        if !extra.is_empty() || !missing.is_empty() {
+            bail!(
+                InvalidArgument,
+                "the inputs do not match signature '{}': it takes {{{}}} and {{{}}} came. Not known: \
+                 {{{}}}. Missing: {{{}}}.",
+                self.name,
+                described(&signature.inputs),
+                names.join(", "),
+                extra.join(", "),
+                missing.join(", ")
+            );
+        }
+        Ok(feeds)
+    }
+}
+
+fn chosen_outputs(signature: &Signature, wanted: &[String]) -> Result<Vec<String>> {
+    for (i, name) in wanted.iter().enumerate() {
+        ensure!(
+            signature.outputs.contains_key(name),
+            InvalidArgument,
+            "output tensor alias not found in signature: {name}; the outputs are {{{}}}",
+            described(&signature.outputs)
+        );
+        ensure!(
+            !wanted[..i].contains(name),
+            InvalidArgument,
+            "duplicate output tensor alias: {name}"
+        );
+    }
+    match wanted {
+        [] => Ok(signature.outputs.keys().cloned().collect()),
+        some => Ok(some.to_vec()),
+    }
+}
+
+fn described(specs: &BTreeMap<String, TensorSpec>) -> String {
+    let one =
+        |(name, spec): (&String, &TensorSpec)| format!("{name} ({} {})", spec.dtype, spec.shape);
+    specs.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+fn check(spec: &TensorSpec, value: &Tensor) -> Result<()> {
+    ensure!(
+        value.dtype() == spec.dtype,
+        InvalidArgument,
+        "{} was expected, {} was given",
+        spec.dtype,
+        value.dtype()
+    );
+    ensure!(
+        spec.shape.is_compatible_with(value.shape()),
+        InvalidArgument,
+        "shape {} was expected, {} was given",
+        spec.shape,
+        value.shape()
+    );
+    Ok(())
+}

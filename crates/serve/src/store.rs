@@ -1,0 +1,268 @@
+//! Models by name: what requests find, and what a server is told to have.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use thalweg_proto::tensorflow::serving::{self as pb, model_spec::VersionChoice};
+use thalweg_tensor::{Error, Result, bail, ensure, err};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::config::ModelConfig;
+use crate::loader::Loader;
+use crate::manager::{Event, Manager};
+use crate::servable::Servable;
+use crate::versions::{Attempts, Stage, Transition};
+
+/// How models come and go.
+#[derive(Clone, Debug)]
+pub struct StoreOptions {
+    /// Between two looks for new versions; none means that there is only the first.
+    pub poll_interval: Option<Duration>,
+    /// What goes first.
+    pub transition: Transition,
+    /// How often loading is tried.
+    pub attempts: Attempts,
+    /// Versions that are loaded at once.
+    pub load_threads: usize,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        StoreOptions {
+            poll_interval: Some(Duration::from_secs(1)),
+            transition: Transition::default(),
+            attempts: Attempts::default(),
+            load_threads: 1,
+        }
+    }
+}
+
+/// The models of a server. A task of its own loads and unloads them.
+pub struct Store {
+    shared: Arc<Shared>,
+    events: mpsc::UnboundedSender<Event>,
+}
+
+/// What requests look at; the manager replaces it, model by model.
+#[derive(Default)]
+pub(crate) struct Shared {
+    models: RwLock<BTreeMap<String, Arc<ModelView>>>,
+    changes: watch::Sender<u64>,
+}
+
+/// A model as it stands.
+#[derive(Clone, Default)]
+pub struct ModelView {
+    /// Versions that take requests.
+    pub available: BTreeMap<i64, Arc<Servable>>,
+    /// Names of versions.
+    pub labels: BTreeMap<String, i64>,
+    /// All versions that are known, with the reason if loading failed.
+    pub statuses: BTreeMap<i64, (Stage, Option<Error>)>,
+    /// Whether all that is wanted is there, or has failed for good.
+    pub is_settled: bool,
+    /// Why its folder cannot be read, or holds nothing.
+    pub trouble: Option<Error>,
+}
+
+impl ModelView {
+    fn is_same(&self, other: &ModelView) -> bool {
+        let same = |(a, b): (&Arc<Servable>, &Arc<Servable>)| Arc::ptr_eq(a, b);
+        self.available.len() == other.available.len()
+            && self.available.values().zip(other.available.values()).all(same)
+            && self.labels == other.labels
+            && self.statuses == other.statuses
+            && self.is_settled == other.is_settled
+            && self.trouble == other.trouble
+    }
+}
+
+impl Shared {
+    /// Whether requests see something else than this.
+    pub(crate) fn differs(&self, name: &str, view: Option<&ModelView>) -> bool {
+        let models = self.models.read();
+        match (models.get(name), view) {
+            (Some(shown), Some(view)) => !shown.is_same(view),
+            (shown, view) => shown.is_some() != view.is_some(),
+        }
+    }
+
+    pub(crate) fn publish(&self, name: &str, view: Option<ModelView>) {
+        match view {
+            Some(view) => self.models.write().insert(name.to_owned(), Arc::new(view)),
+            None => self.models.write().remove(name),
+        };
+        self.changes.send_modify(|count| *count += 1);
+    }
+}
+
+impl Store {
+    /// Begins to load these models, on the runtime of the caller.
+    pub fn start(models: Vec<ModelConfig>, loader: Arc<Loader>, options: StoreOptions) -> Store {
+        let shared = Arc::new(Shared::default());
+        let (events, incoming) = mpsc::unbounded_channel();
+        let manager = Manager::new(loader, options, shared.clone(), events.clone());
+        tokio::spawn(manager.run(models, incoming));
+        Store { shared, events }
+    }
+
+    /// The version that a request means.
+    pub fn get(&self, spec: Option<&pb::ModelSpec>) -> Result<Arc<Servable>> {
+        let Some(spec) = spec else { bail!(InvalidArgument, "Missing ModelSpec") };
+        ensure!(!spec.name.is_empty(), InvalidArgument, "ModelSpec has no name specified.");
+        let view = self.view(&spec.name);
+        let found = match (&spec.version_choice, &view) {
+            (Some(VersionChoice::VersionLabel(label)), Some(view)) => {
+                let version = view.labels.get(label).ok_or_else(|| {
+                    err!(
+                        InvalidArgument,
+                        "Unrecognized servable version label: {label}; model '{}' has {{{}}}",
+                        spec.name,
+                        view.labels.keys().cloned().collect::<Vec<_>>().join(", ")
+                    )
+                })?;
+                view.available.get(version)
+            }
+            (Some(VersionChoice::Version(version)), Some(view)) => {
+                view.available.get(&version.value)
+            }
+            (None, Some(view)) => view.available.values().next_back(),
+            (_, None) => None,
+        };
+        found.cloned().ok_or_else(|| not_found(spec, view.as_deref()))
+    }
+
+    /// A model as it stands.
+    pub fn view(&self, name: &str) -> Option<Arc<ModelView>> {
+        self.shared.models.read().get(name).cloned()
+    }
+
+    /// All models as they stand.
+    pub fn views(&self) -> BTreeMap<String, Arc<ModelView>> {
+        self.shared.models.read().clone()
+    }
+
+    /// Whether every model has a version that takes requests.
+    pub fn is_ready(&self) -> bool {
+        self.shared.models.read().values().all(|view| !view.available.is_empty())
+    }
+
+    /// Where the versions of a model stand, newest first: all, or the one that is meant.
+    pub fn status(&self, spec: Option<&pb::ModelSpec>) -> Result<Vec<pb::ModelVersionStatus>> {
+        let Some(spec) = spec else { bail!(InvalidArgument, "Missing ModelSpec") };
+        let name = &spec.name;
+        ensure!(!name.is_empty(), InvalidArgument, "Missing model name in request.");
+        let view = self.view(name);
+        let wanted = match (&spec.version_choice, &view) {
+            (Some(VersionChoice::Version(version)), _) => Some(version.value),
+            (Some(VersionChoice::VersionLabel(label)), Some(view)) => {
+                Some(*view.labels.get(label).ok_or_else(|| {
+                    err!(InvalidArgument, "Unrecognized servable version label: {label}")
+                })?)
+            }
+            _ => None,
+        };
+        let statuses = view.as_ref().map(|view| &view.statuses);
+        let chosen: Vec<_> = statuses
+            .into_iter()
+            .flatten()
+            .rev()
+            .filter(|(number, _)| wanted.is_none_or(|w| w == **number))
+            .map(|(&number, (stage, error))| version_status(number, *stage, error.as_ref()))
+            .collect();
+        if chosen.is_empty() {
+            if let Some(trouble) = view.and_then(|v| v.trouble.clone()) {
+                return Err(trouble);
+            }
+            match wanted {
+                Some(version) => {
+                    bail!(NotFound, "Could not find version {version} of model {name}")
+                }
+                None => bail!(NotFound, "Could not find any versions of model {name}"),
+            }
+        }
+        Ok(chosen)
+    }
+
+    /// Replaces the models by others and waits until they are there. Fails with the first reason why
+    /// one cannot be.
+    pub async fn reload(&self, models: Vec<ModelConfig>) -> Result<()> {
+        let names: Vec<String> = models.iter().map(|m| m.name.clone()).collect();
+        let (tell, told) = oneshot::channel();
+        let gone = |_| err!(Unavailable, "the server is ending");
+        self.events.send(Event::Configure(models, tell)).map_err(|_| gone(()))?;
+        told.await.map_err(|_| gone(()))?;
+        self.settled(&names).await;
+        for name in &names {
+            let Some(view) = self.view(name) else { continue };
+            let failed = view.statuses.values().find_map(|(_, error)| error.as_ref());
+            if let Some(error) =
+                failed.or(view.trouble.as_ref()).filter(|_| view.available.is_empty())
+            {
+                return Err(error.clone().map_message(|m| format!("model '{name}': {m}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until these models are there, or have failed for good, or fail for the first time.
+    pub async fn settled(&self, names: &[String]) {
+        let mut changes = self.shared.changes.subscribe();
+        let is_settled = |name: &String| {
+            self.view(name).is_none_or(|view| {
+                view.is_settled || view.trouble.is_some() || {
+                    let failed = |(_, error): &(Stage, Option<Error>)| error.is_some();
+                    view.available.is_empty() && view.statuses.values().any(failed)
+                }
+            })
+        };
+        while !names.iter().all(is_settled) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+fn version_status(number: i64, stage: Stage, error: Option<&Error>) -> pb::ModelVersionStatus {
+    pb::ModelVersionStatus {
+        version: number,
+        state: stage.to_proto() as i32,
+        status: Some(pb::StatusProto {
+            error_code: error.map_or(0, |e| e.code() as i32),
+            error_message: error.map_or_else(String::new, |e| e.message().to_owned()),
+        }),
+    }
+}
+
+/// Why there is nothing to run.
+fn not_found(spec: &pb::ModelSpec, view: Option<&ModelView>) -> Error {
+    let name = &spec.name;
+    let request = match &spec.version_choice {
+        Some(VersionChoice::Version(version)) => format!("Specific({name}, {})", version.value),
+        Some(VersionChoice::VersionLabel(label)) => format!("Label({name}, {label})"),
+        None => format!("Latest({name})"),
+    };
+    let Some(view) = view else {
+        return err!(NotFound, "Servable not found for request: {request}");
+    };
+    if view.available.is_empty() {
+        if let Some(trouble) = &view.trouble {
+            return trouble.clone();
+        }
+        if let Some(error) = view.statuses.values().find_map(|(_, error)| error.as_ref()) {
+            return err!(Unavailable, "no version of model '{name}' could be loaded: {error}");
+        }
+        if !view.is_settled {
+            return err!(Unavailable, "model '{name}' is being loaded");
+        }
+    }
+    let there: Vec<String> = view.available.keys().map(ToString::to_string).collect();
+    err!(
+        NotFound,
+        "Servable not found for request: {request}; the versions that are there: {{{}}}",
+        there.join(", ")
+    )
+}

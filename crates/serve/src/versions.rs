@@ -1,0 +1,418 @@
+//! The life of a model's versions, from found to gone.
+//!
+//! A synchronous state machine: callers tell it which versions are wanted and what became of its
+//! actions, and it answers with what to do next. It reads no file, starts no thread and has no clock.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use thalweg_tensor::Error;
+
+use crate::policy::StateProto;
+
+/// Where a version stands, in TensorFlow Serving's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// Found, nothing done yet.
+    Start,
+    /// Being loaded and warmed, or waiting to be loaded again.
+    Loading,
+    /// Takes requests.
+    Available,
+    /// Takes no new requests; those on their way end.
+    Unloading,
+    /// Gone, or failed for good.
+    End,
+}
+
+impl Stage {
+    /// The number in messages.
+    pub(crate) fn to_proto(self) -> StateProto {
+        match self {
+            Stage::Start => StateProto::Start,
+            Stage::Loading => StateProto::Loading,
+            Stage::Available => StateProto::Available,
+            Stage::Unloading => StateProto::Unloading,
+            Stage::End => StateProto::End,
+        }
+    }
+}
+
+/// What goes first when versions come and go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Transition {
+    /// A version goes only when one that is wanted is there: there is always one, and for a while
+    /// there are two.
+    #[default]
+    KeepAvailable,
+    /// A version comes only when those that are not wanted are gone: there are never two, and for a
+    /// while there is none.
+    KeepResources,
+}
+
+/// How often loading is tried.
+#[derive(Clone, Copy, Debug)]
+pub struct Attempts {
+    /// Further attempts after the first.
+    pub retries: u32,
+    /// Between two attempts.
+    pub interval: Duration,
+}
+
+impl Default for Attempts {
+    fn default() -> Self {
+        Attempts { retries: 5, interval: Duration::from_secs(60) }
+    }
+}
+
+/// What is to be done now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Load this version and tell [`Versions::loaded`].
+    Load(i64),
+    /// Take no more requests, wait for those on their way, free the memory, tell
+    /// [`Versions::unloaded`].
+    Unload(i64),
+}
+
+/// One version.
+#[derive(Clone, Debug)]
+pub struct Version {
+    /// Where it stands.
+    pub stage: Stage,
+    /// Why loading failed, the last time it was tried.
+    pub error: Option<Error>,
+    is_wanted: bool,
+    failures: u32,
+    /// When it is tried again.
+    next_try: Option<Duration>,
+}
+
+/// The versions of one model.
+#[derive(Clone, Debug, Default)]
+pub struct Versions {
+    versions: BTreeMap<i64, Version>,
+    transition: Transition,
+    attempts: Attempts,
+}
+
+/// Versions that are gone are remembered, so that whoever asks learns what became of them.
+const ENDED_MAX: usize = 32;
+
+impl Versions {
+    /// No versions yet.
+    pub fn new(transition: Transition, attempts: Attempts) -> Versions {
+        Versions { versions: BTreeMap::new(), transition, attempts }
+    }
+
+    /// All that are known.
+    pub fn all(&self) -> &BTreeMap<i64, Version> {
+        &self.versions
+    }
+
+    /// Whether nothing is wanted that is not there, or has failed for good.
+    pub fn is_settled(&self) -> bool {
+        self.versions.values().filter(|v| v.is_wanted).all(|v| match v.stage {
+            Stage::Available => true,
+            Stage::End => v.error.is_some(),
+            _ => false,
+        })
+    }
+
+    /// Says which versions are to be there from now on.
+    pub fn want(&mut self, wanted: &BTreeSet<i64>) {
+        for (number, version) in &mut self.versions {
+            version.is_wanted = wanted.contains(number);
+            // One that failed for good stays so until it has been away. One that was unloaded and
+            // is wanted again begins anew, as does one that was wanted no more before it was begun.
+            if !version.is_wanted && version.stage == Stage::End {
+                version.failures = 0;
+            }
+            if version.is_wanted && version.stage == Stage::End && version.failures == 0 {
+                version.stage = Stage::Start;
+                version.error = None;
+            }
+            if !version.is_wanted && version.stage == Stage::Start {
+                version.stage = Stage::End;
+            }
+        }
+        for &number in wanted {
+            self.versions.entry(number).or_insert(Version {
+                stage: Stage::Start,
+                error: None,
+                is_wanted: true,
+                failures: 0,
+                next_try: None,
+            });
+        }
+        self.forget();
+    }
+
+    /// Loading has ended.
+    pub fn loaded(&mut self, number: i64, result: Result<(), Error>, now: Duration) {
+        let Some(version) = self.versions.get_mut(&number) else { return };
+        if version.stage != Stage::Loading {
+            return;
+        }
+        let Err(error) = result else {
+            version.stage = Stage::Available;
+            version.error = None;
+            version.failures = 0;
+            return;
+        };
+        version.error = Some(error);
+        version.failures += 1;
+        if !version.is_wanted {
+            // If it comes back it is tried again.
+            version.failures = 0;
+            version.stage = Stage::End;
+        } else if version.failures > self.attempts.retries {
+            version.stage = Stage::End;
+        } else {
+            version.next_try = Some(now.saturating_add(self.attempts.interval));
+        }
+    }
+
+    /// Nothing is left of a version.
+    pub fn unloaded(&mut self, number: i64) {
+        if let Some(version) = self.versions.get_mut(&number)
+            && version.stage == Stage::Unloading
+        {
+            version.stage = Stage::End;
+            if version.is_wanted {
+                // Wanted again while it went.
+                version.stage = Stage::Start;
+            }
+        }
+        self.forget();
+    }
+
+    /// What is to be done now; the caller does it.
+    pub fn actions(&mut self, now: Duration) -> Vec<Action> {
+        let mut actions = Vec::new();
+        let has_wanted = self.versions.values().any(|v| v.is_wanted);
+        let serves_wanted =
+            self.versions.values().any(|v| v.is_wanted && v.stage == Stage::Available);
+        let may_unload = match self.transition {
+            Transition::KeepAvailable => serves_wanted || !has_wanted,
+            Transition::KeepResources => true,
+        };
+        for (&number, version) in &mut self.versions {
+            if may_unload && !version.is_wanted && version.stage == Stage::Available {
+                version.stage = Stage::Unloading;
+                actions.push(Action::Unload(number));
+            }
+            // Waiting for another attempt that nobody wants any more.
+            if !version.is_wanted && version.stage == Stage::Loading && version.next_try.is_some() {
+                version.next_try = None;
+                version.stage = Stage::End;
+            }
+        }
+        let takes_room = |v: &Version| {
+            !v.is_wanted && matches!(v.stage, Stage::Loading | Stage::Available | Stage::Unloading)
+        };
+        let must_wait =
+            self.transition == Transition::KeepResources && self.versions.values().any(takes_room);
+        if must_wait {
+            return actions;
+        }
+        for (&number, version) in &mut self.versions {
+            let is_due = match version.stage {
+                Stage::Start => true,
+                Stage::Loading => version.next_try.is_some_and(|at| at <= now),
+                _ => false,
+            };
+            if version.is_wanted && is_due {
+                version.stage = Stage::Loading;
+                version.next_try = None;
+                actions.push(Action::Load(number));
+            }
+        }
+        actions
+    }
+
+    fn forget(&mut self) {
+        let ended = |v: &Version| v.stage == Stage::End && !v.is_wanted;
+        let mut excess = self.versions.values().filter(|v| ended(v)).count();
+        self.versions.retain(|_, v| {
+            let goes = ended(v) && excess > ENDED_MAX;
+            excess -= usize::from(goes);
+            !goes
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_tensor::err;
+
+    const NOW: Duration = Duration::ZERO;
+
+    fn wants(versions: &mut Versions, wanted: &[i64]) {
+        versions.want(&wanted.iter().copied().collect());
+    }
+
+    fn stages(versions: &Versions) -> Vec<(i64, Stage)> {
+        versions.all().iter().map(|(&n, v)| (n, v.stage)).collect()
+    }
+
+    #[test]
+    fn availability_is_kept() {
+        let mut v = Versions::default();
+        wants(&mut v, &[1]);
+        assert!(!v.is_settled());
+        assert_eq!(v.actions(NOW), [Action::Load(1)]);
+        assert_eq!(v.actions(NOW), []);
+        v.loaded(1, Ok(()), NOW);
+        assert!(v.is_settled());
+        wants(&mut v, &[2]);
+        assert_eq!(v.actions(NOW), [Action::Load(2)]);
+        // The old one stays until the new one is there, and for as long as it fails.
+        v.loaded(2, Err(err!(DataLoss, "no")), NOW);
+        assert_eq!(v.actions(NOW), []);
+        assert_eq!(stages(&v), [(1, Stage::Available), (2, Stage::Loading)]);
+        assert_eq!(v.actions(Duration::from_secs(61)), [Action::Load(2)]);
+        v.loaded(2, Ok(()), NOW);
+        assert_eq!(v.actions(NOW), [Action::Unload(1)]);
+        v.unloaded(1);
+        assert_eq!(stages(&v), [(1, Stage::End), (2, Stage::Available)]);
+        // Without any that is wanted the last one goes too.
+        wants(&mut v, &[]);
+        assert_eq!(v.actions(NOW), [Action::Unload(2)]);
+    }
+
+    #[test]
+    fn resources_are_kept() {
+        let mut v = Versions::new(Transition::KeepResources, Attempts::default());
+        wants(&mut v, &[1, 2]);
+        assert_eq!(v.actions(NOW), [Action::Load(1), Action::Load(2)]);
+        v.loaded(1, Ok(()), NOW);
+        v.loaded(2, Ok(()), NOW);
+        wants(&mut v, &[2, 3]);
+        assert_eq!(v.actions(NOW), [Action::Unload(1)]);
+        assert_eq!(v.actions(NOW), []);
+        v.unloaded(1);
+        assert_eq!(v.actions(NOW), [Action::Load(3)]);
+    }
+
+    #[test]
+    fn attempts_end() {
+        let attempts = Attempts { retries: 1, interval: Duration::from_secs(1) };
+        let mut v = Versions::new(Transition::default(), attempts);
+        wants(&mut v, &[7]);
+        assert_eq!(v.actions(NOW), [Action::Load(7)]);
+        v.loaded(7, Err(err!(NotFound, "first")), NOW);
+        assert_eq!(v.actions(Duration::from_millis(999)), []);
+        assert_eq!(v.actions(Duration::from_secs(1)), [Action::Load(7)]);
+        v.loaded(7, Err(err!(NotFound, "second")), NOW);
+        assert_eq!(v.actions(Duration::from_secs(99)), []);
+        assert!(v.is_settled());
+        assert_eq!(v.all()[&7].error.as_ref().unwrap().message(), "second");
+        // Polls find it again and again, which is no reason to try; taken away and put back it is.
+        wants(&mut v, &[7]);
+        assert_eq!(v.actions(Duration::from_secs(99)), []);
+        wants(&mut v, &[]);
+        wants(&mut v, &[7]);
+        assert_eq!(v.actions(NOW), [Action::Load(7)]);
+    }
+
+    #[test]
+    fn changes_of_mind() {
+        let mut v = Versions::default();
+        wants(&mut v, &[1]);
+        assert_eq!(v.actions(NOW), [Action::Load(1)]);
+        // Wanted no more while it loads: it goes as soon as it is there.
+        wants(&mut v, &[]);
+        assert_eq!(v.actions(NOW), []);
+        v.loaded(1, Ok(()), NOW);
+        assert_eq!(v.actions(NOW), [Action::Unload(1)]);
+        // Wanted again while it goes: it comes back once it is gone.
+        wants(&mut v, &[1]);
+        assert_eq!(v.actions(NOW), []);
+        v.unloaded(1);
+        assert_eq!(v.actions(NOW), [Action::Load(1)]);
+        // What nobody waits for changes nothing.
+        v.unloaded(1);
+        v.loaded(5, Ok(()), NOW);
+        assert_eq!(stages(&v), [(1, Stage::Loading)]);
+        // One that failed and is wanted no more is not tried again.
+        v.loaded(1, Err(err!(NotFound, "no")), NOW);
+        wants(&mut v, &[]);
+        assert_eq!(v.actions(Duration::from_secs(999)), []);
+        assert_eq!(stages(&v), [(1, Stage::End)]);
+    }
+
+    #[test]
+    fn the_dead_are_forgotten_in_the_end() {
+        let mut v = Versions::default();
+        for number in 0..1000 {
+            wants(&mut v, &[number]);
+            for action in v.actions(NOW) {
+                match action {
+                    Action::Load(n) => v.loaded(n, Ok(()), NOW),
+                    Action::Unload(n) => v.unloaded(n),
+                }
+            }
+            for action in v.actions(NOW) {
+                assert_eq!(action, Action::Unload(number - 1));
+                v.unloaded(number - 1);
+            }
+        }
+        assert!(v.all().len() <= ENDED_MAX + 2, "{}", v.all().len());
+        assert_eq!(v.all()[&999].stage, Stage::Available);
+    }
+
+    /// Whatever order things happen in: with availability kept, there is always a version from the
+    /// first that was there on; with resources kept, never one that is wanted beside one that is not.
+    #[test]
+    fn random_histories_keep_the_promise() {
+        for seed in 0..500u64 {
+            let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+            let mut next = |n: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 20) % n
+            };
+            let transition =
+                [Transition::KeepAvailable, Transition::KeepResources][next(2) as usize];
+            let mut v = Versions::new(transition, Attempts { retries: 0, interval: NOW });
+            let mut pending: Vec<Action> = Vec::new();
+            let (mut newest, mut served) = (1, false);
+            wants(&mut v, &[1]);
+            for step in 0..200 {
+                match next(4) {
+                    0 => {
+                        newest += 1;
+                        wants(&mut v, &[newest]);
+                    }
+                    _ if !pending.is_empty() => {
+                        match pending.swap_remove(next(pending.len() as u64) as usize) {
+                            Action::Load(n) if next(5) == 0 => {
+                                v.loaded(n, Err(err!(DataLoss, "no")), NOW);
+                            }
+                            Action::Load(n) => v.loaded(n, Ok(()), NOW),
+                            Action::Unload(n) => v.unloaded(n),
+                        }
+                    }
+                    _ => {}
+                }
+                pending.extend(v.actions(NOW));
+                let available = v.all().values().filter(|v| v.stage == Stage::Available).count();
+                if transition == Transition::KeepAvailable {
+                    assert!(!served || available > 0, "seed {seed}, step {step}");
+                }
+                served |= available > 0;
+                if transition == Transition::KeepResources {
+                    let takes = |v: &Version| matches!(v.stage, Stage::Loading | Stage::Available);
+                    assert!(
+                        v.all().values().filter(|v| takes(v)).count() <= 1,
+                        "seed {seed}, step {step}: {:?}",
+                        stages(&v)
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Requests that a version answers before it takes traffic, so that no client waits for plans to be
+//! made and memory to be found.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+use thalweg_formats::record::{ReadOptions, RecordReader};
+use thalweg_formats::saved_model::{Signature, TensorSpec};
+use thalweg_formats::storage::{Storage, join};
+use thalweg_proto::tensorflow::serving::{self as pb, prediction_log::LogType};
+use thalweg_tensor::{Budget, Context, Result, Shape, Tensor, ensure, err};
+
+use crate::examples;
+use crate::inference::{predict, session_run, spec_signature, tensors};
+use crate::servable::Servable;
+
+/// Where a model brings its own requests along.
+const FILE: &str = "assets.extra/tf_serving_warmup_requests";
+/// More are no warm-up but a load test.
+const RECORDS_MAX: usize = 1000;
+/// The largest of them.
+const RECORD_BYTES_MAX: usize = 256 << 20;
+/// Inputs that are made up have no more elements.
+const ELEMENTS_MAX: usize = 1 << 24;
+
+/// What a version is run with before it takes requests.
+#[derive(Clone, Debug)]
+pub struct WarmUp {
+    /// The requests that the model brings along.
+    pub recorded: bool,
+    /// How often each of these is run.
+    pub iterations: u32,
+    /// Zeros, one example, for each signature of models that bring nothing along.
+    pub generated: bool,
+    /// How long each run may take.
+    pub timeout: Duration,
+}
+
+impl Default for WarmUp {
+    fn default() -> Self {
+        let timeout = Duration::from_secs(60);
+        WarmUp { recorded: true, iterations: 1, generated: true, timeout }
+    }
+}
+
+/// Runs a version as [`WarmUp`] says. Requests that the model brought along must succeed; what is made
+/// up may be refused.
+pub fn warm(servable: &Arc<Servable>, options: &WarmUp, storage: &dyn Storage) -> Result<()> {
+    let path = join(servable.saved().folder(), FILE);
+    // A runtime of its own: loading waits on a thread that may wait.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .map_err(|e| err!(ResourceExhausted, "there is no room for warming up: {e}"))?;
+    if options.recorded && storage.exists(&path)? {
+        return runtime.block_on(replay(servable, options, storage, &path));
+    }
+    if options.generated {
+        runtime.block_on(generated(servable, options));
+    }
+    Ok(())
+}
+
+async fn replay(
+    servable: &Arc<Servable>,
+    options: &WarmUp,
+    storage: &dyn Storage,
+    path: &str,
+) -> Result<()> {
+    let read = ReadOptions { record_bytes_max: RECORD_BYTES_MAX, ..Default::default() };
+    let mut reader = RecordReader::open(storage, path, read)?;
+    let mut records = 0;
+    while let Some(record) = reader.next_record()? {
+        records += 1;
+        let at = || format!("warm-up request {records} of {path}");
+        ensure!(
+            records <= RECORDS_MAX,
+            InvalidArgument,
+            "{path} has more than {RECORDS_MAX} requests to warm up with"
+        );
+        let log = pb::PredictionLog::decode(record)
+            .map_err(|e| err!(DataLoss, "it is no PredictionLog: {e}"))
+            .context(at)?;
+        for _ in 0..options.iterations.max(1) {
+            let run = one(servable, log.log_type.as_ref());
+            let ended = tokio::time::timeout(options.timeout, run).await;
+            let late = |_| err!(DeadlineExceeded, "it took longer than {:?}", options.timeout);
+            ended.map_err(late).flatten().context(at)?;
+        }
+    }
+    Ok(())
+}
+
+async fn one(servable: &Arc<Servable>, log: Option<&LogType>) -> Result<()> {
+    let budget = Budget::new(usize::MAX);
+    let missing = || err!(InvalidArgument, "it has no request");
+    match log {
+        Some(LogType::PredictLog(log)) => {
+            let request = log.request.clone().ok_or_else(missing)?;
+            let inputs = tensors(request.inputs, &budget)?;
+            let signature = spec_signature(request.model_spec.as_ref());
+            predict(servable, signature, inputs, &request.output_filter).await.map(|_| ())
+        }
+        Some(LogType::ClassifyLog(log)) => {
+            let request = log.request.as_ref().ok_or_else(missing)?;
+            let signature = spec_signature(request.model_spec.as_ref());
+            examples::classify(servable, signature, request.input.as_ref()).await.map(|_| ())
+        }
+        Some(LogType::RegressLog(log)) => {
+            let request = log.request.as_ref().ok_or_else(missing)?;
+            let signature = spec_signature(request.model_spec.as_ref());
+            examples::regress(servable, signature, request.input.as_ref()).await.map(|_| ())
+        }
+        Some(LogType::MultiInferenceLog(log)) => {
+            let request = log.request.as_ref().ok_or_else(missing)?;
+            examples::multi_inference(servable, request).await.map(|_| ())
+        }
+        Some(LogType::SessionRunLog(log)) => {
+            let request = log.request.as_ref().ok_or_else(missing)?;
+            session_run(servable, request, &budget).await.map(|_| ())
+        }
+        Some(LogType::PredictStreamedLog(_)) | None => {
+            Err(err!(Unimplemented, "it holds no request that a server without streams answers"))
+        }
+    }
+}
+
+/// Zeros may be no sensible input, so failures are nobody's fault; the plan is there either way.
+async fn generated(servable: &Arc<Servable>, options: &WarmUp) {
+    for (name, signature) in servable.saved().signatures() {
+        let Some(inputs) = zeros(signature) else { continue };
+        let run = predict(servable, name, inputs, &[]);
+        let _ = tokio::time::timeout(options.timeout, run).await;
+    }
+}
+
+/// One example of zeros for each input; none where that would be large, or where the inputs are no
+/// plain tensors.
+fn zeros(signature: &Signature) -> Option<BTreeMap<String, Tensor>> {
+    let one = |spec: &TensorSpec| {
+        let dims: Vec<usize> = spec.shape.dims()?.iter().map(|d| d.unwrap_or(1)).collect();
+        let elements = dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d))?;
+        if elements > ELEMENTS_MAX {
+            return None;
+        }
+        Tensor::zeros(spec.dtype, Shape::new(&dims).ok()?).ok()
+    };
+    signature.inputs.iter().map(|(name, spec)| Some((name.clone(), one(spec)?))).collect()
+}

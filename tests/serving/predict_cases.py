@@ -1,0 +1,172 @@
+"""Predict over gRPC and REST, against TensorFlow's own answers."""
+
+import base64
+import gzip
+import json
+
+import numpy as np
+import tensorflow as tf
+from grpc import StatusCode
+from tensorflow_serving.apis import predict_pb2
+
+import models
+from support import refused, same
+
+
+def case_half_plus_two(world):
+    x = np.array([[1.0], [2.0], [5.0]], np.float32)
+    response = world.server.predict_message("half_plus_two", {"x": x})
+    # Many clients read the typed field and nothing else.
+    assert list(response.outputs["y"].float_val) == [2.5, 3.0, 4.5]
+    spec = response.model_spec
+    assert (spec.name, spec.version.value, spec.signature_name) == (
+        "half_plus_two", 1, "serving_default")
+    status, _, body = world.server.post(
+        "/v1/models/half_plus_two:predict", {"instances": [[1.0], [2.0], [5.0]]})
+    assert (status, body) == (200, {"predictions": [[2.5], [3.0], [4.5]]})
+
+
+def case_a_keras_model(world):
+    x = np.random.default_rng(1).normal(size=(33, 4)).astype(np.float32)
+    wanted = world.stock("mlp")(features=x)
+    same(world.server.predict("mlp", {"features": x}), wanted)
+    name = next(iter(wanted))
+    _, _, body = world.server.post("/v1/models/mlp:predict", {"instances": x.tolist()})
+    same({name: np.array(body["predictions"], np.float32)}, wanted)
+    _, _, body = world.server.post("/v1/models/mlp:predict", {"inputs": {"features": x.tolist()}})
+    same({name: np.array(body["outputs"], np.float32)}, wanted)
+
+
+def case_strings_and_tables(world):
+    words = np.array(["beta", "d\u00e9lta", "nothing"], object)
+    wanted = world.stock("words")(word=words)
+    same(world.server.predict("words", {"word": words}), wanted)
+    _, _, body = world.server.post(
+        "/v1/models/words:predict", {"instances": [{"word": w} for w in words]})
+    rows = body["predictions"]
+    assert [row["id"] for row in rows] == wanted["id"].tolist()
+    assert [row["next"].encode() for row in rows] == wanted["next"].tolist()
+    coded = [base64.b64decode(row["next_bytes"]["b64"]) for row in rows]
+    assert coded == wanted["next_bytes"].tolist()
+
+
+def case_an_image(world):
+    data = models.picture()
+    wanted = world.stock("image")(image_bytes=np.array([data, data], object))
+    same(world.server.predict("image", {"image_bytes": np.array([data, data], object)}), wanted)
+    coded = {"b64": base64.b64encode(data).decode()}
+    for body in [{"instances": [coded, coded]}, {"instances": [{"image_bytes": coded}] * 2}]:
+        status, _, answer = world.server.post("/v1/models/image:predict", body)
+        assert status == 200, answer
+        same({"mean": np.array(answer["predictions"], np.float32)}, wanted)
+
+
+def case_shapes_of_run_time_and_types(world):
+    for rows, columns in [(1, 1), (3, 5), (2, 0)]:
+        a = np.linspace(-3, 900, rows * columns, dtype=np.float32).reshape(rows, columns)
+        b = np.arange(rows, dtype=np.int64) + 250
+        c = b % 2 == 0
+        wanted = world.stock("shapes")(a=a, b=b, c=c)
+        same(world.server.predict("shapes", {"a": a, "b": b, "c": c}), wanted)
+        inputs = {"a": a.tolist(), "b": b.tolist(), "c": c.tolist()}
+        status, _, body = world.server.post("/v1/models/shapes:predict", {"inputs": inputs})
+        assert status == 200, body
+        found = {n: np.array(v, wanted[n].dtype).reshape(wanted[n].shape)
+                 for n, v in body["outputs"].items()}
+        same(found, wanted)
+
+
+def case_an_output_filter(world):
+    inputs = {"a": np.ones((2, 3), np.float32), "b": np.ones(2, np.int64), "c": np.ones(2, bool)}
+    found = world.server.predict("shapes", inputs, outputs=["sum", "other"])
+    assert sorted(found) == ["other", "sum"]
+    for outputs, words in [(["nothing"], "not found in signature"), (["sum", "sum"], "duplicate")]:
+        refused(StatusCode.INVALID_ARGUMENT, words,
+                lambda: world.server.predict("shapes", inputs, outputs=outputs))
+
+
+def case_mistakes_over_grpc(world):
+    ask = world.server.predict
+    x = np.ones((1, 1), np.float32)
+    refused(StatusCode.NOT_FOUND, "nothing", lambda: ask("nothing", {"x": x}))
+    refused(StatusCode.NOT_FOUND, "7", lambda: ask("half_plus_two", {"x": x}, version=7))
+    refused(StatusCode.INVALID_ARGUMENT, "label", lambda: ask("half_plus_two", {"x": x}, label="l"))
+    refused(StatusCode.INVALID_ARGUMENT, "name", lambda: ask("", {"x": x}))
+    refused(StatusCode.FAILED_PRECONDITION, "nosuch", lambda: ask("half_plus_two", {"x": x}, "nosuch"))
+    refused(StatusCode.INVALID_ARGUMENT, "z", lambda: ask("half_plus_two", {"z": x}))
+    refused(StatusCode.INVALID_ARGUMENT, "x", lambda: ask("half_plus_two", {}))
+    refused(StatusCode.INVALID_ARGUMENT, "x", lambda: ask("half_plus_two", {"x": x, "z": x}))
+    refused(StatusCode.INVALID_ARGUMENT, "int32", lambda: ask("half_plus_two", {"x": [[1]]}))
+    refused(StatusCode.INVALID_ARGUMENT, "shape", lambda: ask("half_plus_two", {"x": x[0]}))
+
+
+def case_mistakes_over_rest(world):
+    model = "/v1/models/half_plus_two"
+    for path, body, code, words in [
+        ("/v1/models/nothing:predict", {"instances": [1]}, 404, "nothing"),
+        (f"{model}/versions/7:predict", {"instances": [1]}, 404, "7"),
+        (f"{model}/labels/l:predict", {"instances": [1]}, 400, "label"),
+        (f"{model}:explain", {}, 400, "Malformed request: POST"),
+        (f"{model}:predict", "", 400, "The document is empty"),
+        (f"{model}:predict", "{", 400, "JSON Parse error"),
+        (f"{model}:predict", "[1]", 400, "Is not object"),
+        (f"{model}:predict", {}, 400, "Missing 'inputs' or 'instances' key"),
+        (f"{model}:predict", {"instances": 1}, 400, "list/array"),
+        (f"{model}:predict", {"instances": []}, 400, "No values"),
+        (f"{model}:predict", {"instances": [["a"]]}, 400, "is not of expected type: float"),
+        (f"{model}:predict", {"instances": [[1], [1, 2]]}, 400, "unexpected size"),
+        (f"{model}:predict", {"instances": [1]}, 400, "shape"),
+        (f"{model}:predict", {"instances": [[16777217]]}, 400, "loss of precision"),
+        (f"{model}:predict", {"signature_name": "no", "instances": [[1]]}, 400, "no"),
+        (f"{model}:predict", "[" * 100000, 400, "Nested deeper"),
+        ("/other", {}, 404, "/other"),
+    ]:
+        status, headers, answer = world.server.post(path, body)
+        assert status == code, (path, body, status, answer)
+        assert list(answer) == ["error"] and words in answer["error"], (path, answer)
+        assert headers["Content-Type"] == "application/json"
+
+
+def case_deadlines(world):
+    x = np.ones((1, 1), np.float32)
+    refused(StatusCode.DEADLINE_EXCEEDED, "", lambda: world.server.predict(
+        "half_plus_two", {"x": x}, timeout=1e-6))
+    assert world.server.predict("half_plus_two", {"x": x})["y"][0, 0] == 2.5
+
+
+def case_large_tensors(world):
+    a = np.random.default_rng(2).normal(size=(2000, 1000)).astype(np.float32)
+    b, c = np.zeros(2000, np.int64), np.zeros(2000, bool)
+    found = world.server.predict("shapes", {"a": a, "b": b, "c": c}, outputs=["grid"])
+    np.testing.assert_array_equal(found["grid"], a * 2)
+
+
+def case_gzip(world):
+    x = np.ones((500, 1)).tolist()
+    body = gzip.compress(json.dumps({"instances": x}).encode())
+    status, headers, answer = world.server.post(
+        "/v1/models/half_plus_two:predict", body,
+        Content_Encoding="gzip", Accept_Encoding="gzip")
+    assert (status, headers["Content-Encoding"]) == (200, "gzip")
+    assert answer == {"predictions": [[2.5]] * 500}
+    status, _, answer = world.server.post(
+        "/v1/models/half_plus_two:predict", b"no", Content_Encoding="gzip")
+    assert status == 400, answer
+
+
+def case_many_at_once(world):
+    futures = []
+    for i in range(300):
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "half_plus_two"
+        request.inputs["x"].CopyFrom(tf.make_tensor_proto([[float(i)]]))
+        futures.append(world.server.prediction.Predict.future(request, 60))
+    for i, future in enumerate(futures):
+        assert future.result().outputs["y"].float_val[0] == i / 2 + 2
+
+
+def case_a_call_that_is_not_there(world):
+    call = world.server.channel.unary_unary("/tensorflow.serving.PredictionService/Nothing")
+    refused(StatusCode.UNIMPLEMENTED, "Nothing", lambda: call(b""))
+    call = world.server.channel.unary_unary("/tensorflow.serving.PredictionService/Predict")
+    refused(StatusCode.INVALID_ARGUMENT, "read", lambda: call(b"\xff\xff"))

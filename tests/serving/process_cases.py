@@ -1,0 +1,195 @@
+"""The process: flags, environment, health, metrics, its end; requests that mean harm."""
+
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+
+import grpc
+import numpy as np
+from grpc import StatusCode
+from tensorflow_serving.apis import predict_pb2, session_service_pb2
+
+import tensorflow as tf
+from support import eventually, refused
+
+X = np.array([[2.0]], np.float32)
+PREDICT = "/v1/models/half_plus_two:predict"
+
+
+def case_flags_and_environment(world):
+    folder = f"{world.root}/half_plus_two"
+    with world.start("--model_name=m", f"--model_base_path={folder}") as server:
+        assert server.predict("m", {"x": X})["y"][0, 0] == 3.0
+    with world.start(f"--model_base_path={folder}", "--tensorflow_session_parallelism=2") as server:
+        assert server.predict("default", {"x": X})["y"][0, 0] == 3.0
+        assert "--tensorflow_session_parallelism has no effect" in server.stop()
+    environment = {"MODEL_NAME": "half_plus_two", "MODEL_BASE_PATH": world.root}
+    with world.start(environment=environment) as server:
+        assert server.predict("half_plus_two", {"x": X})["y"][0, 0] == 3.0
+    # A folder that is a model itself.
+    with world.start(f"--model=m={folder}/1") as server:
+        assert server.predict("m", {"x": X}, version=1)["y"][0, 0] == 3.0
+    ended = subprocess.run([world.thalweg, "serve"], capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2 and "say what to serve" in ended.stderr, ended
+
+
+def case_check(world):
+    run = lambda folder: subprocess.run(
+        [world.thalweg, "serve", "--check", folder], capture_output=True, text=True, timeout=60)
+    ended = run(f"{world.root}/half_plus_two")
+    assert ended.returncode == 0, ended
+    assert "version 1" in ended.stdout and "signature 'classify_x'" in ended.stdout, ended
+    ended = run(world.root)
+    assert ended.returncode == 1 and "no SavedModel" in ended.stderr, ended
+
+
+def case_health(world):
+    check = world.server.channel.unary_unary("/grpc.health.v1.Health/Check")
+    assert check(b"") == b"\x08\x01"
+    service = b"tensorflow.serving.PredictionService"
+    assert check(b"\x0a" + bytes([len(service)]) + service) == b"\x08\x01"
+    refused(StatusCode.NOT_FOUND, "no", lambda: check(b"\x0a\x02no"))
+    watch = world.server.channel.unary_stream("/grpc.health.v1.Health/Watch")
+    stream = watch(b"")
+    assert next(stream) == b"\x08\x01"
+    stream.cancel()
+    assert world.server.get("/healthz")[0] == 200
+    assert world.server.get("/readyz")[0] == 200
+    with world.start("--model=m=/no/such/folder", wait=False) as server:
+        assert server.get("/healthz")[0] == 200
+        eventually(lambda: server.get("/v1/models/m")[0] == 404)
+        status, _, text = server.get("/readyz")
+        assert status == 503 and "'m'" in text
+        check = server.channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert check(b"", wait_for_ready=True) == b"\x08\x02"
+
+
+def case_metrics(world):
+    with world.start(f"--model=m={world.root}/half_plus_two") as server:
+        for _ in range(3):
+            server.predict("m", {"x": X})
+        server.post("/v1/models/m:predict", {"instances": [[1.0]]})
+        server.post("/v1/models/m:predict", {})
+        server.post("/v1/models/nothing:predict", {})
+        status, _, text = server.get("/monitoring/prometheus/metrics")
+        assert status == 200
+        for line in [
+            ':tensorflow:serving:request_count{model_name="m",status="OK"} 4',
+            ':tensorflow:serving:request_count{model_name="m",status="INVALID_ARGUMENT"} 1',
+            ':tensorflow:serving:request_latency_count{model_name="m",API="Predict",entrypoint="GRPC"} 3',
+            'thalweg_serve_version_state{model="m",version="1",state="AVAILABLE"} 1',
+        ]:
+            assert line in text, text
+        assert "nothing" not in text
+        sample = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-zA-Z_]+="[^"]*"(,[a-zA-Z_]+="[^"]*")*\})? [-+.0-9eE]+')
+        for line in text.splitlines():
+            assert line.startswith("# ") or sample.fullmatch(line), line
+
+
+def case_where_metrics_are(world):
+    with tempfile.NamedTemporaryFile("w", suffix=".config") as file:
+        file.write('prometheus_config { enable: true, path: "/metrics" }')
+        file.flush()
+        args = [f"--model=m={world.root}/half_plus_two", "--monitoring_config_file", file.name]
+        with world.start(*args) as server:
+            assert server.get("/metrics")[0] == 200
+            assert server.get("/monitoring/prometheus/metrics")[0] == 404
+
+
+def case_cors(world):
+    assert "Access-Control-Allow-Origin" not in world.server.get("/v1/models/mlp")[1]
+    args = [f"--model=m={world.root}/half_plus_two", "--rest_api_enable_cors_support"]
+    with world.start(*args) as server:
+        status, headers, _ = server.ask("OPTIONS", PREDICT, None, {})
+        assert (status, headers["Access-Control-Allow-Origin"]) == (200, "*")
+        assert server.get("/v1/models/m")[1]["Access-Control-Allow-Origin"] == "*"
+
+
+def case_the_session_service(world):
+    request = session_service_pb2.SessionRunRequest(fetch=["y:0", "x:0"])
+    request.model_spec.name = "half_plus_two"
+    feed = request.feed.add(name="x:0")
+    feed.tensor.CopyFrom(tf.make_tensor_proto(X))
+    refused(StatusCode.UNIMPLEMENTED, "SessionRun", lambda: world.server.session_run(request, 60))
+    folder = f"--model=half_plus_two={world.root}/half_plus_two"
+    with world.start(folder, "--enable_session_service") as server:
+        response = server.session_run(request, 60)
+        found = {t.name: tf.make_ndarray(t.tensor).tolist() for t in response.tensor}
+        assert found == {"y:0": [[3.0]], "x:0": [[2.0]]}
+        assert response.model_spec.version.value == 1
+        # Nobody writes files through a model.
+        save = session_service_pb2.SessionRunRequest(fetch=["save/control_dependency:0"])
+        save.model_spec.name = "half_plus_two"
+        save.feed.add(name="save/Const:0").tensor.CopyFrom(tf.make_tensor_proto("/tmp/thalweg-no"))
+        refused(StatusCode.PERMISSION_DENIED, "change files", lambda: server.session_run(save, 60))
+
+
+def case_requests_on_their_way_are_answered_at_the_end(world):
+    with world.start(f"--model=m={world.root}/shapes") as server:
+        inputs = {"a": np.ones((1000, 1000), np.float32), "b": np.ones(1000, np.int64),
+                  "c": np.ones(1000, bool)}
+        results = []
+        ask = lambda: results.append(server.predict("m", inputs, outputs=["sum"])["sum"][0])
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        pattern = re.compile(r'thalweg_serve_requests_total\{model="m"')
+        eventually(lambda: pattern.search(server.get("/monitoring/prometheus/metrics")[2]))
+        server.process.send_signal(signal.SIGTERM)
+        for thread in threads:
+            thread.join()
+        assert results and all(r == 1000.0 for r in results), results
+        assert server.process.wait(40) == 0
+
+
+def case_requests_that_mean_harm(world):
+    host, port = world.server.rest_address.rsplit(":", 1)
+    grpc_host, grpc_port = world.server.grpc_address.rsplit(":", 1)
+    connect = lambda: socket.create_connection((host, int(port)), timeout=30)
+    head = f"POST {PREDICT} HTTP/1.1\r\nHost: x\r\n"
+
+    def answered(data):
+        with connect() as s:
+            s.sendall(data)
+            return s.recv(200)
+
+    # A body that claims to be gigantic, one that says nothing, one that is no HTTP at all.
+    assert b" 429 " in answered((head + "Content-Length: 1000000000000\r\n\r\n{").encode())
+    assert b" 400 " in answered((head + "Content-Length: 2\r\n\r\n{}").encode())
+    assert b" 200 " not in answered(b"\x00\xff\r\n\r\n")
+    # Half a request holds up nobody.
+    halves = [connect() for _ in range(200)]
+    for s in halves:
+        s.sendall((head + "Content-Length: 100\r\n\r\n{").encode())
+    idle = [socket.create_connection((grpc_host, int(grpc_port))) for _ in range(200)]
+    for s in idle:
+        s.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+    begin = time.monotonic()
+    assert world.server.predict("half_plus_two", {"x": X})["y"][0, 0] == 3.0
+    assert world.server.post(PREDICT, {"instances": [[2.0]]})[0] == 200
+    assert time.monotonic() - begin < 10
+    for s in halves + idle:
+        s.close()
+    # Numbers without end, claims of shapes without content.
+    deep = "[" * 1000000 + "]" * 1000000
+    for body in [f'{{"instances": {deep}}}', '{"instances": [' + "9" * 100000 + "]}",
+                 '{"instances": [["' + "\\" * 99999 + "]]}", '{"signature_name": ' + deep]:
+        status, _, answer = world.server.post(PREDICT, body)
+        assert status == 400 and len(answer["error"]) < 2000, (status, len(answer["error"]))
+    claim = tf.compat.v1.make_tensor_proto(1.0)
+    claim.tensor_shape.dim.add(size=1 << 40)
+    request = predict_pb2.PredictRequest()
+    request.model_spec.name = "half_plus_two"
+    request.inputs["x"].CopyFrom(claim)
+    for size in [1 << 40, -5, 1 << 62]:
+        request.inputs["x"].tensor_shape.dim[0].size = size
+        try:
+            world.server.prediction.Predict(request, 60)
+            raise AssertionError("it was not refused")
+        except grpc.RpcError as error:
+            assert error.code() in (StatusCode.INVALID_ARGUMENT, StatusCode.RESOURCE_EXHAUSTED)
+    assert world.server.predict("half_plus_two", {"x": X})["y"][0, 0] == 3.0
