@@ -63,6 +63,7 @@ class Cluster:
         ports = free_ports(len(kinds))
         self.addresses = {t: f"127.0.0.1:{port}" for t, port in zip(kinds, ports)}
         self.processes = {}
+        self.file = None
         self.keeps_logs = logs is not None
         self.logs = logs or tempfile.mkdtemp(prefix="thalweg-cluster-")
         if start:
@@ -86,9 +87,24 @@ class Cluster:
     def command(self, task, address=None):
         """What starts a task of ours; `address` says where it finds the others."""
         job, index = task.split(":")
-        spec = ";".join(f"{j}={','.join(a)}" for j, a in self.spec(address).items())
+        spec = f"@{self.file}" if self.file else self.text(address)
         return [self.server, "server", "--cluster", spec, "--job", job, "--task", index,
                 "--transport", self.transport]
+
+    def text(self, address=None):
+        """The addresses of each job, as our servers take them."""
+        return ";".join(f"{job}={','.join(a)}" for job, a in self.spec(address).items())
+
+    def write_file(self):
+        """From now on tasks of ours read the addresses in a file, which this writes anew."""
+        self.file = os.path.join(self.logs, "cluster.txt")
+        with open(self.file + ".new", "w") as f:
+            f.write(self.text())
+        os.replace(self.file + ".new", self.file)
+
+    def move(self, task):
+        """Gives a task that does not run another address."""
+        self.addresses[task] = f"127.0.0.1:{free_ports(1)[0]}"
 
     def target(self, task):
         return "grpc://" + self.addresses[task]
@@ -132,8 +148,7 @@ class Cluster:
 
     def status(self, *arguments):
         """What `thalweg cluster status` tells of the cluster: its exit code and its JSON."""
-        spec = ";".join(f"{job}={','.join(a)}" for job, a in self.spec().items())
-        command = [self.server, "cluster", "status", "--json", "--cluster", spec, *arguments]
+        command = [self.server, "cluster", "status", "--json", "--cluster", self.text(), *arguments]
         done = subprocess.run(command, stdout=subprocess.PIPE, timeout=30)
         return done.returncode, json.loads(done.stdout)
 

@@ -7,8 +7,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::process::{WaitOptions, wait};
 use thalweg_cluster::grpc::{Server, ServerOptions};
-use thalweg_cluster::{ClusterSpec, Master, Member, Task, TaskName, TaskOptions, TensorTransport};
+use thalweg_cluster::{
+    ClusterFile, ClusterSpec, Master, Member, Task, TaskName, TaskOptions, TensorTransport,
+};
 use thalweg_formats::{LocalStorage, NoStorage, Rooted, Storage};
 use thalweg_runtime::Pool;
 use thalweg_storage::{AllowedUrls, ByUrl};
@@ -16,7 +19,7 @@ use thalweg_tensor::{Context, Result, bail, ensure, err};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::{Failure, Registry};
@@ -40,7 +43,8 @@ pub struct Args {
     port: Option<u16>,
 
     /// Tasks of the cluster: job=host:port,host:port;job=..., TensorFlow's
-    /// job|host:port;host:port,job|..., JSON {"job": ["host:port", ...]}, or @FILE with one of these
+    /// job|host:port;host:port,job|..., JSON {"job": ["host:port", ...]}, or @FILE with one of these;
+    /// a file is read again when it has changed, for tasks that come back elsewhere
     #[arg(long, value_name = "SPEC")]
     cluster: Option<String>,
 
@@ -228,7 +232,10 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let task = Arc::new(task);
     let member = match place.cluster.is_empty() {
         true => Member::alone(task),
-        false => Member::of(task, place.cluster.clone()),
+        false => match &place.file {
+            None => Member::of(task, place.cluster.clone()),
+            Some(file) => Member::at(task, place.cluster.clone(), file.clone()),
+        },
     };
     let master = Arc::new(Master::of(member.clone()));
     let server = Server::new(master, args.limits.server_options());
@@ -255,6 +262,9 @@ async fn serve(
     let address: SocketAddr = listener.local_addr()?;
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    if std::process::id() == 1 {
+        tokio::spawn(reap_orphans(signal(SignalKind::child())?));
+    }
     writeln!(out, "listening on {address}")?;
     out.flush()?;
     let (stop, stopped) = watch::channel(false);
@@ -274,6 +284,17 @@ async fn serve(
         _ = interrupt.recv() => {}
     }
     Ok(())
+}
+
+/// The first process of a container inherits what others leave, and is to bury it. A server has no
+/// children of its own.
+async fn reap_orphans(mut ended: Signal) {
+    loop {
+        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
+        if ended.recv().await.is_none() {
+            return;
+        }
+    }
 }
 
 /// A pipe as standard input, for [`parent_gone`].
@@ -297,13 +318,14 @@ pub(crate) fn own_address() -> Result<String> {
 }
 
 /// Which task this is, and where it listens.
-#[derive(Debug, PartialEq)]
 struct Place {
     job: String,
     task: u32,
     address: String,
     /// All tasks; empty if there is only this one.
     cluster: ClusterSpec,
+    /// The file that says where they are, if one does.
+    file: Option<Arc<ClusterFile>>,
 }
 
 impl Place {
@@ -314,9 +336,17 @@ impl Place {
                 .map_err(|e| err!(InvalidArgument, "TF_CONFIG is not JSON: {e}"))?,
             None => serde_json::Value::Null,
         };
-        let cluster = match &args.cluster {
-            Some(text) => parse_cluster(text).context(|| "--cluster")?,
-            None => json_cluster(&config["cluster"]).context(|| "TF_CONFIG")?,
+        let file = match args.cluster.as_ref().and_then(|text| text.strip_prefix('@')) {
+            Some(path) => {
+                let file = ClusterFile::open(path.as_ref(), parse_text).context(|| "--cluster")?;
+                Some(Arc::new(file))
+            }
+            None => None,
+        };
+        let cluster = match (&file, &args.cluster) {
+            (Some(file), _) => file.cluster(),
+            (None, Some(text)) => parse_text(text).context(|| "--cluster")?,
+            (None, None) => json_cluster(&config["cluster"]).context(|| "TF_CONFIG")?,
         };
         let given = &config["task"];
         let job = args.job.clone().or_else(|| given["type"].as_str().map(str::to_owned));
@@ -326,7 +356,7 @@ impl Place {
         if cluster.is_empty() {
             let job = job.unwrap_or_else(|| "local".into());
             let address = join(host, args.port.unwrap_or(2222));
-            return Ok(Place { job, task: index, address, cluster });
+            return Ok(Place { job, task: index, address, cluster, file });
         }
         let names = cluster.jobs();
         let job = match job {
@@ -349,7 +379,7 @@ impl Place {
         let port = own.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let port: u16 = port.ok_or_else(|| err!(InvalidArgument, "'{own}' is not host:port"))?;
         let address = join(host, args.port.unwrap_or(port));
-        Ok(Place { job, task: index, address, cluster })
+        Ok(Place { job, task: index, address, cluster, file })
     }
 }
 
@@ -372,19 +402,20 @@ pub(crate) fn join(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// `ps=a:1,b:2;worker=c:3`, TensorFlow's `ps|a:1;b:2,worker|c:3`, JSON, or the name of a file with
-/// one of these.
+/// What [`parse_text`] takes, or the name of a file with such a text.
 pub(crate) fn parse_cluster(text: &str) -> Result<ClusterSpec> {
+    match text.strip_prefix('@') {
+        Some(path) => Ok(ClusterFile::open(path.as_ref(), parse_text)?.cluster()),
+        None => parse_text(text),
+    }
+}
+
+/// `ps=a:1,b:2;worker=c:3`, TensorFlow's `ps|a:1;b:2,worker|c:3`, or JSON.
+fn parse_text(text: &str) -> Result<ClusterSpec> {
     if text.trim_start().starts_with('{') {
         let json =
             serde_json::from_str(text).map_err(|e| err!(InvalidArgument, "it is not JSON: {e}"))?;
         return json_cluster(&json);
-    }
-    if let Some(path) = text.strip_prefix('@') {
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| err!(InvalidArgument, "'{path}' cannot be read: {e}"))?;
-        ensure!(!text.starts_with('@'), InvalidArgument, "'{path}' names another file");
-        return parse_cluster(text.trim()).context(|| format!("'{path}'"));
     }
     text.parse()
 }

@@ -88,6 +88,17 @@ impl ClusterSpec {
         self.tasks.get(task).map(String::as_str)
     }
 
+    /// Notes that a task is elsewhere; false if it is not, or there is no such task.
+    pub(crate) fn move_to(&mut self, task: &TaskName, address: &str) -> bool {
+        match self.tasks.get_mut(task) {
+            Some(known) if known != address => {
+                *known = address.to_owned();
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The jobs, sorted.
     pub fn jobs(&self) -> Vec<&str> {
         let mut jobs: Vec<&str> = self.tasks.keys().map(|t| t.job.as_str()).collect();

@@ -5,6 +5,7 @@
 //! tensors. Neither knows of sockets; [`grpc`] brings them TensorFlow's messages and takes their
 //! answers away.
 
+mod addresses;
 mod cluster_spec;
 mod config;
 mod discover;
@@ -34,6 +35,7 @@ mod transport;
 mod watch;
 mod worker;
 
+pub use addresses::{Addresses, ClusterFile, ParseCluster};
 pub use cluster_spec::{ClusterSpec, TaskName};
 pub use master::Master;
 pub use member::Member;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_kernel::Cancellation;
 
+use crate::addresses::Addresses;
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::steps::Steps;
 use crate::task::Task;
@@ -40,7 +41,13 @@ impl Member {
 
     /// A task in a cluster whose tasks reach each other by gRPC, and by streams of ours.
     pub fn of(task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
-        let transport = crate::grpc::Peers::new(&cluster, &task);
+        let addresses = Arc::new(cluster.clone());
+        Member::at(task, cluster, addresses)
+    }
+
+    /// The same, where `addresses` tells, for every connection, where the tasks are.
+    pub fn at(task: Arc<Task>, cluster: ClusterSpec, addresses: Arc<dyn Addresses>) -> Arc<Member> {
+        let transport = crate::grpc::Peers::new(&cluster, addresses, &task);
         Member::with(task, cluster, Some(Arc::new(transport)))
     }
 

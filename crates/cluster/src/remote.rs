@@ -11,7 +11,7 @@ use thalweg_runtime::{RunMetadata, RunOptions, Session, memory_limit_bytes, syst
 use thalweg_tensor::{Budget, Result, Tensor, ensure, err};
 
 use crate::config;
-use crate::grpc::client::{Channel, Patience, check_status, decode, forget, wait};
+use crate::grpc::client::{Channel, Patience, Place, check_status, decode, forget, wait};
 use crate::grpc::pieces::Pieces;
 use crate::metadata;
 
@@ -75,7 +75,8 @@ fn request_id() -> i64 {
 fn channel(target: &str, options: &ConnectOptions) -> Result<Channel> {
     let incoming = Budget::new(memory_limit_bytes());
     let patience = Patience::Until(options.connect_timeout);
-    Ok(Channel::new(address(target)?, "tensorflow.MasterService", patience, incoming))
+    let place = Place::Fixed(address(target)?);
+    Ok(Channel::new(place, "tensorflow.MasterService", patience, incoming))
 }
 
 impl RemoteSession {

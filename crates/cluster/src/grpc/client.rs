@@ -19,6 +19,8 @@ use super::message::{Coming, Limits};
 use super::pieces::Pieces;
 use super::rope::Rope;
 use super::{gather, transport};
+use crate::addresses::Addresses;
+use crate::cluster_spec::TaskName;
 
 /// Between attempts to connect.
 const RETRY: Duration = Duration::from_millis(50);
@@ -54,11 +56,34 @@ pub(crate) fn check_status(number: i64, message: impl FnOnce() -> String) -> Res
 
 /// A server, as its clients see it.
 pub(crate) struct Channel {
-    address: String,
+    place: Place,
+    /// Where it was when it was last looked for.
+    address: parking_lot::Mutex<Arc<str>>,
     service: &'static str,
     patience: Patience,
-    connection: Mutex<Option<SendRequest<Answer>>>,
+    connection: Mutex<Option<Connected>>,
     pub(crate) incoming: Arc<Budget>,
+}
+
+/// A connection, and where it leads.
+type Connected = (SendRequest<Answer>, Arc<str>);
+
+/// How a server's address, `host:port`, is found.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// It is always the same.
+    Fixed(String),
+    /// It is looked up for every connection.
+    Named(TaskName, Arc<dyn Addresses>),
+}
+
+impl Place {
+    fn look_up(&self) -> Option<Arc<str>> {
+        match self {
+            Place::Fixed(address) => Some(address.as_str().into()),
+            Place::Named(task, addresses) => addresses.address(task).map(Into::into),
+        }
+    }
 }
 
 /// How long to try to reach a server.
@@ -112,24 +137,36 @@ pub(crate) fn forget(call: impl Future<Output = Result<Rope>> + Send + 'static) 
 }
 
 impl Channel {
-    /// A channel to a service at `address`, which is `host:port`; nothing is sent yet.
+    /// A channel to a service; nothing is sent yet.
     pub(crate) fn new(
-        address: String,
+        place: Place,
         service: &'static str,
         patience: Patience,
         incoming: Arc<Budget>,
     ) -> Channel {
-        Channel { address, service, patience, connection: Mutex::default(), incoming }
+        let address = parking_lot::Mutex::new(place.look_up().unwrap_or_default());
+        Channel { place, address, service, patience, connection: Mutex::default(), incoming }
     }
 
     /// Another channel to the same server, which shares no connection with this one.
     pub(crate) fn anew(&self) -> Channel {
-        Channel::new(self.address.clone(), self.service, self.patience, self.incoming.clone())
+        Channel::new(self.place.clone(), self.service, self.patience, self.incoming.clone())
     }
 
-    /// Where the server is, `host:port`.
-    pub(crate) fn address(&self) -> &str {
-        &self.address
+    /// Where the server was, `host:port`, when it was last looked for.
+    pub(crate) fn address(&self) -> Arc<str> {
+        self.address.lock().clone()
+    }
+
+    /// Looks where the server is, and says so if it has moved; connections to where it was are not
+    /// used any more.
+    pub(crate) fn follow(&self) -> Option<Arc<str>> {
+        let now = self.place.look_up()?;
+        let mut known = self.address.lock();
+        (*known != now).then(|| {
+            *known = now.clone();
+            now
+        })
     }
 
     /// Calls a method of another service than the channel's.
@@ -195,7 +232,8 @@ impl Channel {
         pieces: Pieces,
         timeout: Option<Duration>,
     ) -> Result<Rope> {
-        let mut request = Request::post(format!("http://{}/{service}/{method}", self.address))
+        let (mut sender, address) = self.sender().await?;
+        let mut request = Request::post(format!("http://{address}/{service}/{method}"))
             .header(http::header::CONTENT_TYPE, "application/grpc")
             .header("te", "trailers");
         if let Some(timeout) = timeout {
@@ -203,41 +241,44 @@ impl Channel {
         }
         let request = request
             .body(Answer { frames: pieces.into_frames()? })
-            .map_err(|e| err!(InvalidArgument, "'{}' cannot be called: {e}", self.address))?;
-        let mut sender = self.sender().await?;
-        let lost = |e: hyper::Error| err!(Unavailable, "{} was lost: {e}", self.address);
+            .map_err(|e| err!(InvalidArgument, "'{address}' cannot be called: {e}"))?;
+        let lost = |e: hyper::Error| err!(Unavailable, "{address} was lost: {e}");
         sender.ready().await.map_err(lost)?;
         let response = sender.send_request(request).await.map_err(lost)?;
         let limits = Limits { message_bytes_max: u32::MAX as usize, incoming: &self.incoming };
         read_response(response, limits, gather::answer_path(method)).await
     }
 
-    async fn sender(&self) -> Result<SendRequest<Answer>> {
+    async fn sender(&self) -> Result<Connected> {
         let mut connection = self.connection.lock().await;
-        if let Some(sender) = connection.as_ref().filter(|s| !s.is_closed()) {
-            return Ok(sender.clone());
+        let is_good =
+            |(sender, to): &&Connected| !sender.is_closed() && *to == *self.address.lock();
+        if let Some(connected) = connection.as_ref().filter(is_good) {
+            return Ok(connected.clone());
         }
         let (Patience::Until(limit) | Patience::Once(limit)) = self.patience;
-        let sender = match tokio::time::timeout(limit, self.connect()).await {
-            Ok(sender) => sender,
+        let connected = match tokio::time::timeout(limit, self.connect()).await {
+            Ok(connected) => connected,
             Err(_) => Err(err!(
                 Unavailable,
                 "nobody answers at {} after {} s",
-                self.address,
+                self.address(),
                 limit.as_secs_f32()
             )),
         }?;
-        *connection = Some(sender.clone());
-        Ok(sender)
+        *connection = Some(connected.clone());
+        Ok(connected)
     }
 
-    async fn connect(&self) -> Result<SendRequest<Answer>> {
-        let stream = loop {
-            match (TcpStream::connect(&self.address).await, self.patience) {
-                (Ok(stream), _) => break stream,
+    async fn connect(&self) -> Result<Connected> {
+        let (stream, address) = loop {
+            self.follow();
+            let address = self.address();
+            match (TcpStream::connect(&*address).await, self.patience) {
+                (Ok(stream), _) => break (stream, address),
                 (Err(_), Patience::Until(_)) => tokio::time::sleep(RETRY).await,
                 (Err(e), Patience::Once(_)) => {
-                    return Err(err!(Unavailable, "{} cannot be reached: {e}", self.address));
+                    return Err(err!(Unavailable, "{address} cannot be reached: {e}"));
                 }
             }
         };
@@ -251,12 +292,12 @@ impl Channel {
             .max_send_buf_size(transport::SEND_BUFFER_BYTES)
             .handshake(TokioIo::new(stream))
             .await
-            .map_err(|e| err!(Unavailable, "{} does not speak HTTP/2: {e}", self.address))?;
+            .map_err(|e| err!(Unavailable, "{address} does not speak HTTP/2: {e}"))?;
         tokio::spawn(async move {
             // Calls on it learn of its end themselves.
             let _ = connection.await;
         });
-        Ok(sender)
+        Ok((sender, address))
     }
 }
 

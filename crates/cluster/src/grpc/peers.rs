@@ -11,8 +11,9 @@ use thalweg_kernel::{Cancellation, Clock, Registration, Value};
 use thalweg_proto as pb;
 use thalweg_tensor::{Code, Error, Result, Tensor, err};
 
-use super::client::{Channel, Patience, check_status, decode, runtime};
+use super::client::{Channel, Patience, Place, check_status, decode, runtime};
 use super::pieces::Pieces;
+use crate::addresses::Addresses;
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::member::NOTICE_LIMIT;
 use crate::remote_rendezvous::Sender;
@@ -26,6 +27,9 @@ const SERVICE: &str = "tensorflow.WorkerService";
 /// The other tasks of a cluster.
 pub(crate) struct Peers {
     tasks: FxHashMap<TaskName, Arc<Peer>>,
+    addresses: Arc<dyn Addresses>,
+    /// Of the addresses, when they were last looked at.
+    generation: AtomicU64,
     limits: Limits,
 }
 
@@ -50,15 +54,16 @@ struct Peer {
 
 impl Peers {
     /// Connects to nobody yet.
-    pub(crate) fn new(cluster: &ClusterSpec, task: &Task) -> Peers {
+    pub(crate) fn new(cluster: &ClusterSpec, addresses: Arc<dyn Addresses>, task: &Task) -> Peers {
         let clock = &task.options.environment.clock;
         let limits = Limits::with_loss(task.options.silence_limit);
         let way = task.options.tensor_transport;
-        let peer = |(name, address): (&TaskName, &str)| {
+        let peer = |(name, _): (&TaskName, &str)| {
             let channel = || {
                 // One that refuses is not there; one that says nothing is silent.
                 let patience = Patience::Once(limits.loss);
-                Channel::new(address.to_owned(), SERVICE, patience, task.incoming.clone())
+                let place = Place::Named(name.clone(), addresses.clone());
+                Channel::new(place, SERVICE, patience, task.incoming.clone())
             };
             let peer = Peer {
                 name: name.clone(),
@@ -74,7 +79,17 @@ impl Peers {
             };
             (name.clone(), Arc::new(peer))
         };
-        Peers { tasks: cluster.tasks().map(peer).collect(), limits }
+        let tasks = cluster.tasks().map(peer).collect();
+        let generation = AtomicU64::new(addresses.generation());
+        Peers { tasks, addresses, generation, limits }
+    }
+
+    /// Looks whether tasks are elsewhere now.
+    fn follow(&self) {
+        let generation = self.addresses.generation();
+        if self.generation.swap(generation, Ordering::Relaxed) != generation {
+            self.tasks.values().for_each(|peer| peer.follow());
+        }
     }
 }
 
@@ -124,6 +139,7 @@ impl Transport for Peers {
     }
 
     fn tick(&self, now: Duration) {
+        self.follow();
         for peer in self.tasks.values() {
             let is_in_use = peer.waiting.load(Ordering::Relaxed) > 0;
             if peer.is_heard.swap(false, Ordering::Relaxed) {
@@ -201,6 +217,15 @@ impl Peer {
                 let seconds = silent.as_secs_f32();
                 self.lose(&format!("it has been silent for {seconds:.0} s"));
             }
+        }
+    }
+
+    /// Ends calls to where the task is no longer.
+    fn follow(&self) {
+        // Both, whatever the first says.
+        let moved = [self.control.follow(), self.tensors.follow()];
+        if let Some(address) = moved.into_iter().flatten().next() {
+            self.lose(&format!("it has moved to {address}"));
         }
     }
 

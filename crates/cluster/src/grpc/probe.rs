@@ -8,7 +8,7 @@ use thalweg_tensor::{Budget, Code, Result, err};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::client::{Channel, Patience, wait};
+use super::client::{Channel, Patience, Place, wait};
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::own_messages::{
     HealthCheckRequest, HealthCheckResponse, ServingStatus, StatusRequest, StatusResponse,
@@ -122,5 +122,6 @@ pub fn check_health(address: &str, limit: Duration) -> Result<()> {
 /// A connection of its own; the caller's limit ends it before its patience does.
 fn channel(address: &str, service: &'static str, limit: Duration) -> Channel {
     let patience = Patience::Once(limit.saturating_mul(2));
-    Channel::new(address.to_owned(), service, patience, Budget::new(ANSWER_BYTES_MAX))
+    let place = Place::Fixed(address.to_owned());
+    Channel::new(place, service, patience, Budget::new(ANSWER_BYTES_MAX))
 }

@@ -155,7 +155,7 @@ async fn attempt(control: &Channel) -> Result<Attempt> {
             return Ok(Attempt::Connected(connection, "unix"));
         }
     }
-    let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(control.address())).await;
+    let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&*control.address())).await;
     // The name may have been another machine's.
     let Ok(Ok(stream)) = stream else { return Ok(Attempt::None) };
     socket::tune_tcp(&stream);
