@@ -4,6 +4,7 @@
     mlp             Keras, any number of examples
     words           strings through a table that is filled from an asset, and back
     image           an encoded picture
+    loop            counts, for as long as it is asked to
     shapes          several inputs and outputs of several types, shapes known at run time only
 """
 
@@ -132,6 +133,15 @@ def shapes(folder):
     tf.saved_model.save(Shapes(), folder)
 
 
+def loop(folder):
+    class Loop(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([], tf.int64, name="n")])
+        def __call__(self, n):
+            return {"i": tf.while_loop(lambda i: i < n, lambda i: i + 1, [tf.constant(0, tf.int64)])[0]}
+
+    tf.saved_model.save(Loop(), folder)
+
+
 def export_all(root):
     """Every model as version 1 under its name, and what TensorFlow itself loads from there."""
     half_plus_two(os.path.join(root, "half_plus_two", "1"))
@@ -139,6 +149,7 @@ def export_all(root):
     words(os.path.join(root, "words", "1"))
     image(os.path.join(root, "image", "1"))
     shapes(os.path.join(root, "shapes", "1"))
+    loop(os.path.join(root, "loop", "1"))
 
 
 class Stock:

@@ -3,14 +3,16 @@
 import base64
 import gzip
 import json
+import time
 
+import grpc
 import numpy as np
 import tensorflow as tf
 from grpc import StatusCode
 from tensorflow_serving.apis import predict_pb2
 
 import models
-from support import refused, same
+from support import eventually, refused, same
 
 
 def case_half_plus_two(world):
@@ -128,10 +130,18 @@ def case_mistakes_over_rest(world):
 
 
 def case_deadlines(world):
-    x = np.ones((1, 1), np.float32)
-    refused(StatusCode.DEADLINE_EXCEEDED, "", lambda: world.server.predict(
-        "half_plus_two", {"x": x}, timeout=1e-6))
-    assert world.server.predict("half_plus_two", {"x": x})["y"][0, 0] == 2.5
+    with world.start(f"--model=loop={world.root}/loop", "--rest_api_timeout_in_ms=300") as server:
+        refused(StatusCode.DEADLINE_EXCEEDED, "", lambda: server.predict(
+            "loop", {"n": np.int64(10**12)}, timeout=0.3))
+        status, _, body = server.post("/v1/models/loop:predict", {"inputs": 10**12})
+        assert status == 504, body
+        # What nobody waits for any more has ended.
+        def idles():
+            before = server.cpu_seconds()
+            time.sleep(0.5)
+            return server.cpu_seconds() - before < 0.1
+        eventually(idles, 20)
+        assert server.predict("loop", {"n": np.int64(5)})["i"] == 5
 
 
 def case_large_tensors(world):
@@ -152,6 +162,15 @@ def case_gzip(world):
     status, _, answer = world.server.post(
         "/v1/models/half_plus_two:predict", b"no", Content_Encoding="gzip")
     assert status == 400, answer
+
+
+def case_compressed_messages(world):
+    for compression in [grpc.Compression.Gzip, grpc.Compression.Deflate]:
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "half_plus_two"
+        request.inputs["x"].CopyFrom(tf.make_tensor_proto(np.zeros((5000, 1), np.float32)))
+        response = world.server.prediction.Predict(request, 60, compression=compression)
+        assert set(response.outputs["y"].float_val) == {2.0}
 
 
 def case_many_at_once(world):

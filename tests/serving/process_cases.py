@@ -81,6 +81,8 @@ def case_metrics(world):
             ':tensorflow:serving:request_count{model_name="m",status="OK"} 4',
             ':tensorflow:serving:request_count{model_name="m",status="INVALID_ARGUMENT"} 1',
             ':tensorflow:serving:request_latency_count{model_name="m",API="Predict",entrypoint="GRPC"} 3',
+            ':tensorflow:serving:runtime_latency_count{model_name="m",API="Predict",runtime="Thalweg"}',
+            f':tensorflow:cc:saved_model:load_attempt_count{{model_path="{world.root}/half_plus_two/1",status="success"}} 1',
             'thalweg_serve_version_state{model="m",version="1",state="AVAILABLE"} 1',
         ]:
             assert line in text, text

@@ -64,6 +64,12 @@ class Server:
             raise
         return said
 
+    def cpu_seconds(self):
+        """Time that its threads have run so far."""
+        with open(f"/proc/{self.process.pid}/stat") as f:
+            fields = f.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def get(self, path, **headers):
         return self.ask("GET", path, None, headers)
 

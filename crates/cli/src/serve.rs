@@ -178,10 +178,9 @@ async fn serve(
     }
     out.flush()?;
     args.warn_of_ignored();
-    let clock = loader.session().environment.clock.clone();
     let incoming_max = loader.session().memory_limit_bytes / 2;
     let store = Store::start(models, loader.clone(), store_options(args));
-    let engine = Arc::new(Engine::new(store, clock, incoming_max));
+    let engine = Arc::new(Engine::new(store, &loader, incoming_max));
     if let Some(path) = &args.model_config_file
         && args.model_config_file_poll_wait_seconds > 0
     {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use thalweg_kernel::Clock;
 use thalweg_tensor::{Budget, Result};
 
+use crate::loader::Loader;
 use crate::metrics::{Api, Entry, Metrics};
 use crate::store::Store;
 
@@ -15,7 +16,7 @@ pub struct Engine {
     /// The models.
     pub store: Store,
     /// What is counted.
-    pub metrics: Metrics,
+    pub metrics: Arc<Metrics>,
     /// Memory of messages that are being received, and of what they say at length.
     pub incoming: Arc<Budget>,
     clock: Arc<dyn Clock>,
@@ -23,13 +24,14 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Answers from these models; messages on their way in may take so many bytes together.
-    pub fn new(store: Store, clock: Arc<dyn Clock>, incoming_bytes_max: usize) -> Engine {
+    /// Answers from these models, which `loader` loads; messages on their way in may take so many
+    /// bytes together.
+    pub fn new(store: Store, loader: &Loader, incoming_bytes_max: usize) -> Engine {
         Engine {
             store,
-            metrics: Metrics::default(),
+            metrics: loader.metrics().clone(),
             incoming: Budget::new(incoming_bytes_max),
-            clock,
+            clock: loader.session().environment.clock.clone(),
             is_draining: AtomicBool::new(false),
         }
     }

@@ -10,6 +10,7 @@ use thalweg_runtime::{LoadOptions, SavedModel, SessionOptions, memory_limit_byte
 use thalweg_tensor::{Budget, Charge, Result};
 
 use crate::config::ModelConfig;
+use crate::metrics::Metrics;
 use crate::servable::{Room, Servable};
 use crate::warmup::{self, WarmUp};
 
@@ -42,13 +43,14 @@ pub struct Loader {
     registries: Registries,
     options: LoaderOptions,
     budget: Arc<Budget>,
+    metrics: Arc<Metrics>,
 }
 
 impl Loader {
     /// With these ops and kernels.
     pub fn new(registries: Registries, options: LoaderOptions) -> Loader {
         let budget = Budget::new(options.memory_limit_bytes);
-        Loader { registries, options, budget }
+        Loader { registries, options, budget, metrics: Arc::default() }
     }
 
     /// Where models lie.
@@ -59,6 +61,11 @@ impl Loader {
     /// What the session of each is made with.
     pub fn session(&self) -> &SessionOptions {
         &self.options.session
+    }
+
+    /// What is counted of loading and running.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
     }
 
     /// Bytes that the files of loaded models have.
@@ -89,6 +96,19 @@ impl Loader {
 
     /// Loads one version and warms it.
     pub fn load(&self, model: &str, version: i64, folder: &str) -> Result<Arc<Servable>> {
+        let clock = &self.options.session.environment.clock;
+        let begin = clock.monotonic();
+        let loaded = self.read(model, version, folder);
+        let end = clock.monotonic();
+        self.metrics.load(folder, loaded.is_ok(), end.saturating_sub(begin));
+        let servable = loaded?;
+        let warmed = warmup::warm(&servable, &self.options.warm_up, &**self.storage());
+        let took = clock.monotonic().saturating_sub(end);
+        self.metrics.warm_up(folder, warmed.is_ok(), took);
+        warmed.map(|()| servable)
+    }
+
+    fn read(&self, model: &str, version: i64, folder: &str) -> Result<Arc<Servable>> {
         let storage = &**self.storage();
         let bytes = folder_bytes(storage, folder)?;
         let charge = Charge::new(&self.budget, bytes).map_err(|e| {
@@ -111,10 +131,9 @@ impl Loader {
         let options = LoadOptions { session, ..Default::default() };
         let saved = SavedModel::of(meta, self.registries.clone(), options)?;
         let room = Room { bytes, charge: Some(charge) };
-        let servable = Servable::new(model.to_owned(), version, saved, signature_defs, room);
-        let servable = Arc::new(servable);
-        warmup::warm(&servable, &self.options.warm_up, storage)?;
-        Ok(servable)
+        let watch = (self.metrics.clone(), self.options.session.environment.clock.clone());
+        let name = model.to_owned();
+        Ok(Arc::new(Servable::new(name, version, saved, signature_defs, room, watch)))
     }
 }
 

@@ -90,7 +90,13 @@ struct Counts {
     requests: BTreeMap<RequestKey, u64>,
     latencies: BTreeMap<(String, Api, Entry), Times>,
     examples: BTreeMap<String, (u64, u64)>,
+    runs: BTreeMap<String, Times>,
+    loads: BTreeMap<(String, &'static str), (u64, Duration)>,
+    warm_ups: BTreeMap<(String, &'static str), Times>,
 }
+
+/// Folders of versions that are remembered; there may be a new one every minute.
+const FOLDERS_MAX: usize = 256;
 
 /// What a server counts.
 #[derive(Default)]
@@ -113,6 +119,35 @@ impl Metrics {
         *examples += count as u64;
     }
 
+    /// A model ran.
+    pub fn run(&self, model: &str, time: Duration) {
+        let mut counts = self.0.lock();
+        match counts.runs.get_mut(model) {
+            Some(times) => times.add(time),
+            None => counts.runs.entry(model.to_owned()).or_default().add(time),
+        }
+    }
+
+    /// A version was loaded, or could not be.
+    pub fn load(&self, folder: &str, is_ok: bool, time: Duration) {
+        let mut counts = self.0.lock();
+        let (count, total) = counts.loads.entry((folder.to_owned(), outcome(is_ok))).or_default();
+        *count += 1;
+        *total += time;
+        if counts.loads.len() > FOLDERS_MAX {
+            counts.loads.pop_first();
+        }
+    }
+
+    /// A version was warmed, or could not be.
+    pub fn warm_up(&self, folder: &str, is_ok: bool, time: Duration) {
+        let mut counts = self.0.lock();
+        counts.warm_ups.entry((folder.to_owned(), outcome(is_ok))).or_default().add(time);
+        if counts.warm_ups.len() > FOLDERS_MAX {
+            counts.warm_ups.pop_first();
+        }
+    }
+
     /// All of it, as Prometheus reads it.
     pub fn text(&self, store: &Store) -> String {
         let mut out = String::new();
@@ -120,6 +155,7 @@ impl Metrics {
         requests(&mut out, &counts);
         latencies(&mut out, &counts);
         examples(&mut out, &counts);
+        loads(&mut out, &counts);
         drop(counts);
         models(&mut out, store);
         out
@@ -164,14 +200,51 @@ fn latencies(out: &mut String, counts: &Counts) {
     for ((model, api, entry), times) in &counts.latencies {
         let (model, api, entry) = (label(model), api.name(), entry.name());
         let labels = format!("model_name=\"{model}\",API=\"{api}\",entrypoint=\"{entry}\"");
-        let mut total = 0;
-        for (i, count) in times.buckets.iter().enumerate() {
-            total += count;
-            let bound = BOUNDS.get(i).map_or_else(|| "+Inf".to_owned(), ToString::to_string);
-            let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {total}");
+        histogram(out, name, &labels, times);
+    }
+    let name = ":tensorflow:serving:runtime_latency";
+    head(out, name, "histogram", "Time that models took to run in microseconds.");
+    for (model, times) in &counts.runs {
+        let labels = format!("model_name=\"{}\",API=\"Predict\",runtime=\"Thalweg\"", label(model));
+        histogram(out, name, &labels, times);
+    }
+}
+
+fn histogram(out: &mut String, name: &str, labels: &str, times: &Times) {
+    let mut total = 0;
+    for (i, count) in times.buckets.iter().enumerate() {
+        total += count;
+        let bound = BOUNDS.get(i).map_or_else(|| "+Inf".to_owned(), ToString::to_string);
+        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {total}");
+    }
+    let _ = writeln!(out, "{name}_sum{{{labels}}} {}", times.micros);
+    let _ = writeln!(out, "{name}_count{{{labels}}} {}", times.count);
+}
+
+fn outcome(is_ok: bool) -> &'static str {
+    if is_ok { "success" } else { "fail" }
+}
+
+fn loads(out: &mut String, counts: &Counts) {
+    let name = ":tensorflow:cc:saved_model:load_attempt_count";
+    head(out, name, "counter", "The number of times a SavedModel was to be loaded.");
+    for ((folder, status), (count, _)) in &counts.loads {
+        let folder = label(folder);
+        let _ = writeln!(out, "{name}{{model_path=\"{folder}\",status=\"{status}\"}} {count}");
+    }
+    let name = ":tensorflow:cc:saved_model:load_latency";
+    head(out, name, "counter", "Time that loading SavedModels took in microseconds.");
+    for ((folder, status), (_, time)) in &counts.loads {
+        if *status == outcome(true) {
+            let _ =
+                writeln!(out, "{name}{{model_path=\"{}\"}} {}", label(folder), time.as_micros());
         }
-        let _ = writeln!(out, "{name}_sum{{{labels}}} {}", times.micros);
-        let _ = writeln!(out, "{name}_count{{{labels}}} {}", times.count);
+    }
+    let name = ":tensorflow:serving:model_warmup_latency";
+    head(out, name, "histogram", "Time that warming a model took in microseconds.");
+    for ((folder, status), times) in &counts.warm_ups {
+        let labels = format!("model_path=\"{}\",status=\"{status}\"", label(folder));
+        histogram(out, name, &labels, times);
     }
 }
 

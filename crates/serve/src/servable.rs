@@ -6,11 +6,13 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 use thalweg_cluster::grpc::framing::on_pool;
 use thalweg_formats::saved_model::{DEFAULT_SIGNATURE, Signature, TensorSpec};
-use thalweg_kernel::Cancellation;
+use thalweg_kernel::{Cancellation, Clock};
 use thalweg_proto as pb;
 use thalweg_runtime::{Callable, RunOptions, SavedModel};
 use thalweg_tensor::{Charge, Context, Result, Tensor, bail, ensure, err};
 use tokio::sync::oneshot;
+
+use crate::metrics::Metrics;
 
 /// Methods kept for each version: callers choose which outputs they want, and may choose badly.
 const METHODS_MAX: usize = 256;
@@ -23,6 +25,8 @@ pub struct Servable {
     signature_defs: BTreeMap<String, pb::SignatureDef>,
     methods: RwLock<BTreeMap<MethodKey, Arc<Method>>>,
     room: Room,
+    metrics: Arc<Metrics>,
+    clock: Arc<dyn Clock>,
 }
 
 /// Memory that a version is taken to need, given back when it is gone.
@@ -71,15 +75,18 @@ impl Drop for CancelOnDrop {
 }
 
 impl Servable {
-    /// A model that was loaded, with its signatures as they stand in its file.
+    /// A model that was loaded, with its signatures as they stand in its file. Its runs are timed.
     pub fn new(
         model: String,
         version: i64,
         saved: SavedModel,
         signature_defs: BTreeMap<String, pb::SignatureDef>,
         room: Room,
+        watch: (Arc<Metrics>, Arc<dyn Clock>),
     ) -> Servable {
-        Servable { model, version, saved, signature_defs, methods: RwLock::default(), room }
+        let (metrics, clock) = watch;
+        let methods = RwLock::default();
+        Servable { model, version, saved, signature_defs, methods, room, metrics, clock }
     }
 
     /// The model's name.
@@ -167,12 +174,14 @@ impl Servable {
         let mut guard = CancelOnDrop::new(cancellation.clone());
         let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
         let (tell, told) = oneshot::channel();
+        let begin = self.clock.monotonic();
         method.callable.start(options, feeds, move |result| {
             // Nobody listens any more if the client is gone.
             let _ = tell.send(result.map(|(tensors, _)| tensors));
         });
         let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
         guard.disarm();
+        self.metrics.run(&self.model, self.clock.monotonic().saturating_sub(begin));
         result
     }
 }

@@ -12,7 +12,7 @@ use thalweg_tensor::{Result, bail, err};
 use tokio::sync::mpsc;
 
 use super::body::framed;
-use super::{GrpcBody, Services, whole};
+use super::{Call, GrpcBody, Services, whole};
 use crate::engine::Engine;
 
 /// Services that health can be asked of; the empty name is the whole server.
@@ -26,12 +26,12 @@ const SERVICES: &[&str] = &[
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Services {
-    pub(super) async fn health<B>(&self, method: &str, body: B) -> Result<Response<GrpcBody>>
+    pub(super) async fn health<B>(&self, method: &str, call: Call<B>) -> Result<Response<GrpcBody>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let rope = self.message(body, &[]).await?;
+        let rope = self.message(call, &[]).await?;
         let request: pb::HealthCheckRequest = decode(rope)?;
         let is_known = SERVICES.contains(&request.service.as_str());
         match method {

@@ -1,6 +1,7 @@
 //! TensorFlow Serving's gRPC services, by path.
 
 mod body;
+mod compressed;
 mod health;
 mod model;
 mod outputs;
@@ -58,7 +59,11 @@ impl Services {
             return whole(not_grpc());
         }
         let path = request.uri().path().to_owned();
-        let body = request.into_body();
+        let encoding = match compressed::encoding(request.headers()) {
+            Ok(encoding) => encoding,
+            Err(e) => return whole(status(&e)),
+        };
+        let body = Call { body: request.into_body(), encoding };
         let result = match path.rsplit_once('/') {
             Some(("/tensorflow.serving.PredictionService", method)) => {
                 self.prediction(method, body).await.map(whole)
@@ -76,15 +81,24 @@ impl Services {
     }
 
     /// Reads the one message of a unary call, whose tensors are at `path`.
-    async fn message<B>(&self, body: B, path: Path) -> Result<Rope>
+    async fn message<B>(&self, call: Call<B>, path: Path) -> Result<Rope>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
         let limits =
             Limits { message_bytes_max: self.message_bytes_max, incoming: &self.engine.incoming };
-        read(body, limits, path).await
+        match call.encoding {
+            None => read(call.body, limits, path).await,
+            Some(encoding) => compressed::read(call.body, limits, encoding).await,
+        }
     }
+}
+
+/// What a caller sends.
+pub(crate) struct Call<B> {
+    body: B,
+    encoding: Option<compressed::Encoding>,
 }
 
 fn whole(response: Response<Answer>) -> Response<GrpcBody> {

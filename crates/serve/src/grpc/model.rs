@@ -7,18 +7,18 @@ use thalweg_cluster::grpc::framing::{Answer, decode, message};
 use thalweg_proto::tensorflow::serving as pb;
 use thalweg_tensor::{Result, bail, err};
 
-use super::Services;
 use super::prediction::model_name;
+use super::{Call, Services};
 use crate::config;
 use crate::metrics::{Api, Entry};
 
 impl Services {
-    pub(super) async fn model<B>(&self, method: &str, body: B) -> Result<Response<Answer>>
+    pub(super) async fn model<B>(&self, method: &str, call: Call<B>) -> Result<Response<Answer>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let rope = self.message(body, &[]).await?;
+        let rope = self.message(call, &[]).await?;
         let engine = &*self.engine;
         match method {
             "GetModelStatus" => {

@@ -13,8 +13,8 @@ use thalweg_proto::google::protobuf::Any;
 use thalweg_proto::tensorflow::serving as pb;
 use thalweg_tensor::{Result, bail, ensure, err};
 
-use super::Services;
 use super::outputs::put_named;
+use super::{Call, Services};
 use crate::engine::Engine;
 use crate::examples::{self, multi_inference};
 use crate::inference::{Predicted, answered_by, predict, spec_signature, tensors};
@@ -25,13 +25,17 @@ use crate::servable::Servable;
 const PREDICT_TENSORS: Path = &[2, 2, 4];
 
 impl Services {
-    pub(super) async fn prediction<B>(&self, method: &str, body: B) -> Result<Response<Answer>>
+    pub(super) async fn prediction<B>(
+        &self,
+        method: &str,
+        call: Call<B>,
+    ) -> Result<Response<Answer>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
         let path: Path = if method == "Predict" { PREDICT_TENSORS } else { &[] };
-        let rope = self.message(body, path).await?;
+        let rope = self.message(call, path).await?;
         let engine = &*self.engine;
         match method {
             "Predict" => self.predict(rope).await,

@@ -8,9 +8,9 @@ use thalweg_proto::RunMetadata;
 use thalweg_proto::tensorflow::serving as pb;
 use thalweg_tensor::{Result, ensure};
 
-use super::Services;
 use super::outputs::put_named;
 use super::prediction::model_name;
+use super::{Call, Services};
 use crate::inference::{answered_by, session_run, spec_signature};
 use crate::metrics::{Api, Entry};
 
@@ -18,7 +18,7 @@ use crate::metrics::{Api, Entry};
 const FEEDS: Path = &[2, 2, 4];
 
 impl Services {
-    pub(super) async fn session<B>(&self, method: &str, body: B) -> Result<Response<Answer>>
+    pub(super) async fn session<B>(&self, method: &str, call: Call<B>) -> Result<Response<Answer>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -28,7 +28,7 @@ impl Services {
             Unimplemented,
             "tensorflow.serving.SessionService has no {method}"
         );
-        let rope = self.message(body, FEEDS).await?;
+        let rope = self.message(call, FEEDS).await?;
         let request: pb::SessionRunRequest = decode_step(rope).await?;
         let engine = &*self.engine;
         let answer = async {

@@ -3,6 +3,8 @@
 mod body;
 mod describe;
 mod examples;
+#[cfg(test)]
+mod hostile;
 mod json;
 mod route;
 mod tensors;

@@ -1,0 +1,173 @@
+//! Messages that a client compressed: `grpc-encoding: gzip` or `deflate`.
+
+use std::io::Read;
+
+use bytes::{Buf, Bytes};
+use flate2::read::{MultiGzDecoder, ZlibDecoder};
+use http_body::Body;
+use http_body_util::BodyExt;
+use thalweg_cluster::grpc::framing::{Limits, Rope};
+use thalweg_tensor::{Result, bail, ensure, err};
+
+/// Compressed flag and length.
+const PREFIX_LEN: usize = 5;
+
+/// How a message is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Encoding {
+    Gzip,
+    Deflate,
+}
+
+/// What a client says; none if its messages are as they are.
+pub(super) fn encoding(headers: &http::HeaderMap) -> Result<Option<Encoding>> {
+    match headers.get("grpc-encoding").map(http::HeaderValue::as_bytes) {
+        None | Some(b"identity") => Ok(None),
+        Some(b"gzip") => Ok(Some(Encoding::Gzip)),
+        Some(b"deflate") => Ok(Some(Encoding::Deflate)),
+        Some(other) => bail!(
+            Unimplemented,
+            "messages compressed with {:?} are not supported; gzip and deflate are",
+            String::from_utf8_lossy(other)
+        ),
+    }
+}
+
+/// Reads the one message of a unary call.
+pub(super) async fn read<B>(mut body: B, limits: Limits<'_>, encoding: Encoding) -> Result<Rope>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: std::fmt::Display,
+{
+    let mut taken = Taken { limits, bytes: 0 };
+    let mut received = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|e| err!(Cancelled, "the request broke off: {e}"))?;
+        let Ok(data) = frame.into_data() else { continue };
+        ensure!(
+            received.len() + data.len() <= limits.message_bytes_max.saturating_add(PREFIX_LEN),
+            ResourceExhausted,
+            "the message has more than {} bytes",
+            limits.message_bytes_max
+        );
+        taken.more(data.len())?;
+        received.extend_from_slice(&data);
+    }
+    ensure!(received.len() >= PREFIX_LEN, InvalidArgument, "there is no message");
+    let mut message = Bytes::from(received);
+    let is_compressed = message.get_u8() == 1;
+    let len = message.get_u32() as usize;
+    ensure!(
+        len == message.len(),
+        InvalidArgument,
+        "the message should have {len} bytes, {} came",
+        message.len()
+    );
+    let plain = match is_compressed {
+        false => message,
+        true => inflate(&message, encoding, &mut taken)?,
+    };
+    let mut rope = Rope::default();
+    rope.push(plain);
+    Ok(rope)
+}
+
+/// Bytes of the budget for what is on its way in.
+struct Taken<'a> {
+    limits: Limits<'a>,
+    bytes: usize,
+}
+
+impl Taken<'_> {
+    fn more(&mut self, bytes: usize) -> Result<()> {
+        self.limits.incoming.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        self.limits.incoming.give_back(self.bytes);
+    }
+}
+
+fn inflate(message: &[u8], encoding: Encoding, taken: &mut Taken<'_>) -> Result<Bytes> {
+    let mut decoder: Box<dyn Read> = match encoding {
+        Encoding::Gzip => Box::new(MultiGzDecoder::new(message)),
+        Encoding::Deflate => Box::new(ZlibDecoder::new(message)),
+    };
+    let mut plain = Vec::new();
+    let mut chunk = [0; 16 << 10];
+    loop {
+        let count = decoder
+            .read(&mut chunk)
+            .map_err(|e| err!(InvalidArgument, "the message cannot be decompressed: {e}"))?;
+        if count == 0 {
+            return Ok(Bytes::from(plain));
+        }
+        ensure!(
+            plain.len() + count <= taken.limits.message_bytes_max,
+            ResourceExhausted,
+            "the message has more than {} bytes once it is decompressed",
+            taken.limits.message_bytes_max
+        );
+        taken.more(count)?;
+        plain.extend_from_slice(&chunk[..count]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use http_body_util::Full;
+    use std::io::Write;
+    use thalweg_tensor::Budget;
+
+    fn receive(flag: u8, content: &[u8], max: usize) -> Result<Bytes> {
+        let mut bytes = vec![flag];
+        bytes.extend_from_slice(&(content.len() as u32).to_be_bytes());
+        bytes.extend_from_slice(content);
+        let budget = Budget::new(1 << 20);
+        let limits = Limits { message_bytes_max: max, incoming: &budget };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let body = Full::new(Bytes::from(bytes));
+        let mut rope = runtime.block_on(read(body, limits, Encoding::Gzip))?;
+        let len = rope.remaining();
+        assert_eq!(budget.used_bytes(), 0);
+        Ok(rope.copy_to_bytes(len))
+    }
+
+    #[test]
+    fn messages_are_bounded() {
+        let zipped = |len: usize| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(&vec![7; len]).unwrap();
+            encoder.finish().unwrap()
+        };
+        assert_eq!(receive(1, &zipped(1000), 1000).unwrap(), vec![7; 1000]);
+        assert_eq!(receive(0, b"plain", 1000).unwrap(), "plain");
+        assert!(receive(1, &zipped(1001), 1000).is_err());
+        assert!(receive(1, &zipped(4 << 20), usize::MAX / 2).is_err());
+        assert!(receive(1, b"no gzip", 1000).is_err());
+        assert!(receive(0, &[0; 2000], 1000).is_err());
+    }
+
+    #[test]
+    fn what_clients_say() {
+        let mut headers = http::HeaderMap::new();
+        assert_eq!(encoding(&headers).unwrap(), None);
+        for (name, wanted) in [
+            ("identity", None),
+            ("gzip", Some(Encoding::Gzip)),
+            ("deflate", Some(Encoding::Deflate)),
+        ] {
+            headers.insert("grpc-encoding", name.parse().unwrap());
+            assert_eq!(encoding(&headers).unwrap(), wanted);
+        }
+        headers.insert("grpc-encoding", "zstd".parse().unwrap());
+        assert!(encoding(&headers).is_err());
+    }
+}

@@ -1,0 +1,93 @@
+//! Requests damaged in seeded ways: whatever comes in, what goes out is an answer or an error.
+
+use thalweg_formats::saved_model::{Signature, TensorSpec};
+use thalweg_tensor::{DType, PartialShape};
+
+use super::{examples, json, route, tensors};
+
+const BODIES: &[&str] = &[
+    r#"{"signature_name": "serving_default", "instances": [{"a": [1, 2.5], "b": "x"}, {"a": [-3e2, 4], "b": {"b64": "eHk="}}]}"#,
+    r#"{"inputs": {"a": [[1, NaN], [-Infinity, 4]], "b": ["x\n\"", "\u00e9\ud83d\ude00"]}}"#,
+    r#"{"context": {"c": [1, 2]}, "examples": [{"a": 1.5, "s": ["x", {"b64": "eQ=="}], "t": true}, {}]}"#,
+    r#"{"instances": [[[1, 2], [3, 4]], [[5, 6], [7, 8]]], "other": {"x": [null, false, {}]}}"#,
+];
+const PATHS: &[&str] =
+    &["/v1/models/m/versions/12:predict", "/v1/models/a%20b/labels/stable/metadata"];
+/// What is put in and written over.
+const PARTS: &[&[u8]] = &[
+    b"[",
+    b"]",
+    b"{",
+    b"}",
+    b"\"",
+    b":",
+    b",",
+    b"\\",
+    b"\\u",
+    b"-",
+    b"e",
+    b"1",
+    b"NaN",
+    b"\xff",
+    b"\x00",
+    b"{\"b64\":",
+    b"[[[[",
+    b"9999999999",
+    b"null",
+    b"%",
+    b"/",
+];
+
+fn damaged(seed: u64, text: &str) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+    let mut next = |n: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 17) as usize % n.max(1)
+    };
+    let mut bytes = text.as_bytes().to_vec();
+    for _ in 0..=next(4) {
+        let at = next(bytes.len());
+        let end = (at + next(6)).min(bytes.len());
+        match next(4) {
+            0 => drop(bytes.splice(at..end, [])),
+            1 => drop(bytes.splice(at..at, PARTS[next(PARTS.len())].iter().copied())),
+            2 => drop(bytes.splice(at..end, PARTS[next(PARTS.len())].iter().copied())),
+            _ => bytes.truncate(at),
+        }
+    }
+    bytes
+}
+
+#[test]
+fn damaged_requests_are_answered() {
+    let spec = |dtype| TensorSpec { tensor: "x:0".into(), dtype, shape: PartialShape::unknown() };
+    let signature = |inputs: &[(&str, DType)]| Signature {
+        inputs: inputs.iter().map(|&(n, dtype)| (n.to_owned(), spec(dtype))).collect(),
+        ..Default::default()
+    };
+    let signatures = [
+        signature(&[("a", DType::Float), ("b", DType::String)]),
+        signature(&[("a", DType::Int8)]),
+        signature(&[]),
+    ];
+    let mut read = 0;
+    for seed in 0..20_000 {
+        let body = damaged(seed, BODIES[seed as usize % BODIES.len()]);
+        if let Ok(members) = json::members(&body) {
+            let _ = tensors::signature_name(&members);
+            read += usize::from(examples::input(&members).is_ok());
+            for signature in &signatures {
+                read += usize::from(tensors::inputs(&members, signature).is_ok());
+            }
+        }
+        let path = damaged(seed, PATHS[seed as usize % PATHS.len()]);
+        let path = String::from_utf8_lossy(&path);
+        for method in [http::Method::GET, http::Method::POST] {
+            let _ = route::parse(&method, &path);
+        }
+    }
+    // Damage that nobody notices shows that the rest got further than the first byte.
+    assert!(read > 100, "{read}");
+}
