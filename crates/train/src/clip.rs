@@ -3,7 +3,7 @@
 use thalweg_graph::{Adjoint, IndexedSlices, Output};
 use thalweg_tensor::Result;
 
-use crate::Model;
+use crate::{Model, Variable};
 
 /// How gradients are kept small.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -17,26 +17,40 @@ pub enum Clip {
 }
 
 impl Clip {
-    /// Adds the nodes that clip.
-    pub(crate) fn build(self, model: &mut Model, all: &[Adjoint]) -> Result<Vec<Adjoint>> {
+    /// Adds the nodes that clip, where `place` says for each variable.
+    pub(crate) fn build(
+        self,
+        model: &Model,
+        all: &[(Variable, Adjoint)],
+        place: impl Fn(&Model, &Variable) -> Model,
+    ) -> Result<Vec<(Variable, Adjoint)>> {
+        let change_each = |change: &dyn Fn(&mut Model, Output) -> Result<Output>| {
+            let one = |(variable, adjoint): &(Variable, Adjoint)| {
+                let values = change(&mut place(model, variable), numbers(*adjoint))?;
+                Ok((variable.clone(), with_numbers(*adjoint, values)))
+            };
+            all.iter().map(one).collect::<Result<Vec<_>>>()
+        };
         match self {
-            Clip::Value(limit) => each(model, all, |model, values| {
+            Clip::Value(limit) => change_each(&|model, values| {
                 let (low, high) = (model.float(-limit)?, model.float(limit)?);
                 model.add("ClipByValue", &[values, low, high])
             }),
-            Clip::Norm(limit) => each(model, all, |model, values| {
+            Clip::Norm(limit) => change_each(&|model, values| {
                 let squares = model.add("L2Loss", &[values])?;
                 let factor = factor(model, squares, limit)?;
                 model.add("Mul", &[values, factor])
             }),
             Clip::GlobalNorm(limit) => {
                 let mut squares = Vec::with_capacity(all.len());
-                for adjoint in all {
-                    squares.push(model.add("L2Loss", &[numbers(*adjoint)])?);
+                for (variable, adjoint) in all {
+                    let mut place = place(model, variable);
+                    squares.push(place.add("L2Loss", &[numbers(*adjoint)])?);
                 }
-                let sum = model.op("AddN").inputs(&squares).build()?;
-                let factor = factor(model, sum, limit)?;
-                each(model, all, |model, values| model.add("Mul", &[values, factor]))
+                let mut home = model.with_scope((**model).clone());
+                let sum = home.op("AddN").inputs(&squares).build()?;
+                let factor = factor(&mut home, sum, limit)?;
+                change_each(&|model, values| model.add("Mul", &[values, factor]))
             }
         }
     }
@@ -58,17 +72,9 @@ fn numbers(adjoint: Adjoint) -> Output {
     }
 }
 
-fn each(
-    model: &mut Model,
-    all: &[Adjoint],
-    change: impl Fn(&mut Model, Output) -> Result<Output>,
-) -> Result<Vec<Adjoint>> {
-    let one = |adjoint: &Adjoint| {
-        let values = change(model, numbers(*adjoint))?;
-        Ok(match *adjoint {
-            Adjoint::Dense(_) => Adjoint::Dense(values),
-            Adjoint::Sparse(rows) => Adjoint::Sparse(IndexedSlices { values, ..rows }),
-        })
-    };
-    all.iter().map(one).collect()
+fn with_numbers(adjoint: Adjoint, values: Output) -> Adjoint {
+    match adjoint {
+        Adjoint::Dense(_) => Adjoint::Dense(values),
+        Adjoint::Sparse(rows) => Adjoint::Sparse(IndexedSlices { values, ..rows }),
+    }
 }

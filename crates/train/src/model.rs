@@ -44,8 +44,8 @@ struct Shared {
     locals: BTreeMap<String, Local>,
     /// Nodes that a training step runs besides the optimizer's.
     updates: Vec<NodeId>,
-    /// Terms that the loss gets besides that of the data.
-    penalties: Vec<Output>,
+    /// Terms that the loss gets besides that of the data, by what they are of.
+    penalties: Vec<(String, Output)>,
     placer: Placer,
     seed: i64,
     seeds_used: i64,
@@ -121,6 +121,16 @@ impl Model {
             path: self.path.clone(),
             names: Rc::default(),
             shared: self.shared.clone(),
+        }
+    }
+
+    /// The same model on another device: a net that is built here finds its variables, and is
+    /// trained as the first is.
+    pub fn tower(&self, device: &str) -> Model {
+        Model {
+            scope: self.scope.child("tower").on_device(device),
+            names: Rc::default(),
+            ..self.with_scope(self.scope.clone())
         }
     }
 
@@ -336,14 +346,19 @@ impl Model {
         self.shared.borrow().updates.clone()
     }
 
-    /// Adds a scalar to what optimizers minimize.
-    pub fn add_penalty(&self, penalty: Output) {
-        self.shared.borrow_mut().penalties.push(penalty);
+    /// Adds a scalar to what optimizers minimize: the penalty of a variable, which counts once
+    /// however often the net is built.
+    pub fn add_penalty(&self, of: &Variable, penalty: Output) {
+        let mut shared = self.shared.borrow_mut();
+        if shared.penalties.iter().all(|(name, _)| *name != of.name) {
+            shared.penalties.push((of.name.clone(), penalty));
+        }
     }
 
     /// `loss` and all penalties.
     pub fn with_penalties(&mut self, loss: Output) -> Result<Output> {
-        let penalties = self.shared.borrow().penalties.clone();
+        let penalties: Vec<Output> =
+            self.shared.borrow().penalties.iter().map(|(_, penalty)| *penalty).collect();
         if penalties.is_empty() {
             return Ok(loss);
         }

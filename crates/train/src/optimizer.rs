@@ -79,23 +79,42 @@ impl Optimizer {
     /// The gradients of `loss` and the model's penalties by the trainable variables that they depend
     /// on, clipped.
     pub fn gradients(&self, model: &mut Model, loss: Output) -> Result<Vec<(Variable, Adjoint)>> {
+        let gradients = self.whole_gradients(model, loss)?;
+        self.clipped(model, gradients, |model, _| model.with_scope((**model).clone()))
+    }
+
+    /// Gradients after the limits, with nodes where `place` says.
+    pub(crate) fn clipped(
+        &self,
+        model: &Model,
+        gradients: Vec<(Variable, Adjoint)>,
+        place: impl Fn(&Model, &Variable) -> Model,
+    ) -> Result<Vec<(Variable, Adjoint)>> {
+        match self.clip {
+            Some(clip) => clip.build(model, &gradients, place),
+            None => Ok(gradients),
+        }
+    }
+
+    /// As [`Optimizer::gradients`], before they are clipped: means of several are clipped as wholes.
+    pub(crate) fn whole_gradients(
+        &self,
+        model: &mut Model,
+        loss: Output,
+    ) -> Result<Vec<(Variable, Adjoint)>> {
         let loss = model.with_penalties(loss)?;
         let variables = model.trainable();
         let handles: Vec<Output> = variables.iter().map(|variable| variable.handle).collect();
         let found = connected_gradients(model, &[loss], &handles, &GradientOptions::default())?;
-        let (variables, adjoints): (Vec<Variable>, Vec<Adjoint>) =
-            variables.into_iter().zip(found).filter_map(|(v, found)| Some((v, found?))).unzip();
+        let found = variables.into_iter().zip(found);
+        let found: Vec<_> = found.filter_map(|(v, adjoint)| Some((v, adjoint?))).collect();
         ensure!(
-            !variables.is_empty(),
+            !found.is_empty(),
             InvalidArgument,
             "the loss '{}' depends on no trainable variable",
             model.name_of(loss)
         );
-        let adjoints = match self.clip {
-            Some(clip) => clip.build(model, &adjoints)?,
-            None => adjoints,
-        };
-        Ok(variables.into_iter().zip(adjoints).collect())
+        Ok(found)
     }
 
     /// Adds the nodes that change variables by these gradients, the model's updates, and one more

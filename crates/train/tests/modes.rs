@@ -10,8 +10,8 @@ use thalweg_graph::{OpRegistry, Output, Scope};
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
 use thalweg_train::{
-    Activation, Chief, Cluster, Coordinated, Dense, Embedding, Initializer, Layer, Mode, Model,
-    Optimizer, Order, Replica, losses, train_towers,
+    Activation, Chief, Clip, Cluster, Coordinated, Dense, Embedding, Initializer, Layer, Mode,
+    Model, Optimizer, Order, Replica, losses, train_towers,
 };
 
 static OPS: LazyLock<Arc<OpRegistry>> =
@@ -190,7 +190,8 @@ fn close(a: &[Vec<f32>], b: &[Vec<f32>]) {
 
 #[test]
 fn synchronous_workers_are_one_with_a_greater_batch() {
-    let optimizer = Optimizer::adam(0.05);
+    // The limit is low enough to count, and is on the mean.
+    let optimizer = Optimizer::adam(0.05).clip(Clip::GlobalNorm(0.1));
     let mode = |order| Mode::Sync { order };
     let arrival = train_sync(3, mode(Order::Arrival), 6, &optimizer);
     let ordered = train_sync(3, mode(Order::Worker), 6, &optimizer);
@@ -343,6 +344,32 @@ fn staleness_keeps_its_bound() {
     (0..5).for_each(|_| _ = all[0].step(&x(-1.0)));
     all[1].start();
     assert_eq!(all[0].clocks()[..2], [20, 20]);
+}
+
+#[test]
+fn clocks_go_on_after_a_loss() {
+    let cluster = Cluster::local(1, 2).unwrap();
+    let mode = Mode::Stale { bound: 1 };
+    let optimizer = Optimizer::sgd(1.0).locking();
+    let (mut all, _) = workers(&cluster, mode, &optimizer, sums);
+    let (tasks, task) = (cluster.tasks_here().unwrap(), TaskName::new("worker", 1));
+    for lost in 1..=2 {
+        all[1] = std::thread::scope(|threads| {
+            let worker = &all[0];
+            let step = threads.spawn(move || worker.step(&x(-1.0)));
+            std::thread::sleep(Duration::from_millis(50));
+            tasks.crash(&task).unwrap();
+            tasks.restart(&task).unwrap();
+            assert!(!step.is_finished(), "it is one step ahead");
+            let back = Worker::new(&cluster, 1, mode, &optimizer, sums);
+            back.start();
+            back.step(&x(-1.0));
+            step.join().unwrap();
+            back
+        });
+        assert_eq!(all[1].clocks(), [lost, lost]);
+    }
+    assert_eq!(all[0].values()[0], [4.0]);
 }
 
 /// Rows of a table, dense weights on them.
@@ -504,6 +531,77 @@ fn one_graph_may_hold_all_workers() {
     });
     assert_eq!(value(), 2.0);
     chief.stop().unwrap();
+}
+
+/// Whoever uses the names of `SyncReplicasOptimizer` finds the same accumulators.
+#[test]
+fn accumulators_have_tensorflows_names() {
+    let cluster = Cluster::local(1, 2).unwrap();
+    let (all, _chief) = workers(&cluster, Mode::sync(), &Optimizer::sgd(1.0), sums);
+    let mut ps = Scope::new(OPS.clone()).on_device("/job:ps/task:0");
+    let node = ps.op("ConditionalAccumulator").attr("dtype", DType::Float);
+    let node = node.attr("shape", &Shape::scalar()).attr("shared_name", "w:0/grad_accum");
+    let accumulator = node.build().unwrap();
+    let count = ps.add("AccumulatorNumAccumulated", &[accumulator]).unwrap();
+    let (session, count) = (cluster.session(1, &ps.to_graph()).unwrap(), ps.name_of(count));
+    let count = || session.run(&[], &[&count], &[]).unwrap()[0].scalar_value::<i32>().unwrap();
+    assert_eq!(count(), 0);
+    std::thread::scope(|threads| {
+        let step = threads.spawn(|| all[1].step(&x(-1.0)));
+        let mut patience = 1000;
+        while count() == 0 && patience > 0 {
+            std::thread::sleep(Duration::from_millis(10));
+            patience -= 1;
+        }
+        assert_eq!((count(), step.is_finished()), (1, false));
+        assert!(all[0].step(&x(-1.0)));
+        assert!(step.join().unwrap());
+    });
+    assert_eq!(count(), 0);
+}
+
+#[test]
+fn towers_are_one_net_with_a_greater_batch() {
+    let net = |model: &mut Model| -> Result<(Output, [String; 2])> {
+        let x = model.input("x", DType::Float, &[None, Some(4)])?;
+        let y = model.input("y", DType::Float, &[None, Some(1)])?;
+        let hidden = Dense::new(8).activation(Activation::Tanh).l2(0.1).apply(model, x)?;
+        let given = Dense::new(1).apply(model, hidden)?;
+        let loss = losses::mean_squared_error(model, given, y)?;
+        Ok((loss, [x, y].map(|input| model.name_of(input))))
+    };
+    let optimizer = Optimizer::momentum(0.1, 0.9);
+    let cluster = Cluster::local(1, 2).unwrap();
+    let model = Model::new(Scope::new(OPS.clone())).seed(5);
+    let mut model = cluster.place(model, 0).unwrap();
+    let towers = [0, 1].map(|i| net(&mut model.tower(&cluster.device(i).unwrap())).unwrap());
+    let step = train_towers(&mut model, &optimizer, &[towers[0].0, towers[1].0]).unwrap();
+    assert_eq!(model.trainable().len(), 4);
+    let init = model.init().unwrap();
+    let reads_there = reads(&mut model);
+    let there = cluster.session(0, &model.to_graph()).unwrap();
+    there.run(&[], &[], &[&model.node_name(init)]).unwrap();
+    let mut alone = Model::new(Scope::new(OPS.clone())).seed(5);
+    let (loss, _) = net(&mut alone).unwrap();
+    let alone_step = optimizer.minimize(&mut alone, loss).unwrap();
+    let alone_init = alone.init().unwrap();
+    let reads_here = reads(&mut alone);
+    let here = session(&alone);
+    here.run(&[], &[], &[&alone.node_name(alone_init)]).unwrap();
+    for round in 0..4 {
+        let batches = [batch(round * 2, 3), batch(round * 2 + 1, 3)];
+        here.run(&joined(&batches), &[], &[&alone.node_name(alone_step)]).unwrap();
+        let feeds = towers.iter().zip(&batches).flat_map(|((_, names), batch)| {
+            names.iter().zip(batch).map(|(name, (_, value))| (name.as_str(), value.clone()))
+        });
+        let feeds: Vec<(&str, Tensor)> = feeds.collect();
+        there.run(&feeds, &[], &[&model.node_name(step)]).unwrap();
+    }
+    let of_here: Vec<&str> = reads_here.iter().map(String::as_str).collect();
+    let of_there: Vec<&str> = reads_there.iter().map(String::as_str).collect();
+    let got_here = floats(&here.run(&[], &of_here, &[]).unwrap());
+    let got_there = floats(&there.run(&[], &of_there, &[]).unwrap());
+    close(&got_here, &got_there);
 }
 
 #[test]

@@ -26,6 +26,7 @@ const CLOCKS_AND_THREADS: &[&str] = &[
     "crates/storage/src/clock.rs",
     // Clients of sessions, which may have threads of their own.
     "crates/cli/",
+    "crates/train/examples/",
     "crates/train/src/chief.rs",
     "examples/",
     "xtask/",
@@ -48,6 +49,8 @@ const HOSTS: &[&str] = &[
     "ui.perfetto.dev",
     "www.apache.org",
     "www.tensorflow.org",
+    // The namespace of SVG files.
+    "www.w3.org",
     // Where the digits come from that the training examples learn.
     "yann.lecun.com",
 ];

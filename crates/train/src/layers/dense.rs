@@ -67,7 +67,7 @@ impl Layer for Dense {
         let weights = kernel.read(&mut layer)?;
         if self.l2 > 0.0 && layer.phase() == Phase::Training {
             let penalty = crate::losses::l2(&mut layer, weights, self.l2)?;
-            layer.add_penalty(penalty);
+            layer.add_penalty(&kernel, penalty);
         }
         let mut y = rows_times(&mut layer, x, weights, self.units)?;
         if self.has_bias {

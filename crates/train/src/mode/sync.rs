@@ -15,7 +15,7 @@ use super::store::{Admitted, Store};
 use super::tokens::Tokens;
 use super::{ChiefOps, Coordinated, Order, Replica, home};
 use crate::model::FirstValue;
-use crate::{Model, Optimizer};
+use crate::{Model, Optimizer, Variable};
 
 /// Votes that nobody cast are of no round.
 const NO_ROUND: i64 = -1;
@@ -36,7 +36,7 @@ pub(super) fn minimize(
     replica: Replica,
     terms: Terms,
 ) -> Result<Coordinated> {
-    let gradients = optimizer.gradients(model, loss)?;
+    let gradients = optimizer.whole_gradients(model, loss)?;
     let store = Store::new(model, &gradients, replica.count, terms.order)?;
     let rounds = Rounds::new(model, replica.count)?;
     let (step, used) = rounds.step(model, replica.index, |model, round| {
@@ -190,6 +190,8 @@ impl Rounds {
         // Whatever the optimizer reads is as it is now, not as it was before the gradients came.
         let after = model.with_scope(model.after(&[votes.node]));
         let gradients = store.combine(&after, admitted)?;
+        let beside = |model: &Model, variable: &Variable| model.on(&variable.device);
+        let gradients = optimizer.clipped(&after, gradients, beside)?;
         let changed = optimizer.change_all(&after, &gradients)?;
         let now = read(&mut scope, self.round, DType::Int64)?;
         let zero = scope.constant(&Tensor::scalar(0f32))?;

@@ -8,7 +8,7 @@ use thalweg_tensor::{DType, Result, ensure};
 use crate::{Model, Optimizer, Variable};
 
 /// Adds a step that changes the variables by the mean of the gradients of `losses`, one of each
-/// tower: the net, built once on each device (`model.on(device)`) over the same variables.
+/// tower: the net, built once on each device over the same variables ([`Model::tower`]).
 pub fn train_towers(model: &mut Model, optimizer: &Optimizer, losses: &[Output]) -> Result<NodeId> {
     ensure!(!losses.is_empty(), InvalidArgument, "there are no towers");
     let mut by_variable: BTreeMap<String, (Variable, Vec<Adjoint>)> = BTreeMap::new();
@@ -16,9 +16,8 @@ pub fn train_towers(model: &mut Model, optimizer: &Optimizer, losses: &[Output])
     for &loss in losses {
         // Gradients are computed where their loss is.
         let device = model.with_graph(|graph| graph.node(loss.node).device.to_string());
-        let tower = model.child("tower");
-        let mut tower = model.with_scope(tower).on(&device);
-        for (variable, adjoint) in optimizer.gradients(&mut tower, loss)? {
+        let mut tower = model.with_scope(model.child("gradients")).on(&device);
+        for (variable, adjoint) in optimizer.whole_gradients(&mut tower, loss)? {
             let entry = by_variable.entry(variable.name.clone());
             let entry = entry.or_insert_with(|| {
                 names.push(variable.name.clone());
@@ -34,6 +33,8 @@ pub fn train_towers(model: &mut Model, optimizer: &Optimizer, losses: &[Output])
         let mean = mean(&mut beside, &adjoints, losses.len())?;
         means.push((variable, mean));
     }
+    let beside = |model: &Model, variable: &Variable| model.on(&variable.device);
+    let means = optimizer.clipped(model, means, beside)?;
     optimizer.apply(model, &means)
 }
 
