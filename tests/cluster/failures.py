@@ -29,14 +29,14 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "clients")]
 import failure_checks  # noqa: E402
 import failure_clients  # noqa: E402
 import failure_table as table  # noqa: E402
-from cluster import OURS, THEIRS, Cluster  # noqa: E402
+from cluster import OURS, THEIRS, Cluster, free_ports  # noqa: E402
 from links import CLIENTS, Links, Wires, why_no_wires  # noqa: E402
 
 TASKS = {"ps:0": OURS, "worker:0": OURS, "worker:1": OURS, "worker:2": OURS}
 TASK_OF = {"ps": "ps:0", "stock": "ps:0", "chief": "worker:0", "worker": "worker:1", "idle": "worker:2"}
 # The order of a row's outcomes.
 WHO = ("monitored/chief", "monitored/other", "plain/chief", "plain/other")
-SHORT = ("ps/killed", "ps/restarted", "ps/beside", "ps/full", "ps/silent", "chief/restarted", "worker/restarted",
+SHORT = ("ps/killed", "ps/restarted", "ps/elsewhere", "ps/beside", "ps/full", "ps/silent", "chief/restarted", "worker/restarted",
          "idle/killed")
 WARM_STEPS, WARM_SECONDS_MAX, END_SECONDS_MAX, CELL_SECONDS_MAX = 10, 60, 10, 150
 
@@ -79,6 +79,32 @@ class Wired(Cluster):
         self.wires.stop()
 
 
+class Filed(Cluster):
+    """A cluster whose tasks read in a file where the others are, and read it again when it changes."""
+
+    def start_all(self, arguments=()):
+        self.write()
+        super().start_all(arguments)
+
+    def path(self):
+        return os.path.join(self.logs, "cluster.json")
+
+    def write(self):
+        with open(self.path() + ".new", "w") as f:
+            json.dump(self.spec(), f)
+        os.rename(self.path() + ".new", self.path())
+
+    def command(self, task):
+        command = super().command(task)
+        command[command.index("--cluster") + 1] = "@" + self.path()
+        return command
+
+    def move(self, task):
+        """The task is to be elsewhere from now on."""
+        self.addresses[task] = f"127.0.0.1:{free_ports(1)[0]}"
+        self.write()
+
+
 class Supervised(Cluster):
     """A cluster that `thalweg cluster up` started and looks after."""
 
@@ -115,7 +141,8 @@ class Supervised(Cluster):
         self.run_command("down", os.path.join(self.logs, "cluster.toml"))
 
 
-NETWORKS = {None: Cluster, "links": Linked, "wires": Wired, "supervised": Supervised}
+NETWORKS = {None: Cluster, "links": Linked, "wires": Wired, "supervised": Supervised,
+            "file": Filed}
 
 
 class Cell:
@@ -184,7 +211,7 @@ class Cell:
 
     def strike(self):
         kind, cluster, task = self.row.fault, self.cluster, self.task
-        if kind in ("killed", "restarted", "beside", "supervised"):
+        if kind in ("killed", "restarted", "elsewhere", "beside", "supervised"):
             if kind == "beside":
                 cluster.kill(TASK_OF["idle"])
             cluster.kill(task)
@@ -206,7 +233,9 @@ class Cell:
 
     def heal(self):
         kind, cluster, task = self.row.fault, self.cluster, self.task
-        if kind in ("restarted", "beside"):
+        if kind == "elsewhere":
+            cluster.move(task)
+        if kind in ("restarted", "elsewhere", "beside"):
             cluster.start(task, arguments=self.flags())
         elif kind == "paused":
             cluster.signal(task, signal.SIGCONT)

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use prost::Message;
-use thalweg_graph::{Graph, NodeId, Output, Scope};
+use thalweg_graph::{Graph, NodeBuilder, NodeId, Output, Scope};
 use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_plan::*;
@@ -37,15 +37,19 @@ impl World {
         fetches: &[&str],
         targets: &[&str],
     ) -> Result<Plan> {
-        let target = Target {
+        let step = StepSignature::resolve(graph, feeds, fetches, targets)?;
+        compile(graph, &step, &self.target())
+    }
+
+    fn target(&self) -> Target<'_> {
+        Target {
             devices: &self.devices,
             links: &self.links,
             costs: &StaticCosts,
             kernels: &self.kernels,
             pins: &self.pins,
             options: self.options,
-        };
-        compile(graph, &StepSignature::resolve(graph, feeds, fetches, targets)?, &target)
+        }
     }
 }
 
@@ -152,6 +156,38 @@ fn constraints_hold_or_are_refused() {
 fn variable(s: &mut Scope, name: &str) -> Output {
     let shape = Shape::scalar();
     s.op("VariableV2").name(name).attr("dtype", DType::Float).attr("shape", &shape).build().unwrap()
+}
+
+fn transfer(op: NodeBuilder<'_>) -> NodeBuilder<'_> {
+    let attrs = [("tensor_name", "t"), ("send_device", "/cpu:0"), ("recv_device", "/cpu:1")];
+    let op = attrs.iter().fold(op, |op, (name, value)| op.attr(name, *value));
+    op.attr("send_device_incarnation", 1i64)
+}
+
+/// A part of a graph, cut elsewhere: what it sends may be what it waits for, or not.
+#[test]
+fn who_receives_may_come_after_an_update() {
+    for is_sent in [true, false] {
+        let mut s = scope();
+        let v = variable(&mut s, "v");
+        let read = named(&mut s, "Identity", "read", &[v]);
+        let one = constant(&mut s, "one", 1.0);
+        let updated = named(&mut s, "AssignAdd", "update", &[v, one]);
+        let sent = if is_sent { updated } else { one };
+        transfer(s.op("_Send").name("send").input(sent)).build_node().unwrap();
+        let back = transfer(s.op("_Recv").name("back").attr("tensor_type", DType::Float));
+        let back = back.build().unwrap();
+        named(&mut s, "AddV2", "late", &[read, back]);
+        named(&mut s, "AddV2", "early", &[read, one]);
+        let plan = compile_whole(s.to_graph(), &world(1).target()).unwrap();
+        let graph = &plan.partitions[0].graph;
+        let first = |name: &str| {
+            let input = graph.node(graph.find(name).unwrap()).inputs[0].node;
+            graph.node(input).name.to_string()
+        };
+        assert_eq!(first("late"), if is_sent { "v" } else { "read" });
+        assert_eq!(first("early"), "read");
+    }
 }
 
 #[test]
