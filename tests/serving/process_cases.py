@@ -131,20 +131,31 @@ def case_the_session_service(world):
 
 
 def case_requests_on_their_way_are_answered_at_the_end(world):
-    with world.start(f"--model=m={world.root}/shapes") as server:
-        inputs = {"a": np.ones((1000, 1000), np.float32), "b": np.ones(1000, np.int64),
-                  "c": np.ones(1000, bool)}
+    with world.start(f"--model=loop={world.root}/loop") as server:
+        count = lambda n: server.predict("loop", {"n": np.int64(n)})["i"]
+        begin = time.monotonic()
+        assert count(20000) == 20000
+        # About two seconds.
+        n = int(20000 * 2 / (time.monotonic() - begin))
         results = []
-        ask = lambda: results.append(server.predict("m", inputs, outputs=["sum"])["sum"][0])
-        threads = [threading.Thread(target=ask) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        pattern = re.compile(r'thalweg_serve_requests_total\{model="m"')
-        eventually(lambda: pattern.search(server.get("/monitoring/prometheus/metrics")[2]))
+        thread = threading.Thread(target=lambda: results.append(count(n)))
+        before = server.cpu_seconds()
+        thread.start()
+        eventually(lambda: server.cpu_seconds() > before + 0.2)
         server.process.send_signal(signal.SIGTERM)
-        for thread in threads:
-            thread.join()
-        assert results and all(r == 1000.0 for r in results), results
+        host, port = server.rest_address.rsplit(":", 1)
+
+        def is_closed():
+            try:
+                socket.create_connection((host, int(port)), timeout=5).close()
+            except ConnectionError:
+                return True
+            return False
+
+        eventually(is_closed)
+        assert not results
+        thread.join()
+        assert results == [n], results
         assert server.process.wait(40) == 0
 
 

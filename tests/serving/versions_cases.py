@@ -147,6 +147,9 @@ def case_models_come_and_go_by_request(world):
             server.models.HandleReloadConfigRequest(request, 60)
             eventually(lambda: server.get("/v1/models/m")[0] == 404)
             refused(StatusCode.NOT_FOUND, "m", lambda: answer(server))
+            request.config.model_config_list.config[0].version_labels["stable"] = 7
+            refused(StatusCode.FAILED_PRECONDITION, "'stable'",
+                    lambda: server.models.HandleReloadConfigRequest(request, 60))
             bad = model_management_pb2.ReloadConfigRequest()
             bad.config.model_config_list.config.add(name="x", base_path="/no/such/folder")
             refused(StatusCode.NOT_FOUND, "/no/such/folder",
@@ -172,6 +175,20 @@ def case_a_broken_version_leaves_the_old_one(world):
             assert (found["state"], found["version"]) == ("END", "2")
             assert "saved_model.pb" in found["status"]["error_message"], found
             assert answer(server) == 2.0
+
+
+def case_a_version_that_is_copied_slowly(world):
+    with Folder() as folder, Folder() as elsewhere:
+        folder.add(1)
+        elsewhere.add(2)
+        # With the usual minute between attempts.
+        with world.start(f"--model=m={folder.path}") as server:
+            source, target = os.path.join(elsewhere.path, "2"), os.path.join(folder.path, "2")
+            os.mkdir(target)
+            shutil.copy(os.path.join(source, "saved_model.pb"), target)
+            eventually(lambda: states(server).get(2, (0, 0))[1] != 0)
+            shutil.copytree(os.path.join(source, "variables"), os.path.join(target, "variables"))
+            eventually(lambda: answer(server) == 3.0, 30)
 
 
 def case_status_and_metadata_over_rest(world):

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thalweg_formats::saved_model::{SavedModelFile, is_saved_model};
-use thalweg_formats::storage::{Storage, join};
+use thalweg_formats::storage::{Metadata, Storage, join};
 use thalweg_runtime::saved_model::Registries;
 use thalweg_runtime::{LoadOptions, SavedModel, SessionOptions, memory_limit_bytes};
 use thalweg_tensor::{Budget, Charge, Result};
@@ -137,6 +138,28 @@ impl Loader {
     }
 }
 
+impl Loader {
+    /// Differs if the files of a version differ: how many there are, their sizes and dates.
+    pub fn stamp(&self, folder: &str) -> Stamp {
+        let mut stamp = Stamp::default();
+        // What cannot be read counts as not there; loading says why.
+        let _ = each_file(&**self.storage(), folder, |file| {
+            stamp.files += 1;
+            stamp.bytes = stamp.bytes.saturating_add(file.bytes);
+            stamp.modified = stamp.modified.max(file.modified);
+        });
+        stamp
+    }
+}
+
+/// See [`Loader::stamp`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    files: usize,
+    bytes: u64,
+    modified: Duration,
+}
+
 /// The number that a folder's name is; leading zeros are common.
 fn version_of(name: &str) -> Option<i64> {
     let name = name.trim_end_matches('/');
@@ -149,6 +172,11 @@ fn version_of(name: &str) -> Option<i64> {
 /// Bytes of a model's files: graph and variables.
 fn folder_bytes(storage: &dyn Storage, folder: &str) -> Result<usize> {
     let mut bytes: u64 = 0;
+    each_file(storage, folder, |file| bytes = bytes.saturating_add(file.bytes))?;
+    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+}
+
+fn each_file(storage: &dyn Storage, folder: &str, mut look: impl FnMut(&Metadata)) -> Result<()> {
     for part in ["", "variables", "assets"] {
         let folder = if part.is_empty() { folder.to_owned() } else { join(folder, part) };
         if !storage.exists(&folder)? {
@@ -157,11 +185,11 @@ fn folder_bytes(storage: &dyn Storage, folder: &str) -> Result<usize> {
         for name in storage.list(&folder)? {
             let found = storage.metadata(&join(&folder, &name))?;
             if !found.is_folder {
-                bytes = bytes.saturating_add(found.bytes);
+                look(&found);
             }
         }
     }
-    Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
+    Ok(())
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use thalweg_tensor::{Error, Result, err, trim_recycled_memory};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::config::ModelConfig;
-use crate::loader::Loader;
+use crate::loader::{Loader, Stamp};
 use crate::servable::Servable;
 use crate::store::{ModelView, Shared, StoreOptions};
 use crate::versions::{Action, Versions};
@@ -26,12 +26,20 @@ const UNLOAD_CHECK: Duration = Duration::from_millis(5);
 pub(crate) enum Event {
     /// These models, and no others.
     Configure(Vec<ModelConfig>, oneshot::Sender<()>),
-    /// What lies in the folders of the models, by name and folder.
-    Found(Vec<(ModelConfig, Result<BTreeMap<i64, String>>)>),
-    /// Loading has ended.
-    Loaded(String, i64, Result<Arc<Servable>>),
+    /// What lies in the folders of the models.
+    Found(Vec<Look>),
+    /// Loading has ended; with the folder's files as they were before, if it failed.
+    Loaded(String, i64, Result<Arc<Servable>, (Error, Stamp)>),
     /// Nothing is left of a version.
     Unloaded(String, i64),
+}
+
+/// What lies in the folder of a model.
+pub(crate) struct Look {
+    config: ModelConfig,
+    versions: Result<BTreeMap<i64, String>>,
+    /// Versions that could not be loaded, as they are now.
+    failed: Vec<(i64, Stamp)>,
 }
 
 /// One model.
@@ -40,6 +48,8 @@ struct Managed {
     versions: Versions,
     servables: BTreeMap<i64, Arc<Servable>>,
     folders: BTreeMap<i64, String>,
+    /// What versions that could not be loaded were like.
+    failed: BTreeMap<i64, Stamp>,
     /// Whether its folder has been looked into.
     was_looked_for: bool,
     /// Why there is nothing to serve.
@@ -116,7 +126,7 @@ impl Manager {
             }
             Event::Found(found) => {
                 self.is_looking = false;
-                found.into_iter().for_each(|(config, versions)| self.found(&config, versions));
+                found.into_iter().for_each(|look| self.found(look));
             }
             Event::Loaded(name, number, result) => self.loaded(&name, number, result),
             Event::Unloaded(name, number) => {
@@ -141,6 +151,7 @@ impl Manager {
                 versions: versions(),
                 servables: BTreeMap::new(),
                 folders: BTreeMap::new(),
+                failed: BTreeMap::new(),
                 was_looked_for: false,
                 trouble: None,
                 goes: false,
@@ -163,25 +174,35 @@ impl Manager {
             return;
         }
         self.is_looking = true;
-        let configs: Vec<ModelConfig> =
-            self.models.values().filter(|m| !m.goes).map(|m| m.config.clone()).collect();
+        let there = self.models.values().filter(|m| !m.goes);
+        let asked: Vec<(ModelConfig, Vec<(i64, String)>)> =
+            there.map(|m| (m.config.clone(), m.failed_folders())).collect();
         let (loader, events) = (self.loader.clone(), self.events.clone());
         tokio::task::spawn_blocking(move || {
-            let look = |config: ModelConfig| {
-                let found = loader.find(&config);
-                (config, found)
+            let look = |(config, failed): (ModelConfig, Vec<(i64, String)>)| {
+                let versions = loader.find(&config);
+                let failed = failed.into_iter().map(|(n, f)| (n, loader.stamp(&f))).collect();
+                Look { config, versions, failed }
             };
             // The manager may have ended.
-            let _ = events.send(Event::Found(configs.into_iter().map(look).collect()));
+            let _ = events.send(Event::Found(asked.into_iter().map(look).collect()));
         });
     }
 
-    fn found(&mut self, config: &ModelConfig, versions: Result<BTreeMap<i64, String>>) {
+    fn found(&mut self, look: Look) {
+        let Look { config, versions, failed } = look;
         let Some(model) = self.models.get_mut(&config.name) else { return };
-        if model.config != *config || model.goes {
+        if model.config != config || model.goes {
             return;
         }
         model.was_looked_for = true;
+        // Somebody was copying it when it was tried.
+        for (number, stamp) in failed {
+            if model.failed.get(&number).is_some_and(|before| *before != stamp) {
+                model.failed.remove(&number);
+                model.versions.changed(number);
+            }
+        }
         match versions {
             Ok(folders) => {
                 let there: BTreeSet<i64> = folders.keys().copied().collect();
@@ -200,14 +221,16 @@ impl Manager {
         self.advance(&config.name);
     }
 
-    fn loaded(&mut self, name: &str, number: i64, result: Result<Arc<Servable>>) {
+    fn loaded(&mut self, name: &str, number: i64, result: Result<Arc<Servable>, (Error, Stamp)>) {
         let Some(model) = self.models.get_mut(name) else { return };
+        model.failed.remove(&number);
         let outcome = match result {
             Ok(servable) => {
                 model.servables.insert(number, servable);
                 Ok(())
             }
-            Err(error) => {
+            Err((error, stamp)) => {
+                model.failed.insert(number, stamp);
                 eprintln!("version {number} of model '{name}' cannot be loaded: {error}");
                 Err(error)
             }
@@ -258,6 +281,11 @@ impl Manager {
 }
 
 impl Managed {
+    fn failed_folders(&self) -> Vec<(i64, String)> {
+        let folder = |number: &i64| Some((*number, self.folders.get(number)?.clone()));
+        self.failed.keys().filter_map(folder).collect()
+    }
+
     fn is_empty(&self) -> bool {
         self.versions.all().values().all(|v| v.stage == crate::versions::Stage::End)
     }
@@ -288,8 +316,13 @@ fn start_load(
         // The semaphore is never closed, so there is always a place in the end.
         let _place = places.acquire_owned().await;
         let of_thread = name.clone();
-        let loading = tokio::task::spawn_blocking(move || loader.load(&of_thread, number, &folder));
-        let result = loading.await.unwrap_or_else(|e| Err(err!(Internal, "loading ended: {e}")));
+        let loading = tokio::task::spawn_blocking(move || {
+            let stamp = loader.stamp(&folder);
+            loader.load(&of_thread, number, &folder).map_err(|e| (e, stamp))
+        });
+        let result = loading
+            .await
+            .unwrap_or_else(|e| Err((err!(Internal, "loading ended: {e}"), Stamp::default())));
         let _ = events.send(Event::Loaded(name, number, result));
     });
 }

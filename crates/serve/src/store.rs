@@ -187,21 +187,19 @@ impl Store {
     }
 
     /// Replaces the models by others and waits until they are there. Fails with the first reason why
-    /// one cannot be.
+    /// one, or the version of a label, cannot be.
     pub async fn reload(&self, models: Vec<ModelConfig>) -> Result<()> {
         let names: Vec<String> = models.iter().map(|m| m.name.clone()).collect();
+        let labels: Vec<(String, BTreeMap<String, i64>)> =
+            models.iter().map(|m| (m.name.clone(), m.labels.clone())).collect();
         let (tell, told) = oneshot::channel();
         let gone = |_| err!(Unavailable, "the server is ending");
         self.events.send(Event::Configure(models, tell)).map_err(|_| gone(()))?;
         told.await.map_err(|_| gone(()))?;
         self.settled(&names).await;
-        for name in &names {
-            let Some(view) = self.view(name) else { continue };
-            let failed = view.statuses.values().find_map(|(_, error)| error.as_ref());
-            if let Some(error) =
-                failed.or(view.trouble.as_ref()).filter(|_| view.available.is_empty())
-            {
-                return Err(error.clone().map_message(|m| format!("model '{name}': {m}")));
+        for (name, labels) in &labels {
+            if let Some(view) = self.view(name) {
+                check_loaded(name, &view, labels)?;
             }
         }
         Ok(())
@@ -224,6 +222,23 @@ impl Store {
             }
         }
     }
+}
+
+/// Fails if a model has no version that takes requests, or a label leads to none.
+fn check_loaded(name: &str, view: &ModelView, labels: &BTreeMap<String, i64>) -> Result<()> {
+    let failed = view.statuses.values().find_map(|(_, error)| error.as_ref());
+    let reason = failed.or(view.trouble.as_ref()).filter(|_| view.available.is_empty());
+    if let Some(error) = reason {
+        return Err(error.clone().map_message(|m| format!("model '{name}': {m}")));
+    }
+    for (label, version) in labels {
+        ensure!(
+            view.available.contains_key(version),
+            FailedPrecondition,
+            "the label '{label}' of model '{name}' is for version {version}, which takes no requests"
+        );
+    }
+    Ok(())
 }
 
 fn version_status(number: i64, stage: Stage, error: Option<&Error>) -> pb::ModelVersionStatus {

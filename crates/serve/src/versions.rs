@@ -173,6 +173,18 @@ impl Versions {
         }
     }
 
+    /// The files of a version that could not be loaded have changed: it is tried again, now.
+    pub fn changed(&mut self, number: i64) {
+        let Some(version) = self.versions.get_mut(&number) else { return };
+        let has_failed = version.error.is_some() && version.is_wanted;
+        let waits = version.stage == Stage::Loading && version.next_try.is_some();
+        if has_failed && (waits || version.stage == Stage::End) {
+            version.stage = Stage::Start;
+            version.failures = 0;
+            version.next_try = None;
+        }
+    }
+
     /// Nothing is left of a version.
     pub fn unloaded(&mut self, number: i64) {
         if let Some(version) = self.versions.get_mut(&number)
@@ -315,6 +327,29 @@ mod tests {
         wants(&mut v, &[]);
         wants(&mut v, &[7]);
         assert_eq!(v.actions(NOW), [Action::Load(7)]);
+    }
+
+    #[test]
+    fn files_that_change_are_tried_again() {
+        let attempts = Attempts { retries: 1, interval: Duration::from_secs(60) };
+        let mut v = Versions::new(Transition::default(), attempts);
+        wants(&mut v, &[1]);
+        v.changed(1);
+        assert_eq!(v.actions(NOW), [Action::Load(1)]);
+        v.changed(1);
+        assert_eq!(v.actions(NOW), []);
+        // While it waits for its next attempt, and after the last.
+        for _ in 0..2 {
+            v.loaded(1, Err(err!(NotFound, "half of it")), NOW);
+            assert_eq!(v.actions(NOW), []);
+            v.changed(1);
+            assert_eq!(v.actions(NOW), [Action::Load(1)]);
+        }
+        v.loaded(1, Ok(()), NOW);
+        v.changed(1);
+        v.changed(7);
+        assert_eq!(v.actions(NOW), []);
+        assert_eq!(stages(&v), [(1, Stage::Available)]);
     }
 
     #[test]
