@@ -1,11 +1,11 @@
 //! What the interfaces share: models, metrics, limits, and how requests are answered and counted.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use thalweg_kernel::Clock;
-use thalweg_tensor::{Budget, Result};
+use thalweg_tensor::{Budget, Result, ensure};
 
 use crate::loader::Loader;
 use crate::metrics::{Api, Entry, Metrics};
@@ -21,6 +21,19 @@ pub struct Engine {
     pub incoming: Arc<Budget>,
     clock: Arc<dyn Clock>,
     is_draining: AtomicBool,
+    requests: AtomicUsize,
+}
+
+/// Requests that may be on their way at once; whoever asks beyond that is told to come back.
+const REQUESTS_MAX: usize = 10_000;
+
+/// One of the requests on their way.
+struct Place<'a>(&'a AtomicUsize);
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Engine {
@@ -33,7 +46,24 @@ impl Engine {
             incoming: Budget::new(incoming_bytes_max),
             clock: loader.session().environment.clock.clone(),
             is_draining: AtomicBool::new(false),
+            requests: AtomicUsize::new(0),
         }
+    }
+
+    /// Requests on their way now.
+    pub fn requests(&self) -> usize {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    fn place(&self) -> Result<Place<'_>> {
+        let place = Place(&self.requests);
+        let before = self.requests.fetch_add(1, Ordering::Relaxed);
+        ensure!(
+            before < REQUESTS_MAX,
+            ResourceExhausted,
+            "{before} requests are on their way, as many as this server takes"
+        );
+        Ok(place)
     }
 
     /// From now on the server is not ready.
@@ -65,7 +95,10 @@ impl Engine {
         answer: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let begin = self.now();
-        let result = answer.await;
+        let result = match self.place() {
+            Ok(_place) => answer.await,
+            Err(e) => Err(e),
+        };
         let code = result.as_ref().err().map(thalweg_tensor::Error::code);
         // Models that nobody has would each add lines of their own.
         let model = if self.store.view(model).is_some() { model } else { "" };

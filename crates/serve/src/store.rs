@@ -102,6 +102,10 @@ impl Store {
     /// Begins to load these models, on the runtime of the caller.
     pub fn start(models: Vec<ModelConfig>, loader: Arc<Loader>, options: StoreOptions) -> Store {
         let shared = Arc::new(Shared::default());
+        // Who asks before the manager has begun learns that they are to come.
+        for model in &models {
+            shared.publish(&model.name, Some(ModelView::default()));
+        }
         let (events, incoming) = mpsc::unbounded_channel();
         let manager = Manager::new(loader, options, shared.clone(), events.clone());
         tokio::spawn(manager.run(models, incoming));

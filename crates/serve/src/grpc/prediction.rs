@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::Response;
 use http_body::Body;
 use prost::{Message, Name};
@@ -11,7 +11,7 @@ use thalweg_cluster::grpc::framing::{
 };
 use thalweg_proto::google::protobuf::Any;
 use thalweg_proto::tensorflow::serving as pb;
-use thalweg_tensor::{Result, bail, ensure, err};
+use thalweg_tensor::{Charge, Result, bail, ensure, err};
 
 use super::outputs::put_named;
 use super::{Call, Services};
@@ -37,6 +37,8 @@ impl Services {
         let path: Path = if method == "Predict" { PREDICT_TENSORS } else { &[] };
         let rope = self.message(call, path).await?;
         let engine = &*self.engine;
+        // Inputs share the message's memory until the answer is made.
+        let _room = Charge::new(&engine.incoming, rope.remaining())?;
         match method {
             "Predict" => self.predict(rope).await,
             "Classify" => {

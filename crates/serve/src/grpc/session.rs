@@ -1,12 +1,12 @@
 //! `SessionService`.
 
-use bytes::Bytes;
+use bytes::{Buf, Bytes};
 use http::Response;
 use http_body::Body;
 use thalweg_cluster::grpc::framing::{Answer, Path, Pieces, decode_step, response};
 use thalweg_proto::RunMetadata;
 use thalweg_proto::tensorflow::serving as pb;
-use thalweg_tensor::{Result, ensure};
+use thalweg_tensor::{Charge, Result, ensure};
 
 use super::outputs::put_named;
 use super::prediction::model_name;
@@ -29,6 +29,8 @@ impl Services {
             "tensorflow.serving.SessionService has no {method}"
         );
         let rope = self.message(call, FEEDS).await?;
+        // Feeds share the message's memory until the answer is made.
+        let _room = Charge::new(&self.engine.incoming, rope.remaining())?;
         let request: pb::SessionRunRequest = decode_step(rope).await?;
         let engine = &*self.engine;
         let answer = async {
