@@ -45,10 +45,7 @@ pub use thalweg_storage as storage;
 pub use thalweg_tensor as tensor;
 pub use thalweg_train as train;
 
-mod saver;
-
-pub use saver::{Saver, SaverOptions};
-pub use train::RunSteps;
+pub use train::{RunSteps, Saver, SaverOptions};
 
 /// What most programs need.
 pub mod prelude {
@@ -60,10 +57,10 @@ pub mod prelude {
         Callable, LoadOptions, RunMetadata, RunOptions, SavedModel, SavedModelBuilder, Session,
         SessionOptions,
     };
-    pub use crate::saver::{Saver, SaverOptions};
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
     #[cfg(feature = "remote")]
     pub use crate::train::Cluster;
+    pub use crate::train::{Saver, SaverOptions};
 }
 
 /// The definitions and kernels of one program.

@@ -37,8 +37,10 @@ mod chief;
 mod clip;
 #[cfg(feature = "remote")]
 mod cluster;
+mod export;
 mod initializer;
 pub mod layers;
+pub mod leases;
 pub mod losses;
 pub mod metrics;
 pub mod mnist;
@@ -46,8 +48,11 @@ mod mode;
 mod model;
 mod optimizer;
 mod placement;
+mod saver;
 mod schedule;
 mod steps;
+#[cfg(feature = "remote")]
+pub mod trainer;
 mod variable;
 
 pub use average::MovingAverage;
@@ -55,6 +60,7 @@ pub use chief::Chief;
 pub use clip::Clip;
 #[cfg(feature = "remote")]
 pub use cluster::Cluster;
+pub use export::{Served, export};
 pub use initializer::Initializer;
 pub use layers::{
     Activation, Attention, AveragePool, BatchNorm, Conv, Dense, Dropout, Embedding, Flatten, Gru,
@@ -64,6 +70,9 @@ pub use mode::{ChiefOps, Coordinated, Mode, Order, Replica, train_towers};
 pub use model::{Model, Phase};
 pub use optimizer::{Optimizer, Rule};
 pub use placement::Placement;
+pub use saver::{Checkpoints, Saver, SaverOptions};
 pub use schedule::Rate;
 pub use steps::RunSteps;
+#[cfg(feature = "remote")]
+pub use trainer::{Net, Samples, TrainOptions, Trainer};
 pub use variable::Variable;

@@ -5,6 +5,7 @@
 //! there too, under names that begin with `coordination/`, so a worker that dies takes nothing along,
 //! and one that comes back goes on after its `start_worker`.
 
+mod ledger;
 mod stale;
 mod store;
 mod sync;
@@ -16,6 +17,7 @@ use thalweg_tensor::{Result, Tensor, ensure, err};
 
 use crate::{Model, Optimizer, RunSteps};
 
+pub(crate) use ledger::Ledger;
 pub use towers::train_towers;
 
 /// How workers that train one model wait for each other.
@@ -110,27 +112,39 @@ impl Mode {
         loss: Output,
         replica: Replica,
     ) -> Result<Coordinated> {
+        self.minimize_with(model, optimizer, loss, replica, None)
+    }
+
+    /// As [`Mode::minimize`], and the samples of each update are accounted for.
+    pub(crate) fn minimize_with(
+        self,
+        model: &mut Model,
+        optimizer: &Optimizer,
+        loss: Output,
+        replica: Replica,
+        ledger: Option<&Ledger>,
+    ) -> Result<Coordinated> {
         let Replica { index, count } = replica;
         ensure!(index < count, InvalidArgument, "of {count} workers none has the number {index}");
         match self {
             Mode::Async => {
-                let step = optimizer.minimize(model, loss)?;
+                let step = match ledger {
+                    Some(ledger) => ledger.minimize(model, optimizer, loss)?,
+                    None => optimizer.minimize(model, loss)?,
+                };
                 Coordinated::of(model, step)
             }
-            Mode::Sync { order } => sync::minimize(
-                model,
-                optimizer,
-                loss,
-                replica,
-                sync::Terms { needed: count, order },
-            ),
+            Mode::Sync { order } => {
+                let terms = sync::Terms { needed: count, order, ledger };
+                sync::minimize(model, optimizer, loss, replica, terms)
+            }
             Mode::Backup { spare } => {
                 ensure!(
                     spare < count,
                     InvalidArgument,
                     "{spare} spare workers of {count} leave none to wait for"
                 );
-                let terms = sync::Terms { needed: count - spare, order: Order::Worker };
+                let terms = sync::Terms { needed: count - spare, order: Order::Worker, ledger };
                 sync::minimize(model, optimizer, loss, replica, terms)
             }
             Mode::Stale { bound } => {
@@ -139,7 +153,7 @@ impl Mode {
                     InvalidArgument,
                     "workers that are never a step apart are synchronous: the bound is at least 1"
                 );
-                stale::minimize(model, optimizer, loss, replica, bound)
+                stale::minimize(model, optimizer, loss, replica, (bound, ledger))
             }
         }
     }

@@ -272,6 +272,12 @@ impl Model {
         Model { path: String::new(), ..self.with_scope(self.scope.clone()) }
     }
 
+    /// This model with nodes at the top of the graph, on `device`, that wait for nothing.
+    pub(crate) fn top_on(&self, device: &str) -> Model {
+        let scope = self.shared.borrow().root.on_device(device);
+        Model { path: String::new(), ..self.with_scope(scope) }
+    }
+
     /// The node that gives every variable its first value.
     pub fn init(&self) -> Result<NodeId> {
         let mut nodes: Vec<NodeId> =

@@ -16,12 +16,12 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cluster", &["proto", "tensor", "formats", "graph", "kernel", "plan", "runtime"]),
     ("serve", &["proto", "tensor", "formats", "kernel", "runtime", "cluster"]),
     ("storage", &["proto", "tensor", "formats"]),
-    ("train", &["tensor", "formats", "graph", "kernel", "ops", "runtime", "cluster"]),
+    ("train", &["tensor", "formats", "graph", "kernel", "ops", "runtime", "cluster", "storage"]),
     (
         "cli",
         &[
             "proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "runtime", "cluster",
-            "serve", "storage",
+            "serve", "storage", "train",
         ],
     ),
 ];

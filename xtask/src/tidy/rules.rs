@@ -28,6 +28,7 @@ const CLOCKS_AND_THREADS: &[&str] = &[
     "crates/cli/",
     "crates/train/examples/",
     "crates/train/src/chief.rs",
+    "crates/train/src/trainer/monitor.rs",
     "examples/",
     "xtask/",
     "benches/",

@@ -10,7 +10,7 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
 
 use super::sync::element;
 use super::tokens::Tokens;
-use super::{Coordinated, Replica, home};
+use super::{Coordinated, Ledger, Replica, home};
 use crate::{Model, Optimizer};
 
 /// The clock of a worker that has left: nobody is that far, so nobody waits for it.
@@ -21,10 +21,13 @@ pub(super) fn minimize(
     optimizer: &Optimizer,
     loss: Output,
     replica: Replica,
-    bound: usize,
+    (bound, ledger): (usize, Option<&Ledger>),
 ) -> Result<Coordinated> {
     let clocks = Clocks::new(model, replica)?;
-    let trained = optimizer.minimize(model, loss)?;
+    let trained = match ledger {
+        Some(ledger) => ledger.minimize(model, optimizer, loss)?,
+        None => optimizer.minimize(model, loss)?,
+    };
     let ticked = clocks.tick(trained)?;
     let go_on = clocks.wait(&ticked, bound)?;
     let step = model.op("NoOp").name("step").after(&[go_on]).build_node()?;

@@ -13,7 +13,8 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
 
 use super::store::{Admitted, Store};
 use super::tokens::Tokens;
-use super::{ChiefOps, Coordinated, Order, Replica, home};
+use super::{ChiefOps, Coordinated, Ledger, Order, Replica, home};
+use crate::leases::Leases;
 use crate::model::FirstValue;
 use crate::{Model, Optimizer, Variable};
 
@@ -22,10 +23,12 @@ const NO_ROUND: i64 = -1;
 
 /// What a round asks for.
 #[derive(Clone, Copy)]
-pub(super) struct Terms {
+pub(super) struct Terms<'a> {
     /// Gradients that it waits for.
     pub needed: usize,
     pub order: Order,
+    /// Where the samples of its gradients are accounted for.
+    pub ledger: Option<&'a Ledger>,
 }
 
 /// Adds a worker's step and, for worker 0, what the chief runs.
@@ -34,17 +37,27 @@ pub(super) fn minimize(
     optimizer: &Optimizer,
     loss: Output,
     replica: Replica,
-    terms: Terms,
+    terms: Terms<'_>,
 ) -> Result<Coordinated> {
     let gradients = optimizer.whole_gradients(model, loss)?;
     let store = Store::new(model, &gradients, replica.count, terms.order)?;
     let rounds = Rounds::new(model, replica.count)?;
+    let offers = match terms.ledger {
+        Some(ledger) => {
+            Some((ledger, Leases::offers(model, ledger.leases.device(), replica.count)?))
+        }
+        None => None,
+    };
     let (step, used) = rounds.step(model, replica.index, |model, round| {
-        store.deliver(model, &gradients, replica.index, round)
+        let mut delivered = store.deliver(model, &gradients, replica.index, round)?;
+        if let Some((ledger, offers)) = offers {
+            delivered.push(ledger.leases.offer(model, &ledger.batch, offers)?);
+        }
+        Ok(delivered)
     })?;
     let start_worker = rounds.start_worker(replica.index)?;
     let chief = match replica.index {
-        0 => Some(rounds.chief(model, optimizer, &store, terms.needed)?),
+        0 => Some(rounds.chief(model, optimizer, &store, (terms.needed, offers))?),
         _ => None,
     };
     Ok(Coordinated {
@@ -148,12 +161,12 @@ impl Rounds {
         model: &mut Model,
         optimizer: &Optimizer,
         store: &Store,
-        needed: usize,
+        (needed, offers): (usize, Option<(&Ledger, Output)>),
     ) -> Result<ChiefOps> {
         let nodes = [
             self.start_chief(model, store)?,
             self.wait(needed)?,
-            self.apply(model, optimizer, store)?,
+            self.apply(model, optimizer, store, offers)?,
             self.release()?,
         ];
         let [start, wait, apply, release] = nodes.map(|node| model.node_name(node));
@@ -183,7 +196,13 @@ impl Rounds {
         node.inputs(&[self.admitted, taken]).build_node()
     }
 
-    fn apply(&self, model: &Model, optimizer: &Optimizer, store: &Store) -> Result<NodeId> {
+    fn apply(
+        &self,
+        model: &Model,
+        optimizer: &Optimizer,
+        store: &Store,
+        offers: Option<(&Ledger, Output)>,
+    ) -> Result<NodeId> {
         let mut scope = self.scope.child("apply");
         let votes = read(&mut scope, self.admitted, DType::Float)?;
         let admitted = Admitted { votes, count: self.count };
@@ -192,10 +211,16 @@ impl Rounds {
         let gradients = store.combine(&after, admitted)?;
         let beside = |model: &Model, variable: &Variable| model.on(&variable.device);
         let gradients = optimizer.clipped(&after, gradients, beside)?;
-        let changed = optimizer.change_all(&after, &gradients)?;
-        let now = read(&mut scope, self.round, DType::Int64)?;
         let zero = scope.constant(&Tensor::scalar(0f32))?;
         let is_used = scope.add("Greater", &[votes, zero])?;
+        let changed = match offers {
+            Some((ledger, offers)) => {
+                let change = |inside: &Model| optimizer.change_all(inside, &gradients);
+                vec![ledger.leases.settle(model, (offers, is_used), &gradients, change)?]
+            }
+            None => optimizer.change_all(&after, &gradients)?,
+        };
+        let now = read(&mut scope, self.round, DType::Int64)?;
         let before = read(&mut scope, self.last_used, DType::Int64)?;
         let used = scope.add("SelectV2", &[is_used, now, before])?;
         let node = scope.op("AssignVariableOp").inputs(&[self.last_used, used]);

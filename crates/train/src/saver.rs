@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::formats::checkpoint::{CheckpointState, index_path, prefix_of};
-use crate::formats::storage::{Storage, folder_of, join};
-use crate::graph::{NodeId, Output, Scope};
-use crate::runtime::system_environment;
-use crate::storage::ByUrl;
-use crate::tensor::{Bytes, Code, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
-use crate::train::RunSteps;
+use thalweg_formats::checkpoint::{CheckpointState, index_path, prefix_of};
+use thalweg_formats::storage::{Storage, folder_of, join};
+use thalweg_graph::{NodeId, Output, Scope};
+use thalweg_runtime::system_environment;
+use thalweg_storage::ByUrl;
+use thalweg_tensor::{Bytes, Code, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
+use crate::RunSteps;
 /// Which checkpoints a [`Saver`] keeps, and where its list of them lies.
 #[derive(Clone)]
 pub struct SaverOptions {
@@ -35,12 +35,16 @@ impl Default for SaverOptions {
 /// this restores theirs.
 ///
 /// ```
-/// use thalweg::prelude::*;
+/// use thalweg_graph::Scope;
+/// use thalweg_runtime::Session;
+/// use thalweg_tensor::{DType, PartialShape, Result, Tensor};
+/// use thalweg_train::Saver;
 ///
 /// # fn main() -> Result<()> {
 /// # let folder = std::env::temp_dir().join(format!("thalweg-doc-saver-{}", std::process::id()));
 /// # let folder = folder.to_str().unwrap();
-/// let mut scope = thalweg::scope();
+/// # let families = thalweg_ops::FAMILIES;
+/// let mut scope = Scope::new(thalweg_ops::op_registry(families)?);
 /// let handle = scope
 ///     .op("VarHandleOp")
 ///     .name("w")
@@ -53,7 +57,8 @@ impl Default for SaverOptions {
 /// let read = scope.op("ReadVariableOp").name("read").input(handle).attr("dtype", DType::Float).build()?;
 ///
 /// let mut saver = Saver::of_all(&mut scope)?;
-/// let session = thalweg::session(&scope)?;
+/// # let kernels = thalweg_ops::kernel_registry(families);
+/// let session = Session::new(scope.to_graph(), kernels, Default::default())?;
 /// let set = |x: f32| session.run(&[(&scope.name_of(value), Tensor::scalar(x))], &[], &["assign"]);
 /// set(1.5)?;
 /// let prefix = saver.save(&session, &format!("{folder}/model"), Some(100))?;
@@ -67,11 +72,17 @@ impl Default for SaverOptions {
 /// # }
 /// ```
 pub struct Saver {
-    options: SaverOptions,
+    checkpoints: Checkpoints,
     /// The tensor that takes the prefix.
     prefix: String,
     save: String,
     restore: String,
+}
+
+/// The checkpoints of a folder: its list of them, and which are deleted.
+#[derive(Default)]
+pub struct Checkpoints {
+    options: SaverOptions,
     /// Those that were saved and are kept, the newest last, with the time of each since 1970.
     kept: Vec<(String, f64)>,
     /// When one was last kept for ever.
@@ -124,18 +135,16 @@ impl Saver {
         let restore = scope.op("NoOp").name("restore_all").after(&assigned).build_node()?;
         let name = |node: NodeId| scope.with_graph(|graph| graph.node(node).name.to_string());
         Ok(Saver {
-            options: SaverOptions::default(),
+            checkpoints: Checkpoints::default(),
             prefix: scope.name_of(prefix),
             save: name(save),
             restore: name(restore),
-            kept: Vec::new(),
-            preserved: None,
         })
     }
 
     /// The same saver with other options.
     pub fn with_options(mut self, options: SaverOptions) -> Saver {
-        self.options = options;
+        self.checkpoints.options = options;
         self
     }
 
@@ -156,16 +165,74 @@ impl Saver {
             &[],
             &[&self.save],
         )?;
+        self.checkpoints.add(&prefix)?;
+        Ok(prefix)
+    }
+
+    /// Restores all variables from the checkpoint with this prefix.
+    pub fn restore(&self, session: &impl RunSteps, prefix: &str) -> Result<()> {
+        let feed = Tensor::scalar_string(prefix.to_owned());
+        session.run_step(&[(&self.prefix, feed)], &[], &[&self.restore])?;
+        Ok(())
+    }
+
+    /// The newest checkpoint in a folder, if there is one.
+    pub fn latest(&self, folder: &str) -> Result<Option<String>> {
+        self.checkpoints.latest(folder)
+    }
+
+    /// Restores the newest checkpoint in a folder, if there is one, and goes on with its list: what
+    /// an earlier saver kept is deleted in its turn.
+    pub fn resume(&mut self, session: &impl RunSteps, folder: &str) -> Result<Option<String>> {
+        let Some(prefix) = self.latest(folder)? else { return Ok(None) };
+        self.restore(session, &prefix)?;
+        self.checkpoints.resume(folder)?;
+        Ok(Some(prefix))
+    }
+}
+
+impl Checkpoints {
+    /// A list that keeps to these options.
+    pub fn new(options: SaverOptions) -> Checkpoints {
+        Checkpoints { options, ..Checkpoints::default() }
+    }
+
+    /// Notes that a checkpoint was written: brings the folder's list up to date and deletes those that
+    /// are not to be kept.
+    pub fn add(&mut self, prefix: &str) -> Result<()> {
         let now = system_environment().clock.wall();
         self.kept.retain(|(other, _)| *other != prefix);
-        self.kept.push((prefix.clone(), now.as_secs_f64()));
+        self.kept.push((prefix.to_owned(), now.as_secs_f64()));
         let gone = self.drop_old();
         // The list first: it never names what is not there.
-        self.write_list(&prefix)?;
+        self.write_list(prefix)?;
         for prefix in gone {
             remove(&*self.options.storage, &prefix)?;
         }
-        Ok(prefix)
+        Ok(())
+    }
+
+    /// The newest checkpoint in a folder, if there is one.
+    pub fn latest(&self, folder: &str) -> Result<Option<String>> {
+        let storage = &*self.options.storage;
+        let Some(state) = CheckpointState::read(storage, folder)? else { return Ok(None) };
+        for prefix in std::iter::once(state.latest).chain(state.all.into_iter().rev()) {
+            // Of the second format, or a file of the first.
+            if storage.exists(&index_path(&prefix))? || storage.exists(&prefix)? {
+                return Ok(Some(prefix));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Goes on with the list of a folder: what an earlier saver kept is deleted in its turn.
+    pub fn resume(&mut self, folder: &str) -> Result<()> {
+        if let Some(state) = CheckpointState::read(&*self.options.storage, folder)? {
+            let times = state.timestamps.into_iter().chain(std::iter::repeat(0.0));
+            self.kept = state.all.into_iter().zip(times).collect();
+            self.preserved = Some(state.last_preserved).filter(|&time| time > 0.0);
+        }
+        Ok(())
     }
 
     /// Takes those beyond the number that is kept off the list; which of them are to be deleted.
@@ -191,39 +258,6 @@ impl Saver {
             last_preserved: self.preserved.unwrap_or_default(),
         };
         state.write(&*self.options.storage, folder_of(newest))
-    }
-
-    /// Restores all variables from the checkpoint with this prefix.
-    pub fn restore(&self, session: &impl RunSteps, prefix: &str) -> Result<()> {
-        let feed = Tensor::scalar_string(prefix.to_owned());
-        session.run_step(&[(&self.prefix, feed)], &[], &[&self.restore])?;
-        Ok(())
-    }
-
-    /// The newest checkpoint in a folder, if there is one.
-    pub fn latest(&self, folder: &str) -> Result<Option<String>> {
-        let storage = &*self.options.storage;
-        let Some(state) = CheckpointState::read(storage, folder)? else { return Ok(None) };
-        for prefix in std::iter::once(state.latest).chain(state.all.into_iter().rev()) {
-            // Of the second format, or a file of the first.
-            if storage.exists(&index_path(&prefix))? || storage.exists(&prefix)? {
-                return Ok(Some(prefix));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Restores the newest checkpoint in a folder, if there is one, and goes on with its list: what
-    /// an earlier saver kept is deleted in its turn.
-    pub fn resume(&mut self, session: &impl RunSteps, folder: &str) -> Result<Option<String>> {
-        let Some(prefix) = self.latest(folder)? else { return Ok(None) };
-        self.restore(session, &prefix)?;
-        if let Some(state) = CheckpointState::read(&*self.options.storage, folder)? {
-            let times = state.timestamps.into_iter().chain(std::iter::repeat(0.0));
-            self.kept = state.all.into_iter().zip(times).collect();
-            self.preserved = Some(state.last_preserved).filter(|&time| time > 0.0);
-        }
-        Ok(Some(prefix))
     }
 }
 

@@ -1,0 +1,52 @@
+//! A trained net, as a SavedModel that is served.
+
+use std::sync::Arc;
+
+use thalweg_graph::{Output, Scope};
+use thalweg_kernel::Environment;
+use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
+use thalweg_runtime::{SavedModelBuilder, Session, SessionOptions, system_environment};
+use thalweg_storage::ByUrl;
+use thalweg_tensor::Result;
+
+use crate::{Model, Saver};
+
+/// Tensors of a net as it is used, with the names that callers know them by.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// What is fed.
+    pub inputs: Vec<(&'static str, Output)>,
+    /// What comes out.
+    pub outputs: Vec<(&'static str, Output)>,
+}
+
+/// Writes the net that `build` adds, with the variables of a checkpoint, as the next version of a
+/// SavedModel under `folder`; where it is.
+pub fn export(
+    checkpoint: &str,
+    folder: &str,
+    build: impl FnOnce(&mut Model) -> Result<Served>,
+) -> Result<String> {
+    let mut model = Model::new(Scope::new(op_registry(FAMILIES)?)).inference();
+    let served = build(&mut model)?;
+    let environment = Environment { storage: Arc::new(ByUrl::default()), ..system_environment() };
+    let options = SessionOptions { environment, ..SessionOptions::default() };
+    let session = Session::new(model.to_graph(), kernel_registry(FAMILIES), options)?;
+    // Restored through a graph of its own: the model has no nodes that savers need.
+    let variables: Vec<(String, Output)> =
+        model.variables().into_iter().map(|variable| (variable.name, variable.handle)).collect();
+    let saver = Saver::new(&mut model, &variables)?;
+    saver.restore(&session.beside(model.to_graph())?, checkpoint)?;
+    let names = |tensors: &[(&'static str, Output)]| -> Vec<(&'static str, String)> {
+        tensors.iter().map(|&(name, tensor)| (name, model.name_of(tensor))).collect()
+    };
+    let (inputs, outputs) = (names(&served.inputs), names(&served.outputs));
+    let version = SavedModelBuilder::new(&session)
+        .signature("serving_default", &borrowed(&inputs), &borrowed(&outputs))?
+        .save_version(folder)?;
+    Ok(format!("{}/{version}", folder.trim_end_matches('/')))
+}
+
+fn borrowed<'a>(names: &'a [(&'static str, String)]) -> Vec<(&'static str, &'a str)> {
+    names.iter().map(|(name, tensor)| (*name, tensor.as_str())).collect()
+}

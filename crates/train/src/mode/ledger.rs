@@ -1,0 +1,61 @@
+//! Updates that are entered in the table of leases as they are made.
+
+use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output};
+use thalweg_tensor::Result;
+
+use crate::leases::{Batch, Leases};
+use crate::{Model, Optimizer, Variable};
+
+/// Where a worker's samples are accounted for.
+#[cfg_attr(
+    not(feature = "remote"),
+    allow(dead_code, reason = "supervised training needs clusters")
+)]
+pub(crate) struct Ledger {
+    pub leases: Leases,
+    pub batch: Batch,
+}
+
+impl Ledger {
+    /// As [`Optimizer::minimize`]; variables change, and samples are entered, in one critical section.
+    pub(super) fn minimize(
+        &self,
+        model: &mut Model,
+        optimizer: &Optimizer,
+        loss: Output,
+    ) -> Result<NodeId> {
+        let gradients = optimizer.gradients(model, loss)?;
+        let (gradients, ready) = arrived(model, &gradients)?;
+        let commit = self.leases.commit(model, &self.batch, &ready, |inside| {
+            optimizer.change_all(inside, &gradients)
+        })?;
+        let last = [vec![commit], model.updates()].concat();
+        model.op("NoOp").name("train_step").after(&last).build_node()
+    }
+}
+
+type Gradients = Vec<(Variable, Adjoint)>;
+
+/// Gradients where their variables are, and the nodes that say so: nothing is on its way any more
+/// when the critical section begins.
+fn arrived(model: &Model, gradients: &[(Variable, Adjoint)]) -> Result<(Gradients, Vec<NodeId>)> {
+    let (mut there, mut nodes) = (Vec::with_capacity(gradients.len()), Vec::new());
+    for (variable, adjoint) in gradients {
+        let mut beside = model.top_on(&variable.device);
+        let mut here = |output: Output| {
+            let output = beside.op("Identity").name("arrived").input(output).build()?;
+            nodes.push(output.node);
+            Result::Ok(output)
+        };
+        let adjoint = match *adjoint {
+            Adjoint::Dense(gradient) => Adjoint::Dense(here(gradient)?),
+            Adjoint::Sparse(rows) => Adjoint::Sparse(IndexedSlices {
+                values: here(rows.values)?,
+                indices: here(rows.indices)?,
+                dense_shape: here(rows.dense_shape)?,
+            }),
+        };
+        there.push((variable.clone(), adjoint));
+    }
+    Ok((there, nodes))
+}

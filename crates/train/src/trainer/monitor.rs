@@ -1,0 +1,220 @@
+//! The thread that called: it starts the workers, shows how far they are, saves, and sees to the end.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use thalweg_formats::events::{EventWriter, summary};
+use thalweg_formats::storage::join;
+use thalweg_storage::ByUrl;
+use thalweg_tensor::Result;
+
+use super::hooks::is_passing;
+use super::program::Program;
+use super::replica::{self, Replica};
+use super::shared::Shared;
+use super::{Event, Outcome, Plan};
+
+/// Between two looks at the workers.
+const PAUSE: Duration = Duration::from_millis(5);
+/// Between two entries in the event file.
+const ENTRY: Duration = Duration::from_millis(500);
+/// After a checkpoint that could not be written, and how many of them in a row end training.
+const SAVE_PAUSE: Duration = Duration::from_millis(500);
+const SAVES_FAILED_MAX: u32 = 5;
+/// How long steps that are on their way may take after the end.
+const GRACE: Duration = Duration::from_secs(1);
+
+/// Trains to the end.
+pub(super) fn run(
+    plan: &Plan<'_>,
+    shared: &Shared,
+    programs: &[(usize, Program)],
+) -> Result<Outcome> {
+    let events = join(&plan.options.folder, "events");
+    let mut monitor = Monitor::new(plan, shared, programs, &events)?;
+    let chief = programs.iter().find(|(worker, _)| *worker == 0).map(|(_, program)| program);
+    if chief.is_some() {
+        shared.leading.lock().resume(&plan.options.folder)?;
+    }
+    let mut away_since = None;
+    loop {
+        shared.running.store(programs.len(), Ordering::SeqCst);
+        std::thread::scope(|threads| {
+            for (worker, program) in programs {
+                let replica = Replica { plan, shared, worker: *worker, program };
+                threads.spawn(move || replica.run());
+            }
+            monitor.watch(chief);
+        });
+        if let Some(error) = shared.take_error() {
+            return Err(error);
+        }
+        match chief.map(|program| replica::end(plan, shared, program)) {
+            None | Some(Ok(())) => break,
+            Some(Err(error)) if is_passing(&error) => {
+                let now = shared.elapsed();
+                if now - *away_since.get_or_insert(now) > plan.options.outage_max {
+                    return Err(error);
+                }
+                shared.interruptions.fetch_add(1, Ordering::SeqCst);
+                shared.tell(plan, &Event::Lost { worker: 0, error: error.to_string() });
+                shared.go_on();
+            }
+            Some(Err(error)) => return Err(error),
+        }
+    }
+    monitor.entry()?;
+    monitor.writer.flush()?;
+    plan.screen.progress(&shared.progress(plan, &monitor.tags, monitor.rate));
+    let samples = shared.progress(plan, &[], 0.0).samples.0;
+    let checkpoint = shared.checkpoint.lock().clone();
+    Ok(Outcome {
+        updates: shared.updates.load(Ordering::SeqCst),
+        samples,
+        loss: shared.loss(),
+        took: shared.elapsed(),
+        updates_lost: shared.updates_lost.load(Ordering::SeqCst),
+        interruptions: shared.interruptions.load(Ordering::SeqCst),
+        checkpoint,
+        events,
+    })
+}
+
+struct Monitor<'a> {
+    plan: &'a Plan<'a>,
+    shared: &'a Shared,
+    tags: Vec<String>,
+    writer: EventWriter,
+    /// When the screen was last shown how far it is, and when the event file.
+    shown: Duration,
+    entered: Duration,
+    updates_shown: u64,
+    save_after: Duration,
+    saves_failed: u32,
+    /// Updates when the event file was, and how many there were in a second before.
+    updates: u64,
+    rate: f64,
+}
+
+impl<'a> Monitor<'a> {
+    fn new(
+        plan: &'a Plan<'a>,
+        shared: &'a Shared,
+        programs: &[(usize, Program)],
+        events: &str,
+    ) -> Result<Monitor<'a>> {
+        let workers: Vec<String> =
+            programs.iter().map(|(worker, _)| format!(".worker_{worker}")).collect();
+        let suffix = match programs.len() {
+            1 => workers.concat(),
+            _ => String::new(),
+        };
+        let mut writer = EventWriter::create(&ByUrl::default(), events, shared.wall(), &suffix)?;
+        let tags = programs.first().map_or_else(Vec::new, |(_, program)| {
+            program.step.figures.iter().map(|(tag, _)| tag.clone()).collect()
+        });
+        if let Some((_, program)) = programs.first() {
+            writer.graph(shared.wall(), &program.graph.to_def())?;
+        }
+        Ok(Monitor {
+            plan,
+            shared,
+            tags,
+            writer,
+            shown: Duration::ZERO,
+            entered: Duration::ZERO,
+            updates_shown: 0,
+            save_after: Duration::ZERO,
+            saves_failed: 0,
+            updates: 0,
+            rate: 0.0,
+        })
+    }
+
+    /// Until all workers have ended.
+    fn watch(&mut self, chief: Option<&Program>) {
+        let mut over_since = None;
+        while self.shared.running.load(Ordering::SeqCst) > 0 {
+            std::thread::sleep(PAUSE);
+            let now = self.shared.elapsed();
+            if self.plan.options.time_max.is_some_and(|most| now >= most) {
+                self.shared.finish();
+            }
+            if self.shared.is_over() {
+                if now.saturating_sub(*over_since.get_or_insert(now)) > GRACE {
+                    self.shared.cancel_steps();
+                }
+                continue;
+            }
+            if let Some(program) = chief {
+                self.save_if_due(program, now);
+            }
+            if now.saturating_sub(self.entered) >= ENTRY
+                && let Err(error) = self.entry()
+            {
+                self.shared.fail(error);
+            }
+            self.show(now);
+        }
+    }
+
+    /// Shows how far it is: not too often, and in a log not again what it has.
+    fn show(&mut self, now: Duration) {
+        let updates = self.shared.updates.load(Ordering::SeqCst);
+        let has_news = self.plan.screen.is_terminal() || updates != self.updates_shown;
+        if has_news && now.saturating_sub(self.shown) >= self.plan.screen.pause() {
+            (self.shown, self.updates_shown) = (now, updates);
+            self.plan.screen.progress(&self.shared.progress(self.plan, &self.tags, self.rate));
+        }
+    }
+
+    /// Saves once half of the updates that may be lost are in no checkpoint: the other half can be
+    /// made while it is written.
+    fn save_if_due(&mut self, program: &Program, now: Duration) {
+        let updates = self.shared.updates.load(Ordering::SeqCst);
+        let unsaved = updates.saturating_sub(self.shared.saved.load(Ordering::SeqCst));
+        if unsaved < (self.plan.options.updates_lost_max / 2).max(1) || now < self.save_after {
+            return;
+        }
+        let Some(session) = self.shared.chief.lock().clone() else { return };
+        match replica::save(self.plan, self.shared, program, &session) {
+            Ok(()) => self.saves_failed = 0,
+            // The chief meets the same trouble, and sees to it.
+            Err(error) if is_passing(&error) => self.save_after = now + SAVE_PAUSE,
+            // Variables that have just been lost pass too; a disk that is full does not.
+            Err(error) => {
+                self.save_after = now + SAVE_PAUSE;
+                self.saves_failed += 1;
+                if self.saves_failed == SAVES_FAILED_MAX {
+                    self.shared.fail(error);
+                }
+            }
+        }
+    }
+
+    /// Enters the figures in the event file.
+    fn entry(&mut self) -> Result<()> {
+        let now = self.shared.elapsed();
+        let progress = self.shared.progress(self.plan, &self.tags, self.rate);
+        let span = now.saturating_sub(self.entered).as_secs_f64();
+        self.entered = now;
+        if progress.updates > self.updates && span > 0.0 {
+            self.rate = (progress.updates - self.updates) as f64 / span;
+        }
+        self.updates = progress.updates;
+        if progress.loss.is_nan() {
+            return Ok(());
+        }
+        let mut values = vec![
+            summary::scalar("loss", progress.loss)?,
+            summary::scalar("updates_per_second", self.rate as f32)?,
+            summary::scalar("samples", progress.samples.0 as f32)?,
+            summary::scalar("workers", progress.workers as f32)?,
+        ];
+        for (tag, value) in &progress.figures {
+            values.push(summary::scalar(tag, *value)?);
+        }
+        self.writer.summary(self.shared.wall(), progress.updates as i64, values)?;
+        self.writer.flush()
+    }
+}

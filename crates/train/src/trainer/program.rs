@@ -1,0 +1,243 @@
+//! What a worker runs: its graph, and the names of what is fed, fetched and run in it.
+
+use thalweg_graph::{Graph, NodeId, Output, Scope};
+use thalweg_ops::{FAMILIES, op_registry};
+use thalweg_tensor::{Bytes, DType, PartialShape, Result, Shape, Tensor};
+
+use super::{Net, Plan};
+use crate::leases::{Batch, Leases};
+use crate::mode::Ledger;
+use crate::{Cluster, Coordinated, Mode, Model, Variable};
+
+/// The graph of one worker.
+pub(super) struct Program {
+    pub graph: Graph,
+    pub step: StepNames,
+    pub claim: ClaimNames,
+    /// Fed: the worker whose shards are taken away.
+    pub release: (String, String),
+    /// A bool: variables have their values.
+    pub ready: String,
+    /// The generation of the variables, and the number of updates.
+    pub state: [String; 2],
+    pub coordinated: Coordinated,
+    /// What the chief does besides.
+    pub lead: LeadNames,
+}
+
+/// A training step.
+pub(super) struct StepNames {
+    /// Tensors of the batch.
+    pub inputs: Vec<String>,
+    /// Worker, generation, shard, used, count.
+    pub batch: [String; 5],
+    pub loss: String,
+    pub figures: Vec<(String, String)>,
+    /// The number of updates after the step, and the one that was last saved.
+    pub counts: [String; 2],
+}
+
+/// A claim: fed, fetched, run.
+pub(super) struct ClaimNames {
+    /// Worker, generation, whether it is late.
+    pub fed: [String; 3],
+    pub fetched: [String; 3],
+    pub done: String,
+}
+
+/// What gives the variables their values, and saves them.
+pub(super) struct LeadNames {
+    pub init: String,
+    pub init_local: String,
+    /// Fed.
+    pub set_generation: (String, String),
+    pub release_all: String,
+    /// Fed: what the prefix begins with. Fetched: the prefix and the number of updates. Run.
+    pub save: (String, [String; 2], [String; 2]),
+    /// Fed: the prefix.
+    pub restore: (String, String),
+    /// Fed: the number of updates that a checkpoint has.
+    pub set_saved: (String, String),
+}
+
+impl Program {
+    pub(super) fn new(
+        cluster: &Cluster,
+        plan: &Plan<'_>,
+        worker: usize,
+        build: &dyn Fn(&mut Model) -> Result<Net>,
+    ) -> Result<Program> {
+        let model = Model::new(Scope::new(op_registry(FAMILIES)?)).seed(plan.options.seed as i64);
+        let mut model = cluster.place(model, worker)?;
+        let leases = Leases::new(&model, plan.shards, plan.options.epochs, plan.options.lease)?;
+        let leases = match plan.options.mode {
+            Mode::Async | Mode::Stale { .. } => leases,
+            // A round needs samples of everybody, also when some have none left.
+            Mode::Sync { .. } | Mode::Backup { .. } => leases.going_on(),
+        };
+        let batch = leases.batch(&model)?;
+        let net = build(&mut model)?;
+        let ledger = Ledger { leases: leases.clone(), batch };
+        let replica = cluster.replica(worker);
+        let mode = plan.options.mode;
+        let coordinated =
+            mode.minimize_with(&mut model, plan.optimizer, net.loss, replica, Some(&ledger))?;
+        let saved = Saved::new(&model, &leases)?;
+        let step = step_names(&mut model, &net, batch, &coordinated, &saved)?;
+        let claim = leases.claim(&model)?;
+        let release = leases.release(&model)?;
+        let (generation, _) = leases.state(&model)?;
+        let lead = LeadNames::new(&model, &leases, &saved)?;
+        let ready = model.ready()?;
+        let count = model.global_step()?;
+        let now = count.read(&mut model.top_on(&count.device))?;
+        let name = |output: Output| model.name_of(output);
+        Ok(Program {
+            step,
+            claim: ClaimNames {
+                fed: [claim.worker, claim.generation, claim.is_late].map(name),
+                fetched: [claim.shard, claim.used, claim.left].map(name),
+                done: model.node_name(claim.done),
+            },
+            release: (name(release.0), model.node_name(release.1)),
+            ready: name(ready),
+            state: [generation, now].map(name),
+            coordinated,
+            lead,
+            graph: model.to_graph(),
+        })
+    }
+}
+
+fn step_names(
+    model: &mut Model,
+    net: &Net,
+    batch: Batch,
+    coordinated: &Coordinated,
+    saved: &Saved,
+) -> Result<StepNames> {
+    let done = model.with_graph(|graph| graph.find(&coordinated.step));
+    let done: Vec<NodeId> = done.into_iter().collect();
+    let count = model.global_step()?;
+    let at = model.top_on(&count.device);
+    let now = count.read(&mut at.with_scope(at.after(&done)))?;
+    let last_saved = saved.read(model)?;
+    let name = |output: Output| model.name_of(output);
+    let Batch { worker, generation, shard, used, count } = batch;
+    Ok(StepNames {
+        inputs: net.inputs.iter().map(|&input| name(input)).collect(),
+        batch: [worker, generation, shard, used, count].map(name),
+        loss: name(net.loss),
+        figures: net.figures.iter().map(|(tag, value)| (tag.clone(), name(*value))).collect(),
+        counts: [now, last_saved].map(name),
+    })
+}
+
+/// The number of updates that the last checkpoint has: on a parameter server, so that all workers
+/// know it, and not in checkpoints.
+struct Saved {
+    handle: Output,
+    device: String,
+}
+
+impl Saved {
+    fn new(model: &Model, leases: &Leases) -> Result<Saved> {
+        let device = leases.device().to_owned();
+        let zero = |scope: &mut Scope| scope.constant(&Tensor::scalar(0i64));
+        let shape = PartialShape::scalar();
+        let name = "supervision/saved";
+        let handle = model.local(name, &device, DType::Int64, &shape, Some(&zero))?;
+        Ok(Saved { handle, device })
+    }
+
+    fn read(&self, model: &Model) -> Result<Output> {
+        let mut at = model.top_on(&self.device);
+        at.op("ReadVariableOp").input(self.handle).attr("dtype", DType::Int64).build()
+    }
+
+    fn set(&self, model: &Model) -> Result<(Output, NodeId)> {
+        let mut at = model.top_on(&self.device);
+        let value = at.input("supervision/set_saved/value", DType::Int64, &[])?;
+        let node = at.op("AssignVariableOp").name("supervision/set_saved");
+        Ok((value, node.inputs(&[self.handle, value]).build_node()?))
+    }
+}
+
+impl LeadNames {
+    fn new(model: &Model, leases: &Leases, saved: &Saved) -> Result<LeadNames> {
+        let variables = model.variables();
+        let init = model.init()?;
+        let init_local = model.init_local()?;
+        let set_generation = leases.set_generation(model)?;
+        let release_all = leases.release_all(model)?;
+        let set_saved = saved.set(model)?;
+        let scope = model.top_on(leases.device());
+        let scope = scope.with_scope(scope.child("checkpoint"));
+        let save = save(&scope, leases, &variables)?;
+        let restore = restore(&scope, &variables)?;
+        let of = |(fed, node): (Output, NodeId)| (model.name_of(fed), model.node_name(node));
+        Ok(LeadNames {
+            init: model.node_name(init),
+            init_local: model.node_name(init_local),
+            set_generation: of(set_generation),
+            release_all: model.node_name(release_all),
+            save: (
+                model.name_of(save.0),
+                save.1.map(|output| model.name_of(output)),
+                save.2.map(|node| model.node_name(node)),
+            ),
+            restore: of(restore),
+            set_saved: of(set_saved),
+        })
+    }
+}
+
+/// Names of variables, and which part of each: the whole.
+fn entries(at: &mut Model, variables: &[Variable]) -> Result<[Output; 2]> {
+    let shape = Shape::new(&[variables.len()])?;
+    let names = variables.iter().map(|variable| Bytes::from(variable.name.clone())).collect();
+    let names = at.constant(&Tensor::from_strings(shape.clone(), names)?)?;
+    let parts = vec![Bytes::new(); variables.len()];
+    Ok([names, at.constant(&Tensor::from_strings(shape, parts)?)?])
+}
+
+fn dtypes(variables: &[Variable]) -> Vec<DType> {
+    variables.iter().map(|variable| variable.dtype).collect()
+}
+
+/// Saves all variables as they are between two updates. Other steps wait while the values are read,
+/// not while they are written.
+fn save(
+    at: &Model,
+    leases: &Leases,
+    variables: &[Variable],
+) -> Result<(Output, [Output; 2], [NodeId; 2])> {
+    let (values, read) = leases.snapshot(at, variables)?;
+    let mut at = at.with_scope(at.child("save"));
+    let base = at.placeholder(DType::String, &PartialShape::scalar())?;
+    let step_of = variables.iter().position(|variable| variable.name == "global_step");
+    let step = values[step_of.unwrap_or_default()];
+    let dash = at.constant(&Tensor::scalar_string("-".to_owned()))?;
+    let number = at.add("AsString", &[step])?;
+    let prefix = at.op("StringJoin").inputs(&[base, dash, number]).build()?;
+    let [names, parts] = entries(&mut at, variables)?;
+    let inputs = [vec![prefix, names, parts], values].concat();
+    let node = at.op("SaveV2").inputs(&inputs).attr("dtypes", &dtypes(variables)[..]);
+    let written = node.build_node()?;
+    Ok((base, [prefix, step], [written, read]))
+}
+
+fn restore(at: &Model, variables: &[Variable]) -> Result<(Output, NodeId)> {
+    let mut at = at.with_scope(at.child("restore"));
+    let prefix = at.placeholder(DType::String, &PartialShape::scalar())?;
+    let [names, parts] = entries(&mut at, variables)?;
+    let node = at.op("RestoreV2").inputs(&[prefix, names, parts]);
+    let values = node.attr("dtypes", &dtypes(variables)[..]).build_all()?;
+    let mut set = Vec::with_capacity(variables.len());
+    for (variable, value) in variables.iter().zip(values) {
+        let mut beside = at.on(&variable.device);
+        let node = beside.op("AssignVariableOp").inputs(&[variable.handle, value]);
+        set.push(node.build_node()?);
+    }
+    Ok((prefix, at.op("NoOp").name("all").after(&set).build_node()?))
+}

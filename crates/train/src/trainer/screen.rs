@@ -1,0 +1,292 @@
+//! What a training shows: a bar and sentences on a terminal, lines of JSON elsewhere.
+
+use std::io::{IsTerminal, Write};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+
+/// What happens to a training besides its steps.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// Variables have their first values.
+    Began {
+        /// Workers of this process.
+        workers: usize,
+        /// Updates of variables that were lost before there was a checkpoint.
+        lost: u64,
+    },
+    /// Variables were restored.
+    Restored {
+        /// The checkpoint.
+        checkpoint: String,
+        /// Updates that it has.
+        updates: u64,
+        /// Updates that were made after it, as far as is known here.
+        lost: u64,
+    },
+    /// A worker's step failed because a task did not answer.
+    Lost {
+        /// The worker.
+        worker: usize,
+        /// What it was told.
+        error: String,
+    },
+    /// A worker gave its shard back.
+    Returned {
+        /// The worker.
+        worker: usize,
+        /// The shard.
+        shard: usize,
+        /// Samples of its epoch that were not used yet.
+        unused: u64,
+    },
+    /// A worker is at work again.
+    Back {
+        /// The worker.
+        worker: usize,
+        /// How long it was away.
+        after: Duration,
+    },
+    /// A checkpoint was written.
+    Saved {
+        /// Its prefix.
+        checkpoint: String,
+        /// Updates that it has.
+        updates: u64,
+        /// How long that took; steps went on meanwhile.
+        took: Duration,
+    },
+}
+
+impl Event {
+    /// What happened, in words.
+    pub fn sentence(&self) -> String {
+        match self {
+            Event::Began { workers, lost: 0 } => {
+                format!("{workers} workers begin with new variables")
+            }
+            Event::Began { workers, lost } => format!(
+                "{workers} workers begin anew: there was no checkpoint yet, {lost} updates were lost"
+            ),
+            Event::Restored { checkpoint, updates, lost } => format!(
+                "restored {checkpoint} with {updates} updates; {lost} updates since then were lost"
+            ),
+            Event::Lost { worker, error } => format!("worker {worker} is interrupted: {error}"),
+            Event::Returned { worker, shard, unused } => format!(
+                "worker {worker} returns shard {shard}: {unused} of its samples are still to be used"
+            ),
+            Event::Back { worker, after } => {
+                format!("worker {worker} is back after {:.2} s", after.as_secs_f64())
+            }
+            Event::Saved { checkpoint, updates, took } => format!(
+                "saved {checkpoint} with {updates} updates in {:.0} ms",
+                took.as_secs_f64() * 1e3
+            ),
+        }
+    }
+
+    fn json(&self) -> Value {
+        match self {
+            Event::Began { workers, lost } => {
+                json!({"event": "began", "workers": workers, "updates_lost": lost})
+            }
+            Event::Restored { checkpoint, updates, lost } => json!({
+                "event": "restored", "checkpoint": checkpoint, "updates": updates,
+                "updates_lost": lost
+            }),
+            Event::Lost { worker, error } => {
+                json!({"event": "lost", "worker": worker, "error": error})
+            }
+            Event::Returned { worker, shard, unused } => {
+                json!({"event": "returned", "worker": worker, "shard": shard, "unused": unused})
+            }
+            Event::Back { worker, after } => {
+                json!({"event": "back", "worker": worker, "after_seconds": after.as_secs_f64()})
+            }
+            Event::Saved { checkpoint, updates, took } => json!({
+                "event": "saved", "checkpoint": checkpoint, "updates": updates,
+                "seconds": took.as_secs_f64()
+            }),
+        }
+    }
+}
+
+/// How far a training is.
+#[derive(Clone, Debug, Default)]
+pub struct Progress {
+    /// Updates so far.
+    pub updates: u64,
+    /// Samples used, and to be used in all.
+    pub samples: (u64, u64),
+    /// The loss, averaged over the last steps.
+    pub loss: f32,
+    /// The net's figures, averaged likewise.
+    pub figures: Vec<(String, f32)>,
+    /// Updates a second.
+    pub rate: f64,
+    /// Workers at work.
+    pub workers: usize,
+}
+
+const BAR: usize = 24;
+
+impl Progress {
+    fn line(&self) -> String {
+        let (used, all) = self.samples;
+        let part = if all == 0 { 0.0 } else { (used as f64 / all as f64).min(1.0) };
+        let full = (part * BAR as f64) as usize;
+        let bar: String = (0..BAR).map(|i| if i < full { '█' } else { '░' }).collect();
+        let figures = self.figures.iter().map(|(tag, value)| format!("  {tag} {value:.3}"));
+        format!(
+            "{bar} {:3.0} %  {} updates  {:.0}/s  {} workers  loss {:.4}{}",
+            part * 100.0,
+            self.updates,
+            self.rate,
+            self.workers,
+            self.loss,
+            figures.collect::<String>()
+        )
+    }
+
+    fn json(&self) -> Value {
+        let mut value = json!({
+            "event": "progress", "updates": self.updates, "samples": self.samples.0,
+            "samples_in_all": self.samples.1, "loss": self.loss,
+            "updates_per_second": self.rate, "workers": self.workers
+        });
+        for (tag, figure) in &self.figures {
+            value[tag] = json!(figure);
+        }
+        value
+    }
+}
+
+/// Where a training shows itself.
+pub struct Screen {
+    out: Mutex<Out>,
+    is_terminal: bool,
+}
+
+struct Out {
+    out: Box<dyn Write + Send>,
+    /// Whether the cursor is behind a bar.
+    has_bar: bool,
+}
+
+impl Screen {
+    /// Standard output: a bar if it is a terminal, JSON otherwise.
+    pub fn standard() -> Screen {
+        let out = std::io::stdout();
+        Screen::new(out.is_terminal(), Box::new(out))
+    }
+
+    /// A screen, or a file.
+    pub fn new(is_terminal: bool, out: Box<dyn Write + Send>) -> Screen {
+        Screen { out: Mutex::new(Out { out, has_bar: false }), is_terminal }
+    }
+
+    /// Shows nothing.
+    pub fn none() -> Screen {
+        Screen::new(false, Box::new(std::io::sink()))
+    }
+
+    /// Whether it has a bar.
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// How often progress is to be shown.
+    pub(super) fn pause(&self) -> Duration {
+        Duration::from_millis(if self.is_terminal { 100 } else { 1000 })
+    }
+
+    /// Shows how far it is.
+    pub fn progress(&self, progress: &Progress) {
+        let mut out = self.out.lock();
+        // A screen that is gone is no reason to end what runs.
+        let _ = if self.is_terminal {
+            out.has_bar = true;
+            write!(out.out, "\r\x1b[K{}", progress.line())
+        } else {
+            writeln!(out.out, "{}", progress.json())
+        };
+        let _ = out.out.flush();
+    }
+
+    /// Shows what happened.
+    pub fn event(&self, event: &Event) {
+        if self.is_terminal {
+            self.line(&event.sentence());
+        } else {
+            self.line(&event.json().to_string());
+        }
+    }
+
+    /// A line of text, whatever the screen is.
+    pub fn line(&self, text: &str) {
+        let mut out = self.out.lock();
+        let before = if out.has_bar { "\r\x1b[K" } else { "" };
+        out.has_bar = false;
+        let _ = writeln!(out.out, "{before}{text}");
+        let _ = out.out.flush();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Page(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Page {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn shown(is_terminal: bool) -> String {
+        let page = Page::default();
+        let screen = Screen::new(is_terminal, Box::new(page.clone()));
+        let figures = vec![("accuracy".to_owned(), 0.5)];
+        screen.progress(&Progress {
+            updates: 7,
+            samples: (50, 100),
+            figures,
+            workers: 2,
+            ..Progress::default()
+        });
+        screen.event(&Event::Restored { checkpoint: "m-5".into(), updates: 5, lost: 2 });
+        let bytes = page.0.lock().clone();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn a_terminal_has_a_bar() {
+        let text = shown(true);
+        assert!(text.contains("████████████░░░░░░░░░░░░  50 %  7 updates"), "{text:?}");
+        let after = text.rsplit("\r\x1b[K").next().unwrap();
+        assert_eq!(after, "restored m-5 with 5 updates; 2 updates since then were lost\n");
+    }
+
+    #[test]
+    fn elsewhere_every_line_is_json() {
+        let text = shown(false);
+        let lines: Vec<Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&lines[0]["updates"], &lines[0]["accuracy"]), (&json!(7), &json!(0.5)));
+        assert_eq!(
+            (&lines[1]["event"], &lines[1]["updates_lost"]),
+            (&json!("restored"), &json!(2))
+        );
+    }
+}

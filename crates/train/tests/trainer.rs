@@ -1,0 +1,373 @@
+//! Supervised training on a cluster of this process, undisturbed and with every kind of task lost.
+#![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use thalweg_cluster::{ConnectOptions, TaskName};
+use thalweg_formats::checkpoint::BundleReader;
+use thalweg_formats::{LocalStorage, Storage};
+use thalweg_tensor::{DType, Result, Tensor};
+use thalweg_train::trainer::{EarlyStop, Event, Flow, Hook, Outcome, Screen, Step};
+use thalweg_train::{
+    Cluster, Dense, Flatten, Layer, Mode, Model, Net, Optimizer, TrainOptions, Trainer, losses,
+    metrics, mnist,
+};
+
+/// A folder of one test; gone when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(test: &str) -> Folder {
+        let name = format!("thalweg-trainer-{test}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        Folder(folder)
+    }
+
+    fn path(&self) -> String {
+        self.0.display().to_string()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a training printed.
+#[derive(Clone, Default)]
+struct Page(Arc<Mutex<Vec<u8>>>);
+
+impl Page {
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+}
+
+impl Write for Page {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().extend(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Loses tasks at given numbers of updates, one after the other, and starts them again.
+struct Killer {
+    cluster: Arc<Cluster>,
+    victims: Vec<(u64, TaskName)>,
+    next: AtomicUsize,
+    events: Mutex<Vec<Event>>,
+}
+
+impl Killer {
+    fn new(cluster: &Arc<Cluster>, victims: &[(u64, &str, u32)]) -> Arc<Killer> {
+        let victims =
+            victims.iter().map(|&(at, job, index)| (at, TaskName::new(job, index))).collect();
+        Arc::new(Killer {
+            cluster: cluster.clone(),
+            victims,
+            next: AtomicUsize::new(0),
+            events: Mutex::default(),
+        })
+    }
+
+    fn lost(&self) -> Vec<u64> {
+        let events = self.events.lock().unwrap();
+        let lost = events.iter().filter_map(|event| match event {
+            Event::Restored { lost, .. } => Some(*lost),
+            _ => None,
+        });
+        lost.collect()
+    }
+}
+
+impl Hook for Killer {
+    fn after_step(&self, step: &Step) -> Result<Flow> {
+        let next = self.next.load(Ordering::SeqCst);
+        let Some((at, task)) = self.victims.get(next) else { return Ok(Flow::Continue) };
+        let is_mine = step.updates >= *at
+            && self
+                .next
+                .compare_exchange(next, next + 1, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok();
+        if is_mine {
+            let tasks = self.cluster.tasks_here().unwrap();
+            tasks.crash(task)?;
+            std::thread::sleep(Duration::from_millis(100));
+            tasks.restart(task)?;
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn event(&self, event: &Event) {
+        self.events.lock().unwrap().push(event.clone());
+    }
+}
+
+/// Counts samples whose gradients were used.
+#[derive(Default)]
+struct Counter(AtomicUsize);
+
+impl Hook for Counter {
+    fn after_step(&self, step: &Step) -> Result<Flow> {
+        let count = if step.is_used { step.samples } else { 0 };
+        self.0.fetch_add(count, Ordering::SeqCst);
+        Ok(Flow::Continue)
+    }
+}
+
+fn cluster(ps: u32, workers: u32) -> Arc<Cluster> {
+    let options = ConnectOptions { connect_timeout: Duration::from_secs(5), ..Default::default() };
+    Arc::new(Cluster::local(ps, workers).unwrap().options(options))
+}
+
+fn net(model: &mut Model) -> Result<Net> {
+    let images = model.input("images", DType::Float, &[None, Some(28), Some(28), Some(1)])?;
+    let labels = model.input("labels", DType::Int64, &[None])?;
+    let logits = logits(model, images)?;
+    let loss = losses::softmax_cross_entropy(model, logits, labels)?;
+    let accuracy = metrics::accuracy(model, logits, labels)?;
+    Ok(Net { inputs: vec![images, labels], loss, figures: vec![("accuracy".into(), accuracy)] })
+}
+
+fn logits(model: &mut Model, images: thalweg_graph::Output) -> Result<thalweg_graph::Output> {
+    let x = Flatten.apply(model, images)?;
+    Dense::new(10).apply(model, x)
+}
+
+const SAMPLES: usize = 1500;
+const BATCH: usize = 25;
+const EPOCHS: u64 = 4;
+const BATCHES: u64 = SAMPLES as u64 / BATCH as u64 * EPOCHS;
+
+fn options(folder: &Folder, mode: Mode) -> TrainOptions {
+    TrainOptions {
+        folder: folder.path(),
+        mode,
+        batch: BATCH,
+        epochs: EPOCHS,
+        batches_per_shard: 4,
+        updates_lost_max: 40,
+        ..TrainOptions::default()
+    }
+}
+
+/// Trains; what it printed is on the page.
+fn train(
+    cluster: &Cluster,
+    options: TrainOptions,
+    hooks: &[Arc<dyn Hook>],
+    page: &Page,
+) -> Result<Outcome> {
+    let digits = mnist::train().unwrap().first(SAMPLES);
+    let mut trainer = Trainer::new(cluster, options);
+    for hook in hooks {
+        trainer = trainer.hook(hook.clone());
+    }
+    let trainer = trainer.screen(Screen::new(false, Box::new(page.clone())));
+    trainer.run(&digits, &Optimizer::sgd(0.1), net)
+}
+
+/// A tensor of a checkpoint.
+fn saved(prefix: &str, name: &str) -> Tensor {
+    let storage: Arc<dyn Storage> = Arc::new(LocalStorage::default());
+    BundleReader::open(&storage, prefix).unwrap().read(name).unwrap()
+}
+
+fn updates(prefix: &str) -> i64 {
+    saved(prefix, "global_step").scalar_value().unwrap()
+}
+
+/// How often each shard's samples were used.
+fn uses(prefix: &str) -> Vec<i64> {
+    let table = saved(prefix, "leases");
+    let rows = table.as_slice::<i64>().unwrap().chunks_exact(3);
+    rows.map(|row| row[1] / (BATCH as i64 * 4)).collect()
+}
+
+/// The part of the test digits that a checkpoint gets right, computed here.
+fn accuracy(prefix: &str) -> f32 {
+    let (kernel, bias) = (saved(prefix, "dense/kernel"), saved(prefix, "dense/bias"));
+    let (kernel, bias) = (kernel.as_slice::<f32>().unwrap(), bias.as_slice::<f32>().unwrap());
+    let digits = mnist::test().unwrap().first(1000);
+    let is_right = |i: &usize| {
+        let image = digits.image(*i).unwrap();
+        let score = |class: usize| {
+            let product =
+                |(j, &pixel): (usize, &u8)| f32::from(pixel) / 255.0 * kernel[j * 10 + class];
+            bias[class] + image.iter().enumerate().map(product).sum::<f32>()
+        };
+        let best = (0..10).max_by(|&a, &b| score(a).total_cmp(&score(b))).unwrap();
+        best == usize::from(digits.label(*i).unwrap())
+    };
+    (0..digits.len()).filter(is_right).count() as f32 / digits.len() as f32
+}
+
+#[test]
+fn whatever_is_lost_the_result_is_the_same() {
+    let (calm, rough) = (Folder::new("calm"), Folder::new("rough"));
+    let page = Page::default();
+    let here = cluster(1, 2);
+    let undisturbed = train(&here, options(&calm, Mode::Async), &[], &page).unwrap();
+    assert_eq!(undisturbed.interruptions, 0, "{}", page.text());
+    let undisturbed = undisturbed.checkpoint.unwrap();
+    drop(here);
+
+    let here = cluster(1, 2);
+    let victims = [(60, "worker", 1), (110, "worker", 0), (170, "ps", 0)];
+    let killer = Killer::new(&here, &victims);
+    let page = Page::default();
+    let outcome =
+        train(&here, options(&rough, Mode::Async), &[killer.clone() as Arc<dyn Hook>], &page);
+    let text = page.text();
+    let outcome = outcome.unwrap_or_else(|e| panic!("{e}\n{text}"));
+    assert_eq!(killer.next.load(Ordering::SeqCst), 3, "{text}");
+    let disturbed = outcome.checkpoint.unwrap();
+
+    // Each batch has led to exactly one update that is in the variables.
+    for prefix in [&undisturbed, &disturbed] {
+        assert_eq!(updates(prefix), BATCHES as i64, "{text}");
+        assert_eq!(uses(prefix), vec![EPOCHS as i64; SAMPLES / BATCH / 4], "{text}");
+    }
+    let lost = killer.lost();
+    assert_eq!(lost.len(), 1, "{text}");
+    assert!(lost[0] <= 40, "{lost:?}\n{text}");
+    assert_eq!(outcome.updates_lost, lost[0]);
+    for event in
+        ["\"lost\"", "\"returned\"", "\"back\"", "\"restored\"", "\"saved\"", "\"progress\""]
+    {
+        assert!(text.contains(event), "{event} is not in\n{text}");
+    }
+    let (calm, rough) = (accuracy(&undisturbed), accuracy(&disturbed));
+    assert!(calm > 0.75 && (calm - rough).abs() < 0.03, "{calm} and {rough}");
+}
+
+#[test]
+fn rounds_go_on_after_losses() {
+    let folder = Folder::new("rounds");
+    let here = cluster(2, 2);
+    let killer = Killer::new(&here, &[(30, "worker", 1), (60, "ps", 1), (90, "worker", 0)]);
+    let page = Page::default();
+    let hooks = [killer.clone() as Arc<dyn Hook>];
+    let outcome = train(&here, options(&folder, Mode::sync()), &hooks, &page);
+    let text = page.text();
+    let prefix = outcome.unwrap_or_else(|e| panic!("{e}\n{text}")).checkpoint.unwrap();
+    assert_eq!(killer.next.load(Ordering::SeqCst), 3, "{text}");
+    assert!(killer.lost().iter().all(|&lost| lost <= 40), "{text}");
+    assert!(uses(&prefix).iter().all(|&uses| uses >= EPOCHS as i64), "{text}");
+    let table = saved(&prefix, "leases");
+    let used: i64 = table.as_slice::<i64>().unwrap().chunks_exact(3).map(|row| row[1]).sum();
+    assert_eq!(used, updates(&prefix) * 2 * BATCH as i64, "{text}");
+    assert!(accuracy(&prefix) > 0.7);
+}
+
+#[test]
+fn every_mode_accounts_for_its_samples() {
+    // How many gradients make an update, at least and at most.
+    for (name, mode, [least, most]) in [
+        ("sync", Mode::sync(), [3, 3]),
+        ("backup", Mode::Backup { spare: 1 }, [2, 3]),
+        ("stale", Mode::Stale { bound: 2 }, [1, 1]),
+    ] {
+        let folder = Folder::new(name);
+        let page = Page::default();
+        let here = cluster(1, 3);
+        let counter = Arc::new(Counter::default());
+        let hooks = [counter.clone() as Arc<dyn Hook>];
+        let outcome = train(&here, options(&folder, mode), &hooks, &page);
+        let outcome = outcome.unwrap_or_else(|e| panic!("{name}: {e}\n{}", page.text()));
+        let prefix = outcome.checkpoint.unwrap();
+        let table = saved(&prefix, "leases");
+        let used: i64 = table.as_slice::<i64>().unwrap().chunks_exact(3).map(|row| row[1]).sum();
+        let [least, most] = [least, most].map(|n| updates(&prefix) * n * BATCH as i64);
+        assert!((least..=most).contains(&used), "{name}: {used} {least} {most}\n{}", page.text());
+        // What the table says is what the workers were told, but for steps that the end cut short.
+        let cut_short = used - counter.0.load(Ordering::SeqCst) as i64;
+        assert!((0..=3 * BATCH as i64).contains(&cut_short), "{name}: {cut_short}");
+        // Workers that wait for each other go on with the next epoch until the last is complete.
+        let uses = uses(&prefix);
+        let is_complete = uses.iter().all(|&uses| uses >= EPOCHS as i64);
+        assert!(is_complete, "{name}: {uses:?}\n{}", page.text());
+        if name == "stale" {
+            assert_eq!(updates(&prefix), BATCHES as i64);
+        }
+        assert!(accuracy(&prefix) > 0.7, "{name}");
+    }
+}
+
+#[test]
+fn a_run_ends_and_goes_on() {
+    let folder = Folder::new("limits");
+    let here = cluster(2, 2);
+    let page = Page::default();
+    let limited = TrainOptions { updates_max: Some(50), ..options(&folder, Mode::Async) };
+    let outcome = train(&here, limited, &[], &page).unwrap();
+    let prefix = outcome.checkpoint.unwrap();
+    assert!((50..60).contains(&updates(&prefix)), "{}", updates(&prefix));
+
+    let early: Arc<dyn Hook> = Arc::new(EarlyStop::new(20, 10.0));
+    let outcome = train(&here, options(&folder, Mode::Async), &[early], &page).unwrap();
+    let stopped = updates(&outcome.checkpoint.unwrap());
+    assert!((70..100).contains(&stopped), "{stopped}");
+
+    let none = Duration::ZERO;
+    let limited = TrainOptions { time_max: Some(none), ..options(&folder, Mode::Async) };
+    let outcome = train(&here, limited, &[], &page);
+    let outcome = outcome.unwrap_or_else(|e| panic!("{e}\n{}", page.text()));
+    assert!(outcome.updates < 110, "{}", outcome.updates);
+
+    let outcome = train(&here, options(&folder, Mode::Async), &[], &page).unwrap();
+    assert_eq!(updates(&outcome.checkpoint.unwrap()), BATCHES as i64);
+    assert!(page.text().contains("\"restored\""), "{}", page.text());
+    let kept = std::fs::read_dir(&folder.0)
+        .unwrap()
+        .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().ends_with(".index"));
+    assert!(kept.count() <= 5);
+}
+
+#[test]
+fn mistakes_are_told() {
+    let folder = Folder::new("mistakes");
+    let here = cluster(1, 1);
+    let mistakes = [
+        (TrainOptions { batch: 0, ..options(&folder, Mode::Async) }, "a batch has"),
+        (
+            TrainOptions { workers: Some(vec![3]), ..options(&folder, Mode::Async) },
+            "there is no worker 3",
+        ),
+        (
+            TrainOptions { lease: Duration::from_secs(1), ..options(&folder, Mode::Async) },
+            "the lease of its samples",
+        ),
+    ];
+    for (options, words) in mistakes {
+        let error = train(&here, options, &[], &Page::default()).unwrap_err();
+        assert!(error.message().contains(words), "{error}");
+    }
+    // A net whose steps always fail ends the training with their error.
+    let digits = mnist::test().unwrap().first(100);
+    let trainer = Trainer::new(&here, options(&folder, Mode::Async)).screen(Screen::none());
+    let error = trainer
+        .run(&digits, &Optimizer::sgd(0.1), |model| {
+            let net = net(model)?;
+            let (yes, text) =
+                (model.constant(&Tensor::scalar(false))?, Tensor::scalar_string("no good"));
+            let text = model.constant(&text)?;
+            let assert = model.op("Assert").inputs(&[yes, text]).attr("T", &[DType::String][..]);
+            let assert = assert.build_node()?;
+            let loss = model.op("Identity").input(net.loss).after(&[assert]).build()?;
+            Ok(Net { loss, ..net })
+        })
+        .unwrap_err();
+    assert!(error.message().contains("no good"), "{error}");
+}
