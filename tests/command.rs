@@ -214,25 +214,6 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn the_quickstart_runs_and_learns() {
-    let folder = folder("quickstart");
-    let trace = folder.join("trace.json");
-    let output = thalweg(&["quickstart", "--steps=400", &format!("--trace={}", trace.display())]);
-    let text = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
-    let summary: Json = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    assert_eq!(summary["steps"], 400);
-    assert!(summary["nodes"].as_u64().unwrap() > 40 && summary["seconds"].as_f64().unwrap() > 0.0);
-    assert!(trace.is_file());
-    let losses: Vec<f32> = text
-        .lines()
-        .filter_map(|l| l.split_once("loss ")?.1.split(',').next()?.parse().ok())
-        .collect();
-    assert!(losses.len() >= 4 && losses[losses.len() - 1] < losses[0] / 2.0, "{losses:?}");
-    std::fs::remove_dir_all(folder).unwrap();
-}
-
-#[test]
 fn ops_are_listed() {
     let list = json(&thalweg(&["ops", "--json"]));
     let list = list.as_array().unwrap();

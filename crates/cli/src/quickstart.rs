@@ -1,277 +1,305 @@
-//! `thalweg quickstart`: builds a small classifier, trains it, uses it from several threads, and
-//! says what happened.
+//! `thalweg quickstart`: a cluster of processes learns to read digits, loses one of them on the way,
+//! and what it has learnt is exported and used.
 
-use std::io::Write;
+mod digits;
+mod tasks;
+
+use std::fs;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use thalweg_graph::{NodeId, Output, Scope};
+use thalweg_cluster::{ClusterSpec, ConnectOptions};
+use thalweg_graph::Output;
 use thalweg_kernel::Environment;
-use thalweg_runtime::{RunOptions, Session, SessionOptions};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
+use thalweg_runtime::{LoadOptions, SavedModel, system_environment};
+use thalweg_storage::ByUrl;
+use thalweg_tensor::{Context, DType, Result, Tensor, ensure, err};
+use thalweg_train::mnist::{self, Digits};
+use thalweg_train::trainer::{Outcome, Screen};
+use thalweg_train::{
+    Cluster, Conv, Dense, Flatten, Layer, MaxPool, Mode, Model, Net, Optimizer, Rate, Served,
+    TrainOptions, Trainer, losses, metrics,
+};
 
-use crate::{Failure, Registry, files};
+use crate::{Failure, Registry};
+use tasks::{Drill, Tasks};
 
-/// Points to learn from, in as many arms of a spiral as there are classes.
-const POINTS: usize = 300;
-const CLASSES: usize = 3;
-const HIDDEN: usize = 32;
-const LEARNING_RATE: f32 = 1.0;
-/// Threads that use the trained model at once, and steps that each of them takes.
-const THREADS: usize = 4;
-const STEPS_PER_THREAD: usize = 500;
+/// Batches of a shard, which a worker holds at a time.
+const BATCHES_PER_SHARD: usize = 5;
+/// Digits that the exported model classifies on the screen.
+const SHOWN: usize = 10;
 
-/// Build a small model, train it, run it from several threads, and show what happened.
+/// Train a net that reads digits on a cluster of processes, lose one, export it, use it.
+///
+/// Starts a parameter server and two workers on this machine, trains a convolutional net on MNIST
+/// (which is in this program), kills a worker on the way, exports a SavedModel, loads it and classifies
+/// all test digits with it. The last line is JSON.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Steps of training
-    #[arg(long, value_name = "N", default_value = "500", value_parser = clap::value_parser!(u32).range(1..))]
-    steps: u32,
+    /// Digits to learn from, 60000 at most
+    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(100..=60_000))]
+    images: u32,
 
-    /// Where to write the timeline of one step; by default a file in the system's temporary folder
-    #[arg(long, value_name = "FILE")]
-    trace: Option<PathBuf>,
+    /// How often each of them is used
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    epochs: u32,
+
+    /// Digits of a step
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    batch: u32,
+
+    /// Filters of the first layer; the second has twice as many
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    filters: u32,
+
+    /// Test digits, 10000 at most
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    test_images: u32,
+
+    /// Updates between checkpoints at most: so many can be lost with the parameter server
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(3..))]
+    checkpoint_every: u32,
+
+    /// Task to kill on the way, ps/0, worker/0 or worker/1; several are killed one after the other
+    #[arg(long = "kill", value_name = "TASK", default_value = "worker/1")]
+    kills: Vec<String>,
+
+    /// Kill none
+    #[arg(long, conflicts_with = "kills")]
+    undisturbed: bool,
+
+    /// Where checkpoints, event files, logs and the model go [default: a new folder]
+    #[arg(long, value_name = "DIR")]
+    folder: Option<PathBuf>,
 }
 
 /// Runs the tour.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
-    let scope = Scope::new(registry.ops.clone());
-    Model::build(&scope)?;
-    let nodes = scope.with_graph(thalweg_graph::Graph::len);
-    writeln!(out, "1. A graph of {nodes} nodes: a classifier of points in the plane.")?;
-    writeln!(
-        out,
-        "     x [?,2] -> MatMul, BiasAdd, Relu [?,{HIDDEN}] -> MatMul, BiasAdd [?,{CLASSES}]"
-    )?;
-    writeln!(out, "     loss and its gradients -> AssignSubVariableOp on 4 variables")?;
+    let folder = folder(args)?;
+    let tasks = Arc::new(Tasks::start(&folder)?);
+    writeln!(out, "1. A cluster on this machine, each task a process:")?;
+    for (name, address) in tasks.addresses() {
+        writeln!(out, "     {name} at {address}, process {}", tasks.id(&name))?;
+    }
+    let digits = mnist::train()?.first(args.images as usize);
+    writeln!(out, "\n2. Training: {} digits, {} times each.", digits.len(), args.epochs)?;
+    out.flush()?;
+    let drill = drill(args, &tasks, digits.len())?;
+    let outcome = train(args, &folder, &tasks, &drill, &digits)?;
+    tell_of_training(&outcome, &drill, out)?;
+    // The parameter server and the workers have done their part.
+    tasks.end();
 
-    let options = SessionOptions::default();
-    let environment = options.environment.clone();
-    let session = Session::new(scope.to_graph(), registry.kernels.clone(), options)?;
-    session.run(&[], &[], &["init"])?;
-    let (x, labels) = spiral()?;
+    let checkpoint = outcome.checkpoint.clone();
+    let checkpoint = checkpoint.ok_or_else(|| err!(Internal, "training left no checkpoint"))?;
+    let filters = args.filters as usize;
+    let models = format!("{folder}/model");
+    let saved_model = thalweg_train::export(&checkpoint, &models, |model| served(model, filters))?;
+    let model = load(&saved_model, registry)?;
+    let test = mnist::test()?.first(args.test_images as usize);
+    let accuracy = test_accuracy(&model, &test)?;
     writeln!(
         out,
-        "\n2. Training on {POINTS} points in {CLASSES} spiral arms, {} steps:",
-        args.steps
+        "\n3. Exported, loaded again and tested on {} digits that it never saw:",
+        test.len()
     )?;
-    let seconds = train(args.steps, &session, &environment, (&x, &labels), out)?;
-    writeln!(out, "     {:.0} us per step", seconds / f64::from(args.steps) * 1e6)?;
-
-    let probabilities =
-        session.run(&[("x", x.rows(POINTS - CLASSES, 1)?)], &["probabilities"], &[])?;
-    writeln!(out, "\n3. Fetching: only what a fetch needs runs.")?;
-    writeln!(
-        out,
-        "     probabilities of the last point of class 0: {}",
-        crate::output::show(&probabilities[0])?
-    )?;
-
-    let rate = steps_from_threads(&session, &environment, &x)?;
-    writeln!(
-        out,
-        "\n4. One session, {THREADS} threads at once: {rate:.0} predictions of one point per second."
-    )?;
-
-    let trace = write_trace(args, &session, (&x, &labels))?;
-    writeln!(out, "\n5. A timeline of one training step: {}", trace.display())?;
-    writeln!(out, "     open it at https://ui.perfetto.dev")?;
-    writeln!(
-        out,
-        "\nNext: thalweg run GRAPH.pb runs a graph that TensorFlow wrote (thalweg run --help);"
-    )?;
-    writeln!(out, "      examples/ has programs that build their own.")?;
-    writeln!(
-        out,
-        "{}",
-        serde_json::json!({
-            "nodes": nodes, "steps": args.steps, "seconds": seconds, "trace": trace.to_string_lossy()
-        })
-    )?;
+    writeln!(out, "     {:.2} % are right", accuracy * 100.0)?;
+    let guesses = classify(&model, &test, &(0..SHOWN).collect::<Vec<_>>())?;
+    writeln!(out, "\n4. Ten of them, as the model reads them:\n")?;
+    digits::show(&test, &guesses, out)?;
+    tell_what_next(&folder, &checkpoint, &saved_model, &outcome.events, out)?;
+    let detection = drill.detection().map(|time| time.as_secs_f64());
+    let summary = serde_json::json!({
+        "test_accuracy": accuracy,
+        "train_seconds": outcome.took.as_secs_f64(),
+        "detection_seconds": detection,
+        "updates_lost": outcome.updates_lost,
+        "checkpoint": checkpoint,
+        "saved_model": saved_model,
+        "events": outcome.events,
+    });
+    writeln!(out, "{summary}")?;
     Ok(())
 }
 
-/// Trains, telling how the loss falls; returns the seconds that the steps took together.
+fn folder(args: &Args) -> Result<String> {
+    let folder = args.folder.clone().unwrap_or_else(|| {
+        let now = system_environment().clock.wall();
+        std::env::temp_dir().join(format!("thalweg-quickstart-{}", now.as_millis()))
+    });
+    let failed = |e: io::Error| err!(Unavailable, "{}: {e}", folder.display());
+    fs::create_dir_all(&folder).map_err(failed)?;
+    // Tasks have the same files, but need not stand in the same folder.
+    let folder = fs::canonicalize(&folder).map_err(failed)?;
+    Ok(folder.display().to_string())
+}
+
+/// What is to be killed, and when.
+fn drill(args: &Args, tasks: &Arc<Tasks>, digits: usize) -> Result<Arc<Drill>, Failure> {
+    let kills = if args.undisturbed { Vec::new() } else { args.kills.clone() };
+    if let Some(unknown) = kills.iter().find(|name| !tasks.has(name)) {
+        return Err(Failure::Usage(format!("--kill {unknown}: there is no such task")));
+    }
+    let updates = digits.div_ceil(args.batch as usize) as u64 * u64::from(args.epochs);
+    Ok(Arc::new(Drill::new(tasks.clone(), kills, updates)))
+}
+
 fn train(
-    steps: u32,
-    session: &Session,
-    environment: &Environment,
-    (x, labels): (&Tensor, &Tensor),
+    args: &Args,
+    folder: &str,
+    tasks: &Tasks,
+    drill: &Arc<Drill>,
+    digits: &Digits,
+) -> Result<Outcome> {
+    let spec: ClusterSpec = tasks.spec().parse()?;
+    let options = ConnectOptions { connect_timeout: Duration::from_secs(5), ..Default::default() };
+    let cluster = Cluster::of(spec)?.options(options);
+    let options = TrainOptions {
+        folder: folder.to_owned(),
+        mode: Mode::Async,
+        batch: args.batch as usize,
+        epochs: args.epochs.into(),
+        batches_per_shard: BATCHES_PER_SHARD,
+        updates_lost_max: args.checkpoint_every.into(),
+        ..TrainOptions::default()
+    };
+    let updates = digits.len().div_ceil(args.batch as usize) as f64 * f64::from(args.epochs);
+    let rate = Rate::Cosine { initial: 2e-3, steps: updates, alpha: 0.02 };
+    let trainer = Trainer::new(&cluster, options).screen(screen()?).hook(drill.clone());
+    let outcome = trainer
+        .run(digits, &Optimizer::adam(rate), |model| net(model, args.filters as usize))
+        .context(|| "training")?;
+    Ok(outcome)
+}
+
+/// Standard output for all threads: the command's own handle to it is locked.
+fn screen() -> Result<Screen> {
+    let stdout = io::stdout();
+    let copy = stdout.as_fd().try_clone_to_owned();
+    let copy = copy.map_err(|e| err!(Unavailable, "standard output: {e}"))?;
+    Ok(Screen::new(stdout.is_terminal(), Box::new(File::from(copy))))
+}
+
+fn tell_of_training(outcome: &Outcome, drill: &Drill, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out)?;
+    writeln!(
+        out,
+        "     {} updates in {:.1} s; checkpoints were written beside them",
+        outcome.updates,
+        outcome.took.as_secs_f64()
+    )?;
+    for (name, noticed, _) in drill.losses() {
+        match noticed {
+            Some(time) => writeln!(
+                out,
+                "     {name} was killed; that was noticed after {:.3} s, and it was started again",
+                time.as_secs_f64()
+            )?,
+            None => writeln!(out, "     {name} was killed; nobody missed it")?,
+        }
+    }
+    match outcome.updates_lost {
+        0 => writeln!(
+            out,
+            "     nothing was lost: every digit counted exactly as often as it should"
+        ),
+        lost => writeln!(
+            out,
+            "     {lost} updates since the last checkpoint were lost; their digits were used again"
+        ),
+    }
+}
+
+fn tell_what_next(
+    folder: &str,
+    checkpoint: &str,
+    saved_model: &str,
+    events: &str,
     out: &mut dyn Write,
-) -> Result<f64, Failure> {
-    let step = session.make_callable(&["x", "labels"], &["loss", "accuracy"], &["train"])?;
-    let feeds = [x.clone(), labels.clone()];
-    let begin = environment.clock.monotonic();
-    let mut told = 0;
-    for i in 0..steps {
-        let results = step.call(&feeds)?;
-        if u64::from(i) * 4 >= told * u64::from(steps) || i + 1 == steps {
-            told += 1;
-            let (loss, accuracy) =
-                (results[0].scalar_value::<f32>()?, results[1].scalar_value::<f32>()?);
-            writeln!(out, "     step {i:4}: loss {loss:.3}, {:.0} % right", accuracy * 100.0)?;
+) -> io::Result<()> {
+    writeln!(out, "\n5. All of it is in {folder}:")?;
+    writeln!(out, "     checkpoint   {checkpoint}")?;
+    writeln!(out, "     event files  {events}")?;
+    writeln!(out, "     model        {saved_model}")?;
+    writeln!(out, "\nNext:")?;
+    writeln!(out, "     thalweg inspect {saved_model}")?;
+    writeln!(out, "     thalweg checkpoint list {checkpoint}")?;
+    writeln!(out, "     thalweg events {events}        (or: tensorboard --logdir {events})")?;
+    writeln!(out, "     thalweg serve --model digits={folder}/model")?;
+    writeln!(out, "     thalweg quickstart --kill ps/0   loses the parameter server instead")?;
+    writeln!(out, "     docs/training.md has the program behind this, for nets of your own\n")
+}
+
+/// The net as it is trained.
+fn net(model: &mut Model, filters: usize) -> Result<Net> {
+    let images = images(model)?;
+    let labels = model.input("labels", DType::Int64, &[None])?;
+    let logits = logits(model, images, filters)?;
+    let loss = losses::softmax_cross_entropy(model, logits, labels)?;
+    let accuracy = metrics::accuracy(model, logits, labels)?;
+    Ok(Net { inputs: vec![images, labels], loss, figures: vec![("accuracy".into(), accuracy)] })
+}
+
+/// The net as it is used.
+fn served(model: &mut Model, filters: usize) -> Result<Served> {
+    let images = images(model)?;
+    let logits = logits(model, images, filters)?;
+    let axis = model.int(1)?;
+    let classes = model.op("ArgMax").name("classes").inputs(&[logits, axis]).build()?;
+    let probabilities = model.op("Softmax").name("probabilities").input(logits).build()?;
+    Ok(Served {
+        inputs: vec![("images", images)],
+        outputs: vec![("classes", classes), ("probabilities", probabilities)],
+    })
+}
+
+fn images(model: &mut Model) -> Result<Output> {
+    let side = Some(mnist::SIDE);
+    model.input("images", DType::Float, &[None, side, side, Some(1)])
+}
+
+fn logits(model: &mut Model, images: Output, filters: usize) -> Result<Output> {
+    let x = Conv::new(filters, [5, 5]).relu().apply(model, images)?;
+    let x = MaxPool::new(2).apply(model, x)?;
+    let x = Conv::new(2 * filters, [5, 5]).relu().apply(model, x)?;
+    let x = MaxPool::new(2).apply(model, x)?;
+    let x = Flatten.apply(model, x)?;
+    let x = Dense::new(64).relu().apply(model, x)?;
+    Dense::new(mnist::CLASSES).apply(model, x)
+}
+
+fn load(folder: &str, registry: &Registry) -> Result<SavedModel> {
+    let mut options = LoadOptions::default();
+    options.session.environment =
+        Environment { storage: Arc::new(ByUrl::default()), ..system_environment() };
+    SavedModel::load(folder, &[], (registry.ops.clone(), registry.kernels.clone()), options)
+}
+
+/// What the model takes digits for, and how sure it is.
+fn classify(model: &SavedModel, digits: &Digits, indices: &[usize]) -> Result<Vec<(i64, f32)>> {
+    let (images, _) = digits.batch(indices)?;
+    let found = model.run("serving_default", &[("images", images)])?;
+    let output = |name: &str| -> Result<&Tensor> {
+        found.get(name).ok_or_else(|| err!(Internal, "the model has no output '{name}'"))
+    };
+    let classes = output("classes")?.as_slice::<i64>()?;
+    let rows = output("probabilities")?.as_slice::<f32>()?.chunks_exact(mnist::CLASSES);
+    let surest = rows.map(|row| row.iter().copied().fold(0.0, f32::max));
+    ensure!(classes.len() == indices.len(), Internal, "{} classes came", classes.len());
+    Ok(classes.iter().copied().zip(surest).collect())
+}
+
+fn test_accuracy(model: &SavedModel, digits: &Digits) -> Result<f64> {
+    let all: Vec<usize> = (0..digits.len()).collect();
+    let mut right = 0;
+    for indices in all.chunks(500) {
+        for (&index, (class, _)) in indices.iter().zip(classify(model, digits, indices)?) {
+            right += usize::from(class == i64::from(digits.label(index)?));
         }
     }
-    Ok((environment.clock.monotonic() - begin).as_secs_f64())
-}
-
-/// Predictions per second of threads that share the session.
-fn steps_from_threads(session: &Session, environment: &Environment, x: &Tensor) -> Result<f64> {
-    let predict = session.make_callable(&["x"], &["class"], &[])?;
-    let begin = environment.clock.monotonic();
-    std::thread::scope(|threads| {
-        let handles: Vec<_> = (0..THREADS)
-            .map(|thread| {
-                let predict = &predict;
-                threads.spawn(move || {
-                    for i in 0..STEPS_PER_THREAD {
-                        predict.call(&[x.rows((thread + i * THREADS) % POINTS, 1)?])?;
-                    }
-                    Ok(())
-                })
-            })
-            .collect();
-        let join = |h: std::thread::ScopedJoinHandle<'_, Result<()>>| {
-            h.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        handles.into_iter().try_for_each(join)
-    })?;
-    let seconds = (environment.clock.monotonic() - begin).as_secs_f64();
-    Ok((THREADS * STEPS_PER_THREAD) as f64 / seconds)
-}
-
-fn write_trace(args: &Args, session: &Session, (x, labels): (&Tensor, &Tensor)) -> Result<PathBuf> {
-    let path = args
-        .trace
-        .clone()
-        .unwrap_or_else(|| std::env::temp_dir().join("thalweg-quickstart-trace.json"));
-    let options = RunOptions { trace: true, ..Default::default() };
-    let feeds = [("x", x.clone()), ("labels", labels.clone())];
-    let (_, metadata) = session.run_with(&options, &feeds, &["loss"], &["train"])?;
-    files::write(&path, metadata.to_trace_json().as_bytes())?;
-    Ok(path)
-}
-
-/// Points of a spiral with as many arms as classes, and the arm of each.
-fn spiral() -> Result<(Tensor, Tensor)> {
-    let (mut points, mut labels) = (Vec::new(), Vec::new());
-    for i in 0..POINTS {
-        let class = i % CLASSES;
-        let radius = (i / CLASSES) as f32 / (POINTS / CLASSES) as f32;
-        // A little unevenness, the same in every run.
-        let shake = ((i * 7919 % 101) as f32 / 101.0 - 0.5) * 0.4;
-        let angle = 4.0 * radius + class as f32 * std::f32::consts::TAU / CLASSES as f32 + shake;
-        points.extend([radius * angle.sin(), radius * angle.cos()]);
-        labels.push(class as i32);
-    }
-    Ok((Tensor::from_slice(Shape::new(&[POINTS, 2])?, &points)?, Tensor::vector(&labels)?))
-}
-
-/// Two layers, their loss, and a step down its slope.
-struct Model {
-    scope: Scope,
-    inits: Vec<NodeId>,
-}
-
-impl Model {
-    fn build(scope: &Scope) -> Result<()> {
-        let mut m = Model { scope: scope.clone(), inits: Vec::new() };
-        let x = m.placeholder("x", DType::Float, &PartialShape::new([None, Some(2)]))?;
-        let labels = m.placeholder("labels", DType::Int32, &PartialShape::of_rank(1))?;
-        let w1 = m.variable("w1", &[2, HIDDEN])?;
-        let b1 = m.variable("b1", &[HIDDEN])?;
-        let w2 = m.variable("w2", &[HIDDEN, CLASSES])?;
-        let b2 = m.variable("b2", &[CLASSES])?;
-
-        let product = m.scope.add("MatMul", &[x, w1.value])?;
-        let sums = m.scope.add("BiasAdd", &[product, b1.value])?;
-        let hidden = m.scope.add("Relu", &[sums])?;
-        let product = m.scope.add("MatMul", &[hidden, w2.value])?;
-        let logits = m.scope.add("BiasAdd", &[product, b2.value])?;
-        m.scope.op("Softmax").name("probabilities").input(logits).build()?;
-        let axis = m.scope.constant(&Tensor::scalar(1i32))?;
-        let class = m.named("class", "ArgMax", &[logits, axis])?;
-
-        let losses = m
-            .scope
-            .op("SparseSoftmaxCrossEntropyWithLogits")
-            .inputs(&[logits, labels])
-            .build_all()?;
-        let all = m.scope.constant(&Tensor::vector(&[0i32])?)?;
-        m.named("loss", "Mean", &[losses[0], all])?;
-        let labels = m.scope.op("Cast").input(labels).attr("DstT", DType::Int64).build()?;
-        let is_right = m.scope.add("Equal", &[class, labels])?;
-        let is_right = m.scope.op("Cast").input(is_right).attr("DstT", DType::Float).build()?;
-        m.named("accuracy", "Mean", &[is_right, all])?;
-
-        // The gradients, by hand: the graph can be as long as one likes.
-        let d_logits = losses[1];
-        let d_hidden = m.product(d_logits, w2.value, false, true)?;
-        let d_sums = m.scope.add("ReluGrad", &[d_hidden, sums])?;
-        let d_w2 = m.product(hidden, d_logits, true, false)?;
-        let d_b2 = m.scope.add("BiasAddGrad", &[d_logits])?;
-        let d_w1 = m.product(x, d_sums, true, false)?;
-        let d_b1 = m.scope.add("BiasAddGrad", &[d_sums])?;
-        let rate = m.scope.constant(&Tensor::scalar(LEARNING_RATE / POINTS as f32))?;
-        let mut updates = Vec::new();
-        for (variable, gradient) in [(w1, d_w1), (b1, d_b1), (w2, d_w2), (b2, d_b2)] {
-            let step = m.scope.add("Mul", &[gradient, rate])?;
-            let update =
-                m.scope.op("AssignSubVariableOp").inputs(&[variable.handle, step]).build_node()?;
-            updates.push(update);
-        }
-        m.scope.op("NoOp").name("train").after(&updates).build_node()?;
-        m.scope.op("NoOp").name("init").after(&m.inits).build_node()?;
-        Ok(())
-    }
-
-    fn placeholder(&mut self, name: &str, dtype: DType, shape: &PartialShape) -> Result<Output> {
-        self.scope.op("Placeholder").name(name).attr("dtype", dtype).attr("shape", shape).build()
-    }
-
-    fn named(&mut self, name: &str, op: &str, inputs: &[Output]) -> Result<Output> {
-        self.scope.op(op).name(name).inputs(inputs).build()
-    }
-
-    fn product(
-        &mut self,
-        a: Output,
-        b: Output,
-        transpose_a: bool,
-        transpose_b: bool,
-    ) -> Result<Output> {
-        let product = self.scope.op("MatMul").inputs(&[a, b]);
-        product.attr("transpose_a", transpose_a).attr("transpose_b", transpose_b).build()
-    }
-
-    /// A variable that `init` fills with random numbers, seeded, so that every run is the same.
-    fn variable(&mut self, name: &str, dims: &[usize]) -> Result<Variable> {
-        let shape = PartialShape::from(&Shape::new(dims)?);
-        let mut scope = self.scope.child(name);
-        let handle = scope
-            .op("VarHandleOp")
-            .name("handle")
-            .attr("dtype", DType::Float)
-            .attr("shape", &shape)
-            .attr("shared_name", name)
-            .build()?;
-        let sizes: Vec<i32> = dims.iter().map(|&d| d as i32).collect();
-        let sizes = scope.constant(&Tensor::vector(&sizes)?)?;
-        let normal = scope
-            .op("RandomStandardNormal")
-            .input(sizes)
-            .attr("dtype", DType::Float)
-            .attr("seed", self.inits.len() as i64 + 1)
-            .build()?;
-        let scale = scope.constant(&Tensor::scalar(0.5f32))?;
-        let start = scope.add("Mul", &[normal, scale])?;
-        self.inits.push(scope.op("AssignVariableOp").inputs(&[handle, start]).build_node()?);
-        let value = scope.op("ReadVariableOp").input(handle).attr("dtype", DType::Float).build()?;
-        Ok(Variable { handle, value })
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Variable {
-    handle: Output,
-    value: Output,
+    Ok(right as f64 / digits.len() as f64)
 }

@@ -1,0 +1,241 @@
+//! The tasks of the tour: processes that it starts, kills and starts again.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_kernel::Environment;
+use thalweg_runtime::system_environment;
+use thalweg_tensor::{Result, bail, err};
+use thalweg_train::trainer::{Event, Flow, Hook, Step};
+
+use crate::ports::FreePorts;
+
+/// What a task says once it listens.
+const LISTENS: &str = "listening on";
+/// How long a task may take to listen, and to end.
+const PATIENCE: Duration = Duration::from_secs(20);
+const PAUSE: Duration = Duration::from_millis(10);
+/// The jobs, with the number of their tasks.
+const JOBS: [(&str, usize); 2] = [("ps", 1), ("worker", 2)];
+
+/// Processes of this machine, each a task of one cluster. They end with this.
+pub(super) struct Tasks {
+    addresses: BTreeMap<String, Vec<String>>,
+    logs: String,
+    running: Mutex<BTreeMap<String, Child>>,
+}
+
+impl Tasks {
+    /// Starts all tasks; their output goes to `folder/logs`.
+    pub(super) fn start(folder: &str) -> Result<Tasks> {
+        let failed = |e: std::io::Error| err!(Unavailable, "the tasks cannot be started: {e}");
+        let logs = format!("{folder}/logs");
+        fs::create_dir_all(&logs).map_err(failed)?;
+        let mut ports = FreePorts::default();
+        let mut addresses = BTreeMap::new();
+        for (job, count) in JOBS {
+            addresses.insert(job.to_owned(), ports.addresses(count).map_err(failed)?);
+        }
+        drop(ports);
+        let tasks = Tasks { addresses, logs, running: Mutex::default() };
+        for (name, _) in tasks.addresses() {
+            tasks.spawn(&name)?;
+        }
+        for (name, _) in tasks.addresses() {
+            tasks.wait_until_listening(&name)?;
+        }
+        Ok(tasks)
+    }
+
+    /// `ps=host:port;worker=host:port,host:port`.
+    pub(super) fn spec(&self) -> String {
+        let job =
+            |(job, addresses): (&String, &Vec<String>)| format!("{job}={}", addresses.join(","));
+        self.addresses.iter().map(job).collect::<Vec<_>>().join(";")
+    }
+
+    /// All tasks by name, `worker/0`, with their addresses.
+    pub(super) fn addresses(&self) -> Vec<(String, String)> {
+        let of_job = |(job, addresses): (&String, &Vec<String>)| {
+            let named = |(i, at): (usize, &String)| (format!("{job}/{i}"), at.clone());
+            addresses.iter().enumerate().map(named).collect::<Vec<_>>()
+        };
+        self.addresses.iter().flat_map(of_job).collect()
+    }
+
+    /// Whether there is such a task.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.addresses().iter().any(|(task, _)| task == name)
+    }
+
+    /// The process of a task; 0 if there is none.
+    pub(super) fn id(&self, name: &str) -> u32 {
+        self.running.lock().get(name).map_or(0, Child::id)
+    }
+
+    /// Kills a task as nothing can be killed more.
+    pub(super) fn kill(&self, name: &str) -> Result<()> {
+        let mut running = self.running.lock();
+        let child = running.get_mut(name);
+        let child = child.ok_or_else(|| err!(NotFound, "there is no task {name}"))?;
+        child.kill().map_err(|e| err!(Internal, "{name} cannot be killed: {e}"))
+    }
+
+    /// Starts those again that have ended; their names.
+    pub(super) fn revive(&self) -> Result<Vec<String>> {
+        let ended = |(name, child): (&String, &mut Child)| match child.try_wait() {
+            Ok(Some(_)) => Some(name.clone()),
+            _ => None,
+        };
+        let ended: Vec<String> = self.running.lock().iter_mut().filter_map(ended).collect();
+        for name in &ended {
+            self.spawn(name)?;
+        }
+        Ok(ended)
+    }
+
+    /// Ends all tasks in order.
+    pub(super) fn end(&self) {
+        let mut running = std::mem::take(&mut *self.running.lock());
+        for child in running.values_mut() {
+            // A task ends when its input does.
+            drop(child.stdin.take());
+        }
+        let clock = system_environment().clock;
+        let begin = clock.monotonic();
+        for child in running.values_mut() {
+            while matches!(child.try_wait(), Ok(None)) {
+                if clock.monotonic().saturating_sub(begin) > PATIENCE {
+                    let _ = child.kill();
+                }
+                std::thread::sleep(PAUSE);
+            }
+        }
+    }
+
+    fn spawn(&self, name: &str) -> Result<()> {
+        let failed = |e: std::io::Error| err!(Unavailable, "{name} cannot be started: {e}");
+        let (job, index) = name.split_once('/').unwrap_or((name, "0"));
+        let log = File::create(self.log(name)).map_err(failed)?;
+        let child = Command::new(std::env::current_exe().map_err(failed)?)
+            .args(["server", "--with-parent", "--threads", "1"])
+            .args(["--cluster", &self.spec(), "--job", job, "--task", index])
+            .env_remove("TF_CONFIG")
+            .stdin(Stdio::piped())
+            .stdout(log.try_clone().map_err(failed)?)
+            .stderr(log)
+            .spawn()
+            .map_err(failed)?;
+        self.running.lock().insert(name.to_owned(), child);
+        Ok(())
+    }
+
+    fn log(&self, name: &str) -> String {
+        format!("{}/{}.log", self.logs, name.replace('/', "-"))
+    }
+
+    fn wait_until_listening(&self, name: &str) -> Result<()> {
+        let clock = system_environment().clock;
+        let begin = clock.monotonic();
+        loop {
+            let said = fs::read_to_string(self.log(name)).unwrap_or_default();
+            if said.contains(LISTENS) {
+                return Ok(());
+            }
+            let ended = self.running.lock().get_mut(name).map(Child::try_wait);
+            let is_gone = !matches!(ended, Some(Ok(None)));
+            if is_gone || clock.monotonic().saturating_sub(begin) > PATIENCE {
+                bail!(Unavailable, "{name} does not listen: {}", said.trim());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for Tasks {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Kills tasks as training goes on, and starts them again once they are missed.
+pub(super) struct Drill {
+    tasks: std::sync::Arc<Tasks>,
+    environment: Environment,
+    /// Tasks, with the number of updates at which each is killed.
+    kills: Vec<(String, u64)>,
+    next: AtomicUsize,
+    losses: Mutex<Vec<Loss>>,
+}
+
+/// A task that was killed: when, and when that was noticed.
+struct Loss {
+    name: String,
+    killed: Duration,
+    noticed: Option<Duration>,
+}
+
+impl Drill {
+    /// Kills these, spread evenly over so many updates.
+    pub(super) fn new(tasks: std::sync::Arc<Tasks>, names: Vec<String>, updates: u64) -> Drill {
+        let parts = names.len() as u64 + 1;
+        let at = |(i, name): (usize, String)| (name, updates * (i as u64 + 1) / parts);
+        Drill {
+            tasks,
+            environment: system_environment(),
+            kills: names.into_iter().enumerate().map(at).collect(),
+            next: AtomicUsize::new(0),
+            losses: Mutex::default(),
+        }
+    }
+
+    /// What was killed, how long it took until somebody noticed, and when that was.
+    pub(super) fn losses(&self) -> Vec<(String, Option<Duration>, Duration)> {
+        let all = self.losses.lock();
+        let told = |loss: &Loss| {
+            let after = loss.noticed.map(|at| at.saturating_sub(loss.killed));
+            (loss.name.clone(), after, loss.killed)
+        };
+        all.iter().map(told).collect()
+    }
+
+    /// How long it took until the first loss was noticed.
+    pub(super) fn detection(&self) -> Option<Duration> {
+        self.losses().into_iter().find_map(|(_, noticed, _)| noticed)
+    }
+}
+
+impl Hook for Drill {
+    fn after_step(&self, step: &Step) -> Result<Flow> {
+        let next = self.next.load(Ordering::SeqCst);
+        let Some((name, at)) = self.kills.get(next) else { return Ok(Flow::Continue) };
+        let is_due = step.updates >= *at
+            && self
+                .next
+                .compare_exchange(next, next + 1, Ordering::SeqCst, Ordering::SeqCst)
+                .is_ok();
+        if is_due {
+            // Noted first: somebody may notice before this thread goes on.
+            let killed = self.environment.clock.monotonic();
+            self.losses.lock().push(Loss { name: name.clone(), killed, noticed: None });
+            self.tasks.kill(name)?;
+        }
+        Ok(Flow::Continue)
+    }
+
+    fn event(&self, event: &Event) {
+        if !matches!(event, Event::Lost { .. }) {
+            return;
+        }
+        let now = self.environment.clock.monotonic();
+        if let Some(loss) = self.losses.lock().last_mut() {
+            loss.noticed.get_or_insert(now);
+        }
+        // One that cannot be started again is missed until training gives up, and says so.
+        let _ = self.tasks.revive();
+    }
+}
