@@ -16,7 +16,7 @@ import sys
 NOTICED_MAX = 1.0       # a death is known to whoever asks
 REPORTED_MAX = 3.5      # silence stands in the log: after 3 s, and half a second for us to see it
 CLOSED_MAX = 1.0        # CloseSession has answered
-HEALED_MAX = 2.0        # after a pause, steps go on
+HEALED_MAX = 4.0        # after a pause, steps go on; the chief's may save a checkpoint first
 BACK_MAX = 5.0          # after a restart, a new session trains
 GAP_MAX = 2.0           # between the steps of those whom it does not concern
 PAUSE, LIMIT, DELAY = 20, 6, 2
