@@ -274,7 +274,7 @@ fn full_input_shape(
 
 fn backward_filter<T: Widen>(init: &KernelInit<'_>) -> Result<AnyKernel>
 where
-    T::Wide: Factor,
+    T::Wide: Factor + std::ops::AddAssign,
 {
     let sliding = sliding_of(init)?;
     AnyKernel::new(move |ctx| {
@@ -328,6 +328,7 @@ mod tests {
     }
 
     struct Case {
+        batch: usize,
         image: [usize; 2],
         filter: [usize; 2],
         channels: [usize; 2],
@@ -337,8 +338,9 @@ mod tests {
         padding: &'static str,
     }
 
-    const CASES: [Case; 6] = [
+    const CASES: [Case; 13] = [
         Case {
+            batch: 2,
             image: [5, 6],
             filter: [3, 3],
             channels: [2, 3],
@@ -348,6 +350,7 @@ mod tests {
             padding: "SAME",
         },
         Case {
+            batch: 2,
             image: [7, 6],
             filter: [3, 2],
             channels: [3, 2],
@@ -357,6 +360,7 @@ mod tests {
             padding: "SAME",
         },
         Case {
+            batch: 2,
             image: [7, 8],
             filter: [3, 3],
             channels: [2, 2],
@@ -366,6 +370,7 @@ mod tests {
             padding: "VALID",
         },
         Case {
+            batch: 2,
             image: [4, 4],
             filter: [1, 1],
             channels: [5, 4],
@@ -375,6 +380,7 @@ mod tests {
             padding: "VALID",
         },
         Case {
+            batch: 2,
             image: [6, 5],
             filter: [2, 3],
             channels: [4, 6],
@@ -384,11 +390,82 @@ mod tests {
             padding: "SAME",
         },
         Case {
+            batch: 2,
             image: [3, 3],
             filter: [5, 5],
             channels: [1, 2],
             groups: 1,
             strides: [2, 2],
+            dilations: [1, 1],
+            padding: "SAME",
+        },
+        Case {
+            batch: 9,
+            image: [7, 8],
+            filter: [5, 5],
+            channels: [9, 20],
+            groups: 1,
+            strides: [1, 1],
+            dilations: [1, 1],
+            padding: "SAME",
+        },
+        Case {
+            batch: 2,
+            image: [9, 8],
+            filter: [3, 3],
+            channels: [3, 40],
+            groups: 1,
+            strides: [1, 1],
+            dilations: [1, 1],
+            padding: "SAME",
+        },
+        Case {
+            batch: 2,
+            image: [9, 13],
+            filter: [3, 4],
+            channels: [16, 17],
+            groups: 1,
+            strides: [2, 2],
+            dilations: [1, 1],
+            padding: "VALID",
+        },
+        Case {
+            batch: 9,
+            image: [8, 7],
+            filter: [3, 5],
+            channels: [16, 18],
+            groups: 1,
+            strides: [1, 1],
+            dilations: [1, 1],
+            padding: "SAME",
+        },
+        Case {
+            batch: 2,
+            image: [12, 9],
+            filter: [3, 3],
+            channels: [2, 16],
+            groups: 1,
+            strides: [1, 1],
+            dilations: [2, 1],
+            padding: "SAME",
+        },
+        Case {
+            batch: 9,
+            image: [3, 6],
+            filter: [7, 3],
+            channels: [8, 16],
+            groups: 1,
+            strides: [1, 1],
+            dilations: [1, 1],
+            padding: "SAME",
+        },
+        Case {
+            batch: 17,
+            image: [6, 6],
+            filter: [2, 2],
+            channels: [16, 33],
+            groups: 1,
+            strides: [1, 1],
             dilations: [1, 1],
             padding: "SAME",
         },
@@ -447,7 +524,7 @@ mod tests {
     fn against_products_written_out() {
         for case in &CASES {
             let ([h, w], [kh, kw], [ins, outs]) = (case.image, case.filter, case.channels);
-            let images = counted(&[2, h, w, ins]);
+            let images = counted(&[case.batch, h, w, ins]);
             let filter = counted(&[kh, kw, ins / case.groups, outs]);
             let call = call("Conv2D").input(images.clone()).input(filter.clone());
             let out = with_attrs(call, case, "NHWC").run().unwrap();
@@ -466,7 +543,7 @@ mod tests {
         };
         for case in &CASES {
             let ([h, w], [kh, kw], [ins, outs]) = (case.image, case.filter, case.channels);
-            let images = float(&counted(&[2, h, w, ins]));
+            let images = float(&counted(&[case.batch, h, w, ins]));
             let filter = float(&counted(&[kh, kw, ins / case.groups, outs]));
             let forward = call("Conv2D").input(images.clone()).input(filter.clone());
             let out = with_attrs(forward, case, "NHWC").run().unwrap();

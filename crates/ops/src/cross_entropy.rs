@@ -11,7 +11,7 @@ use crate::indices::Indices;
 use crate::map::{narrowed, wide_view};
 use crate::math::fold::{Fold, Maximum};
 use crate::math::real::Real;
-use crate::math::rows::{exponentials, log_of_sum, scale};
+use crate::math::rows::{exponentials, exponentials_of, log_of_sum, scale};
 use crate::math::vectorized::vectorized;
 use crate::math::widen::Widen;
 use crate::split::Disjoint;
@@ -237,9 +237,9 @@ where
         by_rows::<T>(ctx, &shape, |i, loss, row| {
             let label = labels.at(i) as usize;
             row.copy_from_slice(&logits[i * classes..(i + 1) * classes]);
-            let (largest, log) = log_of_sum(row);
-            *loss = log - (row[label] - largest);
-            let sum = exponentials(row);
+            let own = row[label];
+            let (largest, sum) = exponentials_of(row);
+            *loss = sum.ln() - (own - largest);
             scale(row, sum.recip());
             row[label] = row[label] - T::Wide::one();
         })

@@ -35,6 +35,7 @@ mod bias;
 mod binary;
 mod bitcast;
 mod bitwise;
+mod block_lstm;
 mod candidate_sampler;
 mod cast;
 mod checkpoint;
@@ -48,6 +49,7 @@ mod cross_entropy;
 mod cumulative;
 mod debug;
 mod depthwise;
+mod direct_conv;
 mod functions;
 mod gather;
 mod gather_gradients;
@@ -190,6 +192,7 @@ pub static FAMILIES: &[&Family] = &[
     &binary::FAMILY,
     &bitcast::FAMILY,
     &bitwise::FAMILY,
+    &block_lstm::FAMILY,
     &candidate_sampler::FAMILY,
     &cast::FAMILY,
     &clip::FAMILY,

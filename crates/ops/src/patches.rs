@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{Error, Result, Shape, ensure, err};
 
+use crate::direct_conv::Direct;
 use crate::math::gemm::{MatMut, MatRef, Write};
 use crate::product::{Factor, multiply, multiply_alone};
 use crate::split::{Disjoint, for_each_rows};
@@ -109,6 +110,9 @@ impl Convolution {
             let b = view(filter, (self.in_channels, outs), (outs, 1))?;
             return multiply(ctx, a, b, view_mut(out, (rows, outs), outs)?, Write::Overwrite);
         }
+        if let Some(direct) = Direct::new::<A>(self) {
+            return direct.forward(ctx, images, filter, out);
+        }
         let chunk = self.chunk_rows(CHUNK, rows);
         let cost = 0.03 * (chunk * self.columns()) as f64 * outs as f64;
         let out = Disjoint::new(out);
@@ -198,8 +202,8 @@ impl Convolution {
         gradient: &[A],
         images: &mut [A],
     ) -> Result<()> {
-        images.fill(A::default());
         if images.is_empty() || gradient.is_empty() {
+            images.fill(A::default());
             return Ok(());
         }
         let (rows, outs) = (self.rows(), self.out_channels);
@@ -209,6 +213,11 @@ impl Convolution {
             let c = view_mut(images, (rows, self.in_channels), self.in_channels)?;
             return multiply(ctx, a, b, c, Write::Overwrite);
         }
+        if let Some(direct) = Direct::backwards::<A>(self) {
+            let turned = direct.turned(ctx, filter)?;
+            return direct.forward(ctx, gradient, turned.as_slice()?, images);
+        }
+        images.fill(A::default());
         let image_len = images.len() / self.batch;
         let pixels = self.grid.output_pixels();
         let cost = 0.03 * (pixels * self.columns()) as f64 * outs as f64;
@@ -270,7 +279,7 @@ impl Convolution {
     }
 
     /// Sets `filter` to the gradient with respect to the filters.
-    pub(crate) fn backward_filter<A: Factor>(
+    pub(crate) fn backward_filter<A: Factor + std::ops::AddAssign>(
         &self,
         ctx: &KernelContext<'_>,
         images: &[A],
@@ -286,6 +295,11 @@ impl Convolution {
             let a = view(images, (self.in_channels, rows), (1, self.in_channels))?;
             let b = view(gradient, (rows, outs), (outs, 1))?;
             return multiply(ctx, a, b, view_mut(filter, (columns, outs), outs)?, Write::Overwrite);
+        }
+        if let Some(direct) = Direct::new::<A>(self)
+            && direct.backward_filter(ctx, images, gradient, filter)?
+        {
+            return Ok(());
         }
         let chunk = self.chunk_rows(LARGE_CHUNK, rows);
         let mut layout = ctx.allocate(A::DTYPE, Shape::new(&[chunk, columns])?)?;

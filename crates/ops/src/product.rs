@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use thalweg_kernel::KernelContext;
-use thalweg_tensor::{DType, Element, Result, Shape, err};
+use thalweg_tensor::{DType, Element, Result, Shape, Tensor, err};
 
 use crate::math::gemm::{self, Gemm, MatMut, MatRef, Write};
 
@@ -22,17 +22,60 @@ pub(crate) fn multiply<T: Factor>(
 ) -> Result<()> {
     let product = Gemm::new(a, b).ok_or_else(|| err!(Internal, "matrices do not fit"))?;
     let mut scratch = ctx.allocate(DType::UInt8, Shape::new(&[product.scratch_len()])?)?;
+    let scratch = as_uninit(scratch.as_mut_slice()?);
+    on_threads(ctx, |run_blocks| product.run(c, write, scratch, run_blocks))
+}
+
+/// Has `work` run its blocks on the step's threads.
+fn on_threads(
+    ctx: &KernelContext<'_>,
+    work: impl FnOnce(gemm::ParallelFor<'_>) -> Result<(), gemm::Error>,
+) -> Result<()> {
     let cancellation = &ctx.step().cancellation;
-    let run_blocks = |blocks: usize, work: &(dyn Fn(usize) + Sync)| {
+    let result = work(&|blocks: usize, work: &(dyn Fn(usize) + Sync)| {
         ctx.parallel().run(blocks, &|i| {
             if !cancellation.is_cancelled() {
                 work(i);
             }
         });
-    };
-    let result = product.run(c, write, as_uninit(scratch.as_mut_slice()?), &run_blocks);
+    });
     ctx.check_cancelled()?;
     result.map_err(describe)
+}
+
+/// A right factor that is packed once and multiplied many times.
+pub(crate) struct Packed<'a, T> {
+    product: Gemm<'a, T>,
+    scratch: Tensor,
+}
+
+impl<'a, T: Factor> Packed<'a, T> {
+    /// Packs `b`, for left factors of so many rows.
+    pub(crate) fn new(
+        ctx: &KernelContext<'_>,
+        rows: usize,
+        b: MatRef<'a, T>,
+    ) -> Result<Packed<'a, T>> {
+        let product = Gemm::keeping_right(rows, b);
+        let mut scratch = ctx.allocate(DType::UInt8, Shape::new(&[product.scratch_len()])?)?;
+        let memory = as_uninit(scratch.as_mut_slice()?);
+        on_threads(ctx, |run_blocks| product.pack(memory, run_blocks))?;
+        Ok(Packed { product, scratch })
+    }
+
+    /// As [`multiply`], with the factor that was packed.
+    pub(crate) fn multiply(
+        &mut self,
+        ctx: &KernelContext<'_>,
+        a: MatRef<'_, T>,
+        c: MatMut<'_, T>,
+        write: Write,
+    ) -> Result<()> {
+        let memory = as_uninit(self.scratch.as_mut_slice()?);
+        let product = &self.product;
+        // SAFETY: `new` packed the factor into this memory, which nothing else writes.
+        on_threads(ctx, |run_blocks| unsafe { product.run_packed(a, c, write, memory, run_blocks) })
+    }
 }
 
 /// As [`multiply`], on the caller's thread alone, for products that need no scratch.

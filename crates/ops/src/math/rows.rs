@@ -12,8 +12,16 @@ pub(crate) fn exponentials<A: Real>(row: &mut [A]) -> A
 where
     Maximum: Fold<A>,
 {
+    exponentials_of(row).1
+}
+
+/// As [`exponentials`]; returns the largest and the sum.
+pub(crate) fn exponentials_of<A: Real>(row: &mut [A]) -> (A, A)
+where
+    Maximum: Fold<A>,
+{
     let largest = (loops::<A, Maximum>().run)(row);
-    exponentials_below(row, largest)
+    (largest, exponentials_below(row, largest))
 }
 
 vectorized! {

@@ -26,6 +26,25 @@ pub struct Job<'a, E> {
     pub(super) accumulate: bool,
     pub(super) scratch: &'a mut [MaybeUninit<u8>],
     pub(super) parallel: ParallelFor<'a>,
+    pub(super) part: Part,
+}
+
+/// What of a product is done. Where the parts are apart, the right factor is one chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// All of it.
+    Whole,
+    /// The right factor is packed into the scratch.
+    Packing,
+    /// What was packed there is multiplied.
+    Multiplying,
+    /// Products of factors at several places are summed; nothing is packed.
+    Summing {
+        /// How many, and how far apart their factors begin.
+        count: usize,
+        a_step: usize,
+        b_step: usize,
+    },
 }
 
 /// Extra scratch to align it within.
@@ -53,7 +72,14 @@ where
     V: Lanes,
     E: LoadAs<V>,
 {
+    if let Part::Summing { count, a_step, b_step } = job.part {
+        // SAFETY: the caller vouches for the instructions, the job for its elements.
+        return unsafe { sum_places::<E, V>(job, count, a_step, b_step) };
+    }
     if job.plan.vector {
+        if job.part == Part::Packing {
+            return Ok(());
+        }
         let product = MatrixVector::new(job);
         // SAFETY: the instructions exist; each block is run once.
         return each_once(job.parallel, product.blocks(), &|block| unsafe {
@@ -81,7 +107,7 @@ where
     };
     for chunk in 0..plan.chunks.parts {
         let panels = plan.chunks.range(chunk);
-        if plan.pack_b {
+        if plan.pack_b && job.part != Part::Multiplying {
             let groups = plan.depth.parts * Split::at_most(panels.len(), PANELS_PER_GROUP).parts;
             let tasks = Split { len: groups, parts: groups.min(plan.tasks_max) };
             each_once(job.parallel, tasks.parts, &|task| {
@@ -90,6 +116,9 @@ where
                     unsafe { product.pack_panels::<V>(&panels, group) };
                 }
             })?;
+        }
+        if job.part == Part::Packing {
+            continue;
         }
         let columns = Split::at_most(panels.len(), plan.panels_per_block);
         let blocks = plan.row_blocks.parts * columns.parts;
@@ -103,6 +132,55 @@ where
         })?;
     }
     if product.out_of_memory.into_inner() { Err(Error::OutOfMemory) } else { Ok(()) }
+}
+
+/// # Safety
+///
+/// As for [`run`]; the factors of the job are there at each of the `count` places, and columns of the
+/// right ones lie side by side.
+unsafe fn sum_places<E, V>(
+    job: &Job<'_, E>,
+    count: usize,
+    a_step: usize,
+    b_step: usize,
+) -> Result<(), Error>
+where
+    V: Lanes,
+    E: LoadAs<V>,
+{
+    if !E::SUMS_IN_PLACE {
+        return Err(Error::Unsupported);
+    }
+    let Shape { m, n, k, a_strides, b_strides } = job.shape;
+    let (tiles, panel) = (Split::at_most(m, V::ROWS), V::LEN * V::VECTORS);
+    for col in (0..n).step_by(panel) {
+        let cols = panel.min(n - col);
+        let width = Width::of::<V>(cols);
+        for tile in 0..tiles.parts {
+            let rows = tiles.range(tile);
+            let kernel = V::TILES[rows.len() - 1][width as usize];
+            // SAFETY: the instructions exist; the tile lies inside the product, whose factors are
+            // read in place because elements are sums.
+            unsafe {
+                kernel(&Tile {
+                    depth: k,
+                    a: job.a.add(rows.start * a_strides.0).cast(),
+                    a_row_stride: a_strides.0,
+                    a_col_stride: a_strides.1,
+                    b: job.b.add(col).cast(),
+                    b_row_stride: b_strides.0,
+                    c: job.c.add(rows.start * job.c_row_stride + col).cast(),
+                    c_row_stride: job.c_row_stride,
+                    tail: width.tail::<V>(cols),
+                    accumulate: job.accumulate,
+                    count,
+                    a_step,
+                    b_step,
+                });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Runs `work(i)` exactly once for every `i` in `0..count`, or fails.
@@ -317,11 +395,7 @@ impl<E: Sealed> Block<'_, E> {
         let Product { shape, plan, a, b, .. } = *self.product;
         let col = (self.panels.start + column) * plan.panel;
         let cols = plan.panel.min(shape.n - col);
-        let width = match cols {
-            _ if cols <= V::LEN => Width::Narrow,
-            _ if cols < V::LEN * V::VECTORS => Width::Partial,
-            _ => Width::Full,
-        };
+        let width = Width::of::<V>(cols);
         let (b, b_row_stride) = if plan.pack_b {
             (self.product.packed_panel(self.panels.len(), column, depth).cast_const(), plan.panel)
         } else {
@@ -354,8 +428,11 @@ impl<E: Sealed> Block<'_, E> {
                     b_row_stride,
                     c: self.c.add(to),
                     c_row_stride: self.c_row_stride,
-                    tail: if width == Width::Full { V::LEN } else { (cols - 1) % V::LEN + 1 },
+                    tail: width.tail::<V>(cols),
                     accumulate,
+                    count: 1,
+                    a_step: 0,
+                    b_step: 0,
                 });
             }
         }

@@ -21,6 +21,10 @@ pub(super) struct Tile<T> {
     pub(super) tail: usize,
     /// Whether the sums are added to what `c` holds.
     pub(super) accumulate: bool,
+    /// How many such products are summed, and how far apart their factors begin.
+    pub(super) count: usize,
+    pub(super) a_step: usize,
+    pub(super) b_step: usize,
 }
 
 /// A kernel for a certain number of rows and registers per row.
@@ -28,7 +32,8 @@ pub(super) struct Tile<T> {
 /// # Safety
 ///
 /// The instructions of its [`Lanes`] exist. With `rows` and `cols` the size of the tile: `a` has
-/// `rows` rows of `depth` numbers and `b` has `depth` rows of `cols` numbers at the given strides;
+/// `rows` rows of `depth` numbers and `b` has `depth` rows of `cols` numbers at the given strides,
+/// and so it is at each of the `count` places;
 /// `c` has `rows` rows of `cols` numbers which nothing else accesses meanwhile, initialized if
 /// `accumulate` is set.
 pub(super) type TileFn<T> = unsafe fn(&Tile<T>);
@@ -42,6 +47,22 @@ pub(super) enum Width {
     Partial = 1,
     /// All registers, all lanes.
     Full = 2,
+}
+
+impl Width {
+    /// That of so many columns, at least one and at most what a tile has.
+    pub(super) fn of<V: Lanes>(cols: usize) -> Width {
+        match cols {
+            _ if cols <= V::LEN => Width::Narrow,
+            _ if cols < V::LEN * V::VECTORS => Width::Partial,
+            _ => Width::Full,
+        }
+    }
+
+    /// Columns in the last register of a row.
+    pub(super) fn tail<V: Lanes>(self, cols: usize) -> usize {
+        if self == Width::Full { V::LEN } else { (cols - 1) % V::LEN + 1 }
+    }
 }
 
 /// Kernels for tiles of the listed numbers of rows, for [`Lanes::TILES`].
@@ -84,10 +105,9 @@ unsafe fn multiply<V, const ROWS: usize, const VECTORS: usize, const PARTIAL: bo
     V: Lanes,
 {
     let Tile { a_row_stride, a_col_stride, b_row_stride, c, c_row_stride, tail, .. } = *tile;
-    let (mut a, mut b) = (tile.a, tile.b);
-    // SAFETY: `a` and `b` move `depth` times, so reads stay in the rows and columns that the caller
-    // vouches for (the last move, which may lead outside, wraps and is not read). Only the last
-    // register of a row is partial.
+    // SAFETY: `a` and `b` move `depth` times from each of their places, so reads stay in the rows and
+    // columns that the caller vouches for (the last move, which may lead outside, wraps and is not
+    // read). Only the last register of a row is partial.
     unsafe {
         for i in 0..ROWS {
             for j in 0..VECTORS {
@@ -95,23 +115,27 @@ unsafe fn multiply<V, const ROWS: usize, const VECTORS: usize, const PARTIAL: bo
             }
         }
         let mut sums = [[V::zero(); VECTORS]; ROWS];
-        for _ in 0..tile.depth {
-            let mut right = [V::zero(); VECTORS];
-            for (j, right) in right.iter_mut().enumerate() {
-                *right = if PARTIAL && j + 1 == VECTORS {
-                    V::load_partial(b.add(j * V::LEN), tail)
-                } else {
-                    V::load(b.add(j * V::LEN))
-                };
-            }
-            for (i, sums) in sums.iter_mut().enumerate() {
-                let left = V::splat(*a.add(i * a_row_stride));
-                for (sum, right) in sums.iter_mut().zip(right) {
-                    *sum = sum.plus_product(left, right);
+        for place in 0..tile.count {
+            let mut a = tile.a.add(place * tile.a_step);
+            let mut b = tile.b.add(place * tile.b_step);
+            for _ in 0..tile.depth {
+                let mut right = [V::zero(); VECTORS];
+                for (j, right) in right.iter_mut().enumerate() {
+                    *right = if PARTIAL && j + 1 == VECTORS {
+                        V::load_partial(b.add(j * V::LEN), tail)
+                    } else {
+                        V::load(b.add(j * V::LEN))
+                    };
                 }
+                for (i, sums) in sums.iter_mut().enumerate() {
+                    let left = V::splat(*a.add(i * a_row_stride));
+                    for (sum, right) in sums.iter_mut().zip(right) {
+                        *sum = sum.plus_product(left, right);
+                    }
+                }
+                a = a.wrapping_add(a_col_stride);
+                b = b.wrapping_add(b_row_stride);
             }
-            a = a.wrapping_add(a_col_stride);
-            b = b.wrapping_add(b_row_stride);
         }
         for (i, sums) in sums.iter().enumerate() {
             for (j, &sum) in sums.iter().enumerate() {

@@ -23,6 +23,11 @@ impl<'a, T> MatRef<'a, T> {
         (len <= data.len()).then_some(Self { data, rows, cols, row_stride, col_stride })
     }
 
+    /// A matrix without elements.
+    pub fn empty() -> Self {
+        Self { data: &[], rows: 0, cols: 0, row_stride: 1, col_stride: 1 }
+    }
+
     /// The view of a whole row-major matrix, or `None` if `data` is too short.
     pub fn row_major(data: &'a [T], rows: usize, cols: usize) -> Option<Self> {
         Self::new(data, (rows, cols), (cols, 1))

@@ -25,7 +25,7 @@ mod workspace;
 
 use std::mem::MaybeUninit;
 
-use drive::{Job, SCRATCH_ALIGNMENT};
+use drive::{Job, Part, SCRATCH_ALIGNMENT};
 use plan::{Plan, Shape};
 
 pub use element::Element;
@@ -76,6 +76,8 @@ pub enum Error {
     OutOfMemory,
     /// The parallel loop left blocks out, as one does that was cancelled.
     Interrupted,
+    /// Elements are not of the type in which they are summed.
+    Unsupported,
 }
 
 /// A product of two matrices, ready to be computed.
@@ -93,6 +95,67 @@ pub struct Gemm<'a, T> {
     level: Level,
     shape: Shape,
     plan: Plan,
+}
+
+/// Factors of one size at places that are equally far apart.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a, T> {
+    /// Where the first begins.
+    pub data: &'a [T],
+    /// Rows and columns.
+    pub size: (usize, usize),
+    /// Distances of rows and columns.
+    pub strides: (usize, usize),
+    /// Distance of factors.
+    pub step: usize,
+}
+
+impl<T> Places<'_, T> {
+    /// Whether all elements of so many factors are in bounds.
+    fn has(&self, count: usize) -> bool {
+        let Some(others) = count.checked_sub(1) else { return true };
+        let last = others.saturating_mul(self.step).min(self.data.len());
+        MatRef::new(&self.data[last..], self.size, self.strides).is_some()
+    }
+}
+
+/// Sets `c` to the sum of `count` products, or adds that to it, on the caller's thread and without
+/// copies of the factors. Elements must be of the type in which they are summed, and columns of the
+/// right factors must lie side by side.
+pub fn sum_products<T: Element>(
+    a: Places<'_, T>,
+    b: Places<'_, T>,
+    count: usize,
+    mut c: MatMut<'_, T>,
+    write: Write,
+) -> Result<(), Error> {
+    let ((m, k), (inner, n)) = (a.size, b.size);
+    let fits = inner == k && (c.rows(), c.cols()) == (m, n) && b.strides.1 == 1;
+    if !fits || !a.has(count) || !b.has(count) {
+        return Err(Error::ShapeMismatch);
+    }
+    if (k == 0 || count == 0) && write == Write::Overwrite {
+        c.fill(T::narrow(<T::Sum as element::Number>::ZERO));
+    }
+    if m == 0 || n == 0 || k == 0 || count == 0 {
+        return Ok(());
+    }
+    let level = Level::best();
+    let shape = Shape { m, n, k, a_strides: a.strides, b_strides: b.strides };
+    let mut job = Job {
+        shape,
+        plan: Plan::IN_PLACE,
+        a: a.data.as_ptr(),
+        b: b.data.as_ptr(),
+        c_row_stride: c.row_stride(),
+        c: c.as_mut_ptr(),
+        accumulate: write == Write::Accumulate,
+        scratch: &mut [],
+        parallel: &|_, _| {},
+        part: Part::Summing { count, a_step: a.step, b_step: b.step },
+    };
+    // SAFETY: the machine has the level; all elements of all factors are in bounds, as was just seen.
+    unsafe { T::run(level, &mut job) }
 }
 
 /// What happens to the destination's old values.
@@ -117,15 +180,7 @@ impl<'a, T: Element> Gemm<'a, T> {
         }
         let level = level.min(Level::best());
         let (m, k, n) = (a.rows(), a.cols(), b.cols());
-        // A stride along a dimension of size 1 is never used; 1 is the convenient one.
-        let stride = |stride, size| if size <= 1 { 1 } else { stride };
-        let shape = Shape {
-            m,
-            n,
-            k,
-            a_strides: (stride(a.row_stride(), m), stride(a.col_stride(), k)),
-            b_strides: (stride(b.row_stride(), k), stride(b.col_stride(), n)),
-        };
+        let shape = Shape { m, n, k, a_strides: strides_of(&a), b_strides: strides_of(&b) };
         let plan = Plan::new(&shape, &T::geometry(level));
         Some(Self { a, b, level, shape, plan })
     }
@@ -139,16 +194,69 @@ impl<'a, T: Element> Gemm<'a, T> {
         }
     }
 
+    /// Products of left factors of `m` rows, row by row, and one right factor, which
+    /// [`Gemm::pack`] packs once.
+    pub fn keeping_right(m: usize, b: MatRef<'a, T>) -> Self {
+        let (k, n) = (b.rows(), b.cols());
+        let shape = Shape { m, n, k, a_strides: (k, 1), b_strides: strides_of(&b) };
+        let level = Level::best();
+        let plan = Plan::keeping_right(&shape, &T::geometry(level));
+        Self { a: MatRef::empty(), b, level, shape, plan }
+    }
+
+    /// Packs the right factor of a product that keeps it.
+    pub fn pack(
+        &self,
+        scratch: &mut [MaybeUninit<u8>],
+        parallel: ParallelFor<'_>,
+    ) -> Result<(), Error> {
+        // Packing writes nothing to the destination, so there is none.
+        self.run_part(std::ptr::null_mut(), (0, false), scratch, parallel, Part::Packing)
+    }
+
+    /// Computes the product of a left factor and the right one, which is kept.
+    ///
+    /// # Safety
+    ///
+    /// The scratch is as [`Gemm::pack`] of this product left it, at the same place.
+    pub unsafe fn run_packed(
+        &self,
+        a: MatRef<'_, T>,
+        c: MatMut<'_, T>,
+        write: Write,
+        scratch: &mut [MaybeUninit<u8>],
+        parallel: ParallelFor<'_>,
+    ) -> Result<(), Error> {
+        let Shape { m, k, .. } = self.shape;
+        if (a.rows(), a.cols()) != (m, k) || self.plan.chunks.parts != 1 {
+            return Err(Error::ShapeMismatch);
+        }
+        let a_strides = strides_of(&a);
+        let of = Gemm { a, shape: Shape { a_strides, ..self.shape }, ..*self };
+        of.run_into(c, write, scratch, parallel, Part::Multiplying)
+    }
+
     /// Computes the product into `c`. The content of `scratch` does not matter.
     pub fn run(
+        &self,
+        c: MatMut<'_, T>,
+        write: Write,
+        scratch: &mut [MaybeUninit<u8>],
+        parallel: ParallelFor<'_>,
+    ) -> Result<(), Error> {
+        self.run_into(c, write, scratch, parallel, Part::Whole)
+    }
+
+    fn run_into(
         &self,
         mut c: MatMut<'_, T>,
         write: Write,
         scratch: &mut [MaybeUninit<u8>],
         parallel: ParallelFor<'_>,
+        part: Part,
     ) -> Result<(), Error> {
         let Shape { m, n, k, .. } = self.shape;
-        if (c.rows(), c.cols()) != (m, n) {
+        if (c.rows(), c.cols()) != (m, n) || (self.a.rows(), self.a.cols()) != (m, k) {
             return Err(Error::ShapeMismatch);
         }
         if k == 0 && write == Write::Overwrite {
@@ -157,19 +265,43 @@ impl<'a, T: Element> Gemm<'a, T> {
         if m == 0 || n == 0 || k == 0 {
             return Ok(());
         }
+        let destination = (c.row_stride(), write == Write::Accumulate);
+        self.run_part(c.as_mut_ptr(), destination, scratch, parallel, part)
+    }
+
+    /// `c` is where a destination of the product's size begins, unless the part is packing.
+    fn run_part(
+        &self,
+        c: *mut T,
+        (c_row_stride, accumulate): (usize, bool),
+        scratch: &mut [MaybeUninit<u8>],
+        parallel: ParallelFor<'_>,
+        part: Part,
+    ) -> Result<(), Error> {
+        let Shape { m, n, k, .. } = self.shape;
+        if m == 0 || n == 0 || k == 0 {
+            return Ok(());
+        }
         let mut job = Job {
             shape: self.shape,
             plan: self.plan,
             a: self.a.as_ptr(),
             b: self.b.as_ptr(),
-            c_row_stride: c.row_stride(),
-            c: c.as_mut_ptr(),
-            accumulate: write == Write::Accumulate,
+            c_row_stride,
+            c,
+            accumulate,
             scratch,
             parallel,
+            part,
         };
         // SAFETY: `with_level` took a level that the machine has and made the plan for it; the
-        // views vouch for their elements.
+        // views vouch for their elements, and callers of `run_packed` for what is packed.
         unsafe { T::run(self.level, &mut job) }
     }
+}
+
+/// Row and column strides; one along a dimension of size 1 is never used, and 1 is the convenient one.
+fn strides_of<T>(of: &MatRef<'_, T>) -> (usize, usize) {
+    let stride = |stride, size| if size <= 1 { 1 } else { stride };
+    (stride(of.row_stride(), of.rows()), stride(of.col_stride(), of.cols()))
 }

@@ -72,6 +72,8 @@ const BLOCK_WORK_MIN: usize = 1 << 19;
 const BLOCKS_WANTED: usize = 16;
 
 impl Split {
+    const WHOLE: Split = Split { len: 1, parts: 1 };
+
     /// As few parts as keep each at `max` or less.
     pub(super) fn at_most(len: usize, max: usize) -> Self {
         Self { len, parts: len.div_ceil(max).max(1) }
@@ -91,15 +93,36 @@ impl Split {
 }
 
 impl Plan {
+    /// For products that are not cut: nothing is packed.
+    pub(super) const IN_PLACE: Plan = Plan {
+        vector: false,
+        depth: Split::WHOLE,
+        pack_a: false,
+        pack_b: false,
+        panel: 1,
+        chunks: Split::WHOLE,
+        row_blocks: Split::WHOLE,
+        panels_per_block: 1,
+        tasks_max: 1,
+    };
+
     pub(super) fn new(shape: &Shape, kernel: &Geometry) -> Self {
+        Self::cut(shape, kernel, pack_b(shape, kernel), PACKED_BYTES_MAX)
+    }
+
+    /// The right factor is packed, all of it at once.
+    pub(super) fn keeping_right(shape: &Shape, kernel: &Geometry) -> Self {
+        Self::cut(shape, kernel, true, usize::MAX)
+    }
+
+    fn cut(shape: &Shape, kernel: &Geometry, pack_b: bool, packed_bytes_max: usize) -> Self {
         let &Shape { m, n, k, .. } = shape;
         let depth = Split::at_most(k, DEPTH_BYTES_MAX / kernel.number_bytes);
         let panel = kernel.len * if n <= kernel.len { 1 } else { kernel.vectors };
-        let pack_b = pack_b(shape, kernel);
         let panels = n.div_ceil(panel);
         let panel_bytes = k.saturating_mul(panel * kernel.number_bytes);
         let chunk_panels_max =
-            if pack_b { (PACKED_BYTES_MAX / panel_bytes.max(1)).max(1) } else { panels.max(1) };
+            if pack_b { (packed_bytes_max / panel_bytes.max(1)).max(1) } else { panels.max(1) };
         let chunks = Split::at_most(panels, chunk_panels_max);
 
         let panels_per_block_max = (BLOCK_COLS_MAX / panel).max(1);

@@ -332,3 +332,70 @@ fn notices_blocks_left_out() {
     let error = product.run(view, Write::Overwrite, &mut [], &lazy);
     assert_eq!(error, Err(Error::Interrupted));
 }
+
+/// A right factor that was packed once gives what it gives each time.
+#[test]
+fn right_factors_are_kept() {
+    let mut random = Random(9);
+    for (m, k, n) in [(20, 70, 100), (1, 40, 33), (14, 600, 64), (3, 5, 1), (2, 0, 3), (30, 9, 40)]
+    {
+        for order in ORDERS {
+            let b = Factor::<f32>::new(&mut random, k, n, order);
+            let left: Vec<Factor<f32>> =
+                [Order::Rows, Order::Columns].map(|o| Factor::new(&mut random, m, k, o)).into();
+            let kept = Gemm::keeping_right(m, b.view());
+            let mut scratch = vec![MaybeUninit::uninit(); kept.scratch_len()];
+            kept.pack(&mut scratch, &two_threads).unwrap();
+            for a in &left {
+                let (mut got, mut expected) = (vec![1.0f32; m * n], vec![1.0f32; m * n]);
+                let whole = Gemm::new(a.view(), b.view()).unwrap();
+                let c = MatMut::row_major(&mut expected, m, n).unwrap();
+                let mut own = vec![MaybeUninit::uninit(); whole.scratch_len()];
+                whole.run(c, Write::Accumulate, &mut own, &serial).unwrap();
+                let c = MatMut::row_major(&mut got, m, n).unwrap();
+                // SAFETY: the factor was packed into this scratch above.
+                unsafe {
+                    kept.run_packed(a.view(), c, Write::Accumulate, &mut scratch, &two_threads)
+                }
+                .unwrap();
+                assert_eq!(got, expected, "{m} {k} {n} {order:?}");
+            }
+        }
+    }
+}
+
+/// Factors at several places, which may overlap, give the sum of their products.
+#[test]
+fn products_of_several_places_are_summed() {
+    let mut random = Random(11);
+    let data: Vec<f32> = (0..4000).map(|_| f32::sample(&mut random)).collect();
+    for (m, k, n, count) in
+        [(14, 6, 32, 3), (5, 3, 40, 2), (20, 9, 7, 4), (1, 1, 1, 1), (3, 2, 5, 0)]
+    {
+        let a = Places { data: &data, size: (m, k), strides: (2, 1), step: 17 };
+        let b = Places { data: &data[100..], size: (k, n), strides: (n + 1, 1), step: k * 50 };
+        let mut got = vec![2.0f32; m * n];
+        let c = MatMut::row_major(&mut got, m, n).unwrap();
+        sum_products(a, b, count, c, Write::Accumulate).unwrap();
+        for i in 0..m {
+            for j in 0..n {
+                let term = |s: usize, p: usize| {
+                    data[s * 17 + i * 2 + p] * data[100 + s * k * 50 + p * (n + 1) + j]
+                };
+                let pairs = (0..count).flat_map(|s| (0..k).map(move |p| (s, p)));
+                let sum: f32 = pairs.map(|(s, p)| term(s, p)).sum();
+                assert_eq!(got[i * n + j], 2.0 + sum, "{m} {k} {n} {count}");
+            }
+        }
+    }
+    let a = Places { data: &data, size: (2, 2), strides: (2, 1), step: 3999 };
+    let b = Places { data: &data, size: (2, 2), strides: (2, 1), step: 0 };
+    let mut got = [0.0f32; 4];
+    let c = MatMut::row_major(&mut got, 2, 2).unwrap();
+    assert_eq!(sum_products(a, b, 2, c, Write::Overwrite), Err(Error::ShapeMismatch));
+    let halves = [bf16::ONE; 4];
+    let a = Places { data: &halves, size: (2, 2), strides: (2, 1), step: 0 };
+    let mut got = [bf16::ONE; 4];
+    let c = MatMut::row_major(&mut got, 2, 2).unwrap();
+    assert_eq!(sum_products(a, a, 1, c, Write::Overwrite), Err(Error::Unsupported));
+}

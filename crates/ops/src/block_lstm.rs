@@ -1,0 +1,277 @@
+//! Long short-term memory over whole sequences, and its gradient.
+//!
+//! What depends on the input alone is one product for all steps, and so are the gradients by weights;
+//! the recurrent weights are packed once for the small products of the steps.
+
+mod backward;
+mod forward;
+mod loops;
+
+use backward::backward;
+use forward::forward;
+use half::f16;
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, ShapeContext};
+use thalweg_kernel::{Family, KernelContext};
+use thalweg_tensor::{PartialShape, Result, Shape, ensure, err};
+
+use crate::math::gemm::{MatMut, MatRef};
+
+pub(crate) static FAMILY: Family = Family {
+    ops: &[
+        BLOCK_LSTM.with_gradient(gradient),
+        BLOCK_LSTM_V2.with_gradient(gradient_v2),
+        BLOCK_LSTM_GRAD.without_gradient(),
+        BLOCK_LSTM_GRAD_V2.without_gradient(),
+    ],
+    kernels: &[
+        cpu_kernel!("BlockLSTM", "T" in [f32, f16] => forward;
+            host_inputs: &["seq_len_max"]),
+        cpu_kernel!("BlockLSTMV2", "T" in [f32, f16] => forward;
+            host_inputs: &["seq_len_max"]),
+        cpu_kernel!("BlockLSTMGrad", "T" in [f32, f16] => backward;
+            host_inputs: &["seq_len_max"]),
+        cpu_kernel!("BlockLSTMGradV2", "T" in [f32, f16] => backward;
+            host_inputs: &["seq_len_max"]),
+    ],
+};
+
+const BLOCK_LSTM: OpDef = OpDef {
+    name: "BlockLSTM",
+    inputs: &[
+        "seq_len_max: int64",
+        "x: T",
+        "cs_prev: T",
+        "h_prev: T",
+        "w: T",
+        "wci: T",
+        "wcf: T",
+        "wco: T",
+        "b: T",
+    ],
+    outputs: &["i: T", "cs: T", "f: T", "o: T", "ci: T", "co: T", "h: T"],
+    attrs: &[
+        "forget_bias: float = 1.0",
+        "cell_clip: float = 3.0",
+        "use_peephole: bool = false",
+        "T: {half, float}",
+    ],
+    shape: sequence_shapes,
+    ..OpDef::DEFAULT
+};
+
+const BLOCK_LSTM_V2: OpDef = OpDef {
+    name: "BlockLSTMV2",
+    attrs: &["cell_clip: float = 0.0", "use_peephole: bool = false", "T: {half, float}"],
+    ..BLOCK_LSTM
+};
+
+const BLOCK_LSTM_GRAD: OpDef = OpDef {
+    name: "BlockLSTMGrad",
+    inputs: &[
+        "seq_len_max: int64",
+        "x: T",
+        "cs_prev: T",
+        "h_prev: T",
+        "w: T",
+        "wci: T",
+        "wcf: T",
+        "wco: T",
+        "b: T",
+        "i: T",
+        "cs: T",
+        "f: T",
+        "o: T",
+        "ci: T",
+        "co: T",
+        "h: T",
+        "cs_grad: T",
+        "h_grad: T",
+    ],
+    outputs: &[
+        "x_grad: T",
+        "cs_prev_grad: T",
+        "h_prev_grad: T",
+        "w_grad: T",
+        "wci_grad: T",
+        "wcf_grad: T",
+        "wco_grad: T",
+        "b_grad: T",
+    ],
+    attrs: &["use_peephole: bool", "T: {half, float}"],
+    shape: gradient_shapes,
+    ..OpDef::DEFAULT
+};
+
+const BLOCK_LSTM_GRAD_V2: OpDef = OpDef { name: "BlockLSTMGradV2", ..BLOCK_LSTM_GRAD };
+
+fn gradient(g: &mut GradientContext<'_>) -> Result<()> {
+    by_op(g, "BlockLSTMGrad")
+}
+
+fn gradient_v2(g: &mut GradientContext<'_>) -> Result<()> {
+    by_op(g, "BlockLSTMGradV2")
+}
+
+/// What depends on gates and on other steps within has no adjoint, as in TensorFlow.
+fn by_op(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
+    let (cells, outputs) = (g.grad(1)?, g.grad(6)?);
+    let mut inputs = g.inputs().to_vec();
+    inputs.extend((0..7).map(|i| g.output(i)));
+    inputs.extend([cells, outputs]);
+    let adjoints = g.op_like(op, &["use_peephole"]).inputs(&inputs).build_all()?;
+    (0..8).try_for_each(|i| g.set(i + 1, adjoints[i]))
+}
+
+fn sequence_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
+    let (x, bias) = (c.with_rank(1, "x", 3)?, c.with_rank(8, "b", 1)?);
+    let units = bias.dim(0).map(|gates| gates / GATES);
+    for i in 0..7 {
+        c.set_output(i, PartialShape::new([x.dim(0), x.dim(1), units]));
+    }
+    Ok(())
+}
+
+fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
+    for i in 0..8 {
+        c.set_output(i, c.input(i + 1).clone());
+    }
+    Ok(())
+}
+
+const GATES: usize = 4;
+
+/// Where the gates of a unit stand in a row of all units' gates.
+#[derive(Clone, Copy)]
+struct Order {
+    enter: usize,
+    candidate: usize,
+    forget: usize,
+    show: usize,
+}
+
+impl Order {
+    fn of(op: &str) -> Order {
+        match op.ends_with("V2") {
+            true => Order { enter: 0, forget: 1, candidate: 2, show: 3 },
+            false => Order { enter: 0, candidate: 1, forget: 2, show: 3 },
+        }
+    }
+}
+
+/// Attrs of a node.
+#[derive(Clone, Copy)]
+struct Settings {
+    order: Order,
+    forget_bias: f32,
+    /// Cells stay within this of zero; none where it is not above zero.
+    clip: f32,
+    /// Whether gates see the cells.
+    has_peepholes: bool,
+}
+
+impl Settings {
+    fn new(op: &str, attrs: NodeAttrs<'_>) -> Result<Settings> {
+        let float = |name: &str| match attrs.get(name) {
+            Some(_) => attrs.float(name),
+            None => Ok(0.0),
+        };
+        Ok(Settings {
+            order: Order::of(op),
+            forget_bias: float("forget_bias")?,
+            clip: float("cell_clip")?,
+            has_peepholes: attrs.bool("use_peephole")?,
+        })
+    }
+}
+
+/// Sizes that the inputs agree on.
+#[derive(Clone, Copy)]
+struct Sizes {
+    /// Steps of the input, and those of them that are taken.
+    steps: usize,
+    taken: usize,
+    batch: usize,
+    inputs: usize,
+    units: usize,
+}
+
+impl Sizes {
+    /// Checks the inputs that both ops have.
+    fn new(ctx: &KernelContext<'_>) -> Result<Sizes> {
+        let dims = |i: usize, name: &str, rank: usize| {
+            let shape = ctx.input(i)?.shape();
+            ensure!(
+                shape.rank() == rank,
+                InvalidArgument,
+                "{name} must have {rank} dimensions, got shape {shape}"
+            );
+            Ok(shape.clone())
+        };
+        let taken = ctx.scalar_int(0, "seq_len_max")?;
+        let (x, cells) = (dims(1, "x", 3)?, dims(2, "cs_prev", 2)?);
+        let sizes = Sizes {
+            steps: x[0],
+            taken: usize::try_from(taken).unwrap_or(usize::MAX),
+            batch: x[1],
+            inputs: x[2],
+            units: cells[1],
+        };
+        ensure!(
+            sizes.taken <= sizes.steps,
+            InvalidArgument,
+            "seq_len_max must be from 0 to the {} steps of x, got {taken}",
+            sizes.steps
+        );
+        let Sizes { batch, inputs, units, .. } = sizes;
+        let gates = units.saturating_mul(GATES);
+        dims(3, "h_prev", 2)?;
+        for (i, name, expected) in [
+            (2, "cs_prev", &[batch, units][..]),
+            (3, "h_prev", &[batch, units]),
+            (4, "w", &[inputs.saturating_add(units), gates]),
+            (5, "wci", &[units]),
+            (6, "wcf", &[units]),
+            (7, "wco", &[units]),
+            (8, "b", &[gates]),
+        ] {
+            let shape = ctx.input(i)?.shape();
+            ensure!(
+                shape.dims() == expected,
+                InvalidArgument,
+                "{name} must have shape {expected:?} for x of shape {x} and {units} units, got {shape}"
+            );
+        }
+        Ok(sizes)
+    }
+
+    /// Elements of one gate of all units, of the whole batch at one step.
+    fn step_len(&self) -> usize {
+        self.batch * self.units
+    }
+
+    /// The shape of what is kept of each step.
+    fn sequence(&self) -> Result<Shape> {
+        Shape::new(&[self.steps, self.batch, self.units])
+    }
+
+    /// Gates of the steps that are taken, a row for each member of the batch and step.
+    fn gates(&self) -> Result<Shape> {
+        Shape::new(&[self.taken, self.batch, GATES * self.units])
+    }
+}
+
+fn view<T>(data: &[T], size: (usize, usize), strides: (usize, usize)) -> Result<MatRef<'_, T>> {
+    MatRef::new(data, size, strides).ok_or_else(|| err!(Internal, "a factor is not there"))
+}
+
+fn rows<T>(data: &[T], rows: usize, columns: usize) -> Result<MatRef<'_, T>> {
+    view(data, (rows, columns), (columns, 1))
+}
+
+fn rows_mut<T>(data: &mut [T], rows: usize, columns: usize) -> Result<MatMut<'_, T>> {
+    MatMut::row_major(data, rows, columns)
+        .ok_or_else(|| err!(Internal, "a product does not fit its memory"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,193 @@
+//! What is done to one row of units at one step.
+
+use thalweg_tensor::{Result, Tensor};
+
+use super::Settings;
+use crate::math::float;
+use crate::math::vectorized::vectorized;
+
+/// Weights by which gates see the cells, a number for each unit.
+#[derive(Clone, Copy)]
+pub(super) struct Peepholes<'a> {
+    pub(super) enter: &'a [f32],
+    pub(super) forget: &'a [f32],
+    pub(super) show: &'a [f32],
+}
+
+impl<'a> Peepholes<'a> {
+    /// The three weights, if the settings say that they count.
+    pub(super) fn new(settings: &Settings, weights: &'a [Tensor; 3]) -> Result<Option<Self>> {
+        let [enter, forget, show] = weights;
+        let (enter, forget, show) = (enter.as_slice()?, forget.as_slice()?, show.as_slice()?);
+        Ok(settings.has_peepholes.then_some(Peepholes { enter, forget, show }))
+    }
+}
+
+/// What a step keeps of a row.
+pub(super) struct Kept<'a> {
+    pub(super) enter: &'a mut [f32],
+    pub(super) cells: &'a mut [f32],
+    pub(super) forget: &'a mut [f32],
+    pub(super) show: &'a mut [f32],
+    pub(super) candidate: &'a mut [f32],
+    pub(super) seen: &'a mut [f32],
+    pub(super) output: &'a mut [f32],
+}
+
+/// Turns a row of gates into what the step keeps; the gates are used up.
+pub(super) fn step(
+    gates: &mut [f32],
+    past: &[f32],
+    peepholes: Option<Peepholes<'_>>,
+    settings: &Settings,
+    kept: &mut Kept<'_>,
+) {
+    let units = past.len();
+    let at = |gate: usize| gate * units..(gate + 1) * units;
+    let order = settings.order;
+    if let Some(weights) = peepholes {
+        add_products(&mut gates[at(order.enter)], past, weights.enter);
+        add_products(&mut gates[at(order.forget)], past, weights.forget);
+    }
+    sigmoid(kept.enter, &gates[at(order.enter)], 0.0);
+    sigmoid(kept.forget, &gates[at(order.forget)], settings.forget_bias);
+    tanh(kept.candidate, &gates[at(order.candidate)]);
+    mix(kept.cells, kept.candidate, kept.enter, past, kept.forget);
+    if settings.clip > 0.0 {
+        let clip = settings.clip;
+        // Not `clamp`, which panics on a limit that is no number.
+        kept.cells.iter_mut().for_each(|x| *x = if *x > clip { clip } else { x.max(-clip) });
+    }
+    if let Some(weights) = peepholes {
+        add_products(&mut gates[at(order.show)], kept.cells, weights.show);
+    }
+    sigmoid(kept.show, &gates[at(order.show)], 0.0);
+    tanh(kept.seen, kept.cells);
+    multiply(kept.output, kept.show, kept.seen);
+}
+
+vectorized! {
+    fn sigmoid<L>(out: &mut [f32], x: &[f32], offset: f32) {
+        for (out, &x) in out.iter_mut().zip(x) {
+            *out = float::sigmoid::<L>(x + offset);
+        }
+    }
+}
+
+vectorized! {
+    fn tanh<L>(out: &mut [f32], x: &[f32]) {
+        for (out, &x) in out.iter_mut().zip(x) {
+            *out = float::tanh::<L>(x);
+        }
+    }
+}
+
+vectorized! {
+    fn multiply<L>(out: &mut [f32], a: &[f32], b: &[f32]) {
+        for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
+            *out = a * b;
+        }
+    }
+}
+
+vectorized! {
+    pub(super) fn add_products<L>(out: &mut [f32], a: &[f32], b: &[f32]) {
+        for ((out, &a), &b) in out.iter_mut().zip(a).zip(b) {
+            *out += a * b;
+        }
+    }
+}
+
+vectorized! {
+    /// `a b + c d`.
+    fn mix<L>(out: &mut [f32], a: &[f32], b: &[f32], c: &[f32], d: &[f32]) {
+        for ((((out, &a), &b), &c), &d) in out.iter_mut().zip(a).zip(b).zip(c).zip(d) {
+            *out = a * b + c * d;
+        }
+    }
+}
+
+/// What the forward pass kept of a row, and the adjoints that come in.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'a> {
+    pub(super) past: &'a [f32],
+    pub(super) enter: &'a [f32],
+    pub(super) cells: &'a [f32],
+    pub(super) forget: &'a [f32],
+    pub(super) show: &'a [f32],
+    pub(super) candidate: &'a [f32],
+    pub(super) seen: &'a [f32],
+    /// Of the cells and the outputs at this step.
+    pub(super) cells_grad: &'a [f32],
+    pub(super) output_grad: &'a [f32],
+}
+
+/// Sets a row of the gates' adjoints. `cells` comes in as the adjoint that the next step has for the
+/// cells and becomes the one for the step before; `output` is the next step's for the outputs.
+pub(super) fn step_back(
+    gates: &mut [f32],
+    cells: &mut [f32],
+    output: &[f32],
+    peepholes: Option<Peepholes<'_>>,
+    settings: &Settings,
+    seen: Seen<'_>,
+) {
+    let units = seen.past.len();
+    let at = |gate: usize| gate * units..(gate + 1) * units;
+    let order = settings.order;
+    show_back(&mut gates[at(order.show)], cells, output, seen);
+    if let Some(weights) = peepholes {
+        add_products(cells, &gates[at(order.show)], weights.show);
+    }
+    enter_back(&mut gates[at(order.enter)], cells, seen);
+    candidate_back(&mut gates[at(order.candidate)], cells, seen);
+    forget_back(&mut gates[at(order.forget)], cells, seen);
+    if let Some(weights) = peepholes {
+        add_products(cells, &gates[at(order.enter)], weights.enter);
+        add_products(cells, &gates[at(order.forget)], weights.forget);
+    }
+}
+
+vectorized! {
+    /// The adjoints of the output gates, and those of the cells.
+    fn show_back<L>(gates: &mut [f32], cells: &mut [f32], output: &[f32], row: Seen<'_>) {
+        let rows = row.show.iter().zip(row.seen).zip(row.output_grad).zip(row.cells_grad);
+        let given = output.iter().zip(rows);
+        for ((gate, cell), (&later, (((&show, &seen), &own), &own_cell))) in
+            gates.iter_mut().zip(cells).zip(given)
+        {
+            let output = own + later;
+            *gate = show * (1.0 - show) * output * seen;
+            *cell += (1.0 - seen * seen) * output * show + own_cell;
+        }
+    }
+}
+
+vectorized! {
+    fn enter_back<L>(gates: &mut [f32], cells: &[f32], row: Seen<'_>) {
+        let rows = row.enter.iter().zip(row.candidate);
+        for ((gate, &cell), (&enter, &candidate)) in gates.iter_mut().zip(cells).zip(rows) {
+            *gate = enter * (1.0 - enter) * cell * candidate;
+        }
+    }
+}
+
+vectorized! {
+    fn candidate_back<L>(gates: &mut [f32], cells: &[f32], row: Seen<'_>) {
+        let rows = row.enter.iter().zip(row.candidate);
+        for ((gate, &cell), (&enter, &candidate)) in gates.iter_mut().zip(cells).zip(rows) {
+            *gate = (1.0 - candidate * candidate) * cell * enter;
+        }
+    }
+}
+
+vectorized! {
+    /// The adjoints of the forget gates, and those of the cells one step before.
+    fn forget_back<L>(gates: &mut [f32], cells: &mut [f32], row: Seen<'_>) {
+        let rows = row.forget.iter().zip(row.past);
+        for ((gate, cell), (&forget, &past)) in gates.iter_mut().zip(cells).zip(rows) {
+            *gate = forget * (1.0 - forget) * *cell * past;
+            *cell *= forget;
+        }
+    }
+}
