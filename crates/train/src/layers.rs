@@ -7,6 +7,7 @@ mod embedding;
 mod norm;
 mod pool;
 mod recurrent;
+mod residual;
 
 pub use attention::Attention;
 pub use conv::Conv;
@@ -16,6 +17,7 @@ pub(crate) use embedding::lookup;
 pub use norm::{BatchNorm, LayerNorm};
 pub use pool::{AveragePool, MaxPool, global_average_pool};
 pub use recurrent::{Gru, Lstm};
+pub use residual::{Positions, Residual};
 
 use thalweg_graph::Output;
 use thalweg_tensor::Result;

@@ -37,6 +37,7 @@ mod chief;
 mod clip;
 #[cfg(feature = "remote")]
 mod cluster;
+mod dice;
 mod export;
 mod initializer;
 pub mod layers;
@@ -54,17 +55,19 @@ mod steps;
 #[cfg(feature = "remote")]
 pub mod trainer;
 mod variable;
+mod weights;
 
 pub use average::MovingAverage;
 pub use chief::Chief;
 pub use clip::Clip;
 #[cfg(feature = "remote")]
 pub use cluster::Cluster;
+pub use dice::Dice;
 pub use export::{Served, export};
 pub use initializer::Initializer;
 pub use layers::{
     Activation, Attention, AveragePool, BatchNorm, Conv, Dense, Dropout, Embedding, Flatten, Gru,
-    Layer, LayerNorm, Lstm, MaxPool, Padding, Sequential, global_average_pool,
+    Layer, LayerNorm, Lstm, MaxPool, Padding, Positions, Residual, Sequential, global_average_pool,
 };
 pub use mode::{ChiefOps, Coordinated, Mode, Order, Replica, train_towers};
 pub use model::{Model, Phase};
@@ -76,3 +79,4 @@ pub use steps::RunSteps;
 #[cfg(feature = "remote")]
 pub use trainer::{Net, Samples, TrainOptions, Trainer};
 pub use variable::Variable;
+pub use weights::Weights;

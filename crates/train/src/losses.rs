@@ -6,11 +6,31 @@ use thalweg_tensor::{DType, Result, Tensor};
 use crate::layers::lookup;
 use crate::{Model, Variable};
 
-/// Of scores of classes and the numbers of the right ones.
+/// Of scores of classes, the last dimension, and the numbers of the right ones.
 pub fn softmax_cross_entropy(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
+    let (logits, labels) = (as_rows(model, logits)?, as_vector(model, labels)?);
     let node = model.op("SparseSoftmaxCrossEntropyWithLogits").inputs(&[logits, labels]);
     let each = node.build()?;
     mean(model, each)
+}
+
+/// All but the last dimension become one: the members of a batch, or the steps of all of them.
+pub(crate) fn as_rows(model: &mut Model, x: Output) -> Result<Output> {
+    if model.shape(x).rank() == Some(2) {
+        return Ok(x);
+    }
+    let last = model.features(x)?;
+    let rows = model.ints(&[-1, last as i32])?;
+    model.add("Reshape", &[x, rows])
+}
+
+/// All dimensions become one.
+pub(crate) fn as_vector(model: &mut Model, x: Output) -> Result<Output> {
+    if model.shape(x).rank() == Some(1) {
+        return Ok(x);
+    }
+    let flat = model.ints(&[-1])?;
+    model.add("Reshape", &[x, flat])
 }
 
 /// Of scores of classes and their probabilities.

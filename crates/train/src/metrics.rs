@@ -3,6 +3,7 @@
 use thalweg_graph::{NodeId, Output};
 use thalweg_tensor::{DType, Result};
 
+use crate::losses::{as_rows, as_vector};
 use crate::{Initializer, Model, Variable, losses};
 
 /// The part of the batch whose highest score is that of the right class.
@@ -11,8 +12,9 @@ pub fn accuracy(model: &mut Model, logits: Output, labels: Output) -> Result<Out
     losses::mean(model, right)
 }
 
-/// 1 for each member of the batch that is classified rightly, else 0.
+/// 1 for each member of the batch, or each step of each, that is classified rightly, else 0.
 pub fn is_right(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
+    let (logits, labels) = (as_rows(model, logits)?, as_vector(model, labels)?);
     let axis = model.int(1)?;
     let dtype = model.dtype(labels);
     let best = model.op("ArgMax").inputs(&[logits, axis]).attr("output_type", dtype).build()?;

@@ -30,6 +30,8 @@ pub struct Model {
     phase: Phase,
     /// What names of variables begin with.
     path: String,
+    /// The device that nodes are asked to be on; empty for none.
+    device: String,
     /// How often each layer's name was asked for in this view.
     names: Rc<RefCell<BTreeMap<String, u32>>>,
     shared: Rc<RefCell<Shared>>,
@@ -94,6 +96,7 @@ impl Model {
             scope,
             phase: Phase::Training,
             path: String::new(),
+            device: String::new(),
             names: Rc::default(),
             shared: Rc::new(RefCell::new(shared)),
         }
@@ -119,6 +122,7 @@ impl Model {
             scope: self.scope.child("inference"),
             phase: Phase::Inference,
             path: self.path.clone(),
+            device: self.device.clone(),
             names: Rc::default(),
             shared: self.shared.clone(),
         }
@@ -127,11 +131,8 @@ impl Model {
     /// The same model on another device: a net that is built here finds its variables, and is
     /// trained as the first is.
     pub fn tower(&self, device: &str) -> Model {
-        Model {
-            scope: self.scope.child("tower").on_device(device),
-            names: Rc::default(),
-            ..self.with_scope(self.scope.clone())
-        }
+        let tower = self.with_scope(self.scope.child("tower"));
+        Model { names: Rc::default(), ..tower.on(device) }
     }
 
     /// What this view is built for.
@@ -141,7 +142,8 @@ impl Model {
 
     /// The same model with nodes on `device`.
     pub fn on(&self, device: &str) -> Model {
-        self.with_scope(self.scope.on_device(device))
+        let scope = self.scope.on_device(device);
+        Model { device: device.to_owned(), ..self.with_scope(scope) }
     }
 
     /// The same model, its nodes added by `scope`.
@@ -150,6 +152,7 @@ impl Model {
             scope,
             phase: self.phase,
             path: self.path.clone(),
+            device: self.device.clone(),
             names: self.names.clone(),
             shared: self.shared.clone(),
         }
@@ -217,7 +220,10 @@ impl Model {
         }
         let (root, device) = {
             let mut shared = self.shared.borrow_mut();
-            (shared.root.clone(), shared.placer.next(shape.num_elements() * dtype.size()))
+            (
+                shared.root.clone(),
+                shared.placer.next(shape.num_elements() * dtype.size(), &self.device),
+            )
         };
         let seeds = self.next_seeds();
         let initial = |scope: &mut Scope| first.build(scope, dtype, &shape, seeds);

@@ -6,6 +6,8 @@ pub enum Placement {
     /// Where the session puts them.
     #[default]
     Anywhere,
+    /// On the device of the layer that asks for them: for nets whose layers lie on several.
+    Beside,
     /// To each task of a job in turn, as TensorFlow's `replica_device_setter` does.
     RoundRobin {
         /// The job; `ps` as a rule.
@@ -37,10 +39,11 @@ impl Placer {
         Placer { placement, load: Vec::new(), placed: 0 }
     }
 
-    /// The device for a variable of so many bytes.
-    pub(crate) fn next(&mut self, bytes: usize) -> String {
+    /// The device for a variable of so many bytes, which a layer on `device` asks for.
+    pub(crate) fn next(&mut self, bytes: usize, device: &str) -> String {
         let (job, task) = match &self.placement {
             Placement::Anywhere => return String::new(),
+            Placement::Beside => return device.to_owned(),
             Placement::RoundRobin { job, tasks } => (job, self.placed % (*tasks).max(1) as usize),
             Placement::Greedy { job, tasks } => {
                 self.load.resize((*tasks).max(1) as usize, 0);
@@ -63,13 +66,14 @@ mod tests {
 
     fn devices(placement: Placement, sizes: &[usize]) -> Vec<String> {
         let mut placer = Placer::new(placement);
-        sizes.iter().map(|bytes| placer.next(*bytes)).collect()
+        sizes.iter().map(|bytes| placer.next(*bytes, "/job:worker/task:1")).collect()
     }
 
     #[test]
     fn variables_are_dealt() {
         let job = || "ps".to_owned();
         assert_eq!(devices(Placement::Anywhere, &[1]), [""]);
+        assert_eq!(devices(Placement::Beside, &[1]), ["/job:worker/task:1"]);
         let robin = devices(Placement::RoundRobin { job: job(), tasks: 2 }, &[9, 9, 9]);
         assert_eq!(robin, ["/job:ps/task:0", "/job:ps/task:1", "/job:ps/task:0"]);
         let greedy = devices(Placement::Greedy { job: job(), tasks: 2 }, &[100, 10, 10, 90]);

@@ -1,7 +1,7 @@
 //! Layers that go along time: batch, time, features in; batch, time, units out, or the last of them.
 
 use thalweg_graph::{Output, Scope};
-use thalweg_tensor::{DType, Result};
+use thalweg_tensor::{DType, Result, Shape, Tensor};
 
 use super::Layer;
 use super::dense::rows_times;
@@ -94,31 +94,46 @@ impl Layer for Lstm {
     fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
         let units = self.0.units;
         let mut layer = model.layer("lstm");
-        let inputs = self.0.inputs(&mut layer, x, 4)?;
+        let inputs = layer.features(x)?;
+        let dims = [inputs, 4 * units];
+        let kernel = layer.variable("kernel", &dims, &Initializer::GlorotUniform)?;
         let dims = [units, 4 * units];
         let recurrent = layer.variable("recurrent_kernel", &dims, &Initializer::Orthogonal)?;
-        let recurrent = recurrent.read(&mut layer)?;
         // Gates begin open to the past: the second quarter is that of forgetting.
         let first = (0..4 * units).map(|i| if i / units == 1 { 1.0 } else { 0.0 }).collect();
         let bias = layer.variable("bias", &[4 * units], &Initializer::Value(first))?;
         let bias = bias.read(&mut layer)?;
+        let (kernel, recurrent) = (kernel.read(&mut layer)?, recurrent.read(&mut layer)?);
+        let axis = layer.int(0)?;
+        let weights = layer.op("ConcatV2").inputs(&[kernel, recurrent, axis]).build()?;
         let zeros = self.0.zeros(&mut layer, x)?;
-        self.0.run(&mut layer, inputs, &[zeros, zeros], |s, state, input| {
-            let past = s.add("MatMul", &[state[0], recurrent])?;
-            let sum = s.add("AddV2", &[input, past])?;
-            let sum = s.add("BiasAdd", &[sum, bias])?;
-            let gates = split(s, sum, 4)?;
-            let enter = s.add("Sigmoid", &[gates[0]])?;
-            let keep = s.add("Sigmoid", &[gates[1]])?;
-            let candidate = s.add("Tanh", &[gates[2]])?;
-            let show = s.add("Sigmoid", &[gates[3]])?;
-            let kept = s.add("Mul", &[keep, state[1]])?;
-            let new = s.add("Mul", &[enter, candidate])?;
-            let memory = s.add("AddV2", &[kept, new])?;
-            let seen = s.add("Tanh", &[memory])?;
-            Ok(vec![s.add("Mul", &[show, seen])?, memory])
-        })
+        let order = layer.ints(&[1, 0, 2])?;
+        let steps = layer.add("Transpose", &[x, order])?;
+        let count = first_size(&mut layer, steps)?;
+        // Gates that see the cells have weights for that; these do not.
+        let blind =
+            layer.constant(&Tensor::from_slice(Shape::new(&[units])?, &vec![0f32; units])?)?;
+        let node = layer.op("BlockLSTMV2").inputs(&[count, steps, zeros, zeros, weights]);
+        let all = node.inputs(&[blind, blind, blind, bias]).build_all()?[6];
+        if self.0.gives_all {
+            return layer.add("Transpose", &[all, order]);
+        }
+        let (from, to, step) = (layer.ints(&[-1])?, layer.ints(&[0])?, layer.ints(&[1])?);
+        let node = layer.op("StridedSlice").inputs(&[all, from, to, step]);
+        node.attr("shrink_axis_mask", 1i64).build()
     }
+}
+
+/// The size of a tensor's first dimension, an int64.
+fn first_size(layer: &mut Model, of: Output) -> Result<Output> {
+    if let Some(size) = layer.shape(of).dim(0) {
+        return layer.constant(&Tensor::scalar(size as i64));
+    }
+    let shape = layer.shape_of(of)?;
+    let (from, to, step) = (layer.ints(&[0])?, layer.ints(&[1])?, layer.ints(&[1])?);
+    let node = layer.op("StridedSlice").inputs(&[shape, from, to, step]);
+    let size = node.attr("shrink_axis_mask", 1i64).build()?;
+    layer.cast(size, DType::Int64)
 }
 
 impl Layer for Gru {
