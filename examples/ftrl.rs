@@ -4,7 +4,7 @@
 //! keeps the weights of all others at zero.
 
 use thalweg::prelude::*;
-use thalweg::train::{Initializer, Model, Optimizer, Rule, losses};
+use thalweg::train::{Dice, Initializer, Model, Optimizer, Rule, losses};
 
 /// Keys share this many weights.
 const BUCKETS: usize = 1 << 14;
@@ -31,10 +31,10 @@ fn main() -> Result<()> {
 
     let session = thalweg::session(&model)?;
     session.run(&[], &[], &[&model.node_name(init)])?;
-    let mut state = 5u64;
+    let mut dice = Dice::new(5);
     let mut losses = Vec::new();
     for step in 0..300 {
-        let (keys, labels) = batch(&mut state);
+        let (keys, labels) = batch(&mut dice);
         let feeds = [
             ("keys:0", Tensor::from_slice(Shape::new(&[BATCH, KEYS])?, &keys)?),
             ("labels:0", Tensor::vector(&labels)?),
@@ -54,20 +54,15 @@ fn main() -> Result<()> {
 }
 
 /// Examples of which those with a key below 10 are good, the others not.
-fn batch(state: &mut u64) -> (Vec<i64>, Vec<f32>) {
-    let mut next = || {
-        *state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        *state >> 20
-    };
+fn batch(dice: &mut Dice) -> (Vec<i64>, Vec<f32>) {
     let mut keys = Vec::new();
     let mut labels = Vec::new();
     for _ in 0..BATCH {
-        let is_good = next() % 2 == 0;
-        let telling = if is_good { next() % 10 } else { 10 + next() % 10 };
+        let is_good = dice.below(2) == 0;
+        let telling = if is_good { dice.below(10) } else { 10 + dice.below(10) };
         keys.push(telling as i64);
         // The rest says nothing, and hardly ever comes again.
-        keys.extend((1..KEYS).map(|_| next() as i64));
+        keys.extend((1..KEYS).map(|_| dice.bits() as i64));
         labels.push(f32::from(u8::from(is_good)));
     }
     (keys, labels)

@@ -3,7 +3,7 @@
 //! `cargo run --release --example policy_gradient -- [EPISODES]`
 
 use thalweg::prelude::*;
-use thalweg::train::{Activation, Dense, Layer, Model, Optimizer, losses};
+use thalweg::train::{Activation, Dense, Dice, Layer, Model, Optimizer, losses};
 
 /// The agent begins in the middle; the right end is worth 1, the left end nothing.
 const CELLS: usize = 9;
@@ -32,13 +32,13 @@ fn main() -> Result<()> {
     let session = thalweg::session(&model)?;
     session.run(&[], &[], &[&model.node_name(init)])?;
     let choose = session.make_callable(&["places:0"], &[&model.name_of(policy)], &[])?;
-    let mut dice = Dice(7);
+    let mut dice = Dice::new(7);
     let mut wins = Vec::new();
     for episode in 0..episodes {
         let (mut visited, mut taken, mut place) = (Vec::new(), Vec::new(), CELLS / 2);
         while visited.len() < STEPS_MAX && (1..CELLS - 1).contains(&place) {
             let policy = choose.call(&[Tensor::vector(&[place as i64])?])?;
-            let goes_right = dice.next() < policy[0].as_slice::<f32>()?[1];
+            let goes_right = dice.unit() < policy[0].as_slice::<f32>()?[1];
             visited.push(place as i64);
             taken.push(i64::from(goes_right));
             place = if goes_right { place + 1 } else { place - 1 };
@@ -63,15 +63,4 @@ fn main() -> Result<()> {
     let last = wins.iter().rev().take(50).filter(|won| **won).count();
     assert!(episodes < 200 || last >= 45, "it did not learn: {last} of 50");
     Ok(())
-}
-
-/// Numbers between 0 and 1.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> f32 {
-        self.0 =
-            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 40) as f32 / (1u64 << 24) as f32
-    }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use thalweg::prelude::*;
-use thalweg::train::{Embedding, Layer, Model, Optimizer, losses};
+use thalweg::train::{Dice, Embedding, Layer, Model, Optimizer, losses};
 
 const TEXT: &str =
     concat!(include_str!("../docs/tutorial.md"), include_str!("../docs/control-flow.md"));
@@ -35,9 +35,10 @@ fn main() -> Result<()> {
     let session = thalweg::session(&model)?;
     session.run(&[], &[], &[&model.node_name(init)])?;
     let pairs = pairs(&ids);
+    let mut dice = Dice::new(4);
     let mut sums = [0.0f32; 2];
     for step in 0..steps {
-        let batch = (0..BATCH).map(|i| pairs[(step * BATCH + i) * 31 % pairs.len()]);
+        let batch = (0..BATCH).map(|_| pairs[dice.below(pairs.len())]);
         let (centres, contexts): (Vec<i64>, Vec<i64>) = batch.unzip();
         let feeds =
             [("centre:0", Tensor::vector(&centres)?), ("context:0", Tensor::vector(&contexts)?)];
