@@ -4,9 +4,16 @@ import sys
 import time
 
 
-def serve(prepare):
+def split_threads(row):
+    """`name/2t` is (name, 2); a name without a thread count is for one thread."""
+    name, _, last = row.rpartition("/")
+    if last.endswith("t") and last[:-1].isdigit():
+        return name, int(last[:-1])
+    return row, 1
+
+
+def serve(prepare, step=None):
     """Answers commands until the input ends. `prepare(row)` gives a step, or none, and the answer."""
-    step = None
     for line in sys.stdin:
         command, _, argument = line.strip().partition(" ")
         if command == "prepare":

@@ -1,4 +1,4 @@
-"""PyTorch behind the peers' line protocol (README.md): the rows that are about one kernel.
+"""PyTorch behind the peers' line protocol (README.md): the rows that are about one kernel or train a model.
 
 Outputs go to tensors made in `prepare` wherever torch takes `out=`; shapes are those of
 tf_session.c.
@@ -6,6 +6,7 @@ tf_session.c.
 
 import protocol
 import torch
+import train_torch
 
 
 def floats(*shape):
@@ -72,19 +73,12 @@ ROWS = {
     "transpose/1024": lambda: transpose(1024, 1024),
     "concat/8x128x1024": lambda: concat(128, 1024),
     "gather/8192x128": lambda: gather(8192, 128),
+    **train_torch.ROWS,
 }
 
 
-def split_threads(row):
-    """`name/2t` is (name, 2); a name without a thread count is for one thread."""
-    name, _, last = row.rpartition("/")
-    if last.endswith("t") and last[:-1].isdigit():
-        return name, int(last[:-1])
-    return row, 1
-
-
 def prepare(row):
-    name, threads = split_threads(row)
+    name, threads = protocol.split_threads(row)
     if name not in ROWS or threads < 1:
         return None, f"absent no row {name} in the PyTorch peer"
     torch.set_num_threads(threads)

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 use peer::{Answer, Peer};
-use report::{Measured, PEERS, Row};
+use report::{COLUMNS, Measured, Row};
 
 use crate::venv::{TENSORBOARD, TENSORFLOW};
 use crate::{run, venv};
@@ -116,9 +116,11 @@ fn parse(args: &[&str]) -> Result<Options> {
     Ok(options)
 }
 
-type Peers = [Option<Peer>; PEERS.len()];
+/// The peers and the columns that they fill; ours is the first. Two may share a column: a row is one's
+/// or the other's.
+type Peers = Vec<(usize, Peer)>;
 
-/// Builds and starts ours and the others. Ours must be there, the others may be absent.
+/// Builds and starts ours and the others.
 fn start_peers(venv: Option<&Path>) -> Result<Peers> {
     let folder = run::target_dir().join("bench");
     let graphs = folder.join("graphs");
@@ -133,17 +135,21 @@ fn start_peers(venv: Option<&Path>) -> Result<Peers> {
     let build = run::root().join("benches/peers/build.sh");
     run::check(run::command(&build, &[]).arg(&venv).arg(&tensorflow))?;
     let python = venv.join("bin/python");
-    let torch = run::root().join("benches/peers/torch_peer.py");
-    let tensorboard = run::root().join("benches/peers/tensorboard_peer.py");
-    let start = |name: &str, program: &Path, args: &[&Path]| -> Result<Option<Peer>> {
-        let log = folder.join(format!("{name}.log"));
-        Peer::start(name, program, args, &log, &graphs).map(Some)
+    let start =
+        |column: usize, name: &str, program: &Path, args: &[&Path]| -> Result<(usize, Peer)> {
+            let log = folder.join(format!("{name}.log"));
+            Ok((column, Peer::start(name, program, args, &log, &graphs)?))
+        };
+    let script = |column: usize, name: &str| {
+        let file = run::root().join(format!("benches/peers/{name}_peer.py"));
+        start(column, name, &python, &[&file])
     };
-    Ok([
-        start("ours", &ours, &[])?,
-        start("tensorflow", &tensorflow, &[])?,
-        start("pytorch", &python, &[&torch])?,
-        start("tensorboard", &python, &[&tensorboard])?,
+    Ok(vec![
+        start(0, "ours", &ours, &[])?,
+        start(1, "tf_session", &tensorflow, &[])?,
+        script(1, "tensorflow")?,
+        script(2, "torch")?,
+        script(3, "tensorboard")?,
     ])
 }
 
@@ -157,21 +163,23 @@ fn measure(row: &rows::RowSpec, peers: &mut Peers, rounds: usize) -> Result<Meas
     let limit = measure_limit(row, peers)?;
     let mut absent = Vec::new();
     let mut ready: Vec<(usize, f64, u64)> = Vec::new();
-    for (i, peer) in peers.iter_mut().enumerate() {
-        let Some(peer) = peer else { continue };
+    for (i, (_, peer)) in peers.iter_mut().enumerate() {
         match peer.prepare(&row.name)? {
             Answer::Ready(units) => ready.push((i, units, calibrate(peer)?)),
-            Answer::Absent(why) => absent.push(format!("{}: {why}", peer.name())),
+            Answer::Absent(why) => absent.push((i, format!("{}: {why}", peer.name()))),
         }
     }
-    let mut seconds: [Vec<f64>; PEERS.len()] = Default::default();
-    let mut units = [0.0; PEERS.len()];
+    let filled: Vec<usize> = ready.iter().map(|(i, ..)| peers[*i].0).collect();
+    absent.retain(|(i, _)| !filled.contains(&peers[*i].0));
+    let absent = absent.into_iter().map(|(_, why)| why).collect();
+    let mut seconds: [Vec<f64>; COLUMNS.len()] = Default::default();
+    let mut units = [0.0; COLUMNS.len()];
     for round in 0..rounds {
         for k in 0..ready.len() {
             let (i, work, runs) = ready[(round + k) % ready.len()];
-            let peer = peers[i].as_mut().context("a peer that was ready is there")?;
-            units[i] = work;
-            seconds[i].push(peer.time(runs)? / runs as f64);
+            let (column, peer) = &mut peers[i];
+            units[*column] = work;
+            seconds[*column].push(peer.time(runs)? / runs as f64);
         }
     }
     let all = units.iter().copied().fold(0.0, f64::max);
@@ -186,7 +194,9 @@ fn measure(row: &rows::RowSpec, peers: &mut Peers, rounds: usize) -> Result<Meas
 
 /// What the machine could do at best, in the row's unit, from a loop that does nothing else.
 fn measure_limit(row: &rows::RowSpec, peers: &mut Peers) -> Result<Option<f64>> {
-    let (Some(limit), Some(ours)) = (&row.limit, &mut peers[0]) else { return Ok(None) };
+    let (Some(limit), Some((_, ours))) = (&row.limit, peers.first_mut()) else {
+        return Ok(None);
+    };
     let Answer::Ready(work) = ours.prepare(&limit.row)? else { return Ok(None) };
     let runs = calibrate(ours)?;
     let mut best = f64::MAX;

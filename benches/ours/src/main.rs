@@ -1,11 +1,12 @@
 //! Our side of the benchmarks: speaks the line protocol of `benches/peers/README.md` on stdin and
-//! stdout, and runs each row on an in-process session with the optimizer off.
+//! stdout, and runs each row on an in-process session, with the optimizer off but for rows that train.
 
 mod input;
 mod kernels;
 mod loops;
 mod peak;
 mod rows;
+mod train;
 
 use std::io::{BufRead, Write};
 use std::time::Instant;
@@ -105,6 +106,9 @@ struct Step {
 impl Step {
     fn new(row: Row) -> Result<Step> {
         let step = Step { row };
+        if let Some(init) = &step.row.init {
+            step.row.session.run(&[], &[], &[init])?;
+        }
         step.run(step.row.warm_up)?;
         // The peers count the nodes they ran; so do we, besides what feeds and joins them.
         if let Some(nodes) = step.row.nodes {

@@ -10,7 +10,7 @@ use thalweg_proto::GraphDef;
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, err};
 
-use crate::{input, kernels, loops};
+use crate::{input, kernels, loops, train};
 
 /// The folder to which graphs of rows go, for a peer that can load them.
 pub(crate) const GRAPHS_VARIABLE: &str = "THALWEG_BENCH_GRAPHS";
@@ -37,6 +37,8 @@ pub(crate) struct Row {
     pub(crate) nodes: Option<usize>,
     /// Runs before the first that is measured.
     pub(crate) warm_up: u64,
+    /// Run once, before all others.
+    pub(crate) init: Option<String>,
 }
 
 /// Leaves a row's graph and work for a peer that can load them, if there is a folder for that.
@@ -61,6 +63,8 @@ struct Plan {
     units: f64,
     nodes: Option<usize>,
     warm_up: u64,
+    init: Option<String>,
+    optimizes: bool,
 }
 
 /// Builds the row called `base`, to run on this many threads.
@@ -75,12 +79,14 @@ pub(crate) fn build(base: &str, threads: usize) -> Result<Row> {
         units: 1.0,
         nodes: None,
         warm_up: 30,
+        init: None,
+        optimizes: false,
     };
     plan.fill(base)?;
     let options = SessionOptions {
         inter_threads: threads,
         intra_threads: threads,
-        plan: Options { optimize: false, ..Options::default() },
+        plan: Options { optimize: plan.optimizes, ..Options::default() },
         ..SessionOptions::default()
     };
     let graph = plan.graph.take().unwrap_or_else(|| plan.scope.to_graph());
@@ -92,6 +98,7 @@ pub(crate) fn build(base: &str, threads: usize) -> Result<Row> {
         units: plan.units,
         nodes: plan.nodes,
         warm_up: plan.warm_up,
+        init: plan.init,
     })
 }
 
@@ -162,12 +169,26 @@ impl Plan {
         Ok(())
     }
 
+    /// A row that trains a model, as a program of ours runs it.
+    fn training_row(&mut self, training: train::Training) {
+        self.graph = Some(training.model.to_graph());
+        self.feeds = training.feeds;
+        self.targets.push(training.step);
+        self.init = Some(training.init);
+        self.optimizes = true;
+        self.warm_up = 5;
+    }
+
     fn table_row(&mut self, base: &str) -> Result<()> {
         if let Some((_, file)) = FILES.iter().find(|(name, _)| *name == base) {
             return self.file_row(base, file);
         }
         if let Some(def) = input::graph(base) {
             return self.input_row(base, def?);
+        }
+        if let Some(training) = train::build(base) {
+            self.training_row(training?);
+            return Ok(());
         }
         let Some(row) = kernels::find(base) else { bail!(NotFound, "no row is called {base}") };
         let out = row.build(&mut self.scope)?;

@@ -4,8 +4,8 @@ use std::fmt::Write;
 
 use super::rows::Unit;
 
-/// The columns, in the order of the peers.
-pub(super) const PEERS: [&str; 4] = ["ours", "tensorflow", "pytorch", "tensorboard"];
+/// Whose results are shown, ours first.
+pub(super) const COLUMNS: [&str; 4] = ["ours", "tensorflow", "pytorch", "tensorboard"];
 
 /// What was measured.
 pub(super) struct Row {
@@ -23,7 +23,7 @@ pub(super) struct Row {
 pub(super) struct Measured {
     row: Row,
     /// In the row's unit; `None` where a peer has no such row.
-    medians: [Option<f64>; PEERS.len()],
+    medians: [Option<f64>; COLUMNS.len()],
     /// How many times faster ours is than the better peer, round by round: the median.
     ratio: Option<f64>,
     /// The quarter and three-quarter points of the rounds' ratios.
@@ -35,7 +35,7 @@ impl Measured {
     /// From seconds per run, by peer and round.
     pub(super) fn new(
         row: Row,
-        seconds: &[Vec<f64>; PEERS.len()],
+        seconds: &[Vec<f64>; COLUMNS.len()],
         absent: Vec<String>,
     ) -> Measured {
         let medians = seconds
@@ -54,7 +54,7 @@ impl Measured {
     /// The result in a line, as it comes in.
     pub(super) fn line(&self) -> String {
         let mut line = String::new();
-        for (name, median) in PEERS.iter().zip(self.medians) {
+        for (name, median) in COLUMNS.iter().zip(self.medians) {
             if let Some(median) = median {
                 let _ = write!(line, "{name} {}  ", number(median));
             }
@@ -104,7 +104,7 @@ pub(super) fn print_table(rows: &[Measured]) {
         let [ours, tensorflow, pytorch, tensorboard] = m.medians.map(cell);
         let ratio = m.ratio.map_or("-".to_owned(), |r| format!("{r:.2}x"));
         let spread = m.spread.map_or("-".to_owned(), |(a, b)| format!("{a:.2}-{b:.2}"));
-        let target = m.row.target.map_or("-".to_owned(), |t| format!("{t:.0}x"));
+        let target = m.row.target.map_or("-".to_owned(), |t| format!("{}x", number(t)));
         println!(
             "{:32} {:11} {ours:>9} {tensorflow:>10} {pytorch:>9} {tensorboard:>11} {ratio:>7}  \
              {spread:13} {:>8} {target:>6}",
@@ -128,7 +128,7 @@ pub(super) fn json(rows: &[Measured]) -> String {
     let lines: Vec<String> = rows
         .iter()
         .map(|m| {
-            let medians: Vec<String> = PEERS
+            let medians: Vec<String> = COLUMNS
                 .iter()
                 .zip(m.medians)
                 .map(|(name, median)| format!("\"{name}\": {}", value(median)))

@@ -67,6 +67,9 @@ const BY_STEP_AND_THREADS: &[&str] = &[
     "lstm/v2_training",
     "lstm/unrolled_training",
 ];
+/// Models that train, and how many times the better peer's speed is aimed at.
+const BY_TRAINING_STEP: &[(&str, f64)] =
+    &[("train/mlp", 0.9), ("train/lenet", 0.9), ("train/lstm", 0.9)];
 const BY_NODE: &[&str] = &[
     "dispatch/noop_wide_10k",
     "dispatch/noop_chain_10k",
@@ -177,6 +180,14 @@ pub(super) fn all() -> Vec<RowSpec> {
             unit: Unit::Microseconds,
             limit: None,
             target: None,
+        }));
+    }
+    for &threads in THREADS {
+        rows.extend(BY_TRAINING_STEP.iter().map(|&(name, target)| RowSpec {
+            name: on(name, threads),
+            unit: Unit::Microseconds,
+            limit: None,
+            target: Some(target),
         }));
     }
     for &threads in THREADS {

@@ -1,0 +1,114 @@
+//! Rows that train: the models of `benches/peers/train_*.py`, written with our own layers.
+
+use thalweg_graph::{Output, Scope};
+use thalweg_ops::{FAMILIES, op_registry};
+use thalweg_tensor::{Result, Shape, Tensor};
+use thalweg_train::{
+    Conv, Dense, Embedding, Flatten, Layer, Lstm, MaxPool, Model, Optimizer, Sequential, losses,
+};
+
+/// A graph that trains a model, and what each step is fed: the same tensors, which lie in memory.
+pub(crate) struct Training {
+    pub(crate) model: Model,
+    pub(crate) feeds: Vec<(String, Tensor)>,
+    /// Run once, before the first step.
+    pub(crate) init: String,
+    /// Run by each step.
+    pub(crate) step: String,
+}
+
+/// The words that the language model tells apart.
+const WORDS: usize = 10_000;
+
+/// The row called `base`; `None` if it does not train.
+pub(crate) fn build(base: &str) -> Option<Result<Training>> {
+    match base {
+        "train/mlp" => Some(mlp()),
+        "train/lenet" => Some(lenet()),
+        "train/lstm" => Some(lstm()),
+        _ => None,
+    }
+}
+
+fn mlp() -> Result<Training> {
+    let net = Sequential::new()
+        .then(Dense::new(512).relu())
+        .then(Dense::new(512).relu())
+        .then(Dense::new(10));
+    classifier(&net, &[128, 784])
+}
+
+fn lenet() -> Result<Training> {
+    let net = Sequential::new()
+        .then(Conv::new(32, [5, 5]).relu())
+        .then(MaxPool::new(2))
+        .then(Conv::new(64, [5, 5]).relu())
+        .then(MaxPool::new(2))
+        .then(Flatten)
+        .then(Dense::new(1024).relu())
+        .then(Dense::new(10));
+    classifier(&net, &[64, 28, 28, 1])
+}
+
+fn classifier(net: &Sequential, dims: &[usize]) -> Result<Training> {
+    let mut training = Training::new()?;
+    let shape = Shape::new(dims)?;
+    let images: Vec<f32> =
+        (0..shape.num_elements()).map(|i| scattered(i, 1000) as f32 / 1000.0).collect();
+    let x = training.fed("x", Tensor::from_slice(shape, &images)?)?;
+    let labels: Vec<i64> = (0..dims[0]).map(|i| scattered(i, 10)).collect();
+    let labels = training.fed("labels", Tensor::vector(&labels)?)?;
+    let scores = net.apply(&mut training.model, x)?;
+    training.minimize(scores, labels)
+}
+
+fn lstm() -> Result<Training> {
+    let mut training = Training::new()?;
+    let shape = Shape::new(&[20, 35])?;
+    let words: Vec<i64> = (0..700).map(|i| scattered(i, WORDS)).collect();
+    let following: Vec<i64> = (0..700).map(|i| scattered(i + 1, WORDS)).collect();
+    let x = training.fed("words", Tensor::from_slice(shape, &words)?)?;
+    let labels = training.fed("following", Tensor::vector(&following)?)?;
+    let net = Sequential::new()
+        .then(Embedding::new(WORDS, 512))
+        .then(Lstm::new(512).sequence())
+        .then(Lstm::new(512).sequence());
+    let model = &mut training.model;
+    let x = net.apply(model, x)?;
+    let rows = model.ints(&[-1, 512])?;
+    let x = model.add("Reshape", &[x, rows])?;
+    let scores = Dense::new(WORDS).apply(model, x)?;
+    training.minimize(scores, labels)
+}
+
+/// A number below `limit`, in no order.
+fn scattered(i: usize, limit: usize) -> i64 {
+    ((i as u32).wrapping_mul(2_654_435_761) >> 8) as i64 % limit as i64
+}
+
+impl Training {
+    fn new() -> Result<Training> {
+        Ok(Training {
+            model: Model::new(Scope::new(op_registry(FAMILIES)?)),
+            feeds: Vec::new(),
+            init: String::new(),
+            step: String::new(),
+        })
+    }
+
+    fn fed(&mut self, name: &str, value: Tensor) -> Result<Output> {
+        let dims: Vec<Option<usize>> = value.shape().iter().copied().map(Some).collect();
+        let input = self.model.input(name, value.dtype(), &dims)?;
+        self.feeds.push((self.model.name_of(input), value));
+        Ok(input)
+    }
+
+    fn minimize(mut self, scores: Output, labels: Output) -> Result<Training> {
+        let model = &mut self.model;
+        let loss = losses::softmax_cross_entropy(model, scores, labels)?;
+        let step = Optimizer::sgd(0.01).minimize(model, loss)?;
+        let init = model.init()?;
+        (self.init, self.step) = (model.node_name(init), model.node_name(step));
+        Ok(self)
+    }
+}
