@@ -8,14 +8,16 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use thalweg_formats::LocalStorage;
+use thalweg_formats::{LocalStorage, Storage};
 use thalweg_proto::tensorflow::serving as pb;
 use thalweg_runtime::{LoadOptions, Pool, memory_limit_bytes};
 use thalweg_serve::loader::{Loader, LoaderOptions};
 use thalweg_serve::store::{Store, StoreOptions};
 use thalweg_serve::versions::{Attempts, Transition};
 use thalweg_serve::warmup::WarmUp;
-use thalweg_serve::{Engine, ModelConfig, ReadOnly, Server, ServerOptions, config};
+use thalweg_serve::{
+    Batching, BatchingParameters, Engine, ModelConfig, ReadOnly, Server, ServerOptions, config,
+};
 use thalweg_storage::{AllowedUrls, ByUrl};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
 use tokio::net::TcpListener;
@@ -34,11 +36,11 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     if let Some(threads) = args.threads {
         Pool::start_global(threads as usize);
     }
-    let loader = Arc::new(loader(args, registry));
+    let usage = |e: thalweg_tensor::Error| Failure::Usage(e.to_string());
+    let loader = Arc::new(loader(args, registry).map_err(usage)?);
     if let Some(model) = &args.check {
         return check::run(model, &args.model_name, &loader, out);
     }
-    let usage = |e: thalweg_tensor::Error| Failure::Usage(e.to_string());
     let models = models(args, &loader).map_err(usage)?;
     let options = server_options(args, &loader).map_err(usage)?;
     raise_descriptor_limit();
@@ -51,7 +53,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     runtime.block_on(serve(args, models, loader, options, out))
 }
 
-fn loader(args: &Args, registry: &Registry) -> Loader {
+fn loader(args: &Args, registry: &Registry) -> Result<Loader> {
     let files = ByUrl::new(Arc::new(LocalStorage::default()), AllowedUrls::All);
     let memory =
         args.memory_limit.map_or_else(memory_limit_bytes, |mb| mb.saturating_mul(MEGABYTE));
@@ -65,9 +67,32 @@ fn loader(args: &Args, registry: &Registry) -> Loader {
         ..Default::default()
     };
     let tags = args.saved_model_tags.split(',').filter(|t| !t.is_empty()).map(str::to_owned);
-    let options =
-        LoaderOptions { session, tags: tags.collect(), memory_limit_bytes: memory, warm_up };
-    Loader::new((registry.ops.clone(), registry.kernels.clone()), options)
+    let options = LoaderOptions {
+        batching: batching(args, &*session.environment.storage)?,
+        batching_per_model: args.batching.enable_per_model_batching_parameters,
+        session,
+        tags: tags.collect(),
+        memory_limit_bytes: memory,
+        warm_up,
+    };
+    Ok(Loader::new((registry.ops.clone(), registry.kernels.clone()), options))
+}
+
+/// How requests run together, if they do.
+fn batching(args: &Args, storage: &dyn Storage) -> Result<Option<Batching>> {
+    let args = &args.batching;
+    if let Some(goal) = args.latency_goal_ms {
+        let goal = Duration::from_millis(goal.into());
+        return Ok(Some(Batching::Automatic { goal, batch_rows: args.max_batch_rows as usize }));
+    }
+    let parameters = match (&args.batching_parameters_file, args.enable_batching) {
+        (Some(path), _) => {
+            BatchingParameters::read(storage, path).context(|| "--batching_parameters_file")?
+        }
+        (None, true) => BatchingParameters::default(),
+        (None, false) => return Ok(None),
+    };
+    Ok(Some(Batching::Set(parameters)))
 }
 
 /// The models that flags, a file or the environment name.

@@ -230,6 +230,7 @@ impl Session {
 }
 
 /// One kind of step of a session, ready to run.
+#[derive(Clone)]
 pub struct Callable {
     core: Arc<SessionCore>,
     plan: Arc<CachedPlan>,
@@ -248,10 +249,22 @@ impl Callable {
         feeds: Vec<Tensor>,
         done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
     ) {
+        self.start_with(options, move || Ok(feeds), done);
+    }
+
+    /// As [`Callable::start`], with feeds that are made on the pool as well.
+    pub fn start_with(
+        &self,
+        options: RunOptions,
+        feeds: impl FnOnce() -> Result<Vec<Tensor>> + Send + 'static,
+        done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
+    ) {
         let (core, plan) = (self.core.clone(), self.plan.clone());
-        self.core.pool.spawn(move || match plan.check_count(feeds.len()) {
-            Ok(()) => core.start_plan(plan, &options, feeds.into_iter(), done),
-            Err(e) => done(Err(e)),
+        self.core.pool.spawn(move || {
+            match feeds().and_then(|feeds| plan.check_count(feeds.len()).map(|()| feeds)) {
+                Ok(feeds) => core.start_plan(plan, &options, feeds.into_iter(), done),
+                Err(e) => done(Err(e)),
+            }
         });
     }
 

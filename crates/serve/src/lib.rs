@@ -4,6 +4,7 @@
 //! [`Servable`] a request means. [`inference`] and [`examples`] run one. [`Server`] brings requests over
 //! gRPC and HTTP and takes the answers away.
 
+mod batching;
 pub mod config;
 pub mod engine;
 pub mod examples;
@@ -22,6 +23,7 @@ pub mod store;
 pub mod versions;
 pub mod warmup;
 
+pub use batching::{Batching, Parameters as BatchingParameters};
 pub use config::ModelConfig;
 pub use engine::Engine;
 pub use loader::{Loader, LoaderOptions};

@@ -10,6 +10,7 @@ use thalweg_runtime::saved_model::Registries;
 use thalweg_runtime::{LoadOptions, SavedModel, SessionOptions, memory_limit_bytes};
 use thalweg_tensor::{Budget, Charge, Result};
 
+use crate::batching::{Batching, Parameters};
 use crate::config::ModelConfig;
 use crate::metrics::Metrics;
 use crate::servable::{Room, Servable};
@@ -26,6 +27,10 @@ pub struct LoaderOptions {
     pub memory_limit_bytes: usize,
     /// What a version is run with before it takes requests.
     pub warm_up: WarmUp,
+    /// Whether and how requests run together.
+    pub batching: Option<Batching>,
+    /// Whether a version's own `batching_params.pbtxt` counts instead.
+    pub batching_per_model: bool,
 }
 
 impl Default for LoaderOptions {
@@ -35,6 +40,8 @@ impl Default for LoaderOptions {
             tags: Vec::new(),
             memory_limit_bytes: memory_limit_bytes(),
             warm_up: WarmUp::default(),
+            batching: None,
+            batching_per_model: false,
         }
     }
 }
@@ -134,7 +141,17 @@ impl Loader {
         let room = Room { bytes, charge: Some(charge) };
         let watch = (self.metrics.clone(), self.options.session.environment.clock.clone());
         let name = model.to_owned();
-        Ok(Arc::new(Servable::new(name, version, saved, signature_defs, room, watch)))
+        let servable = Servable::new(name, version, saved, signature_defs, room, watch);
+        Ok(Arc::new(servable.with_batching(self.batching(folder)?)))
+    }
+
+    /// How the requests of the version in `folder` run together.
+    fn batching(&self, folder: &str) -> Result<Option<Batching>> {
+        let path = join(folder, BATCHING_FILE);
+        if !self.options.batching_per_model || !self.storage().exists(&path)? {
+            return Ok(self.options.batching.clone());
+        }
+        Parameters::read(&**self.storage(), &path).map(|found| Some(Batching::Set(found)))
     }
 }
 
@@ -159,6 +176,9 @@ pub struct Stamp {
     bytes: u64,
     modified: Duration,
 }
+
+/// Where a version says how its requests run together.
+const BATCHING_FILE: &str = "batching_params.pbtxt";
 
 /// The number that a folder's name is; leading zeros are common.
 fn version_of(name: &str) -> Option<i64> {

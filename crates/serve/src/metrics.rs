@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_tensor::Code;
 
+use crate::batching::Counts as BatchCounts;
 use crate::store::Store;
 use crate::versions::Stage;
 
@@ -158,6 +159,7 @@ impl Metrics {
         loads(&mut out, &counts);
         drop(counts);
         models(&mut out, store);
+        batches(&mut out, store);
         out
     }
 }
@@ -284,5 +286,32 @@ fn models(out: &mut String, store: &Store) {
         let is_failed = |s: &&(Stage, Option<thalweg_tensor::Error>)| s.1.is_some();
         let count = view.statuses.values().filter(is_failed).count();
         let _ = writeln!(out, "{failed}{{model=\"{}\"}} {count}", label(model));
+    }
+}
+
+fn batches(out: &mut String, store: &Store) {
+    let mut found = Vec::new();
+    for (model, view) in &store.views() {
+        for (version, servable) in &view.available {
+            if let Some(counts) = servable.batched() {
+                let model = label(model);
+                found.push((format!("{{model=\"{model}\",version=\"{version}\"}}"), counts));
+            }
+        }
+    }
+    type Field = fn(&BatchCounts) -> u64;
+    let fields: [(&str, &str, &str, Field); 4] = [
+        ("thalweg_serve_batches_total", "counter", "Batches that have run.", |c| c.batches),
+        ("thalweg_serve_batched_rows_total", "counter", "Rows of requests in batches.", |c| c.rows),
+        ("thalweg_serve_refused_total", "counter", "Requests turned away, the queue full.", |c| {
+            c.refused
+        }),
+        ("thalweg_serve_waiting_rows", "gauge", "Rows that wait for a batch.", |c| c.waiting),
+    ];
+    for (name, kind, help, field) in fields {
+        head(out, name, kind, help);
+        for (labels, counts) in &found {
+            let _ = writeln!(out, "{name}{labels} {}", field(counts));
+        }
     }
 }

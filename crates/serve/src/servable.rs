@@ -12,6 +12,7 @@ use thalweg_runtime::{Callable, RunOptions, SavedModel};
 use thalweg_tensor::{Charge, Context, Result, Tensor, bail, ensure, err};
 use tokio::sync::oneshot;
 
+use crate::batching::{Batcher, Batching, Counts};
 use crate::metrics::Metrics;
 
 /// Methods kept for each version: callers choose which outputs they want, and may choose badly.
@@ -27,6 +28,7 @@ pub struct Servable {
     room: Room,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
+    batching: Option<Batching>,
 }
 
 /// Memory that a version is taken to need, given back when it is gone.
@@ -49,6 +51,7 @@ pub struct Method {
     /// Names of the outputs, in the order in which they come.
     pub outputs: Vec<String>,
     callable: Callable,
+    batcher: Option<Arc<Batcher>>,
 }
 
 /// Ends a step whose caller is gone.
@@ -85,8 +88,14 @@ impl Servable {
         watch: (Arc<Metrics>, Arc<dyn Clock>),
     ) -> Servable {
         let (metrics, clock) = watch;
-        let methods = RwLock::default();
-        Servable { model, version, saved, signature_defs, methods, room, metrics, clock }
+        let (methods, batching) = (RwLock::default(), None);
+        Servable { model, version, saved, signature_defs, methods, room, metrics, clock, batching }
+    }
+
+    /// Runs requests together from now on, or each alone.
+    #[must_use]
+    pub fn with_batching(self, batching: Option<Batching>) -> Servable {
+        Servable { batching, ..self }
     }
 
     /// The model's name.
@@ -112,6 +121,18 @@ impl Servable {
     /// Memory that it takes, as far as is known: what its session holds, and no less than its files.
     pub fn memory_bytes(&self) -> usize {
         self.room.bytes.max(self.saved.session().memory_used_bytes())
+    }
+
+    /// What batching has done for it; none if its requests run alone.
+    pub(crate) fn batched(&self) -> Option<Counts> {
+        self.batching.as_ref()?;
+        let mut counts = Counts::default();
+        for method in self.methods.read().values() {
+            if let Some(batcher) = &method.batcher {
+                counts += batcher.counts();
+            }
+        }
+        Some(counts)
     }
 
     /// The signature with this name; the default one if the name is empty.
@@ -155,11 +176,15 @@ impl Servable {
             .session()
             .make_callable(&feeds, &fetches, &[])
             .context(|| format!("signature '{name}'"))?;
+        let batching = self.batching.clone().filter(|_| takes_any_rows(signature));
+        let batcher = batching
+            .map(|batching| Arc::new(Batcher::new(batching, callable.clone(), self.clock.clone())));
         let method = Arc::new(Method {
             name: name.to_owned(),
             signature: signature.clone(),
             outputs,
             callable,
+            batcher,
         });
         let mut methods = self.methods.write();
         if methods.len() >= METHODS_MAX {
@@ -168,25 +193,34 @@ impl Servable {
         Ok(methods.entry(key).or_insert(method).clone())
     }
 
-    /// Runs a method. The step is cancelled if the future is dropped before its end.
+    /// Runs a method, with other requests where that was asked for. The step is cancelled if the
+    /// future is dropped before its end.
     pub async fn run(&self, method: &Method, feeds: Vec<Tensor>) -> Result<Vec<Tensor>> {
-        let cancellation = Cancellation::default();
-        let mut guard = CancelOnDrop::new(cancellation.clone());
-        let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
-        let (tell, told) = oneshot::channel();
         let begin = self.clock.monotonic();
-        method.callable.start(options, feeds, move |result| {
-            // Nobody listens any more if the client is gone.
-            let _ = tell.send(result.map(|(tensors, _)| tensors));
-        });
-        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
-        guard.disarm();
+        let result = match method.batcher.as_ref().and_then(|batcher| batcher.run(&feeds)) {
+            Some(batched) => batched.await,
+            None => method.run_alone(feeds).await,
+        };
         self.metrics.run(&self.model, self.clock.monotonic().saturating_sub(begin));
         result
     }
 }
 
 impl Method {
+    async fn run_alone(&self, feeds: Vec<Tensor>) -> Result<Vec<Tensor>> {
+        let cancellation = Cancellation::default();
+        let mut guard = CancelOnDrop::new(cancellation.clone());
+        let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
+        let (tell, told) = oneshot::channel();
+        self.callable.start(options, feeds, move |result| {
+            // Nobody listens any more if the client is gone.
+            let _ = tell.send(result.map(|(tensors, _)| tensors));
+        });
+        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        guard.disarm();
+        result
+    }
+
     /// Checks what a caller gives and puts it in order.
     pub fn feeds(&self, mut given: BTreeMap<String, Tensor>) -> Result<Vec<Tensor>> {
         let signature = &*self.signature;
@@ -217,6 +251,13 @@ impl Method {
         }
         Ok(feeds)
     }
+}
+
+/// Whether all inputs and outputs have a first dimension of any size: rows of requests can be put
+/// together then.
+fn takes_any_rows(signature: &Signature) -> bool {
+    let mut specs = signature.inputs.values().chain(signature.outputs.values());
+    specs.all(|spec| spec.shape.dims().is_none_or(|dims| dims.first() == Some(&None)))
 }
 
 fn chosen_outputs(signature: &Signature, wanted: &[String]) -> Result<Vec<String>> {

@@ -128,7 +128,38 @@ pub struct Args {
     pub(super) with_parent: bool,
 
     #[command(flatten)]
+    pub(super) batching: BatchingFlags,
+
+    #[command(flatten)]
     ignored: Ignored,
+}
+
+/// How requests run together.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct BatchingFlags {
+    /// Run requests that come at the same time as one step
+    #[arg(long = "enable_batching", value_name = "BOOL", num_args = 0..=1,
+          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) enable_batching: bool,
+
+    /// File with BatchingParameters in protobuf's text form; implies --enable_batching
+    #[arg(long = "batching_parameters_file", value_name = "FILE")]
+    pub(super) batching_parameters_file: Option<String>,
+
+    /// Let the file batching_params.pbtxt in a version's folder say how its requests are batched
+    #[arg(long = "enable_per_model_batching_parameters", value_name = "BOOL", num_args = 0..=1,
+          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) enable_per_model_batching_parameters: bool,
+
+    /// Learn sizes and waits of batches from the load, so that requests are answered in this time
+    #[arg(long = "latency_goal_ms", value_name = "MS", conflicts_with = "batching_parameters_file",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) latency_goal_ms: Option<u32>,
+
+    /// Rows in a batch, at most, with --latency_goal_ms
+    #[arg(long = "max_batch_rows", value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_batch_rows: u32,
 }
 
 /// A port to listen on.

@@ -1,0 +1,80 @@
+//! One batch: inputs joined before the step, outputs taken apart after it.
+
+use std::collections::BTreeMap;
+
+use thalweg_tensor::{Result, Tensor, ensure};
+
+use super::parameters::Parameters;
+use super::queue::Piece;
+use super::rows;
+
+/// What goes into a batch.
+pub(super) struct Gathered {
+    /// The inputs of requests, and which of their rows are meant.
+    pub(super) parts: Vec<(Vec<Tensor>, Piece)>,
+    pub(super) parameters: Option<Parameters>,
+}
+
+impl Gathered {
+    /// Rows of the batch with those that fill it up.
+    pub(super) fn rows_filled_up(&self) -> usize {
+        let rows: usize = self.parts.iter().map(|(_, piece)| piece.rows).sum();
+        self.parameters.as_ref().map_or(rows, |p| p.filled_up(rows))
+    }
+
+    /// The inputs as one.
+    pub(super) fn join(&self) -> Result<Vec<Tensor>> {
+        let filled_up = self.rows_filled_up();
+        let pads = self.parameters.as_ref().is_some_and(|p| p.pad_variable_length_inputs);
+        let inputs = self.parts.first().map_or(0, |(inputs, _)| inputs.len());
+        let one = |input: usize| {
+            let part = |(inputs, piece): &(Vec<Tensor>, Piece)| {
+                inputs[input].rows(piece.start, piece.rows)
+            };
+            let mut parts = self.parts.iter().map(part).collect::<Result<Vec<Tensor>>>()?;
+            if pads {
+                rows::pad_alike(&mut parts)?;
+            }
+            rows::join(&parts, filled_up, None)
+        };
+        (0..inputs).map(one).collect()
+    }
+}
+
+/// Refuses outputs that cannot be taken apart.
+pub(super) fn check(outputs: &[Tensor], rows: usize) -> Result<()> {
+    for output in outputs {
+        ensure!(
+            output.shape().first() == Some(&rows),
+            FailedPrecondition,
+            "an output of shape {} came from a batch of {rows} rows: the model cannot be batched",
+            output.shape()
+        );
+    }
+    Ok(())
+}
+
+/// Some rows of all outputs, or the error that came instead.
+pub(super) fn slice(result: &Result<Vec<Tensor>>, at: usize, rows: usize) -> Result<Vec<Tensor>> {
+    match result {
+        Ok(outputs) => outputs.iter().map(|output| output.rows(at, rows)).collect(),
+        Err(e) => Err(e.clone()),
+    }
+}
+
+/// The answers to parts of a request, in order, as one.
+pub(super) fn whole(answers: BTreeMap<usize, Vec<Tensor>>) -> Result<Vec<Tensor>> {
+    let mut parts: Vec<Vec<Tensor>> = answers.into_values().collect();
+    if parts.len() == 1 {
+        return Ok(parts.remove(0));
+    }
+    let outputs = parts.first().map_or(0, Vec::len);
+    let one = |output: usize| {
+        let mut of_parts: Vec<Tensor> = parts.iter().map(|part| part[output].clone()).collect();
+        // Padding may have made the parts differ.
+        rows::pad_alike(&mut of_parts)?;
+        let rows = of_parts.iter().map(|part| part.shape()[0]).sum();
+        rows::join(&of_parts, rows, None)
+    };
+    (0..outputs).map(one).collect()
+}

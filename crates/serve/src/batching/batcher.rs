@@ -1,0 +1,494 @@
+//! Requests of one method: they wait, run together, and are answered each with its own rows.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_kernel::{Cancellation, Clock};
+use thalweg_runtime::{Callable, RunOptions};
+use thalweg_tensor::{Error, Result, Tensor, err};
+use tokio::sync::oneshot;
+
+use super::batch::{self, Gathered};
+use super::learner::Learner;
+use super::parameters::{Batching, Parameters};
+use super::queue::{Limits, Piece, Queue, Refused};
+
+/// In automatic mode so many times the rows of a batch may wait.
+const WAITING_BATCHES: usize = 16;
+
+/// Puts the requests of one method together.
+pub(crate) struct Batcher {
+    settings: Batching,
+    callable: Callable,
+    clock: Arc<dyn Clock>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    queue: Queue,
+    requests: HashMap<u64, Request>,
+    batches: BTreeMap<u64, Running>,
+    /// Requests and batches so far.
+    count: u64,
+    learner: Option<Learner>,
+    /// When somebody will look again.
+    alarm: Option<Duration>,
+    counts: Counts,
+}
+
+/// What batching has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Counts {
+    /// Batches that have run.
+    pub(crate) batches: u64,
+    /// Rows of requests in them.
+    pub(crate) rows: u64,
+    /// Requests that were turned away.
+    pub(crate) refused: u64,
+    /// Rows that wait now.
+    pub(crate) waiting: u64,
+}
+
+impl std::ops::AddAssign for Counts {
+    fn add_assign(&mut self, other: Counts) {
+        self.batches += other.batches;
+        self.rows += other.rows;
+        self.refused += other.refused;
+        self.waiting += other.waiting;
+    }
+}
+
+/// A request that has not been answered.
+struct Request {
+    inputs: Vec<Tensor>,
+    rows: usize,
+    /// Answers to some of its rows, by their start.
+    answers: BTreeMap<usize, Vec<Tensor>>,
+    rows_answered: usize,
+    tell: oneshot::Sender<Result<Vec<Tensor>>>,
+}
+
+/// A batch whose step is on its way.
+struct Running {
+    pieces: Vec<Piece>,
+    begin: Duration,
+    cancellation: Cancellation,
+}
+
+impl Batcher {
+    pub(crate) fn new(settings: Batching, callable: Callable, clock: Arc<dyn Clock>) -> Batcher {
+        let learner = match &settings {
+            Batching::Automatic { goal, .. } => Some(Learner::new(*goal)),
+            Batching::Set(_) => None,
+        };
+        let state = Mutex::new(State { learner, ..State::default() });
+        Batcher { settings, callable, clock, state }
+    }
+
+    /// Runs a request with others. If the future is dropped the request leaves the queue, and a
+    /// batch that nobody waits for any more is cancelled.
+    ///
+    /// `None` means that it cannot be batched: its inputs do not have the same number of rows.
+    pub(crate) fn run(
+        self: &Arc<Self>,
+        inputs: &[Tensor],
+    ) -> Option<impl Future<Output = Result<Vec<Tensor>>> + use<>> {
+        let rows = rows_of(inputs)?;
+        let (tell, told) = oneshot::channel();
+        let (this, inputs) = (self.clone(), inputs.to_vec());
+        Some(async move {
+            let request = this.push(inputs, rows, tell)?;
+            let _leave = Leave { batcher: &this, request };
+            this.pump();
+            told.await.unwrap_or_else(|_| Err(err!(Internal, "the batch was dropped")))
+        })
+    }
+
+    fn push(
+        &self,
+        inputs: Vec<Tensor>,
+        rows: usize,
+        tell: oneshot::Sender<Result<Vec<Tensor>>>,
+    ) -> Result<u64> {
+        let now = self.clock.monotonic();
+        let key = self.key_of(&inputs);
+        let mut state = self.state.lock();
+        let limits = self.limits(&state);
+        state.count += 1;
+        let request = state.count;
+        if let Err(why) = state.queue.push((request, key), rows, now, &limits) {
+            state.counts.refused += 1;
+            return Err(refusal(why, rows, state.queue.rows(), &limits));
+        }
+        if let Some(learner) = &mut state.learner {
+            learner.came(rows, now);
+        }
+        let answers = BTreeMap::new();
+        state.requests.insert(request, Request { inputs, rows, answers, rows_answered: 0, tell });
+        Ok(request)
+    }
+
+    /// What has been done so far.
+    pub(crate) fn counts(&self) -> Counts {
+        let state = self.state.lock();
+        Counts { waiting: state.queue.rows() as u64, ..state.counts }
+    }
+
+    /// Requests with the same key can be in one batch.
+    fn key_of(&self, inputs: &[Tensor]) -> u64 {
+        let pads = self.parameters().is_some_and(|p| p.pad_variable_length_inputs);
+        let mut hasher = DefaultHasher::new();
+        for input in inputs {
+            match pads {
+                true => input.rank().hash(&mut hasher),
+                false => input.shape()[1..].hash(&mut hasher),
+            }
+        }
+        hasher.finish()
+    }
+
+    fn parameters(&self) -> Option<&Parameters> {
+        match &self.settings {
+            Batching::Set(parameters) => Some(parameters),
+            Batching::Automatic { .. } => None,
+        }
+    }
+
+    fn limits(&self, state: &State) -> Limits {
+        match (&self.settings, &state.learner) {
+            (Batching::Set(parameters), _) => parameters.limits(),
+            (Batching::Automatic { batch_rows, .. }, learner) => {
+                let lanes = self.settings.lanes();
+                let (most, (enough_rows, wait)) = match learner {
+                    Some(learner) => {
+                        (learner.batch_rows(*batch_rows), learner.wait(*batch_rows, lanes))
+                    }
+                    None => (*batch_rows, (1, Duration::ZERO)),
+                };
+                Limits {
+                    batch_rows: most,
+                    enough_rows,
+                    wait,
+                    waiting_rows: batch_rows.saturating_mul(WAITING_BATCHES),
+                    may_split: true,
+                }
+            }
+        }
+    }
+
+    /// Starts what is due, and sees to it that somebody looks again when more will be.
+    fn pump(self: &Arc<Self>) {
+        while let Some((number, gathered, cancellation)) = self.next_batch() {
+            self.start(number, gathered, cancellation);
+        }
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        if state.batches.len() >= self.settings.lanes() {
+            // The end of a batch looks again.
+            return;
+        }
+        let limits = self.limits(&state);
+        let Some(next) = state.queue.next_due(&limits) else { return };
+        if state.alarm.is_some_and(|alarm| alarm > now && alarm <= next) {
+            return;
+        }
+        state.alarm = Some(next);
+        drop(state);
+        let this = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(next.saturating_sub(now)).await;
+            if let Some(this) = this.upgrade() {
+                this.state.lock().alarm = None;
+                this.pump();
+            }
+        });
+    }
+
+    /// The next batch that is due, if one may run.
+    fn next_batch(&self) -> Option<(u64, Gathered, Cancellation)> {
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        if state.batches.len() >= self.settings.lanes() {
+            return None;
+        }
+        let limits = self.limits(&state);
+        let pieces = state.queue.take(now, &limits)?;
+        let gathered = Gathered {
+            parts: pieces
+                .iter()
+                .map(|piece| (state.requests[&piece.request].inputs.clone(), *piece))
+                .collect(),
+            parameters: self.parameters().cloned(),
+        };
+        state.count += 1;
+        let number = state.count;
+        let cancellation = Cancellation::default();
+        let running = Running { pieces, begin: now, cancellation: cancellation.clone() };
+        state.batches.insert(number, running);
+        Some((number, gathered, cancellation))
+    }
+
+    fn start(self: &Arc<Self>, number: u64, gathered: Gathered, cancellation: Cancellation) {
+        let rows = gathered.rows_filled_up();
+        let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
+        let (this, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        self.callable.start_with(
+            options,
+            move || gathered.join(),
+            move |result| {
+                let result =
+                    result.and_then(|(outputs, _)| batch::check(&outputs, rows).map(|()| outputs));
+                this.ended(number, &result);
+                let _on_runtime = runtime.enter();
+                this.pump();
+            },
+        );
+    }
+
+    /// A batch has run: its requests get their rows, or its error.
+    fn ended(&self, number: u64, result: &Result<Vec<Tensor>>) {
+        let now = self.clock.monotonic();
+        let mut state = self.state.lock();
+        let Some(running) = state.batches.remove(&number) else { return };
+        let rows: usize = running.pieces.iter().map(|piece| piece.rows).sum();
+        state.counts.batches += 1;
+        state.counts.rows += rows as u64;
+        if let (Some(learner), true) = (&mut state.learner, result.is_ok()) {
+            learner.ran(rows, now.saturating_sub(running.begin));
+        }
+        let (mut at, mut ready) = (0, Vec::new());
+        for piece in running.pieces {
+            let rows = batch::slice(result, at, piece.rows);
+            at += piece.rows;
+            ready.extend(state.answer(&piece, rows));
+        }
+        drop(state);
+        for (request, result) in ready {
+            let result = result.and_then(|()| batch::whole(request.answers));
+            // Its client may be gone.
+            let _ = request.tell.send(result);
+        }
+    }
+
+    fn leave(&self, request: u64) {
+        let mut state = self.state.lock();
+        // One that was answered is gone already.
+        let Some(gone) = state.requests.remove(&request) else { return };
+        state.queue.cancel(request);
+        let of_nobody = |running: &&Running| {
+            running.pieces.iter().all(|piece| !state.requests.contains_key(&piece.request))
+        };
+        let idle: Vec<Cancellation> =
+            state.batches.values().filter(of_nobody).map(|b| b.cancellation.clone()).collect();
+        drop(state);
+        drop(gone);
+        for cancellation in idle {
+            cancellation.cancel(err!(Cancelled, "the clients are gone"));
+        }
+    }
+}
+
+impl State {
+    /// Takes the answer to a part of a request; gives the request back once it is complete.
+    fn answer(
+        &mut self,
+        piece: &Piece,
+        rows: Result<Vec<Tensor>>,
+    ) -> Option<(Request, Result<()>)> {
+        let request = self.requests.get_mut(&piece.request)?;
+        match rows {
+            Ok(tensors) => {
+                request.answers.insert(piece.start, tensors);
+                request.rows_answered += piece.rows;
+                if request.rows_answered < request.rows {
+                    return None;
+                }
+                Some((self.requests.remove(&piece.request)?, Ok(())))
+            }
+            Err(e) => {
+                self.queue.cancel(piece.request);
+                Some((self.requests.remove(&piece.request)?, Err(e)))
+            }
+        }
+    }
+}
+
+fn refusal(why: Refused, rows: usize, waiting: usize, limits: &Limits) -> Error {
+    match why {
+        Refused::Full => err!(
+            ResourceExhausted,
+            "{waiting} rows wait already, and {} may: try again later",
+            limits.waiting_rows
+        ),
+        Refused::TooLarge => err!(
+            InvalidArgument,
+            "the request has {rows} rows, and a batch may have {}",
+            limits.batch_rows
+        ),
+    }
+}
+
+/// Takes a request out when its future is dropped.
+struct Leave<'a> {
+    batcher: &'a Batcher,
+    request: u64,
+}
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.batcher.leave(self.request);
+    }
+}
+
+/// The number of rows, if all inputs have the same.
+fn rows_of(inputs: &[Tensor]) -> Option<usize> {
+    let rows = *inputs.first()?.shape().first()?;
+    let same = inputs.iter().all(|input| input.shape().first() == Some(&rows));
+    (same && rows > 0).then_some(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_graph::Scope;
+    use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
+    use thalweg_runtime::{Session, SessionOptions};
+    use thalweg_tensor::{Code, DType, PartialShape, Shape};
+
+    use super::*;
+
+    /// Batches of `x + x`, or of the sum of all rows if the model cannot be batched.
+    fn batcher(settings: Batching, fetch: &str) -> Arc<Batcher> {
+        let mut s = Scope::new(op_registry(FAMILIES).unwrap());
+        let shape = PartialShape::new([None, None]);
+        let x = s.op("Placeholder").name("x").attr("dtype", DType::Float).attr("shape", &shape);
+        let x = x.build().unwrap();
+        s.op("AddV2").name("double").inputs(&[x, x]).build().unwrap();
+        let axis = s.constant(&Tensor::scalar(0i32)).unwrap();
+        s.op("Sum").name("sum").inputs(&[x, axis]).build().unwrap();
+        let options = SessionOptions::default();
+        let clock = options.environment.clock.clone();
+        let session = Session::new(s.to_graph(), kernel_registry(FAMILIES), options).unwrap();
+        let callable = session.make_callable(&["x"], &[fetch], &[]).unwrap();
+        Arc::new(Batcher::new(settings, callable, clock))
+    }
+
+    fn set(parameters: Parameters) -> Batching {
+        Batching::Set(Parameters { threads: 1, ..parameters })
+    }
+
+    fn rows(first: usize, count: usize, width: usize) -> Tensor {
+        let values: Vec<f32> = (0..count * width).map(|i| (first + i) as f32).collect();
+        Tensor::from_slice(Shape::new(&[count, width]).unwrap(), &values).unwrap()
+    }
+
+    fn doubled(tensor: &Tensor) -> Vec<f32> {
+        tensor.as_slice::<f32>().unwrap().iter().map(|v| v + v).collect()
+    }
+
+    async fn ask(batcher: &Arc<Batcher>, input: Tensor) -> Result<Vec<f32>> {
+        let outputs = batcher.run(&[input]).expect("it has rows").await?;
+        Ok(outputs[0].as_slice::<f32>().unwrap().to_vec())
+    }
+
+    /// Asks for all at once; every answer is right.
+    async fn all_right(batcher: &Arc<Batcher>, inputs: Vec<Tensor>) {
+        let asked: Vec<_> = inputs
+            .into_iter()
+            .map(|input| {
+                let batcher = batcher.clone();
+                tokio::spawn(async move { (doubled(&input), ask(&batcher, input).await.unwrap()) })
+            })
+            .collect();
+        for asked in asked {
+            let (wanted, answer) = asked.await.unwrap();
+            assert_eq!(answer, wanted);
+        }
+    }
+
+    #[tokio::test]
+    async fn each_gets_its_own_rows() {
+        let wait = Duration::from_millis(20);
+        let sizes = vec![4, 16];
+        let batcher = batcher(
+            set(Parameters {
+                max_batch_size: 16,
+                batch_timeout: wait,
+                allowed_batch_sizes: sizes,
+                ..Default::default()
+            }),
+            "double",
+        );
+        // Widths do not mix, and the last is larger than a batch.
+        let mut inputs: Vec<Tensor> = (0..24).map(|i| rows(i, 1 + i % 3, 1 + i % 2)).collect();
+        inputs.push(rows(7, 50, 2));
+        all_right(&batcher, inputs).await;
+        let counts = batcher.counts();
+        assert_eq!((counts.rows, counts.waiting), (48 + 50, 0));
+        assert!(counts.batches < 20, "{counts:?}");
+    }
+
+    #[tokio::test]
+    async fn different_widths_are_padded_when_asked() {
+        let parameters = Parameters {
+            max_batch_size: 4,
+            batch_timeout: Duration::from_millis(20),
+            pad_variable_length_inputs: true,
+            ..Default::default()
+        };
+        let batcher = batcher(set(parameters), "double");
+        let (narrow, wide) =
+            tokio::join!(ask(&batcher, rows(1, 1, 1)), ask(&batcher, rows(1, 3, 2)));
+        assert_eq!(narrow.unwrap(), [2.0, 0.0]);
+        assert_eq!(wide.unwrap(), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+    }
+
+    #[tokio::test]
+    async fn the_automatic_mode_answers() {
+        let goal = Duration::from_millis(50);
+        let batcher = batcher(Batching::Automatic { goal, batch_rows: 64 }, "double");
+        for round in 0..5 {
+            all_right(&batcher, (0..40).map(|i| rows(i + round, 1 + i % 5, 3)).collect()).await;
+        }
+        assert_eq!(batcher.counts().rows, 5 * 120);
+    }
+
+    #[tokio::test]
+    async fn who_goes_leaves_the_queue() {
+        let parameters = Parameters {
+            max_batch_size: 2,
+            max_enqueued_batches: 1,
+            batch_timeout: Duration::from_secs(3600),
+            ..Default::default()
+        };
+        let batcher = batcher(set(parameters), "double");
+        let waiting = ask(&batcher, rows(0, 1, 1));
+        assert!(tokio::time::timeout(Duration::from_millis(10), waiting).await.is_err());
+        assert_eq!(batcher.counts().waiting, 0);
+        assert!(batcher.state.lock().requests.is_empty());
+        let (one, other) = tokio::join!(ask(&batcher, rows(0, 1, 1)), ask(&batcher, rows(5, 1, 1)));
+        assert_eq!((one.unwrap(), other.unwrap()), (vec![0.0], vec![10.0]));
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_and_a_model_without_rows_are_refused() {
+        let parameters = Parameters {
+            max_batch_size: 2,
+            max_enqueued_batches: 1,
+            batch_timeout: Duration::from_millis(50),
+            ..Default::default()
+        };
+        let full = batcher(set(parameters), "double");
+        let (first, second) =
+            tokio::join!(ask(&full, rows(0, 1, 1)), async { ask(&full, rows(0, 9, 1)).await });
+        assert!(first.is_ok());
+        assert_eq!(second.unwrap_err().code(), Code::ResourceExhausted);
+        assert_eq!(full.counts().refused, 1);
+        let sums = batcher(set(Parameters::default()), "sum");
+        let error = ask(&sums, rows(0, 3, 2)).await.unwrap_err();
+        assert!(error.message().contains("cannot be batched"), "{error}");
+    }
+}

@@ -1,0 +1,149 @@
+//! Batch sizes and waits learnt from the load: the automatic mode of batching.
+//!
+//! A batch of n rows takes about `fixed + n * each` seconds; both are fitted to the batches that ran,
+//! old ones fading. Rows come at a rate that is watched too. From these follow the largest batch that
+//! the latency goal allows, and whether waiting for more rows would pay: it does only while the rows
+//! come so fast that batches of what is there now would not keep up with them.
+
+use std::time::Duration;
+
+/// Weight of what was known when a new batch has run.
+const KEEP: f64 = 0.95;
+/// Share of the time that batches may take before they are made larger.
+const BUSY: f64 = 0.7;
+/// Over this time the rate of rows is averaged.
+const RATE_SECONDS: f64 = 0.5;
+
+/// What is known of the load and of the model's speed.
+#[derive(Clone, Debug)]
+pub(crate) struct Learner {
+    goal: f64,
+    /// Sums over batches, fading: weight, rows, rows squared, seconds, rows times seconds.
+    sums: [f64; 5],
+    /// Rows a second, and when that was.
+    rate: f64,
+    rate_at: Option<f64>,
+}
+
+impl Learner {
+    /// Learns to answer within `goal`.
+    pub(crate) fn new(goal: Duration) -> Self {
+        Learner { goal: goal.as_secs_f64(), sums: [0.0; 5], rate: 0.0, rate_at: None }
+    }
+
+    /// Rows have come.
+    pub(crate) fn came(&mut self, rows: usize, now: Duration) {
+        let now = now.as_secs_f64();
+        let passed = self.rate_at.map_or(RATE_SECONDS, |at| (now - at).max(0.0));
+        self.rate = self.rate * (-passed / RATE_SECONDS).exp() + rows as f64 / RATE_SECONDS;
+        self.rate_at = Some(now);
+    }
+
+    /// A batch of `rows` rows took that long.
+    pub(crate) fn ran(&mut self, rows: usize, took: Duration) {
+        let (n, seconds) = (rows as f64, took.as_secs_f64());
+        for (sum, new) in self.sums.iter_mut().zip([1.0, n, n * n, seconds, n * seconds]) {
+            *sum = *sum * KEEP + new;
+        }
+    }
+
+    /// Seconds that every batch takes, and seconds of each row.
+    fn cost(&self) -> (f64, f64) {
+        let [weight, n, nn, t, nt] = self.sums;
+        if weight == 0.0 {
+            return (0.0, 0.0);
+        }
+        let spread = weight * nn - n * n;
+        if spread <= 1e-9 * nn * weight {
+            // All batches had one size: count half of the time to each part.
+            return (0.5 * t / weight, 0.5 * t / n.max(1.0));
+        }
+        let each = ((weight * nt - n * t) / spread).max(0.0);
+        let fixed = ((t - each * n) / weight).max(0.0);
+        (fixed, each)
+    }
+
+    /// Rows in a batch, at most: a request may wait for one batch and then needs its own.
+    pub(crate) fn batch_rows(&self, most: usize) -> usize {
+        let (fixed, each) = self.cost();
+        if each <= 0.0 {
+            return most;
+        }
+        let rows = (0.5 * self.goal - fixed) / each;
+        (rows.max(1.0).min(most as f64) as usize).max(1)
+    }
+
+    /// Rows with which a batch is due at once, and how long the oldest may wait for them.
+    pub(crate) fn wait(&self, most: usize, lanes: usize) -> (usize, Duration) {
+        let (fixed, each) = self.cost();
+        let most = self.batch_rows(most);
+        // Batches of n rows keep up while rate * (fixed / n + each) is below their share of the lanes.
+        let spare = BUSY * lanes as f64 - self.rate * each;
+        let needed = self.rate * fixed;
+        if needed <= spare || self.rate <= 0.0 {
+            return (1, Duration::ZERO);
+        }
+        let rows = if spare > 0.0 { (needed / spare).ceil().min(most as f64) } else { most as f64 };
+        let until = 0.5 * self.goal - fixed - each * rows;
+        (rows as usize, Duration::from_secs_f64(until.clamp(0.0, rows / self.rate * 2.0)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seconds(count: f64) -> Duration {
+        Duration::from_secs_f64(count)
+    }
+
+    /// A learner that saw rows at `rate` and batches of 1 ms and 0.1 ms a row.
+    fn taught(rate: f64) -> Learner {
+        let mut learner = Learner::new(seconds(0.020));
+        for i in 0..20_000 {
+            learner.came(1, seconds(f64::from(i) / rate));
+            let rows = 1 + i as usize % 7;
+            learner.ran(rows, seconds(0.001 + 0.0001 * rows as f64));
+        }
+        learner
+    }
+
+    #[test]
+    fn the_cost_of_batches_is_found() {
+        let (fixed, each) = taught(100.0).cost();
+        assert!((fixed - 0.001).abs() < 1e-6 && (each - 0.0001).abs() < 1e-7, "{fixed} {each}");
+    }
+
+    #[test]
+    fn the_goal_limits_the_batch() {
+        // 10 ms are left for a batch: 1 ms and 90 rows.
+        assert_eq!(taught(100.0).batch_rows(1000), 90);
+        assert_eq!(taught(100.0).batch_rows(32), 32);
+        assert_eq!(Learner::new(seconds(0.02)).batch_rows(64), 64);
+    }
+
+    #[test]
+    fn nobody_waits_at_low_load() {
+        assert_eq!(taught(100.0).wait(64, 1), (1, Duration::ZERO));
+        assert_eq!(Learner::new(seconds(0.02)).wait(64, 1), (1, Duration::ZERO));
+    }
+
+    #[test]
+    fn high_load_makes_batches_wait_for_as_many_rows_as_keep_up() {
+        // 3000 rows/s: 0.3 s of each second for the rows, 3 s / n for the batches, 0.7 s allowed.
+        let (rows, wait) = taught(3000.0).wait(64, 1);
+        assert!((7..=9).contains(&rows), "{rows}");
+        assert!(wait > Duration::ZERO && wait < seconds(0.010), "{wait:?}");
+        // Two lanes need no waiting for that many.
+        assert!(taught(3000.0).wait(64, 2).0 < rows);
+        // More than can be done at all: the largest batches that the goal allows.
+        assert_eq!(taught(50_000.0).wait(64, 1).0, 64);
+    }
+
+    #[test]
+    fn the_rate_fades() {
+        let mut learner = taught(3000.0);
+        learner.came(1, seconds(100.0));
+        assert_eq!(learner.wait(64, 1), (1, Duration::ZERO));
+    }
+}

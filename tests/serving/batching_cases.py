@@ -1,0 +1,95 @@
+"""Requests that run together: each gets its own answer, and limits hold."""
+
+import concurrent.futures
+import os
+import tempfile
+
+import grpc
+import numpy as np
+
+from support import same
+
+PARAMETERS = """
+max_batch_size { value: 8 }
+batch_timeout_micros { value: 20000 }
+max_enqueued_batches { value: 100 }
+num_batch_threads { value: 2 }
+allowed_batch_sizes: 4
+allowed_batch_sizes: 8
+"""
+
+
+def counted(server, name):
+    """The sum of a metric over its labels."""
+    _, _, text = server.get("/monitoring/prometheus/metrics")
+    lines = [line for line in text.splitlines() if line.startswith(name + "{")]
+    return sum(float(line.split()[-1]) for line in lines)
+
+
+def all_right(world, server):
+    rng = np.random.default_rng(3)
+    inputs = [rng.normal(size=(1 + i % 3, 4)).astype(np.float32) for i in range(60)]
+    inputs.append(rng.normal(size=(30, 4)).astype(np.float32))
+    with concurrent.futures.ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda x: server.predict("mlp", {"features": x}), inputs))
+    for x, answer in zip(inputs, answers):
+        same(answer, world.stock("mlp")(features=x))
+    return sum(len(x) for x in inputs), len(inputs)
+
+
+def case_parameters_of_a_file(world):
+    with tempfile.NamedTemporaryFile("w", suffix=".config") as file:
+        file.write(PARAMETERS)
+        file.flush()
+        flags = ["--enable_batching=true", "--batching_parameters_file", file.name]
+        with world.start(f"--model=mlp={world.root}/mlp", *flags) as server:
+            before = counted(server, "thalweg_serve_batched_rows_total")
+            began = counted(server, "thalweg_serve_batches_total")
+            rows, requests = all_right(world, server)
+            batches = counted(server, "thalweg_serve_batches_total") - began
+            assert counted(server, "thalweg_serve_batched_rows_total") - before == rows
+            assert rows / 8 <= batches < requests, (batches, requests)
+
+
+def case_learnt_from_the_load(world):
+    with world.start(f"--model=mlp={world.root}/mlp", "--latency_goal_ms", "50") as server:
+        all_right(world, server)
+        assert counted(server, "thalweg_serve_waiting_rows") == 0
+
+
+def case_a_full_queue_and_deadlines(world):
+    slow = PARAMETERS.replace("20000", "3000000").replace("value: 100", "value: 1")
+    with tempfile.NamedTemporaryFile("w", suffix=".config") as file:
+        file.write(slow)
+        file.flush()
+        flags = ["--batching_parameters_file", file.name, "--enable_model_warmup=false"]
+        with world.start(f"--model=mlp={world.root}/mlp", *flags) as server:
+            x = np.zeros((5, 4), np.float32)
+            with concurrent.futures.ThreadPoolExecutor(1) as pool:
+                first = pool.submit(server.predict, "mlp", {"features": x})
+                while counted(server, "thalweg_serve_waiting_rows") < 5:
+                    pass
+                # A batch has 8 rows at most, and one may wait.
+                status, _, body = server.post("/v1/models/mlp:predict", {"instances": x.tolist()})
+                assert status == 429 and "try again later" in body["error"], (status, body)
+                try:
+                    server.predict("mlp", {"features": x[:1]}, timeout=0.2)
+                    raise AssertionError("the deadline should have passed")
+                except grpc.RpcError as error:
+                    assert error.code() == grpc.StatusCode.DEADLINE_EXCEEDED, error
+                # It has left the queue.
+                assert counted(server, "thalweg_serve_waiting_rows") == 5
+                same(first.result(timeout=30), world.stock("mlp")(features=x))
+
+
+def case_bad_parameters_are_named(world):
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "bad.config")
+        with open(path, "w") as file:
+            file.write("max_batch_size { value: 8 } allowed_batch_sizes: 4")
+        flags = ["--batching_parameters_file", path]
+        try:
+            world.start(f"--model=mlp={world.root}/mlp", *flags)
+            raise AssertionError("it should have been refused")
+        except AssertionError as error:
+            assert "must be max_batch_size, 8" in str(error), error
