@@ -79,6 +79,7 @@ const LONG_PARTS: &[Part] = &[
     ("s3", s3_server),
     ("hdfs", hdfs_server),
     ("failures", failures),
+    ("container", container),
     ("peers", clients_of_tensorflow),
     ("older", older_clients),
     ("door", two_way_door),
@@ -280,6 +281,22 @@ fn steps_said(text: &str, task: &str) -> Option<(u64, u64)> {
     let (_, rest) = text.lines().filter(of_task).find_map(|line| line.split_once("ends after "))?;
     let mut numbers = rest.split(' ').filter_map(|word| word.parse().ok());
     Some((numbers.next()?, numbers.next()?))
+}
+
+/// The image of `deploy/` around a static program builds, and its compose file trains.
+fn container() -> Result<Outcome> {
+    let has = |program| run::succeeds(&mut run::command(program, &["--version"]));
+    let is_root = run::output(&mut run::command("id", &["-u"]))?.trim() == "0";
+    if !is_root || !has("apt-get") || !has("unshare") {
+        return Ok(Outcome::Skipped("a docker daemon needs root and Debian's packages"));
+    }
+    let architecture = std::env::consts::ARCH;
+    let target = format!("{architecture}-unknown-linux-gnu");
+    let flags = format!("CARGO_TARGET_{}_UNKNOWN_LINUX_GNU_RUSTFLAGS", architecture.to_uppercase());
+    let build = ["build", "--quiet", "--release", "--package", "thalweg", "--target", &target];
+    run::check(run::cargo(&build).env(flags, "-C target-feature=+crt-static"))?;
+    let program = run::target_dir().join(target).join("release/thalweg");
+    done(run::command("python3", &["tests/container/run.py", "--program"]).arg(program))
 }
 
 /// The recorded cases, sent to a server of ours by TensorFlow's own client.

@@ -30,7 +30,7 @@ pub struct Args {
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let address = match &args.address {
         Some(address) => address.clone(),
-        None => server::own_address().map_err(|e| Failure::Usage(e.to_string()))?,
+        None => server::own_address(),
     };
     let limit = Duration::try_from_secs_f64(args.timeout)
         .map_err(|e| Failure::Usage(format!("--timeout {}: {e}", args.timeout)))?;

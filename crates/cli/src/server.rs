@@ -24,6 +24,8 @@ use tokio::sync::watch;
 
 use crate::{Failure, Registry};
 
+/// Where a task listens that nobody told.
+const DEFAULT_PORT: u16 = 2222;
 /// Threads that move bytes; kernels run on threads of their own.
 pub(crate) const IO_THREADS: usize = 2;
 
@@ -311,10 +313,11 @@ pub(crate) async fn parent_gone(pipe: Option<&mut pipe::Receiver>) {
     while matches!(pipe.read(&mut bytes).await, Ok(1..)) {}
 }
 
-/// Where a server that was started here without flags listens.
-pub(crate) fn own_address() -> Result<String> {
+/// Where a server that was started here without flags listens, as far as TF_CONFIG tells.
+pub(crate) fn own_address() -> String {
     let tf_config = std::env::var("TF_CONFIG").ok();
-    Place::new(&Args::default(), tf_config.as_deref()).map(|place| place.address)
+    let told = Place::new(&Args::default(), tf_config.as_deref());
+    told.map_or_else(|_| join("127.0.0.1", DEFAULT_PORT), |place| place.address)
 }
 
 /// Which task this is, and where it listens.
@@ -355,7 +358,7 @@ impl Place {
         let host = args.host.as_deref().unwrap_or("127.0.0.1");
         if cluster.is_empty() {
             let job = job.unwrap_or_else(|| "local".into());
-            let address = join(host, args.port.unwrap_or(2222));
+            let address = join(host, args.port.unwrap_or(DEFAULT_PORT));
             return Ok(Place { job, task: index, address, cluster, file });
         }
         let names = cluster.jobs();
