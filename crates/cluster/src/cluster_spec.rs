@@ -111,6 +111,17 @@ impl ClusterSpec {
         self.tasks.keys().filter(|t| t.job == job).count()
     }
 
+    /// As TensorFlow's messages have it.
+    pub(crate) fn to_proto(&self) -> pb::ClusterDef {
+        let mut jobs: BTreeMap<&str, pb::JobDef> = BTreeMap::new();
+        for (task, address) in &self.tasks {
+            let job = jobs.entry(&task.job).or_default();
+            job.name.clone_from(&task.job);
+            job.tasks.insert(task.index as i32, address.clone());
+        }
+        pb::ClusterDef { job: jobs.into_values().collect() }
+    }
+
     /// A cluster as TensorFlow's messages have it.
     pub fn from_proto(proto: &pb::ClusterDef) -> Result<ClusterSpec> {
         let mut cluster = ClusterSpec::default();
@@ -164,6 +175,7 @@ mod tests {
         assert_eq!(ours.jobs(), ["ps", "worker"]);
         assert_eq!(ours.address(&TaskName::new("ps", 1)), Some("b:2"));
         assert_eq!(ours.count("ps"), 2);
+        assert_eq!(ClusterSpec::from_proto(&ours.to_proto()).unwrap(), ours);
         assert!("".parse::<ClusterSpec>().unwrap().is_empty());
         for broken in ["ps", "ps=a", "ps=a:x", "ps=a:1;ps=b:2", "=a:1", "ps=", "ps=:1"] {
             assert!(broken.parse::<ClusterSpec>().is_err(), "{broken}");

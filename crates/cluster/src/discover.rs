@@ -36,9 +36,9 @@ impl Master {
         self: &Arc<Self>,
         request: pb::CreateSessionRequest,
     ) -> Result<pb::CreateSessionResponse> {
-        let peers = self.new_peers(&request);
+        let peers = self.new_peers(&request)?;
         if let Some(peers) = &peers {
-            discover(self.member(), peers, request.graph_def.as_ref()).await?;
+            discover(peers, request.graph_def.as_ref()).await?;
         }
         let master = self.clone();
         on_pool(move || master.create_session(request, peers)).await
@@ -59,10 +59,10 @@ pub async fn on_pool<T: Send + 'static>(
 /// Finds the devices of other tasks for a session: of those that `graph` names, however long they
 /// take to start, and of those among the others that answer at once.
 pub(crate) async fn discover(
-    member: &Arc<Member>,
     peers: &Arc<SessionPeers>,
     graph: Option<&pb::GraphDef>,
 ) -> Result<()> {
+    let member = &peers.member;
     let allowed: Vec<TaskName> =
         member.others().into_iter().filter(|t| passes(&peers.config.device_filters, t)).collect();
     let named = graph.map(|g| named_tasks(g, member)).unwrap_or_default();
@@ -87,6 +87,28 @@ pub(crate) async fn discover(
     }
     let all = async { while asides.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(OTHERS_LIMIT, all).await;
+    if member.is_brought { introduce(peers, &named).await } else { Ok(()) }
+}
+
+/// Tells the tasks of a cluster that a session brought who they are in it, before one of them is
+/// asked for a tensor under its new name.
+async fn introduce(peers: &Arc<SessionPeers>, needed: &BTreeSet<TaskName>) -> Result<()> {
+    let mut waits = Vec::new();
+    for task in peers.known() {
+        let (tell, told) = oneshot::channel();
+        peers.open(&peers.task(&task), move |opened| {
+            // Whoever asked may have gone.
+            let _ = tell.send(opened);
+        });
+        waits.push((task, told));
+    }
+    for (task, told) in waits {
+        let lost = || Err(err!(Internal, "the call ended without an answer"));
+        let opened = told.await.unwrap_or_else(|_| lost());
+        if needed.contains(&task) {
+            opened?;
+        }
+    }
     Ok(())
 }
 

@@ -10,6 +10,7 @@ use thalweg_proto as pb;
 use thalweg_runtime::NodeWait;
 use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 
+use crate::cluster_spec::ClusterSpec;
 use crate::errors::from_task;
 use crate::master_session::{MasterSession, Part, Ran, feeds_of};
 use crate::member::Member;
@@ -91,10 +92,30 @@ impl Master {
     pub(crate) fn new_peers(
         &self,
         request: &pb::CreateSessionRequest,
-    ) -> Option<Arc<SessionPeers>> {
-        self.member.transport.as_ref()?;
+    ) -> Result<Option<Arc<SessionPeers>>> {
         let config = request.config.clone().unwrap_or_default();
-        Some(SessionPeers::new(self.member.clone(), &self.new_handle(), config))
+        let cluster = ClusterSpec::from_proto(&config.cluster_def.clone().unwrap_or_default())?;
+        let member = match cluster.is_empty() {
+            true if self.member.transport.is_none() => return Ok(None),
+            true => self.member.clone(),
+            false => self.member.in_cluster(self.with_itself(cluster, &request.target)?),
+        };
+        Ok(Some(SessionPeers::new(member, &self.new_handle(), config)))
+    }
+
+    /// The cluster that a session brought, with this server in it, under the name it was started with
+    /// and where the client reaches it: others have to reach it there too.
+    fn with_itself(&self, mut cluster: ClusterSpec, target: &str) -> Result<ClusterSpec> {
+        let own = &self.member.name;
+        ensure!(
+            cluster.address(own).is_none(),
+            InvalidArgument,
+            "the session's cluster has a task {own}, which is how this server was started; that is \
+             not allowed"
+        );
+        let address = target.strip_prefix("grpc://").unwrap_or(target);
+        cluster.add(own.clone(), address)?;
+        Ok(cluster)
     }
 
     fn new_handle(&self) -> String {

@@ -1,14 +1,15 @@
 //! A task as a member of its cluster: who the others are, the way to them, the steps they share.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_kernel::Cancellation;
+use thalweg_kernel::{Cancellation, Rendezvous};
 
 use crate::addresses::Addresses;
 use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::remote_rendezvous::Renamed;
 use crate::steps::Steps;
 use crate::task::Task;
 use crate::transport::{Call, Transport};
@@ -26,7 +27,11 @@ pub struct Member {
     pub(crate) name: TaskName,
     pub(crate) transport: Option<Arc<dyn Transport>>,
     /// Steps on this task.
-    pub(crate) steps: Steps,
+    pub(crate) steps: Arc<Steps>,
+    /// Whether a session brought the cluster.
+    pub(crate) is_brought: bool,
+    /// The ways to other tasks that sessions brought; they are looked after too.
+    brought: Mutex<Vec<Weak<dyn Transport>>>,
     /// Tasks that have answered at some time.
     pub(crate) seen: Mutex<BTreeSet<TaskName>>,
     /// What it counts, and who waits for whom.
@@ -61,7 +66,52 @@ impl Member {
         let clock = task.options.environment.clock.clone();
         let watch = Arc::new(Watch::new(name.clone(), clock));
         let steps = Steps::new(name.clone(), transport.clone(), entropy, watch.clone());
-        Arc::new(Member { task, cluster, name, transport, steps, seen: Mutex::default(), watch })
+        Arc::new(Member {
+            task,
+            cluster,
+            name,
+            transport,
+            steps: Arc::new(steps),
+            is_brought: false,
+            brought: Mutex::default(),
+            seen: Mutex::default(),
+            watch,
+        })
+    }
+
+    /// The same task in the cluster that a session of its master brought.
+    pub(crate) fn in_cluster(&self, cluster: ClusterSpec) -> Arc<Member> {
+        Arc::new(Member {
+            task: self.task.clone(),
+            transport: Some(self.way_to(&cluster)),
+            cluster,
+            name: self.name.clone(),
+            steps: self.steps.clone(),
+            is_brought: true,
+            brought: Mutex::default(),
+            seen: Mutex::default(),
+            watch: self.watch.clone(),
+        })
+    }
+
+    /// A way to the tasks of a cluster that a session brought, as long as somebody holds it.
+    pub(crate) fn way_to(&self, cluster: &ClusterSpec) -> Arc<dyn Transport> {
+        let addresses = Arc::new(cluster.clone());
+        let peers = crate::grpc::Peers::new(cluster, addresses, &self.task);
+        let transport: Arc<dyn Transport> = Arc::new(peers);
+        self.brought.lock().push(Arc::downgrade(&transport));
+        transport
+    }
+
+    /// Where this task and the others meet in a step of its master.
+    pub(crate) fn rendezvous(&self, step: u64) -> Arc<dyn Rendezvous> {
+        let table = self.steps.begin(step);
+        match &self.transport {
+            Some(transport) if self.is_brought => {
+                Arc::new(Renamed::new(table, &self.name, transport.clone()))
+            }
+            _ => table,
+        }
     }
 
     /// The task.
@@ -84,9 +134,13 @@ impl Member {
 
     /// Time has passed.
     pub(crate) fn tick(&self) {
-        if let Some(transport) = &self.transport {
-            transport.tick(self.task.options.environment.clock.monotonic());
-        }
+        let now = self.task.options.environment.clock.monotonic();
+        let brought: Vec<Arc<dyn Transport>> = {
+            let mut brought = self.brought.lock();
+            brought.retain(|transport| transport.strong_count() > 0);
+            brought.iter().filter_map(Weak::upgrade).collect()
+        };
+        self.transport.iter().chain(&brought).for_each(|transport| transport.tick(now));
     }
 
     /// Other tasks that owe an answer and say nothing.

@@ -56,8 +56,8 @@ impl TaskRendezvous {
         &self.aborted
     }
 
-    fn ask(&self, key: &RendezvousKey, received: Received) {
-        let (from, transport) = match (sender(key), &self.transport) {
+    fn ask(&self, transport: Option<&Arc<dyn Transport>>, key: &RendezvousKey, received: Received) {
+        let (from, transport) = match (sender(key), transport) {
             (Ok(from), Some(transport)) => (from, transport),
             (Ok(from), None) => {
                 let alone = err!(Unavailable, "{from} is not known: this task is in no cluster");
@@ -74,8 +74,13 @@ impl TaskRendezvous {
         };
         let task = from.clone();
         let waits = self.watch.wait(self.step, Awaited::Tensor(key.clone()));
+        let logged = self.watch.logged_from().map(|start| (self.watch.clone(), key.clone(), start));
+        let step = self.step;
         let answered = Box::new(move |answer: Result<Reply>| {
             drop(waits);
+            if let (Some((watch, key, start)), Ok(Reply::Received(value))) = (logged, &answer) {
+                watch.log(step, key, value, start);
+            }
             received(match answer {
                 Ok(Reply::Received(value)) => Ok(value),
                 Ok(_) => Err(err!(Internal, "{task} answered another question")),
@@ -95,13 +100,49 @@ impl Rendezvous for TaskRendezvous {
         if key.0.starts_with(&self.prefix) {
             self.local.receive(key, received);
         } else {
-            self.ask(key, received);
+            self.ask(self.transport.as_ref(), key, received);
         }
     }
 
     fn abort(&self, cause: &Error) {
         self.local.abort(cause);
         self.aborted.cancel(cause.clone());
+    }
+}
+
+/// A step's meeting place as a session uses it that brought its own cluster: the task has another
+/// name there, and the others are reached otherwise.
+pub(crate) struct Renamed {
+    table: Arc<TaskRendezvous>,
+    prefix: String,
+    transport: Arc<dyn Transport>,
+}
+
+impl Renamed {
+    pub(crate) fn new(
+        table: Arc<TaskRendezvous>,
+        own: &TaskName,
+        transport: Arc<dyn Transport>,
+    ) -> Renamed {
+        Renamed { table, prefix: format!("{own}/"), transport }
+    }
+}
+
+impl Rendezvous for Renamed {
+    fn send(&self, key: &RendezvousKey, value: Value) -> Result<()> {
+        self.table.send(key, value)
+    }
+
+    fn receive(&self, key: &RendezvousKey, received: Received) {
+        if key.0.starts_with(&self.prefix) {
+            self.table.local.receive(key, received);
+        } else {
+            self.table.ask(Some(&self.transport), key, received);
+        }
+    }
+
+    fn abort(&self, cause: &Error) {
+        self.table.abort(cause);
     }
 }
 

@@ -65,18 +65,32 @@ impl SessionPeers {
             return;
         }
         for device in attributes {
-            let Ok(name) = device.name.parse::<DeviceName>() else { continue };
+            let Ok(mut name) = device.name.parse::<DeviceName>() else { continue };
+            if self.member.is_brought {
+                // The task answers with the name that it was started with.
+                (name.job, name.task) = (task.job.clone(), task.index);
+            }
             if TaskName::of(&name) != *task {
                 continue;
             }
+            let device = pb::DeviceAttributes { name: name.to_string(), ..device.clone() };
             let memory = device.memory_limit.max(0) as u64;
             let description = DeviceDescription {
                 incarnation: device.incarnation,
                 ..DeviceDescription::cpu(name, memory)
             };
             self.devices.write().push(description);
-            self.attributes.write().push(device.clone());
+            self.attributes.write().push(device);
         }
+    }
+
+    /// The tasks whose devices are known, sorted.
+    pub(crate) fn known(&self) -> Vec<TaskName> {
+        let mut known: Vec<TaskName> =
+            self.devices.read().iter().map(|d| TaskName::of(&d.name)).collect();
+        known.sort();
+        known.dedup();
+        known
     }
 
     /// Whether a task's devices are known.
@@ -129,6 +143,7 @@ impl SessionPeers {
         let request = pb::CreateWorkerSessionRequest {
             session_handle: self.handle.clone(),
             server_def: Some(pb::ServerDef {
+                cluster: self.member.is_brought.then(|| self.member.cluster.to_proto()),
                 job_name: task.name.job.clone(),
                 task_index: task.name.index as i32,
                 protocol: "grpc".into(),
@@ -175,7 +190,7 @@ impl Peers for PeersOf {
     }
 
     fn rendezvous(&self, step: u64) -> Arc<dyn Rendezvous> {
-        self.0.member.steps.begin(step)
+        self.0.member.rendezvous(step)
     }
 }
 

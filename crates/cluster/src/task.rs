@@ -13,6 +13,8 @@ use thalweg_proto as pb;
 use thalweg_runtime::{memory_limit_bytes, system_environment};
 use thalweg_tensor::{Budget, Result, ensure};
 
+use crate::cluster_spec::TaskName;
+
 /// How tensors travel between tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TensorTransport {
@@ -127,8 +129,13 @@ impl Task {
 
     /// The first `cpus` CPU devices; all share the machine's cores.
     pub fn devices(&self, cpus: u32) -> Vec<Arc<dyn Device>> {
+        self.devices_of(&TaskName::new(&self.options.job, self.options.index), cpus)
+    }
+
+    /// The same, under the name that the task has in a cluster that a session brought.
+    pub(crate) fn devices_of(&self, task: &TaskName, cpus: u32) -> Vec<Arc<dyn Device>> {
         let device = |i: u32| {
-            let name = DeviceName::cpu(&self.options.job, self.options.index, i);
+            let name = DeviceName::cpu(&task.job, task.index, i);
             let memory = self.options.memory_limit_bytes as u64;
             let incarnation = self.incarnation.wrapping_add(u64::from(i));
             HostDevice::shared(DeviceDescription {

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use thalweg_kernel::{Clock, DeviceName, RendezvousKey};
+use thalweg_kernel::{Clock, DeviceName, RendezvousKey, Value};
 use thalweg_runtime::{NodeWait, WaitList, Waiting};
 
 use crate::cluster_spec::TaskName;
 use crate::own_messages::{WaitInfo, WaitKind};
+use crate::rpc_log::RpcLog;
 
 /// Steps that ended.
 #[derive(Default)]
@@ -40,6 +41,8 @@ pub(crate) struct Watch {
     /// Parts of steps of other tasks' masters.
     pub(crate) as_worker: Ended,
     waits: Arc<WaitList<CallWait>>,
+    /// Tensors that came from other tasks, if a master wants to know.
+    pub(crate) rpc_log: RpcLog,
 }
 
 /// A wait between tasks.
@@ -76,12 +79,23 @@ impl Watch {
             as_master: Ended::default(),
             as_worker: Ended::default(),
             waits: Arc::default(),
+            rpc_log: RpcLog::default(),
         }
     }
 
     /// Somebody waits until what is returned is dropped.
     pub(crate) fn wait(&self, step: u64, what: Awaited) -> CallWaiting {
         self.waits.add(CallWait { step, what, since: self.clock.monotonic() })
+    }
+
+    /// The time since 1970, if tensors are logged now.
+    pub(crate) fn logged_from(&self) -> Option<Duration> {
+        self.rpc_log.is_on().then(|| self.clock.wall())
+    }
+
+    /// A tensor came that is logged.
+    pub(crate) fn log(&self, step: u64, key: RendezvousKey, value: &Value, start: Duration) {
+        self.rpc_log.add(step, key, value, start, self.clock.wall());
     }
 
     /// How long the task has been up.

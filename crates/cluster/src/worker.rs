@@ -1,5 +1,6 @@
 //! The worker: runs the parts of plans that masters give it, and hands tensors to other workers.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,17 +10,20 @@ use rustc_hash::FxHashMap;
 use thalweg_graph::Graph;
 use thalweg_kernel::{Cancellation, Registration, Rendezvous, RendezvousKey, Value};
 use thalweg_proto as pb;
-use thalweg_runtime::{NodeWait, RegisteredGraph, RunMetadata, RunOptions, Session};
-use thalweg_tensor::{Error, Result, Tensor, bail, ensure, err};
+use thalweg_runtime::{NodeWait, RegisteredGraph, RunOptions, Session};
+use thalweg_tensor::{Error, Result, Tensor, ensure, err};
 
+use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::config;
 use crate::errors::from_task;
 use crate::master_session::check_size;
 use crate::member::Member;
+use crate::part_answer::{Done, PartialStep, RanGraph, Wanted};
 use crate::recent_ids::RecentIds;
-use crate::remote_rendezvous::{Sender, TaskRendezvous};
-use crate::steps::Admitted;
+use crate::remote_rendezvous::{Renamed, Sender, TaskRendezvous};
+use crate::steps::{Admitted, Steps};
 use crate::task::{Task, attributes};
+use crate::transport::Transport;
 use crate::watch::Awaited;
 
 /// Sessions of masters at once; graphs of one session.
@@ -34,6 +38,9 @@ pub struct Worker {
     sessions: RwLock<FxHashMap<String, Arc<WorkerSession>>>,
     recent: Mutex<RecentIds>,
     partial: Mutex<FxHashMap<u64, Arc<PartialStep>>>,
+    /// The steps that run under other names, which sessions gave this task. It may be the master of
+    /// a step and, under another name, run a part of it.
+    aliases: RwLock<BTreeMap<TaskName, Arc<Steps>>>,
 }
 
 /// What one master's session has here.
@@ -43,17 +50,28 @@ struct WorkerSession {
     next_graph: AtomicU64,
     /// The master's task, and which of its starts it was.
     master: (String, i64),
+    /// Who this task is in the cluster that the session brought, if it brought one.
+    place: Option<SessionPlace>,
 }
 
-/// What a part of a step gave: tensors for those who asked for them by key, and a report.
-pub(crate) struct RanGraph {
-    pub(crate) received: Vec<(String, Tensor)>,
-    pub(crate) metadata: RunMetadata,
-    /// Whether the step goes on: then there is nothing to report.
-    pub(crate) goes_on: bool,
+/// A task in the cluster of one session.
+struct SessionPlace {
+    name: TaskName,
+    transport: Arc<dyn Transport>,
+    steps: Arc<Steps>,
 }
 
-type Done = Box<dyn FnOnce(Result<RanGraph>) + Send>;
+/// A part of a step that may run.
+struct Admission {
+    graph: Arc<RegisteredGraph>,
+    steps: Arc<Steps>,
+    /// The step's meeting place.
+    table: Arc<TaskRendezvous>,
+    /// The same, as the session uses it.
+    meets: Arc<dyn Rendezvous>,
+    /// Whether this is the first request for the step.
+    begins: bool,
+}
 
 impl Worker {
     /// A worker without sessions.
@@ -63,6 +81,7 @@ impl Worker {
             sessions: RwLock::default(),
             recent: Mutex::default(),
             partial: Mutex::default(),
+            aliases: RwLock::default(),
         }
     }
 
@@ -109,22 +128,70 @@ impl Worker {
                 ResourceExhausted,
                 "{SESSIONS_MAX} sessions of masters are open on this task"
             );
-            let session = self.new_session(request.isolate_session_state, master)?;
+            let place = self.place_in(request.server_def.as_ref())?;
+            let session = self.new_session(request.isolate_session_state, master, place)?;
             sessions.insert(handle.clone(), Arc::new(session));
         }
         Ok(pb::CreateWorkerSessionResponse {})
     }
 
-    fn new_session(&self, is_isolated: bool, master: (String, i64)) -> Result<WorkerSession> {
+    /// Who this task is in the cluster that a master's session brought.
+    fn place_in(&self, server: Option<&pb::ServerDef>) -> Result<Option<SessionPlace>> {
+        let Some(server) = server else { return Ok(None) };
+        let cluster = ClusterSpec::from_proto(&server.cluster.clone().unwrap_or_default())?;
+        if cluster.is_empty() {
+            return Ok(None);
+        }
+        let index = u32::try_from(server.task_index)
+            .map_err(|_| err!(InvalidArgument, "a task has the number {}", server.task_index))?;
+        let name = TaskName::new(&server.job_name, index);
+        ensure!(
+            cluster.address(&name).is_some(),
+            InvalidArgument,
+            "the session's cluster has no task {name}"
+        );
+        let new_steps = || {
+            let entropy = self.member.task.options.environment.entropy.clone();
+            Arc::new(Steps::new(name.clone(), None, entropy, self.member.watch.clone()))
+        };
+        let steps = self.aliases.write().entry(name.clone()).or_insert_with(new_steps).clone();
+        let transport = self.member.way_to(&cluster);
+        Ok(Some(SessionPlace { name, transport, steps }))
+    }
+
+    /// The steps of this task under a name, its own or another that a session gave it.
+    fn steps_of(&self, name: &TaskName) -> Option<Arc<Steps>> {
+        if *name == self.member.name {
+            return Some(self.member.steps.clone());
+        }
+        self.aliases.read().get(name).cloned()
+    }
+
+    /// The steps of this task under all its names.
+    fn all_steps(&self) -> Vec<Arc<Steps>> {
+        let aliases = self.aliases.read();
+        std::iter::once(&self.member.steps).chain(aliases.values()).cloned().collect()
+    }
+
+    fn new_session(
+        &self,
+        is_isolated: bool,
+        master: (String, i64),
+        place: Option<SessionPlace>,
+    ) -> Result<WorkerSession> {
         let task = &self.member.task;
         let config = pb::ConfigProto { isolate_session_state: is_isolated, ..Default::default() };
-        let options = config::session_options(task, &config)?;
+        let mut options = config::session_options(task, &config)?;
+        if let Some(place) = &place {
+            options.devices = task.devices_of(&place.name, 1);
+        }
         let graph = Graph::new(task.ops.clone());
         Ok(WorkerSession {
             session: Session::new(graph, task.kernels.clone(), options)?,
             graphs: RwLock::default(),
             next_graph: AtomicU64::new(1),
             master,
+            place,
         })
     }
 
@@ -149,7 +216,7 @@ impl Worker {
             "Session handle is not found: {handle}. Possibly this worker (\"{name}\") just restarted."
         );
         // Masters that open no sessions share one.
-        let session = Arc::new(self.new_session(false, Default::default())?);
+        let session = Arc::new(self.new_session(false, Default::default(), None)?);
         Ok(self.sessions.write().entry(String::new()).or_insert(session).clone())
     }
 
@@ -219,7 +286,8 @@ impl Worker {
         cancellation: &Cancellation,
         done: Done,
     ) -> Result<(), (Error, Done)> {
-        let (graph, table, begins) = match self.admit(request, connection) {
+        let Admission { graph, steps, table, meets, begins } = match self.admit(request, connection)
+        {
             Ok(admitted) => admitted,
             Err(e) => return Err((e, done)),
         };
@@ -230,15 +298,16 @@ impl Worker {
         }
         let step = request.step_id as u64;
         let wanted = Wanted::new(request.recv_key.clone(), done);
-        wanted.receive(&table);
+        wanted.receive(&*meets);
         if request.is_partial {
-            self.run_part(request, &graph, &table, begins, cancellation, wanted);
+            let part = Admission { graph, steps, table, meets, begins };
+            self.run_part(request, &part, cancellation, wanted);
             return Ok(());
         }
-        let (worker, links) = (self.clone(), tied(&table, cancellation));
-        graph.start(&run_options(request, cancellation), step, table, move |result| {
+        let links = tied(&table, cancellation);
+        graph.start(&run_options(request, cancellation), step, meets, move |result| {
             drop(links);
-            worker.member.steps.finished(step, result.as_ref().err().cloned());
+            steps.finished(step, result.as_ref().err().cloned());
             wanted.ended(result);
         });
         Ok(())
@@ -248,7 +317,7 @@ impl Worker {
         &self,
         request: &pb::RunGraphRequest,
         connection: Option<Weak<()>>,
-    ) -> Result<(Arc<RegisteredGraph>, Arc<TaskRendezvous>, bool)> {
+    ) -> Result<Admission> {
         for key in &request.recv_key {
             Sender::of(key)?;
         }
@@ -263,32 +332,40 @@ impl Worker {
             "The same RunGraph (Worker) request was received twice."
         );
         let step = request.step_id as u64;
-        Ok(match self.member.steps.run(step, request.is_partial, connection)? {
-            Admitted::Begins(table) => (graph, table, true),
-            Admitted::Joins(table) => (graph, table, false),
-        })
+        let steps = session.place.as_ref().map_or(&self.member.steps, |place| &place.steps).clone();
+        let (table, begins) = match steps.run(step, request.is_partial, connection)? {
+            Admitted::Begins(table) => (table, true),
+            Admitted::Joins(table) => (table, false),
+        };
+        let meets: Arc<dyn Rendezvous> = match &session.place {
+            None => table.clone(),
+            Some(SessionPlace { name, transport, .. }) => {
+                Arc::new(Renamed::new(table.clone(), name, transport.clone()))
+            }
+        };
+        Ok(Admission { graph, steps, table, meets, begins })
     }
 
     /// One of several requests for the same step: the first starts it, the last waits for its end.
     fn run_part(
         self: &Arc<Self>,
         request: &pb::RunGraphRequest,
-        graph: &RegisteredGraph,
-        table: &Arc<TaskRendezvous>,
-        begins: bool,
+        part: &Admission,
         cancellation: &Cancellation,
         wanted: Arc<Wanted>,
     ) {
+        let table = &part.table;
         let step = request.step_id as u64;
         let state = self.partial.lock().entry(step).or_default().clone();
-        if begins {
-            let (worker, ended) = (self.clone(), state.clone());
+        if part.begins {
+            let (steps, ended) = (part.steps.clone(), state.clone());
             // The step is not this request's to end.
             let of_step = Cancellation::default();
             let links = tied(table, &of_step);
-            graph.start(&run_options(request, &of_step), step, table.clone(), move |result| {
+            let (options, meets) = (run_options(request, &of_step), part.meets.clone());
+            part.graph.start(&options, step, meets, move |result| {
                 drop(links);
-                worker.member.steps.finished(step, result.as_ref().err().cloned());
+                steps.finished(step, result.as_ref().err().cloned());
                 ended.ended(result);
             });
         }
@@ -311,9 +388,10 @@ impl Worker {
         request: &pb::RecvTensorRequest,
         done: impl FnOnce(Result<Value>) + Send + 'static,
     ) {
-        if let Err(e) = self.check_key(&request.rendezvous_key) {
-            return done(Err(e));
-        }
+        let steps = match self.check_key(&request.rendezvous_key) {
+            Ok(steps) => steps,
+            Err(e) => return done(Err(e)),
+        };
         let key = RendezvousKey(request.rendezvous_key.as_str().into());
         let name = self.member.name.to_string();
         let waits = self.member.watch.wait(request.step_id as u64, Awaited::Wanted(key.clone()));
@@ -321,23 +399,21 @@ impl Worker {
             drop(waits);
             done(value.map_err(|e| from_task(&name, e)));
         });
-        self.member.steps.want(request.step_id as u64, &key, received);
+        steps.want(request.step_id as u64, &key, received);
     }
 
     /// Whoever wanted a tensor of that step has gone.
     pub(crate) fn recv_tensor_given_up(&self, step: i64) {
-        self.member.steps.want_no_more(step as u64);
+        self.all_steps().iter().for_each(|steps| steps.want_no_more(step as u64));
     }
 
-    fn check_key(&self, key: &str) -> Result<()> {
+    /// The steps that a key is about.
+    fn check_key(&self, key: &str) -> Result<Arc<Steps>> {
         let sender = Sender::of(key)?;
         let (name, task) = (&self.member.name, &self.member.task);
-        ensure!(
-            sender.device.job == name.job && sender.device.task == name.index,
-            InvalidArgument,
-            "{} is no device of {name}",
-            sender.device
-        );
+        let steps = self
+            .steps_of(&TaskName::of(&sender.device))
+            .ok_or_else(|| err!(InvalidArgument, "{} is no device of {name}", sender.device))?;
         let own = task.incarnation.wrapping_add(u64::from(sender.device.index));
         ensure!(
             sender.incarnation == own,
@@ -346,7 +422,20 @@ impl Worker {
              task was restarted",
             sender.incarnation
         );
-        Ok(())
+        Ok(steps)
+    }
+
+    /// Whether a key names a device of this task, of another start of it.
+    pub(crate) fn is_of_another_start(&self, key: &str) -> bool {
+        Sender::of(key).is_ok_and(|sender| {
+            let own = self.member.task.incarnation.wrapping_add(u64::from(sender.device.index));
+            self.steps_of(&TaskName::of(&sender.device)).is_some() && sender.incarnation != own
+        })
+    }
+
+    /// Logs the tensors that come from other tasks, or tells what was logged.
+    pub(crate) fn logging(&self, request: &pb::LoggingRequest) -> pb::LoggingResponse {
+        self.member.watch.rpc_log.answer(request)
     }
 
     /// Forgets a step.
@@ -355,7 +444,7 @@ impl Worker {
         request: &pb::CleanupGraphRequest,
     ) -> pb::CleanupGraphResponse {
         self.partial.lock().remove(&(request.step_id as u64));
-        self.member.steps.forget(request.step_id as u64);
+        self.all_steps().iter().for_each(|steps| steps.forget(request.step_id as u64));
         pb::CleanupGraphResponse {}
     }
 
@@ -368,7 +457,10 @@ impl Worker {
     /// Lets go of what masters left behind that are gone.
     pub(crate) fn sweep(&self) {
         let now = self.member.task.options.environment.clock.monotonic();
-        self.member.steps.forget_orphans(now, ORPHAN_LIMIT);
+        self.all_steps().iter().for_each(|steps| steps.forget_orphans(now, ORPHAN_LIMIT));
+        // A name that no session uses any more is forgotten with its last step.
+        let is_used = |steps: &Arc<Steps>| Arc::strong_count(steps) > 1 || steps.len() > 0;
+        self.aliases.write().retain(|_, steps| is_used(steps));
     }
 }
 
@@ -387,117 +479,5 @@ fn run_options(request: &pb::RunGraphRequest, cancellation: &Cancellation) -> Ru
         cancellation: Some(cancellation.clone()),
         request_id: request.request_id,
         ..Default::default()
-    }
-}
-
-/// Tensors that a request wants by key, and the end that it waits for.
-struct Wanted {
-    keys: Vec<String>,
-    state: Mutex<WantedState>,
-}
-
-struct WantedState {
-    left: usize,
-    tensors: Vec<Option<Tensor>>,
-    metadata: RunMetadata,
-    goes_on: bool,
-    done: Option<Done>,
-}
-
-impl Wanted {
-    fn new(keys: Vec<String>, done: Done) -> Arc<Wanted> {
-        let state = WantedState {
-            left: keys.len() + 1,
-            tensors: vec![None; keys.len()],
-            metadata: RunMetadata::default(),
-            goes_on: false,
-            done: Some(done),
-        };
-        Arc::new(Wanted { keys, state: Mutex::new(state) })
-    }
-
-    fn receive(self: &Arc<Self>, table: &Arc<TaskRendezvous>) {
-        for (i, key) in self.keys.iter().enumerate() {
-            let wanted = self.clone();
-            let received = move |value: Result<Value>| {
-                wanted.arrived(|state| {
-                    let Value::Tensor(tensor) = value? else {
-                        bail!(
-                            InvalidArgument,
-                            "what was asked for is the result of a branch not taken"
-                        );
-                    };
-                    state.tensors[i] = Some(tensor);
-                    Ok(())
-                });
-            };
-            table.receive(&RendezvousKey(key.as_str().into()), Box::new(received));
-        }
-    }
-
-    fn ended(&self, result: Result<RunMetadata>) {
-        self.arrived(|state| result.map(|metadata| state.metadata = metadata));
-    }
-
-    fn goes_on(&self) {
-        self.arrived(|state| {
-            state.goes_on = true;
-            Ok(())
-        });
-    }
-
-    fn arrived(&self, what: impl FnOnce(&mut WantedState) -> Result<()>) {
-        let mut state = self.state.lock();
-        let result = what(&mut state);
-        state.left = state.left.saturating_sub(1);
-        if result.is_ok() && state.left > 0 {
-            return;
-        }
-        // The first error answers; what comes later finds nobody.
-        let Some(done) = state.done.take() else { return };
-        let tensors = std::mem::take(&mut state.tensors).into_iter().flatten();
-        let ran = RanGraph {
-            received: self.keys.iter().cloned().zip(tensors).collect(),
-            metadata: std::mem::take(&mut state.metadata),
-            goes_on: state.goes_on,
-        };
-        drop(state);
-        done(result.map(|()| ran));
-    }
-}
-
-/// A step that a master starts in parts.
-#[derive(Default)]
-struct PartialStep(Mutex<PartialEnd>);
-
-#[derive(Default)]
-enum PartialEnd {
-    #[default]
-    Running,
-    Awaited(Box<dyn FnOnce(Result<RunMetadata>) + Send>),
-    Over(Result<RunMetadata>),
-}
-
-impl PartialStep {
-    fn ended(&self, result: Result<RunMetadata>) {
-        let mut state = self.0.lock();
-        match std::mem::take(&mut *state) {
-            PartialEnd::Awaited(wait) => {
-                drop(state);
-                wait(result);
-            }
-            _ => *state = PartialEnd::Over(result),
-        }
-    }
-
-    fn wait(&self, then: impl FnOnce(Result<RunMetadata>) + Send + 'static) {
-        let mut state = self.0.lock();
-        match std::mem::take(&mut *state) {
-            PartialEnd::Over(result) => {
-                drop(state);
-                then(result);
-            }
-            _ => *state = PartialEnd::Awaited(Box::new(then)),
-        }
     }
 }

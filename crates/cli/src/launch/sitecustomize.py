@@ -51,6 +51,10 @@ def _server_class(server_lib):
                 "--cluster", json.dumps(cluster),
                 "--job", definition.job_name, "--task", str(definition.task_index),
             ]
+            config = definition.default_session_config
+            threads = max(config.intra_op_parallelism_threads, config.inter_op_parallelism_threads)
+            if threads > 0:
+                command += ["--threads", str(min(threads, 1024))]
             variables = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)

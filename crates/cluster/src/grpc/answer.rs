@@ -18,7 +18,7 @@ use super::pieces::Pieces;
 use crate::master::StepResult;
 use crate::master_session::Ran;
 use crate::metadata;
-use crate::worker::RanGraph;
+use crate::part_answer::RanGraph;
 
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -87,6 +87,20 @@ pub fn status(error: &Error) -> Response<Answer> {
     if let Ok(text) = HeaderValue::from_str(&percent_encoded(error.message())) {
         headers.insert("grpc-message", text);
     }
+    response
+}
+
+/// What TensorFlow's workers put beside an error that tells of a restart: a map with the name of
+/// `WorkerPossiblyRestarted` in it, in base64.
+const RESTARTED: HeaderValue = HeaderValue::from_static(
+    "Ck4KSnR5cGUuZ29vZ2xlYXBpcy5jb20vdGVuc29yZmxvdy5kaXN0cmlidXRlZF9ydW50aW1lLldvcmtlclBvc3NpYmx5\
+     UmVzdGFydGVkEgA=",
+);
+
+/// As [`status`], for an error that whoever asked meets because this task was restarted.
+pub(crate) fn restarted(error: &Error) -> Response<Answer> {
+    let mut response = status(error);
+    response.headers_mut().insert("grpc-status-details-bin", RESTARTED);
     response
 }
 
@@ -257,5 +271,8 @@ mod tests {
         let response = step(Err(err!(NotFound, "50 % \u{e9}\n")), false);
         assert_eq!(response.headers()["grpc-status"], "5");
         assert_eq!(response.headers()["grpc-message"], "50 %25 %C3%A9%0A");
+        let response = restarted(&err!(Aborted, "gone"));
+        let details = &response.headers()["grpc-status-details-bin"];
+        assert_eq!((details.len(), details.as_bytes()[details.len() - 1]), (108, b'='));
     }
 }

@@ -151,7 +151,7 @@ impl Service {
             "ExtendSession" => {
                 let request: pb::ExtendSessionRequest = on_pool(move || decode(rope)).await?;
                 if let Some(peers) = master.peers_of(&request.session_handle) {
-                    discover(master.member(), &peers, request.graph_def.as_ref()).await?;
+                    discover(&peers, request.graph_def.as_ref()).await?;
                 }
                 answer::message(&on_pool(move || master.extend_session(request)).await?)
             }

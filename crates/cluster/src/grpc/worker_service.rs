@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use http::Response;
 use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
-use thalweg_tensor::{Result, bail, err};
+use thalweg_tensor::{Code, Result, bail, err};
 use tokio::sync::oneshot;
 
 use super::answer::{self, Answer};
@@ -54,7 +54,12 @@ impl Service {
                 answer::message(&on_pool(move || Ok(worker.delete_session(&request))).await?)
             }
             "RegisterGraph" => {
-                answer::message(&on_pool(move || worker.register_graph(decode(rope)?)).await?)
+                match on_pool(move || worker.register_graph(decode(rope)?)).await {
+                    Ok(response) => answer::message(&response),
+                    // The session is not known.
+                    Err(e) if e.code() == Code::Aborted => answer::restarted(&e),
+                    Err(e) => return Err(e),
+                }
             }
             "DeregisterGraph" => {
                 let request = decode(rope)?;
@@ -64,8 +69,7 @@ impl Service {
                 let request = decode(rope)?;
                 answer::message(&on_pool(move || Ok(worker.cleanup_all(&request))).await?)
             }
-            // Nobody here keeps a log of calls; whoever asks for it gets an empty one.
-            "Logging" => answer::message(&pb::LoggingResponse::default()),
+            "Logging" => answer::message(&worker.logging(&decode(rope)?)),
             "MarkRecvFinished" => answer::message(&pb::MarkRecvFinishedResponse {}),
             _ => bail!(Unimplemented, "tensorflow.WorkerService has no {method}"),
         })
@@ -81,6 +85,11 @@ impl Service {
         });
         let result = told.await.unwrap_or_else(|_| Err(err!(Aborted, "step {step} is over")));
         guard.disarm();
+        if let Err(e) = &result
+            && self.worker.is_of_another_start(&request.rendezvous_key)
+        {
+            return answer::restarted(e);
+        }
         let clock = &self.master.task().options.environment.clock;
         answer::received(result, clock.wall())
     }
