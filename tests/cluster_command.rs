@@ -124,8 +124,11 @@ fn status_tells_how_each_task_is() {
         };
         let id = id.iter().find(of_task).unwrap().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
+        id
     };
-    signal("-STOP", 0);
+    let stopped = signal("-STOP", 0);
+    let state = format!("/proc/{stopped}/status");
+    eventually("the stop", || fs::read_to_string(&state).unwrap().contains("State:\tT"));
     signal("-KILL", 1);
     eventually("the end of the killed one", || TcpStream::connect(&tasks[1].1).is_err());
     let begin = Instant::now();

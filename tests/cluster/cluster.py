@@ -136,7 +136,16 @@ class Cluster:
                 time.sleep(0.02)
 
     def signal(self, task, number):
-        os.kill(self.processes[task].pid, number)
+        """Sends a signal; a task that is told to stop has stopped when this returns."""
+        process = self.processes[task].pid
+        os.kill(process, number)
+        end = time.monotonic() + 10
+        while number == signal.SIGSTOP:
+            with open(f"/proc/{process}/stat") as f:
+                if f.read().rsplit(")", 1)[1].split()[0] in "TZ":
+                    return
+            assert time.monotonic() < end, f"{task} does not stop"
+            time.sleep(0.001)
 
     def kill(self, task):
         """Ends a task with signal 9."""
