@@ -197,6 +197,27 @@ def case_sixteen_bits_on_the_way(cluster):
             equal(s.run(y, {x: value}), bits.view(np.float32))
 
 
+@tasks({"ps:0": OURS, "worker:0": OURS}, {"ps:0": THEIRS, "worker:0": OURS})
+def case_sixteen_bits_on_some_edges(cluster):
+    """Only what the marked node gives loses its lower half, and only between tasks."""
+    with tf.Graph().as_default():
+        value = np.array([1.0, 3.14159265, 1e-3], np.float32)
+        with v1.device(PS0):
+            x = v1.placeholder(tf.float32, [3])
+            chosen, other = tf.abs(x), tf.negative(x)
+            mark = v1.AttrValue(b=True)
+            chosen.op._set_attr("_thalweg_bfloat16_sends", mark)
+            stays = chosen * 2.0
+            whole = tf.cast(chosen, tf.float64)
+            whole.op._set_attr("_thalweg_bfloat16_sends", mark)
+        with v1.device(W0):
+            got = [tf.identity(y) for y in (chosen, other, stays, whole)]
+        with v1.Session(cluster.target("worker:0")) as s:
+            cut = (value.view(np.uint32) & 0xFFFF0000).view(np.float32)
+            for result, wanted in zip(s.run(got, {x: value}), [cut, -value, value * 2, value]):
+                equal(result, wanted)
+
+
 DTYPES = [tf.float32, tf.float64, tf.float16, tf.bfloat16, tf.int8, tf.int16, tf.int32, tf.int64,
           tf.uint8, tf.uint16, tf.uint32, tf.uint64, tf.bool, tf.complex64, tf.complex128]
 

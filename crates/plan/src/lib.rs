@@ -27,7 +27,7 @@ pub use cost::{CostSource, Links, NodeCost, StaticCosts};
 pub use frames::{Frame, Frames};
 pub use lower::{Which, lower};
 pub use optimize::optimize;
-pub use partition::{NEVER_DEAD, partition};
+pub use partition::{BFLOAT16_SENDS, NEVER_DEAD, partition};
 pub use place::{Placement, Reason, place};
 pub use prune::prune;
 pub use topology::{reads, topological_order};

@@ -18,6 +18,10 @@ use crate::{Frame, Frames, Partition, Placement, Target};
 /// TensorFlow pays no heed to it.
 pub const NEVER_DEAD: &str = "_never_dead";
 
+/// Set on a node, its 32-bit floats go between tasks as the upper halves of their bits, as with
+/// [`Options::bfloat16_transfers`](crate::Options) all of them do. TensorFlow's masters pay no heed to it.
+pub const BFLOAT16_SENDS: &str = "_thalweg_bfloat16_sends";
+
 /// One graph for each device that has nodes.
 pub fn partition(
     graph: Graph,
@@ -146,7 +150,7 @@ impl<'a> Cut<'a> {
         let output = OutputInfo { is_ref: false, ..self.graph.output(tensor).clone() };
         let input = Endpoint { node: self.position[tensor.node.index()], index: tensor.index };
         let name = source.name.clone();
-        let received = match self.is_narrowed(&output, from, to) {
+        let received = match self.is_narrowed(source, &output, from, to) {
             true => self.narrowed(&name, input, &output, (from, to), frame)?,
             false => self.transfer(&name, input, output, from, to, frame)?,
         };
@@ -155,12 +159,13 @@ impl<'a> Cut<'a> {
     }
 
     /// Whether a tensor goes in 16 bits.
-    fn is_narrowed(&self, output: &OutputInfo, from: u32, to: u32) -> bool {
+    fn is_narrowed(&self, source: &Node, output: &OutputInfo, from: u32, to: u32) -> bool {
         let task = |device: u32| {
             let name = &self.target.devices[device as usize].name;
             (&name.job, name.replica, name.task)
         };
-        self.target.options.bfloat16_transfers
+        let is_chosen = matches!(source.attrs.get(BFLOAT16_SENDS), Some(AttrValue::Bool(true)));
+        (is_chosen || self.target.options.bfloat16_transfers)
             && output.dtype == DType::Float
             && task(from) != task(to)
     }

@@ -297,6 +297,33 @@ fn a_tensor_goes_to_a_device_once() {
 }
 
 #[test]
+fn chosen_edges_between_tasks_go_in_sixteen_bits() {
+    let s = scope();
+    let (mut ps, mut worker) = (s.on_device("/job:ps"), s.on_device("/job:worker"));
+    let x = placeholder(&mut worker, "x");
+    let chosen = worker.op("Neg").name("chosen").attr(BFLOAT16_SENDS, true).input(x).build();
+    let not = worker.op("Exp").name("not").attr(BFLOAT16_SENDS, false).input(x).build();
+    let (chosen, not, other) =
+        (chosen.unwrap(), not.unwrap(), named(&mut worker, "Abs", "other", &[x]));
+    named(&mut worker, "Neg", "near", &[chosen]);
+    named(&mut ps, "AddN", "sum", &[chosen, not, other]);
+    let plan = |w: &World| w.plan(&s.to_graph(), &["x"], &["sum", "near"], &[]).unwrap();
+    let narrowed = |w: &World| -> Vec<String> {
+        let plan = plan(w);
+        let nodes = plan.partitions.iter().flat_map(|p| p.graph.nodes());
+        let sent =
+            nodes.filter(|n| n.op.name == "_Send" && n.attrs.get("client_terminated").is_none());
+        let narrow = thalweg_graph::IntoAttr::into_attr(DType::BFloat16);
+        sent.filter(|n| n.attrs.get("T") == Some(&narrow)).map(|n| n.name.to_string()).collect()
+    };
+    let mut w = cluster(&[("worker", 0), ("ps", 0)]);
+    assert_eq!(narrowed(&w), ["chosen_S0"]);
+    w.options.bfloat16_transfers = true;
+    // The sum comes back for the client.
+    assert_eq!(narrowed(&w).len(), 4);
+}
+
+#[test]
 fn work_goes_where_it_ends_first() {
     let mut s = scope();
     let shape = s.constant(&Tensor::vector(&[1000i32, 1000]).unwrap()).unwrap();
