@@ -12,6 +12,7 @@ of both tasks, as the system counts it.
 
 import argparse
 import json
+import multiprocessing
 import os
 import pathlib
 import socket
@@ -48,7 +49,10 @@ class Tasks:
         transport = "grpc" if name == "ours, gRPC" else "auto"
         self.name, self.steps = name, 0
         self.cluster = Cluster(server, {"ps:0": kind, "worker:0": kind}, transport=transport)
-        graph = tf.Graph()
+        self.size = size
+
+    def begin(self):
+        size, graph = self.size, tf.Graph()
         with graph.as_default():
             with v1.device("/job:ps/task:0"):
                 self.total = v1.get_variable("total", [size // 4], tf.float32,
@@ -90,10 +94,12 @@ class Tasks:
         self.steps += repeats
         return wall / repeats, cpu / repeats
 
-    def end(self):
+    def check(self):
         got = self.session.run(self.ends)
         assert np.all(got == np.float32(self.steps)), f"{self.name}: {got}, not {self.steps}"
         self.session.close()
+
+    def end(self):
         self.cluster.stop()
 
 
@@ -109,7 +115,9 @@ class Bare:
             self.write_all(there)
             os._exit(0)
         there.close()
-        self.target = memoryview(bytearray(size + len(HEADER)))
+
+    def begin(self):
+        self.target = memoryview(bytearray(self.size + len(HEADER)))
         self.measure(2)
 
     def pair(self):
@@ -142,25 +150,46 @@ class Bare:
         assert self.target[-1] == 1
         return wall / repeats, cpu / repeats
 
+    def check(self):
+        """Each measurement has looked at what came."""
+
     def end(self):
-        self.end_here.close()
+        # Closing would not do: other children have this end too.
+        self.end_here.shutdown(socket.SHUT_RDWR)
         os.waitpid(self.child, 0)
 
 
-def measure_size(size, names, server, rounds, repeats):
-    """By peer, wall and CPU seconds of each round."""
+def measure_size(*args):
+    """By peer, wall and CPU seconds of each round. In a process of its own: TensorFlow's servers are
+    forks, and can be made only before TensorFlow has threads."""
+    here, there = multiprocessing.get_context("fork").Pipe()
+    play = lambda: there.send(measure(*args))
+    process = multiprocessing.get_context("fork").Process(target=play)
+    process.start()
+    there.close()
+    try:
+        return here.recv()
+    finally:
+        process.join()
+
+
+def measure(size, names, server, rounds, repeats):
     make = lambda name: Bare(name, size) if name.startswith("bare") else Tasks(name, server, size)
     peers = [make(name) for name in names]
     results = {name: [] for name in names}
     try:
+        for peer in peers:
+            peer.begin()
         for i in range(rounds):
             for k in range(len(peers)):
                 peer = peers[(i + k) % len(peers)]
                 results[peer.name].append(peer.measure(repeats))
+        for peer in peers:
+            peer.check()
+        return results
     finally:
         for peer in peers:
             peer.end()
-    return results
 
 
 def ratio(results, name, other):

@@ -322,7 +322,13 @@ impl Peer {
         if let Some(streams) = &self.streams {
             let incarnation = Sender::of(&request.rendezvous_key)?.incarnation;
             if let Some(stream) = streams.find(&self.name, &self.control, incarnation).await? {
-                return stream.receive(request).await;
+                let receive = stream.receive(request);
+                return match limit {
+                    None => receive.await,
+                    Some(limit) => tokio::time::timeout(limit, receive)
+                        .await
+                        .unwrap_or_else(|_| Err(err!(DeadlineExceeded, "Deadline Exceeded"))),
+                };
             }
         }
         let mut pieces = Pieces::default();
