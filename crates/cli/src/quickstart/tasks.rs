@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -77,12 +78,14 @@ impl Tasks {
         self.running.lock().get(name).map_or(0, Child::id)
     }
 
-    /// Kills a task as nothing can be killed more.
+    /// Kills a task as nothing can be killed more. Whoever notices and looks finds it dead: its
+    /// connections close a little before it is.
     pub(super) fn kill(&self, name: &str) -> Result<()> {
         let mut running = self.running.lock();
         let child = running.get_mut(name);
         let child = child.ok_or_else(|| err!(NotFound, "there is no task {name}"))?;
-        child.kill().map_err(|e| err!(Internal, "{name} cannot be killed: {e}"))
+        let killed = child.kill().and_then(|()| child.wait());
+        killed.map(|_| ()).map_err(|e| err!(Internal, "{name} cannot be killed: {e}"))
     }
 
     /// Starts those again that have ended; their names.
@@ -164,7 +167,7 @@ impl Drop for Tasks {
 
 /// Kills tasks as training goes on, and starts them again once they are missed.
 pub(super) struct Drill {
-    tasks: std::sync::Arc<Tasks>,
+    tasks: Arc<Tasks>,
     environment: Environment,
     /// Tasks, with the number of updates at which each is killed.
     kills: Vec<(String, u64)>,
@@ -181,7 +184,7 @@ struct Loss {
 
 impl Drill {
     /// Kills these, spread evenly over so many updates.
-    pub(super) fn new(tasks: std::sync::Arc<Tasks>, names: Vec<String>, updates: u64) -> Drill {
+    pub(super) fn new(tasks: Arc<Tasks>, names: Vec<String>, updates: u64) -> Drill {
         let parts = names.len() as u64 + 1;
         let at = |(i, name): (usize, String)| (name, updates * (i as u64 + 1) / parts);
         Drill {
