@@ -127,31 +127,25 @@ impl Place {
         index: usize,
         round: Output,
     ) -> Result<Vec<NodeId>> {
-        // Rows are summed where they are computed: fewer travel.
-        let rows = match adjoint {
-            Adjoint::Sparse(slices) => Some(summed_rows(model, slices)?),
-            Adjoint::Dense(_) => None,
+        let (values, indices) = match adjoint {
+            Adjoint::Dense(values) => (values, None),
+            // Rows are summed where they are computed: fewer travel.
+            Adjoint::Sparse(rows) => {
+                let (values, indices) = summed_rows(model, rows)?;
+                (values, Some(model.cast(indices, DType::Int64)?))
+            }
         };
         let mut beside = model.on(&self.variable.device);
-        Ok(match (&self.kind, adjoint, rows) {
-            (Kind::Sum(accumulator), _, Some((values, indices))) => {
-                let indices = beside.cast(indices, DType::Int64)?;
-                vec![self.add_rows(&mut beside, *accumulator, round, (values, indices))?]
+        match (&self.kind, indices) {
+            (Kind::Sum(accumulator), Some(indices)) => {
+                Ok(vec![self.add_rows(&mut beside, *accumulator, round, (values, indices))?])
             }
-            (Kind::Sum(accumulator), Adjoint::Dense(values), None) => {
-                let op = "AccumulatorApplyGradient";
-                let node = beside.op(op).inputs(&[*accumulator, round, values]);
-                vec![node.build_node()?]
+            (Kind::Sum(accumulator), None) => {
+                let node = beside.op("AccumulatorApplyGradient");
+                Ok(vec![node.inputs(&[*accumulator, round, values]).build_node()?])
             }
-            (Kind::Slots(slots), _, Some((values, indices))) => {
-                let indices = beside.cast(indices, DType::Int64)?;
-                slots[index].set(&mut beside, values, Some(indices))?
-            }
-            (Kind::Slots(slots), Adjoint::Dense(values), None) => {
-                slots[index].set(&mut beside, values, None)?
-            }
-            (_, Adjoint::Sparse(_), None) => Vec::new(),
-        })
+            (Kind::Slots(slots), indices) => slots[index].set(&mut beside, values, indices),
+        }
     }
 
     fn mean(&self, model: &mut Model, weights: &Weights) -> Result<Adjoint> {
