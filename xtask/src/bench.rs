@@ -80,9 +80,19 @@ pub(crate) fn transfer(args: &[&str]) -> Result<()> {
 
 /// Checkpoints saved and restored by a server of ours, beside TensorFlow's.
 pub(crate) fn checkpoints(args: &[&str]) -> Result<()> {
+    beside_tensorflow("benches/checkpoints/speed.py", args)
+}
+
+/// Small steps of a cluster of ours, beside TensorFlow's.
+pub(crate) fn steps(args: &[&str]) -> Result<()> {
+    beside_tensorflow("benches/steps/speed.py", args)
+}
+
+/// A program that starts servers of ours and TensorFlow's, and measures them in turn.
+fn beside_tensorflow(program: &str, args: &[&str]) -> Result<()> {
     run::check(&mut run::cargo(&["build", "--release", "--quiet", "--package", "thalweg"]))?;
     let venv = venv::make(&run::target_dir().join("clients"), &[&[TENSORFLOW]])?;
-    let mut speed = run::command(venv.join("bin/python"), &["benches/checkpoints/speed.py"]);
+    let mut speed = run::command(venv.join("bin/python"), &[program]);
     speed.arg("--server").arg(run::target_dir().join("release/thalweg"));
     run::check(speed.args(args))
 }

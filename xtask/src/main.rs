@@ -32,7 +32,9 @@ usage: cargo xtask COMMAND
   bench checkpoints [--megabytes N] [--rounds N] [--folder DIR] [--json FILE]
                       saving and restoring on a server of ours, on TensorFlow's, and the disk
   bench transfer [--rounds N] [--json FILE] [--large]
-                      tensors from a worker to a parameter server: ours, TensorFlow's, bare sockets";
+                      tensors from a worker to a parameter server: ours, TensorFlow's, bare sockets
+  bench steps [--rounds N] [--only ROW] [--large] [--json FILE]
+                      small steps of a cluster of ours and of TensorFlow's";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -62,6 +64,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("bench", ["server", options @ ..]) => bench::server(options),
         ("bench", ["checkpoints", options @ ..]) => bench::checkpoints(options),
         ("bench", ["transfer", options @ ..]) => bench::transfer(options),
+        ("bench", ["steps", options @ ..]) => bench::steps(options),
         ("bench", options) => bench::run(options),
         _ => bail!("'{}' is not a command\n\n{USAGE}", args.join(" ")),
     }
