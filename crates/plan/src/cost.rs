@@ -51,7 +51,8 @@ pub(crate) fn tensor_bytes(graph: &Graph, tensor: Endpoint) -> u64 {
     bytes_of(&output.shape, output.dtype)
 }
 
-fn bytes_of(shape: &PartialShape, dtype: DType) -> u64 {
+/// Size of a tensor of this shape, as far as it is known.
+pub(crate) fn bytes_of(shape: &PartialShape, dtype: DType) -> u64 {
     let element_bytes = if dtype.is_object() { OBJECT_BYTES } else { dtype.size() };
     match shape.to_shape() {
         Some(shape) => (shape.num_elements() as u64).saturating_mul(element_bytes as u64),

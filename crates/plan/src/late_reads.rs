@@ -11,7 +11,7 @@
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, Graph, Node, NodeId};
 
-use crate::topology::reads;
+use crate::topology::Successors;
 
 /// Nodes visited at most; what a graph that needs more would gain is not worth the wait.
 const VISITS_MAX: usize = 10_000_000;
@@ -102,38 +102,6 @@ fn root_of(graph: &Graph, reference: Endpoint) -> Option<NodeId> {
         }
     }
     None
-}
-
-/// Whom each node releases, as one flat array.
-struct Successors {
-    starts: Vec<u32>,
-    nodes: Vec<NodeId>,
-}
-
-impl Successors {
-    fn of(graph: &Graph) -> Successors {
-        let mut starts = vec![0u32; graph.len() + 1];
-        for source in graph.nodes().iter().flat_map(reads) {
-            starts[source.index() + 1] += 1;
-        }
-        for i in 0..graph.len() {
-            starts[i + 1] += starts[i];
-        }
-        let mut fill = starts.clone();
-        let mut nodes = vec![NodeId(0); starts[graph.len()] as usize];
-        for (i, node) in graph.nodes().iter().enumerate() {
-            for source in reads(node) {
-                nodes[fill[source.index()] as usize] = NodeId(i as u32);
-                fill[source.index()] += 1;
-            }
-        }
-        Successors { starts, nodes }
-    }
-
-    fn after(&self, id: NodeId) -> &[NodeId] {
-        let (start, end) = (self.starts[id.index()], self.starts[id.index() + 1]);
-        &self.nodes[start as usize..end as usize]
-    }
 }
 
 /// The readers read what `Identity` reads, and still come after it.

@@ -8,6 +8,7 @@ mod cost;
 mod frames;
 mod groups;
 mod late_reads;
+mod late_receives;
 mod lower;
 mod optimize;
 mod partition;

@@ -10,8 +10,11 @@ use smallvec::smallvec;
 use thalweg_graph::{
     AttrValue, Attrs, ControlFlow, Endpoint, Graph, IntoAttr, Node, NodeId, Op, OutputInfo,
 };
+use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, err};
 
+use crate::cost::bytes_of;
+use crate::late_receives::{Arrival, receive_late};
 use crate::{Frame, Frames, Partition, Placement, Target};
 
 /// Marks a `_Recv` of a graph without branches, so that who runs it need not watch for dead values.
@@ -56,6 +59,8 @@ struct Cut<'a> {
     is_cut: Vec<bool>,
     /// For each loop and device, what those who receive in it follow.
     laps: FxHashMap<(u32, u32), NodeId>,
+    /// For each device, what it receives from others.
+    arrivals: Vec<Vec<Arrival>>,
 }
 
 impl<'a> Cut<'a> {
@@ -96,6 +101,7 @@ impl<'a> Cut<'a> {
             conditions,
             is_cut,
             laps: FxHashMap::default(),
+            arrivals: vec![Vec::new(); target.devices.len()],
         })
     }
 
@@ -129,15 +135,19 @@ impl<'a> Cut<'a> {
             moved.inputs = inputs;
             moved.control_inputs = control_inputs;
         }
-        let (graph, target) = (self.graph, self.target);
-        let parts = self.parts.into_iter().zip(target.devices);
-        Ok(parts
-            .filter(|(nodes, _)| !nodes.is_empty())
-            .map(|(nodes, device)| Partition {
-                device: device.name.clone(),
-                graph: Graph::from_nodes(graph, nodes),
-            })
-            .collect())
+        let (whole, target, has_branches) = (self.graph, self.target, self.has_branches);
+        let part =
+            |((nodes, device), arrivals): ((Vec<Node>, &DeviceDescription), Vec<Arrival>)| {
+                let graph = Graph::from_nodes(whole, nodes);
+                let seconds = |graph: &Graph, id| target.costs.cost(graph, id, device).seconds;
+                let graph = match has_branches {
+                    true => graph,
+                    false => receive_late(graph, &arrivals, seconds),
+                };
+                Partition { device: device.name.clone(), graph }
+            };
+        let parts = self.parts.into_iter().zip(target.devices).zip(self.arrivals);
+        Ok(parts.filter(|((nodes, _), _)| !nodes.is_empty()).map(part).collect())
     }
 
     /// The node on device `to` that receives `tensor` in a loop; consumers there share it.
@@ -328,6 +338,7 @@ impl<'a> Cut<'a> {
         self.push(from, send);
         let mut recv = Node::bare(format!("{name}_R{edge}"), self.recv.clone());
         recv.attrs = self.transfer_attrs("tensor_type", output.dtype, &tensor_name, from, to);
+        let bytes = bytes_of(&output.shape, output.dtype);
         recv.outputs = smallvec![output];
         if !self.has_branches {
             recv.attrs.set(NEVER_DEAD, true.into_attr());
@@ -335,7 +346,11 @@ impl<'a> Cut<'a> {
         if frame != 0 {
             recv.control_inputs.push(self.lap(frame, to)?);
         }
-        Ok(self.push(to, recv))
+        let node = self.push(to, recv);
+        let ends = [from, to].map(|device| &self.target.devices[device as usize].name);
+        let seconds = self.target.links.seconds(ends[0], ends[1], bytes);
+        self.arrivals[to as usize].push(Arrival { node, bytes, seconds });
+        Ok(node)
     }
 
     fn transfer_attrs(

@@ -50,3 +50,36 @@ pub fn topological_order(graph: &Graph) -> Vec<NodeId> {
     }
     order
 }
+
+/// Whom each node releases, as one flat array.
+pub(crate) struct Successors {
+    starts: Vec<u32>,
+    nodes: Vec<NodeId>,
+}
+
+impl Successors {
+    pub(crate) fn of(graph: &Graph) -> Successors {
+        let mut starts = vec![0u32; graph.len() + 1];
+        for source in graph.nodes().iter().flat_map(reads) {
+            starts[source.index() + 1] += 1;
+        }
+        for i in 0..graph.len() {
+            starts[i + 1] += starts[i];
+        }
+        let mut fill = starts.clone();
+        let mut nodes = vec![NodeId(0); starts[graph.len()] as usize];
+        for (i, node) in graph.nodes().iter().enumerate() {
+            for source in reads(node) {
+                nodes[fill[source.index()] as usize] = NodeId(i as u32);
+                fill[source.index()] += 1;
+            }
+        }
+        Successors { starts, nodes }
+    }
+
+    /// Those that wait for `id`; one that waits twice comes twice.
+    pub(crate) fn after(&self, id: NodeId) -> &[NodeId] {
+        let (start, end) = (self.starts[id.index()], self.starts[id.index() + 1]);
+        &self.nodes[start as usize..end as usize]
+    }
+}
