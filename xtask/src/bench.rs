@@ -71,11 +71,7 @@ pub(crate) fn server(args: &[&str]) -> Result<()> {
 
 /// Transfers between tasks: ours, TensorFlow's, and bare sockets.
 pub(crate) fn transfer(args: &[&str]) -> Result<()> {
-    run::check(&mut run::cargo(&["build", "--release", "--quiet", "--package", "thalweg"]))?;
-    let venv = venv::make(&run::target_dir().join("clients"), &[&[TENSORFLOW]])?;
-    let mut speed = run::command(venv.join("bin/python"), &["benches/cluster/transfer.py"]);
-    speed.arg("--server").arg(run::target_dir().join("release/thalweg"));
-    run::check(speed.args(args))
+    beside_tensorflow("benches/cluster/transfer.py", args)
 }
 
 /// Checkpoints saved and restored by a server of ours, beside TensorFlow's.

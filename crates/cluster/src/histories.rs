@@ -4,7 +4,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use thalweg_tensor::{Error, err};
 
-use crate::master_step::{Action, Actions, Event, MasterStep};
+use crate::master_step::{Action, Actions, Event, MasterStep, Rest};
 use crate::step_life::{self, Life};
 
 /// Small, seeded, good enough.
@@ -45,7 +45,7 @@ enum Message {
     Ran {
         step: u64,
         task: usize,
-        error: Option<Error>,
+        result: Result<Rest, Error>,
     },
     Want {
         step: u64,
@@ -76,7 +76,7 @@ struct Task {
 struct Master {
     machine: MasterStep,
     finished: usize,
-    cleaned: bool,
+    is_over: bool,
     sent: Vec<bool>,
 }
 
@@ -107,7 +107,7 @@ impl World {
         let master = Master {
             machine: MasterStep::new(tasks),
             finished: 0,
-            cleaned: false,
+            is_over: false,
             sent: vec![false; tasks],
         };
         self.masters.insert(step, master);
@@ -139,10 +139,7 @@ impl World {
                     self.network.push(Message::CallerGone { step, task, incarnation });
                 }
                 Action::Finish(_) => master.finished += 1,
-                Action::Cleanup(task) => {
-                    master.cleaned = true;
-                    self.network.push(Message::Cleanup { step, task });
-                }
+                Action::Cleanup(task) => self.network.push(Message::Cleanup { step, task }),
             }
         }
     }
@@ -174,8 +171,8 @@ impl World {
 
     fn run(&mut self, step: u64, task: usize, incarnation: u32) {
         if self.tasks[task].incarnation != incarnation {
-            let error = Some(err!(Unavailable, "task {task} is lost"));
-            return self.network.push(Message::Ran { step, task, error });
+            let result = Err(err!(Unavailable, "task {task} is lost"));
+            return self.network.push(Message::Ran { step, task, result });
         }
         match self.worker(task, step, step_life::Event::Run { is_partial: false }) {
             step_life::Action::Start => {
@@ -184,7 +181,7 @@ impl World {
                 self.network.push(Message::Ends { step, task, incarnation, error });
             }
             step_life::Action::Refuse(e) => {
-                self.network.push(Message::Ran { step, task, error: Some(e) });
+                self.network.push(Message::Ran { step, task, result: Err(e) });
             }
             other => panic!("{other:?} for a whole step"),
         }
@@ -195,8 +192,7 @@ impl World {
             Message::Run { step, task, incarnation } => self.run(step, task, incarnation),
             Message::Ends { step, task, incarnation, error } => {
                 if self.tasks[task].incarnation == incarnation {
-                    self.worker(task, step, step_life::Event::Finished(error.clone()));
-                    self.network.push(Message::Ran { step, task, error });
+                    self.ends(step, task, error);
                 }
             }
             Message::CallerGone { step, task, incarnation } => {
@@ -205,10 +201,7 @@ impl World {
                     self.worker(task, step, step_life::Event::Finished(Some(gone)));
                 }
             }
-            Message::Ran { step, task, error } => {
-                let result = error.map_or(Ok(()), Err);
-                self.tell(step, Event::Answered(task, result));
-            }
+            Message::Ran { step, task, result } => self.tell(step, Event::Answered(task, result)),
             Message::Want { step, from, to } => {
                 if let step_life::Action::Refuse(_) =
                     self.worker(to, step, step_life::Event::Wanted)
@@ -226,12 +219,26 @@ impl World {
         let over: Vec<u64> = self
             .masters
             .iter()
-            .filter(|(_, m)| m.finished > 0 && !m.cleaned)
+            .filter(|(_, m)| m.finished > 0 && !m.is_over)
             .map(|(&step, _)| step)
             .collect();
         for step in over {
+            self.masters.get_mut(&step).expect("the step has begun").is_over = true;
             self.tell(step, Event::Over);
         }
+    }
+
+    /// A graph has ended. If all that it gave was fetched, its task may forget the step itself.
+    fn ends(&mut self, step: u64, task: usize, error: Option<Error>) {
+        self.worker(task, step, step_life::Event::Finished(error.clone()));
+        let waits = |m: &Message| matches!(*m, Message::Want { step: s, to, .. } if (s, to) == (step, task));
+        let mut rest = Rest::Something;
+        if error.is_none() && !self.network.iter().any(waits) && self.random.chance(70) {
+            self.worker(task, step, step_life::Event::Forget);
+            rest = Rest::Nothing;
+        }
+        let result = error.map_or(Ok(rest), Err);
+        self.network.push(Message::Ran { step, task, result });
     }
 
     /// All that a task had is gone; calls to it end.
@@ -243,8 +250,8 @@ impl World {
         let mut steps: Vec<u64> = self.masters.keys().copied().collect();
         steps.sort_unstable();
         for step in steps {
-            let error = Some(err!(Unavailable, "task {task} is lost"));
-            self.network.push(Message::Ran { step, task, error });
+            let result = Err(err!(Unavailable, "task {task} is lost"));
+            self.network.push(Message::Ran { step, task, result });
         }
     }
 
@@ -274,7 +281,7 @@ impl World {
     fn check(&self, seed: u64) {
         for (step, master) in &self.masters {
             assert_eq!(master.finished, 1, "seed {seed}: how often step {step} ended");
-            assert!(master.cleaned, "seed {seed}: step {step} was not cleaned up");
+            assert!(master.is_over, "seed {seed}: step {step} was not cleaned up");
         }
         for (i, task) in self.tasks.iter().enumerate() {
             let mut ran = task.ran.clone();

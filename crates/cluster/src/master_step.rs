@@ -12,11 +12,20 @@ pub(crate) enum Event {
     /// The step begins.
     Begin,
     /// A task's part has ended.
-    Answered(usize, Result<()>),
+    Answered(usize, Result<Rest>),
     /// The step ends before its time.
     Cancelled(Error),
     /// Nobody needs anything of the step any more.
     Over,
+}
+
+/// What a task keeps of a step that went well.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) enum Rest {
+    /// Perhaps something; it waits to be told to forget it.
+    Something,
+    /// Nothing: it has forgotten the step already.
+    Nothing,
 }
 
 /// What is to be done.
@@ -40,6 +49,7 @@ enum Part {
     Waiting,
     Running,
     Ended,
+    Forgotten,
 }
 
 /// A step's parts.
@@ -82,15 +92,15 @@ impl MasterStep {
         }
     }
 
-    fn answered(&mut self, task: usize, result: Result<()>, actions: &mut Actions) {
+    fn answered(&mut self, task: usize, result: Result<Rest>, actions: &mut Actions) {
         let Some(part @ Part::Running) = self.parts.get_mut(task) else { return };
-        *part = Part::Ended;
+        *part = if matches!(result, Ok(Rest::Nothing)) { Part::Forgotten } else { Part::Ended };
         match result {
             Err(cause) => self.end(&cause, actions),
-            Ok(()) if self.parts.iter().all(|p| *p == Part::Ended) => {
+            Ok(_) if !self.parts.iter().any(|p| *p == Part::Running) => {
                 self.finish(Ok(()), actions);
             }
-            Ok(()) => {}
+            Ok(_) => {}
         }
     }
 
@@ -117,8 +127,8 @@ impl MasterStep {
         }
         let cause = thalweg_tensor::err!(Cancelled, "the step is over");
         self.end(&cause, actions);
-        let begun = self.parts.iter().enumerate().filter(|(_, p)| **p != Part::Waiting);
-        actions.extend(begun.map(|(i, _)| Action::Cleanup(i)));
+        let ended = self.parts.iter().enumerate().filter(|(_, p)| **p == Part::Ended);
+        actions.extend(ended.map(|(i, _)| Action::Cleanup(i)));
     }
 }
 
@@ -144,11 +154,21 @@ mod tests {
     fn a_step_that_goes_well() {
         let mut step = MasterStep::new(2);
         assert_eq!(told(&mut step, Event::Begin), ["run 0", "run 1"]);
-        assert!(told(&mut step, Event::Answered(1, Ok(()))).is_empty());
-        assert!(told(&mut step, Event::Answered(1, Ok(()))).is_empty(), "it answered already");
-        assert_eq!(told(&mut step, Event::Answered(0, Ok(()))), ["ok"]);
+        let kept = || Ok(Rest::Something);
+        assert!(told(&mut step, Event::Answered(1, kept())).is_empty());
+        assert!(told(&mut step, Event::Answered(1, kept())).is_empty(), "it answered already");
+        assert_eq!(told(&mut step, Event::Answered(0, kept())), ["ok"]);
         assert_eq!(told(&mut step, Event::Over), ["cleanup 0", "cleanup 1"]);
         assert!(told(&mut step, Event::Over).is_empty());
+    }
+
+    #[test]
+    fn who_has_forgotten_a_step_is_not_told_to() {
+        let mut step = MasterStep::new(2);
+        told(&mut step, Event::Begin);
+        assert!(told(&mut step, Event::Answered(0, Ok(Rest::Nothing))).is_empty());
+        assert_eq!(told(&mut step, Event::Answered(1, Ok(Rest::Something))), ["ok"]);
+        assert_eq!(told(&mut step, Event::Over), ["cleanup 1"]);
     }
 
     #[test]

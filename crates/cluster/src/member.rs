@@ -132,6 +132,13 @@ impl Member {
         }
     }
 
+    /// The task is served on that runtime.
+    pub(crate) fn live_on(&self, runtime: tokio::runtime::Handle) {
+        if let Some(transport) = &self.transport {
+            transport.live_on(runtime);
+        }
+    }
+
     /// Time has passed.
     pub(crate) fn tick(&self) {
         let now = self.task.options.environment.clock.monotonic();

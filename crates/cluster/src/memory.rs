@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use thalweg_kernel::{Cancellation, Registration};
-use thalweg_proto as pb;
 use thalweg_runtime::Pool;
 use thalweg_tensor::{Error, Result, err};
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::member::Member;
-use crate::metadata;
 use crate::task::Task;
 use crate::transport::{Answered, Call, Reply, Transport};
 use crate::worker::Worker;
@@ -149,15 +147,7 @@ fn ask(worker: &Arc<Worker>, call: Call, cancellation: &Cancellation, once: &Onc
             let once = once.clone();
             let none: Option<Weak<()>> = None;
             return worker.run_graph(&request, Vec::new(), none, cancellation, move |result| {
-                once.answer(result.map(|ran| {
-                    let report = metadata::to_proto(&ran.metadata);
-                    Reply::Ran(Box::new(pb::RunGraphResponse {
-                        step_stats: report.step_stats,
-                        cost_graph: report.cost_graph,
-                        partition_graph: report.partition_graphs,
-                        ..Default::default()
-                    }))
-                }));
+                once.answer(result.map(|ran| Reply::Ran(Box::new(ran.report()))));
             });
         }
         Call::RecvTensor(request) => {

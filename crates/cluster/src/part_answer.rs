@@ -4,8 +4,12 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use thalweg_kernel::{Rendezvous, RendezvousKey, Value};
+use thalweg_proto as pb;
 use thalweg_runtime::RunMetadata;
 use thalweg_tensor::{Result, Tensor, bail};
+
+use crate::master_step::Rest;
+use crate::metadata;
 
 /// What a part of a step gave: tensors for those who asked for them by key, and a report.
 pub(crate) struct RanGraph {
@@ -13,6 +17,32 @@ pub(crate) struct RanGraph {
     pub(crate) metadata: RunMetadata,
     /// Whether the step goes on: then there is nothing to report.
     pub(crate) goes_on: bool,
+    /// Whether the task has forgotten the step already.
+    pub(crate) is_forgotten: bool,
+}
+
+/// What `RunGraph`'s answer has in place of an error's text if the task has forgotten the step: nobody
+/// need send `CleanupGraph`. Only a master of ours reads it; TensorFlow's looks there after an error.
+const FORGOTTEN: &str = "thalweg: forgotten";
+
+/// What an answer to `RunGraph` says of the step's rest.
+pub(crate) fn rest_of(answer: &pb::RunGraphResponse) -> Rest {
+    let is_forgotten = answer.status_code == 0 && answer.status_error_message == FORGOTTEN;
+    if is_forgotten { Rest::Nothing } else { Rest::Something }
+}
+
+impl RanGraph {
+    /// The report, as an answer without tensors.
+    pub(crate) fn report(&self) -> pb::RunGraphResponse {
+        let report = metadata::to_proto(&self.metadata);
+        pb::RunGraphResponse {
+            step_stats: report.step_stats,
+            cost_graph: Some(report.cost_graph.unwrap_or_default()),
+            partition_graph: report.partition_graphs,
+            status_error_message: if self.is_forgotten { FORGOTTEN } else { "" }.to_owned(),
+            ..Default::default()
+        }
+    }
 }
 
 /// Is told how a part ended.
@@ -29,6 +59,7 @@ struct WantedState {
     tensors: Vec<Option<Tensor>>,
     metadata: RunMetadata,
     goes_on: bool,
+    is_forgotten: bool,
     done: Option<Done>,
 }
 
@@ -39,6 +70,7 @@ impl Wanted {
             tensors: vec![None; keys.len()],
             metadata: RunMetadata::default(),
             goes_on: false,
+            is_forgotten: false,
             done: Some(done),
         };
         Arc::new(Wanted { keys, state: Mutex::new(state) })
@@ -63,8 +95,11 @@ impl Wanted {
         }
     }
 
-    pub(crate) fn ended(&self, result: Result<RunMetadata>) {
-        self.arrived(|state| result.map(|metadata| state.metadata = metadata));
+    pub(crate) fn ended(&self, result: Result<RunMetadata>, is_forgotten: bool) {
+        self.arrived(|state| {
+            state.is_forgotten = is_forgotten;
+            result.map(|metadata| state.metadata = metadata)
+        });
     }
 
     pub(crate) fn goes_on(&self) {
@@ -88,6 +123,7 @@ impl Wanted {
             received: self.keys.iter().cloned().zip(tensors).collect(),
             metadata: std::mem::take(&mut state.metadata),
             goes_on: state.goes_on,
+            is_forgotten: state.is_forgotten,
         };
         drop(state);
         done(result.map(|()| ran));

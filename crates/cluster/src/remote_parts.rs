@@ -16,6 +16,7 @@ use crate::errors::from_task;
 use crate::master_step::{Action, Actions, Event, MasterStep};
 use crate::metadata;
 use crate::once_call::OnceCall;
+use crate::part_answer::rest_of;
 use crate::session_peers::{RemoteTask, SessionPeers};
 use crate::transport::{Call, Reply};
 use crate::watch::Awaited;
@@ -238,6 +239,7 @@ impl UnderWay {
     fn answered(self: &Arc<Self>, i: usize, answer: Result<pb::RunGraphResponse>) {
         let result = match answer {
             Ok(response) => {
+                let rest = rest_of(&response);
                 let reported = metadata::from_proto(pb::RunMetadata {
                     step_stats: response.step_stats,
                     cost_graph: response.cost_graph.filter(|c| !c.node.is_empty()),
@@ -245,7 +247,7 @@ impl UnderWay {
                     ..Default::default()
                 });
                 self.end.lock().1.absorb(reported);
-                Ok(())
+                Ok(rest)
             }
             Err(e) => Err(self.named(i, e)),
         };

@@ -93,13 +93,26 @@ impl Steps {
 
     /// What ran here of a step has ended.
     pub(crate) fn finished(&self, step: u64, error: Option<Error>) {
+        self.event(step, Event::Finished(error));
+    }
+
+    /// What ran here of a step has ended. If it went well and everybody has what it gave, the step is
+    /// forgotten at once, and the answer is true: its master need not say so.
+    pub(crate) fn finished_whole(&self, step: u64, error: Option<Error>) -> bool {
+        let went_well = error.is_none();
         let mut state = self.state.lock();
-        let Some(entry) = state.steps.get_mut(&step) else { return };
-        if let Action::Abort(cause) = entry.life.on(step, Event::Finished(error)) {
-            let table = entry.table.clone();
+        let Some(entry) = state.steps.get_mut(&step) else { return false };
+        if !went_well || !entry.table.local().is_empty() {
             drop(state);
-            table.abort(&cause);
+            self.finished(step, error);
+            return false;
         }
+        entry.life.on(step, Event::Finished(None));
+        let gone = state.steps.remove(&step);
+        state.remember(step, is_over(step));
+        drop(state);
+        drop(gone);
+        true
     }
 
     /// Another task wants a tensor.

@@ -59,6 +59,12 @@ pub(crate) trait Transport: Send + Sync {
         Vec::new()
     }
 
+    /// Connections made from now on live where the task's own server does: an answer that makes
+    /// another one does so without waking a second thread.
+    fn live_on(&self, runtime: tokio::runtime::Handle) {
+        let _ = runtime;
+    }
+
     /// Time has passed; it is `now`.
     fn tick(&self, now: Duration) {
         let _ = now;

@@ -307,8 +307,8 @@ impl Worker {
         let links = tied(&table, cancellation);
         graph.start(&run_options(request, cancellation), step, meets, move |result| {
             drop(links);
-            steps.finished(step, result.as_ref().err().cloned());
-            wanted.ended(result);
+            let is_forgotten = steps.finished_whole(step, result.as_ref().err().cloned());
+            wanted.ended(result, is_forgotten);
         });
         Ok(())
     }
@@ -375,7 +375,7 @@ impl Worker {
             let link = cancellation.on_cancel(move |cause| table.abort(cause));
             end.wait(move |result| {
                 drop(link);
-                wanted.ended(result);
+                wanted.ended(result, false);
             });
         } else {
             wanted.goes_on();

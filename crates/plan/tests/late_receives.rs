@@ -38,8 +38,7 @@ fn variable(s: &Scope, name: &str, bytes: usize) -> Output {
 fn chain(s: &Scope, layers: usize, bytes: usize) -> (Output, Vec<Output>) {
     let mut worker = s.on_device("/job:worker");
     let mut x = variable(s, "x", bytes);
-    let weights: Vec<Output> =
-        (0..layers).map(|i| variable(s, &format!("w{i}"), bytes)).collect();
+    let weights: Vec<Output> = (0..layers).map(|i| variable(s, &format!("w{i}"), bytes)).collect();
     for (i, &w) in weights.iter().enumerate() {
         x = worker.op("AddV2").name(&format!("layer{i}")).inputs(&[x, w]).build().unwrap();
     }

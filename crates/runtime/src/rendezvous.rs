@@ -22,6 +22,13 @@ enum Slot {
     Wanted(Received),
 }
 
+impl LocalRendezvous {
+    /// Whether all that was sent was received, and nobody waits.
+    pub fn is_empty(&self) -> bool {
+        self.state.lock().slots.is_empty()
+    }
+}
+
 impl Rendezvous for LocalRendezvous {
     fn send(&self, key: &RendezvousKey, value: Value) -> Result<()> {
         let mut state = self.state.lock();

@@ -186,13 +186,7 @@ pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<An
         }
     }
     if !ran.goes_on {
-        let report = metadata::to_proto(&ran.metadata);
-        pieces.put_fields(&pb::RunGraphResponse {
-            step_stats: report.step_stats,
-            cost_graph: Some(report.cost_graph.unwrap_or_default()),
-            partition_graph: report.partition_graphs,
-            ..Default::default()
-        });
+        pieces.put_fields(&ran.report());
     }
     response(pieces)
 }

@@ -1,7 +1,7 @@
 //! Other tasks by gRPC: a few connections to each, made when they are needed.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use thalweg_kernel::{Cancellation, Clock, Registration, Value};
 use thalweg_proto as pb;
 use thalweg_tensor::{Code, Error, Result, Tensor, err};
+use tokio::runtime::Handle;
 
 use super::client::{Channel, Patience, Place, check_status, decode, runtime};
 use super::pieces::Pieces;
@@ -30,6 +31,8 @@ pub(crate) struct Peers {
     addresses: Arc<dyn Addresses>,
     /// Of the addresses, when they were last looked at.
     generation: AtomicU64,
+    /// Where the task's server runs, once it does.
+    home: Arc<OnceLock<Handle>>,
     limits: Limits,
 }
 
@@ -38,6 +41,7 @@ struct Peer {
     control: Channel,
     /// Tensors have a connection of their own: a small word must not wait behind a large one.
     tensors: Channel,
+    home: Arc<OnceLock<Handle>>,
     /// Calls on their way that may take as long as they like.
     waiting: AtomicUsize,
     silence: Mutex<Silence>,
@@ -58,6 +62,7 @@ impl Peers {
         let clock = &task.options.environment.clock;
         let limits = Limits::with_loss(task.options.silence_limit);
         let way = task.options.tensor_transport;
+        let home: Arc<OnceLock<Handle>> = Arc::default();
         let peer = |(name, _): (&TaskName, &str)| {
             let channel = || {
                 // One that refuses is not there; one that says nothing is silent.
@@ -69,6 +74,7 @@ impl Peers {
                 name: name.clone(),
                 control: channel(),
                 tensors: channel(),
+                home: home.clone(),
                 waiting: AtomicUsize::new(0),
                 silence: Mutex::default(),
                 is_heard: AtomicBool::new(false),
@@ -81,7 +87,7 @@ impl Peers {
         };
         let tasks = cluster.tasks().map(peer).collect();
         let generation = AtomicU64::new(addresses.generation());
-        Peers { tasks, addresses, generation, limits }
+        Peers { tasks, addresses, generation, home, limits }
     }
 
     /// Looks whether tasks are elsewhere now.
@@ -105,7 +111,8 @@ impl Transport for Peers {
         let begun = cancellation.check().and_then(|()| {
             let peer = self.tasks.get(to).cloned();
             let peer = peer.ok_or_else(|| err!(NotFound, "the cluster has no task {to}"))?;
-            Ok((peer, runtime()?))
+            let runtime = peer.runtime()?;
+            Ok((peer, runtime))
         });
         let (peer, runtime) = match begun {
             Ok(begun) => begun,
@@ -114,20 +121,21 @@ impl Transport for Peers {
         let lost = peer.lost.lock().clone();
         let waits = limit.is_none_or(|l| l > NOTICE_LIMIT).then(|| Waiting::new(&peer));
         let once = Arc::new(Once::new(answered));
-        let of_task = once.clone();
+        let of_task = AnswerOnDrop(once.clone());
         let task = runtime.spawn(async move {
             let result = peer.call(call, limit).await.map_err(|e| peer.named(e));
             if result.is_ok() {
                 peer.is_heard.store(true, Ordering::Relaxed);
             }
             drop(waits);
-            of_task.answer(result);
+            of_task.0.answer(result);
         });
         let ends = || {
             let (abort, once) = (task.abort_handle(), once.clone());
             move |cause: &Error| {
-                abort.abort();
+                // In this order: a call that is dropped has an answer of its own.
                 once.answer(Err(cause.clone()));
+                abort.abort();
             }
         };
         once.keep([cancellation.on_cancel(ends()), lost.on_cancel(ends())]);
@@ -136,6 +144,11 @@ impl Transport for Peers {
     fn streams(&self) -> usize {
         let is_open = |peer: &&Arc<Peer>| peer.streams.as_ref().is_some_and(Streams::is_open);
         self.tasks.values().filter(is_open).count()
+    }
+
+    fn live_on(&self, runtime: Handle) {
+        // A task is served once.
+        let _ = self.home.set(runtime);
     }
 
     fn tick(&self, now: Duration) {
@@ -155,6 +168,15 @@ impl Transport for Peers {
         let mut silent: Vec<_> = self.tasks.values().filter_map(of).collect();
         silent.sort();
         silent
+    }
+}
+
+/// Answers a call whose runtime ends, with its server.
+struct AnswerOnDrop(Arc<Once>);
+
+impl Drop for AnswerOnDrop {
+    fn drop(&mut self) {
+        self.0.answer(Err(err!(Unavailable, "this task ends")));
     }
 }
 
@@ -200,6 +222,14 @@ impl Once {
 }
 
 impl Peer {
+    /// Where calls to it are made.
+    fn runtime(&self) -> Result<Handle> {
+        match self.home.get() {
+            Some(home) => Ok(home.clone()),
+            None => Ok(runtime()?.handle().clone()),
+        }
+    }
+
     fn act(self: &Arc<Self>, action: Action, limits: &Limits) {
         let name = &self.name;
         match action {
@@ -245,7 +275,7 @@ impl Peer {
 
     /// Asks whether the task is there, on a connection that was made for it or on the usual one.
     fn ask(self: &Arc<Self>, anew: Option<Channel>, limits: Limits) {
-        let Ok(runtime) = runtime() else { return };
+        let Ok(runtime) = self.runtime() else { return };
         let peer = self.clone();
         runtime.spawn(async move {
             let request = pb::GetStatusRequest {};

@@ -78,6 +78,7 @@ impl Server {
 
     /// Serves connections until `stop` says so, then ends the sessions and lets calls answer.
     pub async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+        self.service.master.member().live_on(tokio::runtime::Handle::current());
         let mut connections = JoinSet::new();
         let places = Arc::new(Semaphore::new(self.options.connections_max));
         let accept = || async {

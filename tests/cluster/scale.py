@@ -1,0 +1,101 @@
+"""Many tasks on one machine: 16 parameter servers and 100 workers run a null step each, and their memory.
+
+    python tests/cluster/scale.py --server target/release/thalweg [--ps 16] [--workers 100]
+
+Each worker has a session of its own on its task and adds to a number on one of the parameter servers. What is
+counted is the memory that the tasks have together, pages that they share counted once (PSS).
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import time
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "clients")]
+
+from cluster import Cluster, OURS  # noqa: E402
+
+BYTES_MAX = 5e9
+STEPS = 20
+
+
+def shared_bytes(process):
+    """A process's part of the memory, pages that it shares divided by those who share them."""
+    for line in pathlib.Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines():
+        if line.startswith("Pss:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError("the system does not tell")
+
+
+def counts(process):
+    folder = pathlib.Path(f"/proc/{process.pid}")
+    return len(os.listdir(folder / "task")), len(os.listdir(folder / "fd"))
+
+
+def describe(cluster, when):
+    """Prints what the tasks have and hold; the sum of their memory."""
+    processes = cluster.processes.values()
+    total = sum(map(shared_bytes, processes))
+    threads, files = zip(*map(counts, processes))
+    print(f"{when}: {total / 1e6:.0f} MB in {len(processes)} tasks, at most {max(map(shared_bytes, processes)) / 1e6:.0f} "
+          f"MB, {max(threads)} threads and {max(files)} files in one", flush=True)
+    return total
+
+
+def graph(ps, worker):
+    import tensorflow as tf
+    v1 = tf.compat.v1
+    with tf.Graph().as_default() as made:
+        with tf.device(f"/job:ps/task:{ps}"):
+            v = v1.get_variable("v", [], initializer=v1.zeros_initializer(), use_resource=False)
+        with tf.device(f"/job:worker/task:{worker}"):
+            one = tf.constant(1.0)
+        return made, v, v.initializer, v1.assign_add(v, one, use_locking=True).op
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--server", required=True, help="the thalweg command")
+    parser.add_argument("--ps", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=100)
+    args = parser.parse_args()
+    tasks = {f"ps:{i}": OURS for i in range(args.ps)} | {f"worker:{i}": OURS for i in range(args.workers)}
+    sessions = []
+    begin = time.monotonic()
+    cluster = Cluster(os.path.abspath(args.server), tasks)
+    try:
+        print(f"started in {time.monotonic() - begin:.1f} s")
+        describe(cluster, "idle")
+        import tensorflow as tf
+        begin = time.monotonic()
+        for worker in range(args.workers):
+            made, v, start, add = graph(worker % args.ps, worker)
+            session = tf.compat.v1.Session(cluster.target(f"worker:{worker}"), graph=made)
+            if worker < args.ps:
+                session.run(start)
+            sessions.append((session, v, add))
+        print(f"sessions in {time.monotonic() - begin:.1f} s")
+        begin = time.monotonic()
+        for _ in range(STEPS):
+            for session, _, add in sessions:
+                session.run(add)
+        steps = STEPS * len(sessions)
+        print(f"{steps} steps, {(time.monotonic() - begin) / steps * 1e3:.2f} ms each")
+        total = describe(cluster, "after the steps")
+        got = sum(session.run(v) for session, v, _ in sessions[:args.ps])
+        assert got == steps, f"{got} of {steps} steps count"
+        assert total < BYTES_MAX, f"{total / 1e9:.2f} GB"
+        assert all(process.poll() is None for process in cluster.processes.values()), "a task has ended"
+    finally:
+        # A client waits for a server that is gone.
+        for session, _, _ in sessions:
+            session.close()
+        cluster.stop()
+
+
+if __name__ == "__main__":
+    main()
