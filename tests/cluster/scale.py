@@ -1,9 +1,11 @@
-"""Many tasks on one machine: 16 parameter servers and 100 workers run a null step each, and their memory.
+"""Many tasks on one machine, and a large table.
 
-    python tests/cluster/scale.py --server target/release/thalweg [--ps 16] [--workers 100]
+    python tests/cluster/scale.py --server target/release/thalweg [--ps 16] [--workers 100] [--table 4000]
 
-Each worker has a session of its own on its task and adds to a number on one of the parameter servers. What is
-counted is the memory that the tasks have together, pages that they share counted once (PSS).
+16 parameter servers and 100 workers run a null step each: every worker has a session of its own on its task
+and adds to a number on one of the parameter servers. What is counted is the memory that the tasks have
+together, pages that they share counted once (PSS). Then rows of a table of 4 GB are read and changed beside
+those of one of 4 MB.
 """
 
 import argparse
@@ -20,7 +22,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "clients")]
 from cluster import Cluster, OURS  # noqa: E402
 
 BYTES_MAX = 5e9
-STEPS = 20
+STEPS = 5
 
 
 def shared_bytes(process):
@@ -57,12 +59,7 @@ def graph(ps, worker):
         return made, v, v.initializer, v1.assign_add(v, one, use_locking=True).op
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--server", required=True, help="the thalweg command")
-    parser.add_argument("--ps", type=int, default=16)
-    parser.add_argument("--workers", type=int, default=100)
-    args = parser.parse_args()
+def many_tasks(args):
     tasks = {f"ps:{i}": OURS for i in range(args.ps)} | {f"worker:{i}": OURS for i in range(args.workers)}
     sessions = []
     begin = time.monotonic()
@@ -95,6 +92,28 @@ def main():
         for session, _, _ in sessions:
             session.close()
         cluster.stop()
+
+
+def large_table(args):
+    from steps_cases import sparse_step_seconds
+    cluster = Cluster(os.path.abspath(args.server), {"ps:0": OURS, "worker:0": OURS})
+    try:
+        small, large = (sparse_step_seconds(cluster, megabytes) for megabytes in (4, args.table))
+        print(f"32 rows of 4 MB {small * 1e3:.2f} ms, of {args.table} MB {large * 1e3:.2f} ms")
+        assert large < 1.5 * small + 0.0005, (small, large)
+    finally:
+        cluster.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--server", required=True, help="the thalweg command")
+    parser.add_argument("--ps", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=100)
+    parser.add_argument("--table", type=int, default=4000, help="megabytes")
+    args = parser.parse_args()
+    many_tasks(args)
+    large_table(args)
 
 
 if __name__ == "__main__":

@@ -76,6 +76,7 @@ const LONG_PARTS: &[Part] = &[
             ["--skip", "tensorflows_server", "--skip", "s3s_server", "--skip", "hdfs_server"];
         cargo(&[&test[..], &skip].concat())
     }),
+    ("scale", cluster_scale),
     ("s3", s3_server),
     ("hdfs", hdfs_server),
     ("failures", failures),
@@ -249,6 +250,13 @@ fn run_failures(python: &Path, server: &str, args: &[&str]) -> Result<Outcome> {
 fn run_kills(python: &Path, server: &str, steps: &str) -> Result<Outcome> {
     let args = ["tests/cluster/kills.py", "--server", server, "--steps", steps];
     done(&mut run::command(python, &args))
+}
+
+/// Clusters of many tasks, and of much state.
+fn cluster_scale() -> Result<Outcome> {
+    cargo(&["build", "--quiet", "--release", "--package", "thalweg"])?;
+    let server = run::target_dir().join("release/thalweg").display().to_string();
+    done(&mut run::command(client_python()?, &["tests/cluster/scale.py", "--server", &server]))
 }
 
 /// A program that starts its own servers, with every task ours: each worker's steps count exactly.

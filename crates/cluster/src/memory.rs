@@ -1,17 +1,19 @@
 //! A cluster within one process: tasks that reach each other by calls, for tests and simulations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use thalweg_kernel::{Cancellation, Registration};
+use thalweg_kernel::{Cancellation, DeviceDescription, DeviceName, Registration, Value};
+use thalweg_proto as pb;
 use thalweg_runtime::Pool;
 use thalweg_tensor::{Error, Result, err};
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::member::Member;
-use crate::task::Task;
+use crate::part_answer::RanGraph;
+use crate::task::{Task, attributes};
 use crate::transport::{Answered, Call, Reply, Transport};
 use crate::worker::Worker;
 
@@ -20,6 +22,7 @@ use crate::worker::Worker;
 #[derive(Default)]
 pub struct MemoryNetwork {
     tasks: RwLock<BTreeMap<TaskName, Arc<Node>>>,
+    idle: RwLock<BTreeSet<TaskName>>,
 }
 
 /// A task on the network.
@@ -44,6 +47,12 @@ impl MemoryNetwork {
         member
     }
 
+    /// Adds a task that answers at once whatever it is asked, and does nothing: what a step costs then
+    /// is its master's work.
+    pub fn join_idle(&self, task: TaskName) {
+        self.idle.write().insert(task);
+    }
+
     /// Takes a task away; calls to it end at once.
     pub fn crash(&self, task: &TaskName) {
         let gone = self.tasks.write().remove(task);
@@ -66,6 +75,9 @@ impl Transport for MemoryNetwork {
         cancellation: &Cancellation,
         answered: Answered,
     ) {
+        if self.idle.read().contains(to) {
+            return answered(idle_answer(to, &call));
+        }
         let node = self.tasks.read().get(to).cloned();
         let node = cancellation.check().and_then(|()| node.ok_or_else(|| lost(to)));
         let node = match node {
@@ -89,6 +101,24 @@ impl Transport for MemoryNetwork {
         once.keep(links);
         Pool::global().spawn(move || ask(&node.worker, call, &own, &once));
     }
+}
+
+fn idle_answer(task: &TaskName, call: &Call) -> Result<Reply> {
+    Ok(match call {
+        Call::GetStatus => {
+            let device = DeviceDescription {
+                incarnation: 1,
+                ..DeviceDescription::cpu(DeviceName::cpu(&task.job, task.index, 0), 1 << 30)
+            };
+            Reply::Status(pb::GetStatusResponse { device_attributes: vec![attributes(&device)] })
+        }
+        Call::RegisterGraph(_) => {
+            Reply::Registered(pb::RegisterGraphResponse { graph_handle: "idle".into() })
+        }
+        Call::RunGraph(_) => Reply::Ran(Box::new(RanGraph::of_nothing().report())),
+        Call::RecvTensor(_) => Reply::Received(Value::Dead),
+        _ => Reply::Done,
+    })
 }
 
 /// An answer that is given once, by whoever is first.

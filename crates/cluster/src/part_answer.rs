@@ -32,6 +32,16 @@ pub(crate) fn rest_of(answer: &pb::RunGraphResponse) -> Rest {
 }
 
 impl RanGraph {
+    /// What a part without nodes gives.
+    pub(crate) fn of_nothing() -> RanGraph {
+        RanGraph {
+            received: Vec::new(),
+            metadata: RunMetadata::default(),
+            goes_on: false,
+            is_forgotten: true,
+        }
+    }
+
     /// The report, as an answer without tensors.
     pub(crate) fn report(&self) -> pb::RunGraphResponse {
         let report = metadata::to_proto(&self.metadata);
