@@ -156,7 +156,8 @@ fn train(
     digits: &Digits,
 ) -> Result<Outcome> {
     let spec: ClusterSpec = tasks.spec().parse()?;
-    let options = ConnectOptions { connect_timeout: Duration::from_secs(5), ..Default::default() };
+    // Not long: the trainer tries again, and what does not answer is to be missed soon.
+    let options = ConnectOptions { connect_timeout: Duration::from_secs(1), ..Default::default() };
     let cluster = Cluster::of(spec)?.options(options);
     let options = TrainOptions {
         folder: folder.to_owned(),
