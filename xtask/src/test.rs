@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 
-use crate::venv::{OLDER_TENSORFLOW, SERVING_API, TENSORBOARD, TENSORFLOW};
+use crate::venv::{OLDER_TENSORFLOW, SERVING_CLIENTS, TENSORBOARD, TENSORFLOW};
 use crate::{docs, programs, run, tidy, venv};
 
 /// A program that the parts need.
@@ -367,7 +367,7 @@ fn models() -> Result<Outcome> {
 /// The stock client of TensorFlow Serving, and plain HTTP, ask a server of ours.
 fn serving() -> Result<Outcome> {
     let python = client_python()?;
-    let api = venv::extra(&python, &run::target_dir().join("serving-api"), SERVING_API)?;
+    let api = venv::extra(&python, &run::target_dir().join("serving-clients"), SERVING_CLIENTS)?;
     let mut program = run::command(&python, &["tests/serving/run.py", "--thalweg", &server()?]);
     done(program.env("PYTHONPATH", api))
 }

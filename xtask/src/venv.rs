@@ -11,7 +11,10 @@ pub(crate) const TENSORFLOW: &str = "tensorflow-cpu==2.21.0";
 /// The TensorBoard that must show what we write.
 pub(crate) const TENSORBOARD: &str = "tensorboard==2.21.0";
 /// The client of TensorFlow Serving. It asks for a TensorFlow by another name than ours.
-pub(crate) const SERVING_API: &str = "tensorflow-serving-api==2.21.0";
+const SERVING_API: &str = "tensorflow-serving-api==2.21.0";
+/// Clients of a model server, with what the others do not bring; Triton's speaks KServe's protocol.
+pub(crate) const SERVING_CLIENTS: &[&str] =
+    &[SERVING_API, "tritonclient==2.73.0", "python-rapidjson==1.25"];
 /// An older one whose clients count too, and the Pythons that it has packages for.
 pub(crate) const OLDER_TENSORFLOW: &str = "tensorflow-cpu==2.15.1";
 const OLDER_PYTHONS: &[&str] = &["3.11", "3.10", "3.9"];
@@ -47,14 +50,15 @@ pub(crate) fn make_with(python: &str, folder: &Path, installs: &[&[&str]]) -> Re
     Ok(venv)
 }
 
-/// A package without what it depends on, in a folder that goes into `PYTHONPATH`.
-pub(crate) fn extra(python: &Path, folder: &Path, package: &str) -> Result<PathBuf> {
+/// Packages without what they depend on, in a folder that goes into `PYTHONPATH`.
+pub(crate) fn extra(python: &Path, folder: &Path, packages: &[&str]) -> Result<PathBuf> {
     let made = folder.join("thalweg-ready");
-    if std::fs::read_to_string(&made).is_ok_and(|m| m == package) {
+    let wanted = packages.join(" ");
+    if std::fs::read_to_string(&made).is_ok_and(|m| m == wanted) {
         return Ok(folder.to_owned());
     }
     let mut pip = run::command(python, &["-m", "pip", "install", "--quiet", "--no-deps"]);
-    run::check(pip.args(["--upgrade", "--target"]).arg(folder).arg(package))?;
-    std::fs::write(made, package)?;
+    run::check(pip.args(["--upgrade", "--target"]).arg(folder).args(packages))?;
+    std::fs::write(made, wanted)?;
     Ok(folder.to_owned())
 }

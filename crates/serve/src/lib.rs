@@ -10,6 +10,7 @@ pub mod engine;
 pub mod examples;
 mod grpc;
 pub mod inference;
+mod kserve;
 mod listen;
 pub mod loader;
 mod manager;

@@ -24,6 +24,8 @@ pub enum Api {
     GetModelStatus,
     ReloadConfig,
     SessionRun,
+    ModelInfer,
+    ModelMetadata,
 }
 
 impl Api {
@@ -38,6 +40,8 @@ impl Api {
             Api::GetModelStatus => "GetModelStatus",
             Api::ReloadConfig => "HandleReloadConfigRequest",
             Api::SessionRun => "SessionRun",
+            Api::ModelInfer => "ModelInfer",
+            Api::ModelMetadata => "ModelMetadata",
         }
     }
 }

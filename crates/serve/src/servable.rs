@@ -280,7 +280,8 @@ fn chosen_outputs(signature: &Signature, wanted: &[String]) -> Result<Vec<String
     }
 }
 
-fn described(specs: &BTreeMap<String, TensorSpec>) -> String {
+/// Names, dtypes and shapes, for errors.
+pub(crate) fn described(specs: &BTreeMap<String, TensorSpec>) -> String {
     let one =
         |(name, spec): (&String, &TensorSpec)| format!("{name} ({} {})", spec.dtype, spec.shape);
     specs.iter().map(one).collect::<Vec<_>>().join(", ")

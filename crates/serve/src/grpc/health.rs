@@ -21,6 +21,7 @@ const SERVICES: &[&str] = &[
     "tensorflow.serving.PredictionService",
     "tensorflow.serving.ModelService",
     "tensorflow.serving.SessionService",
+    "inference.GRPCInferenceService",
 ];
 /// How often those who watch are told of a change.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);

@@ -1,8 +1,9 @@
-//! TensorFlow Serving's gRPC services, by path.
+//! TensorFlow Serving's gRPC services and KServe's, by path.
 
 mod body;
 mod compressed;
 mod health;
+mod kserve;
 mod model;
 mod outputs;
 mod prediction;
@@ -73,6 +74,9 @@ impl Services {
             }
             Some(("/tensorflow.serving.SessionService", method)) if self.has_session_service => {
                 self.session(method, body).await.map(whole)
+            }
+            Some(("/inference.GRPCInferenceService", method)) => {
+                self.kserve(method, body).await.map(whole)
             }
             Some(("/grpc.health.v1.Health", method)) => self.health(method, body).await,
             _ => Err(err!(Unimplemented, "{path} is not a method of this server")),

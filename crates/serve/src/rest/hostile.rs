@@ -1,8 +1,10 @@
 //! Requests damaged in seeded ways: whatever comes in, what goes out is an answer or an error.
 
+use bytes::Bytes;
 use thalweg_formats::saved_model::{Signature, TensorSpec};
 use thalweg_tensor::{DType, PartialShape};
 
+use super::kserve::request;
 use super::{examples, json, route, tensors};
 
 const BODIES: &[&str] = &[
@@ -10,6 +12,8 @@ const BODIES: &[&str] = &[
     r#"{"inputs": {"a": [[1, NaN], [-Infinity, 4]], "b": ["x\n\"", "\u00e9\ud83d\ude00"]}}"#,
     r#"{"context": {"c": [1, 2]}, "examples": [{"a": 1.5, "s": ["x", {"b64": "eQ=="}], "t": true}, {}]}"#,
     r#"{"instances": [[[1, 2], [3, 4]], [[5, 6], [7, 8]]], "other": {"x": [null, false, {}]}}"#,
+    r#"{"id": "1", "inputs": [{"name": "a", "shape": [2, 2], "datatype": "FP32", "data": [[1, 2], [3, 4]]}], "outputs": [{"name": "y"}]}"#,
+    r#"{"parameters": {"x": 1}, "inputs": [{"name": "a", "shape": [1], "datatype": "BYTES", "parameters": {"binary_data_size": 5}}]}        "#,
 ];
 const PATHS: &[&str] =
     &["/v1/models/m/versions/12:predict", "/v1/models/a%20b/labels/stable/metadata"];
@@ -65,6 +69,7 @@ fn damaged_requests_are_answered() {
     let spec = |dtype| TensorSpec { tensor: "x:0".into(), dtype, shape: PartialShape::unknown() };
     let signature = |inputs: &[(&str, DType)]| Signature {
         inputs: inputs.iter().map(|&(n, dtype)| (n.to_owned(), spec(dtype))).collect(),
+        outputs: [("y".to_owned(), spec(DType::Float))].into(),
         ..Default::default()
     };
     let signatures = [
@@ -80,6 +85,12 @@ fn damaged_requests_are_answered() {
             read += usize::from(examples::input(&members).is_ok());
             for signature in &signatures {
                 read += usize::from(tensors::inputs(&members, signature).is_ok());
+            }
+        }
+        for json_len in [None, Some(body.len().saturating_sub(8))] {
+            let body = Bytes::from(body.clone());
+            for signature in &signatures {
+                read += usize::from(request::read(&body, json_len, |_| Ok(signature)).is_ok());
             }
         }
         let path = damaged(seed, PATHS[seed as usize % PATHS.len()]);

@@ -1,4 +1,4 @@
-//! TensorFlow Serving's REST interface, metrics and health, by path.
+//! TensorFlow Serving's REST interface and KServe's, metrics and health, by path.
 
 mod body;
 mod describe;
@@ -6,6 +6,7 @@ mod examples;
 #[cfg(test)]
 mod hostile;
 mod json;
+mod kserve;
 mod route;
 mod tensors;
 mod write;
@@ -63,6 +64,31 @@ pub(crate) struct Rest {
 /// Bodies with more bytes are read on the pool.
 const LARGE_BYTES: usize = 64 << 10;
 
+/// What goes back.
+struct Reply {
+    status: StatusCode,
+    kind: &'static str,
+    body: Bytes,
+    /// How many bytes are JSON, if others follow.
+    json_len: Option<usize>,
+}
+
+impl Reply {
+    fn json(text: String) -> Reply {
+        Reply { status: StatusCode::OK, kind: JSON, body: text.into(), json_len: None }
+    }
+
+    fn text(text: String) -> Reply {
+        Reply { kind: TEXT, ..Reply::json(text) }
+    }
+
+    /// JSON with tensors in raw form behind it.
+    fn binary(body: Bytes, json_len: usize) -> Reply {
+        Reply { status: StatusCode::OK, kind: BINARY, body, json_len: Some(json_len) }
+    }
+}
+
+const BINARY: &str = "application/octet-stream";
 const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -77,28 +103,31 @@ impl Rest {
         let is_head = request.method() == Method::HEAD;
         let late = |_| err!(DeadlineExceeded, "Timed out after {:?}", self.options.timeout);
         let answered = tokio::time::timeout(self.options.timeout, self.dispatch(request)).await;
-        let (status, kind, text) = match answered.map_err(late).flatten() {
-            Ok((status, kind, text)) => (status, kind, text),
-            Err(e) => (route::http_status(e.code()), JSON, write::error(e.message())),
-        };
+        let reply = answered.map_err(late).flatten().unwrap_or_else(|e| Reply {
+            status: route::http_status(e.code()),
+            ..Reply::json(write::error(e.message()))
+        });
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.kind));
+        if let Some(len) = reply.json_len {
+            headers.insert(kserve::JSON_LENGTH, HeaderValue::from(len));
+        }
         if self.options.cors {
             allow_all(&mut headers);
         }
-        let packed = is_gzip_fine.then(|| body::compressed(&text)).flatten();
+        let packed = is_gzip_fine.then(|| body::compressed(&reply.body)).flatten();
         if packed.is_some() {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         }
-        let bytes = packed.unwrap_or_else(|| text.into());
+        let bytes = packed.unwrap_or(reply.body);
         let mut response = Response::new(Full::new(if is_head { Bytes::new() } else { bytes }));
-        *response.status_mut() = status;
+        *response.status_mut() = reply.status;
         *response.headers_mut() = headers;
         response
     }
 
-    async fn dispatch<B>(&self, request: Request<B>) -> Result<(StatusCode, &'static str, String)>
+    async fn dispatch<B>(&self, request: Request<B>) -> Result<Reply>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -107,18 +136,18 @@ impl Rest {
         let (method, path) = (&parts.method, parts.uri.path());
         let is_read = *method == Method::GET || *method == Method::HEAD;
         match path {
-            "/healthz" | "/livez" if is_read => {
-                return Ok((StatusCode::OK, TEXT, "ok\n".to_owned()));
-            }
+            "/healthz" | "/livez" if is_read => return Ok(Reply::text("ok\n".to_owned())),
             "/readyz" if is_read => return Ok(self.readiness()),
             _ => {}
         }
         if is_read && self.options.metrics_path.as_deref() == Some(path) {
-            let text = self.engine.metrics.text(&self.engine.store);
-            return Ok((StatusCode::OK, TEXT, text));
+            return Ok(Reply::text(self.engine.metrics.text(&self.engine.store)));
         }
         if *method == Method::OPTIONS && self.options.cors {
-            return Ok((StatusCode::OK, TEXT, String::new()));
+            return Ok(Reply::text(String::new()));
+        }
+        if path == "/v2" || path.starts_with("/v2/") {
+            return self.kserve(&parts, body).await;
         }
         if !path.get(..4).is_some_and(|head| head.eq_ignore_ascii_case("/v1/")) {
             return route::unknown(method, path);
@@ -131,12 +160,12 @@ impl Rest {
         };
         let text = received.as_ref().map(|r| r.bytes.clone()).unwrap_or_default();
         let answer = self.model(spec, verb, text).await?;
-        Ok((StatusCode::OK, JSON, answer))
+        Ok(Reply::json(answer))
     }
 
-    fn readiness(&self) -> (StatusCode, &'static str, String) {
+    fn readiness(&self) -> Reply {
         if self.engine.is_ready() {
-            return (StatusCode::OK, TEXT, "ok\n".to_owned());
+            return Reply::text("ok\n".to_owned());
         }
         let mut text = String::new();
         if self.engine.is_draining() {
@@ -147,7 +176,7 @@ impl Rest {
                 text.push_str(&format!("no version of model '{name}' takes requests\n"));
             }
         }
-        (StatusCode::SERVICE_UNAVAILABLE, TEXT, text)
+        Reply { status: StatusCode::SERVICE_UNAVAILABLE, ..Reply::text(text) }
     }
 
     async fn model(&self, spec: ModelSpec, verb: Verb, text: Bytes) -> Result<String> {

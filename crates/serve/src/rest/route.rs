@@ -77,7 +77,7 @@ fn strip<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
 }
 
 /// `%20` and the like as what they stand for.
-fn decoded(text: &str) -> Option<Cow<'_, str>> {
+pub(super) fn decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
     }

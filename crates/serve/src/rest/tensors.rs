@@ -195,7 +195,7 @@ fn from_columns(text: &[u8], signature: &Signature) -> Result<BTreeMap<String, T
 }
 
 /// A tensor whose values come one after the other.
-struct Builder {
+pub(super) struct Builder {
     dtype: DType,
     /// Plain elements, little-endian.
     bytes: Vec<u8>,
@@ -207,12 +207,13 @@ struct Builder {
 }
 
 impl Builder {
-    fn new(dtype: DType) -> Builder {
+    /// Nothing yet of a tensor with such elements.
+    pub(super) fn new(dtype: DType) -> Builder {
         Builder { dtype, bytes: Vec::new(), strings: Vec::new(), sizes: Vec::new(), rank: None }
     }
 
     /// Takes a value that stands in this many lists. How deep it may nest the reader bounds.
-    fn value(&mut self, reader: &mut Reader<'_>, level: usize) -> Result<()> {
+    pub(super) fn value(&mut self, reader: &mut Reader<'_>, level: usize) -> Result<()> {
         if reader.kind()? == Kind::List {
             return self.list(reader, level);
         }
@@ -343,7 +344,7 @@ impl Builder {
     }
 
     /// The tensor; `rows` is the size of the list that the caller walked through itself.
-    fn finish(mut self, rows: Option<usize>) -> Result<Tensor> {
+    pub(super) fn finish(mut self, rows: Option<usize>) -> Result<Tensor> {
         if let (Some(rows), Some(outer)) = (rows, self.sizes.first_mut()) {
             *outer = Some(rows);
         } else if rows.is_some() {

@@ -82,6 +82,11 @@ fn columns(outputs: &[(&str, &Tensor)]) -> Result<String> {
     Ok(out)
 }
 
+/// All elements in one list.
+pub(super) fn flat(out: &mut String, tensor: &Tensor) -> Result<()> {
+    nested(out, &Values::new("", tensor)?, &[tensor.num_elements()], 0)
+}
+
 /// The values of `dims`, from the element `at` on.
 fn nested(out: &mut String, values: &Values<'_>, dims: &[usize], at: usize) -> Result<()> {
     let Some((&size, inner)) = dims.split_first() else {

@@ -1,0 +1,250 @@
+//! `inference.GRPCInferenceService`.
+
+mod contents;
+
+use std::collections::BTreeMap;
+
+use bytes::{Buf, Bytes};
+use http::Response;
+use http_body::Body;
+use thalweg_cluster::grpc::framing::{
+    Answer, Path, Pieces, Rope, decode, decode_step, message, response,
+};
+use thalweg_formats::saved_model::Signature;
+use thalweg_proto::inference as pb;
+use thalweg_proto::inference::infer_parameter::ParameterChoice;
+use thalweg_proto::inference::model_infer_request::InferInputTensor;
+use thalweg_proto::inference::model_infer_response::InferOutputTensor;
+use thalweg_tensor::{Charge, Context, Result, Tensor, bail, ensure};
+
+use super::{Call, Services};
+use crate::engine::Engine;
+use crate::inference::{Predicted, predict};
+use crate::kserve;
+use crate::metrics::{Api, Entry};
+use crate::servable::Servable;
+
+/// From a `ModelInferRequest` to the bytes of its tensors.
+const RAW_INPUTS: Path = &[7];
+/// Number of `ModelInferResponse.raw_output_contents`.
+const RAW_OUTPUT_CONTENTS: u32 = 6;
+
+impl Services {
+    pub(super) async fn kserve<B>(&self, method: &str, call: Call<B>) -> Result<Response<Answer>>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let path: Path = if method == "ModelInfer" { RAW_INPUTS } else { &[] };
+        let rope = self.message(call, path).await?;
+        let engine = &*self.engine;
+        // Inputs share the message's memory until the answer is made.
+        let _room = Charge::new(&engine.incoming, rope.remaining())?;
+        Ok(match method {
+            "ServerLive" => message(&pb::ServerLiveResponse { live: true }),
+            "ServerReady" => message(&pb::ServerReadyResponse { ready: engine.is_ready() }),
+            "ServerMetadata" => message(&kserve::server_metadata()),
+            "ModelReady" => {
+                let request: pb::ModelReadyRequest = decode(rope)?;
+                let spec = kserve::spec(&request.name, &request.version);
+                message(&pb::ModelReadyResponse { ready: kserve::is_model_ready(engine, &spec)? })
+            }
+            "ModelMetadata" => {
+                let request: pb::ModelMetadataRequest = decode(rope)?;
+                let spec = kserve::spec(&request.name, &request.version);
+                let answer = async { kserve::model_metadata(engine, &spec) };
+                let name = &spec.name;
+                message(&engine.counted(name, Api::ModelMetadata, Entry::Grpc, answer).await?)
+            }
+            "ModelInfer" => self.infer(rope).await?,
+            _ => bail!(Unimplemented, "inference.GRPCInferenceService has no {method}"),
+        })
+    }
+
+    async fn infer(&self, rope: Rope) -> Result<Response<Answer>> {
+        let request: pb::ModelInferRequest = decode_step(rope).await?;
+        let engine = &*self.engine;
+        let name = request.model_name.clone();
+        engine.counted(&name, Api::ModelInfer, Entry::Grpc, infer(engine, request)).await
+    }
+}
+
+async fn infer(engine: &Engine, request: pb::ModelInferRequest) -> Result<Response<Answer>> {
+    let spec = kserve::spec(&request.model_name, &request.model_version);
+    let servable = engine.store.get(Some(&spec))?;
+    let signature_name = parameters(&request.parameters)?.to_owned();
+    let (_, signature) = servable.signature(&signature_name)?;
+    let outputs = outputs(signature, request.outputs)?;
+    let is_raw = !request.raw_input_contents.is_empty();
+    let inputs = inputs(signature, request.inputs, request.raw_input_contents)?;
+    let ran = predict(&servable, &signature_name, inputs, &outputs).await?;
+    inferred(&servable, request.id, &ran, is_raw)
+}
+
+/// Looks through the parameters of a request; the signature that they name.
+fn parameters(parameters: &BTreeMap<String, pb::InferParameter>) -> Result<&str> {
+    let mut signature = "";
+    for (name, parameter) in parameters {
+        kserve::check_parameter(name)?;
+        if name == kserve::SIGNATURE_NAME {
+            let Some(ParameterChoice::StringParam(value)) = &parameter.parameter_choice else {
+                bail!(InvalidArgument, "the parameter '{name}' must be a string")
+            };
+            signature = value;
+        }
+    }
+    Ok(signature)
+}
+
+fn outputs(
+    signature: &Signature,
+    asked: Vec<pb::model_infer_request::InferRequestedOutputTensor>,
+) -> Result<Vec<String>> {
+    let mut names = Vec::new();
+    for output in asked {
+        kserve::check_output(signature, &output.name)?;
+        parameters(&output.parameters)?;
+        names.push(output.name);
+    }
+    Ok(names)
+}
+
+fn inputs(
+    signature: &Signature,
+    given: Vec<InferInputTensor>,
+    raw: Vec<Bytes>,
+) -> Result<BTreeMap<String, Tensor>> {
+    ensure!(
+        raw.is_empty() || raw.len() == given.len(),
+        InvalidArgument,
+        "there are {} inputs and {} raw_input_contents",
+        given.len(),
+        raw.len()
+    );
+    let is_raw = !raw.is_empty();
+    let mut raw = raw.into_iter();
+    let mut found = BTreeMap::new();
+    for mut input in given {
+        let name = std::mem::take(&mut input.name);
+        kserve::check_input(signature, &name)?;
+        let raw = if is_raw { raw.next() } else { None };
+        let tensor = tensor(input, raw).context(|| format!("input '{name}'"))?;
+        ensure!(!found.contains_key(&name), InvalidArgument, "input '{name}' comes twice");
+        found.insert(name, tensor);
+    }
+    Ok(found)
+}
+
+fn tensor(input: InferInputTensor, raw: Option<Bytes>) -> Result<Tensor> {
+    parameters(&input.parameters)?;
+    let dtype = kserve::dtype(&input.datatype)?;
+    let shape = kserve::shape(&input.shape)?;
+    match (raw, input.contents) {
+        (Some(_), Some(_)) => {
+            bail!(InvalidArgument, "contents must not be there beside raw_input_contents")
+        }
+        (Some(raw), None) => kserve::from_raw(dtype, shape, raw),
+        (None, contents) => contents::to_tensor(dtype, shape, contents.unwrap_or_default()),
+    }
+}
+
+/// The answer: raw for those who ask so, and where there is no other form; typed for others.
+fn inferred(
+    servable: &Servable,
+    id: String,
+    ran: &Predicted,
+    is_raw: bool,
+) -> Result<Response<Answer>> {
+    let is_raw = is_raw || !ran.tensors.iter().all(|t| contents::is_typed(t.dtype()));
+    let mut head = pb::ModelInferResponse {
+        model_name: servable.model().to_owned(),
+        model_version: servable.version().to_string(),
+        id,
+        ..Default::default()
+    };
+    for (name, tensor) in ran.method.outputs.iter().zip(&ran.tensors) {
+        let datatype = kserve::datatype(tensor.dtype()).context(|| format!("output '{name}'"))?;
+        head.outputs.push(InferOutputTensor {
+            name: name.clone(),
+            datatype: datatype.to_owned(),
+            shape: tensor.shape().to_i64().to_vec(),
+            contents: if is_raw { None } else { Some(contents::from_tensor(tensor)?) },
+            ..Default::default()
+        });
+    }
+    let mut pieces = Pieces::default();
+    pieces.put_fields(&head);
+    if is_raw {
+        for tensor in &ran.tensors {
+            pieces.put_bytes(RAW_OUTPUT_CONTENTS, kserve::to_raw(tensor)?);
+        }
+    }
+    Ok(response(pieces))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_formats::saved_model::TensorSpec;
+    use thalweg_tensor::{DType, PartialShape};
+
+    fn signature() -> Signature {
+        let spec = TensorSpec {
+            tensor: "x:0".into(),
+            dtype: DType::Float,
+            shape: PartialShape::unknown(),
+        };
+        Signature { inputs: BTreeMap::from([("x".into(), spec)]), ..Default::default() }
+    }
+
+    fn input(name: &str, values: &[f32]) -> InferInputTensor {
+        let contents =
+            pb::InferTensorContents { fp32_contents: values.to_vec(), ..Default::default() };
+        InferInputTensor {
+            name: name.into(),
+            datatype: "FP32".into(),
+            shape: vec![2],
+            contents: (!values.is_empty()).then_some(contents),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn typed_and_raw_inputs() {
+        let typed = inputs(&signature(), vec![input("x", &[1.0, 2.0])], Vec::new()).unwrap();
+        let raw = Bytes::from_static(b"\0\0\x80\x3f\0\0\0\x40");
+        let raw = inputs(&signature(), vec![input("x", &[])], vec![raw]).unwrap();
+        assert_eq!(typed["x"].as_slice::<f32>().unwrap(), raw["x"].as_slice::<f32>().unwrap());
+    }
+
+    #[test]
+    fn inputs_that_are_refused() {
+        let both = input("x", &[1.0, 2.0]);
+        let raw = Bytes::from_static(b"12345678");
+        for (given, raw, words) in [
+            (vec![both.clone()], vec![raw.clone()], "beside raw_input_contents"),
+            (vec![both.clone()], vec![raw.clone(), raw], "1 inputs and 2 raw"),
+            (vec![both.clone(), both], vec![], "input 'x' comes twice"),
+            (vec![input("y", &[1.0])], vec![], "unexpected input 'y'; the inputs are {x"),
+            (vec![input("x", &[])], vec![], "input 'x': 0 values are not"),
+        ] {
+            let error = inputs(&signature(), given, raw).unwrap_err();
+            assert!(error.message().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn parameters_are_hints_or_refused() {
+        let of = |name: &str, choice| {
+            let parameter = pb::InferParameter { parameter_choice: Some(choice) };
+            let map = BTreeMap::from([(name.to_owned(), parameter)]);
+            parameters(&map).map(str::to_owned)
+        };
+        let text = |text: &str| ParameterChoice::StringParam(text.into());
+        assert_eq!(of("signature_name", text("f")).unwrap(), "f");
+        assert_eq!(of("priority", ParameterChoice::Int64Param(1)).unwrap(), "");
+        assert!(of("signature_name", ParameterChoice::BoolParam(true)).is_err());
+        assert!(of("sequence_id", ParameterChoice::Int64Param(1)).is_err());
+        assert!(of("shared_memory_region", text("r")).is_err());
+    }
+}
