@@ -5,23 +5,27 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use http::{HeaderMap, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::{Body, Frame, SizeHint};
 use prost::Message;
-use thalweg_cluster::grpc::framing::Answer;
+use thalweg_cluster::grpc::framing::{Answer, status};
 use tokio::sync::mpsc;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
 /// The body of an answer.
 pub(crate) enum GrpcBody {
     /// All of it is there.
     Whole(Answer),
-    /// Messages come as they are sent; at the end comes the status.
-    Stream(mpsc::Receiver<Bytes>, bool),
+    /// Messages come as they are sent, up to an error; at the end comes the status.
+    Stream(mpsc::Receiver<thalweg_tensor::Result<Bytes>>, bool),
 }
 
 impl GrpcBody {
     /// An answer whose messages come one by one, each as [`framed`] made it.
-    pub(crate) fn stream(messages: mpsc::Receiver<Bytes>) -> Response<GrpcBody> {
+    pub(crate) fn stream(
+        messages: mpsc::Receiver<thalweg_tensor::Result<Bytes>>,
+    ) -> Response<GrpcBody> {
         let mut response = Response::new(GrpcBody::Stream(messages, false));
         let kind = HeaderValue::from_static("application/grpc");
         response.headers_mut().insert(http::header::CONTENT_TYPE, kind);
@@ -51,15 +55,17 @@ impl Body for GrpcBody {
             GrpcBody::Whole(answer) => Pin::new(answer).poll_frame(context),
             GrpcBody::Stream(_, true) => Poll::Ready(None),
             GrpcBody::Stream(messages, ended) => messages.poll_recv(context).map(|message| {
-                Some(Ok(message.map_or_else(
-                    || {
-                        *ended = true;
-                        let mut trailers = HeaderMap::new();
-                        trailers.insert("grpc-status", HeaderValue::from_static("0"));
-                        Frame::trailers(trailers)
-                    },
-                    Frame::data,
-                )))
+                let trailers = match message {
+                    Some(Ok(message)) => return Some(Ok(Frame::data(message))),
+                    Some(Err(e)) => {
+                        let mut headers = std::mem::take(status(&e).headers_mut());
+                        headers.remove(http::header::CONTENT_TYPE);
+                        headers
+                    }
+                    None => HeaderMap::from_iter([(GRPC_STATUS, HeaderValue::from_static("0"))]),
+                };
+                *ended = true;
+                Some(Ok(Frame::trailers(trailers)))
             }),
         }
     }

@@ -47,7 +47,7 @@ impl Services {
                         let now = health(&engine, is_known);
                         if last != Some(now.status) {
                             last = Some(now.status);
-                            if tell.send(framed(&now)).await.is_err() {
+                            if tell.send(Ok(framed(&now))).await.is_err() {
                                 return;
                             }
                         }

@@ -7,6 +7,7 @@ mod kserve;
 mod model;
 mod outputs;
 mod prediction;
+mod reflection;
 mod session;
 
 use std::sync::Arc;
@@ -34,7 +35,7 @@ impl Services {
     /// Answers one call, within the time that its caller gives it.
     pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<GrpcBody>
     where
-        B: Body<Data = Bytes> + Unpin,
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: std::fmt::Display,
     {
         let timeout = request.headers().get("grpc-timeout").and_then(|t| t.to_str().ok());
@@ -49,7 +50,7 @@ impl Services {
 
     async fn dispatch<B>(&self, request: Request<B>) -> Response<GrpcBody>
     where
-        B: Body<Data = Bytes> + Unpin,
+        B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: std::fmt::Display,
     {
         if request.method() != Method::POST {
@@ -79,6 +80,11 @@ impl Services {
                 self.kserve(method, body).await.map(whole)
             }
             Some(("/grpc.health.v1.Health", method)) => self.health(method, body).await,
+            Some((
+                "/grpc.reflection.v1.ServerReflection"
+                | "/grpc.reflection.v1alpha.ServerReflection",
+                method,
+            )) => self.reflection(method, body),
             _ => Err(err!(Unimplemented, "{path} is not a method of this server")),
         };
         result.unwrap_or_else(|e| whole(status(&e)))
