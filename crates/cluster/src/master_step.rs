@@ -97,7 +97,7 @@ impl MasterStep {
         *part = if matches!(result, Ok(Rest::Nothing)) { Part::Forgotten } else { Part::Ended };
         match result {
             Err(cause) => self.end(&cause, actions),
-            Ok(_) if !self.parts.iter().any(|p| *p == Part::Running) => {
+            Ok(_) if !self.parts.contains(&Part::Running) => {
                 self.finish(Ok(()), actions);
             }
             Ok(_) => {}
