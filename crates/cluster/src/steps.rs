@@ -111,7 +111,10 @@ impl Steps {
         let gone = state.steps.remove(&step);
         state.remember(step, is_over(step));
         drop(state);
-        drop(gone);
+        // Somebody may have found the table just before it went.
+        if let Some(gone) = gone {
+            gone.table.local().abort(&is_over(step));
+        }
         true
     }
 

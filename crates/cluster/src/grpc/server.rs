@@ -33,6 +33,8 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// How long a session stays open whose client went away in the middle of a call.
     pub orphan_limit: Duration,
+    /// How long a connection may stay open without a word from who made it.
+    pub greeting_limit: Duration,
 }
 
 impl Default for ServerOptions {
@@ -42,6 +44,7 @@ impl Default for ServerOptions {
             calls_max: 10_000,
             connections_max: 4096,
             orphan_limit: Duration::from_secs(60),
+            greeting_limit: Duration::from_secs(10),
         }
     }
 }
@@ -87,8 +90,10 @@ impl Server {
             (listener.accept().await, place)
         };
         if let Some(listener) = self.open_stream() {
-            let (worker, places) = (self.service.worker.clone(), self.options.connections_max);
-            connections.spawn(stream::server::accept_all(listener, worker, places, stop.clone()));
+            let (worker, options) = (self.service.worker.clone(), &self.options);
+            let (places, limit) = (options.connections_max, options.greeting_limit);
+            let accept = stream::server::accept_all(listener, worker, places, limit, stop.clone());
+            connections.spawn(accept);
         }
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         let mut tick = tokio::time::interval(TICK_INTERVAL);
@@ -158,19 +163,21 @@ impl Server {
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (service, calls_max) = (self.service.clone(), self.options.calls_max);
+        let limit = self.options.greeting_limit;
         async move {
-            // A step's answer must not wait for more bytes to send.
-            let _ = stream.set_nodelay(true);
+            socket::tune_tcp(&stream);
             let mut first = [0];
             let peeked = tokio::select! {
-                peeked = stream.peek(&mut first) => peeked,
+                peeked = tokio::time::timeout(limit, stream.peek(&mut first)) => peeked,
                 _ = stop.wait_for(|stopped| *stopped) => return,
             };
+            // Who connects and says nothing must not keep a place.
+            let Ok(peeked) = peeked else { return };
             let is_stream = matches!(peeked, Ok(1)) && first[0] == frame::MAGIC[0];
             if is_stream && service.hello.get().is_some() {
-                socket::tune_tcp(&stream);
                 let (reader, writer) = stream.into_split();
-                return stream::server::serve(service.worker.clone(), reader, writer, stop).await;
+                let worker = service.worker.clone();
+                return stream::server::serve(worker, reader, writer, limit, stop).await;
             }
             // Alive as long as the connection.
             let alive = Arc::new(());

@@ -14,7 +14,7 @@ use thalweg_proto as pb;
 use thalweg_tensor::{Budget, Code, Error, Result, ensure, err};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::arriving::Arriving;
 use super::frame::{
@@ -52,13 +52,6 @@ struct State {
 enum Way {
     Stream(Arc<Connection>),
     Grpc,
-}
-
-/// How an attempt to connect ended.
-enum Attempt {
-    Connected(Connection, &'static str),
-    /// The task has no stream that we understand.
-    None,
 }
 
 impl Streams {
@@ -112,17 +105,24 @@ impl Streams {
         control: &Channel,
         incarnation: u64,
     ) -> Result<Way> {
-        let attempt = attempt(control).await?;
+        let hello = say_hello(control).await?;
+        // If it is another start than the one that is asked for, that one will say so.
+        if let Some(connection) = hello.as_ref().and_then(|hello| self.alive(hello)) {
+            return Ok(Way::Stream(connection));
+        }
+        let opened = match &hello {
+            Some(hello) => open(control, hello).await,
+            None => None,
+        };
         let mut state = self.state.lock();
-        match attempt {
-            Attempt::Connected(connection, socket) => {
+        match opened {
+            Some((connection, socket)) => {
                 eprintln!("tensors of {name} come by a {socket} socket");
                 let connection = Arc::new(connection);
                 state.connection = Some(connection.clone());
-                // If it is another start than the one that is asked for, that one will say so.
                 Ok(Way::Stream(connection))
             }
-            Attempt::None => {
+            None => {
                 if state.without.len() >= STARTS_MAX {
                     state.without.remove(0);
                 }
@@ -131,37 +131,49 @@ impl Streams {
             }
         }
     }
+
+    /// The connection that there is, if it leads to who said this.
+    fn alive(&self, hello: &HelloResponse) -> Option<Arc<Connection>> {
+        let state = self.state.lock();
+        let is_same = |c: &&Arc<Connection>| c.incarnation == hello.incarnation && !c.is_lost();
+        state.connection.as_ref().filter(is_same).cloned()
+    }
 }
 
-/// Asks the task where its stream is, and connects.
-async fn attempt(control: &Channel) -> Result<Attempt> {
+/// Asks the task where its stream is; none if it has none that we understand.
+async fn say_hello(control: &Channel) -> Result<Option<HelloResponse>> {
     let request = HelloRequest { version: VERSION };
     let answer: Result<HelloResponse> =
         control.call_at(hello::SERVICE, hello::METHOD, &request, None).await;
-    let hello = match answer {
-        Ok(hello) if hello.version == VERSION => hello,
+    match answer {
+        Ok(hello) if hello.version == VERSION => Ok(Some(hello)),
         // It is lost; gRPC would not reach it either.
-        Err(e) if e.code() == Code::Unavailable => return Err(e),
+        Err(e) if e.code() == Code::Unavailable => Err(e),
         // It is no task of ours, or of another version.
-        _ => return Ok(Attempt::None),
-    };
+        _ => Ok(None),
+    }
+}
+
+/// Connects to the task that said hello, and says by which kind of socket; none if there is no way.
+async fn open(control: &Channel, hello: &HelloResponse) -> Option<(Connection, &'static str)> {
     let incoming = &control.incoming;
     if !hello.unix_name.is_empty()
-        && let Ok(stream) = socket::connect(&hello.unix_name)
+        && let Ok(Ok(stream)) =
+            tokio::time::timeout(CONNECT_LIMIT, socket::connect(&hello.unix_name)).await
     {
         socket::tune_unix(&stream);
         let (reader, writer) = stream.into_split();
-        if let Some(connection) = greet(reader, writer, &hello, incoming).await {
-            return Ok(Attempt::Connected(connection, "unix"));
+        if let Some(connection) = greet(reader, writer, hello, incoming).await {
+            return Some((connection, "unix"));
         }
     }
     let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&*control.address())).await;
     // The name may have been another machine's.
-    let Ok(Ok(stream)) = stream else { return Ok(Attempt::None) };
+    let stream = stream.ok()?.ok()?;
     socket::tune_tcp(&stream);
     let (reader, writer) = stream.into_split();
-    let connection = greet(reader, writer, &hello, incoming).await;
-    Ok(connection.map_or(Attempt::None, |connection| Attempt::Connected(connection, "TCP")))
+    let connection = greet(reader, writer, hello, incoming).await?;
+    Some((connection, "TCP"))
 }
 
 /// Exchanges prefaces and starts the connection; none if that is not the task that said hello.
@@ -198,7 +210,11 @@ pub(crate) struct Connection {
 
 /// Calls that wait for their tensors.
 #[derive(Default)]
-struct Calls(Mutex<CallsState>);
+struct Calls {
+    state: Mutex<CallsState>,
+    /// Told when somebody no longer waits: nothing more may come of what has begun to arrive.
+    given_up: Notify,
+}
 
 #[derive(Default)]
 struct CallsState {
@@ -209,7 +225,7 @@ struct CallsState {
 
 impl Calls {
     fn answer(&self, id: u64, result: Result<Value>) {
-        let waiting = self.0.lock().waiting.remove(&id);
+        let waiting = self.state.lock().waiting.remove(&id);
         if let Some(waiting) = waiting {
             // Whoever waited may be gone.
             let _ = waiting.send(result);
@@ -217,12 +233,12 @@ impl Calls {
     }
 
     fn is_waiting(&self, id: u64) -> bool {
-        self.0.lock().waiting.contains_key(&id)
+        self.state.lock().waiting.contains_key(&id)
     }
 
     fn lose(&self, cause: &Error) {
         let waiting = {
-            let mut state = self.0.lock();
+            let mut state = self.state.lock();
             state.lost.get_or_insert_with(|| cause.clone());
             std::mem::take(&mut state.waiting)
         };
@@ -240,8 +256,10 @@ struct GiveUp<'a> {
 
 impl Drop for GiveUp<'_> {
     fn drop(&mut self) {
-        let was_waiting = self.connection.calls.0.lock().waiting.remove(&self.id).is_some();
+        let calls = &self.connection.calls;
+        let was_waiting = calls.state.lock().waiting.remove(&self.id).is_some();
         if was_waiting {
+            calls.given_up.notify_one();
             let mut frame = BytesMut::with_capacity(HEADER_BYTES);
             Header { id: self.id, kind: Kind::GiveUp, len: 0 }.put(&mut frame);
             let _ = self.connection.questions.send(frame.freeze());
@@ -274,7 +292,7 @@ impl Connection {
     }
 
     fn is_lost(&self) -> bool {
-        self.calls.0.lock().lost.is_some()
+        self.calls.state.lock().lost.is_some()
     }
 
     /// Asks for a tensor. Who drops the future gives it up.
@@ -284,7 +302,7 @@ impl Connection {
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = oneshot::channel();
         {
-            let mut state = self.calls.0.lock();
+            let mut state = self.calls.state.lock();
             if let Some(lost) = &state.lost {
                 return Err(lost.clone());
             }
@@ -367,16 +385,27 @@ struct Answers<'a, R> {
 }
 
 impl<R: AsyncRead + Unpin> Answers<'_, R> {
-    /// Takes one frame; false at the end.
+    /// Takes one frame, or lets go of what nobody waits for; false at the end.
     async fn next(&mut self) -> Result<bool, Broken> {
-        let Some(header) = self.reader.array::<HEADER_BYTES>().await? else { return Ok(false) };
+        let header = tokio::select! {
+            header = self.reader.array::<HEADER_BYTES>() => header?,
+            () = self.calls.given_up.notified() => {
+                self.arriving.retain(|id, _| self.calls.is_waiting(*id));
+                return Ok(true);
+            }
+        };
+        let Some(header) = header else { return Ok(false) };
         let header = Header::decode(&header)?;
         match header.kind {
             Kind::Want | Kind::GiveUp => {
                 return Err(broken("an answer is a question").into());
             }
-            Kind::Dead => self.calls.answer(header.id, Ok(Value::Dead)),
+            Kind::Dead => {
+                self.arriving.remove(&header.id);
+                self.calls.answer(header.id, Ok(Value::Dead));
+            }
             Kind::Failed => {
+                self.arriving.remove(&header.id);
                 let body = self.reader.bytes(header.len).await?;
                 self.calls.answer(header.id, Err(decode_error(&body)));
             }
@@ -547,6 +576,37 @@ mod tests {
             ends.answer(id, tensor(&[2])).await;
             assert_eq!(numbers(next.await.unwrap()), [2]);
             assert_eq!(ends.incoming.used_bytes(), 0);
+        });
+    }
+
+    /// The server sends nothing more of what is given up, so nothing else could free its memory.
+    #[test]
+    fn what_is_given_up_half_way_is_let_go() {
+        play(async |mut ends| {
+            let (call, stays) = (ends.ask("a"), ends.ask("b"));
+            let (first, second) = (ends.question().await, ends.question().await);
+            let (a, b) = if first.2 == "a" { (first.0, second.0) } else { (second.0, first.0) };
+            let large = Tensor::vector(&vec![5i32; PART_BYTES]).unwrap();
+            let (start, content) = TensorStart::of(&large).unwrap();
+            let part = &content[..1000];
+            for id in [a, b] {
+                ends.frame(id, Kind::Tensor, &[&start, part]).await;
+            }
+            while ends.incoming.used_bytes() < 2 * content.len() {
+                tokio::task::yield_now().await;
+            }
+            call.abort();
+            let (given_up, kind, _) = ends.question().await;
+            assert_eq!((given_up, kind), (a, Kind::GiveUp));
+            while ends.incoming.used_bytes() >= 2 * content.len() {
+                tokio::task::yield_now().await;
+            }
+            // A part may have been on its way.
+            ends.frame(a, Kind::More, &[part]).await;
+            for rest in content[1000..].chunks(PART_BYTES) {
+                ends.frame(b, Kind::More, &[rest]).await;
+            }
+            assert_eq!(numbers(stays.await.unwrap()), vec![5; PART_BYTES]);
         });
     }
 

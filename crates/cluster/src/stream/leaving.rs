@@ -7,6 +7,7 @@ use std::time::Duration;
 use bytes::{Buf, Bytes, BytesMut};
 use thalweg_tensor::Charge;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::frame::{Header, Kind, PART_BYTES};
@@ -24,7 +25,7 @@ pub(super) enum Leaving {
     /// Nobody wants this one any more.
     Dropped {
         id: u64,
-        _charge: Charge,
+        _room: Room,
     },
     /// Nothing comes after what is there.
     Last,
@@ -36,8 +37,15 @@ pub(super) struct Answer {
     pub(super) kind: Kind,
     pub(super) start: Bytes,
     pub(super) content: Bytes,
-    /// For the question.
-    pub(super) _charge: Charge,
+    pub(super) _room: Room,
+}
+
+/// What something takes until it has left: somebody may ask and never listen.
+pub(super) enum Room {
+    /// For a question.
+    Charged { _charge: Charge },
+    /// One of a connection's few for what must be said although the budget has no room.
+    Spare { _permit: OwnedSemaphorePermit },
 }
 
 /// Writes what comes until the last of it.
@@ -119,13 +127,13 @@ mod tests {
     use super::*;
     use thalweg_tensor::Budget;
 
-    fn charge() -> Charge {
-        Charge::new(&Budget::new(1), 1).unwrap()
+    fn room() -> Room {
+        Room::Charged { _charge: Charge::new(&Budget::new(1), 1).unwrap() }
     }
 
     fn answer(id: u64, bytes: usize) -> Leaving {
         let (start, content) = (Bytes::from_static(b"start"), Bytes::from(vec![id as u8; bytes]));
-        Leaving::Answer(Answer { id, kind: Kind::Tensor, start, content, _charge: charge() })
+        Leaving::Answer(Answer { id, kind: Kind::Tensor, start, content, _room: room() })
     }
 
     /// Headers of what leaves, in order.
@@ -147,7 +155,7 @@ mod tests {
         {
             tell.send(answer(id, bytes)).ok().unwrap();
         }
-        tell.send(Leaving::Dropped { id: 5, _charge: charge() }).ok().unwrap();
+        tell.send(Leaving::Dropped { id: 5, _room: room() }).ok().unwrap();
         tell.send(Leaving::Last).ok().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut written = Vec::new();

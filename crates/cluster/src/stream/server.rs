@@ -1,7 +1,7 @@
 //! The answering side of a fast stream.
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -12,37 +12,44 @@ use thalweg_proto as pb;
 use thalweg_tensor::{Charge, Result, err};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::frame::{self, HEADER_BYTES, Header, Kind, PREFACE_BYTES, Preface, VERSION};
-use super::leaving::{self, Answer, Leaving};
+use super::leaving::{self, Answer, Leaving, Room};
 use super::reader::Reader;
 use super::socket;
+use crate::step_life::is_over;
 use crate::worker::Worker;
 
 /// What a question costs besides its bytes.
 const QUESTION_BYTES: usize = 256;
+/// What may be on its way out of a connection without a charge; more has to wait before it is read.
+const SPARE_MAX: usize = 1024;
 /// Between attempts to take a connection.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Serves the connections to a unix socket, so many at a time, until `stop` says so.
+/// Serves the connections of our user to a unix socket, so many at a time, until `stop` says so.
 pub(crate) async fn accept_all(
     listener: UnixListener,
     worker: Arc<Worker>,
     connections_max: usize,
+    greeting_limit: Duration,
     stop: watch::Receiver<bool>,
 ) {
+    let Ok(user) = socket::own_user() else { return };
     let mut connections = JoinSet::new();
     let mut stopped = stop.clone();
     loop {
         let is_full = connections.len() >= connections_max;
         tokio::select! {
             accepted = listener.accept(), if !is_full => match accepted {
+                Ok((stream, _)) if !socket::is_of(user, &stream) => {}
                 Ok((stream, _)) => {
                     socket::tune_unix(&stream);
                     let (reader, writer) = stream.into_split();
-                    connections.spawn(serve(worker.clone(), reader, writer, stop.clone()));
+                    let (worker, stop) = (worker.clone(), stop.clone());
+                    connections.spawn(serve(worker, reader, writer, greeting_limit, stop));
                 }
                 // Out of descriptors, or a client gone before it was taken: others may still come.
                 Err(_) => tokio::time::sleep(RETRY).await,
@@ -60,26 +67,30 @@ async fn told(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stopped| *stopped).await;
 }
 
-/// Answers a connection's questions until it ends, or `stop` says so.
+/// Answers a connection's questions until it ends, or `stop` says so. Who has not greeted after
+/// `greeting_limit` is let go.
 pub(crate) async fn serve<R, W>(
     worker: Arc<Worker>,
     mut reader: R,
     mut writer: W,
+    greeting_limit: Duration,
     mut stop: watch::Receiver<bool>,
 ) where
     R: AsyncRead + Unpin,
     W: AsyncWrite + Unpin,
 {
     let incarnation = worker.task().incarnation;
+    let greeting = greet(&mut reader, &mut writer, incarnation);
     let greeted = tokio::select! {
-        greeted = greet(&mut reader, &mut writer, incarnation) => greeted,
+        greeted = tokio::time::timeout(greeting_limit, greeting) => greeted,
         () = told(&mut stop) => return,
     };
-    if !matches!(greeted, Ok(true)) {
+    if !matches!(greeted, Ok(Ok(true))) {
         return;
     }
     let (leave, leaving) = mpsc::unbounded_channel();
-    let questions = Questions { worker, open: Arc::default(), leave };
+    let spare = Arc::new(Semaphore::new(SPARE_MAX));
+    let questions = Questions { worker, open: Arc::default(), leave, spare };
     let mut reader = Reader::new(reader);
     let asked = async {
         tokio::select! {
@@ -121,6 +132,7 @@ struct Questions {
     worker: Arc<Worker>,
     open: Arc<Open>,
     leave: mpsc::UnboundedSender<Leaving>,
+    spare: Arc<Semaphore>,
 }
 
 impl Drop for Questions {
@@ -141,9 +153,9 @@ impl Questions {
                     let body = reader.bytes(header.len).await.map_err(lost)?;
                     let request = pb::RecvTensorRequest::decode(&body[..])
                         .map_err(|e| frame::broken(&format!("a question is unclear: {e}")))?;
-                    self.want(header.id, &request, header.len)?;
+                    self.want(header.id, &request, header.len).await?;
                 }
-                Kind::GiveUp => self.give_up(header.id)?,
+                Kind::GiveUp => self.give_up(header.id).await,
                 _ => return Err(frame::broken("a question is an answer")),
             }
         }
@@ -151,47 +163,114 @@ impl Questions {
     }
 
     /// Fails if the connection must end.
-    fn want(&self, id: u64, request: &pb::RecvTensorRequest, len: usize) -> Result<()> {
-        let charge = self.charge(len)?;
-        {
-            let mut open = self.open.lock();
-            if open.contains_key(&id) {
-                return Err(frame::broken("two questions have one number"));
-            }
-            open.insert(id, (request.step_id, charge));
+    async fn want(&self, id: u64, request: &pb::RecvTensorRequest, len: usize) -> Result<()> {
+        if self.open.lock().contains_key(&id) {
+            return Err(frame::broken("two questions have one number"));
         }
-        let (open, leave) = (Arc::downgrade(&self.open), self.leave.clone());
-        self.worker.recv_tensor(request, move |result| {
-            let asked = open.upgrade().and_then(|open| open.lock().remove(&id));
-            if let Some((_, charge)) = asked {
-                answer(&leave, id, &result, charge);
+        // Until its answer has left.
+        let charge = match Charge::new(&self.worker.task().incoming, len + QUESTION_BYTES) {
+            Ok(charge) => charge,
+            Err(e) => {
+                answer(&self.leave, id, &Err(e), self.spare().await);
+                return Ok(());
             }
-        });
+        };
+        self.open.lock().insert(id, (request.step_id, charge));
+        let (open, leave) = (Arc::downgrade(&self.open), self.leave.clone());
+        let mut asked = Asked { id, step: request.step_id as u64, open, leave, is_answered: false };
+        self.worker.recv_tensor(request, move |result| asked.answer(&result));
         Ok(())
     }
 
-    fn give_up(&self, id: u64) -> Result<()> {
+    async fn give_up(&self, id: u64) {
         let asked = self.open.lock().remove(&id);
         match asked {
             Some((step, _)) => self.worker.recv_tensor_given_up(step),
             // It is on its way already.
             None => {
-                let dropped = Leaving::Dropped { id, _charge: self.charge(0)? };
+                let dropped = Leaving::Dropped { id, _room: self.spare().await };
                 let _ = self.leave.send(dropped);
             }
         }
-        Ok(())
     }
 
-    /// Room for a question, until its answer has left: somebody may ask and never listen.
-    fn charge(&self, len: usize) -> Result<Charge> {
-        Charge::new(&self.worker.task().incoming, len + QUESTION_BYTES)
+    /// Room that is always there in the end: what has it leaves, or the connection ends.
+    async fn spare(&self) -> Room {
+        let permit = self.spare.clone().acquire_owned().await;
+        Room::Spare { _permit: permit.expect("the semaphore is never closed") }
     }
 }
 
-fn answer(leave: &mpsc::UnboundedSender<Leaving>, id: u64, result: &Result<Value>, charge: Charge) {
+/// A question that the worker answers; one that it lets go of is of a step that is over.
+struct Asked {
+    id: u64,
+    step: u64,
+    open: Weak<Open>,
+    leave: mpsc::UnboundedSender<Leaving>,
+    is_answered: bool,
+}
+
+impl Asked {
+    fn answer(&mut self, result: &Result<Value>) {
+        self.is_answered = true;
+        let asked = self.open.upgrade().and_then(|open| open.lock().remove(&self.id));
+        // If it is not there, it was given up.
+        if let Some((_, charge)) = asked {
+            answer(&self.leave, self.id, result, Room::Charged { _charge: charge });
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if !self.is_answered {
+            self.answer(&Err(is_over(self.step)));
+        }
+    }
+}
+
+fn answer(leave: &mpsc::UnboundedSender<Leaving>, id: u64, result: &Result<Value>, room: Room) {
     let (kind, start, content) = frame::answer(result)
         .unwrap_or_else(|e| (Kind::Failed, frame::encode_error(&e), Default::default()));
     // If the connection is gone, nobody waits.
-    let _ = leave.send(Leaving::Answer(Answer { id, kind, start, content, _charge: charge }));
+    let _ = leave.send(Leaving::Answer(Answer { id, kind, start, content, _room: room }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use thalweg_tensor::{Budget, Code, Tensor};
+
+    #[test]
+    fn a_question_is_answered_once_even_if_the_worker_lets_it_go() {
+        let budget = Budget::new(10);
+        let open = Arc::new(Open::default());
+        let (leave, mut leaving) = mpsc::unbounded_channel();
+        let ask = |id: u64| {
+            open.lock().insert(id, (7, Charge::new(&budget, 1).unwrap()));
+            let (open, leave) = (Arc::downgrade(&open), leave.clone());
+            Asked { id, step: 7, open, leave, is_answered: false }
+        };
+        let mut next = || match leaving.try_recv() {
+            Ok(Leaving::Answer(answer)) => Some((answer.id, answer.kind, answer.start)),
+            _ => None,
+        };
+        drop(ask(1));
+        let (id, kind, body) = next().unwrap();
+        let e = frame::decode_error(&body);
+        assert_eq!((id, kind, e.code()), (1, Kind::Failed, Code::Aborted));
+        assert_eq!(e.message(), "step 7 is over");
+        let mut asked = ask(2);
+        asked.answer(&Ok(Value::Tensor(Tensor::scalar(1i32))));
+        // A client may use a number again.
+        let again = ask(2);
+        drop(asked);
+        assert!(matches!(next(), Some((2, Kind::Tensor, _))));
+        assert!(next().is_none() && open.lock().contains_key(&2));
+        // One that was given up needs no answer.
+        open.lock().remove(&2);
+        drop(again);
+        assert!(next().is_none());
+        assert_eq!(budget.used_bytes(), 0);
+    }
 }

@@ -1,5 +1,6 @@
 //! Sockets of fast streams: unix ones within a machine, TCP between machines.
 
+use std::io::{ErrorKind, Result};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -11,33 +12,55 @@ const BUFFER_BYTES: usize = 4 << 20;
 /// A peer that has said nothing for that long is asked by the system whether it is there.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// A unix socket with a name that nobody can guess, and the name. It leaves nothing in the file
-/// system; only processes of the same network namespace can reach it.
-pub(crate) fn listen(entropy: &dyn Entropy) -> std::io::Result<(UnixListener, String)> {
-    let name = format!("thalweg-{:016x}{:016x}", entropy.next_u64(), entropy.next_u64());
+/// What names of unix sockets begin with.
+const NAME_PREFIX: &str = "thalweg-";
+
+/// A unix socket with a name that nobody else has, and the name. It leaves nothing in the file
+/// system. Every process of the same network namespace can find it; see [`is_of`] for who may use it.
+pub(crate) fn listen(entropy: &dyn Entropy) -> Result<(UnixListener, String)> {
+    let name = format!("{NAME_PREFIX}{:016x}{:016x}", entropy.next_u64(), entropy.next_u64());
     let listener = bind(&name)?;
     listener.set_nonblocking(true)?;
     Ok((UnixListener::from_std(listener)?, name))
 }
 
-/// Connects to the socket of that name.
-pub(crate) fn connect(name: &str) -> std::io::Result<UnixStream> {
-    let stream = connect_std(name)?;
-    stream.set_nonblocking(true)?;
-    UnixStream::from_std(stream)
+/// Connects to the socket of that name, which another task has told: it must be one of ours, and of
+/// our user.
+pub(crate) async fn connect(name: &str) -> Result<UnixStream> {
+    if !name.starts_with(NAME_PREFIX) {
+        return Err(ErrorKind::InvalidInput.into());
+    }
+    let stream = UnixStream::connect(address(name)?).await?;
+    match is_of(own_user()?, &stream) {
+        true => Ok(stream),
+        false => Err(ErrorKind::PermissionDenied.into()),
+    }
+}
+
+/// The user that this process acts as.
+pub(crate) fn own_user() -> Result<u32> {
+    // The system tells each end who is at the other.
+    Ok(UnixStream::pair()?.0.peer_cred()?.uid())
+}
+
+/// Whether a process of that user is at the other end. Others use TCP.
+pub(crate) fn is_of(user: u32, stream: &UnixStream) -> bool {
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == user)
 }
 
 #[cfg(target_os = "linux")]
 mod names {
+    use std::io::Result;
     use std::os::linux::net::SocketAddrExt;
-    use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+    use std::os::unix::net::{SocketAddr, UnixListener};
 
-    pub(super) fn bind(name: &str) -> std::io::Result<UnixListener> {
+    pub(super) fn bind(name: &str) -> Result<UnixListener> {
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
     }
 
-    pub(super) fn connect_std(name: &str) -> std::io::Result<UnixStream> {
-        UnixStream::connect_addr(&SocketAddr::from_abstract_name(name)?)
+    /// As tokio wants to have it.
+    pub(super) fn address(name: &str) -> Result<String> {
+        Ok(format!("\0{name}"))
     }
 }
 
@@ -45,18 +68,18 @@ mod names {
 #[cfg(not(target_os = "linux"))]
 mod names {
     use std::io::{Error, ErrorKind, Result};
-    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::os::unix::net::UnixListener;
 
     pub(super) fn bind(_: &str) -> Result<UnixListener> {
         Err(Error::from(ErrorKind::Unsupported))
     }
 
-    pub(super) fn connect_std(_: &str) -> Result<UnixStream> {
+    pub(super) fn address(_: &str) -> Result<String> {
         Err(Error::from(ErrorKind::Unsupported))
     }
 }
 
-use names::{bind, connect_std};
+use names::{address, bind};
 
 /// Makes room in a unix socket, so that its two ends seldom wait for each other.
 pub(crate) fn tune_unix(stream: &UnixStream) {
@@ -69,4 +92,64 @@ pub(crate) fn tune_tcp(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE);
     let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    struct Counter(std::sync::atomic::AtomicU64);
+
+    impl Entropy for Counter {
+        fn next_u64(&self) -> u64 {
+            let pid = u64::from(std::process::id());
+            (pid << 32) | self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
+        }
+    }
+
+    #[test]
+    fn only_sockets_of_ours_and_of_our_user_are_used() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let (listener, name) = listen(&Counter(0.into())).unwrap();
+            let stream = connect(&name).await.unwrap();
+            let (accepted, _) = listener.accept().await.unwrap();
+            let user = own_user().unwrap();
+            for end in [&stream, &accepted] {
+                assert!(is_of(user, end) && !is_of(user ^ 1, end));
+            }
+            let strange = format!("other-{name}");
+            let _other = bind(&strange).unwrap();
+            for (name, kind) in [
+                (&*strange, ErrorKind::InvalidInput),
+                ("", ErrorKind::InvalidInput),
+                ("thalweg-nobody", ErrorKind::ConnectionRefused),
+            ] {
+                assert_eq!(connect(name).await.err().unwrap().kind(), kind, "{name:?}");
+            }
+            assert!(connect(&format!("thalweg-{}", "x".repeat(200))).await.is_err(), "too long");
+        });
+    }
+
+    /// A name whose owner takes no connections must not hold up the thread that connects.
+    #[test]
+    fn a_socket_that_takes_nothing_holds_nobody_up() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let name = format!("thalweg-full-{}", std::process::id());
+            let full = socket2::Socket::new(socket2::Domain::UNIX, socket2::Type::STREAM, None);
+            let full = full.unwrap();
+            full.bind(&socket2::SockAddr::unix(address(&name).unwrap()).unwrap()).unwrap();
+            full.listen(0).unwrap();
+            let mut taken = Vec::new();
+            let refused = loop {
+                match connect(&name).await {
+                    Ok(stream) => taken.push(stream),
+                    Err(e) => break e,
+                }
+                assert!(taken.len() < 10, "the queue has no end");
+            };
+            assert_eq!(refused.kind(), ErrorKind::WouldBlock);
+        });
+    }
 }

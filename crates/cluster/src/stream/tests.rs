@@ -10,8 +10,11 @@ use thalweg_tensor::{Code, Result, Shape, Tensor, err};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use super::client::Streams;
+use super::frame::VERSION;
 use super::hello::HelloResponse;
 use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::grpc::client::{Channel, Patience, Place};
 use crate::grpc::{Server, ServerOptions};
 use crate::master::Master;
 use crate::member::Member;
@@ -37,6 +40,10 @@ fn member(index: u32, spec: &ClusterSpec, way: TensorTransport) -> Arc<Member> {
 
 impl Two {
     fn new(way: TensorTransport, hello: Option<HelloResponse>) -> Two {
+        Two::with(way, hello, ServerOptions::default())
+    }
+
+    fn with(way: TensorTransport, hello: Option<HelloResponse>, options: ServerOptions) -> Two {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
@@ -48,7 +55,7 @@ impl Two {
         spec.add(TaskName::new("t", 1), "127.0.0.1:1").unwrap();
         let owner = member(0, &spec, way);
         let master = Arc::new(Master::of(owner.clone()));
-        let server = Server::new(master, ServerOptions::default());
+        let server = Server::new(master, options);
         if let Some(hello) = hello {
             server.say(HelloResponse { incarnation: owner.task.incarnation, ..hello });
         }
@@ -56,6 +63,11 @@ impl Two {
         runtime.spawn(server.serve(listener, stopped));
         let asker = member(1, &spec, TensorTransport::Auto);
         Two { owner, asker, runtime: Some(runtime), _stop: stop }
+    }
+
+    /// Where the owner is.
+    fn address(&self) -> String {
+        self.asker.cluster.address(&TaskName::new("t", 0)).unwrap().to_owned()
     }
 
     fn key(&self, name: &str) -> RendezvousKey {
@@ -107,8 +119,9 @@ fn ways() -> Vec<(&'static str, Two, bool)> {
     let auto = TensorTransport::Auto;
     vec![
         ("unix", Two::new(auto, None), true),
-        ("TCP", Two::new(auto, hello(super::frame::VERSION, "")), true),
-        ("a name of another machine", Two::new(auto, hello(super::frame::VERSION, "no")), true),
+        ("TCP", Two::new(auto, hello(VERSION, "")), true),
+        ("a name of another machine", Two::new(auto, hello(VERSION, "thalweg-no")), true),
+        ("a name that is not ours", Two::new(auto, hello(VERSION, "no")), true),
         ("another version", Two::new(auto, hello(99, "")), false),
         ("gRPC", Two::new(TensorTransport::Grpc, None), false),
     ]
@@ -195,9 +208,9 @@ fn a_task_that_dies_is_lost_at_once() {
 fn connections_that_are_no_streams_end() {
     use std::io::{Read, Write};
     let two = Two::new(TensorTransport::Auto, None);
-    let address = two.asker.cluster.address(&TaskName::new("t", 0)).unwrap().to_owned();
+    let address = two.address();
     let incarnation = two.owner.task.incarnation;
-    let preface = super::frame::Preface { version: super::frame::VERSION, incarnation }.encode();
+    let preface = super::frame::Preface { version: VERSION, incarnation }.encode();
     let strange = [
         super::frame::Preface { version: 99, incarnation }.encode().to_vec(),
         super::frame::Preface { version: 1, incarnation: incarnation ^ 1 }.encode().to_vec(),
@@ -218,4 +231,76 @@ fn connections_that_are_no_streams_end() {
     two.send(1, "a", Value::Dead);
     assert!(matches!(two.receive(1, "a"), Ok(Value::Dead)), "it still serves");
     assert_eq!(two.owner.task.incoming.used_bytes(), 0);
+}
+
+#[test]
+fn who_connects_and_says_nothing_is_let_go() {
+    use std::io::{Read, Write};
+    let greeting_limit = Duration::from_millis(200);
+    let options = ServerOptions { greeting_limit, ..Default::default() };
+    let two = Two::with(TensorTransport::Auto, None, options);
+    for said in [&[][..], &super::frame::MAGIC] {
+        let mut socket = std::net::TcpStream::connect(two.address()).unwrap();
+        socket.set_read_timeout(Some(LIMIT)).unwrap();
+        socket.write_all(said).unwrap();
+        assert!(matches!(socket.read(&mut [0]), Ok(0)), "{said:?}: the connection ends");
+    }
+}
+
+#[test]
+fn a_task_without_room_refuses_questions_and_keeps_the_stream() {
+    for (way, two, is_stream) in ways() {
+        if !is_stream {
+            continue;
+        }
+        two.send(1, "a", Value::Dead);
+        two.receive(1, "a").unwrap();
+        let incoming = &two.owner.task.incoming;
+        let all = incoming.left_bytes();
+        incoming.take(all).unwrap();
+        // More than may be on their way without a charge.
+        let asked = |i| two.ask(1, &format!("n{i}"), &Cancellation::default());
+        let told: Vec<_> = (0..3000).map(asked).collect();
+        for told in told {
+            let e = told.recv_timeout(LIMIT).unwrap().err().unwrap();
+            assert_eq!(e.code(), Code::ResourceExhausted, "{way}: {e}");
+        }
+        incoming.give_back(all);
+        assert_eq!(two.asker.streams_open(), 1, "{way}");
+        two.send(1, "b", Value::Dead);
+        assert!(matches!(two.receive(1, "b"), Ok(Value::Dead)), "{way}: it goes on");
+    }
+}
+
+/// Keys of an earlier start come after a restart; each is refused by the connection that there is.
+#[test]
+fn another_start_needs_no_connection_of_its_own() {
+    let two = Two::new(TensorTransport::Auto, None);
+    let control = Channel::new(
+        Place::Fixed(two.address()),
+        "tensorflow.WorkerService",
+        Patience::Once(LIMIT),
+        two.asker.task.incoming.clone(),
+    );
+    let (streams, earlier) = (Streams::default(), two.owner.task.incarnation ^ (1 << 40));
+    let find = async || streams.find(&"t", &control, earlier).await.unwrap().unwrap();
+    two.runtime.as_ref().unwrap().block_on(async {
+        let first = find().await;
+        assert!(Arc::ptr_eq(&first, &find().await));
+        streams.forget();
+        assert!(!Arc::ptr_eq(&first, &find().await), "what is forgotten is made anew");
+    });
+}
+
+/// A receive may find a step's table just before the step ends.
+#[test]
+fn who_comes_as_a_step_ends_is_told_so() {
+    let two = Two::new(TensorTransport::Auto, None);
+    let table = two.owner.steps.begin(5);
+    assert!(two.owner.steps.finished_whole(5, None));
+    let (tell, told) = mpsc::channel();
+    let received = Box::new(move |value: Result<Value>| drop(tell.send(value)));
+    table.local().receive(&two.key("late"), received);
+    let e = told.try_recv().expect("it is answered at once").err().unwrap();
+    assert_eq!((e.code(), e.message()), (Code::Aborted, "step 5 is over"));
 }
