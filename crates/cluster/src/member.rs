@@ -142,18 +142,21 @@ impl Member {
     /// Time has passed.
     pub(crate) fn tick(&self) {
         let now = self.task.options.environment.clock.monotonic();
-        let brought: Vec<Arc<dyn Transport>> = {
-            let mut brought = self.brought.lock();
-            brought.retain(|transport| transport.strong_count() > 0);
-            brought.iter().filter_map(Weak::upgrade).collect()
-        };
-        self.transport.iter().chain(&brought).for_each(|transport| transport.tick(now));
+        self.transports().for_each(|transport| transport.tick(now));
+    }
+
+    /// The ways to tasks of the cluster, and of those that sessions brought.
+    fn transports(&self) -> impl Iterator<Item = Arc<dyn Transport>> {
+        let mut brought = self.brought.lock();
+        brought.retain(|transport| transport.strong_count() > 0);
+        let brought: Vec<_> = brought.iter().filter_map(Weak::upgrade).collect();
+        self.transport.iter().cloned().chain(brought)
     }
 
     /// Other tasks that owe an answer and say nothing.
     pub(crate) fn silent(&self) -> Vec<(TaskName, Duration)> {
         let now = self.task.options.environment.clock.monotonic();
-        self.transport.as_ref().map_or_else(Vec::new, |transport| transport.silent(now))
+        self.transports().flat_map(|transport| transport.silent(now)).collect()
     }
 
     /// Steps of clients that ended well here, and parts of other tasks' steps.

@@ -97,7 +97,10 @@ impl Wanted {
                             "what was asked for is the result of a branch not taken"
                         );
                     };
-                    state.tensors[i] = Some(tensor);
+                    // After an error there is nothing to keep.
+                    if let Some(slot) = state.tensors.get_mut(i) {
+                        *slot = Some(tensor);
+                    }
                     Ok(())
                 });
             };

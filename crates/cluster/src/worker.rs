@@ -154,7 +154,11 @@ impl Worker {
             let entropy = self.member.task.options.environment.entropy.clone();
             Arc::new(Steps::new(name.clone(), None, entropy, self.member.watch.clone()))
         };
-        let steps = self.aliases.write().entry(name.clone()).or_insert_with(new_steps).clone();
+        // Under its own name a task has one table of steps, whoever gave it the name.
+        let steps = match name == self.member.name {
+            true => self.member.steps.clone(),
+            false => self.aliases.write().entry(name.clone()).or_insert_with(new_steps).clone(),
+        };
         let transport = self.member.way_to(&cluster);
         Ok(Some(SessionPlace { name, transport, steps }))
     }

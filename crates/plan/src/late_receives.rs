@@ -70,7 +70,10 @@ pub(crate) fn receive_late(
     for (receive, after) in edges {
         nodes[receive.index()].control_inputs.push(after);
     }
-    Graph::from_nodes(&graph, nodes)
+    let late = Graph::from_nodes(&graph, nodes);
+    // Two receives can each seem to be needed after what the other one feeds alone. That is rare, and
+    // then all of them begin at once.
+    if topological_order(&late).len() < late.len() { graph } else { late }
 }
 
 /// Of what a node waits for, except for some, that which ends last, and when.
@@ -95,6 +98,8 @@ struct Need {
     /// What that one waits for last.
     last: NodeId,
     readers: SmallVec<[NodeId; 4]>,
+    /// The receive, and what waits for it alone.
+    same: SmallVec<[NodeId; BETWEEN_MAX]>,
 }
 
 impl Search<'_> {
@@ -108,6 +113,8 @@ impl Search<'_> {
             let limit = need.at - LEAD * need.arrival.seconds;
             let limit = limit.min(needs[k - UNDER_WAY_MIN].at);
             if let Some(after) = before(self.graph, &self.ends, need.last, limit)
+                // A reader may have been met before the way by which it waits for the tensor alone.
+                && !need.same.contains(&after)
                 && self.is_before_all(after, &need.readers)
             {
                 edges.push((need.arrival.node, after));
@@ -140,7 +147,7 @@ impl Search<'_> {
             }
         }
         let (last, at) = first?;
-        Some(Need { arrival, at, last, readers })
+        Some(Need { arrival, at, last, readers, same })
     }
 
     /// Whether every one of `readers` waits for `node`.

@@ -24,6 +24,8 @@ use crate::task::{Task, TensorTransport};
 use crate::transport::{Answered, Call, Reply, Transport};
 
 const SERVICE: &str = "tensorflow.WorkerService";
+/// How long a question on a connection of its own waits for its answer.
+const ANEW_LIMIT: Duration = Duration::from_secs(12);
 
 /// The other tasks of a cluster.
 pub(crate) struct Peers {
@@ -277,11 +279,13 @@ impl Peer {
     fn ask(self: &Arc<Self>, anew: Option<Channel>, limits: Limits) {
         let Ok(runtime) = self.runtime() else { return };
         let peer = self.clone();
+        // The first question stays; those on connections of their own would pile up over a long limit.
+        let limit = if anew.is_some() { limits.loss.min(ANEW_LIMIT) } else { limits.loss };
         runtime.spawn(async move {
             let request = pb::GetStatusRequest {};
             let channel = anew.as_ref().unwrap_or(&peer.control);
             let answer: Result<pb::GetStatusResponse> =
-                channel.call("GetStatus", &request, Some(limits.loss)).await;
+                channel.call("GetStatus", &request, Some(limit)).await;
             let Ok(status) = answer else { return };
             peer.note_start(&status);
             peer.hear(peer.clock.monotonic(), &limits);
