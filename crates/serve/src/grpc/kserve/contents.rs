@@ -1,7 +1,9 @@
 //! Elements in the typed fields of `InferTensorContents`.
 
+use std::sync::Arc;
+
 use thalweg_proto::inference::InferTensorContents;
-use thalweg_tensor::{DType, Element, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{Budget, DType, Element, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::kserve::datatype;
 
@@ -10,25 +12,27 @@ pub(super) fn is_typed(dtype: DType) -> bool {
     !matches!(dtype, DType::Half | DType::BFloat16)
 }
 
-/// The tensor of an input.
+/// The tensor of an input. Small numbers take little room in a message, so tensors are charged to
+/// `budget`.
 pub(super) fn to_tensor(
     dtype: DType,
     shape: Shape,
     contents: InferTensorContents,
+    budget: &Arc<Budget>,
 ) -> Result<Tensor> {
     check_fields(dtype, &contents)?;
     match dtype {
-        DType::Bool => plain(shape, &contents.bool_contents),
-        DType::Int8 => narrowed::<_, i8>(shape, &contents.int_contents),
-        DType::Int16 => narrowed::<_, i16>(shape, &contents.int_contents),
-        DType::Int32 => plain(shape, &contents.int_contents),
-        DType::Int64 => plain(shape, &contents.int64_contents),
-        DType::UInt8 => narrowed::<_, u8>(shape, &contents.uint_contents),
-        DType::UInt16 => narrowed::<_, u16>(shape, &contents.uint_contents),
-        DType::UInt32 => plain(shape, &contents.uint_contents),
-        DType::UInt64 => plain(shape, &contents.uint64_contents),
-        DType::Float => plain(shape, &contents.fp32_contents),
-        DType::Double => plain(shape, &contents.fp64_contents),
+        DType::Bool => plain(shape, &contents.bool_contents, budget),
+        DType::Int8 => narrowed::<_, i8>(shape, &contents.int_contents, budget),
+        DType::Int16 => narrowed::<_, i16>(shape, &contents.int_contents, budget),
+        DType::Int32 => plain(shape, &contents.int_contents, budget),
+        DType::Int64 => plain(shape, &contents.int64_contents, budget),
+        DType::UInt8 => narrowed::<_, u8>(shape, &contents.uint_contents, budget),
+        DType::UInt16 => narrowed::<_, u16>(shape, &contents.uint_contents, budget),
+        DType::UInt32 => plain(shape, &contents.uint_contents, budget),
+        DType::UInt64 => plain(shape, &contents.uint64_contents, budget),
+        DType::Float => plain(shape, &contents.fp32_contents, budget),
+        DType::Double => plain(shape, &contents.fp64_contents, budget),
         DType::String => {
             check_count(&shape, contents.bytes_contents.len())?;
             Tensor::from_strings(shape, contents.bytes_contents)
@@ -85,12 +89,14 @@ fn check_count(shape: &Shape, count: usize) -> Result<()> {
     Ok(())
 }
 
-fn plain<T: Element>(shape: Shape, values: &[T]) -> Result<Tensor> {
+fn plain<T: Element>(shape: Shape, values: &[T], budget: &Arc<Budget>) -> Result<Tensor> {
     check_count(&shape, values.len())?;
-    Tensor::from_slice(shape, values)
+    let mut tensor = Tensor::allocate(T::DTYPE, shape, Some(budget))?;
+    tensor.as_mut_slice::<T>()?.copy_from_slice(values);
+    Ok(tensor)
 }
 
-fn narrowed<W, N>(shape: Shape, values: &[W]) -> Result<Tensor>
+fn narrowed<W, N>(shape: Shape, values: &[W], budget: &Arc<Budget>) -> Result<Tensor>
 where
     W: Copy + std::fmt::Display,
     N: Element + TryFrom<W>,
@@ -98,7 +104,7 @@ where
     let narrow = |&value: &W| {
         N::try_from(value).map_err(|_| err!(InvalidArgument, "{value} is no {}", N::DTYPE))
     };
-    plain(shape, &values.iter().map(narrow).collect::<Result<Vec<N>>>()?)
+    plain(shape, &values.iter().map(narrow).collect::<Result<Vec<N>>>()?, budget)
 }
 
 /// The typed form of a tensor.
@@ -149,7 +155,8 @@ mod tests {
         ] {
             assert!(is_typed(tensor.dtype()));
             let contents = from_tensor(&tensor).unwrap();
-            let back = to_tensor(tensor.dtype(), tensor.shape().clone(), contents).unwrap();
+            let (dtype, shape) = (tensor.dtype(), tensor.shape().clone());
+            let back = to_tensor(dtype, shape, contents, &Budget::new(1000)).unwrap();
             assert_eq!(back.to_proto().unwrap(), tensor.to_proto().unwrap());
         }
         assert!(!is_typed(DType::Half));
@@ -158,7 +165,8 @@ mod tests {
     #[test]
     fn what_does_not_fit() {
         let read = |dtype, sizes: &[usize], contents| {
-            to_tensor(dtype, Shape::new(sizes).unwrap(), contents).unwrap_err().message().to_owned()
+            let shape = Shape::new(sizes).unwrap();
+            to_tensor(dtype, shape, contents, &Budget::new(1000)).unwrap_err().message().to_owned()
         };
         let ints = |values: &[i32]| InferTensorContents {
             int_contents: values.to_vec(),
@@ -171,5 +179,6 @@ mod tests {
             "FP32 values belong in fp32_contents; there are 1 in int_contents"
         );
         assert!(read(DType::Half, &[1], ints(&[])).contains("raw_input_contents"));
+        assert!(read(DType::Int32, &[1000], ints(&[1; 1000])).contains("out of memory"));
     }
 }

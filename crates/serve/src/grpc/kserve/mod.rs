@@ -3,6 +3,7 @@
 mod contents;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
 use http::Response;
@@ -15,7 +16,7 @@ use thalweg_proto::inference as pb;
 use thalweg_proto::inference::infer_parameter::ParameterChoice;
 use thalweg_proto::inference::model_infer_request::InferInputTensor;
 use thalweg_proto::inference::model_infer_response::InferOutputTensor;
-use thalweg_tensor::{Charge, Context, Result, Tensor, bail, ensure};
+use thalweg_tensor::{Budget, Charge, Context, Result, Tensor, bail, ensure};
 
 use super::{Call, Services};
 use crate::engine::Engine;
@@ -76,7 +77,7 @@ async fn infer(engine: &Engine, request: pb::ModelInferRequest) -> Result<Respon
     let (_, signature) = servable.signature(&signature_name)?;
     let outputs = outputs(signature, request.outputs)?;
     let is_raw = !request.raw_input_contents.is_empty();
-    let inputs = inputs(signature, request.inputs, request.raw_input_contents)?;
+    let inputs = inputs(signature, request.inputs, request.raw_input_contents, &engine.incoming)?;
     let ran = predict(&servable, &signature_name, inputs, &outputs).await?;
     inferred(&servable, request.id, &ran, is_raw)
 }
@@ -113,6 +114,7 @@ fn inputs(
     signature: &Signature,
     given: Vec<InferInputTensor>,
     raw: Vec<Bytes>,
+    budget: &Arc<Budget>,
 ) -> Result<BTreeMap<String, Tensor>> {
     ensure!(
         raw.is_empty() || raw.len() == given.len(),
@@ -128,14 +130,14 @@ fn inputs(
         let name = std::mem::take(&mut input.name);
         kserve::check_input(signature, &name)?;
         let raw = if is_raw { raw.next() } else { None };
-        let tensor = tensor(input, raw).context(|| format!("input '{name}'"))?;
+        let tensor = tensor(input, raw, budget).context(|| format!("input '{name}'"))?;
         ensure!(!found.contains_key(&name), InvalidArgument, "input '{name}' comes twice");
         found.insert(name, tensor);
     }
     Ok(found)
 }
 
-fn tensor(input: InferInputTensor, raw: Option<Bytes>) -> Result<Tensor> {
+fn tensor(input: InferInputTensor, raw: Option<Bytes>, budget: &Arc<Budget>) -> Result<Tensor> {
     parameters(&input.parameters)?;
     let dtype = kserve::dtype(&input.datatype)?;
     let shape = kserve::shape(&input.shape)?;
@@ -144,7 +146,7 @@ fn tensor(input: InferInputTensor, raw: Option<Bytes>) -> Result<Tensor> {
             bail!(InvalidArgument, "contents must not be there beside raw_input_contents")
         }
         (Some(raw), None) => kserve::from_raw(dtype, shape, raw),
-        (None, contents) => contents::to_tensor(dtype, shape, contents.unwrap_or_default()),
+        (None, contents) => contents::to_tensor(dtype, shape, contents.unwrap_or_default(), budget),
     }
 }
 
@@ -209,11 +211,15 @@ mod tests {
         }
     }
 
+    fn read(given: Vec<InferInputTensor>, raw: Vec<Bytes>) -> Result<BTreeMap<String, Tensor>> {
+        inputs(&signature(), given, raw, &Budget::new(1000))
+    }
+
     #[test]
     fn typed_and_raw_inputs() {
-        let typed = inputs(&signature(), vec![input("x", &[1.0, 2.0])], Vec::new()).unwrap();
+        let typed = read(vec![input("x", &[1.0, 2.0])], Vec::new()).unwrap();
         let raw = Bytes::from_static(b"\0\0\x80\x3f\0\0\0\x40");
-        let raw = inputs(&signature(), vec![input("x", &[])], vec![raw]).unwrap();
+        let raw = read(vec![input("x", &[])], vec![raw]).unwrap();
         assert_eq!(typed["x"].as_slice::<f32>().unwrap(), raw["x"].as_slice::<f32>().unwrap());
     }
 
@@ -228,7 +234,7 @@ mod tests {
             (vec![input("y", &[1.0])], vec![], "unexpected input 'y'; the inputs are {x"),
             (vec![input("x", &[])], vec![], "input 'x': 0 values are not"),
         ] {
-            let error = inputs(&signature(), given, raw).unwrap_err();
+            let error = read(given, raw).unwrap_err();
             assert!(error.message().contains(words), "{error}");
         }
     }
