@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail, ensure};
 use peer::{Answer, Peer};
 use report::{COLUMNS, Measured, Row};
 
-use crate::venv::{TENSORBOARD, TENSORFLOW};
+use crate::venv::{SERVING_CLIENTS, TENSORBOARD, TENSORFLOW};
 use crate::{run, venv};
 
 /// A batch takes at least this long, so that a cold start or a late interrupt does not show.
@@ -82,6 +82,20 @@ pub(crate) fn checkpoints(args: &[&str]) -> Result<()> {
 /// Small steps of a cluster of ours, beside TensorFlow's.
 pub(crate) fn steps(args: &[&str]) -> Result<()> {
     beside_tensorflow("benches/steps/speed.py", args)
+}
+
+/// Requests to a model server, beside one that only sends them back.
+pub(crate) fn serving(args: &[&str]) -> Result<()> {
+    let packages = ["--package", "thalweg", "--package", "thalweg-load"];
+    run::check(run::cargo(&["build", "--release", "--quiet"]).args(packages))?;
+    let target = run::target_dir();
+    let venv = venv::make(&target.join("clients"), &[&[TENSORFLOW]])?;
+    let python = venv.join("bin/python");
+    let api = venv::extra(&python, &target.join("serving-clients"), SERVING_CLIENTS)?;
+    let mut speed = run::command(python, &["benches/serving/speed.py"]);
+    speed.arg("--server").arg(target.join("release/thalweg"));
+    speed.arg("--load").arg(target.join("release/thalweg-load"));
+    run::check(speed.args(args).env("PYTHONPATH", api))
 }
 
 /// A program that starts servers of ours and TensorFlow's, and measures them in turn.

@@ -34,7 +34,9 @@ usage: cargo xtask COMMAND
   bench transfer [--rounds N] [--json FILE] [--large]
                       tensors from a worker to a parameter server: ours, TensorFlow's, bare sockets
   bench steps [--rounds N] [--only ROW] [--large] [--json FILE]
-                      small steps of a cluster of ours and of TensorFlow's";
+                      small steps of a cluster of ours and of TensorFlow's
+  bench serving [--rounds N] [--seconds S] [--json FILE]
+                      requests to a model server, and to one that only sends them back";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -65,6 +67,7 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("bench", ["checkpoints", options @ ..]) => bench::checkpoints(options),
         ("bench", ["transfer", options @ ..]) => bench::transfer(options),
         ("bench", ["steps", options @ ..]) => bench::steps(options),
+        ("bench", ["serving", options @ ..]) => bench::serving(options),
         ("bench", options) => bench::run(options),
         _ => bail!("'{}' is not a command\n\n{USAGE}", args.join(" ")),
     }
