@@ -21,6 +21,8 @@ const INPUTS: &str = "inputs";
 const CLASSES: &str = "classes";
 const SCORES: &str = "scores";
 const OUTPUTS: &str = "outputs";
+/// A context is copied into each example; the copies of one request have no more bytes together.
+const CONTEXT_BYTES_MAX: usize = 256 << 20;
 
 /// Classifies examples; the answer has one list of classes for each.
 pub async fn classify(
@@ -142,6 +144,16 @@ fn examples(
         }
         Some(Kind::ExampleListWithContext(list)) => {
             let context = list.context.as_ref().map(Message::encode_to_vec).unwrap_or_default();
+            let copies = context.len().saturating_mul(list.examples.len());
+            ensure!(
+                copies <= CONTEXT_BYTES_MAX,
+                ResourceExhausted,
+                "the context of {} bytes in each of {} examples takes more than {} MB: send fewer at \
+                 a time",
+                context.len(),
+                list.examples.len(),
+                CONTEXT_BYTES_MAX >> 20
+            );
             // Messages one after the other are one message: what an example says itself counts.
             let merged = |e: &thalweg_proto::Example| {
                 let mut bytes = BytesMut::with_capacity(context.len() + e.encoded_len());

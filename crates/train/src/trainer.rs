@@ -179,6 +179,13 @@ struct Plan<'a> {
     screen: &'a Screen,
 }
 
+impl Plan<'_> {
+    /// Updates in no checkpoint beyond which workers hold back: each may have one more on its way.
+    fn updates_unsaved_max(&self) -> u64 {
+        self.options.updates_lost_max.saturating_sub(self.cluster.workers().len() as u64)
+    }
+}
+
 impl<'a> Trainer<'a> {
     /// A training on `cluster`, shown on standard output.
     pub fn new(cluster: &'a Cluster, options: TrainOptions) -> Trainer<'a> {

@@ -28,6 +28,8 @@ pub(super) struct Tasks {
     addresses: BTreeMap<String, Vec<String>>,
     logs: String,
     running: Mutex<BTreeMap<String, Child>>,
+    /// Held by whoever starts ended tasks again: several notice an end at the same time.
+    reviving: Mutex<()>,
 }
 
 impl Tasks {
@@ -42,7 +44,7 @@ impl Tasks {
             addresses.insert(job.to_owned(), ports.addresses(count).map_err(failed)?);
         }
         drop(ports);
-        let tasks = Tasks { addresses, logs, running: Mutex::default() };
+        let tasks = Tasks { addresses, logs, running: Mutex::default(), reviving: Mutex::default() };
         for (name, _) in tasks.addresses() {
             tasks.spawn(&name)?;
         }
@@ -94,6 +96,7 @@ impl Tasks {
             Ok(Some(_)) => Some(name.clone()),
             _ => None,
         };
+        let _alone = self.reviving.lock();
         let ended: Vec<String> = self.running.lock().iter_mut().filter_map(ended).collect();
         for name in &ended {
             self.spawn(name)?;

@@ -49,6 +49,7 @@ pub(super) fn run(
         if let Some(error) = shared.take_error() {
             return Err(error);
         }
+        shared.let_steps_run();
         match chief.map(|program| replica::end(plan, shared, program)) {
             None | Some(Ok(())) => break,
             Some(Err(error)) if is_passing(&error) => {
@@ -173,7 +174,10 @@ impl<'a> Monitor<'a> {
     fn save_if_due(&mut self, program: &Program, now: Duration) {
         let updates = self.shared.updates.load(Ordering::SeqCst);
         let unsaved = updates.saturating_sub(self.shared.saved.load(Ordering::SeqCst));
-        if unsaved < (self.plan.options.updates_lost_max / 2).max(1) || now < self.save_after {
+        // Workers hold back at the second number: with many of them it comes first.
+        let held = self.plan.updates_unsaved_max();
+        let due = (self.plan.options.updates_lost_max / 2).min(held).max(1);
+        if unsaved < due || now < self.save_after {
             return;
         }
         let Some(session) = self.shared.chief.lock().clone() else { return };

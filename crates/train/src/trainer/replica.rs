@@ -54,9 +54,22 @@ struct Lease {
     used: u64,
 }
 
+/// The end of a worker's thread, however it ends: the others must not wait for it.
+struct Ends<'a>(&'a Shared);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.fail(err!(Internal, "the thread of a worker has panicked"));
+        }
+        self.0.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl Replica<'_> {
     /// Works until training is over, whatever happens to its session.
     pub(super) fn run(&self) {
+        let _ends = Ends(self.shared);
         let mut away_since = None;
         let mut has_joined = false;
         // Once at least: variables have values at the end, whatever the limits are.
@@ -83,7 +96,6 @@ impl Replica<'_> {
                 break;
             }
         }
-        self.shared.running.fetch_sub(1, Ordering::SeqCst);
     }
 
     fn interrupted(&self, error: &Error) {
@@ -362,8 +374,7 @@ impl Replica<'_> {
     /// Waits while so many updates are in no checkpoint that with those on their way there might be
     /// more than may be lost.
     fn hold_back(&self, session: &RemoteSession) -> Result<()> {
-        let on_their_way = self.plan.cluster.workers().len() as u64;
-        let most = self.plan.options.updates_lost_max.saturating_sub(on_their_way);
+        let most = self.plan.updates_unsaved_max();
         let unsaved = || {
             let updates = self.shared.updates.load(Ordering::SeqCst);
             updates.saturating_sub(self.shared.saved.load(Ordering::SeqCst))

@@ -118,9 +118,14 @@ impl Shared {
         self.cancellation().cancel(err!(Cancelled, "training has ended"));
     }
 
+    /// Steps that begin from now on are not among those that were cancelled.
+    pub(super) fn let_steps_run(&self) {
+        *self.cancellation.lock() = Cancellation::default();
+    }
+
     /// Goes on after what seemed to be the end.
     pub(super) fn go_on(&self) {
-        *self.cancellation.lock() = Cancellation::default();
+        self.let_steps_run();
         self.left.store(i64::MAX, Ordering::SeqCst);
         self.is_over.store(false, Ordering::SeqCst);
     }
