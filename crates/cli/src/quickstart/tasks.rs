@@ -44,7 +44,8 @@ impl Tasks {
             addresses.insert(job.to_owned(), ports.addresses(count).map_err(failed)?);
         }
         drop(ports);
-        let tasks = Tasks { addresses, logs, running: Mutex::default(), reviving: Mutex::default() };
+        let tasks =
+            Tasks { addresses, logs, running: Mutex::default(), reviving: Mutex::default() };
         for (name, _) in tasks.addresses() {
             tasks.spawn(&name)?;
         }
