@@ -32,6 +32,8 @@ from support import v1  # noqa: E402
 WORKERS, SIZE = 4, 1000
 # Between two kills, and how long a worker stays away, in seconds.
 LIFE, ABSENCE = (0.3, 1.5), (0.05, 0.6)
+# Steps of each client from which on kills must have hit some of them.
+LONG = 5000
 GROWTH_MB_MAX = 24
 LOST = (tf.errors.UnavailableError, tf.errors.AbortedError)
 
@@ -158,7 +160,9 @@ def play(cluster, steps, seed, folder):
     done, failed = (sum(s[what] for s in seen) for what in ("done", "failed"))
     assert done <= end["total"] <= done + failed, f"{end}, and {seen}"
     assert end["error"] < 1, f"it did not learn: {end}"
-    assert 0 < failed <= kills > 3, f"{kills} kills made {failed} steps fail"
+    assert failed <= kills, f"{kills} kills made {failed} steps fail"
+    # A short run on a fast machine may see few kills, all of them between steps.
+    assert kills > 0 and (steps < LONG or failed > 3), f"{kills} kills made {failed} steps fail"
     assert growth(memory) < GROWTH_MB_MAX, f"memory grows: {memory}"
 
 
