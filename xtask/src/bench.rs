@@ -59,8 +59,7 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
 
 /// The client's way to a server and back, beside the same way to others.
 pub(crate) fn server(args: &[&str]) -> Result<()> {
-    let packages = ["--package", "thalweg", "--package", "thalweg-bench"];
-    run::check(run::cargo(&["build", "--release", "--quiet"]).args(packages))?;
+    build(&["thalweg", "thalweg-null-server"])?;
     let venv = venv::make(&run::target_dir().join("clients"), &[&[TENSORFLOW]])?;
     let release = run::target_dir().join("release");
     let mut speed = run::command(venv.join("bin/python"), &["benches/server/speed.py"]);
@@ -86,8 +85,7 @@ pub(crate) fn steps(args: &[&str]) -> Result<()> {
 
 /// Requests to a model server, beside one that only sends them back.
 pub(crate) fn serving(args: &[&str]) -> Result<()> {
-    let packages = ["--package", "thalweg", "--package", "thalweg-load"];
-    run::check(run::cargo(&["build", "--release", "--quiet"]).args(packages))?;
+    build(&["thalweg", "thalweg-load"])?;
     let target = run::target_dir();
     let venv = venv::make(&target.join("clients"), &[&[TENSORFLOW]])?;
     let python = venv.join("bin/python");
@@ -100,11 +98,21 @@ pub(crate) fn serving(args: &[&str]) -> Result<()> {
 
 /// A program that starts servers of ours and TensorFlow's, and measures them in turn.
 fn beside_tensorflow(program: &str, args: &[&str]) -> Result<()> {
-    run::check(&mut run::cargo(&["build", "--release", "--quiet", "--package", "thalweg"]))?;
+    build(&["thalweg"])?;
     let venv = venv::make(&run::target_dir().join("clients"), &[&[TENSORFLOW]])?;
     let mut speed = run::command(venv.join("bin/python"), &[program]);
     speed.arg("--server").arg(run::target_dir().join("release/thalweg"));
     run::check(speed.args(args))
+}
+
+/// Builds `programs`, optimised. Of the whole workspace: for one package alone the features of its
+/// dependencies differ, and the kernels would be built again.
+fn build(programs: &[&str]) -> Result<()> {
+    let mut build = run::cargo(&["build", "--release", "--quiet", "--workspace"]);
+    programs.iter().for_each(|program| {
+        build.args(["--bin", program]);
+    });
+    run::check(&mut build)
 }
 
 fn parse(args: &[&str]) -> Result<Options> {
@@ -145,7 +153,7 @@ fn start_peers(venv: Option<&Path>) -> Result<Peers> {
     let folder = run::target_dir().join("bench");
     let graphs = folder.join("graphs");
     std::fs::create_dir_all(&graphs)?;
-    run::check(&mut run::cargo(&["build", "--release", "--quiet", "--package", "thalweg-bench"]))?;
+    build(&["thalweg-bench"])?;
     let ours = run::target_dir().join("release/thalweg-bench");
     let venv = match venv {
         Some(venv) => venv.to_owned(),
