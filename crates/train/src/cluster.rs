@@ -6,7 +6,7 @@ use thalweg_graph::Graph;
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_tensor::{Result, ensure, err};
 
-use crate::{Model, Placement, Replica};
+use crate::{Model, Replica, Spread};
 
 /// The job that holds variables.
 const PS: &str = "ps";
@@ -49,6 +49,7 @@ pub struct Cluster {
     ps: Vec<TaskName>,
     workers: Vec<TaskName>,
     options: ConnectOptions,
+    spread: Spread,
     local: Option<LocalCluster>,
 }
 
@@ -68,7 +69,8 @@ impl Cluster {
         let workers: Vec<TaskName> = WORKERS.into_iter().flat_map(tasks).collect();
         let ps = tasks(PS);
         ensure!(!workers.is_empty(), InvalidArgument, "a cluster without workers trains nothing");
-        Ok(Cluster { spec, ps, workers, options: ConnectOptions::default(), local: None })
+        let (options, spread) = (ConnectOptions::default(), Spread::default());
+        Ok(Cluster { spec, ps, workers, options, spread, local: None })
     }
 
     /// A cluster of so many tasks in this process, on loopback; it ends when this is dropped.
@@ -84,6 +86,12 @@ impl Cluster {
     #[must_use]
     pub fn options(self, options: ConnectOptions) -> Cluster {
         Cluster { options, ..self }
+    }
+
+    /// How variables are dealt to the parameter servers; in turn unless told.
+    #[must_use]
+    pub fn spread(self, spread: Spread) -> Cluster {
+        Cluster { spread, ..self }
     }
 
     /// All tasks with their addresses.
@@ -117,14 +125,15 @@ impl Cluster {
         Ok(format!("/job:{}/task:{}", task.job, task.index))
     }
 
-    /// The model as a worker builds it: variables on the parameter servers in turn, all else on the
-    /// worker. Where there are no parameter servers, variables are on the chief.
+    /// The model as a worker builds it: variables on the parameter servers as [`Cluster::spread`]
+    /// says, all else on the worker. Where there are no parameter servers, variables are on the
+    /// chief.
     pub fn place(&self, model: Model, worker: usize) -> Result<Model> {
         let (job, tasks) = match self.ps.len() {
             0 => (self.workers[0].job.clone(), 1),
             count => (PS.to_owned(), count as u32),
         };
-        Ok(model.place(Placement::RoundRobin { job, tasks }).on(&self.device(worker)?))
+        Ok(model.place(self.spread.over(job, tasks)).on(&self.device(worker)?))
     }
 
     /// A session on a worker's task.

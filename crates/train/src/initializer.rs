@@ -3,6 +3,8 @@
 use thalweg_graph::{Output, Scope};
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 
+use crate::partition::Part;
+
 /// How a variable begins.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Initializer {
@@ -44,7 +46,44 @@ impl Initializer {
         shape: &Shape,
         seeds: (i64, i64),
     ) -> Result<Output> {
-        let (inputs, outputs) = fans(shape);
+        self.build_of(scope, dtype, shape, shape, seeds)
+    }
+
+    /// Whether a part of the value can only be had by cutting the whole.
+    pub(crate) fn needs_whole(&self) -> bool {
+        matches!(self, Initializer::Value(_) | Initializer::Orthogonal)
+    }
+
+    /// Adds the nodes that give a part of the value. Numbers are drawn for each part, with the spread
+    /// that the whole has, so that nobody ever holds the whole.
+    pub(crate) fn build_part(
+        &self,
+        scope: &mut Scope,
+        dtype: DType,
+        (part, shape): (&Part, &Shape),
+        seeds: (i64, i64),
+    ) -> Result<Output> {
+        if !self.needs_whole() {
+            return self.build_of(scope, dtype, shape, &part.whole, seeds);
+        }
+        let whole = self.build(scope, dtype, &part.whole, seeds)?;
+        let mut begin = vec![0i64; shape.rank()];
+        begin[part.axis] = part.begin as i64;
+        let begin = scope.constant(&Tensor::vector(&begin)?)?;
+        let size = dims(scope, shape)?;
+        scope.add("Slice", &[whole, begin, size])
+    }
+
+    /// Adds the nodes that give a value of this shape, spread as those of a layer of shape `whole`.
+    fn build_of(
+        &self,
+        scope: &mut Scope,
+        dtype: DType,
+        shape: &Shape,
+        whole: &Shape,
+        seeds: (i64, i64),
+    ) -> Result<Output> {
+        let (inputs, outputs) = fans(whole);
         let glorot = 2.0 / (inputs + outputs);
         let he = 2.0 / inputs;
         match self {

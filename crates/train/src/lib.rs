@@ -48,10 +48,12 @@ pub mod mnist;
 mod mode;
 mod model;
 mod optimizer;
+mod partition;
 mod placement;
 mod saver;
 mod schedule;
 mod steps;
+mod summaries;
 #[cfg(feature = "remote")]
 pub mod trainer;
 mod variable;
@@ -72,7 +74,8 @@ pub use layers::{
 pub use mode::{ChiefOps, Coordinated, Mode, Order, Replica, train_towers};
 pub use model::{Model, Phase};
 pub use optimizer::{Optimizer, Rule};
-pub use placement::Placement;
+pub use partition::{Parameter, Part, Partitioner};
+pub use placement::{Placement, Spread};
 pub use saver::{Checkpoints, Saver, SaverOptions};
 pub use schedule::Rate;
 pub use steps::RunSteps;

@@ -5,11 +5,13 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
+use thalweg_formats::saved_model::RUN_STATE_ATTR;
 use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure};
 
 use crate::placement::Placer;
-use crate::{Initializer, Placement, Variable};
+use crate::variable::NewVariable;
+use crate::{Initializer, Parameter, Part, Partitioner, Placement, Variable};
 
 /// What a net is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +34,8 @@ pub struct Model {
     path: String,
     /// The device that nodes are asked to be on; empty for none.
     device: String,
+    /// How what layers learn is cut; not at all without.
+    partitioner: Option<Partitioner>,
     /// How often each layer's name was asked for in this view.
     names: Rc<RefCell<BTreeMap<String, u32>>>,
     shared: Rc<RefCell<Shared>>,
@@ -48,6 +52,8 @@ struct Shared {
     updates: Vec<NodeId>,
     /// Terms that the loss gets besides that of the data, by what they are of.
     penalties: Vec<(String, Output)>,
+    /// What is shown besides, by its tag.
+    summaries: Vec<(String, Output)>,
     placer: Placer,
     seed: i64,
     seeds_used: i64,
@@ -88,6 +94,7 @@ impl Model {
             locals: BTreeMap::new(),
             updates: Vec::new(),
             penalties: Vec::new(),
+            summaries: Vec::new(),
             placer: Placer::default(),
             seed: 87_654_321,
             seeds_used: 0,
@@ -97,9 +104,17 @@ impl Model {
             phase: Phase::Training,
             path: String::new(),
             device: String::new(),
+            partitioner: None,
             names: Rc::default(),
             shared: Rc::new(RefCell::new(shared)),
         }
+    }
+
+    /// The same model with what layers learn in parts, each placed on its own. Only what is added is
+    /// cut: what is there is found as it is, and [`Model::variable`] and [`Model::counter`] are whole.
+    #[must_use]
+    pub fn partitioned(&self, partitioner: Partitioner) -> Model {
+        Model { partitioner: Some(partitioner), ..self.with_scope(self.scope.clone()) }
     }
 
     /// Deals variables that are added from now on.
@@ -123,6 +138,7 @@ impl Model {
             phase: Phase::Inference,
             path: self.path.clone(),
             device: self.device.clone(),
+            partitioner: self.partitioner,
             names: Rc::default(),
             shared: self.shared.clone(),
         }
@@ -153,6 +169,7 @@ impl Model {
             phase: self.phase,
             path: self.path.clone(),
             device: self.device.clone(),
+            partitioner: self.partitioner,
             names: self.names.clone(),
             shared: self.shared.clone(),
         }
@@ -208,40 +225,105 @@ impl Model {
         let full = format!("{}{name}", self.path);
         let shape = Shape::new(dims)?;
         if let Some(found) = self.find(&full) {
-            ensure!(
-                found.shape == shape && found.dtype == dtype,
-                InvalidArgument,
-                "variable '{full}' is {} of shape {}, not {} of shape {shape}",
-                found.dtype.name(),
-                found.shape,
-                dtype.name()
-            );
+            check_found(&full, (&found.shape, found.dtype), (&shape, dtype))?;
             return Ok(found);
         }
+        ensure!(
+            self.parts_of(&full).is_empty(),
+            InvalidArgument,
+            "variable '{full}' is in parts already"
+        );
+        let new = NewVariable { name: &full, dtype, shape: &shape, device: "", part: None };
+        self.add_variable(new, first, self.next_seeds(), is_trainable)
+    }
+
+    /// What a layer learns under this name: found, or added with this first value, in parts if the
+    /// model is [`Model::partitioned`].
+    pub fn parameter(&self, name: &str, dims: &[usize], first: &Initializer) -> Result<Parameter> {
+        let full = format!("{}{name}", self.path);
+        let (shape, dtype) = (Shape::new(dims)?, DType::Float);
+        let found = self.parts_of(&full);
+        if let Some(Part { whole, .. }) = found.first().and_then(|first| first.part.as_ref()) {
+            check_found(&full, (whole, found[0].dtype), (&shape, dtype))?;
+            return Ok(Parameter { name: full, shape, parts: found });
+        }
+        let cut = self.partitioner.and_then(|partitioner| partitioner.cut(&shape, dtype));
+        let Some((axis, sizes)) = cut.filter(|_| self.find(&full).is_none()) else {
+            let parts = vec![self.variable_of(name, dtype, dims, first, true)?];
+            return Ok(Parameter { name: full, shape, parts });
+        };
+        let mut seeds = self.next_seeds();
+        let (mut parts, mut begin) = (Vec::with_capacity(sizes.len()), 0);
+        for (i, size) in sizes.into_iter().enumerate() {
+            let mut dims = dims.to_vec();
+            dims[axis] = size;
+            let (name, shape_of_part) = (format!("{full}/part_{i}"), Shape::new(&dims)?);
+            let part = Part { of: full.clone(), whole: shape.clone(), axis, begin };
+            let (shape, part) = (&shape_of_part, Some(part));
+            let new = NewVariable { name: &name, dtype, shape, device: "", part };
+            parts.push(self.add_variable(new, first, seeds, true)?);
+            begin += size;
+            if !first.needs_whole() {
+                seeds = self.next_seeds();
+            }
+        }
+        Ok(Parameter { name: full, shape, parts })
+    }
+
+    /// The variables that hold the parts of one, in order; none if it is not in parts.
+    fn parts_of(&self, name: &str) -> Vec<Variable> {
+        let parts = (0..).map_while(|i| self.find(&format!("{name}/part_{i}")));
+        let is_of = |part: &Variable| part.part.as_ref().is_some_and(|part| part.of == name);
+        parts.take_while(is_of).collect()
+    }
+
+    /// Adds a variable where the placement says.
+    fn add_variable(
+        &self,
+        new: NewVariable<'_>,
+        first: &Initializer,
+        seeds: (i64, i64),
+        is_trainable: bool,
+    ) -> Result<Variable> {
         let (root, device) = {
             let mut shared = self.shared.borrow_mut();
-            (
-                shared.root.clone(),
-                shared.placer.next(shape.num_elements() * dtype.size(), &self.device),
-            )
+            let bytes = new.shape.num_elements() * new.dtype.size();
+            (shared.root.clone(), shared.placer.next(bytes, &self.device))
         };
-        let seeds = self.next_seeds();
-        let initial = |scope: &mut Scope| first.build(scope, dtype, &shape, seeds);
-        let added = Variable::add(&root, &full, dtype, &shape, &device, initial)?;
+        let new = NewVariable { device: &device, ..new };
+        self.add_at(&root, new, first, seeds, is_trainable)
+    }
+
+    fn add_at(
+        &self,
+        root: &Scope,
+        new: NewVariable<'_>,
+        first: &Initializer,
+        seeds: (i64, i64),
+        is_trainable: bool,
+    ) -> Result<Variable> {
+        let (dtype, shape, part) = (new.dtype, new.shape, new.part.clone());
+        let initial = |scope: &mut Scope| match &part {
+            Some(part) => first.build_part(scope, dtype, (part, shape), seeds),
+            None => first.build(scope, dtype, shape, seeds),
+        };
+        let added = Variable::add(root, new, initial)?;
         Ok(self.keep(Variable { is_trainable, ..added }))
     }
 
-    /// A variable beside another, called after it: a slot of an optimizer, an average.
+    /// A variable beside another, called after it: a slot of an optimizer, an average. Beside a part
+    /// it is a part too.
     pub fn slot(&self, of: &Variable, name: &str, first: &Initializer) -> Result<Variable> {
         let full = format!("{}/{name}", of.name);
         if let Some(found) = self.find(&full) {
             return Ok(found);
         }
         let root = self.shared.borrow().root.clone();
-        let seeds = self.next_seeds();
-        let initial = |scope: &mut Scope| first.build(scope, of.dtype, &of.shape, seeds);
-        let added = Variable::add(&root, &full, of.dtype, &of.shape, &of.device, initial)?;
-        Ok(self.keep(Variable { is_trainable: false, ..added }))
+        let part = of.part.as_ref();
+        let part = part.map(|part| Part { of: format!("{}/{name}", part.of), ..part.clone() });
+        let Variable { dtype, shape, device, .. } = of;
+        let new = NewVariable { name: &full, dtype: *dtype, shape, device, part };
+        self.add_at(&root, new, first, self.next_seeds(), false)
     }
 
     fn keep(&self, variable: Variable) -> Variable {
@@ -335,7 +417,9 @@ impl Model {
         }
         let mut root = self.shared.borrow().root.on_device(device);
         let handle = root.op("VarHandleOp").name(name).attr("dtype", dtype);
-        let handle = handle.attr("shape", shape).attr("shared_name", name).build()?;
+        let handle = handle.attr("shape", shape).attr("shared_name", name);
+        // In the graph too: savers that have only that leave it out.
+        let handle = handle.attr(RUN_STATE_ATTR, true).build()?;
         let init = match first {
             Some(first) => {
                 let value = first(&mut root.child(&format!("{name}/Initializer")))?;
@@ -376,6 +460,26 @@ impl Model {
         }
         let terms = [vec![loss], penalties].concat();
         self.op("AddN").inputs(&terms).build()
+    }
+
+    /// Keeps a summary under its tag; the first of a tag is the one that stays.
+    pub(crate) fn keep_summary(&self, tag: String, summary: Output) {
+        self.shared.borrow_mut().summaries.push((tag, summary));
+    }
+
+    /// The summary of this tag.
+    pub(crate) fn has_summary(&self, tag: &str) -> bool {
+        self.shared.borrow().summaries.iter().any(|(other, _)| other == tag)
+    }
+
+    /// All summaries, in the order they were added.
+    pub(crate) fn kept_summaries(&self) -> Vec<Output> {
+        self.shared.borrow().summaries.iter().map(|(_, summary)| *summary).collect()
+    }
+
+    /// A name of this part of the model.
+    pub(crate) fn full_name(&self, name: &str) -> String {
+        format!("{}{name}", self.path)
     }
 
     /// Seeds for the next random op: the model's, and one that no other op of it has.
@@ -427,4 +531,20 @@ impl Model {
     pub fn float(&mut self, value: f32) -> Result<Output> {
         self.constant(&Tensor::scalar(value))
     }
+}
+
+/// A variable that is found is the one that is asked for.
+fn check_found(
+    name: &str,
+    (shape, dtype): (&Shape, DType),
+    (asked_shape, asked_dtype): (&Shape, DType),
+) -> Result<()> {
+    ensure!(
+        shape == asked_shape && dtype == asked_dtype,
+        InvalidArgument,
+        "variable '{name}' is {} of shape {shape}, not {} of shape {asked_shape}",
+        dtype.name(),
+        asked_dtype.name()
+    );
+    Ok(())
 }

@@ -24,6 +24,27 @@ pub enum Placement {
     },
 }
 
+/// How a cluster deals variables to its parameter servers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spread {
+    /// To each in turn, as TensorFlow's `replica_device_setter` does.
+    #[default]
+    RoundRobin,
+    /// To the one that holds the fewest bytes so far, the first of several: TensorFlow's
+    /// `GreedyLoadBalancingStrategy` over bytes.
+    Greedy,
+}
+
+impl Spread {
+    /// The placement over so many tasks of a job.
+    pub(crate) fn over(self, job: String, tasks: u32) -> Placement {
+        match self {
+            Spread::RoundRobin => Placement::RoundRobin { job, tasks },
+            Spread::Greedy => Placement::Greedy { job, tasks },
+        }
+    }
+}
+
 /// A placement and what it has placed.
 #[derive(Debug, Default)]
 pub(crate) struct Placer {

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_formats::checkpoint::{CheckpointState, index_path, prefix_of};
+use thalweg_formats::saved_model::{RUN_STATE_ATTR, SLICE_ATTR, SLICE_OF_ATTR};
 use thalweg_formats::storage::{Storage, folder_of, join};
 use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_runtime::system_environment;
@@ -11,6 +12,7 @@ use thalweg_storage::ByUrl;
 use thalweg_tensor::{Bytes, Code, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::RunSteps;
+
 /// Which checkpoints a [`Saver`] keeps, and where its list of them lies.
 #[derive(Clone)]
 pub struct SaverOptions {
@@ -90,11 +92,16 @@ pub struct Checkpoints {
 }
 
 impl Saver {
-    /// A saver of all variables that the graph has so far, under their nodes' names.
+    /// A saver of all variables that the graph has so far, under their nodes' names. State that
+    /// belongs to a run (what `coordination/`, `supervision/` and the like hold) is left out: a run
+    /// that goes on from a checkpoint sets it anew.
     pub fn of_all(scope: &mut Scope) -> Result<Saver> {
         let variables = scope.with_graph(|graph| {
             let nodes = graph.nodes().iter().enumerate();
-            let variables = nodes.filter(|(_, node)| is_variable(&node.op.name));
+            let variables = nodes.filter(|(_, node)| {
+                let is_of_run = node.attrs().bool(RUN_STATE_ATTR).is_ok_and(|is_so| is_so);
+                is_variable(&node.op.name) && !is_of_run
+            });
             let named = variables.map(|(i, node)| {
                 (node.name.to_string(), Output { node: NodeId(i as u32), index: 0 })
             });
@@ -103,16 +110,15 @@ impl Saver {
         Self::new(scope, &variables)
     }
 
-    /// A saver of these variables, each under a name of its own: resource handles or references.
+    /// A saver of these variables, each under a name of its own: resource handles or references. A
+    /// part of a variable is saved as a slice of the whole, if it goes by its node's name.
     pub fn new(scope: &mut Scope, variables: &[(String, Output)]) -> Result<Saver> {
         ensure!(!variables.is_empty(), InvalidArgument, "there are no variables to save");
         let mut scope = scope.child("save");
         let prefix = scope.placeholder(DType::String, &PartialShape::scalar())?;
-        let shape = Shape::new(&[variables.len()])?;
-        let names = variables.iter().map(|(name, _)| Bytes::from(name.clone())).collect();
-        let names = scope.constant(&Tensor::from_strings(shape.clone(), names)?)?;
-        let parts = vec![Bytes::new(); variables.len()];
-        let parts = scope.constant(&Tensor::from_strings(shape, parts)?)?;
+        let saved: Vec<(String, String)> =
+            variables.iter().map(|(name, variable)| saved_as(&scope, name, *variable)).collect();
+        let [names, parts] = entries(&mut scope, saved)?;
         let mut inputs = vec![prefix, names, parts];
         let mut dtypes = Vec::with_capacity(variables.len());
         for (name, variable) in variables {
@@ -279,6 +285,25 @@ fn remove_if_there(storage: &dyn Storage, path: &str) -> Result<()> {
         Err(e) if e.code() != Code::NotFound => Err(e),
         _ => Ok(()),
     }
+}
+
+/// What a variable is called in a checkpoint, and which slice of that it is; empty if it is all of it.
+fn saved_as(scope: &Scope, name: &str, variable: Output) -> (String, String) {
+    scope.with_graph(|graph| {
+        let node = graph.node(variable.node);
+        let text = |attr| node.attrs().string(attr).ok().map(str::to_owned);
+        let slice = text(SLICE_OF_ATTR).zip(text(SLICE_ATTR));
+        slice.filter(|_| *node.name == *name).unwrap_or((name.to_owned(), String::new()))
+    })
+}
+
+/// Names in a checkpoint and the slices that go with them, as `SaveV2` and `RestoreV2` take them.
+pub(crate) fn entries(scope: &mut Scope, saved: Vec<(String, String)>) -> Result<[Output; 2]> {
+    let shape = Shape::new(&[saved.len()])?;
+    let (names, slices): (Vec<Bytes>, Vec<Bytes>) =
+        saved.into_iter().map(|(name, slice)| (name.into(), slice.into())).unzip();
+    let names = scope.constant(&Tensor::from_strings(shape.clone(), names)?)?;
+    Ok([names, scope.constant(&Tensor::from_strings(shape, slices)?)?])
 }
 
 fn is_variable(op: &str) -> bool {

@@ -75,6 +75,8 @@ pub struct TrainOptions {
     pub updates_lost_max: u64,
     /// Checkpoints that are kept.
     pub checkpoints_max: usize,
+    /// Updates from one entry of the model's summaries in the event file to the next; 0 for none.
+    pub summary_steps: u64,
     /// Updates after which it ends, if its samples have not ended it before.
     pub updates_max: Option<u64>,
     /// Time after which it ends.
@@ -101,6 +103,7 @@ impl Default for TrainOptions {
             batches_per_shard: 10,
             updates_lost_max: 500,
             checkpoints_max: 5,
+            summary_steps: 100,
             updates_max: None,
             time_max: None,
             workers: None,
@@ -183,6 +186,12 @@ impl Plan<'_> {
     /// Updates in no checkpoint beyond which workers hold back: each may have one more on its way.
     fn updates_unsaved_max(&self) -> u64 {
         self.options.updates_lost_max.saturating_sub(self.cluster.workers().len() as u64)
+    }
+
+    /// Whether this process writes the model's summaries: the one that drives the chief does.
+    fn writes_summaries(&self) -> bool {
+        let has_chief = self.options.workers.as_ref().is_none_or(|workers| workers.contains(&0));
+        has_chief && self.options.summary_steps > 0
     }
 }
 

@@ -1,7 +1,10 @@
 //! Variables of a model.
 
+use thalweg_formats::saved_model::{SLICE_ATTR, SLICE_OF_ATTR};
 use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Shape};
+
+use crate::partition::Part;
 
 /// A tensor that outlives steps: parameters, slots of optimizers, counters.
 #[derive(Clone, Debug)]
@@ -20,6 +23,17 @@ pub struct Variable {
     pub is_trainable: bool,
     /// The device it is asked to live on; empty where it is asked for none.
     pub device: String,
+    /// What it is a part of; none if it is whole.
+    pub part: Option<Part>,
+}
+
+/// A variable that is to be added.
+pub(crate) struct NewVariable<'a> {
+    pub name: &'a str,
+    pub dtype: DType,
+    pub shape: &'a Shape,
+    pub device: &'a str,
+    pub part: Option<Part>,
 }
 
 impl Variable {
@@ -27,20 +41,22 @@ impl Variable {
     /// whatever scope asks for them, as their names do.
     pub(crate) fn add(
         scope: &Scope,
-        name: &str,
-        dtype: DType,
-        shape: &Shape,
-        device: &str,
+        new: NewVariable<'_>,
         initial: impl FnOnce(&mut Scope) -> Result<Output>,
     ) -> Result<Variable> {
+        let NewVariable { name, dtype, shape, device, part } = new;
         let mut scope = scope.on_device(device);
-        let handle = scope
+        let mut handle = scope
             .op("VarHandleOp")
             .name(name)
             .attr("dtype", dtype)
             .attr("shape", &PartialShape::from(shape))
-            .attr("shared_name", name)
-            .build()?;
+            .attr("shared_name", name);
+        if let Some(part) = &part {
+            // In the graph too: whoever has only that saves it as a slice.
+            handle = handle.attr(SLICE_OF_ATTR, &*part.of).attr(SLICE_ATTR, &*part.spec(shape));
+        }
+        let handle = handle.build()?;
         let mut first = scope.child(&format!("{name}/Initializer"));
         let value = initial(&mut first)?;
         let assign = scope.op("AssignVariableOp").name(&format!("{name}/Assign"));
@@ -53,7 +69,16 @@ impl Variable {
             init,
             is_trainable: true,
             device: device.to_owned(),
+            part,
         })
+    }
+
+    /// Its name in checkpoints, and which slice of that it is; empty if it is all of it.
+    pub fn saved_as(&self) -> (String, String) {
+        match &self.part {
+            Some(part) => (part.of.clone(), part.spec(&self.shape)),
+            None => (self.name.clone(), String::new()),
+        }
     }
 
     /// Its value when the node that is added here runs.

@@ -9,7 +9,11 @@ use std::time::Duration;
 
 use thalweg_cluster::{ConnectOptions, TaskName};
 use thalweg_formats::checkpoint::BundleReader;
+use thalweg_formats::events::{EventReader, event_files};
+use thalweg_formats::record::ReadOptions;
 use thalweg_formats::{LocalStorage, Storage};
+use thalweg_proto::event::What;
+use thalweg_proto::summary::value::Value as Content;
 use thalweg_tensor::{DType, Result, Tensor};
 use thalweg_train::trainer::{EarlyStop, Event, Flow, Hook, Outcome, Screen, Step};
 use thalweg_train::{
@@ -370,4 +374,57 @@ fn mistakes_are_told() {
         })
         .unwrap_err();
     assert!(error.message().contains("no good"), "{error}");
+}
+
+/// The net, and what of it is shown.
+fn watched(model: &mut Model) -> Result<Net> {
+    let net = net(model)?;
+    let kernel = model.find("dense/kernel").unwrap().read(model)?;
+    model.histogram_summary("kernel", kernel)?;
+    model.scalar_summary("own loss", net.loss)?;
+    model.image_summary("digits", net.inputs[0], 2)?;
+    let labels = model.add("AsString", &[net.inputs[1]])?;
+    model.text_summary("labels", labels)?;
+    // A net that is built again shows nothing twice.
+    let mut again = model.inference();
+    again.scalar_summary("of use", net.loss)?;
+    model.scalar_summary("own loss", net.loss)?;
+    Ok(net)
+}
+
+#[test]
+fn what_a_net_shows_is_written() {
+    let folder = Folder::new("summaries");
+    let here = cluster(1, 2);
+    let killer = Killer::new(&here, &[(100, "worker", 0)]);
+    let options = TrainOptions { summary_steps: 30, ..options(&folder, Mode::Async) };
+    let digits = mnist::train().unwrap().first(SAMPLES);
+    let trainer = Trainer::new(&here, options).hook(killer).screen(Screen::none());
+    let outcome = trainer.run(&digits, &Optimizer::sgd(0.1), watched).unwrap();
+
+    let storage = LocalStorage::default();
+    let files = event_files(&storage, &outcome.events).unwrap();
+    let mut shown: Vec<(i64, Vec<String>)> = Vec::new();
+    for file in files {
+        let mut reader = EventReader::open(&storage, &file, ReadOptions::default()).unwrap();
+        while let Some(event) = reader.next_event().unwrap() {
+            let Some(What::Summary(summary)) = event.what else { continue };
+            let histogram = summary.value.iter().find_map(|value| match &value.value {
+                Some(Content::Histo(histogram)) => Some(histogram.num),
+                _ => None,
+            });
+            if let Some(count) = histogram {
+                assert_eq!(count, 7840.0);
+                let tags = summary.value.into_iter().map(|value| value.tag).collect();
+                shown.push((event.step, tags));
+            }
+        }
+    }
+    let tags = ["kernel", "own loss", "digits/image/0", "digits/image/1", "labels"];
+    assert!(shown.iter().all(|(_, found)| *found == tags), "{shown:?}");
+    let steps: Vec<i64> = shown.iter().map(|(step, _)| *step).collect();
+    // The first step, then every thirty; two workers may be a step or two past that.
+    assert!(steps[0] <= 3, "{steps:?}");
+    assert!(steps.windows(2).all(|pair| (30..40).contains(&(pair[1] - pair[0]))), "{steps:?}");
+    assert!(steps.len() as u64 >= BATCHES / 40, "{steps:?}");
 }

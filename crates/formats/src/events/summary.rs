@@ -1,5 +1,6 @@
 //! Values as the dashboard's plugins expect them.
 
+use prost::Message;
 use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
 use thalweg_proto::summary_metadata::PluginData;
@@ -55,16 +56,23 @@ pub fn of_plugin(
     data_class: pb::DataClass,
     tensor: &Tensor,
 ) -> Result<pb::summary::Value> {
-    let plugin_data = PluginData { plugin_name: plugin.to_owned(), content };
-    let metadata = pb::SummaryMetadata {
-        plugin_data: Some(plugin_data),
-        data_class: data_class as i32,
-        ..Default::default()
-    };
     Ok(pb::summary::Value {
         tag: tag.to_owned(),
-        metadata: Some(metadata),
+        metadata: Some(metadata(plugin, content, data_class)),
         value: Some(Content::Tensor(tensor.to_proto()?)),
         ..Default::default()
     })
+}
+
+/// What makes a tensor text, serialized: an input of `TensorSummaryV2`.
+pub fn text_metadata() -> Vec<u8> {
+    metadata("text", Bytes::new(), pb::DataClass::Tensor).encode_to_vec()
+}
+
+fn metadata(plugin: &str, content: Bytes, data_class: pb::DataClass) -> pb::SummaryMetadata {
+    pb::SummaryMetadata {
+        plugin_data: Some(PluginData { plugin_name: plugin.to_owned(), content }),
+        data_class: data_class as i32,
+        ..Default::default()
+    }
 }

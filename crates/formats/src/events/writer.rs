@@ -5,7 +5,7 @@ use std::time::Duration;
 use prost::Message;
 use thalweg_proto as pb;
 use thalweg_proto::event::What;
-use thalweg_tensor::{Bytes, Result};
+use thalweg_tensor::{Bytes, Result, err};
 
 use super::FILE_VERSION;
 use crate::record::{Compression, RecordWriter};
@@ -81,6 +81,14 @@ impl EventWriter {
         values: Vec<pb::summary::Value>,
     ) -> Result<()> {
         self.what(wall, step, What::Summary(pb::Summary { value: values }))
+    }
+
+    /// Adds what a step computed for the dashboard: a serialized `Summary`, as `MergeSummary` gives
+    /// it.
+    pub fn write_summary(&mut self, wall: Duration, step: i64, summary: &[u8]) -> Result<()> {
+        let summary = pb::Summary::decode(summary);
+        let summary = summary.map_err(|e| err!(InvalidArgument, "it is not a summary: {e}"))?;
+        self.summary(wall, step, summary.value)
     }
 
     /// Adds a graph.

@@ -20,6 +20,7 @@ use thalweg_tensor::{Code, Context, Error, Result, bail, ensure, err};
 pub use export::{Export, Prepared, SaveStep};
 pub use functions::{Call, Function, Functions};
 pub use meta_graph::{MetaGraph, Restore};
+pub use saver::{RUN_STATE_ATTR, SLICE_ATTR, SLICE_OF_ATTR};
 pub use signature::{PREDICT_METHOD, Signature, TensorSpec};
 
 use crate::message;

@@ -8,6 +8,13 @@ use thalweg_tensor::{Bytes, DType, Result, Shape, Tensor, err};
 
 use crate::checkpoint::object_graph::{self, ObjectGraph};
 
+/// Says of a variable's node that its value belongs to a run: it is in no checkpoint.
+pub const RUN_STATE_ATTR: &str = "_run_state";
+/// Says of a variable's node which variable it holds a part of.
+pub const SLICE_OF_ATTR: &str = "_slice_of";
+/// Says which part of it, as `SaveV2` takes it.
+pub const SLICE_ATTR: &str = "_slice";
+
 /// The newest format of checkpoints.
 const CHECKPOINT_V2: i32 = 2;
 
@@ -103,6 +110,9 @@ fn variables(graph: &pb::GraphDef, objects: &mut ObjectGraph) -> Result<Vec<Vari
             "VariableV2" | "Variable" => false,
             _ => continue,
         };
+        if node.attr.contains_key(RUN_STATE_ATTR) {
+            continue;
+        }
         let Some(Value::Type(dtype)) = node.attr.get("dtype").and_then(|a| a.value.as_ref()) else {
             return Err(err!(InvalidArgument, "variable '{}' has no dtype", node.name));
         };

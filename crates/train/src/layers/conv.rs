@@ -74,13 +74,13 @@ impl Layer for Conv {
         let channels = model.features(x)?;
         let mut layer = model.layer("conv2d");
         let dims = [self.window[0], self.window[1], channels, self.filters];
-        let kernel = layer.variable("kernel", &dims, &self.kernel)?.read(&mut layer)?;
+        let kernel = layer.parameter("kernel", &dims, &self.kernel)?.read(&mut layer)?;
         let stride = self.stride as i64;
         let node = layer.op("Conv2D").inputs(&[x, kernel]);
         let node = node.attr("strides", &[1, stride, stride, 1][..]);
         let mut y = node.attr("padding", self.padding.name()).build()?;
         if self.has_bias {
-            let bias = layer.variable("bias", &[self.filters], &Initializer::Zeros)?;
+            let bias = layer.parameter("bias", &[self.filters], &Initializer::Zeros)?;
             let bias = bias.read(&mut layer)?;
             y = layer.add("BiasAdd", &[y, bias])?;
         }

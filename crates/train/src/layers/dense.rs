@@ -63,15 +63,15 @@ impl Layer for Dense {
     fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
         let inputs = model.features(x)?;
         let mut layer = model.layer("dense");
-        let kernel = layer.variable("kernel", &[inputs, self.units], &self.kernel)?;
+        let kernel = layer.parameter("kernel", &[inputs, self.units], &self.kernel)?;
         let weights = kernel.read(&mut layer)?;
         if self.l2 > 0.0 && layer.phase() == Phase::Training {
             let penalty = crate::losses::l2(&mut layer, weights, self.l2)?;
-            layer.add_penalty(&kernel, penalty);
+            layer.add_penalty(&kernel.parts[0], penalty);
         }
         let mut y = rows_times(&mut layer, x, weights, self.units)?;
         if self.has_bias {
-            let bias = layer.variable("bias", &[self.units], &Initializer::Zeros)?;
+            let bias = layer.parameter("bias", &[self.units], &Initializer::Zeros)?;
             let bias = bias.read(&mut layer)?;
             y = layer.add("BiasAdd", &[y, bias])?;
         }

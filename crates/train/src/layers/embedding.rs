@@ -4,7 +4,7 @@ use thalweg_graph::Output;
 use thalweg_tensor::{Result, ensure};
 
 use super::Layer;
-use crate::{Initializer, Model, Variable};
+use crate::{Initializer, Model, Part, Variable};
 
 /// A table of rows, looked up by number; its gradient has the used rows alone.
 #[derive(Clone, Debug)]
@@ -21,7 +21,9 @@ impl Embedding {
         Embedding { rows, width, shards: 1, first: Initializer::Uniform(-0.05, 0.05) }
     }
 
-    /// Cuts the table: row `i` lies in part `i % shards`, and each part is placed on its own.
+    /// Cuts the table: row `i` lies in part `i % shards`, and each part is placed on its own. The
+    /// parts are variables of their own in checkpoints too; [`Model::partitioned`] is the other way,
+    /// with runs of rows that are saved as one.
     #[must_use]
     pub fn shards(self, shards: usize) -> Embedding {
         Embedding { shards, ..self }
@@ -43,11 +45,8 @@ impl Embedding {
             self.shards
         );
         if self.shards == 1 {
-            return Ok(vec![model.variable(
-                "embeddings",
-                &[self.rows, self.width],
-                &self.first,
-            )?]);
+            let dims = [self.rows, self.width];
+            return Ok(model.parameter("embeddings", &dims, &self.first)?.parts);
         }
         let part = |i: usize| {
             let rows = self.rows / self.shards + usize::from(i < self.rows % self.shards);
@@ -65,18 +64,68 @@ impl Layer for Embedding {
     }
 }
 
-/// The rows that `ids` name in a table cut into `tables`.
+/// The rows that `ids` name in a table that is held by `tables`: parts of it along an axis, or, where
+/// they are variables of their own, every so many rows of it.
 pub(crate) fn lookup(model: &mut Model, tables: &[Variable], ids: Output) -> Result<Output> {
     if let [table] = tables {
         return table.gather(model, ids);
     }
+    match tables.first().and_then(|table| table.part.as_ref()) {
+        Some(part) if part.axis > 0 => columns(model, tables, ids, part),
+        Some(part) => {
+            let rows = part.whole.dims()[0];
+            rows_by(model, tables, ids, |model, ids| in_runs(model, ids, rows, tables.len()))
+        }
+        None => rows_by(model, tables, ids, |model, ids| in_turn(model, ids, tables.len())),
+    }
+}
+
+/// Parts that have all rows, but not all of each: they are looked up everywhere and joined.
+fn columns(model: &mut Model, tables: &[Variable], ids: Output, part: &Part) -> Result<Output> {
+    let mut found = Vec::with_capacity(tables.len());
+    for table in tables {
+        found.push(table.gather(&mut model.on(&table.device), ids)?);
+    }
+    // From the end, since that does not depend on the rank of the ids.
+    let axis = model.int(part.axis as i32 - part.whole.rank() as i32)?;
+    model.op("ConcatV2").inputs(&found).inputs(&[axis]).build()
+}
+
+/// Which of `parts` a row is in, and where: they take turns.
+fn in_turn(model: &mut Model, ids: Output, parts: usize) -> Result<[Output; 2]> {
     let dtype = model.dtype(ids);
+    let count = model.number(dtype, parts as f64)?;
+    Ok([model.add("FloorMod", &[ids, count])?, model.add("FloorDiv", &[ids, count])?])
+}
+
+/// Which of `parts` a row is in, and where: each has a run of rows, the first ones one row more.
+fn in_runs(model: &mut Model, ids: Output, rows: usize, parts: usize) -> Result<[Output; 2]> {
+    let dtype = model.dtype(ids);
+    let number = |model: &mut Model, value: usize| model.number(dtype, value as f64);
+    let (size, larger) = (rows / parts, rows % parts);
+    let (short, long) = (number(model, size)?, number(model, size + 1)?);
+    let larger = number(model, larger)?;
+    let behind = model.add("Sub", &[ids, larger])?;
+    let in_long = model.add("FloorDiv", &[ids, long])?;
+    let in_short = model.add("FloorDiv", &[behind, short])?;
+    let part = model.add("Maximum", &[in_long, in_short])?;
+    let is_long = model.add("Less", &[part, larger])?;
+    let [of_long, of_short] =
+        [model.add("FloorMod", &[ids, long])?, model.add("FloorMod", &[behind, short])?];
+    Ok([part, model.add("SelectV2", &[is_long, of_long, of_short])?])
+}
+
+/// Rows of which `find` says in which part they are, and where in it.
+fn rows_by(
+    model: &mut Model,
+    tables: &[Variable],
+    ids: Output,
+    find: impl FnOnce(&mut Model, Output) -> Result<[Output; 2]>,
+) -> Result<Output> {
     let flat = model.ints(&[-1])?;
     let flat = model.add("Reshape", &[ids, flat])?;
-    let count = model.number(dtype, tables.len() as f64)?;
-    let part = model.add("FloorMod", &[flat, count])?;
+    let [part, row] = find(model, flat)?;
     let part = model.cast(part, thalweg_tensor::DType::Int32)?;
-    let row = model.add("FloorDiv", &[flat, count])?;
     let size = model.add("Size", &[flat])?;
     let (zero, one) = (model.int(0)?, model.int(1)?);
     let positions = model.add("Range", &[zero, size, one])?;
@@ -98,8 +147,9 @@ pub(crate) fn lookup(model: &mut Model, tables: &[Variable], ids: Output) -> Res
         return Ok(together);
     }
     let shape = model.shape_of(ids)?;
-    let width = model.ints(&[tables[0].shape.dims()[1] as i32])?;
+    let row: Vec<i32> = tables[0].shape.dims()[1..].iter().map(|size| *size as i32).collect();
+    let row = model.ints(&row)?;
     let axis = model.int(0)?;
-    let shape = model.op("ConcatV2").inputs(&[shape, width, axis]).build()?;
+    let shape = model.op("ConcatV2").inputs(&[shape, row, axis]).build()?;
     model.add("Reshape", &[together, shape])
 }

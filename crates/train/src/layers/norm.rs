@@ -62,7 +62,7 @@ impl Layer for BatchNorm {
         );
         let mut layer = model.layer("batch_normalization");
         let dims = [channels];
-        let variable = |layer: &Model, name, first| layer.variable(name, &dims, &first);
+        let variable = |layer: &Model, name, first| layer.parameter(name, &dims, &first);
         let scale = variable(&layer, "gamma", Initializer::Ones)?.read(&mut layer)?;
         let offset = variable(&layer, "beta", Initializer::Zeros)?.read(&mut layer)?;
         let kept = |layer: &Model, name, first| {
@@ -128,8 +128,8 @@ impl Layer for LayerNorm {
     fn apply(&self, model: &mut Model, x: Output) -> Result<Output> {
         let features = model.features(x)?;
         let mut layer = model.layer("layer_normalization");
-        let scale = layer.variable("gamma", &[features], &Initializer::Ones)?.read(&mut layer)?;
-        let offset = layer.variable("beta", &[features], &Initializer::Zeros)?.read(&mut layer)?;
+        let scale = layer.parameter("gamma", &[features], &Initializer::Ones)?.read(&mut layer)?;
+        let offset = layer.parameter("beta", &[features], &Initializer::Zeros)?.read(&mut layer)?;
         let axis = layer.ints(&[-1])?;
         let mean = layer.op("Mean").inputs(&[x, axis]).attr("keep_dims", true).build()?;
         let gap = layer.add("Sub", &[x, mean])?;

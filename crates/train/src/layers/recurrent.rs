@@ -47,7 +47,7 @@ impl Recurrent {
     fn inputs(self, layer: &mut Model, x: Output, gates: usize) -> Result<Output> {
         let inputs = layer.features(x)?;
         let width = gates * self.units;
-        let kernel = layer.variable("kernel", &[inputs, width], &Initializer::GlorotUniform)?;
+        let kernel = layer.parameter("kernel", &[inputs, width], &Initializer::GlorotUniform)?;
         let kernel = kernel.read(layer)?;
         let product = rows_times(layer, x, kernel, width)?;
         let order = layer.ints(&[1, 0, 2])?;
@@ -96,12 +96,12 @@ impl Layer for Lstm {
         let mut layer = model.layer("lstm");
         let inputs = layer.features(x)?;
         let dims = [inputs, 4 * units];
-        let kernel = layer.variable("kernel", &dims, &Initializer::GlorotUniform)?;
+        let kernel = layer.parameter("kernel", &dims, &Initializer::GlorotUniform)?;
         let dims = [units, 4 * units];
-        let recurrent = layer.variable("recurrent_kernel", &dims, &Initializer::Orthogonal)?;
+        let recurrent = layer.parameter("recurrent_kernel", &dims, &Initializer::Orthogonal)?;
         // Gates begin open to the past: the second quarter is that of forgetting.
         let first = (0..4 * units).map(|i| if i / units == 1 { 1.0 } else { 0.0 }).collect();
-        let bias = layer.variable("bias", &[4 * units], &Initializer::Value(first))?;
+        let bias = layer.parameter("bias", &[4 * units], &Initializer::Value(first))?;
         let bias = bias.read(&mut layer)?;
         let (kernel, recurrent) = (kernel.read(&mut layer)?, recurrent.read(&mut layer)?);
         let axis = layer.int(0)?;
@@ -142,10 +142,10 @@ impl Layer for Gru {
         let mut layer = model.layer("gru");
         let inputs = self.0.inputs(&mut layer, x, 3)?;
         let dims = [units, 3 * units];
-        let recurrent = layer.variable("recurrent_kernel", &dims, &Initializer::Orthogonal)?;
+        let recurrent = layer.parameter("recurrent_kernel", &dims, &Initializer::Orthogonal)?;
         let recurrent = recurrent.read(&mut layer)?;
         let bias =
-            layer.variable("bias", &[2, 3 * units], &Initializer::Zeros)?.read(&mut layer)?;
+            layer.parameter("bias", &[2, 3 * units], &Initializer::Zeros)?.read(&mut layer)?;
         let biases = layer.op("Unpack").input(bias).attr("num", 2i64).build_all()?;
         let zeros = self.0.zeros(&mut layer, x)?;
         let one = layer.float(1.0)?;

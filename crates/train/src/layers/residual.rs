@@ -32,7 +32,7 @@ impl Layer for Positions {
         );
         let mut layer = model.layer("positions");
         let dims = [length.unwrap_or(0), features];
-        let rows = layer.variable("embeddings", &dims, &Initializer::Uniform(-0.05, 0.05))?;
+        let rows = layer.parameter("embeddings", &dims, &Initializer::Uniform(-0.05, 0.05))?;
         let rows = rows.read(&mut layer)?;
         layer.add("AddV2", &[x, rows])
     }

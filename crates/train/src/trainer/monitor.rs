@@ -206,8 +206,11 @@ impl<'a> Monitor<'a> {
             self.rate = (progress.updates - self.updates) as f64 / span;
         }
         self.updates = progress.updates;
+        for (updates, summary) in self.shared.take_summaries() {
+            self.writer.write_summary(self.shared.wall(), updates as i64, &summary)?;
+        }
         if progress.loss.is_nan() {
-            return Ok(());
+            return self.writer.flush();
         }
         let mut values = vec![
             summary::scalar("loss", progress.loss)?,

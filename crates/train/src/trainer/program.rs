@@ -2,7 +2,7 @@
 
 use thalweg_graph::{Graph, NodeId, Output, Scope};
 use thalweg_ops::{FAMILIES, op_registry};
-use thalweg_tensor::{Bytes, DType, PartialShape, Result, Shape, Tensor};
+use thalweg_tensor::{DType, PartialShape, Result, Tensor};
 
 use super::{Net, Plan};
 use crate::leases::{Batch, Leases};
@@ -33,6 +33,8 @@ pub(super) struct StepNames {
     pub batch: [String; 5],
     pub loss: String,
     pub figures: Vec<(String, String)>,
+    /// All summaries of the model, if it has any.
+    pub summary: Option<String>,
     /// The number of updates after the step, and the one that was last saved.
     pub counts: [String; 2],
 }
@@ -122,6 +124,7 @@ fn step_names(
     let at = model.top_on(&count.device);
     let now = count.read(&mut at.with_scope(at.after(&done)))?;
     let last_saved = saved.read(model)?;
+    let summary = model.summaries()?;
     let name = |output: Output| model.name_of(output);
     let Batch { worker, generation, shard, used, count } = batch;
     Ok(StepNames {
@@ -129,6 +132,7 @@ fn step_names(
         batch: [worker, generation, shard, used, count].map(name),
         loss: name(net.loss),
         figures: net.figures.iter().map(|(tag, value)| (tag.clone(), name(*value))).collect(),
+        summary: summary.map(name),
         counts: [now, last_saved].map(name),
     })
 }
@@ -192,13 +196,9 @@ impl LeadNames {
     }
 }
 
-/// Names of variables, and which part of each: the whole.
+/// Names of variables in checkpoints, and which slice of that each is.
 fn entries(at: &mut Model, variables: &[Variable]) -> Result<[Output; 2]> {
-    let shape = Shape::new(&[variables.len()])?;
-    let names = variables.iter().map(|variable| Bytes::from(variable.name.clone())).collect();
-    let names = at.constant(&Tensor::from_strings(shape.clone(), names)?)?;
-    let parts = vec![Bytes::new(); variables.len()];
-    Ok([names, at.constant(&Tensor::from_strings(shape, parts)?)?])
+    crate::saver::entries(at, variables.iter().map(Variable::saved_as).collect())
 }
 
 fn dtypes(variables: &[Variable]) -> Vec<DType> {

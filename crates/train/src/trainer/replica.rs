@@ -409,7 +409,13 @@ impl Replica<'_> {
         fetches.extend(names.figures.iter().map(|(_, name)| name.as_str()));
         let coordinated = &self.program.coordinated;
         fetches.extend(coordinated.used.as_deref());
-        let mut found = self.run_step(session, &feeds, &fetches, &[&coordinated.step])?;
+        let summary = names.summary.as_deref().filter(|_| self.shared.takes_summary(self.plan));
+        fetches.extend(summary);
+        let found = self.run_step(session, &feeds, &fetches, &[&coordinated.step]);
+        let mut found = match (found, summary) {
+            (found, None) => found?,
+            (found, Some(_)) => self.without_summary(found)?,
+        };
         let is_used = match coordinated.used {
             Some(_) => found.pop().map_or(Ok(true), |used| used.scalar_value())?,
             None => true,
@@ -424,6 +430,25 @@ impl Replica<'_> {
             loss: found[0].scalar_value()?,
             figures: found[3..].iter().map(Tensor::scalar_value).collect::<Result<_>>()?,
         })
+    }
+
+    /// What a step gave, but for the summaries, which come last; they are noted.
+    fn without_summary(&self, found: Result<Vec<Tensor>>) -> Result<Vec<Tensor>> {
+        let noted = found.and_then(|mut found| {
+            let summary = found.pop().ok_or_else(|| err!(Internal, "a step without fetches"))?;
+            let summary = summary.strings()?.first().cloned().unwrap_or_default();
+            Ok((found[1].scalar_value::<i64>()?.max(0) as u64, summary, found))
+        });
+        match noted {
+            Ok((updates, summary, found)) => {
+                self.shared.note_summary(self.plan, Some((updates, summary)));
+                Ok(found)
+            }
+            Err(error) => {
+                self.shared.note_summary(self.plan, None);
+                Err(error)
+            }
+        }
     }
 
     fn run_step(

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use thalweg_cluster::RemoteSession;
 use thalweg_kernel::{Cancellation, Environment};
 use thalweg_runtime::system_environment;
-use thalweg_tensor::{Error, err};
+use thalweg_tensor::{Bytes, Error, err};
 
 use super::{Event, Plan, Progress, Step};
 use crate::{Checkpoints, SaverOptions};
@@ -42,6 +42,16 @@ pub(super) struct Shared {
     /// Workers that lost their sessions: their shards are given to others.
     pub releases: Mutex<Vec<usize>>,
     averages: Mutex<Averages>,
+    summaries: Mutex<Summaries>,
+}
+
+/// Summaries of steps.
+#[derive(Default)]
+struct Summaries {
+    /// The number of updates from which on the next is due; none while a step computes one.
+    due: Option<u64>,
+    /// Those that are not written yet, with the updates of their steps.
+    found: Vec<(u64, Bytes)>,
 }
 
 #[derive(Default)]
@@ -73,6 +83,7 @@ impl Shared {
             checkpoint: Mutex::default(),
             releases: Mutex::default(),
             averages: Mutex::default(),
+            summaries: Mutex::new(Summaries { due: Some(0), ..Summaries::default() }),
         }
     }
 
@@ -145,6 +156,30 @@ impl Shared {
         drop(averages);
         let count = if step.is_used && is_wanted { step.samples as i64 } else { 0 };
         self.left.fetch_sub(count, Ordering::SeqCst);
+    }
+
+    /// Whether the step that is about to begin is to compute the summaries; it says when it has.
+    pub(super) fn takes_summary(&self, plan: &Plan<'_>) -> bool {
+        let updates = self.updates.load(Ordering::SeqCst);
+        let mut summaries = self.summaries.lock();
+        let is_due = plan.writes_summaries() && summaries.due.is_some_and(|due| due <= updates);
+        if is_due {
+            summaries.due = None;
+        }
+        is_due
+    }
+
+    /// Notes the summaries of a step; without them the next step computes them.
+    pub(super) fn note_summary(&self, plan: &Plan<'_>, found: Option<(u64, Bytes)>) {
+        let mut summaries = self.summaries.lock();
+        let after = found.as_ref().map_or(0, |(updates, _)| *updates);
+        summaries.due = Some(if found.is_some() { after + plan.options.summary_steps } else { 0 });
+        summaries.found.extend(found);
+    }
+
+    /// Summaries that are to be written.
+    pub(super) fn take_summaries(&self) -> Vec<(u64, Bytes)> {
+        std::mem::take(&mut self.summaries.lock().found)
     }
 
     /// Whether there may be no samples left: what is known here may be a step or two ahead of what is

@@ -1,0 +1,145 @@
+//! Variables in parts: each a variable of its own, saved as a slice of the whole.
+
+use thalweg_graph::{Output, Scope};
+use thalweg_tensor::{DType, Result, Shape, err};
+
+use crate::layers::lookup;
+use crate::{Model, Variable};
+
+/// How variables are cut; parts follow each other along one axis, the first ones being larger by one
+/// where the axis cannot be divided evenly. Variables without that axis stay whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Partitioner {
+    /// Into so many parts, fewer where the axis is shorter.
+    Fixed {
+        /// How many.
+        parts: usize,
+        /// Along which axis.
+        axis: usize,
+    },
+    /// Into as few parts as it takes for none to be larger than this, down to one row each.
+    MaxBytes {
+        /// Bytes of a part.
+        bytes: usize,
+        /// Along which axis.
+        axis: usize,
+        /// Parts at most, whatever their size.
+        parts_max: Option<usize>,
+    },
+}
+
+impl Partitioner {
+    /// Sizes of the parts of such a variable along the axis, and the axis; none if it stays whole.
+    pub(crate) fn cut(self, shape: &Shape, dtype: DType) -> Option<(usize, Vec<usize>)> {
+        let (Partitioner::Fixed { axis, .. } | Partitioner::MaxBytes { axis, .. }) = self;
+        let length = shape.dims().get(axis).copied()?;
+        let wanted = match self {
+            Partitioner::Fixed { parts, .. } => parts,
+            Partitioner::MaxBytes { bytes, parts_max, .. } => {
+                let row = shape.num_elements() / length.max(1) * dtype.size();
+                let rows = (bytes / row.max(1)).max(1);
+                length.div_ceil(rows).min(parts_max.unwrap_or(usize::MAX))
+            }
+        };
+        let parts = wanted.min(length);
+        if parts < 2 {
+            return None;
+        }
+        let (size, larger) = (length / parts, length % parts);
+        Some((axis, (0..parts).map(|i| size + usize::from(i < larger)).collect()))
+    }
+}
+
+/// Where a variable lies in the one that it is a part of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The name of the whole, in checkpoints too.
+    pub of: String,
+    /// Its shape.
+    pub whole: Shape,
+    /// The axis along which it is cut.
+    pub axis: usize,
+    /// Where the part begins along that axis.
+    pub begin: usize,
+}
+
+impl Part {
+    /// The part as TensorFlow's savers write it: `4 6 0,2:0,6` is rows 0 and 1 of a 4 by 6 matrix.
+    pub(crate) fn spec(&self, shape: &Shape) -> String {
+        let whole: Vec<String> = self.whole.dims().iter().map(usize::to_string).collect();
+        let extent = |(axis, size): (usize, &usize)| {
+            format!("{},{size}", if axis == self.axis { self.begin } else { 0 })
+        };
+        let extents: Vec<String> = shape.dims().iter().enumerate().map(extent).collect();
+        format!("{} {}", whole.join(" "), extents.join(":"))
+    }
+}
+
+/// What a layer learns, in one variable or in several.
+#[derive(Clone, Debug)]
+pub struct Parameter {
+    /// `dense/kernel`: also its name in checkpoints.
+    pub name: String,
+    /// Its shape as a whole.
+    pub shape: Shape,
+    /// The variables that hold it, in order; one at least.
+    pub parts: Vec<Variable>,
+}
+
+impl Parameter {
+    /// Its value when the nodes that are added here run.
+    pub fn read(&self, scope: &mut Scope) -> Result<Output> {
+        let values = self.parts.iter().map(|part| part.read(scope));
+        let values = values.collect::<Result<Vec<Output>>>()?;
+        let part = self.parts.first().and_then(|part| part.part.as_ref());
+        let Some(part) = part else {
+            let value = values.first().copied();
+            return value.ok_or_else(|| err!(Internal, "'{}' is held by no variable", self.name));
+        };
+        let axis = scope.number(DType::Int32, part.axis as f64)?;
+        scope.op("ConcatV2").inputs(&values).inputs(&[axis]).build()
+    }
+
+    /// The rows of it that `indices` name, looked up where each part lives.
+    pub fn gather(&self, model: &mut Model, indices: Output) -> Result<Output> {
+        lookup(model, &self.parts, indices)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_cut() {
+        let fixed = |parts, axis| Partitioner::Fixed { parts, axis };
+        let bytes = |bytes, parts_max| Partitioner::MaxBytes { bytes, axis: 0, parts_max };
+        let cut = |partitioner: Partitioner, dims: &[usize]| {
+            partitioner.cut(&Shape::new(dims).unwrap(), DType::Float)
+        };
+        assert_eq!(cut(fixed(3, 0), &[10, 2]), Some((0, vec![4, 3, 3])));
+        assert_eq!(cut(fixed(3, 1), &[10, 2]), Some((1, vec![1, 1])));
+        for (partitioner, dims) in [
+            (fixed(3, 1), &[10][..]),
+            (fixed(2, 0), &[]),
+            (fixed(2, 0), &[1, 5]),
+            (fixed(0, 0), &[9]),
+        ] {
+            assert_eq!(cut(partitioner, dims), None, "{partitioner:?} {dims:?}");
+        }
+        // Rows of 8 bytes, four to a part.
+        assert_eq!(cut(bytes(35, None), &[10, 2]), Some((0, vec![4, 3, 3])));
+        assert_eq!(cut(bytes(35, Some(2)), &[10, 2]), Some((0, vec![5, 5])));
+        assert_eq!(cut(bytes(1, None), &[3, 2]), Some((0, vec![1, 1, 1])));
+        assert_eq!(cut(bytes(80, None), &[10, 2]), None);
+        assert_eq!(cut(bytes(0, None), &[0, 2]), None);
+        assert_eq!(cut(bytes(9, None), &[9, 0]), None);
+    }
+
+    #[test]
+    fn parts_are_told_as_tensorflow_does() {
+        let whole = Shape::new(&[4, 6]).unwrap();
+        let part = Part { of: "w".into(), whole, axis: 1, begin: 4 };
+        assert_eq!(part.spec(&Shape::new(&[4, 2]).unwrap()), "4 6 0,4:4,2");
+    }
+}
