@@ -1,7 +1,10 @@
 //! `thalweg quickstart`: a cluster of processes learns to read digits, loses one of them on the way,
-//! and what it has learnt is exported and used.
+//! and what it has learnt is exported, used and served.
 
 mod digits;
+mod paste;
+mod process;
+mod served;
 mod tasks;
 
 use std::fs;
@@ -26,18 +29,21 @@ use thalweg_train::{
 };
 
 use crate::{Failure, Registry};
+use paste::quoted;
+use served::Conversation;
 use tasks::{Drill, Tasks};
 
 /// Batches of a shard, which a worker holds at a time.
 const BATCHES_PER_SHARD: usize = 5;
-/// Digits that the exported model classifies on the screen.
+/// Digits that the exported model classifies on the screen, and as many that its server does.
 const SHOWN: usize = 10;
 
-/// Train a net that reads digits on a cluster of processes, lose one, export it, use it.
+/// Train a net that reads digits on a cluster of processes, lose one, export the net, serve it.
 ///
 /// Starts a parameter server and two workers on this machine, trains a convolutional net on MNIST
-/// (which is in this program), kills a worker on the way, exports a SavedModel, loads it and classifies
-/// all test digits with it. The last line is JSON.
+/// (which is in this program), kills a worker on the way, exports a SavedModel, loads it, classifies
+/// all test digits with it, and asks a server of it for ten of them over REST. Nothing outside this
+/// machine is reached. The last line is JSON.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Digits to learn from, 60000 at most
@@ -45,7 +51,7 @@ pub struct Args {
     images: u32,
 
     /// How often each of them is used
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     epochs: u32,
 
     /// Digits of a step
@@ -79,6 +85,8 @@ pub struct Args {
 
 /// Runs the tour.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
+    let clock = system_environment().clock;
+    let begin = clock.monotonic();
     let folder = folder(args)?;
     let tasks = Arc::new(Tasks::start(&folder)?);
     writeln!(out, "1. A cluster on this machine, each task a process:")?;
@@ -108,9 +116,11 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         test.len()
     )?;
     writeln!(out, "     {:.2} % are right", accuracy * 100.0)?;
-    let guesses = classify(&model, &test, &(0..SHOWN).collect::<Vec<_>>())?;
     writeln!(out, "\n4. Ten of them, as the model reads them:\n")?;
-    digits::show(&test, &guesses, out)?;
+    let shown: Vec<usize> = (0..SHOWN).collect();
+    let guesses = classify(&model, &test, &shown)?;
+    digits::show(&test, &shown.into_iter().zip(guesses).collect::<Vec<_>>(), out)?;
+    let conversation = serve(&folder, out)?;
     tell_what_next(&folder, &checkpoint, &saved_model, &outcome.events, out)?;
     let detection = drill.detection().map(|time| time.as_secs_f64());
     let summary = serde_json::json!({
@@ -121,6 +131,9 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         "checkpoint": checkpoint,
         "saved_model": saved_model,
         "events": outcome.events,
+        "request": conversation.request,
+        "served_classes": conversation.guesses.iter().map(|(class, _)| class).collect::<Vec<_>>(),
+        "seconds": clock.monotonic().saturating_sub(begin).as_secs_f64(),
     });
     writeln!(out, "{summary}")?;
     Ok(())
@@ -215,6 +228,21 @@ fn tell_of_training(outcome: &Outcome, drill: &Drill, out: &mut dyn Write) -> io
     }
 }
 
+/// Serves the exported model, asks for digits, shows how that is done and what came back.
+fn serve(folder: &str, out: &mut dyn Write) -> Result<Conversation, Failure> {
+    writeln!(out, "5. Served over REST, as TensorFlow Serving does, by a process of its own:")?;
+    out.flush()?;
+    let digits = mnist::test()?;
+    let asked: Vec<usize> = (SHOWN..2 * SHOWN).collect();
+    let conversation = served::ask(folder, &digits, &asked)?;
+    writeln!(out, "     {}", conversation.serve)?;
+    writeln!(out, "   Ten more digits, asked for with\n     {}\n", conversation.curl)?;
+    let guesses = conversation.guesses.iter().copied();
+    digits::show(&digits, &asked.into_iter().zip(guesses).collect::<Vec<_>>(), out)?;
+    writeln!(out, "   That server has ended; the two lines serve and ask again.")?;
+    Ok(conversation)
+}
+
 fn tell_what_next(
     folder: &str,
     checkpoint: &str,
@@ -222,16 +250,17 @@ fn tell_what_next(
     events: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    writeln!(out, "\n5. All of it is in {folder}:")?;
+    let thalweg = paste::program();
+    writeln!(out, "\n6. All of it is in {folder}:")?;
     writeln!(out, "     checkpoint   {checkpoint}")?;
     writeln!(out, "     event files  {events}")?;
     writeln!(out, "     model        {saved_model}")?;
     writeln!(out, "\nNext:")?;
-    writeln!(out, "     thalweg inspect {saved_model}")?;
-    writeln!(out, "     thalweg checkpoint list {checkpoint}")?;
-    writeln!(out, "     thalweg events {events}        (or: tensorboard --logdir {events})")?;
-    writeln!(out, "     thalweg serve --model digits={folder}/model")?;
-    writeln!(out, "     thalweg quickstart --kill ps/0   loses the parameter server instead")?;
+    let (model, checkpoint, events) = (quoted(saved_model), quoted(checkpoint), quoted(events));
+    writeln!(out, "     {thalweg} inspect {model}")?;
+    writeln!(out, "     {thalweg} checkpoint list {checkpoint}")?;
+    writeln!(out, "     {thalweg} events {events}        (or: tensorboard --logdir {events})")?;
+    writeln!(out, "     {thalweg} quickstart --kill ps/0   loses the parameter server instead")?;
     writeln!(out, "     docs/training.md has the program behind this, for nets of your own\n")
 }
 

@@ -9,20 +9,22 @@ const ABREAST: usize = 5;
 /// Pixels that become one, in each direction.
 const CELL: usize = 2;
 
-/// Shows the first digits, each with what it was taken for and how sure that is.
-pub(super) fn show(digits: &Digits, guesses: &[(i64, f32)], out: &mut dyn Write) -> io::Result<()> {
-    let indices: Vec<usize> = (0..guesses.len()).collect();
-    for group in indices.chunks(ABREAST) {
+/// Shows digits, each with what it was taken for and how sure that is.
+pub(super) fn show(
+    digits: &Digits,
+    guesses: &[(usize, (i64, f32))],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    for group in guesses.chunks(ABREAST) {
         let pictures: Vec<Vec<String>> = group
             .iter()
-            .map(|&index| digits.image(index).map(picture).map_err(io::Error::other))
+            .map(|&(index, _)| digits.image(index).map(picture).map_err(io::Error::other))
             .collect::<io::Result<_>>()?;
         for row in 0..SIDE / CELL / 2 {
             let rows: Vec<&str> = pictures.iter().map(|picture| picture[row].as_str()).collect();
             writeln!(out, "  {}", rows.join(" "))?;
         }
-        for &index in group {
-            let (class, sure) = guesses[index];
+        for &(index, (class, sure)) in group {
             let label = digits.label(index).map_err(io::Error::other)?;
             let mark = if class == i64::from(label) { "" } else { " wrong" };
             let text = format!("{class} ({:.0} %){mark}", sure * 100.0);
@@ -65,8 +67,8 @@ mod tests {
     #[test]
     fn ten_digits_fit_a_terminal() {
         let digits = mnist::test().unwrap();
-        let guesses: Vec<(i64, f32)> = (0..10)
-            .map(|i| (i64::from(digits.label(i).unwrap()) + i64::from(i == 9), 0.99))
+        let guesses: Vec<(usize, (i64, f32))> = (0..10)
+            .map(|i| (i, (i64::from(digits.label(i).unwrap()) + i64::from(i == 9), 0.99)))
             .collect();
         let mut page = Vec::new();
         show(&digits, &guesses, &mut page).unwrap();

@@ -1,8 +1,7 @@
 //! The tasks of the tour: processes that it starts, kills and starts again.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::process::{Child, Command, Stdio};
+use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -10,16 +9,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_kernel::Environment;
 use thalweg_runtime::system_environment;
-use thalweg_tensor::{Result, bail, err};
+use thalweg_tensor::{Result, err};
 use thalweg_train::trainer::{Event, Flow, Hook, Step};
 
+use super::process::Process;
 use crate::ports::FreePorts;
 
 /// What a task says once it listens.
 const LISTENS: &str = "listening on";
-/// How long a task may take to listen, and to end.
-const PATIENCE: Duration = Duration::from_secs(20);
-const PAUSE: Duration = Duration::from_millis(10);
 /// The jobs, with the number of their tasks.
 const JOBS: [(&str, usize); 2] = [("ps", 1), ("worker", 2)];
 
@@ -27,7 +24,7 @@ const JOBS: [(&str, usize); 2] = [("ps", 1), ("worker", 2)];
 pub(super) struct Tasks {
     addresses: BTreeMap<String, Vec<String>>,
     logs: String,
-    running: Mutex<BTreeMap<String, Child>>,
+    running: Mutex<BTreeMap<String, Process>>,
     /// Held by whoever starts ended tasks again: several notice an end at the same time.
     reviving: Mutex<()>,
 }
@@ -50,7 +47,9 @@ impl Tasks {
             tasks.spawn(&name)?;
         }
         for (name, _) in tasks.addresses() {
-            tasks.wait_until_listening(&name)?;
+            if let Some(task) = tasks.running.lock().get_mut(&name) {
+                task.wait_for_line(LISTENS)?;
+            }
         }
         Ok(tasks)
     }
@@ -78,25 +77,19 @@ impl Tasks {
 
     /// The process of a task; 0 if there is none.
     pub(super) fn id(&self, name: &str) -> u32 {
-        self.running.lock().get(name).map_or(0, Child::id)
+        self.running.lock().get(name).map_or(0, Process::id)
     }
 
     /// Kills a task as nothing can be killed more. Whoever notices and looks finds it dead: its
     /// connections close a little before it is.
     pub(super) fn kill(&self, name: &str) -> Result<()> {
         let mut running = self.running.lock();
-        let child = running.get_mut(name);
-        let child = child.ok_or_else(|| err!(NotFound, "there is no task {name}"))?;
-        let killed = child.kill().and_then(|()| child.wait());
-        killed.map(|_| ()).map_err(|e| err!(Internal, "{name} cannot be killed: {e}"))
+        running.get_mut(name).ok_or_else(|| err!(NotFound, "there is no task {name}"))?.kill()
     }
 
     /// Starts those again that have ended; their names.
     pub(super) fn revive(&self) -> Result<Vec<String>> {
-        let ended = |(name, child): (&String, &mut Child)| match child.try_wait() {
-            Ok(Some(_)) => Some(name.clone()),
-            _ => None,
-        };
+        let ended = |(name, task): (&String, &mut Process)| task.has_ended().then(|| name.clone());
         let _alone = self.reviving.lock();
         let ended: Vec<String> = self.running.lock().iter_mut().filter_map(ended).collect();
         for name in &ended {
@@ -105,61 +98,21 @@ impl Tasks {
         Ok(ended)
     }
 
-    /// Ends all tasks in order.
+    /// Ends all tasks, and waits until they have.
     pub(super) fn end(&self) {
         let mut running = std::mem::take(&mut *self.running.lock());
-        for child in running.values_mut() {
-            // A task ends when its input does.
-            drop(child.stdin.take());
-        }
-        let clock = system_environment().clock;
-        let begin = clock.monotonic();
-        for child in running.values_mut() {
-            while matches!(child.try_wait(), Ok(None)) {
-                if clock.monotonic().saturating_sub(begin) > PATIENCE {
-                    let _ = child.kill();
-                }
-                std::thread::sleep(PAUSE);
-            }
-        }
+        running.values_mut().for_each(Process::ask_to_end);
     }
 
     fn spawn(&self, name: &str) -> Result<()> {
-        let failed = |e: std::io::Error| err!(Unavailable, "{name} cannot be started: {e}");
         let (job, index) = name.split_once('/').unwrap_or((name, "0"));
-        let log = File::create(self.log(name)).map_err(failed)?;
-        let child = Command::new(std::env::current_exe().map_err(failed)?)
-            .args(["server", "--with-parent", "--threads", "1"])
-            .args(["--cluster", &self.spec(), "--job", job, "--task", index])
-            .env_remove("TF_CONFIG")
-            .stdin(Stdio::piped())
-            .stdout(log.try_clone().map_err(failed)?)
-            .stderr(log)
-            .spawn()
-            .map_err(failed)?;
-        self.running.lock().insert(name.to_owned(), child);
+        let spec = self.spec();
+        let cluster = ["--cluster", &spec, "--job", job, "--task", index];
+        let args = [&["server", "--with-parent", "--threads", "1"][..], &cluster].concat();
+        let log = format!("{}/{}.log", self.logs, name.replace('/', "-"));
+        let task = Process::start(name, &args, log)?;
+        self.running.lock().insert(name.to_owned(), task);
         Ok(())
-    }
-
-    fn log(&self, name: &str) -> String {
-        format!("{}/{}.log", self.logs, name.replace('/', "-"))
-    }
-
-    fn wait_until_listening(&self, name: &str) -> Result<()> {
-        let clock = system_environment().clock;
-        let begin = clock.monotonic();
-        loop {
-            let said = fs::read_to_string(self.log(name)).unwrap_or_default();
-            if said.contains(LISTENS) {
-                return Ok(());
-            }
-            let ended = self.running.lock().get_mut(name).map(Child::try_wait);
-            let is_gone = !matches!(ended, Some(Ok(None)));
-            if is_gone || clock.monotonic().saturating_sub(begin) > PATIENCE {
-                bail!(Unavailable, "{name} does not listen: {}", said.trim());
-            }
-            std::thread::sleep(PAUSE);
-        }
     }
 }
 

@@ -1,0 +1,108 @@
+//! Processes of this program, as the tour starts them.
+
+use std::fs::{self, File};
+use std::io;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use thalweg_runtime::system_environment;
+use thalweg_tensor::{Result, bail, err};
+
+/// How long a process may take to say or do something, and to end.
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// Between two looks whether it has.
+pub(super) const PAUSE: Duration = Duration::from_millis(10);
+/// Variables by which the commands below would be told what a user means for others.
+const NOT_FOR_US: [&str; 3] = ["TF_CONFIG", "MODEL_NAME", "MODEL_BASE_PATH"];
+
+/// A process whose output goes to a file. It ends with this.
+pub(super) struct Process {
+    name: String,
+    child: Child,
+    log: String,
+}
+
+impl Process {
+    /// Runs this program with `args`, among which one has it end when its standard input closes.
+    pub(super) fn start(name: &str, args: &[&str], log: String) -> Result<Process> {
+        let failed = |e: io::Error| err!(Unavailable, "{name} cannot be started: {e}");
+        let file = File::create(&log).map_err(failed)?;
+        let mut command = Command::new(std::env::current_exe().map_err(failed)?);
+        for variable in NOT_FOR_US {
+            command.env_remove(variable);
+        }
+        let child = command
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(file.try_clone().map_err(failed)?)
+            .stderr(file)
+            .spawn()
+            .map_err(failed)?;
+        Ok(Process { name: name.to_owned(), child, log })
+    }
+
+    /// Its number.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Whether it is gone.
+    pub(super) fn has_ended(&mut self) -> bool {
+        !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Kills it as nothing can be killed more, and sees it gone.
+    pub(super) fn kill(&mut self) -> Result<()> {
+        let killed = self.child.kill().and_then(|()| self.child.wait());
+        killed.map(|_| ()).map_err(|e| err!(Internal, "{} cannot be killed: {e}", self.name))
+    }
+
+    /// Waits until it says `words`; the rest of that line.
+    pub(super) fn wait_for_line(&mut self, words: &str) -> Result<String> {
+        self.wait_until(words, |said| {
+            let whole = said.rsplit_once('\n')?.0;
+            whole.lines().find_map(|line| Some(line.split_once(words)?.1.trim().to_owned()))
+        })
+    }
+
+    /// Waits until `done` finds what it looks for, which may be in what the process has said.
+    pub(super) fn wait_until<T>(
+        &mut self,
+        what: &str,
+        done: impl Fn(&str) -> Option<T>,
+    ) -> Result<T> {
+        let clock = system_environment().clock;
+        let begin = clock.monotonic();
+        loop {
+            // Before the look: what it said at last counts.
+            let has_ended = self.has_ended();
+            let said = fs::read_to_string(&self.log).unwrap_or_default();
+            if let Some(found) = done(&said) {
+                return Ok(found);
+            }
+            if has_ended || clock.monotonic().saturating_sub(begin) > PATIENCE {
+                bail!(Unavailable, "{}: '{what}' was waited for; {}", self.name, said.trim());
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Tells it to end, and does not wait.
+    pub(super) fn ask_to_end(&mut self) {
+        drop(self.child.stdin.take());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.ask_to_end();
+        let clock = system_environment().clock;
+        let begin = clock.monotonic();
+        while !self.has_ended() {
+            if clock.monotonic().saturating_sub(begin) > PATIENCE {
+                let _ = self.child.kill();
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The model behind TensorFlow Serving's REST interface, in a process of its own, asked as `curl` asks.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+use serde_json::Value as Json;
+use thalweg_tensor::{Context, Result, ensure, err};
+use thalweg_train::mnist::{Digits, SIDE};
+
+use super::paste::{program, quoted};
+use super::process::{PATIENCE, Process};
+
+/// What requests call the model.
+const NAME: &str = "digits";
+/// More than an answer to ten digits has.
+const ANSWER_BYTES_MAX: u64 = 1 << 20;
+
+/// A question to a server, with all that it takes to ask it again.
+pub(super) struct Conversation {
+    /// The command that serves the model.
+    pub(super) serve: String,
+    /// The command that asks.
+    pub(super) curl: String,
+    /// The file with what is asked.
+    pub(super) request: String,
+    /// What the server takes the digits for, and how sure it is.
+    pub(super) guesses: Vec<(i64, f32)>,
+}
+
+/// Serves the model in `folder`, asks for these digits and ends the server.
+pub(super) fn ask(folder: &str, digits: &Digits, indices: &[usize]) -> Result<Conversation> {
+    let model = format!("{NAME}={folder}/model");
+    let log = format!("{folder}/logs/serve.log");
+    let args = ["serve", "--with-parent", "--port=0", "--rest_api_port=any", "--model", &model];
+    let mut server = Process::start("the server of models", &args, log)?;
+    let address = server.wait_for_line("HTTP listening on")?;
+    let is_ready = || matches!(exchange(&address, "GET", "/readyz", ""), Ok((200, _)));
+    server.wait_until("it takes requests", |_| is_ready().then_some(()))?;
+
+    let request = format!("{folder}/digits.json");
+    let body = body(digits, indices)?;
+    fs::write(&request, &body).map_err(|e| err!(Unavailable, "{request}: {e}"))?;
+    let path = format!("/v1/models/{NAME}:predict");
+    let (status, answer) = exchange(&address, "POST", &path, &body)?;
+    ensure!(status == 200, Internal, "the server answered {status}: {answer}");
+    let guesses = guesses(&answer).context(|| "the server's answer")?;
+    ensure!(guesses.len() == indices.len(), Internal, "{} answers came", guesses.len());
+    let port = address.rsplit(':').next().unwrap_or_default();
+    let serve =
+        format!("{} serve --port 0 --rest_api_port {port} --model {}", program(), quoted(&model));
+    let curl = format!("curl -d {} {address}{path}", quoted(&format!("@{request}")));
+    Ok(Conversation { serve, curl, request, guesses })
+}
+
+/// Digits as rows of numbers in JSON, each digit on a line.
+fn body(digits: &Digits, indices: &[usize]) -> Result<String> {
+    let (images, _) = digits.batch(indices)?;
+    let list = |items: Vec<String>| format!("[{}]", items.join(","));
+    let row = |row: &[f32]| list(row.iter().map(|pixel| format!("[{pixel}]")).collect());
+    let image = |image: &[f32]| list(image.chunks_exact(SIDE).map(row).collect());
+    let images: Vec<String> =
+        images.as_slice::<f32>()?.chunks_exact(SIDE * SIDE).map(image).collect();
+    Ok(format!("{{\"instances\": [\n{}\n]}}\n", images.join(",\n")))
+}
+
+/// The classes in an answer, and the largest of each one's probabilities.
+fn guesses(answer: &str) -> Result<Vec<(i64, f32)>> {
+    let answer: Json = serde_json::from_str(answer).map_err(|e| err!(DataLoss, "{e}"))?;
+    let rows = answer["predictions"].as_array();
+    let rows = rows.ok_or_else(|| err!(DataLoss, "it has no predictions"))?;
+    let guess = |row: &Json| {
+        let probabilities = row["probabilities"].as_array()?.iter().filter_map(Json::as_f64);
+        Some((row["classes"].as_i64()?, probabilities.fold(0.0, f64::max) as f32))
+    };
+    let guesses = rows.iter().map(guess).collect::<Option<Vec<_>>>();
+    guesses.ok_or_else(|| err!(DataLoss, "a prediction has no class or no probabilities"))
+}
+
+/// Status and body of an answer over HTTP.
+fn exchange(address: &str, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
+    let failed = |e: io::Error| err!(Unavailable, "{address}: {e}");
+    let mut stream = TcpStream::connect(address).map_err(failed)?;
+    stream.set_read_timeout(Some(PATIENCE)).map_err(failed)?;
+    stream.set_write_timeout(Some(PATIENCE)).map_err(failed)?;
+    let bytes = body.len();
+    let head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
+    let request = format!("{head}Content-Length: {bytes}\r\n\r\n{body}");
+    stream.write_all(request.as_bytes()).map_err(failed)?;
+    let mut answer = String::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_string(&mut answer).map_err(failed)?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    let status = status.ok_or_else(|| err!(DataLoss, "{address} answered '{head}'"))?;
+    Ok((status, body.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_train::mnist;
+
+    use super::*;
+
+    #[test]
+    fn digits_are_asked_for_as_they_are() {
+        let digits = mnist::test().unwrap();
+        let body = body(&digits, &[3, 4]).unwrap();
+        assert_eq!(body.lines().count(), 4);
+        let body: Json = serde_json::from_str(&body).unwrap();
+        let (images, _) = digits.batch(&[3, 4]).unwrap();
+        let pixels: Vec<f32> = body["instances"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .flat_map(|image| image.as_array().unwrap())
+            .flat_map(|row| row.as_array().unwrap())
+            .map(|pixel| pixel[0].as_f64().unwrap() as f32)
+            .collect();
+        assert_eq!(pixels, images.as_slice::<f32>().unwrap());
+    }
+
+    #[test]
+    fn answers_are_read() {
+        let answer = r#"{"predictions": [{"classes": 7, "probabilities": [0.25, 0.75]}]}"#;
+        assert_eq!(guesses(answer).unwrap(), [(7, 0.75)]);
+        for wrong in ["", "{}", r#"{"predictions": [{"classes": 7}]}"#, r#"{"error": "x"}"#] {
+            assert!(guesses(wrong).is_err(), "{wrong}");
+        }
+    }
+}
