@@ -21,7 +21,7 @@ struct Client {
 
 fn main() -> Result<()> {
     // A build for development is a hundred times slower: it takes a look.
-    let (default, count) = if cfg!(debug_assertions) { (2, 600) } else { (15, 12_000) };
+    let (default, count) = if cfg!(debug_assertions) { (2, 600) } else { (15, 60_000) };
     let rounds: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(default);
     let mut model = Model::new(thalweg::scope());
     let side = Some(mnist::SIDE);
@@ -79,7 +79,7 @@ fn main() -> Result<()> {
         );
     }
     assert!(rounds < 2 || reached > 0.2, "they did not learn: {reached}");
-    assert!(rounds < 15 || reached > 0.9, "they did not learn: {reached}");
+    assert!(rounds < 15 || reached > 0.92, "they did not learn: {reached}");
     Ok(())
 }
 
