@@ -4,11 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
+use parking_lot::Mutex;
 use thalweg_kernel::Cancellation;
 use thalweg_runtime::RunOptions;
-use thalweg_tensor::{Code, Result, err};
+use thalweg_tensor::{Code, Error, Result, err};
 
 use crate::{ChiefOps, RunSteps};
+
+/// Rounds in a row that may be given up: a change of variables that fails in itself fails again.
+const GIVEN_UP_MAX: u32 = 3;
 
 /// A thread that runs what a chief runs, round after round, until it is stopped or a round fails.
 pub struct Chief {
@@ -19,6 +23,8 @@ pub struct Chief {
 struct Shared {
     is_stopping: AtomicBool,
     rounds: AtomicU64,
+    /// Why it leads no more.
+    failure: Mutex<Option<Error>>,
     /// Ends a wait for gradients; a change of variables is never cut off.
     cancellation: Cancellation,
 }
@@ -34,6 +40,7 @@ impl Chief {
         let shared = Arc::new(Shared {
             is_stopping: AtomicBool::new(false),
             rounds: AtomicU64::new(0),
+            failure: Mutex::default(),
             cancellation: Cancellation::default(),
         });
         let (of_thread, ops) = (shared.clone(), ops.clone());
@@ -52,6 +59,11 @@ impl Chief {
     /// Whether it leads: it is neither stopped nor has a round failed.
     pub fn is_leading(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Why it does not lead any more, if a round has failed.
+    pub fn failure(&self) -> Option<Error> {
+        self.shared.failure.lock().clone()
     }
 
     /// Ends it after the round it is in, if that has its gradients, and wakes the workers that wait.
@@ -77,8 +89,17 @@ impl Drop for Chief {
 
 impl Shared {
     fn lead(&self, session: &impl RunSteps, ops: &ChiefOps) -> Result<()> {
+        let led = self.lead_rounds(session, ops);
+        *self.failure.lock() = led.as_ref().err().cloned();
+        // Nobody is to wait for a chief that leads no more.
+        let released = session.run_step(&[], &[], &[&ops.release]);
+        led.and(released.map(|_| ()))
+    }
+
+    fn lead_rounds(&self, session: &impl RunSteps, ops: &ChiefOps) -> Result<()> {
         let options =
             RunOptions { cancellation: Some(self.cancellation.clone()), ..Default::default() };
+        let mut given_up = 0;
         while !self.is_stopping.load(Ordering::Relaxed) {
             match session.run_step_with(&options, &[], &[], &[&ops.wait]) {
                 Ok(_) => {}
@@ -89,9 +110,18 @@ impl Shared {
                 }
                 Err(e) => return Err(e),
             }
-            session.run_step(&[], &[], &[&ops.apply])?;
-            self.rounds.fetch_add(1, Ordering::Relaxed);
+            match session.run_step(&[], &[], &[&ops.apply]) {
+                Ok(_) => {
+                    given_up = 0;
+                    self.rounds.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(e) if e.code() == Code::InvalidArgument && given_up < GIVEN_UP_MAX => {
+                    given_up += 1;
+                    session.run_step(&[], &[], &[&ops.start])?;
+                }
+                Err(e) => return Err(e),
+            }
         }
-        session.run_step(&[], &[], &[&ops.release]).map(|_| ())
+        Ok(())
     }
 }

@@ -10,9 +10,10 @@ mod shards;
 
 use std::time::Duration;
 
-use thalweg_graph::{Adjoint, NodeId, Output, Scope};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
+use thalweg_graph::{NodeId, Output, Scope};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, err};
 
+use crate::section::{Mutex, Section, check};
 use crate::{Initializer, Model, Variable};
 pub use shards::Shards;
 
@@ -22,6 +23,9 @@ const TABLE: &str = "leases";
 const COLUMNS: usize = 3;
 /// The holder of a shard that nobody holds; worker 0 is 1.
 const NOBODY: i64 = 0;
+/// The generation of variables that are being changed or set; nobody knows it. Those of a step that
+/// died between its first and its last change keep it until a checkpoint is restored.
+pub(crate) const NONE: i64 = 0;
 /// A key that comes after all others.
 const LAST: i64 = i64::MAX;
 /// No lease is longer than this, so that times do not overflow.
@@ -33,11 +37,11 @@ pub struct Leases {
     shards: Shards,
     table: Variable,
     generation: Output,
-    mutex: Output,
+    mutex: Mutex,
     epochs: u64,
     lease_ms: i64,
-    /// Whether shards are dealt beyond the last epoch, until whoever leads ends the run.
-    goes_on: bool,
+    /// A row per worker where somebody else applies gradients: shard, used before, count.
+    offers: Option<Output>,
 }
 
 /// What a worker feeds to say who it is, and what it has computed a gradient of.
@@ -75,12 +79,6 @@ pub struct Claim {
     pub done: NodeId,
 }
 
-/// A critical section that is open: nodes that are added to it run under the mutex.
-struct Section {
-    lock: Output,
-    inside: Model,
-}
-
 impl Leases {
     /// A table for these shards, each to be used `epochs` times. A worker of which nothing has been
     /// heard for `lease` loses its shards.
@@ -89,18 +87,22 @@ impl Leases {
         let table = model.top().counter(TABLE, DType::Int64, &dims, &Initializer::Zeros)?;
         let (name, scalar) = (format!("{TABLE}/generation"), PartialShape::scalar());
         let generation = model.local(&name, &table.device, DType::Int64, &scalar, None)?;
-        let mut beside = model.top_on(&table.device);
-        let name = format!("{TABLE}/mutex");
-        let mutex = beside.op("MutexV2").name(&name).attr("shared_name", &*name).build()?;
+        let mutex = Mutex::new(model, &table.device, &format!("{TABLE}/mutex"))?;
         let lease_ms = i64::try_from(lease.as_millis()).unwrap_or(i64::MAX).min(LEASE_MS_MAX);
-        Ok(Leases { shards, table, generation, mutex, epochs, lease_ms, goes_on: false })
+        Ok(Leases { shards, table, generation, mutex, epochs, lease_ms, offers: None })
     }
 
-    /// Deals shards beyond the last epoch too: workers that wait for each other need samples until
-    /// the run is ended.
-    #[must_use]
-    pub fn going_on(self) -> Leases {
-        Leases { goes_on: true, ..self }
+    /// Has workers say which samples they have computed gradients of, for somebody else to apply.
+    pub(crate) fn with_offers(self, model: &Model, workers: usize) -> Result<Leases> {
+        let shape = Shape::new(&[workers, COLUMNS])?;
+        let first = |scope: &mut Scope| {
+            let zeros = Tensor::zeros(DType::Int64, shape.clone())?;
+            scope.constant(&zeros)
+        };
+        let partial = PartialShape::from(&shape);
+        let name = format!("{TABLE}/offers");
+        let offers = model.local(&name, self.device(), DType::Int64, &partial, Some(&first))?;
+        Ok(Leases { offers: Some(offers), ..self })
     }
 
     /// The shards it is about.
@@ -111,6 +113,11 @@ impl Leases {
     /// The device that keeps the table.
     pub fn device(&self) -> &str {
         &self.table.device
+    }
+
+    /// What the table is changed under.
+    pub(crate) fn mutex(&self) -> Mutex {
+        self.mutex
     }
 
     /// Adds the tensors that a worker feeds with each batch.
@@ -126,40 +133,87 @@ impl Leases {
     }
 
     /// Adds a claim: of the shards that nobody holds, that the worker itself holds or whose holder
-    /// has not been heard of, it takes the one that is furthest behind.
+    /// has not been heard of, it takes the one that is furthest behind, and returns what it held.
+    /// Samples that are offered are nobody's until their round has ended.
     pub fn claim(&self, model: &Model) -> Result<Claim> {
         let mut at = self.beside(model, "claim");
         let (worker, generation) = (fed(&mut at, "worker")?, fed(&mut at, "generation")?);
         let is_late = fed(&mut at, "is_late")?;
-        let mut section = self.enter(&at, &[])?;
+        let mut section = self.mutex.enter(&at, &[])?;
         let known = self.check_generation(&mut section.inside, generation)?;
         section.after(&[known]);
         let at = &mut section.inside;
         let [holder, used, until] = self.columns(at)?;
         let me = holder_of(at, worker)?;
         let now = now_ms(at)?;
-        let is_free = self.is_free(at, (holder, until), me, now)?;
-        let limits = self.per_shard(at, |size| size.saturating_mul(self.epochs))?;
-        let is_short = at.add("Less", &[used, limits])?;
-        let is_open =
-            if self.goes_on { is_free } else { at.add("LogicalAnd", &[is_free, is_short])? };
+        let is_open = self.is_open(at, [holder, used, until], me, now)?;
         let shard = self.furthest_behind(at, used, is_open, is_late)?;
         let found = element(at, is_open, shard)?;
-        let [own_holder, own_used, own_until] =
-            [element(at, holder, shard)?, element(at, used, shard)?, element(at, until, shard)?];
-        let new_holder = at.add("SelectV2", &[found, me, own_holder])?;
-        let end = self.end_of_lease(at, now)?;
-        let new_until = at.add("SelectV2", &[found, end, own_until])?;
-        let taken = self.set_row(at, shard, [new_holder, own_used, new_until])?;
+        let own_used = element(at, used, shard)?;
+        let taken = self.take(at, (shard, found), [holder, used, until], (me, now))?;
         let none = long(at, -1)?;
         let shard = at.add("SelectV2", &[found, shard, none])?;
-        let zero = long(at, 0)?;
+        let left = self.left_of(at, used)?;
+        let done = section.leave("claim", &[taken])?;
+        Ok(Claim { worker, generation, is_late, shard, used: own_used, left, done })
+    }
+
+    /// Of all shards a worker holds this one from now on, or none if it was not `found`.
+    fn take(
+        &self,
+        at: &mut Model,
+        (shard, found): (Output, Output),
+        [holder, used, until]: [Output; COLUMNS],
+        (me, now): (Output, Output),
+    ) -> Result<NodeId> {
+        let (first, count, step) =
+            (long(at, 0)?, long(at, self.shards.count() as i64)?, long(at, 1)?);
+        let numbers = at.add("Range", &[first, count, step])?;
+        let is_it = at.add("Equal", &[numbers, shard])?;
+        let is_it = at.add("LogicalAnd", &[is_it, found])?;
+        let (nobody, end) = (long(at, NOBODY)?, self.end_of_lease(at, now)?);
+        let is_own = at.add("Equal", &[holder, me])?;
+        let holder = at.add("SelectV2", &[is_own, nobody, holder])?;
+        let holder = at.add("SelectV2", &[is_it, me, holder])?;
+        let until = at.add("SelectV2", &[is_it, end, until])?;
+        self.set_columns(at, [holder, used, until])
+    }
+
+    /// Which shards a worker may take.
+    fn is_open(
+        &self,
+        at: &mut Model,
+        [holder, used, until]: [Output; COLUMNS],
+        me: Output,
+        now: Output,
+    ) -> Result<Output> {
+        let is_free = self.is_free(at, (holder, until), me, now)?;
+        let limits = self.limits(at)?;
+        let is_short = at.add("Less", &[used, limits])?;
+        let is_open = at.add("LogicalAnd", &[is_free, is_short])?;
+        let Some(offers) = self.offers else { return Ok(is_open) };
+        let [shards, _, counts] = rows(at, offers)?;
+        let axis = at.int(1)?;
+        let shards = at.add("ExpandDims", &[shards, axis])?;
+        let shape = at.constant(&Tensor::vector(&[self.shards.count() as i64])?)?;
+        let counts = at.add("ScatterNd", &[shards, counts, shape])?;
+        let none = long(at, 0)?;
+        let is_not_offered = at.add("Equal", &[counts, none])?;
+        at.add("LogicalAnd", &[is_open, is_not_offered])
+    }
+
+    /// Samples that are still to be used in all, given those of each shard that have been.
+    fn left_of(&self, at: &mut Model, used: Output) -> Result<Output> {
+        let (limits, zero) = (self.limits(at)?, long(at, 0)?);
         let left = at.add("Sub", &[limits, used])?;
         let left = at.add("Maximum", &[left, zero])?;
         let axis = at.int(0)?;
-        let left = at.add("Sum", &[left, axis])?;
-        let done = section.leave("claim", &[taken])?;
-        Ok(Claim { worker, generation, is_late, shard, used: own_used, left, done })
+        at.add("Sum", &[left, axis])
+    }
+
+    /// How often samples of each shard are used in all.
+    fn limits(&self, at: &mut Model) -> Result<Output> {
+        self.per_shard(at, |size| size.saturating_mul(self.epochs))
     }
 
     /// Adds an update: what `change` adds runs once its `ready` nodes have, under the mutex, if the
@@ -173,21 +227,50 @@ impl Leases {
         change: impl FnOnce(&Model) -> Result<Vec<NodeId>>,
     ) -> Result<NodeId> {
         let at = self.beside(model, "commit");
-        let mut section = self.enter(&at, ready)?;
+        let mut section = self.mutex.enter(&at, ready)?;
         let known = self.check_generation(&mut section.inside, batch.generation)?;
         let is_held = self.check_held(&mut section.inside, batch)?;
         section.after(&[known, is_held]);
+        let generation = self.begin_change(&mut section)?;
         let changed = change(&section.inside)?;
         section.after(&changed);
         let entered = self.enter_used(&mut section.inside, batch)?;
-        section.leave("commit", &[entered])
+        section.after(&[entered]);
+        let ended = self.end_change(&mut section, generation)?;
+        section.leave("commit", &[ended])
     }
 
-    /// Adds what a worker does with a batch whose gradient somebody else will apply: it says what it
-    /// has, where `offers` keeps a row for each worker, and its lease begins anew.
-    pub(crate) fn offer(&self, model: &Model, batch: &Batch, offers: Output) -> Result<NodeId> {
-        let at = self.beside(model, "offer");
-        let mut section = self.enter(&at, &[])?;
+    /// Adds what comes before a change of the variables: until its end they are of no generation, so
+    /// whoever dies in between leaves nothing that others would go on with. The generation, for the
+    /// end.
+    pub(crate) fn begin_change(&self, section: &mut Section) -> Result<Output> {
+        let at = &mut section.inside;
+        let generation = self.read_generation(at)?;
+        let none = long(at, NONE)?;
+        let is_whole = at.add("NotEqual", &[generation, none])?;
+        let is_whole = check(at, is_whole, "the variables are of no generation", generation)?;
+        section.after(&[is_whole]);
+        let at = &mut section.inside;
+        let node = at.op("AssignVariableOp").inputs(&[self.generation, none]);
+        let begun = node.build_node()?;
+        section.after(&[begun]);
+        Ok(generation)
+    }
+
+    /// Adds the end of a change that has been made whole.
+    pub(crate) fn end_change(&self, section: &mut Section, generation: Output) -> Result<NodeId> {
+        let node = section.inside.op("AssignVariableOp").inputs(&[self.generation, generation]);
+        node.build_node()
+    }
+
+    /// Adds what a worker does with a batch whose gradient somebody else will apply: if it
+    /// `is_in_time`, it says what it has. Its lease begins anew either way.
+    pub(crate) fn offer(
+        &self,
+        section: &mut Section,
+        batch: &Batch,
+        is_in_time: Output,
+    ) -> Result<NodeId> {
         let known = self.check_generation(&mut section.inside, batch.generation)?;
         let is_held = self.check_held(&mut section.inside, batch)?;
         section.after(&[known, is_held]);
@@ -196,61 +279,55 @@ impl Leases {
         let now = now_ms(at)?;
         let end = self.end_of_lease(at, now)?;
         let renewed = self.set_row(at, batch.shard, [me, batch.used, end])?;
-        let row = at.op("Pack").inputs(&[batch.shard, batch.used, batch.count]).build()?;
+        let none = long(at, 0)?;
+        let count = at.add("SelectV2", &[is_in_time, batch.count, none])?;
+        let row = at.op("Pack").inputs(&[batch.shard, batch.used, count]).build()?;
+        let offers = self.offers()?;
         let node = at.op("ResourceScatterUpdate").inputs(&[offers, batch.worker, row]);
-        let offered = node.build_node()?;
-        section.leave("offer", &[renewed, offered])
+        node.after(&[renewed]).build_node()
     }
 
-    /// The shape that `offers` have for so many workers: shard, used before, count.
-    pub(crate) fn offers(model: &Model, device: &str, workers: usize) -> Result<Output> {
-        let shape = Shape::new(&[workers, COLUMNS])?;
-        let first = |scope: &mut Scope| {
-            let zeros = Tensor::zeros(DType::Int64, shape.clone())?;
-            scope.constant(&zeros)
-        };
-        let partial = PartialShape::from(&shape);
-        let name = format!("{TABLE}/offers");
-        model.local(&name, device, DType::Int64, &partial, Some(&first))
-    }
-
-    /// Adds an update by the gradients of several workers: what `change` adds runs under the mutex,
-    /// then the batches of those for whom `is_used` says so are entered. The node to run.
-    pub(crate) fn settle(
-        &self,
-        model: &Model,
-        (offers, is_used): (Output, Output),
-        gradients: &[(Variable, Adjoint)],
-        change: impl FnOnce(&Model) -> Result<Vec<NodeId>>,
-    ) -> Result<NodeId> {
-        let at = self.beside(model, "settle");
-        let of_gradients = gradients.iter().map(|(_, adjoint)| match adjoint {
-            Adjoint::Dense(gradient) => gradient.node,
-            Adjoint::Sparse(rows) => rows.values.node,
-        });
-        let ready: Vec<NodeId> = of_gradients.chain([is_used.node]).collect();
-        let mut section = self.enter(&at, &ready)?;
-        let changed = change(&section.inside)?;
-        section.after(&changed);
+    /// Enters the batches that were offered by those for whom `is_used` says so. Nothing is offered
+    /// any more.
+    pub(crate) fn settle(&self, section: &mut Section, is_used: Output) -> Result<NodeId> {
         let at = &mut section.inside;
-        let rows = at.op("ReadVariableOp").input(offers).attr("dtype", DType::Int64).build()?;
-        let columns = at.op("Unpack").input(rows).attr("num", COLUMNS as i64).attr("axis", 1i64);
-        let columns = columns.build_all()?;
+        let [shards, _, counts] = rows(at, self.offers()?)?;
         let zero = long(at, 0)?;
-        let counts = at.add("SelectV2", &[is_used, columns[2], zero])?;
-        // Each worker holds shards of its own, so no row gets two of them.
+        let counts = at.add("SelectV2", &[is_used, counts, zero])?;
+        // What is offered by one is not dealt to another, so no row gets two of them.
         let none = at.add("ZerosLike", &[counts])?;
         let added = at.op("Pack").inputs(&[none, counts, none]).attr("axis", 1i64).build()?;
-        let node = at.op("ResourceScatterAdd").inputs(&[self.table.handle, columns[0], added]);
+        let node = at.op("ResourceScatterAdd").inputs(&[self.table.handle, shards, added]);
         let entered = node.build_node()?;
-        section.leave("settle", &[entered])
+        section.after(&[entered]);
+        self.withdraw_all(section)
+    }
+
+    /// Takes back what a worker has offered.
+    pub(crate) fn withdraw(&self, section: &mut Section, worker: Output) -> Result<NodeId> {
+        let at = &mut section.inside;
+        let none = at.constant(&Tensor::vector(&[0i64; COLUMNS])?)?;
+        let node = at.op("ResourceScatterUpdate").inputs(&[self.offers()?, worker, none]);
+        node.build_node()
+    }
+
+    /// Takes back what everybody has offered.
+    pub(crate) fn withdraw_all(&self, section: &mut Section) -> Result<NodeId> {
+        let (at, offers) = (&mut section.inside, self.offers()?);
+        let rows = at.op("ReadVariableOp").input(offers).attr("dtype", DType::Int64).build()?;
+        let none = at.add("ZerosLike", &[rows])?;
+        at.op("AssignVariableOp").inputs(&[offers, none]).build_node()
+    }
+
+    fn offers(&self) -> Result<Output> {
+        self.offers.ok_or_else(|| err!(Internal, "a table of leases without a place for offers"))
     }
 
     /// Adds a node that takes all shards from a worker, which is fed.
     pub fn release(&self, model: &Model) -> Result<(Output, NodeId)> {
         let mut at = self.beside(model, "release");
         let worker = fed(&mut at, "worker")?;
-        let mut section = self.enter(&at, &[])?;
+        let mut section = self.mutex.enter(&at, &[])?;
         let at = &mut section.inside;
         let [holder, used, until] = self.columns(at)?;
         let me = holder_of(at, worker)?;
@@ -265,7 +342,7 @@ impl Leases {
     /// what the checkpoint says.
     pub fn release_all(&self, model: &Model) -> Result<NodeId> {
         let at = self.beside(model, "release_all");
-        let mut section = self.enter(&at, &[])?;
+        let mut section = self.mutex.enter(&at, &[])?;
         let at = &mut section.inside;
         let [_, used, _] = self.columns(at)?;
         let none = at.add("ZerosLike", &[used])?;
@@ -278,7 +355,7 @@ impl Leases {
     pub fn set_generation(&self, model: &Model) -> Result<(Output, NodeId)> {
         let mut at = self.beside(model, "set_generation");
         let value = fed(&mut at, "value")?;
-        let mut section = self.enter(&at, &[])?;
+        let mut section = self.mutex.enter(&at, &[])?;
         let node = section.inside.op("AssignVariableOp").inputs(&[self.generation, value]);
         let set = node.build_node()?;
         Ok((value, section.leave("set_generation", &[set])?))
@@ -286,16 +363,34 @@ impl Leases {
 
     /// The generation of the variables, and a row per shard.
     pub fn state(&self, model: &Model) -> Result<(Output, Output)> {
-        let mut at = self.beside(model, "state");
-        let generation = self.read_generation(&mut at)?;
-        Ok((generation, self.table.read(&mut at)?))
+        let at = self.beside(model, "state");
+        // Between two changes: during one the variables are of no generation.
+        let mut section = self.mutex.enter(&at, &[])?;
+        let generation = self.read_generation(&mut section.inside)?;
+        let table = self.table.read(&mut section.inside)?;
+        let left = section.leave("read", &[generation.node, table.node])?;
+        let mut at = at.after(&[left]);
+        let mut after = |output| at.op("Identity").input(output).build();
+        Ok((after(generation)?, after(table)?))
+    }
+
+    /// Samples that are still to be used in all.
+    pub fn left(&self, model: &Model) -> Result<Output> {
+        let mut at = self.beside(model, "left");
+        let [_, used, _] = self.columns(&mut at)?;
+        self.left_of(&mut at, used)
     }
 
     /// Adds reads of variables that see no update in part; the values, and the node to run with
     /// them.
     pub fn snapshot(&self, model: &Model, variables: &[Variable]) -> Result<(Vec<Output>, NodeId)> {
         let at = self.beside(model, "snapshot");
-        let section = self.enter(&at, &[])?;
+        let mut section = self.mutex.enter(&at, &[])?;
+        let at = &mut section.inside;
+        let (generation, none) = (self.read_generation(at)?, long(at, NONE)?);
+        let is_whole = at.add("NotEqual", &[generation, none])?;
+        let is_whole = check(at, is_whole, "the variables are of no generation", generation)?;
+        section.after(&[is_whole]);
         let mut values = Vec::with_capacity(variables.len());
         for variable in variables {
             values.push(variable.read(&mut section.inside.on(&variable.device))?);
@@ -311,18 +406,9 @@ impl Leases {
         at.with_scope(scope)
     }
 
-    /// Waits for the mutex once `ready` nodes have run.
-    fn enter(&self, at: &Model, ready: &[NodeId]) -> Result<Section> {
-        let mut at = at.with_scope(at.after(&[]));
-        let lock = at.op("MutexLock").input(self.mutex).after(ready).build()?;
-        Ok(Section { lock, inside: at.with_scope(at.after(&[lock.node])) })
-    }
-
     fn columns(&self, at: &mut Model) -> Result<[Output; COLUMNS]> {
         let table = self.table.read(at)?;
-        let columns = at.op("Unpack").input(table).attr("num", COLUMNS as i64).attr("axis", 1i64);
-        let columns = columns.build_all()?;
-        Ok([columns[0], columns[1], columns[2]])
+        unpacked(at, table)
     }
 
     fn set_columns(&self, at: &mut Model, columns: [Output; COLUMNS]) -> Result<NodeId> {
@@ -418,19 +504,6 @@ impl Leases {
     }
 }
 
-impl Section {
-    /// What is added from now on runs after `nodes` too.
-    fn after(&mut self, nodes: &[NodeId]) {
-        self.inside = self.inside.with_scope(self.inside.after(nodes));
-    }
-
-    /// Ends it after `nodes`.
-    fn leave(mut self, name: &str, nodes: &[NodeId]) -> Result<NodeId> {
-        let node = self.inside.op("ConsumeMutexLock").name(name).input(self.lock);
-        node.after(nodes).build_node()
-    }
-}
-
 /// A number that a step feeds.
 fn fed(at: &mut Model, name: &str) -> Result<Output> {
     at.input(name, DType::Int64, &[])
@@ -459,10 +532,14 @@ fn element(at: &mut Model, of: Output, index: Output) -> Result<Output> {
     at.add("GatherV2", &[of, index, axis])
 }
 
-/// Fails the step, with this sentence, unless it holds.
-fn check(at: &mut Model, holds: Output, sentence: &str, shown: Output) -> Result<NodeId> {
-    let sentence = at.constant(&Tensor::scalar_string(sentence.to_owned()))?;
-    let types = [DType::String, DType::Int64];
-    let node = at.op("Assert").inputs(&[holds, sentence, shown]).attr("T", &types[..]);
-    node.build_node()
+/// The columns of a variable with a row per worker.
+fn rows(at: &mut Model, handle: Output) -> Result<[Output; COLUMNS]> {
+    let rows = at.op("ReadVariableOp").input(handle).attr("dtype", DType::Int64).build()?;
+    unpacked(at, rows)
+}
+
+fn unpacked(at: &mut Model, rows: Output) -> Result<[Output; COLUMNS]> {
+    let columns = at.op("Unpack").input(rows).attr("num", COLUMNS as i64).attr("axis", 1i64);
+    let columns = columns.build_all()?;
+    Ok([columns[0], columns[1], columns[2]])
 }

@@ -52,6 +52,7 @@ mod partition;
 mod placement;
 mod saver;
 mod schedule;
+mod section;
 mod steps;
 mod summaries;
 #[cfg(feature = "remote")]

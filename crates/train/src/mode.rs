@@ -9,6 +9,8 @@ mod ledger;
 mod stale;
 mod store;
 mod sync;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod towers;
 
@@ -75,9 +77,11 @@ pub struct Coordinated {
     /// Whether the step's gradient was used, a fetch: it is false if the gradient came too late, or
     /// if the round that it was for was given up. None in modes that use every gradient.
     pub used: Option<String>,
-    /// What the worker runs each time it starts, once the model is ready, a target.
+    /// What the worker runs each time it starts, once the model is ready and again after it has left,
+    /// a target.
     pub start_worker: Option<String>,
-    /// What a worker runs that will not train any more, a target: nobody waits for it then.
+    /// What a worker runs that will not train for now, as it has no samples, or any more, a target:
+    /// nobody waits for it then.
     pub leave: Option<String>,
     /// What the chief runs besides; none for other workers, and in modes without a chief.
     pub chief: Option<ChiefOps>,
@@ -91,7 +95,9 @@ pub struct ChiefOps {
     pub start: String,
     /// Waits until a round has its gradients. It may be cancelled.
     pub wait: String,
-    /// Changes the variables by them and lets the workers go on.
+    /// Changes the variables by them and lets the workers go on. It is refused, with
+    /// `INVALID_ARGUMENT`, if one of them has started anew since: the round is to be given up then, by
+    /// `start`.
     pub apply: String,
     /// Wakes all workers that wait: for the end of training.
     pub release: String,

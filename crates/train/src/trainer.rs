@@ -7,6 +7,7 @@
 //! the steps, and often enough that no more than one interval of updates can be lost with a parameter
 //! server.
 
+mod checkpoint;
 mod hooks;
 mod monitor;
 mod program;
@@ -87,6 +88,9 @@ pub struct TrainOptions {
     pub lease: Duration,
     /// How long one step may take.
     pub step_time_max: Duration,
+    /// How long a checkpoint may take to be written. One that takes longer is given up and begun anew;
+    /// when none succeeds for `outage_max`, training fails.
+    pub save_time_max: Duration,
     /// For how long tasks may be gone before training fails.
     pub outage_max: Duration,
     /// Where random numbers begin: first values, and the order of samples.
@@ -109,6 +113,7 @@ impl Default for TrainOptions {
             workers: None,
             lease: Duration::from_secs(60),
             step_time_max: Duration::from_secs(50),
+            save_time_max: Duration::from_secs(300),
             outage_max: Duration::from_secs(300),
             seed: 87_654_321,
         }
@@ -120,9 +125,16 @@ impl TrainOptions {
         ensure!(self.batch > 0, InvalidArgument, "a batch has at least one sample");
         ensure!(self.batches_per_shard > 0, InvalidArgument, "a shard has at least one batch");
         ensure!(
-            self.updates_lost_max > 0,
+            self.updates_lost_max >= workers as u64,
             InvalidArgument,
-            "a checkpoint after each update is the most there can be: updates_lost_max is 1 or more"
+            "each of {workers} workers may have an update on its way that is in no checkpoint, but \
+             updates_lost_max is {}",
+            self.updates_lost_max
+        );
+        ensure!(
+            !self.save_time_max.is_zero(),
+            InvalidArgument,
+            "a checkpoint takes some time, but save_time_max is zero"
         );
         ensure!(
             self.step_time_max < self.lease,
@@ -180,6 +192,8 @@ struct Plan<'a> {
     samples: &'a dyn Samples,
     hooks: &'a [Arc<dyn Hook>],
     screen: &'a Screen,
+    /// Whether this process drives worker 0.
+    has_chief: bool,
 }
 
 impl Plan<'_> {
@@ -190,8 +204,7 @@ impl Plan<'_> {
 
     /// Whether this process writes the model's summaries: the one that drives the chief does.
     fn writes_summaries(&self) -> bool {
-        let has_chief = self.options.workers.as_ref().is_none_or(|workers| workers.contains(&0));
-        has_chief && self.options.summary_steps > 0
+        self.has_chief && self.options.summary_steps > 0
     }
 }
 
@@ -227,6 +240,7 @@ impl<'a> Trainer<'a> {
         let count = self.cluster.workers().len();
         options.validate(count)?;
         let per_shard = options.batch.saturating_mul(options.batches_per_shard);
+        let workers = options.workers.clone().unwrap_or_else(|| (0..count).collect());
         let plan = Plan {
             cluster: self.cluster,
             options,
@@ -235,13 +249,13 @@ impl<'a> Trainer<'a> {
             samples,
             hooks: &self.hooks,
             screen: &self.screen,
+            has_chief: workers.contains(&0),
         };
-        let workers = options.workers.clone().unwrap_or_else(|| (0..count).collect());
         let programs: Vec<(usize, Program)> = workers
             .iter()
             .map(|&worker| Ok((worker, Program::new(self.cluster, &plan, worker, &build)?)))
             .collect::<Result<_>>()?;
-        let shared = Shared::new(&plan);
+        let shared = Shared::new(options);
         let outcome = monitor::run(&plan, &shared, &programs)?;
         for hook in &self.hooks {
             hook.end(&outcome)?;

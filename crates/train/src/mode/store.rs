@@ -19,7 +19,7 @@ pub(super) struct Store {
 /// Those whose gradients a round uses.
 #[derive(Clone, Copy)]
 pub(super) struct Admitted {
-    /// How often each worker voted, as floats.
+    /// 1 for each worker whose gradient is used, else 0, as floats.
     pub votes: Output,
     /// How many workers there are.
     pub count: usize,
@@ -66,7 +66,7 @@ impl Store {
         Ok(Store { places: gradients.iter().map(place).collect::<Result<_>>()? })
     }
 
-    /// Puts a worker's gradients in; the nodes that must have run before it votes.
+    /// Puts a worker's gradients in; the nodes that must have run before it casts its ballot.
     pub(super) fn deliver(
         &self,
         model: &Model,
@@ -102,6 +102,22 @@ impl Store {
             combined.push((place.variable.clone(), mean));
         }
         Ok(combined)
+    }
+
+    /// Whether each accumulator has the gradients of those who are admitted, and no others.
+    pub(super) fn are_whole(&self, model: &Model, admitted: Admitted) -> Result<Vec<Output>> {
+        let model = model.with_scope(model.child("whole"));
+        let mut whole = Vec::new();
+        for place in &self.places {
+            let Kind::Sum(accumulator) = place.kind else { continue };
+            let mut beside = model.on(&place.variable.device);
+            let count = beside.add("AccumulatorNumAccumulated", &[accumulator])?;
+            let count = beside.cast(count, DType::Float)?;
+            let axis = beside.int(0)?;
+            let wanted = beside.add("Sum", &[admitted.votes, axis])?;
+            whole.push(beside.add("Equal", &[count, wanted])?);
+        }
+        Ok(whole)
     }
 
     /// Throws away what lies in accumulators.
@@ -158,12 +174,12 @@ impl Place {
                 // The accumulator holds the sum: TensorFlow's mean of a row is over those who have
                 // the row, not over all workers.
                 let [indices, values] = [0, 1].map(|index| Output { index, ..taken });
-                self.mean_of_rows(model, (indices, values), weights.votes)
+                self.mean_of_rows(model, (indices, values), weights.voters)
             }
             Kind::Slots(slots) if self.is_sparse => {
                 let (mut indices, mut values) = (Vec::new(), Vec::new());
-                for (slot, has_voted) in slots.iter().zip(&weights.has_voted) {
-                    let (of_slot, rows) = slot.rows_if(model, *has_voted, &self.variable)?;
+                for (slot, is_admitted) in slots.iter().zip(&weights.is_admitted) {
+                    let (of_slot, rows) = slot.rows_if(model, *is_admitted, &self.variable)?;
                     indices.push(of_slot);
                     values.push(rows);
                 }
@@ -174,9 +190,9 @@ impl Place {
                 let dtype = self.variable.dtype;
                 let zero = model.number(dtype, 0.0)?;
                 let mut parts = Vec::with_capacity(slots.len());
-                for (slot, has_voted) in slots.iter().zip(&weights.has_voted) {
+                for (slot, is_admitted) in slots.iter().zip(&weights.is_admitted) {
                     let value = read(model, slot.values, dtype)?;
-                    parts.push(model.add("SelectV2", &[*has_voted, value, zero])?);
+                    parts.push(model.add("SelectV2", &[*is_admitted, value, zero])?);
                 }
                 let sum = model.op("AddN").inputs(&parts).build()?;
                 let count = model.cast(weights.voters, dtype)?;
@@ -279,12 +295,12 @@ impl Slot {
     fn rows_if(
         self,
         model: &mut Model,
-        has_voted: Output,
+        is_admitted: Output,
         variable: &Variable,
     ) -> Result<(Output, Output)> {
         let all = model.ints(&[-1])?;
         let none = model.ints(&[0])?;
-        let count = model.add("SelectV2", &[has_voted, all, none])?;
+        let count = model.add("SelectV2", &[is_admitted, all, none])?;
         let indices = read(model, self.indices.unwrap_or(self.values), DType::Int64)?;
         let indices = model.add("Slice", &[indices, none, count])?;
         let values = read(model, self.values, variable.dtype)?;
@@ -299,24 +315,20 @@ impl Slot {
 
 /// What is known of the votes, on one device.
 struct Weights {
-    /// All votes, a scalar.
-    votes: Output,
-    /// Workers who voted, a scalar.
+    /// Workers who are admitted, a scalar.
     voters: Output,
-    /// Whether each did.
-    has_voted: Vec<Output>,
+    /// Whether each is.
+    is_admitted: Vec<Output>,
 }
 
 impl Weights {
     fn new(model: &mut Model, admitted: Admitted) -> Result<Weights> {
         let axis = model.int(0)?;
-        let votes = model.add("Sum", &[admitted.votes, axis])?;
+        let voters = model.add("Sum", &[admitted.votes, axis])?;
         let zero = model.float(0.0)?;
-        let has_voted = model.add("Greater", &[admitted.votes, zero])?;
-        let ones = model.cast(has_voted, DType::Float)?;
-        let voters = model.add("Sum", &[ones, axis])?;
-        let parts = model.op("Unpack").input(has_voted).attr("num", admitted.count as i64);
-        Ok(Weights { votes, voters, has_voted: parts.build_all()? })
+        let is_admitted = model.add("Greater", &[admitted.votes, zero])?;
+        let parts = model.op("Unpack").input(is_admitted).attr("num", admitted.count as i64);
+        Ok(Weights { voters, is_admitted: parts.build_all()? })
     }
 }
 

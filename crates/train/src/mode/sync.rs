@@ -1,30 +1,33 @@
 //! Synchronous training, with or without spare workers.
 //!
 //! Training goes in rounds. In a round each worker delivers its gradients to their store and then
-//! casts its vote; the chief takes the votes once there are enough, changes the variables by the
-//! gradients of those who voted, and hands each worker a token with the number of the next round.
-//! Votes are one accumulator, so which gradients a round used is decided at one place and time, for
-//! whole gradients; a vote that comes after its round is dropped by it. Rounds are numbered apart
-//! from steps: a chief that starts anew gives the round up that was on its way, and whatever is still
-//! coming for it is late.
+//! casts its ballot; the chief waits until there are enough of them, changes the variables by the
+//! gradients of those who have cast one, and hands each worker a token with the number of the next
+//! round. Ballots are cast, taken back and counted under one mutex, so which gradients a round used
+//! is decided at one place and time, for whole gradients; one that comes after its round is void. A
+//! worker that has no samples leaves, and nobody waits for it. Rounds are numbered apart from steps:
+//! a chief that starts anew gives the round up that was on its way, and whatever is still coming for
+//! it is late.
 
-use thalweg_graph::{NodeId, Output, Scope};
+use thalweg_graph::{Adjoint, NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
 
 use super::store::{Admitted, Store};
 use super::tokens::Tokens;
 use super::{ChiefOps, Coordinated, Ledger, Order, Replica, home};
-use crate::leases::Leases;
 use crate::model::FirstValue;
+use crate::section::{Mutex, Section, check};
 use crate::{Model, Optimizer, Variable};
 
-/// Votes that nobody cast are of no round.
+/// The ballot of a worker that has cast none.
 const NO_ROUND: i64 = -1;
+/// The ballot of a worker that has left.
+const LEFT: i64 = -2;
 
 /// What a round asks for.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
-    /// Gradients that it waits for.
+    /// Ballots that it waits for; those who have left count.
     pub needed: usize,
     pub order: Order,
     /// Where the samples of its gradients are accounted for.
@@ -41,132 +44,172 @@ pub(super) fn minimize(
 ) -> Result<Coordinated> {
     let gradients = optimizer.whole_gradients(model, loss)?;
     let store = Store::new(model, &gradients, replica.count, terms.order)?;
-    let rounds = Rounds::new(model, replica.count)?;
-    let offers = match terms.ledger {
-        Some(ledger) => {
-            Some((ledger, Leases::offers(model, ledger.leases.device(), replica.count)?))
-        }
-        None => None,
-    };
-    let (step, used) = rounds.step(model, replica.index, |model, round| {
-        let mut delivered = store.deliver(model, &gradients, replica.index, round)?;
-        if let Some((ledger, offers)) = offers {
-            delivered.push(ledger.leases.offer(model, &ledger.batch, offers)?);
-        }
-        Ok(delivered)
-    })?;
-    let start_worker = rounds.start_worker(replica.index)?;
+    let rounds = Rounds::new(model, replica, terms)?;
+    let (step, used) = rounds
+        .step(model, |model, round| store.deliver(model, &gradients, replica.index, round))?;
+    let (start_worker, leave) = (rounds.start_worker()?, rounds.leave()?);
     let chief = match replica.index {
-        0 => Some(rounds.chief(model, optimizer, &store, (terms.needed, offers))?),
+        0 => Some(rounds.chief(model, optimizer, &store)?),
         _ => None,
     };
     Ok(Coordinated {
         used: Some(model.name_of(used)),
         start_worker: Some(model.node_name(start_worker)),
+        leave: Some(model.node_name(leave)),
         chief,
         ..Coordinated::of(model, step)?
     })
 }
 
 /// The state that rounds are made of, all on one device.
-struct Rounds {
+struct Rounds<'a> {
     /// At that device.
-    scope: Scope,
-    count: usize,
+    at: Model,
+    replica: Replica,
+    terms: Terms<'a>,
+    /// Under which ballots change, and variables.
+    mutex: Mutex,
     /// The number of this round: only the chief changes it.
     round: Output,
     /// The round that each worker computes a gradient for.
     of_workers: Output,
+    /// How often each worker has started: what one cast that was given up for dead does not count.
+    starts: Output,
+    /// The round that each worker has cast its ballot for.
+    ballots: Output,
     /// The last round that used a gradient of each worker.
     last_used: Output,
-    /// Votes of the round that the chief changes variables for.
-    admitted: Output,
     /// Set once the chief has started.
     started: Output,
-    /// An accumulator of a vector with one element per worker.
-    votes: Output,
+    /// Rings when ballots change.
+    bell: Tokens,
     tokens: Vec<Tokens>,
 }
 
-impl Rounds {
-    fn new(model: &Model, count: usize) -> Result<Rounds> {
-        let device = home(model)?;
-        let each = PartialShape::from(&Shape::new(&[count])?);
+impl Rounds<'_> {
+    fn new<'a>(model: &Model, replica: Replica, terms: Terms<'a>) -> Result<Rounds<'a>> {
+        let device = match terms.ledger {
+            Some(ledger) => ledger.leases.device().to_owned(),
+            None => home(model)?,
+        };
+        let mutex = match terms.ledger {
+            Some(ledger) => ledger.leases.mutex(),
+            None => Mutex::new(model, &device, "coordination/mutex")?,
+        };
+        let each = PartialShape::from(&Shape::new(&[replica.count])?);
         let scalar = PartialShape::scalar();
         let number = |value: i64| move |scope: &mut Scope| scope.constant(&Tensor::scalar(value));
         let numbers = |value: i64| {
-            let values = vec![value; count];
+            let values = vec![value; replica.count];
             move |scope: &mut Scope| scope.constant(&Tensor::vector(&values)?)
         };
-        let none = vec![0f32; count];
-        let no_votes = |scope: &mut Scope| scope.constant(&Tensor::vector(&none)?);
-        let local = |name: &str, shape: &PartialShape, first: &FirstValue<'_>| {
-            model.local(&format!("coordination/{name}"), &device, DType::Int64, shape, Some(first))
+        let local = |name: &str, shape: &PartialShape, first: Option<&FirstValue<'_>>| {
+            model.local(&format!("coordination/{name}"), &device, DType::Int64, shape, first)
         };
-        let round = local("round", &scalar, &number(0))?;
-        let of_workers = local("round_of_worker", &each, &numbers(NO_ROUND))?;
-        let last_used = local("last_used", &each, &numbers(NO_ROUND))?;
-        let admitted = "coordination/admitted";
-        let admitted = model.local(admitted, &device, DType::Float, &each, Some(&no_votes))?;
-        let started = model.local("coordination/started", &device, DType::Int64, &scalar, None)?;
-        let mut scope = model.on_device(&device).child("coordination");
-        let votes = scope.op("ConditionalAccumulator").name("votes").attr("dtype", DType::Float);
-        let votes = votes.attr("shape", &each).attr("shared_name", "coordination/votes");
-        let votes = votes.attr("reduction_type", "SUM").build()?;
-        let mut tokens = Vec::with_capacity(count);
-        for index in 0..count {
-            tokens.push(Tokens::new(&mut scope, "sync_token_q", index)?);
+        let at = model.on(&device);
+        let mut at = at.with_scope(at.child("coordination"));
+        let mut tokens = Vec::with_capacity(replica.count);
+        for index in 0..replica.count {
+            tokens.push(Tokens::new(&mut at, "sync_token_q", index)?);
         }
-        Ok(Rounds { scope, count, round, of_workers, last_used, admitted, started, votes, tokens })
+        Ok(Rounds {
+            replica,
+            terms,
+            mutex,
+            round: local("round", &scalar, Some(&number(0)))?,
+            of_workers: local("round_of_worker", &each, Some(&numbers(NO_ROUND)))?,
+            starts: local("starts", &each, Some(&numbers(0)))?,
+            ballots: local("ballots", &each, Some(&numbers(NO_ROUND)))?,
+            last_used: local("last_used", &each, Some(&numbers(NO_ROUND)))?,
+            started: local("started", &scalar, None)?,
+            bell: Tokens::new(&mut at, "coordination/chief", 0)?.bell(),
+            tokens,
+            at,
+        })
     }
 
     /// A worker's step, and whether its gradient was used.
     fn step(
         &self,
         model: &mut Model,
-        index: usize,
         deliver: impl FnOnce(&Model, Output) -> Result<Vec<NodeId>>,
     ) -> Result<(NodeId, Output)> {
-        let mut scope = self.scope.child("step");
-        let position = scope.constant(&Tensor::scalar(index as i64))?;
-        let round = element(&mut scope, self.of_workers, position)?;
+        let mut at = self.part("step");
+        let position = self.position(&mut at)?;
+        let round = element(&mut at, self.of_workers, position)?;
+        let start = element(&mut at, self.starts, position)?;
         let delivered = deliver(model, round)?;
-        let mut own = vec![0f32; self.count];
-        own[index] = 1.0;
-        let own = scope.constant(&Tensor::vector(&own)?)?;
-        let vote = scope.op("AccumulatorApplyGradient").inputs(&[self.votes, round, own]);
-        let vote = vote.after(&delivered).build_node()?;
-        let token = self.tokens[index].wait(&mut scope.after(&[vote]))?;
-        let mut then = scope.after(&[token.node]);
+        let cast = self.cast(&at, round, start, &delivered)?;
+        let rung = self.ring(&mut at.after(&[cast]))?;
+        let token = self.tokens[self.replica.index].wait(&mut at.after(&[rung]))?;
+        let mut then = at.after(&[token.node]);
         let last_used = element(&mut then, self.last_used, position)?;
         let used = then.add("Equal", &[last_used, round])?;
-        let node = scope.op("ResourceScatterUpdate").inputs(&[self.of_workers, position, token]);
+        let node = at.op("ResourceScatterUpdate").inputs(&[self.of_workers, position, token]);
         let go_on = node.after(&[used.node]).build_node()?;
         let all = [vec![go_on], model.updates()].concat();
         Ok((model.op("NoOp").name("train_step").after(&all).build_node()?, used))
     }
 
-    /// A worker begins with the round that is on its way; what it was told before is of no interest.
-    fn start_worker(&self, index: usize) -> Result<NodeId> {
-        let mut scope = self.scope.child("start_worker");
-        let old = self.tokens[index].take_all(&mut scope)?;
-        let round = read(&mut scope.after(&[old.node]), self.round, DType::Int64)?;
-        let position = scope.constant(&Tensor::scalar(index as i64))?;
-        let node = scope.op("ResourceScatterUpdate").name("start_worker");
-        node.inputs(&[self.of_workers, position, round]).build_node()
+    /// Casts a worker's ballot once its gradients are delivered. One that is late is void.
+    fn cast(
+        &self,
+        at: &Model,
+        round: Output,
+        start: Output,
+        delivered: &[NodeId],
+    ) -> Result<NodeId> {
+        let mut section = self.mutex.enter(at, &[delivered, &[round.node, start.node]].concat())?;
+        let inside = &mut section.inside;
+        let position = self.position(inside)?;
+        let last = element(inside, self.starts, position)?;
+        let is_same = inside.add("Equal", &[last, start])?;
+        let is_same = check(inside, is_same, "another has taken this worker's place", last)?;
+        section.after(&[is_same]);
+        let inside = &mut section.inside;
+        let now = read(inside, self.round)?;
+        let is_in_time = inside.add("Equal", &[now, round])?;
+        if let Some(ledger) = self.terms.ledger {
+            let offered = ledger.leases.offer(&mut section, &ledger.batch, is_in_time)?;
+            section.after(&[offered]);
+        }
+        let inside = &mut section.inside;
+        let none = inside.constant(&Tensor::scalar(NO_ROUND))?;
+        let ballot = inside.add("SelectV2", &[is_in_time, round, none])?;
+        let cast = self.set(inside, self.ballots, ballot)?;
+        section.leave("cast", &[cast])
     }
 
-    fn chief(
-        &self,
-        model: &mut Model,
-        optimizer: &Optimizer,
-        store: &Store,
-        (needed, offers): (usize, Option<(&Ledger, Output)>),
-    ) -> Result<ChiefOps> {
+    /// A worker begins with the round that is on its way; what it was told before is of no interest,
+    /// and what it did before does not count.
+    fn start_worker(&self) -> Result<NodeId> {
+        let mut section = self.mutex.enter(&self.part("start_worker"), &[])?;
+        let withdrawn = self.set_ballot(&mut section, NO_ROUND)?;
+        let inside = &mut section.inside;
+        let old = self.tokens[self.replica.index].take_all(inside)?;
+        let round = read(&mut inside.after(&[old.node]), self.round)?;
+        let of_worker = self.set(inside, self.of_workers, round)?;
+        let (position, one) = (self.position(inside)?, inside.constant(&Tensor::scalar(1i64))?);
+        let node = inside.op("ResourceScatterAdd").inputs(&[self.starts, position, one]);
+        let counted = node.build_node()?;
+        section.leave("start_worker", &[withdrawn, of_worker, counted])
+    }
+
+    /// Nobody waits for a worker that leaves.
+    fn leave(&self) -> Result<NodeId> {
+        let at = self.part("leave");
+        let mut section = self.mutex.enter(&at, &[])?;
+        let left = self.set_ballot(&mut section, LEFT)?;
+        let left = section.leave("left", &[left])?;
+        let rung = self.ring(&mut at.after(&[left]))?;
+        at.after(&[rung]).op("NoOp").name("leave").build_node()
+    }
+
+    fn chief(&self, model: &Model, optimizer: &Optimizer, store: &Store) -> Result<ChiefOps> {
         let nodes = [
             self.start_chief(model, store)?,
-            self.wait(needed)?,
-            self.apply(model, optimizer, store, offers)?,
+            self.wait()?,
+            self.apply(model, optimizer, store)?,
             self.release()?,
         ];
         let [start, wait, apply, release] = nodes.map(|node| model.node_name(node));
@@ -175,77 +218,135 @@ impl Rounds {
 
     /// Begins a new round, with nothing in it.
     fn start_chief(&self, model: &Model, store: &Store) -> Result<NodeId> {
-        let mut scope = self.scope.child("start_chief");
-        let next = self.next_round(&mut scope)?;
-        let none = scope.constant(&Tensor::vector(&vec![0f32; self.count])?)?;
-        let (votes, op) = (self.votes, "AccumulatorApplyGradient");
-        let mut cleared = vec![clear(&mut scope, votes, next, |scope, last| {
-            scope.op(op).inputs(&[votes, last, none]).build_node()
-        })?];
-        cleared.extend(store.clear(model, next)?);
-        let told = self.begin(&mut scope.after(&cleared), next)?;
-        let one = scope.constant(&Tensor::scalar(1i64))?;
-        let node = scope.op("AssignVariableOp").name("start_chief");
-        node.inputs(&[self.started, one]).after(&told).build_node()
+        let at = self.part("start_chief");
+        let mut section = self.mutex.enter(&at, &[])?;
+        let next = self.next_round(&mut section.inside)?;
+        let mut cleared = store.clear(model, next)?;
+        if let Some(ledger) = self.terms.ledger {
+            cleared.push(ledger.leases.withdraw_all(&mut section)?);
+        }
+        section.after(&cleared);
+        let told = self.begin(&mut section.inside, next)?;
+        let begun = section.leave("begun", &told)?;
+        let mut at = at.after(&[begun]);
+        let one = at.constant(&Tensor::scalar(1i64))?;
+        let node = at.op("AssignVariableOp").name("start_chief");
+        node.inputs(&[self.started, one]).build_node()
     }
 
-    fn wait(&self, needed: usize) -> Result<NodeId> {
-        let mut scope = self.scope.child("wait");
-        let taken = take(&mut scope, self.votes, needed)?;
-        let node = scope.op("AssignVariableOp").name("wait");
-        node.inputs(&[self.admitted, taken]).build_node()
+    /// Waits for ballots. Some may yet be taken back; who changes variables looks again.
+    fn wait(&self) -> Result<NodeId> {
+        let mut at = self.part("wait");
+        let is_ready = self.is_ready(&mut at)?;
+        let condition = |scope: &mut Scope, ready: &[Output]| scope.add("LogicalNot", &[ready[0]]);
+        let body = |scope: &mut Scope, _: &[Output]| {
+            let rung = self.bell.wait(scope)?;
+            Ok(vec![self.is_ready(&mut scope.after(&[rung.node]))?])
+        };
+        let ready = at.while_loop(&[is_ready], condition, body)?[0];
+        at.op("NoOp").name("wait").after(&[ready.node]).build_node()
     }
 
-    fn apply(
-        &self,
-        model: &Model,
-        optimizer: &Optimizer,
-        store: &Store,
-        offers: Option<(&Ledger, Output)>,
-    ) -> Result<NodeId> {
-        let mut scope = self.scope.child("apply");
-        let votes = read(&mut scope, self.admitted, DType::Float)?;
-        let admitted = Admitted { votes, count: self.count };
+    /// Whether a round has what it needs: a gradient at least, and nobody is on the way for whom it
+    /// has to wait.
+    fn is_ready(&self, scope: &mut Scope) -> Result<Output> {
+        let (now, ballots) = (read(scope, self.round)?, read(scope, self.ballots)?);
+        let left = scope.constant(&Tensor::scalar(LEFT))?;
+        let axis = scope.constant(&Tensor::scalar(0i32))?;
+        let mut count = |of: Output| {
+            let is_so = scope.add("Equal", &[ballots, of])?;
+            let ones = scope.cast(is_so, DType::Int64)?;
+            scope.add("Sum", &[ones, axis])
+        };
+        let (has_cast, have_left) = (count(now)?, count(left)?);
+        let (one, needed) = (
+            scope.constant(&Tensor::scalar(1i64))?,
+            scope.constant(&Tensor::scalar(self.terms.needed as i64))?,
+        );
+        let all = scope.add("AddV2", &[has_cast, have_left])?;
+        let is_enough = scope.add("GreaterEqual", &[all, needed])?;
+        let is_any = scope.add("GreaterEqual", &[has_cast, one])?;
+        scope.add("LogicalAnd", &[is_enough, is_any])
+    }
+
+    fn apply(&self, model: &Model, optimizer: &Optimizer, store: &Store) -> Result<NodeId> {
+        let mut at = self.part("apply");
+        let (now, ballots) = (read(&mut at, self.round)?, read(&mut at, self.ballots)?);
+        let is_used = at.add("Equal", &[ballots, now])?;
+        let votes = at.cast(is_used, DType::Float)?;
+        let admitted = Admitted { votes, count: self.replica.count };
         // Whatever the optimizer reads is as it is now, not as it was before the gradients came.
         let after = model.with_scope(model.after(&[votes.node]));
+        let whole = store.are_whole(&after, admitted)?;
+        let counted: Vec<NodeId> = whole.iter().map(|output| output.node).collect();
+        let after = after.with_scope(after.after(&counted));
         let gradients = store.combine(&after, admitted)?;
         let beside = |model: &Model, variable: &Variable| model.on(&variable.device);
         let gradients = optimizer.clipped(&after, gradients, beside)?;
-        let zero = scope.constant(&Tensor::scalar(0f32))?;
-        let is_used = scope.add("Greater", &[votes, zero])?;
-        let changed = match offers {
-            Some((ledger, offers)) => {
-                let change = |inside: &Model| optimizer.change_all(inside, &gradients);
-                vec![ledger.leases.settle(model, (offers, is_used), &gradients, change)?]
-            }
-            None => optimizer.change_all(&after, &gradients)?,
-        };
-        let now = read(&mut scope, self.round, DType::Int64)?;
-        let before = read(&mut scope, self.last_used, DType::Int64)?;
-        let used = scope.add("SelectV2", &[is_used, now, before])?;
-        let node = scope.op("AssignVariableOp").inputs(&[self.last_used, used]);
-        let noted = node.after(&changed).build_node()?;
-        let one = scope.constant(&Tensor::scalar(1i64))?;
-        let next = scope.add("AddV2", &[now, one])?;
-        let told = self.begin(&mut scope.after(&[noted]), next)?;
-        scope.op("NoOp").name("apply").after(&told).build_node()
+        let ready = [nodes(&gradients), vec![is_used.node], counted].concat();
+        let mut section = self.mutex.enter(&at, &ready)?;
+        let stands = self.check_stands(&mut section.inside, (now, is_used), &whole)?;
+        section.after(&[stands]);
+        let leases = self.terms.ledger.map(|ledger| &ledger.leases);
+        let generation = leases.map(|leases| leases.begin_change(&mut section)).transpose()?;
+        let changed = optimizer.change_all(&section.inside, &gradients)?;
+        section.after(&changed);
+        if let Some((leases, generation)) = leases.zip(generation) {
+            let settled = leases.settle(&mut section, is_used)?;
+            section.after(&[settled]);
+            let ended = leases.end_change(&mut section, generation)?;
+            section.after(&[ended]);
+        }
+        let inside = &mut section.inside;
+        let before = read(inside, self.last_used)?;
+        let used = inside.add("SelectV2", &[is_used, now, before])?;
+        let node = inside.op("AssignVariableOp").inputs(&[self.last_used, used]);
+        let noted = node.build_node()?;
+        let next = self.next_round(inside)?;
+        section.after(&[noted]);
+        let told = self.begin(&mut section.inside, next)?;
+        section.leave("apply", &told)
+    }
+
+    /// Fails the step unless all ballots that it goes by still stand, and the gradients that were
+    /// taken are those of them: a worker that starts anew takes back what it cast, but not what it
+    /// has put into an accumulator.
+    fn check_stands(
+        &self,
+        inside: &mut Model,
+        (round, is_used): (Output, Output),
+        whole: &[Output],
+    ) -> Result<NodeId> {
+        let (now, ballots) = (read(inside, self.round)?, read(inside, self.ballots)?);
+        let axis = inside.int(0)?;
+        let is_any = inside.add("Any", &[is_used, axis])?;
+        let is_same = inside.add("Equal", &[now, round])?;
+        let is_cast = inside.add("Equal", &[ballots, round])?;
+        let is_not_used = inside.add("LogicalNot", &[is_used])?;
+        let stands = inside.add("LogicalOr", &[is_cast, is_not_used])?;
+        let stands = inside.add("All", &[stands, axis])?;
+        let all = [&[is_any, is_same, stands], whole].concat();
+        let all = inside.op("Pack").inputs(&all).build()?;
+        let holds = inside.add("All", &[all, axis])?;
+        check(inside, holds, "a worker of the round has started anew: it is given up", now)
     }
 
     fn release(&self) -> Result<NodeId> {
-        let mut scope = self.scope.child("release");
-        let now = read(&mut scope, self.round, DType::Int64)?;
-        let told = self.tell(&mut scope, now)?;
-        scope.op("NoOp").name("release").after(&told).build_node()
+        let mut section = self.mutex.enter(&self.part("release"), &[])?;
+        let inside = &mut section.inside;
+        let now = read(inside, self.round)?;
+        let told = self.tell(inside, now)?;
+        section.leave("release", &told)
     }
 
     fn next_round(&self, scope: &mut Scope) -> Result<Output> {
-        let now = read(scope, self.round, DType::Int64)?;
+        let now = read(scope, self.round)?;
         let one = scope.constant(&Tensor::scalar(1i64))?;
         scope.add("AddV2", &[now, one])
     }
 
-    /// Makes a round the present one, then tells the workers: one that starts in between must not
-    /// throw the token away and read the old number.
+    /// Makes a round the present one and tells the workers. Under the mutex: one that starts must
+    /// neither throw the token away and read the old number, nor find a token of its own round.
     fn begin(&self, scope: &mut Scope, round: Output) -> Result<Vec<NodeId>> {
         let node = scope.op("AssignVariableOp").inputs(&[self.round, round]);
         let begun = node.build_node()?;
@@ -255,6 +356,46 @@ impl Rounds {
     fn tell(&self, scope: &mut Scope, round: Output) -> Result<Vec<NodeId>> {
         self.tokens.iter().map(|tokens| tokens.write(scope, round)).collect()
     }
+
+    fn ring(&self, scope: &mut Scope) -> Result<NodeId> {
+        let zero = scope.constant(&Tensor::scalar(0i64))?;
+        self.bell.write(scope, zero)
+    }
+
+    /// Takes the worker's ballot back and sets another.
+    fn set_ballot(&self, section: &mut Section, ballot: i64) -> Result<NodeId> {
+        if let Some(ledger) = self.terms.ledger {
+            let position = self.position(&mut section.inside)?;
+            let withdrawn = ledger.leases.withdraw(section, position)?;
+            section.after(&[withdrawn]);
+        }
+        let inside = &mut section.inside;
+        let ballot = inside.constant(&Tensor::scalar(ballot))?;
+        self.set(inside, self.ballots, ballot)
+    }
+
+    /// Sets the worker's own element.
+    fn set(&self, scope: &mut Scope, of: Output, value: Output) -> Result<NodeId> {
+        let position = self.position(scope)?;
+        scope.op("ResourceScatterUpdate").inputs(&[of, position, value]).build_node()
+    }
+
+    fn position(&self, scope: &mut Scope) -> Result<Output> {
+        scope.constant(&Tensor::scalar(self.replica.index as i64))
+    }
+
+    fn part(&self, name: &str) -> Model {
+        self.at.with_scope(self.at.child(name))
+    }
+}
+
+/// The nodes after which gradients are there.
+fn nodes(gradients: &[(Variable, Adjoint)]) -> Vec<NodeId> {
+    let of = |(_, adjoint): &(Variable, Adjoint)| match adjoint {
+        Adjoint::Dense(gradient) => vec![gradient.node],
+        Adjoint::Sparse(rows) => vec![rows.values.node, rows.indices.node],
+    };
+    gradients.iter().flat_map(of).collect()
 }
 
 /// Empties an accumulator for `round`: what was meant for earlier ones is dropped from now on.
@@ -287,8 +428,9 @@ pub(super) fn take(scope: &mut Scope, accumulator: Output, needed: usize) -> Res
     scope.op(op).inputs(&[accumulator, needed]).attr("dtype", dtype?).build()
 }
 
-fn read(scope: &mut Scope, handle: Output, dtype: DType) -> Result<Output> {
-    scope.op("ReadVariableOp").input(handle).attr("dtype", dtype).build()
+/// A variable of int64.
+fn read(scope: &mut Scope, handle: Output) -> Result<Output> {
+    scope.op("ReadVariableOp").input(handle).attr("dtype", DType::Int64).build()
 }
 
 /// One element of a vector of int64.

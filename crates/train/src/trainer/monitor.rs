@@ -6,11 +6,12 @@ use std::time::Duration;
 use thalweg_formats::events::{EventWriter, summary};
 use thalweg_formats::storage::join;
 use thalweg_storage::ByUrl;
-use thalweg_tensor::Result;
+use thalweg_tensor::{Code, Error, Result};
 
+use super::checkpoint;
 use super::hooks::is_passing;
 use super::program::Program;
-use super::replica::{self, Replica};
+use super::replica::Replica;
 use super::shared::Shared;
 use super::{Event, Outcome, Plan};
 
@@ -41,7 +42,7 @@ pub(super) fn run(
         shared.running.store(programs.len(), Ordering::SeqCst);
         std::thread::scope(|threads| {
             for (worker, program) in programs {
-                let replica = Replica { plan, shared, worker: *worker, program };
+                let replica = Replica::new(plan, shared, *worker, program);
                 threads.spawn(move || replica.run());
             }
             monitor.watch(chief);
@@ -50,7 +51,7 @@ pub(super) fn run(
             return Err(error);
         }
         shared.let_steps_run();
-        match chief.map(|program| replica::end(plan, shared, program)) {
+        match chief.map(|program| checkpoint::end(plan, shared, program)) {
             None | Some(Ok(())) => break,
             Some(Err(error)) if is_passing(&error) => {
                 let now = shared.elapsed();
@@ -70,7 +71,7 @@ pub(super) fn run(
     let samples = shared.progress(plan, &[], 0.0).samples.0;
     let checkpoint = shared.checkpoint.lock().clone();
     Ok(Outcome {
-        updates: shared.updates.load(Ordering::SeqCst),
+        updates: shared.updates(),
         samples,
         loss: shared.loss(),
         took: shared.elapsed(),
@@ -92,6 +93,7 @@ struct Monitor<'a> {
     updates_shown: u64,
     save_after: Duration,
     saves_failed: u32,
+    failing_since: Option<Duration>,
     /// Updates when the event file was, and how many there were in a second before.
     updates: u64,
     rate: f64,
@@ -127,6 +129,7 @@ impl<'a> Monitor<'a> {
             updates_shown: 0,
             save_after: Duration::ZERO,
             saves_failed: 0,
+            failing_since: None,
             updates: 0,
             rate: 0.0,
         })
@@ -161,7 +164,7 @@ impl<'a> Monitor<'a> {
 
     /// Shows how far it is: not too often, and in a log not again what it has.
     fn show(&mut self, now: Duration) {
-        let updates = self.shared.updates.load(Ordering::SeqCst);
+        let updates = self.shared.updates();
         let has_news = self.plan.screen.is_terminal() || updates != self.updates_shown;
         if has_news && now.saturating_sub(self.shown) >= self.plan.screen.pause() {
             (self.shown, self.updates_shown) = (now, updates);
@@ -172,8 +175,7 @@ impl<'a> Monitor<'a> {
     /// Saves once half of the updates that may be lost are in no checkpoint: the other half can be
     /// made while it is written.
     fn save_if_due(&mut self, program: &Program, now: Duration) {
-        let updates = self.shared.updates.load(Ordering::SeqCst);
-        let unsaved = updates.saturating_sub(self.shared.saved.load(Ordering::SeqCst));
+        let unsaved = self.shared.unsaved();
         // Workers hold back at the second number: with many of them it comes first.
         let held = self.plan.updates_unsaved_max();
         let due = (self.plan.options.updates_lost_max / 2).min(held).max(1);
@@ -181,18 +183,25 @@ impl<'a> Monitor<'a> {
             return;
         }
         let Some(session) = self.shared.chief.lock().clone() else { return };
-        match replica::save(self.plan, self.shared, program, &session) {
-            Ok(()) => self.saves_failed = 0,
-            // The chief meets the same trouble, and sees to it.
-            Err(error) if is_passing(&error) => self.save_after = now + SAVE_PAUSE,
-            // Variables that have just been lost pass too; a disk that is full does not.
-            Err(error) => {
-                self.save_after = now + SAVE_PAUSE;
-                self.saves_failed += 1;
-                if self.saves_failed == SAVES_FAILED_MAX {
-                    self.shared.fail(error);
-                }
-            }
+        match checkpoint::save(self.plan, self.shared, program, &session) {
+            Ok(()) => (self.saves_failed, self.failing_since) = (0, None),
+            Err(error) => self.save_failed(error, now),
+        }
+    }
+
+    fn save_failed(&mut self, error: Error, begun: Duration) {
+        let now = self.shared.elapsed();
+        self.save_after = now + SAVE_PAUSE;
+        // The chief meets the same trouble, and sees to it.
+        if self.shared.is_over() || is_passing(&error) && error.code() != Code::DeadlineExceeded {
+            return;
+        }
+        self.shared.tell(self.plan, &Event::NotSaved { error: error.to_string() });
+        // What is lost while it is written passes too; a disk that is full does not.
+        self.saves_failed += 1;
+        let away = now.saturating_sub(*self.failing_since.get_or_insert(begun));
+        if self.saves_failed == SAVES_FAILED_MAX || away > self.plan.options.outage_max {
+            self.shared.fail(error);
         }
     }
 

@@ -18,8 +18,8 @@ pub(super) struct Program {
     pub release: (String, String),
     /// A bool: variables have their values.
     pub ready: String,
-    /// The generation of the variables, and the number of updates.
-    pub state: [String; 2],
+    /// The generation of the variables, the number of updates, and of samples that are left.
+    pub state: [String; 3],
     pub coordinated: Coordinated,
     /// What the chief does besides.
     pub lead: LeadNames,
@@ -74,8 +74,10 @@ impl Program {
         let leases = Leases::new(&model, plan.shards, plan.options.epochs, plan.options.lease)?;
         let leases = match plan.options.mode {
             Mode::Async | Mode::Stale { .. } => leases,
-            // A round needs samples of everybody, also when some have none left.
-            Mode::Sync { .. } | Mode::Backup { .. } => leases.going_on(),
+            // The chief applies gradients, and enters the samples of those that it used.
+            Mode::Sync { .. } | Mode::Backup { .. } => {
+                leases.with_offers(&model, cluster.workers().len())?
+            }
         };
         let batch = leases.batch(&model)?;
         let net = build(&mut model)?;
@@ -88,7 +90,7 @@ impl Program {
         let step = step_names(&mut model, &net, batch, &coordinated, &saved)?;
         let claim = leases.claim(&model)?;
         let release = leases.release(&model)?;
-        let (generation, _) = leases.state(&model)?;
+        let ((generation, _), left) = (leases.state(&model)?, leases.left(&model)?);
         let lead = LeadNames::new(&model, &leases, &saved)?;
         let ready = model.ready()?;
         let count = model.global_step()?;
@@ -103,7 +105,7 @@ impl Program {
             },
             release: (name(release.0), model.node_name(release.1)),
             ready: name(ready),
-            state: [generation, now].map(name),
+            state: [generation, now, left].map(name),
             coordinated,
             lead,
             graph: model.to_graph(),

@@ -1,27 +1,31 @@
 //! One worker: its session, its leases, its steps.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use thalweg_cluster::RemoteSession;
 use thalweg_runtime::RunOptions;
-use thalweg_tensor::{Error, Result, Tensor, bail, err};
+use thalweg_tensor::{Error, Result, Tensor, err};
 
 use super::hooks::is_passing;
 use super::program::Program;
 use super::shared::Shared;
 use super::{Event, Flow, Plan, Step};
+use crate::leases::NONE;
 use crate::{Chief, RunSteps};
 
 /// Between two looks at what somebody else has to do first.
 const PAUSE: Duration = Duration::from_millis(10);
 /// Between two attempts to open a session.
 const RETRY: Duration = Duration::from_millis(50);
+/// Errors between two steps that are no mistakes: a lease was lost, or the variables were, again and
+/// again.
+const REFUSALS_MAX: u32 = 1;
+const LOSSES_MAX: u32 = 5;
 /// Gradients in a row that come too late before their samples are returned.
 const LATE_MAX: u32 = 3;
-/// The generation of variables that are being set.
-const NONE: i64 = 0;
 /// The generation of variables whose training has ended.
 pub(super) const FINISHED: i64 = -1;
 
@@ -31,6 +35,12 @@ pub(super) struct Replica<'a> {
     pub shared: &'a Shared,
     pub worker: usize,
     pub program: &'a Program,
+    /// Since when it has not taken a step, if its session was lost.
+    away_since: Cell<Option<Duration>>,
+    /// Whether it has ever been at work in this training.
+    has_joined: Cell<bool>,
+    /// Errors since its last step that no lost task explains.
+    refusals: Cell<u32>,
 }
 
 /// Why a worker stops.
@@ -39,6 +49,8 @@ enum Trouble {
     OutOfDate,
     /// A step failed.
     Failed(Error),
+    /// Something failed that no other session mends.
+    Final(Error),
 }
 
 impl From<Error> for Trouble {
@@ -66,28 +78,36 @@ impl Drop for Ends<'_> {
     }
 }
 
-impl Replica<'_> {
+impl<'a> Replica<'a> {
+    pub(super) fn new(
+        plan: &'a Plan<'a>,
+        shared: &'a Shared,
+        worker: usize,
+        program: &'a Program,
+    ) -> Replica<'a> {
+        Replica {
+            plan,
+            shared,
+            worker,
+            program,
+            away_since: Cell::new(None),
+            has_joined: Cell::new(false),
+            refusals: Cell::new(0),
+        }
+    }
+
     /// Works until training is over, whatever happens to its session.
     pub(super) fn run(&self) {
         let _ends = Ends(self.shared);
-        let mut away_since = None;
-        let mut has_joined = false;
         // Once at least: variables have values at the end, whatever the limits are.
         loop {
-            let ended = self.attend(&mut away_since, &mut has_joined);
-            match ended {
+            match self.attend() {
                 Ok(()) => {}
+                Err(Trouble::Final(error)) => self.shared.fail(error),
                 Err(_) if self.shared.is_over() => {}
                 Err(Trouble::OutOfDate) => std::thread::sleep(PAUSE),
                 Err(Trouble::Failed(error)) if is_passing(&error) => {
-                    let now = self.shared.elapsed();
-                    let since = *away_since.get_or_insert_with(|| {
-                        self.interrupted(&error);
-                        now
-                    });
-                    if now.saturating_sub(since) > self.plan.options.outage_max {
-                        self.shared.fail(error);
-                    }
+                    self.stay_away(error);
                     std::thread::sleep(RETRY);
                 }
                 Err(Trouble::Failed(error)) => self.shared.fail(error),
@@ -95,6 +115,27 @@ impl Replica<'_> {
             if self.shared.is_over() {
                 break;
             }
+        }
+    }
+
+    /// Its session is lost, or no step succeeds: for some time that is no failure.
+    fn stay_away(&self, error: Error) {
+        let now = self.shared.elapsed();
+        let since = self.away_since.get().unwrap_or_else(|| {
+            self.interrupted(&error);
+            now
+        });
+        self.away_since.set(Some(since));
+        if now.saturating_sub(since) > self.plan.options.outage_max {
+            self.shared.fail(error);
+        }
+    }
+
+    /// It is at work, or would be if there were samples for it.
+    fn is_back(&self) {
+        if let Some(since) = self.away_since.take() {
+            let after = self.shared.elapsed().saturating_sub(since);
+            self.shared.tell(self.plan, &Event::Back { worker: self.worker, after });
         }
     }
 
@@ -106,28 +147,21 @@ impl Replica<'_> {
     }
 
     /// Opens a session and trains in it.
-    fn attend(
-        &self,
-        away_since: &mut Option<Duration>,
-        has_joined: &mut bool,
-    ) -> Result<(), Trouble> {
+    fn attend(&self) -> Result<(), Trouble> {
         let session = Arc::new(self.plan.cluster.session(self.worker, &self.program.graph)?);
         let generation = match self.worker {
-            0 => self.lead(&session)?,
-            _ => self.follow(&session, *has_joined)?,
+            0 => Some(self.lead(&session)?),
+            _ => self.follow(&session)?,
         };
         let Some(generation) = generation else { return Ok(()) };
-        *has_joined = true;
+        self.has_joined.set(true);
         let names = &self.program.coordinated;
-        if let Some(start) = &names.start_worker {
-            self.run_step(&session, &[], &[], &[start])?;
-        }
+        // First the chief: it gives up a round that was on its way.
         let chief =
             names.chief.as_ref().map(|ops| Chief::start(session.clone(), ops)).transpose()?;
-        if let Some(since) = away_since.take() {
-            let after = self.shared.elapsed().saturating_sub(since);
-            self.shared.tell(self.plan, &Event::Back { worker: self.worker, after });
-        }
+        self.run_if_any(&session, names.start_worker.as_deref())?;
+        // Its next claim returns what it held.
+        self.shared.releases.lock().retain(|&worker| worker != self.worker);
         self.shared.at_work.fetch_add(1, Ordering::SeqCst);
         if self.worker == 0 {
             *self.shared.chief.lock() = Some(session.clone());
@@ -138,17 +172,25 @@ impl Replica<'_> {
         }
         self.shared.at_work.fetch_sub(1, Ordering::SeqCst);
         drop(chief);
-        if let (Ok(()), Some(leave)) = (&ended, &names.leave) {
-            self.run_step(&session, &[], &[], &[leave])?;
+        if ended.is_ok() {
+            self.run_if_any(&session, names.leave.as_deref())?;
         }
         ended
     }
 
+    fn run_if_any(&self, session: &RemoteSession, target: Option<&str>) -> Result<()> {
+        match target {
+            Some(target) => self.run_step(session, &[], &[], &[target]).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
     /// As the chief: sees to it that the variables have values; their generation.
-    fn lead(&self, session: &RemoteSession) -> Result<Option<i64>, Trouble> {
+    fn lead(&self, session: &RemoteSession) -> Result<i64, Trouble> {
         let found = self.generation(session)?;
         if let Some(generation) = found.filter(|&generation| generation != FINISHED) {
-            return Ok(Some(generation));
+            self.join(session, generation)?;
+            return Ok(generation);
         }
         let checkpoints = self.shared.leading.lock();
         let folder = &self.plan.options.folder;
@@ -171,18 +213,15 @@ impl Replica<'_> {
         let updates = updates[0].scalar_value::<i64>()?;
         let (fed, node) = &names.set_saved;
         self.run_step(session, &[(fed, Tensor::scalar(updates))], &[], &[node])?;
-        self.began(checkpoint, updates.max(0) as u64);
         let generation = self.shared.new_generation();
+        self.began(checkpoint, generation, updates.max(0) as u64);
         self.set_generation(session, generation)?;
-        Ok(Some(generation))
+        Ok(generation)
     }
 
     /// Tells with what the variables begin, and what was lost.
-    fn began(&self, checkpoint: Option<String>, updates: u64) {
-        let seen = self.shared.updates.swap(updates, Ordering::SeqCst);
-        self.shared.saved.store(updates, Ordering::SeqCst);
-        self.shared.left.store(i64::MAX, Ordering::SeqCst);
-        let lost = seen.saturating_sub(updates);
+    fn began(&self, checkpoint: Option<String>, generation: i64, updates: u64) {
+        let lost = self.shared.begin(generation, updates);
         self.shared.updates_lost.fetch_add(lost, Ordering::SeqCst);
         let event = match checkpoint {
             Some(checkpoint) => Event::Restored { checkpoint, updates, lost },
@@ -193,28 +232,65 @@ impl Replica<'_> {
 
     /// As another worker: waits until the variables have values; their generation, none if training
     /// is over.
-    fn follow(&self, session: &RemoteSession, has_joined: bool) -> Result<Option<i64>, Trouble> {
+    fn follow(&self, session: &RemoteSession) -> Result<Option<i64>, Trouble> {
         let begin = self.shared.elapsed();
         while !self.shared.is_over() {
-            match self.generation(session)? {
-                Some(FINISHED) if has_joined => {
-                    self.shared.finish();
-                    return Ok(None);
+            let found = self.generation(session)?;
+            let is_finished = found == Some(FINISHED);
+            if let Some(generation) = found.filter(|_| !is_finished) {
+                if !self.plan.has_chief {
+                    self.join(session, generation)?;
                 }
-                Some(FINISHED) | None => {}
-                Some(generation) => return Ok(Some(generation)),
+                return Ok(Some(generation));
+            }
+            if is_finished && self.is_finished_for_good(session)? {
+                self.shared.finish();
+                return Ok(None);
             }
             let waited = self.shared.elapsed().saturating_sub(begin);
             if waited > self.plan.options.outage_max {
-                return Err(err!(Unavailable, "no chief has given the variables values").into());
+                let what = if is_finished { "new ones" } else { "values" };
+                let error = err!(Unavailable, "no chief has given the variables {what}");
+                return Err(Trouble::Final(error));
             }
             std::thread::sleep(RETRY);
         }
         Ok(None)
     }
 
+    /// Goes on with variables that another process has given their values, or that an earlier chief
+    /// has.
+    fn join(&self, session: &RemoteSession, generation: i64) -> Result<()> {
+        self.shared.join(generation);
+        if !self.has_joined.get() {
+            let updates = self.run_step(session, &[], &[&self.program.state[1]], &[])?;
+            let updates = updates[0].scalar_value::<i64>()?.max(0) as u64;
+            self.shared.tell(self.plan, &Event::Joined { worker: self.worker, updates });
+        }
+        Ok(())
+    }
+
+    /// Whether training that has finished has done so for this worker. Where it was ended before its
+    /// samples were used up and this worker has not been there, a chief that starts later may go on.
+    fn is_finished_for_good(&self, session: &RemoteSession) -> Result<bool> {
+        // The chief is in this process, and begins anew.
+        if self.plan.has_chief && !self.has_joined.get() {
+            return Ok(false);
+        }
+        let state = &self.program.state;
+        let found = self.run_step(session, &[], &[&state[1], &state[2]], &[])?;
+        let updates = found[0].scalar_value::<i64>()?.max(0) as u64;
+        let left = found[1].scalar_value::<i64>()?;
+        let is_enough = self.plan.options.updates_max.is_some_and(|most| updates >= most);
+        let is_so = self.has_joined.get() || left == 0 || is_enough;
+        if is_so {
+            self.shared.end(updates, left);
+        }
+        Ok(is_so)
+    }
+
     /// The generation of the variables; none while they have no values.
-    fn generation(&self, session: &RemoteSession) -> Result<Option<i64>> {
+    pub(super) fn generation(&self, session: &RemoteSession) -> Result<Option<i64>> {
         let ready = self.run_step(session, &[], &[&self.program.ready], &[])?;
         if !ready[0].scalar_value::<bool>()? {
             return Ok(None);
@@ -223,7 +299,7 @@ impl Replica<'_> {
         Ok(Some(generation[0].scalar_value::<i64>()?).filter(|&generation| generation != NONE))
     }
 
-    fn set_generation(&self, session: &RemoteSession, generation: i64) -> Result<()> {
+    pub(super) fn set_generation(&self, session: &RemoteSession, generation: i64) -> Result<()> {
         let (fed, node) = &self.program.lead.set_generation;
         self.run_step(session, &[(fed, Tensor::scalar(generation))], &[], &[node]).map(|_| ())
     }
@@ -235,36 +311,59 @@ impl Replica<'_> {
         generation: i64,
         chief: Option<&Chief>,
     ) -> Result<(), Trouble> {
-        let (mut refusals, mut is_late) = (0, false);
+        let (mut is_late, mut is_idle) = (false, false);
         while !self.shared.is_over() {
-            if chief.is_some_and(|chief| !chief.is_leading()) {
-                return Err(err!(Aborted, "the chief's rounds have ended").into());
-            }
-            let used_up = self.release_others(session).and_then(|()| {
-                match self.claim(session, generation, is_late)? {
-                    Some(lease) => self.use_up(session, generation, lease, &mut refusals),
-                    // Others hold what is left; they may yet return it.
-                    None => {
-                        std::thread::sleep(PAUSE);
-                        Ok(true)
-                    }
-                }
-            });
+            let used_up = match chief.filter(|chief| !chief.is_leading()) {
+                // Its own step may have failed too, but the chief knows why.
+                Some(chief) => Err(Trouble::Failed(
+                    chief
+                        .failure()
+                        .unwrap_or_else(|| err!(Aborted, "the chief's rounds have ended")),
+                )),
+                None => self.work(session, generation, (&mut is_late, &mut is_idle)),
+            };
             match used_up {
-                Ok(is_used) => is_late = !is_used,
-                Err(error) if is_passing(&error) => return Err(error.into()),
-                // The variables were lost, or the lease; or it is a mistake and comes again.
-                Err(error) => {
-                    if self.generation(session)? != Some(generation) {
+                Ok(()) => {}
+                Err(Trouble::Failed(error)) if !is_passing(&error) => {
+                    // The variables were lost, or the lease; or it is a mistake and comes again.
+                    let is_known = self.generation(session)? == Some(generation);
+                    self.refusals.update(|refusals| refusals + 1);
+                    let most = if is_known { REFUSALS_MAX } else { LOSSES_MAX };
+                    if self.refusals.get() > most {
+                        return Err(Trouble::Final(error));
+                    }
+                    if !is_known {
                         return Err(Trouble::OutOfDate);
                     }
-                    refusals += 1;
-                    if refusals > 1 {
-                        return Err(error.into());
-                    }
                 }
+                Err(trouble) => return Err(trouble),
             }
         }
+        Ok(())
+    }
+
+    /// Takes a lease and uses it up. Without one the worker is `is_idle`: nobody waits for it.
+    fn work(
+        &self,
+        session: &RemoteSession,
+        generation: i64,
+        (is_late, is_idle): (&mut bool, &mut bool),
+    ) -> Result<(), Trouble> {
+        let names = &self.program.coordinated;
+        self.release_others(session)?;
+        let Some(lease) = self.claim(session, generation, *is_late)? else {
+            // Others hold what is left; they may yet return it.
+            if !std::mem::replace(is_idle, true) {
+                self.run_if_any(session, names.leave.as_deref())?;
+                self.is_back();
+            }
+            std::thread::sleep(PAUSE);
+            return Ok(());
+        };
+        if std::mem::replace(is_idle, false) {
+            self.run_if_any(session, names.start_worker.as_deref())?;
+        }
+        *is_late = !self.use_up(session, generation, lease)?;
         Ok(())
     }
 
@@ -296,7 +395,7 @@ impl Replica<'_> {
         let found = self.run_step(session, &feeds, &fetches, &[&names.done])?;
         let number = |i: usize| found[i].scalar_value::<i64>();
         let (shard, used, left) = (number(0)?, number(1)?, number(2)?);
-        self.shared.left.store(left, Ordering::SeqCst);
+        self.shared.note_left(generation, left);
         if left == 0 {
             self.shared.finish();
             return Ok(None);
@@ -312,26 +411,28 @@ impl Replica<'_> {
         session: &RemoteSession,
         generation: i64,
         mut lease: Lease,
-        refusals: &mut u32,
-    ) -> Result<bool> {
+    ) -> Result<bool, Trouble> {
         let size = self.plan.shards.size(lease.shard).max(1) as u64;
         let end = (lease.used / size + 1) * size;
         let mut late = 0;
         while lease.used < end && !self.shared.is_over() {
-            self.hold_back(session)?;
+            self.hold_back(session, generation)?;
             let trained = self.step(session, generation, lease);
-            let step = match trained {
-                Ok(step) => step,
-                Err(error) => {
-                    if is_passing(&error) && !self.shared.is_over() {
+            let (step, saved) = match trained {
+                Ok(trained) => trained,
+                Err(trouble) => {
+                    if matches!(&trouble, Trouble::Failed(error) if is_passing(error))
+                        && !self.shared.is_over()
+                    {
                         self.returned(lease, end);
                     }
-                    return Err(error);
+                    return Err(trouble);
                 }
             };
-            *refusals = 0;
+            self.refusals.set(0);
+            self.is_back();
             let is_wanted = lease.used < size.saturating_mul(self.plan.options.epochs);
-            self.shared.note(&step, is_wanted);
+            self.shared.note(generation, &step, saved, is_wanted);
             let is_enough = self.plan.options.updates_max.is_some_and(|most| step.updates >= most);
             if is_enough || self.after_step(&step)? == Flow::Stop {
                 self.shared.finish();
@@ -361,10 +462,11 @@ impl Replica<'_> {
         self.shared.tell(self.plan, &event);
     }
 
-    fn after_step(&self, step: &Step) -> Result<Flow> {
+    /// Calls the hooks; what one of them fails with ends training.
+    fn after_step(&self, step: &Step) -> Result<Flow, Trouble> {
         let mut flow = Flow::Continue;
         for hook in self.plan.hooks {
-            if hook.after_step(step)? == Flow::Stop {
+            if hook.after_step(step).map_err(Trouble::Final)? == Flow::Stop {
                 flow = Flow::Stop;
             }
         }
@@ -373,27 +475,42 @@ impl Replica<'_> {
 
     /// Waits while so many updates are in no checkpoint that with those on their way there might be
     /// more than may be lost.
-    fn hold_back(&self, session: &RemoteSession) -> Result<()> {
+    fn hold_back(&self, session: &RemoteSession, generation: i64) -> Result<(), Trouble> {
+        let options = self.plan.options;
         let most = self.plan.updates_unsaved_max();
-        let unsaved = || {
-            let updates = self.shared.updates.load(Ordering::SeqCst);
-            updates.saturating_sub(self.shared.saved.load(Ordering::SeqCst))
-        };
-        while unsaved() > most && !self.shared.is_over() {
+        let begin = self.shared.elapsed();
+        let patience = options.outage_max.saturating_add(options.save_time_max);
+        while self.shared.unsaved() > most && !self.shared.is_over() {
             std::thread::sleep(PAUSE);
             let saved = self.run_step(session, &[], &[&self.program.step.counts[1]], &[])?;
             let saved = saved[0].scalar_value::<i64>()?.max(0) as u64;
-            self.shared.saved.fetch_max(saved, Ordering::SeqCst);
+            self.shared.note_saved(generation, saved);
+            let waited = self.shared.elapsed().saturating_sub(begin);
+            if waited > patience {
+                let error = err!(
+                    Unavailable,
+                    "{} updates are in no checkpoint, and none was written for {:.0} s",
+                    self.shared.unsaved(),
+                    waited.as_secs_f64()
+                );
+                return Err(Trouble::Final(error));
+            }
         }
         Ok(())
     }
 
-    fn step(&self, session: &RemoteSession, generation: i64, lease: Lease) -> Result<Step> {
+    /// Takes a step; how many updates were in a checkpoint then.
+    fn step(
+        &self,
+        session: &RemoteSession,
+        generation: i64,
+        lease: Lease,
+    ) -> Result<(Step, u64), Trouble> {
         for hook in self.plan.hooks {
-            hook.before_step(self.worker)?;
+            hook.before_step(self.worker).map_err(Trouble::Final)?;
         }
         let indices = self.plan.shards.batch(lease.shard, lease.used, self.plan.options.batch);
-        let tensors = self.plan.samples.batch(&indices)?;
+        let tensors = self.plan.samples.batch(&indices).map_err(Trouble::Final)?;
         let names = &self.program.step;
         let numbers = [
             self.worker as i64,
@@ -420,16 +537,15 @@ impl Replica<'_> {
             Some(_) => found.pop().map_or(Ok(true), |used| used.scalar_value())?,
             None => true,
         };
-        let saved = found[2].scalar_value::<i64>()?.max(0) as u64;
-        self.shared.saved.fetch_max(saved, Ordering::SeqCst);
-        Ok(Step {
+        let step = Step {
             worker: self.worker,
             updates: found[1].scalar_value::<i64>()?.max(0) as u64,
             samples: indices.len(),
             is_used,
             loss: found[0].scalar_value()?,
             figures: found[3..].iter().map(Tensor::scalar_value).collect::<Result<_>>()?,
-        })
+        };
+        Ok((step, found[2].scalar_value::<i64>()?.max(0) as u64))
     }
 
     /// What a step gave, but for the summaries, which come last; they are noted.
@@ -465,46 +581,4 @@ impl Replica<'_> {
         };
         session.run_step_with(&options, feeds, fetches, targets).map(|(tensors, _)| tensors)
     }
-}
-
-/// Saves all variables as they are, and lets the workers know.
-pub(super) fn save(
-    plan: &Plan<'_>,
-    shared: &Shared,
-    program: &Program,
-    session: &RemoteSession,
-) -> Result<()> {
-    let mut checkpoints = shared.leading.lock();
-    let begin = shared.elapsed();
-    let base = format!("{}/model", plan.options.folder.trim_end_matches('/'));
-    let (fed, fetches, targets) = &program.lead.save;
-    let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
-    let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
-    let found = session.run_step(&[(fed, Tensor::scalar_string(base))], &fetches, &targets)?;
-    let prefix =
-        found[0].strings()?.first().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let prefix = prefix.ok_or_else(|| err!(Internal, "a checkpoint without a name"))?;
-    let updates = found[1].scalar_value::<i64>()?;
-    checkpoints.add(&prefix)?;
-    let (fed, node) = &program.lead.set_saved;
-    session.run_step(&[(fed, Tensor::scalar(updates))], &[], &[node])?;
-    let updates = updates.max(0) as u64;
-    shared.saved.store(updates, Ordering::SeqCst);
-    *shared.checkpoint.lock() = Some(prefix.clone());
-    let took = shared.elapsed().saturating_sub(begin);
-    shared.tell(plan, &Event::Saved { checkpoint: prefix, updates, took });
-    Ok(())
-}
-
-/// The last checkpoint, and a word to whoever still works: training has ended.
-pub(super) fn end(plan: &Plan<'_>, shared: &Shared, program: &Program) -> Result<()> {
-    let session = plan.cluster.session(0, &program.graph)?;
-    let replica = Replica { plan, shared, worker: 0, program };
-    // A parameter server that was lost after the last step is no end: training goes on from the
-    // checkpoint.
-    if replica.generation(&session)?.is_none() {
-        bail!(Aborted, "the variables were lost at the end");
-    }
-    save(plan, shared, program, &session)?;
-    replica.set_generation(&session, FINISHED)
 }

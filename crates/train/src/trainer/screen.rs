@@ -25,6 +25,13 @@ pub enum Event {
         /// Updates that were made after it, as far as is known here.
         lost: u64,
     },
+    /// A worker goes on with variables that have their values.
+    Joined {
+        /// The worker.
+        worker: usize,
+        /// Updates that they have seen.
+        updates: u64,
+    },
     /// A worker's step failed because a task did not answer.
     Lost {
         /// The worker.
@@ -57,6 +64,11 @@ pub enum Event {
         /// How long that took; steps went on meanwhile.
         took: Duration,
     },
+    /// A checkpoint could not be written; it is tried again.
+    NotSaved {
+        /// Why.
+        error: String,
+    },
 }
 
 impl Event {
@@ -72,6 +84,9 @@ impl Event {
             Event::Restored { checkpoint, updates, lost } => format!(
                 "restored {checkpoint} with {updates} updates; {lost} updates since then were lost"
             ),
+            Event::Joined { worker, updates } => {
+                format!("worker {worker} goes on with variables that have seen {updates} updates")
+            }
             Event::Lost { worker, error } => format!("worker {worker} is interrupted: {error}"),
             Event::Returned { worker, shard, unused } => format!(
                 "worker {worker} returns shard {shard}: {unused} of its samples are still to be used"
@@ -83,6 +98,7 @@ impl Event {
                 "saved {checkpoint} with {updates} updates in {:.0} ms",
                 took.as_secs_f64() * 1e3
             ),
+            Event::NotSaved { error } => format!("no checkpoint was written: {error}"),
         }
     }
 
@@ -95,6 +111,9 @@ impl Event {
                 "event": "restored", "checkpoint": checkpoint, "updates": updates,
                 "updates_lost": lost
             }),
+            Event::Joined { worker, updates } => {
+                json!({"event": "joined", "worker": worker, "updates": updates})
+            }
             Event::Lost { worker, error } => {
                 json!({"event": "lost", "worker": worker, "error": error})
             }
@@ -108,6 +127,7 @@ impl Event {
                 "event": "saved", "checkpoint": checkpoint, "updates": updates,
                 "seconds": took.as_secs_f64()
             }),
+            Event::NotSaved { error } => json!({"event": "not_saved", "error": error}),
         }
     }
 }

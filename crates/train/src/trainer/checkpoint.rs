@@ -1,0 +1,65 @@
+//! Checkpoints of a training, written beside its steps and at its end.
+
+use thalweg_cluster::RemoteSession;
+use thalweg_runtime::RunOptions;
+use thalweg_tensor::{Context, Result, Tensor, bail, err};
+
+use super::program::Program;
+use super::replica::{FINISHED, Replica};
+use super::shared::Shared;
+use super::{Event, Plan};
+use crate::RunSteps;
+
+/// Saves all variables as they are, and lets the workers know.
+pub(super) fn save(
+    plan: &Plan<'_>,
+    shared: &Shared,
+    program: &Program,
+    session: &RemoteSession,
+) -> Result<()> {
+    let mut checkpoints = shared.leading.lock();
+    // Variables that were lost are to be restored, not saved.
+    if Replica::new(plan, shared, 0, program).generation(session)?.is_none() {
+        bail!(Aborted, "the variables were lost");
+    }
+    let (begin, generation) = (shared.elapsed(), shared.generation());
+    let most = plan.options.save_time_max;
+    let run = |feed: (&str, Tensor), fetches: &[&str], targets: &[&str]| {
+        let options = RunOptions {
+            timeout: Some(most.saturating_sub(shared.elapsed().saturating_sub(begin))),
+            cancellation: Some(shared.cancellation()),
+            ..RunOptions::default()
+        };
+        let found = session.run_step_with(&options, &[feed], fetches, targets);
+        found
+            .map(|(tensors, _)| tensors)
+            .context(|| format!("a checkpoint, which may take {most:?}"))
+    };
+    let base = format!("{}/model", plan.options.folder.trim_end_matches('/'));
+    let (fed, fetches, targets) = &program.lead.save;
+    let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
+    let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
+    let found = run((fed, Tensor::scalar_string(base)), &fetches, &targets)?;
+    let prefix =
+        found[0].strings()?.first().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    let prefix = prefix.ok_or_else(|| err!(Internal, "a checkpoint without a name"))?;
+    let updates = found[1].scalar_value::<i64>()?;
+    checkpoints.add(&prefix)?;
+    let (fed, node) = &program.lead.set_saved;
+    run((fed, Tensor::scalar(updates)), &[], &[node])?;
+    let updates = updates.max(0) as u64;
+    shared.note_saved(generation, updates);
+    *shared.checkpoint.lock() = Some(prefix.clone());
+    let took = shared.elapsed().saturating_sub(begin);
+    shared.tell(plan, &Event::Saved { checkpoint: prefix, updates, took });
+    Ok(())
+}
+
+/// The last checkpoint, and a word to whoever still works: training has ended.
+pub(super) fn end(plan: &Plan<'_>, shared: &Shared, program: &Program) -> Result<()> {
+    let session = plan.cluster.session(0, &program.graph)?;
+    // A parameter server that was lost after the last step is no end: training goes on from the
+    // checkpoint.
+    save(plan, shared, program, &session)?;
+    Replica::new(plan, shared, 0, program).set_generation(&session, FINISHED)
+}
