@@ -242,6 +242,11 @@ impl Callable {
         self.call_with(&RunOptions::default(), feeds).map(|(tensors, _)| tensors)
     }
 
+    /// What the session's tensors are charged to, for feeds that are made from others.
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.core.budget
+    }
+
     /// As [`Callable::call_with`], but does not wait; see [`Session::start`].
     pub fn start(
         &self,

@@ -20,6 +20,19 @@ pub struct Predicted {
     pub tensors: Vec<Tensor>,
 }
 
+impl Predicted {
+    /// Outputs with their names, in this order; all, in the order of their names, if it names none.
+    pub fn in_order<'a>(&'a self, wanted: &'a [String]) -> Vec<(&'a str, &'a Tensor)> {
+        let outputs = &self.method.outputs;
+        let one = |name: &'a String| {
+            let at = outputs.binary_search(name).ok()?;
+            Some((name.as_str(), self.tensors.get(at)?))
+        };
+        let wanted = if wanted.is_empty() { outputs } else { wanted };
+        wanted.iter().filter_map(one).collect()
+    }
+}
+
 /// Runs a signature, the default one if the name is empty; without names of outputs all come.
 pub async fn predict(
     servable: &Arc<Servable>,

@@ -9,7 +9,7 @@ use thalweg_proto::tensorflow::serving::{ModelSpec, model_spec::VersionChoice};
 use thalweg_tensor::{DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::engine::Engine;
-use crate::servable::described;
+use thalweg_runtime::saved_model::described;
 
 /// The parameter of a request that names the signature to run.
 pub(crate) const SIGNATURE_NAME: &str = "signature_name";

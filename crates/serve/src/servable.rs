@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use thalweg_cluster::grpc::framing::on_pool;
-use thalweg_formats::saved_model::{DEFAULT_SIGNATURE, Signature, TensorSpec};
+use thalweg_formats::saved_model::{DEFAULT_SIGNATURE, Signature};
 use thalweg_kernel::{Cancellation, Clock};
 use thalweg_proto as pb;
+use thalweg_runtime::saved_model::{check, described};
 use thalweg_runtime::{Callable, RunOptions, SavedModel};
 use thalweg_tensor::{Charge, Context, Result, Tensor, bail, ensure, err};
 use tokio::sync::oneshot;
 
-use crate::batching::{Batcher, Batching, Counts};
+use crate::batching::{Batcher, Batching, Counts, Totals};
 use crate::metrics::Metrics;
 
 /// Methods kept for each version: callers choose which outputs they want, and may choose badly.
@@ -29,6 +30,7 @@ pub struct Servable {
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     batching: Option<Batching>,
+    batched: Arc<Totals>,
 }
 
 /// Memory that a version is taken to need, given back when it is gone.
@@ -39,7 +41,7 @@ pub struct Room {
     pub charge: Option<Charge>,
 }
 
-/// Name of a signature and the outputs that are wanted of it.
+/// Name of a signature and the outputs that are wanted of it, in the order of their names.
 type MethodKey = (String, Vec<String>);
 
 /// A signature with the outputs that a caller wants, planned.
@@ -48,7 +50,7 @@ pub struct Method {
     pub name: String,
     /// What it takes and gives.
     pub signature: Arc<Signature>,
-    /// Names of the outputs, in the order in which they come.
+    /// Names of the outputs, sorted, as they come.
     pub outputs: Vec<String>,
     callable: Callable,
     batcher: Option<Arc<Batcher>>,
@@ -88,8 +90,18 @@ impl Servable {
         watch: (Arc<Metrics>, Arc<dyn Clock>),
     ) -> Servable {
         let (metrics, clock) = watch;
-        let (methods, batching) = (RwLock::default(), None);
-        Servable { model, version, saved, signature_defs, methods, room, metrics, clock, batching }
+        Servable {
+            model,
+            version,
+            saved,
+            signature_defs,
+            methods: RwLock::default(),
+            room,
+            metrics,
+            clock,
+            batching: None,
+            batched: Arc::default(),
+        }
     }
 
     /// Runs requests together from now on, or each alone.
@@ -125,14 +137,7 @@ impl Servable {
 
     /// What batching has done for it; none if its requests run alone.
     pub(crate) fn batched(&self) -> Option<Counts> {
-        self.batching.as_ref()?;
-        let mut counts = Counts::default();
-        for method in self.methods.read().values() {
-            if let Some(batcher) = &method.batcher {
-                counts += batcher.counts();
-            }
-        }
-        Some(counts)
+        self.batching.as_ref().map(|_| self.batched.now())
     }
 
     /// The signature with this name; the default one if the name is empty.
@@ -157,7 +162,9 @@ impl Servable {
         outputs: &[String],
     ) -> Result<Arc<Method>> {
         let (name, _) = self.signature(signature)?;
-        let key = (name.to_owned(), outputs.to_vec());
+        let mut key = (name.to_owned(), outputs.to_vec());
+        // The order in which a caller names outputs makes no kind of its own.
+        key.1.sort_unstable();
         if let Some(method) = self.methods.read().get(&key) {
             return Ok(method.clone());
         }
@@ -177,8 +184,10 @@ impl Servable {
             .make_callable(&feeds, &fetches, &[])
             .context(|| format!("signature '{name}'"))?;
         let batching = self.batching.clone().filter(|_| takes_any_rows(signature));
-        let batcher = batching
-            .map(|batching| Arc::new(Batcher::new(batching, callable.clone(), self.clock.clone())));
+        let (clock, batched) = (&self.clock, &self.batched);
+        let batcher = batching.map(|batching| {
+            Arc::new(Batcher::new(batching, callable.clone(), clock.clone(), batched.clone()))
+        });
         let method = Arc::new(Method {
             name: name.to_owned(),
             signature: signature.clone(),
@@ -188,7 +197,8 @@ impl Servable {
         });
         let mut methods = self.methods.write();
         if methods.len() >= METHODS_MAX {
-            methods.clear();
+            // Those that give all outputs are as few as the signatures.
+            methods.retain(|(_, outputs), _| outputs.is_empty());
         }
         Ok(methods.entry(key).or_insert(method).clone())
     }
@@ -260,6 +270,7 @@ fn takes_any_rows(signature: &Signature) -> bool {
     specs.all(|spec| spec.shape.dims().is_none_or(|dims| dims.first() == Some(&None)))
 }
 
+/// What `wanted`, sorted, names; all if it names none.
 fn chosen_outputs(signature: &Signature, wanted: &[String]) -> Result<Vec<String>> {
     for (i, name) in wanted.iter().enumerate() {
         ensure!(
@@ -269,7 +280,7 @@ fn chosen_outputs(signature: &Signature, wanted: &[String]) -> Result<Vec<String
             described(&signature.outputs)
         );
         ensure!(
-            !wanted[..i].contains(name),
+            i == 0 || wanted[i - 1] != *name,
             InvalidArgument,
             "duplicate output tensor alias: {name}"
         );
@@ -278,29 +289,4 @@ fn chosen_outputs(signature: &Signature, wanted: &[String]) -> Result<Vec<String
         [] => Ok(signature.outputs.keys().cloned().collect()),
         some => Ok(some.to_vec()),
     }
-}
-
-/// Names, dtypes and shapes, for errors.
-pub(crate) fn described(specs: &BTreeMap<String, TensorSpec>) -> String {
-    let one =
-        |(name, spec): (&String, &TensorSpec)| format!("{name} ({} {})", spec.dtype, spec.shape);
-    specs.iter().map(one).collect::<Vec<_>>().join(", ")
-}
-
-fn check(spec: &TensorSpec, value: &Tensor) -> Result<()> {
-    ensure!(
-        value.dtype() == spec.dtype,
-        InvalidArgument,
-        "{} was expected, {} was given",
-        spec.dtype,
-        value.dtype()
-    );
-    ensure!(
-        spec.shape.is_compatible_with(value.shape()),
-        InvalidArgument,
-        "shape {} was expected, {} was given",
-        spec.shape,
-        value.shape()
-    );
-    Ok(())
 }

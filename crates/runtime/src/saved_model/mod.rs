@@ -166,14 +166,15 @@ fn step(signature: &Signature, inputs: &[(&str, Tensor)], outputs: &[&str]) -> R
     Ok(Step { feeds, outputs: names, fetches })
 }
 
-/// Names with dtypes and shapes.
-fn described(specs: &BTreeMap<String, TensorSpec>) -> String {
+/// Names with dtypes and shapes, for errors.
+pub fn described(specs: &BTreeMap<String, TensorSpec>) -> String {
     let one =
-        |(name, spec): (&String, &TensorSpec)| format!("'{name}' ({} {})", spec.dtype, spec.shape);
+        |(name, spec): (&String, &TensorSpec)| format!("{name} ({} {})", spec.dtype, spec.shape);
     specs.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-fn check(spec: &TensorSpec, value: &Tensor) -> Result<()> {
+/// Refuses a value that is not what a signature takes.
+pub fn check(spec: &TensorSpec, value: &Tensor) -> Result<()> {
     ensure!(
         value.dtype() == spec.dtype,
         InvalidArgument,

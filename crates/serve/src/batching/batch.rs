@@ -1,18 +1,21 @@
 //! One batch: inputs joined before the step, outputs taken apart after it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use thalweg_tensor::{Result, Tensor, ensure};
+use thalweg_tensor::{Budget, Result, Tensor, ensure};
 
 use super::parameters::Parameters;
 use super::queue::Piece;
-use super::rows;
+use super::rows::{self, Joining};
 
 /// What goes into a batch.
 pub(super) struct Gathered {
     /// The inputs of requests, and which of their rows are meant.
     pub(super) parts: Vec<(Vec<Tensor>, Piece)>,
     pub(super) parameters: Option<Parameters>,
+    /// What the joined inputs are charged to.
+    pub(super) budget: Arc<Budget>,
 }
 
 impl Gathered {
@@ -31,11 +34,8 @@ impl Gathered {
             let part = |(inputs, piece): &(Vec<Tensor>, Piece)| {
                 inputs[input].rows(piece.start, piece.rows)
             };
-            let mut parts = self.parts.iter().map(part).collect::<Result<Vec<Tensor>>>()?;
-            if pads {
-                rows::pad_alike(&mut parts)?;
-            }
-            rows::join(&parts, filled_up, None)
+            let parts = self.parts.iter().map(part).collect::<Result<Vec<Tensor>>>()?;
+            rows::join(&parts, Joining { rows: filled_up, pads, budget: &self.budget })
         };
         (0..inputs).map(one).collect()
     }
@@ -63,18 +63,20 @@ pub(super) fn slice(result: &Result<Vec<Tensor>>, at: usize, rows: usize) -> Res
 }
 
 /// The answers to parts of a request, in order, as one.
-pub(super) fn whole(answers: BTreeMap<usize, Vec<Tensor>>) -> Result<Vec<Tensor>> {
+pub(super) fn whole(
+    answers: BTreeMap<usize, Vec<Tensor>>,
+    budget: &Arc<Budget>,
+) -> Result<Vec<Tensor>> {
     let mut parts: Vec<Vec<Tensor>> = answers.into_values().collect();
     if parts.len() == 1 {
         return Ok(parts.remove(0));
     }
     let outputs = parts.first().map_or(0, Vec::len);
     let one = |output: usize| {
-        let mut of_parts: Vec<Tensor> = parts.iter().map(|part| part[output].clone()).collect();
-        // Padding may have made the parts differ.
-        rows::pad_alike(&mut of_parts)?;
+        let of_parts: Vec<Tensor> = parts.iter().map(|part| part[output].clone()).collect();
         let rows = of_parts.iter().map(|part| part.shape()[0]).sum();
-        rows::join(&of_parts, rows, None)
+        // Padding of the inputs may have made the parts differ.
+        rows::join(&of_parts, Joining { rows, pads: true, budget })
     };
     (0..outputs).map(one).collect()
 }

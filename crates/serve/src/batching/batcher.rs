@@ -1,7 +1,6 @@
 //! Requests of one method: they wait, run together, and are answered each with its own rows.
 
 use std::collections::{BTreeMap, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,18 +11,23 @@ use thalweg_tensor::{Error, Result, Tensor, err};
 use tokio::sync::oneshot;
 
 use super::batch::{self, Gathered};
+use super::counts::Totals;
 use super::learner::Learner;
 use super::parameters::{Batching, Parameters};
-use super::queue::{Limits, Piece, Queue, Refused};
+use super::queue::{Key, Limits, Piece, Queue, Refused};
 
 /// In automatic mode so many times the rows of a batch may wait.
 const WAITING_BATCHES: usize = 16;
+/// Sizes up to this one are padded to any other; above it to no more than twice what they are, so
+/// that one request cannot make those of others grow without bound.
+const PADDED_FREELY_MAX: usize = 1024;
 
 /// Puts the requests of one method together.
 pub(crate) struct Batcher {
     settings: Batching,
     callable: Callable,
     clock: Arc<dyn Clock>,
+    totals: Arc<Totals>,
     state: Mutex<State>,
 }
 
@@ -37,29 +41,6 @@ struct State {
     learner: Option<Learner>,
     /// When somebody will look again.
     alarm: Option<Duration>,
-    counts: Counts,
-}
-
-/// What batching has done.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(crate) struct Counts {
-    /// Batches that have run.
-    pub(crate) batches: u64,
-    /// Rows of requests in them.
-    pub(crate) rows: u64,
-    /// Requests that were turned away.
-    pub(crate) refused: u64,
-    /// Rows that wait now.
-    pub(crate) waiting: u64,
-}
-
-impl std::ops::AddAssign for Counts {
-    fn add_assign(&mut self, other: Counts) {
-        self.batches += other.batches;
-        self.rows += other.rows;
-        self.refused += other.refused;
-        self.waiting += other.waiting;
-    }
 }
 
 /// A request that has not been answered.
@@ -80,13 +61,19 @@ struct Running {
 }
 
 impl Batcher {
-    pub(crate) fn new(settings: Batching, callable: Callable, clock: Arc<dyn Clock>) -> Batcher {
+    /// Batches of this method's requests, counted in `totals`.
+    pub(crate) fn new(
+        settings: Batching,
+        callable: Callable,
+        clock: Arc<dyn Clock>,
+        totals: Arc<Totals>,
+    ) -> Batcher {
         let learner = match &settings {
             Batching::Automatic { goal, .. } => Some(Learner::new(*goal)),
             Batching::Set(_) => None,
         };
         let state = Mutex::new(State { learner, ..State::default() });
-        Batcher { settings, callable, clock, state }
+        Batcher { settings, callable, clock, totals, state }
     }
 
     /// Runs a request with others. If the future is dropped the request leaves the queue, and a
@@ -119,11 +106,12 @@ impl Batcher {
         let mut state = self.state.lock();
         let limits = self.limits(&state);
         state.count += 1;
-        let request = state.count;
+        let (request, before) = (state.count, state.queue.rows());
         if let Err(why) = state.queue.push((request, key), rows, now, &limits) {
-            state.counts.refused += 1;
-            return Err(refusal(why, rows, state.queue.rows(), &limits));
+            self.totals.refused();
+            return Err(refusal(why, rows, before, &limits));
         }
+        self.totals.waiting(before, state.queue.rows());
         if let Some(learner) = &mut state.learner {
             learner.came(rows, now);
         }
@@ -132,23 +120,19 @@ impl Batcher {
         Ok(request)
     }
 
-    /// What has been done so far.
-    pub(crate) fn counts(&self) -> Counts {
-        let state = self.state.lock();
-        Counts { waiting: state.queue.rows() as u64, ..state.counts }
-    }
-
-    /// Requests with the same key can be in one batch.
-    fn key_of(&self, inputs: &[Tensor]) -> u64 {
+    /// What the inputs of one batch have in common. Requests with the same key can be in one batch.
+    fn key_of(&self, inputs: &[Tensor]) -> Key {
         let pads = self.parameters().is_some_and(|p| p.pad_variable_length_inputs);
-        let mut hasher = DefaultHasher::new();
+        let size = |&dim: &usize| match pads {
+            false => dim,
+            true => (dim / PADDED_FREELY_MAX).checked_ilog2().map_or(0, |bits| bits as usize + 1),
+        };
+        let mut key = Vec::new();
         for input in inputs {
-            match pads {
-                true => input.rank().hash(&mut hasher),
-                false => input.shape()[1..].hash(&mut hasher),
-            }
+            key.extend([input.dtype() as usize, input.rank()]);
+            key.extend(input.shape()[1..].iter().map(size));
         }
-        hasher.finish()
+        key.into()
     }
 
     fn parameters(&self) -> Option<&Parameters> {
@@ -216,13 +200,16 @@ impl Batcher {
             return None;
         }
         let limits = self.limits(&state);
+        let before = state.queue.rows();
         let pieces = state.queue.take(now, &limits)?;
+        self.totals.waiting(before, state.queue.rows());
         let gathered = Gathered {
             parts: pieces
                 .iter()
                 .map(|piece| (state.requests[&piece.request].inputs.clone(), *piece))
                 .collect(),
             parameters: self.parameters().cloned(),
+            budget: self.callable.budget().clone(),
         };
         state.count += 1;
         let number = state.count;
@@ -234,19 +221,24 @@ impl Batcher {
 
     fn start(self: &Arc<Self>, number: u64, gathered: Gathered, cancellation: Cancellation) {
         let rows = gathered.rows_filled_up();
+        self.start_with(number, rows, cancellation, move || gathered.join());
+    }
+
+    fn start_with(
+        self: &Arc<Self>,
+        number: u64,
+        rows: usize,
+        cancellation: Cancellation,
+        join: impl FnOnce() -> Result<Vec<Tensor>> + Send + 'static,
+    ) {
         let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
-        let (this, runtime) = (self.clone(), tokio::runtime::Handle::current());
-        self.callable.start_with(
-            options,
-            move || gathered.join(),
-            move |result| {
-                let result =
-                    result.and_then(|(outputs, _)| batch::check(&outputs, rows).map(|()| outputs));
-                this.ended(number, &result);
-                let _on_runtime = runtime.enter();
-                this.pump();
-            },
-        );
+        let ending =
+            Ending { batcher: self.clone(), number, runtime: tokio::runtime::Handle::current() };
+        self.callable.start_with(options, join, move |result| {
+            let result =
+                result.and_then(|(outputs, _)| batch::check(&outputs, rows).map(|()| outputs));
+            ending.batcher.ended(number, &result);
+        });
     }
 
     /// A batch has run: its requests get their rows, or its error.
@@ -255,8 +247,7 @@ impl Batcher {
         let mut state = self.state.lock();
         let Some(running) = state.batches.remove(&number) else { return };
         let rows: usize = running.pieces.iter().map(|piece| piece.rows).sum();
-        state.counts.batches += 1;
-        state.counts.rows += rows as u64;
+        self.totals.ran(rows);
         if let (Some(learner), true) = (&mut state.learner, result.is_ok()) {
             learner.ran(rows, now.saturating_sub(running.begin));
         }
@@ -268,7 +259,8 @@ impl Batcher {
         }
         drop(state);
         for (request, result) in ready {
-            let result = result.and_then(|()| batch::whole(request.answers));
+            let result =
+                result.and_then(|()| batch::whole(request.answers, self.callable.budget()));
             // Its client may be gone.
             let _ = request.tell.send(result);
         }
@@ -278,7 +270,9 @@ impl Batcher {
         let mut state = self.state.lock();
         // One that was answered is gone already.
         let Some(gone) = state.requests.remove(&request) else { return };
+        let before = state.queue.rows();
         state.queue.cancel(request);
+        self.totals.waiting(before, state.queue.rows());
         let of_nobody = |running: &&Running| {
             running.pieces.iter().all(|piece| !state.requests.contains_key(&piece.request))
         };
@@ -332,6 +326,23 @@ fn refusal(why: Refused, rows: usize, waiting: usize, limits: &Limits) -> Error 
     }
 }
 
+/// The end of a batch, however it comes: a step that panics, or is dropped, must not keep its lane.
+struct Ending {
+    batcher: Arc<Batcher>,
+    number: u64,
+    runtime: tokio::runtime::Handle,
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // One that has ended in order is not known any more.
+        let lost = Err(err!(Internal, "the batch ended without an answer; this is a bug"));
+        self.batcher.ended(self.number, &lost);
+        let _on_runtime = self.runtime.enter();
+        self.batcher.pump();
+    }
+}
+
 /// Takes a request out when its future is dropped.
 struct Leave<'a> {
     batcher: &'a Batcher,
@@ -373,7 +384,7 @@ mod tests {
         let clock = options.environment.clock.clone();
         let session = Session::new(s.to_graph(), kernel_registry(FAMILIES), options).unwrap();
         let callable = session.make_callable(&["x"], &[fetch], &[]).unwrap();
-        Arc::new(Batcher::new(settings, callable, clock))
+        Arc::new(Batcher::new(settings, callable, clock, Arc::default()))
     }
 
     fn set(parameters: Parameters) -> Batching {
@@ -426,7 +437,7 @@ mod tests {
         let mut inputs: Vec<Tensor> = (0..24).map(|i| rows(i, 1 + i % 3, 1 + i % 2)).collect();
         inputs.push(rows(7, 50, 2));
         all_right(&batcher, inputs).await;
-        let counts = batcher.counts();
+        let counts = batcher.totals.now();
         assert_eq!((counts.rows, counts.waiting), (48 + 50, 0));
         assert!(counts.batches < 20, "{counts:?}");
     }
@@ -442,8 +453,55 @@ mod tests {
         let batcher = batcher(set(parameters), "double");
         let (narrow, wide) =
             tokio::join!(ask(&batcher, rows(1, 1, 1)), ask(&batcher, rows(1, 3, 2)));
-        assert_eq!(narrow.unwrap(), [2.0, 0.0]);
+        assert_eq!(narrow.unwrap(), [2.0, 2.0]);
         assert_eq!(wide.unwrap(), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
+        // One that is far wider runs beside them, and they do not grow.
+        let (narrow, wide) =
+            tokio::join!(ask(&batcher, rows(1, 1, 1)), ask(&batcher, rows(1, 1, 5000)));
+        assert_eq!((narrow.unwrap().len(), wide.unwrap().len()), (1, 5000));
+    }
+
+    #[test]
+    fn keys_say_what_inputs_are() {
+        let pads = Parameters { pad_variable_length_inputs: true, ..Default::default() };
+        let (plain, pads) =
+            (batcher(set(Parameters::default()), "double"), batcher(set(pads), "double"));
+        let floats =
+            |dims: &[usize]| Tensor::zeros(DType::Float, Shape::new(dims).unwrap()).unwrap();
+        let words = Tensor::zeros(DType::String, Shape::new(&[1, 2]).unwrap()).unwrap();
+        for (one, other, alike, alike_padded) in [
+            (vec![floats(&[1, 2])], vec![floats(&[5, 2])], true, true),
+            (vec![floats(&[1, 2])], vec![floats(&[1, 1023])], false, true),
+            (vec![floats(&[1, 2])], vec![floats(&[1, 1024])], false, false),
+            (vec![floats(&[1, 1500])], vec![floats(&[1, 2047])], false, true),
+            (vec![floats(&[1, 1500])], vec![floats(&[1, 2048])], false, false),
+            (vec![floats(&[1, 2])], vec![floats(&[1, 2, 1])], false, false),
+            (vec![floats(&[1, 2])], vec![words], false, false),
+            // Sizes of one input are not taken for those of the next.
+            (
+                vec![floats(&[1, 2, 3]), floats(&[1])],
+                vec![floats(&[1, 2]), floats(&[1, 3])],
+                false,
+                false,
+            ),
+        ] {
+            assert_eq!(plain.key_of(&one) == plain.key_of(&other), alike, "{one:?} {other:?}");
+            assert_eq!(pads.key_of(&one) == pads.key_of(&other), alike_padded, "{one:?} {other:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_does_not_keep_its_lane() {
+        let batcher = batcher(set(Parameters { threads: 1, ..Default::default() }), "double");
+        let (tell, told) = oneshot::channel();
+        batcher.push(vec![rows(0, 1, 1)], 1, tell).unwrap();
+        let (number, _, cancellation) = batcher.next_batch().expect("nothing waits for others");
+        assert!(batcher.next_batch().is_none(), "the only lane is taken");
+        batcher.start_with(number, 1, cancellation, || panic!("injected"));
+        // This one waits for the lane.
+        let next = tokio::time::timeout(Duration::from_secs(60), ask(&batcher, rows(2, 1, 1)));
+        assert_eq!(next.await.expect("the lane is free").unwrap(), [4.0]);
+        assert_eq!(told.await.unwrap().unwrap_err().code(), Code::Internal);
     }
 
     #[tokio::test]
@@ -453,7 +511,7 @@ mod tests {
         for round in 0..5 {
             all_right(&batcher, (0..40).map(|i| rows(i + round, 1 + i % 5, 3)).collect()).await;
         }
-        assert_eq!(batcher.counts().rows, 5 * 120);
+        assert_eq!(batcher.totals.now().rows, 5 * 120);
     }
 
     #[tokio::test]
@@ -467,7 +525,7 @@ mod tests {
         let batcher = batcher(set(parameters), "double");
         let waiting = ask(&batcher, rows(0, 1, 1));
         assert!(tokio::time::timeout(Duration::from_millis(10), waiting).await.is_err());
-        assert_eq!(batcher.counts().waiting, 0);
+        assert_eq!(batcher.totals.now().waiting, 0);
         assert!(batcher.state.lock().requests.is_empty());
         let (one, other) = tokio::join!(ask(&batcher, rows(0, 1, 1)), ask(&batcher, rows(5, 1, 1)));
         assert_eq!((one.unwrap(), other.unwrap()), (vec![0.0], vec![10.0]));
@@ -486,7 +544,7 @@ mod tests {
             tokio::join!(ask(&full, rows(0, 1, 1)), async { ask(&full, rows(0, 9, 1)).await });
         assert!(first.is_ok());
         assert_eq!(second.unwrap_err().code(), Code::ResourceExhausted);
-        assert_eq!(full.counts().refused, 1);
+        assert_eq!(full.totals.now().refused, 1);
         let sums = batcher(set(Parameters::default()), "sum");
         let error = ask(&sums, rows(0, 3, 2)).await.unwrap_err();
         assert!(error.message().contains("cannot be batched"), "{error}");

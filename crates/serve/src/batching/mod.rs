@@ -2,10 +2,12 @@
 
 mod batch;
 mod batcher;
+mod counts;
 mod learner;
 mod parameters;
 mod queue;
 mod rows;
 
-pub(crate) use batcher::{Batcher, Counts};
+pub(crate) use batcher::Batcher;
+pub(crate) use counts::{Counts, Totals};
 pub use parameters::{Batching, Parameters};

@@ -4,6 +4,7 @@
 //! the caller keeps their tensors. Requests of one `key` can share a batch; the oldest goes first.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// When a batch is due, and how much may wait.
@@ -41,10 +42,13 @@ pub(crate) struct Piece {
     pub(crate) is_last: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
+/// What requests of one batch have in common, as whoever makes it writes it down.
+pub(crate) type Key = Arc<[usize]>;
+
+#[derive(Clone, Debug)]
 struct Waiting {
     request: u64,
-    key: u64,
+    key: Key,
     rows: usize,
     taken: usize,
     arrived: Duration,
@@ -67,7 +71,7 @@ impl Queue {
     /// A request of `rows` rows has come.
     pub(crate) fn push(
         &mut self,
-        (request, key): (u64, u64),
+        (request, key): (u64, Key),
         rows: usize,
         now: Duration,
         limits: &Limits,
@@ -93,11 +97,12 @@ impl Queue {
 
     /// The next batch, if one is due.
     pub(crate) fn take(&mut self, now: Duration, limits: &Limits) -> Option<Vec<Piece>> {
-        let oldest = *self.waiting.front()?;
+        let oldest = self.waiting.front()?;
         let enough = limits.enough_rows.min(limits.batch_rows);
         let is_due =
-            oldest.arrived + limits.wait <= now || self.rows_of(oldest.key, enough) >= enough;
-        is_due.then(|| self.fill(oldest.key, limits))
+            oldest.arrived + limits.wait <= now || self.rows_of(&oldest.key, enough) >= enough;
+        let key = oldest.key.clone();
+        is_due.then(|| self.fill(&key, limits))
     }
 
     /// When the next batch is due if nothing comes before.
@@ -110,9 +115,9 @@ impl Queue {
         self.rows
     }
 
-    fn rows_of(&self, key: u64, enough: usize) -> usize {
+    fn rows_of(&self, key: &Key, enough: usize) -> usize {
         let mut rows = 0;
-        for waiting in self.waiting.iter().filter(|w| w.key == key) {
+        for waiting in self.waiting.iter().filter(|w| w.key == *key) {
             rows += waiting.left();
             if rows >= enough {
                 break;
@@ -121,12 +126,12 @@ impl Queue {
         rows
     }
 
-    fn fill(&mut self, key: u64, limits: &Limits) -> Vec<Piece> {
+    fn fill(&mut self, key: &Key, limits: &Limits) -> Vec<Piece> {
         let (mut pieces, mut room, mut at) = (Vec::new(), limits.batch_rows, 0);
         while room > 0 && at < self.waiting.len() {
             let waiting = &mut self.waiting[at];
             let left = waiting.left();
-            if waiting.key != key || (left > room && !limits.may_split) {
+            if waiting.key != *key || (left > room && !limits.may_split) {
                 at += 1;
                 continue;
             }
@@ -160,6 +165,10 @@ mod tests {
         Duration::from_millis(count)
     }
 
+    fn key(of: usize) -> Key {
+        Arc::new([of])
+    }
+
     fn limits() -> Limits {
         Limits { batch_rows: 8, enough_rows: 8, wait: ms(10), waiting_rows: 20, may_split: true }
     }
@@ -171,22 +180,22 @@ mod tests {
     #[test]
     fn a_batch_is_due_when_full_or_when_the_oldest_has_waited() {
         let mut queue = Queue::default();
-        queue.push((1, 0), 3, ms(0), &limits()).unwrap();
-        queue.push((2, 0), 4, ms(5), &limits()).unwrap();
+        queue.push((1, key(0)), 3, ms(0), &limits()).unwrap();
+        queue.push((2, key(0)), 4, ms(5), &limits()).unwrap();
         assert_eq!(queue.take(ms(9), &limits()), None);
         assert_eq!(queue.next_due(&limits()), Some(ms(10)));
         let both = vec![piece(1, 0, 3, true), piece(2, 0, 4, true)];
         assert_eq!(queue.take(ms(10), &limits()), Some(both));
         assert_eq!((queue.rows(), queue.next_due(&limits())), (0, None));
-        queue.push((3, 0), 8, ms(11), &limits()).unwrap();
+        queue.push((3, key(0)), 8, ms(11), &limits()).unwrap();
         assert_eq!(queue.take(ms(11), &limits()), Some(vec![piece(3, 0, 8, true)]));
     }
 
     #[test]
     fn large_requests_are_split_and_counted_once() {
         let mut queue = Queue::default();
-        queue.push((1, 0), 19, ms(0), &limits()).unwrap();
-        queue.push((2, 0), 1, ms(0), &limits()).unwrap();
+        queue.push((1, key(0)), 19, ms(0), &limits()).unwrap();
+        queue.push((2, key(0)), 1, ms(0), &limits()).unwrap();
         assert_eq!(queue.take(ms(0), &limits()), Some(vec![piece(1, 0, 8, false)]));
         assert_eq!(queue.take(ms(0), &limits()), Some(vec![piece(1, 8, 8, false)]));
         assert_eq!(queue.rows(), 4);
@@ -199,9 +208,9 @@ mod tests {
     fn what_cannot_be_split_waits_for_room_or_is_refused() {
         let limits = Limits { may_split: false, ..limits() };
         let mut queue = Queue::default();
-        assert_eq!(queue.push((1, 0), 9, ms(0), &limits), Err(Refused::TooLarge));
+        assert_eq!(queue.push((1, key(0)), 9, ms(0), &limits), Err(Refused::TooLarge));
         for (request, rows) in [(2, 5), (3, 4), (4, 3)] {
-            queue.push((request, 0), rows, ms(0), &limits).unwrap();
+            queue.push((request, key(0)), rows, ms(0), &limits).unwrap();
         }
         let first = vec![piece(2, 0, 5, true), piece(4, 0, 3, true)];
         assert_eq!(queue.take(ms(0), &limits), Some(first));
@@ -211,19 +220,19 @@ mod tests {
     #[test]
     fn a_full_queue_turns_requests_away() {
         let mut queue = Queue::default();
-        queue.push((1, 0), 18, ms(0), &limits()).unwrap();
-        assert_eq!(queue.push((2, 0), 3, ms(0), &limits()), Err(Refused::Full));
-        queue.push((3, 0), 2, ms(0), &limits()).unwrap();
+        queue.push((1, key(0)), 18, ms(0), &limits()).unwrap();
+        assert_eq!(queue.push((2, key(0)), 3, ms(0), &limits()), Err(Refused::Full));
+        queue.push((3, key(0)), 2, ms(0), &limits()).unwrap();
         queue.cancel(1);
         assert_eq!(queue.rows(), 2);
-        queue.push((4, 0), 18, ms(1), &limits()).unwrap();
+        queue.push((4, key(0)), 18, ms(1), &limits()).unwrap();
     }
 
     #[test]
     fn requests_of_different_kinds_do_not_mix() {
         let mut queue = Queue::default();
-        for (request, key) in [(1, 7), (2, 9), (3, 7)] {
-            queue.push((request, key), 2, ms(0), &limits()).unwrap();
+        for (request, kind) in [(1, 7), (2, 9), (3, 7)] {
+            queue.push((request, key(kind)), 2, ms(0), &limits()).unwrap();
         }
         let sevens = vec![piece(1, 0, 2, true), piece(3, 0, 2, true)];
         assert_eq!(queue.take(ms(10), &limits()), Some(sevens));

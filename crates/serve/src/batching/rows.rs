@@ -2,116 +2,166 @@
 
 use std::sync::Arc;
 
-use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, ensure};
+use thalweg_tensor::{Budget, Context, DType, Result, Shape, Tensor, ensure};
 
-/// The tensors' rows one after the other, then copies of the last row up to `rows` in all.
-///
-/// Filling up with a row that is real keeps models whole that would choke on zeros.
-pub(crate) fn join(parts: &[Tensor], rows: usize, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
+/// How tensors become one.
+#[derive(Clone, Copy)]
+pub(crate) struct Joining<'a> {
+    /// Rows of the whole; what the tensors do not have are copies of the last one.
+    ///
+    /// Filling up with a row that is real keeps models whole that would choke on zeros.
+    pub(crate) rows: usize,
+    /// Whether tensors that differ in other dimensions than the first are padded to one shape, as
+    /// TensorFlow Serving's `pad_variable_length_inputs` does: each with its own first element.
+    pub(crate) pads: bool,
+    /// What the whole is charged to.
+    pub(crate) budget: &'a Arc<Budget>,
+}
+
+/// The tensors' rows one after the other. Memory is taken once, and not at all for one tensor that is
+/// whole already.
+pub(crate) fn join(parts: &[Tensor], how: Joining<'_>) -> Result<Tensor> {
     let first = &parts[0];
-    if parts.len() == 1 && first.shape().first() == Some(&rows) {
+    if parts.len() == 1 && first.shape().first() == Some(&how.rows) {
         return Ok(first.clone());
     }
-    let mut dims = first.shape().dims().to_vec();
-    dims[0] = rows;
+    let dims = whole_dims(parts, how)?;
     let shape = Shape::new(&dims)?;
+    let no_room = || format!("{} requests as one tensor of shape {shape}", parts.len());
     if first.dtype() == DType::String {
-        return join_strings(parts, shape);
+        return join_strings(parts, shape.clone(), how.budget).context(no_room);
     }
-    Tensor::filled_with(first.dtype(), shape, budget, |bytes| {
-        let row_bytes = bytes.len() / rows.max(1);
-        let mut at = 0;
-        for part in parts {
-            let part = part.as_bytes()?;
-            bytes[at..at + part.len()].copy_from_slice(part);
-            at += part.len();
-        }
-        while row_bytes > 0 && at < bytes.len() {
-            bytes.copy_within(at - row_bytes..at, at);
-            at += row_bytes;
-        }
-        Ok(())
-    })
+    let size = first.dtype().size();
+    let filled = Tensor::filled_with(
+        first.dtype(),
+        shape.clone(),
+        Some(how.budget),
+        |whole: &mut [u8]| {
+            let row_bytes = whole.len() / how.rows.max(1);
+            let mut at = 0;
+            for part in parts {
+                let end = at + part.shape()[0] * row_bytes;
+                put(part.as_bytes()?, part.shape().dims(), size, &mut whole[at..end], &dims);
+                at = end;
+            }
+            while row_bytes > 0 && at < whole.len() {
+                whole.copy_within(at - row_bytes..at, at);
+                at += row_bytes;
+            }
+            Ok(())
+        },
+    );
+    filled.context(no_room)
 }
 
-fn join_strings(parts: &[Tensor], shape: Shape) -> Result<Tensor> {
-    let mut items = Vec::with_capacity(shape.num_elements());
-    for part in parts {
-        items.extend_from_slice(part.strings()?);
-    }
-    let row = shape[1..].iter().product::<usize>();
-    while row > 0 && items.len() < shape.num_elements() {
-        items.extend_from_within(items.len() - row..);
-    }
-    Tensor::from_strings(shape, items)
-}
-
-/// Pads tensors that differ in other dimensions than the first to one shape, with zeros or empty
-/// strings: TensorFlow Serving's `pad_variable_length_inputs`.
-pub(crate) fn pad_alike(parts: &mut [Tensor]) -> Result<()> {
-    let mut widest = parts[0].shape().dims().to_vec();
-    for part in parts.iter() {
+/// The sizes of the whole, which hold every part.
+fn whole_dims(parts: &[Tensor], how: Joining<'_>) -> Result<Vec<usize>> {
+    let first = &parts[0];
+    let mut dims = first.shape().dims().to_vec();
+    for part in &parts[1..] {
         ensure!(
-            part.rank() == widest.len(),
+            part.rank() == dims.len() && part.dtype() == first.dtype(),
             InvalidArgument,
-            "inputs of one batch have {} and {} dimensions",
-            widest.len(),
-            part.rank()
+            "{} {} and {} {} cannot be rows of one batch",
+            first.dtype(),
+            first.shape(),
+            part.dtype(),
+            part.shape()
         );
-        for (most, &dim) in widest.iter_mut().zip(part.shape().iter()).skip(1) {
+        for (most, &dim) in dims.iter_mut().zip(part.shape().iter()).skip(1) {
+            ensure!(
+                how.pads || *most == dim,
+                InvalidArgument,
+                "shapes {} and {} cannot be rows of one batch",
+                first.shape(),
+                part.shape()
+            );
             *most = (*most).max(dim);
         }
     }
     for part in parts {
-        widest[0] = part.shape()[0];
-        if part.shape().dims() != widest {
-            *part = padded(part, &widest)?;
-        }
+        ensure!(
+            part.num_elements() > 0 || part.shape()[1..] == dims[1..],
+            InvalidArgument,
+            "an input of shape {} has no element to pad it with to {dims:?}",
+            part.shape()
+        );
     }
-    Ok(())
+    if let Some(rows) = dims.first_mut() {
+        *rows = how.rows;
+    }
+    Ok(dims)
 }
 
-fn padded(tensor: &Tensor, dims: &[usize]) -> Result<Tensor> {
-    let mut wide = Tensor::zeros(tensor.dtype(), Shape::new(dims)?)?;
-    let narrow = tensor.shape().dims();
-    if narrow.contains(&0) {
-        return Ok(wide);
+/// Writes a part to its place in the whole; where it is narrower, its first element fills the rest.
+fn put(part: &[u8], narrow: &[usize], size: usize, whole: &mut [u8], wide: &[usize]) {
+    if narrow[1..] == wide[1..] {
+        whole.copy_from_slice(part);
+        return;
     }
-    // Runs of the last dimension lie together in both.
-    let run = narrow[narrow.len() - 1];
-    let runs: usize = narrow[..narrow.len() - 1].iter().product();
-    let place = |mut index: usize| {
-        let (mut at, mut stride) = (0, dims[dims.len() - 1]);
-        for axis in (0..narrow.len() - 1).rev() {
-            at += index % narrow[axis] * stride;
-            index /= narrow[axis];
-            stride *= dims[axis];
-        }
-        at
-    };
-    if tensor.dtype() == DType::String {
-        let (from, to) = (tensor.strings()?, wide.strings_mut()?);
-        for index in 0..runs {
-            let at = place(index);
-            to[at..at + run].clone_from_slice(&from[index * run..][..run]);
-        }
-        return Ok(wide);
+    whole[..size].copy_from_slice(&part[..size]);
+    let mut filled = size;
+    while filled < whole.len() {
+        let more = filled.min(whole.len() - filled);
+        whole.copy_within(..more, filled);
+        filled += more;
     }
-    let size = tensor.dtype().size();
-    let from = tensor.as_bytes()?;
-    Tensor::filled_with(tensor.dtype(), Shape::new(dims)?, None, |to| {
-        to.fill(0);
-        for index in 0..runs {
-            let at = place(index) * size;
-            to[at..at + run * size].copy_from_slice(&from[index * run * size..][..run * size]);
+    for (from, to, run) in runs(narrow, wide) {
+        whole[to * size..(to + run) * size].copy_from_slice(&part[from * size..][..run * size]);
+    }
+}
+
+/// Elements that lie together both in a tensor and in a wider one that holds it: where they begin in
+/// each, and how many they are.
+fn runs<'a>(
+    narrow: &'a [usize],
+    wide: &'a [usize],
+) -> impl Iterator<Item = (usize, usize, usize)> + 'a {
+    let last = narrow.len() - 1;
+    let run = narrow[last];
+    let count: usize = narrow[..last].iter().product();
+    (0..count).map(move |index| {
+        let (mut rest, mut to, mut stride) = (index, 0, wide[last]);
+        for axis in (0..last).rev() {
+            to += rest % narrow[axis] * stride;
+            rest /= narrow[axis];
+            stride *= wide[axis];
         }
-        Ok(())
+        (index * run, to, run)
     })
+}
+
+fn join_strings(parts: &[Tensor], shape: Shape, budget: &Arc<Budget>) -> Result<Tensor> {
+    let wide = shape.dims().to_vec();
+    let row: usize = wide[1..].iter().product();
+    let mut whole = Tensor::zeros_in(DType::String, shape, Some(budget))?;
+    let items = whole.strings_mut()?;
+    let mut at = 0;
+    for part in parts {
+        let (from, narrow) = (part.strings()?, part.shape().dims());
+        let to = &mut items[at..at + narrow[0] * row];
+        at += to.len();
+        if narrow[1..] == wide[1..] {
+            to.clone_from_slice(from);
+            continue;
+        }
+        to.fill(from[0].clone());
+        for (begin, place, run) in runs(narrow, &wide) {
+            to[place..place + run].clone_from_slice(&from[begin..begin + run]);
+        }
+    }
+    while row > 0 && at < items.len() {
+        let (filled, rest) = items.split_at_mut(at);
+        rest[..row].clone_from_slice(&filled[at - row..]);
+        at += row;
+    }
+    Ok(whole)
 }
 
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use thalweg_tensor::Code;
 
     use super::*;
 
@@ -119,39 +169,86 @@ mod tests {
         Tensor::from_slice(Shape::new(&[rows, columns]).unwrap(), values).unwrap()
     }
 
+    fn words(columns: usize, items: &[&'static str]) -> Tensor {
+        let items = items.iter().map(|s| Bytes::from_static(s.as_bytes())).collect::<Vec<_>>();
+        let shape = Shape::new(&[items.len() / columns, columns]).unwrap();
+        Tensor::from_strings(shape, items).unwrap()
+    }
+
+    fn joined(parts: &[Tensor], rows: usize, pads: bool) -> Result<Tensor> {
+        join(parts, Joining { rows, pads, budget: &Budget::new(1 << 20) })
+    }
+
     #[test]
     fn rows_are_joined_and_filled_up() {
         let parts = [floats(1, 2, &[1.0, 2.0]), floats(2, 2, &[3.0, 4.0, 5.0, 6.0])];
-        let joined = join(&parts, 5, None).unwrap();
-        assert_eq!(joined.shape().dims(), [5, 2]);
+        let whole = joined(&parts, 5, false).unwrap();
+        assert_eq!(whole.shape().dims(), [5, 2]);
         let expected = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 5.0, 6.0, 5.0, 6.0];
-        assert_eq!(joined.as_slice::<f32>().unwrap(), expected);
+        assert_eq!(whole.as_slice::<f32>().unwrap(), expected);
     }
 
     #[test]
     fn one_full_part_is_not_copied() {
         let part = floats(2, 1, &[1.0, 2.0]);
-        assert!(join(std::slice::from_ref(&part), 2, None).unwrap().shares_memory_with(&part));
+        let whole = joined(std::slice::from_ref(&part), 2, true).unwrap();
+        assert!(whole.shares_memory_with(&part));
     }
 
     #[test]
     fn strings_and_empty_rows_are_joined() {
-        let words = |items: &[&'static str]| {
-            let items = items.iter().map(|s| Bytes::from_static(s.as_bytes())).collect::<Vec<_>>();
-            Tensor::from_strings(Shape::new(&[items.len()]).unwrap(), items).unwrap()
-        };
-        let joined = join(&[words(&["a"]), words(&["b"])], 4, None).unwrap();
-        assert_eq!(joined.strings().unwrap(), ["a", "b", "b", "b"]);
-        assert_eq!(join(&[floats(2, 0, &[])], 4, None).unwrap().shape().dims(), [4, 0]);
+        let whole = joined(&[words(1, &["a"]), words(1, &["b"])], 4, false).unwrap();
+        assert_eq!(whole.strings().unwrap(), ["a", "b", "b", "b"]);
+        assert_eq!(joined(&[floats(2, 0, &[])], 4, true).unwrap().shape().dims(), [4, 0]);
     }
 
     #[test]
-    fn different_widths_are_padded() {
-        let mut parts = [floats(1, 2, &[1.0, 2.0]), floats(2, 1, &[3.0, 4.0])];
-        pad_alike(&mut parts).unwrap();
-        assert_eq!(parts[0].as_slice::<f32>().unwrap(), [1.0, 2.0]);
-        assert_eq!(parts[1].as_slice::<f32>().unwrap(), [3.0, 0.0, 4.0, 0.0]);
-        let mut ranks = [floats(1, 1, &[1.0]), Tensor::vector(&[1.0f32]).unwrap()];
-        assert!(pad_alike(&mut ranks).is_err());
+    fn different_widths_are_padded_with_their_first_element() {
+        let parts = [floats(1, 2, &[1.0, 2.0]), floats(2, 1, &[3.0, 4.0])];
+        let whole = joined(&parts, 4, true).unwrap();
+        assert_eq!(whole.shape().dims(), [4, 2]);
+        assert_eq!(whole.as_slice::<f32>().unwrap(), [1.0, 2.0, 3.0, 3.0, 4.0, 3.0, 4.0, 3.0]);
+        let whole = joined(&[words(2, &["a", "b"]), words(1, &["c", "d"])], 3, true).unwrap();
+        assert_eq!(whole.strings().unwrap(), ["a", "b", "c", "c", "d", "c"]);
+        let deep = |dims: &[usize], from: i32| {
+            let shape = Shape::new(dims).unwrap();
+            let values: Vec<i32> = (from..).take(shape.num_elements()).collect();
+            Tensor::from_slice(shape, &values).unwrap()
+        };
+        let whole = joined(&[deep(&[1, 1, 3], 1), deep(&[1, 2, 2], 5)], 2, true).unwrap();
+        let expected = [1, 2, 3, 1, 1, 1, 5, 6, 5, 7, 8, 5];
+        assert_eq!(whole.as_slice::<i32>().unwrap(), expected);
+    }
+
+    #[test]
+    fn what_cannot_be_joined_is_named() {
+        let one = floats(1, 1, &[1.0]);
+        for (other, pads, words) in [
+            (Tensor::vector(&[1.0f32]).unwrap(), true, "float [1,1] and float [1]"),
+            (floats(1, 2, &[1.0, 2.0]), false, "shapes [1,1] and [1,2]"),
+            (floats(1, 0, &[]), true, "no element to pad"),
+            (words(1, &["a"]), true, "float [1,1] and string [1,1]"),
+        ] {
+            let error = joined(&[one.clone(), other], 2, pads).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+            assert!(error.message().contains(words), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_batch_is_charged_once_and_bounded() {
+        let budget = Budget::new(1000);
+        let parts = [floats(1, 50, &[0.0; 50]), floats(2, 1, &[0.0; 2])];
+        let how = Joining { rows: 3, pads: true, budget: &budget };
+        let whole = join(&parts, how).unwrap();
+        assert!((600..1000).contains(&budget.used_bytes()), "{}", budget.used_bytes());
+        drop(whole);
+        assert_eq!(budget.used_bytes(), 0);
+        let error = join(&parts, Joining { rows: 1000, ..how }).unwrap_err();
+        assert_eq!(error.code(), Code::ResourceExhausted);
+        assert!(error.message().contains("2 requests as one tensor of shape [1000,50]"), "{error}");
+        let texts = [words(1, &["a"]), words(1, &["b"])];
+        assert!(join(&texts, Joining { rows: 1000, ..how }).is_err());
+        assert_eq!(budget.used_bytes(), 0);
     }
 }

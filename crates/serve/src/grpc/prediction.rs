@@ -97,9 +97,7 @@ pub(super) fn model_name(spec: Option<&pb::ModelSpec>) -> &str {
 
 fn predicted(servable: &Servable, ran: &Predicted) -> Result<Response<Answer>> {
     let mut pieces = Pieces::default();
-    let mut named: Vec<_> = ran.method.outputs.iter().zip(&ran.tensors).collect();
-    named.sort_by_key(|(name, _)| *name);
-    for (name, tensor) in named {
+    for (name, tensor) in ran.method.outputs.iter().zip(&ran.tensors) {
         put_named(&mut pieces, 1, name, tensor)?;
     }
     pieces.put_message(2, &answered_by(servable, &ran.method.name));

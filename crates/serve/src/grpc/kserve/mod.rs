@@ -79,7 +79,7 @@ async fn infer(engine: &Engine, request: pb::ModelInferRequest) -> Result<Respon
     let is_raw = !request.raw_input_contents.is_empty();
     let inputs = inputs(signature, request.inputs, request.raw_input_contents, &engine.incoming)?;
     let ran = predict(&servable, &signature_name, inputs, &outputs).await?;
-    inferred(&servable, request.id, &ran, is_raw)
+    inferred(&servable, request.id, (&ran, &outputs), is_raw)
 }
 
 /// Looks through the parameters of a request; the signature that they name.
@@ -154,7 +154,7 @@ fn tensor(input: InferInputTensor, raw: Option<Bytes>, budget: &Arc<Budget>) -> 
 fn inferred(
     servable: &Servable,
     id: String,
-    ran: &Predicted,
+    (ran, wanted): (&Predicted, &[String]),
     is_raw: bool,
 ) -> Result<Response<Answer>> {
     let is_raw = is_raw || !ran.tensors.iter().all(|t| contents::is_typed(t.dtype()));
@@ -164,10 +164,11 @@ fn inferred(
         id,
         ..Default::default()
     };
-    for (name, tensor) in ran.method.outputs.iter().zip(&ran.tensors) {
+    let outputs = ran.in_order(wanted);
+    for &(name, tensor) in &outputs {
         let datatype = kserve::datatype(tensor.dtype()).context(|| format!("output '{name}'"))?;
         head.outputs.push(InferOutputTensor {
-            name: name.clone(),
+            name: name.to_owned(),
             datatype: datatype.to_owned(),
             shape: tensor.shape().to_i64().to_vec(),
             contents: if is_raw { None } else { Some(contents::from_tensor(tensor)?) },
@@ -177,7 +178,7 @@ fn inferred(
     let mut pieces = Pieces::default();
     pieces.put_fields(&head);
     if is_raw {
-        for tensor in &ran.tensors {
+        for (_, tensor) in outputs {
             pieces.put_bytes(RAW_OUTPUT_CONTENTS, kserve::to_raw(tensor)?);
         }
     }
