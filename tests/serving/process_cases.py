@@ -1,6 +1,8 @@
 """The process: flags, environment, health, metrics, its end; requests that mean harm."""
 
+import json
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -38,11 +40,16 @@ def case_flags_and_environment(world):
 
 
 def case_check(world):
-    run = lambda folder: subprocess.run(
-        [world.thalweg, "serve", "--check", folder], capture_output=True, text=True, timeout=60)
+    run = lambda folder, *flags: subprocess.run(
+        [world.thalweg, "serve", "--check", folder, *flags], capture_output=True, text=True, timeout=60)
     ended = run(f"{world.root}/half_plus_two")
     assert ended.returncode == 0, ended
     assert "version 1" in ended.stdout and "signature 'classify_x'" in ended.stdout, ended
+    found = json.loads(run(f"{world.root}/half_plus_two", "--json").stdout)
+    assert (found["model"], found["version"]) == ("default", 1), found
+    assert found["seconds"] > 0 and found["memory_bytes"] > 0, found
+    default = found["signatures"]["serving_default"]
+    assert default["inputs"] == {"x": {"dtype": "float", "shape": [-1, 1]}}, default
     ended = run(world.root)
     assert ended.returncode == 1 and "no SavedModel" in ended.stderr, ended
 
@@ -90,6 +97,28 @@ def case_metrics(world):
         sample = re.compile(r'[a-zA-Z_:][a-zA-Z0-9_:]*(\{[a-zA-Z_]+="[^"]*"(,[a-zA-Z_]+="[^"]*")*\})? [-+.0-9eE]+')
         for line in text.splitlines():
             assert line.startswith("# ") or sample.fullmatch(line), line
+
+
+def case_metrics_as_promtool_wants_them(world):
+    if not shutil.which("promtool"):
+        print("skipped: promtool is not here (apt-get install prometheus)", flush=True)
+        return
+    flags = ["--enable_batching", f"--model=m={world.root}/half_plus_two", "--model=n=/no/such/folder"]
+    with world.start(*flags, wait=False) as server:
+        eventually(lambda: server.get("/v1/models/m/versions/1")[0] == 200)
+        eventually(lambda: server.post("/v1/models/m:predict", {"instances": [[1.0]]})[0] == 200)
+        server.predict("m", {"x": X})
+        server.post("/v1/models/m:regress", {"signature_name": "regress_x_to_y", "examples": [{"x": 1.0}]})
+        server.post("/v2/models/m/infer", {})
+        _, _, text = server.get("/monitoring/prometheus/metrics")
+        checked = subprocess.run(
+            ["promtool", "check", "metrics"], input=text, capture_output=True, text=True, timeout=60)
+        # It would have other names for TensorFlow Serving's metrics; dashboards know them as they are.
+        of_names = (" metric names should not contain ':'", ' counter metrics should have "_total" suffix',
+                    ' metrics should not have "_count" suffix')
+        complaints = checked.stderr.splitlines()
+        ours = [c for c in complaints if not (c.startswith(":tensorflow:") and c.endswith(of_names))]
+        assert checked.returncode in (0, 3) and not [c for c in ours if c], checked
 
 
 def case_where_metrics_are(world):

@@ -16,7 +16,8 @@ use thalweg_serve::store::{Store, StoreOptions};
 use thalweg_serve::versions::{Attempts, Transition};
 use thalweg_serve::warmup::WarmUp;
 use thalweg_serve::{
-    Batching, BatchingParameters, Engine, ModelConfig, ReadOnly, Server, ServerOptions, config,
+    Batching, BatchingParameters, Engine, ModelConfig, Patience, ReadOnly, Server, ServerOptions,
+    config,
 };
 use thalweg_storage::{AllowedUrls, ByUrl};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
@@ -39,7 +40,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let usage = |e: thalweg_tensor::Error| Failure::Usage(e.to_string());
     let loader = Arc::new(loader(args, registry).map_err(usage)?);
     if let Some(model) = &args.check {
-        return check::run(model, &args.model_name, &loader, out);
+        return check::run(model, (&args.model_name, args.json), &loader, out);
     }
     let models = models(args, &loader).map_err(usage)?;
     let options = server_options(args, &loader).map_err(usage)?;
@@ -103,7 +104,9 @@ fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
             InvalidArgument,
             "--model_config_file names all models; --model and --model_base_path do not go with it"
         );
-        return read_models(path, loader);
+        let (models, warnings) = read_models(path, loader)?;
+        warnings.iter().for_each(|what| eprintln!("{what}"));
+        return Ok(models);
     }
     let mut found = Vec::new();
     for model in &args.models {
@@ -136,11 +139,13 @@ fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
     Ok(found)
 }
 
-fn read_models(path: &str, loader: &Loader) -> Result<Vec<ModelConfig>> {
+/// The models that a file names, and what it asks for that has no effect.
+fn read_models(path: &str, loader: &Loader) -> Result<(Vec<ModelConfig>, Vec<String>)> {
     let full_name = "tensorflow.serving.ModelServerConfig";
     let file: pb::ModelServerConfig = config::read_text(&**loader.storage(), path, full_name)
         .context(|| "--model_config_file")?;
-    config::models(&file).context(|| format!("--model_config_file {path}"))
+    let models = config::models(&file).context(|| format!("--model_config_file {path}"))?;
+    Ok((models, config::without_effect(&file)))
 }
 
 fn store_options(args: &Args) -> StoreOptions {
@@ -160,11 +165,20 @@ fn store_options(args: &Args) -> StoreOptions {
 }
 
 fn server_options(args: &Args, loader: &Loader) -> Result<ServerOptions> {
+    let limits = &args.limits;
     let mut options = ServerOptions {
+        // Messages of protobuf have lengths of 31 bits.
+        message_bytes_max: (limits.max_message_mb as usize * MEGABYTE).min(i32::MAX as usize),
+        connections_max: limits.max_connections as usize,
+        patience: Patience {
+            idle: Duration::from_secs(limits.idle_seconds.into()),
+            answer: Duration::from_secs(limits.answer_seconds.into()),
+        },
         session_service: args.enable_session_service,
         drain_limit: Duration::from_secs(args.drain_seconds.into()),
         ..Default::default()
     };
+    options.rest.body_bytes_max = limits.max_body_mb as usize * MEGABYTE;
     options.rest.timeout = Duration::from_millis(args.rest_api_timeout_in_ms);
     options.rest.cors = args.rest_api_enable_cors_support;
     if let Some(path) = &args.monitoring_config_file {
@@ -243,12 +257,13 @@ async fn listen(host: &str, port: flags::Port) -> Result<Option<TcpListener>, Fa
 
 /// Reads the file again and again, and has the models that it names then.
 async fn watch_config(path: String, interval: Duration, loader: Arc<Loader>, engine: Arc<Engine>) {
-    let mut last = read_models(&path, &loader).ok();
+    let mut last = read_models(&path, &loader).ok().map(|(models, _)| models);
     loop {
         tokio::time::sleep(interval).await;
         match read_models(&path, &loader) {
-            Ok(models) if last.as_ref() != Some(&models) => {
+            Ok((models, warnings)) if last.as_ref() != Some(&models) => {
                 last = Some(models.clone());
+                warnings.iter().for_each(|what| eprintln!("{what}"));
                 if let Err(e) = engine.store.reload(models).await {
                     eprintln!("{path}: {e}");
                 }

@@ -58,6 +58,19 @@ impl ModelConfig {
     }
 }
 
+/// What a configuration asks for that is taken and has no effect, in words.
+pub fn without_effect(config: &serving::ModelServerConfig) -> Vec<String> {
+    let Some(Config::ModelConfigList(list)) = &config.config else { return Vec::new() };
+    let logs = list.config.iter().filter(|proto| proto.logging_config.is_some());
+    let one = |proto: &serving::ModelConfig| {
+        format!(
+            "model '{}': logging_config has no effect here: requests are not logged",
+            proto.name
+        )
+    };
+    logs.map(one).collect()
+}
+
 /// The models of a configuration, each with a name of its own.
 pub fn models(config: &serving::ModelServerConfig) -> Result<Vec<ModelConfig>> {
     let list = match &config.config {
@@ -136,6 +149,19 @@ mod tests {
         assert_eq!(models[0].policy, VersionPolicy::Specific(BTreeSet::from([42, 43])));
         assert_eq!((models[0].labels["stable"], models[0].labels["canary"]), (42, 43));
         assert_eq!(models[1], ModelConfig::new("second", "/models/second"));
+    }
+
+    #[test]
+    fn what_has_no_effect_is_named() {
+        let text = r#"model_config_list {
+            config { name: "a" base_path: "/a" }
+            config { name: "b" base_path: "/b" logging_config {
+                log_collector_config { type: "t" filename_prefix: "/log" }
+                sampling_config { sampling_rate: 0.5 } } } }"#;
+        let config = pb::text::decode("tensorflow.serving.ModelServerConfig", text).unwrap();
+        let [warning] = &without_effect(&config)[..] else { panic!("one model has it") };
+        assert!(warning.starts_with("model 'b': logging_config has no effect"), "{warning}");
+        assert_eq!(models(&config).unwrap().len(), 2);
     }
 
     #[test]

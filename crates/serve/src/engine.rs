@@ -17,7 +17,7 @@ pub struct Engine {
     pub store: Store,
     /// What is counted.
     pub metrics: Arc<Metrics>,
-    /// Memory of messages that are being received, and of what they say at length.
+    /// Memory of requests on their way in and of what they become, and of answers on their way out.
     pub incoming: Arc<Budget>,
     clock: Arc<dyn Clock>,
     is_draining: AtomicBool,
@@ -37,8 +37,8 @@ impl Drop for Place<'_> {
 }
 
 impl Engine {
-    /// Answers from these models, which `loader` loads; messages on their way in may take so many
-    /// bytes together.
+    /// Answers from these models, which `loader` loads; requests and answers on their way may take so
+    /// many bytes together.
     pub fn new(store: Store, loader: &Loader, incoming_bytes_max: usize) -> Engine {
         Engine {
             store,

@@ -6,8 +6,10 @@
 
 mod batching;
 pub mod config;
+mod connection;
 pub mod engine;
 pub mod examples;
+mod growing;
 mod grpc;
 pub mod inference;
 mod kserve;
@@ -26,6 +28,7 @@ pub mod warmup;
 
 pub use batching::{Batching, Parameters as BatchingParameters};
 pub use config::ModelConfig;
+pub use connection::Patience;
 pub use engine::Engine;
 pub use loader::{Loader, LoaderOptions};
 pub use policy::VersionPolicy;

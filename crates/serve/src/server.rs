@@ -8,13 +8,12 @@ use http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use thalweg_cluster::grpc::framing::{
-    CONNECTION_WINDOW_BYTES, FRAME_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
-};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use thalweg_cluster::grpc::framing::accepting;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
+use crate::connection::{Patience, Places, Watch};
 use crate::engine::Engine;
 use crate::grpc::Services;
 use crate::listen;
@@ -30,6 +29,8 @@ pub struct ServerOptions {
     pub calls_max: u32,
     /// Connections that may be open at once, of each kind; more wait to be taken.
     pub connections_max: usize,
+    /// How long clients may keep a connection or an answer waiting.
+    pub patience: Patience,
     /// How long requests on their way have to end when the server stops.
     pub drain_limit: Duration,
     /// Whether callers may run any part of a model's graph, not its signatures alone.
@@ -44,6 +45,7 @@ impl Default for ServerOptions {
             message_bytes_max: i32::MAX as usize,
             calls_max: 1000,
             connections_max: 16_384,
+            patience: Patience::default(),
             drain_limit: Duration::from_secs(30),
             session_service: false,
             rest: RestOptions::default(),
@@ -51,10 +53,8 @@ impl Default for ServerOptions {
     }
 }
 
-/// A peer that is silent this long is asked whether it is there, and dropped if it does not answer.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
-/// How long a connection without a request, or with half of one's head, stays open.
-const IDLE_LIMIT: Duration = Duration::from_secs(60);
+/// How long a connection over HTTP has for the head of its next request.
+const HEAD_LIMIT: Duration = Duration::from_secs(60);
 
 /// A server of models.
 pub struct Server {
@@ -85,76 +85,76 @@ impl Server {
         let (max, limit) = (self.options.connections_max, self.options.drain_limit);
         let grpc = async {
             if let Some(listener) = grpc {
-                let serve = |stream, stop| self.grpc(stream, stop);
+                let serve = |stream, places, stop| self.grpc(stream, places, stop);
                 listen::accept(listener, max, limit, stop.clone(), serve).await;
             }
         };
         let rest = async {
             if let Some(listener) = rest {
-                let serve = |stream, stop| self.rest(stream, stop);
+                let serve = |stream, places, stop| self.rest(stream, places, stop);
                 listen::accept(listener, max, limit, stop.clone(), serve).await;
             }
         };
         tokio::join!(draining, grpc, rest);
     }
 
+    fn watch(&self, places: Places) -> Watch {
+        Watch { calls: Arc::default(), patience: self.options.patience, places }
+    }
+
     fn grpc(
         &self,
         stream: TcpStream,
+        places: Places,
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send + 'static {
+        let watch = self.watch(places);
         let services = Arc::new(Services {
             engine: self.engine.clone(),
+            calls: watch.calls.clone(),
             message_bytes_max: self.options.message_bytes_max,
             has_session_service: self.options.session_service,
         });
         let calls_max = self.options.calls_max;
         async move {
+            if !watch.is_greeted(&stream, &mut stop).await {
+                return;
+            }
             let answer = service_fn(|request: Request<Incoming>| {
                 let services = services.clone();
                 async move { Ok::<_, Infallible>(services.answer(request).await) }
             });
-            let connection = http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .max_frame_size(FRAME_BYTES)
-                .initial_stream_window_size(STREAM_WINDOW_BYTES)
-                .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-                .max_send_buf_size(SEND_BUFFER_BYTES)
-                .max_concurrent_streams(calls_max)
-                .keep_alive_interval(KEEP_ALIVE)
-                .serve_connection(TokioIo::new(stream), answer);
-            tokio::pin!(connection);
-            tokio::select! {
-                _ = &mut connection => return,
-                _ = stop.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
-            }
-            // Whatever ended it, the client knows as well as we do.
-            let _ = connection.await;
+            let connection = accepting(calls_max).serve_connection(TokioIo::new(stream), answer);
+            watch.run(connection, http2::Connection::graceful_shutdown, stop).await;
         }
     }
 
     fn rest(
         &self,
         stream: TcpStream,
+        places: Places,
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let rest =
-            Arc::new(Rest { engine: self.engine.clone(), options: self.options.rest.clone() });
+        let watch = self.watch(places);
+        let rest = Arc::new(Rest {
+            engine: self.engine.clone(),
+            calls: watch.calls.clone(),
+            options: self.options.rest.clone(),
+        });
+        let head_limit = HEAD_LIMIT.min(self.options.patience.idle);
         async move {
+            if !watch.is_greeted(&stream, &mut stop).await {
+                return;
+            }
             let answer = service_fn(|request: Request<Incoming>| {
                 let rest = rest.clone();
                 async move { Ok::<_, Infallible>(rest.answer(request).await) }
             });
             let connection = http1::Builder::new()
                 .timer(TokioTimer::new())
-                .header_read_timeout(IDLE_LIMIT)
+                .header_read_timeout(head_limit)
                 .serve_connection(TokioIo::new(stream), answer);
-            tokio::pin!(connection);
-            tokio::select! {
-                _ = &mut connection => return,
-                _ = stop.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
-            }
-            let _ = connection.await;
+            watch.run(connection, http1::Connection::graceful_shutdown, stop).await;
         }
     }
 }

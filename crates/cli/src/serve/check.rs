@@ -1,7 +1,11 @@
 //! `thalweg serve --check`: loads and warms a model as the server would, and says what it found.
 
+use std::collections::BTreeMap;
 use std::io::Write;
+use std::sync::Arc;
 
+use serde_json::json;
+use thalweg_formats::saved_model::{Signature, TensorSpec};
 use thalweg_serve::{Loader, ModelConfig, Servable};
 use thalweg_tensor::err;
 
@@ -10,7 +14,7 @@ use crate::Failure;
 /// Loads the newest version in a folder, or the model that the folder is.
 pub(super) fn run(
     folder: &str,
-    name: &Option<String>,
+    (name, is_json): (&Option<String>, bool),
     loader: &Loader,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
@@ -24,8 +28,40 @@ pub(super) fn run(
     let begin = clock.monotonic();
     let servable = loader.load(&config.name, *version, path)?;
     let took = clock.monotonic().saturating_sub(begin);
-    report(&servable, path, took.as_secs_f64(), out)?;
+    if is_json {
+        writeln!(out, "{}", as_json(&servable, path, took.as_secs_f64()))?;
+    } else {
+        report(&servable, path, took.as_secs_f64(), out)?;
+    }
     Ok(())
+}
+
+fn as_json(servable: &Servable, path: &str, seconds: f64) -> serde_json::Value {
+    let specs = |specs: &BTreeMap<String, TensorSpec>| -> serde_json::Value {
+        let one = |(key, spec): (&String, &TensorSpec)| {
+            // A size that may be any is -1, and so it is in messages; nothing is known of null.
+            let dims = spec.shape.dims();
+            let dims: Option<Vec<i64>> =
+                dims.map(|dims| dims.iter().map(|dim| dim.map_or(-1, |dim| dim as i64)).collect());
+            (key.clone(), json!({"dtype": spec.dtype.to_string(), "shape": dims}))
+        };
+        specs.iter().map(one).collect()
+    };
+    let signature = |(name, found): (&String, &Arc<Signature>)| {
+        let (inputs, outputs) = (specs(&found.inputs), specs(&found.outputs));
+        let found = json!({"method": found.method, "inputs": inputs, "outputs": outputs});
+        (name.clone(), found)
+    };
+    let signatures: serde_json::Value =
+        servable.saved().signatures().iter().map(signature).collect();
+    json!({
+        "model": servable.model(),
+        "version": servable.version(),
+        "path": path,
+        "seconds": seconds,
+        "memory_bytes": servable.memory_bytes(),
+        "signatures": signatures,
+    })
 }
 
 fn report(

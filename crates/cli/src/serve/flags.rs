@@ -123,12 +123,19 @@ pub struct Args {
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["models", "model_config_file"])]
     pub(super) check: Option<String>,
 
+    /// Say it as JSON
+    #[arg(long, requires = "check")]
+    pub(super) json: bool,
+
     /// End when standard input closes: whoever holds its other end is gone then
     #[arg(long)]
     pub(super) with_parent: bool,
 
     #[command(flatten)]
     pub(super) batching: BatchingFlags,
+
+    #[command(flatten)]
+    pub(super) limits: LimitFlags,
 
     #[command(flatten)]
     ignored: Ignored,
@@ -160,6 +167,35 @@ pub(super) struct BatchingFlags {
     #[arg(long = "max_batch_rows", value_name = "N", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_batch_rows: u32,
+}
+
+/// What clients may take up.
+#[derive(clap::Args, Clone, Debug)]
+pub(super) struct LimitFlags {
+    /// Connections over gRPC that may be open at once, and as many over HTTP; more wait
+    #[arg(long = "max_connections", value_name = "N", default_value_t = 16_384,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) max_connections: u32,
+
+    /// Megabytes that a message over gRPC may have
+    #[arg(long = "max_message_mb", value_name = "MB", default_value_t = 2048,
+          value_parser = clap::value_parser!(u32).range(1..=2048))]
+    pub(super) max_message_mb: u32,
+
+    /// Megabytes that a body over HTTP may have, compressed or not
+    #[arg(long = "max_body_mb", value_name = "MB", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_body_mb: u32,
+
+    /// Seconds that a connection may be open without a request; over HTTP 60 at most
+    #[arg(long = "idle_seconds", value_name = "SECONDS", default_value_t = 300,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) idle_seconds: u32,
+
+    /// Seconds that a client has to take an answer; then its connection is closed
+    #[arg(long = "answer_seconds", value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) answer_seconds: u32,
 }
 
 /// A port to listen on.

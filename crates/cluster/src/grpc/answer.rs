@@ -27,6 +27,22 @@ pub struct Answer {
     pub(crate) frames: VecDeque<Frame<Bytes>>,
 }
 
+impl Answer {
+    /// Bytes of the messages in it.
+    pub fn data_bytes(&self) -> usize {
+        self.frames.iter().filter_map(Frame::data_ref).map(Bytes::len).sum()
+    }
+
+    /// Replaces the bytes of the messages, frame by frame, by such as hold something else too.
+    pub fn map_data(&mut self, mut replace: impl FnMut(Bytes) -> Bytes) {
+        for frame in &mut self.frames {
+            if let Some(data) = frame.data_mut() {
+                *data = replace(std::mem::take(data));
+            }
+        }
+    }
+}
+
 impl Body for Answer {
     type Data = Bytes;
     type Error = Infallible;

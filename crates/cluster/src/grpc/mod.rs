@@ -26,9 +26,7 @@ pub mod framing {
     pub use super::pieces::{Pieces, field_len};
     pub use super::rope::Rope;
     pub use super::service::{decode, decode_step, parse_timeout};
-    pub use super::transport::{
-        CONNECTION_WINDOW_BYTES, FRAME_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
-    };
+    pub use super::transport::accepting;
     pub use crate::discover::on_pool;
 }
 

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use http::{Request, Response};
 use hyper::body::Incoming;
-use hyper::server::conn::http2;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
@@ -49,8 +48,6 @@ impl Default for ServerOptions {
     }
 }
 
-/// A peer that is silent this long is asked whether it is there, and dropped if it does not answer.
-const KEEP_ALIVE: Duration = Duration::from_secs(60);
 /// How often sessions without a client are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often other tasks are looked after that say nothing.
@@ -188,15 +185,8 @@ impl Server {
                     Ok::<Response<Answer>, std::convert::Infallible>(answer)
                 }
             });
-            let connection = http2::Builder::new(TokioExecutor::new())
-                .timer(TokioTimer::new())
-                .max_frame_size(transport::FRAME_BYTES)
-                .initial_stream_window_size(transport::STREAM_WINDOW_BYTES)
-                .initial_connection_window_size(transport::CONNECTION_WINDOW_BYTES)
-                .max_send_buf_size(transport::SEND_BUFFER_BYTES)
-                .max_concurrent_streams(calls_max)
-                .keep_alive_interval(KEEP_ALIVE)
-                .serve_connection(TokioIo::new(stream), answer);
+            let connection =
+                transport::accepting(calls_max).serve_connection(TokioIo::new(stream), answer);
             tokio::pin!(connection);
             tokio::select! {
                 _ = &mut connection => return,

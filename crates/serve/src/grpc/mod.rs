@@ -22,11 +22,14 @@ use thalweg_tensor::{Result, err};
 
 pub(crate) use body::GrpcBody;
 
+use crate::connection::{Call as OpenCall, Calls};
 use crate::engine::Engine;
 
 /// Answers gRPC calls.
 pub(crate) struct Services {
     pub(crate) engine: Arc<Engine>,
+    /// Those of the connection.
+    pub(crate) calls: Arc<Calls>,
     pub(crate) message_bytes_max: usize,
     pub(crate) has_session_service: bool,
 }
@@ -38,13 +41,22 @@ impl Services {
         B: Body<Data = Bytes> + Unpin + Send + 'static,
         B::Error: std::fmt::Display,
     {
+        let call = self.calls.begin();
         let timeout = request.headers().get("grpc-timeout").and_then(|t| t.to_str().ok());
         let Some(timeout) = timeout.and_then(parse_timeout) else {
-            return self.dispatch(request).await;
+            return self.leaving(self.dispatch(request).await, call);
         };
         match tokio::time::timeout(timeout, self.dispatch(request)).await {
-            Ok(response) => response,
+            Ok(response) => self.leaving(response, call),
             Err(_) => whole(status(&err!(DeadlineExceeded, "Deadline Exceeded"))),
+        }
+    }
+
+    fn leaving(&self, response: Response<GrpcBody>, call: OpenCall) -> Response<GrpcBody> {
+        let (parts, body) = response.into_parts();
+        match body.leaving(call, &self.engine.incoming) {
+            Ok(body) => Response::from_parts(parts, body),
+            Err(e) => whole(status(&e)),
         }
     }
 
@@ -112,5 +124,5 @@ pub(crate) struct Call<B> {
 }
 
 fn whole(response: Response<Answer>) -> Response<GrpcBody> {
-    response.map(GrpcBody::Whole)
+    response.map(GrpcBody::whole)
 }

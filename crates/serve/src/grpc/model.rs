@@ -37,7 +37,9 @@ impl Services {
                     let config = request.config.as_ref();
                     let config =
                         config.ok_or_else(|| err!(InvalidArgument, "there is no config"))?;
-                    engine.store.reload(config::models(config)?).await?;
+                    let models = config::models(config)?;
+                    config::without_effect(config).iter().for_each(|what| eprintln!("{what}"));
+                    engine.store.reload(models).await?;
                     Ok(pb::ReloadConfigResponse {
                         status: Some(pb::StatusProto::default()),
                         metric: Vec::new(),

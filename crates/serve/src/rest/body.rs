@@ -11,7 +11,9 @@ use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
 use http_body::Body;
 use http_body_util::BodyExt;
-use thalweg_tensor::{Budget, Charge, Result, bail, ensure, err};
+use thalweg_tensor::{Budget, Result, bail, ensure, err};
+
+use crate::growing::GrowingCharge;
 
 /// Shorter answers are sent as they are.
 const GZIP_BYTES_MIN: usize = 1024;
@@ -19,7 +21,7 @@ const GZIP_BYTES_MIN: usize = 1024;
 /// A body with the room that it takes.
 pub(super) struct Received {
     pub(super) bytes: Bytes,
-    _room: Vec<Charge>,
+    _room: GrowingCharge,
 }
 
 /// Reads a body of at most `bytes_max`, decompressed if it came so.
@@ -34,14 +36,13 @@ where
     B::Error: std::fmt::Display,
 {
     // Whoever says so beforehand need not be waited for.
-    ensure!(
-        body.size_hint().lower() <= bytes_max as u64,
-        ResourceExhausted,
-        "the request has {} bytes; at most {bytes_max} are taken",
-        body.size_hint().lower()
-    );
+    let claimed = body.size_hint().lower();
+    if claimed > bytes_max as u64 {
+        pass_over(body, claimed, bytes_max).await;
+        bail!(ResourceExhausted, "the request has {claimed} bytes; at most {bytes_max} are taken");
+    }
     let mut bytes = BytesMut::new();
-    let mut room = Vec::new();
+    let mut room = GrowingCharge::new(incoming);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| err!(Cancelled, "the request broke off: {e}"))?;
         let Ok(data) = frame.into_data() else { continue };
@@ -52,17 +53,14 @@ where
         );
         // Room is taken as the buffer grows, which it does by doubling.
         if bytes.capacity() - bytes.len() < data.len() {
-            room.push(Charge::new(incoming, data.len().max(bytes.len()))?);
+            room.more(data.len().max(bytes.len()))?;
         }
         bytes.extend_from_slice(&data);
     }
     let bytes = bytes.freeze();
     let bytes = match headers.get(CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => bytes,
-        Some(b"gzip") => {
-            room.push(Charge::new(incoming, bytes.len())?);
-            decompress(&bytes, bytes_max, incoming, &mut room)?
-        }
+        Some(b"gzip") => decompress(&bytes, bytes_max, &mut room)?,
         Some(other) => bail!(
             InvalidArgument,
             "Content-Encoding {:?} is not supported, gzip is",
@@ -72,12 +70,18 @@ where
     Ok(Received { bytes, _room: room })
 }
 
-fn decompress(
-    bytes: &[u8],
-    bytes_max: usize,
-    incoming: &Arc<Budget>,
-    room: &mut Vec<Charge>,
-) -> Result<Bytes> {
+/// Most clients read an answer only once they have sent all: those that send not much too much are
+/// waited for.
+async fn pass_over<B>(mut body: B, claimed: u64, bytes_max: usize)
+where
+    B: Body<Data = Bytes> + Unpin,
+{
+    if claimed / 2 <= bytes_max as u64 {
+        while let Some(Ok(_)) = body.frame().await {}
+    }
+}
+
+fn decompress(bytes: &[u8], bytes_max: usize, room: &mut GrowingCharge) -> Result<Bytes> {
     let mut decoder = MultiGzDecoder::new(bytes);
     let mut plain = Vec::new();
     let mut chunk = [0; 16 << 10];
@@ -94,7 +98,7 @@ fn decompress(
             "the request has more than {bytes_max} bytes once it is decompressed"
         );
         if plain.capacity() - plain.len() < count {
-            room.push(Charge::new(incoming, count.max(plain.len()))?);
+            room.more(count.max(plain.len()))?;
         }
         plain.extend_from_slice(&chunk[..count]);
     }

@@ -6,12 +6,13 @@ use thalweg_proto::{BytesList, Example, Feature, Features, FloatList, Int64List,
 use thalweg_tensor::{Result, bail, ensure};
 
 use super::json::{Kind, Reader, base64_object};
-use super::tensors::{Members, member, shown};
+use super::tensors::{GROWTH, Members, member, shown};
+use crate::growing::GrowingCharge;
 
-/// The examples of a request, with what they have in common.
-pub(crate) fn input(members: &Members<'_>) -> Result<pb::Input> {
+/// The examples of a request, with what they have in common; what they take goes to `room`.
+pub(crate) fn input(members: &Members<'_>, room: &mut GrowingCharge) -> Result<pb::Input> {
     let context =
-        member(members, "context").map(|text| example(&mut Reader::new(text))).transpose()?;
+        member(members, "context").map(|text| example(&mut Reader::new(text), room)).transpose()?;
     let Some(text) = member(members, "examples") else {
         bail!(InvalidArgument, "the key 'examples' is expected and was not found")
     };
@@ -24,7 +25,8 @@ pub(crate) fn input(members: &Members<'_>) -> Result<pb::Input> {
     ensure!(reader.enter()?, InvalidArgument, "'examples' value is an empty array");
     let mut examples = Vec::new();
     loop {
-        examples.push(example(&mut reader)?);
+        room.more(EXAMPLE_BYTES)?;
+        examples.push(example(&mut reader, room)?);
         if !reader.next()? {
             break;
         }
@@ -42,7 +44,13 @@ pub(crate) fn input(members: &Members<'_>) -> Result<pb::Input> {
 /// Errors name features, which may have names of any length.
 const NAME_BYTES_MAX: usize = 4096;
 
-fn example(reader: &mut Reader<'_>) -> Result<Example> {
+/// An example in a list that grows, and the string that it becomes for the model.
+const EXAMPLE_BYTES: usize = GROWTH * size_of::<Example>() + size_of::<Bytes>();
+/// The first feature makes a map whose nodes have room for eleven; more of them fill half of it.
+const FEATURE_BYTES: usize = size_of::<String>() + size_of::<Feature>();
+const NODE_BYTES: usize = 12 * FEATURE_BYTES;
+
+fn example(reader: &mut Reader<'_>, room: &mut GrowingCharge) -> Result<Example> {
     let kind = reader.kind()?;
     ensure!(
         kind == Kind::Object,
@@ -55,7 +63,11 @@ fn example(reader: &mut Reader<'_>) -> Result<Example> {
     while goes_on {
         let name = reader.key()?.into_owned();
         ensure!(name.len() <= NAME_BYTES_MAX, InvalidArgument, "a feature's name is too long");
-        let feature = feature(reader, &name)?;
+        let map_bytes =
+            if features.feature.is_empty() { NODE_BYTES } else { GROWTH * FEATURE_BYTES };
+        // The name stands in the example and in the string that it becomes.
+        room.more(map_bytes + 2 * name.len())?;
+        let feature = feature(reader, &name, room)?;
         features.feature.insert(name, feature);
         goes_on = reader.next()?;
     }
@@ -63,15 +75,15 @@ fn example(reader: &mut Reader<'_>) -> Result<Example> {
 }
 
 /// One value, or a list of values of one kind.
-fn feature(reader: &mut Reader<'_>, name: &str) -> Result<Feature> {
+fn feature(reader: &mut Reader<'_>, name: &str, room: &mut GrowingCharge) -> Result<Feature> {
     let mut feature = Feature::default();
     if reader.kind()? != Kind::List {
-        add(reader, name, &mut feature)?;
+        add(reader, (name, &mut feature), room)?;
         return Ok(feature);
     }
     let mut goes_on = reader.enter()?;
     while goes_on {
-        add(reader, name, &mut feature)?;
+        add(reader, (name, &mut feature), room)?;
         goes_on = reader.next()?;
     }
     Ok(feature)
@@ -83,8 +95,16 @@ enum Value {
     Int(i64),
 }
 
-fn add(reader: &mut Reader<'_>, name: &str, feature: &mut Feature) -> Result<()> {
+fn add(
+    reader: &mut Reader<'_>,
+    (name, feature): (&str, &mut Feature),
+    room: &mut GrowingCharge,
+) -> Result<()> {
     let value = value(reader, name)?;
+    room.more(match &value {
+        Value::Bytes(bytes) => GROWTH * size_of::<Bytes>() + 2 * bytes.len(),
+        Value::Float(_) | Value::Int(_) => (GROWTH + 1) * size_of::<i64>(),
+    })?;
     let kind = feature.kind.get_or_insert_with(|| match value {
         Value::Bytes(_) => feature::Kind::BytesList(BytesList::default()),
         Value::Float(_) => feature::Kind::FloatList(FloatList::default()),
@@ -161,11 +181,29 @@ fn number(text: &str, name: &str) -> Result<Value> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::{Budget, Code};
+
     use super::super::json::members;
     use super::*;
 
     fn read(text: &str) -> Result<pb::Input> {
-        input(&members(text.as_bytes())?)
+        let budget = Budget::new(1 << 20);
+        input(&members(text.as_bytes())?, &mut GrowingCharge::new(&budget))
+    }
+
+    #[test]
+    fn what_is_built_is_charged() {
+        // Each of these few bytes becomes a map with a string and a list.
+        let text = format!("{{\"examples\": [{}{{}}]}}", "{\"a\":1},".repeat(10_000));
+        let budget = Budget::new(1 << 30);
+        let mut room = GrowingCharge::new(&budget);
+        input(&members(text.as_bytes()).unwrap(), &mut room).unwrap();
+        assert!(budget.used_bytes() > 50 * text.len(), "{} {}", budget.used_bytes(), text.len());
+        let small = Budget::new(10 * text.len());
+        let error = input(&members(text.as_bytes()).unwrap(), &mut GrowingCharge::new(&small));
+        assert_eq!(error.unwrap_err().code(), Code::ResourceExhausted);
+        drop(room);
+        assert_eq!((budget.used_bytes(), small.used_bytes()), (0, 0));
     }
 
     #[test]

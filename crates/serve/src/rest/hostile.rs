@@ -2,10 +2,11 @@
 
 use bytes::Bytes;
 use thalweg_formats::saved_model::{Signature, TensorSpec};
-use thalweg_tensor::{DType, PartialShape};
+use thalweg_tensor::{Budget, DType, PartialShape};
 
 use super::kserve::request;
 use super::{examples, json, route, tensors};
+use crate::growing::GrowingCharge;
 
 const BODIES: &[&str] = &[
     r#"{"signature_name": "serving_default", "instances": [{"a": [1, 2.5], "b": "x"}, {"a": [-3e2, 4], "b": {"b64": "eHk="}}]}"#,
@@ -77,20 +78,24 @@ fn damaged_requests_are_answered() {
         signature(&[("a", DType::Int8)]),
         signature(&[]),
     ];
+    let budget = Budget::new(1 << 20);
+    let room = || GrowingCharge::new(&budget);
     let mut read = 0;
     for seed in 0..20_000 {
         let body = damaged(seed, BODIES[seed as usize % BODIES.len()]);
         if let Ok(members) = json::members(&body) {
             let _ = tensors::signature_name(&members);
-            read += usize::from(examples::input(&members).is_ok());
+            read += usize::from(examples::input(&members, &mut room()).is_ok());
             for signature in &signatures {
-                read += usize::from(tensors::inputs(&members, signature).is_ok());
+                read += usize::from(tensors::inputs(&members, signature, &mut room()).is_ok());
             }
         }
         for json_len in [None, Some(body.len().saturating_sub(8))] {
             let body = Bytes::from(body.clone());
             for signature in &signatures {
-                read += usize::from(request::read(&body, json_len, |_| Ok(signature)).is_ok());
+                read += usize::from(
+                    request::read(&body, json_len, &mut room(), |_| Ok(signature)).is_ok(),
+                );
             }
         }
         let path = damaged(seed, PATHS[seed as usize % PATHS.len()]);

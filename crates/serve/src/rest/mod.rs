@@ -24,10 +24,12 @@ use http_body::Body;
 use http_body_util::Full;
 use thalweg_cluster::grpc::framing::on_pool;
 use thalweg_proto::tensorflow::serving::ModelSpec;
-use thalweg_tensor::{Result, Tensor, err};
+use thalweg_tensor::{Charge, Error, Result, Tensor, err};
 
 use self::route::Verb;
+use crate::connection::{Call, Calls, held};
 use crate::engine::Engine;
+use crate::growing::GrowingCharge;
 use crate::inference::predict;
 use crate::metrics::{Api, Entry};
 
@@ -58,6 +60,8 @@ impl Default for RestOptions {
 /// Answers requests over HTTP.
 pub(crate) struct Rest {
     pub(crate) engine: Arc<Engine>,
+    /// Those of the connection.
+    pub(crate) calls: Arc<Calls>,
     pub(crate) options: RestOptions,
 }
 
@@ -71,20 +75,28 @@ struct Reply {
     body: Bytes,
     /// How many bytes are JSON, if others follow.
     json_len: Option<usize>,
+    /// What the body is charged to until the transport has it.
+    room: Option<Charge>,
 }
 
 impl Reply {
     fn json(text: String) -> Reply {
-        Reply { status: StatusCode::OK, kind: JSON, body: text.into(), json_len: None }
+        let (status, body) = (StatusCode::OK, text.into());
+        Reply { status, kind: JSON, body, json_len: None, room: None }
     }
 
     fn text(text: String) -> Reply {
         Reply { kind: TEXT, ..Reply::json(text) }
     }
 
+    fn error(e: &Error) -> Reply {
+        Reply { status: route::http_status(e.code()), ..Reply::json(write::error(e.message())) }
+    }
+
     /// JSON with tensors in raw form behind it.
     fn binary(body: Bytes, json_len: usize) -> Reply {
-        Reply { status: StatusCode::OK, kind: BINARY, body, json_len: Some(json_len) }
+        let status = StatusCode::OK;
+        Reply { status, kind: BINARY, body, json_len: Some(json_len), room: None }
     }
 }
 
@@ -99,14 +111,30 @@ impl Rest {
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
+        let call = self.calls.begin();
         let is_gzip_fine = body::takes_gzip(request.headers());
         let is_head = request.method() == Method::HEAD;
         let late = |_| err!(DeadlineExceeded, "Timed out after {:?}", self.options.timeout);
         let answered = tokio::time::timeout(self.options.timeout, self.dispatch(request)).await;
-        let reply = answered.map_err(late).flatten().unwrap_or_else(|e| Reply {
-            status: route::http_status(e.code()),
-            ..Reply::json(write::error(e.message()))
-        });
+        let mut reply = answered.map_err(late).flatten().unwrap_or_else(|e| Reply::error(&e));
+        let packed = is_gzip_fine.then(|| body::compressed(&reply.body)).flatten();
+        let is_packed = packed.is_some();
+        reply.body = packed.unwrap_or(reply.body);
+        match Charge::new(&self.engine.incoming, reply.body.len()) {
+            Ok(room) => {
+                self.response(Reply { room: Some(room), ..reply }, call, (is_packed, is_head))
+            }
+            Err(e) => self.response(Reply::error(&e), call, (false, is_head)),
+        }
+    }
+
+    /// The answer as the transport takes it, charged until it has left.
+    fn response(
+        &self,
+        reply: Reply,
+        mut call: Call,
+        (is_packed, is_head): (bool, bool),
+    ) -> Response<Full<Bytes>> {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(reply.kind));
         if let Some(len) = reply.json_len {
@@ -115,13 +143,13 @@ impl Rest {
         if self.options.cors {
             allow_all(&mut headers);
         }
-        let packed = is_gzip_fine.then(|| body::compressed(&reply.body)).flatten();
-        if packed.is_some() {
+        if is_packed {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         }
-        let bytes = packed.unwrap_or(reply.body);
-        let mut response = Response::new(Full::new(if is_head { Bytes::new() } else { bytes }));
+        call.answered(reply.room);
+        let bytes = if is_head { Bytes::new() } else { held(reply.body, Arc::new(call)) };
+        let mut response = Response::new(Full::new(bytes));
         *response.status_mut() = reply.status;
         *response.headers_mut() = headers;
         response
@@ -159,8 +187,7 @@ impl Rest {
             _ => Some(body::read(body, &parts.headers, limit, &self.engine.incoming).await?),
         };
         let text = received.as_ref().map(|r| r.bytes.clone()).unwrap_or_default();
-        let answer = self.model(spec, verb, text).await?;
-        Ok(Reply::json(answer))
+        self.model(spec, verb, text).await
     }
 
     fn readiness(&self) -> Reply {
@@ -179,7 +206,7 @@ impl Rest {
         Reply { status: StatusCode::SERVICE_UNAVAILABLE, ..Reply::text(text) }
     }
 
-    async fn model(&self, spec: ModelSpec, verb: Verb, text: Bytes) -> Result<String> {
+    async fn model(&self, spec: ModelSpec, verb: Verb, text: Bytes) -> Result<Reply> {
         let engine = &*self.engine;
         let name = spec.name.clone();
         let api = match verb {
@@ -193,41 +220,51 @@ impl Rest {
             match verb {
                 Verb::Predict => self.predict(&spec, text).await,
                 Verb::Classify | Verb::Regress => self.examples(&spec, verb, text).await,
-                Verb::Status => Ok(describe::status(&engine.store.status(Some(&spec))?)),
-                Verb::Metadata => Ok(describe::metadata(&*engine.store.get(Some(&spec))?)),
+                Verb::Status => {
+                    Ok(Reply::json(describe::status(&engine.store.status(Some(&spec))?)))
+                }
+                Verb::Metadata => {
+                    Ok(Reply::json(describe::metadata(&*engine.store.get(Some(&spec))?)))
+                }
             }
         };
         engine.counted(&name, api, Entry::Rest, answer).await
     }
 
-    async fn predict(&self, spec: &ModelSpec, text: Bytes) -> Result<String> {
+    async fn predict(&self, spec: &ModelSpec, text: Bytes) -> Result<Reply> {
         let servable = self.engine.store.get(Some(spec))?;
         let of_pool = servable.clone();
-        let (signature, format, inputs) = on_large(text.len(), move || {
+        let mut room = GrowingCharge::new(&self.engine.incoming);
+        let (_room, signature, format, inputs) = on_large(text.len(), move || {
             let members = json::members(&text)?;
             let signature = tensors::signature_name(&members)?.into_owned();
             let (_, found) = of_pool.signature(&signature).map_err(|e| {
                 // TensorFlow Serving's code for it here, unlike over gRPC.
                 err!(InvalidArgument, "{}", e.message())
             })?;
-            let (format, inputs) = tensors::inputs(&members, found)?;
-            Ok((signature, format, inputs))
+            let (format, inputs) = tensors::inputs(&members, found, &mut room)?;
+            Ok((room, signature, format, inputs))
         })
         .await?;
         let ran = predict(&servable, &signature, inputs, &[]).await?;
         let elements: usize = ran.tensors.iter().map(Tensor::num_elements).sum();
+        let room = Charge::new(&self.engine.incoming, write::bytes_max(&ran.tensors)?)?;
         on_large(elements, move || {
             let outputs = ran.method.outputs.iter().map(String::as_str).zip(&ran.tensors);
-            write::predictions(format, &outputs.collect::<Vec<_>>())
+            let text = write::predictions(format, &outputs.collect::<Vec<_>>())?;
+            Ok(Reply { room: Some(room), ..Reply::json(text) })
         })
         .await
     }
 
-    async fn examples(&self, spec: &ModelSpec, verb: Verb, text: Bytes) -> Result<String> {
+    async fn examples(&self, spec: &ModelSpec, verb: Verb, text: Bytes) -> Result<Reply> {
         let servable = self.engine.store.get(Some(spec))?;
-        let (signature, input) = on_large(text.len(), move || {
+        let mut room = GrowingCharge::new(&self.engine.incoming);
+        let (_room, signature, input) = on_large(text.len(), move || {
             let members = json::members(&text)?;
-            Ok((tensors::signature_name(&members)?.into_owned(), examples::input(&members)?))
+            let signature = tensors::signature_name(&members)?.into_owned();
+            let input = examples::input(&members, &mut room)?;
+            Ok((room, signature, input))
         })
         .await?;
         let count = crate::examples::count(Some(&input));
@@ -244,7 +281,7 @@ impl Rest {
             }
         };
         self.engine.metrics.examples(servable.model(), count);
-        Ok(answer)
+        Ok(Reply::json(answer))
     }
 }
 

@@ -8,6 +8,7 @@ use thalweg_formats::saved_model::{Signature, TensorSpec};
 use thalweg_tensor::{DType, Result, Shape, Tensor, bail, bf16, ensure, err, f16};
 
 use super::json::{Kind, Reader, base64_object};
+use crate::growing::GrowingCharge;
 
 /// How a request holds its inputs; the answer holds its outputs likewise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,25 +40,30 @@ pub(crate) fn signature_name<'a>(members: &Members<'a>) -> Result<Cow<'a, str>> 
     reader.text()
 }
 
-/// The tensors of a request.
+/// The tensors of a request; what they take goes to `room`.
 pub(crate) fn inputs(
     members: &Members<'_>,
     signature: &Signature,
+    room: &mut GrowingCharge,
 ) -> Result<(Format, BTreeMap<String, Tensor>)> {
     match (member(members, "instances"), member(members, "inputs")) {
         (Some(_), Some(_)) => bail!(
             InvalidArgument,
             "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist"
         ),
-        (Some(rows), None) => Ok((Format::Row, from_rows(rows, signature)?)),
-        (None, Some(columns)) => Ok((Format::Column, from_columns(columns, signature)?)),
+        (Some(rows), None) => Ok((Format::Row, from_rows(rows, signature, room)?)),
+        (None, Some(columns)) => Ok((Format::Column, from_columns(columns, signature, room)?)),
         (None, None) => bail!(InvalidArgument, "Missing 'inputs' or 'instances' key"),
     }
 }
 
 type Specs = BTreeMap<String, TensorSpec>;
 
-fn from_rows(text: &[u8], signature: &Signature) -> Result<BTreeMap<String, Tensor>> {
+fn from_rows(
+    text: &[u8],
+    signature: &Signature,
+    room: &mut GrowingCharge,
+) -> Result<BTreeMap<String, Tensor>> {
     let specs = &signature.inputs;
     let mut reader = Reader::new(text);
     ensure!(
@@ -89,10 +95,10 @@ fn from_rows(text: &[u8], signature: &Signature) -> Result<BTreeMap<String, Tens
             if are_objects { "object but got value/list" } else { "value/list but got object" }
         );
         if are_objects {
-            add_row(&mut reader, specs, &mut builders, rows).map_err(at)?;
+            add_row(&mut reader, specs, (&mut builders, room), rows).map_err(at)?;
         } else if let Some((name, spec)) = specs.first_key_value() {
             let builder = builders.entry(name).or_insert_with(|| Builder::new(spec.dtype));
-            builder.value(&mut reader, 1).map_err(at)?;
+            builder.value(&mut reader, 1, room).map_err(at)?;
         }
         rows += 1;
         if !reader.next()? {
@@ -119,7 +125,7 @@ fn is_object(reader: &Reader<'_>) -> Result<bool> {
 fn add_row<'s>(
     reader: &mut Reader<'_>,
     specs: &'s Specs,
-    builders: &mut BTreeMap<&'s str, Builder>,
+    (builders, room): (&mut BTreeMap<&'s str, Builder>, &mut GrowingCharge),
     row: usize,
 ) -> Result<()> {
     let mut seen = BTreeSet::new();
@@ -134,7 +140,7 @@ fn add_row<'s>(
         let is_late = row > 0 && !builders.contains_key(name.as_str());
         if !is_late {
             let builder = builders.entry(name).or_insert_with(|| Builder::new(spec.dtype));
-            builder.value(reader, 1)?;
+            builder.value(reader, 1, room)?;
         }
         if is_late {
             return Err(keys_differ(specs));
@@ -152,7 +158,11 @@ fn keys_differ(specs: &Specs) -> thalweg_tensor::Error {
     err!(InvalidArgument, "keys must be equal to: {}", names.join(","))
 }
 
-fn from_columns(text: &[u8], signature: &Signature) -> Result<BTreeMap<String, Tensor>> {
+fn from_columns(
+    text: &[u8],
+    signature: &Signature,
+    room: &mut GrowingCharge,
+) -> Result<BTreeMap<String, Tensor>> {
     let specs = &signature.inputs;
     let mut reader = Reader::new(text);
     let mut found = BTreeMap::new();
@@ -165,7 +175,7 @@ fn from_columns(text: &[u8], signature: &Signature) -> Result<BTreeMap<String, T
         );
         if let Some((name, spec)) = specs.first_key_value() {
             let mut builder = Builder::new(spec.dtype);
-            builder.value(&mut reader, 0)?;
+            builder.value(&mut reader, 0, room)?;
             found.insert(name.clone(), builder.finish(None)?);
         }
         return Ok(found);
@@ -177,7 +187,7 @@ fn from_columns(text: &[u8], signature: &Signature) -> Result<BTreeMap<String, T
             Some(spec) => {
                 let mut builder = Builder::new(spec.dtype);
                 builder
-                    .value(&mut reader, 0)
+                    .value(&mut reader, 0, room)
                     .map_err(|e| e.map_message(|m| format!("input '{key}': {m}")))?;
                 found.insert(key.into_owned(), builder.finish(None)?);
             }
@@ -193,6 +203,9 @@ fn from_columns(text: &[u8], signature: &Signature) -> Result<BTreeMap<String, T
     }
     Ok(found)
 }
+
+/// Lists that grow have up to twice the room that their elements need.
+pub(super) const GROWTH: usize = 2;
 
 /// A tensor whose values come one after the other.
 pub(super) struct Builder {
@@ -213,9 +226,14 @@ impl Builder {
     }
 
     /// Takes a value that stands in this many lists. How deep it may nest the reader bounds.
-    pub(super) fn value(&mut self, reader: &mut Reader<'_>, level: usize) -> Result<()> {
+    pub(super) fn value(
+        &mut self,
+        reader: &mut Reader<'_>,
+        level: usize,
+        room: &mut GrowingCharge,
+    ) -> Result<()> {
         if reader.kind()? == Kind::List {
-            return self.list(reader, level);
+            return self.list(reader, level, room);
         }
         let rank = *self.rank.get_or_insert(level);
         ensure!(
@@ -227,13 +245,20 @@ impl Builder {
         );
         if self.dtype == DType::String {
             let string = self.string(reader)?;
+            room.more(string.len() + GROWTH * size_of::<Bytes>())?;
             self.strings.push(string);
             return Ok(());
         }
+        room.more(GROWTH * self.dtype.size())?;
         self.number(reader)
     }
 
-    fn list(&mut self, reader: &mut Reader<'_>, level: usize) -> Result<()> {
+    fn list(
+        &mut self,
+        reader: &mut Reader<'_>,
+        level: usize,
+        room: &mut GrowingCharge,
+    ) -> Result<()> {
         if let Some(rank) = self.rank {
             ensure!(
                 level < rank,
@@ -247,7 +272,7 @@ impl Builder {
         let mut count = 0;
         let mut goes_on = reader.enter()?;
         while goes_on {
-            self.value(reader, level + 1)?;
+            self.value(reader, level + 1, room)?;
             count += 1;
             goes_on = reader.next()?;
         }
@@ -404,7 +429,8 @@ fn next_shown(reader: &Reader<'_>) -> String {
 mod tests {
     use super::super::json::members;
     use super::*;
-    use thalweg_tensor::PartialShape;
+    use std::sync::Arc;
+    use thalweg_tensor::{Budget, Code, PartialShape};
 
     fn signature(inputs: &[(&str, DType)]) -> Signature {
         let spec =
@@ -416,7 +442,26 @@ mod tests {
     }
 
     fn read(text: &str, wanted: &[(&str, DType)]) -> Result<BTreeMap<String, Tensor>> {
-        inputs(&members(text.as_bytes())?, &signature(wanted)).map(|(_, tensors)| tensors)
+        let room = &mut GrowingCharge::new(&Budget::new(1 << 20));
+        inputs(&members(text.as_bytes())?, &signature(wanted), room).map(|(_, tensors)| tensors)
+    }
+
+    #[test]
+    fn what_is_built_is_charged() {
+        for (element, dtype, times) in [("\"\"", DType::String, 10), ("0", DType::Double, 4)] {
+            let text =
+                format!("{{\"inputs\": [{}{element}]}}", format!("{element},").repeat(10_000));
+            let read = |budget: &Arc<Budget>| {
+                let room = &mut GrowingCharge::new(budget);
+                let read = inputs(&members(text.as_bytes())?, &signature(&[("x", dtype)]), room);
+                read.map(|_| budget.used_bytes())
+            };
+            let used = read(&Budget::new(1 << 30)).unwrap();
+            assert!(used > times * text.len(), "{dtype}: {used} for {}", text.len());
+            let small = Budget::new(2 * text.len());
+            assert_eq!(read(&small).unwrap_err().code(), Code::ResourceExhausted, "{dtype}");
+            assert_eq!(small.used_bytes(), 0);
+        }
     }
 
     fn one(text: &str, dtype: DType) -> Result<Tensor> {

@@ -22,6 +22,24 @@ pub(crate) fn predictions(format: Format, outputs: &[(&str, &Tensor)]) -> Result
     }
 }
 
+/// The longest number with what stands between it and the next, and a share of the brackets.
+const NUMBER_BYTES_MAX: usize = 32;
+/// A byte in a string is `\u00XX` at most; in base 64 it takes less.
+const ESCAPED_BYTES_MAX: usize = 6;
+
+/// Bytes that tensors take as text, at most, or about that: names and brackets of empty lists are few.
+pub(crate) fn bytes_max(tensors: &[Tensor]) -> Result<usize> {
+    let mut bytes = 0usize;
+    for tensor in tensors {
+        bytes = bytes.saturating_add(tensor.num_elements().saturating_mul(NUMBER_BYTES_MAX));
+        if tensor.dtype() == DType::String {
+            let texts: usize = tensor.strings()?.iter().map(Bytes::len).sum();
+            bytes = bytes.saturating_add(texts.saturating_mul(ESCAPED_BYTES_MAX));
+        }
+    }
+    Ok(bytes)
+}
+
 fn rows(outputs: &[(&str, &Tensor)]) -> Result<String> {
     let mut count = None;
     for (name, tensor) in outputs {

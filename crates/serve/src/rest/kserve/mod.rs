@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 use thalweg_proto::inference as pb;
 use thalweg_proto::inference::model_metadata_response::TensorMetadata;
 use thalweg_proto::tensorflow::serving::ModelSpec;
-use thalweg_tensor::{Context, Result, Tensor, err};
+use thalweg_tensor::{Charge, Context, Result, Tensor, err};
 
 use self::request::Infer;
 use self::route::{Asked, Verb};
 use super::{Reply, Rest, body, on_large, write};
+use crate::growing::GrowingCharge;
 use crate::inference::{Predicted, predict};
 use crate::kserve;
 use crate::metrics::{Api, Entry};
@@ -60,15 +61,22 @@ impl Rest {
         let servable = self.engine.store.get(Some(spec))?;
         let json_len = json_length(headers)?;
         let of_pool = servable.clone();
-        let mut asked = on_large(text.len(), move || {
-            request::read(&text, json_len, |name| of_pool.signature(name).map(|found| &**found.1))
+        let mut room = GrowingCharge::new(&self.engine.incoming);
+        let (_room, mut asked) = on_large(text.len(), move || {
+            let signature = |name: &str| of_pool.signature(name).map(|found| &**found.1);
+            let asked = request::read(&text, json_len, &mut room, signature)?;
+            Ok((room, asked))
         })
         .await?;
         let outputs: Vec<String> = asked.outputs.iter().map(|(name, _)| name.clone()).collect();
         let inputs = std::mem::take(&mut asked.inputs);
         let ran = predict(&servable, &asked.signature, inputs, &outputs).await?;
         let elements: usize = ran.tensors.iter().map(Tensor::num_elements).sum();
-        on_large(elements, move || answer(&servable, &asked, &ran)).await
+        let room = Charge::new(&self.engine.incoming, write::bytes_max(&ran.tensors)?)?;
+        on_large(elements, move || {
+            Ok(Reply { room: Some(room), ..answer(&servable, &asked, &ran)? })
+        })
+        .await
     }
 }
 
@@ -111,7 +119,8 @@ fn answer(servable: &Servable, asked: &Infer, ran: &Predicted) -> Result<Reply> 
     }
     out.push_str(",\"outputs\":[");
     let mut raw = Vec::new();
-    for (i, (name, tensor)) in ran.method.outputs.iter().zip(&ran.tensors).enumerate() {
+    let wanted: Vec<String> = asked.outputs.iter().map(|(name, _)| name.clone()).collect();
+    for (i, (name, tensor)) in ran.in_order(&wanted).into_iter().enumerate() {
         let is_binary = asked.outputs.get(i).and_then(|(_, is_binary)| *is_binary);
         let comma = if i > 0 { "," } else { "" };
         out.push_str(comma);

@@ -9,6 +9,7 @@ use thalweg_tensor::{Context, DType, RANK_MAX, Result, Shape, Tensor, bail, ensu
 
 use super::super::json::{Kind, Reader, members};
 use super::super::tensors::{Builder, Members, member, shown};
+use crate::growing::GrowingCharge;
 use crate::kserve;
 
 /// A request, read.
@@ -30,6 +31,7 @@ pub(in crate::rest) struct Infer {
 pub(in crate::rest) fn read<'s>(
     body: &Bytes,
     json_len: Option<usize>,
+    room: &mut GrowingCharge,
     signature: impl FnOnce(&str) -> Result<&'s Signature>,
 ) -> Result<Infer> {
     let json_len = json_len.unwrap_or(body.len());
@@ -45,7 +47,7 @@ pub(in crate::rest) fn read<'s>(
     let found = signature(&name)?;
     Ok(Infer {
         id: text(&members, "id")?.map(Cow::into_owned),
-        inputs: inputs(&members, found, body.slice(json_len..))?,
+        inputs: inputs(&members, found, body.slice(json_len..), room)?,
         outputs: outputs(&members, found)?,
         is_binary: parameters.binary_data_output.unwrap_or(false),
         signature: name,
@@ -146,6 +148,7 @@ fn inputs(
     request: &Members<'_>,
     signature: &Signature,
     mut raw: Bytes,
+    room: &mut GrowingCharge,
 ) -> Result<BTreeMap<String, Tensor>> {
     let value = member(request, "inputs");
     let value = value.ok_or_else(|| err!(InvalidArgument, "there is no 'inputs'"))?;
@@ -155,7 +158,7 @@ fn inputs(
         let name = needed(&members, "name").context(|| "'inputs'")?;
         kserve::check_input(signature, &name)?;
         ensure!(!found.contains_key(&*name), InvalidArgument, "input '{name}' comes twice");
-        let tensor = input(&members, &mut raw).context(|| format!("input '{name}'"))?;
+        let tensor = input(&members, &mut raw, room).context(|| format!("input '{name}'"))?;
         found.insert(name.into_owned(), tensor);
         Ok(())
     })?;
@@ -168,13 +171,13 @@ fn inputs(
     Ok(found)
 }
 
-fn input(members: &Members<'_>, raw: &mut Bytes) -> Result<Tensor> {
+fn input(members: &Members<'_>, raw: &mut Bytes, room: &mut GrowingCharge) -> Result<Tensor> {
     let dtype = kserve::dtype(&needed(members, "datatype")?)?;
     let shape = shape(members)?;
     match (parameters(members)?.binary_data_size, member(members, "data")) {
         (Some(_), Some(_)) => bail!(InvalidArgument, "it has 'data' and 'binary_data_size'"),
         (None, None) => bail!(InvalidArgument, "there is no 'data'"),
-        (None, Some(value)) => data(value, dtype, shape),
+        (None, Some(value)) => data(value, dtype, shape, room),
         (Some(size), None) => {
             ensure!(
                 size <= raw.len(),
@@ -182,6 +185,10 @@ fn input(members: &Members<'_>, raw: &mut Bytes) -> Result<Tensor> {
                 "it should have {size} bytes behind the JSON, {} are left",
                 raw.len()
             );
+            if dtype == DType::String {
+                // Each has its length in front.
+                room.more(size / size_of::<u32>() * size_of::<Bytes>())?;
+            }
             kserve::from_raw(dtype, shape, raw.split_to(size))
         }
     }
@@ -209,9 +216,9 @@ fn shape(members: &Members<'_>) -> Result<Shape> {
 }
 
 /// Values in one list, or in lists of lists as the shape says.
-fn data(value: &[u8], dtype: DType, shape: Shape) -> Result<Tensor> {
+fn data(value: &[u8], dtype: DType, shape: Shape, room: &mut GrowingCharge) -> Result<Tensor> {
     let mut builder = Builder::new(dtype);
-    builder.value(&mut Reader::new(value), 0)?;
+    builder.value(&mut Reader::new(value), 0, room)?;
     let tensor = builder.finish(None)?;
     let is_flat = tensor.rank() <= 1 && tensor.num_elements() == shape.num_elements();
     ensure!(
@@ -227,7 +234,7 @@ fn data(value: &[u8], dtype: DType, shape: Shape) -> Result<Tensor> {
 mod tests {
     use super::*;
     use thalweg_formats::saved_model::TensorSpec;
-    use thalweg_tensor::PartialShape;
+    use thalweg_tensor::{Budget, PartialShape};
 
     fn signature() -> Signature {
         let spec = |dtype| {
@@ -243,7 +250,8 @@ mod tests {
 
     fn read_inputs(text: &str, raw: &'static [u8]) -> Result<Tensor> {
         let members = members(text.as_bytes())?;
-        let found = inputs(&members, &signature(), Bytes::from_static(raw))?;
+        let room = &mut GrowingCharge::new(&Budget::new(1 << 20));
+        let found = inputs(&members, &signature(), Bytes::from_static(raw), room)?;
         Ok(found["x"].clone())
     }
 

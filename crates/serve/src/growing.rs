@@ -1,0 +1,72 @@
+//! Memory of one request, charged as it turns out how much it takes.
+
+use std::sync::Arc;
+
+use thalweg_tensor::{Budget, Result};
+
+/// Bytes that are taken from the budget at first; later as many as there are already, so that many
+/// small pieces do not each go to the budget.
+const FIRST_BYTES: usize = 4 << 10;
+
+/// A charge that grows.
+#[derive(Debug)]
+pub(crate) struct GrowingCharge {
+    budget: Arc<Budget>,
+    used: usize,
+    taken: usize,
+}
+
+impl GrowingCharge {
+    /// Nothing yet.
+    pub(crate) fn new(budget: &Arc<Budget>) -> GrowingCharge {
+        GrowingCharge { budget: budget.clone(), used: 0, taken: 0 }
+    }
+
+    /// So many bytes more.
+    #[inline]
+    pub(crate) fn more(&mut self, bytes: usize) -> Result<()> {
+        self.used = self.used.saturating_add(bytes);
+        if self.used <= self.taken { Ok(()) } else { self.take() }
+    }
+
+    #[cold]
+    fn take(&mut self) -> Result<()> {
+        let needed = self.used - self.taken;
+        let ahead = needed.max(self.taken).max(FIRST_BYTES);
+        let taken = match self.budget.take(ahead) {
+            Ok(()) => ahead,
+            // What is needed may still be there.
+            Err(_) => self.budget.take(needed).map(|()| needed)?,
+        };
+        self.taken += taken;
+        Ok(())
+    }
+}
+
+impl Drop for GrowingCharge {
+    fn drop(&mut self) {
+        self.budget.give_back(self.taken);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_takes_ahead_and_gives_back() {
+        let budget = Budget::new(20 << 10);
+        let mut charge = GrowingCharge::new(&budget);
+        assert_eq!(budget.used_bytes(), 0);
+        charge.more(1).unwrap();
+        assert_eq!(budget.used_bytes(), 4 << 10);
+        charge.more(4 << 10).unwrap();
+        assert_eq!(budget.used_bytes(), 8 << 10);
+        charge.more(10 << 10).unwrap();
+        assert!((14 << 10..=20 << 10).contains(&budget.used_bytes()));
+        assert!(charge.more(10 << 10).is_err());
+        assert!(charge.more(usize::MAX).is_err());
+        drop(charge);
+        assert_eq!(budget.used_bytes(), 0);
+    }
+}
