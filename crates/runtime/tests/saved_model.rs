@@ -109,7 +109,7 @@ fn mistakes_say_what_there_is() {
     let run = |signature: &str, inputs: &[(&str, Tensor)]| model.run(signature, inputs);
     let x = || ("x", row([1.0, 2.0]));
     refused(run("other", &[x()]), Code::NotFound, &["'other'", "'serving_default', 'twice'"]);
-    refused(run("twice", &[]), Code::InvalidArgument, &["'x' is missing", "'x' (float [?,2])"]);
+    refused(run("twice", &[]), Code::InvalidArgument, &["'x' is missing", "are x (float [?,2])"]);
     refused(run("twice", &[("z", row([0.0; 2]))]), Code::InvalidArgument, &["no input 'z'"]);
     refused(run("twice", &[x(), x()]), Code::InvalidArgument, &["given twice"]);
     let scalar = ("x", Tensor::scalar(1.0f32));
