@@ -3,7 +3,6 @@
 //! `cargo run --release --example char_lstm -- [STEPS]`
 
 use thalweg::prelude::*;
-use thalweg::train::{Clip, Dense, Dice, Embedding, Layer, Lstm, Model, Optimizer, losses};
 
 const TEXT: &[u8] = include_bytes!("../docs/tutorial.md");
 const LENGTH: usize = 32;

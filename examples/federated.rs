@@ -4,9 +4,7 @@
 //! `cargo run --release --example federated -- [ROUNDS]`
 
 use thalweg::prelude::*;
-use thalweg::train::{
-    Dense, Dice, Flatten, Layer, Model, Optimizer, Sequential, Weights, losses, metrics, mnist,
-};
+use thalweg::train::{Weights, mnist};
 
 const CLIENTS: usize = 6;
 const BATCH: usize = 32;

@@ -4,7 +4,6 @@
 //! keeps the weights of all others at zero.
 
 use thalweg::prelude::*;
-use thalweg::train::{Dice, Initializer, Model, Optimizer, Rule, losses};
 
 /// Keys share this many weights.
 const BUCKETS: usize = 1 << 14;

@@ -5,9 +5,7 @@
 
 use thalweg::kernel::{Device, DeviceDescription, DeviceName, HostDevice};
 use thalweg::prelude::*;
-use thalweg::train::{
-    Dense, Dice, Flatten, Layer, Model, Optimizer, Sequential, losses, mnist, train_towers,
-};
+use thalweg::train::{mnist, train_towers};
 
 const DEVICES: usize = 2;
 const BATCH: usize = 64;

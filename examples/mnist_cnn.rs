@@ -3,10 +3,7 @@
 //! `cargo run --release --example mnist_cnn -- [STEPS]`
 
 use thalweg::prelude::*;
-use thalweg::train::{
-    BatchNorm, Conv, Dense, Dice, Flatten, Layer, MaxPool, Model, Optimizer, Rate, Sequential,
-    losses, metrics, mnist,
-};
+use thalweg::train::mnist;
 
 const BATCH: usize = 64;
 

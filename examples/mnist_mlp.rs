@@ -3,9 +3,7 @@
 //! `cargo run --release --example mnist_mlp -- [EPOCHS]`
 
 use thalweg::prelude::*;
-use thalweg::train::{
-    Dense, Dice, Dropout, Flatten, Layer, Model, Optimizer, losses, metrics, mnist,
-};
+use thalweg::train::mnist;
 
 const BATCH: usize = 64;
 

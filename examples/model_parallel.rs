@@ -4,10 +4,7 @@
 //! `cargo run --release --example model_parallel -- [STEPS]`
 
 use thalweg::prelude::*;
-use thalweg::train::{
-    Cluster, Dense, Dice, Flatten, Layer, Model, Optimizer, Placement, Variable, losses, metrics,
-    mnist,
-};
+use thalweg::train::mnist;
 
 const BATCH: usize = 64;
 

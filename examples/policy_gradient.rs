@@ -3,7 +3,6 @@
 //! `cargo run --release --example policy_gradient -- [EPISODES]`
 
 use thalweg::prelude::*;
-use thalweg::train::{Activation, Dense, Dice, Layer, Model, Optimizer, losses};
 
 /// The agent begins in the middle; the right end is worth 1, the left end nothing.
 const CELLS: usize = 9;

@@ -1,7 +1,6 @@
 //! Fits a line through noisy points with a model of one layer.
 
 use thalweg::prelude::*;
-use thalweg::train::{Dense, Layer, Model, Optimizer, losses};
 
 fn main() -> Result<()> {
     let mut model = Model::new(thalweg::scope());

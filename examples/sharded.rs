@@ -16,10 +16,7 @@ use thalweg::cluster::grpc::{TaskReport, TaskState, status_of};
 use thalweg::formats::checkpoint::BundleReader;
 use thalweg::formats::{LocalStorage, Storage};
 use thalweg::prelude::*;
-use thalweg::train::{
-    Dense, Flatten, Layer, Model, Net, Optimizer, Partitioner, Served, Spread, TrainOptions,
-    Trainer, export, losses, metrics, mnist,
-};
+use thalweg::train::{Partitioner, Served, Spread, export, mnist};
 
 /// Bytes of a part at most.
 const PART: usize = 64 << 10;

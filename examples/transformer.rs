@@ -3,10 +3,6 @@
 //! `cargo run --release --example transformer -- [STEPS]`
 
 use thalweg::prelude::*;
-use thalweg::train::{
-    Activation, Attention, Clip, Dense, Dice, Embedding, Layer, LayerNorm, Model, Optimizer,
-    Positions, Residual, Sequential, losses,
-};
 
 const TEXT: &[u8] = include_bytes!("../docs/tutorial.md");
 const LETTERS: usize = 128;

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 
 use thalweg::prelude::*;
-use thalweg::train::{Dice, Embedding, Layer, Model, Optimizer, losses};
 
 const TEXT: &str =
     concat!(include_str!("../docs/tutorial.md"), include_str!("../docs/control-flow.md"));

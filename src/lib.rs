@@ -58,9 +58,14 @@ pub mod prelude {
         SessionOptions,
     };
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
+    pub use crate::train::{
+        Activation, Attention, AveragePool, BatchNorm, Clip, Conv, Dense, Dice, Dropout, Embedding,
+        Flatten, Gru, Initializer, Layer, LayerNorm, Lstm, MaxPool, Mode, Model, MovingAverage,
+        Optimizer, Padding, Placement, Positions, Rate, Residual, Rule, Saver, SaverOptions,
+        Sequential, Variable, losses, metrics,
+    };
     #[cfg(feature = "remote")]
-    pub use crate::train::Cluster;
-    pub use crate::train::{Saver, SaverOptions};
+    pub use crate::train::{Cluster, Net, Samples, TrainOptions, Trainer};
 }
 
 /// The definitions and kernels of one program.
