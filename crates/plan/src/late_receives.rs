@@ -6,8 +6,9 @@
 //! spare. That is a control edge from a node that ends about then.
 //!
 //! The edge comes only from nodes that every reader of the tensor waits for anyway, so nothing waits for
-//! anything new, and no order of events can hang that did not before. Graphs with branches and loops
-//! stay as they are: an edge from a branch not taken would kill the receive.
+//! anything new, and no order of events can hang that did not before. Receives have an order, that of
+//! their need, and follow nodes that wait for earlier ones alone, so edges never close a circle. Graphs
+//! with branches and loops stay as they are: an edge from a branch not taken would kill the receive.
 
 use smallvec::{SmallVec, smallvec};
 use thalweg_graph::{Graph, NodeId};
@@ -52,7 +53,7 @@ pub(crate) fn receive_late(
     }
     let mut ends = vec![0.0; graph.len()];
     arrivals.iter().for_each(|a| ends[a.node.index()] = f64::NAN);
-    for id in order {
+    for &id in &order {
         // What arrives is there at once as far as this is concerned: nobody is to wait for it.
         ends[id.index()] = match ends[id.index()].is_nan() {
             true => 0.0,
@@ -62,7 +63,7 @@ pub(crate) fn receive_late(
         };
     }
     let mut search = Search { successors: Successors::of(&graph), graph: &graph, ends, visits: 0 };
-    let edges = search.edges(&large);
+    let edges = search.edges(&large, &order);
     if edges.is_empty() {
         return graph;
     }
@@ -70,10 +71,7 @@ pub(crate) fn receive_late(
     for (receive, after) in edges {
         nodes[receive.index()].control_inputs.push(after);
     }
-    let late = Graph::from_nodes(&graph, nodes);
-    // Two receives can each seem to be needed after what the other one feeds alone. That is rare, and
-    // then all of them begin at once.
-    if topological_order(&late).len() < late.len() { graph } else { late }
+    Graph::from_nodes(&graph, nodes)
 }
 
 /// Of what a node waits for, except for some, that which ends last, and when.
@@ -98,23 +96,22 @@ struct Need {
     /// What that one waits for last.
     last: NodeId,
     readers: SmallVec<[NodeId; 4]>,
-    /// The receive, and what waits for it alone.
-    same: SmallVec<[NodeId; BETWEEN_MAX]>,
 }
 
 impl Search<'_> {
-    /// Receives, and what each is to follow.
-    fn edges(&mut self, arrivals: &[Arrival]) -> Vec<(NodeId, NodeId)> {
+    /// Receives, and what each is to follow; `order` has each node after those it waits for.
+    fn edges(&mut self, arrivals: &[Arrival], order: &[NodeId]) -> Vec<(NodeId, NodeId)> {
         let mut needs: Vec<Need> = arrivals.iter().filter_map(|a| self.need(*a)).collect();
         needs.sort_by(|a, b| a.at.total_cmp(&b.at).then(a.arrival.node.cmp(&b.arrival.node)));
+        let ranks = ranks(self.graph, &needs, order);
         let mut edges = Vec::new();
         for k in UNDER_WAY_MIN..needs.len() {
             let need = &needs[k];
             let limit = need.at - LEAD * need.arrival.seconds;
             let limit = limit.min(needs[k - UNDER_WAY_MIN].at);
             if let Some(after) = before(self.graph, &self.ends, need.last, limit)
-                // A reader may have been met before the way by which it waits for the tensor alone.
-                && !need.same.contains(&after)
+                // It may wait for the tensor itself, or for one that is to follow what this one feeds.
+                && ranks[after.index()] <= k
                 && self.is_before_all(after, &need.readers)
             {
                 edges.push((need.arrival.node, after));
@@ -147,7 +144,7 @@ impl Search<'_> {
             }
         }
         let (last, at) = first?;
-        Some(Need { arrival, at, last, readers, same })
+        Some(Need { arrival, at, last, readers })
     }
 
     /// Whether every one of `readers` waits for `node`.
@@ -174,6 +171,17 @@ impl Search<'_> {
     }
 }
 
+/// For each node one more than the place of the last among `needs` that it waits for, zero if for none.
+fn ranks(graph: &Graph, needs: &[Need], order: &[NodeId]) -> Vec<usize> {
+    let mut ranks = vec![0; graph.len()];
+    needs.iter().zip(1..).for_each(|(need, rank)| ranks[need.arrival.node.index()] = rank);
+    for id in order {
+        let of_sources = reads(graph.node(*id)).map(|source| ranks[source.index()]).max();
+        ranks[id.index()] = ranks[id.index()].max(of_sources.unwrap_or(0));
+    }
+    ranks
+}
+
 /// What ends by `limit` among those that `node` waits for, and itself: the last on the way back along
 /// what ends last. What ends at once is nothing to follow.
 fn before(graph: &Graph, ends: &[f64], mut node: NodeId, limit: f64) -> Option<NodeId> {
@@ -182,4 +190,88 @@ fn before(graph: &Graph, ends: &[f64], mut node: NodeId, limit: f64) -> Option<N
     }
     let is_worth_it = ends[node.index()] > 0.0 && reads(graph.node(node)).next().is_some();
     is_worth_it.then_some(node)
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_graph::{Output, Scope};
+    use thalweg_ops::{FAMILIES, op_registry};
+    use thalweg_tensor::{DType, Tensor};
+
+    use super::*;
+
+    /// A graph of one device in which every node takes a second; what arrives is a placeholder.
+    struct Part(Scope);
+
+    impl Part {
+        /// `clock` nodes one after the other, and three receives that are needed when the second of
+        /// them has ended: those that come after them may be late.
+        fn new(clock: usize) -> (Part, Vec<Output>) {
+            let mut part = Part(Scope::new(op_registry(FAMILIES).unwrap()));
+            let begin = part.0.constant(&Tensor::scalar(0.0f32)).unwrap();
+            let ticks = part.chain(begin, clock);
+            for name in ["first", "second", "third"] {
+                let received = part.receive(name);
+                part.join(ticks[1], received);
+            }
+            (part, ticks)
+        }
+
+        fn receive(&mut self, name: &str) -> Output {
+            self.0.op("Placeholder").name(name).attr("dtype", DType::Float).build().unwrap()
+        }
+
+        fn join(&mut self, a: Output, b: Output) -> Output {
+            self.0.op("AddV2").inputs(&[a, b]).build().unwrap()
+        }
+
+        fn chain(&mut self, mut x: Output, len: usize) -> Vec<Output> {
+            let next = |_| {
+                x = self.0.op("Neg").input(x).build().unwrap();
+                x
+            };
+            (0..len).map(next).collect()
+        }
+
+        /// Which of `names` are received late. Whatever comes of it is no circle.
+        fn late(&self, names: &[&str]) -> Vec<bool> {
+            let graph = self.0.to_graph();
+            let receives = graph.ids().filter(|id| &*graph.node(*id).op.name == "Placeholder");
+            let arrivals: Vec<Arrival> =
+                receives.map(|node| Arrival { node, bytes: 1 << 20, seconds: 0.25 }).collect();
+            let late = receive_late(graph, &arrivals, |_, _| 1.0);
+            assert_eq!(topological_order(&late).len(), late.len(), "it is a circle");
+            let is_late = |name: &&str| {
+                let node = late.nodes().iter().find(|node| *node.name == **name).unwrap();
+                !node.control_inputs.is_empty()
+            };
+            names.iter().map(is_late).collect()
+        }
+    }
+
+    /// A reader that waits for the tensor, and for what comes of the tensor alone, is met before the
+    /// latter is known for what it is: the tensor is needed at once.
+    #[test]
+    fn a_receive_does_not_follow_what_it_feeds() {
+        let (mut part, ticks) = Part::new(10);
+        let own = part.receive("own");
+        let fed = part.chain(own, 5);
+        part.join(fed[4], own);
+        let other = part.receive("other");
+        part.join(ticks[9], other);
+        assert_eq!(part.late(&["own", "other"]), [false, true]);
+    }
+
+    /// Two tensors that are joined after some work on each: the one seems to be needed when the other's
+    /// work has been done, and the other way round. One of them may follow.
+    #[test]
+    fn two_receives_do_not_follow_each_other() {
+        let (mut part, ticks) = Part::new(10);
+        let (left, right) = (part.receive("left"), part.receive("right"));
+        let (of_left, of_right) = (part.chain(left, 6), part.chain(right, 6));
+        part.join(of_left[5], of_right[5]);
+        let other = part.receive("other");
+        part.join(ticks[9], other);
+        assert_eq!(part.late(&["left", "right", "other"]), [false, true, true]);
+    }
 }
