@@ -3,19 +3,32 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use prost::Message;
 use thalweg_plan::Options;
 use thalweg_proto as pb;
 use thalweg_runtime::{PlacementLog, Pool, RunOptions, SessionOptions};
 use thalweg_tensor::{Result, ensure};
 
-use crate::task::Task;
+use crate::task::{CPUS_MAX, Task};
 
-/// CPU devices that one session may ask for.
-const CPUS_MAX: i32 = 256;
+/// What a client wishes of its session, and for the rest what its task was started with: as
+/// TensorFlow's servers do it, lists are joined and numbers replaced.
+pub(crate) fn with_defaults(task: &Task, wishes: Option<pb::ConfigProto>) -> pb::ConfigProto {
+    let (mut config, wishes) = (task.options.session_config.clone(), wishes.unwrap_or_default());
+    if config == pb::ConfigProto::default() {
+        return wishes;
+    }
+    config
+        .merge(wishes.encode_to_vec().as_slice())
+        .expect("a message that was decoded can be decoded again");
+    config
+}
 
 /// Options of a session on `task` as its client wishes them.
 pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<SessionOptions> {
-    let cpus = config.device_count.get("CPU").copied().unwrap_or(1);
+    // Other tasks know the devices that this one was started with: a session has no fewer.
+    let least = task.cpus() as i32;
+    let cpus = config.device_count.get("CPU").copied().unwrap_or(least);
     ensure!(
         (0..=CPUS_MAX).contains(&cpus),
         InvalidArgument,
@@ -46,7 +59,7 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
                 .is_some_and(|g| g.enable_bfloat16_sendrecv),
             ..Options::default()
         },
-        devices: task.devices(cpus.max(1) as u32),
+        devices: task.first_devices(cpus.max(least) as u32),
         resources: (!is_isolated).then(|| task.resources.clone()),
         environment: task.options.environment.clone(),
         placement_log: config.log_device_placement.then(placement_log),
@@ -79,5 +92,51 @@ pub(crate) fn run_options(
         cost_graph: false,
         cancellation: None,
         request_id,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_graph::OpRegistry;
+    use thalweg_kernel::KernelRegistry;
+
+    use super::*;
+    use crate::task::TaskOptions;
+
+    fn task(config: pb::ConfigProto) -> Task {
+        let options = TaskOptions { session_config: config, ..Default::default() };
+        Task::new(options, OpRegistry::new([], "").unwrap(), KernelRegistry::new([]))
+    }
+
+    #[test]
+    fn clients_have_the_last_word() {
+        let wish = |cpus: i32, timeout: i64, filter: &str| pb::ConfigProto {
+            device_count: [("CPU".to_owned(), cpus)].into(),
+            operation_timeout_in_ms: timeout,
+            device_filters: vec![filter.into()],
+            ..Default::default()
+        };
+        let task = task(pb::ConfigProto { log_device_placement: true, ..wish(2, 10, "/job:ps") });
+        assert_eq!(with_defaults(&task, None), task.options.session_config);
+        let config = with_defaults(&task, Some(wish(3, 20, "/job:worker")));
+        assert_eq!((config.device_count["CPU"], config.operation_timeout_in_ms), (3, 20));
+        assert_eq!(config.device_filters, ["/job:ps", "/job:worker"]);
+        assert!(config.log_device_placement);
+    }
+
+    #[test]
+    fn a_task_has_the_devices_that_it_was_started_with() {
+        let cpus = |n: i32| pb::ConfigProto {
+            device_count: [("CPU".to_owned(), n)].into(),
+            ..Default::default()
+        };
+        assert_eq!(task(pb::ConfigProto::default()).devices().len(), 1);
+        let task = task(cpus(2));
+        assert_eq!(task.devices().len(), 2);
+        for (asked, has) in [(1, 2), (2, 2), (5, 5)] {
+            let config = with_defaults(&task, Some(cpus(asked)));
+            assert_eq!(session_options(&task, &config).unwrap().devices.len(), has);
+        }
+        assert!(session_options(&task, &cpus(300)).is_err());
     }
 }

@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::cluster_spec::TaskName;
+use crate::config::with_defaults;
 use crate::master::Master;
 use crate::member::Member;
 use crate::session_peers::SessionPeers;
@@ -34,8 +35,9 @@ impl Master {
     /// Opens a session over the client's graph, once the tasks that the graph names are there.
     pub async fn open_session(
         self: &Arc<Self>,
-        request: pb::CreateSessionRequest,
+        mut request: pb::CreateSessionRequest,
     ) -> Result<pb::CreateSessionResponse> {
+        request.config = Some(with_defaults(self.task(), request.config.take()));
         let peers = self.new_peers(&request)?;
         if let Some(peers) = &peers {
             discover(peers, request.graph_def.as_ref()).await?;

@@ -8,6 +8,7 @@
 mod addresses;
 mod cluster_spec;
 mod config;
+mod descriptors;
 mod discover;
 mod errors;
 pub mod grpc;
@@ -43,5 +44,5 @@ pub use master::Master;
 pub use member::Member;
 pub use memory::MemoryNetwork;
 pub use remote::{Connect, ConnectOptions, RemoteCallable, RemotePartialRun, RemoteSession};
-pub use task::{Task, TaskOptions, TensorTransport};
+pub use task::{CPUS_MAX, Task, TaskOptions, TensorTransport};
 pub use worker::Worker;

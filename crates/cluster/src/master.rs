@@ -273,7 +273,7 @@ impl Master {
         request: &pb::ListDevicesRequest,
     ) -> Result<pb::ListDevicesResponse> {
         let local_device = if request.session_handle.is_empty() {
-            self.task.devices(1).iter().map(|d| attributes(d.description())).collect()
+            self.task.devices().iter().map(|d| attributes(d.description())).collect()
         } else {
             self.session(&request.session_handle)?.devices()
         };

@@ -127,25 +127,26 @@ struct Once(Arc<Mutex<OnceState>>);
 
 struct OnceState {
     answered: Option<Answered>,
-    links: Option<[Registration; 2]>,
+    links: Vec<Registration>,
 }
 
 impl Once {
     fn new(answered: Answered) -> Once {
-        Once(Arc::new(Mutex::new(OnceState { answered: Some(answered), links: None })))
+        Once(Arc::new(Mutex::new(OnceState { answered: Some(answered), links: Vec::new() })))
     }
 
-    fn keep(&self, links: [Registration; 2]) {
+    /// Keeps what may end the call until it is answered.
+    fn keep<const N: usize>(&self, links: [Registration; N]) {
         let mut state = self.0.lock();
         if state.answered.is_some() {
-            state.links = Some(links);
+            state.links.extend(links);
         }
     }
 
     fn answer(&self, result: Result<Reply>) {
         let (answered, links) = {
             let mut state = self.0.lock();
-            (state.answered.take(), state.links.take())
+            (state.answered.take(), std::mem::take(&mut state.links))
         };
         drop(links);
         if let Some(answered) = answered {
@@ -181,13 +182,16 @@ fn ask(worker: &Arc<Worker>, call: Call, cancellation: &Cancellation, once: &Onc
             });
         }
         Call::RecvTensor(request) => {
-            let (once, step) = (once.clone(), request.step_id);
-            let of_cancel = worker.clone();
-            let link = cancellation.on_cancel(move |_| of_cancel.recv_tensor_given_up(step));
-            return worker.recv_tensor(&request, move |value| {
-                drop(link);
-                once.answer(value.map(Reply::Received));
+            let asked = match worker.asked(&request) {
+                Ok(asked) => asked,
+                Err(e) => return once.answer(Err(e)),
+            };
+            let of_once = once.clone();
+            asked.receive(&request.rendezvous_key, move |value| {
+                of_once.answer(value.map(Reply::Received));
             });
+            // Not before it is asked for: a call may have been given up already.
+            return once.keep([cancellation.on_cancel(move |_| asked.give_up())]);
         }
     };
     once.answer(reply);

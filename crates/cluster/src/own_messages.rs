@@ -1,5 +1,5 @@
-//! Messages between tasks of ours, and of the health protocol that probes speak. TensorFlow's are
-//! in `thalweg-proto`.
+//! Messages between tasks of ours. TensorFlow's, and those of the health protocol that probes speak,
+//! are in `thalweg-proto`.
 
 /// `/thalweg.Peer/Status`: how a task is.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -128,31 +128,4 @@ pub struct SilentTask {
     /// For how long.
     #[prost(uint64, tag = "2")]
     pub silent_ms: u64,
-}
-
-/// `/grpc.health.v1.Health/Check`.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct HealthCheckRequest {
-    /// A service, or empty for the server as a whole.
-    #[prost(string, tag = "1")]
-    pub service: String,
-}
-
-/// Its answer.
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct HealthCheckResponse {
-    /// Whether the server serves.
-    #[prost(enumeration = "ServingStatus", tag = "1")]
-    pub status: i32,
-}
-
-/// Whether a server serves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
-pub enum ServingStatus {
-    /// Nobody said.
-    Unknown = 0,
-    /// It does.
-    Serving = 1,
-    /// It is about to end.
-    NotServing = 2,
 }

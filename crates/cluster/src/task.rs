@@ -15,6 +15,9 @@ use thalweg_tensor::{Budget, Result, ensure};
 
 use crate::cluster_spec::TaskName;
 
+/// CPU devices that a task may have, or one session may ask for.
+pub const CPUS_MAX: i32 = 256;
+
 /// How tensors travel between tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TensorTransport {
@@ -50,6 +53,12 @@ pub struct TaskOptions {
     pub tensor_transport: TensorTransport,
     /// Sees every change of the task's named state.
     pub observer: Option<Arc<dyn StateObserver>>,
+    /// What its clients' sessions have where they do not say otherwise. Its `device_count` is how many
+    /// CPU devices the task has.
+    pub session_config: pb::ConfigProto,
+    /// Takes lines for the log of a server: good news, which a program with a cluster in it need not
+    /// print.
+    pub news: fn(&str),
 }
 
 impl Default for TaskOptions {
@@ -66,6 +75,8 @@ impl Default for TaskOptions {
             rewrite: None,
             tensor_transport: TensorTransport::default(),
             observer: None,
+            session_config: pb::ConfigProto::default(),
+            news: |_| {},
         }
     }
 }
@@ -127,9 +138,20 @@ impl Task {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// The first `cpus` CPU devices; all share the machine's cores.
-    pub fn devices(&self, cpus: u32) -> Vec<Arc<dyn Device>> {
+    /// Its CPU devices; all share the machine's cores.
+    pub fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.first_devices(self.cpus())
+    }
+
+    /// The first `cpus` CPU devices.
+    pub(crate) fn first_devices(&self, cpus: u32) -> Vec<Arc<dyn Device>> {
         self.devices_of(&TaskName::new(&self.options.job, self.options.index), cpus)
+    }
+
+    /// How many CPU devices it has.
+    pub(crate) fn cpus(&self) -> u32 {
+        let told = self.options.session_config.device_count.get("CPU").copied().unwrap_or(1);
+        told.clamp(1, CPUS_MAX) as u32
     }
 
     /// The same, under the name that the task has in a cluster that a session brought.

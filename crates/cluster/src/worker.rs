@@ -61,6 +61,34 @@ struct SessionPlace {
     steps: Arc<Steps>,
 }
 
+/// A tensor that another worker asks for, of a step under one of this task's names.
+#[derive(Clone)]
+pub(crate) struct AskedTensor {
+    member: Arc<Member>,
+    steps: Arc<Steps>,
+    step: u64,
+}
+
+impl AskedTensor {
+    /// Gives it when it is there; `key` is that of the request.
+    pub(crate) fn receive(&self, key: &str, done: impl FnOnce(Result<Value>) + Send + 'static) {
+        let key = RendezvousKey(key.into());
+        let name = self.member.name.to_string();
+        let waits = self.member.watch.wait(self.step, Awaited::Wanted(key.clone()));
+        let received = Box::new(move |value: Result<Value>| {
+            drop(waits);
+            done(value.map_err(|e| from_task(&name, e)));
+        });
+        self.steps.want(self.step, &key, received);
+    }
+
+    /// Whoever asked has gone before there was an answer. Under other names of this task the same step
+    /// may be awaited by others, who are not concerned.
+    pub(crate) fn give_up(&self) {
+        self.steps.want_no_more(self.step);
+    }
+}
+
 /// A part of a step that may run.
 struct Admission {
     graph: Arc<RegisteredGraph>,
@@ -103,7 +131,7 @@ impl Worker {
 
     /// The devices of the task.
     pub(crate) fn get_status(&self) -> pb::GetStatusResponse {
-        let devices = self.member.task.devices(1);
+        let devices = self.member.task.devices();
         pb::GetStatusResponse {
             device_attributes: devices.iter().map(|d| attributes(d.description())).collect(),
         }
@@ -187,7 +215,7 @@ impl Worker {
         let config = pb::ConfigProto { isolate_session_state: is_isolated, ..Default::default() };
         let mut options = config::session_options(task, &config)?;
         if let Some(place) = &place {
-            options.devices = task.devices_of(&place.name, 1);
+            options.devices = task.devices_of(&place.name, task.cpus());
         }
         let graph = Graph::new(task.ops.clone());
         Ok(WorkerSession {
@@ -386,29 +414,10 @@ impl Worker {
         }
     }
 
-    /// Gives a tensor to another worker when it is there.
-    pub(crate) fn recv_tensor(
-        self: &Arc<Self>,
-        request: &pb::RecvTensorRequest,
-        done: impl FnOnce(Result<Value>) + Send + 'static,
-    ) {
-        let steps = match self.check_key(&request.rendezvous_key) {
-            Ok(steps) => steps,
-            Err(e) => return done(Err(e)),
-        };
-        let key = RendezvousKey(request.rendezvous_key.as_str().into());
-        let name = self.member.name.to_string();
-        let waits = self.member.watch.wait(request.step_id as u64, Awaited::Wanted(key.clone()));
-        let received = Box::new(move |value: Result<Value>| {
-            drop(waits);
-            done(value.map_err(|e| from_task(&name, e)));
-        });
-        steps.want(request.step_id as u64, &key, received);
-    }
-
-    /// Whoever wanted a tensor of that step has gone.
-    pub(crate) fn recv_tensor_given_up(&self, step: i64) {
-        self.all_steps().iter().for_each(|steps| steps.want_no_more(step as u64));
+    /// What another worker asks for; it is a tensor of this start of the task.
+    pub(crate) fn asked(&self, request: &pb::RecvTensorRequest) -> Result<AskedTensor> {
+        let steps = self.check_key(&request.rendezvous_key)?;
+        Ok(AskedTensor { member: self.member.clone(), steps, step: request.step_id as u64 })
     }
 
     /// The steps that a key is about.
@@ -483,5 +492,78 @@ fn run_options(request: &pb::RunGraphRequest, cancellation: &Cancellation) -> Ru
         cancellation: Some(cancellation.clone()),
         request_id: request.request_id,
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+impl AskedTensor {
+    /// A question that nobody will answer.
+    pub(crate) fn of_a_task_alone(step: u64) -> AskedTensor {
+        let member = tests::member();
+        AskedTensor { steps: member.steps.clone(), member, step }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use thalweg_graph::OpRegistry;
+    use thalweg_kernel::KernelRegistry;
+    use thalweg_tensor::Code;
+
+    use super::*;
+    use crate::task::TaskOptions;
+
+    pub(super) fn member() -> Arc<Member> {
+        let ops = OpRegistry::new([], "").unwrap();
+        let task = Task::new(TaskOptions::default(), ops, KernelRegistry::new([]));
+        Member::alone(Arc::new(task))
+    }
+
+    /// Has a session call the worker's task `/job:other/task:3`.
+    fn rename(worker: &Worker) {
+        let mut cluster = ClusterSpec::default();
+        cluster.add(TaskName::new("other", 3), "127.0.0.1:1").unwrap();
+        let server = pb::ServerDef {
+            cluster: Some(cluster.to_proto()),
+            job_name: "other".into(),
+            task_index: 3,
+            ..Default::default()
+        };
+        let request = pb::CreateWorkerSessionRequest {
+            session_handle: "s".into(),
+            server_def: Some(server),
+            ..Default::default()
+        };
+        worker.create_session(&request).unwrap();
+    }
+
+    /// A step may run on a task under two names; who gives up a tensor of the one must not end the
+    /// wait for a tensor of the other.
+    #[test]
+    fn giving_up_concerns_one_name_of_the_task() {
+        let worker = Worker::new(member());
+        rename(&worker);
+        let ask = |task: &str| {
+            let incarnation = worker.task().incarnation;
+            let asker = "/job:w/replica:0/task:0/device:CPU:0";
+            let key = format!("{task}/device:CPU:0;{incarnation:016x};{asker};edge_1_v;0:0");
+            let (step_id, rendezvous_key) = (5, key);
+            let request = pb::RecvTensorRequest { step_id, rendezvous_key, ..Default::default() };
+            let asked = worker.asked(&request).unwrap();
+            let (tell, told) = mpsc::channel();
+            asked.receive(&request.rendezvous_key, move |result| drop(tell.send(result)));
+            (asked, told)
+        };
+        let (own, of_own) = ask("/job:local/replica:0/task:0");
+        let (other, of_other) = ask("/job:other/replica:0/task:3");
+        other.give_up();
+        let ended = of_other.try_recv().expect("nobody awaits that step any more").err().unwrap();
+        assert_eq!(ended.code(), Code::Aborted);
+        assert!(of_own.try_recv().is_err(), "another's wait was ended");
+        assert_eq!(worker.all_steps().iter().map(|steps| steps.len()).sum::<usize>(), 1);
+        own.give_up();
+        assert!(of_own.try_recv().expect("it is over").is_err());
     }
 }

@@ -21,6 +21,7 @@ use super::rope::Rope;
 use super::{gather, transport};
 use crate::addresses::Addresses;
 use crate::cluster_spec::TaskName;
+use crate::descriptors::not_reached;
 
 /// Between attempts to connect.
 const RETRY: Duration = Duration::from_millis(50);
@@ -278,7 +279,7 @@ impl Channel {
                 (Ok(stream), _) => break (stream, address),
                 (Err(_), Patience::Until(_)) => tokio::time::sleep(RETRY).await,
                 (Err(e), Patience::Once(_)) => {
-                    return Err(err!(Unavailable, "{address} cannot be reached: {e}"));
+                    return Err(not_reached(&address, &e));
                 }
             }
         };

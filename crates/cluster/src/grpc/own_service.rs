@@ -3,16 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use http::Response;
+use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
+use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use thalweg_runtime::{Pool, resident_bytes};
 use thalweg_tensor::{Result, bail};
 
 use super::answer::{self, Answer};
 use super::rope::Rope;
 use super::service::{Service, decode};
-use crate::own_messages::{
-    HealthCheckRequest, HealthCheckResponse, ServingStatus, SilentTask, StatusRequest,
-    StatusResponse,
-};
+use crate::own_messages::{SilentTask, StatusRequest, StatusResponse};
 
 /// Waits that one answer may have.
 const WAITS_MAX: usize = 10_000;
@@ -64,7 +63,7 @@ impl Service {
             task: task.name(),
             version: env!("CARGO_PKG_VERSION").into(),
             incarnation: task.incarnation,
-            devices: task.devices(1).iter().map(|d| d.description().name.to_string()).collect(),
+            devices: task.devices().iter().map(|d| d.description().name.to_string()).collect(),
             master_sessions: master.session_count() as u64,
             worker_sessions: worker.session_count() as u64,
             master_steps,

@@ -82,7 +82,7 @@ impl Peers {
                 is_heard: AtomicBool::new(false),
                 incarnation: AtomicU64::new(0),
                 clock: clock.clone(),
-                streams: (way == TensorTransport::Auto).then(Streams::default),
+                streams: (way == TensorTransport::Auto).then(|| Streams::new(task.options.news)),
                 lost: Mutex::default(),
             };
             (name.clone(), Arc::new(peer))

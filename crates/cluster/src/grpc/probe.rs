@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_proto as pb;
+use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
+use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use thalweg_tensor::{Budget, Code, Result, err};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use super::client::{Channel, Patience, Place, wait};
 use crate::cluster_spec::{ClusterSpec, TaskName};
-use crate::own_messages::{
-    HealthCheckRequest, HealthCheckResponse, ServingStatus, StatusRequest, StatusResponse,
-};
+use crate::own_messages::{StatusRequest, StatusResponse};
 
 /// Bytes that an answer may have.
 const ANSWER_BYTES_MAX: usize = 64 << 20;

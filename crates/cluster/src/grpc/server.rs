@@ -15,6 +15,7 @@ use tokio::task::JoinSet;
 use super::answer::Answer;
 use super::service::Service;
 use super::transport;
+use crate::descriptors::report_refusal;
 use crate::master::Master;
 use crate::stream::hello::HelloResponse;
 use crate::stream::{self, frame, socket};
@@ -117,7 +118,10 @@ impl Server {
                     });
                 }
                 // Out of descriptors, or a client gone before it was taken: others may still come.
-                Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
+                Err(e) => {
+                    report_refusal(&e);
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
             }
             while connections.try_join_next().is_some() {}
         }

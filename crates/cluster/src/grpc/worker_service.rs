@@ -1,9 +1,9 @@
 //! What masters and other workers ask of this task.
 
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
 
 use http::Response;
-use thalweg_kernel::Cancellation;
+use thalweg_kernel::{Cancellation, Value};
 use thalweg_proto as pb;
 use thalweg_tensor::{Code, Result, bail, err};
 use tokio::sync::oneshot;
@@ -13,7 +13,7 @@ use super::rope::Rope;
 use super::service::{Service, decode, decode_step};
 use crate::discover::on_pool;
 use crate::master_session::feeds_of;
-use crate::worker::Worker;
+use crate::worker::AskedTensor;
 
 /// Ends what a call has begun when the caller is gone.
 struct EndOnDrop<F: FnOnce()>(Option<F>);
@@ -76,15 +76,10 @@ impl Service {
     }
 
     async fn recv_tensor(&self, request: &pb::RecvTensorRequest) -> Response<Answer> {
-        let (tell, told) = oneshot::channel();
-        let (worker, step): (Arc<Worker>, i64) = (self.worker.clone(), request.step_id);
-        let guard = EndOnDrop(Some(move || worker.recv_tensor_given_up(step)));
-        self.worker.recv_tensor(request, move |result| {
-            // Nobody listens any more if the caller is gone.
-            let _ = tell.send(result);
-        });
-        let result = told.await.unwrap_or_else(|_| Err(err!(Aborted, "step {step} is over")));
-        guard.disarm();
+        let result = match self.worker.asked(request) {
+            Ok(asked) => received(asked, request).await,
+            Err(e) => Err(e),
+        };
         if let Err(e) = &result
             && self.worker.is_of_another_start(&request.rendezvous_key)
         {
@@ -119,4 +114,19 @@ impl Service {
         guard.disarm();
         answer::ran(result, errors_in_body)
     }
+}
+
+/// The tensor, once it is there. Who drops this has given it up.
+async fn received(asked: AskedTensor, request: &pb::RecvTensorRequest) -> Result<Value> {
+    let (tell, told) = oneshot::channel();
+    let of_guard = asked.clone();
+    let guard = EndOnDrop(Some(move || of_guard.give_up()));
+    asked.receive(&request.rendezvous_key, move |result| {
+        // Nobody listens any more if the caller is gone.
+        let _ = tell.send(result);
+    });
+    let step = request.step_id;
+    let result = told.await.unwrap_or_else(|_| Err(err!(Aborted, "step {step} is over")));
+    guard.disarm();
+    result
 }

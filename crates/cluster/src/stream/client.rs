@@ -34,8 +34,9 @@ const DEVICES_MAX: u64 = 1024;
 const STARTS_MAX: usize = 16;
 
 /// The stream of another task, if it has one.
-#[derive(Default)]
 pub(crate) struct Streams {
+    /// Takes a line when a connection is made.
+    news: fn(&str),
     state: Mutex<State>,
     /// Held by the one who connects.
     connecting: tokio::sync::Mutex<()>,
@@ -55,6 +56,11 @@ enum Way {
 }
 
 impl Streams {
+    /// No connection yet.
+    pub(crate) fn new(news: fn(&str)) -> Streams {
+        Streams { news, state: Mutex::default(), connecting: tokio::sync::Mutex::default() }
+    }
+
     /// The stream of the task's start that has this incarnation; none if its tensors come by gRPC.
     pub(crate) async fn find(
         &self,
@@ -117,7 +123,7 @@ impl Streams {
         let mut state = self.state.lock();
         match opened {
             Some((connection, socket)) => {
-                eprintln!("tensors of {name} come by a {socket} socket");
+                (self.news)(&format!("tensors of {name} come by a {socket} socket"));
                 let connection = Arc::new(connection);
                 state.connection = Some(connection.clone());
                 Ok(Way::Stream(connection))

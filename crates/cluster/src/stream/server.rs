@@ -19,8 +19,9 @@ use super::frame::{self, HEADER_BYTES, Header, Kind, PREFACE_BYTES, Preface, VER
 use super::leaving::{self, Answer, Leaving, Room};
 use super::reader::Reader;
 use super::socket;
+use crate::descriptors::report_refusal;
 use crate::step_life::is_over;
-use crate::worker::Worker;
+use crate::worker::{AskedTensor, Worker};
 
 /// What a question costs besides its bytes.
 const QUESTION_BYTES: usize = 256;
@@ -52,7 +53,10 @@ pub(crate) async fn accept_all(
                     connections.spawn(serve(worker, reader, writer, greeting_limit, stop));
                 }
                 // Out of descriptors, or a client gone before it was taken: others may still come.
-                Err(_) => tokio::time::sleep(RETRY).await,
+                Err(e) => {
+                    report_refusal(&e);
+                    tokio::time::sleep(RETRY).await;
+                }
             },
             Some(_) = connections.join_next() => {}
             () = told(&mut stopped) => break,
@@ -125,8 +129,8 @@ async fn greet(
     Ok(true)
 }
 
-/// Steps of which tensors are wanted, by the number of the question.
-type Open = Mutex<FxHashMap<u64, (i64, Charge)>>;
+/// Tensors that are wanted, by the number of the question.
+type Open = Mutex<FxHashMap<u64, (AskedTensor, Charge)>>;
 
 struct Questions {
     worker: Arc<Worker>,
@@ -139,7 +143,7 @@ impl Drop for Questions {
     /// Nobody waits for the answers any more.
     fn drop(&mut self) {
         let open = std::mem::take(&mut *self.open.lock());
-        open.into_values().for_each(|(step, _)| self.worker.recv_tensor_given_up(step));
+        open.into_values().for_each(|(asked, _)| asked.give_up());
     }
 }
 
@@ -167,7 +171,7 @@ impl Questions {
         if self.open.lock().contains_key(&id) {
             return Err(frame::broken("two questions have one number"));
         }
-        // Until its answer has left.
+        // Charged until its answer has left.
         let charge = match Charge::new(&self.worker.task().incoming, len + QUESTION_BYTES) {
             Ok(charge) => charge,
             Err(e) => {
@@ -175,17 +179,24 @@ impl Questions {
                 return Ok(());
             }
         };
-        self.open.lock().insert(id, (request.step_id, charge));
+        let tensor = match self.worker.asked(request) {
+            Ok(tensor) => tensor,
+            Err(e) => {
+                answer(&self.leave, id, &Err(e), Room::Charged { _charge: charge });
+                return Ok(());
+            }
+        };
+        self.open.lock().insert(id, (tensor.clone(), charge));
         let (open, leave) = (Arc::downgrade(&self.open), self.leave.clone());
         let mut asked = Asked { id, step: request.step_id as u64, open, leave, is_answered: false };
-        self.worker.recv_tensor(request, move |result| asked.answer(&result));
+        tensor.receive(&request.rendezvous_key, move |result| asked.answer(&result));
         Ok(())
     }
 
     async fn give_up(&self, id: u64) {
         let asked = self.open.lock().remove(&id);
         match asked {
-            Some((step, _)) => self.worker.recv_tensor_given_up(step),
+            Some((asked, _)) => asked.give_up(),
             // It is on its way already.
             None => {
                 let dropped = Leaving::Dropped { id, _room: self.spare().await };
@@ -245,9 +256,10 @@ mod tests {
     fn a_question_is_answered_once_even_if_the_worker_lets_it_go() {
         let budget = Budget::new(10);
         let open = Arc::new(Open::default());
+        let tensor = AskedTensor::of_a_task_alone(7);
         let (leave, mut leaving) = mpsc::unbounded_channel();
         let ask = |id: u64| {
-            open.lock().insert(id, (7, Charge::new(&budget, 1).unwrap()));
+            open.lock().insert(id, (tensor.clone(), Charge::new(&budget, 1).unwrap()));
             let (open, leave) = (Arc::downgrade(&open), leave.clone());
             Asked { id, step: 7, open, leave, is_answered: false }
         };

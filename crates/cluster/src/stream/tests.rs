@@ -282,7 +282,7 @@ fn another_start_needs_no_connection_of_its_own() {
         Patience::Once(LIMIT),
         two.asker.task.incoming.clone(),
     );
-    let (streams, earlier) = (Streams::default(), two.owner.task.incarnation ^ (1 << 40));
+    let (streams, earlier) = (Streams::new(|_| {}), two.owner.task.incarnation ^ (1 << 40));
     let find = async || streams.find(&"t", &control, earlier).await.unwrap().unwrap();
     two.runtime.as_ref().unwrap().block_on(async {
         let first = find().await;
