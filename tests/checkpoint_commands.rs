@@ -2,10 +2,14 @@
 #![cfg(feature = "cli")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-use std::path::{Path, PathBuf};
+#[path = "support/folder.rs"]
+mod folder;
+
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::Arc;
 
+use folder::Folder;
 use prost::Message;
 use serde_json::Value as Json;
 use thalweg::formats::checkpoint::{BundleWriter, CheckpointState, WriteOptions};
@@ -14,28 +18,6 @@ use thalweg::formats::{LocalStorage, Storage};
 use thalweg::prelude::*;
 use thalweg::proto as pb;
 use thalweg::tensor::npy;
-
-/// A folder of its own for one test, gone at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let name = format!("thalweg-checkpoints-{test}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn recorded(name: &str) -> String {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/checkpoints");
@@ -110,7 +92,7 @@ fn other_paths_of_a_checkpoint() {
     assert!(said.contains("there is no checkpoint") && said.contains("/mixed"), "{said}");
     let said = failed(&["checkpoint", "list", &recorded("record.py")]);
     assert!(said.contains("is no checkpoint"), "{said}");
-    let folder = Folder::new("other");
+    let folder = Folder::new("checkpoints-other");
     std::fs::write(folder.path("x.data-00000-of-00001"), b"").unwrap();
     let said = failed(&["checkpoint", "list", &folder.path("x.data-00000-of-00001")]);
     assert!(said.contains("x.index is missing"), "{said}");
@@ -118,7 +100,7 @@ fn other_paths_of_a_checkpoint() {
 
 #[test]
 fn folders() {
-    let folder = Folder::new("folders");
+    let folder = Folder::new("checkpoints-folders");
     small(&folder.path("model-1"));
     small(&folder.path("model-2"));
     let said = failed(&["checkpoint", "list", &folder.path("")]);
@@ -150,7 +132,7 @@ fn verifies() {
     let report = json(&args);
     assert_eq!(report["problems"], 0);
     assert_eq!(report["checkpoints"][1]["whole"], 27);
-    let folder = Folder::new("verify");
+    let folder = Folder::new("checkpoints-verify");
     let prefix = folder.path("m");
     small(&prefix);
     let data = format!("{prefix}.data-00000-of-00001");
@@ -171,7 +153,7 @@ fn verifies() {
 
 #[test]
 fn differences() {
-    let folder = Folder::new("diff");
+    let folder = Folder::new("checkpoints-diff");
     let (a, b) = (folder.path("a"), folder.path("b"));
     let vector = |x: f32| Tensor::vector(&[1.0f32, x, f32::NAN]).unwrap();
     let word = |w: &'static str| Tensor::scalar_string(w);
@@ -198,7 +180,7 @@ fn differences() {
 
 #[test]
 fn conversions_and_back() {
-    let folder = Folder::new("convert");
+    let folder = Folder::new("checkpoints-convert");
     for (input, is_kept_by_all) in [("objects", true), ("first", false), ("dtypes", false)] {
         for kind in ["npz", "safetensors"] {
             let (there, back) = (folder.path(&format!("{input}.{kind}")), folder.path("back"));
@@ -234,7 +216,7 @@ fn files_of_checkpoints_are_told() {
     assert_eq!(found["prefix"], recorded("mixed"));
     let said = text(&["inspect", &recorded("mixed.data-00000-of-00001")]);
     assert!(said.contains(&format!("commands take the checkpoint's path: {}", recorded("mixed"))));
-    let folder = Folder::new("told");
+    let folder = Folder::new("checkpoints-told");
     small(&folder.path("m"));
     std::fs::write(folder.path("m.data-00000-of-00007"), b"").unwrap();
     let said = failed(&["inspect", &folder.path("m.data-00000-of-00007")]);
@@ -259,7 +241,7 @@ fn graphs_are_told() {
         }
     }
     assert!(forms.contains(&"binary".to_owned()), "{forms:?}");
-    let folder = Folder::new("graphs");
+    let folder = Folder::new("checkpoints-graphs");
     std::fs::write(folder.path("t.pbtxt"), "node { name: 'x' op: 'Placeholder' }").unwrap();
     let said = text(&["inspect", &folder.path("t.pbtxt")]);
     assert!(said.contains("GraphDef, text, 1 node") && said.contains("takes x"), "{said}");
@@ -309,7 +291,7 @@ fn saved_model(folder: &Folder) -> String {
 
 #[test]
 fn saved_models_are_told() {
-    let folder = Folder::new("models");
+    let folder = Folder::new("checkpoints-models");
     let model = saved_model(&folder);
     let said = text(&["inspect", &model, "--verify"]);
     for words in [
@@ -342,7 +324,7 @@ fn saved_models_are_told() {
 
 #[test]
 fn records_and_arrays_are_told() {
-    let folder = Folder::new("records");
+    let folder = Folder::new("checkpoints-records");
     let path = folder.path("data");
     for (compression, verified) in [(Compression::None, false), (Compression::Gzip, true)] {
         let file = storage().create(&path).unwrap();

@@ -2,38 +2,19 @@
 #![cfg(feature = "cli")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may panic")]
 
-use std::path::PathBuf;
+#[path = "support/folder.rs"]
+mod folder;
+
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use folder::Folder;
 use prost::Message;
 use serde_json::Value as Json;
 use thalweg::formats::events::{EventWriter, Histogram, summary};
 use thalweg::formats::record::{Compression, RecordWriter};
 use thalweg::formats::{LocalStorage, Storage};
 use thalweg::proto as pb;
-
-/// A folder of its own for one test, gone at its end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(test: &str) -> Folder {
-        let name = format!("thalweg-commands-{test}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&folder).unwrap();
-        Folder(folder)
-    }
-
-    fn path(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn thalweg(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_thalweg")).args(args).output().unwrap()
@@ -73,7 +54,7 @@ fn example() -> Vec<u8> {
 
 #[test]
 fn records_are_counted_and_shown() {
-    let folder = Folder::new("count");
+    let folder = Folder::new("commands-count");
     let (plain, packed) = (folder.path("a"), folder.path("b"));
     let example = example();
     write_records(&plain, &[b"\xff\xffone", &example], Compression::None);
@@ -97,7 +78,7 @@ fn records_are_counted_and_shown() {
 
 #[test]
 fn damage_is_named_and_passed_over() {
-    let folder = Folder::new("verify");
+    let folder = Folder::new("commands-verify");
     let path = folder.path("a");
     write_records(&path, &[b"one", b"two", b"three"], Compression::None);
     assert!(text(&["tfrecord", "verify", &path]).contains("3 records, whole"));
@@ -126,7 +107,7 @@ fn damage_is_named_and_passed_over() {
 
 #[test]
 fn files_are_split_merged_and_indexed() {
-    let folder = Folder::new("split");
+    let folder = Folder::new("commands-split");
     let path = folder.path("a");
     write_records(&path, &[b"0", b"1", b"2", b"3", b"4"], Compression::Zlib);
     let prefix = folder.path("part");
@@ -151,7 +132,7 @@ fn files_are_split_merged_and_indexed() {
 
 #[test]
 fn events_are_listed() {
-    let folder = Folder::new("events");
+    let folder = Folder::new("commands-events");
     let now = Duration::from_secs(1_800_000_000);
     let storage = LocalStorage::default();
     let mut writer = EventWriter::create(&storage, &folder.path("run/train"), now, ".v2").unwrap();
