@@ -3,23 +3,26 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
 
+#[path = "support/folder.rs"]
+mod folder;
+
+use std::borrow::Cow;
 use std::fs;
 use std::net::TcpStream;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
+use folder::Folder;
+
 /// A cluster of one test; down and gone when dropped.
 struct Cluster {
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Cluster {
     fn new(test: &str, file: &str) -> Cluster {
-        let name = format!("thalweg-cluster-{test}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        fs::create_dir_all(&folder).unwrap();
-        fs::write(folder.join("cluster.toml"), file).unwrap();
+        let folder = Folder::new(&format!("cluster-{test}"));
+        fs::write(folder.path("cluster.toml"), file).unwrap();
         Cluster { folder }
     }
 
@@ -27,7 +30,7 @@ impl Cluster {
         Command::new(env!("CARGO_BIN_EXE_thalweg"))
             .args(["cluster", "--state", "state"])
             .args(args)
-            .current_dir(&self.folder)
+            .current_dir(&self.folder.0)
             .output()
             .unwrap()
     }
@@ -55,8 +58,15 @@ impl Cluster {
 impl Drop for Cluster {
     fn drop(&mut self) {
         self.command(&["down"]);
-        let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// What the command line of a process has after a flag.
+fn told(process: u32, flag: &str) -> Option<String> {
+    let command = fs::read(format!("/proc/{process}/cmdline")).unwrap();
+    let mut words = command.split(|b| *b == 0).map(String::from_utf8_lossy);
+    words.find(|word| word == flag)?;
+    words.next().map(Cow::into_owned)
 }
 
 fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
@@ -96,6 +106,23 @@ fn up_logs_down() {
 }
 
 #[test]
+fn the_file_and_the_command_line_choose_the_transport() {
+    let file = "transport = \"grpc\"\n[job.ps]\ntasks = 2\n";
+    for (flags, transport) in [(&["up"][..], "grpc"), (&["up", "--transport", "auto"], "auto")] {
+        let cluster = Cluster::new(&format!("transport-{transport}"), file);
+        let up = cluster.command(flags);
+        assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+        let text = String::from_utf8(up.stdout).unwrap();
+        let address = text.lines().next().unwrap().rsplit_once(' ').unwrap().1;
+        let servers = cluster.servers(address);
+        assert_eq!(servers.len(), 2);
+        for server in servers {
+            assert_eq!(told(server, "--transport").as_deref(), Some(transport));
+        }
+    }
+}
+
+#[test]
 fn status_tells_how_each_task_is() {
     let cluster = Cluster::new("status", "[job.ps]\ntasks = 1\n[job.worker]\ntasks = 2\n");
     let not_up = cluster.command(&["status"]);
@@ -116,11 +143,8 @@ fn status_tells_how_each_task_is() {
     let signal = |name: &str, index: usize| {
         let id = cluster.servers(&tasks[index].1);
         let of_task = |id: &&u32| {
-            let command = fs::read(format!("/proc/{id}/cmdline")).unwrap();
-            let words: Vec<&[u8]> = command.split(|b| *b == 0).collect();
-            let after = |flag: &[u8]| words[words.iter().position(|w| *w == flag).unwrap() + 1];
             let (job, task) = tasks[index].0.split_once('/').unwrap();
-            after(b"--job") == job.as_bytes() && after(b"--task") == task.as_bytes()
+            told(**id, "--job").unwrap() == job && told(**id, "--task").unwrap() == task
         };
         let id = id.iter().find(of_task).unwrap().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
@@ -165,7 +189,7 @@ fn what_dies_comes_back_where_told_so() {
 fn tasks_end_with_a_supervisor_that_is_killed() {
     let cluster = Cluster::new("killed", "[job.worker]\ntasks = 1\n");
     let address = cluster.up()[0].1.clone();
-    let text = fs::read_to_string(cluster.folder.join("state/cluster/cluster.json")).unwrap();
+    let text = fs::read_to_string(cluster.folder.path("state/cluster/cluster.json")).unwrap();
     let id = serde_json::from_str::<serde_json::Value>(&text).unwrap()["supervisor"].to_string();
     assert!(Command::new("kill").args(["-9", &id]).status().unwrap().success());
     eventually("the end of its task", || cluster.servers(&address).is_empty());

@@ -3,31 +3,34 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
 
-use std::path::PathBuf;
+#[path = "support/folder.rs"]
+mod folder;
+
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Where the tasks of one test keep their output; gone when dropped.
-struct Logs(PathBuf);
+use folder::Folder;
+
+/// Where the tasks of one test keep their output.
+struct Logs(Folder);
 
 impl Logs {
     fn new(test: &str) -> Logs {
-        Logs(std::env::temp_dir().join(format!("thalweg-launch-{test}-{}", std::process::id())))
+        Logs(Folder::new(&format!("launch-{test}")))
+    }
+
+    /// The folder, for `--logs`.
+    fn text(&self) -> &str {
+        self.0.0.to_str().unwrap()
     }
 
     fn launch(&self, args: &[&str], script: &str) -> Output {
         Command::new(env!("CARGO_BIN_EXE_thalweg"))
-            .args(["launch", "--logs", self.0.to_str().unwrap()])
+            .args(["launch", "--logs", self.text()])
             .args(args)
             .args(["--", "sh", "-c", script])
             .output()
             .unwrap()
-    }
-}
-
-impl Drop for Logs {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -45,10 +48,21 @@ fn every_task_knows_its_place() {
     for (task, index) in [("worker", 0), ("worker", 1)] {
         let place = format!(r#"[{task}/{index}] "task":{{"index":{index},"type":"{task}"}}}}"#);
         assert!(shown.contains(&place), "{place} is not in {shown}");
-        let log = std::fs::read_to_string(logs.0.join(format!("{task}-{index}.log"))).unwrap();
+        let log = std::fs::read_to_string(logs.0.path(&format!("{task}-{index}.log"))).unwrap();
         assert!(log.contains("args --ps_hosts=127.0.0.1:"), "{log}");
         assert!(log.contains(&format!("--job_name={task} --task_index={index}")), "{log}");
     }
+}
+
+#[test]
+fn servers_are_told_of_the_transport() {
+    let logs = Logs::new("transport");
+    let args = ["--ps", "0", "--transport", "grpc", "--memory-limit", "64"];
+    let output = logs.launch(&args, r#"echo "$THALWEG_SERVER_FLAGS""#);
+    let flags = r#"[worker/0] ["--transport","grpc","--memory-limit","64"]"#;
+    assert!(shown(&output).contains(flags), "{}", shown(&output));
+    let wrong = logs.launch(&["--transport", "tcp"], "true");
+    assert_eq!(wrong.status.code(), Some(2));
 }
 
 #[test]
@@ -75,13 +89,13 @@ fn a_failure_is_the_exit_code() {
 fn a_signal_ends_all() {
     let logs = Logs::new("signal");
     let mut child = Command::new(env!("CARGO_BIN_EXE_thalweg"))
-        .args(["launch", "--logs", logs.0.to_str().unwrap(), "--", "sleep", "1000"])
+        .args(["launch", "--logs", logs.text(), "--", "sleep", "1000"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
     // Its tasks have started once their logs are there.
     let begin = Instant::now();
-    while !logs.0.join("worker-0.log").exists() {
+    while !logs.0.0.join("worker-0.log").exists() {
         assert!(begin.elapsed() < Duration::from_secs(20), "no task started");
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -96,4 +110,73 @@ fn a_cluster_that_does_nothing_is_refused() {
     let output = logs.launch(&["--workers", "0"], "true");
     assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("without workers and chief"));
+}
+
+/// `unshare` with what it takes to be the first process of a new namespace; none where that is not
+/// allowed.
+fn unshare() -> Option<Command> {
+    let first = ["--pid", "--fork", "--mount-proc", "--kill-child"];
+    let own_user = [&["--user", "--map-root-user"], &first[..]].concat();
+    let works = |args: &&[&str]| {
+        let tried = Command::new("unshare").args(*args).arg("true").output();
+        tried.is_ok_and(|tried| tried.status.success())
+    };
+    let args = [&first[..], &own_user].into_iter().find(works)?;
+    let mut command = Command::new("unshare");
+    command.args(args);
+    Some(command)
+}
+
+/// The first process of a container buries what others leave there, and learns how its own children
+/// end nonetheless.
+#[test]
+fn as_the_first_process_it_reaps_orphans() {
+    let Some(mut unshare) = unshare() else {
+        eprintln!("skipped: as_the_first_process_it_reaps_orphans (unshare --pid is not allowed)");
+        return;
+    };
+    let logs = Logs::new("first");
+    // Whoever the children of a shell in the background belong to when the shell has ended.
+    let script = r#"
+        for i in 1 2 3; do sh -c 'sleep 0.1 & echo left $(cut -d " " -f 4 /proc/self/stat)'; done
+        sleep 0.5
+        for i in 1 2 3 4 5 6 7 8 9; do
+            left=$(grep -ls '^State:.Z' /proc/[0-9]*/status | wc -l)
+            [ $left = 0 ] && break; sleep 0.3
+        done
+        echo zombies $left; exit 7"#;
+    let output = unshare
+        .arg(env!("CARGO_BIN_EXE_thalweg"))
+        .args(["launch", "--logs", logs.text(), "--ps", "0", "--workers", "2"])
+        .args(["--keep-going", "--", "sh", "-c", script])
+        .output()
+        .unwrap();
+    let shown = shown(&output);
+    assert_eq!(output.status.code(), Some(7), "{shown}");
+    for worker in ["worker/0", "worker/1"] {
+        assert!(shown.contains(&format!("[{worker}] zombies 0\n")), "{shown}");
+        assert!(shown.contains(&format!("[{worker}] left ")), "{shown}");
+    }
+}
+
+/// A few hundred tasks need more descriptors than a process has at first.
+#[test]
+fn the_limit_on_open_files_is_raised_or_named() {
+    let logs = Logs::new("files");
+    let launch = |limit: &str| {
+        let program = env!("CARGO_BIN_EXE_thalweg");
+        let script = format!("ulimit {limit} 40 && exec {program} \"$@\"");
+        Command::new("sh")
+            .args(["-c", &script, "sh", "launch", "--ps", "0", "--workers", "20", "--logs"])
+            .args([logs.text(), "--", "true"])
+            .output()
+            .unwrap()
+    };
+    let raised = launch("-Sn");
+    assert!(raised.status.success(), "{}", shown(&raised));
+    assert!(raised.stderr.is_empty(), "{}", String::from_utf8_lossy(&raised.stderr));
+    let low = launch("-n");
+    assert!(!low.status.success(), "{}", shown(&low));
+    let said = String::from_utf8_lossy(&low.stderr);
+    assert!(said.contains("and this one may have 40: raise the hard limit"), "{said}");
 }

@@ -141,24 +141,42 @@ def ends_at_once(project):
     print(f"ok     a task ends when it is told to ({took:.1f} s)")
 
 
-def reaps(program):
-    """Orphans of a container become children of its first process; none is left a zombie."""
-    server = subprocess.Popen(
-        ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", program, "server", "--port",
-         "0"], stdout=subprocess.PIPE)
+def children(process):
+    return pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()
+
+
+def reaps(program, *command, own, begins):
+    """Orphans of a container become children of its first process; none is left a zombie.
+
+    `own` children of the process stay; it has begun once it prints a line with `begins`.
+    """
+    process = subprocess.Popen(
+        ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child", program, *command],
+        stdout=subprocess.PIPE)
     try:
-        server.stdout.readline()
-        children = pathlib.Path(f"/proc/{server.pid}/task/{server.pid}/children")
-        first = children.read_text().split()[0]
+        while begins not in process.stdout.readline():
+            assert process.poll() is None, f"{command} ended with {process.returncode}"
+        first = children(process.pid)[0]
         orphans = "for i in 1 2 3; do (sleep 0.1 &); done"
         run("nsenter", "--target", first, "--pid", "sh", "-c", orphans)
         time.sleep(1)
-        left = pathlib.Path(f"/proc/{first}/task/{first}/children").read_text().split()
-        assert not left, f"children are left: {left}"
+        left = children(first)
+        assert len(left) == own, f"{command} has {own} children and these: {left}"
     finally:
-        server.kill()
-        server.wait()
-    print("ok     the first process of a container reaps orphans")
+        process.kill()
+        process.wait()
+    print(f"ok     {' '.join(command[:2])} as the first process of a container reaps orphans")
+
+
+def all_reap(program, folder):
+    file = folder / "cluster.toml"
+    file.write_text("[job.worker]\ntasks = 2\n")
+    reaps(program, "server", "--port", "0", own=0, begins=b"listening")
+    # Without --foreground too: a container ends with its first process.
+    reaps(program, "cluster", "up", str(file), "--state", str(folder / "state"), own=2,
+          begins=b"listening")
+    reaps(program, "launch", "--ps", "0", "--logs", str(folder / "logs"), "--", "sh", "-c",
+          "echo listening; sleep 1000", own=1, begins=b"listening")
 
 
 def main():
@@ -171,7 +189,7 @@ def main():
     install()
     folder = pathlib.Path(tempfile.mkdtemp(prefix="thalweg-container-"))
     try:
-        reaps(program)
+        all_reap(program, folder)
         with daemon(folder):
             build(program, folder)
             project = Project(folder)

@@ -77,6 +77,7 @@ const LONG_PARTS: &[Part] = &[
         cargo(&[&test[..], &skip].concat())
     }),
     ("learning", whole_examples),
+    ("by-grpc", cluster_by_grpc),
     ("scale", cluster_scale),
     ("s3", s3_server),
     ("hdfs", hdfs_server),
@@ -239,7 +240,14 @@ fn cluster() -> Result<Outcome> {
     run::check(&mut run::command(&python, &["tests/cluster/run.py", "--server", &server]))?;
     run_failures(&python, &server, &["--short"])?;
     run_kills(&python, &server, "500")?;
-    launched(&python, &server)
+    launched(&python, &server)?;
+    configured(&python, &server)
+}
+
+/// The same programs where all tensors go by gRPC.
+fn cluster_by_grpc() -> Result<Outcome> {
+    let args = ["tests/cluster/run.py", "--transport", "grpc", "--server"];
+    done(run::command(client_python()?, &args).arg(server()?))
 }
 
 /// Every kind of failure of every kind of task, as the book says.
@@ -271,12 +279,11 @@ fn cluster_scale() -> Result<Outcome> {
 
 /// A program that starts its own servers, with every task ours: each worker's steps count exactly.
 fn launched(python: &Path, thalweg: &str) -> Result<Outcome> {
-    let mut launch = run::command(thalweg, &["launch", "--ps", "1", "--workers", "2", "--logs"]);
-    launch.arg(run::target_dir().join("launched")).arg("--").arg(python);
-    let output = launch.arg("tests/cluster/train.py").output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
-    let is_right = output.status.success() && text.contains("[worker/0] counts [200, 200]");
-    ensure!(is_right, "thalweg launch ended with {}:\n{text}", output.status);
+    let text = launch(python, thalweg, &["--workers", "2"], "train.py")?;
+    let stream = "tensors of /job:ps/replica:0/task:0 come by a unix socket";
+    for line in ["[worker/0] counts [200, 200]", &format!("[worker/0] {stream}")] {
+        ensure!(text.contains(line), "'{line}' is not in:\n{text}");
+    }
     // What the servers say at their end proves that our masters and workers ran the steps: a
     // worker's master its 200 and those that open the session, the parameter server all of them.
     for (task, of_clients_min, of_others_min) in
@@ -291,6 +298,35 @@ fn launched(python: &Path, thalweg: &str) -> Result<Outcome> {
     }
     println!("ok     a program that starts its own servers");
     Ok(Outcome::Done)
+}
+
+/// A program that configures its servers: what we have is heeded, what is not is named.
+fn configured(python: &Path, thalweg: &str) -> Result<Outcome> {
+    let args = ["--workers", "1", "--transport", "grpc", "--memory-limit", "300"];
+    let text = launch(python, thalweg, &args, "configured.py")?;
+    let ignored =
+        "the server does not heed gpu_options.allow_growth, graph_options.place_pruned_graph";
+    for line in [
+        format!("[worker/0] memory [{}]", 300 << 20),
+        format!("[ps/0] thalweg: {ignored}\n"),
+        format!("[worker/0] thalweg: {ignored}\n"),
+        "[worker/0] count: (VariableV2): /job:ps/replica:0/task:0/device:CPU:1".into(),
+    ] {
+        ensure!(text.contains(&line), "'{line}' is not in:\n{text}");
+    }
+    ensure!(!text.contains("come by a"), "there is a stream:\n{text}");
+    println!("ok     a program that configures its servers");
+    Ok(Outcome::Done)
+}
+
+/// What a program of `tests/cluster` prints that runs with one parameter server, to a good end.
+fn launch(python: &Path, thalweg: &str, args: &[&str], program: &str) -> Result<String> {
+    let mut launch = run::command(thalweg, &["launch", "--ps", "1"]);
+    launch.args(args).arg("--logs").arg(run::target_dir().join("launched"));
+    let output = launch.arg("--").arg(python).arg(format!("tests/cluster/{program}")).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure!(output.status.success(), "thalweg launch ended with {}:\n{text}", output.status);
+    Ok(text)
 }
 
 /// The steps of clients and the parts of others' that a server said at its end to have run.

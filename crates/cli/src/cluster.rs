@@ -17,13 +17,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use thalweg_cluster::{ClusterSpec, TaskName};
 use thalweg_tensor::{Result as Answer, err};
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
-use crate::Failure;
-use crate::server::parse_cluster;
+use crate::server::{Transport, parse_cluster};
 use crate::supervise::{self, Program, Restarts, Screen};
+use crate::{Failure, descriptors};
 use file::ClusterFile;
 use state::{Started, StateFolder};
 use status::Form;
@@ -57,6 +54,9 @@ enum Command {
         /// Stay, show what the tasks print, and end them when this command ends
         #[arg(long)]
         foreground: bool,
+        /// How tensors go between tasks: see `thalweg server --help`; what the file says otherwise
+        #[arg(long, value_name = "HOW", value_enum)]
+        transport: Option<Transport>,
         /// Stay and be quiet: what `up` starts
         #[arg(long, hide = true)]
         supervise: bool,
@@ -107,13 +107,17 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     | Command::Status { file: path, .. }
     | Command::Logs { file: path, .. }
     | Command::Down { file: path }) = &args.command;
-    let file = ClusterFile::read(path)?;
+    let mut file = ClusterFile::read(path)?;
     let state = StateFolder::of(&file.name, args.state.as_deref())?;
     match &args.command {
-        Command::Up { foreground: false, supervise: false, .. } => {
-            up(path, args.state.as_deref(), &file, &state, out)
+        Command::Up { foreground, supervise, transport, .. } => {
+            file.transport = transport.or(file.transport);
+            // A container ends with its first process.
+            match *foreground || *supervise || std::process::id() == 1 {
+                true => stay(&file, &state, *supervise),
+                false => up(path, args.state.as_deref(), &file, &state, out),
+            }
         }
-        Command::Up { supervise, .. } => stay(&file, &state, *supervise),
         Command::Status { waits, json, .. } => {
             let cluster = cluster_of(&file, &state)?;
             status::show(&cluster, Form { waits: *waits, json: *json }, out)
@@ -142,6 +146,9 @@ fn up(
     command.args(["cluster", "up", "--supervise"]).arg(path);
     if let Some(parent) = parent {
         command.arg("--state").arg(parent);
+    }
+    if let Some(transport) = file.transport {
+        command.args(["--transport", transport.word()]);
     }
     let mut supervisor = command
         .stdin(Stdio::null())
@@ -195,6 +202,10 @@ fn stay(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Fail
     let Some(_lock) = state.lock()? else {
         return Err(err!(AlreadyExists, "cluster '{}' is up", file.name).into());
     };
+    descriptors::raise_limit();
+    if let Some(shortage) = descriptors::shortage_of_supervisor(file.task_count()) {
+        eprintln!("{shortage}");
+    }
     let addresses = file.addresses()?;
     let programs = programs(file, &addresses, state)?;
     for program in &programs {
@@ -210,7 +221,8 @@ fn stay(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Fail
     let screen = if quiet { screen.without_output() } else { screen };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let restarts = Restarts { most: file.restarts, on_failure: true };
-    runtime.block_on(supervise_all(programs, restarts, screen))
+    runtime.block_on(supervise::run_all(programs, restarts, screen, |_, _| false))?;
+    Ok(())
 }
 
 /// The process of each task.
@@ -248,38 +260,14 @@ fn programs(
                     command.extend([flag.to_owned(), value.to_string()]);
                 }
             }
+            if let Some(transport) = file.transport {
+                command.extend(["--transport".to_owned(), transport.word().to_owned()]);
+            }
             let log = state.log(&name);
             programs.push(Program { name, command, variables: Vec::new(), log, with_parent: true });
         }
     }
     Ok(programs)
-}
-
-async fn supervise_all(
-    programs: Vec<Program>,
-    restarts: Restarts,
-    screen: Screen,
-) -> Result<(), Failure> {
-    let (stop, stopped) = watch::channel(false);
-    let mut running = JoinSet::new();
-    for program in programs {
-        let name = program.name.clone();
-        let end = supervise::run(program, restarts, screen.clone(), stopped.clone());
-        running.spawn(async move { (name, end.await) });
-    }
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    loop {
-        tokio::select! {
-            next = running.join_next() => match next {
-                Some(Ok((name, end))) => screen.ended(&name, &end),
-                Some(Err(e)) => return Err(err!(Internal, "a task was lost: {e}").into()),
-                None => return Ok(()),
-            },
-            _ = terminate.recv() => { let _ = stop.send(true); }
-            _ = interrupt.recv() => { let _ = stop.send(true); }
-        }
-    }
 }
 
 /// The cluster as it was started.

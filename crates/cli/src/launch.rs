@@ -9,12 +9,10 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use thalweg_tensor::err;
-use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
-use crate::Failure;
-use crate::supervise::{self, Program, Restarts, Screen};
+use crate::server::Transport;
+use crate::supervise::{self, End, Program, Restarts, Screen};
+use crate::{Failure, descriptors};
 use layout::{Layout, Place};
 
 /// Python imports a module of this name before anything else.
@@ -51,6 +49,15 @@ pub struct Args {
     /// Keep the other tasks running when one has failed
     #[arg(long)]
     keep_going: bool,
+
+    /// How tensors go between tasks: see `thalweg server --help`
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
+    transport: Transport,
+
+    /// Megabytes that the tensors of each task may take
+    /// [default: 80 % of the machine's or container's memory]
+    #[arg(long, value_name = "MB")]
+    memory_limit: Option<usize>,
 
     /// Which flags to pass
     #[arg(long, value_enum, default_value_t = Flags::Known)]
@@ -90,6 +97,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
         ("ps", usize::from(args.ps)),
         ("worker", usize::from(args.workers)),
     ];
+    descriptors::raise_limit();
+    let tasks = counts.iter().map(|(_, count)| count).sum();
+    if let Some(shortage) = descriptors::shortage_of_supervisor(tasks) {
+        eprintln!("{shortage}");
+    }
     let layout = Layout::on_free_ports(&counts)?;
     let folder = log_folder(args)?;
     let programs = programs(args, &layout, &folder)?;
@@ -136,6 +148,7 @@ fn programs(args: &Args, layout: &Layout, folder: &Path) -> Result<Vec<(Place, P
                 // Lines appear when they are printed, not when a buffer is full.
                 ("PYTHONUNBUFFERED".into(), "1".into()),
                 ("THALWEG_PROGRAM".into(), thalweg.clone()),
+                ("THALWEG_SERVER_FLAGS".into(), server_flags(args)),
             ],
             log: folder.join(format!("{}-{}.log", place.job, place.index)),
             with_parent: false,
@@ -143,6 +156,15 @@ fn programs(args: &Args, layout: &Layout, folder: &Path) -> Result<Vec<(Place, P
         (place, program)
     };
     Ok(layout.places().into_iter().map(program).collect())
+}
+
+/// What every server of the program is started with, as JSON.
+fn server_flags(args: &Args) -> String {
+    let mut flags = vec!["--transport".to_owned(), args.transport.word().to_owned()];
+    if let Some(megabytes) = args.memory_limit {
+        flags.extend(["--memory-limit".to_owned(), megabytes.to_string()]);
+    }
+    serde_json::json!(flags).to_string()
 }
 
 /// The flags that the first Python file of a command names; none where it has no such file.
@@ -164,32 +186,16 @@ fn search_path(ours: &Path) -> String {
 async fn supervise_all(args: &Args, programs: Vec<(Place, Program)>) -> Result<u8, Failure> {
     let screen = Screen::new(Box::new(io::stdout()));
     let restarts = Restarts { most: args.restarts, on_failure: args.restart_failed };
-    let (stop, stopped) = watch::channel(false);
-    let mut working = programs.iter().filter(|(place, _)| place.works()).count();
-    let mut running = JoinSet::new();
-    for (place, program) in programs {
-        let end = supervise::run(program, restarts, screen.clone(), stopped.clone());
-        running.spawn(async move { (place, end.await) });
-    }
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (places, programs): (Vec<Place>, Vec<Program>) = programs.into_iter().unzip();
+    let mut working = places.iter().filter(|place| place.works()).count();
     let mut code = 0;
-    loop {
-        let (place, end) = tokio::select! {
-            next = running.join_next() => match next {
-                Some(next) => next.map_err(|e| err!(Internal, "a task was lost: {e}"))?,
-                None => return Ok(code),
-            },
-            _ = terminate.recv() => { code = 143; let _ = stop.send(true); continue }
-            _ = interrupt.recv() => { code = 130; let _ = stop.send(true); continue }
-        };
-        working -= usize::from(place.works());
-        screen.ended(&place.name(), &end);
+    let ended = |index: usize, end: &End| {
+        working -= usize::from(places[index].works());
         if code == 0 {
             code = end.code();
         }
-        if working == 0 || (code != 0 && !args.keep_going) {
-            let _ = stop.send(true);
-        }
-    }
+        working == 0 || (code != 0 && !args.keep_going)
+    };
+    let told = supervise::run_all(programs, restarts, screen, ended).await?;
+    Ok(told.unwrap_or(code))
 }

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod checkpoint;
 pub mod cluster;
+mod descriptors;
 pub mod events;
 mod files;
 mod graph_file;
@@ -18,6 +19,7 @@ mod names;
 mod needed;
 mod number;
 pub mod ops;
+mod orphans;
 mod output;
 mod ports;
 pub mod quickstart;

@@ -27,8 +27,9 @@ use tokio::sync::watch;
 
 pub use flags::Args;
 
+use crate::orphans::{self, Children};
 use crate::server::{IO_THREADS, join, parent_gone, parent_pipe};
-use crate::{Failure, Registry};
+use crate::{Failure, Registry, descriptors};
 
 const MEGABYTE: usize = 1 << 20;
 
@@ -44,7 +45,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     }
     let models = models(args, &loader).map_err(usage)?;
     let options = server_options(args, &loader).map_err(usage)?;
-    raise_descriptor_limit();
+    descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
         .thread_name("thalweg-io")
@@ -209,6 +210,7 @@ async fn serve(
     let rest = listen(host, args.rest_api_port).await?;
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    orphans::reap(&Children::default())?;
     for (what, listener) in [("gRPC", &grpc), ("HTTP", &rest)] {
         if let Some(listener) = listener {
             let address: SocketAddr = listener.local_addr()?;
@@ -272,13 +274,4 @@ async fn watch_config(path: String, interval: Duration, loader: Arc<Loader>, eng
             Err(e) => eprintln!("{e}"),
         }
     }
-}
-
-/// Idle connections each take a descriptor, and systems give few unless asked.
-fn raise_descriptor_limit() {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    limit.current = limit.maximum;
-    // Whoever may not has the old limit.
-    let _ = setrlimit(Resource::Nofile, limit);
 }

@@ -1,5 +1,6 @@
 //! `thalweg server`: one task of a cluster, the counterpart of `tf.distribute.Server`.
 
+use std::fs;
 use std::future;
 use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -7,25 +8,29 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::process::{WaitOptions, wait};
 use thalweg_cluster::grpc::{Server, ServerOptions};
 use thalweg_cluster::{
-    ClusterFile, ClusterSpec, Master, Member, Task, TaskName, TaskOptions, TensorTransport,
+    CPUS_MAX, ClusterFile, ClusterSpec, Master, Member, Task, TaskName, TaskOptions,
+    TensorTransport,
 };
 use thalweg_formats::{LocalStorage, NoStorage, Rooted, Storage};
+use thalweg_proto::{self as pb, text};
 use thalweg_runtime::Pool;
 use thalweg_storage::{AllowedUrls, ByUrl};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-use crate::{Failure, Registry};
+use crate::orphans::{self, Children};
+use crate::{Failure, Registry, descriptors};
 
 /// Where a task listens that nobody told.
 const DEFAULT_PORT: u16 = 2222;
+/// Threads that kernels may have.
+const THREADS_MAX: u32 = 1024;
 /// Threads that move bytes; kernels run on threads of their own.
 pub(crate) const IO_THREADS: usize = 2;
 
@@ -63,6 +68,11 @@ pub struct Args {
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     transport: Transport,
 
+    /// What sessions have where their clients do not say otherwise: a ConfigProto as text, or @FILE
+    /// with one. Its device_count is the number of this task's CPU devices
+    #[arg(long, value_name = "CONFIG")]
+    session_config: Option<String>,
+
     /// End when standard input closes: whoever holds its other end is gone then
     #[arg(long)]
     with_parent: bool,
@@ -76,10 +86,20 @@ pub struct Args {
 
 /// See [`TensorTransport`].
 #[derive(clap::ValueEnum, Clone, Copy, Debug, Default, PartialEq)]
-enum Transport {
+pub(crate) enum Transport {
     #[default]
     Auto,
     Grpc,
+}
+
+impl Transport {
+    /// What `--transport` calls it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Transport::Auto => "auto",
+            Transport::Grpc => "grpc",
+        }
+    }
 }
 
 /// What clients may read and write through their graphs.
@@ -135,7 +155,7 @@ struct Limits {
     memory_limit: Option<usize>,
 
     /// Threads that run kernels [default: one per core, or as the container allows]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
     threads: Option<u32>,
 
     /// Megabytes that one message may have [default: 4095]
@@ -220,10 +240,17 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let tf_config = std::env::var("TF_CONFIG").ok();
     let place =
         Place::new(args, tf_config.as_deref()).map_err(|e| Failure::Usage(e.to_string()))?;
-    if let Some(threads) = args.limits.threads {
+    let config = session_config(args).map_err(|e| Failure::Usage(e.to_string()))?;
+    descriptors::raise_limit();
+    if let Some(shortage) = descriptors::shortage_of_task(place.cluster.tasks().count()) {
+        eprintln!("{shortage}");
+    }
+    if let Some(threads) = args.limits.threads.or_else(|| threads_of(&config)) {
         Pool::start_global(threads as usize);
     }
     let mut options = args.limits.task_options(&place);
+    options.session_config = config;
+    options.news = |line| eprintln!("{line}");
     let storage = args.files.storage(&place).map_err(|e| Failure::Usage(e.to_string()))?;
     options.environment.storage = Arc::new(storage);
     options.tensor_transport = match args.transport {
@@ -250,6 +277,34 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     runtime.block_on(serve(server, &place.address, args.with_parent, &member, out))
 }
 
+fn session_config(args: &Args) -> Result<pb::ConfigProto> {
+    let Some(text) = &args.session_config else { return Ok(pb::ConfigProto::default()) };
+    let text = match text.strip_prefix('@') {
+        Some(path) => {
+            fs::read_to_string(path).map_err(|e| err!(NotFound, "--session-config: {path}: {e}"))?
+        }
+        None => text.clone(),
+    };
+    let config: pb::ConfigProto = text::decode("tensorflow.ConfigProto", &text)
+        .map_err(|e| err!(InvalidArgument, "--session-config: {e}"))?;
+    let cpus = config.device_count.get("CPU").copied().unwrap_or(1);
+    ensure!(
+        (0..=CPUS_MAX).contains(&cpus),
+        InvalidArgument,
+        "--session-config: device_count of CPU is {cpus}; it must be between 0 and {CPUS_MAX}"
+    );
+    Ok(config)
+}
+
+/// The threads that a server has for its sessions, if they say how many they want.
+fn threads_of(config: &pb::ConfigProto) -> Option<u32> {
+    let wanted = config.intra_op_parallelism_threads.max(config.inter_op_parallelism_threads);
+    u32::try_from(wanted)
+        .ok()
+        .filter(|&threads| threads > 0)
+        .map(|threads| threads.min(THREADS_MAX))
+}
+
 async fn serve(
     server: Server,
     address: &str,
@@ -264,9 +319,7 @@ async fn serve(
     let address: SocketAddr = listener.local_addr()?;
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    if std::process::id() == 1 {
-        tokio::spawn(reap_orphans(signal(SignalKind::child())?));
-    }
+    orphans::reap(&Children::default())?;
     writeln!(out, "listening on {address}")?;
     out.flush()?;
     let (stop, stopped) = watch::channel(false);
@@ -286,17 +339,6 @@ async fn serve(
         _ = interrupt.recv() => {}
     }
     Ok(())
-}
-
-/// The first process of a container inherits what others leave, and is to bury it. A server has no
-/// children of its own.
-async fn reap_orphans(mut ended: Signal) {
-    loop {
-        while matches!(wait(WaitOptions::NOHANG), Ok(Some(_))) {}
-        if ended.recv().await.is_none() {
-            return;
-        }
-    }
 }
 
 /// A pipe as standard input, for [`parent_gone`].
@@ -514,6 +556,24 @@ mod tests {
         assert_eq!(code("127.0.0.1", &urls, here), None);
         let wrong = Files { allow_urls: vec!["/tmp".into()], ..Files::default() };
         assert!(wrong.storage(&Place::new(&Args::default(), None).unwrap()).is_err());
+    }
+
+    #[test]
+    fn what_sessions_have_by_default() {
+        let told = |text: &str| {
+            let args = Args { session_config: Some(text.into()), ..Args::default() };
+            session_config(&args).map_err(|e| e.message().to_owned())
+        };
+        let config =
+            told("inter_op_parallelism_threads: 3 intra_op_parallelism_threads: 2").unwrap();
+        assert_eq!(threads_of(&config), Some(3));
+        assert_eq!(threads_of(&told("inter_op_parallelism_threads: 99999").unwrap()), Some(1024));
+        assert_eq!(threads_of(&told("inter_op_parallelism_threads: -1").unwrap()), None);
+        let cpus = |n: i32| told(&format!("device_count {{ key: \"CPU\" value: {n} }}"));
+        assert!(cpus(2).is_ok());
+        assert!(cpus(1000).unwrap_err().contains("between 0 and 256"));
+        assert!(told("device_cuont {}").unwrap_err().contains("--session-config"));
+        assert!(told("@/nonexistent/config").unwrap_err().contains("/nonexistent/config"));
     }
 
     #[test]

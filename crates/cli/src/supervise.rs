@@ -9,9 +9,15 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
+use thalweg_tensor::err;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::process::{Child, Command};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::Failure;
+use crate::orphans::{self, Children, Own};
 
 /// How long a process may take to end after it was asked to.
 const GRACE: Duration = Duration::from_secs(5);
@@ -123,16 +129,53 @@ impl Screen {
     }
 }
 
-/// Runs `program` until it ends for good or `stop` becomes true.
-pub(crate) async fn run(
+/// Runs programs beside each other, each until it ends for good. `ended` is told which has and how,
+/// and says whether all others are to end too. A signal ends all; its exit code is the answer then.
+pub(crate) async fn run_all(
+    programs: Vec<Program>,
+    restarts: Restarts,
+    screen: Screen,
+    mut ended: impl FnMut(usize, &End) -> bool,
+) -> Result<Option<u8>, Failure> {
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let own = Children::default();
+    orphans::reap(&own)?;
+    let (stop, stopped) = watch::channel(false);
+    let mut running = JoinSet::new();
+    for (index, program) in programs.into_iter().enumerate() {
+        let name = program.name.clone();
+        let end = run(program, restarts, screen.clone(), stopped.clone(), own.clone());
+        running.spawn(async move { (index, name, end.await) });
+    }
+    let mut told = None;
+    loop {
+        let (index, name, end) = tokio::select! {
+            next = running.join_next() => match next {
+                Some(next) => next.map_err(|e| err!(Internal, "a task was lost: {e}"))?,
+                None => return Ok(told),
+            },
+            _ = terminate.recv() => { told = Some(143); let _ = stop.send(true); continue }
+            _ = interrupt.recv() => { told = Some(130); let _ = stop.send(true); continue }
+        };
+        screen.ended(&name, &end);
+        if ended(index, &end) {
+            let _ = stop.send(true);
+        }
+    }
+}
+
+/// Runs `program`, one of our `own` children, until it ends for good or `stop` becomes true.
+async fn run(
     program: Program,
     restarts: Restarts,
     screen: Screen,
     mut stop: watch::Receiver<bool>,
+    own: Children,
 ) -> End {
     let mut pause = PAUSE;
     for attempt in 0.. {
-        let child = match start(&program) {
+        let child = match start(&program, &own) {
             Ok(child) => child,
             Err(error) => {
                 screen
@@ -163,21 +206,22 @@ pub(crate) async fn run(
 }
 
 /// Starts it as the leader of a group, so that what it starts can be ended with it.
-fn start(program: &Program) -> io::Result<Child> {
-    Command::new(&program.command[0])
+fn start(program: &Program, own: &Children) -> io::Result<(Child, Own)> {
+    let mut command = Command::new(&program.command[0]);
+    command
         .args(&program.command[1..])
         .envs(program.variables.iter().map(|(name, value)| (name, value)))
         .stdin(if program.with_parent { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0)
-        .kill_on_drop(true)
-        .spawn()
+        .kill_on_drop(true);
+    own.start(&mut command)
 }
 
 /// The status it ended with; none when it was stopped.
 async fn until_end(
-    mut child: Child,
+    (mut child, _own): (Child, Own),
     program: &Program,
     screen: &Screen,
     stop: &mut watch::Receiver<bool>,
@@ -196,13 +240,13 @@ async fn until_end(
         _ = stop.wait_for(|stop| *stop) => None,
     };
     if status.is_none() {
-        signal(group, Signal::TERM);
+        send(group, Signal::TERM);
         let _ = tokio::time::timeout(GRACE, child.wait()).await;
         // What it started was told too, and may have a last word.
         let _ = tokio::time::timeout(LAST_WORD, until_gone(group)).await;
     }
     // Whatever it started ends with it.
-    signal(group, Signal::KILL);
+    send(group, Signal::KILL);
     let ended = child.wait().await;
     for copy in copies.into_iter().flatten() {
         // A grandchild that left the group may hold the pipe: its output is not waited for.
@@ -211,7 +255,7 @@ async fn until_end(
     status.map(|status| status.or(ended).unwrap_or_default())
 }
 
-fn signal(group: Option<Pid>, signal: Signal) {
+fn send(group: Option<Pid>, signal: Signal) {
     // An error says that the group is gone, which is what was wanted.
     let _ = group.map(|group| kill_process_group(group, signal));
 }
@@ -329,7 +373,13 @@ mod tests {
         let (screen, lines) = screen();
         let (_keep, stop) = watch::channel(false);
         let program = shell("echo $GREETING; echo oops >&2; printf open; exit 3", &log);
-        let end = block_on(run(program, Restarts { most: 2, on_failure: false }, screen, stop));
+        let end = block_on(run(
+            program,
+            Restarts { most: 2, on_failure: false },
+            screen,
+            stop,
+            Children::default(),
+        ));
         assert_eq!(end.code(), 3);
         let shown = text(&lines);
         for line in ["[t/0] hello\n", "[t/0] oops\n", "[t/0] open\n"] {
@@ -349,7 +399,13 @@ mod tests {
         let (screen, lines) = screen();
         let (_keep, stop) = watch::channel(false);
         let program = shell(&script, &folder.0.join("log"));
-        let end = block_on(run(program, Restarts { most: 1, on_failure: false }, screen, stop));
+        let end = block_on(run(
+            program,
+            Restarts { most: 1, on_failure: false },
+            screen,
+            stop,
+            Children::default(),
+        ));
         assert_eq!(end.code(), 0);
         let shown = text(&lines);
         assert!(shown.contains("starts again in 0.5 s, 0 restarts left"), "{shown}");
@@ -364,8 +420,13 @@ mod tests {
         let program =
             shell("sleep 1000 & echo $!; trap '' TERM; wait; wait", &folder.0.join("log"));
         let end = block_on(async {
-            let running =
-                tokio::spawn(run(program, Restarts { most: 0, on_failure: true }, screen, stop));
+            let running = tokio::spawn(run(
+                program,
+                Restarts { most: 0, on_failure: true },
+                screen,
+                stop,
+                Children::default(),
+            ));
             tokio::time::sleep(Duration::from_millis(300)).await;
             stopper.send(true).unwrap();
             running.await.unwrap()
@@ -384,7 +445,13 @@ mod tests {
         let (_keep, stop) = watch::channel(false);
         let mut program = shell("", Path::new("/dev/null"));
         program.command = vec!["/nonexistent/program".into()];
-        let end = block_on(run(program, Restarts { most: 3, on_failure: true }, screen, stop));
+        let end = block_on(run(
+            program,
+            Restarts { most: 3, on_failure: true },
+            screen,
+            stop,
+            Children::default(),
+        ));
         assert_eq!(end.code(), 127);
     }
 }

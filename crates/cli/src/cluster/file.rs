@@ -3,6 +3,7 @@
 //! ```toml
 //! name = "recommender"        # by default the file's name
 //! restarts = 5                # how often a task that ended is started again; 0 by default
+//! transport = "grpc"          # how tensors go between tasks; "auto" by default
 //!
 //! [job.ps]
 //! tasks = ["127.0.0.1:2222", "127.0.0.1:2223"]
@@ -17,10 +18,12 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 
+use clap::ValueEnum;
 use thalweg_tensor::{Context, Result, bail, ensure, err};
 use toml::{Table, Value};
 
 use crate::ports::FreePorts;
+use crate::server::Transport;
 
 /// Tasks that a file may ask for.
 const TASKS_MAX: usize = 10_000;
@@ -30,6 +33,7 @@ const TASKS_MAX: usize = 10_000;
 pub(super) struct ClusterFile {
     pub name: String,
     pub restarts: u32,
+    pub transport: Option<Transport>,
     pub jobs: BTreeMap<String, Job>,
 }
 
@@ -61,7 +65,7 @@ impl ClusterFile {
     fn parse(text: &str, stem: &str) -> Result<ClusterFile> {
         let table: Table =
             text.parse().map_err(|e: toml::de::Error| err!(InvalidArgument, "{}", e.message()))?;
-        known(&table, &["name", "restarts", "job"])?;
+        known(&table, &["name", "restarts", "transport", "job"])?;
         let jobs = match table.get("job") {
             Some(Value::Table(jobs)) if !jobs.is_empty() => jobs,
             _ => bail!(InvalidArgument, "it names no job: it wants [job.ps], [job.worker], ..."),
@@ -83,10 +87,17 @@ impl ClusterFile {
             "'{}' is not a name for a job",
             bad.unwrap_or(&name)
         );
-        let tasks: usize = jobs.values().map(|job| job.tasks.count()).sum();
-        ensure!(tasks <= TASKS_MAX, InvalidArgument, "it has {tasks} tasks, more than {TASKS_MAX}");
         let restarts = number(&table, "restarts")?.unwrap_or(0);
-        Ok(ClusterFile { name, restarts, jobs })
+        let transport = table.get("transport").map(transport).transpose()?;
+        let file = ClusterFile { name, restarts, transport, jobs };
+        let tasks = file.task_count();
+        ensure!(tasks <= TASKS_MAX, InvalidArgument, "it has {tasks} tasks, more than {TASKS_MAX}");
+        Ok(file)
+    }
+
+    /// How many tasks there are.
+    pub(super) fn task_count(&self) -> usize {
+        self.jobs.values().map(|job| job.tasks.count()).sum()
     }
 
     /// Every job with its addresses; free ports are looked for now.
@@ -144,6 +155,12 @@ fn address(value: &Value) -> Result<String> {
     Ok(text.to_owned())
 }
 
+fn transport(value: &Value) -> Result<Transport> {
+    let word = value.as_str().unwrap_or_default();
+    Transport::from_str(word, false)
+        .map_err(|_| err!(InvalidArgument, "transport is \"auto\" or \"grpc\", not {value}"))
+}
+
 fn number(table: &Table, key: &str) -> Result<Option<u32>> {
     let Some(value) = table.get(key) else { return Ok(None) };
     let number = value.as_integer().and_then(|number| u32::try_from(number).ok());
@@ -167,6 +184,7 @@ mod tests {
         let text = r#"
             name = "mine"
             restarts = 2
+            transport = "grpc"
             [job.ps]
             tasks = ["127.0.0.1:2222", "other:2223"]
             memory_mb = 512
@@ -176,6 +194,7 @@ mod tests {
         "#;
         let file = ClusterFile::parse(text, "stem").unwrap();
         assert_eq!((file.name.as_str(), file.restarts), ("mine", 2));
+        assert_eq!(file.transport, Some(Transport::Grpc));
         assert_eq!(file.jobs["ps"].memory_mb, Some(512));
         assert_eq!(file.jobs["worker"].threads, Some(1));
         let addresses = file.addresses().unwrap();
@@ -200,6 +219,8 @@ mod tests {
             ("[job.ps]\ntasks = 1\nmemory = 3", "'memory' is none of"),
             ("[job.\"../x\"]\ntasks = 1", "not a name for a job"),
             ("name = \"a/b\"\n[job.ps]\ntasks = 1", "not a name for a cluster"),
+            ("transport = \"tcp\"\n[job.ps]\ntasks = 1", "\"auto\" or \"grpc\""),
+            ("transport = 1\n[job.ps]\ntasks = 1", "\"auto\" or \"grpc\""),
             ("restarts = true\n[job.ps]\ntasks = 1", "not a count"),
             ("[job", "unclosed"),
         ] {

@@ -20,6 +20,61 @@ import time
 _MODULE = "tensorflow.python.training.server_lib"
 _RESTARTS = 10
 _STOP_SECONDS = 5
+# What a thalweg server makes of a ConfigProto; see `crates/cluster/src/config.rs`.
+_COUNTS = {
+    "allow_soft_placement",
+    "cluster_def",
+    "device_count",
+    "device_filters",
+    "graph_options.build_cost_model",
+    "graph_options.build_cost_model_after",
+    "graph_options.enable_bfloat16_sendrecv",
+    "graph_options.optimizer_options.opt_level",
+    "inter_op_parallelism_threads",
+    "intra_op_parallelism_threads",
+    "isolate_session_state",
+    "log_device_placement",
+    "operation_timeout_in_ms",
+}
+
+
+def _names(value, path):
+    """The names of the fields that are set in a message, or the name of what is none."""
+    if not hasattr(value, "ListFields"):
+        return [path]
+    return [name for field, inner in value.ListFields()
+            for name in _names(inner, f"{path}.{field.name}")]
+
+
+def _drop_ignored(message, prefix=""):
+    """Clears what does not count in a ConfigProto, and gives the names of it."""
+    ignored = []
+    for field, value in message.ListFields():
+        path = prefix + field.name
+        if path in _COUNTS:
+            continue
+        if any(name.startswith(path + ".") for name in _COUNTS):
+            ignored += _drop_ignored(value, path + ".")
+        else:
+            ignored += _names(value, path)
+            message.ClearField(field.name)
+    return ignored
+
+
+def _session_config(definition):
+    """The part of a server's config that counts, and the names of all that is set and does not."""
+    config = type(definition.default_session_config)()
+    config.CopyFrom(definition.default_session_config)
+    ignored = _drop_ignored(config)
+    for kind in [kind for kind in config.device_count if kind != "CPU"]:
+        # None of them is what there is.
+        if config.device_count.pop(kind) > 0:
+            ignored.append(f"device_count['{kind}']")
+    if definition.protocol not in ("", "grpc"):
+        ignored.append(f"protocol '{definition.protocol}'")
+    if definition.HasField("cluster_device_filters"):
+        ignored += _names(definition.cluster_device_filters, "cluster_device_filters")
+    return config, ignored
 
 
 def _server_class(server_lib):
@@ -30,6 +85,13 @@ def _server_class(server_lib):
                      config=None, start=True):
             self._server_def = server_lib._make_server_def(
                 server_or_cluster_def, job_name, task_index, protocol, config)
+            # There with TensorFlow, which this module is loaded long before.
+            from google.protobuf import text_format
+            config, ignored = _session_config(self._server_def)
+            self._config = text_format.MessageToString(config, as_one_line=True)
+            if ignored:
+                print(f"thalweg: the server does not heed {', '.join(ignored)}", file=sys.stderr,
+                      flush=True)
             self._address = None
             self._process = None
             self._ended = threading.Event()
@@ -50,11 +112,11 @@ def _server_class(server_lib):
                 os.environ["THALWEG_PROGRAM"], "server", "--with-parent",
                 "--cluster", json.dumps(cluster),
                 "--job", definition.job_name, "--task", str(definition.task_index),
+                "--session-config", self._config,
             ]
-            config = definition.default_session_config
-            threads = max(config.intra_op_parallelism_threads, config.inter_op_parallelism_threads)
-            if threads > 0:
-                command += ["--threads", str(min(threads, 1024))]
+            if definition.port > 0:
+                command += ["--port", str(definition.port)]
+            command += json.loads(os.environ.get("THALWEG_SERVER_FLAGS", "[]"))
             variables = {k: v for k, v in os.environ.items() if k != "TF_CONFIG"}
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables)

@@ -1,0 +1,61 @@
+//! How many files and sockets this process may have open.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// More than this nobody needs, and some programs that inherit the limit walk through all of it.
+const MOST: u64 = 1 << 20;
+/// What a process has open besides connections: logs, pipes, files of graphs.
+const BESIDES: u64 = 64;
+/// Connections between two tasks: calls, tensors and a stream, in each direction, and one for a new
+/// attempt while an old one is given up.
+const PER_PEER: u64 = 8;
+/// What a supervisor has open for a process: pipes, its log, a handle, and a port while it looks for
+/// free ones.
+const PER_PROCESS: u64 = 6;
+
+/// Raises the limit as far as this user may: systems give few unless asked.
+pub(crate) fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let wanted = limit.maximum.map_or(MOST, |most| most.min(MOST));
+    if limit.current.is_some_and(|current| current < wanted) {
+        // Whoever may not has the old limit.
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(wanted), ..limit });
+    }
+}
+
+/// What to say if a task of a cluster of `tasks` may run out of descriptors.
+pub(crate) fn shortage_of_task(tasks: usize) -> Option<String> {
+    let needed = BESIDES + PER_PEER * tasks as u64;
+    shortage(needed, &format!("a task of a cluster of {tasks}"), limit())
+}
+
+/// What to say if a supervisor of `processes` may run out of descriptors.
+pub(crate) fn shortage_of_supervisor(processes: usize) -> Option<String> {
+    let needed = BESIDES + PER_PROCESS * processes as u64;
+    shortage(needed, &format!("the supervisor of {processes} processes"), limit())
+}
+
+fn limit() -> Option<u64> {
+    getrlimit(Resource::Nofile).current
+}
+
+fn shortage(needed: u64, who: &str, limit: Option<u64>) -> Option<String> {
+    let limit = limit.filter(|limit| *limit < needed)?;
+    Some(format!(
+        "{who} may have about {needed} files and sockets open, and this one may have {limit}: raise \
+         the hard limit (ulimit -Hn, LimitNOFILE= of systemd, --ulimit nofile= of docker)"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_is_too_low_is_named() {
+        assert_eq!(shortage(1000, "a task", Some(1000)), None);
+        assert_eq!(shortage(1000, "a task", None), None);
+        let said = shortage(1000, "a task", Some(999)).unwrap();
+        assert!(said.contains("about 1000") && said.contains("may have 999"), "{said}");
+    }
+}
