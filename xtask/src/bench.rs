@@ -90,7 +90,12 @@ pub(crate) fn serving(args: &[&str]) -> Result<()> {
     let venv = venv::make(&target.join("clients"), &[&[TENSORFLOW]])?;
     let python = venv.join("bin/python");
     let api = venv::extra(&python, &target.join("serving-clients"), SERVING_CLIENTS)?;
-    let mut speed = run::command(python, &["benches/serving/speed.py"]);
+    let (program, args) = match args {
+        ["latency", rest @ ..] => ("benches/serving/latency.py", rest),
+        ["reload", rest @ ..] => ("benches/serving/reload.py", rest),
+        all => ("benches/serving/speed.py", all),
+    };
+    let mut speed = run::command(python, &[program]);
     speed.arg("--server").arg(target.join("release/thalweg"));
     speed.arg("--load").arg(target.join("release/thalweg-load"));
     run::check(speed.args(args).env("PYTHONPATH", api))

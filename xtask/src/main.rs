@@ -35,8 +35,9 @@ usage: cargo xtask COMMAND
                       tensors from a worker to a parameter server: ours, TensorFlow's, bare sockets
   bench steps [--rounds N] [--only ROW] [--large] [--json FILE]
                       small steps of a cluster of ours and of TensorFlow's
-  bench serving [--rounds N] [--seconds S] [--json FILE]
-                      requests to a model server, and to one that only sends them back";
+  bench serving [latency | reload] [--rounds N] [--seconds S] [--json FILE]
+                      requests to a model server, and to one that only sends them back; what one
+                      caller waits, beside TensorFlow in process; a large model replaced under load";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
