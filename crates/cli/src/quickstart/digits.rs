@@ -26,7 +26,8 @@ pub(super) fn show(
         }
         for &(index, (class, sure)) in group {
             let label = digits.label(index).map_err(io::Error::other)?;
-            let mark = if class == i64::from(label) { "" } else { " wrong" };
+            let mark =
+                if class == i64::from(label) { String::new() } else { format!(" ≠ {label}") };
             let text = format!("{class} ({:.0} %){mark}", sure * 100.0);
             write!(out, "  {text:13}")?;
         }
@@ -74,7 +75,7 @@ mod tests {
         show(&digits, &guesses, &mut page).unwrap();
         let text = String::from_utf8(page).unwrap();
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(text.contains("7 (99 %)") && text.contains("10 (99 %) wrong"), "{text}");
+        assert!(text.contains("7 (99 %)") && text.contains("10 (99 %) ≠ 9"), "{text}");
         assert!(text.matches('█').count() > 50, "{text}");
     }
 }
