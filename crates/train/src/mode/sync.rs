@@ -271,6 +271,9 @@ impl Rounds<'_> {
 
     fn apply(&self, model: &Model, optimizer: &Optimizer, store: &Store) -> Result<NodeId> {
         let mut at = self.part("apply");
+        // Whose gradients: of a worker that starts anew while they are combined it is another start.
+        let starts = read(&mut at, self.starts)?;
+        let mut at = at.with_scope(at.after(&[starts.node]));
         let (now, ballots) = (read(&mut at, self.round)?, read(&mut at, self.ballots)?);
         let is_used = at.add("Equal", &[ballots, now])?;
         let votes = at.cast(is_used, DType::Float)?;
@@ -285,7 +288,7 @@ impl Rounds<'_> {
         let gradients = optimizer.clipped(&after, gradients, beside)?;
         let ready = [nodes(&gradients), vec![is_used.node], counted].concat();
         let mut section = self.mutex.enter(&at, &ready)?;
-        let stands = self.check_stands(&mut section.inside, (now, is_used), &whole)?;
+        let stands = self.check_stands(&mut section.inside, (now, starts, is_used), &whole)?;
         section.after(&[stands]);
         let leases = self.terms.ledger.map(|ledger| &ledger.leases);
         let generation = leases.map(|leases| leases.begin_change(&mut section)).transpose()?;
@@ -314,7 +317,7 @@ impl Rounds<'_> {
     fn check_stands(
         &self,
         inside: &mut Model,
-        (round, is_used): (Output, Output),
+        (round, starts, is_used): (Output, Output, Output),
         whole: &[Output],
     ) -> Result<NodeId> {
         let (now, ballots) = (read(inside, self.round)?, read(inside, self.ballots)?);
@@ -322,6 +325,9 @@ impl Rounds<'_> {
         let is_any = inside.add("Any", &[is_used, axis])?;
         let is_same = inside.add("Equal", &[now, round])?;
         let is_cast = inside.add("Equal", &[ballots, round])?;
+        let last_starts = read(inside, self.starts)?;
+        let is_its = inside.add("Equal", &[last_starts, starts])?;
+        let is_cast = inside.add("LogicalAnd", &[is_cast, is_its])?;
         let is_not_used = inside.add("LogicalNot", &[is_used])?;
         let stands = inside.add("LogicalOr", &[is_cast, is_not_used])?;
         let stands = inside.add("All", &[stands, axis])?;

@@ -1,6 +1,7 @@
-//! Which samples a round uses when its workers die at bad moments.
+//! Which samples rounds use when their workers die at bad moments.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use thalweg_graph::Scope;
@@ -9,41 +10,51 @@ use thalweg_tensor::{Code, DType, Result, Tensor};
 
 use super::{Coordinated, Ledger, Mode, Order, Replica};
 use crate::leases::{Batch, Leases, Shards};
-use crate::{Chief, Initializer, Model, Optimizer, RunSteps, losses};
+use crate::{Chief, Initializer, Model, Optimizer, RunSteps};
 
 const GENERATION: i64 = 1;
 /// Samples of a shard, which is a batch.
 const BATCH: i64 = 4;
-const SHARDS: usize = 3;
+const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Two workers in one graph, in one process.
-struct Pair {
+/// Workers in one graph, in one process.
+struct Crew {
     session: Arc<Session>,
     /// Each with the names of what it feeds: worker, generation, shard, used, count.
     workers: Vec<(Coordinated, [String; 5])>,
-    /// Worker, generation, whether it is late; the shard, and what to run.
-    claim: ([String; 3], String, String),
+    /// Worker, generation, whether it is late; the shard, what is left; what to run.
+    claim: ([String; 3], [String; 2], String),
     release: (String, String),
-    /// How often each shard was used, and the sum of all gradients.
-    state: [String; 2],
+    /// The table, and two variables, whose elements are how much of each shard's gradient they have
+    /// seen; gradients of the second are rows.
+    state: [String; 3],
 }
 
-impl Pair {
-    fn new(mode: Mode) -> Result<Pair> {
+impl Crew {
+    fn new(mode: Mode, count: usize, shards: usize) -> Result<Crew> {
         let ops = thalweg_ops::op_registry(thalweg_ops::FAMILIES)?;
         let mut model = Model::new(Scope::new(ops));
-        let shards = Shards::new(SHARDS * BATCH as usize, BATCH as usize, 1)?;
-        let leases = Leases::new(&model, shards, 1, Duration::from_secs(1000))?;
-        let leases = leases.with_offers(&model, 2)?;
-        let x = model.input("x", DType::Float, &[])?;
-        let w = model.variable("w", &[], &Initializer::Zeros)?;
-        let value = w.read(&mut model)?;
-        let product = model.add("Mul", &[value, x])?;
-        let loss = losses::mean(&mut model, product)?;
+        let samples = Shards::new(shards * BATCH as usize, BATCH as usize, 1)?;
+        let leases = Leases::new(&model, samples, 1, Duration::from_secs(1000))?;
+        let leases = leases.with_offers(&model, count)?;
+        let shard = model.input("shard", DType::Int64, &[Some(1)])?;
+        let dense = model.variable("dense", &[shards], &Initializer::Zeros)?;
+        let rows = model.variable("rows", &[shards], &Initializer::Zeros)?;
+        let depth = model.int(shards as i32)?;
+        let (one, zero) = (model.float(-1.0)?, model.float(0.0)?);
+        let one_hot = model.add("OneHot", &[shard, depth, one, zero])?;
+        let axes = model.ints(&[0, 1])?;
+        let value = dense.read(&mut model)?;
+        let product = model.add("Mul", &[value, one_hot])?;
+        let of_dense = model.add("Sum", &[product, axes])?;
+        let row = rows.gather(&mut model, shard)?;
+        let axis = model.int(0)?;
+        let of_rows = model.add("Sum", &[row, axis])?;
+        let loss = model.add("Sub", &[of_dense, of_rows])?;
         let mut workers = Vec::new();
-        for index in 0..2 {
+        for index in 0..count {
             let ledger = Ledger { leases: leases.clone(), batch: leases.batch(&model)? };
-            let replica = Replica { index, count: 2 };
+            let replica = Replica { index, count };
             let optimizer = Optimizer::sgd(1.0);
             let step = mode.minimize_with(&mut model, &optimizer, loss, replica, Some(&ledger))?;
             let Batch { worker, generation, shard, used, count } = ledger.batch;
@@ -51,21 +62,22 @@ impl Pair {
             workers.push((step, fed));
         }
         let claim = leases.claim(&model)?;
-        let fed = [claim.worker, claim.generation, claim.is_late];
-        let fed = fed.map(|output| model.name_of(output));
-        let claim = (fed, model.name_of(claim.shard), model.node_name(claim.done));
+        let fed = [claim.worker, claim.generation, claim.is_late].map(|fed| model.name_of(fed));
+        let fetched = [claim.shard, claim.left].map(|output| model.name_of(output));
+        let claim = (fed, fetched, model.node_name(claim.done));
         let release = leases.release(&model)?;
         let release = (model.name_of(release.0), model.node_name(release.1));
         let set = leases.set_generation(&model)?;
         let (_, table) = leases.state(&model)?;
         let init = model.init()?;
-        let state = [table, w.read(&mut model)?].map(|output| model.name_of(output));
+        let values = [dense.read(&mut model)?, rows.read(&mut model)?];
+        let state = [table, values[0], values[1]].map(|output| model.name_of(output));
         let kernels = thalweg_ops::kernel_registry(thalweg_ops::FAMILIES);
         let session = Session::new(model.to_graph(), kernels, SessionOptions::default())?;
         session.run(&[], &[], &[&model.node_name(init)])?;
         let set = (model.name_of(set.0), model.node_name(set.1));
         session.run(&[(&set.0, Tensor::scalar(GENERATION))], &[], &[&set.1])?;
-        Ok(Pair { session: Arc::new(session), workers, claim, release, state })
+        Ok(Crew { session: Arc::new(session), workers, claim, release, state })
     }
 
     fn start_chief(&self) -> Chief {
@@ -77,13 +89,20 @@ impl Pair {
         self.session.run(&[], &[], &[start]).unwrap();
     }
 
-    /// The shard that a worker gets.
-    fn claim(&self, worker: usize) -> Option<i64> {
-        let (fed, shard, done) = &self.claim;
+    fn leave(&self, worker: usize) {
+        let leave = self.workers[worker].0.leave.as_ref().unwrap();
+        self.session.run(&[], &[], &[leave]).unwrap();
+    }
+
+    /// The shard that a worker gets, and the samples that are left.
+    fn claim(&self, worker: usize) -> (Option<i64>, i64) {
+        let (fed, fetched, done) = &self.claim;
         let numbers = [worker as i64, GENERATION, 0].map(Tensor::scalar);
         let feeds: Vec<(&str, Tensor)> = fed.iter().map(String::as_str).zip(numbers).collect();
-        let found = self.session.run(&feeds, &[shard], &[done]).unwrap();
-        Some(found[0].scalar_value::<i64>().unwrap()).filter(|&shard| shard >= 0)
+        let fetches: Vec<&str> = fetched.iter().map(String::as_str).collect();
+        let found = self.session.run(&feeds, &fetches, &[done]).unwrap();
+        let number = |i: usize| found[i].scalar_value::<i64>().unwrap();
+        (Some(number(0)).filter(|&shard| shard >= 0), number(1))
     }
 
     fn release(&self, worker: usize) {
@@ -91,14 +110,13 @@ impl Pair {
         self.session.run(&[(fed, Tensor::scalar(worker as i64))], &[], &[node]).unwrap();
     }
 
-    /// A step with all of a shard, whose gradient is ten to the power of its number; whether it was
-    /// used.
-    fn step(&self, worker: usize, shard: i64, timeout: Option<Duration>) -> Result<bool> {
+    /// A step with all of a shard; whether its gradient was used.
+    fn step(&self, worker: usize, shard: i64, timeout: Duration) -> Result<bool> {
         let (step, fed) = &self.workers[worker];
         let numbers = [worker as i64, GENERATION, shard, 0, BATCH].map(Tensor::scalar);
         let mut feeds: Vec<(&str, Tensor)> = fed.iter().map(String::as_str).zip(numbers).collect();
-        feeds.push(("x:0", Tensor::scalar(-(10f32.powi(shard as i32)))));
-        let options = RunOptions { timeout, ..RunOptions::default() };
+        feeds.push(("shard:0", Tensor::vector(&[shard])?));
+        let options = RunOptions { timeout: Some(timeout), ..RunOptions::default() };
         let used = step.used.as_ref().unwrap();
         let found = self.session.run_step_with(&options, &feeds, &[used], &[&step.step])?;
         found.0[0].scalar_value()
@@ -106,35 +124,90 @@ impl Pair {
 
     /// Casts a ballot and dies before the round has ended.
     fn die_in_step(&self, worker: usize, shard: i64) {
-        let soon = Some(Duration::from_millis(200));
-        let error = self.step(worker, shard, soon).unwrap_err();
+        let error = self.step(worker, shard, Duration::from_millis(200)).unwrap_err();
         assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
     }
 
-    /// Both take steps until all samples are used.
+    /// Takes steps until all samples are used, and dies in some of them.
+    fn work(&self, worker: usize, mut random: Random, deaths: &AtomicU32) {
+        let mut has_left = false;
+        loop {
+            let shard = match self.claim(worker) {
+                (_, 0) => return self.leave(worker),
+                (Some(shard), _) => shard,
+                (None, _) => {
+                    if !std::mem::replace(&mut has_left, true) {
+                        self.leave(worker);
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
+            };
+            if std::mem::replace(&mut has_left, false) {
+                self.start(worker);
+            }
+            let is_to_die = random.below(3) == 0;
+            let soon = Duration::from_micros(300 + random.below(6000));
+            match self.step(worker, shard, if is_to_die { soon } else { PATIENCE }) {
+                Ok(_) => {}
+                // Its session was lost, and somebody notices before it is back, or does not.
+                Err(error) if is_to_die && error.code() == Code::DeadlineExceeded => {
+                    deaths.fetch_add(1, Ordering::Relaxed);
+                    if random.below(2) == 0 {
+                        self.release(worker);
+                        std::thread::sleep(Duration::from_micros(random.below(3000)));
+                    }
+                    self.start(worker);
+                }
+                Err(error) => panic!("worker {worker}: {error}"),
+            }
+        }
+    }
+
+    /// All work until all samples are used.
     fn finish(&self) {
         std::thread::scope(|threads| {
-            for worker in 0..2 {
+            for worker in 0..self.workers.len() {
                 threads.spawn(move || {
-                    while let Some(shard) = self.claim(worker) {
-                        while !self.step(worker, shard, Some(Duration::from_secs(20))).unwrap() {}
+                    while let (Some(shard), _) = self.claim(worker) {
+                        while !self.step(worker, shard, PATIENCE).unwrap() {}
                     }
-                    let leave = self.workers[worker].0.leave.as_ref().unwrap();
-                    self.session.run(&[], &[], &[leave]).unwrap();
+                    self.leave(worker);
                 });
             }
         });
     }
 
-    /// How many samples of each shard were used, and the sum of the gradients' means.
-    fn state(&self) -> (Vec<i64>, f32) {
-        let found = self.session.run(&[], &[&self.state[0], &self.state[1]], &[]).unwrap();
+    /// How many samples of each shard were used, and how much of its gradient.
+    fn state(&self) -> (Vec<i64>, Vec<f32>) {
+        let names: Vec<&str> = self.state.iter().map(String::as_str).collect();
+        let found = self.session.run(&[], &names, &[]).unwrap();
         let used = found[0].as_slice::<i64>().unwrap().chunks_exact(3).map(|row| row[1]).collect();
-        (used, found[1].scalar_value().unwrap())
+        let [dense, rows] = [1, 2].map(|i: usize| found[i].as_slice::<f32>().unwrap().to_vec());
+        assert_eq!(dense, rows, "both variables have seen the same");
+        (used, dense)
+    }
+
+    /// Each shard was used once: alone, or as a part of the mean of up to `most` gradients.
+    fn check(&self, most: usize, what: &str) {
+        let (used, parts) = self.state();
+        assert_eq!(used, vec![BATCH; used.len()], "{what}");
+        for part in parts {
+            let is_one = (1..=most).any(|count| (part - 1.0 / count as f32).abs() < 1e-5);
+            assert!(is_one, "{what}: {part} of a gradient was used");
+        }
     }
 }
 
-const ONCE: [i64; SHARDS] = [BATCH; SHARDS];
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963);
+        (self.0 >> 33) % limit
+    }
+}
+
 const MODES: [Mode; 3] = [
     Mode::Sync { order: Order::Arrival },
     Mode::Sync { order: Order::Worker },
@@ -144,49 +217,73 @@ const MODES: [Mode; 3] = [
 #[test]
 fn what_was_offered_is_not_dealt_again_in_its_round() {
     for mode in MODES {
-        let pair = Pair::new(mode).unwrap();
-        let _chief = pair.start_chief();
-        pair.start(0);
-        pair.start(1);
-        assert_eq!(pair.claim(1), Some(0));
-        pair.die_in_step(1, 0);
+        let crew = Crew::new(mode, 2, 3).unwrap();
+        let _chief = crew.start_chief();
+        crew.start(0);
+        crew.start(1);
+        assert_eq!(crew.claim(1).0, Some(0));
+        crew.die_in_step(1, 0);
         // Somebody notices, and gives what worker 1 held to others; its gradient is in the round.
-        pair.release(1);
-        assert_eq!(pair.claim(0), Some(1), "{mode:?}: shard 0 is offered");
-        assert!(pair.step(0, 1, Some(Duration::from_secs(20))).unwrap());
-        let (used, sum) = pair.state();
-        assert_eq!((used, sum), (vec![BATCH, BATCH, 0], 5.5), "{mode:?}");
+        crew.release(1);
+        assert_eq!(crew.claim(0).0, Some(1), "{mode:?}: shard 0 is offered");
+        assert!(crew.step(0, 1, PATIENCE).unwrap());
+        assert_eq!(crew.state(), (vec![BATCH, BATCH, 0], vec![0.5, 0.5, 0.0]), "{mode:?}");
         // It is back; what is left is used once.
-        pair.start(1);
-        pair.finish();
-        assert_eq!(pair.state(), (ONCE.to_vec(), 105.5), "{mode:?}");
+        crew.start(1);
+        crew.finish();
+        crew.check(2, &format!("{mode:?}"));
     }
 }
 
 #[test]
 fn a_worker_that_comes_back_takes_back_what_it_cast() {
     for mode in MODES {
-        let pair = Pair::new(mode).unwrap();
-        let _chief = pair.start_chief();
-        pair.start(0);
-        pair.start(1);
-        assert_eq!(pair.claim(1), Some(0));
-        pair.die_in_step(1, 0);
-        pair.release(1);
-        // It is back in the same round, with other samples: those it had are somebody else's.
-        assert_eq!(pair.claim(0), Some(1));
-        pair.start(1);
-        assert_eq!(pair.claim(1), Some(0), "{mode:?}: nobody offers them now");
-        pair.finish();
-        let (used, sum) = pair.state();
-        assert_eq!(used, ONCE, "{mode:?}");
-        // Each gradient is whole, or half of a mean; none was used twice.
-        let mut sum = (sum * 2.0).round() as i64;
-        for shard in (0..SHARDS).rev() {
-            let weight = sum / 10i64.pow(shard as u32);
-            assert!((1..=2).contains(&weight), "{mode:?}: shard {shard} counts {weight} / 2");
-            sum -= weight * 10i64.pow(shard as u32);
-        }
-        assert_eq!(sum, 0, "{mode:?}");
+        let crew = Crew::new(mode, 2, 3).unwrap();
+        let _chief = crew.start_chief();
+        crew.start(0);
+        crew.start(1);
+        assert_eq!(crew.claim(1).0, Some(0));
+        crew.die_in_step(1, 0);
+        crew.release(1);
+        assert_eq!(crew.claim(0).0, Some(1));
+        crew.start(1);
+        assert_eq!(crew.claim(1).0, Some(0), "{mode:?}: nobody offers them now");
+        crew.finish();
+        crew.check(2, &format!("{mode:?}"));
     }
+}
+
+/// Three workers, who die in every third step, and a chief that is replaced all the time.
+#[test]
+fn whoever_dies_each_sample_is_used_once() {
+    let deaths = AtomicU32::new(0);
+    for seed in 0..12 {
+        let mode = [MODES[0], MODES[1], Mode::Backup { spare: 1 }][seed as usize % 3];
+        let crew = Crew::new(mode, 3, 20).unwrap();
+        let (mut chief, is_over) = (crew.start_chief(), AtomicBool::new(false));
+        (0..3).for_each(|worker| crew.start(worker));
+        std::thread::scope(|threads| {
+            let workers: Vec<_> = (0..3)
+                .map(|worker| {
+                    let (crew, deaths) = (&crew, &deaths);
+                    let random = Random(seed * 10 + worker as u64);
+                    threads.spawn(move || crew.work(worker, random, deaths))
+                })
+                .collect();
+            threads.spawn(|| {
+                let mut random = Random(seed);
+                while !is_over.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(20 + random.below(100)));
+                    chief.stop().unwrap();
+                    chief = crew.start_chief();
+                }
+            });
+            let ended: Vec<_> =
+                workers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+            is_over.store(true, Ordering::Relaxed);
+            ended.into_iter().for_each(|worker| worker.unwrap());
+        });
+        crew.check(3, &format!("seed {seed}, {mode:?}"));
+    }
+    assert!(deaths.into_inner() > 30);
 }

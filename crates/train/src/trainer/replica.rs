@@ -173,6 +173,7 @@ impl<'a> Replica<'a> {
         self.shared.at_work.fetch_sub(1, Ordering::SeqCst);
         drop(chief);
         if ended.is_ok() {
+            self.release(&session, self.worker)?;
             self.run_if_any(&session, names.leave.as_deref())?;
         }
         ended
@@ -261,10 +262,12 @@ impl<'a> Replica<'a> {
     /// Goes on with variables that another process has given their values, or that an earlier chief
     /// has.
     fn join(&self, session: &RemoteSession, generation: i64) -> Result<()> {
-        self.shared.join(generation);
+        let names = [&self.program.state[1], &self.program.step.counts[1]].map(String::as_str);
+        let found = self.run_step(session, &[], &names, &[])?;
+        let number = |i: usize| Ok(found[i].scalar_value::<i64>()?.max(0) as u64);
+        let (updates, saved) = (number(0)?, number(1)?);
+        self.shared.join(generation, updates, saved);
         if !self.has_joined.get() {
-            let updates = self.run_step(session, &[], &[&self.program.state[1]], &[])?;
-            let updates = updates[0].scalar_value::<i64>()?.max(0) as u64;
             self.shared.tell(self.plan, &Event::Joined { worker: self.worker, updates });
         }
         Ok(())
@@ -371,14 +374,17 @@ impl<'a> Replica<'a> {
     fn release_others(&self, session: &RemoteSession) -> Result<()> {
         loop {
             let Some(worker) = self.shared.releases.lock().pop() else { return Ok(()) };
-            let (fed, node) = &self.program.release;
-            let released =
-                self.run_step(session, &[(fed, Tensor::scalar(worker as i64))], &[], &[node]);
-            if let Err(error) = released {
+            if let Err(error) = self.release(session, worker) {
                 self.shared.releases.lock().push(worker);
                 return Err(error);
             }
         }
+    }
+
+    /// Returns what a worker holds.
+    fn release(&self, session: &RemoteSession, worker: usize) -> Result<()> {
+        let (fed, node) = &self.program.release;
+        self.run_step(session, &[(fed, Tensor::scalar(worker as i64))], &[], &[node]).map(|_| ())
     }
 
     fn claim(

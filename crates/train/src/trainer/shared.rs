@@ -155,12 +155,11 @@ impl Shared {
         lost
     }
 
-    /// Goes on with variables that somebody else has given their values; how far they are is to be
-    /// told.
-    pub(super) fn join(&self, generation: i64) {
+    /// Goes on with variables that somebody else has given their values.
+    pub(super) fn join(&self, generation: i64, updates: u64, saved: u64) {
         let mut counts = self.counts.lock();
         if counts.generation != generation {
-            *counts = Counts { generation, updates: 0, saved: 0, left: i64::MAX };
+            *counts = Counts { generation, updates, saved, left: i64::MAX };
         }
     }
 
@@ -312,9 +311,9 @@ mod tests {
         shared.note(8, &step(61), 60, true);
         assert_eq!((shared.updates(), shared.unsaved()), (61, 1));
         // A process that does not restore them itself begins anew too.
-        shared.join(8);
+        shared.join(8, 70, 60);
         assert_eq!(shared.updates(), 61);
-        shared.join(9);
-        assert_eq!((shared.updates(), shared.unsaved()), (0, 0));
+        shared.join(9, 55, 50);
+        assert_eq!((shared.updates(), shared.unsaved()), (55, 5));
     }
 }
