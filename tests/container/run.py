@@ -8,6 +8,7 @@ It starts a docker daemon of its own in a temporary folder and ends it again.
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import pathlib
@@ -165,7 +166,8 @@ def reaps(program, *command, own, begins):
     finally:
         process.kill()
         process.wait()
-    print(f"ok     {' '.join(command[:2])} as the first process of a container reaps orphans")
+    name = " ".join(itertools.takewhile(lambda word: word.isalpha(), command))
+    print(f"ok     {name} as the first process of a container reaps orphans")
 
 
 def all_reap(program, folder):

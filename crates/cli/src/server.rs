@@ -250,7 +250,10 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     }
     let mut options = args.limits.task_options(&place);
     options.session_config = config;
-    options.news = |line| eprintln!("{line}");
+    options.news = |line| {
+        // In one piece: others may write to the same pipe.
+        let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
+    };
     let storage = args.files.storage(&place).map_err(|e| Failure::Usage(e.to_string()))?;
     options.environment.storage = Arc::new(storage);
     options.tensor_transport = match args.transport {
