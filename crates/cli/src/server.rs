@@ -38,7 +38,7 @@ pub(crate) const IO_THREADS: usize = 2;
 ///
 /// Without --cluster and TF_CONFIG it is the only task, /job:local/task:0. The first line on
 /// standard output is `listening on HOST:PORT`. SIGTERM or SIGINT ends it in order, a second one at
-/// once.
+/// once; so does a training that is told to end its tasks, where --allow-stop lets it.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// Address to listen on; by default this machine alone can reach it
@@ -76,6 +76,11 @@ pub struct Args {
     /// End when standard input closes: whoever holds its other end is gone then
     #[arg(long)]
     with_parent: bool,
+
+    /// Let a client end the task, as a training does that is told to end its parameter servers; on a
+    /// loopback address it always may
+    #[arg(long)]
+    allow_stop: bool,
 
     #[command(flatten)]
     files: Files,
@@ -270,7 +275,9 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         },
     };
     let master = Arc::new(Master::of(member.clone()));
-    let server = Server::new(master, args.limits.server_options());
+    let may_be_stopped = args.allow_stop || place.is_loopback();
+    let options = ServerOptions { may_be_stopped, ..args.limits.server_options() };
+    let server = Server::new(master, options);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
         .thread_name("thalweg-io")
@@ -326,16 +333,21 @@ async fn serve(
     writeln!(out, "listening on {address}")?;
     out.flush()?;
     let (stop, stopped) = watch::channel(false);
-    let serving = tokio::spawn(server.serve(listener, stopped));
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-        () = parent_gone(parent.as_mut()) => {}
-    }
+    let mut serving = tokio::spawn(server.serve(listener, stopped));
+    let has_ended = tokio::select! {
+        _ = terminate.recv() => false,
+        _ = interrupt.recv() => false,
+        () = parent_gone(parent.as_mut()) => false,
+        // A client said so.
+        _ = &mut serving => true,
+    };
     let _ = stop.send(true);
     let (of_clients, of_others) = member.steps_ended();
     let name = member.task().name();
     eprintln!("{name} ends after {of_clients} steps of clients and {of_others} parts of others'");
+    if has_ended {
+        return Ok(());
+    }
     tokio::select! {
         _ = serving => {}
         _ = terminate.recv() => {}

@@ -129,3 +129,18 @@ pub struct SilentTask {
     #[prost(uint64, tag = "2")]
     pub silent_ms: u64,
 }
+
+/// `/thalweg.Peer/Stop`: a task is to end, as SIGTERM ends it, once nobody has a session on it.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StopRequest {
+    /// The task that is meant, `/job:ps/replica:0/task:0`: another one at its address does not end.
+    #[prost(string, tag = "1")]
+    pub task: String,
+    /// How long it waits for sessions to be closed before it ends all the same.
+    #[prost(uint64, tag = "2")]
+    pub grace_ms: u64,
+}
+
+/// It will end.
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct StopResponse {}

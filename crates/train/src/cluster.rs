@@ -1,10 +1,12 @@
 //! The tasks that a training runs on.
 
-use thalweg_cluster::grpc::LocalCluster;
+use std::time::Duration;
+
+use thalweg_cluster::grpc::{LocalCluster, stop_tasks};
 use thalweg_cluster::{ClusterSpec, ConnectOptions, RemoteSession, TaskName, TaskOptions};
 use thalweg_graph::Graph;
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
-use thalweg_tensor::{Result, ensure, err};
+use thalweg_tensor::{Error, Result, ensure, err};
 
 use crate::{Model, Replica, Spread};
 
@@ -12,6 +14,21 @@ use crate::{Model, Replica, Spread};
 const PS: &str = "ps";
 /// The jobs whose tasks compute; a task of the first is worker 0.
 const WORKERS: [&str; 2] = ["chief", "worker"];
+
+/// How long a task may take to say that it will end.
+const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// Which tasks end with a training.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stops {
+    /// None: they are there for the next. Those of [`Cluster::local`] end with it.
+    #[default]
+    Nobody,
+    /// The parameter servers.
+    Ps,
+    /// The parameter servers and the workers.
+    All,
+}
 
 /// Parameter servers and workers.
 ///
@@ -73,7 +90,7 @@ impl Cluster {
         Ok(Cluster { spec, ps, workers, options, spread, local: None })
     }
 
-    /// A cluster of so many tasks in this process, on loopback; it ends when this is dropped.
+    /// A cluster of so many tasks in this process, on loopback; they end when this is dropped.
     pub fn local(ps: u32, workers: u32) -> Result<Cluster> {
         let (ops, kernels) = (op_registry(FAMILIES)?, kernel_registry(FAMILIES));
         let jobs = [(PS, ps), ("worker", workers)];
@@ -134,6 +151,18 @@ impl Cluster {
             count => (PS.to_owned(), count as u32),
         };
         Ok(model.place(self.spread.over(job, tasks)).on(&self.device(worker)?))
+    }
+
+    /// Asks tasks to end once nobody has a session on them, at the latest after `grace`; those that
+    /// go on, and why: they are not ours, may not be ended by clients, or do not answer.
+    pub fn stop(&self, stops: Stops, grace: Duration) -> Result<Vec<(TaskName, Error)>> {
+        let tasks = match stops {
+            Stops::Nobody => Vec::new(),
+            Stops::Ps => self.ps.clone(),
+            Stops::All => [&self.ps[..], &self.workers].concat(),
+        };
+        let answers = stop_tasks(&self.spec, &tasks, grace, STOP_LIMIT)?;
+        Ok(answers.into_iter().filter_map(|(task, answer)| Some((task, answer.err()?))).collect())
     }
 
     /// A session on a worker's task.

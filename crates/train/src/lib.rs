@@ -64,7 +64,7 @@ pub use average::MovingAverage;
 pub use chief::Chief;
 pub use clip::Clip;
 #[cfg(feature = "remote")]
-pub use cluster::Cluster;
+pub use cluster::{Cluster, Stops};
 pub use dice::Dice;
 pub use export::{Served, export};
 pub use initializer::Initializer;

@@ -18,11 +18,12 @@ mod shared;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thalweg_cluster::TaskName;
 use thalweg_graph::Output;
-use thalweg_tensor::{Result, Tensor, ensure};
+use thalweg_tensor::{Error, Result, Tensor, ensure};
 
 use crate::leases::Shards;
-use crate::{Cluster, Mode, Model, Optimizer, mnist};
+use crate::{Cluster, Mode, Model, Optimizer, Stops, mnist};
 pub use hooks::{EarlyStop, Flow, Hook, Step};
 use program::Program;
 pub use screen::{Event, Progress, Screen};
@@ -93,6 +94,9 @@ pub struct TrainOptions {
     pub save_time_max: Duration,
     /// For how long tasks may be gone before training fails.
     pub outage_max: Duration,
+    /// The tasks that end once training has ended well, and all who train here have closed their
+    /// sessions: none unless told. Whoever drives worker 0 tells them.
+    pub stops: Stops,
     /// Where random numbers begin: first values, and the order of samples.
     pub seed: u64,
 }
@@ -115,6 +119,7 @@ impl Default for TrainOptions {
             step_time_max: Duration::from_secs(50),
             save_time_max: Duration::from_secs(300),
             outage_max: Duration::from_secs(300),
+            stops: Stops::Nobody,
             seed: 87_654_321,
         }
     }
@@ -173,6 +178,8 @@ pub struct Outcome {
     pub checkpoint: Option<String>,
     /// The folder of event files.
     pub events: String,
+    /// Tasks that were to end and go on, and why.
+    pub left: Vec<(TaskName, Error)>,
 }
 
 /// Trains a net on a cluster.
@@ -256,10 +263,25 @@ impl<'a> Trainer<'a> {
             .map(|&worker| Ok((worker, Program::new(self.cluster, &plan, worker, &build)?)))
             .collect::<Result<_>>()?;
         let shared = Shared::new(options);
-        let outcome = monitor::run(&plan, &shared, &programs)?;
+        let mut outcome = monitor::run(&plan, &shared, &programs)?;
+        if plan.has_chief {
+            outcome.left = self.stop(&plan, &shared)?;
+        }
         for hook in &self.hooks {
             hook.end(&outcome)?;
         }
         Ok(outcome)
+    }
+
+    /// Ends the tasks that are to end; those that go on.
+    fn stop(&self, plan: &Plan<'_>, shared: &Shared) -> Result<Vec<(TaskName, Error)>> {
+        if plan.options.stops == Stops::Nobody {
+            return Ok(Vec::new());
+        }
+        // Workers of other processes may be in a step, and are told after it.
+        let left = self.cluster.stop(plan.options.stops, plan.options.step_time_max)?;
+        let refused = left.iter().map(|(task, error)| format!("{task}: {error}")).collect();
+        shared.tell(plan, &Event::Stopped { stops: plan.options.stops, refused });
+        Ok(left)
     }
 }

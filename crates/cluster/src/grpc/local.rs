@@ -105,7 +105,9 @@ impl LocalCluster {
             TaskOptions { job: task.job.clone(), index: task.index, ..self.options.clone() };
         let state = Arc::new(Task::new(options, self.ops.clone(), self.kernels.clone()));
         let master = Arc::new(Master::of(Member::of(state, self.spec.clone())));
-        let server = Server::new(master.clone(), ServerOptions::default());
+        // Whoever reaches it is on this machine.
+        let options = ServerOptions { may_be_stopped: true, ..ServerOptions::default() };
+        let server = Server::new(master.clone(), options);
         let (stop, stopped) = watch::channel(false);
         let serving = self.runtime()?.spawn(server.serve(listener, stopped));
         self.running.lock().insert(task, Running { master, stop, serving });

@@ -32,5 +32,5 @@ pub mod framing {
 
 pub use local::LocalCluster;
 pub(crate) use peers::Peers;
-pub use probe::{TaskReport, TaskState, check_health, status_of};
+pub use probe::{TaskReport, TaskState, check_health, status_of, stop_tasks};
 pub use server::{Server, ServerOptions};

@@ -1,20 +1,23 @@
 //! What tasks of ours, and probes, ask of this task beside TensorFlow's protocol.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use http::Response;
 use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
 use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
 use thalweg_runtime::{Pool, resident_bytes};
-use thalweg_tensor::{Result, bail};
+use thalweg_tensor::{Result, bail, ensure};
 
 use super::answer::{self, Answer};
 use super::rope::Rope;
 use super::service::{Service, decode};
-use crate::own_messages::{SilentTask, StatusRequest, StatusResponse};
+use crate::own_messages::{SilentTask, StatusRequest, StatusResponse, StopRequest, StopResponse};
 
 /// Waits that one answer may have.
 const WAITS_MAX: usize = 10_000;
+/// The longest that a task that is to end waits for sessions.
+const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
 /// The services that probes may ask for by name.
 const SERVICES: &[&str] =
     &["", "tensorflow.MasterService", "tensorflow.WorkerService", "thalweg.Peer"];
@@ -24,6 +27,7 @@ impl Service {
     pub(super) fn peer_call(&self, method: &str, rope: Rope) -> Result<Response<Answer>> {
         match method {
             "Status" => Ok(answer::message(&self.status(&decode(rope)?))),
+            "Stop" => Ok(answer::message(&self.stop(&decode(rope)?)?)),
             _ => bail!(Unimplemented, "thalweg.Peer has no {method}"),
         }
     }
@@ -42,6 +46,26 @@ impl Service {
             false => ServingStatus::Serving,
         };
         Ok(answer::message(&HealthCheckResponse { status: status as i32 }))
+    }
+
+    /// Has the server end once nobody needs it.
+    fn stop(&self, request: &StopRequest) -> Result<StopResponse> {
+        let own = self.master.task().name();
+        ensure!(
+            self.may_be_stopped,
+            PermissionDenied,
+            "{own} does not end because a client says so; `thalweg server --allow-stop` does"
+        );
+        ensure!(
+            request.task == own,
+            FailedPrecondition,
+            "this is {own}, not {}: it goes on",
+            request.task
+        );
+        let grace = Duration::from_millis(request.grace_ms).min(GRACE_MAX);
+        // Of several the last counts; nobody listens any more if it has ended.
+        self.stop_asked.send_replace(Some(grace));
+        Ok(StopResponse {})
     }
 
     fn status(&self, request: &StatusRequest) -> StatusResponse {

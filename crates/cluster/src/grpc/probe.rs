@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::client::{Channel, Patience, Place, wait};
 use crate::cluster_spec::{ClusterSpec, TaskName};
-use crate::own_messages::{StatusRequest, StatusResponse};
+use crate::own_messages::{StatusRequest, StatusResponse, StopRequest, StopResponse};
 
 /// Bytes that an answer may have.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -89,6 +89,49 @@ async fn ask(address: &str, waits_max: u32, limit: Duration) -> TaskState {
         }
         Err(e) => TaskState::Dead(e.message().to_owned()),
     }
+}
+
+/// Asks tasks of a cluster to end once nobody has a session on them, at the latest after `grace`: what
+/// each answered, within `limit`. Tasks that are not ours, or that clients may not end, go on.
+pub fn stop_tasks(
+    cluster: &ClusterSpec,
+    tasks: &[TaskName],
+    grace: Duration,
+    limit: Duration,
+) -> Result<Vec<(TaskName, Result<()>)>> {
+    let tasks = tasks.iter().map(|task| (task.clone(), cluster.address(task).map(str::to_owned)));
+    let tasks: Vec<(TaskName, Option<String>)> = tasks.collect();
+    let all = async move {
+        let mut asked = JoinSet::new();
+        for (i, (task, address)) in tasks.into_iter().enumerate() {
+            asked.spawn(async move {
+                let answer = tokio::time::timeout(limit, ask_to_stop(&task, address, grace, limit));
+                let silent = || err!(Unavailable, "{task} says nothing");
+                let answer = answer.await.unwrap_or_else(|_| Err(silent()));
+                (i, task, answer)
+            });
+        }
+        let mut found = asked.join_all().await;
+        found.sort_by_key(|(i, ..)| *i);
+        Ok(found.into_iter().map(|(_, task, answer)| (task, answer)).collect())
+    };
+    wait(all, None)
+}
+
+async fn ask_to_stop(
+    task: &TaskName,
+    address: Option<String>,
+    grace: Duration,
+    limit: Duration,
+) -> Result<()> {
+    let address = address.ok_or_else(|| err!(NotFound, "the cluster has no {task}"))?;
+    let request = StopRequest {
+        task: task.to_string(),
+        grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+    };
+    let answer: Result<StopResponse> =
+        channel(&address, "thalweg.Peer", limit).call("Stop", &request, None).await;
+    answer.map(|_| ())
 }
 
 /// Whether the server at `address` serves, within `limit`; a server without the health protocol

@@ -35,6 +35,8 @@ pub struct ServerOptions {
     pub orphan_limit: Duration,
     /// How long a connection may stay open without a word from who made it.
     pub greeting_limit: Duration,
+    /// Whether a client may end the server: a training that is over, its parameter servers.
+    pub may_be_stopped: bool,
 }
 
 impl Default for ServerOptions {
@@ -45,6 +47,7 @@ impl Default for ServerOptions {
             connections_max: 4096,
             orphan_limit: Duration::from_secs(60),
             greeting_limit: Duration::from_secs(10),
+            may_be_stopped: false,
         }
     }
 }
@@ -53,6 +56,9 @@ impl Default for ServerOptions {
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often other tasks are looked after that say nothing.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
+/// For so many of these nobody has a session before a task ends that is to: who is told that a training
+/// is over may have closed one session and not opened the next.
+const IDLE_TICKS: u32 = 10;
 /// How long the calls in progress have to end when the server stops.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
@@ -73,12 +79,19 @@ impl Server {
             message_bytes_max,
             hello: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
+            may_be_stopped: options.may_be_stopped,
+            stop_asked: watch::channel(None).0,
         };
         Server { service: Arc::new(service), options }
     }
 
-    /// Serves connections until `stop` says so, then ends the sessions and lets calls answer.
-    pub async fn serve(self, listener: TcpListener, mut stop: watch::Receiver<bool>) {
+    /// Serves connections until `stop` says so, or a client that may, then ends the sessions and lets
+    /// calls answer.
+    pub async fn serve(self, listener: TcpListener, mut stopped: watch::Receiver<bool>) {
+        // Connections end for either reason.
+        let (ending, stop) = watch::channel(false);
+        let asked = self.asked_to_stop();
+        tokio::pin!(asked);
         self.service.master.member().live_on(tokio::runtime::Handle::current());
         let mut connections = JoinSet::new();
         let places = Arc::new(Semaphore::new(self.options.connections_max));
@@ -107,7 +120,8 @@ impl Server {
                     self.service.master.member().tick();
                     continue;
                 }
-                _ = stop.wait_for(|stopped| *stopped) => break,
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                () = &mut asked => break,
             };
             match accepted {
                 Ok((stream, _)) => {
@@ -126,9 +140,32 @@ impl Server {
             while connections.try_join_next().is_some() {}
         }
         self.service.is_stopping.store(true, Ordering::Relaxed);
+        // Each of them has a receiver, while there are any.
+        let _ = ending.send(true);
         self.service.master.close_all();
         let all = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN_TIME, all).await;
+    }
+
+    /// Ready when a client has asked the task to end and nobody has a session on it, or the time that
+    /// was given for that is over.
+    fn asked_to_stop(&self) -> impl Future<Output = ()> + Send + 'static {
+        let service = self.service.clone();
+        async move {
+            let mut asked = service.stop_asked.subscribe();
+            // The sender is the service's, which is there: there is no error to come.
+            let grace = asked.wait_for(Option::is_some).await.map_or(None, |grace| *grace);
+            let idle = async {
+                let mut ticks = 0;
+                while ticks < IDLE_TICKS {
+                    let sessions = service.master.session_count() + service.worker.session_count();
+                    ticks = if sessions > 0 { 0 } else { ticks + 1 };
+                    tokio::time::sleep(TICK_INTERVAL).await;
+                }
+            };
+            // What is still open then is closed.
+            let _ = tokio::time::timeout(grace.unwrap_or_default(), idle).await;
+        }
     }
 
     /// Opens a unix socket for the streams of other tasks, and has `Hello` tell of it.

@@ -11,7 +11,7 @@ use prost::Message;
 use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
 use thalweg_tensor::{Result, bail, err};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::answer::{self, Answer};
 use super::rope::Rope;
@@ -30,6 +30,10 @@ pub(crate) struct Service {
     pub(crate) hello: OnceLock<HelloResponse>,
     /// Whether the server is about to end.
     pub(crate) is_stopping: AtomicBool,
+    /// Whether clients may end it.
+    pub(crate) may_be_stopped: bool,
+    /// Set once one did: how long it waits for sessions to be closed.
+    pub(crate) stop_asked: watch::Sender<Option<Duration>>,
 }
 
 /// Cancels what a call has begun when the caller is gone.

@@ -79,6 +79,7 @@ pub(super) fn run(
         interruptions: shared.interruptions.load(Ordering::SeqCst),
         checkpoint,
         events,
+        left: Vec::new(),
     })
 }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use crate::Stops;
+
 /// What happens to a training besides its steps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
@@ -69,6 +71,13 @@ pub enum Event {
         /// Why.
         error: String,
     },
+    /// Training is over, and tasks were told to end.
+    Stopped {
+        /// Which.
+        stops: Stops,
+        /// Those that go on, and why.
+        refused: Vec<String>,
+    },
 }
 
 impl Event {
@@ -99,6 +108,17 @@ impl Event {
                 took.as_secs_f64() * 1e3
             ),
             Event::NotSaved { error } => format!("no checkpoint was written: {error}"),
+            Event::Stopped { stops, refused } => {
+                let who = match stops {
+                    Stops::Nobody => "no tasks",
+                    Stops::Ps => "the parameter servers",
+                    Stops::All => "all tasks",
+                };
+                match &refused[..] {
+                    [] => format!("{who} end, now that training is over"),
+                    refused => format!("{who} end, but for {}", refused.join("; ")),
+                }
+            }
         }
     }
 
@@ -128,6 +148,14 @@ impl Event {
                 "seconds": took.as_secs_f64()
             }),
             Event::NotSaved { error } => json!({"event": "not_saved", "error": error}),
+            Event::Stopped { stops, refused } => {
+                let stops = match stops {
+                    Stops::Nobody => "nobody",
+                    Stops::Ps => "ps",
+                    Stops::All => "all",
+                };
+                json!({"event": "stopped", "tasks": stops, "refused": refused})
+            }
         }
     }
 }
