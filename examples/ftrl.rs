@@ -2,6 +2,9 @@
 //!
 //! Every example has a few 64-bit keys out of very many; a handful of them decide. The first norm
 //! keeps the weights of all others at zero.
+//!
+//! It prints the loss, which falls from 0.693 to below 0.1, and how many weights are left: some 30 of
+//! 16384, for the 20 keys that tell something and a few that share their places.
 
 use thalweg::prelude::*;
 
@@ -22,7 +25,7 @@ fn main() -> Result<()> {
     let axis = model.ints(&[1])?;
     let logits = model.add("Sum", &[weights, axis])?;
     let loss = losses::sigmoid_cross_entropy(&mut model, logits, labels)?;
-    let rule = Rule::Ftrl { initial: 0.1, l1: 0.02, l2: 0.0, power: -0.5 };
+    let rule = Rule::Ftrl { initial: 0.1, l1: 0.02, l2: 0.0, power: -0.5, shrinkage: 0.0 };
     let train = Optimizer::new(rule, 0.5).minimize(&mut model, loss)?;
     let init = model.init()?;
     let all = table.read(&mut model)?;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use thalweg_formats::saved_model::RUN_STATE_ATTR;
 use thalweg_graph::{NodeId, Output, Scope};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure, err};
 
 use crate::placement::Placer;
 use crate::variable::NewVariable;
@@ -291,29 +291,38 @@ impl Model {
             (shared.root.clone(), shared.placer.next(bytes, &self.device))
         };
         let new = NewVariable { device: &device, ..new };
-        self.add_at(&root, new, first, seeds, is_trainable)
-    }
-
-    fn add_at(
-        &self,
-        root: &Scope,
-        new: NewVariable<'_>,
-        first: &Initializer,
-        seeds: (i64, i64),
-        is_trainable: bool,
-    ) -> Result<Variable> {
         let (dtype, shape, part) = (new.dtype, new.shape, new.part.clone());
         let initial = |scope: &mut Scope| match &part {
             Some(part) => first.build_part(scope, dtype, (part, shape), seeds),
             None => first.build(scope, dtype, shape, seeds),
         };
-        let added = Variable::add(root, new, initial)?;
+        let added = Variable::add(&root, new, initial)?;
         Ok(self.keep(Variable { is_trainable, ..added }))
     }
 
-    /// A variable beside another, called after it: a slot of an optimizer, an average. Beside a part
-    /// it is a part too.
+    /// A variable beside another, called after it: a slot of an optimizer. Beside a part it is a part
+    /// too.
     pub fn slot(&self, of: &Variable, name: &str, first: &Initializer) -> Result<Variable> {
+        self.beside(of, name, |scope, (shape, part)| match part {
+            Some(part) => first.build_part(scope, of.dtype, (part, shape), self.next_seeds()),
+            None => first.build(scope, of.dtype, shape, self.next_seeds()),
+        })
+    }
+
+    /// A variable beside another, called after it, with the same first value: an average.
+    pub fn slot_like(&self, of: &Variable, name: &str) -> Result<Variable> {
+        self.beside(of, name, |scope, _| {
+            let value = scope.with_graph(|graph| graph.node(of.init).inputs.get(1).copied());
+            value.ok_or_else(|| err!(Internal, "variable '{}' has no first value", of.name))
+        })
+    }
+
+    fn beside(
+        &self,
+        of: &Variable,
+        name: &str,
+        first: impl FnOnce(&mut Scope, (&Shape, Option<&Part>)) -> Result<Output>,
+    ) -> Result<Variable> {
         let full = format!("{}/{name}", of.name);
         if let Some(found) = self.find(&full) {
             return Ok(found);
@@ -322,8 +331,9 @@ impl Model {
         let part = of.part.as_ref();
         let part = part.map(|part| Part { of: format!("{}/{name}", part.of), ..part.clone() });
         let Variable { dtype, shape, device, .. } = of;
-        let new = NewVariable { name: &full, dtype: *dtype, shape, device, part };
-        self.add_at(&root, new, first, self.next_seeds(), false)
+        let new = NewVariable { name: &full, dtype: *dtype, shape, device, part: part.clone() };
+        let added = Variable::add(&root, new, |scope| first(scope, (shape, part.as_ref())))?;
+        Ok(self.keep(Variable { is_trainable: false, ..added }))
     }
 
     fn keep(&self, variable: Variable) -> Variable {
@@ -510,7 +520,7 @@ impl Model {
         let last = shape.dims().and_then(|dims| dims.last().copied().flatten());
         let name = self.name_of(of);
         last.ok_or_else(|| {
-            thalweg_tensor::err!(
+            err!(
                 InvalidArgument,
                 "the last dimension of '{name}' is not known ({shape:?}), so a layer cannot be sized"
             )

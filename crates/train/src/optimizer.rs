@@ -139,8 +139,14 @@ impl Optimizer {
         let settings = Settings { rate, step: now, powers: &powers };
         let mut changes = Vec::with_capacity(gradients.len());
         for (variable, adjoint) in gradients {
-            let mut beside = train.on(&variable.device);
-            let decay = self.decay(&mut beside, variable, rate)?;
+            let beside = train.on(&variable.device);
+            // Not before the gradient is there: it is that of the whole weights.
+            let gradient = match adjoint {
+                Adjoint::Dense(gradient) => vec![gradient.node],
+                Adjoint::Sparse(rows) => vec![rows.values.node, rows.indices.node],
+            };
+            let mut ready = beside.with_scope(beside.after(&gradient));
+            let decay = self.decay(&mut ready, variable, rate)?;
             let mut after = beside.with_scope(beside.after(&decay));
             changes.push(self.change(&mut after, variable, *adjoint, &settings)?);
         }
@@ -260,6 +266,12 @@ impl Optimizer {
                 let step = model.add("Mul", &[direction, rate])?;
                 let node = model.op("AssignSubVariableOp").inputs(&[variable.handle, step]);
                 node.build_node()
+            }
+            // Its greatest gradients fade for all rows: those without one have zeros.
+            Rule::Adamax { .. } => {
+                let rows = model.int(variable.shape.dims()[0] as i32)?;
+                let dense = model.add("UnsortedSegmentSum", &[gradient, indices, rows])?;
+                self.change(model, variable, Adjoint::Dense(dense), settings)
             }
             _ => {
                 // Gradient descent: the rows go down by the rate.

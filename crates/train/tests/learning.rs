@@ -215,7 +215,7 @@ fn averages_metrics_and_limits() {
     assert_eq!(run.scalar(&[], &value), 1.0);
     run.session.run(&feeds, &[], &[&follow]).unwrap();
     assert_eq!(run.scalar(&[], &value), 0.0);
-    assert_eq!(run.scalar(&[], &kept), 0.25);
+    assert_eq!(run.scalar(&[], &kept), 0.5);
     assert_eq!(run.scalar(&[], &mean), 0.0);
     run.session.run(&feeds, &[], &[&update]).unwrap();
     let more = [("x:0", Tensor::vector(&[60.0f32]).unwrap())];

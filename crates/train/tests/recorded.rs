@@ -6,8 +6,8 @@ use thalweg_graph::{Output, Scope};
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 use thalweg_train::{
-    BatchNorm, Conv, Dense, Gru, Initializer, Layer, LayerNorm, Lstm, Model, Optimizer, Rate, Rule,
-    losses,
+    BatchNorm, Clip, Conv, Dense, Gru, Initializer, Layer, LayerNorm, Lstm, Model, MovingAverage,
+    Optimizer, Rate, Rule, Variable, losses,
 };
 
 fn recorded(kind: &str) -> serde_json::Map<String, Value> {
@@ -40,6 +40,7 @@ fn optimizers() -> Vec<(&'static str, Optimizer)> {
     let norms = (0.01, 0.02);
     let rms =
         |is_centered, momentum| Rule::RmsProp { decay: 0.9, momentum, epsilon: 1e-10, is_centered };
+    let ftrl = |l2, shrinkage| Rule::Ftrl { initial: 0.1, l1: norms.0, l2, power: -0.5, shrinkage };
     vec![
         ("adagrad_da", Optimizer::new(Rule::AdagradDa { initial: 0.1, l1: 0.01, l2: 0.0 }, 0.1)),
         ("sgd", Optimizer::sgd(0.1)),
@@ -50,10 +51,9 @@ fn optimizers() -> Vec<(&'static str, Optimizer)> {
         ("rmsprop", Optimizer::new(rms(false, 0.5), 0.05)),
         ("rmsprop_centered", Optimizer::new(rms(true, 0.0), 0.05)),
         ("adam", Optimizer::adam(0.1)),
-        (
-            "ftrl",
-            Optimizer::new(Rule::Ftrl { initial: 0.1, l1: norms.0, l2: norms.1, power: -0.5 }, 0.1),
-        ),
+        ("adam_clipped", Optimizer::adam(0.1).clip(Clip::GlobalNorm(2.0))),
+        ("ftrl", Optimizer::new(ftrl(norms.1, 0.0), 0.1)),
+        ("ftrl_shrunk", Optimizer::new(ftrl(0.0, 0.03), 0.1)),
         ("proximal", Optimizer::new(Rule::Proximal { l1: norms.0, l2: norms.1 }, 0.1)),
         (
             "proximal_adagrad",
@@ -113,6 +113,111 @@ fn optimizers_move_as_tensorflows_do() {
             let got = session.run(&[], &[&fetch], &[]).unwrap();
             let got = got[0].as_slice::<f32>().unwrap();
             assert_close(&format!("{name}: {variable}"), got, &floats(&wanted[&variable]));
+        }
+    }
+}
+
+/// Those that TensorFlow has in Keras alone; it keeps slots under other names.
+#[test]
+fn optimizers_move_as_kerass_do() {
+    let adamax = Rule::Adamax { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 };
+    let ours = [
+        ("adamw", Optimizer::adamw(0.1, 0.02)),
+        ("adamax", Optimizer::new(adamax, 0.1)),
+        ("sgd_decay", Optimizer::sgd(0.1).weight_decay(0.02)),
+    ];
+    let recorded = recorded("keras_optimizers");
+    assert_eq!(ours.len(), recorded.len());
+    for (name, optimizer) in ours {
+        let mut model = model();
+        let loss = problem(&mut model).unwrap();
+        let step = optimizer.minimize(&mut model, loss).unwrap();
+        let init = model.init().unwrap();
+        let read = |name: &str| {
+            let value = model.find(name).unwrap().read(&mut model.top()).unwrap();
+            model.name_of(value)
+        };
+        let reads = [read("vector"), read("table")];
+        let session = session(&model);
+        session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+        for _ in 0..5 {
+            session.run(&[], &[], &[&model.node_name(step)]).unwrap();
+        }
+        for (variable, read) in ["vector", "table"].into_iter().zip(&reads) {
+            let got = session.run(&[], &[read], &[]).unwrap();
+            let got = got[0].as_slice::<f32>().unwrap();
+            assert_close(&format!("{name}: {variable}"), got, &floats(&recorded[name][variable]));
+        }
+    }
+}
+
+#[test]
+fn averages_follow_as_tensorflows_do() {
+    let ours = [("plain", MovingAverage::new(0.8)), ("warming", MovingAverage::new(0.8).warming())];
+    for (name, average) in ours {
+        let case = &recorded("averages")[name];
+        let mut model = model();
+        let first = Initializer::Value(vec![1.0, -2.0, 3.0]);
+        let vector = model.variable("vector", &[3], &first).unwrap();
+        let value = vector.read(&mut model).unwrap();
+        let goal = model.constant(&Tensor::vector(&[0.5f32, 0.25, 0.125]).unwrap()).unwrap();
+        let gap = model.add("SquaredDifference", &[value, goal]).unwrap();
+        let loss = losses::sum(&mut model, gap).unwrap();
+        let step = Optimizer::sgd(0.1).minimize(&mut model, loss).unwrap();
+        let follow = average.update(&mut model, std::slice::from_ref(&vector), &[step]).unwrap();
+        let kept = average.of(&model, &vector).unwrap();
+        assert_eq!(kept.name, case["name"].as_str().unwrap());
+        let read = kept.read(&mut model).unwrap();
+        let (init, read) = (model.init().unwrap(), model.name_of(read));
+        let session = session(&model);
+        session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+        for wanted in case["values"].as_array().unwrap() {
+            session.run(&[], &[], &[&model.node_name(follow)]).unwrap();
+            let got = session.run(&[], &[&read], &[]).unwrap();
+            assert_close(name, got[0].as_slice::<f32>().unwrap(), &floats(wanted));
+        }
+    }
+}
+
+/// The same classes are drawn, from the same seeds, so the numbers are the same at every step.
+#[test]
+fn sampled_losses_are_tensorflows() {
+    for kind in ["softmax", "nce"] {
+        let case = &recorded("sampled")[kind];
+        let mut model = model().seed(7);
+        let table = |name: &str, width| {
+            let first = Initializer::Value(floats(&case["first"][name]));
+            model.variable(name, &[20, width], &first).unwrap()
+        };
+        let (weights, biases) = ([table("weights", 4)], [table("biases", 1)]);
+        let inputs = Tensor::from_slice(Shape::new(&[5, 4]).unwrap(), &floats(&case["inputs"]));
+        let inputs = model.constant(&inputs.unwrap()).unwrap();
+        let labels: Vec<i64> = floats(&case["labels"]).into_iter().map(|x| x as i64).collect();
+        let labels = model.constant(&Tensor::vector(&labels).unwrap()).unwrap();
+        let sampled = losses::Sampled { count: 6, classes: 20, removes_hits: kind == "softmax" };
+        let loss = match kind {
+            "softmax" => losses::sampled_softmax,
+            _ => losses::nce,
+        };
+        let loss = loss(&mut model, &weights, &biases, inputs, labels, sampled).unwrap();
+        let step = Optimizer::sgd(0.5).minimize(&mut model, loss).unwrap();
+        let read = |variable: &Variable| {
+            let value = variable.read(&mut model.top()).unwrap();
+            model.name_of(value)
+        };
+        let reads = [read(&weights[0]), read(&biases[0])];
+        let (init, step) = (model.init().unwrap(), model.node_name(step));
+        let loss = model.name_of(loss);
+        let session = session(&model);
+        session.run(&[], &[], &[&model.node_name(init)]).unwrap();
+        let got: Vec<f32> = (0..5)
+            .map(|_| session.run(&[], &[&loss], &[&step]).unwrap()[0].scalar_value().unwrap())
+            .collect();
+        assert_close(kind, &got, &floats(&case["losses"]));
+        for (name, read) in ["weights", "biases"].into_iter().zip(&reads) {
+            let got = session.run(&[], &[read], &[]).unwrap();
+            let wanted = floats(&case["after"][name]);
+            assert_close(&format!("{kind}: {name}"), got[0].as_slice::<f32>().unwrap(), &wanted);
         }
     }
 }

@@ -72,6 +72,9 @@ pub enum Rule {
         l2: f64,
         /// Power of the sums by which rates fall; -0.5 as a rule.
         power: f64,
+        /// Strength of a second norm that gradients alone see, so that unused weights stay as they
+        /// are; 0 as a rule.
+        shrinkage: f64,
     },
     /// Gradient descent towards small norms.
     Proximal {
@@ -182,10 +185,8 @@ impl Rule {
                     flag: None,
                 }
             }
-            Rule::Ftrl { l1, l2, power, .. } => {
-                let last = [Rate, Number(l1), Number(l2), Number(power)];
-                let first = [Slot(0), Slot(1), Gradient];
-                Recipe { op: "ResourceApplyFtrl", parts: [&first[..], &last].concat(), flag: None }
+            Rule::Ftrl { .. } => {
+                self.ftrl(["ResourceApplyFtrl", "ResourceApplyFtrlV2"], &[Gradient])
             }
             Rule::Proximal { l1, l2 } => recipe(
                 "ResourceApplyProximalGradientDescent",
@@ -225,10 +226,9 @@ impl Rule {
                 parts: [self.rms_parts(), vec![Gradient, Indices]].concat(),
                 flag: None,
             },
-            Rule::Ftrl { l1, l2, power, .. } => {
-                let last = [Rate, Number(l1), Number(l2), Number(power)];
-                let parts = [&[Slot(0), Slot(1), Gradient, Indices][..], &last].concat();
-                Recipe { op: "ResourceSparseApplyFtrl", parts, flag: None }
+            Rule::Ftrl { .. } => {
+                let ops = ["ResourceSparseApplyFtrl", "ResourceSparseApplyFtrlV2"];
+                self.ftrl(ops, &[Gradient, Indices])
             }
             Rule::Proximal { l1, l2 } => recipe(
                 "ResourceSparseApplyProximalGradientDescent",
@@ -239,6 +239,20 @@ impl Rule {
                 &[Slot(0), Rate, Number(l1), Number(l2), Gradient, Indices],
             ),
         })
+    }
+
+    /// The first op, or the second where there is a shrinkage.
+    fn ftrl(&self, ops: [&'static str; 2], gradient: &[Part]) -> Recipe {
+        let Rule::Ftrl { l1, l2, power, shrinkage, .. } = *self else {
+            return Recipe { op: ops[0], parts: Vec::new(), flag: None };
+        };
+        let mut parts =
+            [&[Slot(0), Slot(1)][..], gradient, &[Rate, Number(l1), Number(l2)]].concat();
+        if shrinkage != 0.0 {
+            parts.push(Number(shrinkage));
+        }
+        parts.push(Number(power));
+        Recipe { op: ops[usize::from(shrinkage != 0.0)], parts, flag: None }
     }
 
     fn rms_op(&self, plain: &'static str, centered: &'static str) -> &'static str {
