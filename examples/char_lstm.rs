@@ -1,6 +1,9 @@
 //! Learns to write in the manner of this project's tutorial, letter by letter.
 //!
 //! `cargo run --release --example char_lstm -- [STEPS]`
+//!
+//! It prints the loss, which falls from 4.9 to below 1 in 2,000 steps, and a hundred letters of its own:
+//! lines that look like this project's tutorial, and mean little.
 
 use thalweg::prelude::*;
 

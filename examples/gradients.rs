@@ -1,4 +1,6 @@
 //! Fits a line by gradient descent; the gradients are nodes that `gradients` adds to the graph.
+//!
+//! It prints the loss, which falls to zero, and the line: `y = 3.00 x + -1.00`.
 
 use thalweg::prelude::*;
 

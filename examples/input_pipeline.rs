@@ -1,5 +1,8 @@
 //! Reads TFRecords, shuffles and batches them, on its own and into a graph:
 //! `cargo run --example input_pipeline`.
+//!
+//! It prints batches of records as they are drawn, then two batches that a graph got from a format of
+//! one's own.
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! One session, steps from several threads at once: `cargo run --example many_threads`.
+//!
+//! It prints that four threads counted to 1000: no step of one is lost to another.
 
 use thalweg::prelude::*;
 

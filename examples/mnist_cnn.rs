@@ -1,6 +1,9 @@
 //! Reads handwritten digits with a convolutional net, and shows some that it gets wrong.
 //!
 //! `cargo run --release --example mnist_cnn -- [STEPS]`
+//!
+//! It prints the loss, then that more than 98.5 % of 10,000 unseen digits are read, and draws some that
+//! are not.
 
 use thalweg::prelude::*;
 use thalweg::train::mnist;

@@ -2,6 +2,9 @@
 //! one to the other are activations and their gradients.
 //!
 //! `cargo run --release --example model_parallel -- [STEPS]`
+//!
+//! It prints where each variable lies, half of them on either task, then the loss, and that about 98 % of
+//! unseen digits are read.
 
 use thalweg::prelude::*;
 use thalweg::train::mnist;

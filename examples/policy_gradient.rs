@@ -1,6 +1,8 @@
 //! Reinforcement learning: an agent in a corridor learns to walk to its end, by policy gradients.
 //!
 //! `cargo run --release --example policy_gradient -- [EPISODES]`
+//!
+//! It prints how many of the last 50 episodes reached the right end: nearly all after 50, all after 100.
 
 use thalweg::prelude::*;
 

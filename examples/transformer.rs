@@ -1,6 +1,8 @@
 //! A small transformer that learns to write in the manner of this project's book, letter by letter.
 //!
 //! `cargo run --release --example transformer -- [STEPS]`
+//!
+//! It prints the loss, which falls below 1.5 in 600 steps, and two hundred letters of its own.
 
 use thalweg::prelude::*;
 

