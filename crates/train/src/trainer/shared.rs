@@ -196,6 +196,8 @@ impl Shared {
         let mut counts = self.counts.lock();
         if counts.generation == generation {
             counts.saved = counts.saved.max(saved);
+            // Others may have made the last of them.
+            counts.updates = counts.updates.max(saved);
         }
     }
 
