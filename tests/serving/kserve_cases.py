@@ -7,6 +7,7 @@ import urllib.request
 
 import numpy as np
 import tritonclient.grpc as triton
+import tritonclient.http as triton_http
 from grpc import StatusCode
 from tritonclient.grpc import service_pb2 as pb
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
@@ -90,6 +91,52 @@ def case_tritons_client(world):
     empty = large[:0]
     same(infer(world.server, "shapes", {"a": empty, **small}),
          world.stock("shapes")(a=empty, **small))
+
+
+def encoded(array):
+    """Strings as bytes: Triton's client makes text of those that came in JSON."""
+    if array.dtype != object:
+        return array
+    items = [item.encode() if isinstance(item, str) else item for item in array.ravel()]
+    return np.array(items, object).reshape(array.shape)
+
+
+def case_tritons_client_over_http(world):
+    """Its tensors go raw behind the JSON, which is its default, or in it; compressed if asked."""
+    words = np.array([b"beta", "d\u00e9lta".encode(), b""], object)
+    asked = [
+        ("half_plus_two", {"x": X}),
+        ("words", {"word": words}),
+        ("shapes", {"a": np.full((3, 2), 1.5, np.float32), "b": np.array([-3, 16], np.int64),
+                    "c": np.array([True, False])}),
+    ]
+    with triton_http.InferenceServerClient(world.server.rest_address) as asking:
+        assert asking.is_server_live() and asking.is_server_ready()
+        assert asking.is_model_ready("mlp") and not asking.is_model_ready("mlp", "2")
+        assert "binary_tensor_data" in asking.get_server_metadata()["extensions"]
+        found = asking.get_model_metadata("half_plus_two", "1")
+        assert found["inputs"] == [{"name": "x", "datatype": "FP32", "shape": [-1, 1]}], found
+        for model, inputs in asked:
+            wanted = world.stock(model)(**inputs)
+            for binary, packed in [(True, None), (False, None), (True, "gzip"), (False, "gzip")]:
+                # FP16 has no form in JSON, for its client.
+                names = [n for n, value in wanted.items() if binary or value.dtype != np.float16]
+                given = []
+                for name, value in inputs.items():
+                    one = triton_http.InferInput(name, value.shape, np_to_triton_dtype(value.dtype))
+                    given.append(one.set_data_from_numpy(value, binary_data=binary))
+                outputs = [triton_http.InferRequestedOutput(n, binary_data=binary) for n in names]
+                result = asking.infer(
+                    model, given, outputs=outputs, request_id="7",
+                    request_compression_algorithm=packed, response_compression_algorithm=packed)
+                assert result.get_response()["id"] == "7"
+                same({n: encoded(result.as_numpy(n)) for n in names}, {n: wanted[n] for n in names})
+        for call in [lambda: asking.get_model_config("mlp"), lambda: asking.infer("no", given)]:
+            try:
+                call()
+                raise AssertionError("it should have been refused")
+            except InferenceServerException as error:
+                assert error.message(), error
 
 
 def case_strings(world):

@@ -12,10 +12,20 @@ pub(crate) const TENSORFLOW: &str = "tensorflow-cpu==2.21.0";
 pub(crate) const TENSORBOARD: &str = "tensorboard==2.21.0";
 /// The client of TensorFlow Serving. It asks for a TensorFlow by another name than ours.
 const SERVING_API: &str = "tensorflow-serving-api==2.21.0";
-/// Clients of a model server, with what the others do not bring: Triton's for KServe's protocol, and
-/// one that asks a server which services it has.
-pub(crate) const SERVING_CLIENTS: &[&str] =
-    &[SERVING_API, "tritonclient==2.73.0", "python-rapidjson==1.25", "grpcio-reflection==1.76.0"];
+/// Clients of a model server, with what the others do not bring: Triton's for KServe's protocol, with
+/// what it needs for HTTP, and one that asks a server which services it has.
+pub(crate) const SERVING_CLIENTS: &[&str] = &[
+    SERVING_API,
+    "tritonclient==2.73.0",
+    "python-rapidjson==1.25",
+    "geventhttpclient==2.6.1",
+    "gevent==26.9.0",
+    "greenlet==3.5.6",
+    "zope.event==6.2",
+    "zope.interface==8.7",
+    "brotli==1.2.1",
+    "grpcio-reflection==1.76.0",
+];
 /// An older one whose clients count too, and the Pythons that it has packages for.
 pub(crate) const OLDER_TENSORFLOW: &str = "tensorflow-cpu==2.15.1";
 const OLDER_PYTHONS: &[&str] = &["3.11", "3.10", "3.9"];

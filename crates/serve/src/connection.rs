@@ -210,20 +210,25 @@ impl Watch {
             verdict = self.verdict(true) => Some(verdict),
             _ = stop.wait_for(|stopped| *stopped) => None,
         };
-        match verdict {
+        if verdict == Some(Verdict::Stuck) {
             // Whatever is left of it goes with the connection.
-            Some(Verdict::Stuck) => {}
-            Some(Verdict::Idle) => {
-                end(connection.as_mut());
-                let _ = tokio::time::timeout(GOODBYE, connection).await;
-            }
-            // Answers on their way out have their time as before.
-            None => {
-                end(connection.as_mut());
-                tokio::select! {
-                    _ = connection => {}
-                    _ = self.verdict(false) => {}
-                }
+            return;
+        }
+        end(connection.as_mut());
+        // A call that came in the meantime is answered, and its answer has its time.
+        tokio::select! {
+            _ = connection => {}
+            _ = self.verdict(false) => {}
+            () = self.silence() => {}
+        }
+    }
+
+    /// Comes back when no call is open, after some time in which the client could have closed.
+    async fn silence(&self) {
+        loop {
+            tokio::time::sleep(GOODBYE).await;
+            if self.calls.open.load(Ordering::Relaxed) == 0 {
+                return;
             }
         }
     }

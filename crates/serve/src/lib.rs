@@ -12,6 +12,7 @@ pub mod examples;
 mod growing;
 mod grpc;
 pub mod inference;
+mod inflate;
 mod kserve;
 mod listen;
 pub mod loader;

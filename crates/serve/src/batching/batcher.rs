@@ -232,12 +232,16 @@ impl Batcher {
         join: impl FnOnce() -> Result<Vec<Tensor>> + Send + 'static,
     ) {
         let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
-        let ending =
-            Ending { batcher: self.clone(), number, runtime: tokio::runtime::Handle::current() };
+        let ending = Ending {
+            batcher: self.clone(),
+            number,
+            has_ended: false,
+            runtime: tokio::runtime::Handle::current(),
+        };
         self.callable.start_with(options, join, move |result| {
             let result =
                 result.and_then(|(outputs, _)| batch::check(&outputs, rows).map(|()| outputs));
-            ending.batcher.ended(number, &result);
+            ending.end(&result);
         });
     }
 
@@ -330,14 +334,23 @@ fn refusal(why: Refused, rows: usize, waiting: usize, limits: &Limits) -> Error 
 struct Ending {
     batcher: Arc<Batcher>,
     number: u64,
+    has_ended: bool,
     runtime: tokio::runtime::Handle,
+}
+
+impl Ending {
+    fn end(mut self, result: &Result<Vec<Tensor>>) {
+        self.batcher.ended(self.number, result);
+        self.has_ended = true;
+    }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        // One that has ended in order is not known any more.
-        let lost = Err(err!(Internal, "the batch ended without an answer; this is a bug"));
-        self.batcher.ended(self.number, &lost);
+        if !self.has_ended {
+            let lost = Err(err!(Internal, "the batch ended without an answer; this is a bug"));
+            self.batcher.ended(self.number, &lost);
+        }
         let _on_runtime = self.runtime.enter();
         self.batcher.pump();
     }

@@ -1,35 +1,27 @@
 //! Messages that a client compressed: `grpc-encoding: gzip` or `deflate`.
 
-use std::io::Read;
-
 use bytes::{Buf, Bytes};
-use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use http_body::Body;
 use http_body_util::BodyExt;
 use thalweg_cluster::grpc::framing::{Limits, Rope};
-use thalweg_tensor::{Result, bail, ensure, err};
+use thalweg_tensor::{Result, ensure, err};
+
+use crate::inflate::{Encoding, inflate};
 
 /// Compressed flag and length.
 const PREFIX_LEN: usize = 5;
-
-/// How a message is compressed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Encoding {
-    Gzip,
-    Deflate,
-}
 
 /// What a client says; none if its messages are as they are.
 pub(super) fn encoding(headers: &http::HeaderMap) -> Result<Option<Encoding>> {
     match headers.get("grpc-encoding").map(http::HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(None),
-        Some(b"gzip") => Ok(Some(Encoding::Gzip)),
-        Some(b"deflate") => Ok(Some(Encoding::Deflate)),
-        Some(other) => bail!(
-            Unimplemented,
-            "messages compressed with {:?} are not supported; gzip and deflate are",
-            String::from_utf8_lossy(other)
-        ),
+        Some(name) => Encoding::named(name).map(Some).ok_or_else(|| {
+            err!(
+                Unimplemented,
+                "messages compressed with {:?} are not supported; gzip and deflate are",
+                String::from_utf8_lossy(name)
+            )
+        }),
     }
 }
 
@@ -65,7 +57,10 @@ where
     );
     let plain = match is_compressed {
         false => message,
-        true => inflate(&message, encoding, &mut taken)?,
+        true => {
+            let what = ("the message", &message[..]);
+            inflate(what, encoding, limits.message_bytes_max, |bytes| taken.more(bytes))?
+        }
     };
     let mut rope = Rope::default();
     rope.push(plain);
@@ -89,31 +84,6 @@ impl Taken<'_> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.limits.incoming.give_back(self.bytes);
-    }
-}
-
-fn inflate(message: &[u8], encoding: Encoding, taken: &mut Taken<'_>) -> Result<Bytes> {
-    let mut decoder: Box<dyn Read> = match encoding {
-        Encoding::Gzip => Box::new(MultiGzDecoder::new(message)),
-        Encoding::Deflate => Box::new(ZlibDecoder::new(message)),
-    };
-    let mut plain = Vec::new();
-    let mut chunk = [0; 16 << 10];
-    loop {
-        let count = decoder
-            .read(&mut chunk)
-            .map_err(|e| err!(InvalidArgument, "the message cannot be decompressed: {e}"))?;
-        if count == 0 {
-            return Ok(Bytes::from(plain));
-        }
-        ensure!(
-            plain.len() + count <= taken.limits.message_bytes_max,
-            ResourceExhausted,
-            "the message has more than {} bytes once it is decompressed",
-            taken.limits.message_bytes_max
-        );
-        taken.more(count)?;
-        plain.extend_from_slice(&chunk[..count]);
     }
 }
 

@@ -24,6 +24,7 @@ pub(crate) use body::GrpcBody;
 
 use crate::connection::{Call as OpenCall, Calls};
 use crate::engine::Engine;
+use crate::inflate::Encoding;
 
 /// Answers gRPC calls.
 pub(crate) struct Services {
@@ -120,7 +121,7 @@ impl Services {
 /// What a caller sends.
 pub(crate) struct Call<B> {
     body: B,
-    encoding: Option<compressed::Encoding>,
+    encoding: Option<Encoding>,
 }
 
 fn whole(response: Response<Answer>) -> Response<GrpcBody> {

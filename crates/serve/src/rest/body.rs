@@ -1,11 +1,10 @@
 //! Bodies of requests and answers: bounded, compressed if that is wanted.
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use flate2::Compression;
-use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use http::HeaderMap;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
@@ -13,7 +12,9 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use thalweg_tensor::{Budget, Result, bail, ensure, err};
 
+use super::on_large;
 use crate::growing::GrowingCharge;
+use crate::inflate::{Encoding, inflate};
 
 /// Shorter answers are sent as they are.
 const GZIP_BYTES_MIN: usize = 1024;
@@ -60,12 +61,21 @@ where
     let bytes = bytes.freeze();
     let bytes = match headers.get(CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
         None | Some(b"" | b"identity") => bytes,
-        Some(b"gzip") => decompress(&bytes, bytes_max, &mut room)?,
-        Some(other) => bail!(
-            InvalidArgument,
-            "Content-Encoding {:?} is not supported, gzip is",
-            String::from_utf8_lossy(other)
-        ),
+        Some(name) => {
+            let Some(encoding) = Encoding::named(name) else {
+                bail!(
+                    InvalidArgument,
+                    "Content-Encoding {:?} is not supported, gzip and deflate are",
+                    String::from_utf8_lossy(name)
+                )
+            };
+            return on_large(bytes.len(), move || {
+                let take = |bytes| room.more(bytes);
+                let bytes = inflate(("the request", &bytes), encoding, bytes_max, take)?;
+                Ok(Received { bytes, _room: room })
+            })
+            .await;
+        }
     };
     Ok(Received { bytes, _room: room })
 }
@@ -78,29 +88,6 @@ where
 {
     if claimed / 2 <= bytes_max as u64 {
         while let Some(Ok(_)) = body.frame().await {}
-    }
-}
-
-fn decompress(bytes: &[u8], bytes_max: usize, room: &mut GrowingCharge) -> Result<Bytes> {
-    let mut decoder = MultiGzDecoder::new(bytes);
-    let mut plain = Vec::new();
-    let mut chunk = [0; 16 << 10];
-    loop {
-        let count = decoder
-            .read(&mut chunk)
-            .map_err(|e| err!(InvalidArgument, "the request is not in gzip's format: {e}"))?;
-        if count == 0 {
-            return Ok(Bytes::from(plain));
-        }
-        ensure!(
-            count <= bytes_max - plain.len(),
-            ResourceExhausted,
-            "the request has more than {bytes_max} bytes once it is decompressed"
-        );
-        if plain.capacity() - plain.len() < count {
-            room.more(count.max(plain.len()))?;
-        }
-        plain.extend_from_slice(&chunk[..count]);
     }
 }
 
@@ -129,6 +116,7 @@ pub(super) fn compressed(body: &[u8]) -> Option<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use flate2::write::ZlibEncoder;
     use http_body_util::Full;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -162,6 +150,9 @@ mod tests {
         // A bomb meets the budget if not the limit.
         let bomb = compressed("0".repeat(8 << 20).as_bytes()).unwrap();
         assert!(receive(&bomb, "gzip", usize::MAX / 2).is_err());
+        let mut deflated = ZlibEncoder::new(Vec::new(), Compression::fast());
+        deflated.write_all(b"abc").unwrap();
+        assert_eq!(receive(&deflated.finish().unwrap(), "deflate", 20).unwrap(), "abc");
         assert!(receive(b"no gzip", "gzip", 100).is_err());
         assert!(receive(&small[..small.len() / 2], "gzip", 1 << 20).is_err());
     }

@@ -117,7 +117,13 @@ impl Rest {
         let late = |_| err!(DeadlineExceeded, "Timed out after {:?}", self.options.timeout);
         let answered = tokio::time::timeout(self.options.timeout, self.dispatch(request)).await;
         let mut reply = answered.map_err(late).flatten().unwrap_or_else(|e| Reply::error(&e));
-        let packed = is_gzip_fine.then(|| body::compressed(&reply.body)).flatten();
+        let packed = match is_gzip_fine {
+            true => {
+                let plain = reply.body.clone();
+                on_large(plain.len(), move || Ok(body::compressed(&plain))).await.ok().flatten()
+            }
+            false => None,
+        };
         let is_packed = packed.is_some();
         reply.body = packed.unwrap_or(reply.body);
         match Charge::new(&self.engine.incoming, reply.body.len()) {
