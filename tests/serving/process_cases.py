@@ -82,6 +82,8 @@ def case_metrics(world):
         server.post("/v1/models/m:predict", {"instances": [[1.0]]})
         server.post("/v1/models/m:predict", {})
         server.post("/v1/models/nothing:predict", {})
+        # Nothing runs for it, so it is not counted there.
+        server.get("/v1/models/m")
         status, _, text = server.get("/monitoring/prometheus/metrics")
         assert status == 200
         for line in [
@@ -152,6 +154,10 @@ def case_the_session_service(world):
         found = {t.name: tf.make_ndarray(t.tensor).tolist() for t in response.tensor}
         assert found == {"y:0": [[3.0]], "x:0": [[2.0]]}
         assert response.model_spec.version.value == 1
+        assert not response.metadata.step_stats.dev_stats
+        request.options.trace_level = tf.compat.v1.RunOptions.FULL_TRACE
+        [device] = server.session_run(request, 60).metadata.step_stats.dev_stats
+        assert any(node.node_name == "y" for node in device.node_stats), device
         # Nobody writes files through a model.
         save = session_service_pb2.SessionRunRequest(fetch=["save/control_dependency:0"])
         save.model_spec.name = "half_plus_two"
@@ -165,12 +171,13 @@ def case_requests_on_their_way_are_answered_at_the_end(world):
         begin = time.monotonic()
         assert count(20000) == 20000
         # About two seconds.
-        n = int(20000 * 2 / (time.monotonic() - begin))
+        n = max(20000, int(20000 * 2 / (time.monotonic() - begin)))
         results = []
         thread = threading.Thread(target=lambda: results.append(count(n)))
         before = server.cpu_seconds()
         thread.start()
-        eventually(lambda: server.cpu_seconds() > before + 0.2)
+        # On a busy machine two seconds may be few of ours.
+        eventually(lambda: server.cpu_seconds() > before + 0.05)
         server.process.send_signal(signal.SIGTERM)
         host, port = server.rest_address.rsplit(":", 1)
 
@@ -186,6 +193,34 @@ def case_requests_on_their_way_are_answered_at_the_end(world):
         thread.join()
         assert results == [n], results
         assert server.process.wait(40) == 0
+
+
+def case_a_server_that_is_to_end_says_so_first(world):
+    with world.start(f"--model=m={world.root}/half_plus_two", "--lame_duck_seconds", "3") as server:
+        server.process.send_signal(signal.SIGTERM)
+        eventually(lambda: server.get("/readyz")[0] == 503)
+        check = server.channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert check(b"") == b"\x08\x02"
+        # Those who have not heard of it yet are served.
+        assert server.predict("m", {"x": X})["y"].tolist() == [[3.0]]
+        assert server.post("/v1/models/m:predict", {"instances": [[2.0]]})[0] == 200
+        assert server.process.wait(40) == 0
+
+
+def case_flags_of_tensorflow_serving_are_taken(world):
+    flags = ["--platform_config_file=/no", "--thread_pool_factory_config_file=/no", "--mixed_precision=bfloat16",
+             "--num_tflite_pools=1", "--num_tflite_interpreters_per_pool=1", "--enable_grpc_healthcheck_service",
+             "--enable_serialization_as_tensor_content=true", "--prefer_tflite_model=false",
+             "--remove_unused_fields_from_bundle_metagraph=true", "--tensorflow_session_parallelism=2",
+             "--grpc_max_threads=4", "--enable_model_warmup=true", "--flush_filesystem_caches"]
+    with world.start("--model_name=m", f"--model_base_path={world.root}/half_plus_two", *flags) as server:
+        assert server.predict("m", {"x": X})["y"].tolist() == [[3.0]]
+        said = server.stop()
+    assert "--mixed_precision has no effect here" in said, said
+    # In the clear where encryption was asked for would be worse than not at all.
+    ended = subprocess.run([world.thalweg, "serve", "--ssl_config_file=/no", "--model=m=/no"],
+                           capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 2 and "ssl_config_file" in ended.stderr, ended
 
 
 def case_requests_that_mean_harm(world):

@@ -1,12 +1,16 @@
 """A server to ask, and ways to ask it."""
 
+import email.utils
 import gzip
+import http.server
 import json
 import os
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
+import urllib.parse
 import urllib.request
 
 import grpc
@@ -115,6 +119,99 @@ class Server:
         for name, value in inputs.items():
             request.inputs[name].CopyFrom(tf.make_tensor_proto(value))
         return self.prediction.Predict(request, timeout=timeout)
+
+
+class Bucket:
+    """A store with S3's interface, for readers, that has the files of a folder as `models/deep/m/`."""
+
+    PREFIX = "deep/m/"
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def __enter__(self):
+        bucket = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_HEAD(self):
+                bucket.answer(self)
+
+            def do_GET(self):
+                bucket.answer(self)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        port = self.server.server_address[1]
+        self.environment = {"S3_ENDPOINT": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "",
+                            "AWS_SECRET_ACCESS_KEY": ""}
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
+
+    def keys(self):
+        """Files by key; those of a hidden folder are not there yet."""
+        found = {}
+        for base, folders, files in os.walk(self.folder):
+            folders[:] = [f for f in folders if not f.startswith(".")]
+            for name in files:
+                path = os.path.join(base, name)
+                found[self.PREFIX + os.path.relpath(path, self.folder)] = path
+        return found
+
+    def answer(self, request):
+        url = urllib.parse.urlsplit(request.path)
+        query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
+        key = urllib.parse.unquote(url.path).removeprefix("/models").lstrip("/")
+        if "list-type" in query:
+            status, body, headers = 200, self.listing(query), {}
+        else:
+            status, body, headers = self.object(key, request.headers.get("Range"))
+        request.send_response(status)
+        for name, value in {"Content-Length": len(body), **headers}.items():
+            request.send_header(name, value)
+        request.end_headers()
+        if request.command == "GET":
+            request.wfile.write(body)
+
+    def object(self, key, wanted):
+        path = self.keys().get(key)
+        if path is None:
+            return 404, b"", {}
+        with open(path, "rb") as file:
+            data = file.read()
+        headers = {"ETag": f'"{os.stat(path).st_mtime_ns}"',
+                   "Last-Modified": email.utils.formatdate(os.stat(path).st_mtime, usegmt=True)}
+        if not wanted:
+            return 200, data, headers
+        first, last = wanted.removeprefix("bytes=").split("-")
+        first, last = int(first), min(int(last or len(data) - 1), len(data) - 1)
+        if first >= len(data):
+            return 416, b"", {}
+        headers["Content-Range"] = f"bytes {first}-{last}/{len(data)}"
+        return 206, data[first:last + 1], headers
+
+    def listing(self, query):
+        prefix, delimiter = query.get("prefix", ""), query.get("delimiter", "")
+        contents, prefixes = [], set()
+        for key, path in sorted(self.keys().items()):
+            if not key.startswith(prefix):
+                continue
+            rest = key[len(prefix):]
+            if delimiter and delimiter in rest:
+                prefixes.add(prefix + rest.split(delimiter)[0] + delimiter)
+            else:
+                contents.append(f"<Contents><Key>{key}</Key><Size>{os.path.getsize(path)}</Size></Contents>")
+        common = "".join(f"<CommonPrefixes><Prefix>{p}</Prefix></CommonPrefixes>" for p in sorted(prefixes))
+        return ("<ListBucketResult><IsTruncated>false</IsTruncated>"
+                f"{''.join(contents)}{common}</ListBucketResult>").encode()
 
 
 def arrays(response):

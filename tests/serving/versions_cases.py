@@ -12,7 +12,7 @@ from tensorflow_serving.apis import (
     get_model_metadata_pb2, get_model_status_pb2, model_management_pb2, prediction_log_pb2)
 
 import models
-from support import eventually, refused
+from support import Bucket, eventually, refused
 
 X = np.array([[2.0]], np.float32)
 AVAILABLE, END = 30, 50
@@ -268,3 +268,41 @@ def case_one_version_at_a_time(world):
             eventually(lambda: states(server).get(2, (0, 0))[0] == AVAILABLE)
             assert states(server)[1] == (END, 0)
             assert answer(server) == 3.0
+
+
+def case_versions_that_are_not_there_are_named(world):
+    with Folder() as folder:
+        folder.add(1)
+        file = os.path.join(folder.path, "models.config")
+        with open(file, "w") as f:
+            f.write(config(folder.path, "specific { versions: 1 versions: 7 }"))
+        # As TensorFlow Serving's container puts it: the file wins.
+        also = ["--model_name=model", "--model_base_path=/models/model"]
+        server = world.start("--model_config_file", file, *also)
+        with server:
+            assert answer(server) == 2.0
+            folder.add(7)
+            eventually(lambda: states(server).get(7, (0, 0))[0] == AVAILABLE)
+            assert answer(server) == 8.0
+            said = server.stop()
+        assert said.count("version 7 of model 'm' is wanted; ") == 1, said
+        assert "--model_base_path has no effect beside --model_config_file" in said, said
+
+
+def case_models_in_an_object_store(world):
+    with Folder() as folder, Bucket(folder.path) as bucket:
+        folder.add(1)
+        with world.start("--model=m=s3://models/deep/m", environment=bucket.environment) as server:
+            assert answer(server) == 2.0
+            folder.add(2)
+            eventually(lambda: states(server).get(2, (0, 0))[0] == AVAILABLE)
+            assert answer(server) == 3.0
+            assert answer(server) == 3.0
+
+
+def case_versions_run_once_before_they_are_asked(world):
+    ran = ':tensorflow:serving:runtime_latency_count{model_name="m",API="Predict",runtime="Thalweg"}'
+    model = f"--model=m={world.root}/half_plus_two"
+    for flags, wanted in [([], True), (["--generated_warmup=false"], False)]:
+        with world.start(model, *flags) as server:
+            assert (ran in server.get("/monitoring/prometheus/metrics")[2]) == wanted

@@ -101,10 +101,18 @@ fn batching(args: &Args, storage: &dyn Storage) -> Result<Option<Batching>> {
 fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
     if let Some(path) = &args.model_config_file {
         ensure!(
-            args.models.is_empty() && args.model_base_path.is_none(),
+            args.models.is_empty(),
             InvalidArgument,
-            "--model_config_file names all models; --model and --model_base_path do not go with it"
+            "--model_config_file names all models; --model does not go with it"
         );
+        // TensorFlow Serving's container gives both of these whatever else it is given.
+        for (flag, value) in
+            [("model_name", &args.model_name), ("model_base_path", &args.model_base_path)]
+        {
+            if value.is_some() {
+                eprintln!("--{flag} has no effect beside --model_config_file");
+            }
+        }
         let (models, warnings) = read_models(path, loader)?;
         warnings.iter().for_each(|what| eprintln!("{what}"));
         return Ok(models);
@@ -176,6 +184,7 @@ fn server_options(args: &Args, loader: &Loader) -> Result<ServerOptions> {
             answer: Duration::from_secs(limits.answer_seconds.into()),
         },
         session_service: args.enable_session_service,
+        lame_duck: Duration::from_secs(args.lame_duck_seconds.into()),
         drain_limit: Duration::from_secs(args.drain_seconds.into()),
         ..Default::default()
     };

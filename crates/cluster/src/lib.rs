@@ -19,7 +19,7 @@ mod master_session;
 mod master_step;
 mod member;
 mod memory;
-mod metadata;
+pub mod metadata;
 mod once_call;
 pub mod own_messages;
 mod part_answer;

@@ -8,7 +8,7 @@ use thalweg_tensor::{DType, Result, Shape};
 const ALLOCATOR: &str = "cpu";
 
 /// What was traced, as `timeline.Timeline` and TensorBoard read it.
-pub(crate) fn to_proto(metadata: &RunMetadata) -> pb::RunMetadata {
+pub fn to_proto(metadata: &RunMetadata) -> pb::RunMetadata {
     let mut devices: Vec<pb::DeviceStepStats> = Vec::new();
     for node in metadata.nodes.iter().filter(|n| !is_of_client(n)) {
         let position = devices.iter().position(|d| *d.device == *node.device);

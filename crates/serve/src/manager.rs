@@ -54,6 +54,8 @@ struct Managed {
     was_looked_for: bool,
     /// Why there is nothing to serve.
     trouble: Option<Error>,
+    /// Versions that were asked for by number and are not there.
+    missing: BTreeSet<i64>,
     /// Nobody wants it any more.
     goes: bool,
 }
@@ -154,6 +156,7 @@ impl Manager {
                 failed: BTreeMap::new(),
                 was_looked_for: false,
                 trouble: None,
+                missing: BTreeSet::new(),
                 goes: false,
             });
             if model.config.base_path != config.base_path {
@@ -212,6 +215,14 @@ impl Manager {
                     let name = &config.name;
                     err!(NotFound, "no versions of model '{name}' that are wanted lie in {base}")
                 });
+                let missing = config.policy.missing(&there);
+                if model.missing != missing {
+                    for number in &missing {
+                        let name = &config.name;
+                        eprintln!("version {number} of model '{name}' is wanted; {base} has none");
+                    }
+                    model.missing = missing;
+                }
                 model.folders = folders;
                 model.versions.want(&wanted);
             }

@@ -87,6 +87,26 @@ impl Times {
     }
 }
 
+/// How many examples requests brought, by powers of two.
+#[derive(Clone, Default)]
+struct Examples {
+    buckets: [u64; EXAMPLE_BOUNDS + 1],
+    count: u64,
+    requests: u64,
+}
+
+/// The bounds are 1, 2, 4 and so on; what is beyond the last has a bucket of its own.
+const EXAMPLE_BOUNDS: usize = 20;
+
+impl Examples {
+    fn add(&mut self, count: u64) {
+        let bucket = (0..EXAMPLE_BOUNDS).find(|&i| count <= 1 << i).unwrap_or(EXAMPLE_BOUNDS);
+        self.buckets[bucket] += 1;
+        self.count += count;
+        self.requests += 1;
+    }
+}
+
 /// A request's model, method, way and outcome.
 type RequestKey = (String, Api, Entry, Option<&'static str>);
 
@@ -94,8 +114,8 @@ type RequestKey = (String, Api, Entry, Option<&'static str>);
 struct Counts {
     requests: BTreeMap<RequestKey, u64>,
     latencies: BTreeMap<(String, Api, Entry), Times>,
-    examples: BTreeMap<String, (u64, u64)>,
-    runs: BTreeMap<String, Times>,
+    examples: BTreeMap<String, Examples>,
+    runs: BTreeMap<(String, Api), Times>,
     loads: BTreeMap<(String, &'static str), (u64, Duration)>,
     warm_ups: BTreeMap<(String, &'static str), Times>,
 }
@@ -119,18 +139,12 @@ impl Metrics {
     /// A request brought this many examples.
     pub fn examples(&self, model: &str, count: usize) {
         let mut counts = self.0.lock();
-        let (requests, examples) = counts.examples.entry(model.to_owned()).or_default();
-        *requests += 1;
-        *examples += count as u64;
+        counts.examples.entry(model.to_owned()).or_default().add(count as u64);
     }
 
-    /// A model ran.
-    pub fn run(&self, model: &str, time: Duration) {
-        let mut counts = self.0.lock();
-        match counts.runs.get_mut(model) {
-            Some(times) => times.add(time),
-            None => counts.runs.entry(model.to_owned()).or_default().add(time),
-        }
+    /// A model ran a signature of this kind.
+    pub fn run(&self, model: &str, api: Api, time: Duration) {
+        self.0.lock().runs.entry((model.to_owned(), api)).or_default().add(time);
     }
 
     /// A version was loaded, or could not be.
@@ -181,7 +195,19 @@ fn requests(out: &mut String, counts: &Counts) {
     let name = ":tensorflow:serving:request_count";
     head(out, name, "counter", "The total number of requests.");
     let mut by_status: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    for ((model, _, _, code), count) in &counts.requests {
+    // Those that run a model: what else may be asked is counted under our own name alone.
+    let runs = |(_, api, _, _): &RequestKey| {
+        matches!(
+            api,
+            Api::Predict
+                | Api::Classify
+                | Api::Regress
+                | Api::MultiInference
+                | Api::SessionRun
+                | Api::ModelInfer
+        )
+    };
+    for ((model, _, _, code), count) in counts.requests.iter().filter(|(key, _)| runs(key)) {
         *by_status.entry((model, code.unwrap_or("OK"))).or_default() += count;
     }
     for ((model, status), count) in by_status {
@@ -210,21 +236,32 @@ fn latencies(out: &mut String, counts: &Counts) {
     }
     let name = ":tensorflow:serving:runtime_latency";
     head(out, name, "histogram", "Time that models took to run in microseconds.");
-    for (model, times) in &counts.runs {
-        let labels = format!("model_name=\"{}\",API=\"Predict\",runtime=\"Thalweg\"", label(model));
+    for ((model, api), times) in &counts.runs {
+        let (model, api) = (label(model), api.name());
+        let labels = format!("model_name=\"{model}\",API=\"{api}\",runtime=\"Thalweg\"");
         histogram(out, name, &labels, times);
     }
 }
 
 fn histogram(out: &mut String, name: &str, labels: &str, times: &Times) {
-    let mut total = 0;
-    for (i, count) in times.buckets.iter().enumerate() {
-        total += count;
-        let bound = BOUNDS.get(i).map_or_else(|| "+Inf".to_owned(), ToString::to_string);
-        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {total}");
-    }
+    buckets(out, name, labels, &times.buckets, |i| BOUNDS.get(i).copied());
     let _ = writeln!(out, "{name}_sum{{{labels}}} {}", times.micros);
     let _ = writeln!(out, "{name}_count{{{labels}}} {}", times.count);
+}
+
+fn buckets(
+    out: &mut String,
+    name: &str,
+    labels: &str,
+    counts: &[u64],
+    bound: impl Fn(usize) -> Option<f64>,
+) {
+    let mut total = 0;
+    for (i, count) in counts.iter().enumerate() {
+        total += count;
+        let bound = bound(i).map_or_else(|| "+Inf".to_owned(), |bound| bound.to_string());
+        let _ = writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {total}");
+    }
 }
 
 fn outcome(is_ok: bool) -> &'static str {
@@ -257,8 +294,17 @@ fn loads(out: &mut String, counts: &Counts) {
 fn examples(out: &mut String, counts: &Counts) {
     let name = ":tensorflow:serving:request_example_count_total";
     head(out, name, "counter", "The total number of tensorflow.Examples.");
-    for (model, (_, examples)) in &counts.examples {
-        let _ = writeln!(out, "{name}{{model=\"{}\"}} {examples}", label(model));
+    for (model, examples) in &counts.examples {
+        let _ = writeln!(out, "{name}{{model=\"{}\"}} {}", label(model), examples.count);
+    }
+    let name = ":tensorflow:serving:request_example_counts";
+    head(out, name, "histogram", "The number of tensorflow.Examples per request.");
+    for (model, examples) in &counts.examples {
+        let labels = format!("model=\"{}\"", label(model));
+        let bound = |i| (i < EXAMPLE_BOUNDS).then(|| f64::from(1u32 << i));
+        buckets(out, name, &labels, &examples.buckets, bound);
+        let _ = writeln!(out, "{name}_sum{{{labels}}} {}", examples.count);
+        let _ = writeln!(out, "{name}_count{{{labels}}} {}", examples.requests);
     }
 }
 
@@ -317,5 +363,46 @@ fn batches(out: &mut String, store: &Store) {
         for (labels, counts) in &found {
             let _ = writeln!(out, "{name}{labels} {}", field(counts));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn examples_are_counted_by_request() {
+        let metrics = Metrics::default();
+        for count in [1, 3, 5_000_000] {
+            metrics.examples("m", count);
+        }
+        let mut out = String::new();
+        examples(&mut out, &metrics.0.lock());
+        let name = ":tensorflow:serving:request_example_counts";
+        for line in [
+            ":tensorflow:serving:request_example_count_total{model=\"m\"} 5000004".to_owned(),
+            format!("{name}_bucket{{model=\"m\",le=\"1\"}} 1"),
+            format!("{name}_bucket{{model=\"m\",le=\"2\"}} 1"),
+            format!("{name}_bucket{{model=\"m\",le=\"4\"}} 2"),
+            format!("{name}_bucket{{model=\"m\",le=\"+Inf\"}} 3"),
+            format!("{name}_sum{{model=\"m\"}} 5000004"),
+            format!("{name}_count{{model=\"m\"}} 3"),
+        ] {
+            assert!(out.lines().any(|found| found == line), "{line} is not in:\n{out}");
+        }
+    }
+
+    #[test]
+    fn requests_that_run_nothing_are_counted_under_our_name_alone() {
+        let metrics = Metrics::default();
+        for api in [Api::Predict, Api::GetModelStatus, Api::GetModelMetadata] {
+            metrics.request("m", api, Entry::Grpc, None, Duration::ZERO);
+        }
+        let mut out = String::new();
+        requests(&mut out, &metrics.0.lock());
+        let ours = out.lines().filter(|l| l.starts_with("thalweg_serve_requests_total{"));
+        assert_eq!(ours.count(), 3, "{out}");
+        let line = ":tensorflow:serving:request_count{model_name=\"m\",status=\"OK\"} 1";
+        assert!(out.lines().any(|found| found == line), "{out}");
     }
 }

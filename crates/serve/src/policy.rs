@@ -53,6 +53,14 @@ impl VersionPolicy {
             VersionPolicy::Specific(named) => named.intersection(there).copied().collect(),
         }
     }
+
+    /// Those that are wanted by number and are not there.
+    pub fn missing(&self, there: &BTreeSet<i64>) -> BTreeSet<i64> {
+        match self {
+            VersionPolicy::Latest(_) | VersionPolicy::All => BTreeSet::new(),
+            VersionPolicy::Specific(named) => named.difference(there).copied().collect(),
+        }
+    }
 }
 
 /// The state of a version in TensorFlow Serving's messages.
@@ -77,6 +85,9 @@ mod tests {
             assert_eq!(chosen, wanted, "{policy:?}");
         }
         assert!(VersionPolicy::All.choose(&BTreeSet::new()).is_empty());
+        assert!(VersionPolicy::Latest(9).missing(&there).is_empty());
+        let named = VersionPolicy::Specific(BTreeSet::from([2, 7]));
+        assert_eq!(named.missing(&there), BTreeSet::from([7]));
     }
 
     #[test]

@@ -14,7 +14,8 @@ use thalweg_tensor::{Charge, Context, Result, Tensor, bail, ensure, err};
 use tokio::sync::oneshot;
 
 use crate::batching::{Batcher, Batching, Counts, Totals};
-use crate::metrics::Metrics;
+use crate::examples::{CLASSIFY_METHOD, REGRESS_METHOD};
+use crate::metrics::{Api, Metrics};
 
 /// Methods kept for each version: callers choose which outputs they want, and may choose badly.
 const METHODS_MAX: usize = 256;
@@ -211,12 +212,21 @@ impl Servable {
             Some(batched) => batched.await,
             None => method.run_alone(feeds).await,
         };
-        self.metrics.run(&self.model, self.clock.monotonic().saturating_sub(begin));
+        self.metrics.run(&self.model, method.api(), self.clock.monotonic().saturating_sub(begin));
         result
     }
 }
 
 impl Method {
+    /// What its signature is for.
+    fn api(&self) -> Api {
+        match self.signature.method.as_str() {
+            CLASSIFY_METHOD => Api::Classify,
+            REGRESS_METHOD => Api::Regress,
+            _ => Api::Predict,
+        }
+    }
+
     async fn run_alone(&self, feeds: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let cancellation = Cancellation::default();
         let mut guard = CancelOnDrop::new(cancellation.clone());

@@ -31,6 +31,9 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// How long clients may keep a connection or an answer waiting.
     pub patience: Patience,
+    /// How long the server goes on once it is told to stop, saying that it is not ready: whoever sends
+    /// requests here learns of it and turns elsewhere.
+    pub lame_duck: Duration,
     /// How long requests on their way have to end when the server stops.
     pub drain_limit: Duration,
     /// Whether callers may run any part of a model's graph, not its signatures alone.
@@ -46,6 +49,7 @@ impl Default for ServerOptions {
             calls_max: 1000,
             connections_max: 16_384,
             patience: Patience::default(),
+            lame_duck: Duration::ZERO,
             drain_limit: Duration::from_secs(30),
             session_service: false,
             rest: RestOptions::default(),
@@ -68,19 +72,22 @@ impl Server {
         Server { engine, options }
     }
 
-    /// Serves until `stop` says so; then takes nothing new, lets what is on its way end, and returns.
+    /// Serves until `told` says so, and for [`ServerOptions::lame_duck`] beyond; then takes nothing new,
+    /// lets what is on its way end, and returns.
     pub async fn serve(
         self,
         grpc: Option<TcpListener>,
         rest: Option<TcpListener>,
-        stop: watch::Receiver<bool>,
+        mut told: watch::Receiver<bool>,
     ) {
-        let engine = self.engine.clone();
-        let mut stopped = stop.clone();
+        let (engine, lame_duck) = (self.engine.clone(), self.options.lame_duck);
+        let (close, stop) = watch::channel(false);
         let draining = async move {
             // The sender gone means the same.
-            let _ = stopped.wait_for(|stopped| *stopped).await;
+            let _ = told.wait_for(|told| *told).await;
             engine.drain();
+            tokio::time::sleep(lame_duck).await;
+            close.send_replace(true);
         };
         let (max, limit) = (self.options.connections_max, self.options.drain_limit);
         let grpc = async {

@@ -115,6 +115,10 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) threads: Option<u32>,
 
+    /// Seconds that the server goes on serving, but says that it is not ready, once it is told to end
+    #[arg(long = "lame_duck_seconds", value_name = "SECONDS", default_value_t = 0)]
+    pub(super) lame_duck_seconds: u32,
+
     /// Seconds that requests on their way have when the server ends
     #[arg(long = "drain_seconds", value_name = "SECONDS", default_value_t = 30)]
     pub(super) drain_seconds: u32,
@@ -226,7 +230,9 @@ pub(super) enum TransitionFlag {
 }
 
 /// Flags of TensorFlow Serving for which there is nothing to set here. They are taken, so that command
-/// lines work as they are, and named on standard error.
+/// lines work as they are, and named on standard error. Those that would change what a client or an
+/// attacker may do (`ssl_config_file`, `grpc_socket_path`) are not taken: a server that listens in the
+/// clear where it was told to encrypt would be worse than none.
 #[derive(clap::Args, Clone, Debug)]
 struct Ignored {
     #[arg(long = "num_unload_threads", hide = true)]
@@ -257,6 +263,24 @@ struct Ignored {
     xla_cpu_compilation_enabled: Option<String>,
     #[arg(long = "skip_initialize_tpu", hide = true, num_args = 0..=1, default_missing_value = "true")]
     skip_initialize_tpu: Option<String>,
+    #[arg(long = "platform_config_file", hide = true)]
+    platform_config_file: Option<String>,
+    #[arg(long = "thread_pool_factory_config_file", hide = true)]
+    thread_pool_factory_config_file: Option<String>,
+    #[arg(long = "mixed_precision", hide = true)]
+    mixed_precision: Option<String>,
+    #[arg(long = "num_tflite_pools", hide = true)]
+    num_tflite_pools: Option<String>,
+    #[arg(long = "num_tflite_interpreters_per_pool", hide = true)]
+    num_tflite_interpreters_per_pool: Option<String>,
+    #[arg(long = "enable_grpc_healthcheck_service", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    enable_grpc_healthcheck_service: Option<String>,
+    #[arg(long = "enable_serialization_as_tensor_content", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    enable_serialization_as_tensor_content: Option<String>,
+    #[arg(long = "prefer_tflite_model", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    prefer_tflite_model: Option<String>,
+    #[arg(long = "remove_unused_fields_from_bundle_metagraph", hide = true, num_args = 0..=1, default_missing_value = "true")]
+    remove_unused_fields_from_bundle_metagraph: Option<String>,
 }
 
 impl Args {
@@ -281,6 +305,18 @@ impl Args {
             ("enable_profiler", &i.enable_profiler),
             ("xla_cpu_compilation_enabled", &i.xla_cpu_compilation_enabled),
             ("skip_initialize_tpu", &i.skip_initialize_tpu),
+            ("platform_config_file", &i.platform_config_file),
+            ("thread_pool_factory_config_file", &i.thread_pool_factory_config_file),
+            ("mixed_precision", &i.mixed_precision),
+            ("num_tflite_pools", &i.num_tflite_pools),
+            ("num_tflite_interpreters_per_pool", &i.num_tflite_interpreters_per_pool),
+            ("enable_grpc_healthcheck_service", &i.enable_grpc_healthcheck_service),
+            ("enable_serialization_as_tensor_content", &i.enable_serialization_as_tensor_content),
+            ("prefer_tflite_model", &i.prefer_tflite_model),
+            (
+                "remove_unused_fields_from_bundle_metagraph",
+                &i.remove_unused_fields_from_bundle_metagraph,
+            ),
         ] {
             if value.is_some() {
                 eprintln!("--{name} has no effect here");

@@ -4,7 +4,7 @@ use bytes::{Buf, Bytes};
 use http::Response;
 use http_body::Body;
 use thalweg_cluster::grpc::framing::{Answer, Path, Pieces, decode_step, response};
-use thalweg_proto::RunMetadata;
+use thalweg_cluster::metadata;
 use thalweg_proto::tensorflow::serving as pb;
 use thalweg_tensor::{Charge, Result, ensure};
 
@@ -35,12 +35,12 @@ impl Services {
         let engine = &*self.engine;
         let answer = async {
             let servable = engine.store.get(request.model_spec.as_ref())?;
-            let (tensors, _) = session_run(&servable, &request, &engine.incoming).await?;
+            let (tensors, metadata) = session_run(&servable, &request, &engine.incoming).await?;
             let mut pieces = Pieces::default();
             for (name, tensor) in &tensors {
                 put_named(&mut pieces, 1, name, tensor)?;
             }
-            pieces.put_message(2, &RunMetadata::default());
+            pieces.put_message(2, &metadata::to_proto(&metadata));
             let signature = spec_signature(request.model_spec.as_ref());
             pieces.put_message(3, &answered_by(&servable, signature));
             Ok(response(pieces))

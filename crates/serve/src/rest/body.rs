@@ -59,9 +59,10 @@ where
         bytes.extend_from_slice(&data);
     }
     let bytes = bytes.freeze();
-    let bytes = match headers.get(CONTENT_ENCODING).map(http::HeaderValue::as_bytes) {
-        None | Some(b"" | b"identity") => bytes,
-        Some(name) => {
+    let coding = headers.get(CONTENT_ENCODING).map_or(&b""[..], http::HeaderValue::as_bytes);
+    let bytes = match &*coding.to_ascii_lowercase() {
+        b"" | b"identity" => bytes,
+        name => {
             let Some(encoding) = Encoding::named(name) else {
                 bail!(
                     InvalidArgument,
@@ -99,7 +100,7 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
         let (name, parameters) = item.split_once(';').unwrap_or((item, ""));
         let refused = parameters.trim().replace(' ', "").starts_with("q=0");
         let refused = refused && !parameters.contains("0.");
-        matches!(name.trim(), "gzip" | "*") && !refused
+        matches!(&*name.trim().to_ascii_lowercase(), "gzip" | "*") && !refused
     })
 }
 
@@ -145,6 +146,7 @@ mod tests {
         let small = compressed(zeros.as_bytes()).unwrap();
         assert!(small.len() < 1 << 14, "{}", small.len());
         assert_eq!(receive(&small, "gzip", 1 << 19).unwrap(), zeros.as_bytes());
+        assert_eq!(receive(&small, "GZip", 1 << 19).unwrap(), zeros.as_bytes());
         let message = receive(&small, "gzip", 1 << 18).unwrap_err().to_string();
         assert!(message.contains("once it is decompressed"), "{message}");
         // A bomb meets the budget if not the limit.
@@ -161,6 +163,7 @@ mod tests {
     fn who_takes_gzip() {
         for (value, wanted) in [
             ("gzip", true),
+            ("GZIP", true),
             ("deflate, gzip;q=1.0", true),
             ("*", true),
             ("gzip;q=0", false),
