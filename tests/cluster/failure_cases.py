@@ -126,6 +126,53 @@ def case_a_session_waits_for_a_task_that_comes_late(cluster):
             assert time.monotonic() - begin > 1.5
 
 
+NOBODY_THERE = tasks({"ps:0": "late " + OURS, "worker:0": "late " + OURS})
+
+
+def open_in_vain(cluster, seconds, run):
+    """A session needs a task that does not come within `seconds`, which is all that its master waits."""
+    cluster.start("worker:0", arguments=["--startup-wait", str(seconds)])
+    with tf.Graph().as_default(), v1.device(PS0):
+        y = tf.constant(20) + 1
+        begin = time.monotonic()
+        missing = ["/job:ps/replica:0/task:0", f"after {seconds} s"]
+        with Within(seconds + 6), raises(tf.errors.DeadlineExceededError, *missing):
+            run(y)
+        assert time.monotonic() - begin > seconds - 0.5, "it was given up too soon"
+
+
+@NOBODY_THERE
+def case_a_startup_wait_ends(cluster):
+    """A client that sets no limit of its own ends too, after its master said twice for whom it waits."""
+    open_in_vain(cluster, 14, lambda y: v1.Session(cluster.target("worker:0")).run(y))
+    # After 3 s, and again 10 s later.
+    equal(cluster.log("worker:0").count("a session waits for /job:ps/replica:0/task:0"), 2)
+
+
+@NOBODY_THERE
+def case_a_startup_wait_ends_for_monitored_sessions(cluster):
+    """They open a session again where one was lost, but not where none can be had."""
+    def run(y):
+        creator = v1.train.ChiefSessionCreator(master=cluster.target("worker:0"))
+        v1.train.MonitoredSession(creator).run(y)
+    open_in_vain(cluster, 2, run)
+
+
+@NOBODY_THERE
+def case_a_session_ends_at_its_clients_deadline(cluster):
+    """CreateSession takes no longer than its caller waits, and nothing of it stays."""
+    cluster.start("worker:0")
+    config = v1.ConfigProto(operation_timeout_in_ms=1500)
+    with tf.Graph().as_default(), v1.device(PS0):
+        y = tf.constant(20) + 1
+        with Within(4), raises(tf.errors.DeadlineExceededError):
+            v1.Session(cluster.target("worker:0"), config=config).run(y)
+    end = time.monotonic() + 5
+    while cluster.status("--waits")[1]["waits"]:
+        assert time.monotonic() < end, cluster.status("--waits")[1]["waits"]
+        time.sleep(0.1)
+
+
 def case_a_graph_that_grows_to_another_task(cluster):
     with tf.Graph().as_default():
         with v1.Session(cluster.target("worker:0")) as s:

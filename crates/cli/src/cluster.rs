@@ -127,6 +127,11 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
+/// The tasks of a cluster file's text, if it says where each is.
+pub(crate) fn parse_file(text: &str) -> Answer<ClusterSpec> {
+    ClusterFile::cluster(text)
+}
+
 /// Starts a supervisor that outlives this process, and waits until its tasks listen.
 fn up(
     path: &Path,

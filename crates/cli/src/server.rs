@@ -18,6 +18,7 @@ use thalweg_proto::{self as pb, text};
 use thalweg_runtime::Pool;
 use thalweg_storage::{AllowedUrls, ByUrl};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
+use thalweg_train::cluster_text::{self, is_toml, json_cluster};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
@@ -25,7 +26,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use crate::orphans::{self, Children};
-use crate::{Failure, Registry, descriptors};
+use crate::{Failure, Registry, cluster, descriptors};
 
 /// Where a task listens that nobody told.
 const DEFAULT_PORT: u16 = 2222;
@@ -50,8 +51,9 @@ pub struct Args {
     port: Option<u16>,
 
     /// Tasks of the cluster: job=host:port,host:port;job=..., TensorFlow's
-    /// job|host:port;host:port,job|..., JSON {"job": ["host:port", ...]}, or @FILE with one of these;
-    /// a file is read again when it has changed, for tasks that come back elsewhere
+    /// job|host:port;host:port,job|..., JSON {"job": ["host:port", ...]}, or @FILE with one of these
+    /// or with what `thalweg cluster up` takes; a file is read again when it has changed, for tasks
+    /// that come back elsewhere
     #[arg(long, value_name = "SPEC")]
     cluster: Option<String>,
 
@@ -470,44 +472,9 @@ pub(crate) fn parse_cluster(text: &str) -> Result<ClusterSpec> {
     }
 }
 
-/// `ps=a:1,b:2;worker=c:3`, TensorFlow's `ps|a:1;b:2,worker|c:3`, or JSON.
+/// What Rust programs may write too, or what a file for `thalweg cluster up` holds.
 fn parse_text(text: &str) -> Result<ClusterSpec> {
-    if text.trim_start().starts_with('{') {
-        let json =
-            serde_json::from_str(text).map_err(|e| err!(InvalidArgument, "it is not JSON: {e}"))?;
-        return json_cluster(&json);
-    }
-    text.parse()
-}
-
-/// `{"job": ["host:port"]}`, or `{"job": {"0": "host:port"}}`; the whole TF_CONFIG will do as well.
-fn json_cluster(json: &serde_json::Value) -> Result<ClusterSpec> {
-    if let Some(cluster) = json.get("cluster") {
-        return json_cluster(cluster);
-    }
-    let Some(jobs) = json.as_object() else {
-        ensure!(json.is_null(), InvalidArgument, "the cluster is not an object of jobs: {json}");
-        return Ok(ClusterSpec::default());
-    };
-    let mut cluster = ClusterSpec::default();
-    for (job, tasks) in jobs {
-        let list: Option<Vec<(u32, &str)>> = match tasks {
-            serde_json::Value::Array(list) => {
-                list.iter().zip(0..).map(|(t, i)| Some((i, t.as_str()?))).collect()
-            }
-            serde_json::Value::Object(map) => {
-                map.iter().map(|(i, t)| Some((i.parse().ok()?, t.as_str()?))).collect()
-            }
-            _ => None,
-        };
-        let list = list.ok_or_else(|| {
-            err!(InvalidArgument, "job '{job}' is not a list of host:port: {tasks}")
-        })?;
-        for (index, address) in list {
-            cluster.add(TaskName::new(job, index), address)?;
-        }
-    }
-    Ok(cluster)
+    if is_toml(text) { cluster::parse_file(text) } else { cluster_text::parse_cluster(text) }
 }
 
 #[cfg(test)]
@@ -589,6 +556,27 @@ mod tests {
         assert!(cpus(1000).unwrap_err().contains("between 0 and 256"));
         assert!(told("device_cuont {}").unwrap_err().contains("--session-config"));
         assert!(told("@/nonexistent/config").unwrap_err().contains("/nonexistent/config"));
+    }
+
+    #[test]
+    fn the_file_of_cluster_up_tells_addresses_too() {
+        let path = std::env::temp_dir().join(format!("thalweg-place-{}.toml", std::process::id()));
+        let said = |text: &str, job: &str, task: u32| {
+            fs::write(&path, text).unwrap();
+            let cluster = Some(format!("@{}", path.display()));
+            let args = Args { cluster, job: Some(job.into()), task: Some(task), ..Args::default() };
+            let status = parse_cluster(args.cluster.as_ref().unwrap());
+            (place(&args, None), status.map(|cluster| cluster.tasks().count()))
+        };
+        let text = "name = \"mine\"\nrestarts = 1\n[job.ps]\ntasks = [\"a:1\", \"b:2\"]\n\
+                    memory_mb = 5\n[job.worker]\ntasks = [\"c:3\"]\n";
+        assert_eq!(said(text, "ps", 1), ("ps/1 127.0.0.1:2".into(), Ok(3)));
+        let (free, of_status) = said("[job.ps]\ntasks = 2\n", "ps", 0);
+        assert!(free.contains("ps has 2 tasks without addresses"), "{free}");
+        assert!(of_status.is_err());
+        let (wrong, _) = said("[job.ps]\ntsks = 2\n", "ps", 0);
+        assert!(wrong.contains("'tsks' is none of"), "{wrong}");
+        fs::remove_file(path).unwrap();
     }
 
     #[test]

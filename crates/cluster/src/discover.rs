@@ -7,7 +7,7 @@ use std::time::Duration;
 use thalweg_kernel::{Cancellation, DeviceName, DeviceSpec};
 use thalweg_proto as pb;
 use thalweg_runtime::Pool;
-use thalweg_tensor::{Error, Result, err};
+use thalweg_tensor::{Code, Error, Result, err};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
@@ -162,7 +162,7 @@ async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> 
                 peers.add(&task, &status.device_attributes);
                 return Ok(());
             }
-            Err(e) if waited() >= limit => return Err(missing(&task, limit, &e)),
+            Err(e) if waited() >= limit => return Err(missing(&task, was_seen, limit, &e)),
             Err(_) => {}
         }
         if waited() >= report_after {
@@ -173,9 +173,15 @@ async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> 
     }
 }
 
-fn missing(task: &TaskName, limit: Duration, error: &Error) -> Error {
+/// A task that was there before may come back, and TensorFlow's clients ask for ever while the answer
+/// is UNAVAILABLE. For one that never came they are to end.
+fn missing(task: &TaskName, was_seen: bool, limit: Duration, error: &Error) -> Error {
+    let code = if was_seen { Code::Unavailable } else { Code::DeadlineExceeded };
     let seconds = limit.as_secs_f32();
-    err!(Unavailable, "the graph needs {task}, which is not there after {seconds} s: {error}")
+    Error::new(
+        code,
+        format!("the graph needs {task}, which is not there after {seconds} s: {error}"),
+    )
 }
 
 async fn ask(member: &Member, task: &TaskName, limit: Duration) -> Result<pb::GetStatusResponse> {

@@ -8,6 +8,7 @@ use thalweg_graph::Graph;
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_tensor::{Error, Result, ensure, err};
 
+use crate::cluster_text::read_cluster;
 use crate::{Model, Replica, Spread};
 
 /// The job that holds variables.
@@ -71,10 +72,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster whose tasks run elsewhere: `ps=host:port,host:port;worker=host:port`. Nothing is
-    /// sent yet.
+    /// A cluster whose tasks run elsewhere: `ps=host:port,host:port;worker=host:port`, TensorFlow's
+    /// `ps|host:port;host:port,worker|host:port`, JSON (`{"ps": ["host:port"], ...}` or what TF_CONFIG
+    /// holds), or `@FILE` with one of these. Nothing is sent yet.
     pub fn connect(tasks: &str) -> Result<Cluster> {
-        Cluster::of(tasks.parse()?)
+        Cluster::of(read_cluster(tasks)?)
     }
 
     /// As [`Cluster::connect`], from a cluster that was read already.

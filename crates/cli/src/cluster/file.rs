@@ -19,6 +19,7 @@ use std::io;
 use std::path::Path;
 
 use clap::ValueEnum;
+use thalweg_cluster::{ClusterSpec, TaskName};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
 use toml::{Table, Value};
 
@@ -98,6 +99,25 @@ impl ClusterFile {
     /// How many tasks there are.
     pub(super) fn task_count(&self) -> usize {
         self.jobs.values().map(|job| job.tasks.count()).sum()
+    }
+
+    /// The tasks that a file's text gives addresses, which all of them must have here.
+    pub(super) fn cluster(text: &str) -> Result<ClusterSpec> {
+        let mut cluster = ClusterSpec::default();
+        for (name, job) in Self::parse(text, "cluster")?.jobs {
+            let addresses = match &job.tasks {
+                Tasks::At(addresses) => addresses,
+                Tasks::Free(count) => bail!(
+                    InvalidArgument,
+                    "{name} has {count} tasks without addresses; only `thalweg cluster` knows the \
+                     ports that were free when they started"
+                ),
+            };
+            for (address, index) in addresses.iter().zip(0..) {
+                cluster.add(TaskName::new(&name, index), address)?;
+            }
+        }
+        Ok(cluster)
     }
 
     /// Every job with its addresses; free ports are looked for now.
