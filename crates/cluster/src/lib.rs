@@ -11,6 +11,8 @@ mod config;
 mod descriptors;
 mod discover;
 mod errors;
+#[cfg(test)]
+mod fused_parts;
 pub mod grpc;
 #[cfg(test)]
 mod histories;
