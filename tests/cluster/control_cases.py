@@ -155,3 +155,45 @@ def case_errors_name_their_node(cluster):
                 with raises(tf.errors.InvalidArgumentError, "impossible"):
                     s.run(z, {x: [1, 2, 3]})
                 equal(s.run(z, {x: [1, 2, 3, 4]}), [[2, 3], [4, 5]])
+
+
+@tasks({"ps:0": OURS, "worker:0": OURS}, {"ps:0": OURS, "worker:0": THEIRS})
+def case_a_replica_that_is_not_there(cluster):
+    """There is one replica of each task, number 0; others are refused. Where wishes may be dropped, ours
+    drops this one too, and TensorFlow's does not."""
+    with tf.Graph().as_default():
+        with v1.device("/job:ps/replica:0/task:0"):
+            x = tf.constant(20) + v1.placeholder_with_default(1, [])
+        with v1.device("/job:ps/replica:1/task:0"):
+            y = tf.negative(x, name="y")
+        with v1.Session(cluster.target("worker:0")) as s:
+            with raises(tf.errors.InvalidArgumentError, "y", "/job:ps/replica:1/task:0"):
+                s.run(y)
+        if cluster.kinds["worker:0"] == OURS:
+            soft = v1.ConfigProto(allow_soft_placement=True)
+            with v1.Session(cluster.target("worker:0"), config=soft) as s:
+                equal(s.run(y), -21)
+
+
+@tasks({"ps:0": OURS, "worker:0": OURS})
+def case_where_nodes_went_is_logged(cluster):
+    """The client's own nodes, those too that are computed in advance, and nothing of ours."""
+    config = v1.ConfigProto(log_device_placement=True)
+    with tf.Graph().as_default():
+        with v1.device("/job:ps/task:0"):
+            folded = tf.add(tf.constant(1.0, name="one"), tf.constant(2.0, name="two"), name="folded")
+            v = v1.get_variable("v", [], tf.float32, v1.zeros_initializer(), use_resource=False)
+        with v1.device("/job:worker/task:0"):
+            x = v1.placeholder(tf.float32, [], name="x")
+            y = tf.multiply(folded, x, name="y")
+        add = v1.assign_add(v, y, name="add")
+        with v1.Session(cluster.target("worker:0"), config=config) as s:
+            s.run(v.initializer)
+            for _ in range(3):
+                s.run(add, {x: 2.0})
+    task = "/replica:0/task:0/device:CPU:0"
+    lines = [line for line in cluster.log("worker:0").splitlines() if "): /job:" in line]
+    for line in ["one: (Const): /job:ps", "folded: (AddV2): /job:ps", "v: (VariableV2): /job:ps",
+                 "y: (Mul): /job:worker", "add: (AssignAdd): /job:ps"]:
+        equal(lines.count(line + task), 2 if line.startswith("v:") else 1)
+    assert not [line for line in lines if "_Send" in line or "_Recv" in line], lines

@@ -19,6 +19,7 @@ mod options;
 mod partial_run;
 mod parts;
 mod peers;
+mod placement_log;
 mod plan_cache;
 mod pool;
 mod registered;

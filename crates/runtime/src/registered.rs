@@ -35,7 +35,6 @@ impl Session {
         let target = Target { options, ..core.target(descriptions, &pins) };
         let may_receive_dead = graph.nodes().iter().any(may_be_dead);
         let plan = compile_whole(graph, &target)?;
-        core.log_placement(&plan);
         let interface = Interface {
             feeds: 0,
             fetches: 0,

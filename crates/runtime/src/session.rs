@@ -299,7 +299,6 @@ impl SessionCore {
             return Ok(plan);
         }
         let plan = self.compile(key)?;
-        self.log_placement(&plan);
         let of_client = |count: usize| if key.is_partial { 0 } else { count };
         let client = Interface {
             feeds: of_client(key.feeds.len()),
@@ -321,16 +320,6 @@ impl SessionCore {
         devices
     }
 
-    pub(crate) fn log_placement(&self, plan: &Plan) {
-        let Some(log) = &self.options.placement_log else { return };
-        for partition in &plan.partitions {
-            let device = partition.device.to_string();
-            for node in partition.graph.nodes() {
-                log(&node.name, &node.op.name, &device);
-            }
-        }
-    }
-
     /// The devices of this task.
     pub(crate) fn own_devices(&self) -> &[DeviceDescription] {
         &self.descriptions
@@ -347,10 +336,13 @@ impl SessionCore {
         let signature = StepSignature::resolve(&graph, &feeds, key.fetches, key.targets)?;
         let devices = self.all_devices();
         if devices.len() == 1 {
-            return compile(&graph, &signature, &self.target(&devices, &Pins::default()));
+            let pins = Pins::default();
+            self.log_placement(&graph, &signature, &devices, &pins)?;
+            return compile(&graph, &signature, &self.target(&devices, &pins));
         }
         // One plan after the other: what one decides about state binds the next.
         let mut pins = self.pins.lock();
+        self.log_placement(&graph, &signature, &devices, &pins)?;
         let plan = compile(&graph, &signature, &self.target(&devices, &pins))?;
         for partition in &plan.partitions {
             let stateful = partition.graph.nodes().iter().filter(|n| n.op.has(Flag::Stateful));

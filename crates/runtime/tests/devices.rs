@@ -4,7 +4,7 @@
 mod support;
 
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use support::*;
@@ -13,8 +13,8 @@ use thalweg_kernel::{
     AnyKernel, Device, DeviceDescription, DeviceName, Family, HostDevice, KernelContext, KernelSpec,
 };
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
-use thalweg_runtime::{RunOptions, Session};
-use thalweg_tensor::{Code, DeviceMemory, Result, Tensor, ensure, err};
+use thalweg_runtime::{RunOptions, Session, SessionOptions};
+use thalweg_tensor::{Code, DType, DeviceMemory, Result, Tensor, ensure, err};
 
 /// Elements behind a wall: only this file's device and kernels look at them.
 struct Walled(Tensor);
@@ -195,4 +195,41 @@ fn a_cancelled_step_ends_on_both_sides() {
         assert_eq!(e.code(), Code::OutOfRange, "{e}");
         assert!(e.message().ends_with("[[{{node fail}}]]"), "{e}");
     });
+}
+
+/// A client learns of all its nodes, of those too that are computed before the first step, and of
+/// nothing that it did not write.
+#[test]
+fn placement_is_told_of_the_clients_nodes() {
+    let mut s = Scope::new(op_registry(FAMILIES).unwrap());
+    let (one, two) = (
+        s.constant(&Tensor::scalar(1.0f32)).unwrap(),
+        s.constant(&Tensor::scalar(2.0f32)).unwrap(),
+    );
+    let folded = s.op("AddV2").name("folded").inputs(&[one, two]).build().unwrap();
+    let x = s.op("Placeholder").name("x").attr("dtype", DType::Float).build().unwrap();
+    let mut there = s.on_device("/job:localhost/replica:0/task:0/cpu:1");
+    let y = there.op("Mul").name("y").inputs(&[folded, x]).build().unwrap();
+    s.op("Neg").name("unused").input(y).build().unwrap();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let (log, cpu) = (lines.clone(), |i| {
+        HostDevice::shared(DeviceDescription::cpu(DeviceName::cpu("localhost", 0, i), 1 << 30))
+    });
+    let options = SessionOptions {
+        devices: vec![cpu(0), cpu(1)],
+        placement_log: Some(Arc::new(move |node, op, device| {
+            log.lock().unwrap().push(format!("{node}: ({op}): {device}"));
+        })),
+        ..Default::default()
+    };
+    let session = Session::new(s.to_graph(), kernel_registry(FAMILIES), options).unwrap();
+    for _ in 0..2 {
+        let got = session.run(&[("x", Tensor::scalar(7.0f32))], &["y:0"], &[]).unwrap();
+        assert_eq!(got[0].as_slice::<f32>().unwrap(), [21.0]);
+    }
+    let mut lines = lines.lock().unwrap().clone();
+    lines.sort();
+    let nodes: Vec<&str> = lines.iter().map(|l| l.split(':').next().unwrap()).collect();
+    assert_eq!(nodes, ["Const", "Const_1", "folded", "y"], "{lines:?}");
+    assert_eq!(lines[3], "y: (Mul): /job:localhost/replica:0/task:0/device:CPU:1");
 }

@@ -1,0 +1,33 @@
+//! What a client is told of where its nodes go.
+
+use thalweg_graph::Graph;
+use thalweg_kernel::DeviceDescription;
+use thalweg_plan::{Options, Pins, StepSignature, Target, compile};
+use thalweg_tensor::Result;
+
+use crate::session::SessionCore;
+
+impl SessionCore {
+    /// Tells where the client's nodes go, those too that are folded or merged away later.
+    pub(crate) fn log_placement(
+        &self,
+        graph: &Graph,
+        step: &StepSignature,
+        devices: &[DeviceDescription],
+        pins: &Pins,
+    ) -> Result<()> {
+        let Some(log) = &self.options.placement_log else { return Ok(()) };
+        let options = Options { optimize: false, ..self.options.plan };
+        let plan = compile(graph, step, &Target { options, ..self.target(devices, pins) })?;
+        for partition in &plan.partitions {
+            let device = partition.device.to_string();
+            for node in partition.graph.nodes() {
+                let op = node.op.name.as_str();
+                if !matches!(op, "_Send" | "_Recv" | "_HostSend" | "_HostRecv") {
+                    log(&node.name, op, &device);
+                }
+            }
+        }
+        Ok(())
+    }
+}
