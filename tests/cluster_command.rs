@@ -8,8 +8,10 @@ mod folder;
 
 use std::borrow::Cow;
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
-use std::process::{Command, Output};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use folder::Folder;
@@ -86,6 +88,11 @@ fn up_logs_down() {
     let tasks = cluster.up();
     let names: Vec<&str> = tasks.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names, ["ps/0", "worker/0", "worker/1"]);
+    let status = cluster.command(&["status", "--json"]);
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap();
+    assert_eq!(status["tasks"][0]["memory"]["limit_bytes"], 256 << 20);
+    assert!(status["tasks"][1]["memory"]["limit_bytes"].as_u64().unwrap() > 256 << 20);
+    assert_eq!([1_usize, 2].map(|i| status["tasks"][i]["threads"].clone()), [1, 1]);
 
     let again = cluster.command(&["up"]);
     assert_eq!(again.status.code(), Some(1));
@@ -136,7 +143,7 @@ fn status_tells_how_each_task_is() {
     for ((task, address), line) in tasks.iter().zip(&lines[1..]) {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[..3], [task, "alive", address], "{text}");
-        assert_eq!(words[3], env!("CARGO_PKG_VERSION"), "{text}");
+        assert_eq!(words[3..5], [env!("CARGO_PKG_VERSION"), "CPU:0"], "{text}");
     }
     assert_eq!(lines.last(), Some(&"nobody waits"), "{text}");
 
@@ -193,6 +200,82 @@ fn tasks_end_with_a_supervisor_that_is_killed() {
     let id = serde_json::from_str::<serde_json::Value>(&text).unwrap()["supervisor"].to_string();
     assert!(Command::new("kill").args(["-9", &id]).status().unwrap().success());
     eventually("the end of its task", || cluster.servers(&address).is_empty());
+}
+
+/// Follows a task's log until it is dropped.
+struct Follower {
+    child: Child,
+    lines: Arc<Mutex<Vec<String>>>,
+}
+
+impl Follower {
+    fn new(cluster: &Cluster, task: &str) -> Follower {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+            .args(["cluster", "--state", "state", "logs", task, "-f"])
+            .current_dir(&cluster.folder.0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = Arc::<Mutex<Vec<String>>>::default();
+        let pipes: [Box<dyn Read + Send>; 2] =
+            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        for pipe in pipes {
+            let lines = lines.clone();
+            std::thread::spawn(move || {
+                for line in BufReader::new(pipe).lines().map_while(Result::ok) {
+                    lines.lock().unwrap().push(line);
+                }
+            });
+        }
+        Follower { child, lines }
+    }
+
+    fn count(&self, words: &str) -> usize {
+        self.lines.lock().unwrap().iter().filter(|line| line.contains(words)).count()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn logs_are_followed_over_restarts_and_a_new_start() {
+    let cluster = Cluster::new("follow", "restarts = 1\n[job.worker]\ntasks = 1\n");
+    let address = cluster.up()[0].1.clone();
+    let follower = Follower::new(&cluster, "worker/0");
+    eventually("the first line", || follower.count("listening on") == 1);
+    let first = cluster.servers(&address)[0];
+    assert!(Command::new("kill").args(["-9", &first.to_string()]).status().unwrap().success());
+    eventually("the word of its restart", || follower.count("starts again in 0.5 s") == 1);
+    eventually("its second start", || follower.count("listening on") == 2);
+    cluster.command(&["down"]);
+    eventually("the word that it is down", || follower.count("the cluster is down") == 1);
+    cluster.up();
+    eventually("its third start", || follower.count("listening on") == 3);
+    cluster.command(&["down"]);
+    eventually("the second word", || follower.count("the cluster is down") == 2);
+    assert_eq!(follower.count("listening on"), 3);
+}
+
+#[test]
+fn a_task_that_cannot_listen_says_why() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    // 192.0.2.0/24 is nobody's.
+    for (i, address) in [format!("127.0.0.1:{port}"), "192.0.2.7:2222".into()].iter().enumerate() {
+        let file = format!("[job.ps]\ntasks = [\"{address}\"]\n");
+        let cluster = Cluster::new(&format!("alone-{i}"), &file);
+        let output = cluster.command(&["up"]);
+        assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stdout));
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let why = format!("cannot listen on {address}");
+        assert!(said.contains("ps/0: ") && said.contains(&why), "{said}");
+    }
 }
 
 #[test]

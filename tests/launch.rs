@@ -180,3 +180,69 @@ fn the_limit_on_open_files_is_raised_or_named() {
     let said = String::from_utf8_lossy(&low.stderr);
     assert!(said.contains("and this one may have 40: raise the hard limit"), "{said}");
 }
+
+/// What tasks other than `who` do not do.
+fn only(who: &str, script: &str) -> String {
+    let (job, index) = who.split_once('/').unwrap();
+    format!(r#"case "$TF_CONFIG" in *'"index":{index},"type":"{job}"'*) {script};; esac"#)
+}
+
+#[test]
+fn a_chief_is_a_task_beside_the_workers() {
+    let logs = Logs::new("chief");
+    let script = r#"echo "$TF_CONFIG""#;
+    let output = logs.launch(&["--ps", "1", "--workers", "1", "--chief"], script);
+    let shown = shown(&output);
+    assert!(output.status.success(), "{shown}");
+    for task in ["chief", "worker"] {
+        let line = shown.lines().find(|line| line.starts_with(&format!("[{task}/0] {{")));
+        let config = line.unwrap_or_else(|| panic!("{task} said nothing: {shown}"));
+        for part in [
+            r#""chief":["127.0.0.1:"#,
+            r#""ps":["127.0.0.1:"#,
+            r#""worker":["127.0.0.1:"#,
+            &format!(r#""task":{{"index":0,"type":"{task}"}}"#),
+        ] {
+            assert!(config.contains(part), "{part} is not in {config}");
+        }
+    }
+    // It works: its failure is the command's, and parameter servers wait for it too.
+    let failing = only("chief/0", "sleep 0.5; exit 9");
+    let output = logs.launch(&["--ps", "1", "--workers", "1", "--chief"], &failing);
+    assert_eq!(output.status.code(), Some(9), "{}", self::shown(&output));
+}
+
+#[test]
+fn the_killed_start_again_and_the_failed_if_told_so() {
+    for (flags, kind, starts, code) in [
+        (&[][..], "kill -9 $$", 4, 137),
+        (&["--restarts", "1"], "kill -9 $$", 2, 137),
+        (&["--restarts", "0"], "kill -9 $$", 1, 137),
+        (&["--restarts", "1"], "exit 5", 1, 5),
+        (&["--restarts", "1", "--restart-failed"], "exit 5", 2, 5),
+    ] {
+        let logs = Logs::new(&format!("restarts-{}-{starts}", kind.len() + flags.len()));
+        let script = only("worker/0", &format!("echo begins; {kind}"));
+        let args = [&["--ps", "0", "--workers", "1"][..], flags].concat();
+        let output = logs.launch(&args, &script);
+        let shown = shown(&output);
+        assert_eq!(output.status.code(), Some(code), "{flags:?}: {shown}");
+        assert_eq!(shown.matches("[worker/0] begins").count(), starts, "{flags:?}: {shown}");
+        // Who reads one task's log alone learns of it too.
+        let log = std::fs::read_to_string(logs.0.path("worker-0.log")).unwrap();
+        assert_eq!(log.matches("starts again in").count(), starts - 1, "{log}");
+    }
+}
+
+#[test]
+fn others_go_on_if_told_so() {
+    let script = format!("{}; sleep 3; echo done", only("worker/1", "exit 6"));
+    for (flags, lines) in [(&[][..], 0), (&["--keep-going"], 2)] {
+        let logs = Logs::new(&format!("keep-{lines}"));
+        let args = [&["--ps", "0", "--workers", "3"][..], flags].concat();
+        let output = logs.launch(&args, &script);
+        let shown = shown(&output);
+        assert_eq!(output.status.code(), Some(6), "{shown}");
+        assert_eq!(shown.matches("] done").count(), lines, "{shown}");
+    }
+}

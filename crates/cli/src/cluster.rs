@@ -13,7 +13,7 @@ use std::process::{Child, Command as Process, Stdio};
 use std::time::Duration;
 
 use clap::Subcommand;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 use thalweg_cluster::{ClusterSpec, TaskName};
 use thalweg_tensor::{Result as Answer, err};
@@ -181,25 +181,28 @@ fn up(
 /// What was started, once every task has said that it listens.
 fn until_listening(supervisor: &mut Child, state: &StateFolder, said: &Path) -> Answer<Started> {
     let mut silent = Vec::new();
+    let mut why = "not all tasks listen".to_owned();
     for _ in 0..PATIENCE.as_millis() / PAUSE.as_millis() {
-        if let Ok(Some(status)) = supervisor.try_wait() {
-            return Err(err!(Unavailable, "its supervisor ended ({status})"));
-        }
+        let ended = supervisor.try_wait().ok().flatten();
         let started = state.started().filter(|started| started.supervisor == supervisor.id());
         if let Some(started) = started {
             let names = started.tasks.iter().map(|(name, _)| name);
             silent = names.filter(|name| !state.said(name).contains(LISTENS)).cloned().collect();
-            if silent.is_empty() {
+            if silent.is_empty() && ended.is_none() {
                 return Ok(started);
             }
+        }
+        if let Some(status) = ended {
+            why = format!("its supervisor ended ({status})");
+            break;
         }
         if fs::read_to_string(said).is_ok_and(|said| said.contains(supervise::ENDED)) {
             break;
         }
         std::thread::sleep(PAUSE);
     }
-    let why = silent.iter().map(|name| format!("\n{name}: {}", state.said(name).trim_end()));
-    Err(err!(Unavailable, "not all tasks listen{}", why.collect::<String>()))
+    let tasks = silent.iter().map(|name| format!("\n{name}: {}", state.said(name).trim_end()));
+    Err(err!(Unavailable, "{why}{}", tasks.collect::<String>()))
 }
 
 /// Runs all tasks until they end or this process is told to.
@@ -225,7 +228,7 @@ fn stay(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Fail
     let screen = Screen::new(Box::new(io::stdout()));
     let screen = if quiet { screen.without_output() } else { screen };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let restarts = Restarts { most: file.restarts, on_failure: true };
+    let restarts = Restarts::new(file.restarts, true);
     runtime.block_on(supervise::run_all(programs, restarts, screen, |_, _| false))?;
     Ok(())
 }
@@ -297,13 +300,31 @@ fn logs(state: &StateFolder, task: &str, follow: bool, out: &mut dyn Write) -> R
         return Err(err!(NotFound, "there is no task '{task}'; there are: {known}").into());
     }
     let path = state.log(task);
-    let mut file = File::open(&path)
-        .map_err(|e| err!(NotFound, "{task} has printed nothing ({}: {e})", path.display()))?;
+    let open = || {
+        File::open(&path)
+            .map_err(|e| err!(NotFound, "{task} has printed nothing ({}: {e})", path.display()))
+    };
+    let supervisor = || state.started().map(|started| started.supervisor);
+    let (mut of, mut is_down) = (supervisor(), false);
+    let mut file = open()?;
     let mut bytes = vec![0; 64 << 10];
     loop {
-        match file.read(&mut bytes)? {
+        let read = file.read(&mut bytes)?;
+        // Asked after reading: tasks of another supervisor, which begins the logs anew, print later.
+        let now = supervisor();
+        if follow && now != of {
+            (file, of, is_down) = (open()?, now, false);
+            continue;
+        }
+        match read {
             0 if !follow => return Ok(()),
-            0 => std::thread::sleep(PAUSE * 4),
+            0 => {
+                if !is_down && !now.is_some_and(is_there) {
+                    eprintln!("the cluster is down; this goes on when it is up again");
+                    is_down = true;
+                }
+                std::thread::sleep(PAUSE * 4);
+            }
             read => {
                 out.write_all(&bytes[..read])?;
                 out.flush()?;
@@ -332,6 +353,21 @@ fn down(file: &ClusterFile, state: &StateFolder, out: &mut dyn Write) -> Result<
     }
     let id = started.supervisor;
     Err(err!(DeadlineExceeded, "process {id}, which supervises '{name}', does not end").into())
+}
+
+/// Whether a process runs. One that has ended may stay until somebody buries it.
+fn is_there(id: u32) -> bool {
+    let is_known = i32::try_from(id)
+        .ok()
+        .and_then(Pid::from_raw)
+        .is_some_and(|id| test_kill_process(id).is_ok());
+    let has_ended = || {
+        let stat = fs::read(format!("/proc/{id}/stat")).unwrap_or_default();
+        String::from_utf8_lossy(&stat)
+            .rsplit_once(") ")
+            .is_some_and(|(_, rest)| rest.starts_with('Z'))
+    };
+    is_known && !has_ended()
 }
 
 fn end(id: u32, signal: Signal) {

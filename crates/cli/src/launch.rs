@@ -38,7 +38,8 @@ pub struct Args {
     #[arg(long)]
     chief: bool,
 
-    /// How often a task that was killed is started again
+    /// How often a task that was killed is started again; one that then runs for five minutes has
+    /// all of them anew
     #[arg(long, value_name = "N", default_value_t = 3)]
     restarts: u32,
 
@@ -185,7 +186,7 @@ fn search_path(ours: &Path) -> String {
 /// Runs all until the workers have ended, then ends the others; the exit code of it all.
 async fn supervise_all(args: &Args, programs: Vec<(Place, Program)>) -> Result<u8, Failure> {
     let screen = Screen::new(Box::new(io::stdout()));
-    let restarts = Restarts { most: args.restarts, on_failure: args.restart_failed };
+    let restarts = Restarts::new(args.restarts, args.restart_failed);
     let (places, programs): (Vec<Place>, Vec<Program>) = programs.into_iter().unzip();
     let mut working = places.iter().filter(|place| place.works()).count();
     let mut code = 0;

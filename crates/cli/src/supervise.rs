@@ -28,6 +28,8 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The first pause before a restart; each further one is twice as long, up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// A process that has run for so long is healthy: restarts and pauses before count no more.
+const HEALTHY: Duration = Duration::from_secs(300);
 /// A line longer than this is cut in pieces: what a process prints is not ours to bound.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
@@ -56,6 +58,14 @@ pub(crate) struct Restarts {
     pub most: u32,
     /// After a failure of its own too, not only when it was killed.
     pub on_failure: bool,
+    /// A process that has run for so long may be restarted as often as at first.
+    healthy_after: Duration,
+}
+
+impl Restarts {
+    pub(crate) fn new(most: u32, on_failure: bool) -> Restarts {
+        Restarts { most, on_failure, healthy_after: HEALTHY }
+    }
 }
 
 /// How a process ended for good.
@@ -173,8 +183,8 @@ async fn run(
     mut stop: watch::Receiver<bool>,
     own: Children,
 ) -> End {
-    let mut pause = PAUSE;
-    for attempt in 0.. {
+    let (mut pause, mut left) = (PAUSE, restarts.most);
+    loop {
         let child = match start(&program, &own) {
             Ok(child) => child,
             Err(error) => {
@@ -183,26 +193,31 @@ async fn run(
                 return End::NotStarted;
             }
         };
-        let Some(status) = until_end(child, &program, &screen, &mut stop).await else {
-            return End::Stopped;
-        };
+        let healthy = tokio::spawn(tokio::time::sleep(restarts.healthy_after));
+        let ended = until_end(child, &program, &screen, &mut stop).await;
+        if healthy.is_finished() {
+            (pause, left) = (PAUSE, restarts.most);
+        }
+        healthy.abort();
+        let Some(status) = ended else { return End::Stopped };
         let again = !status.success() && (restarts.on_failure || status.code().is_none());
-        if !again || attempt >= restarts.most {
+        let log = Log::open(&program.log);
+        if !again || left == 0 {
+            log.write(format!("{ENDED}({status})\n").as_bytes());
             return End::Exit(status);
         }
+        left -= 1;
         let seconds = pause.as_secs_f32();
-        let left = restarts.most - attempt - 1;
-        screen.say(
-            &program.name,
-            &format!("ended ({status}); starts again in {seconds} s, {left} restarts left"),
-        );
+        let news = format!("ended ({status}); starts again in {seconds} s, {left} restarts left");
+        screen.say(&program.name, &news);
+        // Whoever follows the log of one process alone is to know why it begins again.
+        log.write(format!("thalweg: {news}\n").as_bytes());
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
             _ = stop.wait_for(|stop| *stop) => return End::Stopped,
         }
         pause = (pause * 2).min(PAUSE_MAX);
     }
-    unreachable!("the loop has no end of its own")
 }
 
 /// Starts it as the leader of a group, so that what it starts can be ended with it.
@@ -373,13 +388,8 @@ mod tests {
         let (screen, lines) = screen();
         let (_keep, stop) = watch::channel(false);
         let program = shell("echo $GREETING; echo oops >&2; printf open; exit 3", &log);
-        let end = block_on(run(
-            program,
-            Restarts { most: 2, on_failure: false },
-            screen,
-            stop,
-            Children::default(),
-        ));
+        let end =
+            block_on(run(program, Restarts::new(2, false), screen, stop, Children::default()));
         assert_eq!(end.code(), 3);
         let shown = text(&lines);
         for line in ["[t/0] hello\n", "[t/0] oops\n", "[t/0] open\n"] {
@@ -399,17 +409,33 @@ mod tests {
         let (screen, lines) = screen();
         let (_keep, stop) = watch::channel(false);
         let program = shell(&script, &folder.0.join("log"));
-        let end = block_on(run(
-            program,
-            Restarts { most: 1, on_failure: false },
-            screen,
-            stop,
-            Children::default(),
-        ));
+        let end =
+            block_on(run(program, Restarts::new(1, false), screen, stop, Children::default()));
         assert_eq!(end.code(), 0);
         let shown = text(&lines);
         assert!(shown.contains("starts again in 0.5 s, 0 restarts left"), "{shown}");
         assert!(shown.contains("[t/0] second\n"), "{shown}");
+        let kept = std::fs::read_to_string(folder.0.join("log")).unwrap();
+        assert!(kept.contains("starts again in 0.5 s, 0 restarts left\nsecond\n"), "{kept}");
+    }
+
+    #[test]
+    fn restarts_count_until_a_process_is_healthy() {
+        let folder = Folder::new("healthy");
+        let runs = folder.0.join("runs");
+        // The second of its runs is a long one.
+        let script =
+            format!("echo x >> {0}; [ $(wc -l < {0}) = 2 ] && sleep 2; exit 3", runs.display());
+        let (screen, lines) = screen();
+        let (_keep, stop) = watch::channel(false);
+        let program = shell(&script, &folder.0.join("log"));
+        let healthy_after = Duration::from_millis(1500);
+        let restarts = Restarts { healthy_after, ..Restarts::new(1, true) };
+        let end = block_on(run(program, restarts, screen, stop, Children::default()));
+        assert_eq!(end.code(), 3);
+        assert_eq!(std::fs::read_to_string(runs).unwrap(), "x\nx\nx\n");
+        let shown = text(&lines);
+        assert_eq!(shown.matches("starts again in 0.5 s, 0 restarts left").count(), 2, "{shown}");
     }
 
     #[test]
@@ -422,7 +448,7 @@ mod tests {
         let end = block_on(async {
             let running = tokio::spawn(run(
                 program,
-                Restarts { most: 0, on_failure: true },
+                Restarts::new(0, true),
                 screen,
                 stop,
                 Children::default(),
@@ -445,13 +471,7 @@ mod tests {
         let (_keep, stop) = watch::channel(false);
         let mut program = shell("", Path::new("/dev/null"));
         program.command = vec!["/nonexistent/program".into()];
-        let end = block_on(run(
-            program,
-            Restarts { most: 3, on_failure: true },
-            screen,
-            stop,
-            Children::default(),
-        ));
+        let end = block_on(run(program, Restarts::new(3, true), screen, stop, Children::default()));
         assert_eq!(end.code(), 127);
     }
 }

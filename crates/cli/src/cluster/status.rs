@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use thalweg_cluster::grpc::{TaskReport, TaskState, status_of};
 use thalweg_cluster::own_messages::{WaitInfo, WaitKind};
 use thalweg_cluster::{ClusterSpec, TaskName};
+use thalweg_kernel::DeviceName;
 use thalweg_tensor::Result;
 
 use crate::Failure;
@@ -58,7 +59,8 @@ fn shortened(name: &str) -> String {
 }
 
 fn table(reports: &[TaskReport], out: &mut dyn Write) -> Result<(), Failure> {
-    let head = "TASK STATE ADDRESS VERSION UP SESSIONS MASTER-STEPS WORKER-STEPS MEMORY VARIABLES";
+    let head =
+        "TASK STATE ADDRESS VERSION DEVICES UP SESSIONS MASTER-STEPS WORKER-STEPS MEMORY VARIABLES";
     let mut rows = vec![head.split(' ').map(str::to_owned).collect::<Vec<_>>()];
     rows.extend(reports.iter().map(row));
     let columns = rows[0].len();
@@ -96,6 +98,7 @@ fn row(report: &TaskReport) -> Vec<String> {
             };
             let rest = vec![
                 s.version.clone(),
+                devices(&s.devices),
                 seconds(s.uptime_ms),
                 format!("{}+{}", s.master_sessions, s.worker_sessions),
                 failed(s.master_steps, s.master_steps_failed),
@@ -106,15 +109,37 @@ fn row(report: &TaskReport) -> Vec<String> {
             let is_itself = s.task.parse::<TaskName>().is_ok_and(|name| name == report.task);
             cells(if is_itself { "alive" } else { "alive, as another task" }, rest)
         }
-        TaskState::Foreign(devices) => {
-            let what = format!("a TensorFlow task with {} devices", devices.len());
-            cells("alive", vec![what])
+        TaskState::Foreign(found) => {
+            cells("alive", vec![format!("a TensorFlow task with {}", devices(found))])
         }
         TaskState::Silent => {
             cells("silent", vec![format!("no answer within {} s", LIMIT.as_secs_f32())])
         }
         TaskState::Dead(why) => cells("dead", vec![why.clone()]),
     }
+}
+
+/// What a task's devices are called within it: `CPU:0`, and `CPU:0-3` where several follow each other.
+fn devices(names: &[String]) -> String {
+    let mut runs: Vec<(String, u32, u32)> = Vec::new();
+    for name in names {
+        let Ok(DeviceName { device_type, index, .. }) = name.parse() else {
+            // What a stranger calls a device is told as it is.
+            runs.push((name.clone(), 0, 0));
+            continue;
+        };
+        match runs.last_mut() {
+            Some((of, _, last)) if *of == device_type && *last + 1 == index => *last = index,
+            _ => runs.push((device_type, index, index)),
+        }
+    }
+    let run = |(kind, first, last): &(String, u32, u32)| match (kind.contains('/'), first == last) {
+        (true, _) => kind.clone(),
+        (false, true) => format!("{kind}:{first}"),
+        (false, false) => format!("{kind}:{first}-{last}"),
+    };
+    let runs: Vec<String> = runs.iter().map(run).collect();
+    if runs.is_empty() { "none".into() } else { runs.join(",") }
 }
 
 fn seconds(milliseconds: u64) -> String {
@@ -252,6 +277,7 @@ mod tests {
         let status = StatusResponse {
             task: task.to_string(),
             version: "1.0".into(),
+            devices: (0..2).map(|i| DeviceName::cpu(job, 0, i).to_string()).collect(),
             variables: 2,
             variable_bytes: 1500,
             uptime_ms: 61_000,
@@ -274,9 +300,24 @@ mod tests {
         let text = String::from_utf8(text).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 3, "{text}");
-        assert!(lines[1].starts_with("ps/0      alive  h:1         1.0      1 min 1 s"), "{text}");
+        assert!(
+            lines[1].starts_with("ps/0      alive  h:1         1.0      CPU:0-1  1 min"),
+            "{text}"
+        );
         assert!(lines[1].ends_with("2 (1.5 kB)"), "{text}");
         assert_eq!(lines[2], "worker/3  dead   host:22222  it is gone");
+    }
+
+    #[test]
+    fn devices_in_short() {
+        let names = |words: &[&str]| {
+            let name = |word: &&str| format!("/job:ps/replica:0/task:0/device:{word}");
+            devices(&words.iter().map(name).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&["CPU:0"]), "CPU:0");
+        assert_eq!(names(&["CPU:0", "CPU:1", "CPU:2", "GPU:0", "GPU:2"]), "CPU:0-2,GPU:0,GPU:2");
+        assert_eq!(names(&[]), "none");
+        assert_eq!(devices(&["/odd".into(), "/odd".into()]), "/odd,/odd");
     }
 
     #[test]

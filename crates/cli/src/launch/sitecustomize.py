@@ -19,6 +19,8 @@ import time
 
 _MODULE = "tensorflow.python.training.server_lib"
 _RESTARTS = 10
+# A server that has run for so long is healthy: restarts before count no more.
+_HEALTHY_SECONDS = 300
 _STOP_SECONDS = 5
 # What a thalweg server makes of a ConfigProto; see `crates/cluster/src/config.rs`.
 _COUNTS = {
@@ -139,11 +141,16 @@ def _server_class(server_lib):
 
         def _watch(self):
             """Starts the server again when it dies, so that clients meet it again."""
-            for attempt in range(_RESTARTS):
+            attempt = 0
+            while attempt < _RESTARTS:
+                begin = time.monotonic()
                 code = self._process.wait()
                 if code == 0:
                     break
+                if time.monotonic() - begin > _HEALTHY_SECONDS:
+                    attempt = 0
                 pause = min(0.5 * 2 ** attempt, 30)
+                attempt += 1
                 print(f"thalweg: the server at {self._address} ended ({code}); "
                       f"it starts again in {pause} s", file=sys.stderr, flush=True)
                 time.sleep(pause)
