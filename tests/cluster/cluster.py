@@ -13,7 +13,7 @@ import time
 
 # Who plays a task.
 OURS, THEIRS = "ours", "theirs"
-DEFAULT_TASKS = {"ps:0": OURS, "ps:1": OURS, "worker:0": OURS, "worker:1": OURS}
+DEFAULT_TASKS = {task: OURS for task in ("ps:0", "ps:1", "worker:0", "worker:1", "worker:2")}
 START_SECONDS_MAX = 60
 
 

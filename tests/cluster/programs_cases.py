@@ -8,6 +8,7 @@ from support import Elsewhere, close, equal, v1
 
 PS0, PS1, W0, W1 = ("/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0", "/job:worker/task:1")
 WEIGHTS = np.array([[1.0], [-2.0], [3.0]], np.float32)
+WORKERS = 3
 
 
 def setter(cluster, worker):
@@ -28,15 +29,15 @@ def loss_of(x, y, use_resource):
 
 
 def synchronous_worker(cluster, worker, use_resource, steps, pipe=None):
-    """One replica of synchronous training; every step takes both replicas' gradients."""
+    """One replica of synchronous training; every step takes all replicas' gradients."""
     target = cluster.target(f"worker:{worker}")
     with tf.Graph().as_default(), v1.device(setter(cluster, worker)):
         x, y = v1.placeholder(tf.float32, [None, 3]), v1.placeholder(tf.float32, [None, 1])
         w, loss = loss_of(x, y, use_resource)
         step = v1.train.get_or_create_global_step()
         optimizer = v1.train.SyncReplicasOptimizer(
-            v1.train.GradientDescentOptimizer(0.05), replicas_to_aggregate=2,
-            total_num_replicas=2)
+            v1.train.GradientDescentOptimizer(0.05), replicas_to_aggregate=WORKERS,
+            total_num_replicas=WORKERS)
         train = optimizer.minimize(loss, global_step=step)
         hooks = [optimizer.make_session_run_hook(worker == 0), v1.train.StopAtStepHook(steps)]
         source = batches(worker)
@@ -49,13 +50,23 @@ def synchronous_worker(cluster, worker, use_resource, steps, pipe=None):
     return values[1].ravel().tolist(), int(values[2])
 
 
-def case_synchronous_training(cluster):
+def synchronous_training(cluster, use_resource):
     """SyncReplicasOptimizer in MonitoredTrainingSessions, one client for each worker."""
-    other = Elsewhere(synchronous_worker, cluster, 1, False, 60)
-    weights, step = synchronous_worker(cluster, 0, False, 60)
+    others = [Elsewhere(synchronous_worker, cluster, worker, use_resource, 60)
+              for worker in range(1, WORKERS)]
+    weights, step = synchronous_worker(cluster, 0, use_resource, 60)
     close(weights, WEIGHTS.ravel(), 0.05)
     assert step >= 59, step
-    other.kill()
+    for other in others:
+        other.kill()
+
+
+def case_synchronous_training_of_reference_variables(cluster):
+    synchronous_training(cluster, False)
+
+
+def case_synchronous_training_of_resource_variables(cluster):
+    synchronous_training(cluster, True)
 
 
 def asynchronous_worker(cluster, worker, steps, pipe=None):
@@ -77,11 +88,12 @@ def asynchronous_worker(cluster, worker, steps, pipe=None):
 
 def case_asynchronous_training(cluster):
     """Every step counts once, whoever makes it."""
-    other = Elsewhere(asynchronous_worker, cluster, 1, 100)
+    others = [Elsewhere(asynchronous_worker, cluster, worker, 100) for worker in range(1, WORKERS)]
     asynchronous_worker(cluster, 0, 100)
-    other.result()
+    for other in others:
+        other.result()
     weights, step = asynchronous_worker(cluster, 1, 1)
-    assert step == 201, step
+    assert step == 100 * WORKERS + 1, step
     close(weights, WEIGHTS.ravel(), 0.05)
 
 
@@ -91,24 +103,24 @@ def case_towers_in_one_graph(cluster):
         with v1.device(PS0):
             w = v1.get_variable("w", [3, 1], initializer=v1.zeros_initializer(), use_resource=True)
         inputs, gradients = [], []
-        for device in [W0, W1]:
-            with v1.device(device):
+        for worker in range(WORKERS):
+            with v1.device(f"/job:worker/task:{worker}"):
                 x, y = v1.placeholder(tf.float32, [None, 3]), v1.placeholder(tf.float32, [None, 1])
                 inputs += [x, y]
                 loss = tf.reduce_mean(tf.square(tf.matmul(x, w) - y))
                 gradients.append(v1.gradients(loss, [w])[0])
         with v1.device(PS0):
-            mean = tf.add_n(gradients) / 2.0
+            mean = tf.add_n(gradients) / float(WORKERS)
             train = v1.train.GradientDescentOptimizer(0.1).apply_gradients([(mean, w)])
         with v1.Session(cluster.target("worker:0")) as s:
             s.run(v1.global_variables_initializer())
-            sources = [batches(0), batches(1)]
+            sources = [batches(worker) for worker in range(WORKERS)]
             expected = np.zeros((3, 1), np.float32)
             for _ in range(60):
                 pairs = [next(source) for source in sources]
                 s.run(train, dict(zip(inputs, [value for pair in pairs for value in pair])))
                 slopes = [2 * a.T @ (a @ expected - b) / 16 for a, b in pairs]
-                expected -= 0.1 * (slopes[0] + slopes[1]) / 2
+                expected -= 0.1 * sum(slopes) / WORKERS
             close(s.run(w), expected, 1e-4)
 
 

@@ -5,7 +5,7 @@
     python tests/cluster/run.py --server target/debug/thalweg --transport grpc    # no stream of ours
 
 A case is a function `case_*` in a module here that takes a `Cluster`. Its tasks are those that
-`@tasks(...)` says, two parameter servers and two workers of ours otherwise; with several layouts it
+`@tasks(...)` says, two parameter servers and three workers of ours otherwise; with several layouts it
 runs once with each, and likewise with each way that `@transports(...)` names. Every case runs in a fork with a fresh graph, and fails by an exception or by
 taking too long.
 """

@@ -38,7 +38,7 @@ def case_counters_prove_who_ran_the_steps(cluster):
                             for of in ("as_master", "as_worker"))
                 for task in after}
             equal(difference, {"ps/0": (0, 25), "ps/1": (0, 0), "worker/0": (25, 0),
-                               "worker/1": (0, 0)})
+                               "worker/1": (0, 0), "worker/2": (0, 0)})
             equal(after["ps/0"]["variables"], {"count": 2, "bytes": 600})
             equal(after["worker/0"]["sessions"], {"of_clients": 1, "of_masters": 0})
             equal(after["ps/0"]["sessions"], {"of_clients": 0, "of_masters": 1})

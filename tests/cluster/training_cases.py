@@ -25,33 +25,34 @@ def counters_and_adds(use_resource):
     return counters, x, adds
 
 
-def add_to_counters(cluster, pipe):
-    """The other worker's client, for each kind of variable."""
+def add_to_counters(cluster, worker, pipe):
+    """Another worker's client, for each kind of variable."""
     for use_resource in [False, True]:
-        with tf.Graph().as_default(), v1.device(setter(cluster, 1)):
+        with tf.Graph().as_default(), v1.device(setter(cluster, worker)):
             _, x, adds = counters_and_adds(use_resource)
             pipe.recv()
-            with v1.Session(cluster.target("worker:1")) as s:
+            with v1.Session(cluster.target(f"worker:{worker}")) as s:
                 for step in range(STEPS):
                     s.run(adds, {x: np.arange(4) + step})
             pipe.send(("added", None))
 
 
 def case_sums_are_exact(cluster):
-    """Two clients add to the same variables, each by way of its own worker."""
-    other = Elsewhere(add_to_counters, cluster)
+    """Three clients add to the same variables, each by way of its own worker."""
+    others = [Elsewhere(add_to_counters, cluster, worker) for worker in (1, 2)]
     for use_resource in [False, True]:
         with tf.Graph().as_default(), v1.device(setter(cluster, 0)):
             counters, x, adds = counters_and_adds(use_resource)
             with v1.Session(cluster.target("worker:0")) as s:
                 s.run(v1.global_variables_initializer())
-                other.say("go")
+                for other in others:
+                    other.say("go")
                 for step in range(STEPS):
                     s.run(adds, {x: np.arange(4) + step})
-                assert other.result() == "added"
+                assert [other.result() for other in others] == ["added", "added"]
                 once = sum(np.arange(4) + step for step in range(STEPS))
-                equal(s.run(counters[0]), 2 * once)
-                equal(s.run(counters[1]), 4 * once)
+                equal(s.run(counters[0]), 3 * once)
+                equal(s.run(counters[1]), 6 * once)
         v1.Session.reset(cluster.target("worker:0"))
 
 
@@ -63,7 +64,7 @@ def case_variables_are_where_they_were_put(cluster):
         with v1.Session(cluster.target("worker:0")) as s:
             names = [d.name for d in s.list_devices()]
             wanted = {f"/job:{j}/replica:0/task:{i}/device:CPU:0"
-                      for j in ("ps", "worker") for i in range(2)}
+                      for j, count in (("ps", 2), ("worker", 3)) for i in range(count)}
             assert set(names) == wanted, names
             assert names[0].startswith("/job:worker/replica:0/task:0/"), names
             s.run(v1.global_variables_initializer())

@@ -241,7 +241,8 @@ fn cluster() -> Result<Outcome> {
     run_failures(&python, &server, &["--short"])?;
     run_kills(&python, &server, "500")?;
     launched(&python, &server)?;
-    configured(&python, &server)
+    configured(&python, &server)?;
+    restarted(&python, &server)
 }
 
 /// The same programs where all tensors go by gRPC.
@@ -279,16 +280,20 @@ fn cluster_scale() -> Result<Outcome> {
 
 /// A program that starts its own servers, with every task ours: each worker's steps count exactly.
 fn launched(python: &Path, thalweg: &str) -> Result<Outcome> {
-    let text = launch(python, thalweg, &["--workers", "2"], "train.py")?;
+    let text = launch(python, thalweg, &["--ps", "2", "--workers", "3"], "train.py")?;
     let stream = "tensors of /job:ps/replica:0/task:0 come by a unix socket";
-    for line in ["[worker/0] counts [200, 200]", &format!("[worker/0] {stream}")] {
+    for line in ["[worker/0] counts [200, 200, 200]", &format!("[worker/0] {stream}")] {
         ensure!(text.contains(line), "'{line}' is not in:\n{text}");
     }
     // What the servers say at their end proves that our masters and workers ran the steps: a
     // worker's master its 200 and those that open the session, the parameter server all of them.
-    for (task, of_clients_min, of_others_min) in
-        [("worker/0", 200, 0), ("worker/1", 200, 0), ("ps/0", 0, 400)]
-    {
+    for (task, of_clients_min, of_others_min) in [
+        ("worker/0", 200, 0),
+        ("worker/1", 200, 0),
+        ("worker/2", 200, 0),
+        ("ps/0", 0, 600),
+        ("ps/1", 0, 600),
+    ] {
         let (of_clients, of_others) = steps_said(&text, task)
             .with_context(|| format!("{task} did not say what it ran:\n{text}"))?;
         ensure!(
@@ -302,7 +307,7 @@ fn launched(python: &Path, thalweg: &str) -> Result<Outcome> {
 
 /// A program that configures its servers: what we have is heeded, what is not is named.
 fn configured(python: &Path, thalweg: &str) -> Result<Outcome> {
-    let args = ["--workers", "1", "--transport", "grpc", "--memory-limit", "300"];
+    let args = ["--ps", "1", "--workers", "1", "--transport", "grpc", "--memory-limit", "300"];
     let text = launch(python, thalweg, &args, "configured.py")?;
     let ignored =
         "the server does not heed gpu_options.allow_growth, graph_options.place_pruned_graph";
@@ -319,9 +324,20 @@ fn configured(python: &Path, thalweg: &str) -> Result<Outcome> {
     Ok(Outcome::Done)
 }
 
-/// What a program of `tests/cluster` prints that runs with one parameter server, to a good end.
+/// A program whose parameter server is killed under it: launch starts it again, and it carries on.
+fn restarted(python: &Path, thalweg: &str) -> Result<Outcome> {
+    let text = launch(python, thalweg, &["--ps", "1", "--workers", "1"], "restarted.py")?;
+    for line in ["[ps/0] thalweg: the server at 127.0.0.1:", "[worker/0] carried on to 60 after 1"]
+    {
+        ensure!(text.contains(line), "'{line}' is not in:\n{text}");
+    }
+    println!("ok     a program whose server is killed under it");
+    Ok(Outcome::Done)
+}
+
+/// What a program of `tests/cluster` prints that runs on a cluster of ours, to a good end.
 fn launch(python: &Path, thalweg: &str, args: &[&str], program: &str) -> Result<String> {
-    let mut launch = run::command(thalweg, &["launch", "--ps", "1"]);
+    let mut launch = run::command(thalweg, &["launch"]);
     launch.args(args).arg("--logs").arg(run::target_dir().join("launched"));
     let output = launch.arg("--").arg(python).arg(format!("tests/cluster/{program}")).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
