@@ -14,6 +14,7 @@ mod grpc;
 pub mod inference;
 mod inflate;
 mod kserve;
+mod leisure;
 mod listen;
 pub mod loader;
 mod manager;

@@ -12,6 +12,7 @@ use thalweg_tensor::{Error, Result, err, trim_recycled_memory};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::config::ModelConfig;
+use crate::leisure;
 use crate::loader::{Loader, Stamp};
 use crate::servable::Servable;
 use crate::store::{ModelView, Shared, StoreOptions};
@@ -21,6 +22,8 @@ use crate::versions::{Action, Versions};
 const TICK: Duration = Duration::from_millis(500);
 /// How often a version that goes is asked whether its last request has ended.
 const UNLOAD_CHECK: Duration = Duration::from_millis(5);
+/// How long after a version was freed its memory goes back to the system.
+const GIVE_BACK_AFTER: Duration = Duration::from_millis(1200);
 
 /// What a manager is told.
 pub(crate) enum Event {
@@ -327,13 +330,11 @@ fn start_load(
         // The semaphore is never closed, so there is always a place in the end.
         let _place = places.acquire_owned().await;
         let of_thread = name.clone();
-        let loading = tokio::task::spawn_blocking(move || {
+        let loading = leisure::run(move || {
             let stamp = loader.stamp(&folder);
             loader.load(&of_thread, number, &folder).map_err(|e| (e, stamp))
         });
-        let result = loading
-            .await
-            .unwrap_or_else(|e| Err((err!(Internal, "loading ended: {e}"), Stamp::default())));
+        let result = loading.await.unwrap_or_else(|e| Err((e, Stamp::default())));
         let _ = events.send(Event::Loaded(name, number, result));
     });
 }
@@ -351,13 +352,17 @@ fn start_unload(
             while Arc::strong_count(&servable) > 1 {
                 tokio::time::sleep(UNLOAD_CHECK).await;
             }
-            let freeing = tokio::task::spawn_blocking(move || {
+            // Without a thread for it, it is freed here.
+            let _ = leisure::run(move || {
                 drop(servable);
                 trim_recycled_memory();
-            });
-            let _ = freeing.await;
+            })
+            .await;
         }
         eprintln!("version {number} of model '{name}' is unloaded");
         let _ = events.send(Event::Unloaded(name, number));
+        // The allocator waits a second for a use of what is free, then gives it back when a thread ends.
+        tokio::time::sleep(GIVE_BACK_AFTER).await;
+        let _ = leisure::run(|| ()).await;
     });
 }

@@ -23,6 +23,7 @@ const CLOCKS_AND_THREADS: &[&str] = &[
     "crates/runtime/src/environment.rs",
     "crates/runtime/src/pool.rs",
     "crates/runtime/src/waiting.rs",
+    "crates/serve/src/leisure.rs",
     "crates/storage/src/clock.rs",
     // Clients of sessions, which may have threads of their own.
     "crates/cli/",
