@@ -147,8 +147,8 @@ class Bucket:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
-        port = self.server.server_address[1]
-        self.environment = {"S3_ENDPOINT": f"http://127.0.0.1:{port}", "AWS_ACCESS_KEY_ID": "",
+        host, port = self.server.server_address
+        self.environment = {"S3_ENDPOINT": f"http://{host}:{port}", "AWS_ACCESS_KEY_ID": "",
                             "AWS_SECRET_ACCESS_KEY": ""}
         return self
 
