@@ -117,7 +117,7 @@ fn mistakes_say_what_there_is() {
     let double = ("x", Tensor::scalar(1.0f64));
     refused(run("twice", &[double]), Code::InvalidArgument, &["float was expected, double"]);
     let step = model.step("twice", &[x()], &["y"]);
-    refused(step, Code::InvalidArgument, &["no output 'y'", "'out'"]);
+    refused(step, Code::InvalidArgument, &["no output 'y'", "are out (float [?,2])"]);
     let tags = SavedModel::load(&folder.path("m"), &["gpu"], registries(), Default::default());
     refused(tags, Code::NotFound, &["[gpu]", "[serve]"]);
     // A signature that names what the graph does not have is found when the model is loaded.
