@@ -35,10 +35,12 @@ def null_step(worker, _):
 
 
 def sparse_step(worker, megabytes):
-    """Some rows of a table: read, and changed by what the worker makes of them."""
+    """Some rows of a table: read, and changed by what the worker makes of them.
+
+    A table of zeros would have no memory until its rows are first touched; this one has."""
     rows = megabytes * 1_000_000 // (4 * COLUMNS)
     with tf.device(PS):
-        table = v1.get_variable("table", [rows, COLUMNS], initializer=v1.zeros_initializer(), use_resource=False)
+        table = v1.get_variable("table", [rows, COLUMNS], initializer=v1.ones_initializer(), use_resource=False)
     with tf.device(worker):
         ids = tf.random.uniform([ROWS], maxval=rows, dtype=tf.int64)
         with tf.device(PS):
