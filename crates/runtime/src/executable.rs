@@ -20,9 +20,6 @@ use crate::transfers::{Transfer, Transfers};
 const UNKNOWN_COST_NS: u32 = 20_000;
 /// Cheap kernels are measured again in one step out of this many.
 const SAMPLE_STEPS: u32 = 64;
-/// Kernels of a short step take less than this together, and there are no more nodes than these.
-const SHORT_NS: u32 = 20_000;
-const SHORT_NODES_MAX: usize = 64;
 
 /// A partition that can run, any number of steps at once.
 ///
@@ -265,28 +262,6 @@ impl Executable {
     /// Counts a step; whether it is one of those that measure cheap kernels too.
     pub(crate) fn begins_sampled_step(&self) -> bool {
         self.steps.fetch_add(1, Ordering::Relaxed).is_multiple_of(SAMPLE_STEPS)
-    }
-
-    /// Whether a step takes so little time that handing it to another thread would take more. Kernels
-    /// that were not measured yet are taken for dear.
-    pub(crate) fn is_short(&self) -> bool {
-        if self.framed.is_some() || self.nodes.len() > SHORT_NODES_MAX {
-            return false;
-        }
-        let mut left_ns = SHORT_NS;
-        self.nodes.iter().all(|node| {
-            let cost_ns = match node.kind {
-                Kind::NoOp
-                | Kind::Constant(_)
-                | Kind::Identity
-                | Kind::Feed(_)
-                | Kind::Fetch(_) => 0,
-                Kind::Kernel(_) => node.cost_ns.load(Ordering::Relaxed),
-                _ => u32::MAX,
-            };
-            left_ns = left_ns.saturating_sub(cost_ns);
-            left_ns > 0
-        })
     }
 
     /// Memory that one step's bookkeeping takes.

@@ -273,11 +273,6 @@ impl Callable {
         });
     }
 
-    /// Whether a step was measured to take less time than handing it to another thread would.
-    pub fn is_short(&self) -> bool {
-        self.plan.remote.is_none() && matches!(&self.plan.parts[..], [part] if part.is_short())
-    }
-
     /// As [`Callable::call`], with options and a report.
     pub fn call_with(
         &self,

@@ -134,30 +134,6 @@ fn kernels_that_misbehave_end_their_step_only() {
 }
 
 #[test]
-fn steps_are_short_once_they_were_measured() {
-    let mut s = scope();
-    let x = feed(&mut s, "x");
-    toy(&mut s, "ToyAdd", "sum", &[x, x]);
-    toy(&mut s, "ToyDear", "dear", &[x]);
-    let mut last = x;
-    for i in 0..100 {
-        last = toy(&mut s, "ToyAdd", &format!("sum{i}"), &[last, x]);
-    }
-    let s = session(s.to_graph(), 2);
-    let [sum, dear, many] =
-        ["sum", "dear", "sum99"].map(|name| s.make_callable(&["x"], &[name], &[]).unwrap());
-    assert!(!sum.is_short(), "nobody has measured it yet");
-    // A thread that loses its core makes a kernel look dear for a while.
-    let is_short = (0..10_000).any(|_| sum.call(&[number(1.0)]).is_ok() && sum.is_short());
-    assert!(is_short);
-    for _ in 0..100 {
-        dear.call(&[number(1.0)]).unwrap();
-        many.call(&[number(1.0)]).unwrap();
-    }
-    assert!(!dear.is_short() && !many.is_short());
-}
-
-#[test]
 fn a_session_grows_and_forgets_old_plans() {
     let mut s = scope();
     let x = feed(&mut s, "x");

@@ -20,7 +20,6 @@ pub mod loader;
 mod manager;
 pub mod metrics;
 pub mod policy;
-mod quick;
 mod read_only;
 mod rest;
 pub mod servable;

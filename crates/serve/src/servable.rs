@@ -16,7 +16,6 @@ use tokio::sync::oneshot;
 use crate::batching::{Batcher, Batching, Counts, Totals};
 use crate::examples::{CLASSIFY_METHOD, REGRESS_METHOD};
 use crate::metrics::{Api, Metrics};
-use crate::quick::Quick;
 
 /// Methods kept for each version: callers choose which outputs they want, and may choose badly.
 const METHODS_MAX: usize = 256;
@@ -56,7 +55,6 @@ pub struct Method {
     pub outputs: Vec<String>,
     callable: Callable,
     batcher: Option<Arc<Batcher>>,
-    quick: Quick,
 }
 
 /// Ends a step whose caller is gone.
@@ -197,7 +195,6 @@ impl Servable {
             outputs,
             callable,
             batcher,
-            quick: Quick::default(),
         });
         let mut methods = self.methods.write();
         if methods.len() >= METHODS_MAX {
@@ -213,11 +210,6 @@ impl Servable {
         let begin = self.clock.monotonic();
         let result = match method.batcher.as_ref().and_then(|batcher| batcher.run(&feeds)) {
             Some(batched) => batched.await,
-            None if method.quick.allows(&method.callable, &feeds) => {
-                let result = method.callable.call(&feeds);
-                method.quick.ran(self.clock.monotonic().saturating_sub(begin));
-                result
-            }
             None => method.run_alone(feeds).await,
         };
         self.metrics.run(&self.model, method.api(), self.clock.monotonic().saturating_sub(begin));
