@@ -4,7 +4,7 @@
 //! in such expressions carry a [`ValueFn`]; evaluation walks back from the consumer, bounded.
 
 use smallvec::SmallVec;
-use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail};
 
 use crate::{Endpoint, Graph, Node, NodeAttrs};
 
@@ -61,6 +61,30 @@ impl PartialValue {
             });
         }
         Ok(PartialShape::new(dims))
+    }
+
+    /// As a tensor, if all elements are known and fit.
+    pub(crate) fn to_tensor(&self, dtype: DType) -> Option<Tensor> {
+        let known = self.known()?;
+        let shape = match self.is_scalar {
+            true => Shape::scalar(),
+            false => Shape::new(&[known.len()]).ok()?,
+        };
+        match dtype {
+            DType::Int32 => {
+                let known: Vec<i32> =
+                    known.iter().map(|&x| x.try_into().ok()).collect::<Option<_>>()?;
+                Tensor::from_slice(shape, &known).ok()
+            }
+            DType::Int64 => Tensor::from_slice(shape, &known).ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether the known elements are what a step would compute: there, 32 bits wrap around.
+    fn fits(&self, dtype: DType) -> bool {
+        let fits = |x: &i64| dtype != DType::Int32 || i32::try_from(*x).is_ok();
+        self.elements.len() <= LEN_MAX && self.elements.iter().flatten().all(fits)
     }
 
     fn from_tensor(tensor: &Tensor) -> Option<Self> {
@@ -135,9 +159,9 @@ fn evaluate(graph: &Graph, endpoint: Endpoint, visits: &mut usize) -> Option<Par
     if let Some(tensor) = constant(graph, endpoint) {
         return PartialValue::from_tensor(&tensor);
     }
-    let output = endpoint.index as usize;
+    let (dtype, output) = (output.dtype, endpoint.index as usize);
     let value = (node.op.value?)(&mut ValueContext { graph, node, output, visits })?;
-    (value.elements.len() <= LEN_MAX).then_some(value)
+    value.fits(dtype).then_some(value)
 }
 
 /// The tensor of a `Const` node, if it is small enough to matter for shapes.

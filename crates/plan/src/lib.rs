@@ -14,6 +14,7 @@ mod optimize;
 mod partition;
 mod place;
 mod prune;
+mod settle;
 mod span;
 mod topology;
 
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, Graph, NodeId, TensorName};
 use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
-use thalweg_tensor::{Context, Result, bail, err};
+use thalweg_tensor::{Context, Result, Shape, bail, err};
 
 pub use cost::{CostSource, Links, NodeCost, StaticCosts};
 pub use frames::{Frame, Frames};
@@ -42,6 +43,8 @@ pub struct StepSignature {
     pub fetches: Vec<Endpoint>,
     /// Nodes to run for their effects.
     pub targets: Vec<NodeId>,
+    /// Shapes of the feeds, if the plan is for these alone; none if it is for any.
+    pub feed_shapes: Vec<Shape>,
 }
 
 impl StepSignature {
@@ -74,6 +77,7 @@ impl StepSignature {
             feeds: feeds.iter().map(feed).collect::<Result<_>>()?,
             fetches: fetches.iter().map(fetch).collect::<Result<_>>()?,
             targets: resolve_targets(graph, targets)?,
+            feed_shapes: Vec::new(),
         };
         let mut sorted = signature.feeds.clone();
         sorted.sort();
@@ -188,6 +192,9 @@ pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Resu
         .first()
         .ok_or_else(|| err!(InvalidArgument, "there is no device to run on"))?;
     let mut pruned = prune(graph, step, client).context(|| "prune")?;
+    if !step.feed_shapes.is_empty() {
+        pruned = settle::settle(&pruned, step).context(|| "settle")?;
+    }
     let spanning = span::spanning(&pruned, target);
     if target.options.lower {
         pruned = lower(&pruned, &Which::All).context(|| "lower")?;

@@ -28,13 +28,22 @@ pub enum Which {
     All,
     /// These, with what they run in turn.
     These(FxHashSet<NodeId>),
+    /// Calls, but neither branches nor loops: no frames come of it.
+    Calls,
+}
+
+impl Which {
+    fn covers(&self, node: &Node) -> bool {
+        let is_flow = |op: &str| functional::is_branch(op) || functional::is_while(op);
+        functional::is_call(node) && !(matches!(self, Which::Calls) && is_flow(&node.op.name))
+    }
 }
 
 /// `graph` with the functions written out that its nodes run.
 pub fn lower(graph: &Graph, which: &Which) -> Result<Graph> {
     let is_meant = |id: NodeId| match which {
-        Which::All => functional::is_call(graph.node(id)),
         Which::These(these) => these.contains(&id),
+        _ => which.covers(graph.node(id)),
     };
     if !graph.ids().any(is_meant) {
         return Ok(graph.clone());
@@ -215,7 +224,7 @@ impl<'a> Lowering<'a> {
     fn write(&mut self, node: Node, place: &Place) -> Result<Written> {
         let is_meant = match self.which {
             Which::These(these) if place.within.is_empty() => these.contains(&NodeId(self.origin)),
-            _ => functional::is_call(&node),
+            which => which.covers(&node),
         };
         if is_meant
             && place.within.len() < DEPTH_MAX

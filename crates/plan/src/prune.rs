@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::smallvec;
 use thalweg_graph::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, OutputInfo};
 use thalweg_kernel::DeviceDescription;
-use thalweg_tensor::{PartialShape, Result, bail};
+use thalweg_tensor::{PartialShape, Result, Shape, bail, ensure};
 
 use crate::{StepSignature, topology::reads};
 
@@ -31,15 +31,15 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
     let recv = graph.registry().get("_Recv")?.clone();
     let send = graph.registry().get("_Send")?.clone();
     let mut nodes = Vec::with_capacity(next as usize + step.fetches.len());
-    for &feed in &step.feeds {
+    for (i, &feed) in step.feeds.iter().enumerate() {
         let output = graph.output(feed);
         let name = client_name(graph, "_recv", feed);
         // What the client will feed is its own affair: the declared shape does not bind it.
-        let outputs = smallvec![OutputInfo {
-            dtype: output.dtype,
-            is_ref: false,
-            shape: PartialShape::unknown()
-        }];
+        let shape = match step.feed_shapes.get(i) {
+            Some(shape) => settled_shape(graph, feed, shape)?,
+            None => PartialShape::unknown(),
+        };
+        let outputs = smallvec![OutputInfo { dtype: output.dtype, is_ref: false, shape }];
         let mut node = client_node(name, &recv, client);
         node.attrs = client_attrs(graph, feed, "tensor_type", client);
         node.outputs = outputs;
@@ -71,6 +71,20 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
         nodes.push(node);
     }
     Ok(Graph::from_nodes(graph, nodes))
+}
+
+/// What a plan for feeds of this shape alone may take for granted: what other nodes are known to be
+/// rests on the declared shape.
+fn settled_shape(graph: &Graph, feed: Endpoint, shape: &Shape) -> Result<PartialShape> {
+    let declared = &graph.output(feed).shape;
+    ensure!(
+        declared.is_compatible_with(shape),
+        InvalidArgument,
+        "'{}:{}' is declared {declared}, and a plan for {shape} is asked for",
+        graph.node(feed.node).name,
+        feed.index
+    );
+    Ok(PartialShape::from(shape))
 }
 
 fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u32>) -> Vec<bool> {

@@ -69,7 +69,7 @@ impl Library<'_> {
 }
 
 /// Names of the functions in an attr's value.
-fn functions_in(value: &pb::AttrValue) -> Vec<String> {
+pub(crate) fn functions_in(value: &pb::AttrValue) -> Vec<String> {
     match &value.value {
         Some(pb::attr_value::Value::Func(function)) => vec![function.name.clone()],
         Some(pb::attr_value::Value::List(list)) => {

@@ -8,8 +8,9 @@ use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
 use thalweg_plan::reads;
-use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure};
 
+use crate::callable::KnownConstants;
 use crate::calls::CallSite;
 use crate::execute::KeptStorage;
 use crate::flat_inputs::FlatInputs;
@@ -173,6 +174,8 @@ pub(crate) struct KernelSource<'a> {
     pub(crate) environment: &'a Environment,
     /// Kernels with state, one per node for all plans of a session.
     pub(crate) stateful: &'a FindOrMake<'a>,
+    /// Constants that another plan of the graph has made.
+    pub(crate) constants: &'a KnownConstants,
 }
 
 /// What goes in and out of a graph.
@@ -441,17 +444,7 @@ impl<'a> Builder<'a> {
             "NoOp" => Kind::NoOp,
             "Identity" => Kind::Identity,
             "Const" => {
-                let value = node.attrs().tensor("value", Some(self.source.budget))?;
-                let declared = node.attrs().dtype("dtype")?;
-                if value.dtype() != declared {
-                    return Err(err!(
-                        InvalidArgument,
-                        "the constant is declared {declared}, but its value is {}",
-                        value.dtype()
-                    ));
-                }
-                let value =
-                    if declared.is_object() { value } else { self.device.upload(&value)? };
+                let value = self.constant(node)?;
                 self.constants.push(value);
                 Kind::Constant(self.constants.len() as u32 - 1)
             }
@@ -480,8 +473,25 @@ impl<'a> Builder<'a> {
         })
     }
 
+    /// The value of a constant, on the device.
+    fn constant(&self, node: &Node) -> Result<Tensor> {
+        let proto = node.attrs().tensor_proto("value")?;
+        if let Some(known) = self.source.constants.find(proto) {
+            return Ok(known);
+        }
+        let value = Tensor::from_proto(proto, Some(self.source.budget))?;
+        let declared = node.attrs().dtype("dtype")?;
+        ensure!(
+            value.dtype() == declared,
+            InvalidArgument,
+            "the constant is declared {declared}, but its value is {}",
+            value.dtype()
+        );
+        if declared.is_object() { Ok(value) } else { self.device.upload(&value) }
+    }
+
     fn make_kernel(&mut self, node: &Node) -> Result<AnyKernel> {
-        let KernelSource { kernels, budget, environment, stateful } = self.source;
+        let KernelSource { kernels, budget, environment, stateful, .. } = self.source;
         let spec = kernels.find(node, &self.device.description().name.device_type)?;
         self.cost_ns = if spec.is_cheap { 0 } else { UNKNOWN_COST_NS };
         let init = KernelInit { node, budget, environment };

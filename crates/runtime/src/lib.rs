@@ -5,6 +5,7 @@
 //! cheap, on the pool when it is not. Nothing here names an op except the structural ones.
 
 mod background;
+mod callable;
 mod calls;
 mod deadline;
 mod environment;
@@ -34,6 +35,7 @@ mod wait_list;
 mod waiting;
 
 pub use background::detached_step;
+pub use callable::{Callable, PlanSize};
 pub use environment::{memory_limit_bytes, resident_bytes, system_environment};
 pub use metadata::{NodeTiming, RunMetadata, TracedOutput};
 pub use options::{PlacementLog, RunOptions, SessionOptions};
@@ -43,5 +45,5 @@ pub use pool::Pool;
 pub use registered::RegisteredGraph;
 pub use rendezvous::LocalRendezvous;
 pub use saved_model::{LoadOptions, SavedModel, SavedModelBuilder};
-pub use session::{Callable, Session};
+pub use session::Session;
 pub use wait_list::{NodeWait, WaitList, Waiting};

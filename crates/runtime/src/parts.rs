@@ -6,6 +6,7 @@ use thalweg_graph::{Graph, Node};
 use thalweg_plan::Partition;
 use thalweg_tensor::{Result, ensure};
 
+use crate::callable::KnownConstants;
 use crate::executable::{Create, Executable, Interface, has_control_flow};
 use crate::peers::RemoteParts;
 use crate::session::SessionCore;
@@ -15,11 +16,12 @@ pub(crate) type Parts = (Vec<Arc<Executable>>, Option<Arc<dyn RemoteParts>>);
 
 impl SessionCore {
     /// Makes parts ready to run. `client` is what the caller gives and gets; it does so on the first
-    /// device.
+    /// device. Constants that are among `shared` are not made again.
     pub(crate) fn make_parts(
         &self,
         partitions: Vec<Partition>,
         client: Interface,
+        shared: &KnownConstants,
     ) -> Result<Parts> {
         let may_receive_dead = client.may_receive_dead
             || partitions.len() > 1 && partitions.iter().any(|p| has_control_flow(&p.graph));
@@ -41,7 +43,7 @@ impl SessionCore {
                 may_receive_dead,
                 ..client
             };
-            parts.push(Arc::new(self.make_part(partition, interface)?));
+            parts.push(Arc::new(self.make_part(partition, interface, shared)?));
         }
         let Some(first) = elsewhere.first() else { return Ok((parts, None)) };
         ensure!(self.options.peers.is_some(), Internal, "{} is not a device here", first.device);
@@ -52,12 +54,17 @@ impl SessionCore {
         Ok((parts, remote))
     }
 
-    fn make_part(&self, partition: Partition, interface: Interface) -> Result<Executable> {
+    fn make_part(
+        &self,
+        partition: Partition,
+        interface: Interface,
+        shared: &KnownConstants,
+    ) -> Result<Executable> {
         let found = self.devices.iter().find(|d| d.description().name == partition.device);
         let device = found.expect("the part is one of those for devices here").clone();
         let stateful =
             |node: &Node, create: Create<'_>| self.stateful_kernel(node, &partition.device, create);
-        let source = self.kernel_source(&stateful);
+        let source = self.kernel_source(&stateful, shared);
         Executable::new(partition.graph, device, interface, &source)
     }
 }

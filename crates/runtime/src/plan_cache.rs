@@ -8,7 +8,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use thalweg_kernel::StepId;
-use thalweg_tensor::{Result, ensure};
+use thalweg_tensor::{Result, Shape, Tensor, ensure};
 
 use crate::executable::Executable;
 use crate::execute::StepState;
@@ -21,6 +21,8 @@ const IDLE_BYTES_MAX: usize = 64 << 20;
 /// One kind of step, ready to run.
 pub(crate) struct CachedPlan {
     pub(crate) key: PlanKey,
+    /// Shapes of the feeds that it is for; none if it is for any.
+    pub(crate) shapes: Box<[Shape]>,
     pub(crate) parts: Vec<Arc<Executable>>,
     /// What other tasks do.
     pub(crate) remote: Option<Arc<dyn RemoteParts>>,
@@ -34,12 +36,14 @@ pub(crate) struct CachedPlan {
 impl CachedPlan {
     pub(crate) fn new(
         key: PlanKey,
+        shapes: &[Shape],
         parts: Vec<Arc<Executable>>,
         remote: Option<Arc<dyn RemoteParts>>,
     ) -> Arc<CachedPlan> {
         let state_bytes: usize = parts.iter().map(|p| p.state_bytes()).sum();
         Arc::new(CachedPlan {
             key,
+            shapes: shapes.into(),
             parts,
             remote,
             last_used: AtomicU64::new(0),
@@ -64,6 +68,13 @@ impl CachedPlan {
         let expected = self.key.feeds.len();
         ensure!(feeds == expected, InvalidArgument, "{expected} feeds expected, got {feeds}");
         Ok(())
+    }
+
+    /// Whether it is for feeds of these shapes.
+    pub(crate) fn is_for(&self, feeds: &[Tensor]) -> bool {
+        self.shapes.is_empty()
+            || self.shapes.len() == feeds.len()
+                && self.shapes.iter().zip(feeds).all(|(shape, feed)| feed.shape() == shape)
     }
 
     /// Keeps the state of a step that ended well, unless there are many already.

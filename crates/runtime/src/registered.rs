@@ -7,6 +7,7 @@ use thalweg_kernel::{Rendezvous, StepId};
 use thalweg_plan::{NEVER_DEAD, Options, Pins, Target, compile_whole};
 use thalweg_tensor::Result;
 
+use crate::callable::KnownConstants;
 use crate::deadline;
 use crate::executable::Interface;
 use crate::execute::StepState;
@@ -42,8 +43,9 @@ impl Session {
             is_partial: true,
             may_receive_dead,
         };
-        let (parts, remote) = core.make_parts(plan.partitions, interface)?;
-        let plan = CachedPlan::new(PlanKey::default(), parts, remote);
+        let (parts, remote) =
+            core.make_parts(plan.partitions, interface, &KnownConstants::default())?;
+        let plan = CachedPlan::new(PlanKey::default(), &[], parts, remote);
         Ok(RegisteredGraph { core, plan })
     }
 }

@@ -13,9 +13,10 @@ use thalweg_kernel::{
 };
 use thalweg_plan::{Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
-use thalweg_tensor::{Budget, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{Budget, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::background::PoolJobs;
+use crate::callable::KnownConstants;
 use crate::deadline;
 use crate::executable::{Create, Executable, FindOrMake, Interface, KernelSource};
 use crate::execute::StepState;
@@ -192,17 +193,6 @@ impl Session {
         });
     }
 
-    /// Prepares one kind of step; calling it looks nothing up.
-    pub fn make_callable(
-        &self,
-        feeds: &[&str],
-        fetches: &[&str],
-        targets: &[&str],
-    ) -> Result<Callable> {
-        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
-        Ok(Callable { core: self.core.clone(), plan })
-    }
-
     /// How many nodes a step with these feeds, fetches and targets runs.
     pub fn planned_nodes(
         &self,
@@ -229,64 +219,13 @@ impl Session {
     }
 }
 
-/// One kind of step of a session, ready to run.
-#[derive(Clone)]
-pub struct Callable {
-    core: Arc<SessionCore>,
-    plan: Arc<CachedPlan>,
-}
-
-impl Callable {
-    /// Runs the step with feeds in the order they were named.
-    pub fn call(&self, feeds: &[Tensor]) -> Result<Vec<Tensor>> {
-        self.call_with(&RunOptions::default(), feeds).map(|(tensors, _)| tensors)
-    }
-
-    /// What the session's tensors are charged to, for feeds that are made from others.
-    pub fn budget(&self) -> &Arc<Budget> {
-        &self.core.budget
-    }
-
-    /// As [`Callable::call_with`], but does not wait; see [`Session::start`].
-    pub fn start(
-        &self,
-        options: RunOptions,
-        feeds: Vec<Tensor>,
-        done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
-    ) {
-        self.start_with(options, move || Ok(feeds), done);
-    }
-
-    /// As [`Callable::start`], with feeds that are made on the pool as well.
-    pub fn start_with(
-        &self,
-        options: RunOptions,
-        feeds: impl FnOnce() -> Result<Vec<Tensor>> + Send + 'static,
-        done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
-    ) {
-        let (core, plan) = (self.core.clone(), self.plan.clone());
-        self.core.pool.spawn(move || {
-            match feeds().and_then(|feeds| plan.check_count(feeds.len()).map(|()| feeds)) {
-                Ok(feeds) => core.start_plan(plan, &options, feeds.into_iter(), done),
-                Err(e) => done(Err(e)),
-            }
-        });
-    }
-
-    /// As [`Callable::call`], with options and a report.
-    pub fn call_with(
-        &self,
-        options: &RunOptions,
-        feeds: &[Tensor],
-    ) -> Result<(Vec<Tensor>, RunMetadata)> {
-        self.plan.check_count(feeds.len())?;
-        self.core.clone().run_plan(&self.plan, options, feeds.iter().cloned())
-    }
-}
-
 impl SessionCore {
     pub(crate) fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
         look(&self.graph.read())
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
     }
 
     /// Takes over functions that were made for a function's gradient.
@@ -298,7 +237,19 @@ impl SessionCore {
         if let Some(plan) = self.plans.find(key) {
             return Ok(plan);
         }
-        let plan = self.compile(key)?;
+        let plan = self.make_plan(key, &[], &KnownConstants::default())?;
+        Ok(self.plans.insert(key, plan))
+    }
+
+    /// A plan for feeds of these shapes alone, or of any if none are said; `shared` are constants that
+    /// another plan has already.
+    pub(crate) fn make_plan(
+        &self,
+        key: KeyRef<'_>,
+        shapes: &[Shape],
+        shared: &KnownConstants,
+    ) -> Result<Arc<CachedPlan>> {
+        let plan = self.compile(key, shapes)?;
         let of_client = |count: usize| if key.is_partial { 0 } else { count };
         let client = Interface {
             feeds: of_client(key.feeds.len()),
@@ -307,8 +258,8 @@ impl SessionCore {
             is_partial: key.is_partial,
             may_receive_dead: false,
         };
-        let (parts, remote) = self.make_parts(plan.partitions, client)?;
-        Ok(self.plans.insert(key, CachedPlan::new(key.to_owned(), parts, remote)))
+        let (parts, remote) = self.make_parts(plan.partitions, client, shared)?;
+        Ok(CachedPlan::new(key.to_owned(), shapes, parts, remote))
     }
 
     /// The devices of this task, and of those that it knows.
@@ -330,10 +281,11 @@ impl SessionCore {
         &self.descriptions[0]
     }
 
-    fn compile(&self, key: KeyRef<'_>) -> Result<Plan> {
+    fn compile(&self, key: KeyRef<'_>, shapes: &[Shape]) -> Result<Plan> {
         let feeds: Vec<&str> = (0..key.feeds.len()).map(|i| key.feeds.get(i)).collect();
         let graph = self.graph.read();
-        let signature = StepSignature::resolve(&graph, &feeds, key.fetches, key.targets)?;
+        let mut signature = StepSignature::resolve(&graph, &feeds, key.fetches, key.targets)?;
+        signature.feed_shapes = shapes.to_vec();
         let devices = self.all_devices();
         if devices.len() == 1 {
             let pins = Pins::default();
@@ -385,8 +337,13 @@ impl SessionCore {
         Ok(kernel)
     }
 
-    pub(crate) fn kernel_source<'a>(&'a self, stateful: &'a FindOrMake<'a>) -> KernelSource<'a> {
+    pub(crate) fn kernel_source<'a>(
+        &'a self,
+        stateful: &'a FindOrMake<'a>,
+        constants: &'a KnownConstants,
+    ) -> KernelSource<'a> {
         KernelSource {
+            constants,
             kernels: &self.kernels,
             budget: &self.budget,
             environment: &self.options.environment,
@@ -407,11 +364,12 @@ impl SessionCore {
         let pins = Pins::default();
         let mut plan = compile(graph, signature, &self.target(&descriptions, &pins))?;
         let partition = plan.partitions.pop().ok_or_else(|| err!(Internal, "no partition"))?;
-        let source = self.kernel_source(&|_, create| create());
+        let constants = KnownConstants::default();
+        let source = self.kernel_source(&|_, create| create(), &constants);
         Executable::new(partition.graph, device.clone(), interface, &source)
     }
 
-    fn run_plan(
+    pub(crate) fn run_plan(
         self: Arc<Self>,
         plan: &CachedPlan,
         options: &RunOptions,
@@ -423,7 +381,7 @@ impl SessionCore {
     }
 
     /// Runs a step of which nobody waits for the end.
-    fn start_plan(
+    pub(crate) fn start_plan(
         self: Arc<Self>,
         plan: Arc<CachedPlan>,
         options: &RunOptions,
@@ -543,7 +501,7 @@ impl SessionCore {
 }
 
 /// What a step gave.
-type Ran = (Vec<Tensor>, RunMetadata);
+pub(crate) type Ran = (Vec<Tensor>, RunMetadata);
 
 /// A step on its way.
 struct Begun {
@@ -573,6 +531,7 @@ impl Begun {
     }
 }
 
+/// Refuses what the plan was not made for.
 fn check_feed(plan: &CachedPlan, i: usize, tensor: &Tensor) -> Result<()> {
     let expected = plan.parts[0].feeds[i].unwrap_or(tensor.dtype());
     ensure!(
@@ -582,5 +541,14 @@ fn check_feed(plan: &CachedPlan, i: usize, tensor: &Tensor) -> Result<()> {
         plan.key.feeds[i],
         tensor.dtype()
     );
+    if let Some(expected) = plan.shapes.get(i) {
+        ensure!(
+            tensor.shape() == expected,
+            InvalidArgument,
+            "the step is planned for '{}' of shape {expected}, but {} was fed",
+            plan.key.feeds[i],
+            tensor.shape()
+        );
+    }
     Ok(())
 }

@@ -24,6 +24,7 @@ mod read_only;
 mod rest;
 pub mod servable;
 pub mod server;
+mod sizes;
 pub mod store;
 pub mod versions;
 pub mod warmup;

@@ -9,13 +9,14 @@ use thalweg_formats::saved_model::{DEFAULT_SIGNATURE, Signature};
 use thalweg_kernel::{Cancellation, Clock};
 use thalweg_proto as pb;
 use thalweg_runtime::saved_model::{check, described};
-use thalweg_runtime::{Callable, RunOptions, SavedModel};
+use thalweg_runtime::{RunOptions, SavedModel};
 use thalweg_tensor::{Charge, Context, Result, Tensor, bail, ensure, err};
 use tokio::sync::oneshot;
 
 use crate::batching::{Batcher, Batching, Counts, Totals};
 use crate::examples::{CLASSIFY_METHOD, REGRESS_METHOD};
 use crate::metrics::{Api, Metrics};
+use crate::sizes::{Sizes, Workshop};
 
 /// Methods kept for each version: callers choose which outputs they want, and may choose badly.
 const METHODS_MAX: usize = 256;
@@ -32,6 +33,7 @@ pub struct Servable {
     clock: Arc<dyn Clock>,
     batching: Option<Batching>,
     batched: Arc<Totals>,
+    workshop: Arc<Workshop>,
 }
 
 /// Memory that a version is taken to need, given back when it is gone.
@@ -53,7 +55,7 @@ pub struct Method {
     pub signature: Arc<Signature>,
     /// Names of the outputs, sorted, as they come.
     pub outputs: Vec<String>,
-    callable: Callable,
+    sizes: Arc<Sizes>,
     batcher: Option<Arc<Batcher>>,
 }
 
@@ -99,6 +101,7 @@ impl Servable {
             methods: RwLock::default(),
             room,
             metrics,
+            workshop: Workshop::new(clock.clone()),
             clock,
             batching: None,
             batched: Arc::default(),
@@ -186,14 +189,15 @@ impl Servable {
             .context(|| format!("signature '{name}'"))?;
         let batching = self.batching.clone().filter(|_| takes_any_rows(signature));
         let (clock, batched) = (&self.clock, &self.batched);
+        let sizes = Sizes::new(callable, self.workshop.clone());
         let batcher = batching.map(|batching| {
-            Arc::new(Batcher::new(batching, callable.clone(), clock.clone(), batched.clone()))
+            Arc::new(Batcher::new(batching, sizes.clone(), clock.clone(), batched.clone()))
         });
         let method = Arc::new(Method {
             name: name.to_owned(),
             signature: signature.clone(),
             outputs,
-            callable,
+            sizes,
             batcher,
         });
         let mut methods = self.methods.write();
@@ -202,6 +206,15 @@ impl Servable {
             methods.retain(|(_, outputs), _| outputs.is_empty());
         }
         Ok(methods.entry(key).or_insert(method).clone())
+    }
+
+    /// Plans for batches of the sizes that were set, with rows like those of the requests so far.
+    pub(crate) fn prepare_sizes(&self) {
+        let Some(Batching::Set(parameters)) = &self.batching else { return };
+        let methods: Vec<Arc<Method>> = self.methods.read().values().cloned().collect();
+        for method in methods.iter().filter(|method| method.batcher.is_some()) {
+            method.sizes.prepare(&parameters.allowed_batch_sizes);
+        }
     }
 
     /// Runs a method, with other requests where that was asked for. The step is cancelled if the
@@ -232,10 +245,14 @@ impl Method {
         let mut guard = CancelOnDrop::new(cancellation.clone());
         let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
         let (tell, told) = oneshot::channel();
-        self.callable.start(options, feeds, move |result| {
-            // Nobody listens any more if the client is gone.
-            let _ = tell.send(result.map(|(tensors, _)| tensors));
-        });
+        self.sizes.start_with(
+            options,
+            move || Ok(feeds),
+            move |result| {
+                // Nobody listens any more if the client is gone.
+                let _ = tell.send(result.map(|(tensors, _)| tensors));
+            },
+        );
         let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
         guard.disarm();
         result

@@ -55,11 +55,11 @@ pub fn warm(servable: &Arc<Servable>, options: &WarmUp, storage: &dyn Storage) -
         .build()
         .map_err(|e| err!(ResourceExhausted, "there is no room for warming up: {e}"))?;
     if options.recorded && storage.exists(&path)? {
-        return runtime.block_on(replay(servable, options, storage, &path));
-    }
-    if options.generated {
+        runtime.block_on(replay(servable, options, storage, &path))?;
+    } else if options.generated {
         runtime.block_on(generated(servable, options));
     }
+    servable.prepare_sizes();
     Ok(())
 }
 

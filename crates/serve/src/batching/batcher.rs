@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_kernel::{Cancellation, Clock};
-use thalweg_runtime::{Callable, RunOptions};
+use thalweg_runtime::RunOptions;
 use thalweg_tensor::{Error, Result, Tensor, err};
 use tokio::sync::oneshot;
 
@@ -15,6 +15,7 @@ use super::counts::Totals;
 use super::learner::Learner;
 use super::parameters::{Batching, Parameters};
 use super::queue::{Key, Limits, Piece, Queue, Refused};
+use crate::sizes::Sizes;
 
 /// In automatic mode so many times the rows of a batch may wait.
 const WAITING_BATCHES: usize = 16;
@@ -25,7 +26,7 @@ const PADDED_FREELY_MAX: usize = 1024;
 /// Puts the requests of one method together.
 pub(crate) struct Batcher {
     settings: Batching,
-    callable: Callable,
+    sizes: Arc<Sizes>,
     clock: Arc<dyn Clock>,
     totals: Arc<Totals>,
     state: Mutex<State>,
@@ -64,7 +65,7 @@ impl Batcher {
     /// Batches of this method's requests, counted in `totals`.
     pub(crate) fn new(
         settings: Batching,
-        callable: Callable,
+        sizes: Arc<Sizes>,
         clock: Arc<dyn Clock>,
         totals: Arc<Totals>,
     ) -> Batcher {
@@ -73,7 +74,7 @@ impl Batcher {
             Batching::Set(_) => None,
         };
         let state = Mutex::new(State { learner, ..State::default() });
-        Batcher { settings, callable, clock, totals, state }
+        Batcher { settings, sizes, clock, totals, state }
     }
 
     /// Runs a request with others. If the future is dropped the request leaves the queue, and a
@@ -209,7 +210,7 @@ impl Batcher {
                 .map(|piece| (state.requests[&piece.request].inputs.clone(), *piece))
                 .collect(),
             parameters: self.parameters().cloned(),
-            budget: self.callable.budget().clone(),
+            budget: self.sizes.budget().clone(),
         };
         state.count += 1;
         let number = state.count;
@@ -238,7 +239,7 @@ impl Batcher {
             has_ended: false,
             runtime: tokio::runtime::Handle::current(),
         };
-        self.callable.start_with(options, join, move |result| {
+        self.sizes.start_with(options, join, move |result| {
             let result =
                 result.and_then(|(outputs, _)| batch::check(&outputs, rows).map(|()| outputs));
             ending.end(&result);
@@ -263,8 +264,7 @@ impl Batcher {
         }
         drop(state);
         for (request, result) in ready {
-            let result =
-                result.and_then(|()| batch::whole(request.answers, self.callable.budget()));
+            let result = result.and_then(|()| batch::whole(request.answers, self.sizes.budget()));
             // Its client may be gone.
             let _ = request.tell.send(result);
         }
@@ -383,6 +383,7 @@ mod tests {
     use thalweg_tensor::{Code, DType, PartialShape, Shape};
 
     use super::*;
+    use crate::sizes::Workshop;
 
     /// Batches of `x + x`, or of the sum of all rows if the model cannot be batched.
     fn batcher(settings: Batching, fetch: &str) -> Arc<Batcher> {
@@ -397,7 +398,8 @@ mod tests {
         let clock = options.environment.clock.clone();
         let session = Session::new(s.to_graph(), kernel_registry(FAMILIES), options).unwrap();
         let callable = session.make_callable(&["x"], &[fetch], &[]).unwrap();
-        Arc::new(Batcher::new(settings, callable, clock, Arc::default()))
+        let sizes = Sizes::new(callable, Workshop::new(clock.clone()));
+        Arc::new(Batcher::new(settings, sizes, clock, Arc::default()))
     }
 
     fn set(parameters: Parameters) -> Batching {

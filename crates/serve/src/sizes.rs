@@ -1,0 +1,466 @@
+//! Plans of a method for the shapes that it is really called with, beside the one for any.
+//!
+//! Shapes that come often get a plan of their own, made by a thread of low priority while requests go on
+//! with the general one. Callers choose shapes, and may choose badly: those that are counted, those that
+//! have plans and the time that goes into making plans are all bounded.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_kernel::Clock;
+use thalweg_runtime::{Callable, RunMetadata, RunOptions};
+use thalweg_tensor::{Budget, Code, Result, Shape, Tensor};
+
+use crate::leisure;
+
+/// Calls with the same shapes after which these get a plan.
+const CALLS: u32 = 8;
+/// Calls of which a shape must have had so many: counts are halved after each such period.
+const PERIOD: u32 = 1024;
+/// Plans for shapes that a method keeps; more if more sizes of batches were set.
+const PLANS_MAX: usize = 8;
+/// Sizes of batches that get a plan before there are requests.
+const PREPARED_MAX: usize = 32;
+/// Plans for shapes that all methods of a version keep together.
+const VERSION_PLANS_MAX: usize = 64;
+/// Shapes without a plan that are counted at once.
+const COUNTED_MAX: usize = 32;
+/// A thread that makes plans rests for so many times as long as it took, and no less than this.
+const REST_FACTOR: u32 = 20;
+const REST: Duration = Duration::from_millis(100);
+
+/// Runs a method, by the plan that suits the shapes of its feeds best.
+pub(crate) struct Sizes {
+    general: Callable,
+    workshop: Arc<Workshop>,
+    /// Whether plans for shapes do no less than the general one.
+    is_useless: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    special: Vec<Special>,
+    counted: Vec<Counted>,
+    /// Calls in this period.
+    calls: u32,
+    /// Sizes of batches that were prepared for.
+    prepared: usize,
+}
+
+/// A plan for some shapes.
+struct Special {
+    callable: Callable,
+    calls: u32,
+}
+
+/// Shapes that have no plan.
+struct Counted {
+    shapes: Vec<Shape>,
+    calls: u32,
+}
+
+/// What makes the plans of a version: one at a time, and not always.
+pub(crate) struct Workshop {
+    clock: Arc<dyn Clock>,
+    state: Mutex<Work>,
+}
+
+#[derive(Default)]
+struct Work {
+    is_busy: bool,
+    rests_until: Duration,
+    plans: usize,
+}
+
+impl Workshop {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Workshop> {
+        Arc::new(Workshop { clock, state: Mutex::default() })
+    }
+
+    /// The next turn to make a plan, if it is time for one.
+    fn turn(self: &Arc<Self>) -> Option<Turn> {
+        let begin = self.clock.monotonic();
+        let mut work = self.state.lock();
+        if work.is_busy || begin < work.rests_until {
+            return None;
+        }
+        work.is_busy = true;
+        Some(Turn { workshop: self.clone(), begin })
+    }
+
+    /// Room for another plan.
+    fn take_room(&self) -> bool {
+        let mut work = self.state.lock();
+        let has_room = work.plans < VERSION_PLANS_MAX;
+        work.plans += usize::from(has_room);
+        has_room
+    }
+
+    fn give_room(&self, plans: usize) {
+        self.state.lock().plans -= plans;
+    }
+}
+
+/// The right to make a plan; the workshop rests afterwards.
+struct Turn {
+    workshop: Arc<Workshop>,
+    begin: Duration,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let now = self.workshop.clock.monotonic();
+        let took = now.saturating_sub(self.begin);
+        let mut work = self.workshop.state.lock();
+        work.is_busy = false;
+        work.rests_until = now + REST.max(took * REST_FACTOR);
+    }
+}
+
+impl Sizes {
+    /// Runs `general`, which takes any shapes, or what `workshop` makes of it.
+    pub(crate) fn new(general: Callable, workshop: Arc<Workshop>) -> Arc<Sizes> {
+        let (is_useless, state) = (AtomicBool::new(false), Mutex::default());
+        Arc::new(Sizes { general, workshop, is_useless, state })
+    }
+
+    /// What the session's tensors are charged to.
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        self.general.budget()
+    }
+
+    /// Makes the feeds and runs the step, both on the pool; see [`Callable::start_with`].
+    pub(crate) fn start_with(
+        self: &Arc<Self>,
+        options: RunOptions,
+        feeds: impl FnOnce() -> Result<Vec<Tensor>> + Send + 'static,
+        done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
+    ) {
+        let this = self.clone();
+        let choose = move || {
+            let feeds = feeds()?;
+            Ok((this.choose(&feeds), feeds))
+        };
+        self.general.start_with(options, choose, done);
+    }
+
+    /// What runs a step with these feeds. Shapes that come often get a plan, later.
+    fn choose(self: &Arc<Self>, feeds: &[Tensor]) -> Callable {
+        if self.is_useless.load(Ordering::Relaxed) {
+            return self.general.clone();
+        }
+        let mut state = self.state.lock();
+        state.count_call();
+        if let Some(special) = state.special.iter_mut().find(|s| s.callable.is_for(feeds)) {
+            special.calls = special.calls.saturating_add(1);
+            return special.callable.clone();
+        }
+        let wanted = state.count(feeds).filter(|&i| state.is_worth_a_plan(i));
+        let turn = wanted.and_then(|i| Some((i, self.workshop.turn()?)));
+        if let Some((i, turn)) = turn {
+            let shapes = state.counted.swap_remove(i).shapes;
+            drop(state);
+            let this = Arc::downgrade(self);
+            // Without a thread for it the general plan goes on.
+            let _ = leisure::start(move || {
+                if let Some(this) = this.upgrade() {
+                    this.make(&shapes);
+                }
+                drop(turn);
+            });
+        }
+        self.general.clone()
+    }
+
+    /// Makes a plan for these shapes, if it does less than the general one.
+    fn make(&self, shapes: &[Shape]) {
+        match self.general.for_shapes(shapes) {
+            Ok(callable) if callable.size() < self.general.size() => self.keep(callable),
+            Ok(_) => self.is_useless.store(true, Ordering::Relaxed),
+            Err(e) if e.code() == Code::Unimplemented => {
+                self.is_useless.store(true, Ordering::Relaxed);
+            }
+            // Other shapes may suit the model, and what is wrong with these its steps tell the callers.
+            Err(_) => {}
+        }
+    }
+
+    /// Takes in a plan; the one that was used least goes if there are many.
+    fn keep(&self, callable: Callable) {
+        let mut state = self.state.lock();
+        let has_room = state.special.len() < state.plans_max() && self.workshop.take_room();
+        let given_up = if has_room { None } else { state.least_used() };
+        // Where all room is taken by other methods the plan was made in vain; that is rare.
+        if has_room || given_up.is_some() {
+            state.special.push(Special { callable, calls: CALLS });
+        }
+        drop(state);
+        // A plan has much to drop: not under the lock.
+        drop(given_up);
+    }
+
+    /// Makes plans for batches of these sizes, with rows like those of the calls so far.
+    pub(crate) fn prepare(&self, sizes: &[usize]) {
+        let rows: Vec<Vec<Shape>> = {
+            let mut state = self.state.lock();
+            state.prepared = sizes.len().min(PREPARED_MAX);
+            state.counted.iter().map(|counted| counted.shapes.clone()).collect()
+        };
+        let mut wanted: Vec<Vec<Shape>> = Vec::new();
+        for shapes in rows.iter().flat_map(|rows| sizes.iter().filter_map(|&n| resized(rows, n))) {
+            if !wanted.contains(&shapes) && wanted.len() < PREPARED_MAX {
+                wanted.push(shapes);
+            }
+        }
+        for shapes in wanted {
+            if !self.is_useless.load(Ordering::Relaxed) {
+                self.make(&shapes);
+            }
+        }
+        let State { special, counted, .. } = &mut *self.state.lock();
+        let has_plan = |c: &Counted| special.iter().any(|s| s.callable.shapes() == c.shapes);
+        counted.retain(|c| !has_plan(c));
+    }
+
+    /// Plans that are kept, besides the general one.
+    #[cfg(test)]
+    fn plans(&self) -> usize {
+        self.state.lock().special.len()
+    }
+}
+
+impl Drop for Sizes {
+    fn drop(&mut self) {
+        self.workshop.give_room(self.state.get_mut().special.len());
+    }
+}
+
+impl State {
+    fn plans_max(&self) -> usize {
+        PLANS_MAX.max(self.prepared)
+    }
+
+    /// What was often once and is no more has to make room.
+    fn count_call(&mut self) {
+        self.calls += 1;
+        if self.calls < PERIOD {
+            return;
+        }
+        self.calls = 0;
+        self.special.iter_mut().for_each(|s| s.calls /= 2);
+        self.counted.iter_mut().for_each(|c| c.calls /= 2);
+        self.counted.retain(|c| c.calls > 0);
+    }
+
+    /// Counts a call with shapes that have no plan. A new one takes the place of none that is more
+    /// common: where there is no place, all counts go down by one, so whatever makes up a thirtieth of
+    /// the calls is found however many others there are.
+    fn count(&mut self, feeds: &[Tensor]) -> Option<usize> {
+        let is_same = |c: &Counted| {
+            c.shapes.len() == feeds.len()
+                && c.shapes.iter().zip(feeds).all(|(shape, feed)| shape == feed.shape())
+        };
+        if let Some(i) = self.counted.iter().position(is_same) {
+            self.counted[i].calls = self.counted[i].calls.saturating_add(1);
+            return Some(i);
+        }
+        if self.counted.len() >= COUNTED_MAX {
+            self.counted.iter_mut().for_each(|c| c.calls -= 1);
+            self.counted.retain(|c| c.calls > 0);
+            return None;
+        }
+        let shapes = feeds.iter().map(|feed| feed.shape().clone()).collect();
+        self.counted.push(Counted { shapes, calls: 1 });
+        None
+    }
+
+    /// Whether shapes came often, and more often than those of a plan that would have to go.
+    fn is_worth_a_plan(&self, i: usize) -> bool {
+        let calls = self.counted[i].calls;
+        let is_full = self.special.len() >= self.plans_max();
+        calls >= CALLS && (!is_full || self.special.iter().any(|s| s.calls < calls))
+    }
+
+    fn least_used(&mut self) -> Option<Special> {
+        let least = (0..self.special.len()).min_by_key(|&i| self.special[i].calls)?;
+        Some(self.special.swap_remove(least))
+    }
+}
+
+/// The shapes with another number of rows.
+fn resized(shapes: &[Shape], rows: usize) -> Option<Vec<Shape>> {
+    let one = |shape: &Shape| {
+        let mut dims = shape.to_vec();
+        *dims.first_mut()? = rows;
+        Shape::new(&dims).ok()
+    };
+    shapes.iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use thalweg_graph::Scope;
+    use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
+    use thalweg_runtime::{Session, SessionOptions};
+    use thalweg_tensor::{DType, PartialShape};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    /// `x` as one row, by a size that steps find out; or `-x`, where there is nothing to find out.
+    fn sizes(fetch: &str) -> (Arc<Sizes>, Session) {
+        let mut s = Scope::new(op_registry(FAMILIES).unwrap());
+        let shape = PartialShape::new([None, None]);
+        let x = s.op("Placeholder").name("x").attr("dtype", DType::Float).attr("shape", &shape);
+        let x = x.build().unwrap();
+        s.op("Neg").name("negated").input(x).build().unwrap();
+        let size = s.op("Size").input(x).build().unwrap();
+        let one = s.constant(&Tensor::scalar(1i32)).unwrap();
+        let target = s.op("Pack").inputs(&[one, size]).build().unwrap();
+        s.op("Reshape").name("row").inputs(&[x, target]).build().unwrap();
+        let options = SessionOptions::default();
+        let workshop = Workshop::new(options.environment.clock.clone());
+        let session = Session::new(s.to_graph(), kernel_registry(FAMILIES), options).unwrap();
+        let general = session.make_callable(&["x"], &[fetch], &[]).unwrap();
+        (Sizes::new(general, workshop), session)
+    }
+
+    fn ones(rows: usize, width: usize) -> Tensor {
+        let shape = Shape::new(&[rows, width]).unwrap();
+        Tensor::from_slice(shape, &vec![1.0f32; rows * width]).unwrap()
+    }
+
+    async fn call(sizes: &Arc<Sizes>, feed: Tensor) -> Result<Vec<Tensor>> {
+        let (tell, told) = oneshot::channel();
+        sizes.start_with(
+            RunOptions::default(),
+            move || Ok(vec![feed]),
+            move |result| {
+                let _ = tell.send(result.map(|(tensors, _)| tensors));
+            },
+        );
+        told.await.unwrap()
+    }
+
+    /// Calls until there are so many plans.
+    async fn until(sizes: &Arc<Sizes>, plans: usize, feed: impl Fn() -> Tensor) {
+        for _ in 0..60_000 {
+            let elements = feed().num_elements();
+            let row = call(sizes, feed()).await.unwrap().remove(0);
+            assert_eq!(row.shape().dims(), [1, elements]);
+            if sizes.plans() >= plans {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("{} plans after a minute", sizes.plans());
+    }
+
+    #[tokio::test]
+    async fn shapes_that_come_often_get_a_plan() {
+        let (sizes, _session) = sizes("row");
+        for _ in 0..CALLS - 1 {
+            call(&sizes, ones(2, 3)).await.unwrap();
+        }
+        assert_eq!(sizes.state.lock().counted[0].calls, CALLS - 1);
+        until(&sizes, 1, || ones(2, 3)).await;
+        assert!(sizes.choose(&[ones(2, 3)]).size() < sizes.general.size());
+        // Others go on with the general one.
+        assert_eq!(sizes.choose(&[ones(3, 2)]).size(), sizes.general.size());
+        until(&sizes, 2, || ones(3, 2)).await;
+        let workshop = sizes.workshop.clone();
+        assert_eq!(workshop.state.lock().plans, 2);
+        drop(sizes);
+        // The last step may still hold it for a moment.
+        for _ in 0..1000 {
+            if workshop.state.lock().plans == 0 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        panic!("the plans keep their room");
+    }
+
+    #[tokio::test]
+    async fn a_plan_that_does_no_less_is_not_kept() {
+        let (sizes, _session) = sizes("negated");
+        for _ in 0..60_000 {
+            call(&sizes, ones(2, 3)).await.unwrap();
+            if sizes.is_useless.load(Ordering::Relaxed) {
+                assert_eq!(sizes.plans(), 0);
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        panic!("nobody noticed within a minute");
+    }
+
+    #[test]
+    fn ever_new_shapes_neither_grow_nor_hide_what_is_common() {
+        let mut state = State::default();
+        let mut common = 0;
+        for i in 0..100_000 {
+            state.count_call();
+            state.count(&[ones(1 + i, 0)]);
+            assert!(state.counted.len() <= COUNTED_MAX);
+            if i % 8 == 0 {
+                let found = state.count(&[ones(0, 7)]);
+                common += usize::from(found.is_some_and(|i| state.is_worth_a_plan(i)));
+            }
+        }
+        assert!(common > 1000, "{common}");
+        let worth = (0..state.counted.len()).filter(|&i| state.is_worth_a_plan(i)).count();
+        assert!(worth <= 1, "{worth}");
+    }
+
+    #[test]
+    fn the_workshop_makes_one_at_a_time_and_rests() {
+        let (sizes, _session) = sizes("row");
+        let workshop = &sizes.workshop;
+        let turn = workshop.turn().expect("it is idle");
+        assert!(workshop.turn().is_none(), "it is busy");
+        drop(turn);
+        assert!(workshop.turn().is_none(), "it rests");
+        assert!(workshop.state.lock().rests_until >= REST);
+        for _ in 0..VERSION_PLANS_MAX {
+            assert!(workshop.take_room());
+        }
+        assert!(!workshop.take_room());
+        // Where there is no room a plan takes the place of one of its own method, or goes.
+        sizes.make(&[Shape::new(&[2, 2]).unwrap()]);
+        assert_eq!(sizes.plans(), 0);
+        workshop.give_room(VERSION_PLANS_MAX);
+    }
+
+    #[test]
+    fn the_least_used_plan_goes() {
+        let (sizes, _session) = sizes("row");
+        for rows in 1..=PLANS_MAX {
+            sizes.make(&[Shape::new(&[rows, 2]).unwrap()]);
+        }
+        for rows in (1..=PLANS_MAX).filter(|&rows| rows != 3) {
+            sizes.choose(&[ones(rows, 2)]);
+        }
+        sizes.make(&[Shape::new(&[40, 2]).unwrap()]);
+        assert_eq!(sizes.plans(), PLANS_MAX);
+        let general = sizes.general.size();
+        assert_eq!(sizes.choose(&[ones(3, 2)]).size(), general);
+        assert!(sizes.choose(&[ones(40, 2)]).size() < general);
+        assert_eq!(sizes.workshop.state.lock().plans, PLANS_MAX);
+    }
+
+    #[test]
+    fn sizes_that_were_set_are_prepared_for() {
+        let (sizes, _session) = sizes("row");
+        sizes.choose(&[ones(16, 5)]);
+        let allowed: Vec<usize> = (1..=12).collect();
+        sizes.prepare(&allowed);
+        assert_eq!(sizes.plans(), 12, "more than without");
+        for rows in allowed {
+            assert!(sizes.choose(&[ones(rows, 5)]).size() < sizes.general.size(), "{rows}");
+        }
+    }
+}
