@@ -1,5 +1,7 @@
 //! Threads for work that requests must not notice: loading versions and freeing them, making plans.
 
+use std::time::Duration;
+
 use rustix::process::setpriority_process;
 use thalweg_tensor::{Result, err};
 use tokio::sync::oneshot;
@@ -7,6 +9,10 @@ use tokio::sync::oneshot;
 /// How much such threads yield to those that answer requests: a tenth of the time of a core that both
 /// want, so that loading ends even on a machine that is always busy.
 const NICENESS: i32 = 10;
+/// How long we look whether cores idle.
+const LOOK: Duration = Duration::from_millis(100);
+/// What has to be idle of one core meanwhile.
+const IDLE_PART: f64 = 0.2;
 
 /// Starts `body` on a thread of its own with a low priority, which threads that it starts inherit (those
 /// that read files among them). The thread ends with it, and at the end of a thread the allocator gives
@@ -15,6 +21,9 @@ pub(crate) fn start(body: impl FnOnce() + Send + 'static) -> Result<()> {
     let work = move || {
         // Where that is not allowed it has the priority of the others.
         let _ = setpriority_process(None, NICENESS);
+        if cores_idle() {
+            take_idle_time_only();
+        }
         body();
     };
     std::thread::Builder::new()
@@ -32,4 +41,71 @@ pub(crate) async fn run<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'st
         let _ = tell.send(body());
     })?;
     told.await.map_err(|_| err!(Internal, "it panicked; this is a bug"))
+}
+
+/// From now on this thread runs only when nobody else wants its core, and gives it up at once.
+///
+/// A thread that is merely nice keeps a core to the end of its slice, which is longer than a request
+/// takes. The way back is closed to most processes: whoever comes here has seen to it that there is idle
+/// time to be had.
+fn take_idle_time_only() {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: the call changes how the calling thread (0) is scheduled and reads the parameters, which
+    // outlive it. What it returns does not matter: where it is refused the thread is nice at least.
+    // (The C library's function of this name does nothing in some of them.)
+    let _ = unsafe {
+        libc::syscall(libc::SYS_sched_setscheduler, 0, libc::SCHED_IDLE, &raw const parameters)
+    };
+}
+
+/// Whether cores have idled just now, all together for a fair part of one's time.
+fn cores_idle() -> bool {
+    let Some(before) = idle_ticks() else { return false };
+    std::thread::sleep(LOOK);
+    let passed = idle_ticks().map_or(0, |now| now.saturating_sub(before));
+    passed as f64 >= LOOK.as_secs_f64() * TICKS_A_SECOND * IDLE_PART
+}
+
+/// What the system counts in, whatever its own clock does.
+const TICKS_A_SECOND: f64 = 100.0;
+
+/// How long the cores have idled, all together.
+fn idle_ticks() -> Option<u64> {
+    idle_of(&std::fs::read_to_string("/proc/stat").ok()?)
+}
+
+/// The fourth number of the line for all cores.
+fn idle_of(stat: &str) -> Option<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    line.split_whitespace().nth(3)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn idle_time_is_the_fourth_number() {
+        let stat = "cpu  10 20 30 4567 5 6 7\ncpu0 1 2 3 4 5\nctxt 9\n";
+        assert_eq!(idle_of(stat), Some(4567));
+        for broken in ["", "cpu0 1 2 3 4\n", "cpu 1 2\n", "cpu 1 2 3 x\n"] {
+            assert_eq!(idle_of(broken), None, "{broken:?}");
+        }
+        assert!(idle_ticks().is_some());
+    }
+
+    #[test]
+    fn idle_time_only_is_inherited() {
+        let policy = || {
+            // SAFETY: it reads how the calling thread is scheduled.
+            unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) }
+        };
+        let thread = std::thread::spawn(move || {
+            take_idle_time_only();
+            // Threads that it starts inherit it.
+            (policy(), std::thread::spawn(policy).join().unwrap())
+        });
+        let idle = libc::c_long::from(libc::SCHED_IDLE);
+        assert_eq!(thread.join().unwrap(), (idle, idle));
+    }
 }
