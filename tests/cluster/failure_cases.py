@@ -10,6 +10,8 @@ import tensorflow as tf
 from cluster import OURS, tasks, transports
 from support import equal, raises, v1
 
+# Of a large variable: 32 MB.
+SIZE = 8 << 20
 PS0, PS1, W0, W1 = ("/job:ps/task:0", "/job:ps/task:1", "/job:worker/task:0", "/job:worker/task:1")
 
 
@@ -87,6 +89,77 @@ def case_killed_in_the_middle_of_a_step(cluster):
                 assert at - killed < 1, f"{at - killed:.2f} s"
                 begin = time.monotonic()
             assert time.monotonic() - begin < 1, "it took long to close"
+
+
+def shares_memory(cluster, task):
+    """Whether a task has memory through which it takes or gives large tensors."""
+    with open(f"/proc/{cluster.processes[task].pid}/maps") as f:
+        return "memfd:thalweg-ring" in f.read()
+
+
+class Adding(threading.Thread):
+    """Adds a large variable of worker 1 to one of the parameter server until that fails."""
+
+    def __init__(self, target):
+        super().__init__(daemon=True)
+        self.count, self.error, self.ended = 0, None, None
+        with v1.device(PS0):
+            total = v1.get_variable("total", [SIZE], tf.int32, v1.zeros_initializer(),
+                                    use_resource=False)
+            self.sums = tf.stack([tf.reduce_min(total), tf.reduce_max(total)])
+        with v1.device(W1):
+            added = v1.get_variable("added", [SIZE], tf.int32, v1.ones_initializer(),
+                                    use_resource=False)
+        self.add = v1.assign_add(total, added).op
+        self.session = v1.Session(target)
+        self.session.run(v1.global_variables_initializer())
+        # One, by which the two tasks get to know each other.
+        self.session.run(self.add)
+        self.count += 1
+
+    def run(self):
+        try:
+            while True:
+                self.session.run(self.add)
+                self.count += 1
+        except tf.errors.OpError as e:
+            self.error, self.ended = e, time.monotonic()
+
+
+def case_large_tensors_of_tasks_that_pause_and_die(cluster):
+    """A pause in the middle of a tensor heals; a death ends the step at once, whatever is half there."""
+    for victim, other in [("worker:1", "ps:0"), ("ps:0", "worker:1")]:
+        with tf.Graph().as_default():
+            adding = Adding(cluster.target("worker:0"))
+            adding.start()
+            assert shares_memory(cluster, victim) and shares_memory(cluster, other)
+            for i, task in enumerate([victim, other] * 3):
+                time.sleep(0.1 + 0.007 * i)
+                cluster.signal(task, signal.SIGSTOP)
+                time.sleep(0.1)
+                cluster.signal(task, signal.SIGCONT)
+            # What is in the memory stays there until the one goes on and the other is dead.
+            cluster.signal(other, signal.SIGSTOP)
+            time.sleep(0.1)
+            assert adding.error is None, adding.error
+            cluster.kill(victim)
+            killed = time.monotonic()
+            cluster.signal(other, signal.SIGCONT)
+            adding.join(5)
+            assert isinstance(adding.error, tf.errors.UnavailableError), adding.error
+            assert "/job:{}/replica:0/task:{}".format(*victim.split(":")) in str(adding.error)
+            assert adding.ended - killed < 1, f"{adding.ended - killed:.2f} s"
+            adding.session.close()
+            end = time.monotonic() + 5
+            while shares_memory(cluster, other):
+                assert time.monotonic() < end, "the memory is kept"
+                time.sleep(0.01)
+            cluster.start(victim)
+            if victim == "worker:1":
+                with v1.Session(cluster.target("ps:0")) as s:
+                    least, most = s.run(adding.sums)
+                # The last step may have been done without saying so, and none by half.
+                assert least == most and adding.count <= most <= adding.count + 1, (least, most)
 
 
 def case_a_dead_task_that_nobody_needs(cluster):

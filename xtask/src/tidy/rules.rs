@@ -11,6 +11,7 @@ const UNSAFE: &[&str] = &[
     "crates/ops/",
     "crates/formats/src/storage/map.rs",
     "crates/cluster/src/stream/arriving.rs",
+    "crates/cluster/src/stream/ring.rs",
     "crates/runtime/src/execute/",
     "crates/runtime/src/pool.rs",
     "crates/serve/src/leisure.rs",

@@ -215,7 +215,7 @@ impl Server {
             if is_stream && service.hello.get().is_some() {
                 let (reader, writer) = stream.into_split();
                 let worker = service.worker.clone();
-                return stream::server::serve(worker, reader, writer, limit, stop).await;
+                return stream::server::serve(worker, reader, writer, None, limit, stop).await;
             }
             // Alive as long as the connection.
             let alive = Arc::new(());

@@ -11,18 +11,19 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::Value;
 use thalweg_proto as pb;
-use thalweg_tensor::{Budget, Code, Error, Result, ensure, err};
+use thalweg_tensor::{Budget, Charge, Code, Error, Result, ensure, err};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use super::arriving::Arriving;
 use super::frame::{
-    HEADER_BYTES, Header, Kind, PREFACE_BYTES, Preface, SMALL_BYTES_MAX, START_BYTES, TensorStart,
-    VERSION, broken, decode_error,
+    HEADER_BYTES, Header, Kind, Offer, PREFACE_BYTES, Place, Preface, SMALL_BYTES_MAX, START_BYTES,
+    TensorStart, VERSION, broken, decode_error,
 };
 use super::hello::{self, HelloRequest, HelloResponse};
 use super::reader::Reader;
+use super::ring::{self, Ring, SlotSet, WORTHWHILE_BYTES};
 use super::socket;
 use crate::grpc::client::Channel;
 
@@ -169,7 +170,7 @@ async fn open(control: &Channel, hello: &HelloResponse) -> Option<(Connection, &
     {
         socket::tune_unix(&stream);
         let (reader, writer) = stream.into_split();
-        if let Some(connection) = greet(reader, writer, hello, incoming).await {
+        if let Some(connection) = greet(reader, writer, hello, incoming, true).await {
             return Some((connection, "unix"));
         }
     }
@@ -178,16 +179,18 @@ async fn open(control: &Channel, hello: &HelloResponse) -> Option<(Connection, &
     let stream = stream.ok()?.ok()?;
     socket::tune_tcp(&stream);
     let (reader, writer) = stream.into_split();
-    let connection = greet(reader, writer, hello, incoming).await?;
+    let connection = greet(reader, writer, hello, incoming, false).await?;
     Some((connection, "TCP"))
 }
 
 /// Exchanges prefaces and starts the connection; none if that is not the task that said hello.
+/// `is_near` says that memory can be shared.
 async fn greet<R, W>(
     mut reader: R,
     mut writer: W,
     hello: &HelloResponse,
     incoming: &Arc<Budget>,
+    is_near: bool,
 ) -> Option<Connection>
 where
     R: AsyncRead + Unpin + Send + 'static,
@@ -202,7 +205,7 @@ where
     };
     let theirs = tokio::time::timeout(CONNECT_LIMIT, exchange).await.ok()?.ok()?;
     let is_right = Preface::decode(&theirs).is_ok_and(|theirs| theirs == ours);
-    is_right.then(|| Connection::start(reader, writer, hello.incarnation, incoming))
+    is_right.then(|| Connection::start(reader, writer, hello.incarnation, incoming, is_near))
 }
 
 /// A connection over which tensors come.
@@ -274,7 +277,13 @@ impl Drop for GiveUp<'_> {
 }
 
 impl Connection {
-    fn start<R, W>(reader: R, writer: W, incarnation: u64, incoming: &Arc<Budget>) -> Connection
+    fn start<R, W>(
+        reader: R,
+        writer: W,
+        incarnation: u64,
+        incoming: &Arc<Budget>,
+        is_near: bool,
+    ) -> Connection
     where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
@@ -283,9 +292,21 @@ impl Connection {
         let (questions, asked) = mpsc::unbounded_channel();
         let (of_task, incoming) = (calls.clone(), incoming.clone());
         tokio::spawn(async move {
+            let notes = Notes::default();
+            let answers = Answers {
+                reader: Reader::new(reader),
+                calls: &of_task,
+                incoming: &incoming,
+                arriving: FxHashMap::default(),
+                notes: &notes,
+                ring: None,
+                may_share: is_near,
+            };
+            // What was read is asked for again before more is read.
             let end = tokio::select! {
-                end = read_answers(Reader::new(reader), &of_task, &incoming) => end,
-                end = write_questions(writer, asked) => end,
+                biased;
+                end = answers.take_all() => end,
+                end = write_questions(writer, asked, &notes) => end,
             };
             of_task.lose(&end);
         });
@@ -328,9 +349,18 @@ impl Connection {
 async fn write_questions(
     mut writer: impl AsyncWrite + Unpin,
     mut asked: mpsc::UnboundedReceiver<Bytes>,
+    notes: &Notes,
 ) -> Error {
-    while let Some(first) = asked.recv().await {
-        let mut batch = BytesMut::from(first);
+    loop {
+        let mut batch = BytesMut::new();
+        tokio::select! {
+            first = asked.recv() => match first {
+                Some(first) => batch.extend_from_slice(&first),
+                None => return err!(Unavailable, "the stream of tensors was given up"),
+            },
+            () = notes.changed.notified() => {}
+        }
+        notes.put(&mut batch);
         while batch.len() < SMALL_BYTES_MAX
             && let Ok(next) = asked.try_recv()
         {
@@ -340,29 +370,30 @@ async fn write_questions(
             return broke_off(&e);
         }
     }
-    err!(Unavailable, "the stream of tensors was given up")
+}
+
+/// What the reading side has the writing side say: however much comes, this stays small.
+#[derive(Default)]
+struct Notes {
+    /// What offers memory.
+    offer: Mutex<Option<Offer>>,
+    freed: SlotSet,
+    changed: Notify,
+}
+
+impl Notes {
+    fn put(&self, out: &mut BytesMut) {
+        if let Some(offer) = self.offer.lock().take() {
+            offer.put(out);
+        }
+        while let Some(slot) = self.freed.take() {
+            Header { id: slot as u64, kind: Kind::Freed, len: 0 }.put(out);
+        }
+    }
 }
 
 fn broke_off(e: &io::Error) -> Error {
     err!(Unavailable, "the stream of tensors broke off: {e}")
-}
-
-/// Takes answers until the stream ends; why it ended.
-async fn read_answers(
-    reader: Reader<impl AsyncRead + Unpin>,
-    calls: &Calls,
-    incoming: &Arc<Budget>,
-) -> Error {
-    let mut answers = Answers { reader, calls, incoming, arriving: FxHashMap::default() };
-    loop {
-        match answers.next().await {
-            Ok(true) => {}
-            Ok(false) => return err!(Unavailable, "it closed the stream of tensors"),
-            Err(Broken::Socket(e)) => return broke_off(&e),
-            // A peer that speaks nonsense is as good as lost.
-            Err(Broken::Rules(e)) => return Error::new(Code::Unavailable, e.message().to_owned()),
-        }
-    }
 }
 
 enum Broken {
@@ -388,9 +419,29 @@ struct Answers<'a, R> {
     incoming: &'a Arc<Budget>,
     /// Those of which a part is there.
     arriving: FxHashMap<u64, Arriving>,
+    notes: &'a Notes,
+    /// Memory that was offered.
+    ring: Option<(Ring, Charge)>,
+    /// Whether the other side is on this machine and no memory was offered yet.
+    may_share: bool,
 }
 
 impl<R: AsyncRead + Unpin> Answers<'_, R> {
+    /// Takes answers until the stream ends; why it ended.
+    async fn take_all(mut self) -> Error {
+        loop {
+            match self.next().await {
+                Ok(true) => {}
+                Ok(false) => return err!(Unavailable, "it closed the stream of tensors"),
+                Err(Broken::Socket(e)) => return broke_off(&e),
+                // A peer that speaks nonsense is as good as lost.
+                Err(Broken::Rules(e)) => {
+                    return Error::new(Code::Unavailable, e.message().to_owned());
+                }
+            }
+        }
+    }
+
     /// Takes one frame, or lets go of what nobody waits for; false at the end.
     async fn next(&mut self) -> Result<bool, Broken> {
         let header = tokio::select! {
@@ -403,7 +454,7 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
         let Some(header) = header else { return Ok(false) };
         let header = Header::decode(&header)?;
         match header.kind {
-            Kind::Want | Kind::GiveUp => {
+            Kind::Want | Kind::GiveUp | Kind::Ring | Kind::Freed => {
                 return Err(broken("an answer is a question").into());
             }
             Kind::Dead => {
@@ -417,6 +468,12 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
             }
             Kind::Tensor => self.begin(header).await?,
             Kind::More => self.go_on(header.id, header.len).await?,
+            Kind::Placed => {
+                let place = Place::decode(&self.reader.array_whole().await?);
+                self.take_placed(header.id, place)?;
+                // The writing side says at once that the slot is free, and other tasks get their turn.
+                tokio::task::yield_now().await;
+            }
         }
         Ok(true)
     }
@@ -432,6 +489,9 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
         let start = TensorStart::decode(&fixed, &head)?;
         if self.arriving.contains_key(&header.id) {
             return Err(broken("a tensor begins twice").into());
+        }
+        if start.content_bytes >= WORTHWHILE_BYTES {
+            self.share();
         }
         if self.calls.is_waiting(header.id) {
             match Arriving::new(start, self.incoming) {
@@ -456,12 +516,48 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
             return Err(broken("a tensor has more bytes than it said").into());
         }
         self.reader.fill(arriving.room(count)?).await?;
-        if arriving.missing() == 0
+        self.end_if_whole(id);
+        Ok(())
+    }
+
+    /// Offers memory, once; if there is none, all comes by the socket.
+    fn share(&mut self) {
+        if std::mem::take(&mut self.may_share)
+            && let Ok(charge) = Charge::new(self.incoming, ring::BYTES)
+            && let Ok(ring) = Ring::make()
+        {
+            *self.notes.offer.lock() = Some(ring.offer());
+            self.notes.changed.notify_one();
+            self.ring = Some((ring, charge));
+        }
+    }
+
+    fn take_placed(&mut self, id: u64, place: Place) -> Result<()> {
+        let ring = self.ring.as_ref().filter(|_| ring::has(place));
+        let (ring, _) = ring.ok_or_else(|| broken("there is no such slot"))?;
+        if !self.calls.is_waiting(id) {
+            self.arriving.remove(&id);
+        }
+        if let Some(arriving) = self.arriving.get_mut(&id) {
+            if place.count > arriving.missing() {
+                return Err(broken("a tensor has more bytes than it said"));
+            }
+            ring.read(place.slot, arriving.room(place.count)?);
+        }
+        if !self.notes.freed.add(place.slot as u64) {
+            return Err(broken("a slot is filled that was not freed"));
+        }
+        self.notes.changed.notify_one();
+        self.end_if_whole(id);
+        Ok(())
+    }
+
+    fn end_if_whole(&mut self, id: u64) {
+        if self.arriving.get(&id).is_some_and(|arriving| arriving.missing() == 0)
             && let Some(whole) = self.arriving.remove(&id)
         {
             self.calls.answer(id, whole.finish(self.incoming).map(Value::Tensor));
         }
-        Ok(())
     }
 }
 
@@ -474,6 +570,7 @@ mod tests {
 
     use super::super::frame::{PART_BYTES, answer};
     use super::*;
+    use crate::stream::ring::{SLOT_BYTES, SLOTS};
 
     const LIMIT: Duration = Duration::from_secs(20);
 
@@ -486,12 +583,16 @@ mod tests {
     }
 
     fn play<F: Future<Output = ()>>(script: impl FnOnce(Ends) -> F) {
+        play_with(false, script);
+    }
+
+    fn play_with<F: Future<Output = ()>>(is_near: bool, script: impl FnOnce(Ends) -> F) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (answers, reader) = tokio::io::duplex(1000);
             let (writer, questions) = tokio::io::duplex(1000);
             let incoming = Budget::new(64 << 20);
-            let connection = Arc::new(Connection::start(reader, writer, 7, &incoming));
+            let connection = Arc::new(Connection::start(reader, writer, 7, &incoming, is_near));
             let questions = Reader::new(questions);
             let script = script(Ends { connection, questions, answers, incoming });
             tokio::time::timeout(LIMIT, script).await.expect("nothing hangs");
@@ -520,6 +621,19 @@ mod tests {
             let mut frame = BytesMut::new();
             Header { id, kind, len: body.iter().map(|part| part.len()).sum() }.put(&mut frame);
             body.iter().for_each(|part| frame.extend_from_slice(part));
+            self.answers.write_all(&frame).await.unwrap();
+        }
+
+        /// The memory that is offered next.
+        async fn offer(&mut self) -> Offer {
+            let header = Header::decode(&self.questions.array_whole().await.unwrap()).unwrap();
+            assert_eq!(header.kind, Kind::Ring);
+            Offer::decode(header.id, &self.questions.array_whole().await.unwrap())
+        }
+
+        async fn place(&mut self, id: u64, slot: usize, count: usize) {
+            let mut frame = BytesMut::new();
+            Place { slot, count }.put(id, &mut frame);
             self.answers.write_all(&frame).await.unwrap();
         }
 
@@ -566,6 +680,70 @@ mod tests {
             assert_eq!((e.code(), e.message()), (Code::Aborted, "step 3 is over"));
             assert_eq!(numbers(a.await.unwrap()), vec![5; PART_BYTES]);
         });
+    }
+
+    /// Memory is offered with the first large tensor, and slots come back, wanted or not.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn large_tensors_come_through_shared_memory() {
+        play_with(true, async |mut ends| {
+            let call = ends.ask("a");
+            let (a, _, _) = ends.question().await;
+            let values = vec![5i32; PART_BYTES];
+            let (start, content) = TensorStart::of(&Tensor::vector(&values).unwrap()).unwrap();
+            ends.frame(a, Kind::Tensor, &[&start, &content[..100]]).await;
+            let offer = ends.offer().await;
+            let mut ring = Ring::open(std::process::id() as i32, offer).unwrap();
+            for (i, part) in content[100..].chunks(SLOT_BYTES).enumerate() {
+                let slot = i % SLOTS;
+                ring.write(slot, part);
+                ends.place(a, slot, part.len()).await;
+                let (freed, kind, _) = ends.question().await;
+                assert_eq!((freed, kind), (slot as u64, Kind::Freed));
+            }
+            assert_eq!(numbers(call.await.unwrap()), values);
+            ends.place(a, 2, 9).await;
+            assert_eq!(ends.question().await.0, 2, "nobody waits, the slot is freed all the same");
+            assert_eq!(ends.incoming.used_bytes(), ring::BYTES, "it is charged");
+        });
+    }
+
+    /// Places that there are not, more than a tensor has, one slot again and again, places without
+    /// memory, and an end in the middle.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn strange_places_end_all_calls() {
+        let strange: [(bool, &[(usize, usize)]); 8] = [
+            (true, &[(SLOTS, 9)]),
+            (true, &[(u32::MAX as usize, 9)]),
+            (true, &[(0, SLOT_BYTES + 1)]),
+            (true, &[(0, u32::MAX as usize)]),
+            (true, &[(0, SLOT_BYTES), (1, SLOT_BYTES - 1), (2, 2)]),
+            (true, &[(1, 9), (1, 9), (1, 9), (1, 9)]),
+            (false, &[(0, 9)]),
+            (true, &[(3, SLOT_BYTES)]),
+        ];
+        for (is_near, places) in strange {
+            play_with(is_near, async |mut ends| {
+                let calls = [ends.ask("a"), ends.ask("b")];
+                let (id, _, _) = ends.question().await;
+                ends.question().await;
+                let large = Tensor::vector(&vec![1u8; 2 * SLOT_BYTES]).unwrap();
+                let (start, _) = TensorStart::of(&large).unwrap();
+                ends.frame(id, Kind::Tensor, &[&start]).await;
+                let mut frames = BytesMut::new();
+                for (slot, count) in places {
+                    Place { slot: *slot, count: *count }.put(id, &mut frames);
+                }
+                ends.answers.write_all(&frames).await.unwrap();
+                drop(ends.answers);
+                for call in calls {
+                    let e = call.await.unwrap().err().unwrap();
+                    assert_eq!(e.code(), Code::Unavailable, "{places:?}: {e}");
+                }
+                assert_eq!(ends.incoming.used_bytes(), 0, "{places:?}");
+            });
+        }
     }
 
     #[test]

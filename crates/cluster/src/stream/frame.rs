@@ -11,6 +11,9 @@
 //! | `More` | server | the next bytes of the content |
 //! | `Dead` | server | nothing: the tensor is the result of a branch not taken |
 //! | `Failed` | server | the error's code as four bytes, and its message |
+//! | `Ring` | client | an [`Offer`]'s file: it has memory to share under this number, see `ring` |
+//! | `Freed` | client | nothing: the slot of this number may be filled again |
+//! | `Placed` | server | a [`Place`]: the next bytes of the content lie there |
 //!
 //! The content of numbers is the tensor's memory; strings and other objects are a `TensorProto`.
 
@@ -23,13 +26,15 @@ use thalweg_tensor::{DType, Error, Result, Shape, Tensor, ensure, err};
 use crate::grpc::client::check_status;
 
 /// Grows when the format changes; tasks of different versions keep to gRPC.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 /// What a client sends first. No other protocol of this port begins with this byte.
 pub(crate) const MAGIC: [u8; 8] = *b"\x17thalweg";
 pub(crate) const PREFACE_BYTES: usize = 20;
 pub(crate) const HEADER_BYTES: usize = 16;
 /// The part of a [`TensorStart`] before its head.
 pub(crate) const START_BYTES: usize = 13;
+const OFFER_BYTES: usize = 8;
+const PLACE_BYTES: usize = 8;
 /// Bytes of a `Want`, of a head, of an error.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 << 10;
 /// Bytes of content in one frame: what a small tensor may have to wait for.
@@ -67,10 +72,22 @@ pub(crate) enum Kind {
     More = 4,
     Dead = 5,
     Failed = 6,
+    Ring = 7,
+    Freed = 8,
+    Placed = 9,
 }
 
-const KINDS: [Kind; 6] =
-    [Kind::Want, Kind::GiveUp, Kind::Tensor, Kind::More, Kind::Dead, Kind::Failed];
+const KINDS: [Kind; 9] = [
+    Kind::Want,
+    Kind::GiveUp,
+    Kind::Tensor,
+    Kind::More,
+    Kind::Dead,
+    Kind::Failed,
+    Kind::Ring,
+    Kind::Freed,
+    Kind::Placed,
+];
 
 /// The beginning of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -94,19 +111,65 @@ impl Header {
         let kind = KINDS.iter().copied().find(|kind| *kind as u32 == number);
         let kind = kind.ok_or_else(|| broken(&format!("there is no kind of frame {number}")))?;
         let len = u32_at(bytes, 8) as usize;
-        let len_max = match kind {
-            Kind::Want | Kind::Failed => SMALL_BYTES_MAX,
-            Kind::GiveUp | Kind::Dead => 0,
-            Kind::Tensor => START_BYTES + SMALL_BYTES_MAX + PART_BYTES,
-            Kind::More => PART_BYTES,
+        let allowed = match kind {
+            Kind::Want | Kind::Failed => 0..=SMALL_BYTES_MAX,
+            Kind::GiveUp | Kind::Dead | Kind::Freed => 0..=0,
+            Kind::Ring => OFFER_BYTES..=OFFER_BYTES,
+            Kind::Placed => PLACE_BYTES..=PLACE_BYTES,
+            Kind::Tensor => 0..=START_BYTES + SMALL_BYTES_MAX + PART_BYTES,
+            Kind::More => 0..=PART_BYTES,
         };
         ensure!(
-            len <= len_max,
+            allowed.contains(&len),
             DataLoss,
             "{}",
-            broken(&format!("a frame of {len} bytes is too large for its kind")).message()
+            broken(&format!("{len} bytes are no {kind:?} frame")).message()
         );
         Ok(Header { id: u64_at(bytes, 0), kind, len })
+    }
+}
+
+/// Where memory that a task shares is found.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Offer {
+    /// Its number among the open files of the process.
+    pub(crate) number: u64,
+    /// The file's own number, which says whether it is the one that is meant.
+    pub(crate) file: u64,
+}
+
+impl Offer {
+    /// Puts the whole frame.
+    pub(crate) fn put(&self, out: &mut BytesMut) {
+        Header { id: self.number, kind: Kind::Ring, len: OFFER_BYTES }.put(out);
+        out.put_u64_le(self.file);
+    }
+
+    /// Of a frame's number and body.
+    pub(crate) fn decode(number: u64, body: &[u8; OFFER_BYTES]) -> Offer {
+        Offer { number, file: u64_at(body, 0) }
+    }
+}
+
+/// Where a part of a tensor lies in shared memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Place {
+    pub(crate) slot: usize,
+    /// Bytes, from the beginning of the slot on.
+    pub(crate) count: usize,
+}
+
+impl Place {
+    /// Puts the whole frame.
+    pub(crate) fn put(&self, id: u64, out: &mut BytesMut) {
+        Header { id, kind: Kind::Placed, len: PLACE_BYTES }.put(out);
+        out.put_u32_le(self.slot as u32);
+        out.put_u32_le(self.count as u32);
+    }
+
+    /// Of a frame's body.
+    pub(crate) fn decode(body: &[u8; PLACE_BYTES]) -> Place {
+        Place { slot: u32_at(body, 0) as usize, count: u32_at(body, 4) as usize }
     }
 }
 
@@ -225,7 +288,8 @@ mod tests {
         other[0] = b'P';
         assert!(Preface::decode(&other).is_err());
         for kind in KINDS {
-            let header = Header { id: u64::MAX - 1, kind, len: 0 };
+            let len = if matches!(kind, Kind::Ring | Kind::Placed) { 8 } else { 0 };
+            let header = Header { id: u64::MAX - 1, kind, len };
             let mut bytes = BytesMut::new();
             header.put(&mut bytes);
             assert_eq!(Header::decode(bytes[..].try_into().unwrap()).unwrap(), header);
@@ -234,8 +298,19 @@ mod tests {
 
     #[test]
     fn frames_that_are_too_large_or_unknown_are_refused() {
-        for (kind, len) in [(0, 0), (7, 0), (2, 1), (1, 1 << 20), (4, (1 << 20) + 1), (4, u32::MAX)]
-        {
+        for (kind, len) in [
+            (0, 0),
+            (10, 0),
+            (2, 1),
+            (1, 1 << 20),
+            (4, (1 << 20) + 1),
+            (4, u32::MAX),
+            (7, 0),
+            (7, 9),
+            (8, 1),
+            (9, 7),
+            (9, 16),
+        ] {
             let mut bytes = BytesMut::new();
             bytes.put_u64_le(1);
             bytes.put_u32_le(len);

@@ -11,6 +11,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::frame::{Header, Kind, PART_BYTES};
+use super::ring::{Filling, PLACED_BYTES_MIN};
 
 /// Answers with less content are copied and leave together.
 const COPIED_BYTES_MAX: usize = 16 << 10;
@@ -27,6 +28,10 @@ pub(super) enum Leaving {
         id: u64,
         _room: Room,
     },
+    /// From now on large content goes this way.
+    Ring(Filling),
+    /// A slot is free again.
+    Freed,
     /// Nothing comes after what is there.
     Last,
 }
@@ -55,11 +60,13 @@ pub(super) async fn write_all(
 ) -> io::Result<()> {
     let mut queue = Queue::default();
     loop {
-        if queue.is_empty() {
-            if queue.is_last {
-                return target.shutdown().await;
-            }
-            match source.recv().await {
+        if !queue.is_ready() {
+            let next = match queue.is_empty() {
+                true if queue.is_last => None,
+                true => source.recv().await,
+                false => in_time(async { Ok(source.recv().await) }).await?,
+            };
+            match next {
                 Some(next) => queue.take(next),
                 None => return target.shutdown().await,
             }
@@ -67,10 +74,18 @@ pub(super) async fn write_all(
         while let Ok(next) = source.try_recv() {
             queue.take(next);
         }
+        if !queue.is_ready() {
+            continue;
+        }
         let mut part = queue.next_part();
-        let written = tokio::time::timeout(STUCK_LIMIT, target.write_all_buf(&mut part));
-        written.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        in_time(target.write_all_buf(&mut part)).await?;
     }
+}
+
+/// What needs the other side to take something.
+async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let done = tokio::time::timeout(STUCK_LIMIT, work);
+    done.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 /// What is to be written.
@@ -79,12 +94,21 @@ struct Queue {
     small: VecDeque<Answer>,
     /// Begun or not; each gets its turn.
     large: VecDeque<Answer>,
+    /// The way of the large ones, if it is not the socket.
+    ring: Option<Filling>,
     is_last: bool,
 }
 
 impl Queue {
     fn is_empty(&self) -> bool {
         self.small.is_empty() && self.large.is_empty()
+    }
+
+    /// Whether a part can be written now.
+    fn is_ready(&self) -> bool {
+        let is_full = self.ring.as_ref().is_some_and(Filling::is_full);
+        let is_held_up = |answer: &Answer| is_full && is_placed(answer);
+        !self.small.is_empty() || self.large.front().is_some_and(|answer| !is_held_up(answer))
     }
 
     fn take(&mut self, next: Leaving) {
@@ -94,7 +118,13 @@ impl Queue {
             }
             Leaving::Answer(answer) => self.small.push_back(answer),
             Leaving::Dropped { id, .. } => self.large.retain(|answer| answer.id != id),
-            Leaving::Last => self.is_last = true,
+            Leaving::Ring(ring) => self.ring = Some(ring),
+            Leaving::Freed => {}
+            Leaving::Last => {
+                self.is_last = true;
+                // Nobody reads any more which slots are free.
+                self.ring = None;
+            }
         }
     }
 
@@ -108,18 +138,44 @@ impl Queue {
             small.extend_from_slice(&answer.start);
             small.extend_from_slice(&answer.content);
         }
-        let mut content = Bytes::new();
-        if let Some(mut answer) = self.large.pop_front() {
-            content = answer.content.split_to(answer.content.len().min(PART_BYTES));
-            let len = answer.start.len() + content.len();
-            Header { id: answer.id, kind: answer.kind, len }.put(&mut small);
-            small.extend_from_slice(&answer.start);
-            if !answer.content.is_empty() {
-                self.large.push_back(Answer { kind: Kind::More, start: Bytes::new(), ..answer });
-            }
-        }
+        let content = self.next_of_large(&mut small);
         small.freeze().chain(content)
     }
+
+    /// Puts the beginning of a part of a large answer; the bytes that follow it.
+    fn next_of_large(&mut self, head: &mut BytesMut) -> Bytes {
+        let Some(mut answer) = self.large.pop_front() else { return Bytes::new() };
+        let mut follows = Bytes::new();
+        match &mut self.ring {
+            Some(ring) if is_placed(&answer) => {
+                let Some(place) = ring.fill(&answer.content) else {
+                    self.large.push_front(answer);
+                    return follows;
+                };
+                answer.content.advance(place.count);
+                if answer.kind != Kind::More {
+                    Header { id: answer.id, kind: answer.kind, len: answer.start.len() }.put(head);
+                    head.extend_from_slice(&answer.start);
+                }
+                place.put(answer.id, head);
+            }
+            _ => {
+                follows = answer.content.split_to(answer.content.len().min(PART_BYTES));
+                let len = answer.start.len() + follows.len();
+                Header { id: answer.id, kind: answer.kind, len }.put(head);
+                head.extend_from_slice(&answer.start);
+            }
+        }
+        if !answer.content.is_empty() {
+            self.large.push_back(Answer { kind: Kind::More, start: Bytes::new(), ..answer });
+        }
+        follows
+    }
+}
+
+/// Whether what is left of an answer goes through shared memory where there is some.
+fn is_placed(answer: &Answer) -> bool {
+    answer.content.len() >= PLACED_BYTES_MIN
 }
 
 #[cfg(test)]
@@ -145,6 +201,67 @@ mod tests {
             frames.push((header.id, header.kind, header.len));
         }
         frames
+    }
+
+    /// With shared memory only as much leaves as there are slots; what comes last needs none.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn large_answers_wait_for_slots() {
+        use super::super::ring::{Ring, SLOT_BYTES, SLOTS};
+        let ring = Ring::make().unwrap();
+        let (filling, free) = Filling::open(std::process::id() as i32, ring.offer()).unwrap();
+        let mut queue = Queue::default();
+        queue.take(Leaving::Ring(filling));
+        assert!(!queue.is_ready());
+        queue.take(answer(1, SLOT_BYTES * (SLOTS + 2)));
+        let next = |queue: &mut Queue| {
+            assert!(queue.is_ready());
+            let mut part = queue.next_part();
+            frames(part.copy_to_bytes(part.remaining()))
+        };
+        let (first, placed, more) = (Kind::Tensor, Kind::Placed, Kind::More);
+        assert_eq!(next(&mut queue), [(1, first, 5), (1, placed, 8)]);
+        for _ in 1..SLOTS {
+            assert_eq!(next(&mut queue), [(1, placed, 8)]);
+        }
+        assert!(!queue.is_ready() && !queue.is_empty());
+        queue.take(answer(2, 10));
+        assert_eq!(next(&mut queue), [(2, first, 15)], "it needs no slot");
+        assert!(!queue.is_ready());
+        assert!(free.add(3));
+        assert_eq!(next(&mut queue), [(1, placed, 8)]);
+        queue.take(Leaving::Last);
+        assert_eq!(next(&mut queue), [(1, more, SLOT_BYTES)]);
+        assert!(queue.is_empty());
+        let mut got = vec![0; SLOT_BYTES];
+        ring.read(3, &mut got);
+        assert!(got.iter().all(|byte| *byte == 1));
+    }
+
+    /// What is left of a tensor may be too little for a slot.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn little_content_leaves_by_the_socket() {
+        use super::super::ring::{Ring, SLOT_BYTES};
+        let ring = Ring::make().unwrap();
+        let (filling, _) = Filling::open(std::process::id() as i32, ring.offer()).unwrap();
+        let (tell, told) = tokio::sync::mpsc::unbounded_channel();
+        tell.send(Leaving::Ring(filling)).ok().unwrap();
+        tell.send(answer(1, COPIED_BYTES_MAX + 1)).ok().unwrap();
+        tell.send(answer(2, SLOT_BYTES + PLACED_BYTES_MIN - 1)).ok().unwrap();
+        drop(tell);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let mut written = Vec::new();
+        runtime.block_on(write_all(&mut written, told)).unwrap();
+        assert_eq!(
+            frames(written.into()),
+            [
+                (1, Kind::Tensor, COPIED_BYTES_MAX + 6),
+                (2, Kind::Tensor, 5),
+                (2, Kind::Placed, 8),
+                (2, Kind::More, PLACED_BYTES_MIN - 1)
+            ]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The answering side of a fast stream.
 
 use std::io;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -15,9 +15,10 @@ use tokio::net::UnixListener;
 use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::frame::{self, HEADER_BYTES, Header, Kind, PREFACE_BYTES, Preface, VERSION};
+use super::frame::{self, HEADER_BYTES, Header, Kind, Offer, PREFACE_BYTES, Preface, VERSION};
 use super::leaving::{self, Answer, Leaving, Room};
 use super::reader::Reader;
+use super::ring::{Filling, SlotSet};
 use super::socket;
 use crate::descriptors::report_refusal;
 use crate::step_life::is_over;
@@ -48,9 +49,10 @@ pub(crate) async fn accept_all(
                 Ok((stream, _)) if !socket::is_of(user, &stream) => {}
                 Ok((stream, _)) => {
                     socket::tune_unix(&stream);
+                    let peer = stream.peer_cred().ok().and_then(|peer| peer.pid());
                     let (reader, writer) = stream.into_split();
                     let (worker, stop) = (worker.clone(), stop.clone());
-                    connections.spawn(serve(worker, reader, writer, greeting_limit, stop));
+                    connections.spawn(serve(worker, reader, writer, peer, greeting_limit, stop));
                 }
                 // Out of descriptors, or a client gone before it was taken: others may still come.
                 Err(e) => {
@@ -72,11 +74,12 @@ async fn told(stop: &mut watch::Receiver<bool>) {
 }
 
 /// Answers a connection's questions until it ends, or `stop` says so. Who has not greeted after
-/// `greeting_limit` is let go.
+/// `greeting_limit` is let go. `peer` is the process at the other end, if it is on this machine.
 pub(crate) async fn serve<R, W>(
     worker: Arc<Worker>,
     mut reader: R,
     mut writer: W,
+    peer: Option<i32>,
     greeting_limit: Duration,
     mut stop: watch::Receiver<bool>,
 ) where
@@ -94,7 +97,8 @@ pub(crate) async fn serve<R, W>(
     }
     let (leave, leaving) = mpsc::unbounded_channel();
     let spare = Arc::new(Semaphore::new(SPARE_MAX));
-    let questions = Questions { worker, open: Arc::default(), leave, spare };
+    let questions =
+        Questions { worker, open: Arc::default(), leave, spare, peer, slots: OnceLock::new() };
     let mut reader = Reader::new(reader);
     let asked = async {
         tokio::select! {
@@ -137,6 +141,11 @@ struct Questions {
     open: Arc<Open>,
     leave: mpsc::UnboundedSender<Leaving>,
     spare: Arc<Semaphore>,
+    /// The process at the other end, if it is on this machine.
+    peer: Option<i32>,
+    /// Slots of the memory that it shares which may be filled, once it has offered some; none if they
+    /// cannot be had.
+    slots: OnceLock<Option<Arc<SlotSet>>>,
 }
 
 impl Drop for Questions {
@@ -160,6 +169,11 @@ impl Questions {
                     self.want(header.id, &request, header.len).await?;
                 }
                 Kind::GiveUp => self.give_up(header.id).await,
+                Kind::Ring => {
+                    let body = reader.array_whole().await.map_err(lost)?;
+                    self.share(Offer::decode(header.id, &body))?;
+                }
+                Kind::Freed => self.freed(header.id)?,
                 _ => return Err(frame::broken("a question is an answer")),
             }
         }
@@ -190,6 +204,26 @@ impl Questions {
         let (open, leave) = (Arc::downgrade(&self.open), self.leave.clone());
         let mut asked = Asked { id, step: request.step_id as u64, open, leave, is_answered: false };
         tensor.receive(&request.rendezvous_key, move |result| asked.answer(&result));
+        Ok(())
+    }
+
+    /// The other side offers memory; what we cannot open is not used.
+    fn share(&self, offer: Offer) -> Result<()> {
+        let filling = self.peer.and_then(|process| Filling::open(process, offer).ok());
+        let (filling, slots) = filling.unzip();
+        self.slots.set(slots).map_err(|_| frame::broken("memory is offered twice"))?;
+        if let Some(filling) = filling {
+            let _ = self.leave.send(Leaving::Ring(filling));
+        }
+        Ok(())
+    }
+
+    fn freed(&self, slot: u64) -> Result<()> {
+        let slots = self.slots.get().and_then(Option::as_ref);
+        if !slots.is_some_and(|slots| slots.add(slot)) {
+            return Err(frame::broken("a slot is freed that was not filled"));
+        }
+        let _ = self.leave.send(Leaving::Freed);
         Ok(())
     }
 

@@ -141,6 +141,14 @@ fn tensors_arrive_by_every_way() {
         let waits = two.ask(1, "late", &Cancellation::default());
         let Ok(Value::Tensor(got)) = two.receive(1, "large") else { panic!("{way}: no tensor") };
         assert!(got.as_bytes().unwrap() == large().as_bytes().unwrap(), "{way}");
+        // By now there may be memory that both share.
+        two.send(1, "again", Value::Tensor(large()));
+        let Ok(Value::Tensor(got)) = two.receive(1, "again") else { panic!("{way}: none again") };
+        assert!(got.as_bytes().unwrap() == large().as_bytes().unwrap(), "{way}");
+        if cfg!(target_os = "linux") && way == "unix" {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+            assert!(maps.matches("memfd:thalweg-ring").count() >= 2, "each side has it");
+        }
         let Ok(Value::Tensor(got)) = two.receive(1, "text") else { panic!("{way}: no text") };
         assert_eq!(got.strings().unwrap(), ["ab"], "{way}");
         assert!(matches!(two.receive(1, "dead"), Ok(Value::Dead)), "{way}");
@@ -211,6 +219,8 @@ fn connections_that_are_no_streams_end() {
     let address = two.address();
     let incarnation = two.owner.task.incarnation;
     let preface = super::frame::Preface { version: VERSION, incarnation }.encode();
+    let mut offer = bytes::BytesMut::new();
+    super::frame::Offer { number: 1, file: 1 }.put(&mut offer);
     let strange = [
         super::frame::Preface { version: 99, incarnation }.encode().to_vec(),
         super::frame::Preface { version: 1, incarnation: incarnation ^ 1 }.encode().to_vec(),
@@ -218,6 +228,9 @@ fn connections_that_are_no_streams_end() {
         // A question that is no message, and one with an answer's kind.
         [&preface[..], &[1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 0xff, 0xff]].concat(),
         [&preface[..], &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 5, 0, 0, 0]].concat(),
+        // A slot of memory that was never offered, and memory that is offered twice.
+        [&preface[..], &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 8, 0, 0, 0]].concat(),
+        [&preface[..], &offer.repeat(2)].concat(),
     ];
     for bytes in &strange {
         let mut socket = std::net::TcpStream::connect(&address).unwrap();
@@ -225,12 +238,121 @@ fn connections_that_are_no_streams_end() {
         socket.write_all(bytes).unwrap();
         let mut answer = Vec::new();
         // A reset is an end too.
-        let _ = socket.read_to_end(&mut answer);
+        let end = socket.read_to_end(&mut answer).err().map(|e| e.kind());
+        assert!(matches!(end, None | Some(std::io::ErrorKind::ConnectionReset)), "{end:?}");
         assert!(answer.is_empty() || answer == preface, "{answer:?}");
     }
     two.send(1, "a", Value::Dead);
     assert!(matches!(two.receive(1, "a"), Ok(Value::Dead)), "it still serves");
     assert_eq!(two.owner.task.incoming.used_bytes(), 0);
+}
+
+/// A client that takes a large tensor by hand.
+#[cfg(target_os = "linux")]
+struct Taker {
+    socket: tokio::io::DuplexStream,
+    served: tokio::task::JoinHandle<()>,
+    _stop: watch::Sender<bool>,
+}
+
+#[cfg(target_os = "linux")]
+impl Taker {
+    /// Offers the ring of this process, which the server takes for `process`, and asks for a tensor.
+    async fn new(two: &Two, process: i32, ring: &super::ring::Ring) -> Taker {
+        use super::frame::{Header, Kind, PREFACE_BYTES, Preface};
+        use prost::Message;
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+        two.send(1, "large", Value::Tensor(large()));
+        let rendezvous_key = two.key("large").0.to_string();
+        let request = pb::RecvTensorRequest { step_id: 1, rendezvous_key, ..Default::default() };
+        let preface = Preface { version: VERSION, incarnation: two.owner.task.incarnation };
+        let mut said = bytes::BytesMut::from(&preface.encode()[..]);
+        ring.offer().put(&mut said);
+        Header { id: 1, kind: Kind::Want, len: request.encoded_len() }.put(&mut said);
+        request.encode_raw(&mut said);
+        let worker = Arc::new(crate::worker::Worker::new(two.owner.clone()));
+        let (_stop, stopped) = watch::channel(false);
+        let (mut socket, there) = tokio::io::duplex(1 << 20);
+        let (reader, writer) = tokio::io::split(there);
+        let served = super::server::serve(worker, reader, writer, Some(process), LIMIT, stopped);
+        let served = tokio::spawn(served);
+        socket.write_all(&said).await.unwrap();
+        socket.read_exact(&mut [0; PREFACE_BYTES]).await.unwrap();
+        Taker { socket, served, _stop }
+    }
+
+    async fn next(&mut self) -> (super::frame::Kind, Vec<u8>) {
+        use tokio::io::AsyncReadExt;
+        let mut header = [0; super::frame::HEADER_BYTES];
+        self.socket.read_exact(&mut header).await.unwrap();
+        let header = super::frame::Header::decode(&header).unwrap();
+        let mut body = vec![0; header.len];
+        self.socket.read_exact(&mut body).await.unwrap();
+        (header.kind, body)
+    }
+}
+
+/// Who takes a large tensor, as far as the slots go; then it frees a slot twice, frees one that there
+/// is not, offers memory again, or is gone.
+#[cfg(target_os = "linux")]
+#[test]
+fn takers_of_large_tensors_may_be_strange() {
+    use super::frame::{Header, Kind};
+    use super::ring::{Ring, SLOTS};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    let two = Two::new(TensorTransport::Auto, None);
+    let ring = Ring::make().unwrap();
+    let mut offer = bytes::BytesMut::new();
+    ring.offer().put(&mut offer);
+    let freed = |slot: usize| {
+        let mut frame = bytes::BytesMut::new();
+        Header { id: slot as u64, kind: Kind::Freed, len: 0 }.put(&mut frame);
+        frame.to_vec()
+    };
+    for ending in [freed(0).repeat(SLOTS + 9), freed(SLOTS), offer.to_vec(), vec![]] {
+        two.runtime.as_ref().unwrap().block_on(async {
+            let mut taker = Taker::new(&two, std::process::id() as i32, &ring).await;
+            let mut placed = 0;
+            while placed < SLOTS {
+                placed += usize::from(taker.next().await.0 == Kind::Placed);
+            }
+            let more = tokio::time::timeout(Duration::from_millis(50), taker.socket.read_u8());
+            assert!(more.await.is_err(), "without a slot nothing comes");
+            taker.socket.write_all(&ending).await.unwrap();
+            if ending.is_empty() {
+                drop(taker.socket);
+            }
+            tokio::time::timeout(LIMIT, taker.served).await.expect("it ends").unwrap();
+        });
+        assert_eq!(two.owner.task.incoming.used_bytes(), 0, "{ending:?}");
+    }
+}
+
+/// Memory may be offered that the other side does not find.
+#[cfg(target_os = "linux")]
+#[test]
+fn without_the_memory_tensors_come_by_the_socket() {
+    use super::frame::{Kind, START_BYTES, TensorStart};
+    let two = Two::new(TensorTransport::Auto, None);
+    let ring = super::ring::Ring::make().unwrap();
+    let expected = large();
+    let expected = expected.as_bytes().unwrap();
+    two.runtime.as_ref().unwrap().block_on(async {
+        let mut taker = Taker::new(&two, 0, &ring).await;
+        let (kind, body) = taker.next().await;
+        assert_eq!(kind, Kind::Tensor);
+        let (fixed, rest) = body.split_at(START_BYTES);
+        let head_bytes = TensorStart::head_bytes(fixed.try_into().unwrap()).unwrap();
+        let mut got = rest[head_bytes..].to_vec();
+        while got.len() < expected.len() {
+            let (kind, body) = taker.next().await;
+            assert_eq!(kind, Kind::More);
+            got.extend_from_slice(&body);
+        }
+        assert!(got == expected);
+    });
 }
 
 #[test]
