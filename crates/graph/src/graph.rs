@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thalweg_proto as pb;
-use thalweg_tensor::{Context, DType, PartialShape, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{Context, DType, PartialShape, Result, bail, ensure, err};
 
 use crate::function::FunctionLibrary;
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Op};
@@ -355,36 +355,6 @@ impl Graph {
             output.shape = shape;
         }
         Ok(())
-    }
-
-    /// Infers the shapes of a node's outputs again, now that more is known of its inputs. What was
-    /// known before stays known.
-    pub fn refine(&mut self, id: NodeId) -> Result<()> {
-        let node = self.node(id);
-        let at = || format!("node '{}' ({})", node.name, node.op.name);
-        let mut context = ShapeContext::new(self, node);
-        (node.op.shape)(&mut context).context(at)?;
-        let known = node.outputs.iter().map(|output| &output.shape);
-        let merged = known.zip(context.into_outputs()).map(|(known, shape)| known.merge(&shape));
-        let shapes: SmallVec<[PartialShape; 1]> = merged.collect::<Result<_>>().context(at)?;
-        for (output, shape) in self.node_mut(id).outputs.iter_mut().zip(shapes) {
-            output.shape = shape;
-        }
-        Ok(())
-    }
-
-    /// The integers that an output holds in every step, if shapes and constants settle all of them.
-    pub fn settled_integers(&self, endpoint: Endpoint) -> Option<Tensor> {
-        let info = self.output(endpoint);
-        let value = crate::value::partial_value(self, endpoint)?.to_tensor(info.dtype)?;
-        info.shape.is_compatible_with(value.shape()).then_some(value)
-    }
-
-    /// Puts another node in the place of one: of another op, with as many outputs.
-    pub fn replace(&mut self, id: NodeId, node: Node) {
-        debug_assert_eq!(node.outputs.len(), self.node(id).outputs.len(), "edges stay good");
-        debug_assert_eq!(node.name, self.node(id).name, "names stay good");
-        self.nodes[id.index()] = node;
     }
 
     /// Takes in nodes that refer to each other in any order; see `import`.

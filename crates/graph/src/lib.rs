@@ -16,6 +16,7 @@ mod import;
 mod loop_gradient;
 mod op;
 mod piece;
+mod refine;
 mod registry;
 mod scope;
 pub mod shape;
