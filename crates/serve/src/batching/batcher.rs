@@ -1,13 +1,13 @@
 //! Requests of one method: they wait, run together, and are answered each with its own rows.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_kernel::{Cancellation, Clock};
 use thalweg_runtime::RunOptions;
-use thalweg_tensor::{Error, Result, Tensor, err};
+use thalweg_tensor::{Code, Error, Result, Tensor, err};
 use tokio::sync::oneshot;
 
 use super::batch::{self, Gathered};
@@ -35,6 +35,8 @@ pub(crate) struct Batcher {
 #[derive(Default)]
 struct State {
     queue: Queue,
+    /// Parts of batches for which there was no memory: each runs by itself.
+    alone: VecDeque<Piece>,
     requests: HashMap<u64, Request>,
     batches: BTreeMap<u64, Running>,
     /// Requests and batches so far.
@@ -200,10 +202,16 @@ impl Batcher {
         if state.batches.len() >= self.settings.lanes() {
             return None;
         }
-        let limits = self.limits(&state);
-        let before = state.queue.rows();
-        let pieces = state.queue.take(now, &limits)?;
-        self.totals.waiting(before, state.queue.rows());
+        let pieces = match state.alone.pop_front() {
+            Some(piece) => vec![piece],
+            None => {
+                let limits = self.limits(&state);
+                let before = state.queue.rows();
+                let pieces = state.queue.take(now, &limits)?;
+                self.totals.waiting(before, state.queue.rows());
+                pieces
+            }
+        };
         let gathered = Gathered {
             parts: pieces
                 .iter()
@@ -246,11 +254,19 @@ impl Batcher {
         });
     }
 
-    /// A batch has run: its requests get their rows, or its error.
+    /// A batch has run: its requests get their rows, or its error. One that there was no memory for
+    /// falls apart: inputs that are padded take more together than each alone.
     fn ended(&self, number: u64, result: &Result<Vec<Tensor>>) {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
         let Some(running) = state.batches.remove(&number) else { return };
+        let is_refused = result.as_ref().is_err_and(|e| e.code() == Code::ResourceExhausted);
+        if is_refused && running.pieces.len() > 1 {
+            let State { alone, requests, .. } = &mut *state;
+            let waits = |piece: &Piece| requests.contains_key(&piece.request);
+            alone.extend(running.pieces.into_iter().filter(waits));
+            return;
+        }
         let rows: usize = running.pieces.iter().map(|piece| piece.rows).sum();
         self.totals.ran(rows);
         if let (Some(learner), true) = (&mut state.learner, result.is_ok()) {
@@ -275,7 +291,7 @@ impl Batcher {
         // One that was answered is gone already.
         let Some(gone) = state.requests.remove(&request) else { return };
         let before = state.queue.rows();
-        state.queue.cancel(request);
+        state.cancel(request);
         self.totals.waiting(before, state.queue.rows());
         let of_nobody = |running: &&Running| {
             running.pieces.iter().all(|piece| !state.requests.contains_key(&piece.request))
@@ -291,6 +307,12 @@ impl Batcher {
 }
 
 impl State {
+    /// Nothing more of a request will run.
+    fn cancel(&mut self, request: u64) {
+        self.queue.cancel(request);
+        self.alone.retain(|piece| piece.request != request);
+    }
+
     /// Takes the answer to a part of a request; gives the request back once it is complete.
     fn answer(
         &mut self,
@@ -308,7 +330,7 @@ impl State {
                 Some((self.requests.remove(&piece.request)?, Ok(())))
             }
             Err(e) => {
-                self.queue.cancel(piece.request);
+                self.cancel(piece.request);
                 Some((self.requests.remove(&piece.request)?, Err(e)))
             }
         }
@@ -380,13 +402,17 @@ mod tests {
     use thalweg_graph::Scope;
     use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
     use thalweg_runtime::{Session, SessionOptions};
-    use thalweg_tensor::{Code, DType, PartialShape, Shape};
+    use thalweg_tensor::{DType, PartialShape, Shape};
 
     use super::*;
     use crate::sizes::Workshop;
 
     /// Batches of `x + x`, or of the sum of all rows if the model cannot be batched.
     fn batcher(settings: Batching, fetch: &str) -> Arc<Batcher> {
+        batcher_in(SessionOptions::default(), settings, fetch)
+    }
+
+    fn batcher_in(options: SessionOptions, settings: Batching, fetch: &str) -> Arc<Batcher> {
         let mut s = Scope::new(op_registry(FAMILIES).unwrap());
         let shape = PartialShape::new([None, None]);
         let x = s.op("Placeholder").name("x").attr("dtype", DType::Float).attr("shape", &shape);
@@ -394,7 +420,6 @@ mod tests {
         s.op("AddV2").name("double").inputs(&[x, x]).build().unwrap();
         let axis = s.constant(&Tensor::scalar(0i32)).unwrap();
         s.op("Sum").name("sum").inputs(&[x, axis]).build().unwrap();
-        let options = SessionOptions::default();
         let clock = options.environment.clock.clone();
         let session = Session::new(s.to_graph(), kernel_registry(FAMILIES), options).unwrap();
         let callable = session.make_callable(&["x"], &[fetch], &[]).unwrap();
@@ -474,6 +499,44 @@ mod tests {
         let (narrow, wide) =
             tokio::join!(ask(&batcher, rows(1, 1, 1)), ask(&batcher, rows(1, 1, 5000)));
         assert_eq!((narrow.unwrap().len(), wide.unwrap().len()), (1, 5000));
+    }
+
+    /// One wide request among narrow ones: together they would take seventeen times its size.
+    #[tokio::test]
+    async fn a_batch_that_has_no_room_falls_apart() {
+        let parameters = Parameters {
+            max_batch_size: 17,
+            batch_timeout: Duration::from_secs(3600),
+            pad_variable_length_inputs: true,
+            ..Default::default()
+        };
+        let options = SessionOptions { memory_limit_bytes: 40 << 10, ..Default::default() };
+        let batcher = batcher_in(options, set(parameters), "double");
+        let mut inputs: Vec<Tensor> = (0..16).map(|i| rows(i, 1, 1)).collect();
+        inputs.push(rows(3, 1, 1000));
+        all_right(&batcher, inputs).await;
+        assert_eq!(batcher.totals.now().batches, 17);
+        assert!(batcher.state.lock().alone.is_empty());
+    }
+
+    /// What is refused alone gets its error, and only that.
+    #[tokio::test]
+    async fn a_request_that_has_no_room_fails_alone() {
+        let parameters = Parameters {
+            max_batch_size: 3,
+            batch_timeout: Duration::from_secs(3600),
+            pad_variable_length_inputs: true,
+            ..Default::default()
+        };
+        let options = SessionOptions { memory_limit_bytes: 3 << 10, ..Default::default() };
+        let batcher = batcher_in(options, set(parameters), "double");
+        let (one, wide, other) = tokio::join!(
+            ask(&batcher, rows(1, 1, 1)),
+            ask(&batcher, rows(0, 1, 1000)),
+            ask(&batcher, rows(2, 1, 1))
+        );
+        assert_eq!((one.unwrap(), other.unwrap()), (vec![2.0], vec![4.0]));
+        assert_eq!(wide.unwrap_err().code(), Code::ResourceExhausted);
     }
 
     #[test]
