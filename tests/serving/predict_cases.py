@@ -78,6 +78,42 @@ def case_shapes_of_run_time_and_types(world):
         same(found, wanted)
 
 
+def sized_plans(server, model):
+    """How many plans for certain shapes the server keeps for a model."""
+    lines = server.get("/monitoring/prometheus/metrics")[2].splitlines()
+    start = f'thalweg_serve_sized_plans{{model="{model}"'
+    return sum(int(line.split()[-1]) for line in lines if line.startswith(start))
+
+
+def case_shapes_that_come_often(world):
+    """They get plans of their own, and the answers stay what they are."""
+    random = np.random.default_rng(2)
+    with world.start(f"--model=mlp={world.root}/mlp") as server:
+        def ask():
+            for rows in [1, 3, 17]:
+                x = random.normal(size=(rows, 4)).astype(np.float32)
+                same(server.predict("mlp", {"features": x}), world.stock("mlp")(features=x))
+            return sized_plans(server, "mlp") >= 3
+
+        assert sized_plans(server, "mlp") == 0
+        eventually(ask)
+        ask()
+
+
+def case_numbers_in_typed_fields(world):
+    """As many as the shape has, fewer, more: as TensorFlow reads them."""
+    for values, shape in [([1.0, 2.0, 5.0], [3, 1]), ([4.0], [3, 1]), ([1.0, 2.0, 9.0], [2, 1])]:
+        request = predict_pb2.PredictRequest()
+        request.model_spec.name = "half_plus_two"
+        x = request.inputs["x"]
+        x.dtype = tf.float32.as_datatype_enum
+        x.tensor_shape.CopyFrom(tf.TensorShape(shape).as_proto())
+        x.float_val[:] = values
+        padded = (values + values[-1:] * shape[0])[:shape[0]]
+        response = world.server.prediction.Predict(request, 60)
+        assert list(response.outputs["y"].float_val) == [v / 2 + 2 for v in padded]
+
+
 def case_an_output_filter(world):
     inputs = {"a": np.ones((2, 3), np.float32), "b": np.ones(2, np.int64), "c": np.ones(2, bool)}
     found = world.server.predict("shapes", inputs, outputs=["sum", "other"])

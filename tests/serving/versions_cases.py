@@ -139,8 +139,14 @@ def case_models_come_and_go_by_request(world):
             for name, path in [("m", folder.path), ("mlp", f"{world.root}/mlp")]:
                 request.config.model_config_list.config.add(
                     name=name, base_path=path, model_platform="tensorflow")
+            attempts = "/tensorflow/cc/saved_model/load_attempt_count"
+            request.metric_names.extend([attempts, "/tensorflow/serving/request_count", "nobody"])
             response = server.models.HandleReloadConfigRequest(request, 60)
             assert response.status.error_code == 0
+            # By how much the counters grew meanwhile; a name that is none is left out.
+            grown = {metric.name: metric.int64_value_increase for metric in response.metric}
+            assert grown == {attempts: 1, "/tensorflow/serving/request_count": 0}, grown
+            del request.metric_names[:]
             # The answer means that it is there.
             server.predict("mlp", {"features": np.ones((1, 4), np.float32)})
             del request.config.model_config_list.config[0]

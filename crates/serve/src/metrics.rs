@@ -182,6 +182,29 @@ impl Metrics {
     }
 }
 
+/// What the counters of these names have come to in `text`, over all labels. A name may be
+/// TensorFlow's, with slashes, or Prometheus's; what is no counter here is left out.
+pub fn counters(text: &str, names: &[String]) -> BTreeMap<String, i64> {
+    let mut totals: BTreeMap<&str, i64> = BTreeMap::new();
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("# TYPE ").and_then(|l| l.strip_suffix(" counter")) {
+            totals.insert(name, 0);
+        } else if let Some((name, value)) = counted(line)
+            && let Some(total) = totals.get_mut(name)
+        {
+            *total = total.saturating_add(value);
+        }
+    }
+    let found = |name: &String| Some((name.clone(), *totals.get(&*name.replace('/', ":"))?));
+    names.iter().filter_map(found).collect()
+}
+
+/// The name and the value of a line that has a whole number.
+fn counted(line: &str) -> Option<(&str, i64)> {
+    let (labelled, value) = line.rsplit_once(' ')?;
+    Some((labelled.split('{').next()?, value.parse().ok()?))
+}
+
 /// The lines that come before those of a metric.
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
@@ -330,6 +353,14 @@ fn models(out: &mut String, store: &Store) {
             let _ = writeln!(out, "{memory}{{model=\"{model}\",version=\"{version}\"}} {bytes}");
         }
     }
+    let plans = "thalweg_serve_sized_plans";
+    head(out, plans, "gauge", "Plans for inputs of certain shapes that a version keeps.");
+    for (model, view) in &views {
+        for (version, servable) in &view.available {
+            let (model, count) = (label(model), servable.sized_plans());
+            let _ = writeln!(out, "{plans}{{model=\"{model}\",version=\"{version}\"}} {count}");
+        }
+    }
     let failed = "thalweg_serve_load_failures";
     head(out, failed, "gauge", "Versions that could not be loaded the last time it was tried.");
     for (model, view) in &views {
@@ -389,6 +420,33 @@ mod tests {
             format!("{name}_count{{model=\"m\"}} 3"),
         ] {
             assert!(out.lines().any(|found| found == line), "{line} is not in:\n{out}");
+        }
+    }
+
+    #[test]
+    fn counters_by_name() {
+        let metrics = Metrics::default();
+        for (model, folder) in [("a", "/m/a/1"), ("b", "/m/b/1 2")] {
+            metrics.request(model, Api::Predict, Entry::Grpc, None, Duration::ZERO);
+            metrics.load(folder, true, Duration::from_micros(7));
+        }
+        let mut out = String::new();
+        requests(&mut out, &metrics.0.lock());
+        latencies(&mut out, &metrics.0.lock());
+        loads(&mut out, &metrics.0.lock());
+        for (name, total) in [
+            ("/tensorflow/serving/request_count", Some(2)),
+            (":tensorflow:serving:request_count", Some(2)),
+            ("/tensorflow/cc/saved_model/load_attempt_count", Some(2)),
+            ("/tensorflow/cc/saved_model/load_latency", Some(14)),
+            // Neither histograms nor what nobody counts.
+            ("/tensorflow/serving/request_latency", None),
+            ("/tensorflow/serving/request_latency_count", None),
+            ("nobody", None),
+            ("", None),
+        ] {
+            let found = counters(&out, &[name.to_owned()]);
+            assert_eq!(found.get(name).copied(), total, "{name}");
         }
     }
 

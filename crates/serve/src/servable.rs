@@ -139,6 +139,11 @@ impl Servable {
         self.room.bytes.max(self.saved.session().memory_used_bytes())
     }
 
+    /// Plans for inputs of certain shapes that its methods keep.
+    pub(crate) fn sized_plans(&self) -> usize {
+        self.workshop.plans()
+    }
+
     /// What batching has done for it; none if its requests run alone.
     pub(crate) fn batched(&self) -> Option<Counts> {
         self.batching.as_ref().map(|_| self.batched.now())

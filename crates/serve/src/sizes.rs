@@ -27,9 +27,10 @@ const PREPARED_MAX: usize = 32;
 const VERSION_PLANS_MAX: usize = 64;
 /// Shapes without a plan that are counted at once.
 const COUNTED_MAX: usize = 32;
-/// A thread that makes plans rests for so many times as long as it took, and no less than this.
+/// After a plan was made none is made for so many times as long as it took, within these bounds.
 const REST_FACTOR: u32 = 20;
-const REST: Duration = Duration::from_millis(100);
+const REST_MIN: Duration = Duration::from_millis(100);
+const REST_MAX: Duration = Duration::from_secs(30);
 
 /// Runs a method, by the plan that suits the shapes of its feeds best.
 pub(crate) struct Sizes {
@@ -80,6 +81,11 @@ impl Workshop {
         Arc::new(Workshop { clock, state: Mutex::default() })
     }
 
+    /// Plans for shapes that the version keeps.
+    pub(crate) fn plans(&self) -> usize {
+        self.state.lock().plans
+    }
+
     /// The next turn to make a plan, if it is time for one.
     fn turn(self: &Arc<Self>) -> Option<Turn> {
         let begin = self.clock.monotonic();
@@ -110,13 +116,20 @@ struct Turn {
     begin: Duration,
 }
 
+impl Turn {
+    /// Its thread has come to work.
+    fn begins(&mut self) {
+        self.begin = self.workshop.clock.monotonic();
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         let now = self.workshop.clock.monotonic();
         let took = now.saturating_sub(self.begin);
         let mut work = self.workshop.state.lock();
         work.is_busy = false;
-        work.rests_until = now + REST.max(took * REST_FACTOR);
+        work.rests_until = now + (took.saturating_mul(REST_FACTOR)).clamp(REST_MIN, REST_MAX);
     }
 }
 
@@ -160,12 +173,13 @@ impl Sizes {
         }
         let wanted = state.count(feeds).filter(|&i| state.is_worth_a_plan(i));
         let turn = wanted.and_then(|i| Some((i, self.workshop.turn()?)));
-        if let Some((i, turn)) = turn {
+        if let Some((i, mut turn)) = turn {
             let shapes = state.counted.swap_remove(i).shapes;
             drop(state);
             let this = Arc::downgrade(self);
             // Without a thread for it the general plan goes on.
             let _ = leisure::start(move || {
+                turn.begins();
                 if let Some(this) = this.upgrade() {
                     this.make(&shapes);
                 }
@@ -372,11 +386,11 @@ mod tests {
         assert_eq!(sizes.choose(&[ones(3, 2)]).size(), sizes.general.size());
         until(&sizes, 2, || ones(3, 2)).await;
         let workshop = sizes.workshop.clone();
-        assert_eq!(workshop.state.lock().plans, 2);
+        assert_eq!(workshop.plans(), 2);
         drop(sizes);
         // The last step may still hold it for a moment.
         for _ in 0..1000 {
-            if workshop.state.lock().plans == 0 {
+            if workshop.plans() == 0 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -424,7 +438,7 @@ mod tests {
         assert!(workshop.turn().is_none(), "it is busy");
         drop(turn);
         assert!(workshop.turn().is_none(), "it rests");
-        assert!(workshop.state.lock().rests_until >= REST);
+        assert!(workshop.state.lock().rests_until >= REST_MIN);
         for _ in 0..VERSION_PLANS_MAX {
             assert!(workshop.take_room());
         }
@@ -449,7 +463,7 @@ mod tests {
         let general = sizes.general.size();
         assert_eq!(sizes.choose(&[ones(3, 2)]).size(), general);
         assert!(sizes.choose(&[ones(40, 2)]).size() < general);
-        assert_eq!(sizes.workshop.state.lock().plans, PLANS_MAX);
+        assert_eq!(sizes.workshop.plans(), PLANS_MAX);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::{Buf, Bytes, BytesMut};
 
 /// Bytes in pieces, read from the front.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct Rope {
     pieces: VecDeque<Bytes>,
     len: usize,

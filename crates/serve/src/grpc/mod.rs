@@ -3,12 +3,14 @@
 mod body;
 mod compressed;
 mod health;
+mod incoming;
 mod kserve;
 mod model;
 mod outputs;
 mod prediction;
 mod reflection;
 mod session;
+mod weigh;
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! `ModelService`.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
@@ -10,7 +12,8 @@ use thalweg_tensor::{Result, bail, err};
 use super::prediction::model_name;
 use super::{Call, Services};
 use crate::config;
-use crate::metrics::{Api, Entry};
+use crate::engine::Engine;
+use crate::metrics::{Api, Entry, counters};
 
 impl Services {
     pub(super) async fn model<B>(&self, method: &str, call: Call<B>) -> Result<Response<Answer>>
@@ -39,11 +42,11 @@ impl Services {
                         config.ok_or_else(|| err!(InvalidArgument, "there is no config"))?;
                     let models = config::models(config)?;
                     config::without_effect(config).iter().for_each(|what| eprintln!("{what}"));
+                    let before = counted(engine, &request.metric_names);
                     engine.store.reload(models).await?;
-                    Ok(pb::ReloadConfigResponse {
-                        status: Some(pb::StatusProto::default()),
-                        metric: Vec::new(),
-                    })
+                    let after = counted(engine, &request.metric_names);
+                    let status = Some(pb::StatusProto::default());
+                    Ok(pb::ReloadConfigResponse { status, metric: increases(&before, after) })
                 };
                 let answer = engine.counted("", Api::ReloadConfig, Entry::Grpc, answer).await?;
                 Ok(message(&answer))
@@ -51,4 +54,22 @@ impl Services {
             _ => bail!(Unimplemented, "tensorflow.serving.ModelService has no {method}"),
         }
     }
+}
+
+/// What counters stand at; nothing is looked up where no name is asked for.
+fn counted(engine: &Engine, names: &[String]) -> BTreeMap<String, i64> {
+    if names.is_empty() {
+        return BTreeMap::new();
+    }
+    counters(&engine.metrics.text(&engine.store), names)
+}
+
+/// By how much each has grown.
+fn increases(before: &BTreeMap<String, i64>, after: BTreeMap<String, i64>) -> Vec<pb::Metric> {
+    let one = |(name, value): (String, i64)| {
+        let increase = value - before.get(&name).copied().unwrap_or(0);
+        let value_increase = Some(pb::metric::ValueIncrease::Int64ValueIncrease(increase));
+        pb::Metric { name, value_increase }
+    };
+    after.into_iter().map(one).collect()
 }

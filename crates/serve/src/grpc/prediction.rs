@@ -1,8 +1,9 @@
 //! `PredictionService`.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 use prost::{Message, Name};
@@ -11,13 +12,14 @@ use thalweg_cluster::grpc::framing::{
 };
 use thalweg_proto::google::protobuf::Any;
 use thalweg_proto::tensorflow::serving as pb;
-use thalweg_tensor::{Charge, Result, bail, ensure, err};
+use thalweg_tensor::{Budget, Charge, Context, Result, Tensor, bail, ensure, err};
 
+use super::incoming::{Incoming, PredictRequest};
 use super::outputs::put_named;
-use super::{Call, Services};
+use super::{Call, Services, weigh};
 use crate::engine::Engine;
 use crate::examples::{self, multi_inference};
-use crate::inference::{Predicted, answered_by, predict, spec_signature, tensors};
+use crate::inference::{Predicted, answered_by, predict, spec_signature};
 use crate::metrics::{Api, Entry};
 use crate::servable::Servable;
 
@@ -37,8 +39,9 @@ impl Services {
         let path: Path = if method == "Predict" { PREDICT_TENSORS } else { &[] };
         let rope = self.message(call, path).await?;
         let engine = &*self.engine;
+        let kind = if method == "Predict" { &weigh::PREDICT } else { &weigh::ABOUT_EXAMPLES };
         // Inputs share the message's memory until the answer is made.
-        let _room = Charge::new(&engine.incoming, rope.remaining())?;
+        let _room = Charge::new(&engine.incoming, weigh::bytes_of(&rope, kind))?;
         match method {
             "Predict" => self.predict(rope).await,
             "Classify" => {
@@ -76,7 +79,7 @@ impl Services {
     }
 
     async fn predict(&self, rope: Rope) -> Result<Response<Answer>> {
-        let request: pb::PredictRequest = decode_step(rope).await?;
+        let request: PredictRequest = decode_step(rope).await?;
         let engine = &*self.engine;
         let name = model_name(request.model_spec.as_ref()).to_owned();
         let answer = async {
@@ -88,6 +91,17 @@ impl Services {
         };
         engine.counted(&name, Api::Predict, Entry::Grpc, answer).await
     }
+}
+
+fn tensors(
+    inputs: BTreeMap<String, Incoming>,
+    budget: &Arc<Budget>,
+) -> Result<BTreeMap<String, Tensor>> {
+    let one = |(name, input): (String, Incoming)| {
+        let tensor = input.tensor(budget).context(|| format!("input '{name}'"))?;
+        Ok((name, tensor))
+    };
+    inputs.into_iter().map(one).collect()
 }
 
 /// The model that a request names.

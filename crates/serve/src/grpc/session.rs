@@ -1,6 +1,6 @@
 //! `SessionService`.
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 use thalweg_cluster::grpc::framing::{Answer, Path, Pieces, decode_step, response};
@@ -10,7 +10,7 @@ use thalweg_tensor::{Charge, Result, ensure};
 
 use super::outputs::put_named;
 use super::prediction::model_name;
-use super::{Call, Services};
+use super::{Call, Services, weigh};
 use crate::inference::{answered_by, session_run, spec_signature};
 use crate::metrics::{Api, Entry};
 
@@ -30,7 +30,8 @@ impl Services {
         );
         let rope = self.message(call, FEEDS).await?;
         // Feeds share the message's memory until the answer is made.
-        let _room = Charge::new(&self.engine.incoming, rope.remaining())?;
+        let bytes = weigh::bytes_of(&rope, &weigh::SESSION_RUN);
+        let _room = Charge::new(&self.engine.incoming, bytes)?;
         let request: pb::SessionRunRequest = decode_step(rope).await?;
         let engine = &*self.engine;
         let answer = async {

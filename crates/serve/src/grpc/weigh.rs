@@ -1,0 +1,226 @@
+//! What a message will take in memory once it is read, told from its bytes before that.
+//!
+//! An empty string takes two bytes of a message and a dozen times as many as an object, an example with
+//! one feature seventy times as many. Large messages are walked, along fields that are known to hold
+//! many things; small ones are taken for the worst.
+
+use bytes::{Buf, Bytes};
+use prost::encoding::{WireType, decode_key, decode_varint};
+use thalweg_cluster::grpc::framing::Rope;
+use thalweg_proto::{Example, Feature};
+
+/// Messages up to this size are not walked.
+const SMALL_BYTES: usize = 1 << 10;
+/// Memory for each byte of a small message, and of what cannot be walked.
+const WORST_FACTOR: usize = 64;
+/// Lists have room for twice what they hold, and are there twice while they grow.
+const GROWTH: usize = 3;
+
+/// What fields of one kind become.
+pub(super) struct Kind {
+    /// Bytes of each, besides those that it has in the message.
+    each: usize,
+    /// Bytes for each byte in the message.
+    factor: usize,
+    /// Fields that are walked into or counted.
+    fields: &'static [(u32, &'static Kind)],
+}
+
+const PLAIN: Kind = Kind { each: 0, factor: 1, fields: &[] };
+const STRING: Kind = Kind { each: GROWTH * size_of::<Bytes>(), ..PLAIN };
+/// Packed numbers, a byte or more in the message and up to eight each in memory.
+const NUMBERS: Kind = Kind { factor: GROWTH * 8, ..PLAIN };
+/// Packed numbers that have their size in the message already.
+const FIXED: Kind = Kind { factor: GROWTH, ..PLAIN };
+
+const TENSOR: Kind = Kind {
+    each: 1024,
+    fields: &[
+        (5, &FIXED),
+        (6, &FIXED),
+        (7, &NUMBERS),
+        (8, &STRING),
+        (9, &FIXED),
+        (10, &NUMBERS),
+        (11, &NUMBERS),
+        (12, &FIXED),
+        (13, &NUMBERS),
+        (14, &HANDLE),
+        (15, &HANDLE),
+        (16, &NUMBERS),
+        (17, &NUMBERS),
+    ],
+    ..PLAIN
+};
+/// Handles and variants are no inputs of models; whoever sends some pays for the worst.
+const HANDLE: Kind = Kind { each: 512, factor: WORST_FACTOR, fields: &[] };
+/// A name with a tensor, in a map.
+const NAMED_TENSOR: Kind = Kind { each: 512, fields: &[(1, &STRING), (2, &TENSOR)], ..PLAIN };
+/// A `PredictRequest`.
+pub(super) const PREDICT: Kind = Kind { fields: &[(2, &NAMED_TENSOR), (3, &STRING)], ..PLAIN };
+/// A `SessionRunRequest`.
+pub(super) const SESSION_RUN: Kind =
+    Kind { fields: &[(2, &NAMED_TENSOR), (3, &STRING), (4, &STRING)], ..PLAIN };
+
+const FEATURE_BYTES: usize = size_of::<String>() + size_of::<Feature>();
+const BYTES_LIST: Kind = Kind { fields: &[(1, &STRING)], ..PLAIN };
+const FLOAT_LIST: Kind = Kind { fields: &[(1, &FIXED)], ..PLAIN };
+const INT_LIST: Kind = Kind { fields: &[(1, &NUMBERS)], ..PLAIN };
+const FEATURE: Kind =
+    Kind { fields: &[(1, &BYTES_LIST), (2, &FLOAT_LIST), (3, &INT_LIST)], ..PLAIN };
+/// A feature with its name: nodes of maps are half full at least, and names have memory of their own.
+const ENTRY: Kind = Kind { each: 2 * FEATURE_BYTES + 32, fields: &[(2, &FEATURE)], ..PLAIN };
+/// A map's first node has room for eleven.
+const FEATURES: Kind = Kind { each: 12 * FEATURE_BYTES, fields: &[(1, &ENTRY)], ..PLAIN };
+/// An example becomes a string for the model as well.
+const EXAMPLE: Kind = Kind {
+    each: GROWTH * size_of::<Example>() + size_of::<Bytes>(),
+    factor: 2,
+    fields: &[(1, &FEATURES)],
+};
+const EXAMPLES: Kind = Kind { fields: &[(1, &EXAMPLE), (2, &EXAMPLE)], ..PLAIN };
+const INPUT: Kind = Kind { fields: &[(1, &EXAMPLES), (2, &EXAMPLES)], ..PLAIN };
+const TASK: Kind = Kind { each: 512, ..PLAIN };
+/// A request for `Classify`, `Regress` or `MultiInference`.
+pub(super) const ABOUT_EXAMPLES: Kind = Kind { fields: &[(1, &TASK), (2, &INPUT)], ..PLAIN };
+
+/// Bytes that a message of this kind takes once it is read, itself among them.
+pub(super) fn bytes_of(rope: &Rope, kind: &Kind) -> usize {
+    let bytes = rope.remaining();
+    if bytes <= SMALL_BYTES {
+        return bytes.saturating_mul(WORST_FACTOR);
+    }
+    let mut rest = rope.clone();
+    let inside = walk(&mut rest, bytes, kind);
+    // What cannot be walked is refused when it is read, unless it is of a kind that nobody uses.
+    let unknown = rest.remaining().saturating_mul(WORST_FACTOR);
+    bytes.saturating_add(inside.unwrap_or(unknown))
+}
+
+/// Bytes besides those of the message itself; none where it cannot be read.
+fn walk(buf: &mut Rope, bytes: usize, kind: &Kind) -> Option<usize> {
+    let end = buf.remaining().checked_sub(bytes)?;
+    let mut total = 0usize;
+    while buf.remaining() > end {
+        let (tag, wire_type) = decode_key(buf).ok()?;
+        let skipped = match wire_type {
+            WireType::Varint => {
+                decode_varint(buf).ok()?;
+                0
+            }
+            WireType::SixtyFourBit => 8,
+            WireType::ThirtyTwoBit => 4,
+            WireType::LengthDelimited => usize::try_from(decode_varint(buf).ok()?).ok()?,
+            WireType::StartGroup | WireType::EndGroup => return None,
+        };
+        if skipped > buf.remaining() {
+            return None;
+        }
+        let known = kind.fields.iter().find(|(number, _)| *number == tag);
+        let Some((_, field)) = known else {
+            buf.advance(skipped);
+            continue;
+        };
+        let is_delimited = wire_type == WireType::LengthDelimited;
+        // Numbers that are not packed come one by one.
+        let more = if is_delimited { skipped.saturating_mul(field.factor - 1) } else { GROWTH * 8 };
+        total = total.saturating_add(field.each).saturating_add(more);
+        if is_delimited && !field.fields.is_empty() {
+            total = total.saturating_add(walk(buf, skipped, field)?);
+        } else {
+            buf.advance(skipped);
+        }
+    }
+    Some(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use prost::Message;
+    use thalweg_proto::tensorflow::serving as pb;
+    use thalweg_proto::{BytesList, Features, Int64List, TensorProto, feature};
+    use thalweg_tensor::DType;
+
+    use super::*;
+
+    /// The message in frames of so many bytes.
+    fn rope(message: &impl Message, frame: usize) -> Rope {
+        let mut rope = Rope::default();
+        for piece in message.encode_to_vec().chunks(frame) {
+            rope.push(Bytes::copy_from_slice(piece));
+        }
+        rope
+    }
+
+    fn predict(tensor: TensorProto) -> pb::PredictRequest {
+        let inputs = BTreeMap::from([("x".to_owned(), tensor)]);
+        pb::PredictRequest { inputs, ..Default::default() }
+    }
+
+    fn examples(example: Example, count: usize) -> pb::ClassificationRequest {
+        let list = pb::ExampleList { examples: vec![example; count] };
+        let input = pb::Input { kind: Some(pb::input::Kind::ExampleList(list)) };
+        pb::ClassificationRequest { input: Some(input), ..Default::default() }
+    }
+
+    fn example(kind: feature::Kind) -> Example {
+        let feature = BTreeMap::from([("f".to_owned(), Feature { kind: Some(kind) })]);
+        Example { features: Some(Features { feature }) }
+    }
+
+    #[test]
+    fn many_small_things_are_charged_as_what_they_become() {
+        let count = 10_000;
+        let strings = TensorProto {
+            dtype: DType::String.to_proto(),
+            string_val: vec![Bytes::new(); count],
+            ..Default::default()
+        };
+        let ints = Int64List { value: vec![1; count] };
+        let words = BytesList { value: vec![Bytes::new(); count] };
+        for frame in [7, 1000, 1 << 20] {
+            let taken = bytes_of(&rope(&predict(strings.clone()), frame), &PREDICT);
+            assert!(taken >= count * size_of::<Bytes>(), "{taken}");
+            let empty =
+                bytes_of(&rope(&examples(Example::default(), count), frame), &ABOUT_EXAMPLES);
+            assert!(empty >= count * size_of::<Example>(), "{empty}");
+            let one = example(feature::Kind::Int64List(Int64List::default()));
+            let with_one = bytes_of(&rope(&examples(one, count), frame), &ABOUT_EXAMPLES);
+            assert!(with_one >= count * 11 * FEATURE_BYTES, "{with_one}");
+            let ints = example(feature::Kind::Int64List(ints.clone()));
+            let ints = bytes_of(&rope(&examples(ints, 1), frame), &ABOUT_EXAMPLES);
+            assert!(ints >= count * 8, "{ints}");
+            let words = example(feature::Kind::BytesList(words.clone()));
+            let words = bytes_of(&rope(&examples(words, 1), frame), &ABOUT_EXAMPLES);
+            assert!(words >= count * size_of::<Bytes>(), "{words}");
+        }
+    }
+
+    #[test]
+    fn large_things_are_charged_once() {
+        let content = TensorProto { tensor_content: vec![1; 1 << 20].into(), ..Default::default() };
+        let picture =
+            TensorProto { string_val: vec![vec![1; 1 << 20].into()], ..Default::default() };
+        for tensor in [content, picture] {
+            let taken = bytes_of(&rope(&predict(tensor), 16 << 10), &PREDICT);
+            assert!((1 << 20..(1 << 20) + 4096).contains(&taken), "{taken}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_taken_for_the_worst() {
+        let bytes = vec![0x0b; 10_000];
+        let mut rope = Rope::default();
+        rope.push(bytes.into());
+        assert!(bytes_of(&rope, &PREDICT) > 10_000 * 32);
+        // A length beyond the end, within a message and at the end.
+        for bytes in [vec![0x12, 0xff, 0xff, 0x7f], vec![0x12, 0x02, 0x12, 0x7f]] {
+            let mut rope = Rope::default();
+            rope.push(Bytes::from([0x1a, 0x00].repeat(5000)));
+            rope.push(bytes.into());
+            bytes_of(&rope, &PREDICT);
+        }
+    }
+}
