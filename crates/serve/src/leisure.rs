@@ -95,6 +95,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::disallowed_methods, reason = "it is about threads")]
     fn idle_time_only_is_inherited() {
         let policy = || {
             // SAFETY: it reads how the calling thread is scheduled.
