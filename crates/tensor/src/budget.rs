@@ -80,6 +80,14 @@ impl Charge {
         budget.take(bytes)?;
         Ok(Charge { budget: budget.clone(), bytes })
     }
+
+    /// So many of its bytes, or all there are, as a charge of their own.
+    #[must_use]
+    pub fn split(&mut self, bytes: usize) -> Charge {
+        let bytes = bytes.min(self.bytes);
+        self.bytes -= bytes;
+        Charge { budget: self.budget.clone(), bytes }
+    }
 }
 
 impl Drop for Charge {
@@ -99,7 +107,11 @@ mod tests {
         assert!(Charge::new(&budget, 60).is_err());
         assert!(Charge::new(&budget, usize::MAX).is_err());
         assert_eq!((budget.used_bytes(), budget.left_bytes()), (60, 40));
-        drop(first);
+        let mut first = first;
+        let part = first.split(20);
+        drop(first.split(100));
+        assert_eq!(budget.used_bytes(), 20);
+        drop((first, part));
         assert_eq!(budget.used_bytes(), 0);
     }
 }

@@ -8,17 +8,20 @@
 use std::any::Any;
 use std::fmt;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::derived::Derived;
 use crate::object::{ResourceHandle, VariantValue};
 use crate::{Budget, Charge, DType, Result, Shape, recycle};
 
 pub(crate) const BLOCK_ALIGN: usize = 64;
 pub(crate) const HEADER_BYTES: usize = size_of::<Block>();
+
+const _: () = assert!(HEADER_BYTES == 2 * BLOCK_ALIGN, "a head is two cache lines");
 
 /// Head of an allocation. `data` points behind it, into a parent, or into foreign memory.
 #[repr(C, align(64))]
@@ -37,6 +40,26 @@ pub(crate) struct Block {
     pub(crate) content: Option<Box<Content>>,
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
+    /// Whether a derived form was asked for: if not, there is none.
+    pub(crate) was_asked: AtomicBool,
+    /// What was derived from the elements. It goes before they change.
+    pub(crate) derived: OnceLock<Box<Derived>>,
+}
+
+impl Block {
+    /// Drops what was derived from the elements, which are about to change.
+    #[inline]
+    pub(crate) fn forget_derived(&mut self) {
+        if *self.was_asked.get_mut() {
+            self.take_derived();
+        }
+    }
+
+    #[cold]
+    fn take_derived(&mut self) {
+        *self.was_asked.get_mut() = false;
+        drop(self.derived.take());
+    }
 }
 
 /// Elements that do not lie behind the head.
@@ -137,14 +160,30 @@ impl Buffer {
         unsafe { self.block.as_ref() }
     }
 
-    /// The head for writing, if this is the only reference to it.
+    /// The head for writing, if this is the only reference to it; what was derived from the elements
+    /// goes.
     #[inline]
     pub(crate) fn head_mut(&mut self) -> Option<&mut Block> {
         if self.head().references.load(Ordering::Acquire) != 1 {
             return None;
         }
         // SAFETY: the only reference is borrowed mutably, so nobody else can reach the block.
-        Some(unsafe { self.block.as_mut() })
+        let head = unsafe { self.block.as_mut() };
+        head.forget_derived();
+        Some(head)
+    }
+
+    /// Where the elements lie, for writing, if this is the only way to them and they may be written;
+    /// what was derived from them goes.
+    #[inline]
+    pub(crate) fn data_mut(&mut self) -> Option<*mut u8> {
+        let head = self.head_mut()?;
+        if let Some(parent) = &mut head.parent {
+            parent.data_mut()?;
+        } else if !is_written_here(head) {
+            return None;
+        }
+        Some(head.data)
     }
 
     /// The block that holds the elements: this one, or its parent.
@@ -175,9 +214,7 @@ impl Buffer {
         }
         match &head.parent {
             Some(parent) => parent.is_unique(),
-            None => {
-                !matches!(head.content.as_deref(), Some(Content::Bytes(_) | Content::Device(_)))
-            }
+            None => is_written_here(head),
         }
     }
 
@@ -187,6 +224,10 @@ impl Buffer {
         budget.take(head.capacity)?;
         let raw = Arc::into_raw(budget.clone()).cast_mut();
         uncharge(head.charge.swap(raw, Ordering::AcqRel), head.capacity);
+        if let Some(derived) = head.derived.get() {
+            // Where there is no room for it, whoever made it goes on paying.
+            let _ = derived.elements.charge_to(budget);
+        }
         Ok(())
     }
 
@@ -194,6 +235,12 @@ impl Buffer {
     pub(crate) fn is_same(&self, other: &Buffer) -> bool {
         self.block == other.block
     }
+}
+
+/// Whether the elements of a block are neither someone else's bytes nor a device's.
+#[inline]
+fn is_written_here(head: &Block) -> bool {
+    !matches!(head.content.as_deref(), Some(Content::Bytes(_) | Content::Device(_)))
 }
 
 fn uncharge(raw: *mut Budget, capacity: usize) {
@@ -232,6 +279,7 @@ impl Drop for Buffer {
 fn release(mut block: NonNull<Block>) {
     // SAFETY: the count fell to zero (or was one and the caller's), so access is exclusive.
     let head = unsafe { block.as_mut() };
+    head.forget_derived();
     let charge = std::mem::replace(head.charge.get_mut(), null_mut());
     if !charge.is_null() {
         uncharge(charge, head.capacity);

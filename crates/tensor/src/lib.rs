@@ -7,6 +7,7 @@
 mod budget;
 mod buffer;
 mod denormal;
+mod derived;
 mod dtype;
 mod error;
 mod float8;
@@ -22,6 +23,7 @@ pub use budget::{Budget, Charge};
 pub use buffer::DeviceMemory;
 pub use bytes::Bytes;
 pub use denormal::FlushDenormals;
+pub use derived::Form;
 pub use dtype::{DType, Element, QInt8, QInt16, QInt32, QUInt8, QUInt16};
 pub use error::{Code, Context, Error, Result};
 pub use float8::{Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz};

@@ -10,7 +10,8 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -155,6 +156,8 @@ fn fresh(data_bytes: usize, class: usize) -> Result<NonNull<Block>> {
             content: None,
             shape: Shape::scalar(),
             dtype: DType::Float,
+            was_asked: AtomicBool::new(false),
+            derived: OnceLock::new(),
         });
     }
     Ok(block)

@@ -14,7 +14,7 @@ use crate::{
 
 /// A dense array of one dtype, one pointer wide. Cloning shares the memory.
 #[derive(Clone)]
-pub struct Tensor(Buffer);
+pub struct Tensor(pub(crate) Buffer);
 
 const _: () = assert!(size_of::<Option<Tensor>>() == size_of::<usize>());
 
@@ -337,8 +337,11 @@ impl Tensor {
 
     #[inline]
     fn host_data_mut(&mut self) -> Result<*mut u8> {
-        let data = self.host_data()?;
-        if self.is_unique() { Ok(data) } else { shared() }
+        self.host_data()?;
+        match self.0.data_mut() {
+            Some(data) => Ok(data),
+            None => shared(),
+        }
     }
 
     /// Whether nobody else refers to the elements, so that they may be overwritten.
