@@ -34,6 +34,8 @@ pub struct StepContext {
     pub budget: Arc<Budget>,
     /// Memory that the task's state may take.
     pub state_budget: Arc<Budget>,
+    /// Whether weights that steps use again and again keep the form in which kernels read them.
+    pub keeps_packed_weights: bool,
     /// When to stop.
     pub cancellation: Cancellation,
     /// Named state.

@@ -201,7 +201,7 @@ where
             format.channels_last().join(convolution.batch, output, convolution.out_channels);
         let mut out = ctx.allocate(T::Wide::DTYPE, Shape::new(&shape)?)?;
         let data = out.as_mut_slice::<T::Wide>()?;
-        convolution.forward(ctx, images.as_slice()?, filter.as_slice()?, data)?;
+        convolution.forward(ctx, images.as_slice()?, &filter, data)?;
         finish::<T>(ctx, out, sliding)
     })
 }

@@ -10,11 +10,11 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use thalweg_kernel::KernelContext;
-use thalweg_tensor::{Error, Result, Shape, Tensor, err};
+use thalweg_tensor::{Error, Form, Result, Shape, Tensor, err};
 
 use crate::math::gemm::{self, MatMut, Places, Write};
 use crate::patches::Convolution;
-use crate::product::Factor;
+use crate::product::{Factor, kept_form};
 use crate::split::{Disjoint, for_each_rows};
 use crate::window::{Axis, Grid};
 
@@ -73,11 +73,14 @@ impl Direct {
         &self,
         ctx: &KernelContext<'_>,
         images: &[A],
-        filter: &[A],
+        filter: &Tensor,
         out: &mut [A],
     ) -> Result<()> {
         let Convolution { batch, out_channels, .. } = self.convolution;
-        let packed = self.packed(ctx, filter)?;
+        let packed = match self.kept::<A>(ctx, filter) {
+            Some(kept) => kept.clone(),
+            None => self.packed::<A>(ctx, filter)?,
+        };
         let packed = packed.as_slice::<A>()?;
         if self.is_mostly_border::<A>() {
             return self.forward_by_window(ctx, images, packed, out);
@@ -206,8 +209,22 @@ impl Direct {
         Ok(())
     }
 
+    /// The filters as [`Direct::packed`] leaves them, if they are kept so.
+    fn kept<'f, A: Factor>(
+        &self,
+        ctx: &KernelContext<'_>,
+        filter: &'f Tensor,
+    ) -> Option<&'f Tensor> {
+        let columns = self.convolution.out_channels;
+        let terms = self.cells() * self.y.window;
+        let form = Form { rule: "filters in panels", sizes: [terms, columns, 0, 0] };
+        let bytes = terms * columns.next_multiple_of(PANEL) * size_of::<A>();
+        kept_form(ctx, filter, form, bytes, || self.packed::<A>(ctx, filter))
+    }
+
     /// The filters in panels of columns, each in one piece; what is missing in the last is zero.
-    fn packed<A: Factor>(&self, ctx: &KernelContext<'_>, filter: &[A]) -> Result<Tensor> {
+    fn packed<A: Factor>(&self, ctx: &KernelContext<'_>, filter: &Tensor) -> Result<Tensor> {
+        let filter = filter.as_slice::<A>()?;
         let columns = self.convolution.out_channels;
         let terms = self.cells() * self.y.window;
         let panels = columns.div_ceil(PANEL);

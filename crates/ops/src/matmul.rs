@@ -10,7 +10,7 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, e
 
 use crate::math::gemm::{MatMut, MatRef, Write};
 use crate::matmul_gradients::{batch_mat_mul_grad, mat_mul_grad, sparse_mat_mul_grad};
-use crate::product::{Factor, is_small, multiply, multiply_here};
+use crate::product::{Factor, is_small, multiply, multiply_here, multiply_weights};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -188,10 +188,11 @@ fn multiply_matrices<T: Factor>(
         );
     }
     let a = matrix::<T>(a, 0, flags.first)?;
-    let b = matrix::<T>(b, 0, flags.second)?;
+    let (weights, b) = (b, matrix::<T>(b, 0, flags.second)?);
     check_inner(ctx, a.cols() == b.rows())?;
     let mut out = ctx.allocate_output(0, Shape::new(&[a.rows(), b.cols()])?)?;
-    multiply(ctx, a, b, whole(out.as_mut_slice()?, a.rows(), b.cols())?, Write::Overwrite)?;
+    let c = whole(out.as_mut_slice()?, a.rows(), b.cols())?;
+    multiply_weights(ctx, a, (weights, b), c, Write::Overwrite)?;
     ctx.set_output(0, out)
 }
 
@@ -304,7 +305,7 @@ fn multiply_batches<T: Conjugate>(
         let a = MatRef::row_major(x.as_slice::<T>()?, all_rows, inner)
             .ok_or_else(|| err!(Internal, "the rows of {} are not there", x.shape()))?;
         let b = matrix::<T>(&y, 0, flags.second)?;
-        multiply(ctx, a, b, whole(data, all_rows, columns)?, Write::Overwrite)?;
+        multiply_weights(ctx, a, (&y, b), whole(data, all_rows, columns)?, Write::Overwrite)?;
     } else if !data.is_empty() {
         let product = Product { x: &x, y: &y, flags, batch, size: (rows, columns), inner };
         product.run::<T>(ctx, data)?;

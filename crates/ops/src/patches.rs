@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 use thalweg_kernel::KernelContext;
-use thalweg_tensor::{Error, Result, Shape, ensure, err};
+use thalweg_tensor::{Error, Result, Shape, Tensor, ensure, err};
 
 use crate::direct_conv::Direct;
 use crate::math::gemm::{MatMut, MatRef, Write};
-use crate::product::{Factor, multiply, multiply_alone};
+use crate::product::{Factor, multiply, multiply_alone, multiply_weights};
 use crate::split::{Disjoint, for_each_rows};
 use crate::window::{Grid, Sizes, Sliding};
 
@@ -98,7 +98,7 @@ impl Convolution {
         &self,
         ctx: &KernelContext<'_>,
         images: &[A],
-        filter: &[A],
+        filter: &Tensor,
         out: &mut [A],
     ) -> Result<()> {
         if out.is_empty() {
@@ -107,12 +107,14 @@ impl Convolution {
         let (rows, outs) = (self.rows(), self.out_channels);
         if self.is_pointwise() {
             let a = view(images, (rows, self.in_channels), (self.in_channels, 1))?;
-            let b = view(filter, (self.in_channels, outs), (outs, 1))?;
-            return multiply(ctx, a, b, view_mut(out, (rows, outs), outs)?, Write::Overwrite);
+            let b = view(filter.as_slice::<A>()?, (self.in_channels, outs), (outs, 1))?;
+            let c = view_mut(out, (rows, outs), outs)?;
+            return multiply_weights(ctx, a, (filter, b), c, Write::Overwrite);
         }
         if let Some(direct) = Direct::new::<A>(self) {
             return direct.forward(ctx, images, filter, out);
         }
+        let filter = filter.as_slice::<A>()?;
         let chunk = self.chunk_rows(CHUNK, rows);
         let cost = 0.03 * (chunk * self.columns()) as f64 * outs as f64;
         let out = Disjoint::new(out);
@@ -215,7 +217,7 @@ impl Convolution {
         }
         if let Some(direct) = Direct::backwards::<A>(self) {
             let turned = direct.turned(ctx, filter)?;
-            return direct.forward(ctx, gradient, turned.as_slice()?, images);
+            return direct.forward(ctx, gradient, &turned, images);
         }
         images.fill(A::default());
         let image_len = images.len() / self.batch;

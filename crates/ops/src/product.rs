@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use thalweg_kernel::KernelContext;
-use thalweg_tensor::{DType, Element, Result, Shape, Tensor, err};
+use thalweg_tensor::{DType, Element, Form, Result, Shape, Tensor, err};
 
 use crate::math::gemm::{self, Gemm, MatMut, MatRef, Write};
 
@@ -24,6 +24,68 @@ pub(crate) fn multiply<T: Factor>(
     let mut scratch = ctx.allocate(DType::UInt8, Shape::new(&[product.scratch_len()])?)?;
     let scratch = as_uninit(scratch.as_mut_slice()?);
     on_threads(ctx, |run_blocks| product.run(c, write, scratch, run_blocks))
+}
+
+/// As [`multiply`], where `b` is all of `weights`: if steps keep packed weights, and it pays, these
+/// are packed when they are seen again, and read in that form from then on.
+pub(crate) fn multiply_weights<T: Factor>(
+    ctx: &KernelContext<'_>,
+    a: MatRef<'_, T>,
+    (weights, b): (&Tensor, MatRef<'_, T>),
+    c: MatMut<'_, T>,
+    write: Write,
+) -> Result<()> {
+    if ctx.step().keeps_packed_weights
+        && let Some(product) = Gemm::keeping(a, b)
+        && let Some(packed) = packed_weights(ctx, weights, b, &product)?
+    {
+        let packed = as_packed(packed)?;
+        // SAFETY: `packed_weights` packed a right factor of this size and these elements.
+        let run = |run_blocks: gemm::ParallelFor<'_>| unsafe {
+            product.run_packed(a, c, write, packed, run_blocks)
+        };
+        return on_threads(ctx, run);
+    }
+    multiply(ctx, a, b, c, write)
+}
+
+/// The weights, packed, if they are kept so.
+fn packed_weights<'w, T: Factor>(
+    ctx: &KernelContext<'_>,
+    weights: &'w Tensor,
+    b: MatRef<'_, T>,
+    product: &Gemm<'_, T>,
+) -> Result<Option<&'w Tensor>> {
+    let elements = weights.as_slice::<T>()?;
+    if b.as_ptr() != elements.as_ptr() || b.rows() * b.cols() != elements.len() {
+        return Ok(None);
+    }
+    let sizes = [b.rows(), b.cols(), b.row_stride(), b.col_stride()];
+    let form = Form { rule: "right factor in panels", sizes };
+    let bytes = product.scratch_len();
+    Ok(kept_form(ctx, weights, form, bytes, || {
+        let mut packed = ctx.zeros(DType::UInt8, Shape::new(&[bytes])?)?;
+        let memory = as_uninit(packed.as_mut_slice()?);
+        on_threads(ctx, |run_blocks| product.pack(memory, run_blocks))?;
+        Ok(packed)
+    }))
+}
+
+/// This form of some weights, which takes so many bytes, if it is kept: made by `derive` when it is
+/// asked for again, as long as half of the session's memory stays free for what steps need.
+pub(crate) fn kept_form<'w>(
+    ctx: &KernelContext<'_>,
+    weights: &'w Tensor,
+    form: Form,
+    bytes: usize,
+    derive: impl FnOnce() -> Result<Tensor>,
+) -> Option<&'w Tensor> {
+    if !ctx.step().keeps_packed_weights {
+        return None;
+    }
+    let budget = ctx.budget();
+    let has_room = || budget.left_bytes().saturating_sub(bytes) >= budget.limit_bytes() / 2;
+    weights.derived(form, || if has_room() { derive().ok() } else { None })
 }
 
 /// Has `work` run its blocks on the step's threads.
@@ -65,16 +127,16 @@ impl<'a, T: Factor> Packed<'a, T> {
 
     /// As [`multiply`], with the factor that was packed.
     pub(crate) fn multiply(
-        &mut self,
+        &self,
         ctx: &KernelContext<'_>,
         a: MatRef<'_, T>,
         c: MatMut<'_, T>,
         write: Write,
     ) -> Result<()> {
-        let memory = as_uninit(self.scratch.as_mut_slice()?);
+        let packed = as_packed(&self.scratch)?;
         let product = &self.product;
         // SAFETY: `new` packed the factor into this memory, which nothing else writes.
-        on_threads(ctx, |run_blocks| unsafe { product.run_packed(a, c, write, memory, run_blocks) })
+        on_threads(ctx, |run_blocks| unsafe { product.run_packed(a, c, write, packed, run_blocks) })
     }
 }
 
@@ -101,6 +163,12 @@ fn as_uninit(bytes: &mut [u8]) -> &mut [MaybeUninit<u8>] {
     unsafe { std::slice::from_raw_parts_mut(start.cast(), len) }
 }
 
+fn as_packed(memory: &Tensor) -> Result<&[MaybeUninit<u8>]> {
+    let bytes = memory.as_slice::<u8>()?;
+    // SAFETY: the layouts are the same, and the borrow is as long.
+    Ok(unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) })
+}
+
 fn describe(error: gemm::Error) -> thalweg_tensor::Error {
     match error {
         gemm::Error::OutOfMemory => err!(ResourceExhausted, "out of memory for a matrix product"),
@@ -120,4 +188,148 @@ pub(crate) fn multiply_alone<T: Factor>(
     let mut scratch = ctx.allocate(DType::UInt8, Shape::new(&[product.scratch_len()])?)?;
     let scratch = as_uninit(scratch.as_mut_slice()?);
     product.run(c, write, scratch, &|blocks, work| (0..blocks).for_each(work)).map_err(describe)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use half::{bf16, f16};
+    use thalweg_tensor::Budget;
+
+    use super::*;
+    use crate::testing::{Call, call};
+
+    /// Numbers whose products round, so that another order of sums shows.
+    fn numbers(dtype: DType, dims: &[usize], seed: u64) -> Tensor {
+        let shape = Shape::new(dims).unwrap();
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let values = (0..shape.num_elements()).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+        });
+        match dtype {
+            DType::Double => Tensor::from_slice(shape, &values.map(f64::from).collect::<Vec<_>>()),
+            DType::Half => {
+                Tensor::from_slice(shape, &values.map(f16::from_f32).collect::<Vec<_>>())
+            }
+            DType::BFloat16 => {
+                Tensor::from_slice(shape, &values.map(bf16::from_f32).collect::<Vec<_>>())
+            }
+            DType::Int32 => {
+                Tensor::from_slice(shape, &values.map(|x| (x * 1e9) as i32).collect::<Vec<_>>())
+            }
+            _ => Tensor::from_slice(shape, &values.collect::<Vec<_>>()),
+        }
+        .unwrap()
+    }
+
+    fn bits(of: &Tensor) -> Vec<u8> {
+        of.as_bytes().unwrap().to_vec()
+    }
+
+    /// Runs the call until it reads packed weights and compares each result with that of weights that
+    /// are not kept; says whether they were packed.
+    fn check(make: impl Fn() -> Call, what: &str) -> bool {
+        let plain = bits(&make().run().unwrap());
+        let budget = Budget::new(1 << 30);
+        for round in 0..3 {
+            let kept = bits(&make().keeping_weights(&budget).run().unwrap());
+            assert_eq!(kept, plain, "{what}, round {round}");
+        }
+        let kept = bits(&make().keeping_weights(&budget).backwards().run().unwrap());
+        assert_eq!(kept, plain, "{what}, backwards");
+        budget.used_bytes() > 0
+    }
+
+    #[test]
+    fn packed_weights_give_the_same_bits() {
+        let (mut packed, mut seed) = (0, 0);
+        let sizes = [
+            (2, 130, 128),
+            (7, 64, 300),
+            (3, 600, 129),
+            (65, 70, 130),
+            (1, 150, 150),
+            (5, 200, 1),
+            (3, 40, 40),
+            (0, 128, 128),
+            (4, 0, 128),
+        ];
+        for (m, k, n) in sizes {
+            for dtype in [DType::Float, DType::Double, DType::Half, DType::BFloat16, DType::Int32] {
+                for (left, right) in [(false, false), (false, true), (true, false)] {
+                    seed += 1;
+                    let swap = |swap, a, b| if swap { [b, a] } else { [a, b] };
+                    let a = numbers(dtype, &swap(left, m, k), seed);
+                    let b = numbers(dtype, &swap(right, k, n), seed + 1000);
+                    let make = || {
+                        let call = call("MatMul").input(a.clone()).input(b.clone());
+                        call.attr("transpose_a", left).attr("transpose_b", right)
+                    };
+                    let what = format!("{dtype} {m}x{k}x{n} {left} {right}");
+                    packed += usize::from(check(make, &what));
+                }
+            }
+        }
+        assert!(packed > 50, "only {packed} were packed");
+    }
+
+    #[test]
+    fn other_products_read_packed_weights_too() {
+        let make = |op: &'static str, a: &[usize], b: &[usize]| {
+            let (a, b) = (numbers(DType::Float, a, 1), numbers(DType::Float, b, 2));
+            move || call(op).input(a.clone()).input(b.clone())
+        };
+        let batches = make("BatchMatMulV2", &[3, 4, 200], &[200, 256]);
+        assert!(check(batches, "a batch and one matrix"));
+        let each = make("BatchMatMulV2", &[3, 4, 200], &[3, 200, 256]);
+        assert!(!check(each, "pairs of matrices"));
+        let pixels = make("Conv2D", &[1, 5, 5, 64], &[1, 1, 64, 256]);
+        let images = || pixels().attr("strides", [1i64; 4].as_slice()).attr("padding", "SAME");
+        assert!(check(images, "pixels"));
+        let shapes: [(&[usize], &[usize]); 2] =
+            [(&[2, 9, 9, 5], &[3, 3, 5, 40]), (&[9, 7, 7, 16], &[3, 3, 16, 32])];
+        for (input, filter) in shapes {
+            let call = make("Conv2D", input, filter);
+            let windows = || call().attr("strides", [1i64; 4].as_slice()).attr("padding", "SAME");
+            assert!(check(windows, "windows"), "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn weights_that_change_are_packed_anew() {
+        let budget = Budget::new(1 << 30);
+        let a = numbers(DType::Float, &[8, 300], 1);
+        let mut b = numbers(DType::Float, &[300, 256], 2);
+        let product = |b: &Tensor, kept: Option<&Arc<Budget>>| {
+            let call = call("MatMul").input(a.clone()).input(b.clone());
+            let call = match kept {
+                Some(budget) => call.keeping_weights(budget),
+                None => call,
+            };
+            bits(&call.run().unwrap())
+        };
+        for round in 0..5 {
+            let plain = product(&b, None);
+            for _ in 0..3 {
+                assert_eq!(product(&b, Some(&budget)), plain, "round {round}");
+            }
+            assert!(budget.used_bytes() > 0);
+            b.as_mut_slice::<f32>().unwrap()[round * 1000] += 1.0;
+            assert_eq!(budget.used_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn weights_stay_as_they_are_where_memory_is_short() {
+        let (a, b) = (numbers(DType::Float, &[8, 300], 1), numbers(DType::Float, &[300, 256], 2));
+        // Room for the product and for the packed form, but then less than half is left.
+        let budget = Budget::new(600 << 10);
+        for _ in 0..4 {
+            let call = call("MatMul").input(a.clone()).input(b.clone());
+            call.keeping_weights(&budget).run().unwrap();
+            assert_eq!(budget.used_bytes(), 0);
+        }
+    }
 }

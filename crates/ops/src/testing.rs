@@ -20,6 +20,7 @@ pub(crate) struct Call {
     inputs: Vec<Input>,
     attrs: Attrs,
     threads: Arc<dyn Parallel>,
+    weights: Option<Arc<Budget>>,
 }
 
 enum Input {
@@ -30,7 +31,8 @@ enum Input {
 
 /// Begins a node of this op.
 pub(crate) fn call(op: &'static str) -> Call {
-    Call { op, inputs: Vec::new(), attrs: Attrs::default(), threads: Arc::new(OneThread) }
+    let threads = Arc::new(OneThread);
+    Call { op, inputs: Vec::new(), attrs: Attrs::default(), threads, weights: None }
 }
 
 /// A step of its own, with nothing around it.
@@ -40,6 +42,7 @@ pub(crate) fn step(budget: &Arc<Budget>, parallel: Arc<dyn Parallel>) -> Arc<Ste
         call_depth: 0,
         budget: budget.clone(),
         state_budget: budget.clone(),
+        keeps_packed_weights: false,
         cancellation: Cancellation::default(),
         resources: ResourceManager::new("localhost"),
         step_resources: ResourceManager::new("step"),
@@ -93,6 +96,12 @@ impl Call {
         self
     }
 
+    /// Keeps packed weights, in memory of this budget.
+    pub(crate) fn keeping_weights(mut self, budget: &Arc<Budget>) -> Self {
+        self.weights = Some(budget.clone());
+        self
+    }
+
     fn node(&self) -> Result<thalweg_graph::Node> {
         let mut scope = Scope::new(OPS.clone());
         let mut inputs = Vec::new();
@@ -127,8 +136,10 @@ impl Call {
     /// All outputs.
     pub(crate) fn run_all(self) -> Result<Vec<Tensor>> {
         let node = self.node()?;
-        let budget = Budget::new(1 << 30);
-        let step = step(&budget, self.threads.clone());
+        let budget = self.weights.clone().unwrap_or_else(|| Budget::new(1 << 30));
+        let mut step = step(&budget, self.threads.clone());
+        Arc::get_mut(&mut step).expect("nobody else has it").keeps_packed_weights =
+            self.weights.is_some();
         let registry = &*KERNELS;
         let init = KernelInit { node: &node, budget: &budget, environment: &step.environment };
         let AnyKernel::Sync(kernel) = (registry.find(&node, "CPU")?.create)(&init)? else {

@@ -298,6 +298,7 @@ fn folding_step() -> Arc<StepContext> {
         call_depth: 0,
         state_budget: budget.clone(),
         budget,
+        keeps_packed_weights: false,
         cancellation: Cancellation::default(),
         resources: ResourceManager::new("fold"),
         step_resources: ResourceManager::new("fold"),

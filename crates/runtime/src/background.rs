@@ -23,6 +23,7 @@ pub fn detached_step(environment: Environment) -> Arc<StepContext> {
         call_depth: 0,
         state_budget: budget.clone(),
         budget,
+        keeps_packed_weights: false,
         cancellation: Cancellation::default(),
         resources: ResourceManager::new("localhost"),
         step_resources: ResourceManager::new("step"),

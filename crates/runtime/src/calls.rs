@@ -105,6 +105,7 @@ impl Frame {
             call_depth: step.call_depth + 1,
             budget: step.budget.clone(),
             state_budget: step.state_budget.clone(),
+            keeps_packed_weights: step.keeps_packed_weights,
             cancellation: step.cancellation.clone(),
             resources: step.resources.clone(),
             step_resources: step.step_resources.clone(),

@@ -20,6 +20,9 @@ pub struct SessionOptions {
     pub intra_threads: usize,
     /// Bytes that the session's tensors may take together.
     pub memory_limit_bytes: usize,
+    /// Whether weights that steps use again and again keep the form in which kernels read them, in
+    /// memory of the session's: for sessions whose variables stay as they are.
+    pub keeps_packed_weights: bool,
     /// Plans kept; beyond, the least recently used goes.
     pub plans_max: usize,
     /// How plans are made.
@@ -48,6 +51,7 @@ impl Default for SessionOptions {
             inter_threads: threads,
             intra_threads: threads,
             memory_limit_bytes: memory_limit_bytes(),
+            keeps_packed_weights: false,
             plans_max: 256,
             plan: Options::default(),
             devices: Vec::new(),

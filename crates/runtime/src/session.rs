@@ -337,6 +337,11 @@ impl SessionCore {
         Ok(kernel)
     }
 
+    /// Named state.
+    pub(crate) fn resources(&self) -> &Arc<ResourceManager> {
+        &self.resources
+    }
+
     pub(crate) fn kernel_source<'a>(
         &'a self,
         stateful: &'a FindOrMake<'a>,
@@ -485,6 +490,7 @@ impl SessionCore {
                 call_depth: 0,
                 budget: self.budget.clone(),
                 state_budget: self.budget.clone(),
+                keeps_packed_weights: self.options.keeps_packed_weights,
                 cancellation: cancellation.clone(),
                 resources: self.resources.clone(),
                 step_resources: step_resources.clone(),

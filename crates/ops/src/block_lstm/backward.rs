@@ -93,7 +93,7 @@ impl<'a> Backward<'a> {
         let width = GATES * units;
         let recurrent = &self.input(4)?[inputs * width..];
         let recurrent = view(recurrent, (width, units), (1, width))?;
-        let mut packed = Packed::new(self.ctx, batch, recurrent)?;
+        let packed = Packed::new(self.ctx, batch, recurrent)?;
         let weights = [5, 6, 7].map(|i| self.inputs[i - 1].clone());
         let peepholes = Peepholes::new(self.settings, &weights)?;
         for (t, gates) in gates.chunks_exact_mut(batch * width).enumerate().rev() {

@@ -57,7 +57,7 @@ fn run<T: Widen<Wide = f32>>(
     let weights = wide_view::<T>(ctx, 4)?;
     let recurrent = &weights.as_slice::<f32>()?[sizes.inputs * width..];
     let first = rows(first_output, batch, units)?;
-    let mut recurrent = Packed::new(ctx, batch, rows(recurrent, units, width)?)?;
+    let recurrent = Packed::new(ctx, batch, rows(recurrent, units, width)?)?;
     let peepholes = [wide_view::<T>(ctx, 5)?, wide_view::<T>(ctx, 6)?, wide_view::<T>(ctx, 7)?];
     let peepholes = Peepholes::new(settings, &peepholes)?;
     for (t, gates) in gates.as_mut_slice()?.chunks_exact_mut(batch * width).enumerate() {

@@ -73,6 +73,7 @@ impl Scope {
             call_depth: self.call_depth + 1,
             budget: self.budget.clone(),
             state_budget: self.state_budget.clone(),
+            keeps_packed_weights: false,
             cancellation,
             resources,
             step_resources: ResourceManager::new("step"),

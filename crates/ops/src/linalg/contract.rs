@@ -11,7 +11,7 @@ use crate::broadcast::Plan;
 use crate::math::gemm::{MatMut, MatRef, Write};
 use crate::math::widen::Widen;
 use crate::number::Number;
-use crate::product::{Factor, is_small, multiply, multiply_here};
+use crate::product::{Factor, is_small, multiply_here, multiply_weights};
 use crate::split::for_each_rows;
 
 /// Elements of Einstein sums.
@@ -213,7 +213,8 @@ impl Batch {
         if out.len() == each || !is_small(first_a, first_b) {
             for (index, out) in out.chunks_exact_mut(each).enumerate() {
                 let (a, b) = self.factors::<T>(index)?;
-                multiply(ctx, a, b, whole(out, rows, columns)?, Write::Overwrite)?;
+                let (c, weights) = (whole(out, rows, columns)?, &self.b.tensor);
+                multiply_weights(ctx, a, (weights, b), c, Write::Overwrite)?;
             }
             return Ok(());
         }

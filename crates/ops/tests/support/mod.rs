@@ -34,6 +34,7 @@ impl Interpreter {
             call_depth: 0,
             budget: budget.clone(),
             state_budget: budget,
+            keeps_packed_weights: false,
             cancellation: Cancellation::default(),
             resources: ResourceManager::new("localhost"),
             step_resources: ResourceManager::new("step"),

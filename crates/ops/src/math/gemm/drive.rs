@@ -24,7 +24,8 @@ pub struct Job<'a, E> {
     pub(super) c: *mut E,
     pub(super) c_row_stride: usize,
     pub(super) accumulate: bool,
-    pub(super) scratch: &'a mut [MaybeUninit<u8>],
+    /// Where the right factor is packed, or is to be; only read where it is packed already.
+    pub(super) scratch: *mut [MaybeUninit<u8>],
     pub(super) parallel: ParallelFor<'a>,
     pub(super) part: Part,
 }
@@ -87,10 +88,11 @@ where
         });
     }
     let needed = job.plan.packed_bytes(&geometry::<E, V>());
-    let offset = job.scratch.as_ptr().align_offset(SCRATCH_ALIGNMENT);
-    let packed = match job.scratch.get_mut(offset..) {
-        Some(scratch) if scratch.len() >= needed => scratch.as_mut_ptr().cast::<V::Number>(),
+    let start = job.scratch.cast::<u8>();
+    let offset = start.align_offset(SCRATCH_ALIGNMENT);
+    let packed = match job.scratch.len().checked_sub(offset) {
         _ if needed == 0 => std::ptr::null_mut(),
+        Some(len) if len >= needed => start.wrapping_add(offset).cast::<V::Number>(),
         _ => return Err(Error::ScratchTooSmall),
     };
     let Job { shape, plan, .. } = *job;

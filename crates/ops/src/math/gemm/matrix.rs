@@ -66,7 +66,7 @@ impl<'a, T> MatRef<'a, T> {
     }
 
     /// Address of element `(0, 0)`; every `(i, j)` inside the matrix is in bounds of the data.
-    pub(super) fn as_ptr(&self) -> *const T {
+    pub fn as_ptr(&self) -> *const T {
         self.data.as_ptr()
     }
 }

@@ -204,6 +204,16 @@ impl<'a, T: Element> Gemm<'a, T> {
         Self { a: MatRef::empty(), b, level, shape, plan }
     }
 
+    /// The product `a * b` of a right factor that [`Gemm::pack`] packs once for many products, if
+    /// that pays. What is packed depends on the right factor alone, and the product is the same to
+    /// the bit.
+    pub fn keeping(a: MatRef<'a, T>, b: MatRef<'a, T>) -> Option<Self> {
+        let product = Self::new(a, b)?;
+        let geometry = T::geometry(product.level);
+        let plan = product.plan.keeps_right(&product.shape, &geometry)?;
+        Some(Self { plan, ..product })
+    }
+
     /// Packs the right factor of a product that keeps it.
     pub fn pack(
         &self,
@@ -218,13 +228,14 @@ impl<'a, T: Element> Gemm<'a, T> {
     ///
     /// # Safety
     ///
-    /// The scratch is as [`Gemm::pack`] of this product left it, at the same place.
+    /// `packed` is as [`Gemm::pack`] left it, of a product with a right factor of this size and these
+    /// elements; at the same place, or at another that is as far from a multiple of 64.
     pub unsafe fn run_packed(
         &self,
         a: MatRef<'_, T>,
         c: MatMut<'_, T>,
         write: Write,
-        scratch: &mut [MaybeUninit<u8>],
+        packed: &[MaybeUninit<u8>],
         parallel: ParallelFor<'_>,
     ) -> Result<(), Error> {
         let Shape { m, k, .. } = self.shape;
@@ -233,7 +244,9 @@ impl<'a, T: Element> Gemm<'a, T> {
         }
         let a_strides = strides_of(&a);
         let of = Gemm { a, shape: Shape { a_strides, ..self.shape }, ..*self };
-        of.run_into(c, write, scratch, parallel, Part::Multiplying)
+        // Multiplying only reads it.
+        let packed = std::ptr::from_ref(packed).cast_mut();
+        of.run_into(c, write, packed, parallel, Part::Multiplying)
     }
 
     /// Computes the product into `c`. The content of `scratch` does not matter.
@@ -251,7 +264,7 @@ impl<'a, T: Element> Gemm<'a, T> {
         &self,
         mut c: MatMut<'_, T>,
         write: Write,
-        scratch: &mut [MaybeUninit<u8>],
+        scratch: *mut [MaybeUninit<u8>],
         parallel: ParallelFor<'_>,
         part: Part,
     ) -> Result<(), Error> {
@@ -274,7 +287,7 @@ impl<'a, T: Element> Gemm<'a, T> {
         &self,
         c: *mut T,
         (c_row_stride, accumulate): (usize, bool),
-        scratch: &mut [MaybeUninit<u8>],
+        scratch: *mut [MaybeUninit<u8>],
         parallel: ParallelFor<'_>,
         part: Part,
     ) -> Result<(), Error> {

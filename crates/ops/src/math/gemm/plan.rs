@@ -66,6 +66,13 @@ const TILES_PER_BLOCK: usize = 4;
 const BLOCK_COLS_MAX: usize = 1024;
 /// Bytes of the right factor up to which it may be read in place.
 const IN_PLACE_BYTES_MAX: usize = 1536 << 10;
+/// A right factor in order is worth a packed form from this depth and this many columns on,
+const KEPT_DEPTH_MIN: usize = 64;
+const KEPT_COLUMNS_MIN: usize = 128;
+/// and from so many bytes on, if few rows meet it, or many.
+const KEPT_ROWS_FEW: usize = 64;
+const KEPT_BYTES_FEW: usize = 64 << 10;
+const KEPT_BYTES_MANY: usize = 512 << 10;
 /// Fewer multiplications than this are not worth a block of their own.
 const BLOCK_WORK_MIN: usize = 1 << 19;
 /// Blocks that should exist, where there is work for them.
@@ -113,6 +120,21 @@ impl Plan {
     /// The right factor is packed, all of it at once.
     pub(super) fn keeping_right(shape: &Shape, kernel: &Geometry) -> Self {
         Self::cut(shape, kernel, true, usize::MAX)
+    }
+
+    /// The plan of a product whose right factor is packed once for many products, if that pays: where
+    /// it is packed anyway, or where reading it row by row costs more than the product of few rows.
+    pub(super) fn keeps_right(&self, shape: &Shape, kernel: &Geometry) -> Option<Self> {
+        let &Shape { m, n, k, .. } = shape;
+        if self.vector || m == 0 || n == 0 || k == 0 {
+            return None;
+        }
+        let kept = Self::keeping_right(shape, kernel);
+        let bytes = k.saturating_mul(n).saturating_mul(kernel.number_bytes);
+        let is_deep = k >= KEPT_DEPTH_MIN && n >= KEPT_COLUMNS_MIN;
+        let is_tight = kept.packed_bytes(kernel) <= bytes.saturating_add(bytes / 8);
+        let is_long = bytes >= if m <= KEPT_ROWS_FEW { KEPT_BYTES_FEW } else { KEPT_BYTES_MANY };
+        (self.pack_b || (is_deep && is_tight && is_long)).then_some(kept)
     }
 
     fn cut(shape: &Shape, kernel: &Geometry, pack_b: bool, packed_bytes_max: usize) -> Self {

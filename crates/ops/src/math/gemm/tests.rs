@@ -354,10 +354,8 @@ fn right_factors_are_kept() {
                 whole.run(c, Write::Accumulate, &mut own, &serial).unwrap();
                 let c = MatMut::row_major(&mut got, m, n).unwrap();
                 // SAFETY: the factor was packed into this scratch above.
-                unsafe {
-                    kept.run_packed(a.view(), c, Write::Accumulate, &mut scratch, &two_threads)
-                }
-                .unwrap();
+                unsafe { kept.run_packed(a.view(), c, Write::Accumulate, &scratch, &two_threads) }
+                    .unwrap();
                 assert_eq!(got, expected, "{m} {k} {n} {order:?}");
             }
         }
