@@ -180,6 +180,77 @@ fn memory_comes_back_when_a_version_goes() {
     eventually("memory comes back", || server.resident_kilobytes() <= limit);
 }
 
+/// Writes a version with a variable of so many bytes, all zero: y = x + its first element, and a
+/// signature that adds x to all of it.
+fn export_written(base: &str, bytes: usize) {
+    let mut s = thalweg::scope();
+    let x = s.op("Placeholder").name("x").attr("dtype", DType::Float);
+    let x = x.attr("shape", &PartialShape::new([Some(1)])).build().unwrap();
+    let shape = Shape::new(&[bytes / 4]).unwrap();
+    let handle = s.op("VarHandleOp").name("large").attr("dtype", DType::Float);
+    let handle = handle.attr("shape", &PartialShape::from(&shape)).build().unwrap();
+    let size = s.constant(&Tensor::vector(&[(bytes / 4) as i32]).unwrap()).unwrap();
+    let zero = s.constant(&Tensor::scalar(0.0f32)).unwrap();
+    let zeros = s.add("Fill", &[size, zero]).unwrap();
+    s.op("AssignVariableOp").name("init").inputs(&[handle, zeros]).build_node().unwrap();
+    let begin = s.constant(&Tensor::vector(&[0i32]).unwrap()).unwrap();
+    let count = s.constant(&Tensor::vector(&[1i32]).unwrap()).unwrap();
+    let all = s.op("ReadVariableOp").input(handle).attr("dtype", DType::Float).build().unwrap();
+    let first = s.add("Slice", &[all, begin, count]).unwrap();
+    s.op("AddV2").name("y").inputs(&[x, first]).build().unwrap();
+    let none = s.constant(&Tensor::vector::<i32>(&[]).unwrap()).unwrap();
+    let amount = s.add("Reshape", &[x, none]).unwrap();
+    let amounts = s.add("Fill", &[size, amount]).unwrap();
+    let add = s.op("AssignAddVariableOp").inputs(&[handle, amounts]).build_node().unwrap();
+    s.op("Identity").name("written").inputs(&[x]).after(&[add]).build().unwrap();
+    let session = thalweg::session(&s).unwrap();
+    session.run(&[], &[], &["init"]).unwrap();
+    let builder = SavedModelBuilder::new(&session);
+    let builder = builder.signature("serving_default", &[("x", "x")], &[("y", "y")]).unwrap();
+    let builder = builder.signature("write", &[("x", "x")], &[("y", "written")]).unwrap();
+    builder.save_version(base).unwrap();
+}
+
+#[test]
+fn versions_share_what_is_equal_and_nothing_that_is_written() {
+    const LARGE: usize = 96 << 20;
+    let folder = Folder::new("shared");
+    export_written(folder.path(), LARGE);
+    let config = folder.0.join("models.config");
+    let text = format!(
+        "model_config_list {{ config {{ name: 'm' base_path: '{}' model_platform: 'tensorflow' \
+         model_version_policy {{ all {{}} }} }} }}",
+        folder.path()
+    );
+    std::fs::write(&config, text).unwrap();
+    let server = Process::start(&["--model_config_file", config.to_str().unwrap()]);
+    eventually("it is ready", || server.is_ready());
+    let ask = |version: u32, signature: &str, x: f32| {
+        let body = format!("{{\"signature_name\": \"{signature}\", \"inputs\": [{x:?}]}}");
+        let (status, text) =
+            server.ask("POST", &format!("/v1/models/m/versions/{version}:predict"), &body);
+        (status == 200).then(|| text.split(['[', ']']).nth(1).unwrap().trim().to_owned())
+    };
+    assert_eq!(ask(1, "serving_default", 1.0).as_deref(), Some("1.0"));
+    let one = server.resident_kilobytes();
+    export_written(folder.path(), LARGE);
+    eventually("both are there", || ask(2, "serving_default", 1.0).is_some());
+    let limit = one + (LARGE >> 10) / 4;
+    eventually("there is one of what is equal", || server.resident_kilobytes() < limit);
+    // Who writes has a copy from then on.
+    assert_eq!(ask(1, "write", 5.0).as_deref(), Some("5.0"));
+    assert_eq!(ask(1, "serving_default", 1.0).as_deref(), Some("6.0"));
+    assert_eq!(ask(2, "serving_default", 1.0).as_deref(), Some("1.0"));
+    assert_eq!(ask(2, "write", 3.0).as_deref(), Some("3.0"));
+    assert_eq!(ask(2, "serving_default", 1.0).as_deref(), Some("4.0"));
+    assert_eq!(ask(1, "serving_default", 1.0).as_deref(), Some("6.0"));
+    assert!(server.resident_kilobytes() > limit);
+    // What one leaves behind is the other's.
+    std::fs::remove_dir_all(folder.0.join("1")).unwrap();
+    eventually("the first has gone", || ask(1, "serving_default", 1.0).is_none());
+    assert_eq!(ask(2, "serving_default", 1.0).as_deref(), Some("4.0"));
+}
+
 #[test]
 fn harm_is_answered_and_forgotten() {
     let folder = Folder::new("harm");

@@ -2,9 +2,9 @@
 `cargo xtask bench serving latency` builds what it needs and calls it.
 
     python benches/serving/latency.py --server target/release/thalweg --load target/release/thalweg-load \\
-        [--rounds N] [--seconds S] [--threads N] [--json FILE]
+        [--rounds N] [--seconds S] [--threads N] [--batch N] [--json FILE]
 
-A Keras MLP and MobileNetV2 with random weights, one example at a time, one call at a time. In each round
+A Keras MLP and MobileNetV2 with random weights, one example or --batch of them, one call at a time. In each round
 the server, TensorFlow's session (the fastest way in: a callable made once) and the loaded signature are
 measured in turn for a short time, all with the same number of threads. The goal is what the session takes,
 5 % and 100 microseconds.
@@ -124,6 +124,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=1)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--batch", type=int, default=1, help="examples in a call")
     parser.add_argument("--models", default=",".join(MODELS))
     parser.add_argument("--keep", help="a folder for the models, used again if they are there")
     parser.add_argument("--json")
@@ -138,8 +139,8 @@ def main():
             exported = folder / name / "1"
             if not exported.exists():
                 MODELS[name]().export(str(exported), verbose=False)
-            shape = (1, 784) if name == "mlp" else (1, 224, 224, 3)
-            examples[name] = np.random.default_rng(5).random(shape, np.float32)
+            shape = (784,) if name == "mlp" else (224, 224, 3)
+            examples[name] = np.random.default_rng(5).random((args.batch, *shape), np.float32)
         serve = [args.server, "serve", "--port", "any", "--rest_api_port", "0", "--threads", str(args.threads)]
         with Process("thalweg", *serve, *(f"--model={n}={folder}/{n}" for n in names)) as server:
             print(f"{'':26}{'p50 us':>10}{'p99 us':>10}")

@@ -66,6 +66,19 @@ impl ResourceManager {
         self.resources.lock().values().cloned().collect()
     }
 
+    /// All of one type, with their containers and names, in the order of these.
+    pub fn all_of<T: Resource>(&self) -> Vec<(Arc<str>, Arc<str>, Arc<T>)> {
+        let resources = self.resources.lock();
+        let of_type = resources.iter().filter(|((_, _, key), _)| *key == TypeId::of::<T>());
+        let named = |((container, name, _), resource): (&Key, &Arc<dyn Resource>)| {
+            Some((container.clone(), name.clone(), downcast(resource.clone())?))
+        };
+        let mut found: Vec<_> = of_type.filter_map(named).collect();
+        drop(resources);
+        found.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
+        found
+    }
+
     /// The container that an empty name stands for.
     pub fn default_container(&self) -> &Arc<str> {
         &self.default_container

@@ -22,6 +22,7 @@ pub mod metrics;
 pub mod policy;
 mod read_only;
 mod rest;
+mod room;
 pub mod servable;
 pub mod server;
 mod sizes;

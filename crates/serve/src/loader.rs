@@ -1,19 +1,21 @@
 //! From a version's folder to a [`Servable`]: room, graph, variables, warm-up.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use thalweg_formats::saved_model::{SavedModelFile, is_saved_model};
 use thalweg_formats::storage::{Metadata, Storage, join};
 use thalweg_runtime::saved_model::Registries;
 use thalweg_runtime::{LoadOptions, SavedModel, SessionOptions, memory_limit_bytes};
-use thalweg_tensor::{Budget, Charge, Result};
+use thalweg_tensor::{Budget, Charge, Result, trim_recycled_memory};
 
 use crate::batching::{Batching, Parameters};
 use crate::config::ModelConfig;
 use crate::metrics::Metrics;
-use crate::servable::{Room, Servable};
+use crate::room::Room;
+use crate::servable::Servable;
 use crate::warmup::{self, WarmUp};
 
 /// How models are loaded.
@@ -52,13 +54,15 @@ pub struct Loader {
     options: LoaderOptions,
     budget: Arc<Budget>,
     metrics: Arc<Metrics>,
+    /// Versions by model, with which later ones share what is equal.
+    loaded: Mutex<BTreeMap<String, Vec<Weak<Servable>>>>,
 }
 
 impl Loader {
     /// With these ops and kernels.
     pub fn new(registries: Registries, options: LoaderOptions) -> Loader {
         let budget = Budget::new(options.memory_limit_bytes);
-        Loader { registries, options, budget, metrics: Arc::default() }
+        Loader { registries, options, budget, metrics: Arc::default(), loaded: Mutex::default() }
     }
 
     /// Where models lie.
@@ -113,7 +117,10 @@ impl Loader {
         let warmed = warmup::warm(&servable, &self.options.warm_up, &**self.storage());
         let took = clock.monotonic().saturating_sub(end);
         self.metrics.warm_up(folder, warmed.is_ok(), took);
-        warmed.map(|()| servable)
+        warmed?;
+        // After it was warmed, which runs signatures that write as well.
+        self.share(&servable);
+        Ok(servable)
     }
 
     fn read(&self, model: &str, version: i64, folder: &str) -> Result<Arc<Servable>> {
@@ -136,13 +143,30 @@ impl Loader {
         let tags: Vec<&str> = self.options.tags.iter().map(String::as_str).collect();
         let meta = file.select(&tags)?;
         let signature_defs = meta.def().signature_def.clone();
+        let session = SessionOptions { keeps_packed_weights: true, ..session };
         let options = LoadOptions { session, ..Default::default() };
         let saved = SavedModel::of(meta, self.registries.clone(), options)?;
-        let room = Room { bytes, charge: Some(charge) };
+        let room = Room::new(bytes, charge);
         let watch = (self.metrics.clone(), self.options.session.environment.clock.clone());
         let name = model.to_owned();
         let servable = Servable::new(name, version, saved, signature_defs, room, watch);
         Ok(Arc::new(servable.with_batching(self.batching(folder)?)))
+    }
+
+    /// Has a version that takes no requests yet share with the others of its model what is equal.
+    fn share(&self, servable: &Arc<Servable>) {
+        let mut loaded = self.loaded.lock();
+        loaded.retain(|_, versions| {
+            versions.retain(|version| version.strong_count() > 0);
+            !versions.is_empty()
+        });
+        let others = loaded.entry(servable.model().to_owned()).or_default();
+        // The newest first: most likely it is what this one was made from.
+        let there = others.iter().rev().filter_map(Weak::upgrade);
+        if there.filter(|other| servable.share_with(other)).count() > 0 {
+            trim_recycled_memory();
+        }
+        others.push(Arc::downgrade(servable));
     }
 
     /// How the requests of the version in `folder` run together.

@@ -22,7 +22,7 @@ use crate::versions::{Action, Versions};
 const TICK: Duration = Duration::from_millis(500);
 /// How often a version that goes is asked whether its last request has ended.
 const UNLOAD_CHECK: Duration = Duration::from_millis(5);
-/// How long after a version was freed its memory goes back to the system.
+/// How long after a version was loaded or freed what is free goes back to the system.
 const GIVE_BACK_AFTER: Duration = Duration::from_millis(1200);
 
 /// What a manager is told.
@@ -328,7 +328,7 @@ fn start_load(
     let name = name.to_owned();
     tokio::spawn(async move {
         // The semaphore is never closed, so there is always a place in the end.
-        let _place = places.acquire_owned().await;
+        let place = places.acquire_owned().await;
         let of_thread = name.clone();
         let loading = leisure::run(move || {
             let stamp = loader.stamp(&folder);
@@ -336,7 +336,16 @@ fn start_load(
         });
         let result = loading.await.unwrap_or_else(|e| Err((e, Stamp::default())));
         let _ = events.send(Event::Loaded(name, number, result));
+        drop(place);
+        give_back().await;
     });
+}
+
+/// Has the allocator give back what is free: it waits a second for a use of it, then does so when a
+/// thread ends.
+async fn give_back() {
+    tokio::time::sleep(GIVE_BACK_AFTER).await;
+    let _ = leisure::run(|| ()).await;
 }
 
 /// Waits for the requests on their way, then frees the memory on a thread that may take its time.
@@ -361,8 +370,6 @@ fn start_unload(
         }
         eprintln!("version {number} of model '{name}' is unloaded");
         let _ = events.send(Event::Unloaded(name, number));
-        // The allocator waits a second for a use of what is free, then gives it back when a thread ends.
-        tokio::time::sleep(GIVE_BACK_AFTER).await;
-        let _ = leisure::run(|| ()).await;
+        give_back().await;
     });
 }

@@ -346,7 +346,7 @@ fn models(out: &mut String, store: &Store) {
         }
     }
     let memory = "thalweg_serve_model_memory_bytes";
-    head(out, memory, "gauge", "Memory that a version holds.");
+    head(out, memory, "gauge", "Memory that a version holds, alone or with others.");
     for (model, view) in &views {
         for (version, servable) in &view.available {
             let (model, bytes) = (label(model), servable.memory_bytes());

@@ -10,12 +10,13 @@ use thalweg_kernel::{Cancellation, Clock};
 use thalweg_proto as pb;
 use thalweg_runtime::saved_model::{check, described};
 use thalweg_runtime::{RunOptions, SavedModel};
-use thalweg_tensor::{Charge, Context, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{Context, Result, Tensor, bail, ensure, err};
 use tokio::sync::oneshot;
 
 use crate::batching::{Batcher, Batching, Counts, Totals};
 use crate::examples::{CLASSIFY_METHOD, REGRESS_METHOD};
 use crate::metrics::{Api, Metrics};
+use crate::room::Room;
 use crate::sizes::{Sizes, Workshop};
 
 /// Methods kept for each version: callers choose which outputs they want, and may choose badly.
@@ -34,14 +35,6 @@ pub struct Servable {
     batching: Option<Batching>,
     batched: Arc<Totals>,
     workshop: Arc<Workshop>,
-}
-
-/// Memory that a version is taken to need, given back when it is gone.
-pub struct Room {
-    /// Bytes of its files.
-    pub bytes: usize,
-    /// What they are charged to.
-    pub charge: Option<Charge>,
 }
 
 /// Name of a signature and the outputs that are wanted of it, in the order of their names.
@@ -84,7 +77,7 @@ impl Drop for CancelOnDrop {
 
 impl Servable {
     /// A model that was loaded, with its signatures as they stand in its file. Its runs are timed.
-    pub fn new(
+    pub(crate) fn new(
         model: String,
         version: i64,
         saved: SavedModel,
@@ -135,8 +128,17 @@ impl Servable {
     }
 
     /// Memory that it takes, as far as is known: what its session holds, and no less than its files.
+    /// What versions share is counted for each of them.
     pub fn memory_bytes(&self) -> usize {
-        self.room.bytes.max(self.saved.session().memory_used_bytes())
+        self.room.bytes().max(self.saved.session().memory_used_bytes())
+    }
+
+    /// Has its variables share the memory of those of `other` that are equal; says whether there are
+    /// any.
+    pub(crate) fn share_with(&self, other: &Servable) -> bool {
+        let shared = self.saved.session().share_variables(other.saved.session());
+        shared.iter().for_each(|variable| self.room.share(&other.room, variable));
+        !shared.is_empty()
     }
 
     /// Plans for inputs of certain shapes that its methods keep.
