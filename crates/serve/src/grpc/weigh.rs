@@ -62,6 +62,27 @@ pub(super) const PREDICT: Kind = Kind { fields: &[(2, &NAMED_TENSOR), (3, &STRIN
 pub(super) const SESSION_RUN: Kind =
     Kind { fields: &[(2, &NAMED_TENSOR), (3, &STRING), (4, &STRING)], ..PLAIN };
 
+/// Typed contents of KServe's tensors.
+const CONTENTS: Kind = Kind {
+    fields: &[
+        (1, &NUMBERS),
+        (2, &NUMBERS),
+        (3, &NUMBERS),
+        (4, &NUMBERS),
+        (5, &NUMBERS),
+        (6, &FIXED),
+        (7, &FIXED),
+        (8, &STRING),
+    ],
+    ..PLAIN
+};
+const PARAMETER: Kind = Kind { each: 512, ..PLAIN };
+const INFER_INPUT: Kind =
+    Kind { each: 1024, fields: &[(3, &NUMBERS), (4, &PARAMETER), (5, &CONTENTS)], ..PLAIN };
+/// A `ModelInferRequest`.
+pub(super) const INFER: Kind =
+    Kind { fields: &[(4, &PARAMETER), (5, &INFER_INPUT), (6, &PARAMETER), (7, &STRING)], ..PLAIN };
+
 const FEATURE_BYTES: usize = size_of::<String>() + size_of::<Feature>();
 const BYTES_LIST: Kind = Kind { fields: &[(1, &STRING)], ..PLAIN };
 const FLOAT_LIST: Kind = Kind { fields: &[(1, &FIXED)], ..PLAIN };
@@ -196,6 +217,28 @@ mod tests {
             let words = bytes_of(&rope(&examples(words, 1), frame), &ABOUT_EXAMPLES);
             assert!(words >= count * size_of::<Bytes>(), "{words}");
         }
+    }
+
+    #[test]
+    fn typed_contents_are_charged_too() {
+        use thalweg_proto::inference::{
+            InferTensorContents, ModelInferRequest, model_infer_request,
+        };
+        let contents = InferTensorContents {
+            bytes_contents: vec![Bytes::new(); 10_000],
+            ..Default::default()
+        };
+        let input = model_infer_request::InferInputTensor {
+            contents: Some(contents),
+            ..Default::default()
+        };
+        let request = ModelInferRequest { inputs: vec![input], ..Default::default() };
+        let taken = bytes_of(&rope(&request, 1000), &INFER);
+        assert!(taken >= 10_000 * size_of::<Bytes>(), "{taken}");
+        let raw = vec![vec![1; 1 << 20].into()];
+        let request = ModelInferRequest { raw_input_contents: raw, ..Default::default() };
+        let taken = bytes_of(&rope(&request, 1000), &INFER);
+        assert!((1 << 20..(1 << 20) + 4096).contains(&taken), "{taken}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ mod contents;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 use thalweg_cluster::grpc::framing::{
@@ -18,7 +18,7 @@ use thalweg_proto::inference::model_infer_request::InferInputTensor;
 use thalweg_proto::inference::model_infer_response::InferOutputTensor;
 use thalweg_tensor::{Budget, Charge, Context, Result, Tensor, bail, ensure};
 
-use super::{Call, Services};
+use super::{Call, Services, weigh};
 use crate::engine::Engine;
 use crate::inference::{Predicted, predict};
 use crate::kserve;
@@ -40,7 +40,7 @@ impl Services {
         let rope = self.message(call, path).await?;
         let engine = &*self.engine;
         // Inputs share the message's memory until the answer is made.
-        let _room = Charge::new(&engine.incoming, rope.remaining())?;
+        let _room = Charge::new(&engine.incoming, weigh::bytes_of(&rope, &weigh::INFER))?;
         Ok(match method {
             "ServerLive" => message(&pb::ServerLiveResponse { live: true }),
             "ServerReady" => message(&pb::ServerReadyResponse { ready: engine.is_ready() }),
