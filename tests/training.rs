@@ -262,12 +262,14 @@ fn worker_chief_and_server_are_killed_and_the_result_is_the_same() {
     let all = (SAMPLES / BATCH) as i64 * EPOCHS as i64;
     assert!((all / 2..all * 2 / 3).contains(&rounds), "{rounds}");
     assert!((all / 2..all * 2 / 3).contains(&rounds_rough), "{rounds_rough}\n{text}");
-    // The screen says who was interrupted, that all came back, and what was lost with the server.
+    // The screen says who was interrupted, that all came back, and what was lost: with the server, and
+    // with a worker that died in the middle of changing variables.
     let (interrupted, back) = (told(&text, "lost", "worker"), told(&text, "back", "worker"));
     assert!(interrupted.contains(&0) && interrupted.contains(&1), "{text}");
     assert!(back.contains(&0) && back.contains(&1), "{text}");
     let lost = told(&text, "restored", "updates_lost");
-    assert!(lost.len() == 1 && lost[0] <= UPDATES_LOST_MAX, "{lost:?}\n{text}");
+    assert!((1..=3).contains(&lost.len()), "{lost:?}\n{text}");
+    assert!(lost.iter().all(|&lost| lost <= UPDATES_LOST_MAX), "{lost:?}\n{text}");
 }
 
 const ROLE: &str = "THALWEG_TEST_TRAINER";

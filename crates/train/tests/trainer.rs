@@ -257,10 +257,11 @@ fn whatever_is_lost_the_result_is_the_same() {
         assert_eq!(updates(prefix), BATCHES as i64, "{text}");
         assert_eq!(used(prefix), exactly_once(), "{text}");
     }
+    // The ps takes its updates along; a worker only if it dies in the middle of changing variables.
     let lost = killer.lost();
-    assert_eq!(lost.len(), 1, "{text}");
-    assert!(lost[0] <= 40, "{lost:?}\n{text}");
-    assert_eq!(outcome.updates_lost, lost[0]);
+    assert!((1..=3).contains(&lost.len()), "{lost:?}\n{text}");
+    assert!(lost.iter().all(|&lost| lost <= 40), "{lost:?}\n{text}");
+    assert_eq!(outcome.updates_lost, lost.iter().sum::<u64>());
     for event in
         ["\"lost\"", "\"returned\"", "\"back\"", "\"restored\"", "\"saved\"", "\"progress\""]
     {
