@@ -255,16 +255,17 @@ fn begin_part(
     drop(locked);
 
     let rendezvous = step.rendezvous.clone().expect("a partial step has a rendezvous");
+    // Fetches first: with its last feed a step may end at once, and its rendezvous with it.
+    for (i, key) in fetch_keys.iter().enumerate() {
+        let call = call.clone();
+        let received = move |value| call.arrived(|state| state.put(i, value));
+        rendezvous.receive(key, Box::new(received));
+    }
     for (key, (_, tensor)) in feed_keys.iter().zip(feeds) {
         if rendezvous.send(key, Value::Tensor(tensor)).is_err() {
             // The step is cancelled; the cause answers, below.
             break;
         }
-    }
-    for (i, key) in fetch_keys.iter().enumerate() {
-        let call = call.clone();
-        let received = move |value| call.arrived(|state| state.put(i, value));
-        rendezvous.receive(key, Box::new(received));
     }
     if let Some(states) = begun {
         start(&states, plan, options, progress);
