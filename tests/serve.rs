@@ -35,6 +35,21 @@ impl Drop for Folder {
     }
 }
 
+/// A variable of so many bytes that `init` fills with zeros, its length, and its first element.
+fn large_zeros(s: &mut Scope, bytes: usize) -> (Output, Output, Output) {
+    let shape = Shape::new(&[bytes / 4]).unwrap();
+    let handle = s.op("VarHandleOp").name("large").attr("dtype", DType::Float);
+    let handle = handle.attr("shape", &PartialShape::from(&shape)).build().unwrap();
+    let size = s.constant(&Tensor::vector(&[(bytes / 4) as i32]).unwrap()).unwrap();
+    let zero = s.constant(&Tensor::scalar(0.0f32)).unwrap();
+    let zeros = s.add("Fill", &[size, zero]).unwrap();
+    s.op("AssignVariableOp").name("init").inputs(&[handle, zeros]).build_node().unwrap();
+    let all = s.op("ReadVariableOp").input(handle).attr("dtype", DType::Float).build().unwrap();
+    let begin = s.constant(&Tensor::vector(&[0i32]).unwrap()).unwrap();
+    let count = s.constant(&Tensor::vector(&[1i32]).unwrap()).unwrap();
+    (handle, size, s.add("Slice", &[all, begin, count]).unwrap())
+}
+
 /// Writes y = x + add as the next version, with so many further bytes.
 fn export(base: &str, add: f32, bytes: usize) {
     let mut s = thalweg::scope();
@@ -43,17 +58,7 @@ fn export(base: &str, add: f32, bytes: usize) {
     let one = s.constant(&Tensor::scalar(add)).unwrap();
     let mut y = s.add("AddV2", &[x, one]).unwrap();
     if bytes > 0 {
-        let shape = Shape::new(&[bytes / 4]).unwrap();
-        let handle = s.op("VarHandleOp").name("large").attr("dtype", DType::Float);
-        let handle = handle.attr("shape", &PartialShape::from(&shape)).build().unwrap();
-        let size = s.constant(&Tensor::vector(&[(bytes / 4) as i32]).unwrap()).unwrap();
-        let zero = s.constant(&Tensor::scalar(0.0f32)).unwrap();
-        let zeros = s.add("Fill", &[size, zero]).unwrap();
-        s.op("AssignVariableOp").name("init").inputs(&[handle, zeros]).build_node().unwrap();
-        let all = s.op("ReadVariableOp").input(handle).attr("dtype", DType::Float).build().unwrap();
-        let begin = s.constant(&Tensor::vector(&[0i32]).unwrap()).unwrap();
-        let count = s.constant(&Tensor::vector(&[1i32]).unwrap()).unwrap();
-        let first = s.add("Slice", &[all, begin, count]).unwrap();
+        let (_, _, first) = large_zeros(&mut s, bytes);
         y = s.add("AddV2", &[y, first]).unwrap();
     }
     s.op("Identity").name("y").inputs(&[y]).build().unwrap();
@@ -186,17 +191,7 @@ fn export_written(base: &str, bytes: usize) {
     let mut s = thalweg::scope();
     let x = s.op("Placeholder").name("x").attr("dtype", DType::Float);
     let x = x.attr("shape", &PartialShape::new([Some(1)])).build().unwrap();
-    let shape = Shape::new(&[bytes / 4]).unwrap();
-    let handle = s.op("VarHandleOp").name("large").attr("dtype", DType::Float);
-    let handle = handle.attr("shape", &PartialShape::from(&shape)).build().unwrap();
-    let size = s.constant(&Tensor::vector(&[(bytes / 4) as i32]).unwrap()).unwrap();
-    let zero = s.constant(&Tensor::scalar(0.0f32)).unwrap();
-    let zeros = s.add("Fill", &[size, zero]).unwrap();
-    s.op("AssignVariableOp").name("init").inputs(&[handle, zeros]).build_node().unwrap();
-    let begin = s.constant(&Tensor::vector(&[0i32]).unwrap()).unwrap();
-    let count = s.constant(&Tensor::vector(&[1i32]).unwrap()).unwrap();
-    let all = s.op("ReadVariableOp").input(handle).attr("dtype", DType::Float).build().unwrap();
-    let first = s.add("Slice", &[all, begin, count]).unwrap();
+    let (handle, size, first) = large_zeros(&mut s, bytes);
     s.op("AddV2").name("y").inputs(&[x, first]).build().unwrap();
     let none = s.constant(&Tensor::vector::<i32>(&[]).unwrap()).unwrap();
     let amount = s.add("Reshape", &[x, none]).unwrap();
