@@ -23,7 +23,9 @@ impl File {
 
     /// Whether it is code that only tests run, by where it lies.
     pub(crate) fn is_test(&self) -> bool {
-        self.path.split('/').any(|part| part == "tests" || part == "tests.rs")
+        let is_test =
+            |part: &str| part == "tests" || part.trim_end_matches(".rs").ends_with("_tests");
+        self.path.split('/').any(is_test)
     }
 }
 

@@ -45,6 +45,7 @@ fn problems(files: &[File]) -> Vec<Problem> {
         edges::check,
         rules::banned_words,
         rules::headers,
+        rules::test_files,
         rules::unsafe_code,
         rules::clocks_and_threads,
         rules::sockets,

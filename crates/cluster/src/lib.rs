@@ -7,36 +7,14 @@
 
 mod addresses;
 mod cluster_spec;
-mod config;
-mod descriptors;
-mod discover;
 mod errors;
-#[cfg(test)]
-mod fused_parts;
-pub mod grpc;
-#[cfg(test)]
-mod histories;
 mod master;
-mod master_session;
-mod master_step;
 mod member;
-mod memory;
 pub mod metadata;
-mod once_call;
-pub mod own_messages;
-mod part_answer;
-mod recent_ids;
-mod remote;
-mod remote_parts;
-mod remote_rendezvous;
-mod rpc_log;
-mod session_peers;
-mod silence;
-mod step_life;
-mod steps;
-mod stream;
+mod network;
+mod remote_session;
+mod step;
 mod task;
-mod transport;
 mod watch;
 mod worker;
 
@@ -44,7 +22,10 @@ pub use addresses::{Addresses, ClusterFile, ParseCluster};
 pub use cluster_spec::{ClusterSpec, TaskName};
 pub use master::Master;
 pub use member::Member;
-pub use memory::MemoryNetwork;
-pub use remote::{Connect, ConnectOptions, RemoteCallable, RemotePartialRun, RemoteSession};
+pub use network::memory::MemoryNetwork;
+pub use network::{grpc, own_messages};
+pub use remote_session::{
+    Connect, ConnectOptions, RemoteCallable, RemotePartialRun, RemoteSession,
+};
 pub use task::{CPUS_MAX, Task, TaskOptions, TensorTransport};
 pub use worker::Worker;

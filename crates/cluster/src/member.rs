@@ -9,10 +9,10 @@ use thalweg_kernel::{Cancellation, Rendezvous};
 
 use crate::addresses::Addresses;
 use crate::cluster_spec::{ClusterSpec, TaskName};
-use crate::remote_rendezvous::Renamed;
-use crate::steps::Steps;
+use crate::network::transport::{Call, Transport};
+use crate::step::Steps;
+use crate::step::rendezvous::Renamed;
 use crate::task::Task;
-use crate::transport::{Call, Transport};
 use crate::watch::Watch;
 
 /// How long a word to another task that nobody waits for may take.
@@ -52,7 +52,7 @@ impl Member {
 
     /// The same, where `addresses` tells, for every connection, where the tasks are.
     pub fn at(task: Arc<Task>, cluster: ClusterSpec, addresses: Arc<dyn Addresses>) -> Arc<Member> {
-        let transport = crate::grpc::Peers::new(&cluster, addresses, &task);
+        let transport = crate::network::grpc::Peers::new(&cluster, addresses, &task);
         Member::with(task, cluster, Some(Arc::new(transport)))
     }
 
@@ -97,7 +97,7 @@ impl Member {
     /// A way to the tasks of a cluster that a session brought, as long as somebody holds it.
     pub(crate) fn way_to(&self, cluster: &ClusterSpec) -> Arc<dyn Transport> {
         let addresses = Arc::new(cluster.clone());
-        let peers = crate::grpc::Peers::new(cluster, addresses, &self.task);
+        let peers = crate::network::grpc::Peers::new(cluster, addresses, &self.task);
         let transport: Arc<dyn Transport> = Arc::new(peers);
         self.brought.lock().push(Arc::downgrade(&transport));
         transport

@@ -8,8 +8,8 @@ use thalweg_kernel::{Clock, DeviceName, RendezvousKey, Value};
 use thalweg_runtime::{NodeWait, WaitList, Waiting};
 
 use crate::cluster_spec::TaskName;
-use crate::own_messages::{WaitInfo, WaitKind};
-use crate::rpc_log::RpcLog;
+use crate::network::own_messages::{WaitInfo, WaitKind};
+use crate::worker::rpc_log::RpcLog;
 
 /// Steps that ended.
 #[derive(Default)]

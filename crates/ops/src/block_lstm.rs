@@ -274,4 +274,4 @@ fn rows_mut<T>(data: &mut [T], rows: usize, columns: usize) -> Result<MatMut<'_,
 }
 
 #[cfg(test)]
-mod tests;
+mod block_lstm_tests;

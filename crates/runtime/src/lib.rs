@@ -4,48 +4,24 @@
 //! executes it: a node runs when all its inputs are there, on the caller's thread while it is
 //! cheap, on the pool when it is not. Nothing here names an op except the structural ones.
 
-mod background;
-mod callable;
-mod calls;
-mod deadline;
 mod environment;
-mod executable;
 mod execute;
-mod flat_inputs;
-mod framed;
 mod functions;
-mod loops;
-mod metadata;
-mod options;
-mod partial_run;
-mod parts;
-mod peers;
-mod placement_log;
-mod plan_cache;
 mod pool;
-mod registered;
-mod rendezvous;
-mod report;
 pub mod saved_model;
 mod session;
-mod sharing;
-mod start;
-mod step;
-mod transfers;
-mod wait_list;
-mod waiting;
 
-pub use background::detached_step;
-pub use callable::{Callable, PlanSize};
 pub use environment::{memory_limit_bytes, resident_bytes, system_environment};
-pub use metadata::{NodeTiming, RunMetadata, TracedOutput};
-pub use options::{PlacementLog, RunOptions, SessionOptions};
-pub use partial_run::{Part, PartialRun};
-pub use peers::{Peers, RemoteDone, RemoteParts};
+pub use execute::rendezvous::LocalRendezvous;
+pub use execute::wait_list::{NodeWait, WaitList, Waiting};
 pub use pool::Pool;
-pub use registered::RegisteredGraph;
-pub use rendezvous::LocalRendezvous;
+pub use pool::background::detached_step;
 pub use saved_model::{LoadOptions, SavedModel, SavedModelBuilder};
 pub use session::Session;
-pub use sharing::SharedVariable;
-pub use wait_list::{NodeWait, WaitList, Waiting};
+pub use session::callable::{Callable, PlanSize};
+pub use session::metadata::{NodeTiming, RunMetadata, TracedOutput};
+pub use session::options::{PlacementLog, RunOptions, SessionOptions};
+pub use session::partial_run::{Part, PartialRun};
+pub use session::peers::{Peers, RemoteDone, RemoteParts};
+pub use session::registered::RegisteredGraph;
+pub use session::sharing::SharedVariable;

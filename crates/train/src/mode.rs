@@ -6,11 +6,11 @@
 //! and one that comes back goes on after its `start_worker`.
 
 mod ledger;
+#[cfg(test)]
+mod mode_tests;
 mod stale;
 mod store;
 mod sync;
-#[cfg(test)]
-mod tests;
 mod tokens;
 mod towers;
 

@@ -10,10 +10,10 @@ const UNSAFE: &[&str] = &[
     "crates/tensor/",
     "crates/ops/",
     "crates/formats/src/storage/map.rs",
-    "crates/cluster/src/stream/arriving.rs",
-    "crates/cluster/src/stream/ring.rs",
+    "crates/cluster/src/network/stream/arriving.rs",
+    "crates/cluster/src/network/stream/ring.rs",
     "crates/runtime/src/execute/",
-    "crates/runtime/src/pool.rs",
+    "crates/runtime/src/pool/mod.rs",
     "crates/serve/src/leisure.rs",
     "benches/ours/src/peak.rs",
 ];
@@ -21,10 +21,10 @@ const UNSAFE: &[&str] = &[
 /// Files and folders that may read a clock or start a thread. Kernels take time and threads from
 /// their context, so that a simulator can own both.
 const CLOCKS_AND_THREADS: &[&str] = &[
-    "crates/runtime/src/deadline.rs",
+    "crates/runtime/src/execute/deadline.rs",
     "crates/runtime/src/environment.rs",
-    "crates/runtime/src/pool.rs",
-    "crates/runtime/src/waiting.rs",
+    "crates/runtime/src/pool/mod.rs",
+    "crates/runtime/src/pool/waiting.rs",
     "crates/serve/src/leisure.rs",
     "crates/storage/src/clock.rs",
     // Clients of sessions, which may have threads of their own.
@@ -172,6 +172,25 @@ pub(super) fn headers(files: &[File]) -> Vec<Problem> {
         .filter(|f| !f.text.starts_with("//! "))
         .map(|f| Problem::new(f, 1, "a file begins with a `//!` line that says what it is"))
         .collect()
+}
+
+/// A file of tests is recognised by its name; `testing` holds what tests share.
+pub(super) fn test_files(files: &[File]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for file in shipped(files) {
+        for (i, pair) in file.text.lines().collect::<Vec<_>>().windows(2).enumerate() {
+            if pair[0].trim() != "#[cfg(test)]" {
+                continue;
+            }
+            let declared = pair[1].trim().trim_start_matches("pub(crate) ");
+            let name = declared.strip_prefix("mod ").and_then(|rest| rest.strip_suffix(';'));
+            if name.is_some_and(|name| name != "testing" && !name.ends_with("_tests")) {
+                let what = "a file of tests is called `*_tests.rs`";
+                problems.push(Problem::new(file, i + 2, what));
+            }
+        }
+    }
+    problems
 }
 
 pub(super) fn unsafe_code(files: &[File]) -> Vec<Problem> {
@@ -345,6 +364,14 @@ mod tests {
     fn headers_are_asked_for() {
         assert_eq!(lines(&headers(&[file("crates/x/src/a.rs", "use b;\n")])), [1]);
         assert!(headers(&[file("crates/x/tests/a.rs", "use b;\n")]).is_empty());
+    }
+
+    #[test]
+    fn test_files_are_named_so() {
+        let text = "//! x\n#[cfg(test)]\nmod a_tests;\n#[cfg(test)]\nmod model;\n";
+        assert_eq!(lines(&test_files(&[file("crates/x/src/a.rs", text)])), [5]);
+        let inline = "//! x\n#[cfg(test)]\nmod tests {\n}\n";
+        assert!(test_files(&[file("crates/x/src/a.rs", inline)]).is_empty());
     }
 
     #[test]

@@ -22,7 +22,7 @@ _RESTARTS = 10
 # A server that has run for so long is healthy: restarts before count no more.
 _HEALTHY_SECONDS = 300
 _STOP_SECONDS = 5
-# What a thalweg server makes of a ConfigProto; see `crates/cluster/src/config.rs`.
+# What a thalweg server makes of a ConfigProto; see `crates/cluster/src/master/config.rs`.
 _COUNTS = {
     "allow_soft_placement",
     "cluster_def",

@@ -10,7 +10,7 @@ pub(crate) mod items;
 mod join;
 mod list;
 #[cfg(test)]
-mod model;
+mod model_tests;
 pub(crate) mod rows;
 pub(crate) mod stack;
 pub(crate) mod values;

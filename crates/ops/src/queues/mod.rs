@@ -8,7 +8,7 @@ mod batch;
 pub(crate) mod gate;
 mod heap;
 #[cfg(test)]
-mod model;
+mod model_tests;
 pub(crate) mod queue;
 mod store;
 

@@ -19,4 +19,4 @@ pub(crate) mod serialize;
 pub(crate) mod sets;
 
 #[cfg(test)]
-mod tests;
+mod sparse_tests;

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::framed::{ARRIVED, CONTROLS, DEAD, INPUTS_SHIFT};
+use crate::execute::framed::{ARRIVED, CONTROLS, DEAD, INPUTS_SHIFT};
 
 /// Counts one edge into an ordinary node; whether it was the last. `dead` becomes the node's.
 #[inline]

@@ -23,8 +23,8 @@ use super::counts::{counted, merge_control, merge_input};
 use super::iteration::{Frame, FrameInner, Iteration, Ready};
 use super::nodes::Ran;
 use super::{Runner, StepState};
-use crate::executable::{ExecNode, Kind};
-use crate::framed::{
+use crate::execute::executable::{ExecNode, Kind};
+use crate::execute::framed::{
     ARRIVED, CONTROL, DEAD, Edge, EdgeKind, EnterKind, Framed, INPUTS_SHIFT, StaticFrame, frame_id,
 };
 

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use parking_lot::Mutex;
 use thalweg_kernel::Value;
 
-use crate::executable::{Input, SOLE};
-use crate::framed::StaticFrame;
+use crate::execute::executable::{Input, SOLE};
+use crate::execute::framed::StaticFrame;
 
 /// A value that its producer writes before it counts its successors down, and that readers only
 /// look at afterwards. Only the last reader changes it.

@@ -24,10 +24,19 @@
 //! wait for offers all it has, leaves, and queues behind them.
 
 mod counts;
+pub(crate) mod deadline;
+pub(crate) mod executable;
+mod flat_inputs;
+pub(crate) mod framed;
 mod frames;
 mod iteration;
 mod nodes;
+pub(crate) mod rendezvous;
+mod start;
+pub(crate) mod step;
 mod storage;
+mod transfers;
+pub(crate) mod wait_list;
 
 use std::cell::{Cell, RefCell};
 use std::ptr;
@@ -42,11 +51,11 @@ use thalweg_tensor::{FlushDenormals, Result, Tensor, bail};
 use self::iteration::{FramePool, Iteration, Ready, Slot};
 pub(crate) use self::storage::KeptStorage;
 use self::storage::Storage;
-use crate::executable::{Executable, Kind};
-use crate::options::RunOptions;
-use crate::peers::RemoteParts;
+use crate::execute::executable::{Executable, Kind};
+use crate::execute::step::StepShared;
 use crate::pool::Work;
-use crate::step::StepShared;
+use crate::session::options::RunOptions;
+use crate::session::peers::RemoteParts;
 
 /// Kernels below this run on the thread that made them ready.
 const CHEAP_NS: u32 = 3_000;

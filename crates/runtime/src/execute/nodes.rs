@@ -12,10 +12,10 @@ use thalweg_tensor::{Error, Result, bail, ensure, err};
 
 use super::iteration::{Iteration, Ready};
 use super::{Runner, STARTING, Starting, StepState};
-use crate::calls::{CallSite, Caller};
-use crate::executable::{ExecNode, Input, Kind, at_node};
-use crate::transfers::Transfer;
-use crate::wait_list::{UnderWay, Waiting};
+use crate::execute::executable::{ExecNode, Input, Kind, at_node};
+use crate::execute::transfers::Transfer;
+use crate::execute::wait_list::{UnderWay, Waiting};
+use crate::functions::calls::{CallSite, Caller};
 
 /// In a loop, cheap kernels are measured in one iteration out of this many.
 const SAMPLE_ITERATIONS: u64 = 64;

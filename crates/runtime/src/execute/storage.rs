@@ -9,7 +9,7 @@ use thalweg_kernel::Value;
 
 use super::StepState;
 use super::iteration::{Iteration, Slot, empty_slots};
-use crate::executable::Executable;
+use crate::execute::executable::Executable;
 
 /// What an executable keeps: this many, if each takes no more than so much.
 const KEPT_MAX: usize = 8;

@@ -4,7 +4,7 @@ mod body;
 mod describe;
 mod examples;
 #[cfg(test)]
-mod hostile;
+mod hostile_tests;
 mod json;
 mod kserve;
 mod route;

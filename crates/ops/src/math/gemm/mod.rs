@@ -13,13 +13,13 @@ mod avx2;
 mod avx512;
 mod drive;
 mod element;
+#[cfg(test)]
+mod gemm_tests;
 mod kernel;
 mod lanes;
 mod matrix;
 mod pack;
 mod plan;
-#[cfg(test)]
-mod tests;
 mod vector;
 mod workspace;
 

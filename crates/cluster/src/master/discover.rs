@@ -1,0 +1,222 @@
+//! Before a session begins: which tasks its graph needs, and what devices they have.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_kernel::{Cancellation, DeviceName, DeviceSpec};
+use thalweg_proto as pb;
+use thalweg_runtime::Pool;
+use thalweg_tensor::{Code, Error, Result, err};
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+
+use crate::cluster_spec::TaskName;
+use crate::master::Master;
+use crate::master::config::with_defaults;
+use crate::master::session_peers::SessionPeers;
+use crate::member::Member;
+use crate::network::transport::{Call, Reply};
+use crate::watch::Awaited;
+
+/// How long tasks have to answer that a session does not need.
+const OTHERS_LIMIT: Duration = Duration::from_millis(300);
+/// How long a task may take for one answer.
+const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+/// Between two questions.
+const RETRY: Duration = Duration::from_millis(100);
+/// When somebody who waits is first told for whom, and how often then.
+const FIRST_REPORT: Duration = Duration::from_secs(3);
+const REPORT_INTERVAL: Duration = Duration::from_secs(10);
+/// How long to wait for a task that was there before and is not now.
+const RETURN_LIMIT: Duration = Duration::from_secs(30);
+
+impl Master {
+    /// Opens a session over the client's graph, once the tasks that the graph names are there.
+    pub async fn open_session(
+        self: &Arc<Self>,
+        mut request: pb::CreateSessionRequest,
+    ) -> Result<pb::CreateSessionResponse> {
+        request.config = Some(with_defaults(self.task(), request.config.take()));
+        let peers = self.new_peers(&request)?;
+        if let Some(peers) = &peers {
+            discover(peers, request.graph_def.as_ref()).await?;
+        }
+        let master = self.clone();
+        on_pool(move || master.create_session(request, peers)).await
+    }
+}
+
+/// Runs `body` on the pool: threads that do I/O must not be held up by a large graph.
+pub async fn on_pool<T: Send + 'static>(
+    body: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let (tell, told) = oneshot::channel();
+    Pool::global().spawn(move || {
+        let _ = tell.send(body());
+    });
+    told.await.unwrap_or_else(|_| Err(err!(Internal, "the call ended without an answer")))
+}
+
+/// Finds the devices of other tasks for a session: of those that `graph` names, however long they
+/// take to start, and of those among the others that answer at once.
+pub(crate) async fn discover(
+    peers: &Arc<SessionPeers>,
+    graph: Option<&pb::GraphDef>,
+) -> Result<()> {
+    let member = &peers.member;
+    let allowed: Vec<TaskName> =
+        member.others().into_iter().filter(|t| passes(&peers.config.device_filters, t)).collect();
+    let named = graph.map(|g| named_tasks(g, member)).unwrap_or_default();
+    let unknown = |t: &&TaskName| !peers.knows(t);
+    let (needed, others): (Vec<&TaskName>, Vec<&TaskName>) =
+        allowed.iter().filter(unknown).partition(|t| named.contains(t));
+    let mut waits = JoinSet::new();
+    for task in needed {
+        waits.spawn(find(member.clone(), peers.clone(), task.clone()));
+    }
+    let mut asides = JoinSet::new();
+    for task in others {
+        let (member, peers, task) = (member.clone(), peers.clone(), task.clone());
+        asides.spawn(async move {
+            if let Ok(status) = ask(&member, &task, OTHERS_LIMIT).await {
+                peers.add(&task, &status.device_attributes);
+            }
+        });
+    }
+    while let Some(found) = waits.join_next().await {
+        found.unwrap_or_else(|e| Err(err!(Internal, "{e}")))?;
+    }
+    let all = async { while asides.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(OTHERS_LIMIT, all).await;
+    if member.is_brought { introduce(peers, &named).await } else { Ok(()) }
+}
+
+/// Tells the tasks of a cluster that a session brought who they are in it, before one of them is
+/// asked for a tensor under its new name.
+async fn introduce(peers: &Arc<SessionPeers>, needed: &BTreeSet<TaskName>) -> Result<()> {
+    let mut waits = Vec::new();
+    for task in peers.known() {
+        let (tell, told) = oneshot::channel();
+        peers.open(&peers.task(&task), move |opened| {
+            // Whoever asked may have gone.
+            let _ = tell.send(opened);
+        });
+        waits.push((task, told));
+    }
+    for (task, told) in waits {
+        let lost = || Err(err!(Internal, "the call ended without an answer"));
+        let opened = told.await.unwrap_or_else(|_| lost());
+        if needed.contains(&task) {
+            opened?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a task is one of those that a session's filters leave.
+fn passes(filters: &[String], task: &TaskName) -> bool {
+    let device = DeviceName::cpu(&task.job, task.index, 0);
+    let matches = |filter: &String| {
+        filter.parse::<DeviceSpec>().is_ok_and(|mut spec| {
+            (spec.device_type, spec.index) = (None, None);
+            spec.matches(&device)
+        })
+    };
+    filters.is_empty() || filters.iter().any(matches)
+}
+
+/// The tasks that nodes of a graph name. A job without a number means its first task, or this one.
+fn named_tasks(graph: &pb::GraphDef, member: &Member) -> BTreeSet<TaskName> {
+    let functions = graph.library.as_ref().map_or(&[][..], |l| &l.function);
+    let nodes = graph.node.iter().chain(functions.iter().flat_map(|f| &f.node_def));
+    let mut texts: Vec<&str> = nodes.map(|n| n.device.as_str()).collect();
+    texts.sort_unstable();
+    texts.dedup();
+    let mut named = BTreeSet::new();
+    for spec in texts.iter().filter_map(|t| t.parse::<DeviceSpec>().ok()) {
+        let Some(job) = spec.job else { continue };
+        let of_job = |t: &&TaskName| t.job == job && spec.task.is_none_or(|i| i == t.index);
+        let mut matching = member.cluster.tasks().map(|(t, _)| t).filter(of_job);
+        let is_own = spec.task.is_none() && member.name.job == job;
+        if let Some(task) = matching.next().filter(|_| !is_own) {
+            named.insert(task.clone());
+        }
+    }
+    named
+}
+
+/// Asks a task until it answers.
+async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> Result<()> {
+    let was_seen = member.seen.lock().contains(&task);
+    let limit = if was_seen { RETURN_LIMIT } else { member.task.options.startup_wait };
+    let clock = &member.task.options.environment.clock;
+    let begin = clock.monotonic();
+    let waited = || clock.monotonic().saturating_sub(begin);
+    let mut report_after = FIRST_REPORT;
+    let _waits = member.watch.wait(0, Awaited::Task(task.clone()));
+    loop {
+        match ask(&member, &task, ANSWER_LIMIT).await {
+            Ok(status) => {
+                member.seen.lock().insert(task.clone());
+                peers.add(&task, &status.device_attributes);
+                return Ok(());
+            }
+            Err(e) if waited() >= limit => return Err(missing(&task, was_seen, limit, &e)),
+            Err(_) => {}
+        }
+        if waited() >= report_after {
+            eprintln!("a session waits for {task}, which its graph needs and which is not there");
+            report_after += REPORT_INTERVAL;
+        }
+        tokio::time::sleep(RETRY).await;
+    }
+}
+
+/// A task that was there before may come back, and TensorFlow's clients ask for ever while the answer
+/// is UNAVAILABLE. For one that never came they are to end.
+fn missing(task: &TaskName, was_seen: bool, limit: Duration, error: &Error) -> Error {
+    let code = if was_seen { Code::Unavailable } else { Code::DeadlineExceeded };
+    let seconds = limit.as_secs_f32();
+    Error::new(
+        code,
+        format!("the graph needs {task}, which is not there after {seconds} s: {error}"),
+    )
+}
+
+async fn ask(member: &Member, task: &TaskName, limit: Duration) -> Result<pb::GetStatusResponse> {
+    let (tell, told) = oneshot::channel();
+    let Some(transport) = &member.transport else {
+        return Err(err!(Unavailable, "this task is in no cluster"));
+    };
+    let answered = Box::new(move |answer| {
+        // Whoever asked may have gone.
+        let _ = tell.send(answer);
+    });
+    transport.call(task, Call::GetStatus, Some(limit), &Cancellation::default(), answered);
+    match told.await {
+        Ok(Ok(Reply::Status(status))) => Ok(status),
+        Ok(Ok(_)) => Err(err!(Internal, "{task} answered another question")),
+        Ok(Err(e)) => Err(e),
+        Err(_) => Err(err!(Internal, "the call ended without an answer")),
+    }
+}
+
+/// Has all other tasks empty containers; those that do not answer soon are let be.
+pub(crate) async fn cleanup_all(member: &Arc<Member>, containers: &[String]) {
+    let Some(transport) = &member.transport else { return };
+    let mut waits = Vec::new();
+    for task in member.others() {
+        let (tell, told) = oneshot::channel();
+        let request = pb::CleanupAllRequest { container: containers.to_vec() };
+        let answered = Box::new(move |_| {
+            let _ = tell.send(());
+        });
+        let nobody = Cancellation::default();
+        transport.call(&task, Call::CleanupAll(request), Some(ANSWER_LIMIT), &nobody, answered);
+        waits.push(told);
+    }
+    for wait in waits {
+        let _ = wait.await;
+    }
+}

@@ -1,0 +1,308 @@
+//! The master: sessions by handle, and what clients may ask of them.
+
+pub(crate) mod config;
+pub(crate) mod discover;
+pub(crate) mod remote_parts;
+pub(crate) mod session;
+pub(crate) mod session_peers;
+pub(crate) mod step;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+use thalweg_kernel::Cancellation;
+use thalweg_proto as pb;
+use thalweg_runtime::NodeWait;
+use thalweg_tensor::{Result, Tensor, bail, ensure, err};
+
+use crate::cluster_spec::ClusterSpec;
+use crate::errors::from_task;
+use crate::master::session::{MasterSession, Part, Ran, feeds_of};
+use crate::master::session_peers::SessionPeers;
+use crate::member::Member;
+use crate::task::{Task, attributes};
+
+/// Sessions open at once; each costs a graph.
+const SESSIONS_MAX: usize = 100_000;
+/// Newest graph version that is understood, as `versions.min_consumer` names it.
+const CONSUMER_VERSION: i32 = thalweg_graph::GRAPH_VERSION;
+
+/// Serves the clients of one task.
+pub struct Master {
+    member: Arc<Member>,
+    task: Arc<Task>,
+    sessions: RwLock<FxHashMap<String, Arc<MasterSession>>>,
+}
+
+impl Master {
+    /// A master of a task that is in no cluster.
+    pub fn new(task: Arc<Task>) -> Master {
+        Master::of(Member::alone(task))
+    }
+
+    /// A master whose sessions may use all tasks of its cluster.
+    pub fn of(member: Arc<Member>) -> Master {
+        Master { task: member.task().clone(), member, sessions: RwLock::default() }
+    }
+
+    /// The task in its cluster.
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
+    }
+
+    /// The task it serves.
+    pub fn task(&self) -> &Arc<Task> {
+        &self.task
+    }
+
+    /// Sessions open now.
+    pub fn session_count(&self) -> usize {
+        self.sessions.read().len()
+    }
+
+    /// At most `most` of the nodes that wait in its sessions.
+    pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
+        let sessions: Vec<_> = self.sessions.read().values().cloned().collect();
+        sessions.iter().flat_map(|s| s.waits(most)).take(most).collect()
+    }
+
+    fn session(&self, handle: &str) -> Result<Arc<MasterSession>> {
+        let found = self.sessions.read().get(handle).cloned();
+        let session = found.ok_or_else(|| err!(Aborted, "Session {handle} is not found."))?;
+        session.is_used();
+        Ok(session)
+    }
+
+    /// A call of this session was given up by its client. If `connection` ends as well, the client
+    /// is gone, unless it comes back.
+    pub(crate) fn call_lost(&self, handle: &str, connection: Weak<()>) {
+        if let Some(session) = self.sessions.read().get(handle) {
+            session.call_lost(connection, self.task.options.environment.clock.monotonic());
+        }
+    }
+
+    /// Closes sessions whose client went away in the middle of a call at least `limit` ago.
+    pub fn close_orphans(&self, limit: Duration) {
+        let now = self.task.options.environment.clock.monotonic();
+        let is_orphan = |session: &Arc<MasterSession>| session.is_orphan(now, limit);
+        if !self.sessions.read().values().any(is_orphan) {
+            return;
+        }
+        let orphans: Vec<_> =
+            self.sessions.write().extract_if(|_, session| is_orphan(session)).collect();
+        orphans.iter().for_each(|(_, session)| session.close());
+    }
+
+    /// What a session that is about to be opened knows of other tasks; `None` if there are none.
+    pub(crate) fn new_peers(
+        &self,
+        request: &pb::CreateSessionRequest,
+    ) -> Result<Option<Arc<SessionPeers>>> {
+        let config = request.config.clone().unwrap_or_default();
+        let cluster = ClusterSpec::from_proto(&config.cluster_def.clone().unwrap_or_default())?;
+        let member = match cluster.is_empty() {
+            true if self.member.transport.is_none() => return Ok(None),
+            true => self.member.clone(),
+            false => self.member.in_cluster(self.with_itself(cluster, &request.target)?),
+        };
+        Ok(Some(SessionPeers::new(member, &self.new_handle(), config)))
+    }
+
+    /// The cluster that a session brought, with this server in it, under the name it was started with
+    /// and where the client reaches it: others have to reach it there too.
+    fn with_itself(&self, mut cluster: ClusterSpec, target: &str) -> Result<ClusterSpec> {
+        let own = &self.member.name;
+        ensure!(
+            cluster.address(own).is_none(),
+            InvalidArgument,
+            "the session's cluster has a task {own}, which is how this server was started; that is \
+             not allowed"
+        );
+        let address = target.strip_prefix("grpc://").unwrap_or(target);
+        cluster.add(own.clone(), address)?;
+        Ok(cluster)
+    }
+
+    fn new_handle(&self) -> String {
+        format!("{:016x}", self.task.options.environment.entropy.next_u64())
+    }
+
+    /// The other tasks, as an open session uses them.
+    pub(crate) fn peers_of(&self, handle: &str) -> Option<Arc<SessionPeers>> {
+        self.sessions.read().get(handle)?.peers().cloned()
+    }
+
+    /// Opens a session over the client's graph.
+    pub(crate) fn create_session(
+        &self,
+        request: pb::CreateSessionRequest,
+        peers: Option<Arc<SessionPeers>>,
+    ) -> Result<pb::CreateSessionResponse> {
+        check_version(request.graph_def.as_ref())?;
+        ensure!(
+            self.session_count() < SESSIONS_MAX,
+            ResourceExhausted,
+            "{SESSIONS_MAX} sessions are open; close some"
+        );
+        let handle = peers.as_ref().map_or_else(|| self.new_handle(), |p| p.handle.clone());
+        let session = MasterSession::new(&self.task, request, peers)?;
+        self.sessions.write().insert(handle.clone(), Arc::new(session));
+        Ok(pb::CreateSessionResponse { session_handle: handle, graph_version: 0 })
+    }
+
+    /// Adds nodes to a session's graph.
+    pub fn extend_session(
+        &self,
+        request: pb::ExtendSessionRequest,
+    ) -> Result<pb::ExtendSessionResponse> {
+        check_version(request.graph_def.as_ref())?;
+        let session = self.session(&request.session_handle)?;
+        Ok(pb::ExtendSessionResponse { new_graph_version: session.extend(request)? })
+    }
+
+    /// Runs a step. `done` gets the fetched names with what they gave.
+    pub fn run_step(
+        &self,
+        mut request: pb::RunStepRequest,
+        cancellation: &Cancellation,
+        done: impl FnOnce(Result<StepResult>) + Send + 'static,
+    ) {
+        let feeds = std::mem::take(&mut request.feed);
+        let found = self.session(&request.session_handle).and_then(|session| {
+            Ok((session, feeds_of(feeds, &self.task.incoming)?, self.task.begin_step()?))
+        });
+        let (session, feeds, place) = match found {
+            Ok(found) => found,
+            Err(e) => return done(Err(e)),
+        };
+        let (name, fetches) = (self.task.name(), request.fetch.clone());
+        let watch = self.member.watch.clone();
+        let done = move |result: Result<Part>| {
+            drop(place);
+            // A part of a step that is not its last has no report.
+            if !matches!(&result, Ok((_, None))) {
+                watch.as_master.count(&result);
+            }
+            done(result.map(|ran| StepResult { fetches, ran }).map_err(|e| from_task(&name, e)));
+        };
+        if request.partial_run_handle.is_empty() {
+            let whole = |result: Result<Ran>| done(result.map(|(tensors, r)| (tensors, Some(r))));
+            session.run(&request, feeds, cancellation, whole);
+        } else {
+            session.run_part(&request, feeds, cancellation, done);
+        }
+    }
+
+    /// Prepares a step that runs in parts.
+    pub fn partial_run_setup(
+        &self,
+        request: &pb::PartialRunSetupRequest,
+    ) -> Result<pb::PartialRunSetupResponse> {
+        let session = self.session(&request.session_handle)?;
+        Ok(pb::PartialRunSetupResponse { partial_run_handle: session.partial_run_setup(request)? })
+    }
+
+    /// Prepares a kind of step.
+    pub fn make_callable(
+        &self,
+        request: &pb::MakeCallableRequest,
+    ) -> Result<pb::MakeCallableResponse> {
+        let handle = self.session(&request.session_handle)?.make_callable(request)?;
+        Ok(pb::MakeCallableResponse { handle })
+    }
+
+    /// Runs a step that was prepared; `done` gets the tensors in the order of its fetches.
+    pub fn run_callable(
+        &self,
+        mut request: pb::RunCallableRequest,
+        cancellation: &Cancellation,
+        done: impl FnOnce(Result<Ran>) + Send + 'static,
+    ) {
+        let protos = std::mem::take(&mut request.feed);
+        let incoming = Some(&self.task.incoming);
+        let found = self.session(&request.session_handle).and_then(|session| {
+            let feeds: Result<Vec<Tensor>> =
+                protos.iter().map(|proto| Tensor::from_proto(proto, incoming)).collect();
+            Ok((session, feeds?, self.task.begin_step()?))
+        });
+        let (session, feeds, place) = match found {
+            Ok(found) => found,
+            Err(e) => return done(Err(e)),
+        };
+        let (name, watch) = (self.task.name(), self.member.watch.clone());
+        session.run_callable(&request, feeds, cancellation, move |result| {
+            drop(place);
+            watch.as_master.count(&result);
+            done(result.map_err(|e| from_task(&name, e)));
+        });
+    }
+
+    /// Forgets a prepared step.
+    pub fn release_callable(
+        &self,
+        request: &pb::ReleaseCallableRequest,
+    ) -> Result<pb::ReleaseCallableResponse> {
+        self.session(&request.session_handle)?.release_callable(request.handle)?;
+        Ok(pb::ReleaseCallableResponse {})
+    }
+
+    /// Closes a session; its steps end.
+    pub fn close_session(
+        &self,
+        request: &pb::CloseSessionRequest,
+    ) -> Result<pb::CloseSessionResponse> {
+        let handle = &request.session_handle;
+        let Some(session) = self.sessions.write().remove(handle) else {
+            bail!(Aborted, "Session {handle} is not found. Possibly, this master has restarted.");
+        };
+        session.close();
+        Ok(pb::CloseSessionResponse {})
+    }
+
+    /// Empties containers (the default one if none is named) and closes all sessions.
+    pub fn reset(&self, request: &pb::ResetRequest) -> pb::ResetResponse {
+        self.close_all();
+        self.task.reset(&request.container);
+        pb::ResetResponse {}
+    }
+
+    /// Closes all sessions.
+    pub fn close_all(&self) {
+        let sessions = std::mem::take(&mut *self.sessions.write());
+        sessions.values().for_each(|session| session.close());
+    }
+
+    /// The devices of a session, or of the task.
+    pub fn list_devices(
+        &self,
+        request: &pb::ListDevicesRequest,
+    ) -> Result<pb::ListDevicesResponse> {
+        let local_device = if request.session_handle.is_empty() {
+            self.task.devices().iter().map(|d| attributes(d.description())).collect()
+        } else {
+            self.session(&request.session_handle)?.devices()
+        };
+        Ok(pb::ListDevicesResponse { local_device, remote_device: Vec::new() })
+    }
+}
+
+/// What a step gave, and under which names.
+pub struct StepResult {
+    /// The fetches, as the client named them.
+    pub fetches: Vec<String>,
+    /// Their tensors, and a report.
+    pub ran: Part,
+}
+
+fn check_version(graph: Option<&pb::GraphDef>) -> Result<()> {
+    let wanted = graph.and_then(|g| g.versions.as_ref()).map_or(0, |v| v.min_consumer);
+    ensure!(
+        wanted <= CONSUMER_VERSION,
+        InvalidArgument,
+        "GraphDef min consumer version {wanted} above current version {CONSUMER_VERSION}: the \
+         graph was written for a newer TensorFlow than 2.21"
+    );
+    Ok(())
+}

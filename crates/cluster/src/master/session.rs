@@ -1,0 +1,378 @@
+//! One client's session on the master: its graph's version, its callables, its steps.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use thalweg_graph::Graph;
+use thalweg_kernel::Cancellation;
+use thalweg_plan::Choice;
+use thalweg_proto as pb;
+pub(crate) use thalweg_runtime::Part;
+use thalweg_runtime::{Callable, NodeWait, PartialRun, RunMetadata, RunOptions, Session};
+use thalweg_tensor::{Budget, Error, Result, Tensor, bail, ensure, err};
+
+use crate::master::config;
+use crate::master::session_peers::{PeersOf, SessionPeers};
+use crate::step::recent_ids::RecentIds;
+use crate::task::{Task, attributes};
+
+/// Callables that a session keeps at most.
+const CALLABLES_MAX: usize = 10_000;
+/// Partial runs that a session may have open.
+const PARTIAL_RUNS_MAX: usize = 1_000;
+
+/// What a step gave: its tensors in the order of the fetches, and a report.
+pub(crate) type Ran = (Vec<Tensor>, RunMetadata);
+
+/// A callable, and how it runs.
+type Prepared = (Callable, Option<pb::RunOptions>);
+
+/// A session that a client has opened.
+pub(crate) struct MasterSession {
+    session: Session,
+    devices: Vec<pb::DeviceAttributes>,
+    /// The other tasks, if there are any.
+    peers: Option<Arc<SessionPeers>>,
+    graph_version: Mutex<i64>,
+    operation_timeout: Option<Duration>,
+    callables: Mutex<FxHashMap<i64, Arc<Prepared>>>,
+    next_callable: AtomicI64,
+    partial_runs: Mutex<FxHashMap<String, Arc<PartialRun>>>,
+    next_partial_run: AtomicI64,
+    cost_model: CostModel,
+    graph_nodes_max: usize,
+    recent: Mutex<RecentIds>,
+    /// The connection on which a call was given up, and when, unless a call came since.
+    lost: Mutex<Option<(Weak<()>, Duration)>>,
+    /// Ends every step of the session.
+    closing: Cancellation,
+}
+
+impl MasterSession {
+    /// A session over the graph that a client sent.
+    pub(crate) fn new(
+        task: &Task,
+        request: pb::CreateSessionRequest,
+        peers: Option<Arc<SessionPeers>>,
+    ) -> Result<MasterSession> {
+        let config = request.config.unwrap_or_default();
+        let nodes_max = task.options.graph_nodes_max;
+        check_size(0, request.graph_def.as_ref(), nodes_max)?;
+        let graph = Graph::from_def(task.ops.clone(), request.graph_def.unwrap_or_default())?;
+        let mut options = config::session_options(task, &config)?;
+        if let Some(peers) = &peers {
+            options.peers = Some(Arc::new(PeersOf(peers.clone())));
+            options.plan.choice = Choice::First;
+        }
+        let devices = options.devices.iter().map(|d| attributes(d.description())).collect();
+        Ok(MasterSession {
+            session: Session::new(graph, task.kernels.clone(), options)?,
+            devices,
+            peers,
+            graph_version: Mutex::new(0),
+            operation_timeout: config::milliseconds(config.operation_timeout_in_ms),
+            callables: Mutex::default(),
+            next_callable: AtomicI64::new(0),
+            partial_runs: Mutex::default(),
+            next_partial_run: AtomicI64::new(0),
+            cost_model: CostModel::new(&config),
+            graph_nodes_max: nodes_max,
+            recent: Mutex::default(),
+            lost: Mutex::default(),
+            closing: Cancellation::default(),
+        })
+    }
+
+    /// Adds nodes to the graph if the client knows its newest version.
+    pub(crate) fn extend(&self, request: pb::ExtendSessionRequest) -> Result<i64> {
+        let mut version = self.graph_version.lock();
+        ensure!(
+            request.current_graph_version == *version,
+            Aborted,
+            "Current version is {version} but caller expected {}.",
+            request.current_graph_version
+        );
+        let nodes = self.session.with_graph(Graph::len);
+        check_size(nodes, request.graph_def.as_ref(), self.graph_nodes_max)?;
+        self.session.extend(request.graph_def.unwrap_or_default())?;
+        *version += 1;
+        Ok(*version)
+    }
+
+    /// The devices of the session.
+    pub(crate) fn devices(&self) -> Vec<pb::DeviceAttributes> {
+        let others = self.peers.as_ref().map(|p| p.attributes()).unwrap_or_default();
+        [self.devices.clone(), others].concat()
+    }
+
+    /// At most `most` of the nodes that wait.
+    pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
+        self.session.waits(most)
+    }
+
+    /// The other tasks, if there are any.
+    pub(crate) fn peers(&self) -> Option<&Arc<SessionPeers>> {
+        self.peers.as_ref()
+    }
+
+    /// Ends all steps, now and later.
+    pub(crate) fn close(&self) {
+        self.closing.cancel(err!(
+            Cancelled,
+            "Step was cancelled by an explicit call to `Session::Close()`."
+        ));
+        let partial_runs = std::mem::take(&mut *self.partial_runs.lock());
+        drop(partial_runs);
+        if let Some(peers) = &self.peers {
+            peers.close();
+        }
+    }
+
+    /// A call came: whoever opened the session is there.
+    pub(crate) fn is_used(&self) {
+        *self.lost.lock() = None;
+    }
+
+    /// A call that came by `connection` was given up.
+    pub(crate) fn call_lost(&self, connection: Weak<()>, now: Duration) {
+        *self.lost.lock() = Some((connection, now));
+    }
+
+    /// Whether the client went away in the middle of a call and has not come back for `limit`.
+    pub(crate) fn is_orphan(&self, now: Duration, limit: Duration) -> bool {
+        let is_gone = |(connection, since): &(Weak<()>, Duration)| {
+            connection.strong_count() == 0 && now.saturating_sub(*since) >= limit
+        };
+        self.lost.lock().as_ref().is_some_and(is_gone)
+    }
+
+    fn check_id(&self, what: &str, id: i64) -> Result<()> {
+        let is_new = self.recent.lock().insert(id);
+        ensure!(is_new, Aborted, "The same {what} request was received twice.");
+        Ok(())
+    }
+
+    /// Runs a step; `done` is told of its end by a thread of the pool.
+    pub(crate) fn run(
+        &self,
+        request: &pb::RunStepRequest,
+        feeds: Vec<(String, Tensor)>,
+        cancellation: &Cancellation,
+        done: impl FnOnce(Result<Ran>) + Send + 'static,
+    ) {
+        if let Err(e) = self.check_id("RunStep (Master)", request.request_id) {
+            return done(Err(e));
+        }
+        let mut options = config::run_options(
+            request.options.as_ref(),
+            self.operation_timeout,
+            request.request_id,
+        );
+        options.cost_graph = self.cost_model.is_due();
+        let (options, done) = self.guarded(options, cancellation, done);
+        self.session.start(options, feeds, request.fetch.clone(), request.target.clone(), done);
+    }
+
+    /// Prepares a step that runs in parts.
+    pub(crate) fn partial_run_setup(&self, request: &pb::PartialRunSetupRequest) -> Result<String> {
+        self.check_id("PartialRunSetup (Master)", request.request_id)?;
+        ensure!(
+            self.partial_runs.lock().len() < PARTIAL_RUNS_MAX,
+            ResourceExhausted,
+            "the session has {PARTIAL_RUNS_MAX} partial runs open; finish some"
+        );
+        let names = [&request.feed, &request.fetch, &request.target].map(|names| refs(names));
+        let run = self.session.partial_run(&names[0], &names[1], &names[2])?;
+        let handle = self.next_partial_run.fetch_add(1, Ordering::Relaxed).to_string();
+        self.partial_runs.lock().insert(handle.clone(), Arc::new(run));
+        // A session that was closed meanwhile has taken its partial runs away.
+        if let Err(e) = self.closing.check() {
+            self.partial_runs.lock().remove(&handle);
+            return Err(e);
+        }
+        Ok(handle)
+    }
+
+    /// Runs a part of a step; the last one, or one that fails, ends it.
+    pub(crate) fn run_part(
+        self: &Arc<Self>,
+        request: &pb::RunStepRequest,
+        feeds: Vec<(String, Tensor)>,
+        cancellation: &Cancellation,
+        done: impl FnOnce(Result<Part>) + Send + 'static,
+    ) {
+        let handle = request.partial_run_handle.clone();
+        let found = self.check_id("RunStep (Master)", request.request_id).and_then(|()| {
+            ensure!(
+                request.target.is_empty(),
+                InvalidArgument,
+                "a partial run takes its targets at its setup"
+            );
+            self.partial_runs.lock().get(&handle).cloned().ok_or_else(|| {
+                err!(InvalidArgument, "Must run PartialRunSetup before performing partial runs")
+            })
+        });
+        let run = match found {
+            Ok(run) => run,
+            Err(e) => return done(Err(e)),
+        };
+        let options = config::run_options(
+            request.options.as_ref(),
+            self.operation_timeout,
+            request.request_id,
+        );
+        let (session, kept) = (self.clone(), run.clone());
+        let done = move |result: Result<Part>| {
+            if kept.is_over() {
+                session.partial_runs.lock().remove(&handle);
+            }
+            done(result);
+        };
+        let (options, done) = self.guarded(options, cancellation, done);
+        run.start(options, feeds, request.fetch.clone(), done);
+    }
+
+    /// Prepares a kind of step.
+    pub(crate) fn make_callable(&self, request: &pb::MakeCallableRequest) -> Result<i64> {
+        self.check_id("MakeCallable", request.request_id)?;
+        let options = request.options.clone().unwrap_or_default();
+        ensure!(
+            options.tensor_connection.is_empty(),
+            Unimplemented,
+            "callables with tensor_connection are not supported"
+        );
+        let names = |list: &[String]| -> Vec<String> { list.to_vec() };
+        let (feeds, fetches, targets) =
+            (names(&options.feed), names(&options.fetch), names(&options.target));
+        let callable =
+            self.session.make_callable(&refs(&feeds), &refs(&fetches), &refs(&targets))?;
+        let mut callables = self.callables.lock();
+        ensure!(
+            callables.len() < CALLABLES_MAX,
+            ResourceExhausted,
+            "the session has {CALLABLES_MAX} callables; release some"
+        );
+        let handle = self.next_callable.fetch_add(1, Ordering::Relaxed);
+        callables.insert(handle, Arc::new((callable, options.run_options)));
+        Ok(handle)
+    }
+
+    /// Runs a step that was prepared.
+    pub(crate) fn run_callable(
+        &self,
+        request: &pb::RunCallableRequest,
+        feeds: Vec<Tensor>,
+        cancellation: &Cancellation,
+        done: impl FnOnce(Result<Ran>) + Send + 'static,
+    ) {
+        let found = self.check_id("RunCallable", request.request_id).and_then(|()| {
+            let callable = self.callables.lock().get(&request.handle).cloned();
+            callable.ok_or_else(|| no_callable(request.handle))
+        });
+        let callable = match found {
+            Ok(callable) => callable,
+            Err(e) => return done(Err(e)),
+        };
+        let mut options =
+            config::run_options(callable.1.as_ref(), self.operation_timeout, request.request_id);
+        options.cost_graph = self.cost_model.is_due();
+        let (options, done) = self.guarded(options, cancellation, done);
+        callable.0.start(options, feeds, done);
+    }
+
+    /// Forgets a prepared step.
+    pub(crate) fn release_callable(&self, handle: i64) -> Result<()> {
+        match self.callables.lock().remove(&handle) {
+            Some(_) => Ok(()),
+            None => Err(no_callable(handle)),
+        }
+    }
+
+    /// Ties a step to the caller's wish and to the session's life.
+    fn guarded<T>(
+        &self,
+        mut options: RunOptions,
+        cancellation: &Cancellation,
+        done: impl FnOnce(Result<T>) + Send + 'static,
+    ) -> (RunOptions, impl FnOnce(Result<T>) + Send + 'static) {
+        let link = self.closing.link(cancellation);
+        options.cancellation = Some(cancellation.clone());
+        let done = move |result| {
+            drop(link);
+            done(result);
+        };
+        (options, done)
+    }
+}
+
+/// When a session's steps report what their nodes cost.
+struct CostModel {
+    /// Every so many steps; 0 is never.
+    every: i64,
+    /// Not before this many.
+    after: i64,
+    steps: AtomicI64,
+}
+
+impl CostModel {
+    fn new(config: &pb::ConfigProto) -> CostModel {
+        let options = config.graph_options.clone().unwrap_or_default();
+        CostModel {
+            every: options.build_cost_model,
+            after: options.build_cost_model_after,
+            steps: AtomicI64::new(0),
+        }
+    }
+
+    /// Counts a step; whether it is one that reports.
+    fn is_due(&self) -> bool {
+        if self.every <= 0 {
+            return false;
+        }
+        let beyond = self.steps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let beyond = beyond.saturating_sub(self.after);
+        beyond >= 0 && beyond % self.every == 0
+    }
+}
+
+/// Refuses graphs that are larger than a session may have, before they are built.
+pub(crate) fn check_size(
+    nodes: usize,
+    more: Option<&pb::GraphDef>,
+    nodes_max: usize,
+) -> Result<()> {
+    let functions = more.and_then(|g| g.library.as_ref()).map_or(&[][..], |l| &l.function);
+    let in_functions: usize = functions.iter().map(|f| f.node_def.len()).sum();
+    let total = nodes + more.map_or(0, |g| g.node.len()) + in_functions;
+    ensure!(
+        total <= nodes_max,
+        ResourceExhausted,
+        "the graph has {total} nodes; a session's may have {nodes_max}"
+    );
+    Ok(())
+}
+
+fn refs(names: &[String]) -> Vec<&str> {
+    names.iter().map(String::as_str).collect()
+}
+
+fn no_callable(handle: i64) -> Error {
+    err!(InvalidArgument, "No such callable handle: {handle}")
+}
+
+/// Tensors of a request's feeds.
+pub(crate) fn feeds_of(
+    feeds: Vec<pb::NamedTensorProto>,
+    budget: &Arc<Budget>,
+) -> Result<Vec<(String, Tensor)>> {
+    let tensor = |feed: pb::NamedTensorProto| {
+        let Some(proto) = feed.tensor else {
+            bail!(InvalidArgument, "the feed '{}' has no tensor", feed.name);
+        };
+        Ok((feed.name, Tensor::from_proto(&proto, Some(budget))?))
+    };
+    feeds.into_iter().map(tensor).collect()
+}

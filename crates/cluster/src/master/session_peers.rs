@@ -1,0 +1,198 @@
+//! The other tasks, as one session of a master uses them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use thalweg_kernel::{Cancellation, DeviceDescription, DeviceName, Entropy, Rendezvous};
+use thalweg_plan::Partition;
+use thalweg_proto as pb;
+use thalweg_runtime::{Peers, RemoteParts};
+use thalweg_tensor::{Result, err};
+
+use crate::cluster_spec::TaskName;
+use crate::master::remote_parts::Registered;
+use crate::member::Member;
+use crate::network::once_call::OnceCall;
+use crate::network::transport::{Call, Reply};
+
+/// How long a task has to open a session or to take a graph.
+const SETUP_LIMIT: Duration = Duration::from_secs(30);
+/// Numbers of steps are below this power of two, as TensorFlow's are.
+const STEP_BITS: u32 = 57;
+
+/// What a session knows of other tasks.
+pub(crate) struct SessionPeers {
+    pub(crate) member: Arc<Member>,
+    /// The session's name, here and there.
+    pub(crate) handle: String,
+    pub(crate) config: pb::ConfigProto,
+    devices: RwLock<Vec<DeviceDescription>>,
+    attributes: RwLock<Vec<pb::DeviceAttributes>>,
+    tasks: Mutex<BTreeMap<TaskName, Arc<RemoteTask>>>,
+    is_closed: AtomicBool,
+}
+
+/// The session on one other task.
+pub(crate) struct RemoteTask {
+    pub(crate) name: TaskName,
+    /// Whether the task knows of the session.
+    session: OnceCall<()>,
+}
+
+impl SessionPeers {
+    pub(crate) fn new(
+        member: Arc<Member>,
+        handle: &str,
+        config: pb::ConfigProto,
+    ) -> Arc<SessionPeers> {
+        Arc::new(SessionPeers {
+            member,
+            handle: handle.to_owned(),
+            config,
+            devices: RwLock::default(),
+            attributes: RwLock::default(),
+            tasks: Mutex::default(),
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Takes in the devices of a task, unless they are known.
+    pub(crate) fn add(&self, task: &TaskName, attributes: &[pb::DeviceAttributes]) {
+        if self.knows(task) {
+            return;
+        }
+        for device in attributes {
+            let Ok(mut name) = device.name.parse::<DeviceName>() else { continue };
+            if self.member.is_brought {
+                // The task answers with the name that it was started with.
+                (name.job, name.task) = (task.job.clone(), task.index);
+            }
+            if TaskName::of(&name) != *task {
+                continue;
+            }
+            let device = pb::DeviceAttributes { name: name.to_string(), ..device.clone() };
+            let memory = device.memory_limit.max(0) as u64;
+            let description = DeviceDescription {
+                incarnation: device.incarnation,
+                ..DeviceDescription::cpu(name, memory)
+            };
+            self.devices.write().push(description);
+            self.attributes.write().push(device);
+        }
+    }
+
+    /// The tasks whose devices are known, sorted.
+    pub(crate) fn known(&self) -> Vec<TaskName> {
+        let mut known: Vec<TaskName> =
+            self.devices.read().iter().map(|d| TaskName::of(&d.name)).collect();
+        known.sort();
+        known.dedup();
+        known
+    }
+
+    /// Whether a task's devices are known.
+    pub(crate) fn knows(&self, task: &TaskName) -> bool {
+        self.devices.read().iter().any(|d| TaskName::of(&d.name) == *task)
+    }
+
+    /// The devices, as clients are told of them.
+    pub(crate) fn attributes(&self) -> Vec<pb::DeviceAttributes> {
+        self.attributes.read().clone()
+    }
+
+    /// Whether the session is closed: then the other tasks forget all of it.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Relaxed)
+    }
+
+    /// Has the other tasks forget the session.
+    pub(crate) fn close(&self) {
+        if self.is_closed.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for task in tasks.values().filter(|t| t.session.known().is_some()) {
+            let session_handle = self.handle.clone();
+            let request = pb::DeleteWorkerSessionRequest { session_handle };
+            self.member.notify(&task.name, Call::DeleteWorkerSession(request));
+        }
+    }
+
+    /// A task as this session uses it.
+    pub(crate) fn task(&self, name: &TaskName) -> Arc<RemoteTask> {
+        let make = || Arc::new(RemoteTask { name: name.clone(), session: OnceCall::default() });
+        self.tasks.lock().entry(name.clone()).or_insert_with(make).clone()
+    }
+
+    pub(crate) fn entropy(&self) -> &Arc<dyn Entropy> {
+        &self.member.task.options.environment.entropy
+    }
+
+    /// Opens the session on a task, if it is not open there.
+    pub(crate) fn open(
+        &self,
+        task: &Arc<RemoteTask>,
+        then: impl FnOnce(Result<()>) + Send + 'static,
+    ) {
+        if !task.session.get(Box::new(then)) {
+            return;
+        }
+        let request = pb::CreateWorkerSessionRequest {
+            session_handle: self.handle.clone(),
+            server_def: Some(pb::ServerDef {
+                cluster: self.member.is_brought.then(|| self.member.cluster.to_proto()),
+                job_name: task.name.job.clone(),
+                task_index: task.name.index as i32,
+                protocol: "grpc".into(),
+                default_session_config: Some(pb::ConfigProto::default()),
+                ..Default::default()
+            }),
+            isolate_session_state: self.config.isolate_session_state,
+            master_task: self.member.name.to_string(),
+            master_incarnation: self.member.task.incarnation as i64,
+            ..Default::default()
+        };
+        let opened = task.clone();
+        self.ask(&task.name, Call::CreateWorkerSession(Box::new(request)), move |answer| {
+            opened.session.answered(&answer.map(|_| ()));
+        });
+    }
+
+    /// A call that a session or a plan needs; it is not one step's to cancel.
+    pub(crate) fn ask(
+        &self,
+        to: &TaskName,
+        call: Call,
+        then: impl FnOnce(Result<Reply>) + Send + 'static,
+    ) {
+        let Some(transport) = &self.member.transport else {
+            return then(Err(err!(Unavailable, "{to} is not known: this task is in no cluster")));
+        };
+        let nobody = Cancellation::default();
+        transport.call(to, call, Some(SETUP_LIMIT), &nobody, Box::new(then));
+    }
+}
+
+impl Peers for PeersOf {
+    fn devices(&self) -> Vec<DeviceDescription> {
+        self.0.devices.read().clone()
+    }
+
+    fn take(&self, parts: Vec<Partition>) -> Result<Arc<dyn RemoteParts>> {
+        Ok(Arc::new(Registered::new(&self.0, parts)))
+    }
+
+    fn next_step(&self) -> u64 {
+        (self.0.entropy().next_u64() >> (64 - STEP_BITS)).max(1)
+    }
+
+    fn rendezvous(&self, step: u64) -> Arc<dyn Rendezvous> {
+        self.0.member.rendezvous(step)
+    }
+}
+
+/// Peers of one session as its plans see them.
+pub(crate) struct PeersOf(pub(crate) Arc<SessionPeers>);

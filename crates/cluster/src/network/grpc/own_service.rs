@@ -1,0 +1,112 @@
+//! What tasks of ours, and probes, ask of this task beside TensorFlow's protocol.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use http::Response;
+use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
+use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
+use thalweg_runtime::{Pool, resident_bytes};
+use thalweg_tensor::{Result, bail, ensure};
+
+use super::answer::{self, Answer};
+use super::rope::Rope;
+use super::service::{Service, decode};
+use crate::network::own_messages::{
+    SilentTask, StatusRequest, StatusResponse, StopRequest, StopResponse,
+};
+
+/// Waits that one answer may have.
+const WAITS_MAX: usize = 10_000;
+/// The longest that a task that is to end waits for sessions.
+const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
+/// The services that probes may ask for by name.
+const SERVICES: &[&str] =
+    &["", "tensorflow.MasterService", "tensorflow.WorkerService", "thalweg.Peer"];
+
+impl Service {
+    /// Methods of `/thalweg.Peer`.
+    pub(super) fn peer_call(&self, method: &str, rope: Rope) -> Result<Response<Answer>> {
+        match method {
+            "Status" => Ok(answer::message(&self.status(&decode(rope)?))),
+            "Stop" => Ok(answer::message(&self.stop(&decode(rope)?)?)),
+            _ => bail!(Unimplemented, "thalweg.Peer has no {method}"),
+        }
+    }
+
+    /// Methods of `/grpc.health.v1.Health`.
+    pub(super) fn health_call(&self, method: &str, rope: Rope) -> Result<Response<Answer>> {
+        if method != "Check" {
+            bail!(Unimplemented, "grpc.health.v1.Health has no {method}");
+        }
+        let request: HealthCheckRequest = decode(rope)?;
+        if !SERVICES.contains(&request.service.as_str()) {
+            bail!(NotFound, "there is no service '{}'", request.service);
+        }
+        let status = match self.is_stopping.load(Ordering::Relaxed) {
+            true => ServingStatus::NotServing,
+            false => ServingStatus::Serving,
+        };
+        Ok(answer::message(&HealthCheckResponse { status: status as i32 }))
+    }
+
+    /// Has the server end once nobody needs it.
+    fn stop(&self, request: &StopRequest) -> Result<StopResponse> {
+        let own = self.master.task().name();
+        ensure!(
+            self.may_be_stopped,
+            PermissionDenied,
+            "{own} does not end because a client says so; `thalweg server --allow-stop` does"
+        );
+        ensure!(
+            request.task == own,
+            FailedPrecondition,
+            "this is {own}, not {}: it goes on",
+            request.task
+        );
+        let grace = Duration::from_millis(request.grace_ms).min(GRACE_MAX);
+        // Of several the last counts; nobody listens any more if it has ended.
+        self.stop_asked.send_replace(Some(grace));
+        Ok(StopResponse {})
+    }
+
+    fn status(&self, request: &StatusRequest) -> StatusResponse {
+        let (master, worker) = (&self.master, &self.worker);
+        let (member, task) = (master.member(), master.task());
+        let watch = &member.watch;
+        let waits_max = (request.waits_max as usize).min(WAITS_MAX);
+        let mut nodes = master.waits(waits_max);
+        nodes.extend(worker.waits(waits_max));
+        let held = task.resources.all();
+        let variables = || held.iter().filter(|r| r.kind() == "Variable");
+        let (master_steps, master_steps_failed) = watch.as_master.numbers();
+        let (worker_steps, worker_steps_failed) = watch.as_worker.numbers();
+        let silent = member.silent().into_iter().map(|(task, silent)| SilentTask {
+            task: task.to_string(),
+            silent_ms: silent.as_millis() as u64,
+        });
+        StatusResponse {
+            task: task.name(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            incarnation: task.incarnation,
+            devices: task.devices().iter().map(|d| d.description().name.to_string()).collect(),
+            master_sessions: master.session_count() as u64,
+            worker_sessions: worker.session_count() as u64,
+            master_steps,
+            master_steps_failed,
+            worker_steps,
+            worker_steps_failed,
+            steps_now: task.steps() as u64,
+            resident_bytes: resident_bytes(),
+            memory_limit_bytes: task.options.memory_limit_bytes as u64,
+            variables: variables().count() as u64,
+            variable_bytes: variables().map(|v| v.held_bytes() as u64).sum(),
+            resources: (held.len() - variables().count()) as u64,
+            uptime_ms: watch.uptime().as_millis() as u64,
+            waits: watch.waits(nodes, waits_max),
+            silent: silent.collect(),
+            process: std::process::id(),
+            threads: Pool::global().threads() as u32,
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Asking tasks from outside how they are: bounded in time, whatever they do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_proto as pb;
+use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
+use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
+use thalweg_tensor::{Budget, Code, Result, err};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::client::{Channel, Patience, Place, wait};
+use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::network::own_messages::{StatusRequest, StatusResponse, StopRequest, StopResponse};
+
+/// Bytes that an answer may have.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+/// Tasks that are asked at once.
+const AT_ONCE: usize = 512;
+
+/// How a task is, as seen from outside.
+#[derive(Clone, Debug)]
+pub enum TaskState {
+    /// One of ours, and what it says.
+    Alive(Box<StatusResponse>),
+    /// A task that speaks TensorFlow's protocol alone; its devices.
+    Foreign(Vec<String>),
+    /// It says nothing, for as long as it was given.
+    Silent,
+    /// It cannot be reached, and why.
+    Dead(String),
+}
+
+/// A task and how it is.
+#[derive(Clone, Debug)]
+pub struct TaskReport {
+    /// Its name.
+    pub task: TaskName,
+    /// Where it was asked.
+    pub address: String,
+    /// How it is.
+    pub state: TaskState,
+}
+
+/// Asks all tasks of a cluster how they are. Each has `limit` to answer, and may tell of `waits_max`
+/// waits.
+pub fn status_of(
+    cluster: &ClusterSpec,
+    waits_max: u32,
+    limit: Duration,
+) -> Result<Vec<TaskReport>> {
+    let tasks: Vec<(TaskName, String)> =
+        cluster.tasks().map(|(task, address)| (task.clone(), address.to_owned())).collect();
+    let all = async move {
+        let places = Arc::new(Semaphore::new(AT_ONCE));
+        let mut asked = JoinSet::new();
+        for (task, address) in tasks {
+            let places = places.clone();
+            asked.spawn(async move {
+                let _place = places.acquire().await;
+                let answer = tokio::time::timeout(limit, ask(&address, waits_max, limit)).await;
+                let state = answer.unwrap_or(TaskState::Silent);
+                TaskReport { task, address, state }
+            });
+        }
+        let mut reports = asked.join_all().await;
+        reports.sort_by(|a, b| a.task.cmp(&b.task));
+        Ok(reports)
+    };
+    wait(all, None)
+}
+
+async fn ask(address: &str, waits_max: u32, limit: Duration) -> TaskState {
+    let request = StatusRequest { waits_max };
+    let answer: Result<StatusResponse> =
+        channel(address, "thalweg.Peer", limit).call("Status", &request, None).await;
+    match answer {
+        Ok(status) => return TaskState::Alive(Box::new(status)),
+        Err(e) if e.code() == Code::Unimplemented => {}
+        Err(e) => return TaskState::Dead(e.message().to_owned()),
+    }
+    let answer: Result<pb::GetStatusResponse> = channel(address, "tensorflow.WorkerService", limit)
+        .call("GetStatus", &pb::GetStatusRequest {}, None)
+        .await;
+    match answer {
+        Ok(status) => {
+            TaskState::Foreign(status.device_attributes.into_iter().map(|d| d.name).collect())
+        }
+        Err(e) => TaskState::Dead(e.message().to_owned()),
+    }
+}
+
+/// Asks tasks of a cluster to end once nobody has a session on them, at the latest after `grace`: what
+/// each answered, within `limit`. Tasks that are not ours, or that clients may not end, go on.
+pub fn stop_tasks(
+    cluster: &ClusterSpec,
+    tasks: &[TaskName],
+    grace: Duration,
+    limit: Duration,
+) -> Result<Vec<(TaskName, Result<()>)>> {
+    let tasks = tasks.iter().map(|task| (task.clone(), cluster.address(task).map(str::to_owned)));
+    let tasks: Vec<(TaskName, Option<String>)> = tasks.collect();
+    let all = async move {
+        let mut asked = JoinSet::new();
+        for (i, (task, address)) in tasks.into_iter().enumerate() {
+            asked.spawn(async move {
+                let answer = tokio::time::timeout(limit, ask_to_stop(&task, address, grace, limit));
+                let silent = || err!(Unavailable, "{task} says nothing");
+                let answer = answer.await.unwrap_or_else(|_| Err(silent()));
+                (i, task, answer)
+            });
+        }
+        let mut found = asked.join_all().await;
+        found.sort_by_key(|(i, ..)| *i);
+        Ok(found.into_iter().map(|(_, task, answer)| (task, answer)).collect())
+    };
+    wait(all, None)
+}
+
+async fn ask_to_stop(
+    task: &TaskName,
+    address: Option<String>,
+    grace: Duration,
+    limit: Duration,
+) -> Result<()> {
+    let address = address.ok_or_else(|| err!(NotFound, "the cluster has no {task}"))?;
+    let request = StopRequest {
+        task: task.to_string(),
+        grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
+    };
+    let answer: Result<StopResponse> =
+        channel(&address, "thalweg.Peer", limit).call("Stop", &request, None).await;
+    answer.map(|_| ())
+}
+
+/// Whether the server at `address` serves, within `limit`; a server without the health protocol
+/// does if it speaks TensorFlow's.
+pub fn check_health(address: &str, limit: Duration) -> Result<()> {
+    let address = address.to_owned();
+    let check = async move {
+        let answer: Result<HealthCheckResponse> = channel(&address, "grpc.health.v1.Health", limit)
+            .call("Check", &HealthCheckRequest::default(), None)
+            .await;
+        match answer {
+            Ok(health) if health.status == ServingStatus::Serving as i32 => Ok(()),
+            Ok(_) => Err(err!(Unavailable, "{address} is about to end")),
+            Err(e) if e.code() == Code::Unimplemented => {
+                let request = pb::GetStatusRequest {};
+                let channel = channel(&address, "tensorflow.WorkerService", limit);
+                let answer: Result<pb::GetStatusResponse> =
+                    channel.call("GetStatus", &request, None).await;
+                answer.map(|_| ())
+            }
+            Err(e) => Err(e),
+        }
+    };
+    let bounded = async move {
+        let silent = || err!(Unavailable, "there is no answer within {} s", limit.as_secs_f32());
+        tokio::time::timeout(limit, check).await.unwrap_or_else(|_| Err(silent()))
+    };
+    wait(bounded, None)
+}
+
+/// A connection of its own; the caller's limit ends it before its patience does.
+fn channel(address: &str, service: &'static str, limit: Duration) -> Channel {
+    let patience = Patience::Once(limit.saturating_mul(2));
+    let place = Place::Fixed(address.to_owned());
+    Channel::new(place, service, patience, Budget::new(ANSWER_BYTES_MAX))
+}

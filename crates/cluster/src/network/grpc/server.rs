@@ -1,0 +1,240 @@
+//! The listening side: connections, limits, an orderly end.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use super::answer::Answer;
+use super::service::Service;
+use super::transport;
+use crate::master::Master;
+use crate::network::descriptors::report_refusal;
+use crate::network::stream::hello::HelloResponse;
+use crate::network::stream::{self, frame, socket};
+use crate::task::TensorTransport;
+use crate::worker::Worker;
+
+/// Limits of a server.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Bytes that one message may have.
+    pub message_bytes_max: usize,
+    /// Calls that one connection may have open at once; more wait.
+    pub calls_max: u32,
+    /// Connections that may be open at once; more wait to be taken.
+    pub connections_max: usize,
+    /// How long a session stays open whose client went away in the middle of a call.
+    pub orphan_limit: Duration,
+    /// How long a connection may stay open without a word from who made it.
+    pub greeting_limit: Duration,
+    /// Whether a client may end the server: a training that is over, its parameter servers.
+    pub may_be_stopped: bool,
+}
+
+impl Default for ServerOptions {
+    fn default() -> Self {
+        ServerOptions {
+            message_bytes_max: u32::MAX as usize,
+            calls_max: 10_000,
+            connections_max: 4096,
+            orphan_limit: Duration::from_secs(60),
+            greeting_limit: Duration::from_secs(10),
+            may_be_stopped: false,
+        }
+    }
+}
+
+/// How often sessions without a client are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// How often other tasks are looked after that say nothing.
+const TICK_INTERVAL: Duration = Duration::from_millis(100);
+/// For so many of these nobody has a session before a task ends that is to: who is told that a training
+/// is over may have closed one session and not opened the next.
+const IDLE_TICKS: u32 = 10;
+/// How long the calls in progress have to end when the server stops.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// A server of one task.
+pub struct Server {
+    service: Arc<Service>,
+    options: ServerOptions,
+}
+
+impl Server {
+    /// A server for the clients of `master`.
+    pub fn new(master: Arc<Master>, options: ServerOptions) -> Server {
+        let worker = Arc::new(Worker::new(master.member().clone()));
+        let message_bytes_max = options.message_bytes_max;
+        let service = Service {
+            master,
+            worker,
+            message_bytes_max,
+            hello: OnceLock::new(),
+            is_stopping: AtomicBool::new(false),
+            may_be_stopped: options.may_be_stopped,
+            stop_asked: watch::channel(None).0,
+        };
+        Server { service: Arc::new(service), options }
+    }
+
+    /// Serves connections until `stop` says so, or a client that may, then ends the sessions and lets
+    /// calls answer.
+    pub async fn serve(self, listener: TcpListener, mut stopped: watch::Receiver<bool>) {
+        // Connections end for either reason.
+        let (ending, stop) = watch::channel(false);
+        let asked = self.asked_to_stop();
+        tokio::pin!(asked);
+        self.service.master.member().live_on(tokio::runtime::Handle::current());
+        let mut connections = JoinSet::new();
+        let places = Arc::new(Semaphore::new(self.options.connections_max));
+        let accept = || async {
+            // The semaphore is never closed, so there is always a place in the end.
+            let place = places.clone().acquire_owned().await;
+            (listener.accept().await, place)
+        };
+        if let Some(listener) = self.open_stream() {
+            let (worker, options) = (self.service.worker.clone(), &self.options);
+            let (places, limit) = (options.connections_max, options.greeting_limit);
+            let accept = stream::server::accept_all(listener, worker, places, limit, stop.clone());
+            connections.spawn(accept);
+        }
+        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+        let mut tick = tokio::time::interval(TICK_INTERVAL);
+        loop {
+            let (accepted, place) = tokio::select! {
+                accepted = accept() => accepted,
+                _ = sweep.tick() => {
+                    self.service.master.close_orphans(self.options.orphan_limit);
+                    self.service.worker.sweep();
+                    continue;
+                }
+                _ = tick.tick() => {
+                    self.service.master.member().tick();
+                    continue;
+                }
+                _ = stopped.wait_for(|stopped| *stopped) => break,
+                () = &mut asked => break,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    let connection = self.connection(stream, stop.clone());
+                    connections.spawn(async move {
+                        connection.await;
+                        drop(place);
+                    });
+                }
+                // Out of descriptors, or a client gone before it was taken: others may still come.
+                Err(e) => {
+                    report_refusal(&e);
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+            while connections.try_join_next().is_some() {}
+        }
+        self.service.is_stopping.store(true, Ordering::Relaxed);
+        // Each of them has a receiver, while there are any.
+        let _ = ending.send(true);
+        self.service.master.close_all();
+        let all = async { while connections.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(DRAIN_TIME, all).await;
+    }
+
+    /// Ready when a client has asked the task to end and nobody has a session on it, or the time that
+    /// was given for that is over.
+    fn asked_to_stop(&self) -> impl Future<Output = ()> + Send + 'static {
+        let service = self.service.clone();
+        async move {
+            let mut asked = service.stop_asked.subscribe();
+            // The sender is the service's, which is there: there is no error to come.
+            let grace = asked.wait_for(Option::is_some).await.map_or(None, |grace| *grace);
+            let idle = async {
+                let mut ticks = 0;
+                while ticks < IDLE_TICKS {
+                    let sessions = service.master.session_count() + service.worker.session_count();
+                    ticks = if sessions > 0 { 0 } else { ticks + 1 };
+                    tokio::time::sleep(TICK_INTERVAL).await;
+                }
+            };
+            // What is still open then is closed.
+            let _ = tokio::time::timeout(grace.unwrap_or_default(), idle).await;
+        }
+    }
+
+    /// Opens a unix socket for the streams of other tasks, and has `Hello` tell of it.
+    fn open_stream(&self) -> Option<UnixListener> {
+        let member = self.service.master.member();
+        let task = member.task();
+        if member.cluster.is_empty() || task.options.tensor_transport == TensorTransport::Grpc {
+            return None;
+        }
+        let entropy = &task.options.environment.entropy;
+        // Without it TCP does.
+        let (listener, unix_name) = socket::listen(entropy.as_ref()).ok().unzip();
+        let hello = HelloResponse {
+            version: frame::VERSION,
+            incarnation: task.incarnation,
+            unix_name: unix_name.unwrap_or_default(),
+            software: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        // A server serves once.
+        let _ = self.service.hello.set(hello);
+        listener
+    }
+
+    /// Has `Hello` say this instead of what is so.
+    #[cfg(test)]
+    pub(crate) fn say(&self, hello: HelloResponse) {
+        let _ = self.service.hello.set(hello);
+    }
+
+    fn connection(
+        &self,
+        stream: TcpStream,
+        mut stop: watch::Receiver<bool>,
+    ) -> impl Future<Output = ()> + Send + 'static {
+        let (service, calls_max) = (self.service.clone(), self.options.calls_max);
+        let limit = self.options.greeting_limit;
+        async move {
+            socket::tune_tcp(&stream);
+            let mut first = [0];
+            let peeked = tokio::select! {
+                peeked = tokio::time::timeout(limit, stream.peek(&mut first)) => peeked,
+                _ = stop.wait_for(|stopped| *stopped) => return,
+            };
+            // Who connects and says nothing must not keep a place.
+            let Ok(peeked) = peeked else { return };
+            let is_stream = matches!(peeked, Ok(1)) && first[0] == frame::MAGIC[0];
+            if is_stream && service.hello.get().is_some() {
+                let (reader, writer) = stream.into_split();
+                let worker = service.worker.clone();
+                return stream::server::serve(worker, reader, writer, None, limit, stop).await;
+            }
+            // Alive as long as the connection.
+            let alive = Arc::new(());
+            let answer = service_fn(|request: Request<Incoming>| {
+                let (service, connection) = (service.clone(), Arc::downgrade(&alive));
+                async move {
+                    let answer = service.answer(request, &connection).await;
+                    Ok::<Response<Answer>, std::convert::Infallible>(answer)
+                }
+            });
+            let connection =
+                transport::accepting(calls_max).serve_connection(TokioIo::new(stream), answer);
+            tokio::pin!(connection);
+            tokio::select! {
+                _ = &mut connection => return,
+                _ = stop.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
+            }
+            // Whatever ended it, the client knows as well as we do.
+            let _ = connection.await;
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! Methods by path: decodes the request, asks the master, encodes the answer.
+
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes};
+use http::{Method, Request, Response};
+use http_body::Body;
+use prost::Message;
+use thalweg_kernel::Cancellation;
+use thalweg_proto as pb;
+use thalweg_tensor::{Result, bail, err};
+use tokio::sync::{oneshot, watch};
+
+use super::answer::{self, Answer};
+use super::rope::Rope;
+use super::{gather, message};
+use crate::master::Master;
+use crate::master::discover::{cleanup_all, discover, on_pool};
+use crate::network::stream::hello::{HelloRequest, HelloResponse};
+use crate::worker::Worker;
+
+/// Answers requests.
+pub(crate) struct Service {
+    pub(crate) master: Arc<Master>,
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) message_bytes_max: usize,
+    /// What other tasks of ours are told, once there is a stream.
+    pub(crate) hello: OnceLock<HelloResponse>,
+    /// Whether the server is about to end.
+    pub(crate) is_stopping: AtomicBool,
+    /// Whether clients may end it.
+    pub(crate) may_be_stopped: bool,
+    /// Set once one did: how long it waits for sessions to be closed.
+    pub(crate) stop_asked: watch::Sender<Option<Duration>>,
+}
+
+/// Cancels what a call has begun when the caller is gone.
+struct CancelOnDrop<'a> {
+    cancellation: Cancellation,
+    is_armed: bool,
+    service: &'a Service,
+    session: String,
+    connection: &'a Weak<()>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        if self.is_armed {
+            self.cancellation.cancel(err!(Cancelled, "the client is gone"));
+            self.service.master.call_lost(&self.session, self.connection.clone());
+        }
+    }
+}
+
+impl Service {
+    /// Answers one request, within the time that its caller gives it.
+    pub(crate) async fn answer<B>(
+        &self,
+        request: Request<B>,
+        connection: &Weak<()>,
+    ) -> Response<Answer>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        let timeout = request.headers().get("grpc-timeout").and_then(|t| t.to_str().ok());
+        let Some(timeout) = timeout.and_then(parse_timeout) else {
+            return self.dispatch(request, connection).await;
+        };
+        match tokio::time::timeout(timeout, self.dispatch(request, connection)).await {
+            Ok(response) => response,
+            Err(_) => answer::status(&err!(DeadlineExceeded, "Deadline Exceeded")),
+        }
+    }
+
+    async fn dispatch<B>(&self, request: Request<B>, connection: &Weak<()>) -> Response<Answer>
+    where
+        B: Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
+        if request.method() != Method::POST {
+            return answer::status(&err!(Unimplemented, "gRPC calls are POST requests"));
+        }
+        let kind = request.headers().get(http::header::CONTENT_TYPE);
+        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+            return answer::not_grpc();
+        }
+        let path = request.uri().path().to_owned();
+        let result = match path.rsplit_once('/') {
+            Some(("/tensorflow.MasterService", method)) => {
+                let tensors = gather::request_path(method);
+                match message::read(request.into_body(), self.limits(), tensors).await {
+                    Ok(rope) => self.master_call(method, rope, connection).await,
+                    Err(e) => Err(e),
+                }
+            }
+            Some(("/tensorflow.WorkerService", method)) => {
+                let tensors = gather::request_path(method);
+                match message::read(request.into_body(), self.limits(), tensors).await {
+                    Ok(rope) => self.worker_call(method, rope, connection).await,
+                    Err(e) => Err(e),
+                }
+            }
+            Some(("/thalweg.Peer", "Hello")) => {
+                let asked = message::read(request.into_body(), self.limits(), &[]).await;
+                asked.and_then(|rope| self.hello(rope))
+            }
+            Some(("/thalweg.Peer", method)) => {
+                let rope = message::read(request.into_body(), self.limits(), &[]).await;
+                rope.and_then(|rope| self.peer_call(method, rope))
+            }
+            Some(("/grpc.health.v1.Health", method)) => {
+                let rope = message::read(request.into_body(), self.limits(), &[]).await;
+                rope.and_then(|rope| self.health_call(method, rope))
+            }
+            Some(("/tensorflow.eager.EagerService", _)) => Err(err!(
+                Unimplemented,
+                "eager execution on remote tasks is not supported; graphs and sessions \
+                 (tf.compat.v1.Session with this server as its target) are"
+            )),
+            _ => Err(err!(Unimplemented, "{path} is not a method of this server")),
+        };
+        result.unwrap_or_else(|e| answer::status(&e))
+    }
+
+    /// Where the stream of tensors is.
+    fn hello(&self, rope: Rope) -> Result<Response<Answer>> {
+        let _: HelloRequest = decode(rope)?;
+        let hello = self.hello.get();
+        let hello = hello.ok_or_else(|| err!(Unimplemented, "there is no stream of tensors"))?;
+        Ok(answer::message(hello))
+    }
+
+    fn limits(&self) -> message::Limits<'_> {
+        let incoming = &self.master.task().incoming;
+        message::Limits { message_bytes_max: self.message_bytes_max, incoming }
+    }
+
+    async fn master_call(
+        &self,
+        method: &str,
+        rope: Rope,
+        connection: &Weak<()>,
+    ) -> Result<Response<Answer>> {
+        let master = self.master.clone();
+        Ok(match method {
+            "RunStep" => self.run_step(decode_step(rope).await?, connection).await,
+            "RunCallable" => self.run_callable(decode_step(rope).await?, connection).await,
+            "CreateSession" => {
+                let request: pb::CreateSessionRequest = on_pool(move || decode(rope)).await?;
+                answer::message(&master.open_session(request).await?)
+            }
+            "ExtendSession" => {
+                let request: pb::ExtendSessionRequest = on_pool(move || decode(rope)).await?;
+                if let Some(peers) = master.peers_of(&request.session_handle) {
+                    discover(&peers, request.graph_def.as_ref()).await?;
+                }
+                answer::message(&on_pool(move || master.extend_session(request)).await?)
+            }
+            "MakeCallable" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || master.make_callable(&request)).await?)
+            }
+            "PartialRunSetup" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || master.partial_run_setup(&request)).await?)
+            }
+            "CloseSession" => {
+                let request = decode(rope)?;
+                answer::message(&on_pool(move || master.close_session(&request)).await?)
+            }
+            "Reset" => {
+                let request: pb::ResetRequest = decode(rope)?;
+                let containers = request.container.clone();
+                let response = on_pool(move || Ok(master.reset(&request))).await?;
+                cleanup_all(self.master.member(), &containers).await;
+                answer::message(&response)
+            }
+            "ReleaseCallable" => answer::message(&master.release_callable(&decode(rope)?)?),
+            "ListDevices" => answer::message(&master.list_devices(&decode(rope)?)?),
+            _ => bail!(Unimplemented, "tensorflow.MasterService has no {method}"),
+        })
+    }
+
+    fn guard<'a>(&'a self, session: &str, connection: &'a Weak<()>) -> CancelOnDrop<'a> {
+        CancelOnDrop {
+            cancellation: Cancellation::default(),
+            is_armed: true,
+            service: self,
+            session: session.to_owned(),
+            connection,
+        }
+    }
+
+    async fn run_step(
+        &self,
+        request: pb::RunStepRequest,
+        connection: &Weak<()>,
+    ) -> Response<Answer> {
+        let errors_in_body = request.store_errors_in_response_body;
+        let mut guard = self.guard(&request.session_handle, connection);
+        let (tell, told) = oneshot::channel();
+        self.master.run_step(request, &guard.cancellation, move |result| {
+            // Nobody listens any more if the client is gone.
+            let _ = tell.send(result);
+        });
+        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        guard.is_armed = false;
+        answer::step(result, errors_in_body)
+    }
+
+    async fn run_callable(
+        &self,
+        request: pb::RunCallableRequest,
+        connection: &Weak<()>,
+    ) -> Response<Answer> {
+        let mut guard = self.guard(&request.session_handle, connection);
+        let (tell, told) = oneshot::channel();
+        self.master.run_callable(request, &guard.cancellation, move |result| {
+            let _ = tell.send(result);
+        });
+        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        guard.is_armed = false;
+        answer::callable(result)
+    }
+}
+
+/// Messages with more bytes than this are decoded on the pool: they may hold very many fields.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// Reads a message, on the pool if it is large.
+pub async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
+    if rope.remaining() < LARGE_BYTES {
+        return decode(rope);
+    }
+    on_pool(move || decode(rope)).await
+}
+
+/// Reads a message.
+pub fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
+    M::decode(rope).map_err(|e| err!(InvalidArgument, "the message cannot be read: {e}"))
+}
+
+/// `grpc-timeout`: up to eight digits and a unit.
+pub fn parse_timeout(text: &str) -> Option<Duration> {
+    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    let number: u64 = number.parse().ok()?;
+    Some(match unit {
+        "H" => Duration::from_secs(number.checked_mul(3600)?),
+        "M" => Duration::from_secs(number.checked_mul(60)?),
+        "S" => Duration::from_secs(number),
+        "m" => Duration::from_millis(number),
+        "u" => Duration::from_micros(number),
+        "n" => Duration::from_nanos(number),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts() {
+        for (text, wanted) in [
+            ("100m", Some(Duration::from_millis(100))),
+            ("2S", Some(Duration::from_secs(2))),
+            ("1H", Some(Duration::from_secs(3600))),
+            ("", None),
+            ("m", None),
+            ("5x", None),
+            ("99999999999999999999S", None),
+        ] {
+            assert_eq!(parse_timeout(text), wanted, "{text}");
+        }
+    }
+}

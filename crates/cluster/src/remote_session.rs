@@ -1,0 +1,405 @@
+//! Sessions on servers elsewhere: ours, or TensorFlow's own.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thalweg_graph::Graph;
+use thalweg_proto as pb;
+use thalweg_runtime::{RunMetadata, RunOptions, Session, memory_limit_bytes, system_environment};
+use thalweg_tensor::{Budget, Result, Tensor, ensure, err};
+
+use crate::master::config;
+use crate::metadata;
+use crate::network::grpc::client::{Channel, Patience, Place, check_status, decode, forget, wait};
+use crate::network::grpc::pieces::Pieces;
+
+/// Opens sessions elsewhere: `Session::connect("grpc://host:port", &graph)`.
+pub trait Connect {
+    /// A session over `graph` on the server that `target`, `grpc://host:port`, names.
+    fn connect(target: &str, graph: &Graph) -> Result<RemoteSession>;
+}
+
+impl Connect for Session {
+    fn connect(target: &str, graph: &Graph) -> Result<RemoteSession> {
+        RemoteSession::open(target, graph.to_def(), ConnectOptions::default())
+    }
+}
+
+/// How to reach a server, and what its session is to be like.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// What the server is told; `operation_timeout_in_ms` bounds every call.
+    pub config: pb::ConfigProto,
+    /// How long to try to reach the server.
+    pub connect_timeout: Duration,
+}
+
+impl Default for ConnectOptions {
+    fn default() -> Self {
+        ConnectOptions {
+            config: pb::ConfigProto::default(),
+            connect_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// A session on a server, with the calls of the local [`Session`]. Dropping it closes it.
+pub struct RemoteSession {
+    link: Arc<Link>,
+    graph_version: Mutex<i64>,
+    is_closed: AtomicBool,
+}
+
+/// What a session and its callables share.
+struct Link {
+    channel: Channel,
+    handle: String,
+    operation_timeout: Option<Duration>,
+}
+
+/// `host:port` of a target.
+fn address(target: &str) -> Result<String> {
+    let address = target.strip_prefix("grpc://").filter(|a| a.contains(':') && !a.contains('/'));
+    let address = address
+        .ok_or_else(|| err!(InvalidArgument, "'{target}' is not a target; grpc://host:port is"))?;
+    Ok(address.to_owned())
+}
+
+/// Differs from that of every other request; zero would mean none.
+fn request_id() -> i64 {
+    system_environment().entropy.next_u64().max(1) as i64
+}
+
+fn channel(target: &str, options: &ConnectOptions) -> Result<Channel> {
+    let incoming = Budget::new(memory_limit_bytes());
+    let patience = Patience::Until(options.connect_timeout);
+    let place = Place::Fixed(address(target)?);
+    Ok(Channel::new(place, "tensorflow.MasterService", patience, incoming))
+}
+
+impl RemoteSession {
+    /// Opens a session over a graph.
+    pub fn open(
+        target: &str,
+        graph: pb::GraphDef,
+        options: ConnectOptions,
+    ) -> Result<RemoteSession> {
+        let channel = channel(target, &options)?;
+        let operation_timeout = config::milliseconds(options.config.operation_timeout_in_ms);
+        let request = pb::CreateSessionRequest {
+            graph_def: Some(graph),
+            config: Some(options.config),
+            target: target.to_owned(),
+        };
+        let (channel, response) = wait(
+            async move {
+                let response: pb::CreateSessionResponse =
+                    channel.call("CreateSession", &request, operation_timeout).await?;
+                Ok((channel, response))
+            },
+            None,
+        )?;
+        ensure!(
+            !response.session_handle.is_empty(),
+            DataLoss,
+            "the server at {target} opened a session without a name"
+        );
+        let link = Link { channel, handle: response.session_handle, operation_timeout };
+        Ok(RemoteSession {
+            link: Arc::new(link),
+            graph_version: Mutex::new(response.graph_version),
+            is_closed: AtomicBool::new(false),
+        })
+    }
+
+    /// Empties containers of the server at `target`, the default one if none is named, and closes
+    /// all its sessions.
+    pub fn reset(target: &str, containers: &[&str]) -> Result<()> {
+        let options = ConnectOptions::default();
+        let channel = channel(target, &options)?;
+        let container = containers.iter().map(|&c| c.to_owned()).collect();
+        let request = pb::ResetRequest { container, ..Default::default() };
+        wait(
+            async move { channel.call("Reset", &request, None).await.map(|_: pb::ResetResponse| ()) },
+            None,
+        )
+    }
+
+    /// Adds nodes to the graph.
+    pub fn extend(&self, def: pb::GraphDef) -> Result<()> {
+        // One after the other: each must know the version that the one before made.
+        let mut version = self.graph_version.lock();
+        let request = pb::ExtendSessionRequest {
+            session_handle: self.link.handle.clone(),
+            graph_def: Some(def),
+            current_graph_version: *version,
+        };
+        let response: pb::ExtendSessionResponse = self.link.call("ExtendSession", request)?;
+        *version = response.new_graph_version;
+        Ok(())
+    }
+
+    /// Feeds tensors, runs what the fetches and targets need, returns the fetches in order.
+    pub fn run(
+        &self,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<Vec<Tensor>> {
+        self.run_with(&RunOptions::default(), feeds, fetches, targets).map(|(tensors, _)| tensors)
+    }
+
+    /// As [`RemoteSession::run`], with options and a report.
+    pub fn run_with(
+        &self,
+        options: &RunOptions,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<(Vec<Tensor>, RunMetadata)> {
+        let targets = targets.iter().map(|&t| t.to_owned()).collect();
+        self.link.run_step(options, feeds, fetches, targets, String::new())
+    }
+
+    /// Prepares one kind of step.
+    pub fn make_callable(
+        &self,
+        feeds: &[&str],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<RemoteCallable> {
+        let options = pb::CallableOptions {
+            feed: feeds.iter().map(|f| full_name(f)).collect(),
+            fetch: fetches.iter().map(|f| full_name(f)).collect(),
+            target: targets.iter().map(|&t| t.to_owned()).collect(),
+            ..Default::default()
+        };
+        let request = pb::MakeCallableRequest {
+            session_handle: self.link.handle.clone(),
+            options: Some(options),
+            request_id: request_id(),
+        };
+        let response: pb::MakeCallableResponse = self.link.call("MakeCallable", request)?;
+        let (feeds, fetches) = (feeds.len(), fetches.len());
+        Ok(RemoteCallable { link: self.link.clone(), handle: response.handle, feeds, fetches })
+    }
+
+    /// Prepares a step whose feeds and fetches come in parts; each counts once.
+    pub fn partial_run(
+        &self,
+        feeds: &[&str],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<RemotePartialRun> {
+        let request = pb::PartialRunSetupRequest {
+            session_handle: self.link.handle.clone(),
+            feed: feeds.iter().map(|f| full_name(f)).collect(),
+            fetch: fetches.iter().map(|f| full_name(f)).collect(),
+            target: targets.iter().map(|&t| t.to_owned()).collect(),
+            request_id: request_id(),
+        };
+        let response: pb::PartialRunSetupResponse = self.link.call("PartialRunSetup", request)?;
+        Ok(RemotePartialRun { link: self.link.clone(), handle: response.partial_run_handle })
+    }
+
+    /// The devices of the session.
+    pub fn list_devices(&self) -> Result<Vec<pb::DeviceAttributes>> {
+        let request = pb::ListDevicesRequest { session_handle: self.link.handle.clone() };
+        let response: pb::ListDevicesResponse = self.link.call("ListDevices", request)?;
+        Ok([response.local_device, response.remote_device].concat())
+    }
+
+    /// Closes the session; its steps end with `Cancelled`.
+    pub fn close(&self) -> Result<()> {
+        if self.is_closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let request = pb::CloseSessionRequest { session_handle: self.link.handle.clone() };
+        self.link.call("CloseSession", request).map(|_: pb::CloseSessionResponse| ())
+    }
+}
+
+impl Drop for RemoteSession {
+    fn drop(&mut self) {
+        if !self.is_closed.swap(true, Ordering::Relaxed) {
+            let request = pb::CloseSessionRequest { session_handle: self.link.handle.clone() };
+            self.link.forget("CloseSession", &request);
+        }
+    }
+}
+
+/// A tensor's name with its output's number, without which TensorFlow's servers wait for ever.
+fn full_name(name: &str) -> String {
+    if name.contains(':') { name.to_owned() } else { format!("{name}:0") }
+}
+
+impl Link {
+    fn call<M: prost::Message + Default + 'static>(
+        self: &Arc<Self>,
+        method: &'static str,
+        request: impl prost::Message + 'static,
+    ) -> Result<M> {
+        let link = self.clone();
+        let call = async move { link.channel.call(method, &request, link.operation_timeout).await };
+        wait(call, None)
+    }
+
+    fn forget(self: &Arc<Self>, method: &'static str, request: &impl prost::Message) {
+        let mut pieces = Pieces::default();
+        pieces.put_fields(request);
+        let link = self.clone();
+        let limit = link.operation_timeout.unwrap_or(Duration::from_secs(10));
+        forget(async move { link.channel.send(method, pieces, Some(limit)).await });
+    }
+
+    fn send<M: prost::Message + Default + 'static>(
+        self: &Arc<Self>,
+        method: &'static str,
+        pieces: Pieces,
+        options: &RunOptions,
+    ) -> Result<M> {
+        let (link, timeout) = (self.clone(), options.timeout.or(self.operation_timeout));
+        let call = async move { decode(link.channel.send(method, pieces, timeout).await?) };
+        wait(call, options.cancellation.as_ref())
+    }
+
+    fn tensor(&self, proto: &pb::TensorProto) -> Result<Tensor> {
+        Tensor::from_proto(proto, Some(&self.channel.incoming))
+    }
+
+    fn run_step(
+        self: &Arc<Self>,
+        options: &RunOptions,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        target: Vec<String>,
+        partial_run_handle: String,
+    ) -> Result<(Vec<Tensor>, RunMetadata)> {
+        let wanted: Vec<String> = fetches.iter().map(|f| full_name(f)).collect();
+        let mut fetch = wanted.clone();
+        fetch.sort();
+        fetch.dedup();
+        let request = pb::RunStepRequest {
+            session_handle: self.handle.clone(),
+            fetch,
+            target,
+            options: Some(run_options(options, self.operation_timeout)),
+            partial_run_handle,
+            store_errors_in_response_body: true,
+            request_id: request_id(),
+            ..Default::default()
+        };
+        let mut pieces = Pieces::default();
+        pieces.put_fields(&request);
+        for (name, tensor) in feeds {
+            pieces.put_named_tensor(2, &full_name(name), tensor)?;
+        }
+        let response: pb::RunStepResponse = self.send("RunStep", pieces, options)?;
+        let message = response.status_error_message;
+        check_status(response.status_code.into(), || message)?;
+        let mut tensors = Vec::with_capacity(wanted.len());
+        for name in &wanted {
+            let found = response.tensor.iter().find(|t| t.name == *name);
+            let proto = found.and_then(|t| t.tensor.as_ref());
+            let proto = proto.ok_or_else(|| err!(DataLoss, "the server did not send '{name}'"))?;
+            tensors.push(self.tensor(proto)?);
+        }
+        Ok((tensors, metadata::from_proto(response.metadata.unwrap_or_default())))
+    }
+}
+
+fn run_options(options: &RunOptions, operation_timeout: Option<Duration>) -> pb::RunOptions {
+    let level = match options.trace {
+        true => pb::run_options::TraceLevel::FullTrace,
+        false => pb::run_options::TraceLevel::NoTrace,
+    };
+    let timeout = options.timeout.or(operation_timeout).unwrap_or_default();
+    pb::RunOptions {
+        trace_level: level as i32,
+        // A millisecond is the shortest: none at all would mean no limit.
+        timeout_in_ms: match timeout.is_zero() {
+            true => 0,
+            false => timeout.as_millis().clamp(1, i64::MAX as u128) as i64,
+        },
+        output_partition_graphs: options.partition_graphs,
+        ..Default::default()
+    }
+}
+
+/// One kind of step of a remote session. Dropping it releases it.
+pub struct RemoteCallable {
+    link: Arc<Link>,
+    handle: i64,
+    feeds: usize,
+    fetches: usize,
+}
+
+impl RemoteCallable {
+    /// Runs the step with feeds in the order they were named.
+    pub fn call(&self, feeds: &[Tensor]) -> Result<Vec<Tensor>> {
+        self.call_with(&RunOptions::default(), feeds).map(|(tensors, _)| tensors)
+    }
+
+    /// As [`RemoteCallable::call`]; of the options, the timeout and the cancellation count.
+    pub fn call_with(
+        &self,
+        options: &RunOptions,
+        feeds: &[Tensor],
+    ) -> Result<(Vec<Tensor>, RunMetadata)> {
+        ensure!(
+            feeds.len() == self.feeds,
+            InvalidArgument,
+            "{} feeds expected, got {}",
+            self.feeds,
+            feeds.len()
+        );
+        let request = pb::RunCallableRequest {
+            session_handle: self.link.handle.clone(),
+            handle: self.handle,
+            request_id: request_id(),
+            ..Default::default()
+        };
+        let mut pieces = Pieces::default();
+        pieces.put_fields(&request);
+        for tensor in feeds {
+            pieces.put_tensor(3, tensor)?;
+        }
+        let response: pb::RunCallableResponse = self.link.send("RunCallable", pieces, options)?;
+        ensure!(
+            response.fetch.len() == self.fetches,
+            DataLoss,
+            "{} tensors came, {} were expected",
+            response.fetch.len(),
+            self.fetches
+        );
+        let tensors: Result<Vec<Tensor>> =
+            response.fetch.iter().map(|proto| self.link.tensor(proto)).collect();
+        Ok((tensors?, metadata::from_proto(response.metadata.unwrap_or_default())))
+    }
+}
+
+impl Drop for RemoteCallable {
+    fn drop(&mut self) {
+        let session_handle = self.link.handle.clone();
+        let request = pb::ReleaseCallableRequest { session_handle, handle: self.handle };
+        self.link.forget("ReleaseCallable", &request);
+    }
+}
+
+/// A step of a remote session that runs in parts.
+pub struct RemotePartialRun {
+    link: Arc<Link>,
+    handle: String,
+}
+
+impl RemotePartialRun {
+    /// Feeds some, fetches some, and waits for what is fetched.
+    pub fn run(&self, feeds: &[(&str, Tensor)], fetches: &[&str]) -> Result<Vec<Tensor>> {
+        let options = RunOptions::default();
+        let handle = self.handle.clone();
+        let ran = self.link.run_step(&options, feeds, fetches, Vec::new(), handle)?;
+        Ok(ran.0)
+    }
+}

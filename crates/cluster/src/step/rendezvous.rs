@@ -1,0 +1,187 @@
+//! One step's meeting place on one task: what comes from other tasks is asked of them.
+
+use std::sync::Arc;
+
+use thalweg_kernel::{
+    Cancellation, DeviceName, Entropy, Received, Rendezvous, RendezvousKey, Value,
+};
+use thalweg_proto as pb;
+use thalweg_runtime::LocalRendezvous;
+use thalweg_tensor::{Error, Result, ensure, err};
+
+use crate::cluster_spec::TaskName;
+use crate::errors::from_task;
+use crate::network::transport::{Call, Reply, Transport};
+use crate::watch::{Awaited, Watch};
+
+/// The meeting place of a step.
+pub(crate) struct TaskRendezvous {
+    step: u64,
+    /// What names of this task's devices begin with.
+    prefix: String,
+    transport: Option<Arc<dyn Transport>>,
+    entropy: Arc<dyn Entropy>,
+    local: LocalRendezvous,
+    /// Ends the calls to other tasks.
+    aborted: Cancellation,
+    watch: Arc<Watch>,
+}
+
+impl TaskRendezvous {
+    pub(crate) fn new(
+        own: &TaskName,
+        transport: Option<Arc<dyn Transport>>,
+        entropy: Arc<dyn Entropy>,
+        step: u64,
+        watch: Arc<Watch>,
+    ) -> TaskRendezvous {
+        TaskRendezvous {
+            step,
+            prefix: format!("{own}/"),
+            transport,
+            entropy,
+            local: LocalRendezvous::default(),
+            aborted: Cancellation::default(),
+            watch,
+        }
+    }
+
+    /// What this task sends, and what others have asked of it.
+    pub(crate) fn local(&self) -> &LocalRendezvous {
+        &self.local
+    }
+
+    /// Is cancelled when the step ends before its time.
+    pub(crate) fn aborted(&self) -> &Cancellation {
+        &self.aborted
+    }
+
+    fn ask(&self, transport: Option<&Arc<dyn Transport>>, key: &RendezvousKey, received: Received) {
+        let (from, transport) = match (sender(key), transport) {
+            (Ok(from), Some(transport)) => (from, transport),
+            (Ok(from), None) => {
+                let alone = err!(Unavailable, "{from} is not known: this task is in no cluster");
+                return received(Err(alone));
+            }
+            (Err(e), _) => return received(Err(e)),
+        };
+        let request = pb::RecvTensorRequest {
+            step_id: self.step as i64,
+            rendezvous_key: key.0.to_string(),
+            // Zero would mean none.
+            request_id: self.entropy.next_u64().max(1) as i64,
+            ..Default::default()
+        };
+        let task = from.clone();
+        let waits = self.watch.wait(self.step, Awaited::Tensor(key.clone()));
+        let logged = self.watch.logged_from().map(|start| (self.watch.clone(), key.clone(), start));
+        let step = self.step;
+        let answered = Box::new(move |answer: Result<Reply>| {
+            drop(waits);
+            if let (Some((watch, key, start)), Ok(Reply::Received(value))) = (logged, &answer) {
+                watch.log(step, key, value, start);
+            }
+            received(match answer {
+                Ok(Reply::Received(value)) => Ok(value),
+                Ok(_) => Err(err!(Internal, "{task} answered another question")),
+                Err(e) => Err(from_task(&task.to_string(), e)),
+            });
+        });
+        transport.call(&from, Call::RecvTensor(request), None, &self.aborted, answered);
+    }
+}
+
+impl Rendezvous for TaskRendezvous {
+    fn send(&self, key: &RendezvousKey, value: Value) -> Result<()> {
+        self.local.send(key, value)
+    }
+
+    fn receive(&self, key: &RendezvousKey, received: Received) {
+        if key.0.starts_with(&self.prefix) {
+            self.local.receive(key, received);
+        } else {
+            self.ask(self.transport.as_ref(), key, received);
+        }
+    }
+
+    fn abort(&self, cause: &Error) {
+        self.local.abort(cause);
+        self.aborted.cancel(cause.clone());
+    }
+}
+
+/// A step's meeting place as a session uses it that brought its own cluster: the task has another
+/// name there, and the others are reached otherwise.
+pub(crate) struct Renamed {
+    table: Arc<TaskRendezvous>,
+    prefix: String,
+    transport: Arc<dyn Transport>,
+}
+
+impl Renamed {
+    pub(crate) fn new(
+        table: Arc<TaskRendezvous>,
+        own: &TaskName,
+        transport: Arc<dyn Transport>,
+    ) -> Renamed {
+        Renamed { table, prefix: format!("{own}/"), transport }
+    }
+}
+
+impl Rendezvous for Renamed {
+    fn send(&self, key: &RendezvousKey, value: Value) -> Result<()> {
+        self.table.send(key, value)
+    }
+
+    fn receive(&self, key: &RendezvousKey, received: Received) {
+        if key.0.starts_with(&self.prefix) {
+            self.table.local.receive(key, received);
+        } else {
+            self.table.ask(Some(&self.transport), key, received);
+        }
+    }
+
+    fn abort(&self, cause: &Error) {
+        self.table.abort(cause);
+    }
+}
+
+/// The parts of a key that say who sends.
+pub(crate) struct Sender {
+    pub(crate) device: DeviceName,
+    pub(crate) incarnation: u64,
+}
+
+impl Sender {
+    /// Takes a key apart.
+    pub(crate) fn of(key: &str) -> Result<Sender> {
+        let bad = || err!(InvalidArgument, "Invalid  rendezvous key: {key}");
+        let parts: Vec<&str> = key.split(';').collect();
+        ensure!(parts.len() == 5 && parts[1].len() == 16, InvalidArgument, "{}", bad().message());
+        let device = parts[0].parse().map_err(|_| bad())?;
+        parts[2].parse::<DeviceName>().map_err(|_| bad())?;
+        let incarnation = u64::from_str_radix(parts[1], 16).map_err(|_| bad())?;
+        Ok(Sender { device, incarnation })
+    }
+}
+
+fn sender(key: &RendezvousKey) -> Result<TaskName> {
+    Ok(TaskName::of(&Sender::of(&key.0)?.device))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys() {
+        let key = "/job:ps/replica:0/task:1/device:CPU:0;606683d07063fa6b;\
+                   /job:worker/replica:0/task:0/device:CPU:0;edge_4_v/read;0:0";
+        let sender = Sender::of(key).unwrap();
+        assert_eq!(TaskName::of(&sender.device), TaskName::new("ps", 1));
+        assert_eq!(sender.incarnation, 0x6066_83d0_7063_fa6b);
+        for broken in ["", "x", "a;b;c;d;e", &key[..60], &key.replace("606683d0", "60668xd0")] {
+            assert!(Sender::of(broken).is_err(), "{broken}");
+        }
+    }
+}

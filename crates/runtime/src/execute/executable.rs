@@ -1,0 +1,553 @@
+//! One device's graph, flattened: nodes by dense index, edges as ranges, kernels made.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use thalweg_graph::{ControlFlow, Flag, Graph, Node};
+use thalweg_kernel::{
+    AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
+};
+use thalweg_plan::reads;
+use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure};
+
+use crate::execute::KeptStorage;
+use crate::execute::flat_inputs::FlatInputs;
+use crate::execute::framed::{EnterKind, Framed, Layout};
+use crate::execute::transfers::{Transfer, Transfers};
+use crate::functions::calls::CallSite;
+use crate::session::callable::KnownConstants;
+
+/// Cost of a kernel that has not run yet: dear, so that it may go to another thread.
+const UNKNOWN_COST_NS: u32 = 20_000;
+/// Cheap kernels are measured again in one step out of this many.
+const SAMPLE_STEPS: u32 = 64;
+
+/// A partition that can run, any number of steps at once.
+///
+/// There are two forms. In a graph without branches and loops every node runs once, every output has
+/// a slot and every edge is counted. Other graphs have `framed` too: then `readers`, `pending` and
+/// `roots` are those of what lies outside of loops, and `successors` is empty.
+pub(crate) struct Executable {
+    pub(crate) graph: Graph,
+    pub(crate) device: Arc<dyn Device>,
+    pub(crate) device_name: Arc<str>,
+    pub(crate) nodes: Box<[ExecNode]>,
+    /// For each flattened input, where its value lies.
+    pub(crate) inputs: Box<[Input]>,
+    /// For each output that several inputs read, how many.
+    pub(crate) readers: Box<[u32]>,
+    /// Nodes that wait for others, for their data or just for their end.
+    pub(crate) successors: Box<[Successor]>,
+    /// For each node, how many edges it waits for.
+    pub(crate) pending: Box<[u32]>,
+    /// Nodes that wait for nothing.
+    pub(crate) roots: Box<[u32]>,
+    /// Slots for values, outside of loops.
+    pub(crate) num_values: usize,
+    /// Branches and loops, if there are any.
+    pub(crate) framed: Option<Framed>,
+    pub(crate) constants: Box<[Tensor]>,
+    /// Dtypes of the flattened outputs.
+    pub(crate) output_dtypes: Box<[DType]>,
+    /// For each output, whether nobody reads it: then it goes as soon as it is there.
+    pub(crate) is_unread: Box<[bool]>,
+    pub(crate) num_fetches: usize,
+    /// Dtypes of what the caller gives; `None` for what no node here takes.
+    pub(crate) feeds: Box<[Option<DType>]>,
+    /// Steps begun, for sampling costs.
+    steps: AtomicU32,
+    /// Where values of earlier steps lay, for later ones.
+    pub(crate) kept_storage: KeptStorage,
+}
+
+/// A node, ready to run.
+pub(crate) struct ExecNode {
+    pub(crate) kind: Kind,
+    /// Its range in `inputs`.
+    pub(crate) first_input: u32,
+    pub(crate) num_inputs: u32,
+    /// Its outputs' slots; they are consecutive. In a loop, those of one iteration.
+    pub(crate) first_slot: u32,
+    /// Its outputs among all outputs.
+    pub(crate) first_output: u32,
+    /// How many outputs, with [`PREPARES`] and [`HAS_UNREAD`] above: a node fits 56 bytes so.
+    pub(crate) outputs: u32,
+    /// Its range in `successors`.
+    pub(crate) successors: (u32, u32),
+    /// Average time of its kernel, learnt while running.
+    pub(crate) cost_ns: AtomicU32,
+}
+
+/// What running a node means.
+pub(crate) enum Kind {
+    NoOp,
+    Constant(u32),
+    Identity,
+    /// A tensor that the caller gave: a fed one, or a function's argument.
+    Feed(u32),
+    /// A tensor that the caller gets: a fetched one, or a function's result.
+    Fetch(u32),
+    Kernel(Arc<dyn Kernel>),
+    Async(Arc<dyn AsyncKernel>),
+    Send(RendezvousKey),
+    Receive(RendezvousKey),
+    Call(Box<CallSite>),
+    /// Passes its first input to the output that its second says.
+    Switch,
+    /// Passes on the input that is not dead; the position of its count says which.
+    Merge(u32),
+    /// Hands its input to a loop.
+    Enter(EnterKind),
+    /// Hands its input out of its loop; which of the loop's exits it is.
+    Exit(u32),
+    /// Hands its input to the next iteration.
+    NextIteration,
+    /// Runs even if what it waits for is dead.
+    Trigger,
+}
+
+impl Kind {
+    /// Whether running the node is all about where values go.
+    pub(crate) fn is_control_flow(&self) -> bool {
+        matches!(
+            self,
+            Kind::Switch
+                | Kind::Merge(_)
+                | Kind::Enter(_)
+                | Kind::Exit(_)
+                | Kind::NextIteration
+                | Kind::Trigger
+        )
+    }
+}
+
+/// Where an input's value lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Input {
+    /// The output's slot.
+    pub(crate) slot: u32,
+    /// Position in `readers` if others read the output too, else [`SOLE`]; [`ENTERED_ONCE`] if it
+    /// is the same in all iterations of a loop.
+    pub(crate) shared: u32,
+    pub(crate) transfer: Transfer,
+    /// Whether the op takes a reference here, not the value behind it.
+    pub(crate) takes_ref: bool,
+}
+
+/// Marks an input that is the only reader of its output.
+pub(crate) const SOLE: u32 = u32::MAX;
+
+/// Marks an input that all iterations of its loop share; it lies beyond all of `readers`.
+pub(crate) const ENTERED_ONCE: u32 = u32::MAX - 1;
+
+/// A node that waits, and whether for this edge alone.
+#[derive(Clone, Copy)]
+pub(crate) struct Successor(u32);
+
+const ONLY: u32 = 1 << 31;
+
+impl Successor {
+    fn new(node: u32, pending: u32) -> Self {
+        Successor(if pending == 1 { node | ONLY } else { node })
+    }
+
+    #[inline]
+    pub(crate) fn node(self) -> u32 {
+        self.0 & !ONLY
+    }
+
+    #[inline]
+    pub(crate) fn is_only(self) -> bool {
+        self.0 & ONLY != 0
+    }
+}
+
+/// Makes a node's kernel.
+pub(crate) type Create<'a> = &'a dyn Fn() -> Result<AnyKernel>;
+/// Finds the kernel of a node, or makes it with what is given.
+pub(crate) type FindOrMake<'a> = dyn Fn(&Node, Create<'_>) -> Result<AnyKernel> + 'a;
+
+/// Where kernels come from.
+pub(crate) struct KernelSource<'a> {
+    pub(crate) kernels: &'a KernelRegistry,
+    pub(crate) budget: &'a Arc<Budget>,
+    pub(crate) environment: &'a Environment,
+    /// Kernels with state, one per node for all plans of a session.
+    pub(crate) stateful: &'a FindOrMake<'a>,
+    /// Constants that another plan of the graph has made.
+    pub(crate) constants: &'a KnownConstants,
+}
+
+/// What goes in and out of a graph.
+#[derive(Clone, Copy)]
+pub(crate) struct Interface {
+    /// Tensors that the caller gives: feeds, or a function's arguments.
+    pub(crate) feeds: usize,
+    /// Tensors that the caller gets: fetches, or a function's results.
+    pub(crate) fetches: usize,
+    /// Whether they pass through `_Arg` and `_Retval`.
+    pub(crate) is_function: bool,
+    /// Whether they pass through the step's rendezvous, each when it comes.
+    pub(crate) is_partial: bool,
+    /// Whether what other devices send may be dead: there are branches elsewhere.
+    pub(crate) may_receive_dead: bool,
+}
+
+impl Executable {
+    /// Flattens `graph` for `device`.
+    pub(crate) fn new(
+        graph: Graph,
+        device: Arc<dyn Device>,
+        interface: Interface,
+        source: &KernelSource<'_>,
+    ) -> Result<Executable> {
+        check_size(&graph)?;
+        let is_framed = interface.may_receive_dead || has_control_flow(&graph);
+        let layout = if is_framed { Some(Layout::of(&graph)?) } else { None };
+        let mut builder = Builder::new(&*device, interface, source, layout);
+        let mut nodes = builder.nodes(&graph)?;
+        let (constants, feeds) = (builder.constants, builder.feeds.into());
+        let mut layout = builder.layout;
+        let transfers = Transfers::of(&graph, &*device, source.kernels)?;
+        let flat = FlatInputs::of(&graph, &mut nodes, layout.as_mut(), &transfers)?;
+        let mut exec = Executable {
+            device_name: device.description().name.to_string().into(),
+            device,
+            nodes: nodes.into(),
+            inputs: flat.inputs.into(),
+            readers: flat.readers.into(),
+            num_values: flat.is_unread.len(),
+            is_unread: flat.is_unread.into(),
+            successors: Box::default(),
+            pending: Box::default(),
+            roots: Box::default(),
+            framed: None,
+            constants: constants.into(),
+            output_dtypes: graph
+                .nodes()
+                .iter()
+                .flat_map(|n| n.outputs.iter().map(|o| o.dtype))
+                .collect(),
+            feeds,
+            num_fetches: interface.fetches,
+            steps: AtomicU32::new(0),
+            kept_storage: KeptStorage::default(),
+            graph,
+        };
+        match layout {
+            Some(layout) => exec.count_in_frames(layout),
+            None => exec.count_edges(),
+        }
+        Ok(exec)
+    }
+
+    /// What each node waits for and whom it releases, where every node runs once.
+    fn count_edges(&mut self) {
+        let waits = |n: &Node| (n.inputs.len() + n.control_inputs.len()) as u32;
+        self.pending = self.graph.nodes().iter().map(waits).collect();
+        self.successors = flat_successors(&self.graph, &mut self.nodes, &self.pending).into();
+        let len = self.graph.len() as u32;
+        self.roots = (0..len).filter(|&i| self.pending[i as usize] == 0).collect();
+    }
+
+    /// The same with branches and loops.
+    fn count_in_frames(&mut self, layout: Layout) {
+        let nodes = &mut self.nodes;
+        let mut framed = layout.finish(&self.graph, |i, range| nodes[i].successors = range);
+        let outside = &mut framed.frames[0];
+        self.readers = std::mem::take(&mut outside.readers).into();
+        self.pending = std::mem::take(&mut outside.pending).into();
+        self.roots = outside.roots.iter().map(|root| root.node).collect();
+        self.num_values = outside.num_values;
+        self.framed = Some(framed);
+    }
+
+    /// Counts a step; whether it is one of those that measure cheap kernels too.
+    pub(crate) fn begins_sampled_step(&self) -> bool {
+        self.steps.fetch_add(1, Ordering::Relaxed).is_multiple_of(SAMPLE_STEPS)
+    }
+
+    /// Memory that one step's bookkeeping takes.
+    pub(crate) fn state_bytes(&self) -> usize {
+        16 * (self.num_values + self.feeds.len() + self.num_fetches)
+            + 4 * (self.pending.len() + self.readers.len())
+    }
+
+    /// Dtypes of a node's outputs.
+    #[inline]
+    pub(crate) fn output_dtypes_of(&self, node: &ExecNode) -> &[DType] {
+        let first = node.first_output as usize;
+        &self.output_dtypes[first..first + node.num_outputs() as usize]
+    }
+
+    /// Where a node's inputs lie.
+    #[inline]
+    pub(crate) fn inputs_of(&self, node: &ExecNode) -> &[Input] {
+        &self.inputs[node.first_input as usize..(node.first_input + node.num_inputs) as usize]
+    }
+}
+
+/// Marks a node of which an input may be a reference that the op takes by value, or lie in other
+/// memory than the op reads.
+pub(crate) const PREPARES: u32 = 1 << 31;
+/// Marks a node of which an output is not read by anybody.
+pub(crate) const HAS_UNREAD: u32 = 1 << 30;
+
+impl ExecNode {
+    #[inline]
+    pub(crate) fn num_outputs(&self) -> u32 {
+        self.outputs & (HAS_UNREAD - 1)
+    }
+
+    /// Whether inputs must be made what the op takes.
+    #[inline]
+    pub(crate) fn prepares(&self) -> bool {
+        self.outputs & PREPARES != 0
+    }
+
+    /// Whether an output is not read by anybody.
+    #[inline]
+    pub(crate) fn has_unread(&self) -> bool {
+        self.outputs & HAS_UNREAD != 0
+    }
+
+    /// Takes another run into the average cost. It at most doubles: a thread that lost its core in
+    /// mid-kernel must not make the kernel look dear for the next hundred steps.
+    pub(crate) fn learn_cost(&self, took_ns: u32) {
+        let cost_ns = self.cost_ns.load(Ordering::Relaxed);
+        let learnt = if took_ns > cost_ns {
+            took_ns.min(cost_ns.saturating_mul(2))
+        } else {
+            cost_ns.midpoint(took_ns)
+        };
+        self.cost_ns.store(learnt.max(16), Ordering::Relaxed);
+    }
+}
+
+/// TensorFlow's way to say which node failed; its clients look for it.
+pub(crate) fn at_node(error: thalweg_tensor::Error, name: &str) -> thalweg_tensor::Error {
+    if error.message().contains("[[{{node ") {
+        return error;
+    }
+    error.map_message(|message| format!("{message}\n\t [[{{{{node {name}}}}}]]"))
+}
+
+/// Positions of nodes and outputs are 32 bits wide, and one bit of a successor's is taken.
+fn check_size(graph: &Graph) -> Result<()> {
+    let inputs: usize = graph.nodes().iter().map(|n| n.inputs.len() + n.control_inputs.len()).sum();
+    let outputs: usize = graph.nodes().iter().map(|n| n.outputs.len()).sum();
+    ensure!(
+        graph.len() < ONLY as usize && inputs < SOLE as usize && outputs < HAS_UNREAD as usize,
+        ResourceExhausted,
+        "{} nodes with {inputs} inputs and {outputs} outputs are more than one device runs",
+        graph.len()
+    );
+    Ok(())
+}
+
+/// Whether a graph has branches or loops.
+pub(crate) fn has_control_flow(graph: &Graph) -> bool {
+    graph.nodes().iter().any(|n| ControlFlow::of(&n.op.name).is_some())
+}
+
+struct Builder<'a> {
+    device: &'a dyn Device,
+    source: &'a KernelSource<'a>,
+    constants: Vec<Tensor>,
+    is_function: bool,
+    is_partial: bool,
+    layout: Option<Layout>,
+    /// For each feed and fetch that has its node, the dtype.
+    feeds: Vec<Option<DType>>,
+    fetches: Vec<Option<DType>>,
+    next_feed: usize,
+    next_fetch: usize,
+    /// What to take for the cost of the last kernel made, until it is measured.
+    cost_ns: u32,
+}
+
+impl<'a> Builder<'a> {
+    fn new(
+        device: &'a dyn Device,
+        interface: Interface,
+        source: &'a KernelSource<'a>,
+        layout: Option<Layout>,
+    ) -> Self {
+        Builder {
+            device,
+            source,
+            layout,
+            constants: Vec::new(),
+            is_function: interface.is_function,
+            is_partial: interface.is_partial,
+            feeds: vec![None; interface.feeds],
+            fetches: vec![None; interface.fetches],
+            next_feed: 0,
+            next_fetch: 0,
+            cost_ns: UNKNOWN_COST_NS,
+        }
+    }
+
+    /// The slot of an `_Arg` or `_Retval`, by its attr.
+    fn index(&self, node: &Node) -> Result<usize> {
+        ensure!(
+            self.is_function,
+            InvalidArgument,
+            "{} stands outside of a function's body",
+            node.op.name
+        );
+        node.attrs().size("index")
+    }
+
+    /// Whether a transfer is one with the client that goes through a slot of the step.
+    fn is_slot(&self, node: &Node) -> Result<bool> {
+        Ok(!self.is_partial && node.attrs().bool("client_terminated")?)
+    }
+
+    fn nodes(&mut self, graph: &Graph) -> Result<Vec<ExecNode>> {
+        let mut nodes = Vec::with_capacity(graph.len());
+        let (mut inputs, mut outputs) = (0u32, 0u32);
+        for (i, node) in graph.nodes().iter().enumerate() {
+            let kind = self.kind(i, node).map_err(|e| at_node(e, &node.name))?;
+            nodes.push(ExecNode {
+                kind,
+                first_input: inputs,
+                num_inputs: node.inputs.len() as u32,
+                first_slot: self.layout.as_ref().map_or(outputs, |l| l.first_output[i]),
+                first_output: outputs,
+                outputs: node.outputs.len() as u32,
+                successors: (0, 0),
+                cost_ns: AtomicU32::new(self.cost_ns),
+            });
+            inputs += node.inputs.len() as u32;
+            outputs += node.outputs.len() as u32;
+        }
+        Ok(nodes)
+    }
+
+    fn kind(&mut self, i: usize, node: &Node) -> Result<Kind> {
+        if let (Some(kind), Some(layout)) = (ControlFlow::of(&node.op.name), &self.layout) {
+            return Ok(match kind {
+                ControlFlow::Switch => Kind::Switch,
+                ControlFlow::Merge => Kind::Merge(layout.pending[i]),
+                ControlFlow::Enter => layout.enters[i].map_or(Kind::NoOp, Kind::Enter),
+                ControlFlow::Exit => Kind::Exit(layout.exit_position[i]),
+                ControlFlow::NextIteration => Kind::NextIteration,
+                ControlFlow::LoopCond => Kind::Identity,
+                ControlFlow::Trigger => Kind::Trigger,
+            });
+        }
+        if let Some(site) = CallSite::of(node)? {
+            return Ok(Kind::Call(Box::new(site)));
+        }
+        Ok(match node.op.name.as_str() {
+            "NoOp" => Kind::NoOp,
+            "Identity" => Kind::Identity,
+            "Const" => {
+                let value = self.constant(node)?;
+                self.constants.push(value);
+                Kind::Constant(self.constants.len() as u32 - 1)
+            }
+            "_Recv" | "_HostRecv" if self.is_slot(node)? => {
+                self.next_feed += 1;
+                Kind::Feed(claim(&mut self.feeds, self.next_feed - 1, node, "tensor_type")?)
+            }
+            "_Send" | "_HostSend" if self.is_slot(node)? => {
+                self.next_fetch += 1;
+                Kind::Fetch(claim(&mut self.fetches, self.next_fetch - 1, node, "T")?)
+            }
+            "_Arg" => {
+                let index = self.index(node)?;
+                Kind::Feed(claim(&mut self.feeds, index, node, "T")?)
+            }
+            "_Retval" => {
+                let index = self.index(node)?;
+                Kind::Fetch(claim(&mut self.fetches, index, node, "T")?)
+            }
+            "_Send" | "_HostSend" => Kind::Send(key(node)?),
+            "_Recv" | "_HostRecv" => Kind::Receive(key(node)?),
+            _ => match self.make_kernel(node)? {
+                AnyKernel::Sync(kernel) => Kind::Kernel(kernel),
+                AnyKernel::Async(kernel) => Kind::Async(kernel),
+            },
+        })
+    }
+
+    /// The value of a constant, on the device.
+    fn constant(&self, node: &Node) -> Result<Tensor> {
+        let proto = node.attrs().tensor_proto("value")?;
+        if let Some(known) = self.source.constants.find(proto) {
+            return Ok(known);
+        }
+        let value = Tensor::from_proto(proto, Some(self.source.budget))?;
+        let declared = node.attrs().dtype("dtype")?;
+        ensure!(
+            value.dtype() == declared,
+            InvalidArgument,
+            "the constant is declared {declared}, but its value is {}",
+            value.dtype()
+        );
+        if declared.is_object() { Ok(value) } else { self.device.upload(&value) }
+    }
+
+    fn make_kernel(&mut self, node: &Node) -> Result<AnyKernel> {
+        let KernelSource { kernels, budget, environment, stateful, .. } = self.source;
+        let spec = kernels.find(node, &self.device.description().name.device_type)?;
+        self.cost_ns = if spec.is_cheap { 0 } else { UNKNOWN_COST_NS };
+        let init = KernelInit { node, budget, environment };
+        if node.op.has(Flag::Stateful) {
+            return stateful(node, &|| (spec.create)(&init));
+        }
+        (spec.create)(&init)
+    }
+}
+
+/// Gives slot `index` to a node. One slot belongs to one node: the executor takes that for granted,
+/// and a graph from outside may say otherwise.
+fn claim(slots: &mut [Option<DType>], index: usize, node: &Node, type_attr: &str) -> Result<u32> {
+    let count = slots.len();
+    let Some(slot) = slots.get_mut(index) else {
+        bail!(InvalidArgument, "there is no {} {index}: the caller has {count}", node.op.name);
+    };
+    ensure!(slot.is_none(), InvalidArgument, "{} {index} stands here twice", node.op.name);
+    *slot = Some(node.attrs().dtype(type_attr)?);
+    Ok(index as u32)
+}
+
+fn key(node: &Node) -> Result<RendezvousKey> {
+    let attrs = node.attrs();
+    Ok(RendezvousKey::new(
+        attrs.string("send_device")?,
+        attrs.int("send_device_incarnation")? as u64,
+        attrs.string("recv_device")?,
+        attrs.string("tensor_name")?,
+    ))
+}
+
+/// Whom each node releases: counted first, then filled, so that it is one flat array.
+fn flat_successors(graph: &Graph, nodes: &mut [ExecNode], pending: &[u32]) -> Vec<Successor> {
+    let mut counts = vec![0u32; graph.len()];
+    for source in graph.nodes().iter().flat_map(reads) {
+        counts[source.index()] += 1;
+    }
+    let mut total = 0;
+    for (node, count) in nodes.iter_mut().zip(&counts) {
+        node.successors = (total, total);
+        total += count;
+    }
+    let mut successors = vec![Successor(0); total as usize];
+    for (i, node) in graph.nodes().iter().enumerate() {
+        for source in reads(node) {
+            let range = &mut nodes[source.index()].successors;
+            successors[range.1 as usize] = Successor::new(i as u32, pending[i]);
+            range.1 += 1;
+        }
+    }
+    successors
+}
+
+impl std::fmt::Debug for Executable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Executable({} nodes on {})", self.nodes.len(), self.device_name)
+    }
+}

@@ -1,0 +1,357 @@
+//! Nodes that run functions: which, with what, and what becomes of the results. Loops are in `loops`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use smallvec::SmallVec;
+use thalweg_graph::{Attrs, Node};
+use thalweg_kernel::{
+    CallDone, Device, DeviceName, DeviceSpec, FunctionRunner, KeptFunction, Outputs, StepContext,
+    Value,
+};
+use thalweg_tensor::{DType, Result, Tensor, bail, ensure, err};
+
+use crate::execute::StepState;
+use crate::execute::step::StepShared;
+use crate::functions::loops::{Counter, Loop, Until};
+use crate::functions::{Callee, Instance};
+use crate::session::SessionCore;
+use crate::session::metadata::Trace;
+
+/// Calls within calls; each takes a piece of its thread's stack.
+const CALL_DEPTH_MAX: u32 = 100;
+
+/// A node that runs functions.
+pub(crate) struct CallSite {
+    form: Form,
+    results: Box<[DType]>,
+    /// Whether all its functions are known to exist.
+    is_checked: AtomicBool,
+}
+
+enum Form {
+    /// This function.
+    Call(Callee),
+    /// This function, on the device that the first input names.
+    Remote(Callee),
+    /// The first function if the first input is true, else the second.
+    If([Callee; 2]),
+    /// The function at the position that the first input gives; the last one if there is none.
+    Case(Box<[Callee]>),
+    /// The second function again and again, while the first one says so.
+    While([Callee; 2]),
+    /// This function for each number from the first input to the second in steps of the third.
+    For(Callee),
+}
+
+impl CallSite {
+    /// What the node runs, if it runs functions.
+    pub(crate) fn of(node: &Node) -> Result<Option<CallSite>> {
+        let attrs = node.attrs();
+        let callee = |attr: &str| attrs.function(attr).map(|f| Callee::from_attr(f));
+        let form = match node.op.name.as_str() {
+            name if node.op.is_function => {
+                Form::Call(Callee::new(name.to_owned(), node.attrs.clone()))
+            }
+            "PartitionedCall" | "StatefulPartitionedCall" => Form::Call(callee("f")?),
+            "SymbolicGradient" => Form::Call(callee("f")?.differentiated()),
+            "RemoteCall" => Form::Remote(callee("f")?),
+            "If" | "StatelessIf" | "_If" => {
+                Form::If([callee("then_branch")?, callee("else_branch")?])
+            }
+            "Case" | "StatelessCase" => {
+                Form::Case(attrs.functions("branches")?.iter().map(Callee::from_attr).collect())
+            }
+            "While" | "StatelessWhile" | "_While" => {
+                Form::While([callee("cond")?, callee("body")?])
+            }
+            "For" => Form::For(callee("body")?),
+            _ => return Ok(None),
+        };
+        let results = node.outputs.iter().map(|o| o.dtype).collect();
+        Ok(Some(CallSite { form, results, is_checked: AtomicBool::new(false) }))
+    }
+
+    fn callees(&self) -> &[Callee] {
+        match &self.form {
+            Form::Call(callee) | Form::Remote(callee) | Form::For(callee) => {
+                std::slice::from_ref(callee)
+            }
+            Form::If(callees) | Form::While(callees) => callees,
+            Form::Case(callees) => callees,
+        }
+    }
+}
+
+/// The step that a call belongs to.
+pub(crate) struct Caller<'a> {
+    pub(crate) step: &'a Arc<StepContext>,
+    pub(crate) trace: Option<Arc<Trace>>,
+}
+
+/// What the runs of functions for one node in one step share.
+#[derive(Clone)]
+pub(crate) struct Frame {
+    pub(crate) context: Arc<StepContext>,
+    pub(crate) shared: Arc<StepShared>,
+}
+
+impl Frame {
+    /// A frame one call deeper than its caller's.
+    fn new(core: &SessionCore, caller: Caller<'_>) -> Result<Frame> {
+        let Caller { step, trace } = caller;
+        let context = Arc::new(StepContext {
+            step_id: step.step_id,
+            call_depth: step.call_depth + 1,
+            budget: step.budget.clone(),
+            state_budget: step.state_budget.clone(),
+            keeps_packed_weights: step.keeps_packed_weights,
+            cancellation: step.cancellation.clone(),
+            resources: step.resources.clone(),
+            step_resources: step.step_resources.clone(),
+            parallel: step.parallel.clone(),
+            background: step.background.clone(),
+            functions: step.functions.clone(),
+            environment: step.environment.clone(),
+            device: step.device.clone(),
+        });
+        Frame::within(core, context, trace)
+    }
+
+    /// A frame with a context of its own.
+    fn within(
+        core: &SessionCore,
+        context: Arc<StepContext>,
+        trace: Option<Arc<Trace>>,
+    ) -> Result<Frame> {
+        ensure!(
+            context.call_depth <= CALL_DEPTH_MAX,
+            ResourceExhausted,
+            "functions call each other more than {CALL_DEPTH_MAX} deep"
+        );
+        let core =
+            core.this.upgrade().ok_or_else(|| err!(Internal, "the session is being dropped"))?;
+        let shared = Arc::new(StepShared::new(core, context.cancellation.clone(), None, trace));
+        Ok(Frame { context, shared })
+    }
+
+    /// A state in which `instance` can run.
+    pub(crate) fn state(&self, instance: &Instance) -> StepState {
+        StepState::new(&instance.exec, self.context.clone(), self.shared.clone())
+    }
+}
+
+impl FunctionRunner for SessionCore {
+    fn call(
+        &self,
+        name: &str,
+        attrs: &Attrs,
+        args: Vec<Tensor>,
+        step: &Arc<StepContext>,
+        done: CallDone,
+    ) {
+        let prepared = Frame::new(self, Caller { step, trace: None }).and_then(|frame| {
+            prepare(&frame, &*self.named_instance(name, attrs, &step.device)?, args)
+        });
+        start_named(name, prepared, done);
+    }
+
+    fn call_kept(
+        &self,
+        function: &KeptFunction,
+        args: Vec<Tensor>,
+        step: &Arc<StepContext>,
+        done: CallDone,
+    ) {
+        let KeptFunction { name, attrs, kept } = function;
+        let callee = kept.get_or_init(|| Box::new(Callee::new(name.clone(), attrs.clone())));
+        let instance = || match callee.downcast_ref() {
+            Some(callee) => self.instance_of(callee, &step.device),
+            None => Err(err!(Internal, "function '{name}' was kept for another runtime")),
+        };
+        let prepared = Frame::within(self, step.clone(), None)
+            .and_then(|frame| prepare(&frame, &*instance()?, args));
+        start_named(name, prepared, done);
+    }
+}
+
+/// What a node turns out to run.
+enum Begun {
+    Call(Arc<StepState>),
+    Loop(Loop),
+}
+
+impl SessionCore {
+    /// Runs what a node runs.
+    pub(crate) fn call_site(
+        &self,
+        site: &CallSite,
+        inputs: Result<SmallVec<[Value; 4]>>,
+        caller: Caller<'_>,
+        done: Box<dyn FnOnce(Result<Outputs>) + Send>,
+    ) {
+        let begun = Frame::new(self, caller)
+            .and_then(|frame| self.begin_site(site, arguments(inputs?)?, frame));
+        let values = |tensors: Vec<Tensor>| tensors.into_iter().map(Value::Tensor).collect();
+        let done = move |results: Result<Vec<Tensor>>| done(results.map(values));
+        match begun {
+            Ok(Begun::Call(state)) => start(&state, Box::new(done)),
+            Ok(Begun::Loop(turns)) => turns.start(Box::new(done)),
+            Err(e) => done(Err(e)),
+        }
+    }
+
+    fn begin_site(&self, site: &CallSite, mut args: Vec<Tensor>, frame: Frame) -> Result<Begun> {
+        self.check_callees(site)?;
+        let device = frame.context.device.clone();
+        let callee = match &site.form {
+            Form::Call(callee) => callee,
+            Form::Remote(callee) => {
+                let [target] = leading(&mut args, &*device)?;
+                check_target(&target, &device.description().name)?;
+                callee
+            }
+            Form::If([then_branch, else_branch]) => {
+                let [cond] = leading(&mut args, &*device)?;
+                if truth(&cond)? { then_branch } else { else_branch }
+            }
+            Form::Case(branches) => {
+                let [index] = leading(&mut args, &*device)?;
+                let index = usize::try_from(int_scalar(&index, "branch_index")?);
+                let last = branches.len() - 1;
+                &branches[index.map_or(last, |i| i.min(last))]
+            }
+            Form::While([cond, body]) => {
+                let until = Until::False(self.instance_of(cond, &device)?);
+                let body = self.instance_of(body, &device)?;
+                return Loop::new(frame, until, body, args, &site.results).map(Begun::Loop);
+            }
+            Form::For(body) => {
+                let [start, limit, delta] = leading(&mut args, &*device)?;
+                let until = Until::Counted(Counter::new(
+                    int_scalar(&start, "start")?,
+                    int_scalar(&limit, "limit")?,
+                    int_scalar(&delta, "delta")?,
+                )?);
+                let body = self.instance_of(body, &device)?;
+                return Loop::new(frame, until, body, args, &site.results).map(Begun::Loop);
+            }
+        };
+        let prepared = self.instance_of(callee, &device).and_then(|instance| {
+            instance.check_results(&site.results)?;
+            prepare(&frame, &instance, args)
+        });
+        let named = |m| format!("calling function '{}': {m}", callee.function.name);
+        prepared.map(Begun::Call).map_err(|e| e.map_message(named))
+    }
+
+    /// A function that is not there is a mistake even where it is not run.
+    fn check_callees(&self, site: &CallSite) -> Result<()> {
+        if site.is_checked.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        for Callee { function, .. } in site.callees() {
+            ensure!(
+                self.with_graph(|graph| graph.library().get(&function.name).is_some()),
+                NotFound,
+                "function '{}' is not in the graph's library",
+                function.name
+            );
+        }
+        site.is_checked.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+fn arguments(inputs: SmallVec<[Value; 4]>) -> Result<Vec<Tensor>> {
+    let tensor = |value: Value| match value {
+        Value::Tensor(tensor) => Ok(tensor),
+        _ => Err(err!(Internal, "an argument is not a tensor")),
+    };
+    inputs.into_iter().map(tensor).collect()
+}
+
+/// The inputs that say what to run, in host memory; what is left are arguments.
+fn leading<const N: usize>(args: &mut Vec<Tensor>, device: &dyn Device) -> Result<[Tensor; N]> {
+    ensure!(args.len() >= N, Internal, "{} inputs are fewer than {N}", args.len());
+    let taken: Vec<Tensor> =
+        args.drain(..N).map(|tensor| on_host(tensor, device)).collect::<Result<_>>()?;
+    taken.try_into().map_err(|_| err!(Internal, "{N} inputs are not {N} inputs"))
+}
+
+/// A tensor where the runtime can read it.
+pub(crate) fn on_host(tensor: Tensor, device: &dyn Device) -> Result<Tensor> {
+    if device.description().shares_host_memory || tensor.dtype().is_object() {
+        return Ok(tensor);
+    }
+    device.download(&tensor)
+}
+
+fn int_scalar(tensor: &Tensor, name: &str) -> Result<i32> {
+    ensure!(
+        tensor.rank() == 0,
+        InvalidArgument,
+        "{name} must be scalar, got shape {}",
+        tensor.shape()
+    );
+    Ok(tensor.as_slice::<i32>()?[0])
+}
+
+/// What a condition says: a scalar whether it is not zero or empty, any other tensor whether it has
+/// elements.
+pub(crate) fn truth(tensor: &Tensor) -> Result<bool> {
+    if tensor.rank() != 0 {
+        return Ok(tensor.num_elements() > 0);
+    }
+    Ok(match tensor.dtype() {
+        DType::Bool => tensor.as_slice::<bool>()?[0],
+        DType::Float => tensor.as_slice::<f32>()?[0] != 0.0,
+        DType::Double => tensor.as_slice::<f64>()?[0] != 0.0,
+        DType::Int8 => tensor.as_slice::<i8>()?[0] != 0,
+        DType::Int16 => tensor.as_slice::<i16>()?[0] != 0,
+        DType::Int32 => tensor.as_slice::<i32>()?[0] != 0,
+        DType::Int64 => tensor.as_slice::<i64>()?[0] != 0,
+        DType::UInt8 => tensor.as_slice::<u8>()?[0] != 0,
+        DType::String => !tensor.strings()?[0].is_empty(),
+        other => bail!(InvalidArgument, "{other} cannot be converted to a boolean"),
+    })
+}
+
+/// A remote call goes to the caller's own device, or says so in fewer words: other devices get
+/// their part of a graph by placement.
+fn check_target(target: &Tensor, own: &DeviceName) -> Result<()> {
+    let strings = target.strings()?;
+    let name = strings.first().ok_or_else(|| err!(InvalidArgument, "target must not be empty"))?;
+    let name = String::from_utf8_lossy(name);
+    let wanted = name.parse::<DeviceSpec>()?;
+    ensure!(wanted.matches(own), Internal, "functions cannot be run on device '{name}' from {own}");
+    Ok(())
+}
+
+/// A state with these arguments, ready to run.
+fn prepare(frame: &Frame, instance: &Instance, args: Vec<Tensor>) -> Result<Arc<StepState>> {
+    instance.check_args(&args)?;
+    let mut state = frame.state(instance);
+    for (i, arg) in args.into_iter().enumerate() {
+        state.set_feed(i, arg);
+    }
+    Ok(Arc::new(state))
+}
+
+/// Starts a call of the function `name`, if it could be prepared.
+fn start_named(name: &str, prepared: Result<Arc<StepState>>, done: CallDone) {
+    match prepared {
+        Ok(state) => start(&state, done),
+        Err(e) => done(Err(e.map_message(|m| format!("calling function '{name}': {m}")))),
+    }
+}
+
+fn start(state: &Arc<StepState>, done: CallDone) {
+    let running = state.clone();
+    state.start(Box::new(move || done(results_of(&running))));
+}
+
+fn results_of(state: &StepState) -> Result<Vec<Tensor>> {
+    state.context.cancellation.check()?;
+    (0..state.num_fetches()).map(|i| state.take_fetch(i)).collect()
+}

@@ -1,0 +1,378 @@
+//! Functions as executables, made once for each set of attrs.
+//!
+//! State inside a function (a seeded random op's, say) belongs to the call site, in one plan: that
+//! is what TensorFlow's sessions do by default, as they put a copy of the body in the place of each
+//! call. So a body with state is instantiated per site and kept by the site; all others, and those
+//! that call themselves, which cannot be copied so, share one instance per session. Variables and
+//! other resources inside functions are found by name, as everywhere.
+
+pub(crate) mod calls;
+mod loops;
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use smallvec::SmallVec;
+use thalweg_graph::{AttrValue, Attrs, Flag, Graph, NodeId, instantiate, instantiate_gradient};
+use thalweg_kernel::{Device, DeviceName};
+use thalweg_plan::StepSignature;
+use thalweg_proto as pb;
+use thalweg_proto::attr_value::Value as ProtoValue;
+use thalweg_tensor::{DType, Result, Tensor, ensure, err};
+
+use crate::execute::executable::{Executable, Interface};
+use crate::session::SessionCore;
+
+/// Instances kept; a program with more makes the rest anew each time.
+const INSTANCES_MAX: usize = 4096;
+
+/// A function that a node runs.
+pub(crate) struct Callee {
+    pub(crate) function: FunctionKey,
+    instance: Mutex<SiteInstance>,
+}
+
+/// A function and the attrs it is made with.
+#[derive(Clone, PartialEq)]
+pub(crate) struct FunctionKey {
+    pub(crate) name: String,
+    attrs: Attrs,
+    /// Whether its gradient is meant: from arguments and adjoints of results to adjoints of
+    /// arguments.
+    is_gradient: bool,
+}
+
+enum SiteInstance {
+    Unknown,
+    /// The session's; it keeps it alive, or makes it again.
+    Shared(Weak<Instance>),
+    /// This node's alone, because of the state in it.
+    Own(Arc<Instance>, #[expect(dead_code, reason = "it counts until it is dropped")] Counted),
+}
+
+impl Callee {
+    pub(crate) fn new(name: String, attrs: Attrs) -> Callee {
+        let function = FunctionKey { name, attrs, is_gradient: false };
+        Callee { function, instance: Mutex::new(SiteInstance::Unknown) }
+    }
+
+    /// The function that an attr names.
+    pub(crate) fn from_attr(function: &pb::NameAttrList) -> Callee {
+        let attr = |(n, v): (&String, &pb::AttrValue)| {
+            (n.as_str().into(), AttrValue::from_proto(v.clone()))
+        };
+        Callee::new(function.name.clone(), function.attr.iter().map(attr).collect())
+    }
+
+    /// The function's gradient.
+    pub(crate) fn differentiated(mut self) -> Callee {
+        self.function.is_gradient = true;
+        self
+    }
+}
+
+/// A function made to run on one device.
+pub(crate) struct Instance {
+    pub(crate) exec: Arc<Executable>,
+    results: Box<[DType]>,
+}
+
+impl Instance {
+    pub(crate) fn check_args(&self, args: &[Tensor]) -> Result<()> {
+        let expected = &self.exec.feeds;
+        ensure!(
+            args.len() == expected.len(),
+            InvalidArgument,
+            "it takes {} arguments, got {}",
+            expected.len(),
+            args.len()
+        );
+        for (i, (arg, expected)) in args.iter().zip(expected).enumerate() {
+            let expected = expected.unwrap_or(arg.dtype());
+            ensure!(
+                arg.dtype() == expected,
+                InvalidArgument,
+                "argument {i} must be {expected}, got {}",
+                arg.dtype()
+            );
+        }
+        Ok(())
+    }
+
+    pub(crate) fn check_results(&self, wanted: &[DType]) -> Result<()> {
+        let given = &self.results;
+        ensure!(
+            given.len() == wanted.len(),
+            InvalidArgument,
+            "it has {} results, {} are wanted",
+            given.len(),
+            wanted.len()
+        );
+        for (i, (given, wanted)) in given.iter().zip(wanted).enumerate() {
+            ensure!(given == wanted, InvalidArgument, "result {i} is {given}, {wanted} is wanted");
+        }
+        Ok(())
+    }
+
+    /// The one result that says whether a loop goes on.
+    pub(crate) fn check_condition(&self) -> Result<()> {
+        ensure!(
+            self.results.len() == 1,
+            InvalidArgument,
+            "a loop's condition has one result, not {}",
+            self.results.len()
+        );
+        Ok(())
+    }
+}
+
+/// One of the instances that sites keep.
+struct Counted(Arc<AtomicUsize>);
+
+impl Counted {
+    /// Counts one more, if there may be more.
+    fn new(count: &Arc<AtomicUsize>) -> Option<Counted> {
+        let more = |n: usize| (n < INSTANCES_MAX).then_some(n + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(Counted(count.clone()))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The instances of a session's functions.
+#[derive(Default)]
+pub(crate) struct Functions {
+    shared: Mutex<SharedInstances>,
+    /// For each function asked about, whether call sites share its instance.
+    is_shared: Mutex<FxHashMap<String, bool>>,
+    /// Instances that call sites keep for themselves.
+    own_count: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+struct SharedInstances {
+    by_fingerprint: FxHashMap<u64, SmallVec<[Entry; 1]>>,
+    count: usize,
+}
+
+struct Entry {
+    function: FunctionKey,
+    device: DeviceName,
+    instance: Arc<Instance>,
+}
+
+impl SharedInstances {
+    fn find(
+        &self,
+        fingerprint: u64,
+        function: &FunctionKey,
+        device: &DeviceName,
+    ) -> Option<Arc<Instance>> {
+        let is_same = |e: &&Entry| e.function == *function && e.device == *device;
+        let bucket = self.by_fingerprint.get(&fingerprint)?;
+        bucket.iter().find(is_same).map(|e| e.instance.clone())
+    }
+
+    fn insert(&mut self, fingerprint: u64, entry: Entry) {
+        if self.count < INSTANCES_MAX {
+            self.count += 1;
+            self.by_fingerprint.entry(fingerprint).or_default().push(entry);
+        }
+    }
+}
+
+impl Functions {
+    /// Forgets all instances.
+    pub(crate) fn clear(&self) {
+        *self.shared.lock() = SharedInstances::default();
+    }
+
+    /// The instance that all calls with these attrs on this device share.
+    fn shared_instance(
+        &self,
+        core: &SessionCore,
+        function: &FunctionKey,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<Instance>> {
+        let mut hasher = FxHasher::default();
+        let device_name = &device.description().name;
+        (&function.name, function.is_gradient, device_name).hash(&mut hasher);
+        function.attrs.fingerprint(&mut hasher);
+        let fingerprint = hasher.finish();
+        if let Some(known) = self.shared.lock().find(fingerprint, function, device_name) {
+            return Ok(known);
+        }
+        let instance = make(core, function, device)?;
+        let mut shared = self.shared.lock();
+        // Another thread may have been faster; then its instance is everybody's.
+        if let Some(known) = shared.find(fingerprint, function, device_name) {
+            return Ok(known);
+        }
+        let entry = Entry {
+            function: function.clone(),
+            device: device_name.clone(),
+            instance: instance.clone(),
+        };
+        shared.insert(fingerprint, entry);
+        Ok(instance)
+    }
+
+    /// The instance that a node runs.
+    fn instance_for(
+        &self,
+        core: &SessionCore,
+        callee: &Callee,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<Instance>> {
+        let mut kept = callee.instance.lock();
+        match &*kept {
+            SiteInstance::Own(instance, _) => return Ok(instance.clone()),
+            SiteInstance::Shared(instance) => {
+                if let Some(instance) = instance.upgrade() {
+                    return Ok(instance);
+                }
+            }
+            SiteInstance::Unknown => {}
+        }
+        let function = &callee.function;
+        if !self.is_shared(core, &function.name)
+            && let Some(counted) = Counted::new(&self.own_count)
+        {
+            let instance = make(core, function, device)?;
+            *kept = SiteInstance::Own(instance.clone(), counted);
+            return Ok(instance);
+        }
+        let instance = self.shared_instance(core, function, device)?;
+        *kept = SiteInstance::Shared(Arc::downgrade(&instance));
+        Ok(instance)
+    }
+
+    fn is_shared(&self, core: &SessionCore, name: &str) -> bool {
+        if let Some(&known) = self.is_shared.lock().get(name) {
+            return known;
+        }
+        let is_shared = core.with_graph(|graph| is_stateless_or_recursive(graph, name));
+        self.is_shared.lock().insert(name.to_owned(), is_shared);
+        is_shared
+    }
+}
+
+/// Whether a function, with all that it calls, has no state of its own, or calls itself.
+fn is_stateless_or_recursive(graph: &Graph, name: &str) -> bool {
+    let mut seen: FxHashSet<String> = FxHashSet::default();
+    let mut stack = vec![name.to_owned()];
+    let (mut is_stateful, mut is_recursive) = (false, false);
+    while let Some(next) = stack.pop() {
+        let Some(function) = graph.library().get(&next) else { continue };
+        for node in &function.node_def {
+            let mut callees = Vec::new();
+            node.attr.values().for_each(|value| functions_in(value, &mut callees));
+            match graph.find_op(&node.op) {
+                Ok(op) if op.is_function => callees.push(node.op.as_str()),
+                // What a call does depends on what it calls.
+                Ok(op) => is_stateful |= op.has(Flag::Stateful) && callees.is_empty(),
+                Err(_) => {}
+            }
+            for callee in callees {
+                is_recursive |= callee == name;
+                if !seen.contains(callee) {
+                    seen.insert(callee.to_owned());
+                    stack.push(callee.to_owned());
+                }
+            }
+        }
+    }
+    !is_stateful || is_recursive
+}
+
+/// Names of the functions in an attr's value.
+fn functions_in<'a>(value: &'a pb::AttrValue, names: &mut Vec<&'a str>) {
+    match &value.value {
+        Some(ProtoValue::Func(function)) => names.push(&function.name),
+        Some(ProtoValue::List(list)) => names.extend(list.func.iter().map(|f| f.name.as_str())),
+        _ => {}
+    }
+}
+
+fn make(
+    core: &SessionCore,
+    function: &FunctionKey,
+    device: &Arc<dyn Device>,
+) -> Result<Arc<Instance>> {
+    let body = core.with_graph(|graph| Body::of(graph, function))?;
+    if function.is_gradient {
+        // What the function calls has its gradient in functions made just now.
+        core.adopt_functions(&body.graph);
+    }
+    let exec = core.compile_for_one(&body.graph, &body.signature, body.interface, device)?;
+    Ok(Arc::new(Instance { exec: Arc::new(exec), results: body.results }))
+}
+
+/// A function's graph, and what of it must run: results, control results and whatever has effects.
+struct Body {
+    graph: Graph,
+    signature: StepSignature,
+    interface: Interface,
+    results: Box<[DType]>,
+}
+
+impl Body {
+    fn of(graph: &Graph, function: &FunctionKey) -> Result<Body> {
+        let FunctionKey { name, attrs, is_gradient } = function;
+        let body = match is_gradient {
+            true => instantiate_gradient(name, attrs, graph)?,
+            false => {
+                let function = graph.library().get(name).ok_or_else(|| {
+                    err!(NotFound, "function '{name}' is not in the graph's library")
+                })?;
+                instantiate(function, attrs, graph)?
+            }
+        };
+        let effects = body.graph.ids().filter(|&id| body.graph.node(id).op.has(Flag::Stateful));
+        let mut targets: Vec<_> =
+            body.results.iter().chain(&body.control_results).copied().collect();
+        targets.extend(effects);
+        let interface = Interface {
+            feeds: body.args.len(),
+            fetches: body.results.len(),
+            is_function: true,
+            is_partial: false,
+            may_receive_dead: false,
+        };
+        let signature = StepSignature { targets, ..Default::default() };
+        let dtype = |&id: &NodeId| body.graph.node(id).attrs().dtype("T");
+        let results = body.results.iter().map(dtype).collect::<Result<_>>()?;
+        Ok(Body { graph: body.graph, signature, interface, results })
+    }
+}
+
+impl SessionCore {
+    /// The function `name`, made to run on `device`.
+    pub(crate) fn named_instance(
+        &self,
+        name: &str,
+        attrs: &Attrs,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<Instance>> {
+        let (name, attrs) = (name.to_owned(), attrs.clone());
+        let function = FunctionKey { name, attrs, is_gradient: false };
+        self.functions.shared_instance(self, &function, device)
+    }
+
+    /// The function that a node runs, made to run on `device`.
+    pub(crate) fn instance_of(
+        &self,
+        callee: &Callee,
+        device: &Arc<dyn Device>,
+    ) -> Result<Arc<Instance>> {
+        self.functions.instance_for(self, callee, device)
+    }
+}

@@ -1,0 +1,387 @@
+//! The process's threads: work-stealing deques, and parallel loops on top of them.
+
+pub(crate) mod background;
+pub(crate) mod waiting;
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+
+use crossbeam_deque::{Injector, Stealer, Worker};
+use crossbeam_utils::CachePadded;
+use parking_lot::{Condvar, Mutex};
+use thalweg_kernel::Parallel;
+use thalweg_tensor::FlushDenormals;
+
+/// Rounds that an idle thread looks around before it sleeps.
+const SPINS: u32 = 200;
+
+/// Something that a pool thread can help with. Helping when nothing is left is harmless.
+pub(crate) trait Work: Send + Sync {
+    /// Works until there is nothing left to do.
+    fn help(self: Arc<Self>);
+}
+
+type Job = Arc<dyn Work>;
+
+/// A job that is done once.
+struct Once<F>(Mutex<Option<F>>);
+
+impl<F: FnOnce() + Send> Work for Once<F> {
+    fn help(self: Arc<Self>) {
+        let body = self.0.lock().take();
+        if let Some(body) = body {
+            body();
+        }
+    }
+}
+
+/// Threads that run kernels. One pool serves the whole process; sessions take shares of it.
+pub struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    injector: Injector<Job>,
+    stealers: Vec<Stealer<Job>>,
+    sleeping: CachePadded<AtomicUsize>,
+    is_closing: AtomicBool,
+    lock: Mutex<()>,
+    wake: Condvar,
+}
+
+thread_local! {
+    /// The deque of this thread, if it is one of a pool's.
+    static LOCAL: Cell<*const (Worker<Job>, *const Shared)> = const { Cell::new(ptr::null()) };
+}
+
+static GLOBAL: OnceLock<Pool> = OnceLock::new();
+
+impl Pool {
+    /// The process's pool, with a thread per core unless [`Pool::start_global`] said otherwise.
+    pub fn global() -> &'static Pool {
+        GLOBAL.get_or_init(|| {
+            Pool::new(std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
+        })
+    }
+
+    /// Starts the process's pool with so many threads. False when it runs already: whoever has a
+    /// wish says it first.
+    pub fn start_global(threads: usize) -> bool {
+        GLOBAL.set(Pool::new(threads)).is_ok()
+    }
+
+    /// A pool of its own; its threads end when it is dropped.
+    pub fn new(threads: usize) -> Pool {
+        let workers: Vec<Worker<Job>> = (0..threads.max(1)).map(|_| Worker::new_lifo()).collect();
+        let shared = Arc::new(Shared {
+            injector: Injector::new(),
+            stealers: workers.iter().map(Worker::stealer).collect(),
+            sleeping: CachePadded::new(AtomicUsize::new(0)),
+            is_closing: AtomicBool::new(false),
+            lock: Mutex::new(()),
+            wake: Condvar::new(),
+        });
+        for (i, worker) in workers.into_iter().enumerate() {
+            let shared = shared.clone();
+            std::thread::Builder::new()
+                .name(format!("thalweg-{i}"))
+                .spawn(move || shared.run(worker, i))
+                .expect("the system has room for the pool's threads");
+        }
+        Pool { shared }
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.shared.stealers.len()
+    }
+
+    /// Runs `body` on one of the pool's threads. It must not wait for anything.
+    pub fn spawn(&self, body: impl FnOnce() + Send + 'static) {
+        self.push(Arc::new(Once(Mutex::new(Some(body)))));
+    }
+
+    /// As [`Pool::spawn`], after everything that waits now.
+    pub(crate) fn spawn_last(&self, body: impl FnOnce() + Send + 'static) {
+        self.push_last(Arc::new(Once(Mutex::new(Some(body)))));
+    }
+
+    /// Asks for help with `job`.
+    pub(crate) fn push(&self, job: Job) {
+        self.shared.push(job);
+    }
+
+    /// Asks for help with `job`, after everything that waits now.
+    pub(crate) fn push_last(&self, job: Job) {
+        self.shared.injector.push(job);
+        self.shared.wake_one();
+    }
+
+    /// Whether this is one of the pool's threads, and others wait for one.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.shared.local().is_some() && !self.shared.injector.is_empty()
+    }
+
+    /// Calls `body(i)` for every `i < blocks` on this thread and up to `threads - 1` others.
+    pub(crate) fn parallel(&self, threads: usize, blocks: usize, body: &(dyn Fn(usize) + Sync)) {
+        let helpers = threads.min(blocks).min(self.threads() + 1).saturating_sub(1);
+        if helpers == 0 {
+            (0..blocks).for_each(body);
+            return;
+        }
+        // SAFETY: the lifetime of `body` is erased, but nobody calls it after this function ends:
+        // a helper calls it only for a block it has claimed, and this function returns, or unwinds,
+        // only after every block has been finished (see `ParallelLoop`).
+        let body = unsafe {
+            std::mem::transmute::<*const (dyn Fn(usize) + Sync + '_), *const (dyn Fn(usize) + Sync)>(
+                body,
+            )
+        };
+        let work = Arc::new(ParallelLoop {
+            body,
+            blocks,
+            next: CachePadded::new(AtomicUsize::new(0)),
+            finished: CachePadded::new(AtomicUsize::new(0)),
+            has_panicked: AtomicBool::new(false),
+            panic: Mutex::new(None),
+        });
+        for _ in 0..helpers {
+            self.push(work.clone());
+        }
+        work.run_blocks();
+        work.wait();
+        let panic = work.panic.lock().take();
+        if let Some(panic) = panic {
+            resume_unwind(panic);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, Ordering::SeqCst);
+        let _guard = self.shared.lock.lock();
+        self.shared.wake.notify_all();
+    }
+}
+
+impl Shared {
+    /// The deque of this thread, if it is one of this pool's.
+    fn local(&self) -> Option<&Worker<Job>> {
+        let local = LOCAL.get();
+        if local.is_null() {
+            return None;
+        }
+        // SAFETY: the pointer is set by `run` of this very thread to a value on its stack that
+        // lives until the thread ends, and cleared before it goes; the reference does not leave the
+        // thread, as deques are not `Sync`.
+        let (worker, owner) = unsafe { &*local };
+        ptr::eq(*owner, self).then_some(worker)
+    }
+
+    fn push(&self, job: Job) {
+        match self.local() {
+            Some(worker) => worker.push(job),
+            None => self.injector.push(job),
+        }
+        self.wake_one();
+    }
+
+    fn wake_one(&self) {
+        // Pairs with the fence in `sleep`. A job is written, then `sleeping` is read; a sleeper
+        // writes `sleeping`, then looks for jobs. With a fence between the two on both sides at
+        // least one sees the other: we see the sleeper and wake it, or it sees the job and stays.
+        // A sleeper that was counted holds the lock until it waits, so the call is not lost; one
+        // that is already on its way back to work looks for jobs before it sleeps again.
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) > 0 {
+            let _guard = self.lock.lock();
+            self.wake.notify_one();
+        }
+    }
+
+    fn run(&self, worker: Worker<Job>, index: usize) {
+        let _flush = FlushDenormals::enter();
+        let local = (worker, ptr::from_ref(self));
+        LOCAL.set(&raw const local);
+        while !self.is_closing.load(Ordering::Relaxed) {
+            match self.find(&local.0, index) {
+                // Jobs catch what kernels throw. Should one of ours get through, the thread lives:
+                // a pool that silently lost its threads would be worse than the bug.
+                Some(job) => drop(catch_unwind(AssertUnwindSafe(|| job.help()))),
+                None => self.sleep(),
+            }
+        }
+        LOCAL.set(ptr::null());
+    }
+
+    fn find(&self, worker: &Worker<Job>, index: usize) -> Option<Job> {
+        for round in 0..SPINS {
+            if let Some(job) = worker.pop() {
+                return Some(job);
+            }
+            if let Some(job) = self.injector.steal_batch_and_pop(worker).success() {
+                return Some(job);
+            }
+            let others = self.stealers.iter().enumerate().filter(|(i, _)| *i != index);
+            for (_, other) in others {
+                if let Some(job) = other.steal().success() {
+                    return Some(job);
+                }
+            }
+            if round.is_multiple_of(16) {
+                std::thread::yield_now();
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+        None
+    }
+
+    fn has_jobs(&self) -> bool {
+        !self.injector.is_empty() || self.stealers.iter().any(|s| !s.is_empty())
+    }
+
+    fn sleep(&self) {
+        let mut guard = self.lock.lock();
+        self.sleeping.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if !self.has_jobs() && !self.is_closing.load(Ordering::SeqCst) {
+            self.wake.wait(&mut guard);
+        }
+        self.sleeping.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// A loop whose blocks are claimed one by one.
+///
+/// `next` counts claims, `finished` counts blocks that were run (or skipped after a panic). The
+/// owner waits until `finished` reaches `blocks`, so while a claimed block runs, the owner, and with
+/// it `body`, is there. A helper that comes late finds `next >= blocks` and never touches `body`.
+///
+/// What the blocks write reaches the owner: each `fetch_add` of `finished` releases them, and the
+/// owner's load of the last sum acquires them all, as all changes of `finished` are such additions.
+struct ParallelLoop {
+    body: *const (dyn Fn(usize) + Sync),
+    blocks: usize,
+    next: CachePadded<AtomicUsize>,
+    finished: CachePadded<AtomicUsize>,
+    has_panicked: AtomicBool,
+    /// What the first block that panicked threw.
+    panic: Mutex<Option<Box<dyn Any + Send>>>,
+}
+
+// SAFETY: `body` is `Sync`, and valid whenever it is called, as argued above.
+unsafe impl Send for ParallelLoop {}
+// SAFETY: as for `Send`; everything else is atomic or locked.
+unsafe impl Sync for ParallelLoop {}
+
+impl ParallelLoop {
+    /// Claims blocks until none is left. Never unwinds: the owner must not go while others work.
+    fn run_blocks(&self) {
+        loop {
+            let block = self.next.fetch_add(1, Ordering::Relaxed);
+            if block >= self.blocks {
+                return;
+            }
+            if !self.has_panicked.load(Ordering::Relaxed) {
+                // SAFETY: the block was claimed and is not finished, so the owner still waits.
+                let run = || unsafe { (*self.body)(block) };
+                if let Err(panic) = catch_unwind(AssertUnwindSafe(run)) {
+                    self.has_panicked.store(true, Ordering::Relaxed);
+                    self.panic.lock().get_or_insert(panic);
+                }
+            }
+            self.finished.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    fn wait(&self) {
+        let mut rounds = 0u32;
+        while self.finished.load(Ordering::Acquire) < self.blocks {
+            rounds += 1;
+            if rounds < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
+        }
+    }
+}
+
+impl Work for ParallelLoop {
+    fn help(self: Arc<Self>) {
+        self.run_blocks();
+    }
+}
+
+/// A session's share of the pool, for the loops of one kernel.
+pub(crate) struct Share {
+    pub(crate) pool: &'static Pool,
+    pub(crate) threads: usize,
+}
+
+impl Parallel for Share {
+    fn run(&self, blocks: usize, body: &(dyn Fn(usize) + Sync)) {
+        self.pool.parallel(self.threads, blocks, body);
+    }
+
+    fn threads(&self) -> usize {
+        self.threads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_block_runs_once() {
+        let pool = Pool::new(3);
+        for blocks in [0, 1, 2, 7, 1000] {
+            let counts: Vec<AtomicUsize> = (0..blocks).map(|_| AtomicUsize::new(0)).collect();
+            pool.parallel(4, blocks, &|i| {
+                counts[i].fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1), "{blocks}");
+        }
+    }
+
+    #[test]
+    fn loops_nest() {
+        let pool = Pool::new(2);
+        let count = AtomicUsize::new(0);
+        pool.parallel(3, 8, &|_| {
+            pool.parallel(3, 8, &|_| {
+                count.fetch_add(1, Ordering::Relaxed);
+            });
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 64);
+    }
+
+    #[test]
+    fn a_panic_reaches_the_caller_and_leaves_the_pool_usable() {
+        let pool = Pool::new(2);
+        // Wherever the panic happens, on the owner's thread or a helper's, the owner stays until
+        // nobody can touch the loop's body any more.
+        for bad in 0..100 {
+            let inside = AtomicUsize::new(0);
+            let result = catch_unwind(AssertUnwindSafe(|| {
+                pool.parallel(3, 100, &|i| {
+                    inside.fetch_add(1, Ordering::SeqCst);
+                    std::thread::yield_now();
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    assert!(i != bad, "block {bad}");
+                });
+            }));
+            assert_eq!(inside.load(Ordering::SeqCst), 0, "a block outlived its loop");
+            let message = result.unwrap_err().downcast::<String>().unwrap();
+            assert_eq!(*message, format!("block {bad}"));
+        }
+        let count = AtomicUsize::new(0);
+        pool.parallel(3, 100, &|_| {
+            count.fetch_add(1, Ordering::Relaxed);
+        });
+        assert_eq!(count.load(Ordering::Relaxed), 100);
+    }
+}

@@ -1,0 +1,572 @@
+//! The in-process session: a graph, its state, and steps over it.
+
+pub(crate) mod callable;
+pub(crate) mod metadata;
+pub(crate) mod options;
+pub(crate) mod partial_run;
+mod parts;
+pub(crate) mod peers;
+mod placement_log;
+pub(crate) mod plan_cache;
+pub(crate) mod registered;
+pub(crate) mod report;
+pub(crate) mod sharing;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use thalweg_graph::{Flag, Graph, Node};
+use thalweg_kernel::{
+    AnyKernel, Background, Cancellation, Device, DeviceDescription, DeviceName, HostDevice,
+    KernelRegistry, Registration, Rendezvous, ResourceManager, StepContext, StepId,
+};
+use thalweg_plan::{Pins, Plan, StaticCosts, StepSignature, Target, compile};
+use thalweg_proto as pb;
+use thalweg_tensor::{Budget, Result, Shape, Tensor, bail, ensure, err};
+
+use crate::execute::StepState;
+use crate::execute::deadline;
+use crate::execute::executable::{Create, Executable, FindOrMake, Interface, KernelSource};
+use crate::execute::rendezvous::LocalRendezvous;
+use crate::execute::step::StepShared;
+use crate::execute::wait_list::{UnderWay, WaitList};
+use crate::functions::Functions;
+use crate::pool::background::PoolJobs;
+use crate::pool::{Pool, Share};
+use crate::session::callable::KnownConstants;
+use crate::session::metadata::{RunMetadata, Trace};
+use crate::session::options::{RunOptions, SessionOptions};
+use crate::session::plan_cache::{CachedPlan, KeyRef, PlanCache};
+use crate::session::report::Reports;
+
+/// Sessions so far, to tell their steps apart.
+static SESSIONS: AtomicU64 = AtomicU64::new(0);
+/// Bits of a step's number that count the session's steps; above them is the session's number.
+const STEP_BITS: u32 = 40;
+
+/// A graph and everything to run it, usable from any number of threads at once.
+///
+/// State (variables, random generators) lives as long as the session or, where a
+/// [`ResourceManager`] was given, as long as that.
+pub struct Session {
+    core: Arc<SessionCore>,
+}
+
+type NodeOnDevice = (Arc<str>, DeviceName);
+
+/// What steps and function calls share.
+pub(crate) struct SessionCore {
+    /// Itself, for calls that outlive the borrow they came by.
+    pub(crate) this: Weak<SessionCore>,
+    graph: RwLock<Graph>,
+    kernels: Arc<KernelRegistry>,
+    pub(crate) devices: Vec<Arc<dyn Device>>,
+    descriptions: Vec<DeviceDescription>,
+    pub(crate) options: SessionOptions,
+    pub(crate) pool: &'static Pool,
+    budget: Arc<Budget>,
+    resources: Arc<ResourceManager>,
+    parallel: Arc<Share>,
+    background: Arc<PoolJobs>,
+    plans: PlanCache,
+    pub(crate) functions: Functions,
+    /// By node and device.
+    stateful_kernels: Mutex<FxHashMap<NodeOnDevice, AnyKernel>>,
+    /// Devices of nodes with state, once a plan has given them one.
+    pins: Mutex<Pins>,
+    next_step: AtomicU64,
+    /// Kernels that complete later and have not yet.
+    pub(crate) waits: Arc<WaitList<UnderWay>>,
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // What iterators do in the background refers to the core too, until it ends.
+        self.core.background.closing().cancel(err!(Cancelled, "the session was closed"));
+        // Idle step states refer to the core, and it to them.
+        self.core.plans.clear();
+        self.core.functions.clear();
+    }
+}
+
+impl Session {
+    /// A session over `graph` with these kernels.
+    pub fn new(
+        graph: Graph,
+        kernels: Arc<KernelRegistry>,
+        mut options: SessionOptions,
+    ) -> Result<Session> {
+        ensure!(options.inter_threads > 0, InvalidArgument, "inter_threads must be at least 1");
+        ensure!(options.intra_threads > 0, InvalidArgument, "intra_threads must be at least 1");
+        let mut devices = std::mem::take(&mut options.devices);
+        if devices.is_empty() {
+            let name = DeviceName::cpu("localhost", 0, 0);
+            let memory = options.memory_limit_bytes as u64;
+            devices.push(HostDevice::shared(DeviceDescription::cpu(name, memory)));
+        }
+        let resources =
+            options.resources.clone().unwrap_or_else(|| ResourceManager::new("localhost"));
+        let pool = Pool::global();
+        let first_step = SESSIONS.fetch_add(1, Ordering::Relaxed) << STEP_BITS | 1;
+        let core = Arc::new_cyclic(|this| SessionCore {
+            this: this.clone(),
+            graph: RwLock::new(graph),
+            kernels,
+            descriptions: devices.iter().map(|d| d.description().clone()).collect(),
+            devices,
+            pool,
+            budget: Budget::new(options.memory_limit_bytes),
+            resources,
+            parallel: Arc::new(Share { pool, threads: options.intra_threads }),
+            background: Arc::new(PoolJobs::new(pool)),
+            plans: PlanCache::new(options.plans_max),
+            functions: Functions::default(),
+            stateful_kernels: Mutex::default(),
+            pins: Mutex::default(),
+            next_step: AtomicU64::new(first_step),
+            waits: Arc::default(),
+            options,
+        });
+        Ok(Session { core })
+    }
+
+    /// A session over another graph with the same named state, devices and limits: what it assigns to
+    /// variables, this one sees.
+    pub fn beside(&self, graph: Graph) -> Result<Session> {
+        let options = SessionOptions {
+            devices: self.core.devices.clone(),
+            resources: Some(self.core.resources.clone()),
+            ..self.core.options.clone()
+        };
+        Session::new(graph, self.core.kernels.clone(), options)
+    }
+
+    /// Adds nodes; plans made before stay good.
+    pub fn extend(&self, def: pb::GraphDef) -> Result<()> {
+        self.core.graph.write().extend(def)
+    }
+
+    /// Looks at the graph as it stands.
+    pub fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
+        self.core.with_graph(look)
+    }
+
+    /// Feeds tensors, runs what the fetches and targets need, returns the fetches in order.
+    pub fn run(
+        &self,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<Vec<Tensor>> {
+        self.run_with(&RunOptions::default(), feeds, fetches, targets).map(|(tensors, _)| tensors)
+    }
+
+    /// As [`Session::run`], with options and a report.
+    pub fn run_with(
+        &self,
+        options: &RunOptions,
+        feeds: &[(&str, Tensor)],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<(Vec<Tensor>, RunMetadata)> {
+        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
+        self.core.clone().run_plan(&plan, options, feeds.iter().map(|(_, tensor)| tensor.clone()))
+    }
+
+    /// As [`Session::run_with`], but does not wait: the step runs on the pool's threads, and `done`
+    /// is called by one of them at its end. A plan that is not there yet is made there as well.
+    pub fn start(
+        &self,
+        options: RunOptions,
+        feeds: Vec<(String, Tensor)>,
+        fetches: Vec<String>,
+        targets: Vec<String>,
+        done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
+    ) {
+        let core = self.core.clone();
+        self.core.pool.spawn(move || {
+            let fetches: Vec<&str> = fetches.iter().map(String::as_str).collect();
+            let targets: Vec<&str> = targets.iter().map(String::as_str).collect();
+            let key = KeyRef {
+                feeds: &&feeds[..],
+                fetches: &fetches,
+                targets: &targets,
+                is_partial: false,
+            };
+            match core.plan(key) {
+                Ok(plan) => {
+                    core.start_plan(plan, &options, feeds.into_iter().map(|(_, t)| t), done);
+                }
+                Err(e) => done(Err(e)),
+            }
+        });
+    }
+
+    /// How many nodes a step with these feeds, fetches and targets runs.
+    pub fn planned_nodes(
+        &self,
+        feeds: &[&str],
+        fetches: &[&str],
+        targets: &[&str],
+    ) -> Result<usize> {
+        let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
+        Ok(plan.parts.iter().map(|p| p.nodes.len()).sum())
+    }
+
+    /// How many plans the session keeps now.
+    pub fn cached_plans(&self) -> usize {
+        self.core.plans.len()
+    }
+
+    pub(crate) fn core(&self) -> &Arc<SessionCore> {
+        &self.core
+    }
+
+    /// Memory that the session's tensors take now.
+    pub fn memory_used_bytes(&self) -> usize {
+        self.core.budget.used_bytes()
+    }
+}
+
+impl SessionCore {
+    pub(crate) fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
+        look(&self.graph.read())
+    }
+
+    pub(crate) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Takes over functions that were made for a function's gradient.
+    pub(crate) fn adopt_functions(&self, from: &Graph) {
+        self.graph.write().adopt_functions(from);
+    }
+
+    pub(crate) fn plan(&self, key: KeyRef<'_>) -> Result<Arc<CachedPlan>> {
+        if let Some(plan) = self.plans.find(key) {
+            return Ok(plan);
+        }
+        let plan = self.make_plan(key, &[], &KnownConstants::default())?;
+        Ok(self.plans.insert(key, plan))
+    }
+
+    /// A plan for feeds of these shapes alone, or of any if none are said; `shared` are constants that
+    /// another plan has already.
+    pub(crate) fn make_plan(
+        &self,
+        key: KeyRef<'_>,
+        shapes: &[Shape],
+        shared: &KnownConstants,
+    ) -> Result<Arc<CachedPlan>> {
+        let plan = self.compile(key, shapes)?;
+        let of_client = |count: usize| if key.is_partial { 0 } else { count };
+        let client = Interface {
+            feeds: of_client(key.feeds.len()),
+            fetches: of_client(key.fetches.len()),
+            is_function: false,
+            is_partial: key.is_partial,
+            may_receive_dead: false,
+        };
+        let (parts, remote) = self.make_parts(plan.partitions, client, shared)?;
+        Ok(CachedPlan::new(key.to_owned(), shapes, parts, remote))
+    }
+
+    /// The devices of this task, and of those that it knows.
+    fn all_devices(&self) -> Vec<DeviceDescription> {
+        let mut devices = self.descriptions.clone();
+        if let Some(peers) = &self.options.peers {
+            devices.extend(peers.devices());
+        }
+        devices
+    }
+
+    /// The devices of this task.
+    pub(crate) fn own_devices(&self) -> &[DeviceDescription] {
+        &self.descriptions
+    }
+
+    /// The device where feeds enter and fetches leave.
+    pub(crate) fn client_device(&self) -> &DeviceDescription {
+        &self.descriptions[0]
+    }
+
+    fn compile(&self, key: KeyRef<'_>, shapes: &[Shape]) -> Result<Plan> {
+        let feeds: Vec<&str> = (0..key.feeds.len()).map(|i| key.feeds.get(i)).collect();
+        let graph = self.graph.read();
+        let mut signature = StepSignature::resolve(&graph, &feeds, key.fetches, key.targets)?;
+        signature.feed_shapes = shapes.to_vec();
+        let devices = self.all_devices();
+        if devices.len() == 1 {
+            let pins = Pins::default();
+            self.log_placement(&graph, &signature, &devices, &pins)?;
+            return compile(&graph, &signature, &self.target(&devices, &pins));
+        }
+        // One plan after the other: what one decides about state binds the next.
+        let mut pins = self.pins.lock();
+        self.log_placement(&graph, &signature, &devices, &pins)?;
+        let plan = compile(&graph, &signature, &self.target(&devices, &pins))?;
+        for partition in &plan.partitions {
+            let stateful = partition.graph.nodes().iter().filter(|n| n.op.has(Flag::Stateful));
+            for node in stateful.filter(|n| graph.find(&n.name).is_some()) {
+                pins.entry(node.name.clone()).or_insert_with(|| partition.device.clone());
+            }
+        }
+        Ok(plan)
+    }
+
+    pub(crate) fn target<'a>(
+        &'a self,
+        devices: &'a [DeviceDescription],
+        pins: &'a Pins,
+    ) -> Target<'a> {
+        Target {
+            devices,
+            links: &self.options.links,
+            costs: &StaticCosts,
+            kernels: &self.kernels,
+            pins,
+            options: self.options.plan,
+        }
+    }
+
+    /// The kernel of a node with state: one for all plans of the session.
+    pub(crate) fn stateful_kernel(
+        &self,
+        node: &Node,
+        device: &DeviceName,
+        create: Create<'_>,
+    ) -> Result<AnyKernel> {
+        let mut kernels = self.stateful_kernels.lock();
+        let key = (node.name.clone(), device.clone());
+        if let Some(kernel) = kernels.get(&key) {
+            return Ok(kernel.clone());
+        }
+        let kernel = create()?;
+        kernels.insert(key, kernel.clone());
+        Ok(kernel)
+    }
+
+    /// Named state.
+    pub(crate) fn resources(&self) -> &Arc<ResourceManager> {
+        &self.resources
+    }
+
+    pub(crate) fn kernel_source<'a>(
+        &'a self,
+        stateful: &'a FindOrMake<'a>,
+        constants: &'a KnownConstants,
+    ) -> KernelSource<'a> {
+        KernelSource {
+            constants,
+            kernels: &self.kernels,
+            budget: &self.budget,
+            environment: &self.options.environment,
+            stateful,
+        }
+    }
+
+    /// Compiles a graph all of which runs on one device: a function's body. Its nodes' state is
+    /// the executable's own: their names mean nothing outside of it.
+    pub(crate) fn compile_for_one(
+        &self,
+        graph: &Graph,
+        signature: &StepSignature,
+        interface: Interface,
+        device: &Arc<dyn Device>,
+    ) -> Result<Executable> {
+        let descriptions = [device.description().clone()];
+        let pins = Pins::default();
+        let mut plan = compile(graph, signature, &self.target(&descriptions, &pins))?;
+        let partition = plan.partitions.pop().ok_or_else(|| err!(Internal, "no partition"))?;
+        let constants = KnownConstants::default();
+        let source = self.kernel_source(&|_, create| create(), &constants);
+        Executable::new(partition.graph, device.clone(), interface, &source)
+    }
+
+    pub(crate) fn run_plan(
+        self: Arc<Self>,
+        plan: &CachedPlan,
+        options: &RunOptions,
+        feeds: impl Iterator<Item = Tensor>,
+    ) -> Result<Ran> {
+        let step = self.begin(plan, options, feeds)?;
+        let result = StepState::run_to_end(&step.states, plan.remote.as_deref(), options);
+        step.end(plan, result)
+    }
+
+    /// Runs a step of which nobody waits for the end.
+    pub(crate) fn start_plan(
+        self: Arc<Self>,
+        plan: Arc<CachedPlan>,
+        options: &RunOptions,
+        feeds: impl Iterator<Item = Tensor>,
+        done: impl FnOnce(Result<Ran>) + Send + 'static,
+    ) {
+        let step = match self.begin(&plan, options, feeds) {
+            Ok(step) => step,
+            Err(e) => return done(Err(e)),
+        };
+        let (states, remote) = (step.states.clone(), plan.remote.clone());
+        let end = move || {
+            let result = step.states[0].shared.cancellation.check();
+            done(step.end(&plan, result));
+        };
+        StepState::start_all(&states, remote.as_deref(), options, Box::new(end));
+    }
+
+    /// A step with its feeds set, about to run.
+    fn begin(
+        self: Arc<Self>,
+        plan: &CachedPlan,
+        options: &RunOptions,
+        feeds: impl Iterator<Item = Tensor>,
+    ) -> Result<Begun> {
+        let step_id = self.next_step_id(options);
+        let reports = Reports::from(options);
+        let is_plain = plan.parts.len() == 1 && plan.remote.is_none() && !reports.measures();
+        let recycled = if is_plain { plan.recycled_state(step_id) } else { None };
+        let mut states: SmallVec<[Arc<StepState>; 1]> = match recycled {
+            Some(state) => smallvec::smallvec![state],
+            None => {
+                let meets = (plan.parts.len() > 1).then(|| self.rendezvous(plan, step_id));
+                let meets = meets.or_else(|| self.shared_rendezvous(plan, step_id));
+                self.new_states(plan, options, step_id, meets)
+            }
+        };
+        let Some(state) = Arc::get_mut(&mut states[0]) else {
+            bail!(Internal, "somebody holds a step that has not begun");
+        };
+        for (i, tensor) in feeds.enumerate() {
+            check_feed(plan, i, &tensor)?;
+            state.set_feed(i, tensor);
+        }
+        let cancellation = &states[0].context.cancellation;
+        let link = options.cancellation.as_ref().map(|caller| caller.link(cancellation));
+        let deadline = options.timeout.and_then(|t| deadline::arm(cancellation, t));
+        Ok(Begun { states, is_plain, reports, ends: (link, deadline) })
+    }
+
+    /// States of a step whose feeds and fetches pass through its rendezvous.
+    pub(crate) fn partial_states(
+        self: &Arc<Self>,
+        plan: &CachedPlan,
+        options: &RunOptions,
+    ) -> SmallVec<[Arc<StepState>; 1]> {
+        let step_id = self.next_step_id(options);
+        let rendezvous = self.rendezvous(plan, step_id);
+        self.new_states(plan, options, step_id, Some(rendezvous))
+    }
+
+    fn next_step_id(&self, options: &RunOptions) -> StepId {
+        let number = match &self.options.peers {
+            Some(peers) => peers.next_step(),
+            None => self.next_step.fetch_add(1, Ordering::Relaxed),
+        };
+        StepId { number, request: options.request_id }
+    }
+
+    /// Where the parts of a step meet.
+    fn rendezvous(&self, plan: &CachedPlan, step: StepId) -> Arc<dyn Rendezvous> {
+        self.shared_rendezvous(plan, step).unwrap_or_else(|| Arc::new(LocalRendezvous::default()))
+    }
+
+    /// The one that other tasks know too, if they take part.
+    fn shared_rendezvous(&self, plan: &CachedPlan, step: StepId) -> Option<Arc<dyn Rendezvous>> {
+        let peers = self.options.peers.as_ref().filter(|_| plan.remote.is_some());
+        peers.map(|peers| peers.rendezvous(step.number))
+    }
+
+    pub(crate) fn new_states(
+        self: &Arc<Self>,
+        plan: &CachedPlan,
+        options: &RunOptions,
+        step_id: StepId,
+        rendezvous: Option<Arc<dyn Rendezvous>>,
+    ) -> SmallVec<[Arc<StepState>; 1]> {
+        let cancellation = Cancellation::default();
+        let clock = &self.options.environment.clock;
+        let begin = || Arc::new(Trace::new(clock.monotonic(), clock.wall()));
+        let shared = Arc::new(StepShared::new(
+            self.clone(),
+            cancellation.clone(),
+            rendezvous,
+            Reports::from(options).measures().then(begin),
+        ));
+        let step_resources = ResourceManager::new("step");
+        let state = |exec: &Arc<Executable>| {
+            let context = Arc::new(StepContext {
+                step_id,
+                call_depth: 0,
+                budget: self.budget.clone(),
+                state_budget: self.budget.clone(),
+                keeps_packed_weights: self.options.keeps_packed_weights,
+                cancellation: cancellation.clone(),
+                resources: self.resources.clone(),
+                step_resources: step_resources.clone(),
+                parallel: self.parallel.clone(),
+                background: self.background.clone(),
+                functions: self.clone(),
+                environment: self.options.environment.clone(),
+                device: exec.device.clone(),
+            });
+            Arc::new(StepState::new(exec, context, shared.clone()))
+        };
+        plan.parts.iter().map(state).collect()
+    }
+}
+
+/// What a step gave.
+pub(crate) type Ran = (Vec<Tensor>, RunMetadata);
+
+/// A step on its way.
+struct Begun {
+    states: SmallVec<[Arc<StepState>; 1]>,
+    is_plain: bool,
+    reports: Reports,
+    /// What may end the step before its time, disarmed when dropped.
+    ends: (Option<Registration>, Option<deadline::Armed>),
+}
+
+impl Begun {
+    /// Takes what the step gave; it is over.
+    fn end(self, plan: &CachedPlan, result: Result<()>) -> Result<Ran> {
+        let Begun { mut states, is_plain, reports, ends } = self;
+        drop(ends);
+        let state = &states[0];
+        state.context.step_resources.clear();
+        let remote = state.shared.end_remote();
+        result?;
+        let tensors: Vec<Tensor> =
+            (0..plan.key.fetches.len()).map(|i| state.take_fetch(i)).collect::<Result<_>>()?;
+        let metadata = reports.of(plan, &state.shared, remote);
+        if is_plain && let Some(state) = states.pop() {
+            plan.keep(state);
+        }
+        Ok((tensors, metadata))
+    }
+}
+
+/// Refuses what the plan was not made for.
+fn check_feed(plan: &CachedPlan, i: usize, tensor: &Tensor) -> Result<()> {
+    let expected = plan.parts[0].feeds[i].unwrap_or(tensor.dtype());
+    ensure!(
+        tensor.dtype() == expected,
+        InvalidArgument,
+        "'{}' is {expected}, but {} was fed",
+        plan.key.feeds[i],
+        tensor.dtype()
+    );
+    if let Some(expected) = plan.shapes.get(i) {
+        ensure!(
+            tensor.shape() == expected,
+            InvalidArgument,
+            "the step is planned for '{}' of shape {expected}, but {} was fed",
+            plan.key.feeds[i],
+            tensor.shape()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! What a caller may choose, of a session and of a step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thalweg_kernel::{Cancellation, Device, Environment, ResourceManager};
+use thalweg_plan::{Links, Options};
+
+use crate::environment::{memory_limit_bytes, system_environment};
+use crate::pool::Pool;
+use crate::session::peers::Peers;
+
+/// How a session runs.
+#[derive(Clone)]
+pub struct SessionOptions {
+    /// Threads that may run nodes of one step at once, the caller's among them; for each device,
+    /// and for each function that runs within the step.
+    pub inter_threads: usize,
+    /// Threads that may share one kernel's loop, the kernel's own among them.
+    pub intra_threads: usize,
+    /// Bytes that the session's tensors may take together.
+    pub memory_limit_bytes: usize,
+    /// Whether weights that steps use again and again keep the form in which kernels read them, in
+    /// memory of the session's: for sessions whose variables stay as they are.
+    pub keeps_packed_weights: bool,
+    /// Plans kept; beyond, the least recently used goes.
+    pub plans_max: usize,
+    /// How plans are made.
+    pub plan: Options,
+    /// Devices to run on; the first one is the client's. Empty means one CPU.
+    pub devices: Vec<Arc<dyn Device>>,
+    /// Other tasks, whose devices plans may use too.
+    pub peers: Option<Arc<dyn Peers>>,
+    /// How fast tensors move between the devices.
+    pub links: Links,
+    /// Named state; `None` makes a manager for this session alone.
+    pub resources: Option<Arc<ResourceManager>>,
+    /// Time, entropy and files.
+    pub environment: Environment,
+    /// Told where a plan puts each node.
+    pub placement_log: Option<PlacementLog>,
+}
+
+/// Is told a node's name, its op and its device.
+pub type PlacementLog = Arc<dyn Fn(&str, &str, &str) + Send + Sync>;
+
+impl Default for SessionOptions {
+    fn default() -> Self {
+        let threads = Pool::global().threads();
+        SessionOptions {
+            inter_threads: threads,
+            intra_threads: threads,
+            memory_limit_bytes: memory_limit_bytes(),
+            keeps_packed_weights: false,
+            plans_max: 256,
+            plan: Options::default(),
+            devices: Vec::new(),
+            peers: None,
+            links: Links::default(),
+            resources: None,
+            environment: system_environment(),
+            placement_log: None,
+        }
+    }
+}
+
+/// How one step runs.
+#[derive(Clone, Default)]
+pub struct RunOptions {
+    /// The step ends with `DeadlineExceeded` after this long.
+    pub timeout: Option<Duration>,
+    /// Collect the times of nodes.
+    pub trace: bool,
+    /// Report the graphs that ran, one for each device.
+    pub partition_graphs: bool,
+    /// Report what each node cost.
+    pub cost_graph: bool,
+    /// Cancelling this ends the step.
+    pub cancellation: Option<Cancellation>,
+    /// The caller's number for the request, for whoever watches changes of state; zero is none.
+    pub request_id: i64,
+}

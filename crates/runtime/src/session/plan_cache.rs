@@ -1,0 +1,236 @@
+//! Plans by what they feed, fetch and run; the least recently used goes.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+use thalweg_kernel::StepId;
+use thalweg_tensor::{Result, Shape, Tensor, ensure};
+
+use crate::execute::StepState;
+use crate::execute::executable::Executable;
+use crate::session::peers::RemoteParts;
+
+/// States of finished steps that a plan keeps, and the memory that they may take together.
+const IDLE_STATES_MAX: usize = 64;
+const IDLE_BYTES_MAX: usize = 64 << 20;
+
+/// One kind of step, ready to run.
+pub(crate) struct CachedPlan {
+    pub(crate) key: PlanKey,
+    /// Shapes of the feeds that it is for; none if it is for any.
+    pub(crate) shapes: Box<[Shape]>,
+    pub(crate) parts: Vec<Arc<Executable>>,
+    /// What other tasks do.
+    pub(crate) remote: Option<Arc<dyn RemoteParts>>,
+    last_used: AtomicU64,
+    /// States of finished steps, for the next ones. They refer to the executables, so these cannot
+    /// keep them.
+    idle: Mutex<Vec<Arc<StepState>>>,
+    idle_max: usize,
+}
+
+impl CachedPlan {
+    pub(crate) fn new(
+        key: PlanKey,
+        shapes: &[Shape],
+        parts: Vec<Arc<Executable>>,
+        remote: Option<Arc<dyn RemoteParts>>,
+    ) -> Arc<CachedPlan> {
+        let state_bytes: usize = parts.iter().map(|p| p.state_bytes()).sum();
+        Arc::new(CachedPlan {
+            key,
+            shapes: shapes.into(),
+            parts,
+            remote,
+            last_used: AtomicU64::new(0),
+            idle: Mutex::default(),
+            idle_max: (IDLE_BYTES_MAX / state_bytes.max(1)).clamp(1, IDLE_STATES_MAX),
+        })
+    }
+
+    /// A state of an earlier step, ready for this one. One that somebody still holds, a job of the
+    /// pool that came too late for instance, is let go.
+    pub(crate) fn recycled_state(&self, step_id: StepId) -> Option<Arc<StepState>> {
+        loop {
+            let mut state = self.idle.lock().pop()?;
+            if Arc::get_mut(&mut state).and_then(|s| s.reset(step_id)).is_some() {
+                return Some(state);
+            }
+        }
+    }
+
+    /// Whether a caller brings as many feeds as the plan has.
+    pub(crate) fn check_count(&self, feeds: usize) -> Result<()> {
+        let expected = self.key.feeds.len();
+        ensure!(feeds == expected, InvalidArgument, "{expected} feeds expected, got {feeds}");
+        Ok(())
+    }
+
+    /// Whether it is for feeds of these shapes.
+    pub(crate) fn is_for(&self, feeds: &[Tensor]) -> bool {
+        self.shapes.is_empty()
+            || self.shapes.len() == feeds.len()
+                && self.shapes.iter().zip(feeds).all(|(shape, feed)| feed.shape() == shape)
+    }
+
+    /// Keeps the state of a step that ended well, unless there are many already.
+    pub(crate) fn keep(&self, state: Arc<StepState>) {
+        let mut idle = self.idle.lock();
+        if idle.len() < self.idle_max {
+            idle.push(state);
+        }
+    }
+}
+
+/// Names of a step's feeds, fetches and targets, in the caller's order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PlanKey {
+    pub(crate) feeds: Vec<String>,
+    pub(crate) fetches: Vec<String>,
+    pub(crate) targets: Vec<String>,
+    pub(crate) is_partial: bool,
+}
+
+/// A key that borrows its names, so that looking up allocates nothing.
+#[derive(Clone, Copy)]
+pub(crate) struct KeyRef<'a> {
+    pub(crate) feeds: &'a dyn Names,
+    pub(crate) fetches: &'a [&'a str],
+    pub(crate) targets: &'a [&'a str],
+    /// Whether feeds and fetches pass through the rendezvous.
+    pub(crate) is_partial: bool,
+}
+
+/// A list of names, however they are stored.
+pub(crate) trait Names {
+    fn len(&self) -> usize;
+    fn get(&self, i: usize) -> &str;
+}
+
+impl<T> Names for &[(&str, T)] {
+    fn len(&self) -> usize {
+        <[_]>::len(self)
+    }
+
+    fn get(&self, i: usize) -> &str {
+        self[i].0
+    }
+}
+
+impl<T> Names for &[(String, T)] {
+    fn len(&self) -> usize {
+        <[_]>::len(self)
+    }
+
+    fn get(&self, i: usize) -> &str {
+        &self[i].0
+    }
+}
+
+impl Names for &[&str] {
+    fn len(&self) -> usize {
+        <[_]>::len(self)
+    }
+
+    fn get(&self, i: usize) -> &str {
+        self[i]
+    }
+}
+
+impl KeyRef<'_> {
+    fn hash(&self) -> u64 {
+        let mut hasher = FxHasher::default();
+        for i in 0..self.feeds.len() {
+            self.feeds.get(i).hash(&mut hasher);
+        }
+        (self.fetches, self.targets, self.is_partial).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    fn is(&self, key: &PlanKey) -> bool {
+        key.feeds.len() == self.feeds.len()
+            && key.feeds.iter().enumerate().all(|(i, name)| name == self.feeds.get(i))
+            && key.fetches == self.fetches
+            && key.targets == self.targets
+            && key.is_partial == self.is_partial
+    }
+
+    pub(crate) fn to_owned(self) -> PlanKey {
+        let owned = |names: &[&str]| names.iter().map(|&n| n.to_owned()).collect();
+        PlanKey {
+            feeds: (0..self.feeds.len()).map(|i| self.feeds.get(i).to_owned()).collect(),
+            fetches: owned(self.fetches),
+            targets: owned(self.targets),
+            is_partial: self.is_partial,
+        }
+    }
+}
+
+/// A bounded set of plans.
+pub(crate) struct PlanCache {
+    capacity: usize,
+    clock: AtomicU64,
+    plans: RwLock<Plans>,
+}
+
+/// By hash of the key; different keys may share one.
+type Plans = FxHashMap<u64, SmallVec<[Arc<CachedPlan>; 1]>>;
+
+impl PlanCache {
+    pub(crate) fn new(capacity: usize) -> Self {
+        PlanCache { capacity: capacity.max(1), clock: AtomicU64::new(0), plans: RwLock::default() }
+    }
+
+    pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<Arc<CachedPlan>> {
+        let plans = self.plans.read();
+        let found = plans.get(&key.hash())?.iter().find(|p| key.is(&p.key))?;
+        found.last_used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        Some(found.clone())
+    }
+
+    /// Keeps `plan`, unless another thread was faster; then that one is returned.
+    pub(crate) fn insert(&self, key: KeyRef<'_>, plan: Arc<CachedPlan>) -> Arc<CachedPlan> {
+        let hash = key.hash();
+        let mut plans = self.plans.write();
+        let known = plans.get(&hash).and_then(|bucket| bucket.iter().find(|p| key.is(&p.key)));
+        if let Some(known) = known {
+            return known.clone();
+        }
+        let evicted = (plans.values().map(SmallVec::len).sum::<usize>() >= self.capacity)
+            .then(|| evict_oldest(&mut plans));
+        plan.last_used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        plans.entry(hash).or_default().push(plan.clone());
+        // A plan has much to drop: kernels, constants, states of steps. Not under the lock.
+        drop(plans);
+        drop(evicted);
+        plan
+    }
+
+    pub(crate) fn clear(&self) {
+        let gone = std::mem::take(&mut *self.plans.write());
+        drop(gone);
+    }
+
+    /// Number of plans.
+    pub(crate) fn len(&self) -> usize {
+        self.plans.read().values().map(SmallVec::len).sum()
+    }
+}
+
+fn evict_oldest(plans: &mut Plans) -> Option<Arc<CachedPlan>> {
+    let used = |p: &Arc<CachedPlan>| p.last_used.load(Ordering::Relaxed);
+    let oldest =
+        plans.iter().filter_map(|(hash, bucket)| Some((bucket.iter().map(used).min()?, *hash)));
+    let (age, hash) = oldest.min()?;
+    let bucket = plans.get_mut(&hash)?;
+    let position = bucket.iter().position(|p| used(p) == age)?;
+    let evicted = bucket.remove(position);
+    if bucket.is_empty() {
+        plans.remove(&hash);
+    }
+    Some(evicted)
+}
