@@ -79,11 +79,7 @@ pub(crate) fn tensor(
         };
     }
     match dtype {
-        DType::Bool => fill(shape, numbers, |n| match n {
-            Number::Bool(b) => Ok(b),
-            Number::Int(i @ (0 | 1)) => Ok(i == 1),
-            n => bail!(InvalidArgument, "{n} is not a bool; true and false are"),
-        }),
+        DType::Bool => fill(shape, numbers, boolean),
         DType::Int8 => ints!(i8),
         DType::Int16 => ints!(i16),
         DType::Int32 => ints!(i32),
@@ -119,22 +115,30 @@ pub(crate) fn tensor(
             fill(shape, numbers, |n| complex(n).map(|(re, im)| Complex64::new(re, im)))
         }
         DType::Int4 | DType::UInt4 | DType::Int2 | DType::UInt2 => {
-            let (low, high) = small_range(dtype);
-            let bytes: Result<Vec<u8>> = numbers
-                .map(|n| {
-                    let i = int::<i64>(n, dtype)?;
-                    ensure!(
-                        (low..=high).contains(&i),
-                        InvalidArgument,
-                        "{n} does not fit in {dtype}"
-                    );
-                    Ok(i as u8)
-                })
-                .collect();
-            Tensor::from_bytes(dtype, shape, bytes?.into())
+            small_ints(dtype, shape, numbers)
         }
         _ => bail!(InvalidArgument, "a {dtype} cannot be fed"),
     }
+}
+
+fn boolean(n: Number) -> Result<bool> {
+    match n {
+        Number::Bool(b) => Ok(b),
+        Number::Int(i @ (0 | 1)) => Ok(i == 1),
+        n => bail!(InvalidArgument, "{n} is not a bool; true and false are"),
+    }
+}
+
+/// Integers of less than a byte, each in a byte of its own.
+fn small_ints(dtype: DType, shape: Shape, numbers: impl Iterator<Item = Number>) -> Result<Tensor> {
+    let (low, high) = small_range(dtype);
+    let byte = |n: Number| {
+        let i = int::<i64>(n, dtype)?;
+        ensure!((low..=high).contains(&i), InvalidArgument, "{n} does not fit in {dtype}");
+        Ok(i as u8)
+    };
+    let bytes: Result<Vec<u8>> = numbers.map(byte).collect();
+    Tensor::from_bytes(dtype, shape, bytes?.into())
 }
 
 fn small_range(dtype: DType) -> (i64, i64) {

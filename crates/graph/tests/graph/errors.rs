@@ -110,8 +110,8 @@ fn names() {
 }
 
 #[test]
-fn attrs() {
-    for (text, expected) in [
+fn attrs_of_another_type() {
+    check_nodes(&[
         (
             node("b", "Identity", &["c"], &[]),
             "NOT_FOUND: node 'b' (Identity): No attr named 'T' in NodeDef",
@@ -145,6 +145,12 @@ fn attrs() {
             node("b", "IdentityN", &["c"], &[("T", "type: DT_FLOAT")]),
             "INVALID_ARGUMENT: node 'b' (IdentityN): attr 'T' must be list(type), is the type float",
         ),
+    ]);
+}
+
+#[test]
+fn attrs_out_of_bounds() {
+    check_nodes(&[
         (
             node("b", "IdentityN", &[], &[("T", "list { }")]),
             "INVALID_ARGUMENT: node 'b' (IdentityN): attr 'T' must have a length of at least 1, got 0",
@@ -186,8 +192,13 @@ fn attrs() {
             "INVALID_ARGUMENT: node 'b' (Const): value is float, but dtype is int32",
         ),
         (node("b", "NoOp", &[], &[("unheard_of", "i: 0")]), "imported"),
-    ] {
-        assert_eq!(error(&format!("{FLOAT}{INT}{text}")), expected, "{text}");
+    ]);
+}
+
+/// Holds the import of each node, after the constants `c` and `i`, to what is expected of it.
+fn check_nodes(cases: &[(String, &str)]) {
+    for (text, expected) in cases {
+        assert_eq!(error(&format!("{FLOAT}{INT}{text}")), *expected, "{text}");
     }
 }
 
