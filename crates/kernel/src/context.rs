@@ -1,15 +1,15 @@
 //! What a kernel sees of the step it works for.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use smallvec::SmallVec;
 use thalweg_graph::Node;
-use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, ensure, err};
+use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, bail, ensure, err};
 
 use crate::{
-    Background, Cancellation, Device, Environment, FunctionRunner, Parallel, ResourceManager,
-    Value, Variable,
+    Background, Cancellation, Device, Environment, FunctionRunner, NoBackground, OneThread,
+    Parallel, ResourceManager, Value, Variable,
 };
 
 /// Work worth one block of a parallel loop: enough to pay for waking a thread.
@@ -24,34 +24,170 @@ pub struct StepId {
     pub request: i64,
 }
 
-/// What all kernels of one step on one device share.
-pub struct StepContext {
-    /// Which step it is.
-    pub step_id: StepId,
-    /// Depth of function calls.
-    pub call_depth: u32,
-    /// Memory that the session's tensors may take.
+/// What the steps of one session share: memory, state, threads, functions and the outside world.
+pub struct SessionContext {
+    /// Bounds the bytes of the session's tensors.
     pub budget: Arc<Budget>,
-    /// Memory that the task's state may take.
+    /// Bounds the bytes of the task's state.
     pub state_budget: Arc<Budget>,
-    /// Whether weights that steps use again and again keep the form in which kernels read them.
+    /// Whether kernels keep the packed form of weights that several steps multiply by.
     pub keeps_packed_weights: bool,
-    /// When to stop.
-    pub cancellation: Cancellation,
-    /// Named state.
+    /// Variables, queues, tables and other state that outlives a step.
     pub resources: Arc<ResourceManager>,
-    /// State that dies with the step.
-    pub step_resources: Arc<ResourceManager>,
-    /// Threads.
+    /// Threads that share the loop of one kernel.
     pub parallel: Arc<dyn Parallel>,
-    /// Threads for what goes on beside the step.
+    /// Threads for jobs that outlive the kernel that starts them.
     pub background: Arc<dyn Background>,
-    /// Functions.
-    pub functions: Arc<dyn FunctionRunner>,
-    /// Time, entropy, files.
+    /// Runs functions of the graph's library; `None` where there is no library. Weak, because the
+    /// runner owns this context.
+    pub functions: Option<Weak<dyn FunctionRunner>>,
+    /// Clock, entropy and files.
     pub environment: Environment,
+}
+
+impl SessionContext {
+    /// A context without a session: one thread, no functions, state of its own that is charged to
+    /// `budget` as tensors are.
+    pub fn isolated(budget: &Arc<Budget>, environment: Environment) -> SessionContext {
+        SessionContext {
+            budget: budget.clone(),
+            state_budget: budget.clone(),
+            keeps_packed_weights: false,
+            resources: ResourceManager::new("localhost"),
+            parallel: Arc::new(OneThread),
+            background: Arc::new(NoBackground),
+            functions: None,
+            environment,
+        }
+    }
+}
+
+/// One step on one device, as its kernels see it.
+#[derive(Clone)]
+pub struct StepContext {
+    session: Arc<SessionContext>,
+    device: Arc<dyn Device>,
+    step_id: StepId,
+    call_depth: u32,
+    cancellation: Cancellation,
+    step_resources: Arc<ResourceManager>,
+}
+
+impl StepContext {
+    /// A step of `session` on `device`, not within a function call.
+    pub fn new(
+        session: Arc<SessionContext>,
+        device: Arc<dyn Device>,
+        step_id: StepId,
+        cancellation: Cancellation,
+    ) -> StepContext {
+        let step_resources = ResourceManager::new("step");
+        StepContext { session, device, step_id, call_depth: 0, cancellation, step_resources }
+    }
+
+    /// The same step on another device: cancellation and step resources are shared.
+    pub fn on_device(&self, device: Arc<dyn Device>) -> StepContext {
+        StepContext { device, ..self.clone() }
+    }
+
+    /// The same step within a function call: `depth` calls are on the stack.
+    pub fn at_call_depth(self, depth: u32) -> StepContext {
+        StepContext { call_depth: depth, ..self }
+    }
+
+    /// Makes the context of a step that ended good for another step of the same session.
+    /// `cancellation_holders` is how many clones of the cancellation the caller owns, this
+    /// context's included; if there are more, the next step gets a new cancellation.
+    pub fn restart(&mut self, step_id: StepId, cancellation_holders: usize) {
+        self.step_id = step_id;
+        if !self.cancellation.reset(cancellation_holders) {
+            self.cancellation = Cancellation::default();
+        }
+    }
+
+    /// Moves the context to another session, so that an idle one need not keep its session alive.
+    pub fn set_session(&mut self, session: Arc<SessionContext>) {
+        self.session = session;
+    }
+
+    /// What the steps of the session share.
+    pub fn session(&self) -> &Arc<SessionContext> {
+        &self.session
+    }
+
     /// The device that the kernels run on.
-    pub device: Arc<dyn Device>,
+    pub fn device(&self) -> &Arc<dyn Device> {
+        &self.device
+    }
+
+    /// The step's number and the client's number for its request.
+    pub fn step_id(&self) -> StepId {
+        self.step_id
+    }
+
+    /// How many function calls are on the stack.
+    pub fn call_depth(&self) -> u32 {
+        self.call_depth
+    }
+
+    /// Ends the step.
+    #[inline]
+    pub fn cancellation(&self) -> &Cancellation {
+        &self.cancellation
+    }
+
+    /// State that is dropped when the step ends: stacks, tensor arrays.
+    pub fn step_resources(&self) -> &Arc<ResourceManager> {
+        &self.step_resources
+    }
+
+    /// Bounds the bytes of the session's tensors.
+    #[inline]
+    pub fn budget(&self) -> &Arc<Budget> {
+        &self.session.budget
+    }
+
+    /// Bounds the bytes of the task's state.
+    pub fn state_budget(&self) -> &Arc<Budget> {
+        &self.session.state_budget
+    }
+
+    /// Whether kernels keep the packed form of weights that several steps multiply by.
+    #[inline]
+    pub fn keeps_packed_weights(&self) -> bool {
+        self.session.keeps_packed_weights
+    }
+
+    /// Variables, queues, tables and other state that outlives the step.
+    pub fn resources(&self) -> &Arc<ResourceManager> {
+        &self.session.resources
+    }
+
+    /// Threads that share the loop of one kernel.
+    #[inline]
+    pub fn parallel(&self) -> &Arc<dyn Parallel> {
+        &self.session.parallel
+    }
+
+    /// Threads for jobs that outlive the kernel that starts them.
+    pub fn background(&self) -> &Arc<dyn Background> {
+        &self.session.background
+    }
+
+    /// Clock, entropy and files.
+    #[inline]
+    pub fn environment(&self) -> &Environment {
+        &self.session.environment
+    }
+
+    /// Runs functions of the graph's library. `Unimplemented` where there is no library, `Cancelled`
+    /// if the session is closed.
+    pub fn functions(&self) -> Result<Arc<dyn FunctionRunner>> {
+        let Some(functions) = &self.session.functions else {
+            bail!(Unimplemented, "functions cannot be called here");
+        };
+        functions.upgrade().ok_or_else(|| err!(Cancelled, "the session is closed"))
+    }
 }
 
 /// Outputs of one node.
@@ -178,12 +314,12 @@ impl<'a> KernelContext<'a> {
 
     /// Memory for scratch or an output, charged to the session; contents are unspecified.
     pub fn allocate(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        Tensor::allocate(dtype, shape, Some(&self.step.budget))
+        Tensor::allocate(dtype, shape, Some(self.step.budget()))
     }
 
     /// Zeroes, charged to the session.
     pub fn zeros(&self, dtype: DType, shape: Shape) -> Result<Tensor> {
-        Tensor::zeros_in(dtype, shape, Some(&self.step.budget))
+        Tensor::zeros_in(dtype, shape, Some(self.step.budget()))
     }
 
     /// Memory for output `i` in its dtype.
@@ -250,22 +386,22 @@ impl<'a> KernelContext<'a> {
 
     /// The session's memory.
     pub fn budget(&self) -> &'a Arc<Budget> {
-        &self.step.budget
+        self.step.budget()
     }
 
     /// Named state.
     pub fn resources(&self) -> &'a ResourceManager {
-        &self.step.resources
+        self.step.resources()
     }
 
     /// Fails if the step is to stop.
     pub fn check_cancelled(&self) -> Result<()> {
-        self.step.cancellation.check()
+        self.step.cancellation().check()
     }
 
     /// Threads for work that is already cut into blocks.
     pub fn parallel(&self) -> &'a dyn Parallel {
-        &*self.step.parallel
+        &**self.step.parallel()
     }
 
     /// Calls `body` on ranges that make up `0..total`, on several threads if it pays. The cut
@@ -287,8 +423,8 @@ impl<'a> KernelContext<'a> {
         }
         let items = block_items(total, nanoseconds_per_item);
         let blocks = total.div_ceil(items);
-        let cancellation = &self.step.cancellation;
-        self.step.parallel.run(blocks, &|block| {
+        let cancellation = self.step.cancellation();
+        self.step.parallel().run(blocks, &|block| {
             if !cancellation.is_cancelled() {
                 body(block * items..((block + 1) * items).min(total));
             }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::{Arc, OnceLock};
 
 use thalweg_graph::Attrs;
-use thalweg_tensor::{Result, Tensor, err};
+use thalweg_tensor::{Result, Tensor};
 
 use crate::StepContext;
 
@@ -51,14 +51,5 @@ impl KeptFunction {
     /// A function that has not been called yet.
     pub fn new(name: String, attrs: Attrs) -> KeptFunction {
         KeptFunction { name, attrs, kept: OnceLock::new() }
-    }
-}
-
-/// Where no functions can be called.
-pub struct NoFunctions;
-
-impl FunctionRunner for NoFunctions {
-    fn call(&self, name: &str, _: &Attrs, _: Vec<Tensor>, _: &Arc<StepContext>, done: CallDone) {
-        done(Err(err!(Unimplemented, "function '{name}' cannot be called here")));
     }
 }

@@ -19,10 +19,12 @@ mod variable;
 
 pub use background::{Background, NoBackground};
 pub use cancellation::{Cancellation, Registration};
-pub use context::{AsyncCall, Completion, KernelContext, Outputs, StepContext, StepId};
+pub use context::{
+    AsyncCall, Completion, KernelContext, Outputs, SessionContext, StepContext, StepId,
+};
 pub use device::{Device, DeviceDescription, DeviceName, DeviceSpec, HostDevice};
 pub use environment::{Clock, Entropy, Environment};
-pub use function::{CallDone, FunctionRunner, KeptFunction, NoFunctions};
+pub use function::{CallDone, FunctionRunner, KeptFunction};
 pub use parallel::{OneThread, Parallel};
 pub use registry::{
     AnyKernel, AsyncKernel, Constraint, Family, Kernel, KernelInit, KernelRegistry, KernelSpec,

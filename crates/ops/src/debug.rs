@@ -165,7 +165,7 @@ impl Stream {
                 let _ = write!(log, "{level}: ").and_then(|()| log.write_all(text));
             }
             Stream::File(path) => {
-                let storage = &ctx.step().environment.storage;
+                let storage = &ctx.step().environment().storage;
                 storage.create_folder_of(path)?;
                 let mut file = storage.append(path)?;
                 file.write(text)?;
@@ -189,7 +189,7 @@ fn print_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 fn timestamp(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
-        let seconds = ctx.step().environment.clock.wall().as_secs_f64();
+        let seconds = ctx.step().environment().clock.wall().as_secs_f64();
         ctx.set_output(0, Tensor::scalar(seconds))
     })
 }

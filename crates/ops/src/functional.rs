@@ -48,7 +48,7 @@ fn device_index(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let names = init.attrs().strings("device_names")?;
     let names: Vec<Vec<u8>> = names.iter().map(|name| name.to_vec()).collect();
     AnyKernel::new(move |ctx| {
-        let own = ctx.step().device.description().name.device_type.as_bytes();
+        let own = ctx.step().device().description().name.device_type.as_bytes();
         let index = names.iter().position(|name| name == own).unwrap_or(names.len());
         ctx.set_output(0, Tensor::scalar(index as i32))
     })

@@ -35,7 +35,7 @@ pub(crate) fn multiply_weights<T: Factor>(
     c: MatMut<'_, T>,
     write: Write,
 ) -> Result<()> {
-    if ctx.step().keeps_packed_weights
+    if ctx.step().keeps_packed_weights()
         && let Some(product) = Gemm::keeping(a, b)
         && let Some(packed) = packed_weights(ctx, weights, b, &product)?
     {
@@ -80,7 +80,7 @@ pub(crate) fn kept_form<'w>(
     bytes: usize,
     derive: impl FnOnce() -> Result<Tensor>,
 ) -> Option<&'w Tensor> {
-    if !ctx.step().keeps_packed_weights {
+    if !ctx.step().keeps_packed_weights() {
         return None;
     }
     let budget = ctx.budget();
@@ -93,7 +93,7 @@ fn on_threads(
     ctx: &KernelContext<'_>,
     work: impl FnOnce(gemm::ParallelFor<'_>) -> Result<(), gemm::Error>,
 ) -> Result<()> {
-    let cancellation = &ctx.step().cancellation;
+    let cancellation = ctx.step().cancellation();
     let result = work(&|blocks: usize, work: &(dyn Fn(usize) + Sync)| {
         ctx.parallel().run(blocks, &|i| {
             if !cancellation.is_cancelled() {

@@ -35,26 +35,17 @@ pub(crate) fn call(op: &'static str) -> Call {
     Call { op, inputs: Vec::new(), attrs: Attrs::default(), threads, weights: None }
 }
 
-/// A step of its own, with nothing around it.
+/// A step without a session.
 pub(crate) fn step(budget: &Arc<Budget>, parallel: Arc<dyn Parallel>) -> Arc<StepContext> {
-    Arc::new(StepContext {
-        step_id: StepId { number: 1, request: 0 },
-        call_depth: 0,
-        budget: budget.clone(),
-        state_budget: budget.clone(),
-        keeps_packed_weights: false,
-        cancellation: Cancellation::default(),
-        resources: ResourceManager::new("localhost"),
-        step_resources: ResourceManager::new("step"),
-        parallel,
-        background: Arc::new(NoBackground),
-        functions: Arc::new(NoFunctions),
-        environment: Environment::frozen(),
-        device: HostDevice::shared(DeviceDescription::cpu(
-            DeviceName::cpu("localhost", 0, 0),
-            1 << 30,
-        )),
-    })
+    step_of(SessionContext { parallel, ..SessionContext::isolated(budget, Environment::frozen()) })
+}
+
+/// A step on one CPU.
+fn step_of(session: SessionContext) -> Arc<StepContext> {
+    let name = DeviceName::cpu("localhost", 0, 0);
+    let device = HostDevice::shared(DeviceDescription::cpu(name, 1 << 30));
+    let id = StepId { number: 1, request: 0 };
+    Arc::new(StepContext::new(Arc::new(session), device, id, Cancellation::default()))
 }
 
 /// `"2,?,3"` as a partial shape; `"unknown"` has no rank, `""` is a scalar's.
@@ -137,11 +128,13 @@ impl Call {
     pub(crate) fn run_all(self) -> Result<Vec<Tensor>> {
         let node = self.node()?;
         let budget = self.weights.clone().unwrap_or_else(|| Budget::new(1 << 30));
-        let mut step = step(&budget, self.threads.clone());
-        Arc::get_mut(&mut step).expect("nobody else has it").keeps_packed_weights =
-            self.weights.is_some();
+        let step = step_of(SessionContext {
+            parallel: self.threads.clone(),
+            keeps_packed_weights: self.weights.is_some(),
+            ..SessionContext::isolated(&budget, Environment::frozen())
+        });
         let registry = &*KERNELS;
-        let init = KernelInit { node: &node, budget: &budget, environment: &step.environment };
+        let init = KernelInit { node: &node, budget: &budget, environment: step.environment() };
         let AnyKernel::Sync(kernel) = (registry.find(&node, "CPU")?.create)(&init)? else {
             bail!(Unimplemented, "{} completes later", self.op);
         };

@@ -277,7 +277,7 @@ fn lock_rest<'a>(
         return body(&mut values);
     };
     let variable = &variables[next];
-    let (op, step) = (&ctx.node().op.name, ctx.step().step_id);
+    let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
     ctx.resources().update(&**variable, op, step, || {
         locked.push((next, variable.write()?));
         lock_rest(ctx, variables, rest, locked, body)

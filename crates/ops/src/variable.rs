@@ -293,7 +293,7 @@ fn ref_variable(init: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(move |ctx| {
         let found: Arc<RefVariable> =
             ctx.resources().find_or_create(container.clone(), name.clone(), || {
-                let budget = ctx.step().state_budget.clone();
+                let budget = ctx.step().state_budget().clone();
                 let variable = Variable::new(name.clone(), dtype, shape.clone(), budget);
                 Ok(RefVariable(Arc::new(variable)))
             })?;
@@ -370,7 +370,7 @@ fn assign(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 /// Gives a variable a new value.
 fn replace(ctx: &KernelContext<'_>, variable: &Variable, value: Tensor) -> Result<()> {
-    let (op, step) = (&ctx.node().op.name, ctx.step().step_id);
+    let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
     ctx.resources().update(variable, op, step, || variable.assign(value))
 }
 
@@ -380,7 +380,7 @@ pub(crate) fn change<R>(
     variable: &Variable,
     change: impl FnOnce(&mut Tensor) -> Result<R>,
 ) -> Result<R> {
-    let (op, step) = (&ctx.node().op.name, ctx.step().step_id);
+    let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
     ctx.resources().update(variable, op, step, || variable.update(change))
 }
 
@@ -484,11 +484,11 @@ fn var_handle(init: &KernelInit<'_>) -> Result<AnyKernel> {
         }
         let default = ctx.resources().default_container();
         let owned = is_anonymous.then(|| -> Arc<dyn Resource> {
-            let budget = ctx.step().state_budget.clone();
+            let budget = ctx.step().state_budget().clone();
             Arc::new(Variable::new(name.clone(), dtype, shape.clone(), budget))
         });
         let handle = ResourceHandle {
-            device: ctx.step().device.description().name.to_string().into(),
+            device: ctx.step().device().description().name.to_string().into(),
             container: if container.is_empty() { default.clone() } else { container.clone() },
             name: name.clone(),
             dtypes_and_shapes: [(dtype, shape.clone())].into(),
@@ -578,7 +578,7 @@ fn find_or_create(
     ctx.resources().find_or_create(handle.container.clone(), handle.name.clone(), || {
         let declared = handle.dtypes_and_shapes.first();
         let shape = declared.map_or(PartialShape::UNKNOWN, |(_, shape)| shape.clone());
-        let budget = ctx.step().state_budget.clone();
+        let budget = ctx.step().state_budget().clone();
         Ok(Variable::new(handle.name.clone(), dtype, shape, budget))
     })
 }

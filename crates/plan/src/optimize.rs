@@ -11,8 +11,7 @@ use thalweg_graph::{
 };
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
-    KernelInit, KernelRegistry, NoBackground, NoFunctions, OneThread, ResourceManager, StepContext,
-    StepId, Value,
+    KernelInit, KernelRegistry, SessionContext, StepContext, StepId, Value,
 };
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{Budget, FlushDenormals, Result, Tensor};
@@ -149,8 +148,8 @@ impl<'a> Pass<'a> {
     /// says there what is wrong; so it is just left.
     fn computed(&self, node: &Node, inputs: &mut [Value]) -> Option<Tensor> {
         let spec = self.kernels.find(node, "CPU").ok()?;
-        let environment = &self.step.environment;
-        let init = KernelInit { node, budget: &self.step.budget, environment };
+        let environment = self.step.environment();
+        let init = KernelInit { node, budget: self.step.budget(), environment };
         let mut outputs = [Value::Empty];
         let dtypes = [node.outputs[0].dtype];
         let run = || {
@@ -293,19 +292,7 @@ fn without_orphans(graph: &Graph, nodes: Vec<Node>, placement: &mut Placement) -
 fn folding_step() -> Arc<StepContext> {
     let budget = Budget::new(8 * FOLD_BYTES_MAX);
     let device = DeviceDescription::cpu(DeviceName::cpu("fold", 0, 0), 0);
-    Arc::new(StepContext {
-        step_id: StepId::default(),
-        call_depth: 0,
-        state_budget: budget.clone(),
-        budget,
-        keeps_packed_weights: false,
-        cancellation: Cancellation::default(),
-        resources: ResourceManager::new("fold"),
-        step_resources: ResourceManager::new("fold"),
-        parallel: Arc::new(OneThread),
-        background: Arc::new(NoBackground),
-        functions: Arc::new(NoFunctions),
-        environment: Environment::frozen(),
-        device: HostDevice::shared(device),
-    })
+    let session = Arc::new(SessionContext::isolated(&budget, Environment::frozen()));
+    let (id, cancellation) = (StepId::default(), Cancellation::default());
+    Arc::new(StepContext::new(session, HostDevice::shared(device), id, cancellation))
 }

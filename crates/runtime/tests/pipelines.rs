@@ -277,7 +277,7 @@ fn a_pipeline_that_is_stopped_ends_and_frees_what_it_held() {
     drop(elements);
     // What was under way may still end; then nothing is made any more and nothing is held.
     settled(&made);
-    wait_until(|| step.budget.used_bytes() == 0);
+    wait_until(|| step.budget().used_bytes() == 0);
 }
 
 /// The number that a counter stays at.

@@ -46,7 +46,7 @@ pub(super) fn create(init: &KernelInit<'_>) -> Result<AnyKernel> {
         );
         let prefixes: Vec<&str> = prefixes.strings()?.iter().map(path_of).collect::<Result<_>>()?;
         let destination = only_path(destination, "destination_prefix")?;
-        let storage = &call.step.environment.storage;
+        let storage = &call.step.environment().storage;
         check_there(&**storage, &prefixes, options.allow_missing)?;
         check_folder(&**storage, destination)?;
         merge(storage, &prefixes, destination, options)?;

@@ -49,9 +49,9 @@ where
 {
     fn start(&self, call: AsyncCall) {
         let work = self.0.clone();
-        let background = call.step.background.clone();
+        let background = call.step.background().clone();
         background.spawn_waiting(Box::new(move || {
-            let result = call.step.cancellation.check().and_then(|()| work(&call));
+            let result = call.step.cancellation().check().and_then(|()| work(&call));
             finish(call, result);
         }));
     }
@@ -67,7 +67,7 @@ where
 
 /// Ends a call on the pool: what follows in the step is no work for a thread that waits for files.
 fn finish(call: AsyncCall, result: Result<Outputs>) {
-    let background = call.step.background.clone();
+    let background = call.step.background().clone();
     background.spawn(Box::new(move || call.complete(result)));
 }
 

@@ -105,7 +105,7 @@ fn save_from(call: &AsyncCall, first: usize) -> Result<Outputs> {
             parts.num_elements()
         );
     }
-    let storage = &*call.step.environment.storage;
+    let storage = &*call.step.environment().storage;
     // Unlike `SaveV2`, these ops make no folder.
     let folder = folder_of(path);
     ensure!(
@@ -115,7 +115,7 @@ fn save_from(call: &AsyncCall, first: usize) -> Result<Outputs> {
     );
     let mut writer = v1::Writer::new(storage, path, WriteOptions::default());
     for item in items(call, first, names, parts)? {
-        call.step.cancellation.check()?;
+        call.step.cancellation().check()?;
         match &item.part {
             Some(part) => writer.add_slice(item.name, &part.whole, &part.slice, item.tensor)?,
             None => writer.add(item.name, item.tensor)?,
@@ -145,7 +145,7 @@ fn restoring(init: &KernelInit<'_>, has_part: bool) -> Result<AnyKernel> {
             false => None,
         };
         let item = Item { name: name_of(name)?.to_owned(), part, dtype };
-        let reader = open(&*call.step.environment.storage, pattern)?;
+        let reader = open(&*call.step.environment().storage, pattern)?;
         Ok(Outputs::from_iter([read(call, &reader, pattern, &item)?]))
     })
 }
@@ -191,7 +191,7 @@ pub(super) fn read(
     pattern: &str,
     item: &Item,
 ) -> Result<Value> {
-    call.step.cancellation.check()?;
+    call.step.cancellation().check()?;
     let name = &item.name;
     let Some(saved) = reader.entry(name) else {
         return Err(err!(
@@ -217,7 +217,7 @@ pub(super) fn read(
             saved.shape
         );
     }
-    let context = ReadContext { budget: Some(&call.step.budget), ..ReadContext::default() };
+    let context = ReadContext { budget: Some(call.step.budget()), ..ReadContext::default() };
     let slice = item.part.as_ref().map(|part| &part.slice);
     reader.read_with(name, slice, context).map(Value::from)
 }

@@ -73,7 +73,7 @@ pub(super) fn restore_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
     on_files(move |call| {
         let prefix = only_path(call.input(0)?, "prefix")?;
         let items = items(call, &dtypes)?;
-        let storage = &call.step.environment.storage;
+        let storage = &call.step.environment().storage;
         // A prefix that no file can have is told by those who look for the older format.
         if !storage.exists(&index_path(prefix)).unwrap_or(false) {
             let reader = old::open(&**storage, prefix)?;
@@ -115,16 +115,16 @@ fn check(reader: &BundleReader, item: &Item) -> Result<()> {
 fn read_all(call: &AsyncCall, reader: &BundleReader, items: &[Item]) -> Result<Outputs> {
     let step = &call.step;
     let spread = |count: usize, work: &(dyn Fn(usize) + Sync)| {
-        step.background.spread_waiting(count, work);
+        step.background().spread_waiting(count, work);
     };
     let one_by_one = |count: usize, work: &(dyn Fn(usize) + Sync)| (0..count).for_each(work);
-    let are_few = items.len() < step.background.threads();
+    let are_few = items.len() < step.background().threads();
     let context = ReadContext {
-        budget: Some(&step.budget),
+        budget: Some(step.budget()),
         spread: if are_few { &spread } else { &one_by_one },
     };
     let read = |item: &Item| {
-        step.cancellation.check()?;
+        step.cancellation().check()?;
         reader.read_with(&item.name, item.part.as_ref().map(|part| &part.slice), context)
     };
     if are_few {

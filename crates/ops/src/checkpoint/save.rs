@@ -120,9 +120,9 @@ pub(super) fn save_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
             names.num_elements()
         );
         let items = items(call, 3, names, Some(parts))?;
-        let storage = &call.step.environment.storage;
+        let storage = &call.step.environment().storage;
         check_folder(&**storage, prefix)?;
-        let background = &call.step.background;
+        let background = call.step.background();
         let spread = |count: usize, work: &(dyn Fn(usize) + Sync)| {
             background.spread_waiting(count, work);
         };
@@ -130,7 +130,7 @@ pub(super) fn save_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let mut writer =
             BundleWriter::create_files(storage, prefix, WriteOptions::default(), files)?;
         let to_add: Vec<checkpoint::Item<'_>> = items.iter().map(Item::to_add).collect();
-        let cancellation = &call.step.cancellation;
+        let cancellation = call.step.cancellation();
         writer.add_all(&to_add, &|| cancellation.check(), &spread)?;
         writer.finish_with(&spread)?;
         Ok(Outputs::new())

@@ -6,7 +6,9 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use thalweg_graph::{AttrValue, Attrs, NodeAttrs};
-use thalweg_kernel::{Cancellation, KeptFunction, KernelContext, Registration, StepContext};
+use thalweg_kernel::{
+    CallDone, Cancellation, KeptFunction, KernelContext, Registration, StepContext,
+};
 use thalweg_proto as pb;
 use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 
@@ -90,7 +92,7 @@ impl Function {
         }
         // The call itself keeps its step; who waits for it must not, or it kept the session too.
         let CallStep { context, link } = step;
-        let cancellation = context.cancellation.clone();
+        let cancellation = context.cancellation().clone();
         Call(State::Begun(Begun { outcome, cancellation, link: Some(link), later: None }))
     }
 
@@ -120,8 +122,11 @@ impl Function {
         match &self.body {
             Body::Graph(function) => {
                 let outcome = outcome.clone();
-                let done = Box::new(move |result| outcome.set(result));
-                step.functions.call_kept(function, args, step, done);
+                let done: CallDone = Box::new(move |result| outcome.set(result));
+                match step.functions() {
+                    Ok(functions) => functions.call_kept(function, args, step, done),
+                    Err(e) => done(Err(e)),
+                }
             }
             Body::Code(code) => outcome.set(caught("a function", || code(step, args))),
         }

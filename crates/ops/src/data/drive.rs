@@ -37,7 +37,7 @@ impl Work for Drive {
     fn advance(&self, cx: &mut Context<'_>) -> After {
         let mut running = self.running.lock();
         let Some(Running { machine, call, .. }) = &mut *running else { return After::default() };
-        let result = match call.step.cancellation.check() {
+        let result = match call.step.cancellation().check() {
             Ok(()) => match machine(cx) {
                 Poll::Ready(result) => result,
                 Poll::Pending => return After::default(),
@@ -75,7 +75,7 @@ pub(crate) fn drive(call: AsyncCall, make: impl FnOnce(&Arc<Scope>) -> Result<Ma
     }
     let weak = Arc::downgrade(&task);
     let cancelled = scope.cancellation.clone();
-    let registration = step.cancellation.on_cancel(move |cause| {
+    let registration = step.cancellation().on_cancel(move |cause| {
         // What the machine waits for ends, and then the machine is run once more.
         cancelled.cancel(cause.clone());
         if let Some(task) = weak.upgrade() {

@@ -152,7 +152,7 @@ fn submit(pump: &Arc<Task<Pump>>, call: AsyncCall, spec: Spec, is_optional: bool
         return;
     }
     let weak = Arc::downgrade(pump);
-    let registration = step.cancellation.on_cancel(move |cause| {
+    let registration = step.cancellation().on_cancel(move |cause| {
         let withdrawn = weak.upgrade().and_then(|pump| pump.work.withdraw(number));
         if let Some(request) = withdrawn {
             request.call.complete(Err(cause.clone()));

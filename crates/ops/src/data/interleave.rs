@@ -195,7 +195,7 @@ fn interleave(init: &KernelInit<'_>) -> Result<AnyKernel> {
             InvalidArgument,
             "cycle_length must be greater than zero."
         );
-        let cycle = usize::try_from(cycle).unwrap_or(ctx.step().background.threads());
+        let cycle = usize::try_from(cycle).unwrap_or(ctx.step().background().threads());
         let block = named(ctx, "block_length")?.unwrap_or(1);
         ensure!(block > 0, InvalidArgument, "block_length must be greater than zero.");
         if let Some(calls) = named(ctx, "num_parallel_calls")? {

@@ -392,7 +392,12 @@ impl AsyncKernel for OneShot {
                 calls.into_iter().for_each(|c| c.complete(answer.clone().map_err(Error::clone)));
             }
         };
-        step.functions.call(&self.factory, &self.attrs, Vec::new(), &step, Box::new(made));
+        match step.functions() {
+            Ok(functions) => {
+                functions.call(&self.factory, &self.attrs, Vec::new(), &step, Box::new(made));
+            }
+            Err(e) => made(Err(e)),
+        }
     }
 }
 
@@ -438,7 +443,7 @@ pub(crate) fn from_string<T: Drawn>(init: &KernelInit<'_>) -> Result<AnyKernel> 
     let spec = Spec::of(init.attrs())?;
     AnyKernel::new(move |ctx| {
         let handle = handle_from_string(ctx)?;
-        let device = ctx.step().device.description().name.to_string();
+        let device = ctx.step().device().description().name.to_string();
         ensure!(
             *handle.device == *device,
             InvalidArgument,

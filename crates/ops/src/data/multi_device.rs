@@ -376,7 +376,7 @@ impl AsyncKernel for GetNext {
         };
         dealer.run_here();
         let weak = Arc::downgrade(&dealer);
-        let registration = step.cancellation.on_cancel(move |cause| {
+        let registration = step.cancellation().on_cancel(move |cause| {
             let withdrawn =
                 weak.upgrade().and_then(|d| d.work.hands.lock().withdraw(shard, number));
             if let Some(request) = withdrawn {

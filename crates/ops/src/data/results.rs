@@ -259,7 +259,7 @@ fn record_file(call: &AsyncCall) -> Result<(Source, RecordWriter)> {
         "the elements of a dataset that is written must be single strings"
     );
     let compression = Compression::from_name(&text(2, "compression_type")?)?;
-    let file = call.step.environment.storage.replace(&text(1, "filename")?)?;
+    let file = call.step.environment().storage.replace(&text(1, "filename")?)?;
     Ok((dataset, RecordWriter::new(file, compression)))
 }
 

@@ -1,11 +1,11 @@
 //! The world of an iterator, which outlives the steps that draw from it.
 
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use parking_lot::Mutex;
 use thalweg_kernel::{
-    Background, Cancellation, Device, Environment, FunctionRunner, NoFunctions, Parallel,
-    Registration, ResourceManager, StepContext, StepId,
+    Background, Cancellation, Device, Environment, Registration, SessionContext, StepContext,
+    StepId,
 };
 use thalweg_tensor::{Budget, Result, err};
 
@@ -21,17 +21,15 @@ pub(crate) struct Scope {
     _closing: Registration,
     step_id: StepId,
     call_depth: u32,
-    state_budget: Arc<Budget>,
-    resources: Weak<ResourceManager>,
-    functions: Weak<dyn FunctionRunner>,
-    parallel: Arc<dyn Parallel>,
+    session: Weak<SessionContext>,
     device: Arc<dyn Device>,
     /// Steps of calls that ended well, for the next ones.
     idle: Mutex<Vec<CallStep>>,
-    /// Stand in such a step for what is held weakly.
-    no_resources: Arc<ResourceManager>,
-    no_functions: Arc<dyn FunctionRunner>,
 }
+
+/// Stands in idle steps for the session, which they must not keep alive.
+static NO_SESSION: LazyLock<Arc<SessionContext>> =
+    LazyLock::new(|| Arc::new(SessionContext::isolated(&Budget::new(0), Environment::frozen())));
 
 /// The step of one call of a function; it is cancelled with the scope.
 pub(crate) struct CallStep {
@@ -47,49 +45,29 @@ impl Scope {
     pub(crate) fn new(step: &StepContext) -> Arc<Scope> {
         let cancellation = Cancellation::default();
         Arc::new(Scope {
-            budget: step.budget.clone(),
-            environment: step.environment.clone(),
-            background: step.background.clone(),
-            _closing: step.background.closing().link(&cancellation),
+            budget: step.budget().clone(),
+            environment: step.environment().clone(),
+            background: step.background().clone(),
+            _closing: step.background().closing().link(&cancellation),
             cancellation,
-            step_id: step.step_id,
-            call_depth: step.call_depth,
-            state_budget: step.state_budget.clone(),
-            resources: Arc::downgrade(&step.resources),
-            functions: Arc::downgrade(&step.functions),
-            parallel: step.parallel.clone(),
-            device: step.device.clone(),
+            step_id: step.step_id(),
+            call_depth: step.call_depth(),
+            session: Arc::downgrade(step.session()),
+            device: step.device().clone(),
             idle: Mutex::default(),
-            no_resources: ResourceManager::new(""),
-            no_functions: Arc::new(NoFunctions),
         })
     }
 
-    /// A step of its own for one call of a function, which ends when the flag says so.
+    /// A step for one call of a function, which `cancellation` ends.
     pub(crate) fn step(&self, cancellation: Cancellation) -> Result<Arc<StepContext>> {
-        let (resources, functions) = self.session()?;
-        Ok(Arc::new(StepContext {
-            step_id: self.step_id,
-            call_depth: self.call_depth + 1,
-            budget: self.budget.clone(),
-            state_budget: self.state_budget.clone(),
-            keeps_packed_weights: false,
-            cancellation,
-            resources,
-            step_resources: ResourceManager::new("step"),
-            parallel: self.parallel.clone(),
-            background: self.background.clone(),
-            functions,
-            environment: self.environment.clone(),
-            device: self.device.clone(),
-        }))
+        let device = self.device.clone();
+        let step = StepContext::new(self.session()?, device, self.step_id, cancellation);
+        Ok(Arc::new(step.at_call_depth(self.call_depth + 1)))
     }
 
-    /// What is held weakly.
-    fn session(&self) -> Result<(Arc<ResourceManager>, Arc<dyn FunctionRunner>)> {
+    fn session(&self) -> Result<Arc<SessionContext>> {
         let closed = || err!(Cancelled, "the session that the iterator was made in is closed");
-        let resources = self.resources.upgrade().ok_or_else(closed)?;
-        Ok((resources, self.functions.upgrade().ok_or_else(closed)?))
+        self.session.upgrade().ok_or_else(closed)
     }
 
     /// The step of an earlier call, or a new one.
@@ -98,7 +76,7 @@ impl Scope {
         if let Some(mut step) = idle
             && let Some(context) = Arc::get_mut(&mut step.context)
         {
-            (context.resources, context.functions) = self.session()?;
+            context.set_session(self.session()?);
             return Ok(step);
         }
         let cancellation = Cancellation::default();
@@ -110,11 +88,10 @@ impl Scope {
     /// something was left in it. What is kept holds neither the session nor its state.
     pub(crate) fn end_call(&self, mut step: CallStep) {
         let Some(context) = Arc::get_mut(&mut step.context) else { return };
-        if context.cancellation.is_cancelled() || !context.step_resources.is_empty() {
+        if context.cancellation().is_cancelled() || !context.step_resources().is_empty() {
             return;
         }
-        context.resources = self.no_resources.clone();
-        context.functions = self.no_functions.clone();
+        context.set_session(NO_SESSION.clone());
         let mut idle = self.idle.lock();
         if idle.len() < IDLE_MAX {
             idle.push(step);

@@ -96,7 +96,7 @@ pub(crate) fn input_seeds(ctx: &KernelContext<'_>, i: usize) -> Result<(i64, i64
     if seeds != (0, 0) {
         return Ok(seeds);
     }
-    let entropy = &ctx.step().environment.entropy;
+    let entropy = &ctx.step().environment().entropy;
     Ok((entropy.next_u64().cast_signed(), entropy.next_u64().cast_signed()))
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn set_anonymous(
     name: &str,
 ) -> Result<()> {
     let handle = ResourceHandle {
-        device: ctx.step().device.description().name.to_string().into(),
+        device: ctx.step().device().description().name.to_string().into(),
         container: ctx.resources().default_container().clone(),
         name: name.into(),
         owned: Some(state),
@@ -149,7 +149,7 @@ pub(crate) fn set_anonymous(
 pub(crate) fn dummy(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let handle = ResourceHandle {
-            device: ctx.step().device.description().name.to_string().into(),
+            device: ctx.step().device().description().name.to_string().into(),
             ..ResourceHandle::default()
         };
         ctx.set_output(0, Tensor::from_resources(Shape::scalar(), vec![handle])?)

@@ -147,7 +147,7 @@ fn shuffle(init: &KernelInit<'_>) -> Result<AnyKernel> {
         let seeds = match seed {
             Some(i) => input_seeds(ctx, i)?,
             None => {
-                let entropy = &ctx.step().environment.entropy;
+                let entropy = &ctx.step().environment().entropy;
                 (entropy.next_u64().cast_signed(), entropy.next_u64().cast_signed())
             }
         };

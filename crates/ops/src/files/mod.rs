@@ -11,7 +11,7 @@ use thalweg_tensor::{Bytes, Result, bail};
 
 /// The content of a file, within the session's memory.
 pub(crate) fn read_file(ctx: &KernelContext<'_>, path: &str) -> Result<Bytes> {
-    ctx.step().environment.storage.read(path, ctx.budget().left_bytes())
+    ctx.step().environment().storage.read(path, ctx.budget().left_bytes())
 }
 
 /// A path as text.

@@ -182,12 +182,12 @@ impl Desk {
         let mut bytes = 0;
         while records.len() < count {
             if records.len().is_multiple_of(RECORDS_BETWEEN_CHECKS) {
-                step.cancellation.check()?;
+                step.cancellation().check()?;
             }
             let next = self.source.next(path, step)?;
             if let Some(record) = next.record {
                 bytes += size_of::<Record>() + record.0.len() + record.1.len();
-                step.budget.check(bytes)?;
+                step.budget().check(bytes)?;
                 records.push(record);
             }
             if next.is_at_end {
@@ -292,7 +292,7 @@ fn ask(Question { request, queue, step }: Question, desk: Weak<Gate<Desk>>) {
         });
         pump(&gate);
     };
-    let (resources, step_id) = (step.resources.clone(), step.step_id);
+    let (resources, step_id) = (step.resources().clone(), step.step_id());
     let mut call = Some(AsyncCall::new(SmallVec::new(), step, 1, Box::new(answered)));
     let result = resources.update(&*queue, "ReaderRead", step_id, || {
         if let Some(call) = call.take() {

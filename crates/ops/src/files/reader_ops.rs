@@ -347,7 +347,7 @@ impl AsyncKernel for Read {
             Ok(found) => found,
             Err(e) => return call.complete(Err(e)),
         };
-        let (resources, step_id) = (call.step.resources.clone(), call.step.step_id);
+        let (resources, step_id) = (call.step.resources().clone(), call.step.step_id());
         let mut left = Some((call, request));
         let result = resources.update(&*reader, &self.op, step_id, || {
             if let Some((call, request)) = left.take() {

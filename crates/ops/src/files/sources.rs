@@ -44,7 +44,7 @@ pub(crate) trait Source: Send {
 }
 
 fn storage(step: &StepContext) -> &dyn Storage {
-    &*step.environment.storage
+    &*step.environment().storage
 }
 
 /// Lines, without what ends them.
@@ -63,7 +63,7 @@ impl Lines {
     fn line(&mut self, step: &StepContext) -> Result<Option<Vec<u8>>> {
         let Some(file) = &mut self.file else { return Ok(None) };
         let mut line = Vec::new();
-        let limit = step.budget.left_bytes() as u64;
+        let limit = step.budget().left_bytes() as u64;
         let read = file.by_ref().take(limit).read_until(b'\n', &mut line);
         let read = read.map_err(|e| err!(DataLoss, "{e}"))?;
         ensure!(
@@ -118,7 +118,7 @@ impl Source for Whole {
     }
 
     fn next(&mut self, path: &str, step: &StepContext) -> Result<Next> {
-        let content = storage(step).read(path, step.budget.left_bytes())?;
+        let content = storage(step).read(path, step.budget().left_bytes())?;
         Ok(Next { is_at_end: true, ..Next::record(path.to_owned(), content) })
     }
 
@@ -164,7 +164,7 @@ impl Source for Records {
     fn open(&mut self, path: &str, step: &StepContext) -> Result<()> {
         let options = ReadOptions {
             compression: self.compression,
-            record_bytes_max: step.budget.left_bytes(),
+            record_bytes_max: step.budget().left_bytes(),
             ends_within_header: true,
             ..Default::default()
         };
@@ -213,7 +213,7 @@ impl FixedLength {
 impl Source for FixedLength {
     fn open(&mut self, path: &str, step: &StepContext) -> Result<()> {
         self.number = 0;
-        let limit = step.budget.left_bytes();
+        let limit = step.budget().left_bytes();
         let mut content = storage(step).read(path, limit)?;
         let Sizes { header, footer, .. } = self.sizes;
         match self.compression.decompress(path, &content, limit) {

@@ -82,7 +82,7 @@ fn write(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let path = path_of(only(ctx.input(0)?, "filename")?)?;
         let content = only(ctx.input(1)?, "contents")?;
-        ctx.step().environment.storage.write(path, content)
+        ctx.step().environment().storage.write(path, content)
     })
 }
 
@@ -98,7 +98,7 @@ fn matching(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let mut paths: Vec<String> = Vec::new();
         for pattern in patterns.strings()? {
             ctx.check_cancelled()?;
-            paths.extend(ctx.step().environment.storage.matching(path_of(pattern)?)?);
+            paths.extend(ctx.step().environment().storage.matching(path_of(pattern)?)?);
         }
         paths.sort();
         let shape = Shape::new(&[paths.len()])?;

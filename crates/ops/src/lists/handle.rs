@@ -39,7 +39,7 @@ pub(crate) fn set_shared_handle<T: Resource>(
     name: &Arc<str>,
     create: impl FnOnce() -> Result<T>,
 ) -> Result<()> {
-    let state = ctx.step().step_resources.find_or_create(container, name.clone(), create)?;
+    let state = ctx.step().step_resources().find_or_create(container, name.clone(), create)?;
     set_form(ctx, container, name, state)
 }
 
@@ -55,8 +55,8 @@ fn set_form(
     }
     let handle = if ctx.output_dtype(0)? == DType::Resource {
         let handle = ResourceHandle {
-            device: ctx.step().device.description().name.to_string().into(),
-            container: format!("__per_step_{}", ctx.step().step_id.number).into(),
+            device: ctx.step().device().description().name.to_string().into(),
+            container: format!("__per_step_{}", ctx.step().step_id().number).into(),
             name: format!("{container}{name}").into(),
             owned: Some(state),
             ..ResourceHandle::default()
@@ -71,7 +71,7 @@ fn set_form(
 
 /// The state that input `i` means.
 pub(crate) fn step_state<T: Resource>(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<T>> {
-    let resources = &ctx.step().step_resources;
+    let resources = ctx.step().step_resources();
     match ctx.input(i) {
         Ok(tensor) => {
             ensure!(

@@ -226,7 +226,7 @@ impl Barrier {
             is_new = true;
             let components = vec![None; self.dtypes.len()];
             let bytes = size_of::<Incomplete>() + key.len() + self.dtypes.len() * 96;
-            let _charge = Charge::new(&step.budget, bytes)?;
+            let _charge = Charge::new(step.budget(), bytes)?;
             state.incomplete.insert(key.clone(), Incomplete { index, components, _charge });
         }
         let Some(entry) = state.incomplete.get_mut(key) else {

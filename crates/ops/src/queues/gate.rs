@@ -118,7 +118,7 @@ impl<M: Machine> Gate<M> {
     fn watch(&self, lane: usize, number: u64, step: &StepContext) {
         // Weak: callbacks are dropped under the flag's lock, which is no place for a gate to go.
         let gate = self.this.clone();
-        let registration = step.cancellation.on_cancel(move |cause| {
+        let registration = step.cancellation().on_cancel(move |cause| {
             if let Some(gate) = gate.upgrade() {
                 gate.cancel(lane, number, cause);
             }
@@ -227,7 +227,7 @@ impl<M: Machine> State<M> {
             let step = &waiting.call.step;
             // Whoever cancels a step is about to take its calls away. Until then they get nothing:
             // it would be lost.
-            let progress = if step.cancellation.is_cancelled() {
+            let progress = if step.cancellation().is_cancelled() {
                 Progress::Waits
             } else {
                 self.machine.advance(&mut waiting.request, step)
@@ -308,7 +308,7 @@ where
         };
         let step = call.step.clone();
         let mut call = Some(call);
-        let result = step.resources.update(&*state, &self.op, step.step_id, || {
+        let result = step.resources().update(&*state, &self.op, step.step_id(), || {
             if let Some(call) = call.take() {
                 state.gate().submit(lane, request, call);
             }
@@ -326,6 +326,6 @@ pub(crate) fn update<R>(
     state: &dyn Resource,
     change: impl FnOnce() -> R,
 ) -> Result<R> {
-    let (op, step) = (&ctx.node().op.name, ctx.step().step_id);
+    let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
     ctx.resources().update(state, op, step, || Ok(change()))
 }

@@ -215,7 +215,7 @@ impl Staged {
 
     fn entry(&self, step: &StepContext) -> Result<Entry> {
         let bytes = size_of::<Entry>() + 64 + self.width * (size_of::<Option<Tensor>>() + 96);
-        let _charge = Charge::new(&step.budget, bytes)?;
+        let _charge = Charge::new(step.budget(), bytes)?;
         Ok(Entry { parts: vec![None; self.width], _charge })
     }
 
@@ -384,7 +384,7 @@ fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn stage_in<const ORDERED: bool>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        let area = area.find::<ORDERED>(&call.step.resources)?;
+        let area = area.find::<ORDERED>(call.step.resources())?;
         let (key, indices) = (key(call)?, indices(call, 1)?);
         let values = tensors(call, 2)?;
         ensure!(
@@ -431,7 +431,7 @@ fn check_outputs(outputs: usize, indices: &[usize]) -> Result<()> {
 fn get_from<const ORDERED: bool>(init: &KernelInit<'_>, is_peek: bool) -> Result<AnyKernel> {
     let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        let area = area.find::<ORDERED>(&call.step.resources)?;
+        let area = area.find::<ORDERED>(call.step.resources())?;
         let (key, indices) = (Some(key(call)?), indices(call, 1)?);
         check_outputs(call.num_outputs, &indices)?;
         Ok(Answer::After(area, GETS, Request::Get { key, indices, is_peek }))
@@ -445,7 +445,7 @@ fn unstage_no_key(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn get_any_from<const ORDERED: bool>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        let area = area.find::<ORDERED>(&call.step.resources)?;
+        let area = area.find::<ORDERED>(call.step.resources())?;
         let indices = indices(call, 0)?;
         check_outputs(call.num_outputs - 1, &indices)?;
         Ok(Answer::After(area, GETS, Request::Get { key: None, indices, is_peek: false }))

@@ -207,7 +207,7 @@ fn event(tested: &mut Tested, model: &mut Model, random: &mut Random) {
         }
         11..=12 if !tested.steps.is_empty() => {
             let id = random.below(tested.steps.len());
-            tested.steps[id].cancellation.cancel(err!(DeadlineExceeded, "late"));
+            tested.steps[id].cancellation().cancel(err!(DeadlineExceeded, "late"));
             model.cancel(id, Code::DeadlineExceeded);
         }
         _ if random.below(6) == 0 => {
@@ -256,7 +256,7 @@ fn a_shuffling_queue_loses_and_doubles_nothing() {
             [tested.submit(DEQUEUES, many(50, false)), tested.submit(DEQUEUES, many(20, true))];
         let failing = tested.submit(DEQUEUES, many(20, false));
         // The second has taken the rest or waits for it; cancelled, it gives everything back.
-        tested.steps[got[1]].cancellation.cancel(err!(Cancelled, "no more"));
+        tested.steps[got[1]].cancellation().cancel(err!(Cancelled, "no more"));
         let rest = tested.submit(DEQUEUES, many(20, true));
         tested.submit(ENQUEUES, Request::Close);
         let outcomes = tested.outcomes.lock();

@@ -199,7 +199,7 @@ impl Spec {
     pub(crate) fn empty_batch(&self, step: &StepContext) -> Result<Outputs> {
         let empty = |(&dtype, shape): (&DType, &PartialShape)| {
             let shape = batch_shape(0, shape)?;
-            Ok(Value::Tensor(Tensor::blank_in(dtype, shape, Some(&step.budget))?))
+            Ok(Value::Tensor(Tensor::blank_in(dtype, shape, Some(step.budget()))?))
         };
         self.dtypes.iter().zip(&self.shapes).map(empty).collect()
     }
@@ -360,7 +360,7 @@ impl Contents {
     }
 
     fn push(&mut self, components: Components, step: &StepContext) -> Result<()> {
-        self.store.push(Element::new(components, &step.budget)?)
+        self.store.push(Element::new(components, step.budget())?)
     }
 
     fn enqueue_many(
@@ -390,14 +390,14 @@ impl Contents {
 
     fn push_row(&mut self, batch: &[Tensor], index: usize, step: &StepContext) -> Result<()> {
         if index.is_multiple_of(ROWS_BETWEEN_CHECKS) {
-            step.cancellation.check()?;
+            step.cancellation().check()?;
         }
         let mut components = Components::with_capacity(batch.len());
         for tensor in batch {
             let mut row = row(tensor, index)?;
             if self.store.keeps_stragglers() {
                 // One that stays must not keep the whole batch in memory.
-                row = row.deep_copy(Some(&step.budget))?;
+                row = row.deep_copy(Some(step.budget()))?;
             }
             components.push(row);
         }
@@ -462,7 +462,7 @@ impl Contents {
         let stacked: Result<SmallVec<_>> = (0..self.spec.dtypes.len())
             .map(|i| {
                 let components = elements.iter().map(|element| &element.components[i]);
-                stack(components, self.spec.dtypes[i], self.spec.shape(i), &step.budget)
+                stack(components, self.spec.dtypes[i], self.spec.shape(i), step.budget())
             })
             .map(|tensor| tensor.map(Value::Tensor))
             .collect();

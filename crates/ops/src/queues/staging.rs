@@ -196,7 +196,7 @@ impl Staged {
         if !self.limits.allow_count(self.elements.len() + 1) || !self.limits.allow_bytes(bytes) {
             return Progress::Waits;
         }
-        match Element::new(std::mem::take(components), &step.budget) {
+        match Element::new(std::mem::take(components), step.budget()) {
             Ok(element) => {
                 self.elements.push_back(element);
                 self.bytes = bytes;
@@ -230,7 +230,7 @@ impl Area {
 fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        let area = area.find(&call.step.resources)?;
+        let area = area.find(call.step.resources())?;
         let components = tensors(call, 0)?;
         area.limits.check(total_bytes(&components))?;
         Ok(Answer::After(area, PUTS, Request::Put(components)))
@@ -240,7 +240,7 @@ fn stage(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn unstage(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let area = Area::new(init)?;
     gate::kernel(&init.node.op.name, move |call| {
-        Ok(Answer::After(area.find(&call.step.resources)?, GETS, Request::Get(call.num_outputs)))
+        Ok(Answer::After(area.find(call.step.resources())?, GETS, Request::Get(call.num_outputs)))
     })
 }
 
@@ -254,7 +254,7 @@ fn peek(init: &KernelInit<'_>) -> Result<AnyKernel> {
             bail!(InvalidArgument, "index must not be negative, is {index}");
         };
         Ok(Answer::After(
-            area.find(&call.step.resources)?,
+            area.find(call.step.resources())?,
             PEEKS,
             Request::Peek(index, call.num_outputs),
         ))

@@ -162,7 +162,7 @@ impl Accumulator {
 
     /// Ends `call` with the sum or mean once `required` gradients are there, or with its step.
     pub(super) fn take(self: &Arc<Self>, op: &Arc<str>, required: i32, call: AsyncCall) {
-        let cancellation = call.step.cancellation.clone();
+        let cancellation = call.step.cancellation().clone();
         let (id, done) = {
             let mut state = self.state.lock();
             let id = state.next_id;
@@ -205,9 +205,9 @@ impl Accumulator {
         while state.waiting.front().is_some_and(|first| first.required <= state.count) {
             let Some(first) = state.waiting.pop_front() else { break };
             let step = first.call.step.clone();
-            let outputs = step
-                .resources
-                .update(self, &first.op, step.step_id, || self.outputs(state, &*step.parallel));
+            let outputs = step.resources().update(self, &first.op, step.step_id(), || {
+                self.outputs(state, &**step.parallel())
+            });
             done.push((first, outputs));
         }
         done

@@ -179,7 +179,7 @@ fn accumulator(init: &KernelInit<'_>) -> Result<AnyKernel> {
         init,
         false,
         move |ctx, _| {
-            let budget = ctx.step().state_budget.clone();
+            let budget = ctx.step().state_budget().clone();
             Ok(Accumulator::new(dtype, shape.clone(), is_sparse, is_mean, budget))
         },
         move |found: &Accumulator, name| {
@@ -221,7 +221,7 @@ fn change(
     accumulator: &Accumulator,
     change: impl FnOnce() -> Result<()>,
 ) -> Result<()> {
-    let (op, step) = (&ctx.node().op.name, ctx.step().step_id);
+    let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
     ctx.resources().update(accumulator, op, step, change)
 }
 

@@ -267,7 +267,7 @@ fn read_and_skip(_: &KernelInit<'_>) -> Result<AnyKernel> {
 fn unpredictable<T: Integer + Element>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let shape = ctx.shape_input(0, "shape")?;
-        let entropy = &ctx.step().environment.entropy;
+        let entropy = &ctx.step().environment().entropy;
         let word = || entropy.next_u64();
         let philox = Philox::from_words(word(), [word(), word()]);
         let mut out = ctx.allocate_output(0, shape)?;

@@ -77,12 +77,12 @@ impl<T: Resource> Owner<T> {
         step: &StepContext,
         create: impl FnOnce() -> Result<T>,
     ) -> Result<Tensor> {
-        self.place.find_or_create(&step.resources, create)?;
-        let _ = self.manager.set(Arc::downgrade(&step.resources));
+        self.place.find_or_create(step.resources(), create)?;
+        let _ = self.manager.set(Arc::downgrade(step.resources()));
         let Place { container, name, .. } = &self.place;
-        let default = step.resources.default_container();
+        let default = step.resources().default_container();
         let handle = ResourceHandle {
-            device: step.device.description().name.to_string().into(),
+            device: step.device().description().name.to_string().into(),
             container: if container.is_empty() { default } else { container }.clone(),
             name: name.clone(),
             ..ResourceHandle::default()
@@ -119,7 +119,7 @@ pub(crate) fn state_kernel<T: Resource>(
         check(&found, name)?;
         if made.get().is_none() {
             // If two steps are the first, both make the same.
-            let _ = owner.manager.set(Arc::downgrade(&ctx.step().resources));
+            let _ = owner.manager.set(Arc::downgrade(ctx.step().resources()));
             let _ = made.set(if is_ref {
                 Value::Ref(reference(ctx, container, name)?)
             } else {
@@ -157,7 +157,7 @@ pub(crate) fn anonymous_kernel<T: Resource>(
 
 fn described(ctx: &KernelContext<'_>, container: &Arc<str>, name: &Arc<str>) -> ResourceHandle {
     ResourceHandle {
-        device: ctx.step().device.description().name.to_string().into(),
+        device: ctx.step().device().description().name.to_string().into(),
         container: container.clone(),
         name: name.clone(),
         ..ResourceHandle::default()
@@ -180,7 +180,7 @@ pub(crate) fn reference(
     name: &Arc<str>,
 ) -> Result<Arc<Variable>> {
     let shape = Shape::new(&[2])?;
-    let budget = ctx.step().state_budget.clone();
+    let budget = ctx.step().state_budget().clone();
     let variable = Variable::new(name.clone(), DType::String, PartialShape::from(&shape), budget);
     let words = [&*full(ctx, container), name].map(|word| Bytes::copy_from_slice(word.as_bytes()));
     variable.assign(Tensor::from_strings(shape, words.into())?)?;
@@ -198,8 +198,8 @@ pub(crate) fn state_input<T: Resource>(ctx: &KernelContext<'_>, i: usize) -> Res
 /// The state that input `i` of a call that may wait means.
 pub(crate) fn state_of_call<T: Resource>(call: &AsyncCall, i: usize) -> Result<Arc<T>> {
     match call.inputs.get(i) {
-        Some(Value::Tensor(tensor)) => find(&call.step.resources, tensor),
-        Some(Value::Ref(variable)) => find(&call.step.resources, &variable.read()?),
+        Some(Value::Tensor(tensor)) => find(call.step.resources(), tensor),
+        Some(Value::Ref(variable)) => find(call.step.resources(), &variable.read()?),
         _ => bail!(Internal, "input {i} is not there"),
     }
 }

@@ -125,7 +125,7 @@ impl Door {
 
     /// Ends `call` with the lock once it is free, or with its step.
     fn enter(self: &Arc<Self>, call: AsyncCall) {
-        let cancellation = call.step.cancellation.clone();
+        let cancellation = call.step.cancellation().clone();
         let id = {
             let mut state = self.0.lock();
             let id = state.next_id;

@@ -381,7 +381,7 @@ impl Declared {
     }
 
     fn rows(&self, ctx: &KernelContext<'_>) -> Result<Rows> {
-        let ledger = Ledger::new(ctx.step().state_budget.clone());
+        let ledger = Ledger::new(ctx.step().state_budget().clone());
         Rows::new(self.key_dtype, self.value_dtype, self.value_shape.num_elements(), ledger)
     }
 
@@ -442,7 +442,7 @@ fn dense_hash_table(init: &KernelInit<'_>) -> Result<AnyKernel> {
             "Empty value must be a scalar or a vector, got shape {}",
             declared.value_shape
         );
-        let ledger = Ledger::new(ctx.step().state_budget.clone());
+        let ledger = Ledger::new(ctx.step().state_budget().clone());
         // Copies: the inputs may be views of large messages.
         let own = |i: usize| ctx.input(i)?.deep_copy(Some(ledger.budget()));
         // The first generation has no such input, and no table since there are removals.
@@ -477,7 +477,7 @@ pub(super) fn change(
     change: impl FnOnce(&Table) -> Result<()>,
 ) -> Result<()> {
     let table: Arc<Table> = state_input(ctx, 0)?;
-    let (op, step) = (&ctx.node().op.name, ctx.step().step_id);
+    let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
     ctx.resources().update(&*table, op, step, || change(&table))
 }
 

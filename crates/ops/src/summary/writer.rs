@@ -214,7 +214,7 @@ fn create_file(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let queued_max = ctx.scalar_int(2, "max_queue")?;
         let flush_millis = ctx.scalar_int(3, "flush_millis")?;
         let suffix = scalar_string(ctx, 4, "filename_suffix")?;
-        let environment = &ctx.step().environment;
+        let environment = ctx.step().environment();
         update(ctx, &*writer, || {
             let mut open = writer.0.lock();
             if open.is_some() {
@@ -234,7 +234,7 @@ fn create_file(_: &KernelInit<'_>) -> Result<AnyKernel> {
 fn flush(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let writer: Arc<Writer> = state_input(ctx, 0)?;
-        let now = ctx.step().environment.clock.monotonic();
+        let now = ctx.step().environment().clock.monotonic();
         writer.with(ctx, |open| open.flush(now))
     })
 }
@@ -253,13 +253,13 @@ fn close(_: &KernelInit<'_>) -> Result<AnyKernel> {
 /// Writes an event of the step that input 1 says, now.
 fn write(ctx: &KernelContext<'_>, what: What) -> Result<()> {
     let step = ctx.scalar_int(1, "step")?;
-    let wall_time = ctx.step().environment.clock.wall().as_secs_f64();
+    let wall_time = ctx.step().environment().clock.wall().as_secs_f64();
     write_event(ctx, &pb::Event { wall_time, step, what: Some(what), ..Default::default() })
 }
 
 fn write_event(ctx: &KernelContext<'_>, event: &pb::Event) -> Result<()> {
     let writer: Arc<Writer> = state_input(ctx, 0)?;
-    let now = ctx.step().environment.clock.monotonic();
+    let now = ctx.step().environment().clock.monotonic();
     ctx.budget().check(event.encoded_len())?;
     writer.with(ctx, |open| open.write(event, now))
 }

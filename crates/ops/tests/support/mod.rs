@@ -15,6 +15,8 @@ pub(crate) struct Interpreter {
     kernels: Arc<KernelRegistry>,
     made: HashMap<NodeId, AnyKernel>,
     step: Arc<StepContext>,
+    /// The library, which the step refers to weakly; the body of a function has none of its own.
+    _functions: Option<Arc<Functions>>,
 }
 
 impl Interpreter {
@@ -29,25 +31,23 @@ impl Interpreter {
         environment: Environment,
     ) -> Self {
         let budget = Budget::new(1 << 30);
-        let step = Arc::new(StepContext {
-            step_id: StepId { number: 1, request: 0 },
-            call_depth: 0,
-            budget: budget.clone(),
-            state_budget: budget,
-            keeps_packed_weights: false,
-            cancellation: Cancellation::default(),
-            resources: ResourceManager::new("localhost"),
-            step_resources: ResourceManager::new("step"),
-            parallel: Arc::new(OneThread),
-            background: Arc::new(NoBackground),
-            functions: Functions::shared(&graph, &kernels),
-            environment,
-            device: HostDevice::shared(DeviceDescription::cpu(
-                DeviceName::cpu("localhost", 0, 0),
-                1 << 30,
-            )),
-        });
-        Interpreter { graph, kernels, made: HashMap::new(), step }
+        let functions = Functions::shared(&graph, &kernels);
+        let runner: Arc<dyn FunctionRunner> = functions.clone();
+        let session = SessionContext {
+            functions: Some(Arc::downgrade(&runner)),
+            ..SessionContext::isolated(&budget, environment)
+        };
+        let name = DeviceName::cpu("localhost", 0, 0);
+        let device = HostDevice::shared(DeviceDescription::cpu(name, 1 << 30));
+        let id = StepId { number: 1, request: 0 };
+        let step = StepContext::new(Arc::new(session), device, id, Cancellation::default());
+        Interpreter {
+            graph,
+            kernels,
+            made: HashMap::new(),
+            step: Arc::new(step),
+            _functions: Some(functions),
+        }
     }
 
     pub(crate) fn run(
@@ -133,7 +133,7 @@ impl Interpreter {
         match node.op.name.as_str() {
             "NoOp" => {}
             "Identity" => outputs[0] = std::mem::take(&mut inputs[0]),
-            "Const" => outputs[0] = node.attrs().tensor("value", Some(&self.step.budget))?.into(),
+            "Const" => outputs[0] = node.attrs().tensor("value", Some(self.step.budget()))?.into(),
             _ => {
                 let dtypes: Vec<DType> = node.outputs.iter().map(|o| o.dtype).collect();
                 let _flush = FlushDenormals::enter();
@@ -180,7 +180,7 @@ impl Interpreter {
         let node = self.graph.node(id);
         let spec = self.kernels.find(node, "CPU")?;
         let init =
-            KernelInit { node, budget: &self.step.budget, environment: &self.step.environment };
+            KernelInit { node, budget: self.step.budget(), environment: self.step.environment() };
         let kernel = (spec.create)(&init)?;
         self.made.insert(id, kernel.clone());
         Ok(kernel)
@@ -217,7 +217,7 @@ impl Functions {
             !args.contains(&id) && !results.contains(&id) && graph.node(id).op.has(Flag::Stateful)
         }));
         let (kernels, step) = (self.kernels.clone(), step.clone());
-        let body = Interpreter { graph, kernels, made: HashMap::new(), step };
+        let body = Interpreter { graph, kernels, made: HashMap::new(), step, _functions: None };
         Ok(Instance { body, args, results, effects })
     }
 }

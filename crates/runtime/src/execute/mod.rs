@@ -45,7 +45,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use thalweg_kernel::{Cancellation, StepContext, StepId, Value};
+use thalweg_kernel::{StepContext, StepId, Value};
 use thalweg_tensor::{FlushDenormals, Result, Tensor, bail};
 
 use self::iteration::{FramePool, Iteration, Ready, Slot};
@@ -163,13 +163,10 @@ impl StepState {
         self.rewind()?;
         let context = Arc::get_mut(&mut self.context)?;
         let shared = Arc::get_mut(&mut self.shared)?;
-        context.step_id = step_id;
-        // `context` and `shared` hold the flag; a deadline that is just passing, or a kernel that
-        // has not let go, may too, and must not end the next step.
-        if !context.cancellation.reset(2) {
-            context.cancellation = Cancellation::default();
-        }
-        shared.reset(context.cancellation.clone());
+        // `context` and `shared` hold the cancellation; a deadline that is just passing, or a kernel
+        // that has not let go, may too, and must not end the next step.
+        context.restart(step_id, 2);
+        shared.reset(context.cancellation().clone());
         Some(())
     }
 
@@ -222,7 +219,7 @@ impl StepState {
         let (own, shared) = (&states[0], &states[0].shared);
         shared.outstanding.fetch_add(1, Ordering::Relaxed);
         if let Some(remote) = remote {
-            shared.start_remote(remote, own.context.step_id.number, options);
+            shared.start_remote(remote, own.context.step_id().number, options);
         }
         own.active.fetch_add(1, Ordering::Relaxed);
         for other in &states[1..] {
@@ -487,7 +484,7 @@ impl StepState {
     }
 
     fn now(&self) -> Duration {
-        self.context.environment.clock.monotonic()
+        self.context.environment().clock.monotonic()
     }
 
     /// Notes the time of a node that gave `outputs`, if asked to.

@@ -419,7 +419,7 @@ impl Pending {
     fn listed(mut self) -> Pending {
         let state = &self.state;
         self.wait = Some(state.shared.core.waits.add(UnderWay {
-            step: state.context.step_id.number,
+            step: state.context.step_id().number,
             exec: state.exec.clone(),
             node: self.ready.node(),
             since: state.now(),

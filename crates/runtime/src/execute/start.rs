@@ -20,7 +20,7 @@ impl StepState {
         // The step cannot end before all its partitions have begun.
         shared.outstanding.fetch_add(1, Ordering::Relaxed);
         if let Some(remote) = remote {
-            shared.start_remote(remote, states[0].context.step_id.number, options);
+            shared.start_remote(remote, states[0].context.step_id().number, options);
         }
         for other in &states[1..] {
             other.offer_roots();

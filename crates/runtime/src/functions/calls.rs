@@ -100,21 +100,7 @@ impl Frame {
     /// A frame one call deeper than its caller's.
     fn new(core: &SessionCore, caller: Caller<'_>) -> Result<Frame> {
         let Caller { step, trace } = caller;
-        let context = Arc::new(StepContext {
-            step_id: step.step_id,
-            call_depth: step.call_depth + 1,
-            budget: step.budget.clone(),
-            state_budget: step.state_budget.clone(),
-            keeps_packed_weights: step.keeps_packed_weights,
-            cancellation: step.cancellation.clone(),
-            resources: step.resources.clone(),
-            step_resources: step.step_resources.clone(),
-            parallel: step.parallel.clone(),
-            background: step.background.clone(),
-            functions: step.functions.clone(),
-            environment: step.environment.clone(),
-            device: step.device.clone(),
-        });
+        let context = Arc::new(StepContext::clone(step).at_call_depth(step.call_depth() + 1));
         Frame::within(core, context, trace)
     }
 
@@ -125,13 +111,13 @@ impl Frame {
         trace: Option<Arc<Trace>>,
     ) -> Result<Frame> {
         ensure!(
-            context.call_depth <= CALL_DEPTH_MAX,
+            context.call_depth() <= CALL_DEPTH_MAX,
             ResourceExhausted,
             "functions call each other more than {CALL_DEPTH_MAX} deep"
         );
         let core =
             core.this.upgrade().ok_or_else(|| err!(Internal, "the session is being dropped"))?;
-        let shared = Arc::new(StepShared::new(core, context.cancellation.clone(), None, trace));
+        let shared = Arc::new(StepShared::new(core, context.cancellation().clone(), None, trace));
         Ok(Frame { context, shared })
     }
 
@@ -151,7 +137,7 @@ impl FunctionRunner for SessionCore {
         done: CallDone,
     ) {
         let prepared = Frame::new(self, Caller { step, trace: None }).and_then(|frame| {
-            prepare(&frame, &*self.named_instance(name, attrs, &step.device)?, args)
+            prepare(&frame, &*self.named_instance(name, attrs, step.device())?, args)
         });
         start_named(name, prepared, done);
     }
@@ -166,7 +152,7 @@ impl FunctionRunner for SessionCore {
         let KeptFunction { name, attrs, kept } = function;
         let callee = kept.get_or_init(|| Box::new(Callee::new(name.clone(), attrs.clone())));
         let instance = || match callee.downcast_ref() {
-            Some(callee) => self.instance_of(callee, &step.device),
+            Some(callee) => self.instance_of(callee, step.device()),
             None => Err(err!(Internal, "function '{name}' was kept for another runtime")),
         };
         let prepared = Frame::within(self, step.clone(), None)
@@ -203,7 +189,7 @@ impl SessionCore {
 
     fn begin_site(&self, site: &CallSite, mut args: Vec<Tensor>, frame: Frame) -> Result<Begun> {
         self.check_callees(site)?;
-        let device = frame.context.device.clone();
+        let device = frame.context.device().clone();
         let callee = match &site.form {
             Form::Call(callee) => callee,
             Form::Remote(callee) => {
@@ -352,6 +338,6 @@ fn start(state: &Arc<StepState>, done: CallDone) {
 }
 
 fn results_of(state: &StepState) -> Result<Vec<Tensor>> {
-    state.context.cancellation.check()?;
+    state.context.cancellation().check()?;
     (0..state.num_fetches()).map(|i| state.take_fetch(i)).collect()
 }

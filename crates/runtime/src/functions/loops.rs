@@ -106,12 +106,12 @@ impl Loop {
 
     /// Takes what ran last into account; the state to run next, or nothing at the end.
     fn next(&mut self) -> Result<Option<&Arc<StepState>>> {
-        self.frame.context.cancellation.check()?;
+        self.frame.context.cancellation().check()?;
         match self.ran {
             Ran::Nothing => {}
             Ran::Cond => {
                 let state = self.cond_state.as_ref().ok_or_else(lost)?;
-                let cond = on_host(state.take_fetch(0)?, &*self.frame.context.device)?;
+                let cond = on_host(state.take_fetch(0)?, &**self.frame.context.device())?;
                 return if truth(&cond)? { self.begin_body(None).map(Some) } else { Ok(None) };
             }
             Ran::Body => {
@@ -145,7 +145,7 @@ impl Loop {
 
     fn begin_body(&mut self, count: Option<i32>) -> Result<&Arc<StepState>> {
         let state = rewound(&mut self.body_state, &self.frame, &self.body)?;
-        let device = &self.frame.context.device;
+        let device = self.frame.context.device();
         let count = count.map(|count| device.upload(&Tensor::scalar(count))).transpose()?;
         for (i, arg) in count.into_iter().chain(self.vars.drain(..)).enumerate() {
             if self.body.exec.feeds[i].is_some() {

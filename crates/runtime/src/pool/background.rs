@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use thalweg_kernel::{
-    Background, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, NoFunctions,
-    OneThread, ResourceManager, StepContext, StepId,
+    Background, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice,
+    SessionContext, StepContext, StepId,
 };
 use thalweg_tensor::Budget;
 
@@ -18,21 +18,12 @@ pub fn detached_step(environment: Environment) -> Arc<StepContext> {
     let memory = memory_limit_bytes();
     let budget = Budget::new(memory);
     let device = DeviceDescription::cpu(DeviceName::cpu("localhost", 0, 0), memory as u64);
-    Arc::new(StepContext {
-        step_id: StepId::default(),
-        call_depth: 0,
-        state_budget: budget.clone(),
-        budget,
-        keeps_packed_weights: false,
-        cancellation: Cancellation::default(),
-        resources: ResourceManager::new("localhost"),
-        step_resources: ResourceManager::new("step"),
-        parallel: Arc::new(OneThread),
+    let session = SessionContext {
         background: Arc::new(PoolJobs::new(Pool::global())),
-        functions: Arc::new(NoFunctions),
-        environment,
-        device: HostDevice::shared(device),
-    })
+        ..SessionContext::isolated(&budget, environment)
+    };
+    let (id, cancellation) = (StepId::default(), Cancellation::default());
+    Arc::new(StepContext::new(Arc::new(session), HostDevice::shared(device), id, cancellation))
 }
 
 /// A session's jobs on the process's pool.

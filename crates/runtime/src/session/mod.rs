@@ -20,8 +20,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
-    AnyKernel, Background, Cancellation, Device, DeviceDescription, DeviceName, HostDevice,
-    KernelRegistry, Registration, Rendezvous, ResourceManager, StepContext, StepId,
+    AnyKernel, Cancellation, Device, DeviceDescription, DeviceName, FunctionRunner, HostDevice,
+    KernelRegistry, Registration, Rendezvous, ResourceManager, SessionContext, StepContext, StepId,
 };
 use thalweg_plan::{Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
@@ -67,10 +67,7 @@ pub(crate) struct SessionCore {
     descriptions: Vec<DeviceDescription>,
     pub(crate) options: SessionOptions,
     pub(crate) pool: &'static Pool,
-    budget: Arc<Budget>,
-    resources: Arc<ResourceManager>,
-    parallel: Arc<Share>,
-    background: Arc<PoolJobs>,
+    context: Arc<SessionContext>,
     plans: PlanCache,
     pub(crate) functions: Functions,
     /// By node and device.
@@ -85,7 +82,7 @@ pub(crate) struct SessionCore {
 impl Drop for Session {
     fn drop(&mut self) {
         // What iterators do in the background refers to the core too, until it ends.
-        self.core.background.closing().cancel(err!(Cancelled, "the session was closed"));
+        self.core.context.background.closing().cancel(err!(Cancelled, "the session was closed"));
         // Idle step states refer to the core, and it to them.
         self.core.plans.clear();
         self.core.functions.clear();
@@ -118,10 +115,7 @@ impl Session {
             descriptions: devices.iter().map(|d| d.description().clone()).collect(),
             devices,
             pool,
-            budget: Budget::new(options.memory_limit_bytes),
-            resources,
-            parallel: Arc::new(Share { pool, threads: options.intra_threads }),
-            background: Arc::new(PoolJobs::new(pool)),
+            context: Arc::new(session_context(this, &options, resources)),
             plans: PlanCache::new(options.plans_max),
             functions: Functions::default(),
             stateful_kernels: Mutex::default(),
@@ -138,7 +132,7 @@ impl Session {
     pub fn beside(&self, graph: Graph) -> Result<Session> {
         let options = SessionOptions {
             devices: self.core.devices.clone(),
-            resources: Some(self.core.resources.clone()),
+            resources: Some(self.core.context.resources.clone()),
             ..self.core.options.clone()
         };
         Session::new(graph, self.core.kernels.clone(), options)
@@ -227,7 +221,7 @@ impl Session {
 
     /// Memory that the session's tensors take now.
     pub fn memory_used_bytes(&self) -> usize {
-        self.core.budget.used_bytes()
+        self.core.context.budget.used_bytes()
     }
 }
 
@@ -237,7 +231,7 @@ impl SessionCore {
     }
 
     pub(crate) fn budget(&self) -> &Arc<Budget> {
-        &self.budget
+        &self.context.budget
     }
 
     /// Takes over functions that were made for a function's gradient.
@@ -351,7 +345,7 @@ impl SessionCore {
 
     /// Named state.
     pub(crate) fn resources(&self) -> &Arc<ResourceManager> {
-        &self.resources
+        &self.context.resources
     }
 
     pub(crate) fn kernel_source<'a>(
@@ -362,7 +356,7 @@ impl SessionCore {
         KernelSource {
             constants,
             kernels: &self.kernels,
-            budget: &self.budget,
+            budget: &self.context.budget,
             environment: &self.options.environment,
             stateful,
         }
@@ -443,7 +437,7 @@ impl SessionCore {
             check_feed(plan, i, &tensor)?;
             state.set_feed(i, tensor);
         }
-        let cancellation = &states[0].context.cancellation;
+        let cancellation = states[0].context.cancellation();
         let link = options.cancellation.as_ref().map(|caller| caller.link(cancellation));
         let deadline = options.timeout.and_then(|t| deadline::arm(cancellation, t));
         Ok(Begun { states, is_plain, reports, ends: (link, deadline) })
@@ -486,35 +480,43 @@ impl SessionCore {
         step_id: StepId,
         rendezvous: Option<Arc<dyn Rendezvous>>,
     ) -> SmallVec<[Arc<StepState>; 1]> {
-        let cancellation = Cancellation::default();
         let clock = &self.options.environment.clock;
         let begin = || Arc::new(Trace::new(clock.monotonic(), clock.wall()));
+        let cancellation = Cancellation::default();
         let shared = Arc::new(StepShared::new(
             self.clone(),
             cancellation.clone(),
             rendezvous,
             Reports::from(options).measures().then(begin),
         ));
-        let step_resources = ResourceManager::new("step");
+        let device = plan.parts[0].device.clone();
+        let step = StepContext::new(self.context.clone(), device, step_id, cancellation);
         let state = |exec: &Arc<Executable>| {
-            let context = Arc::new(StepContext {
-                step_id,
-                call_depth: 0,
-                budget: self.budget.clone(),
-                state_budget: self.budget.clone(),
-                keeps_packed_weights: self.options.keeps_packed_weights,
-                cancellation: cancellation.clone(),
-                resources: self.resources.clone(),
-                step_resources: step_resources.clone(),
-                parallel: self.parallel.clone(),
-                background: self.background.clone(),
-                functions: self.clone(),
-                environment: self.options.environment.clone(),
-                device: exec.device.clone(),
-            });
+            let context = Arc::new(step.on_device(exec.device.clone()));
             Arc::new(StepState::new(exec, context, shared.clone()))
         };
         plan.parts.iter().map(state).collect()
+    }
+}
+
+/// What the steps of a session share; `core` runs their functions.
+fn session_context(
+    core: &Weak<SessionCore>,
+    options: &SessionOptions,
+    resources: Arc<ResourceManager>,
+) -> SessionContext {
+    let budget = Budget::new(options.memory_limit_bytes);
+    let functions: Weak<dyn FunctionRunner> = core.clone();
+    let pool = Pool::global();
+    SessionContext {
+        state_budget: budget.clone(),
+        budget,
+        keeps_packed_weights: options.keeps_packed_weights,
+        resources,
+        parallel: Arc::new(Share { pool, threads: options.intra_threads }),
+        background: Arc::new(PoolJobs::new(pool)),
+        functions: Some(functions),
+        environment: options.environment.clone(),
     }
 }
 
@@ -536,7 +538,7 @@ impl Begun {
         let Begun { mut states, is_plain, reports, ends } = self;
         drop(ends);
         let state = &states[0];
-        state.context.step_resources.clear();
+        state.context.step_resources().clear();
         let remote = state.shared.end_remote();
         result?;
         let tensors: Vec<Tensor> =

@@ -297,7 +297,7 @@ fn start(
     progress: &Arc<Mutex<Progress>>,
 ) {
     let (remote, plan, reports) = (plan.remote.clone(), plan.clone(), Reports::from(options));
-    let (shared, resources) = (states[0].shared.clone(), &states[0].context.step_resources);
+    let (shared, resources) = (states[0].shared.clone(), states[0].context.step_resources());
     let (progress, resources) = (progress.clone(), resources.clone());
     let end = move || {
         resources.clear();

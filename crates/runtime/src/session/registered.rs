@@ -68,14 +68,14 @@ impl RegisteredGraph {
     ) {
         let step_id = StepId { number: step, request: options.request_id };
         let states = self.core.new_states(&self.plan, options, step_id, Some(rendezvous));
-        let cancellation = &states[0].context.cancellation;
+        let cancellation = states[0].context.cancellation();
         let link = options.cancellation.as_ref().map(|caller| caller.link(cancellation));
         let deadline = options.timeout.and_then(|t| deadline::arm(cancellation, t));
         let (plan, reports) = (self.plan.clone(), Reports::from(options));
         let (context, shared) = (states[0].context.clone(), states[0].shared.clone());
         let end = move || {
             drop((link, deadline));
-            context.step_resources.clear();
+            context.step_resources().clear();
             done(shared.cancellation.check().map(|()| reports.of(&plan, &shared, None)));
         };
         let options = options.clone();

@@ -146,7 +146,7 @@ impl AsyncKernel for Later {
             // Waits for the end of its step, as a dequeue from an empty queue does.
             "forever" => {
                 let registration = step
-                    .cancellation
+                    .cancellation()
                     .on_cancel(move |_| call.complete(Err(err!(Cancelled, "derived"))));
                 std::mem::forget(registration);
             }
