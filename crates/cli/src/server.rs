@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_cluster::grpc::{Server, ServerOptions};
+use thalweg_cluster::notation::{self, is_toml, json_cluster};
 use thalweg_cluster::{
     CPUS_MAX, ClusterFile, ClusterSpec, Master, Member, Task, TaskName, TaskOptions,
     TensorTransport,
@@ -18,7 +19,6 @@ use thalweg_proto::{self as pb, text};
 use thalweg_runtime::Pool;
 use thalweg_storage::{AllowedUrls, ByUrl};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
-use thalweg_train::cluster_text::{self, is_toml, json_cluster};
 use tokio::io::AsyncReadExt;
 use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
@@ -474,7 +474,7 @@ pub(crate) fn parse_cluster(text: &str) -> Result<ClusterSpec> {
 
 /// What Rust programs may write too, or what a file for `thalweg cluster up` holds.
 fn parse_text(text: &str) -> Result<ClusterSpec> {
-    if is_toml(text) { cluster::parse_file(text) } else { cluster_text::parse_cluster(text) }
+    if is_toml(text) { cluster::parse_file(text) } else { notation::parse_cluster(text) }
 }
 
 #[cfg(test)]

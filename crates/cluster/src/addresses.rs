@@ -2,9 +2,11 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
+use thalweg_rpc::Resolve;
 use thalweg_tensor::{Context, Result, ensure, err};
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
@@ -26,6 +28,18 @@ pub trait Addresses: Send + Sync {
 impl Addresses for ClusterSpec {
     fn address(&self, task: &TaskName) -> Option<String> {
         ClusterSpec::address(self, task).map(str::to_owned)
+    }
+}
+
+/// The address of one task, for a channel to it.
+pub(crate) struct TaskAddress {
+    pub(crate) task: TaskName,
+    pub(crate) addresses: Arc<dyn Addresses>,
+}
+
+impl Resolve for TaskAddress {
+    fn address(&self) -> Option<String> {
+        self.addresses.address(&self.task)
     }
 }
 

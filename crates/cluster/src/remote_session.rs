@@ -7,13 +7,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_graph::Graph;
 use thalweg_proto as pb;
+use thalweg_rpc::{Channel, ConnectPolicy, Method, Pieces, check_status, forget, wait};
 use thalweg_runtime::{RunMetadata, RunOptions, Session, memory_limit_bytes, system_environment};
 use thalweg_tensor::{Budget, Result, Tensor, ensure, err};
 
 use crate::master::config;
-use crate::metadata;
-use crate::network::grpc::client::{Channel, Patience, Place, check_status, decode, forget, wait};
-use crate::network::grpc::pieces::Pieces;
+use crate::network::grpc::methods;
 
 /// Opens sessions elsewhere: `Session::connect("grpc://host:port", &graph)`.
 pub trait Connect {
@@ -74,9 +73,8 @@ fn request_id() -> i64 {
 
 fn channel(target: &str, options: &ConnectOptions) -> Result<Channel> {
     let incoming = Budget::new(memory_limit_bytes());
-    let patience = Patience::Until(options.connect_timeout);
-    let place = Place::Fixed(address(target)?);
-    Ok(Channel::new(place, "tensorflow.MasterService", patience, incoming))
+    let policy = ConnectPolicy::Retry(options.connect_timeout);
+    Ok(Channel::new(Arc::new(address(target)?), policy, incoming))
 }
 
 impl RemoteSession {
@@ -96,7 +94,7 @@ impl RemoteSession {
         let (channel, response) = wait(
             async move {
                 let response: pb::CreateSessionResponse =
-                    channel.call("CreateSession", &request, operation_timeout).await?;
+                    channel.call(methods::CREATE_SESSION, &request, operation_timeout).await?;
                 Ok((channel, response))
             },
             None,
@@ -122,7 +120,9 @@ impl RemoteSession {
         let container = containers.iter().map(|&c| c.to_owned()).collect();
         let request = pb::ResetRequest { container, ..Default::default() };
         wait(
-            async move { channel.call("Reset", &request, None).await.map(|_: pb::ResetResponse| ()) },
+            async move {
+                channel.call(methods::RESET, &request, None).await.map(|_: pb::ResetResponse| ())
+            },
             None,
         )
     }
@@ -136,7 +136,8 @@ impl RemoteSession {
             graph_def: Some(def),
             current_graph_version: *version,
         };
-        let response: pb::ExtendSessionResponse = self.link.call("ExtendSession", request)?;
+        let response: pb::ExtendSessionResponse =
+            self.link.call(methods::EXTEND_SESSION, request)?;
         *version = response.new_graph_version;
         Ok(())
     }
@@ -181,7 +182,7 @@ impl RemoteSession {
             options: Some(options),
             request_id: request_id(),
         };
-        let response: pb::MakeCallableResponse = self.link.call("MakeCallable", request)?;
+        let response: pb::MakeCallableResponse = self.link.call(methods::MAKE_CALLABLE, request)?;
         let (feeds, fetches) = (feeds.len(), fetches.len());
         Ok(RemoteCallable { link: self.link.clone(), handle: response.handle, feeds, fetches })
     }
@@ -200,14 +201,15 @@ impl RemoteSession {
             target: targets.iter().map(|&t| t.to_owned()).collect(),
             request_id: request_id(),
         };
-        let response: pb::PartialRunSetupResponse = self.link.call("PartialRunSetup", request)?;
+        let response: pb::PartialRunSetupResponse =
+            self.link.call(methods::PARTIAL_RUN_SETUP, request)?;
         Ok(RemotePartialRun { link: self.link.clone(), handle: response.partial_run_handle })
     }
 
     /// The devices of the session.
     pub fn list_devices(&self) -> Result<Vec<pb::DeviceAttributes>> {
         let request = pb::ListDevicesRequest { session_handle: self.link.handle.clone() };
-        let response: pb::ListDevicesResponse = self.link.call("ListDevices", request)?;
+        let response: pb::ListDevicesResponse = self.link.call(methods::LIST_DEVICES, request)?;
         Ok([response.local_device, response.remote_device].concat())
     }
 
@@ -217,7 +219,7 @@ impl RemoteSession {
             return Ok(());
         }
         let request = pb::CloseSessionRequest { session_handle: self.link.handle.clone() };
-        self.link.call("CloseSession", request).map(|_: pb::CloseSessionResponse| ())
+        self.link.call(methods::CLOSE_SESSION, request).map(|_: pb::CloseSessionResponse| ())
     }
 }
 
@@ -225,7 +227,7 @@ impl Drop for RemoteSession {
     fn drop(&mut self) {
         if !self.is_closed.swap(true, Ordering::Relaxed) {
             let request = pb::CloseSessionRequest { session_handle: self.link.handle.clone() };
-            self.link.forget("CloseSession", &request);
+            self.link.forget(methods::CLOSE_SESSION, &request);
         }
     }
 }
@@ -238,7 +240,7 @@ fn full_name(name: &str) -> String {
 impl Link {
     fn call<M: prost::Message + Default + 'static>(
         self: &Arc<Self>,
-        method: &'static str,
+        method: Method,
         request: impl prost::Message + 'static,
     ) -> Result<M> {
         let link = self.clone();
@@ -246,7 +248,7 @@ impl Link {
         wait(call, None)
     }
 
-    fn forget(self: &Arc<Self>, method: &'static str, request: &impl prost::Message) {
+    fn forget(self: &Arc<Self>, method: Method, request: &impl prost::Message) {
         let mut pieces = Pieces::default();
         pieces.put_fields(request);
         let link = self.clone();
@@ -256,17 +258,17 @@ impl Link {
 
     fn send<M: prost::Message + Default + 'static>(
         self: &Arc<Self>,
-        method: &'static str,
+        method: Method,
         pieces: Pieces,
         options: &RunOptions,
     ) -> Result<M> {
         let (link, timeout) = (self.clone(), options.timeout.or(self.operation_timeout));
-        let call = async move { decode(link.channel.send(method, pieces, timeout).await?) };
+        let call = async move { link.channel.call_with(method, pieces, timeout).await };
         wait(call, options.cancellation.as_ref())
     }
 
     fn tensor(&self, proto: &pb::TensorProto) -> Result<Tensor> {
-        Tensor::from_proto(proto, Some(&self.channel.incoming))
+        Tensor::from_proto(proto, Some(self.channel.incoming()))
     }
 
     fn run_step(
@@ -296,7 +298,7 @@ impl Link {
         for (name, tensor) in feeds {
             pieces.put_named_tensor(2, &full_name(name), tensor)?;
         }
-        let response: pb::RunStepResponse = self.send("RunStep", pieces, options)?;
+        let response: pb::RunStepResponse = self.send(methods::RUN_STEP, pieces, options)?;
         let message = response.status_error_message;
         check_status(response.status_code.into(), || message)?;
         let mut tensors = Vec::with_capacity(wanted.len());
@@ -306,7 +308,7 @@ impl Link {
             let proto = proto.ok_or_else(|| err!(DataLoss, "the server did not send '{name}'"))?;
             tensors.push(self.tensor(proto)?);
         }
-        Ok((tensors, metadata::from_proto(response.metadata.unwrap_or_default())))
+        Ok((tensors, RunMetadata::from_proto(response.metadata.unwrap_or_default())))
     }
 }
 
@@ -366,7 +368,8 @@ impl RemoteCallable {
         for tensor in feeds {
             pieces.put_tensor(3, tensor)?;
         }
-        let response: pb::RunCallableResponse = self.link.send("RunCallable", pieces, options)?;
+        let response: pb::RunCallableResponse =
+            self.link.send(methods::RUN_CALLABLE, pieces, options)?;
         ensure!(
             response.fetch.len() == self.fetches,
             DataLoss,
@@ -376,7 +379,7 @@ impl RemoteCallable {
         );
         let tensors: Result<Vec<Tensor>> =
             response.fetch.iter().map(|proto| self.link.tensor(proto)).collect();
-        Ok((tensors?, metadata::from_proto(response.metadata.unwrap_or_default())))
+        Ok((tensors?, RunMetadata::from_proto(response.metadata.unwrap_or_default())))
     }
 }
 
@@ -384,7 +387,7 @@ impl Drop for RemoteCallable {
     fn drop(&mut self) {
         let session_handle = self.link.handle.clone();
         let request = pb::ReleaseCallableRequest { session_handle, handle: self.handle };
-        self.link.forget("ReleaseCallable", &request);
+        self.link.forget(methods::RELEASE_CALLABLE, &request);
     }
 }
 

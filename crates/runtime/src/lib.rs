@@ -16,6 +16,7 @@ pub use execute::rendezvous::LocalRendezvous;
 pub use execute::wait_list::{NodeWait, WaitList, Waiting};
 pub use pool::Pool;
 pub use pool::background::detached_step;
+pub use pool::on_pool::on_pool;
 pub use saved_model::{LoadOptions, SavedModel, SavedModelBuilder};
 pub use session::Session;
 pub use session::callable::{Callable, PlanSize};

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
-use thalweg_cluster::grpc::framing::on_pool;
 use thalweg_formats::saved_model::{DEFAULT_SIGNATURE, Signature};
 use thalweg_kernel::{Cancellation, Clock};
 use thalweg_proto as pb;
+use thalweg_runtime::on_pool;
 use thalweg_runtime::saved_model::{check, described};
 use thalweg_runtime::{RunOptions, SavedModel};
 use thalweg_tensor::{Context, Result, Tensor, bail, ensure, err};

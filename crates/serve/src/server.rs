@@ -9,7 +9,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use thalweg_cluster::grpc::framing::accepting;
+use thalweg_rpc::server_builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -131,7 +131,8 @@ impl Server {
                 let services = services.clone();
                 async move { Ok::<_, Infallible>(services.answer(request).await) }
             });
-            let connection = accepting(calls_max).serve_connection(TokioIo::new(stream), answer);
+            let connection =
+                server_builder(calls_max).serve_connection(TokioIo::new(stream), answer);
             watch.run(connection, http2::Connection::graceful_shutdown, stop).await;
         }
     }

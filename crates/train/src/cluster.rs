@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use thalweg_cluster::grpc::{LocalCluster, stop_tasks};
+use thalweg_cluster::notation::read_cluster;
 use thalweg_cluster::{ClusterSpec, ConnectOptions, RemoteSession, TaskName, TaskOptions};
 use thalweg_graph::Graph;
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_tensor::{Error, Result, ensure, err};
 
-use crate::cluster_text::read_cluster;
 use crate::{Model, Replica, Spread};
 
 /// The job that holds variables.

@@ -37,8 +37,6 @@ mod chief;
 mod clip;
 #[cfg(feature = "remote")]
 mod cluster;
-#[cfg(feature = "remote")]
-pub mod cluster_text;
 mod dice;
 mod export;
 mod initializer;

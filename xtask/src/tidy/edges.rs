@@ -13,8 +13,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("ops", &["proto", "tensor", "formats", "graph", "kernel"]),
     ("plan", &["proto", "tensor", "graph", "kernel"]),
     ("runtime", &["proto", "tensor", "formats", "graph", "kernel", "plan"]),
-    ("cluster", &["proto", "tensor", "formats", "graph", "kernel", "plan", "runtime"]),
-    ("serve", &["proto", "tensor", "formats", "kernel", "runtime", "cluster"]),
+    ("rpc", &["tensor", "formats", "kernel"]),
+    ("cluster", &["proto", "tensor", "graph", "kernel", "plan", "runtime", "rpc"]),
+    ("serve", &["proto", "tensor", "formats", "kernel", "runtime", "rpc"]),
     ("storage", &["proto", "tensor", "formats"]),
     ("train", &["tensor", "formats", "graph", "kernel", "ops", "runtime", "cluster", "storage"]),
     (
@@ -27,7 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that talk to the world outside the process.
-const EDGES: &[&str] = &["cluster", "serve", "storage", "cli"];
+const EDGES: &[&str] = &["rpc", "cluster", "serve", "storage", "cli"];
 
 /// Crates from outside that bring sockets or an async runtime; only [`EDGES`] may have them.
 const EDGE_ONLY: &[&str] = &["tokio", "tonic", "hyper", "h2", "axum", "mio", "socket2", "reqwest"];

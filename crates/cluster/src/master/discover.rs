@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use thalweg_kernel::{Cancellation, DeviceName, DeviceSpec};
 use thalweg_proto as pb;
-use thalweg_runtime::Pool;
+use thalweg_runtime::on_pool;
 use thalweg_tensor::{Code, Error, Result, err};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
@@ -45,17 +45,6 @@ impl Master {
         let master = self.clone();
         on_pool(move || master.create_session(request, peers)).await
     }
-}
-
-/// Runs `body` on the pool: threads that do I/O must not be held up by a large graph.
-pub async fn on_pool<T: Send + 'static>(
-    body: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let (tell, told) = oneshot::channel();
-    Pool::global().spawn(move || {
-        let _ = tell.send(body());
-    });
-    told.await.unwrap_or_else(|_| Err(err!(Internal, "the call ended without an answer")))
 }
 
 /// Finds the devices of other tasks for a session: of those that `graph` names, however long they

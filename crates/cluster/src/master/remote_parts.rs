@@ -15,7 +15,6 @@ use crate::cluster_spec::TaskName;
 use crate::errors::from_task;
 use crate::master::session_peers::{RemoteTask, SessionPeers};
 use crate::master::step::{Action, Actions, Event, MasterStep};
-use crate::metadata;
 use crate::network::once_call::OnceCall;
 use crate::network::transport::{Call, Reply};
 use crate::watch::Awaited;
@@ -240,7 +239,7 @@ impl UnderWay {
         let result = match answer {
             Ok(response) => {
                 let rest = rest_of(&response);
-                let reported = metadata::from_proto(pb::RunMetadata {
+                let reported = RunMetadata::from_proto(pb::RunMetadata {
                     step_stats: response.step_stats,
                     cost_graph: response.cost_graph.filter(|c| !c.node.is_empty()),
                     partition_graphs: response.partition_graph,

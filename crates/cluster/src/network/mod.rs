@@ -1,7 +1,6 @@
 //! How tasks reach each other: the calls they make ([`transport`]) and what carries them: gRPC with
 //! TensorFlow's messages, the stream for tensors between two tasks of ours, or a process's own memory.
 
-pub(crate) mod descriptors;
 pub mod grpc;
 pub(crate) mod memory;
 pub(crate) mod once_call;

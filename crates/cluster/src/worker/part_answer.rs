@@ -9,7 +9,6 @@ use thalweg_runtime::RunMetadata;
 use thalweg_tensor::{Result, Tensor, bail};
 
 use crate::master::step::Rest;
-use crate::metadata;
 
 /// What a part of a step gave: tensors for those who asked for them by key, and a report.
 pub(crate) struct RanGraph {
@@ -44,7 +43,7 @@ impl RanGraph {
 
     /// The report, as an answer without tensors.
     pub(crate) fn report(&self) -> pb::RunGraphResponse {
-        let report = metadata::to_proto(&self.metadata);
+        let report = self.metadata.to_proto();
         pb::RunGraphResponse {
             step_stats: report.step_stats,
             cost_graph: Some(report.cost_graph.unwrap_or_default()),

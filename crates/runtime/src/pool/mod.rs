@@ -1,6 +1,7 @@
 //! The process's threads: work-stealing deques, and parallel loops on top of them.
 
 pub(crate) mod background;
+pub(crate) mod on_pool;
 pub(crate) mod waiting;
 
 use std::any::Any;

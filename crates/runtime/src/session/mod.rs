@@ -2,6 +2,7 @@
 
 pub(crate) mod callable;
 pub(crate) mod metadata;
+mod metadata_proto;
 pub(crate) mod options;
 pub(crate) mod partial_run;
 mod parts;

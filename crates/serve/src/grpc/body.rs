@@ -9,7 +9,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
 use http_body::{Body, Frame, SizeHint};
 use prost::Message;
-use thalweg_cluster::grpc::framing::{Answer, status};
+use thalweg_rpc::{MessageBody, status};
 use thalweg_tensor::{Budget, Charge};
 use tokio::sync::mpsc;
 
@@ -26,7 +26,7 @@ pub(crate) struct GrpcBody {
 
 enum Content {
     /// All of it is there.
-    Whole(Answer),
+    Whole(MessageBody),
     /// Messages come as they are sent, up to an error; at the end comes the status.
     Stream(mpsc::Receiver<thalweg_tensor::Result<Bytes>>, bool),
 }
@@ -37,7 +37,7 @@ const LARGE_FRAME_BYTES: usize = 16 << 10;
 
 impl GrpcBody {
     /// An answer that is there.
-    pub(crate) fn whole(answer: Answer) -> GrpcBody {
+    pub(crate) fn whole(answer: MessageBody) -> GrpcBody {
         GrpcBody { content: Content::Whole(answer), _call: None }
     }
 
@@ -125,7 +125,7 @@ impl Body for GrpcBody {
 #[cfg(test)]
 mod tests {
     use http_body_util::BodyExt;
-    use thalweg_cluster::grpc::framing::{Pieces, response};
+    use thalweg_rpc::{Pieces, response};
     use thalweg_tensor::Code;
 
     use super::*;

@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 use http_body::Body;
 use http_body_util::BodyExt;
-use thalweg_cluster::grpc::framing::{Limits, Rope};
+use thalweg_rpc::{Limits, Rope};
 use thalweg_tensor::{Result, ensure, err};
 
 use crate::inflate::{Encoding, inflate};

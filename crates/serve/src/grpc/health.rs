@@ -5,9 +5,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
-use thalweg_cluster::grpc::framing::{decode, message};
 use thalweg_proto::grpc::health::v1 as pb;
 use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
+use thalweg_rpc::{decode, message};
 use thalweg_tensor::{Result, bail, err};
 use tokio::sync::mpsc;
 

@@ -17,9 +17,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
-use thalweg_cluster::grpc::framing::{
-    Answer, Limits, Path, Rope, not_grpc, parse_timeout, read, status,
+use prost::Message;
+use thalweg_rpc::{
+    FieldPath, Limits, MessageBody, Rope, decode, is_large, not_grpc, parse_timeout, read, status,
 };
+use thalweg_runtime::on_pool;
 use thalweg_tensor::{Result, err};
 
 pub(crate) use body::GrpcBody;
@@ -106,7 +108,7 @@ impl Services {
     }
 
     /// Reads the one message of a unary call, whose tensors are at `path`.
-    async fn message<B>(&self, call: Call<B>, path: Path) -> Result<Rope>
+    async fn message<B>(&self, call: Call<B>, path: FieldPath) -> Result<Rope>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -120,12 +122,17 @@ impl Services {
     }
 }
 
+/// Decodes a request, on the pool if it is large.
+async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
+    if is_large(&rope) { on_pool(move || decode(rope)).await } else { decode(rope) }
+}
+
 /// What a caller sends.
 pub(crate) struct Call<B> {
     body: B,
     encoding: Option<Encoding>,
 }
 
-fn whole(response: Response<Answer>) -> Response<GrpcBody> {
+fn whole(response: Response<MessageBody>) -> Response<GrpcBody> {
     response.map(GrpcBody::whole)
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
-use thalweg_cluster::grpc::framing::{Answer, decode, message};
 use thalweg_proto::tensorflow::serving as pb;
+use thalweg_rpc::{MessageBody, decode, message};
 use thalweg_tensor::{Result, bail, err};
 
 use super::prediction::model_name;
@@ -16,7 +16,11 @@ use crate::engine::Engine;
 use crate::metrics::{Api, Entry, counters};
 
 impl Services {
-    pub(super) async fn model<B>(&self, method: &str, call: Call<B>) -> Result<Response<Answer>>
+    pub(super) async fn model<B>(
+        &self,
+        method: &str,
+        call: Call<B>,
+    ) -> Result<Response<MessageBody>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,

@@ -3,8 +3,8 @@
 
 use bytes::Bytes;
 use prost::Message;
-use thalweg_cluster::grpc::framing::{Pieces, field_len};
 use thalweg_proto::TensorProto;
+use thalweg_rpc::{Pieces, field_len};
 use thalweg_tensor::{DType, Result, Tensor, bf16, f16};
 
 /// Puts an entry of a map from names to tensors, or a named tensor, as field `field`. Where elements
@@ -78,8 +78,8 @@ fn widened<T: Copy + Into<i32>>(values: &[T]) -> Vec<i32> {
 mod tests {
     use super::*;
     use http_body_util::BodyExt;
-    use thalweg_cluster::grpc::framing::response;
     use thalweg_proto::tensorflow::serving as pb;
+    use thalweg_rpc::response;
     use thalweg_tensor::Shape;
 
     #[test]

@@ -7,16 +7,14 @@ use bytes::Bytes;
 use http::Response;
 use http_body::Body;
 use prost::{Message, Name};
-use thalweg_cluster::grpc::framing::{
-    Answer, Path, Pieces, Rope, decode, decode_step, message, response,
-};
 use thalweg_proto::google::protobuf::Any;
 use thalweg_proto::tensorflow::serving as pb;
+use thalweg_rpc::{FieldPath, MessageBody, Pieces, Rope, decode, message, response};
 use thalweg_tensor::{Budget, Charge, Context, Result, Tensor, bail, ensure, err};
 
 use super::incoming::{Incoming, PredictRequest};
 use super::outputs::put_named;
-use super::{Call, Services, weigh};
+use super::{Call, Services, decode_step, weigh};
 use crate::engine::Engine;
 use crate::examples::{self, multi_inference};
 use crate::inference::{Predicted, answered_by, predict, spec_signature};
@@ -24,19 +22,19 @@ use crate::metrics::{Api, Entry};
 use crate::servable::Servable;
 
 /// From a `PredictRequest` to the bytes of its tensors.
-const PREDICT_TENSORS: Path = &[2, 2, 4];
+const PREDICT_TENSORS: FieldPath = &[2, 2, 4];
 
 impl Services {
     pub(super) async fn prediction<B>(
         &self,
         method: &str,
         call: Call<B>,
-    ) -> Result<Response<Answer>>
+    ) -> Result<Response<MessageBody>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let path: Path = if method == "Predict" { PREDICT_TENSORS } else { &[] };
+        let path: FieldPath = if method == "Predict" { PREDICT_TENSORS } else { &[] };
         let rope = self.message(call, path).await?;
         let engine = &*self.engine;
         let kind = if method == "Predict" { &weigh::PREDICT } else { &weigh::ABOUT_EXAMPLES };
@@ -78,7 +76,7 @@ impl Services {
         }
     }
 
-    async fn predict(&self, rope: Rope) -> Result<Response<Answer>> {
+    async fn predict(&self, rope: Rope) -> Result<Response<MessageBody>> {
         let request: PredictRequest = decode_step(rope).await?;
         let engine = &*self.engine;
         let name = model_name(request.model_spec.as_ref()).to_owned();
@@ -109,7 +107,7 @@ pub(super) fn model_name(spec: Option<&pb::ModelSpec>) -> &str {
     spec.map_or("", |s| s.name.as_str())
 }
 
-fn predicted(servable: &Servable, ran: &Predicted) -> Result<Response<Answer>> {
+fn predicted(servable: &Servable, ran: &Predicted) -> Result<Response<MessageBody>> {
     let mut pieces = Pieces::default();
     for (name, tensor) in ran.method.outputs.iter().zip(&ran.tensors) {
         put_named(&mut pieces, 1, name, tensor)?;

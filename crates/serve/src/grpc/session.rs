@@ -3,22 +3,25 @@
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
-use thalweg_cluster::grpc::framing::{Answer, Path, Pieces, decode_step, response};
-use thalweg_cluster::metadata;
 use thalweg_proto::tensorflow::serving as pb;
+use thalweg_rpc::{FieldPath, MessageBody, Pieces, response};
 use thalweg_tensor::{Charge, Result, ensure};
 
 use super::outputs::put_named;
 use super::prediction::model_name;
-use super::{Call, Services, weigh};
+use super::{Call, Services, decode_step, weigh};
 use crate::inference::{answered_by, session_run, spec_signature};
 use crate::metrics::{Api, Entry};
 
 /// From a `SessionRunRequest` to the bytes of its tensors.
-const FEEDS: Path = &[2, 2, 4];
+const FEEDS: FieldPath = &[2, 2, 4];
 
 impl Services {
-    pub(super) async fn session<B>(&self, method: &str, call: Call<B>) -> Result<Response<Answer>>
+    pub(super) async fn session<B>(
+        &self,
+        method: &str,
+        call: Call<B>,
+    ) -> Result<Response<MessageBody>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -41,7 +44,7 @@ impl Services {
             for (name, tensor) in &tensors {
                 put_named(&mut pieces, 1, name, tensor)?;
             }
-            pieces.put_message(2, &metadata::to_proto(&metadata));
+            pieces.put_message(2, &metadata.to_proto());
             let signature = spec_signature(request.model_spec.as_ref());
             pieces.put_message(3, &answered_by(&servable, signature));
             Ok(response(pieces))

@@ -6,8 +6,8 @@
 
 use bytes::{Buf, Bytes};
 use prost::encoding::{WireType, decode_key, decode_varint};
-use thalweg_cluster::grpc::framing::Rope;
 use thalweg_proto::{Example, Feature};
+use thalweg_rpc::Rope;
 
 /// Messages up to this size are not walked.
 const SMALL_BYTES: usize = 1 << 10;

@@ -22,8 +22,8 @@ use http::header::{
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use http_body::Body;
 use http_body_util::Full;
-use thalweg_cluster::grpc::framing::on_pool;
 use thalweg_proto::tensorflow::serving::ModelSpec;
+use thalweg_runtime::on_pool;
 use thalweg_tensor::{Charge, Error, Result, Tensor, err};
 
 use self::route::Verb;

@@ -1,110 +1,16 @@
-//! Responses: a message in pieces, so that tensors leave from where they are, or a status.
+//! Responses that hold tensors, of the master and the worker service.
 
-use std::collections::VecDeque;
-use std::convert::Infallible;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use http_body::{Body, Frame, SizeHint};
-use prost::Message;
+use http::{HeaderValue, Response};
 use thalweg_kernel::Value;
 use thalweg_proto as pb;
+use thalweg_rpc::{MessageBody, Pieces, message, response, status};
 use thalweg_tensor::{DType, Error, Result, Shape, Tensor, err};
 
-use super::pieces::Pieces;
 use crate::master::StepResult;
 use crate::master::session::Ran;
-use crate::metadata;
 use crate::worker::part_answer::RanGraph;
-
-const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
-
-/// The body of a response, or of a request: all of it is there.
-pub struct Answer {
-    pub(crate) frames: VecDeque<Frame<Bytes>>,
-}
-
-impl Answer {
-    /// Bytes of the messages in it.
-    pub fn data_bytes(&self) -> usize {
-        self.frames.iter().filter_map(Frame::data_ref).map(Bytes::len).sum()
-    }
-
-    /// Replaces the bytes of the messages, frame by frame, by such as hold something else too.
-    pub fn map_data(&mut self, mut replace: impl FnMut(Bytes) -> Bytes) {
-        for frame in &mut self.frames {
-            if let Some(data) = frame.data_mut() {
-                *data = replace(std::mem::take(data));
-            }
-        }
-    }
-}
-
-impl Body for Answer {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.frames.pop_front().map(Ok))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.frames.is_empty()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::default()
-    }
-}
-
-/// A response with this message.
-pub fn message(message: &impl Message) -> Response<Answer> {
-    let mut pieces = Pieces::default();
-    pieces.current.reserve(message.encoded_len());
-    if let Err(e) = message.encode(&mut pieces.current) {
-        return status(&Error::new(thalweg_tensor::Code::Internal, e.to_string()));
-    }
-    response(pieces)
-}
-
-/// What is no gRPC at all.
-pub fn not_grpc() -> Response<Answer> {
-    let mut response = Response::new(Answer { frames: VecDeque::new() });
-    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-    response
-}
-
-/// A response whose message is all there.
-pub fn response(pieces: Pieces) -> Response<Answer> {
-    let mut frames = match pieces.into_frames() {
-        Ok(frames) => frames,
-        Err(e) => return status(&e),
-    };
-    let mut trailers = HeaderMap::new();
-    trailers.insert("grpc-status", HeaderValue::from_static("0"));
-    frames.push_back(Frame::trailers(trailers));
-    let mut response = Response::new(Answer { frames });
-    response.headers_mut().insert(http::header::CONTENT_TYPE, CONTENT_TYPE);
-    response
-}
-
-/// A response that is nothing but an error.
-pub fn status(error: &Error) -> Response<Answer> {
-    let mut response = Response::new(Answer { frames: VecDeque::new() });
-    let headers = response.headers_mut();
-    headers.insert(http::header::CONTENT_TYPE, CONTENT_TYPE);
-    headers.insert("grpc-status", HeaderValue::from(error.code() as u16));
-    if let Ok(text) = HeaderValue::from_str(&percent_encoded(error.message())) {
-        headers.insert("grpc-message", text);
-    }
-    response
-}
 
 /// What TensorFlow's workers put beside an error that tells of a restart: a map with the name of
 /// `WorkerPossiblyRestarted` in it, in base64.
@@ -114,29 +20,14 @@ const RESTARTED: HeaderValue = HeaderValue::from_static(
 );
 
 /// As [`status`], for an error that whoever asked meets because this task was restarted.
-pub(crate) fn restarted(error: &Error) -> Response<Answer> {
+pub(crate) fn restarted(error: &Error) -> Response<MessageBody> {
     let mut response = status(error);
     response.headers_mut().insert("grpc-status-details-bin", RESTARTED);
     response
 }
 
-/// Headers have room for some kilobytes only.
-const STATUS_TEXT_BYTES_MAX: usize = 4096;
-
-/// As gRPC wants it: printable ASCII without `%` as it is, other bytes as `%XX`.
-fn percent_encoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for &byte in text.as_bytes().iter().take(STATUS_TEXT_BYTES_MAX) {
-        match byte {
-            b' '..=b'~' if byte != b'%' => encoded.push(byte as char),
-            _ => encoded.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    encoded
-}
-
 /// The response of `RunStep`: fetched tensors under their names.
-pub(crate) fn step(result: Result<StepResult>, errors_in_body: bool) -> Response<Answer> {
+pub(crate) fn step(result: Result<StepResult>, errors_in_body: bool) -> Response<MessageBody> {
     let result = match result {
         Ok(result) => result,
         Err(e) if errors_in_body => {
@@ -161,13 +52,13 @@ pub(crate) fn step(result: Result<StepResult>, errors_in_body: bool) -> Response
     }
     // TensorFlow sends it even if it is empty, but not before the last part of a partial run.
     if let Some(report) = report {
-        pieces.put_message(2, &metadata::to_proto(&report));
+        pieces.put_message(2, &report.to_proto());
     }
     response(pieces)
 }
 
 /// The response of `RunCallable`: tensors in order.
-pub(crate) fn callable(result: Result<Ran>) -> Response<Answer> {
+pub(crate) fn callable(result: Result<Ran>) -> Response<MessageBody> {
     let (tensors, report) = match result {
         Ok(ran) => ran,
         Err(e) => return status(&e),
@@ -178,12 +69,12 @@ pub(crate) fn callable(result: Result<Ran>) -> Response<Answer> {
             return status(&e);
         }
     }
-    pieces.put_message(2, &metadata::to_proto(&report));
+    pieces.put_message(2, &report.to_proto());
     response(pieces)
 }
 
 /// The response of `RunGraph`.
-pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<Answer> {
+pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<MessageBody> {
     let ran = match result {
         Ok(ran) => ran,
         Err(e) if errors_in_body => {
@@ -209,7 +100,7 @@ pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<An
 
 /// The response of `RecvTensor`, sent at `now` since 1970. TensorFlow reads it fastest with the
 /// tensor at its end.
-pub(crate) fn received(result: Result<Value>, now: Duration) -> Response<Answer> {
+pub(crate) fn received(result: Result<Value>, now: Duration) -> Response<MessageBody> {
     let value = match result {
         Ok(value) => value,
         Err(e) => return status(&e),
@@ -236,10 +127,12 @@ pub(crate) fn received(result: Result<Value>, now: Duration) -> Response<Answer>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bytes::Bytes;
     use http_body_util::BodyExt;
+    use prost::Message;
     use thalweg_runtime::RunMetadata;
 
-    fn body(response: Response<Answer>) -> Vec<u8> {
+    fn body(response: Response<MessageBody>) -> Vec<u8> {
         let collected = response.into_body().collect();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(collected).unwrap().to_bytes().to_vec()

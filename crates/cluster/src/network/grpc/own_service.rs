@@ -6,12 +6,11 @@ use std::time::Duration;
 use http::Response;
 use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
 use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
+use thalweg_rpc::{MessageBody, Rope, decode, message};
 use thalweg_runtime::{Pool, resident_bytes};
 use thalweg_tensor::{Result, bail, ensure};
 
-use super::answer::{self, Answer};
-use super::rope::Rope;
-use super::service::{Service, decode};
+use super::service::Service;
 use crate::network::own_messages::{
     SilentTask, StatusRequest, StatusResponse, StopRequest, StopResponse,
 };
@@ -26,16 +25,16 @@ const SERVICES: &[&str] =
 
 impl Service {
     /// Methods of `/thalweg.Peer`.
-    pub(super) fn peer_call(&self, method: &str, rope: Rope) -> Result<Response<Answer>> {
+    pub(super) fn peer_call(&self, method: &str, rope: Rope) -> Result<Response<MessageBody>> {
         match method {
-            "Status" => Ok(answer::message(&self.status(&decode(rope)?))),
-            "Stop" => Ok(answer::message(&self.stop(&decode(rope)?)?)),
+            "Status" => Ok(message(&self.status(&decode(rope)?))),
+            "Stop" => Ok(message(&self.stop(&decode(rope)?)?)),
             _ => bail!(Unimplemented, "thalweg.Peer has no {method}"),
         }
     }
 
     /// Methods of `/grpc.health.v1.Health`.
-    pub(super) fn health_call(&self, method: &str, rope: Rope) -> Result<Response<Answer>> {
+    pub(super) fn health_call(&self, method: &str, rope: Rope) -> Result<Response<MessageBody>> {
         if method != "Check" {
             bail!(Unimplemented, "grpc.health.v1.Health has no {method}");
         }
@@ -47,7 +46,7 @@ impl Service {
             true => ServingStatus::NotServing,
             false => ServingStatus::Serving,
         };
-        Ok(answer::message(&HealthCheckResponse { status: status as i32 }))
+        Ok(message(&HealthCheckResponse { status: status as i32 }))
     }
 
     /// Has the server end once nobody needs it.

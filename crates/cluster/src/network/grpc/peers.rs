@@ -9,12 +9,12 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::{Cancellation, Clock, Registration, Value};
 use thalweg_proto as pb;
+use thalweg_rpc::{Channel, ConnectPolicy, Method, Pieces, check_status, runtime};
 use thalweg_tensor::{Code, Error, Result, Tensor, err};
 use tokio::runtime::Handle;
 
-use super::client::{Channel, Patience, Place, check_status, decode, runtime};
-use super::pieces::Pieces;
-use crate::addresses::Addresses;
+use super::methods;
+use crate::addresses::{Addresses, TaskAddress};
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::member::NOTICE_LIMIT;
 use crate::network::silence::{Action, Limits, Silence};
@@ -23,7 +23,6 @@ use crate::network::transport::{Answered, Call, Reply, Transport};
 use crate::step::rendezvous::Sender;
 use crate::task::{Task, TensorTransport};
 
-const SERVICE: &str = "tensorflow.WorkerService";
 /// How long a question on a connection of its own waits for its answer.
 const ANEW_LIMIT: Duration = Duration::from_secs(12);
 
@@ -68,9 +67,9 @@ impl Peers {
         let peer = |(name, _): (&TaskName, &str)| {
             let channel = || {
                 // One that refuses is not there; one that says nothing is silent.
-                let patience = Patience::Once(limits.loss);
-                let place = Place::Named(name.clone(), addresses.clone());
-                Channel::new(place, SERVICE, patience, task.incoming.clone())
+                let policy = ConnectPolicy::Once(limits.loss);
+                let resolver = TaskAddress { task: name.clone(), addresses: addresses.clone() };
+                Channel::new(Arc::new(resolver), policy, task.incoming.clone())
             };
             let peer = Peer {
                 name: name.clone(),
@@ -236,7 +235,7 @@ impl Peer {
         let name = &self.name;
         match action {
             Action::Ask => self.ask(None, *limits),
-            Action::AskAnew => self.ask(Some(self.control.anew()), *limits),
+            Action::AskAnew => self.ask(Some(self.control.separate()), *limits),
             Action::Report(silent) => {
                 let seconds = silent.as_secs_f32();
                 eprintln!("{name} has been silent for {seconds:.0} s; calls to it wait");
@@ -255,7 +254,7 @@ impl Peer {
     /// Ends calls to where the task is no longer.
     fn follow(&self) {
         // Both, whatever the first says.
-        let moved = [self.control.follow(), self.tensors.follow()];
+        let moved = [self.control.refresh_address(), self.tensors.refresh_address()];
         if let Some(address) = moved.into_iter().flatten().next() {
             self.lose(&format!("it has moved to {address}"));
         }
@@ -285,14 +284,14 @@ impl Peer {
             let request = pb::GetStatusRequest {};
             let channel = anew.as_ref().unwrap_or(&peer.control);
             let answer: Result<pb::GetStatusResponse> =
-                channel.call("GetStatus", &request, Some(limit)).await;
+                channel.call(methods::GET_STATUS, &request, Some(limit)).await;
             let Ok(status) = answer else { return };
             peer.note_start(&status);
             peer.hear(peer.clock.monotonic(), &limits);
             if anew.is_some() {
                 // The usual way may be stuck until TCP tries again, which can take a minute.
-                peer.control.renew().await;
-                peer.tensors.renew().await;
+                peer.control.reconnect().await;
+                peer.tensors.reconnect().await;
                 peer.streams.iter().for_each(Streams::forget);
             }
         });
@@ -322,28 +321,30 @@ impl Peer {
         Ok(match call {
             Call::GetStatus => {
                 let request = pb::GetStatusRequest {};
-                let status = control.call("GetStatus", &request, limit).await?;
+                let status = control.call(methods::GET_STATUS, &request, limit).await?;
                 self.note_start(&status);
                 Reply::Status(status)
             }
             Call::CreateWorkerSession(r) => {
-                done(control, "CreateWorkerSession", &*r, limit).await?
+                done(control, methods::CREATE_WORKER_SESSION, &*r, limit).await?
             }
-            Call::DeleteWorkerSession(r) => done(control, "DeleteWorkerSession", &r, limit).await?,
+            Call::DeleteWorkerSession(r) => {
+                done(control, methods::DELETE_WORKER_SESSION, &r, limit).await?
+            }
             Call::RegisterGraph(request) => {
-                Reply::Registered(control.call("RegisterGraph", &*request, limit).await?)
+                Reply::Registered(control.call(methods::REGISTER_GRAPH, &*request, limit).await?)
             }
-            Call::DeregisterGraph(r) => done(control, "DeregisterGraph", &r, limit).await?,
+            Call::DeregisterGraph(r) => done(control, methods::DEREGISTER_GRAPH, &r, limit).await?,
             Call::RunGraph(request) => {
                 let response: pb::RunGraphResponse =
-                    control.call("RunGraph", &*request, limit).await?;
+                    control.call(methods::RUN_GRAPH, &*request, limit).await?;
                 check_status(response.status_code.into(), || {
                     response.status_error_message.clone()
                 })?;
                 Reply::Ran(Box::new(response))
             }
-            Call::CleanupGraph(r) => done(control, "CleanupGraph", &r, limit).await?,
-            Call::CleanupAll(r) => done(control, "CleanupAll", &r, limit).await?,
+            Call::CleanupGraph(r) => done(control, methods::CLEANUP_GRAPH, &r, limit).await?,
+            Call::CleanupAll(r) => done(control, methods::CLEANUP_ALL, &r, limit).await?,
             Call::RecvTensor(request) => Reply::Received(self.recv_tensor(&request, limit).await?),
         })
     }
@@ -365,10 +366,7 @@ impl Peer {
                 };
             }
         }
-        let mut pieces = Pieces::default();
-        pieces.put_fields(request);
-        let rope = self.tensors.send("RecvTensor", pieces, limit).await?;
-        self.received(decode(rope)?)
+        self.received(self.tensors.call(methods::RECV_TENSOR, request, limit).await?)
     }
 
     fn received(&self, response: pb::RecvTensorResponse) -> Result<Value> {
@@ -377,14 +375,14 @@ impl Peer {
         }
         let proto =
             response.tensor.ok_or_else(|| err!(DataLoss, "{} sent no tensor", self.name))?;
-        Ok(Value::Tensor(Tensor::from_proto(&proto, Some(&self.tensors.incoming))?))
+        Ok(Value::Tensor(Tensor::from_proto(&proto, Some(self.tensors.incoming()))?))
     }
 }
 
 /// A call whose answer says nothing.
 async fn done(
     channel: &Channel,
-    method: &'static str,
+    method: Method,
     request: &impl Message,
     limit: Option<Duration>,
 ) -> Result<Reply> {

@@ -6,11 +6,12 @@ use std::time::Duration;
 use thalweg_proto as pb;
 use thalweg_proto::grpc::health::v1::health_check_response::ServingStatus;
 use thalweg_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse};
+use thalweg_rpc::{Channel, ConnectPolicy, wait};
 use thalweg_tensor::{Budget, Code, Result, err};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
-use super::client::{Channel, Patience, Place, wait};
+use super::methods;
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::network::own_messages::{StatusRequest, StatusResponse, StopRequest, StopResponse};
 
@@ -74,15 +75,14 @@ pub fn status_of(
 async fn ask(address: &str, waits_max: u32, limit: Duration) -> TaskState {
     let request = StatusRequest { waits_max };
     let answer: Result<StatusResponse> =
-        channel(address, "thalweg.Peer", limit).call("Status", &request, None).await;
+        channel(address, limit).call(methods::STATUS, &request, None).await;
     match answer {
         Ok(status) => return TaskState::Alive(Box::new(status)),
         Err(e) if e.code() == Code::Unimplemented => {}
         Err(e) => return TaskState::Dead(e.message().to_owned()),
     }
-    let answer: Result<pb::GetStatusResponse> = channel(address, "tensorflow.WorkerService", limit)
-        .call("GetStatus", &pb::GetStatusRequest {}, None)
-        .await;
+    let answer: Result<pb::GetStatusResponse> =
+        channel(address, limit).call(methods::GET_STATUS, &pb::GetStatusRequest {}, None).await;
     match answer {
         Ok(status) => {
             TaskState::Foreign(status.device_attributes.into_iter().map(|d| d.name).collect())
@@ -130,7 +130,7 @@ async fn ask_to_stop(
         grace_ms: u64::try_from(grace.as_millis()).unwrap_or(u64::MAX),
     };
     let answer: Result<StopResponse> =
-        channel(&address, "thalweg.Peer", limit).call("Stop", &request, None).await;
+        channel(&address, limit).call(methods::STOP, &request, None).await;
     answer.map(|_| ())
 }
 
@@ -139,17 +139,17 @@ async fn ask_to_stop(
 pub fn check_health(address: &str, limit: Duration) -> Result<()> {
     let address = address.to_owned();
     let check = async move {
-        let answer: Result<HealthCheckResponse> = channel(&address, "grpc.health.v1.Health", limit)
-            .call("Check", &HealthCheckRequest::default(), None)
+        let answer: Result<HealthCheckResponse> = channel(&address, limit)
+            .call(methods::HEALTH_CHECK, &HealthCheckRequest::default(), None)
             .await;
         match answer {
             Ok(health) if health.status == ServingStatus::Serving as i32 => Ok(()),
             Ok(_) => Err(err!(Unavailable, "{address} is about to end")),
             Err(e) if e.code() == Code::Unimplemented => {
                 let request = pb::GetStatusRequest {};
-                let channel = channel(&address, "tensorflow.WorkerService", limit);
+                let channel = channel(&address, limit);
                 let answer: Result<pb::GetStatusResponse> =
-                    channel.call("GetStatus", &request, None).await;
+                    channel.call(methods::GET_STATUS, &request, None).await;
                 answer.map(|_| ())
             }
             Err(e) => Err(e),
@@ -162,9 +162,8 @@ pub fn check_health(address: &str, limit: Duration) -> Result<()> {
     wait(bounded, None)
 }
 
-/// A connection of its own; the caller's limit ends it before its patience does.
-fn channel(address: &str, service: &'static str, limit: Duration) -> Channel {
-    let patience = Patience::Once(limit.saturating_mul(2));
-    let place = Place::Fixed(address.to_owned());
-    Channel::new(place, service, patience, Budget::new(ANSWER_BYTES_MAX))
+/// A channel of its own; the caller's limit ends an attempt to connect before the policy does.
+fn channel(address: &str, limit: Duration) -> Channel {
+    let policy = ConnectPolicy::Once(limit.saturating_mul(2));
+    Channel::new(Arc::new(address.to_owned()), policy, Budget::new(ANSWER_BYTES_MAX))
 }

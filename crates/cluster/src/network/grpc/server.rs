@@ -8,15 +8,13 @@ use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
+use thalweg_rpc::{MessageBody, report_accept_error, server_builder};
 use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
-use super::answer::Answer;
 use super::service::Service;
-use super::transport;
 use crate::master::Master;
-use crate::network::descriptors::report_refusal;
 use crate::network::stream::hello::HelloResponse;
 use crate::network::stream::{self, frame, socket};
 use crate::task::TensorTransport;
@@ -133,7 +131,7 @@ impl Server {
                 }
                 // Out of descriptors, or a client gone before it was taken: others may still come.
                 Err(e) => {
-                    report_refusal(&e);
+                    report_accept_error(&e);
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
             }
@@ -223,11 +221,11 @@ impl Server {
                 let (service, connection) = (service.clone(), Arc::downgrade(&alive));
                 async move {
                     let answer = service.answer(request, &connection).await;
-                    Ok::<Response<Answer>, std::convert::Infallible>(answer)
+                    Ok::<Response<MessageBody>, std::convert::Infallible>(answer)
                 }
             });
             let connection =
-                transport::accepting(calls_max).serve_connection(TokioIo::new(stream), answer);
+                server_builder(calls_max).serve_connection(TokioIo::new(stream), answer);
             tokio::pin!(connection);
             tokio::select! {
                 _ = &mut connection => return,

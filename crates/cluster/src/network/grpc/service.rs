@@ -4,20 +4,23 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes};
+use bytes::Bytes;
 use http::{Method, Request, Response};
 use http_body::Body;
 use prost::Message;
 use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
+use thalweg_rpc::{
+    Limits, MessageBody, Rope, decode, is_large, message, not_grpc, parse_timeout, read, status,
+};
+use thalweg_runtime::on_pool;
 use thalweg_tensor::{Result, bail, err};
 use tokio::sync::{oneshot, watch};
 
-use super::answer::{self, Answer};
-use super::rope::Rope;
-use super::{gather, message};
+use super::answer;
+use super::methods::request_tensors;
 use crate::master::Master;
-use crate::master::discover::{cleanup_all, discover, on_pool};
+use crate::master::discover::{cleanup_all, discover};
 use crate::network::stream::hello::{HelloRequest, HelloResponse};
 use crate::worker::Worker;
 
@@ -60,7 +63,7 @@ impl Service {
         &self,
         request: Request<B>,
         connection: &Weak<()>,
-    ) -> Response<Answer>
+    ) -> Response<MessageBody>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
@@ -71,48 +74,48 @@ impl Service {
         };
         match tokio::time::timeout(timeout, self.dispatch(request, connection)).await {
             Ok(response) => response,
-            Err(_) => answer::status(&err!(DeadlineExceeded, "Deadline Exceeded")),
+            Err(_) => status(&err!(DeadlineExceeded, "Deadline Exceeded")),
         }
     }
 
-    async fn dispatch<B>(&self, request: Request<B>, connection: &Weak<()>) -> Response<Answer>
+    async fn dispatch<B>(&self, request: Request<B>, connection: &Weak<()>) -> Response<MessageBody>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
         if request.method() != Method::POST {
-            return answer::status(&err!(Unimplemented, "gRPC calls are POST requests"));
+            return status(&err!(Unimplemented, "gRPC calls are POST requests"));
         }
         let kind = request.headers().get(http::header::CONTENT_TYPE);
         if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
-            return answer::not_grpc();
+            return not_grpc();
         }
         let path = request.uri().path().to_owned();
         let result = match path.rsplit_once('/') {
             Some(("/tensorflow.MasterService", method)) => {
-                let tensors = gather::request_path(method);
-                match message::read(request.into_body(), self.limits(), tensors).await {
+                let tensors = request_tensors(method);
+                match read(request.into_body(), self.limits(), tensors).await {
                     Ok(rope) => self.master_call(method, rope, connection).await,
                     Err(e) => Err(e),
                 }
             }
             Some(("/tensorflow.WorkerService", method)) => {
-                let tensors = gather::request_path(method);
-                match message::read(request.into_body(), self.limits(), tensors).await {
+                let tensors = request_tensors(method);
+                match read(request.into_body(), self.limits(), tensors).await {
                     Ok(rope) => self.worker_call(method, rope, connection).await,
                     Err(e) => Err(e),
                 }
             }
             Some(("/thalweg.Peer", "Hello")) => {
-                let asked = message::read(request.into_body(), self.limits(), &[]).await;
+                let asked = read(request.into_body(), self.limits(), &[]).await;
                 asked.and_then(|rope| self.hello(rope))
             }
             Some(("/thalweg.Peer", method)) => {
-                let rope = message::read(request.into_body(), self.limits(), &[]).await;
+                let rope = read(request.into_body(), self.limits(), &[]).await;
                 rope.and_then(|rope| self.peer_call(method, rope))
             }
             Some(("/grpc.health.v1.Health", method)) => {
-                let rope = message::read(request.into_body(), self.limits(), &[]).await;
+                let rope = read(request.into_body(), self.limits(), &[]).await;
                 rope.and_then(|rope| self.health_call(method, rope))
             }
             Some(("/tensorflow.eager.EagerService", _)) => Err(err!(
@@ -122,20 +125,20 @@ impl Service {
             )),
             _ => Err(err!(Unimplemented, "{path} is not a method of this server")),
         };
-        result.unwrap_or_else(|e| answer::status(&e))
+        result.unwrap_or_else(|e| status(&e))
     }
 
     /// Where the stream of tensors is.
-    fn hello(&self, rope: Rope) -> Result<Response<Answer>> {
+    fn hello(&self, rope: Rope) -> Result<Response<MessageBody>> {
         let _: HelloRequest = decode(rope)?;
         let hello = self.hello.get();
         let hello = hello.ok_or_else(|| err!(Unimplemented, "there is no stream of tensors"))?;
-        Ok(answer::message(hello))
+        Ok(message(hello))
     }
 
-    fn limits(&self) -> message::Limits<'_> {
+    fn limits(&self) -> Limits<'_> {
         let incoming = &self.master.task().incoming;
-        message::Limits { message_bytes_max: self.message_bytes_max, incoming }
+        Limits { message_bytes_max: self.message_bytes_max, incoming }
     }
 
     async fn master_call(
@@ -143,43 +146,43 @@ impl Service {
         method: &str,
         rope: Rope,
         connection: &Weak<()>,
-    ) -> Result<Response<Answer>> {
+    ) -> Result<Response<MessageBody>> {
         let master = self.master.clone();
         Ok(match method {
             "RunStep" => self.run_step(decode_step(rope).await?, connection).await,
             "RunCallable" => self.run_callable(decode_step(rope).await?, connection).await,
             "CreateSession" => {
                 let request: pb::CreateSessionRequest = on_pool(move || decode(rope)).await?;
-                answer::message(&master.open_session(request).await?)
+                message(&master.open_session(request).await?)
             }
             "ExtendSession" => {
                 let request: pb::ExtendSessionRequest = on_pool(move || decode(rope)).await?;
                 if let Some(peers) = master.peers_of(&request.session_handle) {
                     discover(&peers, request.graph_def.as_ref()).await?;
                 }
-                answer::message(&on_pool(move || master.extend_session(request)).await?)
+                message(&on_pool(move || master.extend_session(request)).await?)
             }
             "MakeCallable" => {
                 let request = decode(rope)?;
-                answer::message(&on_pool(move || master.make_callable(&request)).await?)
+                message(&on_pool(move || master.make_callable(&request)).await?)
             }
             "PartialRunSetup" => {
                 let request = decode(rope)?;
-                answer::message(&on_pool(move || master.partial_run_setup(&request)).await?)
+                message(&on_pool(move || master.partial_run_setup(&request)).await?)
             }
             "CloseSession" => {
                 let request = decode(rope)?;
-                answer::message(&on_pool(move || master.close_session(&request)).await?)
+                message(&on_pool(move || master.close_session(&request)).await?)
             }
             "Reset" => {
                 let request: pb::ResetRequest = decode(rope)?;
                 let containers = request.container.clone();
                 let response = on_pool(move || Ok(master.reset(&request))).await?;
                 cleanup_all(self.master.member(), &containers).await;
-                answer::message(&response)
+                message(&response)
             }
-            "ReleaseCallable" => answer::message(&master.release_callable(&decode(rope)?)?),
-            "ListDevices" => answer::message(&master.list_devices(&decode(rope)?)?),
+            "ReleaseCallable" => message(&master.release_callable(&decode(rope)?)?),
+            "ListDevices" => message(&master.list_devices(&decode(rope)?)?),
             _ => bail!(Unimplemented, "tensorflow.MasterService has no {method}"),
         })
     }
@@ -198,7 +201,7 @@ impl Service {
         &self,
         request: pb::RunStepRequest,
         connection: &Weak<()>,
-    ) -> Response<Answer> {
+    ) -> Response<MessageBody> {
         let errors_in_body = request.store_errors_in_response_body;
         let mut guard = self.guard(&request.session_handle, connection);
         let (tell, told) = oneshot::channel();
@@ -215,7 +218,7 @@ impl Service {
         &self,
         request: pb::RunCallableRequest,
         connection: &Weak<()>,
-    ) -> Response<Answer> {
+    ) -> Response<MessageBody> {
         let mut guard = self.guard(&request.session_handle, connection);
         let (tell, told) = oneshot::channel();
         self.master.run_callable(request, &guard.cancellation, move |result| {
@@ -227,53 +230,7 @@ impl Service {
     }
 }
 
-/// Messages with more bytes than this are decoded on the pool: they may hold very many fields.
-const LARGE_BYTES: usize = 1 << 20;
-
-/// Reads a message, on the pool if it is large.
-pub async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
-    if rope.remaining() < LARGE_BYTES {
-        return decode(rope);
-    }
-    on_pool(move || decode(rope)).await
-}
-
-/// Reads a message.
-pub fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
-    M::decode(rope).map_err(|e| err!(InvalidArgument, "the message cannot be read: {e}"))
-}
-
-/// `grpc-timeout`: up to eight digits and a unit.
-pub fn parse_timeout(text: &str) -> Option<Duration> {
-    let (number, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    let number: u64 = number.parse().ok()?;
-    Some(match unit {
-        "H" => Duration::from_secs(number.checked_mul(3600)?),
-        "M" => Duration::from_secs(number.checked_mul(60)?),
-        "S" => Duration::from_secs(number),
-        "m" => Duration::from_millis(number),
-        "u" => Duration::from_micros(number),
-        "n" => Duration::from_nanos(number),
-        _ => return None,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn timeouts() {
-        for (text, wanted) in [
-            ("100m", Some(Duration::from_millis(100))),
-            ("2S", Some(Duration::from_secs(2))),
-            ("1H", Some(Duration::from_secs(3600))),
-            ("", None),
-            ("m", None),
-            ("5x", None),
-            ("99999999999999999999S", None),
-        ] {
-            assert_eq!(parse_timeout(text), wanted, "{text}");
-        }
-    }
+/// Decodes a request, on the pool if it is large.
+pub(super) async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
+    if is_large(&rope) { on_pool(move || decode(rope)).await } else { decode(rope) }
 }

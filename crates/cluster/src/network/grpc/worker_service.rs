@@ -5,13 +5,13 @@ use std::sync::Weak;
 use http::Response;
 use thalweg_kernel::{Cancellation, Value};
 use thalweg_proto as pb;
+use thalweg_rpc::{MessageBody, Rope, decode, message};
+use thalweg_runtime::on_pool;
 use thalweg_tensor::{Code, Result, bail, err};
 use tokio::sync::oneshot;
 
-use super::answer::{self, Answer};
-use super::rope::Rope;
-use super::service::{Service, decode, decode_step};
-use crate::master::discover::on_pool;
+use super::answer;
+use super::service::{Service, decode_step};
 use crate::master::session::feeds_of;
 use crate::worker::AskedTensor;
 
@@ -38,24 +38,24 @@ impl Service {
         method: &str,
         rope: Rope,
         connection: &Weak<()>,
-    ) -> Result<Response<Answer>> {
+    ) -> Result<Response<MessageBody>> {
         let worker = self.worker.clone();
         Ok(match method {
             "RecvTensor" => self.recv_tensor(&decode(rope)?).await,
             "RunGraph" => self.run_graph(decode_step(rope).await?, connection).await,
-            "CleanupGraph" => answer::message(&worker.cleanup_graph(&decode(rope)?)),
-            "GetStatus" => answer::message(&worker.get_status()),
+            "CleanupGraph" => message(&worker.cleanup_graph(&decode(rope)?)),
+            "GetStatus" => message(&worker.get_status()),
             "CreateWorkerSession" => {
                 let request = decode(rope)?;
-                answer::message(&on_pool(move || worker.create_session(&request)).await?)
+                message(&on_pool(move || worker.create_session(&request)).await?)
             }
             "DeleteWorkerSession" => {
                 let request = decode(rope)?;
-                answer::message(&on_pool(move || Ok(worker.delete_session(&request))).await?)
+                message(&on_pool(move || Ok(worker.delete_session(&request))).await?)
             }
             "RegisterGraph" => {
                 match on_pool(move || worker.register_graph(decode(rope)?)).await {
-                    Ok(response) => answer::message(&response),
+                    Ok(response) => message(&response),
                     // The session is not known.
                     Err(e) if e.code() == Code::Aborted => answer::restarted(&e),
                     Err(e) => return Err(e),
@@ -63,19 +63,19 @@ impl Service {
             }
             "DeregisterGraph" => {
                 let request = decode(rope)?;
-                answer::message(&on_pool(move || worker.deregister_graph(&request)).await?)
+                message(&on_pool(move || worker.deregister_graph(&request)).await?)
             }
             "CleanupAll" => {
                 let request = decode(rope)?;
-                answer::message(&on_pool(move || Ok(worker.cleanup_all(&request))).await?)
+                message(&on_pool(move || Ok(worker.cleanup_all(&request))).await?)
             }
-            "Logging" => answer::message(&worker.logging(&decode(rope)?)),
-            "MarkRecvFinished" => answer::message(&pb::MarkRecvFinishedResponse {}),
+            "Logging" => message(&worker.logging(&decode(rope)?)),
+            "MarkRecvFinished" => message(&pb::MarkRecvFinishedResponse {}),
             _ => bail!(Unimplemented, "tensorflow.WorkerService has no {method}"),
         })
     }
 
-    async fn recv_tensor(&self, request: &pb::RecvTensorRequest) -> Response<Answer> {
+    async fn recv_tensor(&self, request: &pb::RecvTensorRequest) -> Response<MessageBody> {
         let result = match self.worker.asked(request) {
             Ok(asked) => received(asked, request).await,
             Err(e) => Err(e),
@@ -93,7 +93,7 @@ impl Service {
         &self,
         mut request: pb::RunGraphRequest,
         connection: &Weak<()>,
-    ) -> Response<Answer> {
+    ) -> Response<MessageBody> {
         let errors_in_body = request.store_errors_in_response_body;
         let sent = std::mem::take(&mut request.send);
         let sent = match feeds_of(sent, &self.master.task().incoming) {

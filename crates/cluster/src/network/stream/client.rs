@@ -11,6 +11,7 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::Value;
 use thalweg_proto as pb;
+use thalweg_rpc::Channel;
 use thalweg_tensor::{Budget, Charge, Code, Error, Result, ensure, err};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,11 +22,11 @@ use super::frame::{
     HEADER_BYTES, Header, Kind, Offer, PREFACE_BYTES, Place, Preface, SMALL_BYTES_MAX, START_BYTES,
     TensorStart, VERSION, broken, decode_error,
 };
-use super::hello::{self, HelloRequest, HelloResponse};
+use super::hello::{HelloRequest, HelloResponse};
 use super::reader::Reader;
 use super::ring::{self, Ring, SlotSet, WORTHWHILE_BYTES};
 use super::socket;
-use crate::network::grpc::client::Channel;
+use crate::network::grpc::methods::HELLO;
 
 /// A connection that takes longer to make is not there.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
@@ -150,8 +151,7 @@ impl Streams {
 /// Asks the task where its stream is; none if it has none that we understand.
 async fn say_hello(control: &Channel) -> Result<Option<HelloResponse>> {
     let request = HelloRequest { version: VERSION };
-    let answer: Result<HelloResponse> =
-        control.call_at(hello::SERVICE, hello::METHOD, &request, None).await;
+    let answer: Result<HelloResponse> = control.call(HELLO, &request, None).await;
     match answer {
         Ok(hello) if hello.version == VERSION => Ok(Some(hello)),
         // It is lost; gRPC would not reach it either.
@@ -163,7 +163,7 @@ async fn say_hello(control: &Channel) -> Result<Option<HelloResponse>> {
 
 /// Connects to the task that said hello, and says by which kind of socket; none if there is no way.
 async fn open(control: &Channel, hello: &HelloResponse) -> Option<(Connection, &'static str)> {
-    let incoming = &control.incoming;
+    let incoming = control.incoming();
     if !hello.unix_name.is_empty()
         && let Ok(Ok(stream)) =
             tokio::time::timeout(CONNECT_LIMIT, socket::connect(&hello.unix_name)).await

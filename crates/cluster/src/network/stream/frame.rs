@@ -21,9 +21,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 use prost::Message;
 use thalweg_kernel::Value;
 use thalweg_proto as pb;
+use thalweg_rpc::check_status;
 use thalweg_tensor::{DType, Error, Result, Shape, Tensor, ensure, err};
-
-use crate::network::grpc::client::check_status;
 
 /// Grows when the format changes; tasks of different versions keep to gRPC.
 pub(crate) const VERSION: u32 = 2;

@@ -1,9 +1,5 @@
 //! `/thalweg.Peer/Hello`: how tasks of ours find each other's stream. Other tasks answer UNIMPLEMENTED.
 
-/// The service and its method, on the gRPC port.
-pub(crate) const SERVICE: &str = "thalweg.Peer";
-pub(crate) const METHOD: &str = "Hello";
-
 /// Who asks.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct HelloRequest {

@@ -9,6 +9,7 @@ use prost::Message;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::Value;
 use thalweg_proto as pb;
+use thalweg_rpc::report_accept_error;
 use thalweg_tensor::{Charge, Result, err};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::UnixListener;
@@ -20,7 +21,6 @@ use super::leaving::{self, Answer, Leaving, Room};
 use super::reader::Reader;
 use super::ring::{Filling, SlotSet};
 use super::socket;
-use crate::network::descriptors::report_refusal;
 use crate::step::life::is_over;
 use crate::worker::{AskedTensor, Worker};
 
@@ -56,7 +56,7 @@ pub(crate) async fn accept_all(
                 }
                 // Out of descriptors, or a client gone before it was taken: others may still come.
                 Err(e) => {
-                    report_refusal(&e);
+                    report_accept_error(&e);
                     tokio::time::sleep(RETRY).await;
                 }
             },

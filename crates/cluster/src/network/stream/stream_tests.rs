@@ -6,6 +6,7 @@ use std::time::Duration;
 use thalweg_graph::OpRegistry;
 use thalweg_kernel::{Cancellation, KernelRegistry, Rendezvous, RendezvousKey, Value};
 use thalweg_proto as pb;
+use thalweg_rpc::{Channel, ConnectPolicy};
 use thalweg_tensor::{Code, Result, Shape, Tensor, err};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -16,7 +17,6 @@ use super::hello::HelloResponse;
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::master::Master;
 use crate::member::Member;
-use crate::network::grpc::client::{Channel, Patience, Place};
 use crate::network::grpc::{Server, ServerOptions};
 use crate::network::transport::{Call, Reply};
 use crate::task::{Task, TaskOptions, TensorTransport};
@@ -398,12 +398,8 @@ fn a_task_without_room_refuses_questions_and_keeps_the_stream() {
 #[test]
 fn another_start_needs_no_connection_of_its_own() {
     let two = Two::new(TensorTransport::Auto, None);
-    let control = Channel::new(
-        Place::Fixed(two.address()),
-        "tensorflow.WorkerService",
-        Patience::Once(LIMIT),
-        two.asker.task.incoming.clone(),
-    );
+    let incoming = two.asker.task.incoming.clone();
+    let control = Channel::new(Arc::new(two.address()), ConnectPolicy::Once(LIMIT), incoming);
     let (streams, earlier) = (Streams::new(|_| {}), two.owner.task.incarnation ^ (1 << 40));
     let find = async || streams.find(&"t", &control, earlier).await.unwrap().unwrap();
     two.runtime.as_ref().unwrap().block_on(async {

@@ -8,17 +8,15 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use http_body::Body;
-use thalweg_cluster::grpc::framing::{
-    Answer, Path, Pieces, Rope, decode, decode_step, message, response,
-};
 use thalweg_formats::saved_model::Signature;
 use thalweg_proto::inference as pb;
 use thalweg_proto::inference::infer_parameter::ParameterChoice;
 use thalweg_proto::inference::model_infer_request::InferInputTensor;
 use thalweg_proto::inference::model_infer_response::InferOutputTensor;
+use thalweg_rpc::{FieldPath, MessageBody, Pieces, Rope, decode, message, response};
 use thalweg_tensor::{Budget, Charge, Context, Result, Tensor, bail, ensure};
 
-use super::{Call, Services, weigh};
+use super::{Call, Services, decode_step, weigh};
 use crate::engine::Engine;
 use crate::inference::{Predicted, predict};
 use crate::kserve;
@@ -26,17 +24,21 @@ use crate::metrics::{Api, Entry};
 use crate::servable::Servable;
 
 /// From a `ModelInferRequest` to the bytes of its tensors.
-const RAW_INPUTS: Path = &[7];
+const RAW_INPUTS: FieldPath = &[7];
 /// Number of `ModelInferResponse.raw_output_contents`.
 const RAW_OUTPUT_CONTENTS: u32 = 6;
 
 impl Services {
-    pub(super) async fn kserve<B>(&self, method: &str, call: Call<B>) -> Result<Response<Answer>>
+    pub(super) async fn kserve<B>(
+        &self,
+        method: &str,
+        call: Call<B>,
+    ) -> Result<Response<MessageBody>>
     where
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let path: Path = if method == "ModelInfer" { RAW_INPUTS } else { &[] };
+        let path: FieldPath = if method == "ModelInfer" { RAW_INPUTS } else { &[] };
         let rope = self.message(call, path).await?;
         let engine = &*self.engine;
         // Inputs share the message's memory until the answer is made.
@@ -62,7 +64,7 @@ impl Services {
         })
     }
 
-    async fn infer(&self, rope: Rope) -> Result<Response<Answer>> {
+    async fn infer(&self, rope: Rope) -> Result<Response<MessageBody>> {
         let request: pb::ModelInferRequest = decode_step(rope).await?;
         let engine = &*self.engine;
         let name = request.model_name.clone();
@@ -70,7 +72,7 @@ impl Services {
     }
 }
 
-async fn infer(engine: &Engine, request: pb::ModelInferRequest) -> Result<Response<Answer>> {
+async fn infer(engine: &Engine, request: pb::ModelInferRequest) -> Result<Response<MessageBody>> {
     let spec = kserve::spec(&request.model_name, &request.model_version);
     let servable = engine.store.get(Some(&spec))?;
     let signature_name = parameters(&request.parameters)?.to_owned();
@@ -156,7 +158,7 @@ fn inferred(
     id: String,
     (ran, wanted): (&Predicted, &[String]),
     is_raw: bool,
-) -> Result<Response<Answer>> {
+) -> Result<Response<MessageBody>> {
     let is_raw = is_raw || !ran.tensors.iter().all(|t| contents::is_typed(t.dtype()));
     let mut head = pb::ModelInferResponse {
         model_name: servable.model().to_owned(),

@@ -1,14 +1,26 @@
-//! Reports of steps as TensorFlow's messages have them, out and in.
+//! [`RunMetadata`] as TensorFlow's message, out and in.
 
 use thalweg_proto as pb;
-use thalweg_runtime::{NodeTiming, RunMetadata, TracedOutput};
 use thalweg_tensor::{DType, Result, Shape};
+
+use super::metadata::{NodeTiming, RunMetadata, TracedOutput};
 
 /// What tools group memory by.
 const ALLOCATOR: &str = "cpu";
 
-/// What was traced, as `timeline.Timeline` and TensorBoard read it.
-pub fn to_proto(metadata: &RunMetadata) -> pb::RunMetadata {
+impl RunMetadata {
+    /// The message that `timeline.Timeline` and TensorBoard read.
+    pub fn to_proto(&self) -> pb::RunMetadata {
+        to_proto(self)
+    }
+
+    /// What a server reports of a step.
+    pub fn from_proto(proto: pb::RunMetadata) -> RunMetadata {
+        from_proto(proto)
+    }
+}
+
+fn to_proto(metadata: &RunMetadata) -> pb::RunMetadata {
     let mut devices: Vec<pb::DeviceStepStats> = Vec::new();
     for node in metadata.nodes.iter().filter(|n| !is_of_client(n)) {
         let position = devices.iter().position(|d| *d.device == *node.device);
@@ -102,8 +114,7 @@ fn output(output: &TracedOutput) -> pb::NodeOutput {
     }
 }
 
-/// What a server reports of a step.
-pub(crate) fn from_proto(proto: pb::RunMetadata) -> RunMetadata {
+fn from_proto(proto: pb::RunMetadata) -> RunMetadata {
     let devices = proto.step_stats.map(|s| s.dev_stats).unwrap_or_default();
     let stats = || devices.iter().flat_map(|d| d.node_stats.iter().map(move |n| (d, n)));
     let started_ns = stats().map(|(_, n)| start_ns(n)).min().unwrap_or(0);

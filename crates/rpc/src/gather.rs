@@ -9,39 +9,19 @@ use smallvec::SmallVec;
 use thalweg_formats::wire::varint;
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 
-use super::rope::Rope;
+use crate::rope::Rope;
 
 /// Tensors with fewer bytes stay in their frames.
 const TENSOR_BYTES_MIN: usize = 64 << 10;
 /// A tag and a length, as long as they can be.
 const HEADER_BYTES_MAX: usize = 20;
 
-/// Field numbers on the way from a message to the bytes of its tensors.
-pub type Path = &'static [u64];
-
-/// Where the tensors of a method's request, or of its answer, are.
-pub(super) fn request_path(method: &str) -> Path {
-    match method {
-        "RunStep" => &[2, 2, 4],
-        "RunCallable" => &[3, 4],
-        "RunGraph" => &[3, 2, 4],
-        _ => &[],
-    }
-}
-
-/// See [`request_path`].
-pub(super) fn answer_path(method: &str) -> Path {
-    match method {
-        "RunStep" => &[1, 2, 4],
-        "RunCallable" | "RecvTensor" => &[1, 4],
-        "RunGraph" => &[1, 2, 4],
-        _ => &[],
-    }
-}
+/// Field numbers that lead from a message to the `tensor_content` of its tensors; empty if it has none.
+pub type FieldPath = &'static [u64];
 
 /// A message of which a part is there.
-pub(super) struct Gather {
-    path: Path,
+pub(crate) struct Gather {
+    path: FieldPath,
     rope: Rope,
     /// Bytes that came.
     at: usize,
@@ -69,7 +49,7 @@ struct Field {
 
 impl Gather {
     /// A message of this many bytes, all yet to come.
-    pub(super) fn new(path: Path, len: usize) -> Gather {
+    pub(crate) fn new(path: FieldPath, len: usize) -> Gather {
         let is_plain = path.is_empty() || len < TENSOR_BYTES_MIN;
         let reading =
             if is_plain { Reading::Passing(len) } else { Reading::Header(SmallVec::new()) };
@@ -77,12 +57,12 @@ impl Gather {
     }
 
     /// Bytes that came.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.at
     }
 
     /// Takes the next bytes, which must not go beyond the message's end.
-    pub(super) fn push(&mut self, mut frame: Bytes) -> Result<()> {
+    pub(crate) fn push(&mut self, mut frame: Bytes) -> Result<()> {
         // Where the frame's part begins that stays in it.
         let mut kept = 0;
         let mut i = 0;
@@ -120,7 +100,7 @@ impl Gather {
     }
 
     /// What came; the caller has seen that it is all.
-    pub(super) fn finish(self) -> Rope {
+    pub(crate) fn finish(self) -> Rope {
         self.rope
     }
 
@@ -210,6 +190,9 @@ mod tests {
 
     use super::*;
 
+    /// From a `RunStepRequest` to the bytes of its feeds.
+    const FEEDS: FieldPath = &[2, 2, 4];
+
     fn request(sizes: &[usize]) -> pb::RunStepRequest {
         let feed = |(i, &size): (usize, &usize)| pb::NamedTensorProto {
             name: format!("x{i}:0"),
@@ -229,7 +212,7 @@ mod tests {
     }
 
     fn gathered(bytes: &Bytes, frame: usize) -> Rope {
-        let mut gather = Gather::new(request_path("RunStep"), bytes.len());
+        let mut gather = Gather::new(FEEDS, bytes.len());
         let mut left = bytes.clone();
         while !left.is_empty() {
             gather.push(left.split_to(frame.min(left.len()))).unwrap();

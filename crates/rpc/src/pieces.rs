@@ -1,4 +1,4 @@
-//! Messages on their way out, in pieces, so that tensors leave from where they are.
+//! Encoding messages without copying large tensors: their memory becomes HTTP/2 data frames.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ const SHARED_BYTES_MIN: usize = 4096;
 /// What a length prefix can say.
 const MESSAGE_BYTES_MAX: usize = u32::MAX as usize;
 
-/// A message on its way out: what was encoded, with large tensors between.
+/// An encoded message: pieces of encoded fields, with the memory of large tensors between them.
 #[derive(Default)]
 pub struct Pieces {
     done: Vec<Bytes>,

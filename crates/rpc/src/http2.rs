@@ -1,4 +1,4 @@
-//! Frames and windows that make large tensors fast; HTTP/2's defaults are made for web pages.
+//! HTTP/2 settings for large tensors: frame size, flow-control windows, send buffer, keep-alive.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 
 /// Bytes of one frame.
 pub(crate) const FRAME_BYTES: u32 = 1 << 20;
-/// Bytes under way in one call.
+/// Flow-control window of one call.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 8 << 20;
-/// Bytes under way on one connection.
+/// Flow-control window of one connection.
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = 16 << 20;
-/// Bytes of one call that wait to be sent.
+/// Bytes of one call that are buffered for sending.
 pub(crate) const SEND_BUFFER_BYTES: usize = 4 << 20;
-/// A peer that is silent this long is asked whether it is there, and dropped if it does not answer.
+/// After this long without traffic a PING is sent; a connection that does not answer it is closed.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// The listening side of a connection on which `calls_max` calls may be open at once; more wait.
-pub fn accepting(calls_max: u32) -> http2::Builder<TokioExecutor> {
+/// The server side of connections on which at most `calls_max` calls are open at once.
+pub fn server_builder(calls_max: u32) -> http2::Builder<TokioExecutor> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())

@@ -1,19 +1,20 @@
-//! A message as it comes in: the frames of a body, bounded, without the prefix.
+//! Receiving one message: the data frames of a body, charged to a budget, without gRPC's prefix.
 
 use bytes::{Buf, Bytes};
 use http_body::Body;
 use http_body_util::BodyExt;
+use prost::Message;
 use thalweg_tensor::{Budget, Result, bail, ensure, err};
 
-use super::gather::{Gather, Path};
-use super::rope::Rope;
+use crate::gather::{FieldPath, Gather};
+use crate::rope::Rope;
 
 /// Compressed flag and length.
 const PREFIX_LEN: usize = 5;
-/// What a piece of a message costs besides its bytes: somebody may send them one by one.
+/// Overhead that is charged per data frame: a peer may send one byte in each.
 const PIECE_BYTES: usize = 64;
 
-/// What a message may take.
+/// Bounds on received messages.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
     /// Bytes of one message.
@@ -22,31 +23,31 @@ pub struct Limits<'a> {
     pub incoming: &'a Budget,
 }
 
-/// A message of which a part is there.
-pub(crate) struct Coming<'a> {
+/// A message that is being received.
+pub(crate) struct Receiving<'a> {
     limits: Limits<'a>,
-    path: Path,
-    /// What came before the prefix was whole.
+    path: FieldPath,
+    /// Bytes that came before the prefix was complete.
     prefix: Rope,
-    /// The message and its length, once the prefix is there.
+    /// The message and its announced length, once the prefix is complete.
     message: Option<(Gather, usize)>,
-    /// Bytes taken from the budget.
+    /// Bytes charged to `limits.incoming`.
     taken: usize,
 }
 
-impl Drop for Coming<'_> {
+impl Drop for Receiving<'_> {
     fn drop(&mut self) {
         self.limits.incoming.give_back(self.taken);
     }
 }
 
-impl<'a> Coming<'a> {
-    /// Nothing yet of a message whose tensors are at `path`.
-    pub(crate) fn new(limits: Limits<'a>, path: Path) -> Coming<'a> {
-        Coming { limits, path, prefix: Rope::default(), message: None, taken: 0 }
+impl<'a> Receiving<'a> {
+    /// An empty message whose tensors are at `path`.
+    pub(crate) fn new(limits: Limits<'a>, path: FieldPath) -> Receiving<'a> {
+        Receiving { limits, path, prefix: Rope::default(), message: None, taken: 0 }
     }
 
-    /// The next bytes.
+    /// Takes the bytes of the next data frame.
     pub(crate) fn push(&mut self, data: Bytes) -> Result<()> {
         let bytes = data.len() + PIECE_BYTES;
         self.limits.incoming.take(bytes)?;
@@ -65,7 +66,7 @@ impl<'a> Coming<'a> {
         Ok(())
     }
 
-    /// The message, if all of it came.
+    /// The message; an error if it is incomplete.
     pub(crate) fn finish(mut self) -> Result<Rope> {
         match self.message.take() {
             Some((message, expected)) if message.len() == expected => Ok(message.finish()),
@@ -88,20 +89,33 @@ fn push_into(message: &mut Gather, expected: usize, data: Bytes) -> Result<()> {
     message.push(data)
 }
 
-/// Reads the one message of a unary call.
-pub async fn read<B>(mut body: B, limits: Limits<'_>, path: Path) -> Result<Rope>
+/// Reads the one message of a unary call, whose tensors are at `path`.
+pub async fn read<B>(mut body: B, limits: Limits<'_>, path: FieldPath) -> Result<Rope>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let mut coming = Coming::new(limits, path);
+    let mut receiving = Receiving::new(limits, path);
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|e| err!(Cancelled, "the request broke off: {e}"))?;
         if let Ok(data) = frame.into_data() {
-            coming.push(data)?;
+            receiving.push(data)?;
         }
     }
-    coming.finish()
+    receiving.finish()
+}
+
+/// Messages with more bytes than this may hold very many fields: I/O threads should not decode them.
+const LARGE_BYTES: usize = 1 << 20;
+
+/// Whether decoding the message may take long enough to hold up an I/O thread.
+pub fn is_large(rope: &Rope) -> bool {
+    rope.remaining() >= LARGE_BYTES
+}
+
+/// Decodes a request.
+pub fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
+    M::decode(rope).map_err(|e| err!(InvalidArgument, "the message cannot be read: {e}"))
 }
 
 fn read_prefix(rope: &mut Rope, bytes_max: usize) -> Result<usize> {

@@ -1,10 +1,12 @@
-//! The ways in which users write down a cluster.
+//! Notations of a [`ClusterSpec`]: job lists, TensorFlow's flag syntax, JSON, `TF_CONFIG`, a file.
 
-use thalweg_cluster::{ClusterFile, ClusterSpec, TaskName};
 use thalweg_tensor::{Result, ensure, err};
 
-/// A cluster as a text: `ps=a:1,b:2;worker=c:3`, TensorFlow's `ps|a:1;b:2,worker|c:3`, or JSON as
-/// [`json_cluster`] takes it.
+use crate::addresses::ClusterFile;
+use crate::cluster_spec::{ClusterSpec, TaskName};
+
+/// Parses a cluster: `ps=a:1,b:2;worker=c:3`, TensorFlow's `ps|a:1;b:2,worker|c:3`, or JSON as
+/// [`json_cluster`] accepts it.
 pub fn parse_cluster(text: &str) -> Result<ClusterSpec> {
     if text.trim_start().starts_with('{') {
         let json =
@@ -20,7 +22,7 @@ pub fn parse_cluster(text: &str) -> Result<ClusterSpec> {
     text.trim().parse()
 }
 
-/// What [`parse_cluster`] takes, or `@` and the name of a file with it.
+/// Reads what [`parse_cluster`] accepts, or, after `@`, the name of a file that holds it.
 pub fn read_cluster(text: &str) -> Result<ClusterSpec> {
     match text.strip_prefix('@') {
         Some(path) => Ok(ClusterFile::open(path.as_ref(), parse_cluster)?.cluster()),
@@ -28,12 +30,12 @@ pub fn read_cluster(text: &str) -> Result<ClusterSpec> {
     }
 }
 
-/// Whether a text is one of TOML, with a table; no other form has a line that begins so.
+/// Whether `text` is TOML with a table: no other notation has a line that begins with `[`.
 pub fn is_toml(text: &str) -> bool {
     text.lines().any(|line| line.trim_start().starts_with('['))
 }
 
-/// `{"job": ["host:port"]}`, or `{"job": {"0": "host:port"}}`; the whole TF_CONFIG will do as well.
+/// `{"job": ["host:port"]}`, or `{"job": {"0": "host:port"}}`; a whole `TF_CONFIG` is accepted too.
 pub fn json_cluster(json: &serde_json::Value) -> Result<ClusterSpec> {
     if let Some(cluster) = json.get("cluster") {
         return json_cluster(cluster);
