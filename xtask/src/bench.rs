@@ -110,8 +110,7 @@ fn beside_tensorflow(program: &str, args: &[&str]) -> Result<()> {
     run::check(speed.args(args))
 }
 
-/// Builds `programs`, optimised. Of the whole workspace: for one package alone the features of its
-/// dependencies differ, and the kernels would be built again.
+/// Builds `programs`, optimised.
 fn build(programs: &[&str]) -> Result<()> {
     let mut build = run::cargo(&["build", "--release", "--quiet", "--workspace"]);
     programs.iter().for_each(|program| {

@@ -1,9 +1,11 @@
 //! Rules that a program can check; ARCHITECTURE.md says why they are there.
 //!
-//! clippy has those that need types (`SAFETY` notes, clocks, threads); these need only text. That
+//! clippy has those that need types (`SAFETY` notes, clocks, threads); these need only text, and
+//! `features` asks cargo. That
 //! hash order reaches no plan is not among them: a program cannot see it, a test compares plans.
 
 mod edges;
+mod features;
 mod rules;
 
 use anyhow::{Result, bail};
@@ -27,7 +29,8 @@ impl Problem {
 /// Prints every problem; fails if there is one.
 pub(crate) fn run() -> Result<()> {
     let files = source::files()?;
-    let problems = problems(&files);
+    let mut problems = problems(&files);
+    problems.extend(features::check()?);
     for Problem { path, line, what } in &problems {
         eprintln!("{path}:{line}: {what}");
     }

@@ -11,13 +11,19 @@ static FAMILY: Family = Family {
         shape: shape::unchanged,
         ..OpDef::DEFAULT
     }],
-    kernels: &[KernelSpec { op: "SquarePlusOne", create: |_| AnyKernel::new(|ctx| {
-        let mut y = ctx.allocate_output(0, ctx.input(0)?.shape().clone())?;
-        for (y, x) in y.as_mut_slice::<f32>()?.iter_mut().zip(ctx.slice::<f32>(0)?) {
-            *y = x * x + 1.0;
-        }
-        ctx.set_output(0, y)
-    }), ..KernelSpec::CPU }],
+    kernels: &[KernelSpec {
+        op: "SquarePlusOne",
+        create: |_| {
+            AnyKernel::new(|ctx| {
+                let mut y = ctx.allocate_output(0, ctx.input(0)?.shape().clone())?;
+                for (y, x) in y.as_mut_slice::<f32>()?.iter_mut().zip(ctx.slice::<f32>(0)?) {
+                    *y = x * x + 1.0;
+                }
+                ctx.set_output(0, y)
+            })
+        },
+        ..KernelSpec::CPU
+    }],
 };
 
 fn main() -> std::process::ExitCode {
