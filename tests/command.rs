@@ -71,7 +71,9 @@ fn recorded_graphs_give_tensorflows_numbers() {
         let mut args = vec!["run", &file, "--json"];
         args.extend(case["args"].as_array().unwrap().iter().map(|a| a.as_str().unwrap()));
         let result = json(&thalweg(&args));
-        for (name, wanted) in case["fetches"].as_object().unwrap() {
+        let fetches = case["fetches"].as_object().unwrap();
+        assert_eq!(result["fetches"].as_object().unwrap().len(), fetches.len(), "{file}");
+        for (name, wanted) in fetches {
             let got = &result["fetches"][name];
             assert_eq!(got["shape"], wanted["shape"], "{name} of {file}");
             assert_close(&got["values"], &wanted["values"], &format!("{name} of {file}"));
@@ -270,14 +272,17 @@ fn json_of(output: &Output) -> Json {
 
 #[test]
 fn check_passes_what_runs() {
+    let mut checked = 0;
     for entry in std::fs::read_dir(graphs()).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|e| e == "pb") {
             let output = thalweg(&["check", path.to_str().unwrap()]);
             let error = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success(), "{}: {error}", path.display());
+            checked += 1;
         }
     }
+    assert!(checked >= 4, "{checked} graphs");
     refused(&["check", "/nosuchfile"], 1, &["/nosuchfile"]);
     refused(&["check", "/"], 1, &["saved_model.pb"]);
 }

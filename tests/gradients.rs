@@ -350,6 +350,7 @@ impl Model {
     /// The loss at the first and at the last of some steps of gradient descent.
     fn train(&self, s: &mut Scope, loss: Output, rate: f32, steps: usize) -> [f64; 2] {
         let adjoints = gradients(s, &[loss], &self.handles, &Default::default()).unwrap();
+        assert_eq!(adjoints.len(), self.handles.len());
         let rate = s.constant(&Tensor::scalar(rate)).unwrap();
         let mut updates = Vec::new();
         for (&handle, adjoint) in self.handles.iter().zip(&adjoints) {

@@ -5,6 +5,8 @@
 
 #[path = "support/folder.rs"]
 mod folder;
+#[path = "support/skips.rs"]
+mod skips;
 
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -132,7 +134,10 @@ fn unshare() -> Option<Command> {
 #[test]
 fn as_the_first_process_it_reaps_orphans() {
     let Some(mut unshare) = unshare() else {
-        eprintln!("skipped: as_the_first_process_it_reaps_orphans (unshare --pid is not allowed)");
+        skips::skipped(
+            "launch: as_the_first_process_it_reaps_orphans",
+            "`unshare --pid` is not allowed",
+        );
         return;
     };
     let logs = Logs::new("first");

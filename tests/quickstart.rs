@@ -4,6 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test has time of its own")]
 
+#[path = "support/skips.rs"]
+mod skips;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -55,7 +58,7 @@ fn apart(program: &str) -> Option<Command> {
     if probe.is_ok_and(|status| status.success()) {
         return Some(command(program));
     }
-    eprintln!("not cut off from the network: `unshare -rn` and `ip` do not work here");
+    skips::skipped("quickstart: without a network", "`unshare -rn` and `ip` do not work here");
     None
 }
 
@@ -114,7 +117,7 @@ impl Tour {
     fn check_lines(&self, folder: &Folder) {
         let has_curl = Command::new("curl").arg("--version").output().is_ok();
         if !has_curl {
-            eprintln!("the line with curl is not run: there is no curl");
+            skips::skipped("quickstart: the line with curl", "curl is not installed");
             return;
         }
         let _server = Shell::start(self.line("./thalweg serve "), folder);

@@ -99,6 +99,8 @@ def play_steps(case, session):
             return f"step {n}: {type(error).__name__}: " + " | ".join(lines)
         if wanted:
             return f"step {n}: a value, not {wanted['name']}"
+        if len(step["expect"]) != len(step["fetch"]):
+            return f"step {n}: {len(step['fetch'])} fetches, {len(step['expect'])} recorded answers"
         for fetch, value, answer in zip(step["fetch"], got, step["expect"]):
             failure = difference(value, array(answer), case)
             if failure:

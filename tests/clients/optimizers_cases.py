@@ -3,7 +3,7 @@ reference and on resource variables."""
 
 import numpy as np
 import tensorflow as tf
-from support import close, fresh, session, v1
+from support import close, fresh, pairs, session, v1
 
 START = np.array([[1.0, -2.0], [0.5, 3.0], [-1.5, 0.25], [2.0, -0.75]], "f")
 DENSE = [np.array([[0.5, -0.25], [1.0, 0.125], [-0.75, 2.0], [0.0, 0.5]], "f") * f
@@ -35,7 +35,7 @@ def expected(rule, slots, sparse, decays_all_rows):
             rows, gradient = slice(None), whole
         new, *new_slots = rule(step, variable[rows], gradient, *[s[rows] for s in slots])
         variable[rows] = new
-        for slot, value in zip(slots, new_slots):
+        for slot, value in pairs(slots, new_slots):
             slot[rows] = value
         history.append(variable.copy())
     return history
@@ -52,10 +52,10 @@ def check(target, make, rule, slots=(), decays_all_rows=False, forms=(True, Fals
                 v = v1.get_variable("v", initializer=START, use_resource=use_resource)
                 fed = v1.placeholder(tf.float32, [None, 2])
                 gradient = tf.IndexedSlices(fed, tf.constant(ROWS), tf.constant([4, 2]))
-                pairs = [(gradient if sparse else fed, v)]
-                train = make(step).apply_gradients(pairs, global_step=step)
+                gradients = [(gradient if sparse else fed, v)]
+                train = make(step).apply_gradients(gradients, global_step=step)
                 s.run(v1.global_variables_initializer())
-                for value, after in zip(SPARSE if sparse else DENSE, wanted):
+                for value, after in pairs(SPARSE if sparse else DENSE, wanted):
                     s.run(train, {fed: value})
                     close(s.run(v), after)
                 assert s.run(step) == 3
@@ -205,7 +205,7 @@ def check_raw(target, update, rule, slots, ref_update=None):
             else:
                 train = make(v._ref(), [x._ref() for x in state], fed, step)
             s.run(v1.global_variables_initializer())
-            for t, (value, after) in enumerate(zip(DENSE, wanted), 1):
+            for t, (value, after) in enumerate(pairs(DENSE, wanted), 1):
                 s.run(train.op if hasattr(train, "op") else train, {fed: value, step: t})
                 close(s.run(v), after)
 

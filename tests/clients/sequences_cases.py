@@ -4,7 +4,7 @@ networks, beam search, arrays that grow, and loops and branches within each othe
 import numpy as np
 import tensorflow as tf
 from control_cases import version_2
-from support import close, equal, fresh, session, v1
+from support import close, equal, fresh, pairs, session, v1
 
 
 class Lstm:
@@ -61,7 +61,7 @@ def check_dynamic_rnn(target):
         s.run(weights.initializer)
         feeds = {x: values, n: lengths}
         got = s.run([rows, c, h], feeds)
-        for one, wanted in zip(got, lstm_by_hand(values, lengths, start, units)):
+        for one, wanted in pairs(got, lstm_by_hand(values, lengths, start, units)):
             close(one, wanted, 1e-9)
 
         def loss_at(w, v):

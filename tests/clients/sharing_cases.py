@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import tensorflow as tf
-from support import Elsewhere, close, equal, fresh, session, v1
+from support import Elsewhere, close, equal, fresh, pairs, session, v1
 
 
 def hold(target, pipe):
@@ -208,8 +208,8 @@ def case_seeds_repeat(target):
             return [s.run([a, b, c]) for _ in range(2)]
 
     first, second = draw(), draw()
-    for one, other in zip(first, second):
-        for x, y in zip(one, other):
+    for one, other in pairs(first, second):
+        for x, y in pairs(one, other):
             equal(x, y)
     assert (first[0][0] != first[1][0]).any()
     with tf.Graph().as_default(), v1.Session() as local:

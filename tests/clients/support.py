@@ -27,6 +27,13 @@ def close(got, wanted, tolerance=1e-5):
     np.testing.assert_allclose(got, wanted, rtol=tolerance, atol=tolerance)
 
 
+def pairs(*lists):
+    """Elements side by side, of lists of equal length: `zip` would end with the shortest."""
+    lists = [list(each) for each in lists]
+    assert len({len(each) for each in lists}) == 1, f"lengths {[len(each) for each in lists]}"
+    return zip(*lists)
+
+
 def equal(got, wanted):
     np.testing.assert_array_equal(got, wanted)
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 import tensorflow as tf
-from support import close, equal, fresh, raises, session, v1
+from support import close, equal, fresh, pairs, raises, session, v1
 
 
 def static_table(keys, values, default):
@@ -54,7 +54,7 @@ def case_mutable_table(target):
         s.run(remove, {keys: ["x", "none"]})
         assert s.run(table.size()) == 2
         names, all_values = s.run(table.export())
-        got = {name: value.tolist() for name, value in zip(names, all_values)}
+        got = {name: value.tolist() for name, value in pairs(names, all_values)}
         assert got == {b"y": [5, 6], b"z": [7, 8]}, got
 
 

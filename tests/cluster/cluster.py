@@ -15,6 +15,9 @@ import time
 OURS, THEIRS = "ours", "theirs"
 DEFAULT_TASKS = {task: OURS for task in ("ps:0", "ps:1", "worker:0", "worker:1", "worker:2")}
 START_SECONDS_MAX = 60
+# Signals by which tests end tasks, and the exit code of a Rust program whose main thread panicked.
+SENT_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
+PANIC_CODE = 101
 
 
 def tasks(*layouts):
@@ -170,6 +173,22 @@ class Cluster:
     def log(self, task):
         with open(os.path.join(self.logs, task.replace(":", "-") + ".log")) as f:
             return f.read()
+
+    def crashes(self):
+        """What shows that a task of ours crashed: a panic in its log, or its end by a signal that no
+        test sends."""
+        found = []
+        for task in self.kinds:
+            try:
+                panics = [line for line in self.log(task).splitlines() if "panicked at" in line]
+            except FileNotFoundError:
+                panics = []
+            found += [f"{task}: {line}" for line in panics]
+            process = self.processes.get(task)
+            code = process.poll() if isinstance(process, subprocess.Popen) else None
+            if code == PANIC_CODE or (code is not None and code < 0 and -code not in SENT_SIGNALS):
+                found.append(f"{task} ended with {code}")
+        return found
 
     def stop(self):
         for process in self.processes.values():

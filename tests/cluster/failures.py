@@ -24,13 +24,14 @@ import traceback
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "clients")]
+sys.path[:0] = [str(HERE), str(HERE.parent / "clients"), str(HERE.parent / "support")]
 
 import failure_checks  # noqa: E402
 import failure_clients  # noqa: E402
 import failure_table as table  # noqa: E402
 from cluster import OURS, THEIRS, Cluster, free_ports  # noqa: E402
 from links import CLIENTS, Links, Wires, why_no_wires  # noqa: E402
+from skips import skipped  # noqa: E402
 
 TASKS = {"ps:0": OURS, "worker:0": OURS, "worker:1": OURS, "worker:2": OURS}
 TASK_OF = {"ps": "ps:0", "stock": "ps:0", "chief": "worker:0", "worker": "worker:1", "idle": "worker:2"}
@@ -175,13 +176,16 @@ class Cell:
             self.heal()
             self.watch(self.fault.after)
             self.stop_clients(clients)
+            crashes = self.cluster.crashes()
         finally:
             for client in clients.values():
                 client.kill()
                 client.join()
             self.cluster.stop()
+        assert len(self.row.outcomes) == len(WHO), self.row
         found = [f"{who}: {problem}" for who, outcome in zip(WHO, self.row.outcomes)
                  for problem in failure_checks.problems(outcome, self, self.record(who))]
+        found += crashes
         if self.row.fault == "full":
             found += failure_checks.refused(self.record("greedy/other"))
         return found
@@ -306,11 +310,13 @@ def chosen_rows(args):
     rows = [r for r in table.rows()
             if not args.names or any(n in f"{r.role}/{r.fault}" for n in args.names)]
     if args.short:
+        missing = set(SHORT) - {f"{r.role}/{r.fault}" for r in table.rows()}
+        assert not missing, f"the table has no rows {missing}"
         rows = [r for r in rows if f"{r.role}/{r.fault}" in SHORT]
     no_wires = why_no_wires() if any(table.FAULTS[r.fault].network == "wires" for r in rows) else None
     if no_wires:
         for r in [r for r in rows if table.FAULTS[r.fault].network == "wires"]:
-            print(f"skipped {r.role}/{r.fault}: {no_wires}")
+            skipped(f"failures: {r.role}/{r.fault}", no_wires)
             rows.remove(r)
     return rows
 

@@ -151,6 +151,7 @@ def play(cluster, steps, seed, folder):
     seconds = time.monotonic() - begin
     reader = in_fork(read, cluster.target("worker:0"), path("end"))
     reader.join()
+    assert reader.exitcode == 0, "the variables could not be read"
     end, seen = json.load(open(path("end"))), [json.load(open(path(f"client{i}"))) for i in range(WORKERS)]
     print(f"{WORKERS} x {steps} steps in {seconds:.0f} s, {kills} kills, steps that failed "
           f"{[s['failed'] for s in seen]}, sessions {[s['sessions'] for s in seen]}, counts {end['counts']}, "
@@ -163,6 +164,7 @@ def play(cluster, steps, seed, folder):
     assert failed <= kills, f"{kills} kills made {failed} steps fail"
     # A short run on a fast machine may see few kills, all of them between steps.
     assert kills > 0 and (steps < LONG or failed > 3), f"{kills} kills made {failed} steps fail"
+    assert not cluster.crashes(), cluster.crashes()
     assert growth(memory) < GROWTH_MB_MAX, f"memory grows: {memory}"
 
 

@@ -82,8 +82,12 @@ def main():
                           transport=transport)
         try:
             results += clients.play([(name, case)], [cluster])
+            crashes = cluster.crashes()
         finally:
             cluster.stop()
+        if crashes:
+            print(f"FAILED {name}: tasks crashed\n    " + "\n    ".join(crashes), flush=True)
+            results[-1] = (False, False)
     passed, waiting = sum(ok for ok, _ in results), sum(waits for _, waits in results)
     print(f"{passed} of {len(results)} cluster programs pass, {waiting} wait")
     sys.exit(0 if results and passed + waiting == len(results) else 1)

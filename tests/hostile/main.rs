@@ -39,6 +39,7 @@ fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|f| f.unwrap().path()).collect();
     files.retain(|f| f.extension().is_some_and(|e| e == extension));
     files.sort();
+    assert!(!files.is_empty(), "{} holds no .{extension} files", folder.display());
     files
 }
 

@@ -127,6 +127,8 @@ def main():
     models = {**SMALL, **(PUBLISHED if args.all else {})}
     if args.only:
         models = {n: b for n, b in {**SMALL, **PUBLISHED}.items() if any(o in n for o in args.only)}
+    if not models:
+        sys.exit(f"no model has a name with any of {args.only}")
     wrong = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = args.folder or pathlib.Path(temporary)

@@ -56,6 +56,8 @@ def outputs(thalweg, folder, inputs, names, *args):
 
 def same(got, expected):
     """Fails unless both have the same names, types, shapes and (nearly) the same numbers."""
+    if got.keys() != expected.keys():
+        raise Wrong(f"outputs {sorted(got)}, not {sorted(expected)}")
     for name, wanted in expected.items():
         wanted = np.asarray(wanted)
         if wanted.dtype.kind in "OSU":
@@ -334,6 +336,8 @@ def all_cases(args):
                 cases[f"{name}_{how}"] = keras_case(build, write)
     if args.only:
         cases = {name: case for name, case in cases.items() if any(o in name for o in args.only)}
+    if not cases:
+        sys.exit(f"no case has a name with any of {args.only}")
     return cases
 
 

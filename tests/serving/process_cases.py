@@ -16,6 +16,7 @@ from grpc import StatusCode
 from tensorflow_serving.apis import predict_pb2, session_service_pb2
 
 import tensorflow as tf
+from skips import skipped
 from support import eventually, refused
 
 X = np.array([[2.0]], np.float32)
@@ -103,7 +104,8 @@ def case_metrics(world):
 
 def case_metrics_as_promtool_wants_them(world):
     if not shutil.which("promtool"):
-        print("skipped: promtool is not here (apt-get install prometheus)", flush=True)
+        skipped("serving: metrics_as_promtool_wants_them",
+                "promtool is not installed (apt-get install prometheus)")
         return
     flags = ["--enable_batching", f"--model=m={world.root}/half_plus_two", "--model=n=/no/such/folder"]
     with world.start(*flags, wait=False) as server:

@@ -21,7 +21,7 @@ import traceback
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "-1")
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
 import models  # noqa: E402
 from support import Server  # noqa: E402
@@ -65,6 +65,8 @@ def main():
     if args.list:
         print("\n".join(name for name, _ in chosen))
         return
+    if not chosen:
+        sys.exit(f"no case has a name with any of {args.names}")
     root = tempfile.mkdtemp(prefix="thalweg-serving-")
     failed = []
     try:

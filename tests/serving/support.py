@@ -57,7 +57,7 @@ class Server:
         self.stop()
 
     def stop(self, how=signal.SIGTERM):
-        """Ends it in order; what it said on standard error."""
+        """Ends it in order, with exit code 0 and without a panic; what it said on standard error."""
         self.channel.close()
         if self.process.poll() is None:
             self.process.send_signal(how)
@@ -66,6 +66,8 @@ class Server:
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise
+        assert self.process.returncode == 0, (self.process.returncode, said)
+        assert "panicked at" not in said, said
         return said
 
     def cpu_seconds(self):

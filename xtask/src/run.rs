@@ -22,10 +22,18 @@ pub(crate) fn target_dir() -> PathBuf {
     }
 }
 
+/// The variable that names the file in which tests record, a line each, what they skipped and why.
+const SKIPPED_TESTS: &str = "THALWEG_SKIPPED_TESTS";
+
+/// The file that [`SKIPPED_TESTS`] names.
+pub(crate) fn skipped_tests() -> PathBuf {
+    target_dir().join("skipped-tests.txt")
+}
+
 /// A command in the root, its words as they would be typed.
 pub(crate) fn command(program: impl AsRef<OsStr>, args: &[&str]) -> Command {
     let mut command = Command::new(program);
-    command.args(args).current_dir(root());
+    command.args(args).current_dir(root()).env(SKIPPED_TESTS, skipped_tests());
     command
 }
 

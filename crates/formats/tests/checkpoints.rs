@@ -353,7 +353,10 @@ fn an_older_checkpoint_is_whole_until_the_new_one_is() {
         assert_eq!(value(&memory), round as f32);
         assert_eq!(memory.paths().len(), 2, "{:?}", memory.paths());
         // A process that dies after the data are in place and before the index is.
-        for path in memory.paths().iter().filter(|p| p.contains(".data-")) {
+        let data: Vec<String> =
+            memory.paths().into_iter().filter(|p| p.contains(".data-")).collect();
+        assert_eq!(data.len(), 1, "{data:?}");
+        for path in &data {
             old.put(path, &memory.content(path));
         }
         assert_eq!(value(&old), round as f32 - 1.0);

@@ -392,7 +392,7 @@ vectorized! {
 mod tests {
     use thalweg_tensor::{Code, DType, Tensor};
 
-    use crate::testing::call;
+    use crate::testing::{call, pairs};
 
     #[test]
     fn shapes() {
@@ -434,7 +434,7 @@ mod tests {
     }
 
     fn assert_close(op: &str, got: &[f32], expected: &[f32]) {
-        for (&a, &b) in got.iter().zip(expected) {
+        for (&a, &b) in pairs(got, expected) {
             assert!((a - b).abs() < 1e-6 || a == b || (a.is_nan() && b.is_nan()), "{op}: {got:?}");
         }
     }

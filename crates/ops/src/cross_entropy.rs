@@ -281,7 +281,7 @@ mod tests {
     use thalweg_tensor::{Code, DType, Tensor};
 
     use super::*;
-    use crate::testing::call;
+    use crate::testing::{call, pairs};
 
     #[test]
     fn shapes() {
@@ -315,9 +315,9 @@ mod tests {
         let sparse =
             call("SparseSoftmaxCrossEntropyWithLogits").input(logits.clone()).input(labels);
         let dense = call("SoftmaxCrossEntropyWithLogits").input(logits).input(one_hot);
-        for (a, b) in sparse.run_all().unwrap().iter().zip(dense.run_all().unwrap()) {
-            let pairs = a.as_slice::<f32>().unwrap().iter().zip(b.as_slice::<f32>().unwrap());
-            pairs.for_each(|(a, b)| assert!((a - b).abs() < 1e-6, "{a} {b}"));
+        for (a, b) in pairs(&sparse.run_all().unwrap(), &dense.run_all().unwrap()) {
+            let (a, b) = (a.as_slice::<f32>().unwrap(), b.as_slice::<f32>().unwrap());
+            pairs(a, b).for_each(|(a, b)| assert!((a - b).abs() < 1e-6, "{a} {b}"));
         }
     }
 

@@ -313,8 +313,8 @@ fn to_filter<T: Gray>(init: &KernelInit<'_>) -> Result<AnyKernel> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Call, call};
-    use thalweg_tensor::{DType, Tensor};
+    use crate::testing::{Call, call, code};
+    use thalweg_tensor::{Code, DType, Tensor};
 
     fn with_attrs(call: Call, strides: [i64; 2], rates: [i64; 2], padding: &str) -> Call {
         let [strides, rates] = [strides, rates].map(|[a, b]| [1, a, b, 1]);
@@ -364,10 +364,19 @@ mod tests {
         let filter = || tensor(&[1, 1, 1], &[f32::NEG_INFINITY]);
         assert!(run(filter(), None, [1, 1], [1, 1]).is_ok());
         assert!(run(filter(), Some(image()), [1, 1], [1, 1]).is_ok());
-        assert!(run(filter(), Some(filter()), [1, 1], [1, 1]).is_err());
-        assert!(run(filter(), None, [0, 1], [1, 1]).is_err());
-        assert!(run(filter(), None, [1, 1], [i64::MAX, 1]).is_err());
-        assert!(run(tensor(&[0, 1, 1], &[]), None, [1, 1], [1, 1]).is_err());
-        assert!(run(Tensor::scalar(1f32), None, [1, 1], [1, 1]).is_err());
+        assert_eq!(
+            code(run(filter(), Some(filter()), [1, 1], [1, 1])),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(code(run(filter(), None, [0, 1], [1, 1])), Some(Code::InvalidArgument));
+        assert_eq!(code(run(filter(), None, [1, 1], [i64::MAX, 1])), Some(Code::InvalidArgument));
+        assert_eq!(
+            code(run(tensor(&[0, 1, 1], &[]), None, [1, 1], [1, 1])),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(
+            code(run(Tensor::scalar(1f32), None, [1, 1], [1, 1])),
+            Some(Code::InvalidArgument)
+        );
     }
 }

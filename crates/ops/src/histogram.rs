@@ -127,8 +127,8 @@ fn tally<T: Binned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::call;
-    use thalweg_tensor::Tensor;
+    use crate::testing::{call, code};
+    use thalweg_tensor::{Code, Tensor};
 
     #[test]
     fn counts() {
@@ -156,7 +156,11 @@ mod tests {
         ] {
             let (value, range) =
                 (Tensor::vector(&[value]).unwrap(), Tensor::vector(&range).unwrap());
-            assert!(call_with(value, range, bins).run().is_err(), "{bins}");
+            let wanted = match bins {
+                i32::MAX => Code::ResourceExhausted,
+                _ => Code::InvalidArgument,
+            };
+            assert_eq!(code(call_with(value, range, bins).run()), Some(wanted), "{bins}");
         }
     }
 

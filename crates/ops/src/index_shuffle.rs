@@ -243,7 +243,8 @@ fn shuffle<T: Index>(init: &KernelInit<'_>) -> Result<AnyKernel> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::call;
+    use crate::testing::{call, code};
+    use thalweg_tensor::Code;
 
     /// Recorded from TensorFlow.
     #[test]
@@ -277,12 +278,18 @@ mod tests {
             call.input(Tensor::scalar(most)).attr("rounds", rounds).run()
         };
         assert!(run(Tensor::scalar(u64::MAX), &[1, 2, 3], u64::MAX, 4).is_ok());
-        assert!(run(Tensor::scalar(2u64), &[1, 2, 3], 1, 4).is_err());
-        assert!(run(Tensor::scalar(0u64), &[1, 2], 1, 4).is_err());
+        assert_eq!(code(run(Tensor::scalar(2u64), &[1, 2, 3], 1, 4)), Some(Code::InvalidArgument));
+        assert_eq!(code(run(Tensor::scalar(0u64), &[1, 2], 1, 4)), Some(Code::InvalidArgument));
         for rounds in [0, 3, 5, 2, -4, i64::MAX, 66] {
-            assert!(run(Tensor::scalar(0u64), &[1, 2, 3], 1, rounds).is_err());
+            assert_eq!(
+                code(run(Tensor::scalar(0u64), &[1, 2, 3], 1, rounds)),
+                Some(Code::InvalidArgument)
+            );
         }
-        assert!(run(Tensor::vector::<u64>(&[]).unwrap(), &[1, 2, 3], 1, 4).is_err());
+        assert_eq!(
+            code(run(Tensor::vector::<u64>(&[]).unwrap(), &[1, 2, 3], 1, 4)),
+            Some(Code::InvalidArgument)
+        );
     }
 
     #[test]

@@ -598,8 +598,8 @@ fn matrix_set_diag(init: &KernelInit<'_>) -> Result<AnyKernel> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::call;
-    use thalweg_tensor::Tensor;
+    use crate::testing::{call, code, pairs};
+    use thalweg_tensor::{Code, Tensor};
 
     fn tensor(dims: &[usize], values: &[f32]) -> Tensor {
         Tensor::from_slice(Shape::new(dims).unwrap(), values).unwrap()
@@ -668,7 +668,7 @@ mod tests {
                     let set = set.attr("align", align).run().unwrap();
                     let set = set.as_slice::<f32>().unwrap();
                     for (i, (&got, &from)) in
-                        set.iter().zip(matrix.as_slice::<f32>().unwrap()).enumerate()
+                        pairs(set, matrix.as_slice::<f32>().unwrap()).enumerate()
                     {
                         let d = (i % columns) as i32 - (i / columns % rows) as i32;
                         let expected = if (lower..=upper).contains(&d) { from } else { 0.0 };
@@ -691,11 +691,17 @@ mod tests {
             let call = call.input(Tensor::vector(k).unwrap()).input(Tensor::scalar(rows));
             call.input(Tensor::scalar(columns)).input(Tensor::scalar(0f32)).run()
         };
-        assert!(diag(counting(&[2]), &[-1, 0], -1, -1).is_err());
-        assert!(diag(Tensor::scalar(1f32), &[0], -1, -1).is_err());
-        assert!(diag(counting(&[2]), &[i32::MIN, i32::MAX], -1, -1).is_err());
-        assert!(diag(counting(&[2]), &[i32::MAX], i32::MAX, i32::MAX).is_err());
-        assert!(diag(counting(&[2]), &[], -1, -1).is_err());
+        assert_eq!(code(diag(counting(&[2]), &[-1, 0], -1, -1)), Some(Code::InvalidArgument));
+        assert_eq!(code(diag(Tensor::scalar(1f32), &[0], -1, -1)), Some(Code::InvalidArgument));
+        assert_eq!(
+            code(diag(counting(&[2]), &[i32::MIN, i32::MAX], -1, -1)),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(
+            code(diag(counting(&[2]), &[i32::MAX], i32::MAX, i32::MAX)),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(code(diag(counting(&[2]), &[], -1, -1)), Some(Code::InvalidArgument));
         let empty = || Tensor::zeros(DType::Float, Shape::new(&[2, 0, 3]).unwrap()).unwrap();
         let part = call("MatrixDiagPart").input(empty()).run().unwrap();
         assert_eq!(part.shape().dims(), [2, 0]);

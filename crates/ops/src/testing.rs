@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use thalweg_graph::{Attrs, IntoAttr, OpRegistry, Scope};
 use thalweg_kernel::*;
-use thalweg_tensor::{Budget, DType, FlushDenormals, PartialShape, Result, Tensor, bail};
+use thalweg_tensor::{Budget, Code, DType, FlushDenormals, PartialShape, Result, Tensor, bail};
 
 use crate::{FAMILIES, kernel_registry, op_registry};
 
@@ -33,6 +33,21 @@ enum Input {
 pub(crate) fn call(op: &'static str) -> Call {
     let threads = Arc::new(OneThread);
     Call { op, inputs: Vec::new(), attrs: Attrs::default(), threads, weights: None }
+}
+
+/// The code of a result's error; `None` if it is a value.
+pub(crate) fn code<T>(result: Result<T>) -> Option<Code> {
+    result.err().map(|error| error.code())
+}
+
+/// Elements of two slices side by side. Panics if the slices differ in length, which `zip` would hide.
+#[track_caller]
+pub(crate) fn pairs<'a, A, B>(
+    got: &'a [A],
+    wanted: &'a [B],
+) -> impl Iterator<Item = (&'a A, &'a B)> {
+    assert_eq!(got.len(), wanted.len(), "the slices differ in length");
+    got.iter().zip(wanted)
 }
 
 /// A step without a session.

@@ -354,7 +354,9 @@ fn programs_of_tensorflow() {
         let names: Vec<String> = ours.iter().map(|&g| s.name_of(g)).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let got = session(s.to_graph(), 2).run(&[], &names, &[]).unwrap();
-        let expected = step["expect"].as_array().unwrap()[1..].iter().map(cases::tensor);
+        let expected: Vec<Tensor> =
+            step["expect"].as_array().unwrap()[1..].iter().map(cases::tensor).collect();
+        assert_eq!(got.len(), expected.len(), "{}", case["id"]);
         for (got, expected) in got.iter().zip(expected) {
             let (got, expected) =
                 (got.as_slice::<f32>().unwrap(), expected.as_slice::<f32>().unwrap().to_vec());

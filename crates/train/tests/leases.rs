@@ -123,6 +123,7 @@ impl Table {
     /// A parameter server comes back with what a checkpoint has.
     fn restore(&self, saved: &[Tensor], generation: i64) {
         self.set_generation(0);
+        assert_eq!(self.names.restore.len(), saved.len());
         for ((fed, node), value) in self.names.restore.iter().zip(saved) {
             self.session.run(&[(fed, value.clone())], &[], &[node]).unwrap();
         }

@@ -183,6 +183,8 @@ fn train_sync(workers_count: u32, mode: Mode, rounds: u64, optimizer: &Optimizer
 }
 
 fn close(a: &[Vec<f32>], b: &[Vec<f32>]) {
+    let lengths = |of: &[Vec<f32>]| of.iter().map(Vec::len).collect::<Vec<_>>();
+    assert_eq!(lengths(a), lengths(b));
     for (a, b) in a.iter().flatten().zip(b.iter().flatten()) {
         assert!((a - b).abs() <= 1e-5 * a.abs().max(1.0), "{a} and {b}");
     }

@@ -35,6 +35,7 @@ pub(crate) fn recorded_graphs() -> Vec<(String, pb::GraphDef)> {
             graphs.push((case["id"].as_str().unwrap().to_owned(), def));
         }
     }
+    assert!(!graphs.is_empty(), "testdata/golden holds no recorded cases");
     graphs
 }
 

@@ -2,7 +2,7 @@
 
 use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
 
-use crate::testing::call;
+use crate::testing::{call, pairs};
 
 const SIZES: [usize; 4] = [3, 2, 3, 4];
 
@@ -92,7 +92,7 @@ fn steps_follow_each_other() {
         let (outputs, cells) = written_out(&inputs, peepholes);
         let got = forward(SIZES[0] as i64, &inputs, peepholes).unwrap();
         for (got, expected) in [(&got[6], &outputs), (&got[1], &cells)] {
-            for (x, y) in values(got).iter().zip(expected) {
+            for (x, y) in pairs(&values(got), expected) {
                 assert!((x - y).abs() < 1e-5, "{x} {y}");
             }
         }
@@ -132,8 +132,8 @@ fn the_first_op_is_the_second_in_another_order() {
         call.attr("forget_bias", 0.5f32).run_all().unwrap()
     };
     let got = first(0.0);
-    for (got, expected) in got.iter().zip(&expected) {
-        for (x, y) in values(got).iter().zip(values(expected)) {
+    for (got, expected) in pairs(&got, &expected) {
+        for (x, y) in pairs(&values(got), &values(expected)) {
             assert!((x - y).abs() < 1e-5, "{x} {y}");
         }
     }

@@ -232,7 +232,7 @@ mod tests {
     use thalweg_tensor::{Code, DType, Shape, Tensor};
 
     use super::*;
-    use crate::testing::call;
+    use crate::testing::{call, pairs};
 
     fn matrix(values: &[f64], n: usize) -> Tensor {
         Tensor::from_slice(Shape::new(&[n, n]).unwrap(), values).unwrap()
@@ -257,7 +257,7 @@ mod tests {
     fn known_pairs() {
         let close = |t: &Tensor, wanted: &[f64]| {
             let got = t.as_slice::<f64>().unwrap();
-            assert!(got.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?}");
+            assert!(pairs(got, wanted).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?}");
         };
         let a = matrix(&[2.0, 9.0, 9.0, 1.0, 3.0, 9.0, 0.0, -1.0, 1.0], 3);
         let out = call("SelfAdjointEigV2").input(a.clone()).run_all().unwrap();

@@ -166,7 +166,7 @@ fn multiply<T: Dense>(_: &KernelInit<'_>) -> Result<AnyKernel> {
 mod tests {
     use thalweg_tensor::{Code, DType, Shape, Tensor};
 
-    use crate::testing::call;
+    use crate::testing::{call, pairs};
 
     fn tensor(dims: &[usize], values: &[f64]) -> Tensor {
         Tensor::from_slice(Shape::new(dims).unwrap(), values).unwrap()
@@ -194,7 +194,7 @@ mod tests {
             let got = node.input(diagonals.clone()).input(rhs.clone()).run().unwrap();
             let wanted = [1.5, 1.666667, -0.25, 0.166667, 2.25, 3.166667];
             let got = got.as_slice::<f64>().unwrap();
-            assert!(got.iter().zip(wanted).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?}");
+            assert!(pairs(got, &wanted).all(|(a, b)| (a - b).abs() < 1e-5), "{got:?}");
         }
         let row = |v: [f64; 3]| tensor(&[1, 3], &v);
         let node =

@@ -215,6 +215,7 @@ pub(crate) fn erf<L: Level>(x: f32) -> f32 {
 mod tests {
     use super::super::simd::{Baseline, Loop, run};
     use super::*;
+    use crate::testing::pairs;
 
     /// Distance in units of the last place of the true value.
     fn ulps(got: f32, exact: f64) -> f64 {
@@ -268,7 +269,7 @@ mod tests {
         values.extend([88.72, 88.73, -87.3, -103.9, -104.0, 0.625, 0.624_999, f32::MAX, f32::MIN]);
         for (i, exact) in exact.iter().enumerate() {
             for got in [run(Each(i, &values)), Each(i, &values).run::<Baseline>()] {
-                for (&x, &y) in values.iter().zip(&got) {
+                for (&x, &y) in pairs(&values, &got) {
                     let error = ulps(y, exact(f64::from(x)));
                     assert!(
                         error <= if i >= 4 { 3.0 } else { 2.0 },

@@ -390,6 +390,8 @@ pub(super) fn offsets(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::code;
+    use thalweg_tensor::Code;
 
     fn read(feature: &[u8], dtype: DType) -> Result<usize> {
         Ok(read_list(feature, dtype)?.count)
@@ -421,12 +423,18 @@ mod tests {
             (b"\x18\x01", DType::Int64),
             (b"\x12\x05\x0a\x03\0\0\0", DType::Float),
         ] {
-            assert!(read(feature, dtype).is_err(), "{feature:?}");
+            assert_eq!(code(read(feature, dtype)), Some(Code::InvalidArgument), "{feature:?}");
         }
         // A number that does not end is met when it is decoded.
         let endless = [&[0x0a, 12][..], &[0xff; 11], &[1]].concat();
-        assert!(i64::decode(&endless, &Bytes::new(), &mut [0]).is_err());
-        assert!(i64::decode(b"\x0a\x01\x05", &Bytes::new(), &mut [0; 2]).is_err());
+        assert_eq!(
+            code(i64::decode(&endless, &Bytes::new(), &mut [0])),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(
+            code(i64::decode(b"\x0a\x01\x05", &Bytes::new(), &mut [0; 2])),
+            Some(Code::InvalidArgument)
+        );
     }
 
     #[test]
@@ -448,7 +456,7 @@ mod tests {
         assert!(read_entry(b"\x0a\x01a\x12\x00").is_ok());
         assert!(read_entry(b"\x12\x00\x0a\x01a").is_ok());
         for bad in [&b""[..], b"\x0a\x01a", b"\x12\x00", b"\x0a\x01a\x12\x00\x12\x00"] {
-            assert!(read_entry(bad).is_err(), "{bad:?}");
+            assert_eq!(code(read_entry(bad)), Some(Code::InvalidArgument), "{bad:?}");
         }
     }
 

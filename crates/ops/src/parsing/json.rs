@@ -402,6 +402,8 @@ mod tests {
     use thalweg_proto as pb;
 
     use super::*;
+    use crate::testing::code;
+    use thalweg_tensor::Code;
 
     fn inside(list: &str) -> Result<Bytes> {
         example(format!("{{\"features\":{{\"feature\":{{\"a\":{list}}}}}}}").as_bytes())
@@ -458,7 +460,7 @@ mod tests {
             "{\"features\":",
             "{\"features\":{\"\\u12\":",
         ] {
-            assert!(example(text.as_bytes()).is_err(), "{text}");
+            assert_eq!(code(example(text.as_bytes())), Some(Code::InvalidArgument), "{text}");
         }
         for list in [
             "{\"int64List\":{\"value\":[1.5]}}",
@@ -475,7 +477,7 @@ mod tests {
             "{\"floatList\":{\"value\":[1 2]}}",
             "{\"floatList\":{\"value\":[[1]}}",
         ] {
-            assert!(inside(list).is_err(), "{list}");
+            assert_eq!(code(inside(list)), Some(Code::InvalidArgument), "{list}");
         }
     }
 
@@ -483,7 +485,7 @@ mod tests {
     fn every_prefix_ends() {
         let text = br#"{"features":{"feature":{"a":{"bytesList":{"value":["YQ==","\u00e9"]}}}}}"#;
         for cut in 0..text.len() {
-            assert!(example(&text[..cut]).is_err(), "{cut}");
+            assert_eq!(code(example(&text[..cut])), Some(Code::InvalidArgument), "{cut}");
         }
     }
 }

@@ -366,10 +366,10 @@ mod tests {
     use prost::Message;
     use thalweg_proto as pb;
     use thalweg_proto::feature::Kind;
-    use thalweg_tensor::{DType, Tensor};
+    use thalweg_tensor::{Code, DType, Tensor};
 
     use super::*;
-    use crate::testing::{Call, call, partial_shape};
+    use crate::testing::{Call, call, code, partial_shape};
 
     fn ints(values: &[i64]) -> pb::Feature {
         pb::Feature { kind: Some(Kind::Int64List(pb::Int64List { value: values.to_vec() })) }
@@ -455,9 +455,16 @@ mod tests {
         ]);
         let outputs = run(node(two.clone(), false, Some(("2", true)), false));
         assert_eq!(outputs[5..], [vec![1, 2, 0, 0, 3, 4, 5, 6, 0, 0, 0, 0], vec![1, 2, 0]]);
-        assert!(node(two, false, Some(("2", false)), false).run_all().is_err());
+        assert_eq!(
+            code(node(two, false, Some(("2", false)), false).run_all()),
+            Some(Code::InvalidArgument)
+        );
         for shape in ["", "3", "?"] {
-            assert!(node(batch(), false, Some((shape, true)), false).run_all().is_err(), "{shape}");
+            assert_eq!(
+                code(node(batch(), false, Some((shape, true)), false).run_all()),
+                Some(Code::InvalidArgument),
+                "{shape}"
+            );
         }
     }
 

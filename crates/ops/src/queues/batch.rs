@@ -85,6 +85,8 @@ fn copy_into<C: Cell>(source: &[C], source_dims: &[usize], target: &mut [C], dim
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::code;
+    use thalweg_tensor::Code;
 
     fn ints(dims: &[usize], values: &[i32]) -> Tensor {
         Tensor::from_slice(Shape::new(dims).unwrap(), values).unwrap()
@@ -118,6 +120,10 @@ mod tests {
         let words = [Tensor::scalar_string("a"), Tensor::scalar_string("b")];
         let batch = stack(words.iter(), DType::String, &PartialShape::scalar(), &budget).unwrap();
         assert_eq!(batch.strings().unwrap(), ["a", "b"]);
-        assert!(stack(words.iter(), DType::String, &PartialShape::of_rank(1), &budget).is_err());
+        assert_eq!(
+            code(stack(words.iter(), DType::String, &PartialShape::of_rank(1), &budget)),
+            Some(Code::Internal),
+            "queues check shapes before"
+        );
     }
 }

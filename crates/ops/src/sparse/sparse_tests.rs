@@ -6,7 +6,7 @@ use thalweg_graph::{ArgType, AttrKind, Op};
 use thalweg_kernel::Family;
 use thalweg_tensor::{Bytes, Code, DType, Shape, Tensor};
 
-use crate::testing::{Call, call};
+use crate::testing::{Call, call, pairs};
 
 static AREA: &[&Family] = &[
     &super::add::FAMILY,
@@ -390,7 +390,7 @@ fn every_row_is_filled() {
         assert_eq!(found.iter().collect::<BTreeSet<_>>().len() as i64, sizes[0]);
         let places = filled[3].as_slice::<i64>().unwrap();
         let placed = filled[1].as_slice::<f64>().unwrap();
-        for (value, &place) in values.iter().zip(places) {
+        for (value, &place) in pairs(&values, places) {
             assert_eq!(*value, placed[place as usize]);
         }
     }

@@ -252,6 +252,8 @@ fn divide<T: Number>(values: &mut Tensor, counts: &[i32], number: impl Fn(i32) -
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::code;
+    use thalweg_tensor::Code;
 
     fn rows(indices: &[i64], values: &[f32]) -> (Tensor, Tensor) {
         let shape = Shape::new(&[indices.len(), values.len() / indices.len().max(1)]).unwrap();
@@ -291,13 +293,29 @@ mod tests {
             SparseSum::check(&declared, None, i, v, Some(&shape))
         };
         assert!(check(&i, &v, &[4, 1]).is_ok());
-        assert!(check(&i, &v, &[4]).is_err(), "too few sizes");
-        assert!(check(&i, &v, &[5, 1]).is_err(), "another size");
-        assert!(check(&scalar, &v, &[4, 1]).is_err(), "indices are a vector");
-        assert!(check(&i, &Tensor::scalar(1.0f32), &[4, 1]).is_err(), "values have rows");
+        assert_eq!(code(check(&i, &v, &[4])), Some(Code::InvalidArgument), "too few sizes");
+        assert_eq!(code(check(&i, &v, &[5, 1])), Some(Code::InvalidArgument), "another size");
+        assert_eq!(
+            code(check(&scalar, &v, &[4, 1])),
+            Some(Code::InvalidArgument),
+            "indices are a vector"
+        );
+        assert_eq!(
+            code(check(&i, &Tensor::scalar(1.0f32), &[4, 1])),
+            Some(Code::InvalidArgument),
+            "values have rows"
+        );
         let (wide, values) = rows(&[1, 3], &[1.0; 4]);
-        assert!(check(&wide, &values, &[4, 1]).is_err(), "rows are too wide");
+        assert_eq!(
+            code(check(&wide, &values, &[4, 1])),
+            Some(Code::InvalidArgument),
+            "rows are too wide"
+        );
         let (far, values) = rows(&[4], &[1.0]);
-        assert!(check(&far, &values, &[4, 1]).is_err(), "beyond the last row");
+        assert_eq!(
+            code(check(&far, &values, &[4, 1])),
+            Some(Code::InvalidArgument),
+            "beyond the last row"
+        );
     }
 }

@@ -266,7 +266,8 @@ impl Job<'_, '_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Call, call};
+    use crate::testing::{Call, call, code};
+    use thalweg_tensor::Code;
 
     fn sparse(call: Call, indices: &[[i64; 2]], values: &'static str, shape: &[i64]) -> Call {
         let flat: Vec<i64> = indices.iter().flatten().copied().collect();
@@ -311,18 +312,23 @@ mod tests {
 
     #[test]
     fn what_is_refused() {
-        for h in [
-            (&[[5, 0]][..], "a", &[2, 2][..]),
-            (&[[-1, 0]], "a", &[2, 2]),
-            (&[[0, 0], [0, 1]], "a", &[2, 2]),
-            (&[[0, 0]], "a", &[2]),
-            (&[], "", &[-2, 2]),
-            (&[], "", &[1 << 40, 2]),
+        let invalid = Code::InvalidArgument;
+        for (h, wanted) in [
+            // TensorFlow's code for indices outside the shape.
+            ((&[[5, 0]][..], "a", &[2, 2][..]), Code::Internal),
+            ((&[[-1, 0]], "a", &[2, 2]), Code::Internal),
+            ((&[[0, 0], [0, 1]], "a", &[2, 2]), invalid),
+            ((&[[0, 0]], "a", &[2]), invalid),
+            ((&[], "", &[-2, 2]), invalid),
+            ((&[], "", &[1 << 40, 2]), Code::ResourceExhausted),
         ] {
             let t = if h.2[0] < 0 { (TRUTH.0, TRUTH.1, &[-2, 2][..]) } else { TRUTH };
-            assert!(distances(h, t, true).is_err(), "{h:?}");
+            assert_eq!(code(distances(h, t, true)), Some(wanted), "{h:?}");
         }
-        assert!(distances((&[], "", &[0, 2]), (&[], "", &[0, 2]), true).is_err());
+        assert_eq!(
+            code(distances((&[], "", &[0, 2]), (&[], "", &[0, 2]), true)),
+            Some(Code::InvalidArgument)
+        );
     }
 
     #[test]

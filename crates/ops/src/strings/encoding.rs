@@ -240,6 +240,8 @@ fn decode_other(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::code;
+    use thalweg_tensor::Code;
 
     fn decoded(name: &str, bytes: &[u8]) -> String {
         let mut shown = Vec::new();
@@ -280,7 +282,11 @@ mod tests {
             assert_eq!(decoded(name, bytes), expected, "{name} {bytes:?}");
         }
         for name in ["foo", "", "utf-8-sig", "x-user-defined", "replacement"] {
-            assert!(Encoding::named(name.as_bytes()).is_err(), "{name}");
+            assert_eq!(
+                code(Encoding::named(name.as_bytes())),
+                Some(Code::InvalidArgument),
+                "{name}"
+            );
         }
     }
 

@@ -231,7 +231,8 @@ fn set_splits(ctx: &mut KernelContext<'_>, starts: &Tensor) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Call, call};
+    use crate::testing::{Call, call, code};
+    use thalweg_tensor::Code;
 
     fn grams(splits: &[i64], widths: &[i64], pad_width: i64, keeps_short: bool) -> Call {
         let tokens = ["a", "b", "c", "d", "e", "f"].map(|s| Bytes::from_static(s.as_bytes()));
@@ -271,14 +272,28 @@ mod tests {
     #[test]
     fn bad_splits_and_widths() {
         for splits in [&[0, 5][..], &[1, 6], &[0, 7], &[0, 4, 3, 6], &[-1, 6], &[6], &[0, 0, 0]] {
-            assert!(grams(splits, &[2], 0, false).run_all().is_err(), "{splits:?}");
+            assert_eq!(
+                code(grams(splits, &[2], 0, false).run_all()),
+                Some(Code::InvalidArgument),
+                "{splits:?}"
+            );
         }
         for width in [0, -1, 1 << 40, i64::MAX] {
-            assert!(grams(&[0, 6], &[width], 0, false).run_all().is_err(), "{width}");
+            assert_eq!(
+                code(grams(&[0, 6], &[width], 0, false).run_all()),
+                Some(Code::InvalidArgument),
+                "{width}"
+            );
         }
-        assert!(grams(&[0, 6], &[2], 1 << 33, false).run_all().is_err());
-        assert!(grams(&[0, 6], &[], -1, true).run_all().is_err());
+        assert_eq!(
+            code(grams(&[0, 6], &[2], 1 << 33, false).run_all()),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(code(grams(&[0, 6], &[], -1, true).run_all()), Some(Code::InvalidArgument));
         let wide = i64::from(i32::MAX);
-        assert!(grams(&[0, 6], &[wide], wide, false).run_all().is_err());
+        assert_eq!(
+            code(grams(&[0, 6], &[wide], wide, false).run_all()),
+            Some(Code::ResourceExhausted)
+        );
     }
 }

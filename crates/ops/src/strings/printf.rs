@@ -180,9 +180,10 @@ pub(crate) fn flushed_f64(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_tensor::Budget;
+    use thalweg_tensor::{Budget, Code};
 
     use super::*;
+    use crate::testing::code;
 
     fn shown(notation: Notation, spec: Spec, value: f64) -> String {
         let mut out = Text::new(&Budget::new(1 << 20));
@@ -251,7 +252,10 @@ mod tests {
         assert_eq!(shown(Notation::General, spec, 1.5), "1.5");
         let spec = Spec { precision: usize::MAX, ..Spec::PLAIN };
         let mut out = Text::new(&Budget::new(1 << 20));
-        assert!(float(&mut out, Notation::Fixed, spec, 1.5).is_err());
+        assert_eq!(
+            code(float(&mut out, Notation::Fixed, spec, 1.5)),
+            Some(Code::ResourceExhausted)
+        );
     }
 
     #[test]

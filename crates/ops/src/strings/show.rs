@@ -240,9 +240,10 @@ fn handle(handle: &ResourceHandle, out: &mut Text) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use thalweg_tensor::{Budget, Bytes, Complex32, Shape};
+    use thalweg_tensor::{Budget, Bytes, Code, Complex32, Shape};
 
     use super::*;
+    use crate::testing::code;
 
     fn text(write: impl Fn(&mut Text) -> Result<()>) -> String {
         let mut out = Text::new(&Budget::new(1 << 20));
@@ -313,6 +314,6 @@ mod tests {
     #[test]
     fn long_text_is_refused() {
         let mut out = Text::new(&Budget::new(1000));
-        assert!(nested(&range(&[1000]), -1, &mut out).is_err());
+        assert_eq!(code(nested(&range(&[1000]), -1, &mut out)), Some(Code::ResourceExhausted));
     }
 }

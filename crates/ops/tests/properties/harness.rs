@@ -266,6 +266,13 @@ impl Call {
             &names,
             &[],
         )?;
+        ensure!(
+            promised.len() == outputs.len(),
+            Internal,
+            "promised {} outputs, computed {}",
+            promised.len(),
+            outputs.len()
+        );
         for (promise, output) in promised.iter().zip(&outputs) {
             ensure!(
                 promise.dtype == output.dtype() && promise.shape.is_compatible_with(output.shape()),
@@ -296,6 +303,14 @@ impl Call {
     /// The op's first outputs must be these.
     pub(crate) fn all_give(&self, expected: &[Array]) -> Result<()> {
         let outputs = self.run()?;
+        ensure!(
+            outputs.len() >= expected.len(),
+            Internal,
+            "{} outputs, {} expected: {}",
+            outputs.len(),
+            expected.len(),
+            self.describe()
+        );
         for (i, (output, expected)) in outputs.iter().zip(expected).enumerate() {
             same(output, expected).context(|| format!("output {i} of {}", self.describe()))?;
         }
@@ -324,7 +339,9 @@ pub(crate) fn same(tensor: &Tensor, expected: &Array) -> Result<()> {
         a == b || (a.is_nan() && b.is_nan()) || (a - b).abs() <= tolerance * (1.0 + b.abs())
     };
     ensure!(
-        actual.dims == wanted.dims && actual.values.iter().zip(&wanted.values).all(close),
+        actual.dims == wanted.dims
+            && actual.values.len() == wanted.values.len()
+            && actual.values.iter().zip(&wanted.values).all(close),
         Internal,
         "expected {wanted:?}, got {actual:?}"
     );

@@ -194,6 +194,7 @@ fn split_and_concat() {
         let call = Call::new("SplitV").tensor(whole.clone()).ints(&asked, random.pick(INDICES));
         let call = call.scalar(written, DType::Int32).attr("num_split", sizes.len() as i64);
         let parts = call.run()?;
+        ensure!(parts.len() == sizes.len(), Internal, "{} parts, {}", parts.len(), call.describe());
         for (part, &size) in parts.iter().zip(&sizes) {
             dims[axis] = size;
             ensure!(part.shape().dims() == dims, Internal, "{part:?}, {}", call.describe());

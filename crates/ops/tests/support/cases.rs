@@ -120,6 +120,7 @@ pub(crate) fn cases() -> Vec<Json> {
             .unwrap();
         cases.extend(text.lines().map(|l| serde_json::from_str::<Json>(l).unwrap()));
     }
+    assert!(!cases.is_empty(), "{folder} holds no recorded cases");
     cases
 }
 
@@ -173,6 +174,7 @@ pub(crate) fn play_all(
             Err(e) => failures.push(format!("{} ({}): {e}", case["id"], case["kind"])),
         }
     }
+    assert!(!results.is_empty(), "no recorded case is of the op {filter:?}");
     let waiting: usize = not_run.values().sum();
     println!("golden cases: {passed} pass, {} fail, {waiting} wait for an op:", failures.len());
     for (op, count) in &not_run {
@@ -220,7 +222,15 @@ pub(crate) fn compare_step(case: &Json, got: &[Tensor]) -> Result<()> {
 }
 
 fn compare_all(got: &[Tensor], step: &Json, tolerance: &Tolerance) -> Result<()> {
-    for (i, (got, wanted)) in got.iter().zip(step["expect"].as_array().unwrap()).enumerate() {
+    let expected = step["expect"].as_array().unwrap();
+    ensure!(
+        got.len() == expected.len(),
+        Unknown,
+        "{} tensors were computed, {} were recorded",
+        got.len(),
+        expected.len()
+    );
+    for (i, (got, wanted)) in got.iter().zip(expected).enumerate() {
         compare(got, &tensor(wanted), tolerance)
             .context(|| format!("fetch {i} ({})", step["fetch"][i]))?;
     }
