@@ -36,9 +36,9 @@ fn main() -> Result<()> {
     let text: Vec<i64> = TEXT.iter().map(|byte| i64::from(byte & 127)).collect();
     let shape = Shape::new(&[BATCH, LENGTH])?;
     let (mut first, mut last) = (0.0, 0.0);
-    let mut dice = Dice::new(2);
+    let mut rng = Rng::new(2);
     for step in 0..steps {
-        let places: Vec<usize> = (0..BATCH).map(|_| dice.below(text.len() - LENGTH)).collect();
+        let places: Vec<usize> = (0..BATCH).map(|_| rng.below(text.len() - LENGTH)).collect();
         let cut = |by: usize| -> Vec<i64> {
             places.iter().flat_map(|p| text[p + by..p + by + LENGTH].to_vec()).collect()
         };

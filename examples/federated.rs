@@ -43,8 +43,8 @@ fn main() -> Result<()> {
     server.run(&[], &[], &[&init])?;
     let mut shared = server.run(&[], &weights.reads(), &[])?;
     let (digits, unseen) = (mnist::train()?.first(count), mnist::test()?.first(count / 3));
-    let mut dice = Dice::new(3);
-    let parts = deal(&digits, &mut dice)?;
+    let mut rng = Rng::new(3);
+    let parts = deal(&digits, &mut rng)?;
     let mut clients = Vec::new();
     for digits in parts {
         let session = thalweg::session(&model)?;
@@ -56,13 +56,13 @@ fn main() -> Result<()> {
         let mut returned = Vec::new();
         for client in &mut clients {
             client.session.run(&weights.feeds(&shared)?, &[], &[weights.set()])?;
-            dice.shuffle(&mut client.digits);
+            rng.shuffle(&mut client.digits);
             for batch in client.digits.chunks(BATCH) {
                 let (images, labels) = digits.batch(batch)?;
                 let feeds = [("images:0", images), ("labels:0", labels)];
                 client.session.run(&feeds, &[], &[&train])?;
             }
-            if dice.below(10) >= DROPOUTS {
+            if rng.below(10) >= DROPOUTS {
                 let learnt = client.session.run(&[], &weights.reads(), &[])?;
                 returned.push((client.digits.len(), learnt));
             }
@@ -85,11 +85,11 @@ fn main() -> Result<()> {
 }
 
 /// Digits for each client: of two kinds mostly, and more for some than for others.
-fn deal(digits: &mnist::Digits, dice: &mut Dice) -> Result<Vec<Vec<usize>>> {
+fn deal(digits: &mnist::Digits, rng: &mut Rng) -> Result<Vec<Vec<usize>>> {
     let mut parts = vec![Vec::new(); CLIENTS];
     for index in 0..digits.len() {
         let own = usize::from(digits.label(index)?) / 2;
-        let client = if dice.below(10) < 6 { own } else { dice.below(CLIENTS) };
+        let client = if rng.below(10) < 6 { own } else { rng.below(CLIENTS) };
         parts[client].push(index);
     }
     Ok(parts)

@@ -33,10 +33,10 @@ fn main() -> Result<()> {
 
     let session = thalweg::session(&model)?;
     session.run(&[], &[], &[&model.node_name(init)])?;
-    let mut dice = Dice::new(5);
+    let mut rng = Rng::new(5);
     let mut losses = Vec::new();
     for step in 0..300 {
-        let (keys, labels) = batch(&mut dice);
+        let (keys, labels) = batch(&mut rng);
         let feeds = [
             ("keys:0", Tensor::from_slice(Shape::new(&[BATCH, KEYS])?, &keys)?),
             ("labels:0", Tensor::vector(&labels)?),
@@ -56,15 +56,15 @@ fn main() -> Result<()> {
 }
 
 /// Examples of which those with a key below 10 are good, the others not.
-fn batch(dice: &mut Dice) -> (Vec<i64>, Vec<f32>) {
+fn batch(rng: &mut Rng) -> (Vec<i64>, Vec<f32>) {
     let mut keys = Vec::new();
     let mut labels = Vec::new();
     for _ in 0..BATCH {
-        let is_good = dice.below(2) == 0;
-        let telling = if is_good { dice.below(10) } else { 10 + dice.below(10) };
+        let is_good = rng.below(2) == 0;
+        let telling = if is_good { rng.below(10) } else { 10 + rng.below(10) };
         keys.push(telling as i64);
         // The rest says nothing, and hardly ever comes again.
-        keys.extend((1..KEYS).map(|_| dice.bits() as i64));
+        keys.extend((1..KEYS).map(|_| rng.bits() as i64));
         labels.push(f32::from(u8::from(is_good)));
     }
     (keys, labels)

@@ -54,10 +54,10 @@ fn train(towers: usize, steps: usize) -> Result<Vec<f32>> {
     let session = session_on(&model, towers)?;
     session.run(&[], &[], &[&model.node_name(init)])?;
     let digits = mnist::train()?;
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::new(1);
     let mut all = Vec::new();
     for _ in 0..steps {
-        let batch: Vec<usize> = (0..BATCH).map(|_| dice.below(digits.len())).collect();
+        let batch: Vec<usize> = (0..BATCH).map(|_| rng.below(digits.len())).collect();
         let (images, labels) = digits.batch(&batch)?;
         let feeds = [("images:0", images), ("labels:0", labels)];
         all.push(session.run(&feeds, &[&loss], &[&step])?[0].scalar_value::<f32>()?);

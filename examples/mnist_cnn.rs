@@ -43,10 +43,10 @@ fn main() -> Result<()> {
     let session = thalweg::session(&model)?;
     session.run(&[], &[], &[&model.node_name(init)])?;
     let digits = mnist::train()?;
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::new(1);
     let mut all = Vec::new();
     for step in 0..steps {
-        let batch: Vec<usize> = (0..BATCH).map(|_| dice.below(digits.len())).collect();
+        let batch: Vec<usize> = (0..BATCH).map(|_| rng.below(digits.len())).collect();
         let (images, labels) = digits.batch(&batch)?;
         let feeds = [("images:0", images), ("labels:0", labels)];
         all.push(session.run(&feeds, &[&loss], &[&train])?[0].scalar_value::<f32>()?);

@@ -40,10 +40,10 @@ fn main() -> Result<()> {
         (digits, unseen) = (digits.first(384), unseen.first(100));
     }
     let mut order: Vec<usize> = (0..digits.len()).collect();
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::new(1);
     let mut reached = 0.0;
     for epoch in 1..=epochs {
-        dice.shuffle(&mut order);
+        rng.shuffle(&mut order);
         let mut sum = 0.0;
         for batch in order.chunks(BATCH) {
             let (images, labels) = digits.batch(batch)?;

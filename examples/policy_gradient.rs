@@ -33,13 +33,13 @@ fn main() -> Result<()> {
     let session = thalweg::session(&model)?;
     session.run(&[], &[], &[&model.node_name(init)])?;
     let choose = session.make_callable(&["places:0"], &[&model.name_of(policy)], &[])?;
-    let mut dice = Dice::new(7);
+    let mut rng = Rng::new(7);
     let mut wins = Vec::new();
     for episode in 0..episodes {
         let (mut visited, mut taken, mut place) = (Vec::new(), Vec::new(), CELLS / 2);
         while visited.len() < STEPS_MAX && (1..CELLS - 1).contains(&place) {
             let policy = choose.call(&[Tensor::vector(&[place as i64])?])?;
-            let goes_right = dice.unit() < policy[0].as_slice::<f32>()?[1];
+            let goes_right = rng.unit() < policy[0].as_slice::<f32>()?[1];
             visited.push(place as i64);
             taken.push(i64::from(goes_right));
             place = if goes_right { place + 1 } else { place - 1 };

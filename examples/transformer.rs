@@ -49,10 +49,10 @@ fn main() -> Result<()> {
     session.run(&[], &[], &[&model.node_name(init)])?;
     let text: Vec<i64> = TEXT.iter().map(|byte| i64::from(byte & 127)).collect();
     let shape = Shape::new(&[batch, LENGTH])?;
-    let mut dice = Dice::new(5);
+    let mut rng = Rng::new(5);
     let mut all = Vec::new();
     for step in 0..steps {
-        let places: Vec<usize> = (0..batch).map(|_| dice.below(text.len() - LENGTH)).collect();
+        let places: Vec<usize> = (0..batch).map(|_| rng.below(text.len() - LENGTH)).collect();
         let cut = |by: usize| -> Vec<i64> {
             places.iter().flat_map(|p| text[p + by..p + by + LENGTH].to_vec()).collect()
         };

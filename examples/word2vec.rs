@@ -37,10 +37,10 @@ fn main() -> Result<()> {
     let session = thalweg::session(&model)?;
     session.run(&[], &[], &[&model.node_name(init)])?;
     let pairs = pairs(&ids);
-    let mut dice = Dice::new(4);
+    let mut rng = Rng::new(4);
     let mut sums = [0.0f32; 2];
     for step in 0..steps {
-        let batch = (0..BATCH).map(|_| pairs[dice.below(pairs.len())]);
+        let batch = (0..BATCH).map(|_| pairs[rng.below(pairs.len())]);
         let (centres, contexts): (Vec<i64>, Vec<i64>) = batch.unzip();
         let feeds =
             [("centre:0", Tensor::vector(&centres)?), ("context:0", Tensor::vector(&contexts)?)];

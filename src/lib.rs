@@ -1,6 +1,6 @@
-//! Thalweg: the distributed TensorFlow system, made anew in Rust.
+//! Thalweg: distributed TensorFlow, reimplemented in Rust.
 //!
-//! A graph goes in, numbers come out:
+//! A graph is built and run:
 //!
 //! ```
 //! use thalweg::prelude::*;
@@ -18,11 +18,11 @@
 //! # }
 //! ```
 //!
-//! The parts are crates of their own, re-exported here under their bare names: [`tensor`] (arrays,
-//! errors), [`formats`] (files), [`graph`] (ops, graphs, scopes), [`kernel`] (what an op's code must
-//! be), [`ops`] (the ops there are), [`runtime`] (sessions), `cluster` (sessions elsewhere, with the
-//! feature `remote`), [`storage`] (files behind URLs), [`train`] (models and optimizers), [`proto`]
-//! (TensorFlow's messages).
+//! The parts are crates of their own, re-exported here under their bare names: [`tensor`] (tensors,
+//! errors), [`formats`] (file formats), [`graph`] (ops, graphs, scopes), [`kernel`] (the kernel
+//! API), [`ops`] (the built-in ops), [`runtime`] (sessions), `cluster` (distributed sessions, with
+//! the feature `remote`), [`storage`] (files behind URLs), [`train`] (models and optimizers),
+//! [`proto`] (TensorFlow's messages).
 
 use std::sync::{Arc, LazyLock};
 
@@ -47,7 +47,7 @@ pub use thalweg_train as train;
 
 pub use train::{RunSteps, Saver, SaverOptions};
 
-/// What most programs need.
+/// The items that most programs need.
 pub mod prelude {
     #[cfg(feature = "remote")]
     pub use crate::cluster::{Connect, ConnectOptions, RemoteSession};
@@ -59,21 +59,21 @@ pub mod prelude {
     };
     pub use crate::tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
     pub use crate::train::{
-        Activation, Attention, AveragePool, BatchNorm, Clip, Conv, Dense, Dice, Dropout, Embedding,
+        Activation, Attention, AveragePool, BatchNorm, Clip, Conv, Dense, Dropout, Embedding,
         Flatten, Gru, Initializer, Layer, LayerNorm, Lstm, MaxPool, Mode, Model, MovingAverage,
-        Optimizer, Padding, Placement, Positions, Rate, Residual, Rule, Saver, SaverOptions,
+        Optimizer, Padding, Placement, Positions, Rate, Residual, Rng, Rule, Saver, SaverOptions,
         Sequential, Variable, losses, metrics,
     };
     #[cfg(feature = "remote")]
     pub use crate::train::{Cluster, Net, Samples, TrainOptions, Trainer};
 }
 
-/// The definitions and kernels of one program.
+/// The op definitions and kernels of a program.
 #[derive(Clone)]
 pub struct Registry {
-    /// What ops there are.
+    /// The op definitions.
     pub ops: Arc<OpRegistry>,
-    /// How they run.
+    /// The kernels.
     pub kernels: Arc<KernelRegistry>,
 }
 
@@ -87,13 +87,12 @@ pub fn registry() -> &'static Registry {
     &REGISTRY
 }
 
-/// A scope at the top of a new graph, with all ops.
+/// A scope at the root of a new graph, with all ops.
 pub fn scope() -> Scope {
     Scope::new(registry().ops.clone())
 }
 
-/// Options of a session whose files may be URLs: local files, and those of the stores that this crate
-/// was built with.
+/// Session options with access to URLs: local files, and the stores that this crate was built with.
 pub fn session_options() -> SessionOptions {
     SessionOptions { environment: environment(), ..SessionOptions::default() }
 }
@@ -103,13 +102,13 @@ fn environment() -> Environment {
     Environment { storage, ..runtime::system_environment() }
 }
 
-/// A session over what `scope` has built so far, with all kernels and [`session_options`].
+/// A session for the graph that `scope` has built so far, with all kernels and [`session_options`].
 pub fn session(scope: &Scope) -> Result<Session> {
     Session::new(scope.to_graph(), registry().kernels.clone(), session_options())
 }
 
-/// The SavedModel in `folder`, with all kernels and default options: the only graph in it, or that for
-/// serving.
+/// The SavedModel in `folder`, with all kernels and default options: the only MetaGraph, or the one
+/// for serving.
 pub fn saved_model(folder: &str) -> Result<SavedModel> {
     let Registry { ops, kernels } = registry().clone();
     let mut options = LoadOptions::default();
@@ -117,7 +116,7 @@ pub fn saved_model(folder: &str) -> Result<SavedModel> {
     SavedModel::load(folder, &[], (ops, kernels), options)
 }
 
-/// Draws the elements of an input pipeline, with the process's threads and files.
+/// Iterates over the elements of an input pipeline, with the process's threads and files.
 ///
 /// ```
 /// use thalweg::prelude::*;

@@ -192,7 +192,7 @@ fn train(
         let x = Flatten.apply(model, images)?;
         let logits = Dense::new(10).apply(model, x)?;
         let loss = losses::softmax_cross_entropy(model, logits, labels)?;
-        Ok(Net { inputs: vec![images, labels], loss, figures: vec![] })
+        Ok(Net { inputs: vec![images, labels], loss, metrics: vec![] })
     })?;
     assert_eq!(outcome.samples, SAMPLES as u64 * EPOCHS);
     Ok(())

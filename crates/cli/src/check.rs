@@ -1,4 +1,4 @@
-//! `thalweg check`: what a graph needs that is not here, before anything runs.
+//! `thalweg check`: lists what a graph needs that this program lacks, without running it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,14 +16,15 @@ use thalweg_tensor::{Budget, Error, Result, err};
 
 use crate::{Failure, Registry, files, graph_file, needed, ops};
 
-/// Nodes that are named for each thing that is missing; the others are counted.
+/// The number of nodes that are listed for each missing feature; the others are counted.
 const NODES_SHOWN: usize = 8;
-/// Memory that kernels may take while they are made to see whether they can be.
+/// The memory limit of kernels that are instantiated by the check.
 const KERNEL_BYTES_MAX: usize = 1 << 30;
 
-/// List the ops, dtypes and attrs that a graph needs and that are not here; exit 1 if any are.
+/// List the ops, dtypes and attrs that a graph needs and that are not supported; exit 1 if there
+/// are any.
 ///
-/// Of a SavedModel's folder that is what loading it and its signatures need, its files included.
+/// For a SavedModel folder: what loading it and running its signatures needs, including its files.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// GraphDef, MetaGraphDef or SavedModel (file or folder), binary or text
@@ -85,7 +86,7 @@ impl Kind {
     }
 }
 
-/// What is missing, and the nodes that need it.
+/// Missing features, and the nodes that need them.
 #[derive(Default)]
 struct Lacks(BTreeMap<(Kind, String, String), Vec<String>>);
 
@@ -120,7 +121,7 @@ impl Lacks {
     }
 }
 
-/// The graphs of a SavedModel, each cut down to what loading it and its signatures need.
+/// The graphs of a SavedModel, each pruned to what loading it and its signatures need.
 fn model_graphs(folder: &Path, lacks: &mut Lacks) -> Result<Vec<pb::GraphDef>> {
     let storage: Arc<dyn Storage> = Arc::new(ByUrl::default());
     let folder = folder.to_str().ok_or_else(|| {
@@ -179,7 +180,7 @@ fn check(registry: &Registry, def: pb::GraphDef, lacks: &mut Lacks) {
     }
 }
 
-/// Looks at a node by itself: its op, its attrs, its dtypes.
+/// Checks a node by itself: its op, its attrs, its dtypes.
 fn check_def(
     registry: &Registry,
     functions: &[&str],
@@ -228,7 +229,7 @@ fn check_dtypes(
     }
 }
 
-/// Makes every kernel, for what it says of its attrs.
+/// Instantiates every kernel, to check its attrs.
 fn check_kernels(registry: &Registry, graph: &Graph, lacks: &mut Lacks) {
     let (budget, environment) = (Budget::new(KERNEL_BYTES_MAX), Environment::frozen());
     for node in graph.nodes() {

@@ -1,5 +1,4 @@
-//! `thalweg checkpoint`: what is in checkpoints, whether they are whole, how two differ, and other
-//! files made of them.
+//! `thalweg checkpoint`: lists, verifies, compares and converts checkpoints.
 
 mod convert;
 mod diff;
@@ -15,7 +14,7 @@ use thalweg_tensor::err;
 use crate::Failure;
 use crate::inspect::count;
 
-/// Look into checkpoints, check, compare and convert them.
+/// List, verify, compare and convert checkpoints.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -24,16 +23,16 @@ pub struct Args {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Check that every file is there and every checksum right; exit 1 if not
+    /// Check that every file exists and every checksum is right; exit 1 if not
     Verify {
-        /// Checkpoints: a prefix, a file of the first format, a folder; or .npz and .safetensors files
+        /// Checkpoints: a prefix, a V1 checkpoint file, a folder; or .npz and .safetensors files
         #[arg(required = true)]
         paths: Vec<String>,
         /// Print one JSON object instead of text
         #[arg(long)]
         json: bool,
     },
-    /// Print name, type, shape and size of every tensor
+    /// Print name, dtype, shape and size of every tensor
     List {
         /// A checkpoint
         path: String,
@@ -41,35 +40,35 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Print what two checkpoints do not have in common; exit 1 if there is anything
+    /// Print the differences of two checkpoints; exit 1 if there are any
     Diff {
         /// A checkpoint
         left: String,
-        /// Another
+        /// Another checkpoint
         right: String,
-        /// Numbers that differ by no more than this are taken for equal
+        /// Maximum absolute difference of numbers that count as equal
         #[arg(long, default_value_t = 0.0, value_name = "NUMBER")]
         tolerance: f64,
         /// Print one JSON object instead of text
         #[arg(long)]
         json: bool,
     },
-    /// Write the tensors of a checkpoint to another kind of file
+    /// Write the tensors of a checkpoint in another file format
     Convert {
-        /// A checkpoint of either format, a .npz or a .safetensors file
+        /// A checkpoint (V1 or V2), a .npz or a .safetensors file
         input: String,
         /// A checkpoint's prefix, or a path that ends in .npz or .safetensors
         output: String,
-        /// Leave out tensors that the output cannot hold, and say so
+        /// Leave out tensors that the output format does not support, and report them
         #[arg(long)]
         skip_unsupported: bool,
-        /// Do not wait for the disk
+        /// Do not sync the files to disk
         #[arg(long)]
         no_sync: bool,
     },
 }
 
-/// Carries out the subcommand.
+/// Runs the subcommand.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     match &args.command {
         Command::Verify { paths, json } => verify(paths, *json, out),
@@ -83,7 +82,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// Opens a checkpoint and says on the error stream if another path was meant.
+/// Opens a checkpoint; reports on standard error if it resolved another path.
 fn open(path: &str) -> Result<Source, Failure> {
     let source = Source::open(path)?;
     if let Some(note) = &source.note {

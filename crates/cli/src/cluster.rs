@@ -1,4 +1,4 @@
-//! `thalweg cluster`: starts and watches the tasks of a cluster file on this machine.
+//! `thalweg cluster`: starts and supervises the tasks of a cluster file on this machine.
 
 mod file;
 mod state;
@@ -27,69 +27,70 @@ use status::Form;
 
 /// How long `up` waits for the tasks to listen, and `down` for them to end.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What a task prints first.
+/// The first line of a task's output.
 const LISTENS: &str = "listening on ";
-/// Between two looks.
+/// The polling interval.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Start and watch the tasks of a cluster file on this machine.
+/// Start and supervise the tasks of a cluster file on this machine.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
 
-    /// Where clusters keep their logs and what is known of them
-    /// [default: $XDG_STATE_HOME/thalweg or ~/.local/state/thalweg]
+    /// Folder for logs and state of clusters [default: $XDG_STATE_HOME/thalweg or
+    /// ~/.local/state/thalweg]
     #[arg(long, global = true, value_name = "DIR")]
     state: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Start all tasks, wait until they listen, and leave them running
+    /// Start all tasks, wait until they listen, and leave them running in the background
     Up {
         /// The cluster file
         #[arg(default_value = "cluster.toml")]
         file: PathBuf,
-        /// Stay, show what the tasks print, and end them when this command ends
+        /// Run in the foreground: show the output of the tasks, and end them when this command ends
         #[arg(long)]
         foreground: bool,
-        /// How tensors go between tasks: see `thalweg server --help`; what the file says otherwise
+        /// How tensors are sent between tasks: see `thalweg server --help`; overrides the file
         #[arg(long, value_name = "HOW", value_enum)]
         transport: Option<Transport>,
-        /// Stay and be quiet: what `up` starts
+        /// Run quietly as the supervisor that `up` starts
         #[arg(long, hide = true)]
         supervise: bool,
     },
-    /// Show how each task is: alive, silent or dead, its sessions, steps, memory and variables
+    /// Show the state of each task: alive, silent or dead, its sessions, steps, memory and
+    /// variables
     ///
     /// The exit code is 0 if all tasks answer, else 1.
     Status {
         /// The cluster file
         #[arg(default_value = "cluster.toml")]
         file: PathBuf,
-        /// Any cluster instead, wherever its tasks run: as `thalweg server --cluster` takes it
+        /// Any cluster instead, wherever its tasks run: see `thalweg server --cluster`
         #[arg(long, value_name = "SPEC")]
         cluster: Option<String>,
-        /// Show too which step waits for what of which task, and since when
+        /// Also show which step waits for which tensor of which task, and since when
         #[arg(long)]
         waits: bool,
         /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Show what a task has printed
+    /// Show the output of a task
     Logs {
         /// A task, such as ps/0
         task: String,
         /// The cluster file
         #[arg(default_value = "cluster.toml")]
         file: PathBuf,
-        /// Go on as it prints more
+        /// Keep printing new output
         #[arg(long, short)]
         follow: bool,
     },
-    /// End all tasks
+    /// Stop all tasks
     Down {
         /// The cluster file
         #[arg(default_value = "cluster.toml")]
@@ -97,7 +98,7 @@ enum Command {
     },
 }
 
-/// Does what was asked of the cluster.
+/// Runs the subcommand.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if let Command::Status { cluster: Some(text), waits, json, .. } = &args.command {
         let cluster = parse_cluster(text).map_err(|e| Failure::Usage(e.to_string()))?;
@@ -127,7 +128,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// The tasks of a cluster file's text, if it says where each is.
+/// The tasks of a cluster file, if it gives every address.
 pub(crate) fn parse_file(text: &str) -> Answer<ClusterSpec> {
     ClusterFile::cluster(text)
 }
@@ -178,7 +179,7 @@ fn up(
     }
 }
 
-/// What was started, once every task has said that it listens.
+/// The state of the cluster, once every task listens.
 fn until_listening(supervisor: &mut Child, state: &StateFolder, said: &Path) -> Answer<Started> {
     let mut silent = Vec::new();
     let mut why = "not all tasks listen".to_owned();
@@ -205,7 +206,7 @@ fn until_listening(supervisor: &mut Child, state: &StateFolder, said: &Path) -> 
     Err(err!(Unavailable, "{why}{}", tasks.collect::<String>()))
 }
 
-/// Runs all tasks until they end or this process is told to.
+/// Runs all tasks until they end or this process gets a signal.
 fn stay(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Failure> {
     let Some(_lock) = state.lock()? else {
         return Err(err!(AlreadyExists, "cluster '{}' is up", file.name).into());
@@ -333,7 +334,7 @@ fn logs(state: &StateFolder, task: &str, follow: bool, out: &mut dyn Write) -> R
     }
 }
 
-/// Ends the supervisor, which ends its tasks; when it has gone, so have they.
+/// Stops the supervisor, which stops its tasks; they have ended when it has.
 fn down(file: &ClusterFile, state: &StateFolder, out: &mut dyn Write) -> Result<(), Failure> {
     let name = &file.name;
     let Some(started) = state.started().filter(|_| state.lock().is_ok_and(|lock| lock.is_none()))
@@ -355,7 +356,7 @@ fn down(file: &ClusterFile, state: &StateFolder, out: &mut dyn Write) -> Result<
     Err(err!(DeadlineExceeded, "process {id}, which supervises '{name}', does not end").into())
 }
 
-/// Whether a process runs. One that has ended may stay until somebody buries it.
+/// Whether a process runs. An ended process may remain as a zombie until it is reaped.
 fn is_there(id: u32) -> bool {
     let is_known = i32::try_from(id)
         .ok()

@@ -1,19 +1,20 @@
-//! How many files and sockets this process may have open.
+//! The limit on open file descriptors.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// More than this nobody needs, and some programs that inherit the limit walk through all of it.
+/// The maximum limit that is requested: some programs that inherit the limit iterate over all of
+/// it.
 const MOST: u64 = 1 << 20;
-/// What a process has open besides connections: logs, pipes, files of graphs.
+/// Descriptors besides connections: logs, pipes, files of graphs.
 const BESIDES: u64 = 64;
-/// Connections between two tasks: calls, tensors and a stream, in each direction, and one for a new
-/// attempt while an old one is given up.
+/// Connections between two tasks: calls, tensors and a stream, in each direction, and one for a
+/// reconnection.
 const PER_PEER: u64 = 8;
-/// What a supervisor has open for a process: pipes, its log, a handle, and a port while it looks for
-/// free ones.
+/// Descriptors of a supervisor per process: pipes, its log, a handle, and a port while free ones
+/// are chosen.
 const PER_PROCESS: u64 = 6;
 
-/// Raises the limit as far as this user may: systems give few unless asked.
+/// Raises the soft limit as far as this user may.
 pub(crate) fn raise_limit() {
     let limit = getrlimit(Resource::Nofile);
     let wanted = limit.maximum.map_or(MOST, |most| most.min(MOST));
@@ -23,13 +24,13 @@ pub(crate) fn raise_limit() {
     }
 }
 
-/// What to say if a task of a cluster of `tasks` may run out of descriptors.
+/// A warning if a task of a cluster of `tasks` tasks may run out of descriptors.
 pub(crate) fn shortage_of_task(tasks: usize) -> Option<String> {
     let needed = BESIDES + PER_PEER * tasks as u64;
     shortage(needed, &format!("a task of a cluster of {tasks}"), limit())
 }
 
-/// What to say if a supervisor of `processes` may run out of descriptors.
+/// A warning if a supervisor of `processes` processes may run out of descriptors.
 pub(crate) fn shortage_of_supervisor(processes: usize) -> Option<String> {
     let needed = BESIDES + PER_PROCESS * processes as u64;
     shortage(needed, &format!("the supervisor of {processes} processes"), limit())

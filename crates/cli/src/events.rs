@@ -1,4 +1,4 @@
-//! `thalweg events`: the tags and numbers of event files.
+//! `thalweg events`: prints the tags and scalars of event files.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use thalweg_tensor::{Result, err};
 
 use crate::Failure;
 
-/// Read the event files that TensorBoard shows: their tags, their numbers.
+/// Read event files (as TensorBoard does): their tags and scalars.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -20,11 +20,11 @@ pub struct Args {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Print every number: tag, step, time and value
+    /// Print every scalar: tag, step, wall time and value
     Scalars {
-        /// An event file, or a folder with some in it or below
+        /// An event file, or a folder that is searched recursively
         path: String,
-        /// Only this tag; may be given several times
+        /// Only this tag; may be repeated
         #[arg(long)]
         tag: Vec<String>,
         /// Print one JSON object per line
@@ -34,9 +34,9 @@ enum Command {
         #[arg(long)]
         csv: bool,
     },
-    /// Print every tag, what is shown under it and how often
+    /// Print every tag, its kind and its number of events
     Tags {
-        /// An event file, or a folder with some in it or below
+        /// An event file, or a folder that is searched recursively
         path: String,
         /// Print one JSON object
         #[arg(long, conflicts_with = "csv")]
@@ -64,7 +64,7 @@ impl Format {
     }
 }
 
-/// Carries out the subcommand.
+/// Runs the subcommand.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     match &args.command {
         Command::Scalars { path, tag, json, csv } => {
@@ -82,13 +82,13 @@ fn files(storage: &ByUrl, path: &str) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// A file that is being written may end within an event.
+/// Opens a file that may still be written, so that its last event may be incomplete.
 fn open(storage: &ByUrl, file: &str) -> Result<EventReader> {
     let options = ReadOptions { ends_within_header: true, ..Default::default() };
     EventReader::open(storage, file, options)
 }
 
-/// What is printed of one file comes before the damage that ends it.
+/// Prints the events of one file before the damage that ends it.
 fn scalars(
     path: &str,
     wanted: &[String],
@@ -181,7 +181,7 @@ fn tags(path: &str, format: Format, out: &mut dyn Write) -> Result<(), Failure> 
     Ok(())
 }
 
-/// A field of comma-separated values.
+/// A CSV field, quoted if necessary.
 fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n', '\r']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),

@@ -1,4 +1,4 @@
-//! Files in and out: reads are bounded, writes are whole or not there.
+//! File access of commands: bounded reads, atomic writes.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -9,7 +9,7 @@ use thalweg_formats::Storage;
 use thalweg_storage::ByUrl;
 use thalweg_tensor::{Bytes, Code, Error, Result, bail, ensure, err};
 
-/// Files of this machine and elsewhere, as commands take them.
+/// The storage for local paths and URLs.
 pub(crate) fn storage() -> &'static Arc<dyn Storage> {
     static STORAGE: LazyLock<Arc<dyn Storage>> = LazyLock::new(|| Arc::new(ByUrl::default()));
     &STORAGE
@@ -34,7 +34,7 @@ pub(crate) fn read(path: &Path, bytes_max: usize) -> Result<Bytes> {
     Ok(content.into())
 }
 
-/// Whether there is a folder.
+/// Whether the path is a folder.
 pub(crate) fn is_folder(path: &Path) -> Result<bool> {
     let Some(url) = url(path) else { return Ok(path.is_dir()) };
     match storage().metadata(url) {
@@ -49,7 +49,7 @@ fn url(path: &Path) -> Option<&str> {
     path.to_str().filter(|path| ByUrl::is_url(path))
 }
 
-/// Fails early where [`write`] would fail for want of a folder.
+/// Fails early if [`write`] would fail because the folder does not exist.
 pub(crate) fn check_writable(path: &Path) -> Result<()> {
     if url(path).is_some() {
         return Ok(());
@@ -66,7 +66,7 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes a file under another name and renames it: whoever looks sees all of it or none.
+/// Writes a file atomically: under a temporary name, then renamed.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<()> {
     if let Some(url) = url(path) {
         return storage().write(url, content);

@@ -9,13 +9,13 @@ use thalweg_tensor::{Bytes, Result, bail, ensure, err};
 
 use crate::files;
 
-/// The GraphDef in a file, whichever of the two formats it is in.
+/// Reads a GraphDef, binary or text.
 pub(crate) fn read(path: &Path) -> Result<pb::GraphDef> {
     let bytes = files::read(path, memory_limit_bytes())?;
     decode(&bytes).map_err(|e| e.map_message(|m| format!("{}: {m}", path.display())))
 }
 
-/// The graphs in a file that may also be a MetaGraphDef or a SavedModel.
+/// Reads the graphs of a GraphDef, a MetaGraphDef or a SavedModel.
 pub(crate) fn read_any(path: &Path) -> Result<Vec<pb::GraphDef>> {
     let bytes = files::read(path, memory_limit_bytes())?;
     if let Some((_, graphs)) = other_kind(&bytes) {
@@ -31,7 +31,7 @@ pub(crate) fn read_any(path: &Path) -> Result<Vec<pb::GraphDef>> {
     Ok(vec![graph])
 }
 
-/// The GraphDef in the content of a file.
+/// Decodes a GraphDef.
 pub(crate) fn decode(bytes: &Bytes) -> Result<pb::GraphDef> {
     ensure!(
         !bytes.is_empty(),
@@ -72,7 +72,7 @@ fn checked(graph: pb::GraphDef) -> Result<pb::GraphDef> {
     Ok(graph)
 }
 
-/// Other files of TensorFlow's that people take for a graph: what it is, and the graphs in it.
+/// Detects MetaGraphDef and SavedModel files: the kind, and the graphs in it.
 fn other_kind(bytes: &Bytes) -> Option<(&'static str, Vec<pb::GraphDef>)> {
     let graphs = |metas: Vec<pb::MetaGraphDef>| -> Vec<pb::GraphDef> {
         metas.into_iter().filter_map(|m| m.graph_def).filter(|g| !g.node.is_empty()).collect()

@@ -1,4 +1,4 @@
-//! `thalweg health`: whether a server serves, for probes of containers.
+//! `thalweg health`: a health check of a server, for container probes.
 
 use std::io::Write;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use thalweg_cluster::grpc::check_health;
 use crate::Failure;
 use crate::server;
 
-/// Say whether a server serves: exit code 0 if it does, 1 if not.
+/// Check the health of a server: exit code 0 if it serves, else 1.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// The server, host:port [default: this machine, at the port that TF_CONFIG gives this task, or
+    /// The server, host:port [default: this machine, with the port of this task in TF_CONFIG, or
     /// 2222]
     #[arg(long, value_name = "ADDRESS")]
     address: Option<String>,
 
-    /// Seconds that it has to answer
+    /// Deadline in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
     timeout: f64,
 
@@ -26,7 +26,7 @@ pub struct Args {
     json: bool,
 }
 
-/// Asks the server.
+/// Queries the server.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let address = match &args.address {
         Some(address) => address.clone(),

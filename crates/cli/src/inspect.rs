@@ -1,4 +1,4 @@
-//! `thalweg inspect`: what a file or folder is, what is in it, and whether it is whole.
+//! `thalweg inspect`: identifies a file or folder, describes and verifies it.
 
 mod detect;
 mod graphs;
@@ -12,13 +12,14 @@ use thalweg_tensor::{Error, err};
 
 use crate::Failure;
 
-/// Say what a file or folder is: graph, SavedModel, checkpoint, TFRecord, event file, arrays.
+/// Identify and describe a file or folder: graph, SavedModel, checkpoint, TFRecord, event file,
+/// arrays.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Files, folders or prefixes of checkpoints
     #[arg(required = true)]
     paths: Vec<String>,
-    /// Read everything and check every checksum, not only sizes
+    /// Read everything and verify every checksum, not only sizes
     #[arg(long)]
     verify: bool,
     /// Print one JSON object per path instead of text
@@ -26,20 +27,20 @@ pub struct Args {
     json: bool,
 }
 
-/// What was found.
+/// A description of a path.
 #[derive(Default)]
 struct Finding {
-    /// What it is.
+    /// The kind of file.
     kind: &'static str,
-    /// In a few words: counts and sizes.
+    /// A summary: counts and sizes.
     summary: String,
-    /// One by one, for people.
+    /// Details as text.
     lines: Vec<String>,
-    /// The same for programs.
+    /// Details as JSON.
     facts: Map<String, Json>,
-    /// What is wrong with it.
+    /// Problems that were found.
     problems: Vec<String>,
-    /// Which path was meant.
+    /// A message if another path was resolved.
     note: Option<String>,
     /// Whether everything was read and every checksum was right.
     is_verified: bool,
@@ -92,7 +93,7 @@ impl Finding {
     }
 }
 
-/// Looks at every path; fails if one of them is not whole or nothing that is known.
+/// Inspects every path; fails if one of them is damaged or of unknown kind.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let mut broken = 0;
     for path in &args.paths {
@@ -119,7 +120,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// A number of bytes as people read it.
+/// A number of bytes with a unit.
 fn bytes_text(bytes: u64) -> String {
     const UNITS: [(&str, f64); 4] = [("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)];
     match UNITS.iter().find(|(_, size)| bytes as f64 >= *size) {
@@ -128,7 +129,7 @@ fn bytes_text(bytes: u64) -> String {
     }
 }
 
-/// A number of things.
+/// A number with a noun, singular or plural.
 pub(crate) fn count(number: usize, one: &str) -> String {
     match number {
         1 => format!("1 {one}"),

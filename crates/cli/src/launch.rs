@@ -1,5 +1,5 @@
-//! `thalweg launch`: an unmodified TensorFlow program, once per task of a cluster, with every task
-//! ours.
+//! `thalweg launch`: runs an unmodified TensorFlow program once per task of a cluster of Thalweg
+//! servers.
 
 mod layout;
 
@@ -15,35 +15,35 @@ use crate::supervise::{self, End, Program, Restarts, Screen};
 use crate::{Failure, descriptors};
 use layout::{Layout, Place};
 
-/// Python imports a module of this name before anything else.
+/// The `sitecustomize` module, which Python imports at startup.
 const SITE: &str = include_str!("launch/sitecustomize.py");
 
-/// Run an unmodified TensorFlow program, once per task of a cluster on this machine.
+/// Run an unmodified TensorFlow program once per task of a cluster on this machine.
 ///
-/// Each copy gets its place by TF_CONFIG and, where its command line has them, by --job_name,
+/// Each copy gets its task by TF_CONFIG and, if its command line has them, by --job_name,
 /// --task_index, --ps_hosts and --worker_hosts. Its tf.train.Server (tf.distribute.Server) is a
-/// thalweg server beside it. Parameter servers end when the workers have; the first task that fails
-/// ends all others, and its exit code is that of the command.
+/// thalweg server process. Parameter servers are stopped when the workers have ended; the first
+/// task that fails stops all others, and its exit code is that of the command.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Parameter servers
+    /// Number of parameter servers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count())]
     ps: u16,
 
-    /// Workers
+    /// Number of workers
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count())]
     workers: u16,
 
-    /// A task of job 'chief' beside the workers; without it worker 0 is the chief
+    /// Add a task of job 'chief'; without it worker 0 is the chief
     #[arg(long)]
     chief: bool,
 
-    /// How often a task that was killed is started again; one that then runs for five minutes has
-    /// all of them anew
+    /// How often a task that was killed by a signal is restarted; the count is reset after five
+    /// minutes without a failure
     #[arg(long, value_name = "N", default_value_t = 3)]
     restarts: u32,
 
-    /// Start a task again after a failure of its own too
+    /// Also restart a task that failed with an exit code
     #[arg(long)]
     restart_failed: bool,
 
@@ -51,20 +51,20 @@ pub struct Args {
     #[arg(long)]
     keep_going: bool,
 
-    /// How tensors go between tasks: see `thalweg server --help`
+    /// How tensors are sent between tasks: see `thalweg server --help`
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     transport: Transport,
 
-    /// Megabytes that the tensors of each task may take
-    /// [default: 80 % of the machine's or container's memory]
+    /// Memory limit for the tensors of each task in megabytes [default: 80 % of the machine's or
+    /// container's memory]
     #[arg(long, value_name = "MB")]
     memory_limit: Option<usize>,
 
-    /// Which flags to pass
+    /// Which flags to pass to the program
     #[arg(long, value_enum, default_value_t = Flags::Known)]
     flags: Flags,
 
-    /// Where each task's output is kept [default: a new folder]
+    /// Folder for the output of each task [default: a new folder]
     #[arg(long, value_name = "DIR")]
     logs: Option<PathBuf>,
 
@@ -77,18 +77,18 @@ fn count() -> clap::builder::RangedI64ValueParser<u16> {
     clap::value_parser!(u16).range(0..=1000)
 }
 
-/// Which of --job_name, --task_index, --ps_hosts, --worker_hosts a program is given.
+/// Which of --job_name, --task_index, --ps_hosts, --worker_hosts are passed to a program.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq)]
 enum Flags {
-    /// Those that the text of its Python file names
+    /// Those that occur in the text of its Python file
     Known,
-    /// These four
+    /// All four
     All,
-    /// None: TF_CONFIG says it all
+    /// None: TF_CONFIG suffices
     None,
 }
 
-/// Runs the program in all its places, to the end.
+/// Runs the program as all tasks, to the end.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.workers == 0 && !args.chief {
         return Err(Failure::Usage("a cluster without workers and chief does nothing".into()));
@@ -128,7 +128,7 @@ fn log_folder(args: &Args) -> Result<PathBuf, Failure> {
     Ok(folder)
 }
 
-/// Every task with what it runs.
+/// Every task with its program.
 fn programs(args: &Args, layout: &Layout, folder: &Path) -> Result<Vec<(Place, Program)>, Failure> {
     let flags = match args.flags {
         Flags::Known => known_flags(&args.command),
@@ -159,7 +159,7 @@ fn programs(args: &Args, layout: &Layout, folder: &Path) -> Result<Vec<(Place, P
     Ok(layout.places().into_iter().map(program).collect())
 }
 
-/// What every server of the program is started with, as JSON.
+/// The arguments of every server of the program, as JSON.
 fn server_flags(args: &Args) -> String {
     let mut flags = vec!["--transport".to_owned(), args.transport.word().to_owned()];
     if let Some(megabytes) = args.memory_limit {
@@ -168,14 +168,14 @@ fn server_flags(args: &Args) -> String {
     serde_json::json!(flags).to_string()
 }
 
-/// The flags that the first Python file of a command names; none where it has no such file.
+/// The flags that occur in the first Python file of a command; none if it has no such file.
 fn known_flags(command: &[String]) -> Vec<&'static str> {
     let script = command.iter().find(|part| part.ends_with(".py"));
     let text = script.and_then(|script| fs::read_to_string(script).ok());
     text.map_or_else(Vec::new, |text| layout::flags_in(&text))
 }
 
-/// PYTHONPATH with our folder in front.
+/// PYTHONPATH with our folder first.
 fn search_path(ours: &Path) -> String {
     match std::env::var("PYTHONPATH") {
         Ok(theirs) if !theirs.is_empty() => format!("{}:{theirs}", ours.display()),
@@ -183,7 +183,7 @@ fn search_path(ours: &Path) -> String {
     }
 }
 
-/// Runs all until the workers have ended, then ends the others; the exit code of it all.
+/// Runs all tasks until the workers have ended, then stops the others; returns the exit code.
 async fn supervise_all(args: &Args, programs: Vec<(Place, Program)>) -> Result<u8, Failure> {
     let screen = Screen::new(Box::new(io::stdout()));
     let restarts = Restarts::new(args.restarts, args.restart_failed);

@@ -1,7 +1,7 @@
 //! The `thalweg` command: one module per subcommand, and the `main` that they share.
 //!
-//! A program with ops of its own calls [`main_with`] with their families and is a `thalweg` that
-//! knows them.
+//! A program with custom ops calls [`main_with`] with their families and gets a `thalweg` command
+//! that knows them.
 
 pub mod check;
 pub mod checkpoint;
@@ -70,9 +70,8 @@ enum Command {
     Tfrecord(tfrecord::Args),
 }
 
-/// The `main` of a `thalweg` that knows `families` besides its own: 0 when all went well, 1 when
-/// what was asked for failed, 2 when it was not clear what was asked for; what a launched program
-/// ended with.
+/// The `main` of a `thalweg` command that knows `families` besides the built-in ones. The exit code
+/// is 0 on success, 1 on failure, 2 for invalid arguments, and that of the program for `launch`.
 pub fn main_with(families: &[&Family]) -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -104,7 +103,7 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
     }
 }
 
-/// Only commands that know of ops pay for listing them all.
+/// Runs a command. The registry is built only for commands that need it.
 fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Result<(), Failure> {
     let registry = || Registry::new(families);
     match command {
@@ -124,16 +123,16 @@ fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Re
     }
 }
 
-/// Ops and kernels that a command works with.
+/// The ops and kernels of a command.
 pub struct Registry {
-    /// Definitions.
+    /// Op definitions.
     pub ops: Arc<OpRegistry>,
     /// Kernels.
     pub kernels: Arc<KernelRegistry>,
 }
 
 impl Registry {
-    /// Our own families and these.
+    /// The built-in families and these.
     pub fn new(families: &[&Family]) -> Result<Registry> {
         let all = [thalweg_ops::FAMILIES, families].concat();
         Ok(Registry {
@@ -143,16 +142,16 @@ impl Registry {
     }
 }
 
-/// Why a command did not do what was asked.
+/// Why a command failed.
 #[derive(Debug)]
 pub enum Failure {
-    /// It was not clear what was asked; a sentence that says so.
+    /// Invalid arguments, with a message.
     Usage(String),
-    /// What was asked failed.
+    /// The command failed.
     Failed(Error),
     /// The output could not be written.
     Output(io::Error),
-    /// What it ran failed, has said so, and ended with this code.
+    /// A program that the command ran has failed, with this exit code.
     Exit(u8),
 }
 

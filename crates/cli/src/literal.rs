@@ -1,10 +1,10 @@
-//! Tensors as people write them on a command line: `0.5`, `[[1, 2], [3, 4]]`, `"text"`, `true`.
+//! Tensor literals of the command line: `0.5`, `[[1, 2], [3, 4]]`, `"text"`, `true`.
 
 use thalweg_tensor::{Bytes, DType, RANK_MAX, Result, Shape, Tensor, bail, ensure};
 
 use crate::number::{self, Number};
 
-/// A nested list of words, not yet of any type.
+/// A nested list of untyped items.
 #[derive(Debug, PartialEq)]
 struct Literal {
     dims: Vec<usize>,
@@ -17,7 +17,7 @@ struct Item {
     is_quoted: bool,
 }
 
-/// The tensor that `text` stands for among tensors of `dtype`.
+/// The tensor of a literal with this dtype.
 pub(crate) fn tensor(text: &str, dtype: DType) -> Result<Tensor> {
     let text = text.trim();
     if dtype == DType::String {
@@ -54,7 +54,7 @@ fn parse(text: &str) -> Result<Literal> {
 struct Parser<'a> {
     rest: &'a str,
     literal: Literal,
-    /// How many lists the items lie in, once there is an item.
+    /// The nesting depth of the items, once there is one.
     depth: Option<usize>,
 }
 
@@ -184,7 +184,7 @@ impl Parser<'_> {
     }
 }
 
-/// What stands after a backslash.
+/// The byte of an escape sequence.
 fn escaped(rest: &mut &str) -> Result<u8> {
     let Some(c) = rest.chars().next() else {
         bail!(InvalidArgument, "a string ends in a backslash");

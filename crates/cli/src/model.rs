@@ -1,4 +1,4 @@
-//! `thalweg run` of a SavedModel: what it takes and gives, by signature.
+//! `thalweg run` with a SavedModel: runs a signature.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -14,10 +14,10 @@ use crate::run::{Args, session_options, split_all};
 use crate::step::{AnySession, Step};
 use crate::{Failure, Registry, value};
 
-/// Functions that a listing names.
+/// The maximum number of functions in a listing.
 const FUNCTIONS_SHOWN: usize = 20;
 
-/// Runs the SavedModel that the arguments name.
+/// Runs a SavedModel.
 pub(crate) fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     let inputs = split_all(&args.inputs, "input", "VALUE")?;
     let saves = split_all(&args.saves, "save", "FILE")?;
@@ -57,7 +57,7 @@ fn open(args: &Args, options: &LoadOptions) -> Result<MetaGraph> {
     file.select(&args.tags.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// The signature that is meant. Mistakes are told before variables are read.
+/// The requested signature. Errors are reported before variables are read.
 fn wanted(
     args: &Args,
     meta: &MetaGraph,
@@ -147,7 +147,7 @@ fn find<'a>(
     })
 }
 
-/// Writes what a model can do.
+/// Lists the signatures of a model.
 fn list(
     meta: &MetaGraph,
     signatures: &BTreeMap<String, Signature>,
@@ -171,7 +171,7 @@ fn list(
     Ok(())
 }
 
-/// Writes what one signature takes and gives; the failure that says what to do.
+/// Lists the inputs and outputs of one signature; returns the usage error.
 fn list_one(name: &str, signature: &Signature, out: &mut dyn Write) -> io::Result<Failure> {
     write_signature(name, signature, out)?;
     Ok(Failure::Usage(how_to(name, signature)))

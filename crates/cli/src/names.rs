@@ -1,16 +1,16 @@
-//! Finding what people name, and helping them where they name what is not there.
+//! Lookup of tensors and nodes by name, with suggestions for misspelt names.
 
 use std::io::{self, Write};
 
 use thalweg_graph::{Endpoint, Graph, Node, NodeId, TensorName};
 use thalweg_tensor::{Result, bail, ensure, err};
 
-/// Names offered in place of one that is not there.
+/// The maximum number of suggestions for an unknown name.
 const SUGGESTIONS_MAX: usize = 3;
-/// Names listed of each kind.
+/// The maximum number of names in a listing, per kind.
 const LISTED_MAX: usize = 20;
 
-/// The tensor called `name`, with or without its output number.
+/// The tensor `name`, with or without output index.
 pub(crate) fn tensor(graph: &Graph, name: &str) -> Result<Endpoint> {
     let parsed = TensorName::parse(name)?;
     ensure!(!parsed.is_control, InvalidArgument, "{name:?} is not the name of a tensor");
@@ -32,7 +32,7 @@ pub(crate) fn tensor(graph: &Graph, name: &str) -> Result<Endpoint> {
     Ok(Endpoint { node: id, index: parsed.index })
 }
 
-/// The node called `name`.
+/// The node `name`.
 pub(crate) fn node(graph: &Graph, name: &str) -> Result<NodeId> {
     graph.find(name).ok_or_else(|| {
         let near: Vec<String> = near(graph, name).iter().map(|n| format!("'{n}'")).collect();
@@ -45,7 +45,7 @@ pub(crate) fn node(graph: &Graph, name: &str) -> Result<NodeId> {
     })
 }
 
-/// Names like `name`, best first.
+/// Names similar to `name`, best first.
 fn near<'a>(graph: &'a Graph, name: &str) -> Vec<&'a str> {
     let wanted = name.to_ascii_lowercase();
     let allowed = (wanted.len() / 3).clamp(1, 5);
@@ -68,7 +68,7 @@ fn near<'a>(graph: &'a Graph, name: &str) -> Vec<&'a str> {
     found.into_iter().take(SUGGESTIONS_MAX).map(|(_, name)| name).collect()
 }
 
-/// Letters to insert, remove or replace to get from one text to the other.
+/// The Levenshtein distance.
 fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
@@ -82,7 +82,7 @@ fn edit_distance(a: &[u8], b: &[u8]) -> usize {
     row[b.len()]
 }
 
-/// Writes what one could feed, fetch and run.
+/// Lists the placeholders, outputs and targets of a graph.
 pub(crate) fn list(graph: &Graph, out: &mut dyn Write) -> io::Result<()> {
     let mut is_read = vec![false; graph.len()];
     for node in graph.nodes() {

@@ -1,12 +1,12 @@
-//! The part of a GraphDef that some nodes need, functions included.
+//! Pruning of a GraphDef to the nodes and functions that some nodes need.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_graph::TensorName;
 use thalweg_proto::{self as pb, attr_value::Value};
 
-/// Drops the nodes that none of `roots` (names of nodes or tensors) needs, and the functions that no
-/// node left calls.
+/// Removes the nodes that none of `roots` (names of nodes or tensors) needs, and the functions that
+/// no remaining node calls.
 pub(crate) fn keep(mut graph: pb::GraphDef, roots: &[String]) -> pb::GraphDef {
     let index: BTreeMap<&str, usize> =
         graph.node.iter().enumerate().map(|(i, n)| (n.name.as_str(), i)).collect();
@@ -49,7 +49,7 @@ fn keep_functions(graph: &mut pb::GraphDef) {
     library.gradient.retain(|g| needed.contains(&g.function_name));
 }
 
-/// Names of functions that a node may run: its op, and those in its attrs.
+/// Names of the functions that a node may call: its op, and those in its attrs.
 fn called(node: &pb::NodeDef) -> Vec<String> {
     let mut names = vec![node.op.clone()];
     for attr in node.attr.values() {

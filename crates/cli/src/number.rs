@@ -1,4 +1,4 @@
-//! Numbers on their way from one type to another, refused where they would not be the same number.
+//! Exact conversion of numbers between dtypes.
 
 use thalweg_tensor::{
     Complex32, Complex64, DType, Element, Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz,
@@ -50,7 +50,7 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// The shortest text that reads back as the same number.
+/// The shortest decimal text that reads back as the same number.
 pub(crate) fn float_text(x: f64) -> String {
     let size = x.abs();
     if x != 0.0 && x.is_finite() && !(1e-5..1e16).contains(&size) {
@@ -59,7 +59,7 @@ pub(crate) fn float_text(x: f64) -> String {
     format!("{x}")
 }
 
-/// A tensor of these numbers, each of which must be one of `dtype`.
+/// A tensor of these numbers, each of which must be representable in `dtype`.
 pub(crate) fn tensor(
     dtype: DType,
     shape: Shape,
@@ -185,7 +185,7 @@ fn float(number: Number, dtype: DType) -> Result<f64> {
     }
 }
 
-/// Rounds to a narrower type; what was finite must stay so.
+/// Rounds to a narrower type; finite numbers must stay finite.
 fn narrow<T: Copy>(
     number: Number,
     dtype: DType,
@@ -214,8 +214,8 @@ fn mismatch(number: Number, dtype: DType) -> thalweg_tensor::Error {
     err!(InvalidArgument, "{number} is {kind}, {dtype} was expected")
 }
 
-/// `tensor` in another dtype of the same kind, as TensorFlow's Python client converts feeds:
-/// integers that do not fit are refused, floats are rounded.
+/// `tensor` converted to another dtype of the same kind, as TensorFlow's Python client converts
+/// feeds: integers that do not fit are rejected, floats are rounded.
 pub(crate) fn converted(tensor: Tensor, dtype: DType) -> Result<Tensor> {
     let given = tensor.dtype();
     if given == dtype {

@@ -1,5 +1,5 @@
-//! `thalweg ops`: every op of TensorFlow's, whether it runs here, with which dtypes, whether it
-//! has a gradient, and how many of the cases recorded from TensorFlow pass.
+//! `thalweg ops`: lists every op of TensorFlow, with support, dtypes, gradient, and the number of
+//! recorded cases that pass.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,19 +12,19 @@ use thalweg_tensor::DType;
 
 use crate::{Failure, Registry};
 
-/// List every op of TensorFlow's: whether it runs here, dtypes, gradient, recorded cases.
+/// List every op of TensorFlow: support, dtypes, gradient, recorded cases.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// Print one JSON array instead of text
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
 
-    /// Print a page of Markdown (docs/ops.md is one)
+    /// Print a Markdown page (docs/ops.md)
     #[arg(long)]
     markdown: bool,
 }
 
-/// Lists them.
+/// Prints the list.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     let entries = entries(registry);
     if args.json {
@@ -36,7 +36,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     write_text(&entries, out)
 }
 
-/// Whether an op is carried out here: by a kernel, or by the runtime itself.
+/// Whether an op is supported: by a kernel, or by the runtime itself.
 pub(crate) fn has(registry: &Registry, op: &str) -> bool {
     !registry.kernels.for_op(op).is_empty() || structural::OPS.iter().any(|def| def.name == op)
 }
@@ -54,8 +54,8 @@ impl Entry<'_> {
         matches!(self.op.gradient, Gradient::By(_))
     }
 
-    /// Dtypes that some kernel takes for each type attr; what the interface allows where the
-    /// kernels do not say.
+    /// The dtypes of kernels for each type attr; those that the interface allows if kernels do not
+    /// restrict them.
     fn dtypes(&self) -> BTreeMap<&str, Vec<DType>> {
         let mut by_attr: BTreeMap<&str, Vec<DType>> = BTreeMap::new();
         for (attr, allowed) in self.kernels.iter().flat_map(|k| k.constraints) {

@@ -1,4 +1,4 @@
-//! The first process of a container inherits what others leave, and is to bury it.
+//! Reaping of orphaned processes when this process runs as PID 1 of a container.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,18 +10,19 @@ use rustix::process::{Pid, WaitOptions, wait, waitpid};
 use tokio::process::{Child, Command};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The children that somebody in this process waits for; how they ended is not for others to take.
+/// The children that this process waits for itself: their exit status must not be taken by the
+/// reaper.
 #[derive(Clone, Default)]
 pub(crate) struct Children(Arc<Mutex<BTreeSet<i32>>>);
 
-/// One of them, until it is dropped.
+/// A registered child; it is unregistered on drop.
 pub(crate) struct Own {
     children: Children,
     id: i32,
 }
 
 impl Children {
-    /// Starts a child. It may end before it is known to be ours, but not be buried.
+    /// Starts a child. It may end before it is registered, but it is not reaped before that.
     pub(crate) fn start(&self, command: &mut Command) -> io::Result<(Child, Own)> {
         let mut ids = self.0.lock();
         let child = command.spawn()?;
@@ -30,7 +31,7 @@ impl Children {
         Ok((child, Own { children: self.clone(), id }))
     }
 
-    /// Buries those that have ended and that nobody waits for.
+    /// Reaps ended children that are not registered.
     fn bury_others(&self) {
         let ids = self.0.lock();
         if ids.is_empty() {
@@ -50,7 +51,7 @@ impl Drop for Own {
     }
 }
 
-/// Buries orphans from now on, beside `own` children, if this is the first process of its container.
+/// Reaps orphans from now on, except for `own` children, if this process is PID 1 of its container.
 pub(crate) fn reap(own: &Children) -> io::Result<()> {
     if std::process::id() == 1 {
         tokio::spawn(reap_all(signal(SignalKind::child())?, own.clone()));
@@ -67,7 +68,7 @@ async fn reap_all(mut ended: Signal, own: Children) {
     }
 }
 
-/// Children of a process that have ended and wait to be buried.
+/// Zombie children of a process.
 fn ended_children(parent: u32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -78,7 +79,8 @@ fn ended_children(parent: u32) -> Vec<i32> {
     processes.filter(has_ended).collect()
 }
 
-/// Whether a line of `/proc/ID/stat` is of such a child. The name in it may hold anything.
+/// Whether a line of `/proc/PID/stat` is of a zombie child. The process name in it may contain any
+/// character.
 fn is_ended_child(stat: &str, parent: u32) -> bool {
     let mut words = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     words.next() == Some("Z") && words.next().and_then(|id| id.parse().ok()) == Some(parent)

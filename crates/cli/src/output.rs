@@ -1,4 +1,4 @@
-//! Tensors as text: abbreviated for people, whole as JSON.
+//! Tensors as text: abbreviated for people, complete as JSON.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -10,16 +10,16 @@ use thalweg_tensor::{
 
 use crate::number::float_text;
 
-/// Tensors of more elements are shown in part.
+/// Tensors with more elements are abbreviated.
 const SHOWN_WHOLE_MAX: usize = 1000;
-/// Items shown at either end of a dimension that is shown in part.
+/// The number of items shown at either end of an abbreviated dimension.
 const EDGE: usize = 3;
-/// Where lines of numbers are broken.
+/// The line width for numbers.
 const LINE_COLUMNS: usize = 100;
-/// Bytes of a string that are shown.
+/// The maximum number of bytes of a string that are shown.
 const STRING_BYTES_MAX: usize = 200;
 
-/// One element, as texts need it.
+/// One element.
 #[derive(PartialEq)]
 pub(crate) enum Scalar {
     Int(i128),
@@ -114,7 +114,7 @@ impl<'a> Elements<'a> {
     }
 }
 
-/// The elements as people read them: nested brackets, `...` where there are too many.
+/// The elements as text: nested brackets, `...` where elements are omitted.
 pub(crate) fn show(tensor: &Tensor) -> Result<String> {
     let elements = Elements::new(tensor)?;
     let is_partial = tensor.num_elements() > SHOWN_WHOLE_MAX;
@@ -141,7 +141,8 @@ struct Shower<'a> {
     elements: Elements<'a>,
     is_partial: bool,
     width: usize,
-    /// Elements that may still be shown: with many short dimensions the edges alone are too many.
+    /// The remaining number of elements to show: with many short dimensions the edges alone are too
+    /// many.
     left: usize,
     text: String,
 }
@@ -174,7 +175,7 @@ impl Shower<'_> {
         self.text.push(']');
     }
 
-    /// What stands between two items of a list.
+    /// Writes the separator of two items of a list.
     fn separate(&mut self, level: usize, is_innermost: bool) {
         let column = self.text.len() - self.text.rfind('\n').map_or(0, |at| at + 1);
         if is_innermost && column + 1 + self.width < LINE_COLUMNS {
@@ -241,8 +242,8 @@ fn shown_string(bytes: &[u8]) -> String {
 
 /// The tensor as JSON: `{"dtype": .., "shape": [..], "values": ..}`, values nested by shape.
 ///
-/// Numbers that JSON does not have are strings ("NaN", "Infinity", "-Infinity"), complex numbers
-/// pairs, strings that are not UTF-8 `{"base64": ".."}`.
+/// Numbers that JSON cannot express are strings ("NaN", "Infinity", "-Infinity"), complex numbers
+/// are pairs, strings that are not UTF-8 are `{"base64": ".."}`.
 pub(crate) fn write_json(tensor: &Tensor, out: &mut dyn Write) -> Result<(), crate::Failure> {
     let elements = Elements::new(tensor)?;
     write!(out, "{{\"dtype\":\"{}\",\"shape\":{},\"values\":", tensor.dtype(), tensor.shape())?;
@@ -276,8 +277,8 @@ fn write_values(
     out.write_all(b"]")
 }
 
-/// Lists down to the dimension of size 0; the shape says the rest. Sizes before it may be huge,
-/// though there is no element, so only a handful is written out.
+/// Nested lists down to the dimension of size 0. The sizes before it may be huge although there is
+/// no element, so only small ones are written out.
 fn write_empty(dims: &[usize], out: &mut dyn Write) -> io::Result<()> {
     match dims {
         [length @ 1..=SHOWN_WHOLE_MAX, inner @ ..] if dims_before_zero(dims) <= SHOWN_WHOLE_MAX => {

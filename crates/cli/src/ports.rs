@@ -1,15 +1,15 @@
-//! Ports of this machine that nobody listens on.
+//! Free ports of this machine.
 
 use std::io;
 use std::net::TcpListener;
 
-/// Finds free ports. They are held until it is dropped, so that none is found twice; then they are
-/// there for whoever is quick, which on a machine that is one's own is whoever was told of them.
+/// Finds free ports. They are bound until this is dropped, so that none is found twice; afterwards
+/// another process could take them before the task does.
 #[derive(Default)]
 pub(crate) struct FreePorts(Vec<TcpListener>);
 
 impl FreePorts {
-    /// So many addresses of this machine.
+    /// This many addresses of this machine.
     pub(crate) fn addresses(&mut self, count: usize) -> io::Result<Vec<String>> {
         let mut next = || {
             let listener = TcpListener::bind("127.0.0.1:0")?;

@@ -1,5 +1,5 @@
-//! `thalweg quickstart`: a cluster of processes learns to read digits, loses one of them on the way,
-//! and what it has learnt is exported, used and served.
+//! `thalweg quickstart`: trains an MNIST classifier on a cluster of processes, kills one of them,
+//! and exports, runs and serves the model.
 
 mod digits;
 mod paste;
@@ -33,28 +33,28 @@ use paste::quoted;
 use served::Conversation;
 use tasks::{Drill, Tasks};
 
-/// Batches of a shard, which a worker holds at a time.
+/// The size of a shard in batches.
 const BATCHES_PER_SHARD: usize = 5;
-/// Digits that the exported model classifies on the screen, and as many that its server does.
+/// The number of digits that are classified by the exported model, and by its server.
 const SHOWN: usize = 10;
 
-/// Train a net that reads digits on a cluster of processes, lose one, export the net, serve it.
+/// Train an MNIST classifier on a local cluster, kill a task, export the model and serve it.
 ///
-/// Starts a parameter server and two workers on this machine, trains a convolutional net on MNIST
-/// (which is in this program), kills a worker on the way, exports a SavedModel, loads it, classifies
-/// all test digits with it, and asks a server of it for ten of them over REST. Nothing outside this
-/// machine is reached. The last line is JSON.
+/// Starts a parameter server and two workers on this machine, trains a convolutional network on
+/// MNIST (which is compiled in), kills a worker during training, exports a SavedModel, loads it,
+/// classifies all test images, and sends ten of them to a model server over REST. Nothing outside
+/// this machine is contacted. The last line is JSON.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Digits to learn from, 60000 at most
+    /// Number of training images, at most 60000
     #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(100..=60_000))]
     images: u32,
 
-    /// How often each of them is used
+    /// Number of epochs
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
     epochs: u32,
 
-    /// Digits of a step
+    /// Batch size
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     batch: u32,
 
@@ -62,23 +62,24 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
     filters: u32,
 
-    /// Test digits, 10000 at most
+    /// Number of test images, at most 10000
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(10..=10_000))]
     test_images: u32,
 
-    /// Updates between checkpoints at most: so many can be lost with the parameter server
+    /// Maximum number of updates between checkpoints, which can be lost with the parameter server
     #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(3..))]
     checkpoint_every: u32,
 
-    /// Task to kill on the way, ps/0, worker/0 or worker/1; several are killed one after the other
+    /// Task to kill during training: ps/0, worker/0 or worker/1; several are killed one after the
+    /// other
     #[arg(long = "kill", value_name = "TASK", default_value = "worker/1")]
     kills: Vec<String>,
 
-    /// Kill none
+    /// Kill no task
     #[arg(long, conflicts_with = "kills")]
     undisturbed: bool,
 
-    /// Where checkpoints, event files, logs and the model go [default: a new folder]
+    /// Folder for checkpoints, event files, logs and the model [default: a new folder]
     #[arg(long, value_name = "DIR")]
     folder: Option<PathBuf>,
 }
@@ -151,7 +152,7 @@ fn folder(args: &Args) -> Result<String> {
     Ok(folder.display().to_string())
 }
 
-/// What is to be killed, and when.
+/// The tasks to kill, and when.
 fn drill(args: &Args, tasks: &Arc<Tasks>, digits: usize) -> Result<Arc<Drill>, Failure> {
     let kills = if args.undisturbed { Vec::new() } else { args.kills.clone() };
     if let Some(unknown) = kills.iter().find(|name| !tasks.has(name)) {
@@ -228,7 +229,7 @@ fn tell_of_training(outcome: &Outcome, drill: &Drill, out: &mut dyn Write) -> io
     }
 }
 
-/// Serves the exported model, asks for digits, shows how that is done and what came back.
+/// Serves the exported model, requests predictions, and prints the commands and the answer.
 fn serve(folder: &str, out: &mut dyn Write) -> Result<Conversation, Failure> {
     writeln!(out, "5. Served over REST, as TensorFlow Serving does, by a process of its own:")?;
     out.flush()?;
@@ -264,17 +265,17 @@ fn tell_what_next(
     writeln!(out, "     docs/training.md has the program behind this, for nets of your own\n")
 }
 
-/// The net as it is trained.
+/// The network for training.
 fn net(model: &mut Model, filters: usize) -> Result<Net> {
     let images = images(model)?;
     let labels = model.input("labels", DType::Int64, &[None])?;
     let logits = logits(model, images, filters)?;
     let loss = losses::softmax_cross_entropy(model, logits, labels)?;
     let accuracy = metrics::accuracy(model, logits, labels)?;
-    Ok(Net { inputs: vec![images, labels], loss, figures: vec![("accuracy".into(), accuracy)] })
+    Ok(Net { inputs: vec![images, labels], loss, metrics: vec![("accuracy".into(), accuracy)] })
 }
 
-/// The net as it is used.
+/// The network for inference.
 fn served(model: &mut Model, filters: usize) -> Result<Served> {
     let images = images(model)?;
     let logits = logits(model, images, filters)?;
@@ -309,7 +310,7 @@ fn load(folder: &str, registry: &Registry) -> Result<SavedModel> {
     SavedModel::load(folder, &[], (registry.ops.clone(), registry.kernels.clone()), options)
 }
 
-/// What the model takes digits for, and how sure it is.
+/// Predicted classes and their probabilities.
 fn classify(model: &SavedModel, digits: &Digits, indices: &[usize]) -> Result<Vec<(i64, f32)>> {
     let (images, _) = digits.batch(indices)?;
     let found = model.run("serving_default", &[("images", images)])?;

@@ -1,4 +1,4 @@
-//! `thalweg run`: feeds a graph or SavedModel that TensorFlow wrote, and shows or saves what it gives.
+//! `thalweg run`: runs a graph or SavedModel, and prints or saves the results.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use thalweg_tensor::{Context, Result};
 use crate::step::{AnySession, Step};
 use crate::{Failure, Registry, files, graph_file, model, names, value};
 
-/// Run a graph or SavedModel that TensorFlow wrote and show or save what it computes.
+/// Run a graph or SavedModel that TensorFlow wrote, and print or save the results.
 ///
 /// A graph takes --feed and --fetch, a SavedModel --input and --output. Without them the inputs and
 /// outputs are listed.
@@ -23,43 +23,43 @@ pub struct Args {
     /// GraphDef, binary or text, as tf.io.write_graph writes it; or the folder of a SavedModel
     pub(crate) graph: PathBuf,
 
-    /// Of a SavedModel: what to compute; serving_default unless told
+    /// Of a SavedModel: the signature to run [default: serving_default]
     #[arg(long, value_name = "NAME")]
     pub(crate) signature: Option<String>,
 
-    /// Of a SavedModel: the tags of the graph that is meant
+    /// Of a SavedModel: the tags of the MetaGraph
     #[arg(long = "tag", value_name = "TAG")]
     pub(crate) tags: Vec<String>,
 
-    /// Give an input of the signature its value, as --feed does; @FILE may be an image for strings
+    /// Value of an input of the signature, as for --feed; @FILE may be an image for strings
     #[arg(long = "input", value_name = "NAME=VALUE")]
     pub(crate) inputs: Vec<String>,
 
-    /// Compute this output of the signature and show it; all unless told
+    /// Output of the signature to fetch and print [default: all]
     #[arg(long = "output", value_name = "NAME")]
     pub(crate) outputs: Vec<String>,
 
-    /// Give a tensor its value: a number, a list such as [[1,2],[3,4]], true, "text", or @FILE.npy
+    /// Value of a tensor: a number, a list such as [[1,2],[3,4]], true, "text", or @FILE.npy
     #[arg(long = "feed", value_name = "NAME=VALUE")]
     pub(crate) feeds: Vec<String>,
 
-    /// Compute this tensor and show it
+    /// Tensor to fetch and print
     #[arg(long = "fetch", value_name = "NAME")]
     pub(crate) fetches: Vec<String>,
 
-    /// Run this node for its effect
+    /// Target node to run
     #[arg(long = "target", value_name = "NODE")]
     pub(crate) targets: Vec<String>,
 
-    /// Run this node in a step of its own first, as the initializer of variables
+    /// Node to run in a step of its own first, as the initializer of variables
     #[arg(long = "init", value_name = "NODE")]
     pub(crate) inits: Vec<String>,
 
-    /// Compute this tensor and write it to an .npy file
+    /// Tensor to fetch and write to an .npy file
     #[arg(long = "save", value_name = "NAME=FILE")]
     pub(crate) saves: Vec<String>,
 
-    /// Of a graph: run it on this server or cluster, by one of its tasks, rather than here
+    /// Of a graph: run it on this server, or on a task of a cluster, instead of locally
     #[arg(long, value_name = "HOST:PORT")]
     pub(crate) server: Option<String>,
 
@@ -71,20 +71,20 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
 
-    /// Threads to use; by default one per core
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) threads: Option<u16>,
 
-    /// Give up a step after this many seconds
+    /// Deadline of a step in seconds
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub(crate) timeout: Option<Duration>,
 
-    /// Run the step this often and tell how long it took
+    /// Run the step this often and print its duration
     #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
 }
 
-/// A number of seconds as a command line has it.
+/// Parses a number of seconds.
 fn seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "it must be a number of seconds".to_owned())?;
     if number > 0.0 {
@@ -94,7 +94,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Runs what the arguments say.
+/// Runs the graph or SavedModel.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     if files::is_folder(&args.graph)? {
         if args.server.is_some() {
@@ -132,7 +132,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     step.run_and_write(args, &AnySession::Here(&session), out)
 }
 
-/// Options of the session with what the arguments say about it.
+/// The session options of the arguments.
 pub(crate) fn session_options(args: &Args, mut options: SessionOptions) -> SessionOptions {
     options.environment.storage = Arc::new(ByUrl::default());
     if let Some(threads) = args.threads {
@@ -141,7 +141,7 @@ pub(crate) fn session_options(args: &Args, mut options: SessionOptions) -> Sessi
     options
 }
 
-/// Names and what stands after them in `NAME=what`.
+/// Splits `NAME=value` arguments.
 pub(crate) fn split_all<'a>(
     texts: &'a [String],
     option: &str,
@@ -154,7 +154,7 @@ pub(crate) fn split_all<'a>(
     texts.iter().map(split).collect()
 }
 
-/// What the arguments name in a graph, found and checked.
+/// The feeds, fetches and targets of the arguments, checked against a graph.
 fn graph_step<'a>(
     args: &'a Args,
     graph: &Graph,

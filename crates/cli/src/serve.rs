@@ -16,8 +16,8 @@ use thalweg_serve::store::{Store, StoreOptions};
 use thalweg_serve::versions::{Attempts, Transition};
 use thalweg_serve::warmup::WarmUp;
 use thalweg_serve::{
-    Batching, BatchingParameters, Engine, ModelConfig, Patience, ReadOnly, Server, ServerOptions,
-    config,
+    Batching, BatchingParameters, ConnectionTimeouts, Engine, ModelConfig, ReadOnly, Server,
+    ServerOptions, config,
 };
 use thalweg_storage::{AllowedUrls, ByUrl};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
@@ -33,7 +33,7 @@ use crate::{Failure, Registry, descriptors};
 
 const MEGABYTE: usize = 1 << 20;
 
-/// Serves until a signal ends it, or checks one model.
+/// Serves until a signal arrives, or checks one model.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     if let Some(threads) = args.threads {
         Pool::start_global(threads as usize);
@@ -80,7 +80,7 @@ fn loader(args: &Args, registry: &Registry) -> Result<Loader> {
     Ok(Loader::new((registry.ops.clone(), registry.kernels.clone()), options))
 }
 
-/// How requests run together, if they do.
+/// The batching of the arguments, if any.
 fn batching(args: &Args, storage: &dyn Storage) -> Result<Option<Batching>> {
     let args = &args.batching;
     if let Some(goal) = args.latency_goal_ms {
@@ -97,7 +97,7 @@ fn batching(args: &Args, storage: &dyn Storage) -> Result<Option<Batching>> {
     Ok(Some(Batching::Set(parameters)))
 }
 
-/// The models that flags, a file or the environment name.
+/// The models of flags, a file or the environment.
 fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
     if let Some(path) = &args.model_config_file {
         ensure!(
@@ -148,7 +148,7 @@ fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
     Ok(found)
 }
 
-/// The models that a file names, and what it asks for that has no effect.
+/// The models of a file, and its settings that have no effect.
 fn read_models(path: &str, loader: &Loader) -> Result<(Vec<ModelConfig>, Vec<String>)> {
     let full_name = "tensorflow.serving.ModelServerConfig";
     let file: pb::ModelServerConfig = config::read_text(&**loader.storage(), path, full_name)
@@ -179,7 +179,7 @@ fn server_options(args: &Args, loader: &Loader) -> Result<ServerOptions> {
         // Messages of protobuf have lengths of 31 bits.
         message_bytes_max: (limits.max_message_mb as usize * MEGABYTE).min(i32::MAX as usize),
         connections_max: limits.max_connections as usize,
-        patience: Patience {
+        timeouts: ConnectionTimeouts {
             idle: Duration::from_secs(limits.idle_seconds.into()),
             answer: Duration::from_secs(limits.answer_seconds.into()),
         },
@@ -266,7 +266,7 @@ async fn listen(host: &str, port: flags::Port) -> Result<Option<TcpListener>, Fa
         .map_err(|e| Failure::Failed(err!(Unavailable, "cannot listen on {address}: {e}")))
 }
 
-/// Reads the file again and again, and has the models that it names then.
+/// Polls the configuration file and reloads the models.
 async fn watch_config(path: String, interval: Duration, loader: Arc<Loader>, engine: Arc<Engine>) {
     let mut last = read_models(&path, &loader).ok().map(|(models, _)| models);
     loop {

@@ -28,21 +28,21 @@ use tokio::sync::watch;
 use crate::orphans::{self, Children};
 use crate::{Failure, Registry, cluster, descriptors};
 
-/// Where a task listens that nobody told.
+/// The default port.
 const DEFAULT_PORT: u16 = 2222;
-/// Threads that kernels may have.
+/// The maximum number of kernel threads.
 const THREADS_MAX: u32 = 1024;
-/// Threads that move bytes; kernels run on threads of their own.
+/// The number of I/O threads; kernels run on threads of their own.
 pub(crate) const IO_THREADS: usize = 2;
 
-/// Start one task that TensorFlow clients can use as the target of their sessions.
+/// Start a server: one task that TensorFlow clients can use as session target.
 ///
 /// Without --cluster and TF_CONFIG it is the only task, /job:local/task:0. The first line on
-/// standard output is `listening on HOST:PORT`. SIGTERM or SIGINT ends it in order, a second one at
-/// once; so does a training that is told to end its tasks, where --allow-stop lets it.
+/// standard output is `listening on HOST:PORT`. SIGTERM or SIGINT shuts it down in order, a second
+/// signal at once; so does a training that stops its tasks, if --allow-stop permits it.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
-    /// Address to listen on; by default this machine alone can reach it
+    /// Address to listen on [default: loopback]
     #[arg(long, value_name = "HOST")]
     host: Option<String>,
 
@@ -51,36 +51,36 @@ pub struct Args {
     port: Option<u16>,
 
     /// Tasks of the cluster: job=host:port,host:port;job=..., TensorFlow's
-    /// job|host:port;host:port,job|..., JSON {"job": ["host:port", ...]}, or @FILE with one of these
-    /// or with what `thalweg cluster up` takes; a file is read again when it has changed, for tasks
-    /// that come back elsewhere
+    /// job|host:port;host:port,job|..., JSON {"job": ["host:port", ...]}, or @FILE with one of
+    /// these or with a cluster file of `thalweg cluster up`; a file is read again when it changes,
+    /// for tasks that restart at another address
     #[arg(long, value_name = "SPEC")]
     cluster: Option<String>,
 
-    /// This task's job
+    /// Job name of this task
     #[arg(long, value_name = "NAME")]
     job: Option<String>,
 
-    /// This task's number within its job
+    /// Index of this task within its job
     #[arg(long, value_name = "N")]
     task: Option<u32>,
 
-    /// How tensors come from other tasks: auto takes a stream of our own where both tasks have one,
-    /// over a unix socket if they are on one machine; grpc keeps to TensorFlow's protocol
+    /// How tensors are received from other tasks: auto uses the stream protocol where both tasks
+    /// support it, over a unix socket on the same machine; grpc uses TensorFlow's protocol only
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     transport: Transport,
 
-    /// What sessions have where their clients do not say otherwise: a ConfigProto as text, or @FILE
-    /// with one. Its device_count is the number of this task's CPU devices
+    /// Default configuration of sessions: a ConfigProto as text, or @FILE with one. Its
+    /// device_count is the number of this task's CPU devices
     #[arg(long, value_name = "CONFIG")]
     session_config: Option<String>,
 
-    /// End when standard input closes: whoever holds its other end is gone then
+    /// Exit when standard input closes, which means that the parent process has ended
     #[arg(long)]
     with_parent: bool,
 
-    /// Let a client end the task, as a training does that is told to end its parameter servers; on a
-    /// loopback address it always may
+    /// Let clients stop the task, as a training does with its parameter servers; always allowed on
+    /// a loopback address
     #[arg(long)]
     allow_stop: bool,
 
@@ -100,7 +100,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// What `--transport` calls it.
+    /// The value of `--transport`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Transport::Auto => "auto",
@@ -109,22 +109,22 @@ impl Transport {
     }
 }
 
-/// What clients may read and write through their graphs.
+/// Flags of file access by clients.
 #[derive(clap::Args, Clone, Debug, Default)]
 struct Files {
-    /// Folder whose files clients may touch, and no others [default: on a loopback address all
+    /// Folder that clients may read and write, exclusively [default: on a loopback address all
     /// files of this user, on others none]
     #[arg(long, value_name = "FOLDER")]
     file_root: Option<String>,
 
-    /// Store, bucket or folder elsewhere that clients may touch, with this process's credentials:
-    /// s3://BUCKET/FOLDER, hdfs://HOST:PORT/FOLDER, s3://; may be given several times [default: on
-    /// a loopback address without --file-root all, otherwise none]
+    /// URL prefix that clients may read and write, with the credentials of this process:
+    /// s3://BUCKET/FOLDER, hdfs://HOST:PORT/FOLDER, s3://; may be repeated [default: on a loopback
+    /// address without --file-root all, otherwise none]
     #[arg(long = "allow-url", value_name = "URL")]
     allow_urls: Vec<String>,
 
-    /// Let checkpoints and other local files take their names before they are on the disk: faster,
-    /// but a loss of power (not of the process) may leave them broken
+    /// Rename checkpoints and other local files into place without syncing them: faster, but a
+    /// power failure (not a crash of the process) may corrupt them
     #[arg(long)]
     unsynced: bool,
 }
@@ -154,50 +154,48 @@ impl Files {
     }
 }
 
-/// What clients may take together. The defaults are generous; none is infinite.
+/// Limits on all clients together.
 #[derive(clap::Args, Clone, Debug, Default)]
 struct Limits {
-    /// Megabytes that tensors may take [default: 80 % of the machine's or container's memory]
+    /// Memory limit for tensors in megabytes [default: 80 % of the machine's or container's memory]
     #[arg(long, value_name = "MB")]
     memory_limit: Option<usize>,
 
-    /// Threads that run kernels [default: one per core, or as the container allows]
+    /// Number of threads that run kernels [default: one per core, or as the container allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(THREADS_MAX)))]
     threads: Option<u32>,
 
-    /// Megabytes that one message may have [default: 4095]
+    /// Maximum size of a message in megabytes [default: 4095]
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=4095))]
     message_limit: Option<u32>,
 
-    /// Nodes that a session's graph may have [default: 4000000]
+    /// Maximum number of nodes of a session's graph [default: 4000000]
     #[arg(long, value_name = "N")]
     node_limit: Option<usize>,
 
-    /// Steps that may be on their way at once, those that wait for a queue among them
-    /// [default: 100000]
+    /// Maximum number of concurrent steps, including those that wait for a queue [default: 100000]
     #[arg(long, value_name = "N")]
     step_limit: Option<usize>,
 
-    /// Seconds that a session waits for tasks that its graph needs and that were never seen
-    /// [default: 600]
+    /// Seconds that a session waits for tasks that its graph needs and that have never been
+    /// reachable [default: 600]
     #[arg(long, value_name = "SECONDS")]
     startup_wait: Option<u32>,
 
-    /// Seconds of silence after which another task, stopped or cut off, is taken for lost; its
-    /// steps end then. A task that dies is noticed at once [default: 30]
+    /// Seconds without an answer after which another task counts as lost, and its steps fail; a
+    /// crashed task is noticed at once [default: 30]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
     silence_limit: Option<u32>,
 
-    /// Connections that may be open at once; more wait [default: 4096]
+    /// Maximum number of open connections; further ones wait [default: 4096]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connection_limit: Option<u32>,
 
-    /// Calls that one connection may have open at once; more wait [default: 10000]
+    /// Maximum number of concurrent calls per connection; further ones wait [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     call_limit: Option<u32>,
 
-    /// Seconds that a session stays open after its client went away in the middle of a call
-    /// [default: 60]
+    /// Seconds that a session stays open after its client disconnected during a call [default: 60]
     #[arg(long, value_name = "SECONDS")]
     orphan_limit: Option<u32>,
 }
@@ -242,7 +240,7 @@ impl Limits {
 
 const MEGABYTE: usize = 1 << 20;
 
-/// Runs the task until a signal ends it.
+/// Runs the task until a signal arrives.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
     let tf_config = std::env::var("TF_CONFIG").ok();
     let place =
@@ -308,7 +306,7 @@ fn session_config(args: &Args) -> Result<pb::ConfigProto> {
     Ok(config)
 }
 
-/// The threads that a server has for its sessions, if they say how many they want.
+/// The number of kernel threads in a ConfigProto, if it sets one.
 fn threads_of(config: &pb::ConfigProto) -> Option<u32> {
     let wanted = config.intra_op_parallelism_threads.max(config.inter_op_parallelism_threads);
     u32::try_from(wanted)
@@ -358,40 +356,40 @@ async fn serve(
     Ok(())
 }
 
-/// A pipe as standard input, for [`parent_gone`].
+/// Standard input as a pipe, for [`parent_gone`].
 pub(crate) fn parent_pipe() -> Result<pipe::Receiver, Failure> {
     let input = io::stdin().as_fd().try_clone_to_owned()?;
     pipe::Receiver::from_owned_fd(input)
         .map_err(|e| Failure::Usage(format!("--with-parent needs a pipe as standard input: {e}")))
 }
 
-/// Ready when nobody can write to the pipe any more; never where there is none.
+/// Completes when the other end of the pipe is closed; never without a pipe.
 pub(crate) async fn parent_gone(pipe: Option<&mut pipe::Receiver>) {
     let Some(pipe) = pipe else { return future::pending().await };
     let mut bytes = [0; 64];
     while matches!(pipe.read(&mut bytes).await, Ok(1..)) {}
 }
 
-/// Where a server that was started here without flags listens, as far as TF_CONFIG tells.
+/// The address of a server on this machine, from TF_CONFIG or by default.
 pub(crate) fn own_address() -> String {
     let tf_config = std::env::var("TF_CONFIG").ok();
     let told = Place::new(&Args::default(), tf_config.as_deref());
     told.map_or_else(|_| join("127.0.0.1", DEFAULT_PORT), |place| place.address)
 }
 
-/// Which task this is, and where it listens.
+/// The task and its address.
 struct Place {
     job: String,
     task: u32,
     address: String,
-    /// All tasks; empty if there is only this one.
+    /// All tasks; empty for a single task.
     cluster: ClusterSpec,
-    /// The file that says where they are, if one does.
+    /// The cluster file, if there is one.
     file: Option<Arc<ClusterFile>>,
 }
 
 impl Place {
-    /// What the flags say; what they leave open TF_CONFIG says, as TensorFlow's servers take it.
+    /// From flags and, where they are not given, from TF_CONFIG, as TensorFlow's servers do.
     fn new(args: &Args, tf_config: Option<&str>) -> Result<Place> {
         let config: serde_json::Value = match tf_config.filter(|t| !t.trim().is_empty()) {
             Some(text) => serde_json::from_str(text)
@@ -446,7 +444,7 @@ impl Place {
 }
 
 impl Place {
-    /// Whether only this machine can reach it.
+    /// Whether the address is a loopback address.
     fn is_loopback(&self) -> bool {
         let host = self.address.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -454,7 +452,7 @@ impl Place {
     }
 }
 
-/// Both forms occur: a number, and a number as text.
+/// The task index, which is a number or a string in JSON.
 fn index_of(value: &serde_json::Value) -> Option<u32> {
     let number = value.as_u64().or_else(|| value.as_str()?.parse().ok())?;
     u32::try_from(number).ok()
@@ -464,7 +462,7 @@ pub(crate) fn join(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// What [`parse_text`] takes, or the name of a file with such a text.
+/// As [`parse_text`], or from a file.
 pub(crate) fn parse_cluster(text: &str) -> Result<ClusterSpec> {
     match text.strip_prefix('@') {
         Some(path) => Ok(ClusterFile::open(path.as_ref(), parse_text)?.cluster()),
@@ -472,7 +470,7 @@ pub(crate) fn parse_cluster(text: &str) -> Result<ClusterSpec> {
     }
 }
 
-/// What Rust programs may write too, or what a file for `thalweg cluster up` holds.
+/// Any notation of a cluster, or the contents of a file for `thalweg cluster up`.
 fn parse_text(text: &str) -> Result<ClusterSpec> {
     if is_toml(text) { cluster::parse_file(text) } else { notation::parse_cluster(text) }
 }

@@ -1,4 +1,4 @@
-//! One kind of step of a session, as a command line asks for it: run, shown, saved.
+//! One step of a session as the command line describes it: run, printed, saved.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,24 +11,24 @@ use thalweg_tensor::{Code, Context, Error, Result, Tensor, npy};
 use crate::run::Args;
 use crate::{Failure, files, output};
 
-/// A session, here or on a server.
+/// A local or remote session.
 pub(crate) enum AnySession<'a> {
     Here(&'a Session),
     There(&'a RemoteSession),
 }
 
-/// What the arguments name, found and checked.
+/// The step of the arguments, checked against the graph.
 pub(crate) struct Step<'a> {
     pub(crate) feeds: Vec<(&'a str, Tensor)>,
-    /// Those to show come first, those only to save after them.
+    /// The fetches: those to print first, then those that are only saved.
     fetches: Vec<Fetch<'a>>,
     shown: usize,
     pub(crate) targets: Vec<&'a str>,
-    /// Which fetch goes to which file.
+    /// The files of fetches.
     saves: Vec<(usize, &'a Path)>,
 }
 
-/// A tensor, and what the user calls it.
+/// A tensor, and its name in the output.
 #[derive(PartialEq, Eq)]
 struct Fetch<'a> {
     label: &'a str,
@@ -36,7 +36,7 @@ struct Fetch<'a> {
 }
 
 impl<'a> Step<'a> {
-    /// A step that does nothing yet.
+    /// An empty step.
     pub(crate) fn new(args: &Args) -> Result<Step<'a>> {
         if let Some(path) = &args.trace {
             files::check_writable(path).context(|| "--trace")?;
@@ -45,13 +45,13 @@ impl<'a> Step<'a> {
         Ok(Step { feeds, fetches, shown: 0, targets, saves })
     }
 
-    /// Computes a tensor and shows it under `label`; before any that are only saved.
+    /// Fetches a tensor and prints it under `label`; called before `save`.
     pub(crate) fn show(&mut self, label: &'a str, tensor: &'a str) {
         self.fetch(label, tensor);
         self.shown = self.fetches.len();
     }
 
-    /// Computes a tensor and writes it to a file.
+    /// Fetches a tensor and writes it to a file.
     pub(crate) fn save(&mut self, label: &'a str, tensor: &'a str, path: &'a Path) -> Result<()> {
         files::check_writable(path).context(|| "--save")?;
         let position = self.fetch(label, tensor);
@@ -59,7 +59,7 @@ impl<'a> Step<'a> {
         Ok(())
     }
 
-    /// Position of a tensor among the fetches, where it is put if it is not there yet.
+    /// The index of a tensor among the fetches, to which it is added if necessary.
     fn fetch(&mut self, label: &'a str, tensor: &'a str) -> usize {
         let fetch = Fetch { label, tensor };
         let known = self.fetches.iter().position(|f| *f == fetch);
@@ -69,7 +69,7 @@ impl<'a> Step<'a> {
         })
     }
 
-    /// Runs the step and does with the results what the arguments say.
+    /// Runs the step, then prints and saves the results.
     pub(crate) fn run_and_write(
         &self,
         args: &Args,
@@ -110,7 +110,7 @@ impl<'a> Step<'a> {
         Ok(done)
     }
 
-    /// The step, ready to run again and again.
+    /// The step as a function that can be called repeatedly.
     fn prepared<'s>(&'s self, session: &'s AnySession<'_>) -> Result<Box<Call<'s>>> {
         let fetches: Vec<&str> = self.fetches.iter().map(|f| f.tensor).collect();
         let session = match session {
@@ -128,7 +128,7 @@ impl<'a> Step<'a> {
         Ok(Box::new(move |options| callable.call_with(options, &values)))
     }
 
-    /// Adds what the command line could do about an error.
+    /// Adds advice about flags to an error.
     fn explained(&self, error: Error, args: &Args, session: &AnySession<'_>) -> Error {
         let AnySession::Here(session) = session else { return error };
         let init = session.with_graph(|g| g.find("init").is_some());
@@ -157,12 +157,12 @@ impl AnySession<'_> {
     }
 }
 
-/// What a step gave.
+/// The result of a step.
 #[derive(Default)]
 struct Done {
     tensors: Vec<Tensor>,
     metadata: RunMetadata,
-    /// How long each step took.
+    /// The durations of the steps.
     seconds: Vec<f64>,
 }
 

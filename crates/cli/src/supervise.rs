@@ -1,5 +1,4 @@
-//! Processes that belong together: started, their output kept apart, restarted where that helps,
-//! ended in order.
+//! Process supervision: start, output by process, restarts, shutdown.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,46 +18,47 @@ use tokio::task::JoinSet;
 use crate::Failure;
 use crate::orphans::{self, Children, Own};
 
-/// How long a process may take to end after it was asked to.
+/// How long a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
-/// How long what it started may take then.
+/// How long its remaining process group may take then.
 const LAST_WORD: Duration = Duration::from_secs(1);
-/// Between two looks whether it is there.
+/// The polling interval.
 const LOOK: Duration = Duration::from_millis(10);
-/// The first pause before a restart; each further one is twice as long, up to [`PAUSE_MAX`].
+/// The first backoff before a restart; it doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(500);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// A process that has run for so long is healthy: restarts and pauses before count no more.
+/// After this uptime a process counts as healthy, and its restart count and backoff are reset.
 const HEALTHY: Duration = Duration::from_secs(300);
-/// A line longer than this is cut in pieces: what a process prints is not ours to bound.
+/// Longer lines of a process are split.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
-/// How the line begins that says that a process ended for good.
+/// The prefix of the line that reports the final end of a process.
 pub(crate) const ENDED: &str = "thalweg: ended ";
 
-/// One process: what it is called, and how it is started.
+/// A process: its name, and how it is started.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     /// `worker/0`.
     pub name: String,
     /// The program and its arguments.
     pub command: Vec<String>,
-    /// Variables beside those of this process.
+    /// Environment variables in addition to those of this process.
     pub variables: Vec<(String, String)>,
-    /// Where its output is kept.
+    /// The log file of its output.
     pub log: PathBuf,
-    /// Its standard input is a pipe that closes when this process ends; else it has none.
+    /// Whether its standard input is a pipe that closes when this process ends; otherwise it has
+    /// none.
     pub with_parent: bool,
 }
 
-/// When a process that ended is started again.
+/// When an ended process is restarted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Restarts {
-    /// How often, at most.
+    /// The maximum number of restarts.
     pub most: u32,
-    /// After a failure of its own too, not only when it was killed.
+    /// Whether to restart after a failure exit code, not only after a signal.
     pub on_failure: bool,
-    /// A process that has run for so long may be restarted as often as at first.
+    /// The uptime after which the count is reset.
     healthy_after: Duration,
 }
 
@@ -71,9 +71,9 @@ impl Restarts {
 /// How a process ended for good.
 #[derive(Debug)]
 pub(crate) enum End {
-    /// By itself.
+    /// It exited.
     Exit(ExitStatus),
-    /// Because it was told to.
+    /// It was stopped.
     Stopped,
     /// It could not be started.
     NotStarted,
@@ -95,7 +95,7 @@ impl End {
     }
 }
 
-/// Where lines go, each with the name of its process in front; shared by all of them.
+/// The output of all processes, each line with the name of its process.
 #[derive(Clone)]
 pub(crate) struct Screen {
     out: Arc<Mutex<Box<dyn Write + Send>>>,
@@ -107,12 +107,12 @@ impl Screen {
         Screen { out: Arc::new(Mutex::new(out)), shows_output: true }
     }
 
-    /// The same, with what we say of processes alone, not with what they print.
+    /// The same for messages about processes only, without their output.
     pub(crate) fn without_output(self) -> Screen {
         Screen { shows_output: false, ..self }
     }
 
-    /// How a process ended, where that was its own doing. Why one did not start was said then.
+    /// Reports how a process ended by itself. A failure to start has been reported before.
     pub(crate) fn ended(&self, name: &str, end: &End) {
         if let End::Exit(status) = end {
             self.line(name, format!("{ENDED}({status})").as_bytes());
@@ -129,7 +129,7 @@ impl Screen {
         }
     }
 
-    /// One line. A screen that is gone is no reason to end what runs.
+    /// Writes one line. Errors are ignored: a closed terminal must not end the processes.
     fn line(&self, name: &str, text: &[u8]) {
         let mut out = self.out.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = write!(out, "[{name}] ");
@@ -139,8 +139,8 @@ impl Screen {
     }
 }
 
-/// Runs programs beside each other, each until it ends for good. `ended` is told which has and how,
-/// and says whether all others are to end too. A signal ends all; its exit code is the answer then.
+/// Runs programs concurrently, each until it ends for good. `ended` is called for each and returns
+/// whether all others are to be stopped. A signal stops all of them, and its exit code is returned.
 pub(crate) async fn run_all(
     programs: Vec<Program>,
     restarts: Restarts,
@@ -220,7 +220,7 @@ async fn run(
     }
 }
 
-/// Starts it as the leader of a group, so that what it starts can be ended with it.
+/// Starts it as the leader of a process group, so that its children can be stopped with it.
 fn start(program: &Program, own: &Children) -> io::Result<(Child, Own)> {
     let mut command = Command::new(&program.command[0]);
     command
@@ -234,7 +234,7 @@ fn start(program: &Program, own: &Children) -> io::Result<(Child, Own)> {
     own.start(&mut command)
 }
 
-/// The status it ended with; none when it was stopped.
+/// The exit status; `None` if it was stopped.
 async fn until_end(
     (mut child, _own): (Child, Own),
     program: &Program,
@@ -275,14 +275,14 @@ fn send(group: Option<Pid>, signal: Signal) {
     let _ = group.map(|group| kill_process_group(group, signal));
 }
 
-/// Ready when the group has no process any more.
+/// Completes when the process group is empty.
 async fn until_gone(group: Option<Pid>) {
     while group.is_some_and(|group| test_kill_process_group(group).is_ok()) {
         tokio::time::sleep(LOOK).await;
     }
 }
 
-/// A log file, shared by the two pipes of a process.
+/// A log file, shared by stdout and stderr of a process.
 #[derive(Clone)]
 struct Log(Arc<Mutex<Option<File>>>);
 

@@ -1,4 +1,4 @@
-//! `thalweg tfrecord`: what is in TFRecord files, whether they are whole, and others made of them.
+//! `thalweg tfrecord`: prints, verifies, splits, merges and repairs TFRecord files.
 
 mod show;
 
@@ -15,7 +15,7 @@ use thalweg_tensor::{Context, Result, ensure, err};
 
 use crate::Failure;
 
-/// Look into TFRecord files, check them, and split, merge or mend them.
+/// Print, verify, split, merge and repair TFRecord files.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     #[command(subcommand)]
@@ -24,9 +24,9 @@ pub struct Args {
 
 #[derive(Subcommand, Clone, Debug)]
 enum Command {
-    /// Count the records of files, with checksums checked
+    /// Count the records of files, with checksums verified
     Count {
-        /// TFRecord files; compressed ones are recognised
+        /// TFRecord files; compression is detected
         #[arg(required = true)]
         files: Vec<String>,
         /// Print one JSON object instead of text
@@ -37,17 +37,17 @@ enum Command {
     Cat {
         /// A TFRecord file
         file: String,
-        /// Records to pass over first
+        /// Number of records to skip first
         #[arg(long, default_value_t = 0)]
         skip: u64,
-        /// Records to print; all by default
+        /// Maximum number of records to print [default: all]
         #[arg(long)]
         limit: Option<u64>,
-        /// Print the records' bytes as they are, one after the other
+        /// Print the raw bytes of the records, one after the other
         #[arg(long)]
         raw: bool,
     },
-    /// Check every checksum, name every damaged place; exit 1 if there are any
+    /// Verify every checksum and report every damaged place; exit 1 if there are any
     Verify {
         /// TFRecord files
         #[arg(required = true)]
@@ -56,28 +56,28 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
-    /// Write where each record begins and how long it is, a line each, to FILE.idx
+    /// Write offset and length of each record, one line each, to FILE.idx
     Index {
-        /// A TFRecord file without compression
+        /// An uncompressed TFRecord file
         file: String,
-        /// Where the index goes
+        /// The index file [default: FILE.idx]
         #[arg(long, value_name = "PATH")]
         out: Option<String>,
     },
-    /// Deal the records of a file to several: PREFIX-00000-of-00004 and so on
+    /// Distribute the records of a file over several: PREFIX-00000-of-00004 and so on
     Split {
         /// A TFRecord file
         file: String,
-        /// How many files to make
+        /// Number of files
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
         shards: u32,
-        /// What the names of the new files begin with
+        /// Prefix of the new files
         #[arg(long, value_name = "PREFIX")]
         out: String,
         #[command(flatten)]
         compression: OutputCompression,
     },
-    /// Write the records of several files to one
+    /// Concatenate the records of several files
     Merge {
         /// TFRecord files
         #[arg(required = true)]
@@ -88,14 +88,14 @@ enum Command {
         #[command(flatten)]
         compression: OutputCompression,
     },
-    /// Write the good records of a damaged file to another
+    /// Copy the intact records of a damaged file
     SkipBad {
         /// A TFRecord file
         file: String,
         /// The new file
         #[arg(long, value_name = "PATH")]
         out: String,
-        /// Damaged places beyond which the file is given up
+        /// Maximum number of damaged places
         #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
         budget: u64,
         #[command(flatten)]
@@ -105,7 +105,7 @@ enum Command {
 
 #[derive(clap::Args, Clone, Debug)]
 struct OutputCompression {
-    /// How the new file is compressed
+    /// Compression of the new file
     #[arg(long, value_enum, default_value_t = Kind::None)]
     compression: Kind,
 }
@@ -127,7 +127,7 @@ impl OutputCompression {
     }
 }
 
-/// Carries out the subcommand.
+/// Runs the subcommand.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     let storage = ByUrl::default();
     match &args.command {
@@ -155,7 +155,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     }
 }
 
-/// The files that arguments name. The shell has found those that match a pattern, but for URLs.
+/// The files of the arguments. The shell has expanded patterns, except for URLs.
 fn named(storage: &ByUrl, arguments: &[String]) -> Result<Vec<String>> {
     let mut files = Vec::new();
     for argument in arguments {
@@ -174,7 +174,7 @@ fn open(storage: &dyn Storage, path: &str, bad_records_max: u64) -> Result<Recor
     RecordReader::open_any(storage, path, ReadOptions { bad_records_max, ..Default::default() })
 }
 
-/// Records and their bytes in one file.
+/// The number of records and bytes of a file.
 #[derive(Default)]
 struct Totals {
     records: u64,
@@ -324,7 +324,7 @@ fn split(
     Ok(writeln!(out, "{records} records of {file} in {shards} files {prefix}-*")?)
 }
 
-/// A file that is being read must not be written.
+/// Fails if an output file is also an input.
 fn ensure_other(path: &str, files: &[String]) -> Result<()> {
     let full = |path: &str| std::fs::canonicalize(path).ok();
     let is_same = |file: &str| file == path || full(file).is_some() && full(file) == full(path);

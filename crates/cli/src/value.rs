@@ -1,4 +1,4 @@
-//! The value that an argument gives a tensor: a literal, an .npy file, or a file as it is.
+//! Tensor values of arguments: a literal, an .npy file, or the bytes of a file.
 
 use std::path::Path;
 
@@ -9,10 +9,10 @@ use thalweg_tensor::{
 
 use crate::{files, literal, number};
 
-/// What an .npy file begins with.
+/// The magic number of .npy files.
 const NPY_MAGIC: &[u8] = b"\x93NUMPY";
 
-/// The tensor that `value` stands for where one of this dtype and shape is wanted.
+/// The tensor of an argument, with this dtype and shape.
 pub(crate) fn tensor(value: &str, dtype: DType, shape: &PartialShape) -> Result<Tensor> {
     let tensor = match value.strip_prefix('@') {
         Some(path) => {

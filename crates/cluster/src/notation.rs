@@ -9,8 +9,8 @@ use crate::cluster_spec::{ClusterSpec, TaskName};
 /// [`json_cluster`] accepts it.
 pub fn parse_cluster(text: &str) -> Result<ClusterSpec> {
     if text.trim_start().starts_with('{') {
-        let json =
-            serde_json::from_str(text).map_err(|e| err!(InvalidArgument, "it is not JSON: {e}"))?;
+        let json = serde_json::from_str(text)
+            .map_err(|e| err!(InvalidArgument, "the cluster is not valid JSON: {e}"))?;
         return json_cluster(&json);
     }
     ensure!(

@@ -1,4 +1,4 @@
-//! CRC-32C, and the masked form in which files hold it.
+//! CRC-32C, and its masked form in files.
 
 /// CRC-32C (Castagnoli) of the bytes.
 #[inline]
@@ -6,14 +6,14 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// The checksum as files hold it: a checksum of bytes that hold checksums is a bad one, so those
-/// that are stored are turned and shifted.
+/// The masked CRC-32C: rotated and offset by a constant, because the CRC of data that contains CRCs
+/// is weak.
 #[inline]
 pub fn masked_crc32c(bytes: &[u8]) -> u32 {
     mask(crc32c(bytes))
 }
 
-/// A checksum as files hold it.
+/// Masks a checksum.
 #[inline]
 pub(crate) fn mask(sum: u32) -> u32 {
     const DELTA: u32 = 0xa282_ead8;

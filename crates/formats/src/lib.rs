@@ -1,9 +1,9 @@
-//! Files, and the storage that they lie in.
+//! File formats, and the storage abstraction below them.
 //!
-//! [`Storage`] is where files are: local ones here, stores behind URLs elsewhere. [`record`] reads
-//! and writes TFRecord files, [`events`] the event files that TensorBoard shows, [`checkpoint`] the
-//! tensors that training saves, [`npz`] and [`safetensors`] those of others. Whatever a file holds, a reader gives the data that was written or an
-//! error that names the file and the place.
+//! [`Storage`] abstracts file systems: local files here, object stores behind URLs in another
+//! crate. [`record`] reads and writes TFRecord files, [`events`] TensorBoard's event files,
+//! [`checkpoint`] checkpoints, [`npz`] and [`safetensors`] the formats of other frameworks. A
+//! reader returns the data that was written, or an error that names the file and the offset.
 #![deny(unsafe_code)]
 
 pub mod checkpoint;

@@ -1,8 +1,9 @@
-//! Protobuf messages straight from files: long fields are read to where they stay.
+//! Protobuf messages decoded directly from files, with long `bytes` fields read into buffers of
+//! their own.
 //!
-//! A message in memory that shares its bytes keeps all of them, and tensors among them lie where they
-//! lay in the file, most of them not aligned, so that they are copied once more. Here a field of bytes
-//! gets memory of its own and is read into it; the rest passes through a window.
+//! A message that is decoded from a buffer shares it, so tensors in it keep the whole buffer and
+//! are mostly unaligned, which costs another copy. Here a long `bytes` field is read into its own
+//! aligned memory; the rest passes through a window.
 
 use prost::Message;
 use prost::bytes::Buf;
@@ -10,12 +11,12 @@ use thalweg_tensor::{Bytes, Error, Result, ensure, err};
 
 use crate::storage::{ReadAt, Storage};
 
-/// Bytes read at once.
+/// The size of the window.
 const WINDOW_BYTES: usize = 256 << 10;
-/// Fields of bytes that are this long are read by themselves.
+/// The minimum length of a field that is read into a buffer of its own.
 const LONG_BYTES: usize = 16 << 10;
 
-/// The message in a file of at most `bytes_max`.
+/// Reads the message of a file of at most `bytes_max` bytes.
 pub fn read<M: Message + Default>(
     storage: &dyn Storage,
     path: &str,
@@ -31,7 +32,7 @@ pub fn read<M: Message + Default>(
     decode(&*file, size)
 }
 
-/// The message in the first `size` bytes of a file.
+/// Decodes the message in the first `size` bytes of a file.
 fn decode<M: Message + Default>(file: &dyn ReadAt, size: u64) -> Result<M> {
     let mut content = Content::new(file, size)?;
     let message = M::decode(&mut content);
@@ -41,15 +42,15 @@ fn decode<M: Message + Default>(file: &dyn ReadAt, size: u64) -> Result<M> {
     }
 }
 
-/// A file as the decoder sees it. The decoder knows no failures of reading: it is given zeroes, which
-/// are no fields, and what it makes of them is dropped.
+/// A file as a `Buf`. A `Buf` cannot fail, so a read error yields zeros, which are not valid
+/// fields, and the decoded result is dropped.
 struct Content<'a> {
     file: &'a dyn ReadAt,
     size: u64,
-    /// Where the window begins in the file.
+    /// The offset of the window in the file.
     begin: u64,
     window: Vec<u8>,
-    /// Bytes of the window that were taken.
+    /// The number of consumed bytes of the window.
     taken: usize,
     error: Option<Error>,
 }
@@ -67,7 +68,7 @@ impl<'a> Content<'a> {
         self.begin + self.taken as u64
     }
 
-    /// Puts the window at this place.
+    /// Moves the window to this offset.
     fn fill(&mut self, begin: u64) {
         let bytes = (self.size - begin).min(WINDOW_BYTES as u64) as usize;
         self.window.clear();
@@ -78,7 +79,7 @@ impl<'a> Content<'a> {
         self.window = window;
     }
 
-    /// Reads, and notes the first failure.
+    /// Reads, and records the first error.
     fn read(&mut self, offset: u64, target: &mut [u8]) {
         if self.error.is_some() {
             return;

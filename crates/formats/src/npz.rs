@@ -9,16 +9,16 @@ use crate::Storage;
 use crate::storage::WriteFile;
 use crate::zip::{Archive, ArchiveWriter, Member};
 
-/// What the name of an array's member ends in.
+/// The suffix of an array's member name.
 const SUFFIX: &str = ".npy";
-/// More than any header of an array takes.
+/// The maximum size of an array's header.
 const HEADER_BYTES_MAX: u64 = 1 << 16;
 
-/// Arrays by name.
+/// The arrays of an npz file, by name.
 pub struct NpzReader {
     path: String,
     archive: Archive,
-    /// Places of the members, by the names of their arrays; of two of one name the first counts.
+    /// The indices of the members by array name; of duplicates the first counts.
     by_name: BTreeMap<String, usize>,
 }
 
@@ -45,7 +45,7 @@ impl NpzReader {
         found.ok_or_else(|| err!(NotFound, "{}: there is no array '{name}'", self.path))
     }
 
-    /// Type, shape and size of an array; only its header is read.
+    /// The dtype, shape and size of an array; only its header is read.
     pub fn info(&self, name: &str) -> Result<npy::Info> {
         let member = self.member(name)?;
         let begin = self.archive.beginning(member, HEADER_BYTES_MAX)?;
@@ -62,7 +62,7 @@ impl NpzReader {
         Ok(info)
     }
 
-    /// An array, checked.
+    /// Reads an array and verifies its checksum.
     pub fn read(&self, name: &str, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
         let member = self.member(name)?;
         // The header says what is there before it is unpacked.
@@ -74,7 +74,7 @@ impl NpzReader {
     }
 }
 
-/// Arrays that are being written.
+/// An npz file that is written.
 pub struct NpzWriter(ArchiveWriter);
 
 impl NpzWriter {

@@ -1,4 +1,4 @@
-//! Files of the safetensors format: a description of all tensors in JSON, then their elements.
+//! The safetensors format: a JSON header that describes all tensors, then their elements.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use thalweg_tensor::{Budget, DType, Error, RANK_MAX, Result, Shape, Tensor, bail
 use crate::Storage;
 use crate::storage::{ReadAt, WriteFile};
 
-/// Longest description that is read, as the format's own readers have it.
+/// The maximum size of the header, as in the reference implementation.
 const HEADER_BYTES_MAX: u64 = 100_000_000;
-/// The entry of the description that is no tensor.
+/// The header entry that is not a tensor.
 const METADATA: &str = "__metadata__";
 
-/// The name that the format has for a type, if it has one.
+/// The name of a dtype in the format, if there is one.
 pub fn dtype_name(dtype: DType) -> Option<&'static str> {
     NAMES.iter().find(|(_, other)| *other == dtype).map(|(name, _)| *name)
 }
@@ -38,20 +38,20 @@ const NAMES: [(&str, DType); 16] = [
     ("C64", DType::Complex64),
 ];
 
-/// What the description says of a tensor.
+/// The header entry of a tensor.
 #[derive(Clone, Debug)]
 pub struct Info {
     /// The type of its elements.
     pub dtype: DType,
     /// Its shape.
     pub shape: Shape,
-    /// Where it begins in the file.
+    /// The offset in the file.
     pub offset: u64,
-    /// How many bytes it has.
+    /// The size in bytes.
     pub bytes: u64,
 }
 
-/// A file whose description is read.
+/// A file whose header is in memory.
 pub struct SafetensorsReader {
     file: Arc<dyn ReadAt>,
     tensors: BTreeMap<String, Info>,
@@ -59,7 +59,7 @@ pub struct SafetensorsReader {
 }
 
 impl SafetensorsReader {
-    /// Reads the description of a file.
+    /// Reads the header of a file.
     pub fn open(storage: &dyn Storage, path: &str) -> Result<SafetensorsReader> {
         let file = storage.open(path)?;
         let size = file.size()?;
@@ -95,7 +95,7 @@ impl SafetensorsReader {
         Ok(reader)
     }
 
-    /// Tensors lie one after the other and fill the file.
+    /// Checks that the tensors are contiguous and fill the file.
     fn check_places(&self, begin: u64, size: u64) -> Result<()> {
         let mut places: Vec<&Info> = self.tensors.values().collect();
         places.sort_by_key(|info| (info.offset, info.bytes));
@@ -113,17 +113,17 @@ impl SafetensorsReader {
         self.tensors.iter().map(|(name, info)| (name.as_str(), info))
     }
 
-    /// What is known of a tensor.
+    /// The header entry of a tensor.
     pub fn entry(&self, name: &str) -> Option<&Info> {
         self.tensors.get(name)
     }
 
-    /// Texts that the file has besides its tensors.
+    /// The metadata of the file.
     pub fn metadata(&self) -> &BTreeMap<String, String> {
         &self.metadata
     }
 
-    /// A tensor. The format has no checksums.
+    /// Reads a tensor. The format has no checksums.
     pub fn read(&self, name: &str, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
         let path = self.file.path();
         let Some(info) = self.tensors.get(name) else {
@@ -142,7 +142,7 @@ impl SafetensorsReader {
     }
 }
 
-/// A tensor's entry of the description.
+/// Parses the header entry of a tensor.
 fn info_of(value: &Json, begin: u64) -> Result<Info> {
     let bad = |what: &str| -> Error { err!(DataLoss, "{what}") };
     let name = value["dtype"].as_str().ok_or_else(|| bad("it has no 'dtype'"))?;
@@ -173,13 +173,13 @@ fn info_of(value: &Json, begin: u64) -> Result<Info> {
 /// A file that is being written.
 pub struct SafetensorsWriter {
     file: Box<dyn WriteFile>,
-    /// What comes next, the last first.
+    /// The remaining tensors, in reverse order.
     left: Vec<(String, DType, Shape)>,
 }
 
 impl SafetensorsWriter {
-    /// Begins a file of these tensors; [`SafetensorsWriter::next_name`] says in which order they are
-    /// to come.
+    /// Begins a file with these tensors; they must be added in the order of
+    /// [`SafetensorsWriter::next_name`].
     pub fn new(
         mut file: Box<dyn WriteFile>,
         mut tensors: Vec<(String, DType, Shape)>,
@@ -221,12 +221,12 @@ impl SafetensorsWriter {
         Ok(SafetensorsWriter { file, left: tensors })
     }
 
-    /// The tensor that comes next.
+    /// The name of the next tensor.
     pub fn next_name(&self) -> Option<&str> {
         self.left.last().map(|(name, ..)| name.as_str())
     }
 
-    /// Writes the tensor that comes next.
+    /// Writes the next tensor.
     pub fn add(&mut self, tensor: &Tensor) -> Result<()> {
         let Some((name, dtype, shape)) = self.left.pop() else {
             bail!(Internal, "a safetensors file got more tensors than it has");

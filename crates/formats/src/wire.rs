@@ -4,20 +4,20 @@
 
 use thalweg_tensor::{Result, bail, err};
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Content<'a> {
-    /// A number of seven bits per byte.
+    /// A varint.
     Varint(u64),
-    /// Eight bytes.
+    /// A 64-bit field.
     Fixed64(u64),
-    /// A string, a message or packed numbers.
+    /// A length-delimited field: a string, a message or packed numbers.
     Bytes(&'a [u8]),
-    /// Four bytes.
+    /// A 32-bit field.
     Fixed32(u32),
 }
 
-/// The fields of a message, in order. After an error there are no more.
+/// An iterator over the fields of a message. After an error there are no more.
 pub struct Fields<'a> {
     rest: &'a [u8],
 }
@@ -89,7 +89,7 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// A number of seven bits per byte at the start of `bytes`, and how many bytes it takes.
+/// Decodes a varint at the start of `bytes`; returns it with its length.
 #[inline]
 pub fn varint(bytes: &[u8]) -> Result<(u64, usize)> {
     // Most are tags, lengths and small numbers.

@@ -5,8 +5,8 @@
 //! Maps are ordered, so equal messages have equal encodings.
 //! Decoding refuses messages nested deeper than 100 levels.
 //!
-//! Services stand in the descriptors only, for those who ask a server what it has; their methods are
-//! dispatched where they are served.
+//! Services are in the descriptors only, for gRPC server reflection; their methods are dispatched
+//! by the servers.
 
 /// Includes what `build.rs` made of one protobuf package.
 macro_rules! package {

@@ -1,4 +1,4 @@
-//! Protobuf's text format (`.pbtxt`), both ways, for every message of this crate.
+//! Protobuf text format (`.pbtxt`): parsing and printing of every message of this crate.
 //!
 //! Writing gives the layout TensorFlow writes: one field a line, repeated fields as repeated lines,
 //! maps sorted by key. Reading takes the whole language: lists in brackets, `<` `>`, comments,
@@ -14,15 +14,14 @@ use std::sync::LazyLock;
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 
-/// How deep messages may nest, as in the binary format: readers recurse, stacks end.
+/// The maximum nesting depth, as in the binary format: the parser recurses.
 const DEPTH_MAX: usize = 100;
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(crate::FILE_DESCRIPTOR_SET).expect("build.rs wrote valid descriptors")
 });
 
-/// Reads a message from its text; `full_name` is its name with the package, as in
-/// `tensorflow.GraphDef`.
+/// Parses a message; `full_name` is its name with the package, as in `tensorflow.GraphDef`.
 ///
 /// ```
 /// let text = r#"node { name: "x" op: "Placeholder" attr { key: "dtype" value { type: DT_FLOAT } } }"#;
@@ -39,7 +38,7 @@ pub fn decode<M: Message + Default>(full_name: &str, text: &str) -> Result<M, Te
     message.transcode_to().map_err(|error| start(error.to_string()))
 }
 
-/// Writes a message as text; `full_name` is its name with the package.
+/// Prints a message; `full_name` is its name with the package.
 ///
 /// # Panics
 /// If `full_name` is not the name of `M`, or if the message nests deeper than any that was decoded
@@ -57,14 +56,14 @@ fn descriptor(full_name: &str) -> Option<MessageDescriptor> {
     POOL.get_message_by_name(full_name)
 }
 
-/// Why a text could not be read, and where.
+/// A parse error with its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TextError {
-    /// From 1.
+    /// The line, from 1.
     pub line: usize,
-    /// From 1, in characters.
+    /// The column in characters, from 1.
     pub column: usize,
-    /// What was expected and what came.
+    /// What was expected and what was found.
     pub message: String,
 }
 

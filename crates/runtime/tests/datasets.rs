@@ -95,9 +95,9 @@ fn drain(session: &Session, next: &str) -> Result<Vec<i64>> {
 }
 
 /// Numbers that repeat from run to run.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, n: i64) -> i64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -106,14 +106,9 @@ impl Dice {
 }
 
 /// One more transformation, on a graph and on a vector alike.
-fn transform(
-    text: &mut Text,
-    dataset: &str,
-    model: Vec<i64>,
-    dice: &mut Dice,
-) -> (String, Vec<i64>) {
-    let n = dice.below(5);
-    match dice.below(9) {
+fn transform(text: &mut Text, dataset: &str, model: Vec<i64>, rng: &mut Rng) -> (String, Vec<i64>) {
+    let n = rng.below(5);
+    match rng.below(9) {
         0 => (text.on("TakeDataset", dataset, &[n]), model[..model.len().min(n as usize)].to_vec()),
         1 => (text.on("SkipDataset", dataset, &[n]), model[model.len().min(n as usize)..].to_vec()),
         2 => (text.on("RepeatDataset", dataset, &[n]), model.repeat(n as usize)),
@@ -135,7 +130,7 @@ fn transform(
             (text.node("CacheDataset", &inputs, &[TYPES, SCALARS]), model)
         }
         6 => {
-            let (size, drops) = (n + 1, dice.below(2) == 1);
+            let (size, drops) = (n + 1, rng.below(2) == 1);
             let inputs = [dataset.to_owned(), text.int(size), text.flag(drops)];
             let batched = text.node("BatchDatasetV2", &inputs, &[TYPES, VECTORS]);
             let whole =
@@ -153,13 +148,13 @@ fn transform(
 #[test]
 fn random_pipelines_do_what_vectors_do() {
     watched("random pipelines", || {
-        let mut dice = Dice(7);
+        let mut rng = Rng(7);
         for round in 0..150 {
             let mut text = Text::default();
-            let n = dice.below(20);
+            let n = rng.below(20);
             let (mut dataset, mut model) = (text.range(n), (0..n).collect::<Vec<_>>());
-            for _ in 0..dice.below(7) {
-                (dataset, model) = transform(&mut text, &dataset, model, &mut dice);
+            for _ in 0..rng.below(7) {
+                (dataset, model) = transform(&mut text, &dataset, model, &mut rng);
                 model.truncate(10_000);
             }
             let count = text.node("DatasetCardinality", &[dataset.clone()], &[]);

@@ -1,4 +1,4 @@
-//! What a server is told: models, where they lie, which versions are wanted.
+//! Configuration: models, their folders, and the versions to serve.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,21 +10,21 @@ use thalweg_tensor::{Context, Result, bail, ensure, err};
 
 use crate::policy::VersionPolicy;
 
-/// One model that is to be served.
+/// The configuration of one model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelConfig {
     /// The name that requests use.
     pub name: String,
-    /// The folder that holds its versions, each in a folder whose name is a number.
+    /// The folder that holds its versions, each in a folder whose name is the version number.
     pub base_path: String,
-    /// Which versions are wanted.
+    /// Which versions are served.
     pub policy: VersionPolicy,
-    /// Names for versions.
+    /// Version labels.
     pub labels: BTreeMap<String, i64>,
 }
 
 impl ModelConfig {
-    /// The newest version under a folder.
+    /// A model of which the latest version under a folder is served.
     pub fn new(name: impl Into<String>, base_path: impl Into<String>) -> ModelConfig {
         ModelConfig {
             name: name.into(),
@@ -58,7 +58,7 @@ impl ModelConfig {
     }
 }
 
-/// What a configuration asks for that is taken and has no effect, in words.
+/// The settings of a configuration that are accepted and have no effect, as sentences.
 pub fn without_effect(config: &serving::ModelServerConfig) -> Vec<String> {
     let Some(Config::ModelConfigList(list)) = &config.config else { return Vec::new() };
     let logs = list.config.iter().filter(|proto| proto.logging_config.is_some());
@@ -71,7 +71,7 @@ pub fn without_effect(config: &serving::ModelServerConfig) -> Vec<String> {
     logs.map(one).collect()
 }
 
-/// The models of a configuration, each with a name of its own.
+/// The models of a configuration; their names are distinct.
 pub fn models(config: &serving::ModelServerConfig) -> Result<Vec<ModelConfig>> {
     let list = match &config.config {
         Some(Config::ModelConfigList(list)) => list,
@@ -92,7 +92,7 @@ pub fn models(config: &serving::ModelServerConfig) -> Result<Vec<ModelConfig>> {
     Ok(found)
 }
 
-/// Refuses two models of the same name.
+/// Fails if two models have the same name.
 pub fn check_names(models: &[ModelConfig]) -> Result<()> {
     let mut names = BTreeSet::new();
     for model in models {
@@ -106,10 +106,10 @@ pub fn check_names(models: &[ModelConfig]) -> Result<()> {
     Ok(())
 }
 
-/// Larger files are no configuration.
+/// The maximum size of a configuration file.
 const CONFIG_BYTES_MAX: usize = 16 << 20;
 
-/// Reads a message in protobuf's text form from a file.
+/// Reads a message in protobuf text format from a file.
 pub fn read_text<M: Message + Default>(
     storage: &dyn Storage,
     path: &str,

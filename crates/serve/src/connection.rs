@@ -1,7 +1,8 @@
-//! One connection: whether it idles, and whether its answers are taken.
+//! Timeouts of connections: idle connections, and answers that the client does not read.
 //!
-//! Whoever asks has no right to keep memory here for as long as it likes: a connection without calls
-//! is closed in time, sooner when there are many, and so is one whose client does not take an answer.
+//! A client must not hold server memory indefinitely: a connection without calls is closed after a
+//! timeout, sooner when most connection slots are taken, and so is a connection whose client does
+//! not read an answer.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,29 +14,29 @@ use thalweg_tensor::Charge;
 use tokio::net::TcpStream;
 use tokio::sync::{Semaphore, watch};
 
-/// What a client may keep waiting.
+/// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct ConnectionTimeouts {
     /// How long a connection may be open without a call.
     pub idle: Duration,
-    /// How long an answer may take to be sent, once it is made.
+    /// How long an answer may take to be sent.
     pub answer: Duration,
 }
 
-impl Default for Patience {
+impl Default for ConnectionTimeouts {
     fn default() -> Self {
-        Patience { idle: Duration::from_secs(300), answer: Duration::from_secs(60) }
+        ConnectionTimeouts { idle: Duration::from_secs(300), answer: Duration::from_secs(60) }
     }
 }
 
-/// How long a connection may idle while few places are left.
+/// The idle timeout while few connection slots are free.
 pub(crate) const IDLE_CROWDED: Duration = Duration::from_secs(5);
-/// How long a client has to close a connection that we want to end.
+/// How long a client has to close a connection that the server wants to end.
 const GOODBYE: Duration = Duration::from_secs(5);
-/// How often we look, at least.
+/// The maximum interval of timeout checks.
 const LOOK: Duration = Duration::from_secs(5);
 
-/// Places for connections of one kind.
+/// The connection slots of one protocol.
 #[derive(Clone)]
 pub(crate) struct Places {
     pub(crate) left: Arc<Semaphore>,
@@ -47,28 +48,28 @@ impl Places {
         Places { left: Arc::new(Semaphore::new(max)), max }
     }
 
-    /// Whether there is hardly room for others.
+    /// Whether few slots are free.
     fn are_few(&self) -> bool {
         self.left.available_permits() < self.max.div_ceil(8)
     }
 }
 
-/// Answers are counted by the eighth of their time in which they began: one that is still there when
-/// its slot comes round again is overdue.
+/// Answers are counted by the eighth of the timeout in which they began: an answer that is still
+/// unsent when its slot comes round again is overdue.
 const SLOTS: usize = 8;
 
 /// The calls of a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
-    /// Those that are not answered to the last byte.
+    /// Calls whose answer is not sent completely.
     open: AtomicUsize,
-    /// Which slot it is.
+    /// The current slot.
     slot: AtomicUsize,
-    /// Answers on their way out.
+    /// Answers being sent, by slot.
     sending: [AtomicUsize; SLOTS],
 }
 
-/// One call, until its answer has left.
+/// One call, until its answer is sent.
 #[derive(Debug)]
 pub(crate) struct Call {
     of: Arc<Calls>,
@@ -77,13 +78,13 @@ pub(crate) struct Call {
 }
 
 impl Calls {
-    /// A call has come.
+    /// Begins a call.
     pub(crate) fn begin(self: &Arc<Self>) -> Call {
         self.open.fetch_add(1, Ordering::Relaxed);
         Call { of: self.clone(), slot: None, _room: None }
     }
 
-    /// Another part of the time that answers have is over; false if one is overdue.
+    /// Advances to the next slot; false if an answer is overdue.
     fn turn(&self) -> bool {
         let next = (self.slot.load(Ordering::Relaxed) + 1) % SLOTS;
         self.slot.store(next, Ordering::Relaxed);
@@ -92,7 +93,7 @@ impl Calls {
 }
 
 impl Call {
-    /// The answer is there and takes `room` until it has left.
+    /// Marks the answer as ready; it holds `room`, its memory charge, until it is sent.
     pub(crate) fn answered(&mut self, room: Option<Charge>) {
         let slot = self.of.slot.load(Ordering::Relaxed);
         self.of.sending[slot].fetch_add(1, Ordering::Relaxed);
@@ -109,7 +110,7 @@ impl Drop for Call {
     }
 }
 
-/// Bytes of an answer. The transport keeps them until they have left, and with them the call.
+/// The bytes of an answer. The transport keeps them until they are sent, and with them the call.
 pub(crate) fn held(bytes: Bytes, call: Arc<Call>) -> Bytes {
     struct Held {
         bytes: Bytes,
@@ -123,21 +124,21 @@ pub(crate) fn held(bytes: Bytes, call: Arc<Call>) -> Bytes {
     Bytes::from_owner(Held { bytes, _call: call })
 }
 
-/// What a connection is watched by.
+/// The timeouts and counters that a connection is checked against.
 pub(crate) struct Watch {
     pub(crate) calls: Arc<Calls>,
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: ConnectionTimeouts,
     pub(crate) places: Places,
 }
 
-/// Why a connection has to end.
+/// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Verdict {
     Idle,
     Stuck,
 }
 
-/// What was seen so far.
+/// The state between two checks.
 #[derive(Default)]
 struct Seen {
     idled: Duration,
@@ -145,7 +146,7 @@ struct Seen {
 }
 
 impl Watch {
-    /// Comes back when the connection has to end.
+    /// Completes when the connection must be closed.
     async fn verdict(&self, may_idle: bool) -> Verdict {
         let (mut seen, pause) = (Seen::default(), self.pause());
         loop {
@@ -156,17 +157,17 @@ impl Watch {
         }
     }
 
-    /// The part of its time after which an answer's slot is over.
+    /// The duration of a slot.
     fn part(&self) -> Duration {
-        self.patience.answer / (SLOTS as u32 - 1)
+        self.timeouts.answer / (SLOTS as u32 - 1)
     }
 
-    /// Time between two looks.
+    /// The interval of checks.
     fn pause(&self) -> Duration {
-        LOOK.min(self.part()).min(self.patience.idle / 4).max(Duration::from_millis(1))
+        LOOK.min(self.part()).min(self.timeouts.idle / 4).max(Duration::from_millis(1))
     }
 
-    /// Looks after `passed` since the last time.
+    /// Checks the timeouts after `passed` since the last check.
     fn look(&self, seen: &mut Seen, passed: Duration, may_idle: bool) -> Option<Verdict> {
         seen.since_turn += passed;
         if seen.since_turn >= self.part() {
@@ -177,13 +178,13 @@ impl Watch {
         }
         let is_idle = may_idle && self.calls.open.load(Ordering::Relaxed) == 0;
         seen.idled = if is_idle { seen.idled + passed } else { Duration::ZERO };
-        let idle = self.patience.idle;
+        let idle = self.timeouts.idle;
         let limit = if self.places.are_few() { idle.min(IDLE_CROWDED) } else { idle };
         (seen.idled >= limit).then_some(Verdict::Idle)
     }
 
-    /// Waits for the first word of a client; false if none comes in time. Who says nothing has no more
-    /// memory than that takes.
+    /// Waits for the first byte of a client; false on timeout. A client that sends nothing costs no
+    /// more memory than this wait.
     pub(crate) async fn is_greeted(
         &self,
         stream: &TcpStream,
@@ -196,8 +197,8 @@ impl Watch {
         }
     }
 
-    /// Runs a connection to its end: its client's, the server's, or that of our patience. `end` asks
-    /// it to take nothing new.
+    /// Runs a connection until the client closes it, the server stops, or a timeout expires. `end`
+    /// makes it refuse new calls.
     pub(crate) async fn run<C: Future>(
         self,
         connection: C,
@@ -223,7 +224,7 @@ impl Watch {
         }
     }
 
-    /// Comes back when no call is open, after some time in which the client could have closed.
+    /// Completes when no call is open, after a grace period in which the client can close.
     async fn silence(&self) {
         loop {
             tokio::time::sleep(GOODBYE).await;
@@ -241,9 +242,11 @@ mod tests {
     use super::*;
 
     fn watch(idle: u64, answer: u64) -> Watch {
-        let patience =
-            Patience { idle: Duration::from_secs(idle), answer: Duration::from_secs(answer) };
-        Watch { calls: Arc::default(), patience, places: Places::new(8) }
+        let timeouts = ConnectionTimeouts {
+            idle: Duration::from_secs(idle),
+            answer: Duration::from_secs(answer),
+        };
+        Watch { calls: Arc::default(), timeouts, places: Places::new(8) }
     }
 
     /// The verdict, and after how many seconds it came.

@@ -1,4 +1,4 @@
-//! What the interfaces share: models, metrics, limits, and how requests are answered and counted.
+//! State that the gRPC and REST interfaces share: models, metrics, limits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,34 +11,35 @@ use crate::loader::Loader;
 use crate::metrics::{Api, Entry, Metrics};
 use crate::store::Store;
 
-/// Answers requests, however they come.
+/// Answers requests of all interfaces.
 pub struct Engine {
     /// The models.
     pub store: Store,
-    /// What is counted.
+    /// The metrics.
     pub metrics: Arc<Metrics>,
-    /// Memory of requests on their way in and of what they become, and of answers on their way out.
+    /// The memory budget of requests being received, of their decoded form, and of answers being
+    /// sent.
     pub incoming: Arc<Budget>,
     clock: Arc<dyn Clock>,
     is_draining: AtomicBool,
     requests: AtomicUsize,
 }
 
-/// Requests that may be on their way at once; whoever asks beyond that is told to come back.
+/// The maximum number of concurrent requests; further ones are rejected.
 const REQUESTS_MAX: usize = 10_000;
 
-/// One of the requests on their way.
-struct Place<'a>(&'a AtomicUsize);
+/// One of the concurrent requests.
+struct RequestSlot<'a>(&'a AtomicUsize);
 
-impl Drop for Place<'_> {
+impl Drop for RequestSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Engine {
-    /// Answers from these models, which `loader` loads; requests and answers on their way may take so
-    /// many bytes together.
+    /// An engine for these models, which `loader` loads; requests and answers may take
+    /// `incoming_bytes_max` bytes together.
     pub fn new(store: Store, loader: &Loader, incoming_bytes_max: usize) -> Engine {
         Engine {
             store,
@@ -50,43 +51,43 @@ impl Engine {
         }
     }
 
-    /// Requests on their way now.
+    /// The number of concurrent requests.
     pub fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
     }
 
-    fn place(&self) -> Result<Place<'_>> {
-        let place = Place(&self.requests);
+    fn slot(&self) -> Result<RequestSlot<'_>> {
+        let slot = RequestSlot(&self.requests);
         let before = self.requests.fetch_add(1, Ordering::Relaxed);
         ensure!(
             before < REQUESTS_MAX,
             ResourceExhausted,
-            "{before} requests are on their way, as many as this server takes"
+            "{before} requests are in flight, the maximum of this server"
         );
-        Ok(place)
+        Ok(slot)
     }
 
-    /// From now on the server is not ready.
+    /// Marks the server as not ready.
     pub fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the server is about to end.
+    /// Whether the server is shutting down.
     pub fn is_draining(&self) -> bool {
         self.is_draining.load(Ordering::Relaxed)
     }
 
-    /// Whether every model has a version that takes requests, and the server is to stay.
+    /// Whether every model has an available version, and the server is not shutting down.
     pub fn is_ready(&self) -> bool {
         !self.is_draining() && self.store.is_ready()
     }
 
-    /// Time since some moment.
+    /// A monotonic clock.
     pub fn now(&self) -> Duration {
         self.clock.monotonic()
     }
 
-    /// Answers one request and counts it.
+    /// Answers one request and counts it in the metrics.
     pub async fn counted<T>(
         &self,
         model: &str,
@@ -95,7 +96,7 @@ impl Engine {
         answer: impl Future<Output = Result<T>>,
     ) -> Result<T> {
         let begin = self.now();
-        let result = match self.place() {
+        let result = match self.slot() {
             Ok(_place) => answer.await,
             Err(e) => Err(e),
         };

@@ -1,4 +1,4 @@
-//! Classification and regression: models that take serialized examples.
+//! The Classify, Regress and MultiInference APIs: models that take serialized `tf.Example`s.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use thalweg_tensor::{Result, Shape, Tensor, bail, ensure, err};
 use crate::inference::{answered_by, predict};
 use crate::servable::Servable;
 
-/// The method of signatures that classify.
+/// The method name of classification signatures.
 pub const CLASSIFY_METHOD: &str = "tensorflow/serving/classify";
-/// The method of signatures that give a number.
+/// The method name of regression signatures.
 pub const REGRESS_METHOD: &str = "tensorflow/serving/regress";
-/// Inputs and outputs of these signatures.
+/// Names of the inputs and outputs of these signatures.
 const INPUTS: &str = "inputs";
 const CLASSES: &str = "classes";
 const SCORES: &str = "scores";
 const OUTPUTS: &str = "outputs";
-/// A context is copied into each example; the copies of one request have no more bytes together.
+/// The maximum size of the copies of a request's context, which is merged into each example.
 const CONTEXT_BYTES_MAX: usize = 256 << 20;
 
-/// Classifies examples; the answer has one list of classes for each.
+/// Classifies examples; the response has a list of classes per example.
 pub async fn classify(
     servable: &Arc<Servable>,
     signature: &str,
@@ -49,7 +49,7 @@ pub async fn classify(
     Ok((name.to_owned(), classifications(examples, classes, scores)?))
 }
 
-/// Gives a number for each example.
+/// Computes a regression value for each example.
 pub async fn regress(
     servable: &Arc<Servable>,
     signature: &str,
@@ -67,7 +67,7 @@ pub async fn regress(
     Ok((name.to_owned(), regressions(examples, values)?))
 }
 
-/// Asks several heads of one model about the same examples.
+/// Runs several signatures of one model on the same examples.
 pub async fn multi_inference(
     servable: &Arc<Servable>,
     request: &pb::MultiInferenceRequest,
@@ -102,7 +102,7 @@ pub async fn multi_inference(
     Ok(pb::MultiInferenceResponse { results })
 }
 
-/// How many examples there are.
+/// The number of examples.
 pub fn count(input: Option<&pb::Input>) -> usize {
     match input.and_then(|i| i.kind.as_ref()) {
         Some(Kind::ExampleList(list)) => list.examples.len(),
@@ -133,7 +133,7 @@ fn find<'a>(
     Ok((name, found))
 }
 
-/// The number of examples, and the input that holds them, each serialized.
+/// The number of examples, and the input tensor with each of them serialized.
 fn examples(
     input: Option<&pb::Input>,
     signature: &Signature,
@@ -209,7 +209,7 @@ fn classifications(
     Ok(pb::ClassificationResult { classifications: (0..examples).map(one).collect() })
 }
 
-/// Messages hold labels as text.
+/// Labels as text, which responses require.
 fn text(bytes: &Bytes) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }

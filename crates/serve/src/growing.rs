@@ -1,11 +1,11 @@
-//! Memory of one request, charged as it turns out how much it takes.
+//! An incremental memory charge for a request whose size is not known in advance.
 
 use std::sync::Arc;
 
 use thalweg_tensor::{Budget, Result};
 
-/// Bytes that are taken from the budget at first; later as many as there are already, so that many
-/// small pieces do not each go to the budget.
+/// The first increment in bytes; later increments double the charge, so that many small allocations
+/// do not each access the budget.
 const FIRST_BYTES: usize = 4 << 10;
 
 /// A charge that grows.
@@ -17,12 +17,12 @@ pub(crate) struct GrowingCharge {
 }
 
 impl GrowingCharge {
-    /// Nothing yet.
+    /// An empty charge.
     pub(crate) fn new(budget: &Arc<Budget>) -> GrowingCharge {
         GrowingCharge { budget: budget.clone(), used: 0, taken: 0 }
     }
 
-    /// So many bytes more.
+    /// Adds bytes to the charge.
     #[inline]
     pub(crate) fn more(&mut self, bytes: usize) -> Result<()> {
         self.used = self.used.saturating_add(bytes);

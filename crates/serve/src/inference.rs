@@ -1,4 +1,4 @@
-//! Running models by name: tensors in, tensors out.
+//! Inference on models by name: tensors in, tensors out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,16 +12,16 @@ use tokio::sync::oneshot;
 
 use crate::servable::{CancelOnDrop, Method, Servable};
 
-/// What a run of a signature gave.
+/// The result of running a signature.
 pub struct Predicted {
-    /// What ran.
+    /// The method that ran.
     pub method: Arc<Method>,
     /// Its outputs, in the method's order.
     pub tensors: Vec<Tensor>,
 }
 
 impl Predicted {
-    /// Outputs with their names, in this order; all, in the order of their names, if it names none.
+    /// The outputs that `wanted` names, in its order; all outputs, sorted by name, if it is empty.
     pub fn in_order<'a>(&'a self, wanted: &'a [String]) -> Vec<(&'a str, &'a Tensor)> {
         let outputs = &self.method.outputs;
         let one = |name: &'a String| {
@@ -33,7 +33,7 @@ impl Predicted {
     }
 }
 
-/// Runs a signature, the default one if the name is empty; without names of outputs all come.
+/// Runs a signature, the default one if the name is empty; fetches all outputs if none are named.
 pub async fn predict(
     servable: &Arc<Servable>,
     signature: &str,
@@ -46,7 +46,7 @@ pub async fn predict(
     Ok(Predicted { method, tensors })
 }
 
-/// The tensors of a message. Those that say much in few bytes are charged to `budget`.
+/// The tensors of a message. Tensors that are larger than their encoding are charged to `budget`.
 pub fn tensors(
     protos: BTreeMap<String, thalweg_proto::TensorProto>,
     budget: &Arc<Budget>,
@@ -59,10 +59,10 @@ pub fn tensors(
     protos.into_iter().map(one).collect()
 }
 
-/// Fetched tensors under the names that the request has for them.
+/// Fetched tensors under the names that the request uses.
 pub type SessionRan = (Vec<(String, Tensor)>, RunMetadata);
 
-/// Runs any part of a model's graph.
+/// Runs any part of a model's graph (`SessionRun`).
 pub async fn session_run(
     servable: &Arc<Servable>,
     request: &pb::SessionRunRequest,
@@ -105,12 +105,12 @@ pub async fn session_run(
         cancellation: Some(cancellation),
         ..Default::default()
     };
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let session = servable.saved().session();
     session.start(options, feeds, fetches, request.target.clone(), move |result| {
-        let _ = tell.send(result);
+        let _ = sender.send(result);
     });
-    let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+    let result = receiver.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
     guard.disarm();
     let (tensors, metadata) = result?;
     Ok((request.fetch.iter().cloned().zip(tensors).collect(), metadata))
@@ -127,12 +127,12 @@ fn named(
     Ok(spec.tensor.clone())
 }
 
-/// The signature that a request names; empty means the default one.
+/// The signature name of a request; empty for the default one.
 pub(crate) fn spec_signature(spec: Option<&pb::ModelSpec>) -> &str {
     spec.map_or("", |s| s.signature_name.as_str())
 }
 
-/// What an answer says of the model that gave it.
+/// The model specification in an answer.
 pub(crate) fn answered_by(servable: &Servable, signature: &str) -> pb::ModelSpec {
     pb::ModelSpec {
         name: servable.model().to_owned(),

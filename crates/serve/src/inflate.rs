@@ -1,4 +1,4 @@
-//! Requests that came compressed.
+//! Decompression of requests.
 
 use std::io::Read;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use flate2::read::{MultiGzDecoder, ZlibDecoder};
 use thalweg_tensor::{Result, ensure, err};
 
-/// How something is compressed.
+/// A content encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Encoding {
     Gzip,
@@ -14,7 +14,7 @@ pub(crate) enum Encoding {
 }
 
 impl Encoding {
-    /// The one with this name in headers.
+    /// The encoding with this name in headers.
     pub(crate) fn named(name: &[u8]) -> Option<Encoding> {
         match name {
             b"gzip" => Some(Encoding::Gzip),
@@ -24,7 +24,8 @@ impl Encoding {
     }
 }
 
-/// What `what` says, of at most `bytes_max` bytes; `take` is asked for memory before it grows.
+/// Decompresses `what` to at most `bytes_max` bytes; `take` is called to charge memory before the
+/// output grows.
 pub(crate) fn inflate(
     (what, packed): (&str, &[u8]),
     encoding: Encoding,

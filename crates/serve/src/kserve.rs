@@ -1,4 +1,5 @@
-//! KServe's protocol (version 2, the Open Inference Protocol): what its gRPC and REST forms share.
+//! KServe's protocol (version 2, the Open Inference Protocol): the parts that its gRPC and REST
+//! interfaces share.
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use thalweg_formats::saved_model::{Signature, TensorSpec};
@@ -11,13 +12,13 @@ use thalweg_tensor::{DType, PartialShape, RANK_MAX, Result, Shape, Tensor, bail,
 use crate::engine::Engine;
 use thalweg_runtime::saved_model::described;
 
-/// The parameter of a request that names the signature to run.
+/// The request parameter that names the signature to run.
 pub(crate) const SIGNATURE_NAME: &str = "signature_name";
-/// The name that Triton has for models like ours.
+/// Triton's platform name for SavedModels.
 const PLATFORM: &str = "tensorflow_savedmodel";
-/// What is here of Triton's extensions.
+/// The supported extensions of Triton.
 const EXTENSIONS: &[&str] = &["binary_tensor_data"];
-/// Text that errors show has no more bytes.
+/// The maximum bytes of request text in an error message.
 const SHOWN_BYTES: usize = 80;
 
 const DATATYPES: &[(&str, DType)] = &[
@@ -59,12 +60,12 @@ pub(crate) fn datatype(dtype: DType) -> Result<&'static str> {
         .ok_or_else(|| err!(Unimplemented, "the protocol has no datatype for {dtype}"))
 }
 
-/// The beginning of a text, for errors.
+/// The beginning of a text, for error messages.
 pub(crate) fn shown(text: &str) -> &str {
     &text[..text.floor_char_boundary(SHOWN_BYTES)]
 }
 
-/// The model and the version that are meant: a number, a label, or the newest if there is neither.
+/// The model and version of a request: a number, a label, or the latest if neither is given.
 pub(crate) fn spec(name: &str, version: &str) -> ModelSpec {
     let version_choice = match version.parse::<i64>() {
         _ if version.is_empty() => None,
@@ -74,14 +75,14 @@ pub(crate) fn spec(name: &str, version: &str) -> ModelSpec {
     ModelSpec { name: name.to_owned(), version_choice, ..Default::default() }
 }
 
-/// Whether a model takes requests. Fails if nobody knows it.
+/// Whether a model has an available version. Fails if the model is unknown.
 pub(crate) fn is_model_ready(engine: &Engine, spec: &ModelSpec) -> Result<bool> {
     let is_known = engine.store.view(&spec.name).is_some();
     ensure!(is_known, NotFound, "there is no model '{}'", shown(&spec.name));
     Ok(engine.store.get(Some(spec)).is_ok())
 }
 
-/// What the server says of itself.
+/// The metadata of the server.
 pub(crate) fn server_metadata() -> pb::ServerMetadataResponse {
     pb::ServerMetadataResponse {
         name: "thalweg".to_owned(),
@@ -90,7 +91,7 @@ pub(crate) fn server_metadata() -> pb::ServerMetadataResponse {
     }
 }
 
-/// What a model takes and gives by its default signature.
+/// The inputs and outputs of a model's default signature.
 pub(crate) fn model_metadata(
     engine: &Engine,
     spec: &ModelSpec,
@@ -114,13 +115,14 @@ pub(crate) fn model_metadata(
     })
 }
 
-/// Sizes with -1 for those that may be any; the protocol has no word for a rank that may be any.
+/// The dimensions, -1 for unknown ones; the protocol cannot express an unknown rank.
 fn sizes(shape: &PartialShape) -> Vec<i64> {
     let size = |dim: &Option<usize>| dim.and_then(|d| i64::try_from(d).ok()).unwrap_or(-1);
     shape.dims().map_or_else(|| vec![-1], |dims| dims.iter().map(size).collect())
 }
 
-/// Refuses parameters whose neglect would change the answer; others are hints.
+/// Rejects parameters that would change the answer and are not supported; other parameters are
+/// hints.
 pub(crate) fn check_parameter(name: &str) -> Result<()> {
     match name {
         "sequence_id" | "sequence_start" | "sequence_end" => {
@@ -132,7 +134,7 @@ pub(crate) fn check_parameter(name: &str) -> Result<()> {
     }
 }
 
-/// Refuses an input that the signature does not have.
+/// Rejects an input that the signature does not have.
 pub(crate) fn check_input(signature: &Signature, name: &str) -> Result<()> {
     ensure!(
         signature.inputs.contains_key(name),
@@ -144,7 +146,7 @@ pub(crate) fn check_input(signature: &Signature, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses an output that the signature does not have.
+/// Rejects an output that the signature does not have.
 pub(crate) fn check_output(signature: &Signature, name: &str) -> Result<()> {
     ensure!(
         signature.outputs.contains_key(name),
@@ -156,7 +158,7 @@ pub(crate) fn check_output(signature: &Signature, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// A shape as requests have it.
+/// A shape of a request.
 pub(crate) fn shape(sizes: &[i64]) -> Result<Shape> {
     ensure!(
         sizes.len() <= RANK_MAX,
@@ -167,7 +169,7 @@ pub(crate) fn shape(sizes: &[i64]) -> Result<Shape> {
     Shape::from_i64(sizes)
 }
 
-/// A tensor from its raw form: elements as they lie in memory, strings each with its length in front.
+/// A tensor from its raw form: elements in memory layout, strings each with a length prefix.
 pub(crate) fn from_raw(dtype: DType, shape: Shape, mut raw: Bytes) -> Result<Tensor> {
     if dtype != DType::String {
         return Tensor::from_bytes(dtype, shape, raw);
@@ -199,7 +201,7 @@ pub(crate) fn from_raw(dtype: DType, shape: Shape, mut raw: Bytes) -> Result<Ten
     Tensor::from_strings(shape, strings)
 }
 
-/// The raw form of a tensor; without a copy, unless it has strings.
+/// The raw form of a tensor; not copied, except for strings.
 pub(crate) fn to_raw(tensor: &Tensor) -> Result<Bytes> {
     if tensor.dtype() != DType::String {
         return tensor.to_bytes();

@@ -1,8 +1,9 @@
-//! The model server: SavedModels behind TensorFlow Serving's gRPC and REST interfaces.
+//! The model server: SavedModels behind TensorFlow Serving's gRPC and REST interfaces, and
+//! KServe's.
 //!
-//! A [`Store`] holds models: it looks for versions, has them loaded, warmed and unloaded, and says which
-//! [`Servable`] a request means. [`inference`] and [`examples`] run one. [`Server`] brings requests over
-//! gRPC and HTTP and takes the answers away.
+//! A [`Store`] holds models: it polls for versions, loads, warms up and unloads them, and resolves
+//! the [`Servable`] of a request. [`inference`] and [`examples`] run a servable. [`Server`] accepts
+//! requests over gRPC and HTTP.
 
 mod batching;
 pub mod config;
@@ -11,18 +12,18 @@ pub mod engine;
 pub mod examples;
 mod growing;
 mod grpc;
+mod idle_priority;
 pub mod inference;
 mod inflate;
 mod kserve;
-mod leisure;
 mod listen;
 pub mod loader;
 mod manager;
+mod memory_reservation;
 pub mod metrics;
 pub mod policy;
 mod read_only;
 mod rest;
-mod room;
 pub mod servable;
 pub mod server;
 mod sizes;
@@ -32,7 +33,7 @@ pub mod warmup;
 
 pub use batching::{Batching, Parameters as BatchingParameters};
 pub use config::ModelConfig;
-pub use connection::Patience;
+pub use connection::ConnectionTimeouts;
 pub use engine::Engine;
 pub use loader::{Loader, LoaderOptions};
 pub use policy::VersionPolicy;

@@ -1,4 +1,4 @@
-//! Connections: taken, bounded, and ended in order.
+//! The accept loop: bounded connections and graceful shutdown.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 
 use crate::connection::Places;
 
-/// Takes connections until `stop` says so, then waits for those that are open, but not for ever.
+/// Accepts connections until `stop` is set, then waits for the open ones up to a deadline.
 pub(crate) async fn accept<F, C>(
     listener: TcpListener,
     connections_max: usize,

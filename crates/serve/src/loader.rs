@@ -1,4 +1,4 @@
-//! From a version's folder to a [`Servable`]: room, graph, variables, warm-up.
+//! Loading of a version: memory reservation, graph, variables, warm-up.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -13,25 +13,25 @@ use thalweg_tensor::{Budget, Charge, Result, trim_recycled_memory};
 
 use crate::batching::{Batching, Parameters};
 use crate::config::ModelConfig;
+use crate::memory_reservation::MemoryReservation;
 use crate::metrics::Metrics;
-use crate::room::Room;
 use crate::servable::Servable;
 use crate::warmup::{self, WarmUp};
 
-/// How models are loaded.
+/// Options of loading.
 #[derive(Clone)]
 pub struct LoaderOptions {
-    /// The session of each.
+    /// The session options of each version.
     pub session: SessionOptions,
-    /// Tags of the graph that is meant; none means the one for serving.
+    /// The tags of the MetaGraph; empty for `serve`.
     pub tags: Vec<String>,
-    /// Bytes that the files of all loaded models may have together.
+    /// The maximum size of the files of all loaded models together, in bytes.
     pub memory_limit_bytes: usize,
-    /// What a version is run with before it takes requests.
+    /// The warm-up of a version before it is available.
     pub warm_up: WarmUp,
-    /// Whether and how requests run together.
+    /// Whether and how requests are batched.
     pub batching: Option<Batching>,
-    /// Whether a version's own `batching_params.pbtxt` counts instead.
+    /// Whether a version's own `batching_params.pbtxt` takes precedence.
     pub batching_per_model: bool,
 }
 
@@ -54,40 +54,40 @@ pub struct Loader {
     options: LoaderOptions,
     budget: Arc<Budget>,
     metrics: Arc<Metrics>,
-    /// Versions by model, with which later ones share what is equal.
+    /// Loaded versions by model, whose equal variables later versions share.
     loaded: Mutex<BTreeMap<String, Vec<Weak<Servable>>>>,
 }
 
 impl Loader {
-    /// With these ops and kernels.
+    /// A loader with these ops and kernels.
     pub fn new(registries: Registries, options: LoaderOptions) -> Loader {
         let budget = Budget::new(options.memory_limit_bytes);
         Loader { registries, options, budget, metrics: Arc::default(), loaded: Mutex::default() }
     }
 
-    /// Where models lie.
+    /// The storage of models.
     pub fn storage(&self) -> &Arc<dyn Storage> {
         &self.options.session.environment.storage
     }
 
-    /// What the session of each is made with.
+    /// The session options of each version.
     pub fn session(&self) -> &SessionOptions {
         &self.options.session
     }
 
-    /// What is counted of loading and running.
+    /// The metrics of loading and running.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
     }
 
-    /// Bytes that the files of loaded models have.
+    /// The size of the files of loaded models, in bytes.
     pub fn loaded_bytes(&self) -> usize {
         self.budget.used_bytes()
     }
 
-    /// The versions of a model that lie in its folder, with their folders.
+    /// The versions of a model in its folder, with their folders.
     ///
-    /// A folder that is a SavedModel itself is taken for version 1.
+    /// A folder that is itself a SavedModel counts as version 1.
     pub fn find(&self, config: &ModelConfig) -> Result<BTreeMap<i64, String>> {
         let storage = &**self.storage();
         let base = &config.base_path;
@@ -106,7 +106,7 @@ impl Loader {
         Ok(found)
     }
 
-    /// Loads one version and warms it.
+    /// Loads one version and warms it up.
     pub fn load(&self, model: &str, version: i64, folder: &str) -> Result<Arc<Servable>> {
         let clock = &self.options.session.environment.clock;
         let begin = clock.monotonic();
@@ -146,14 +146,15 @@ impl Loader {
         let session = SessionOptions { keeps_packed_weights: true, ..session };
         let options = LoadOptions { session, ..Default::default() };
         let saved = SavedModel::of(meta, self.registries.clone(), options)?;
-        let room = Room::new(bytes, charge);
+        let reservation = MemoryReservation::new(bytes, charge);
         let watch = (self.metrics.clone(), self.options.session.environment.clock.clone());
         let name = model.to_owned();
-        let servable = Servable::new(name, version, saved, signature_defs, room, watch);
+        let servable = Servable::new(name, version, saved, signature_defs, reservation, watch);
         Ok(Arc::new(servable.with_batching(self.batching(folder)?)))
     }
 
-    /// Has a version that takes no requests yet share with the others of its model what is equal.
+    /// Makes a version that is not available yet share equal variables with other versions of its
+    /// model.
     fn share(&self, servable: &Arc<Servable>) {
         let mut loaded = self.loaded.lock();
         loaded.retain(|_, versions| {
@@ -169,7 +170,7 @@ impl Loader {
         others.push(Arc::downgrade(servable));
     }
 
-    /// How the requests of the version in `folder` run together.
+    /// The batching of the version in `folder`.
     fn batching(&self, folder: &str) -> Result<Option<Batching>> {
         let path = join(folder, BATCHING_FILE);
         if !self.options.batching_per_model || !self.storage().exists(&path)? {
@@ -180,7 +181,7 @@ impl Loader {
 }
 
 impl Loader {
-    /// Differs if the files of a version differ: how many there are, their sizes and dates.
+    /// A fingerprint of a version's files: their number, sizes and modification times.
     pub fn stamp(&self, folder: &str) -> Stamp {
         let mut stamp = Stamp::default();
         // What cannot be read counts as not there; loading says why.
@@ -201,10 +202,10 @@ pub struct Stamp {
     modified: Duration,
 }
 
-/// Where a version says how its requests run together.
+/// The file in which a version sets its batching parameters.
 const BATCHING_FILE: &str = "batching_params.pbtxt";
 
-/// The number that a folder's name is; leading zeros are common.
+/// The version number of a folder name; leading zeros are allowed.
 fn version_of(name: &str) -> Option<i64> {
     let name = name.trim_end_matches('/');
     if name.is_empty() || !name.bytes().all(|b| b.is_ascii_digit()) {
@@ -213,7 +214,7 @@ fn version_of(name: &str) -> Option<i64> {
     name.parse().ok()
 }
 
-/// Bytes of a model's files: graph and variables.
+/// The size of a model's files in bytes: graph and variables.
 fn folder_bytes(storage: &dyn Storage, folder: &str) -> Result<usize> {
     let mut bytes: u64 = 0;
     each_file(storage, folder, |file| bytes = bytes.saturating_add(file.bytes))?;

@@ -1,7 +1,7 @@
-//! The task that looks for versions and has them loaded and unloaded.
+//! The version manager: a task that polls for versions and has them loaded and unloaded.
 //!
-//! It owns the state machine of each model and never waits for anything but events: looking into
-//! folders, loading and freeing happen on threads that may wait.
+//! It owns the state machine of each model and waits for events only: listing folders, loading and
+//! freeing run on blocking threads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,58 +12,58 @@ use thalweg_tensor::{Error, Result, err, trim_recycled_memory};
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::config::ModelConfig;
-use crate::leisure;
+use crate::idle_priority;
 use crate::loader::{Loader, Stamp};
 use crate::servable::Servable;
 use crate::store::{ModelView, Shared, StoreOptions};
 use crate::versions::{Action, Versions};
 
-/// How often attempts that are due are looked for.
+/// The interval at which retries are checked.
 const TICK: Duration = Duration::from_millis(500);
-/// How often a version that goes is asked whether its last request has ended.
+/// The interval at which an unloading version is checked for remaining requests.
 const UNLOAD_CHECK: Duration = Duration::from_millis(5);
-/// How long after a version was loaded or freed what is free goes back to the system.
+/// The delay after a load or unload before free memory is returned to the system.
 const GIVE_BACK_AFTER: Duration = Duration::from_millis(1200);
 
-/// What a manager is told.
+/// Events of the manager.
 pub(crate) enum Event {
-    /// These models, and no others.
+    /// Serve these models, and no others.
     Configure(Vec<ModelConfig>, oneshot::Sender<()>),
-    /// What lies in the folders of the models.
+    /// The versions found in the folders of the models.
     Found(Vec<Look>),
-    /// Loading has ended; with the folder's files as they were before, if it failed.
+    /// Loading has ended; if it failed, with the fingerprint of the folder's files before.
     Loaded(String, i64, Result<Arc<Servable>, (Error, Stamp)>),
-    /// Nothing is left of a version.
+    /// A version is unloaded.
     Unloaded(String, i64),
 }
 
-/// What lies in the folder of a model.
+/// The versions found in the folder of a model.
 pub(crate) struct Look {
     config: ModelConfig,
     versions: Result<BTreeMap<i64, String>>,
-    /// Versions that could not be loaded, as they are now.
+    /// Versions that failed to load, with their current fingerprints.
     failed: Vec<(i64, Stamp)>,
 }
 
-/// One model.
+/// The state of one model.
 struct Managed {
     config: ModelConfig,
     versions: Versions,
     servables: BTreeMap<i64, Arc<Servable>>,
     folders: BTreeMap<i64, String>,
-    /// What versions that could not be loaded were like.
+    /// The fingerprints of versions that failed to load.
     failed: BTreeMap<i64, Stamp>,
-    /// Whether its folder has been looked into.
+    /// Whether its folder has been listed.
     was_looked_for: bool,
-    /// Why there is nothing to serve.
+    /// Why there is no version to serve.
     trouble: Option<Error>,
-    /// Versions that were asked for by number and are not there.
+    /// Versions that were requested by number and do not exist.
     missing: BTreeSet<i64>,
-    /// Nobody wants it any more.
-    goes: bool,
+    /// Whether the model was removed from the configuration.
+    is_removed: bool,
 }
 
-/// Looks after the models of a server.
+/// Manages the models of a server.
 pub(crate) struct Manager {
     loader: Arc<Loader>,
     options: StoreOptions,
@@ -94,7 +94,7 @@ impl Manager {
         }
     }
 
-    /// Goes on until the process ends.
+    /// Runs until the process ends.
     pub(crate) async fn run(
         mut self,
         models: Vec<ModelConfig>,
@@ -146,7 +146,7 @@ impl Manager {
     fn configure(&mut self, models: Vec<ModelConfig>) {
         let names: BTreeSet<&String> = models.iter().map(|m| &m.name).collect();
         for (name, model) in &mut self.models {
-            model.goes = !names.contains(name);
+            model.is_removed = !names.contains(name);
         }
         for config in models {
             let versions = || Versions::new(self.options.transition, self.options.attempts);
@@ -160,7 +160,7 @@ impl Manager {
                 was_looked_for: false,
                 trouble: None,
                 missing: BTreeSet::new(),
-                goes: false,
+                is_removed: false,
             });
             if model.config.base_path != config.base_path {
                 // Other files under the same numbers: what is there goes first.
@@ -174,13 +174,13 @@ impl Manager {
         self.look();
     }
 
-    /// Has somebody look into the folders.
+    /// Starts a poll of the folders.
     fn look(&mut self) {
         if self.is_looking {
             return;
         }
         self.is_looking = true;
-        let there = self.models.values().filter(|m| !m.goes);
+        let there = self.models.values().filter(|m| !m.is_removed);
         let asked: Vec<(ModelConfig, Vec<(i64, String)>)> =
             there.map(|m| (m.config.clone(), m.failed_folders())).collect();
         let (loader, events) = (self.loader.clone(), self.events.clone());
@@ -198,7 +198,7 @@ impl Manager {
     fn found(&mut self, look: Look) {
         let Look { config, versions, failed } = look;
         let Some(model) = self.models.get_mut(&config.name) else { return };
-        if model.config != config || model.goes {
+        if model.config != config || model.is_removed {
             return;
         }
         model.was_looked_for = true;
@@ -262,11 +262,11 @@ impl Manager {
         names.iter().for_each(|name| self.advance(name));
     }
 
-    /// Does what is to be done for a model, and shows how it stands then.
+    /// Runs the actions that are due for a model, and publishes its state.
     fn advance(&mut self, name: &str) {
         let now = self.clock.monotonic();
         let Some(model) = self.models.get_mut(name) else { return };
-        if model.goes {
+        if model.is_removed {
             model.versions.want(&BTreeSet::new());
         }
         let actions = model.versions.actions(now);
@@ -280,7 +280,7 @@ impl Manager {
                 Action::Unload(number) => leaving.push((number, model.servables.remove(&number))),
             }
         }
-        let is_over = model.goes && model.is_empty();
+        let is_over = model.is_removed && model.is_empty();
         let view = (!is_over).then(|| model.view());
         if is_over {
             self.models.remove(name);
@@ -330,7 +330,7 @@ fn start_load(
         // The semaphore is never closed, so there is always a place in the end.
         let place = places.acquire_owned().await;
         let of_thread = name.clone();
-        let loading = leisure::run(move || {
+        let loading = idle_priority::run(move || {
             let stamp = loader.stamp(&folder);
             loader.load(&of_thread, number, &folder).map_err(|e| (e, stamp))
         });
@@ -341,14 +341,14 @@ fn start_load(
     });
 }
 
-/// Has the allocator give back what is free: it waits a second for a use of it, then does so when a
-/// thread ends.
+/// Makes the allocator return free memory to the system: it keeps free memory for a second and
+/// returns it when a thread ends.
 async fn give_back() {
     tokio::time::sleep(GIVE_BACK_AFTER).await;
-    let _ = leisure::run(|| ()).await;
+    let _ = idle_priority::run(|| ()).await;
 }
 
-/// Waits for the requests on their way, then frees the memory on a thread that may take its time.
+/// Waits for the requests of a version to end, then frees its memory on a background thread.
 fn start_unload(
     events: &mpsc::UnboundedSender<Event>,
     name: &str,
@@ -362,7 +362,7 @@ fn start_unload(
                 tokio::time::sleep(UNLOAD_CHECK).await;
             }
             // Without a thread for it, it is freed here.
-            let _ = leisure::run(move || {
+            let _ = idle_priority::run(move || {
                 drop(servable);
                 trim_recycled_memory();
             })

@@ -1,4 +1,4 @@
-//! Counts and times, in the form and under the names that TensorFlow Serving's users scrape.
+//! Metrics in Prometheus format, under the names that TensorFlow Serving uses.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ use crate::batching::Counts as BatchCounts;
 use crate::store::Store;
 use crate::versions::Stage;
 
-/// What was asked for.
+/// The API of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are those of the methods")]
 pub enum Api {
@@ -46,7 +46,7 @@ impl Api {
     }
 }
 
-/// How a request came.
+/// The protocol of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Entry {
     /// Over gRPC.
@@ -64,11 +64,11 @@ impl Entry {
     }
 }
 
-/// Upper ends of the buckets of times, in microseconds: from 10 on, each 1.8 times the last.
+/// Upper bounds of the latency buckets in microseconds: from 10 on, each 1.8 times the last.
 static BOUNDS: LazyLock<Vec<f64>> =
     LazyLock::new(|| (0..33).map(|i| 10.0 * 1.8f64.powi(i)).collect());
 
-/// Times, by bucket.
+/// A latency histogram.
 #[derive(Clone, Default)]
 struct Times {
     buckets: Vec<u64>,
@@ -87,7 +87,7 @@ impl Times {
     }
 }
 
-/// How many examples requests brought, by powers of two.
+/// A histogram of the number of examples per request, by powers of two.
 #[derive(Clone, Default)]
 struct Examples {
     buckets: [u64; EXAMPLE_BOUNDS + 1],
@@ -95,7 +95,7 @@ struct Examples {
     requests: u64,
 }
 
-/// The bounds are 1, 2, 4 and so on; what is beyond the last has a bucket of its own.
+/// The number of bounds 1, 2, 4 and so on; a further bucket holds larger numbers.
 const EXAMPLE_BOUNDS: usize = 20;
 
 impl Examples {
@@ -107,7 +107,7 @@ impl Examples {
     }
 }
 
-/// A request's model, method, way and outcome.
+/// A request's model, API, protocol and outcome.
 type RequestKey = (String, Api, Entry, Option<&'static str>);
 
 #[derive(Default)]
@@ -120,15 +120,15 @@ struct Counts {
     warm_ups: BTreeMap<(String, &'static str), Times>,
 }
 
-/// Folders of versions that are remembered; there may be a new one every minute.
+/// The maximum number of version folders with metrics.
 const FOLDERS_MAX: usize = 256;
 
-/// What a server counts.
+/// The metrics of a server.
 #[derive(Default)]
 pub struct Metrics(Mutex<Counts>);
 
 impl Metrics {
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn request(&self, model: &str, api: Api, entry: Entry, code: Option<Code>, time: Duration) {
         let mut counts = self.0.lock();
         let key = (model.to_owned(), api, entry, code.map(Code::name));
@@ -136,18 +136,18 @@ impl Metrics {
         counts.latencies.entry((model.to_owned(), api, entry)).or_default().add(time);
     }
 
-    /// A request brought this many examples.
+    /// Counts the examples of a request.
     pub fn examples(&self, model: &str, count: usize) {
         let mut counts = self.0.lock();
         counts.examples.entry(model.to_owned()).or_default().add(count as u64);
     }
 
-    /// A model ran a signature of this kind.
+    /// Records a run of a signature of this kind.
     pub fn run(&self, model: &str, api: Api, time: Duration) {
         self.0.lock().runs.entry((model.to_owned(), api)).or_default().add(time);
     }
 
-    /// A version was loaded, or could not be.
+    /// Records the loading of a version.
     pub fn load(&self, folder: &str, is_ok: bool, time: Duration) {
         let mut counts = self.0.lock();
         let (count, total) = counts.loads.entry((folder.to_owned(), outcome(is_ok))).or_default();
@@ -158,7 +158,7 @@ impl Metrics {
         }
     }
 
-    /// A version was warmed, or could not be.
+    /// Records the warm-up of a version.
     pub fn warm_up(&self, folder: &str, is_ok: bool, time: Duration) {
         let mut counts = self.0.lock();
         counts.warm_ups.entry((folder.to_owned(), outcome(is_ok))).or_default().add(time);
@@ -167,7 +167,7 @@ impl Metrics {
         }
     }
 
-    /// All of it, as Prometheus reads it.
+    /// All metrics in Prometheus text format.
     pub fn text(&self, store: &Store) -> String {
         let mut out = String::new();
         let counts = self.0.lock();
@@ -182,8 +182,8 @@ impl Metrics {
     }
 }
 
-/// What the counters of these names have come to in `text`, over all labels. A name may be
-/// TensorFlow's, with slashes, or Prometheus's; what is no counter here is left out.
+/// The values of these counters in `text`, summed over all labels. A name may be TensorFlow's, with
+/// slashes, or Prometheus's; names that are not counters are left out.
 pub fn counters(text: &str, names: &[String]) -> BTreeMap<String, i64> {
     let mut totals: BTreeMap<&str, i64> = BTreeMap::new();
     for line in text.lines() {
@@ -199,13 +199,13 @@ pub fn counters(text: &str, names: &[String]) -> BTreeMap<String, i64> {
     names.iter().filter_map(found).collect()
 }
 
-/// The name and the value of a line that has a whole number.
+/// The name and the value of a line with an integer value.
 fn counted(line: &str) -> Option<(&str, i64)> {
     let (labelled, value) = line.rsplit_once(' ')?;
     Some((labelled.split('{').next()?, value.parse().ok()?))
 }
 
-/// The lines that come before those of a metric.
+/// The HELP and TYPE lines of a metric.
 fn head(out: &mut String, name: &str, kind: &str, help: &str) {
     let _ = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
 }

@@ -1,4 +1,4 @@
-//! Which of the versions that lie in a folder are wanted.
+//! Version policies.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use thalweg_tensor::{Result, ensure};
 /// Which versions of a model are served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VersionPolicy {
-    /// This many of the newest.
+    /// The latest ones, this many.
     Latest(usize),
-    /// All that there are.
+    /// All versions.
     All,
-    /// These, where they are.
+    /// These versions, where they exist.
     Specific(BTreeSet<i64>),
 }
 
@@ -25,7 +25,7 @@ impl Default for VersionPolicy {
 }
 
 impl VersionPolicy {
-    /// What a configuration says; the newest version unless it says something.
+    /// The policy of a configuration; the latest version by default.
     pub fn from_proto(proto: Option<&ServableVersionPolicy>) -> Result<VersionPolicy> {
         Ok(match proto.and_then(|p| p.policy_choice.as_ref()) {
             None => VersionPolicy::default(),
@@ -45,7 +45,7 @@ impl VersionPolicy {
         })
     }
 
-    /// Those of the versions there are that are wanted.
+    /// The versions to serve among those that exist.
     pub fn choose(&self, there: &BTreeSet<i64>) -> BTreeSet<i64> {
         match self {
             VersionPolicy::Latest(count) => there.iter().rev().take(*count).copied().collect(),
@@ -54,7 +54,7 @@ impl VersionPolicy {
         }
     }
 
-    /// Those that are wanted by number and are not there.
+    /// The versions that are requested by number and do not exist.
     pub fn missing(&self, there: &BTreeSet<i64>) -> BTreeSet<i64> {
         match self {
             VersionPolicy::Latest(_) | VersionPolicy::All => BTreeSet::new(),

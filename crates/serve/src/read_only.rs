@@ -1,11 +1,11 @@
-//! Files that can be read and not changed: a model that is served has no business writing.
+//! A read-only storage for served models.
 
 use std::sync::Arc;
 
 use thalweg_formats::storage::{Metadata, ReadAt, Storage, WriteFile};
 use thalweg_tensor::{Result, bail};
 
-/// Another storage, without a way to change what is in it.
+/// A storage wrapper that rejects all changes.
 pub struct ReadOnly(pub Arc<dyn Storage>);
 
 fn refused<T>(path: &str) -> Result<T> {

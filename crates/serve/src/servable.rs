@@ -1,4 +1,4 @@
-//! One version of a model, loaded: signatures as methods that can be called.
+//! A loaded version of a model: signatures as callable methods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,48 +15,49 @@ use tokio::sync::oneshot;
 
 use crate::batching::{Batcher, Batching, Counts, Totals};
 use crate::examples::{CLASSIFY_METHOD, REGRESS_METHOD};
+use crate::memory_reservation::MemoryReservation;
 use crate::metrics::{Api, Metrics};
-use crate::room::Room;
-use crate::sizes::{Sizes, Workshop};
+use crate::sizes::{PlanLimiter, Sizes};
 
-/// Methods kept for each version: callers choose which outputs they want, and may choose badly.
+/// The maximum number of methods kept per version: callers choose the outputs, so the number must
+/// be bounded.
 const METHODS_MAX: usize = 256;
 
-/// A version of a model that takes requests.
+/// A loaded version of a model.
 pub struct Servable {
     model: String,
     version: i64,
     saved: SavedModel,
     signature_defs: BTreeMap<String, pb::SignatureDef>,
     methods: RwLock<BTreeMap<MethodKey, Arc<Method>>>,
-    room: Room,
+    reservation: MemoryReservation,
     metrics: Arc<Metrics>,
     clock: Arc<dyn Clock>,
     batching: Option<Batching>,
     batched: Arc<Totals>,
-    workshop: Arc<Workshop>,
+    plan_limiter: Arc<PlanLimiter>,
 }
 
-/// Name of a signature and the outputs that are wanted of it, in the order of their names.
+/// A signature name and the requested outputs, sorted.
 type MethodKey = (String, Vec<String>);
 
-/// A signature with the outputs that a caller wants, planned.
+/// A planned signature with the requested outputs.
 pub struct Method {
-    /// Name of the signature.
+    /// The name of the signature.
     pub name: String,
-    /// What it takes and gives.
+    /// Its inputs and outputs.
     pub signature: Arc<Signature>,
-    /// Names of the outputs, sorted, as they come.
+    /// The names of the outputs, sorted, in the order of the result.
     pub outputs: Vec<String>,
     sizes: Arc<Sizes>,
     batcher: Option<Arc<Batcher>>,
 }
 
-/// Ends a step whose caller is gone.
+/// Cancels a step whose caller is gone.
 pub(crate) struct CancelOnDrop(Option<Cancellation>);
 
 impl CancelOnDrop {
-    /// Cancels this unless it is disarmed before.
+    /// Cancels this on drop unless it is disarmed before.
     pub(crate) fn new(cancellation: Cancellation) -> CancelOnDrop {
         CancelOnDrop(Some(cancellation))
     }
@@ -76,13 +77,13 @@ impl Drop for CancelOnDrop {
 }
 
 impl Servable {
-    /// A model that was loaded, with its signatures as they stand in its file. Its runs are timed.
+    /// A loaded model with the signatures of its file. Its runs are timed.
     pub(crate) fn new(
         model: String,
         version: i64,
         saved: SavedModel,
         signature_defs: BTreeMap<String, pb::SignatureDef>,
-        room: Room,
+        reservation: MemoryReservation,
         watch: (Arc<Metrics>, Arc<dyn Clock>),
     ) -> Servable {
         let (metrics, clock) = watch;
@@ -92,16 +93,16 @@ impl Servable {
             saved,
             signature_defs,
             methods: RwLock::default(),
-            room,
+            reservation,
             metrics,
-            workshop: Workshop::new(clock.clone()),
+            plan_limiter: PlanLimiter::new(clock.clone()),
             clock,
             batching: None,
             batched: Arc::default(),
         }
     }
 
-    /// Runs requests together from now on, or each alone.
+    /// Sets whether and how requests are batched.
     #[must_use]
     pub fn with_batching(self, batching: Option<Batching>) -> Servable {
         Servable { batching, ..self }
@@ -112,41 +113,41 @@ impl Servable {
         &self.model
     }
 
-    /// The version's number.
+    /// The version number.
     pub fn version(&self) -> i64 {
         self.version
     }
 
-    /// What was loaded.
+    /// The loaded SavedModel.
     pub fn saved(&self) -> &SavedModel {
         &self.saved
     }
 
-    /// All signatures of the file, those for loaders among them.
+    /// All signatures of the file, including those for loaders.
     pub fn signature_defs(&self) -> &BTreeMap<String, pb::SignatureDef> {
         &self.signature_defs
     }
 
-    /// Memory that it takes, as far as is known: what its session holds, and no less than its files.
-    /// What versions share is counted for each of them.
+    /// Its memory in bytes: the memory of its session, at least the size of its files. Shared
+    /// variables count for each version.
     pub fn memory_bytes(&self) -> usize {
-        self.room.bytes().max(self.saved.session().memory_used_bytes())
+        self.reservation.bytes().max(self.saved.session().memory_used_bytes())
     }
 
-    /// Has its variables share the memory of those of `other` that are equal; says whether there are
+    /// Shares the memory of variables that are equal to those of `other`; returns whether there are
     /// any.
     pub(crate) fn share_with(&self, other: &Servable) -> bool {
         let shared = self.saved.session().share_variables(other.saved.session());
-        shared.iter().for_each(|variable| self.room.share(&other.room, variable));
+        shared.iter().for_each(|variable| self.reservation.share(&other.reservation, variable));
         !shared.is_empty()
     }
 
-    /// Plans for inputs of certain shapes that its methods keep.
+    /// The number of plans that its methods keep for specific input shapes.
     pub(crate) fn sized_plans(&self) -> usize {
-        self.workshop.plans()
+        self.plan_limiter.plans()
     }
 
-    /// What batching has done for it; none if its requests run alone.
+    /// Its batching statistics; `None` without batching.
     pub(crate) fn batched(&self) -> Option<Counts> {
         self.batching.as_ref().map(|_| self.batched.now())
     }
@@ -165,8 +166,8 @@ impl Servable {
         Ok((found.0, found.1))
     }
 
-    /// The method that gives these outputs of a signature, all of them if none is named. One that is
-    /// new is planned on the pool.
+    /// The method that fetches these outputs of a signature, all of them if none is named. A new
+    /// method is planned on the pool.
     pub async fn method(
         self: &Arc<Self>,
         signature: &str,
@@ -196,7 +197,7 @@ impl Servable {
             .context(|| format!("signature '{name}'"))?;
         let batching = self.batching.clone().filter(|_| takes_any_rows(signature));
         let (clock, batched) = (&self.clock, &self.batched);
-        let sizes = Sizes::new(callable, self.workshop.clone());
+        let sizes = Sizes::new(callable, self.plan_limiter.clone());
         let batcher = batching.map(|batching| {
             Arc::new(Batcher::new(batching, sizes.clone(), clock.clone(), batched.clone()))
         });
@@ -215,7 +216,7 @@ impl Servable {
         Ok(methods.entry(key).or_insert(method).clone())
     }
 
-    /// Plans for batches of the sizes that were set, with rows like those of the requests so far.
+    /// Plans for the allowed batch sizes, with rows shaped like those of earlier requests.
     pub(crate) fn prepare_sizes(&self) {
         let Some(Batching::Set(parameters)) = &self.batching else { return };
         let methods: Vec<Arc<Method>> = self.methods.read().values().cloned().collect();
@@ -224,8 +225,7 @@ impl Servable {
         }
     }
 
-    /// Runs a method, with other requests where that was asked for. The step is cancelled if the
-    /// future is dropped before its end.
+    /// Runs a method, batched if configured. The step is cancelled if the future is dropped.
     pub async fn run(&self, method: &Method, feeds: Vec<Tensor>) -> Result<Vec<Tensor>> {
         let begin = self.clock.monotonic();
         let result = match method.batcher.as_ref().and_then(|batcher| batcher.run(&feeds)) {
@@ -238,7 +238,7 @@ impl Servable {
 }
 
 impl Method {
-    /// What its signature is for.
+    /// The API of its signature.
     fn api(&self) -> Api {
         match self.signature.method.as_str() {
             CLASSIFY_METHOD => Api::Classify,
@@ -251,21 +251,21 @@ impl Method {
         let cancellation = Cancellation::default();
         let mut guard = CancelOnDrop::new(cancellation.clone());
         let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         self.sizes.start_with(
             options,
             move || Ok(feeds),
             move |result| {
                 // Nobody listens any more if the client is gone.
-                let _ = tell.send(result.map(|(tensors, _)| tensors));
+                let _ = sender.send(result.map(|(tensors, _)| tensors));
             },
         );
-        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        let result = receiver.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
         guard.disarm();
         result
     }
 
-    /// Checks what a caller gives and puts it in order.
+    /// Checks the inputs of a caller and puts them in order.
     pub fn feeds(&self, mut given: BTreeMap<String, Tensor>) -> Result<Vec<Tensor>> {
         let signature = &*self.signature;
         let mut feeds = Vec::with_capacity(signature.inputs.len());
@@ -297,14 +297,13 @@ impl Method {
     }
 }
 
-/// Whether all inputs and outputs have a first dimension of any size: rows of requests can be put
-/// together then.
+/// Whether all inputs and outputs have an unknown first dimension, so that requests can be batched.
 fn takes_any_rows(signature: &Signature) -> bool {
     let mut specs = signature.inputs.values().chain(signature.outputs.values());
     specs.all(|spec| spec.shape.dims().is_none_or(|dims| dims.first() == Some(&None)))
 }
 
-/// What `wanted`, sorted, names; all if it names none.
+/// The outputs that `wanted`, which is sorted, names; all if it is empty.
 fn chosen_outputs(signature: &Signature, wanted: &[String]) -> Result<Vec<String>> {
     for (i, name) in wanted.iter().enumerate() {
         ensure!(

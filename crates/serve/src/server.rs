@@ -1,4 +1,4 @@
-//! The listening side: gRPC on one port, HTTP on another.
+//! The server: gRPC on one port, HTTP on another.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -13,32 +13,32 @@ use thalweg_rpc::server_builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::connection::{Patience, Places, Watch};
+use crate::connection::{ConnectionTimeouts, Places, Watch};
 use crate::engine::Engine;
 use crate::grpc::Services;
 use crate::listen;
 use crate::rest::Rest;
 pub use crate::rest::RestOptions;
 
-/// Limits of a server.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Bytes that one message over gRPC may have.
+    /// The maximum size of a gRPC message.
     pub message_bytes_max: usize,
-    /// Calls that one connection may have open at once; more wait.
+    /// The maximum number of concurrent calls per connection; further calls wait.
     pub calls_max: u32,
-    /// Connections that may be open at once, of each kind; more wait to be taken.
+    /// The maximum number of open connections per protocol; further ones wait to be accepted.
     pub connections_max: usize,
-    /// How long clients may keep a connection or an answer waiting.
-    pub patience: Patience,
-    /// How long the server goes on once it is told to stop, saying that it is not ready: whoever sends
-    /// requests here learns of it and turns elsewhere.
+    /// Timeouts of connections.
+    pub timeouts: ConnectionTimeouts,
+    /// How long the server continues after a shutdown signal while it reports that it is not ready,
+    /// so that load balancers send requests elsewhere.
     pub lame_duck: Duration,
-    /// How long requests on their way have to end when the server stops.
+    /// How long requests in flight have to end at shutdown.
     pub drain_limit: Duration,
-    /// Whether callers may run any part of a model's graph, not its signatures alone.
+    /// Whether callers may run any part of a model's graph, not only its signatures.
     pub session_service: bool,
-    /// How HTTP is answered.
+    /// Options of the REST interface.
     pub rest: RestOptions,
 }
 
@@ -48,7 +48,7 @@ impl Default for ServerOptions {
             message_bytes_max: i32::MAX as usize,
             calls_max: 1000,
             connections_max: 16_384,
-            patience: Patience::default(),
+            timeouts: ConnectionTimeouts::default(),
             lame_duck: Duration::ZERO,
             drain_limit: Duration::from_secs(30),
             session_service: false,
@@ -57,34 +57,34 @@ impl Default for ServerOptions {
     }
 }
 
-/// How long a connection over HTTP has for the head of its next request.
+/// The deadline for the head of an HTTP request.
 const HEAD_LIMIT: Duration = Duration::from_secs(60);
 
-/// A server of models.
+/// A model server.
 pub struct Server {
     engine: Arc<Engine>,
     options: ServerOptions,
 }
 
 impl Server {
-    /// Answers from these models.
+    /// A server for these models.
     pub fn new(engine: Arc<Engine>, options: ServerOptions) -> Server {
         Server { engine, options }
     }
 
-    /// Serves until `told` says so, and for [`ServerOptions::lame_duck`] beyond; then takes nothing new,
-    /// lets what is on its way end, and returns.
+    /// Serves until `shutdown` completes and for [`ServerOptions::lame_duck`] longer; then refuses
+    /// new requests, lets those in flight end, and returns.
     pub async fn serve(
         self,
         grpc: Option<TcpListener>,
         rest: Option<TcpListener>,
-        mut told: watch::Receiver<bool>,
+        mut shutdown: watch::Receiver<bool>,
     ) {
         let (engine, lame_duck) = (self.engine.clone(), self.options.lame_duck);
         let (close, stop) = watch::channel(false);
         let draining = async move {
             // The sender gone means the same.
-            let _ = told.wait_for(|told| *told).await;
+            let _ = shutdown.wait_for(|shutdown| *shutdown).await;
             engine.drain();
             tokio::time::sleep(lame_duck).await;
             close.send_replace(true);
@@ -106,7 +106,7 @@ impl Server {
     }
 
     fn watch(&self, places: Places) -> Watch {
-        Watch { calls: Arc::default(), patience: self.options.patience, places }
+        Watch { calls: Arc::default(), timeouts: self.options.timeouts, places }
     }
 
     fn grpc(
@@ -149,7 +149,7 @@ impl Server {
             calls: watch.calls.clone(),
             options: self.options.rest.clone(),
         });
-        let head_limit = HEAD_LIMIT.min(self.options.patience.idle);
+        let head_limit = HEAD_LIMIT.min(self.options.timeouts.idle);
         async move {
             if !watch.is_greeted(&stream, &mut stop).await {
                 return;

@@ -1,8 +1,8 @@
-//! Plans of a method for the shapes that it is really called with, beside the one for any.
+//! Plans of a method for specific input shapes, beside the plan for any shapes.
 //!
-//! Shapes that come often get a plan of their own, made by a thread of low priority while requests go on
-//! with the general one. Callers choose shapes, and may choose badly: those that are counted, those that
-//! have plans and the time that goes into making plans are all bounded.
+//! Frequent shapes get a plan of their own, made on a thread of low priority while requests use the
+//! general plan. Callers choose the shapes, so the number of counted shapes, the number of plans
+//! and the time spent on planning are all bounded.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,30 +13,32 @@ use thalweg_kernel::Clock;
 use thalweg_runtime::{Callable, RunMetadata, RunOptions};
 use thalweg_tensor::{Budget, Code, Result, Shape, Tensor};
 
-use crate::leisure;
+use crate::idle_priority;
 
-/// Calls with the same shapes after which these get a plan.
+/// The number of calls with the same shapes after which they get a plan.
 const CALLS: u32 = 8;
-/// Calls of which a shape must have had so many: counts are halved after each such period.
+/// The period in calls after which counts are halved.
 const PERIOD: u32 = 1024;
-/// Plans for shapes that a method keeps; more if more sizes of batches were set.
+/// The maximum number of plans that a method keeps for specific shapes; more if there are more
+/// allowed batch sizes.
 const PLANS_MAX: usize = 8;
-/// Sizes of batches that get a plan before there are requests.
+/// The maximum number of batch sizes that are planned in advance.
 const PREPARED_MAX: usize = 32;
-/// Plans for shapes that all methods of a version keep together.
+/// The maximum number of plans for specific shapes of all methods of a version.
 const VERSION_PLANS_MAX: usize = 64;
-/// Shapes without a plan that are counted at once.
+/// The maximum number of shapes without a plan that are counted.
 const COUNTED_MAX: usize = 32;
-/// After a plan was made none is made for so many times as long as it took, within these bounds.
+/// After planning, no plan is made for this multiple of the time that planning took, within these
+/// bounds.
 const REST_FACTOR: u32 = 20;
 const REST_MIN: Duration = Duration::from_millis(100);
 const REST_MAX: Duration = Duration::from_secs(30);
 
-/// Runs a method, by the plan that suits the shapes of its feeds best.
+/// Runs a method by the plan that fits the shapes of its feeds best.
 pub(crate) struct Sizes {
     general: Callable,
-    workshop: Arc<Workshop>,
-    /// Whether plans for shapes do no less than the general one.
+    plan_limiter: Arc<PlanLimiter>,
+    /// Whether plans for specific shapes are not smaller than the general one.
     is_useless: AtomicBool,
     state: Mutex<State>,
 }
@@ -45,13 +47,13 @@ pub(crate) struct Sizes {
 struct State {
     special: Vec<Special>,
     counted: Vec<Counted>,
-    /// Calls in this period.
+    /// The number of calls in this period.
     calls: u32,
-    /// Sizes of batches that were prepared for.
+    /// The number of batch sizes that were planned in advance.
     prepared: usize,
 }
 
-/// A plan for some shapes.
+/// A plan for specific shapes.
 struct Special {
     callable: Callable,
     calls: u32,
@@ -63,8 +65,8 @@ struct Counted {
     calls: u32,
 }
 
-/// What makes the plans of a version: one at a time, and not always.
-pub(crate) struct Workshop {
+/// Limits the planning of a version: one plan at a time, with pauses in between.
+pub(crate) struct PlanLimiter {
     clock: Arc<dyn Clock>,
     state: Mutex<Work>,
 }
@@ -76,29 +78,29 @@ struct Work {
     plans: usize,
 }
 
-impl Workshop {
-    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<Workshop> {
-        Arc::new(Workshop { clock, state: Mutex::default() })
+impl PlanLimiter {
+    pub(crate) fn new(clock: Arc<dyn Clock>) -> Arc<PlanLimiter> {
+        Arc::new(PlanLimiter { clock, state: Mutex::default() })
     }
 
-    /// Plans for shapes that the version keeps.
+    /// The number of plans for specific shapes that the version keeps.
     pub(crate) fn plans(&self) -> usize {
         self.state.lock().plans
     }
 
-    /// The next turn to make a plan, if it is time for one.
-    fn turn(self: &Arc<Self>) -> Option<Turn> {
+    /// The permission to make a plan, if one may be made now.
+    fn permit(self: &Arc<Self>) -> Option<PlanPermit> {
         let begin = self.clock.monotonic();
         let mut work = self.state.lock();
         if work.is_busy || begin < work.rests_until {
             return None;
         }
         work.is_busy = true;
-        Some(Turn { workshop: self.clone(), begin })
+        Some(PlanPermit { plan_limiter: self.clone(), begin })
     }
 
-    /// Room for another plan.
-    fn take_room(&self) -> bool {
+    /// Reserves a slot for another plan.
+    fn reserve_slot(&self) -> bool {
         let mut work = self.state.lock();
         let has_room = work.plans < VERSION_PLANS_MAX;
         work.plans += usize::from(has_room);
@@ -110,37 +112,37 @@ impl Workshop {
     }
 }
 
-/// The right to make a plan; the workshop rests afterwards.
-struct Turn {
-    workshop: Arc<Workshop>,
+/// The permission to make one plan; a pause follows.
+struct PlanPermit {
+    plan_limiter: Arc<PlanLimiter>,
     begin: Duration,
 }
 
-impl Turn {
-    /// Its thread has come to work.
+impl PlanPermit {
+    /// Marks the begin of the planning thread.
     fn begins(&mut self) {
-        self.begin = self.workshop.clock.monotonic();
+        self.begin = self.plan_limiter.clock.monotonic();
     }
 }
 
-impl Drop for Turn {
+impl Drop for PlanPermit {
     fn drop(&mut self) {
-        let now = self.workshop.clock.monotonic();
+        let now = self.plan_limiter.clock.monotonic();
         let took = now.saturating_sub(self.begin);
-        let mut work = self.workshop.state.lock();
+        let mut work = self.plan_limiter.state.lock();
         work.is_busy = false;
         work.rests_until = now + (took.saturating_mul(REST_FACTOR)).clamp(REST_MIN, REST_MAX);
     }
 }
 
 impl Sizes {
-    /// Runs `general`, which takes any shapes, or what `workshop` makes of it.
-    pub(crate) fn new(general: Callable, workshop: Arc<Workshop>) -> Arc<Sizes> {
+    /// Runs `general`, which takes any shapes, or plans derived from it.
+    pub(crate) fn new(general: Callable, plan_limiter: Arc<PlanLimiter>) -> Arc<Sizes> {
         let (is_useless, state) = (AtomicBool::new(false), Mutex::default());
-        Arc::new(Sizes { general, workshop, is_useless, state })
+        Arc::new(Sizes { general, plan_limiter, is_useless, state })
     }
 
-    /// What the session's tensors are charged to.
+    /// The memory budget of the session.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         self.general.budget()
     }
@@ -160,7 +162,7 @@ impl Sizes {
         self.general.start_with(options, choose, done);
     }
 
-    /// What runs a step with these feeds. Shapes that come often get a plan, later.
+    /// The plan for these feeds. Frequent shapes get a plan later.
     fn choose(self: &Arc<Self>, feeds: &[Tensor]) -> Callable {
         if self.is_useless.load(Ordering::Relaxed) {
             return self.general.clone();
@@ -172,24 +174,24 @@ impl Sizes {
             return special.callable.clone();
         }
         let wanted = state.count(feeds).filter(|&i| state.is_worth_a_plan(i));
-        let turn = wanted.and_then(|i| Some((i, self.workshop.turn()?)));
-        if let Some((i, mut turn)) = turn {
+        let permit = wanted.and_then(|i| Some((i, self.plan_limiter.permit()?)));
+        if let Some((i, mut permit)) = permit {
             let shapes = state.counted.swap_remove(i).shapes;
             drop(state);
             let this = Arc::downgrade(self);
             // Without a thread for it the general plan goes on.
-            let _ = leisure::start(move || {
-                turn.begins();
+            let _ = idle_priority::start(move || {
+                permit.begins();
                 if let Some(this) = this.upgrade() {
                     this.make(&shapes);
                 }
-                drop(turn);
+                drop(permit);
             });
         }
         self.general.clone()
     }
 
-    /// Makes a plan for these shapes, if it does less than the general one.
+    /// Makes a plan for these shapes and keeps it if it is smaller than the general one.
     fn make(&self, shapes: &[Shape]) {
         match self.general.for_shapes(shapes) {
             Ok(callable) if callable.size() < self.general.size() => self.keep(callable),
@@ -197,15 +199,15 @@ impl Sizes {
             Err(e) if e.code() == Code::Unimplemented => {
                 self.is_useless.store(true, Ordering::Relaxed);
             }
-            // Other shapes may suit the model, and what is wrong with these its steps tell the callers.
+            // Other shapes may suit the model, and what is wrong with these its steps sender the callers.
             Err(_) => {}
         }
     }
 
-    /// Takes in a plan; the one that was used least goes if there are many.
+    /// Adds a plan; the least used one is dropped if there are too many.
     fn keep(&self, callable: Callable) {
         let mut state = self.state.lock();
-        let has_room = state.special.len() < state.plans_max() && self.workshop.take_room();
+        let has_room = state.special.len() < state.plans_max() && self.plan_limiter.reserve_slot();
         let given_up = if has_room { None } else { state.least_used() };
         // Where all room is taken by other methods the plan was made in vain; that is rare.
         if has_room || given_up.is_some() {
@@ -216,7 +218,7 @@ impl Sizes {
         drop(given_up);
     }
 
-    /// Makes plans for batches of these sizes, with rows like those of the calls so far.
+    /// Plans for batches of these sizes, with rows shaped like those of earlier calls.
     pub(crate) fn prepare(&self, sizes: &[usize]) {
         let rows: Vec<Vec<Shape>> = {
             let mut state = self.state.lock();
@@ -239,7 +241,7 @@ impl Sizes {
         counted.retain(|c| !has_plan(c));
     }
 
-    /// Plans that are kept, besides the general one.
+    /// The number of plans besides the general one.
     #[cfg(test)]
     fn plans(&self) -> usize {
         self.state.lock().special.len()
@@ -248,7 +250,7 @@ impl Sizes {
 
 impl Drop for Sizes {
     fn drop(&mut self) {
-        self.workshop.give_room(self.state.get_mut().special.len());
+        self.plan_limiter.give_room(self.state.get_mut().special.len());
     }
 }
 
@@ -257,7 +259,7 @@ impl State {
         PLANS_MAX.max(self.prepared)
     }
 
-    /// What was often once and is no more has to make room.
+    /// Counts a call, and halves the counts after each period.
     fn count_call(&mut self) {
         self.calls += 1;
         if self.calls < PERIOD {
@@ -269,9 +271,9 @@ impl State {
         self.counted.retain(|c| c.calls > 0);
     }
 
-    /// Counts a call with shapes that have no plan. A new one takes the place of none that is more
-    /// common: where there is no place, all counts go down by one, so whatever makes up a thirtieth of
-    /// the calls is found however many others there are.
+    /// Counts a call with shapes that have no plan, by the Misra-Gries algorithm: a new shape never
+    /// replaces a more frequent one; if there is no free counter, all counts are decremented, so
+    /// every shape with at least a thirtieth of the calls is found.
     fn count(&mut self, feeds: &[Tensor]) -> Option<usize> {
         let is_same = |c: &Counted| {
             c.shapes.len() == feeds.len()
@@ -291,7 +293,7 @@ impl State {
         None
     }
 
-    /// Whether shapes came often, and more often than those of a plan that would have to go.
+    /// Whether shapes are frequent, and more frequent than those of a plan that would be dropped.
     fn is_worth_a_plan(&self, i: usize) -> bool {
         let calls = self.counted[i].calls;
         let is_full = self.special.len() >= self.plans_max();
@@ -336,10 +338,10 @@ mod tests {
         let target = s.op("Pack").inputs(&[one, size]).build().unwrap();
         s.op("Reshape").name("row").inputs(&[x, target]).build().unwrap();
         let options = SessionOptions::default();
-        let workshop = Workshop::new(options.environment.clock.clone());
+        let plan_limiter = PlanLimiter::new(options.environment.clock.clone());
         let session = Session::new(s.to_graph(), kernel_registry(FAMILIES), options).unwrap();
         let general = session.make_callable(&["x"], &[fetch], &[]).unwrap();
-        (Sizes::new(general, workshop), session)
+        (Sizes::new(general, plan_limiter), session)
     }
 
     fn ones(rows: usize, width: usize) -> Tensor {
@@ -348,15 +350,15 @@ mod tests {
     }
 
     async fn call(sizes: &Arc<Sizes>, feed: Tensor) -> Result<Vec<Tensor>> {
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         sizes.start_with(
             RunOptions::default(),
             move || Ok(vec![feed]),
             move |result| {
-                let _ = tell.send(result.map(|(tensors, _)| tensors));
+                let _ = sender.send(result.map(|(tensors, _)| tensors));
             },
         );
-        told.await.unwrap()
+        receiver.await.unwrap()
     }
 
     /// Calls until there are so many plans.
@@ -385,12 +387,12 @@ mod tests {
         // Others go on with the general one.
         assert_eq!(sizes.choose(&[ones(3, 2)]).size(), sizes.general.size());
         until(&sizes, 2, || ones(3, 2)).await;
-        let workshop = sizes.workshop.clone();
-        assert_eq!(workshop.plans(), 2);
+        let plan_limiter = sizes.plan_limiter.clone();
+        assert_eq!(plan_limiter.plans(), 2);
         drop(sizes);
         // The last step may still hold it for a moment.
         for _ in 0..1000 {
-            if workshop.plans() == 0 {
+            if plan_limiter.plans() == 0 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
@@ -433,20 +435,20 @@ mod tests {
     #[test]
     fn the_workshop_makes_one_at_a_time_and_rests() {
         let (sizes, _session) = sizes("row");
-        let workshop = &sizes.workshop;
-        let turn = workshop.turn().expect("it is idle");
-        assert!(workshop.turn().is_none(), "it is busy");
-        drop(turn);
-        assert!(workshop.turn().is_none(), "it rests");
-        assert!(workshop.state.lock().rests_until >= REST_MIN);
+        let plan_limiter = &sizes.plan_limiter;
+        let permit = plan_limiter.permit().expect("it is idle");
+        assert!(plan_limiter.permit().is_none(), "it is busy");
+        drop(permit);
+        assert!(plan_limiter.permit().is_none(), "it rests");
+        assert!(plan_limiter.state.lock().rests_until >= REST_MIN);
         for _ in 0..VERSION_PLANS_MAX {
-            assert!(workshop.take_room());
+            assert!(plan_limiter.reserve_slot());
         }
-        assert!(!workshop.take_room());
+        assert!(!plan_limiter.reserve_slot());
         // Where there is no room a plan takes the place of one of its own method, or goes.
         sizes.make(&[Shape::new(&[2, 2]).unwrap()]);
         assert_eq!(sizes.plans(), 0);
-        workshop.give_room(VERSION_PLANS_MAX);
+        plan_limiter.give_room(VERSION_PLANS_MAX);
     }
 
     #[test]
@@ -463,7 +465,7 @@ mod tests {
         let general = sizes.general.size();
         assert_eq!(sizes.choose(&[ones(3, 2)]).size(), general);
         assert!(sizes.choose(&[ones(40, 2)]).size() < general);
-        assert_eq!(sizes.workshop.plans(), PLANS_MAX);
+        assert_eq!(sizes.plan_limiter.plans(), PLANS_MAX);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Models by name: what requests find, and what a server is told to have.
+//! The models of a server by name: what requests find, and what the configuration asks for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::manager::{Event, Manager};
 use crate::servable::Servable;
 use crate::versions::{Attempts, Stage, Transition};
 
-/// How models come and go.
+/// Options of loading and unloading.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    /// Between two looks for new versions; none means that there is only the first.
+    /// The interval of polls for new versions; `None` polls once.
     pub poll_interval: Option<Duration>,
-    /// What goes first.
+    /// The order of loading and unloading.
     pub transition: Transition,
-    /// How often loading is tried.
+    /// Retries of loading.
     pub attempts: Attempts,
-    /// Versions that are loaded at once.
+    /// The number of versions that are loaded concurrently.
     pub load_threads: usize,
 }
 
@@ -45,25 +45,25 @@ pub struct Store {
     events: mpsc::UnboundedSender<Event>,
 }
 
-/// What requests look at; the manager replaces it, model by model.
+/// What requests read; the manager replaces it model by model.
 #[derive(Default)]
 pub(crate) struct Shared {
     models: RwLock<BTreeMap<String, Arc<ModelView>>>,
     changes: watch::Sender<u64>,
 }
 
-/// A model as it stands.
+/// A snapshot of a model's state.
 #[derive(Clone, Default)]
 pub struct ModelView {
-    /// Versions that take requests.
+    /// The available versions.
     pub available: BTreeMap<i64, Arc<Servable>>,
-    /// Names of versions.
+    /// Version labels.
     pub labels: BTreeMap<String, i64>,
-    /// All versions that are known, with the reason if loading failed.
+    /// All known versions, with the error if loading failed.
     pub statuses: BTreeMap<i64, (Stage, Option<Error>)>,
-    /// Whether all that is wanted is there, or has failed for good.
+    /// Whether all requested versions are available or have failed for good.
     pub is_settled: bool,
-    /// Why its folder cannot be read, or holds nothing.
+    /// Why its folder cannot be read or is empty.
     pub trouble: Option<Error>,
 }
 
@@ -80,7 +80,7 @@ impl ModelView {
 }
 
 impl Shared {
-    /// Whether requests see something else than this.
+    /// Whether `view` differs from the published state.
     pub(crate) fn differs(&self, name: &str, view: Option<&ModelView>) -> bool {
         let models = self.models.read();
         match (models.get(name), view) {
@@ -99,7 +99,7 @@ impl Shared {
 }
 
 impl Store {
-    /// Begins to load these models, on the runtime of the caller.
+    /// Starts loading these models, on the runtime of the caller.
     pub fn start(models: Vec<ModelConfig>, loader: Arc<Loader>, options: StoreOptions) -> Store {
         let shared = Arc::new(Shared::default());
         // Who asks before the manager has begun learns that they are to come.
@@ -112,7 +112,7 @@ impl Store {
         Store { shared, events }
     }
 
-    /// The version that a request means.
+    /// The version that a request refers to.
     pub fn get(&self, spec: Option<&pb::ModelSpec>) -> Result<Arc<Servable>> {
         let Some(spec) = spec else { bail!(InvalidArgument, "Missing ModelSpec") };
         ensure!(!spec.name.is_empty(), InvalidArgument, "ModelSpec has no name specified.");
@@ -138,22 +138,22 @@ impl Store {
         found.cloned().ok_or_else(|| not_found(spec, view.as_deref()))
     }
 
-    /// A model as it stands.
+    /// A snapshot of a model's state.
     pub fn view(&self, name: &str) -> Option<Arc<ModelView>> {
         self.shared.models.read().get(name).cloned()
     }
 
-    /// All models as they stand.
+    /// Snapshots of all models.
     pub fn views(&self) -> BTreeMap<String, Arc<ModelView>> {
         self.shared.models.read().clone()
     }
 
-    /// Whether every model has a version that takes requests.
+    /// Whether every model has an available version.
     pub fn is_ready(&self) -> bool {
         self.shared.models.read().values().all(|view| !view.available.is_empty())
     }
 
-    /// Where the versions of a model stand, newest first: all, or the one that is meant.
+    /// The status of a model's versions, newest first: all, or the requested one.
     pub fn status(&self, spec: Option<&pb::ModelSpec>) -> Result<Vec<pb::ModelVersionStatus>> {
         let Some(spec) = spec else { bail!(InvalidArgument, "Missing ModelSpec") };
         let name = &spec.name;
@@ -190,16 +190,16 @@ impl Store {
         Ok(chosen)
     }
 
-    /// Replaces the models by others and waits until they are there. Fails with the first reason why
-    /// one, or the version of a label, cannot be.
+    /// Replaces the configured models and waits until they are loaded. Fails with the first error
+    /// of a model, or of the version of a label.
     pub async fn reload(&self, models: Vec<ModelConfig>) -> Result<()> {
         let names: Vec<String> = models.iter().map(|m| m.name.clone()).collect();
         let labels: Vec<(String, BTreeMap<String, i64>)> =
             models.iter().map(|m| (m.name.clone(), m.labels.clone())).collect();
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let gone = |_| err!(Unavailable, "the server is ending");
-        self.events.send(Event::Configure(models, tell)).map_err(|_| gone(()))?;
-        told.await.map_err(|_| gone(()))?;
+        self.events.send(Event::Configure(models, sender)).map_err(|_| gone(()))?;
+        receiver.await.map_err(|_| gone(()))?;
         self.settled(&names).await;
         for (name, labels) in &labels {
             if let Some(view) = self.view(name) {
@@ -209,7 +209,7 @@ impl Store {
         Ok(())
     }
 
-    /// Waits until these models are there, or have failed for good, or fail for the first time.
+    /// Waits until these models are available, have failed for good, or fail for the first time.
     pub async fn settled(&self, names: &[String]) {
         let mut changes = self.shared.changes.subscribe();
         let is_settled = |name: &String| {
@@ -228,7 +228,7 @@ impl Store {
     }
 }
 
-/// Fails if a model has no version that takes requests, or a label leads to none.
+/// Fails if a model has no available version, or a label refers to an unavailable one.
 fn check_loaded(name: &str, view: &ModelView, labels: &BTreeMap<String, i64>) -> Result<()> {
     let failed = view.statuses.values().find_map(|(_, error)| error.as_ref());
     let reason = failed.or(view.trouble.as_ref()).filter(|_| view.available.is_empty());
@@ -256,7 +256,7 @@ fn version_status(number: i64, stage: Stage, error: Option<&Error>) -> pb::Model
     }
 }
 
-/// Why there is nothing to run.
+/// The error for a request without a version to run.
 fn not_found(spec: &pb::ModelSpec, view: Option<&ModelView>) -> Error {
     let name = &spec.name;
     let request = match &spec.version_choice {

@@ -1,7 +1,7 @@
-//! The life of a model's versions, from found to gone.
+//! The life cycle of a model's versions.
 //!
-//! A synchronous state machine: callers tell it which versions are wanted and what became of its
-//! actions, and it answers with what to do next. It reads no file, starts no thread and has no clock.
+//! A synchronous state machine: callers say which versions are wanted and how its actions ended,
+//! and it returns the next actions. It reads no file, starts no thread and has no clock.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,23 +10,23 @@ use thalweg_tensor::Error;
 
 use crate::policy::StateProto;
 
-/// Where a version stands, in TensorFlow Serving's words.
+/// The state of a version, as in TensorFlow Serving.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
-    /// Found, nothing done yet.
+    /// Found, not loading yet.
     Start,
-    /// Being loaded and warmed, or waiting to be loaded again.
+    /// Being loaded and warmed up, or waiting for a retry.
     Loading,
-    /// Takes requests.
+    /// Available for requests.
     Available,
-    /// Takes no new requests; those on their way end.
+    /// Not available for new requests; requests in flight end.
     Unloading,
-    /// Gone, or failed for good.
+    /// Unloaded, or failed for good.
     End,
 }
 
 impl Stage {
-    /// The number in messages.
+    /// The state in messages.
     pub(crate) fn to_proto(self) -> StateProto {
         match self {
             Stage::Start => StateProto::Start,
@@ -38,24 +38,24 @@ impl Stage {
     }
 }
 
-/// What goes first when versions come and go.
+/// The order of loading and unloading when versions change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transition {
-    /// A version goes only when one that is wanted is there: there is always one, and for a while
-    /// there are two.
+    /// Availability-preserving: a version is unloaded only after a wanted one is available. There
+    /// is always a version, and for a while there are two.
     #[default]
     KeepAvailable,
-    /// A version comes only when those that are not wanted are gone: there are never two, and for a
-    /// while there is none.
+    /// Resource-preserving: a version is loaded only after unwanted ones are unloaded. There are
+    /// never two, and for a while there is none.
     KeepResources,
 }
 
-/// How often loading is tried.
+/// Retries of loading.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempts {
-    /// Further attempts after the first.
+    /// The number of retries after the first attempt.
     pub retries: u32,
-    /// Between two attempts.
+    /// The interval of retries.
     pub interval: Duration,
 }
 
@@ -65,26 +65,26 @@ impl Default for Attempts {
     }
 }
 
-/// What is to be done now.
+/// An action for the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Load this version and tell [`Versions::loaded`].
+    /// Load this version, then call [`Versions::loaded`].
     Load(i64),
-    /// Take no more requests, wait for those on their way, free the memory, tell
+    /// Refuse new requests, wait for those in flight, free the memory, then call
     /// [`Versions::unloaded`].
     Unload(i64),
 }
 
-/// One version.
+/// The state of one version.
 #[derive(Clone, Debug)]
 pub struct Version {
-    /// Where it stands.
+    /// Its stage.
     pub stage: Stage,
-    /// Why loading failed, the last time it was tried.
+    /// The error of the last attempt to load it.
     pub error: Option<Error>,
     is_wanted: bool,
     failures: u32,
-    /// When it is tried again.
+    /// When loading is retried.
     next_try: Option<Duration>,
 }
 
@@ -96,21 +96,21 @@ pub struct Versions {
     attempts: Attempts,
 }
 
-/// Versions that are gone are remembered, so that whoever asks learns what became of them.
+/// The number of ended versions that are remembered, so that their status can be queried.
 const ENDED_MAX: usize = 32;
 
 impl Versions {
-    /// No versions yet.
+    /// A model without versions.
     pub fn new(transition: Transition, attempts: Attempts) -> Versions {
         Versions { versions: BTreeMap::new(), transition, attempts }
     }
 
-    /// All that are known.
+    /// All known versions.
     pub fn all(&self) -> &BTreeMap<i64, Version> {
         &self.versions
     }
 
-    /// Whether nothing is wanted that is not there, or has failed for good.
+    /// Whether every wanted version is available or has failed for good.
     pub fn is_settled(&self) -> bool {
         self.versions.values().filter(|v| v.is_wanted).all(|v| match v.stage {
             Stage::Available => true,
@@ -119,7 +119,7 @@ impl Versions {
         })
     }
 
-    /// Says which versions are to be there from now on.
+    /// Sets the wanted versions.
     pub fn want(&mut self, wanted: &BTreeSet<i64>) {
         for (number, version) in &mut self.versions {
             version.is_wanted = wanted.contains(number);
@@ -148,7 +148,7 @@ impl Versions {
         self.forget();
     }
 
-    /// Loading has ended.
+    /// Records the end of loading.
     pub fn loaded(&mut self, number: i64, result: Result<(), Error>, now: Duration) {
         let Some(version) = self.versions.get_mut(&number) else { return };
         if version.stage != Stage::Loading {
@@ -173,7 +173,7 @@ impl Versions {
         }
     }
 
-    /// The files of a version that could not be loaded have changed: it is tried again, now.
+    /// Retries a version at once because its files have changed.
     pub fn changed(&mut self, number: i64) {
         let Some(version) = self.versions.get_mut(&number) else { return };
         let has_failed = version.error.is_some() && version.is_wanted;
@@ -185,7 +185,7 @@ impl Versions {
         }
     }
 
-    /// Nothing is left of a version.
+    /// Records the end of unloading.
     pub fn unloaded(&mut self, number: i64) {
         if let Some(version) = self.versions.get_mut(&number)
             && version.stage == Stage::Unloading
@@ -199,7 +199,7 @@ impl Versions {
         self.forget();
     }
 
-    /// What is to be done now; the caller does it.
+    /// The next actions; the caller runs them.
     pub fn actions(&mut self, now: Duration) -> Vec<Action> {
         let mut actions = Vec::new();
         let has_wanted = self.versions.values().any(|v| v.is_wanted);

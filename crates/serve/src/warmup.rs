@@ -1,5 +1,5 @@
-//! Requests that a version answers before it takes traffic, so that no client waits for plans to be
-//! made and memory to be found.
+//! Warm-up: requests that run before a version is available, so that no client waits for planning
+//! and memory allocation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,25 +16,25 @@ use crate::examples;
 use crate::inference::{predict, session_run, spec_signature, tensors};
 use crate::servable::Servable;
 
-/// Where a model brings its own requests along.
+/// The file of recorded warm-up requests in a SavedModel.
 const FILE: &str = "assets.extra/tf_serving_warmup_requests";
-/// More are no warm-up but a load test.
+/// The maximum number of recorded requests, as in TensorFlow Serving.
 const RECORDS_MAX: usize = 1000;
-/// The largest of them.
+/// The maximum size of a recorded request.
 const RECORD_BYTES_MAX: usize = 256 << 20;
-/// Inputs that are made up have no more elements.
+/// The maximum number of elements of a generated input.
 const ELEMENTS_MAX: usize = 1 << 24;
 
-/// What a version is run with before it takes requests.
+/// The warm-up of a version.
 #[derive(Clone, Debug)]
 pub struct WarmUp {
-    /// The requests that the model brings along.
+    /// Whether to run the recorded requests of the model.
     pub recorded: bool,
-    /// How often each of these is run.
+    /// How often each recorded request is run.
     pub iterations: u32,
-    /// Zeros, one example, for each signature of models that bring nothing along.
+    /// Whether to run each signature once on zeros if the model has no recorded requests.
     pub generated: bool,
-    /// How long each run may take.
+    /// The deadline of each run.
     pub timeout: Duration,
 }
 
@@ -45,8 +45,7 @@ impl Default for WarmUp {
     }
 }
 
-/// Runs a version as [`WarmUp`] says. Requests that the model brought along must succeed; what is made
-/// up may be refused.
+/// Warms up a version. Recorded requests must succeed; generated ones may fail.
 pub fn warm(servable: &Arc<Servable>, options: &WarmUp, storage: &dyn Storage) -> Result<()> {
     let path = join(servable.saved().folder(), FILE);
     // A runtime of its own: loading waits on a thread that may wait.
@@ -127,7 +126,8 @@ async fn one(servable: &Arc<Servable>, log: Option<&LogType>) -> Result<()> {
     }
 }
 
-/// Zeros may be no sensible input, so failures are nobody's fault; the plan is there either way.
+/// Runs each signature on zeros. Failures are ignored, since zeros may be invalid inputs; the plan
+/// is made either way.
 async fn generated(servable: &Arc<Servable>, options: &WarmUp) {
     for (name, signature) in servable.saved().signatures() {
         let Some(inputs) = zeros(signature) else { continue };
@@ -136,8 +136,8 @@ async fn generated(servable: &Arc<Servable>, options: &WarmUp) {
     }
 }
 
-/// One example of zeros for each input; none where that would be large, or where the inputs are no
-/// plain tensors.
+/// A batch of one example of zeros for each input; `None` if it would be too large, or if inputs
+/// are not plain tensors.
 fn zeros(signature: &Signature) -> Option<BTreeMap<String, Tensor>> {
     let one = |spec: &TensorSpec| {
         let dims: Vec<usize> = spec.shape.dims()?.iter().map(|d| d.unwrap_or(1)).collect();

@@ -1,4 +1,4 @@
-//! Paths to the stores that they belong to.
+//! Dispatch of paths to stores by URL scheme.
 
 use std::sync::Arc;
 #[cfg(any(feature = "s3", feature = "hdfs"))]
@@ -12,18 +12,18 @@ use thalweg_tensor::{Bytes, Result, bail, ensure, err};
 use crate::driver::Driver;
 use crate::url::Url;
 
-/// Which URLs of other stores may be touched.
+/// Which URLs may be accessed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedUrls {
-    /// All that the process's credentials open.
+    /// All that the process's credentials permit.
     All,
-    /// Those that begin with one of these, whole parts of a path compared: `s3://bucket/folder`,
-    /// `s3://`. None at all if there are none.
+    /// Those with one of these prefixes, compared by whole path components: `s3://bucket/folder`,
+    /// `s3://`. None if the list is empty.
     Under(Vec<String>),
 }
 
-/// Storage in which a path's scheme says where it lies: `s3://bucket/key`, `hdfs://host:port/path`;
-/// `file:///path` and plain paths are local files.
+/// A storage that selects the store by the scheme of a path: `s3://bucket/key`,
+/// `hdfs://host:port/path`; `file:///path` and plain paths are local files.
 pub struct ByUrl {
     local: Arc<dyn Storage>,
     allowed: AllowedUrls,
@@ -36,15 +36,15 @@ pub struct ByUrl {
 }
 
 impl Default for ByUrl {
-    /// Everything that the process's user may touch.
+    /// All stores, with the permissions of the process.
     fn default() -> ByUrl {
         ByUrl::new(Arc::new(LocalStorage::default()), AllowedUrls::All)
     }
 }
 
 impl ByUrl {
-    /// Local files are those of `local`. Stores elsewhere are looked for, and their settings read
-    /// from the environment, when a path first names them.
+    /// A storage with `local` for local files. Other stores are opened, with settings from the
+    /// environment, when a path first names them.
     pub fn new(local: Arc<dyn Storage>, allowed: AllowedUrls) -> ByUrl {
         ByUrl {
             local,
@@ -58,12 +58,12 @@ impl ByUrl {
         }
     }
 
-    /// Whether a path is a URL, of a local file even, rather than a plain path.
+    /// Whether a path is a URL, including `file://`, rather than a plain path.
     pub fn is_url(path: &str) -> bool {
         Url::parse(path).is_some()
     }
 
-    /// The store that a path belongs to.
+    /// The store of a path.
     fn store(&self, path: &str) -> Result<&dyn Storage> {
         let Some(url) = Url::parse(path).filter(|url| url.scheme != "file") else {
             return Ok(&*self.local);
@@ -127,7 +127,7 @@ impl ByUrl {
     }
 }
 
-/// Stores do not hand files to each other.
+/// The scheme of a path: files cannot be renamed from one store to another.
 fn scheme(path: &str) -> &str {
     Url::parse(path).map_or("file", |url| url.scheme)
 }

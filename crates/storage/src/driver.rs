@@ -1,4 +1,4 @@
-//! Threads that move bytes to and from stores, and how callers wait for them.
+//! I/O threads for stores, with blocking callers.
 
 use std::future::Future;
 use std::sync::{Arc, mpsc};
@@ -7,10 +7,10 @@ use thalweg_tensor::{Result, err};
 use tokio::runtime::{Builder, Runtime};
 use tokio::task::AbortHandle;
 
-/// Threads that move bytes; waiting takes none.
+/// The number of I/O threads.
 const THREADS: usize = 2;
 
-/// Runs what talks to stores. Callers wait on a channel, so they may be any thread.
+/// Runs asynchronous requests. Callers block on a channel, so they may be on any thread.
 #[derive(Clone)]
 pub(crate) struct Driver(Arc<Threads>);
 
@@ -35,7 +35,7 @@ impl Driver {
         Ok(Driver(Arc::new(Threads(Some(runtime)))))
     }
 
-    /// Begins what is waited for later.
+    /// Starts a request whose result is awaited later.
     pub(crate) fn start<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -48,7 +48,7 @@ impl Driver {
         Pending { receiver, task: task.abort_handle() }
     }
 
-    /// Does it and waits.
+    /// Runs a request and waits for its result.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = Result<T>> + Send + 'static,
@@ -56,14 +56,14 @@ impl Driver {
         self.start(work).wait()
     }
 
-    /// Where a library that starts tasks of its own starts them.
+    /// The runtime handle for libraries that spawn tasks.
     #[cfg(feature = "hdfs")]
     pub(crate) fn handle(&self) -> tokio::runtime::Handle {
         self.0.0.as_ref().expect("it is taken only when it is dropped").handle().clone()
     }
 }
 
-/// Something under way; given up when dropped.
+/// A request in flight; cancelled on drop.
 pub(crate) struct Pending<T> {
     receiver: mpsc::Receiver<Result<T>>,
     task: AbortHandle,

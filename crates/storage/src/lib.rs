@@ -1,9 +1,9 @@
-//! Stores behind URLs: S3-compatible ones and HDFS.
+//! Storage behind URLs: S3-compatible object stores and HDFS.
 //!
-//! [`ByUrl`] sends each path to the store that its scheme names. What lies elsewhere is reached by
-//! requests that are tried again a bounded number of times for a bounded time; every error names
-//! the path, what was being done and what the store said. The stores are features, `s3` and `hdfs`;
-//! without them their URLs are refused by name.
+//! [`ByUrl`] dispatches each path to the store of its scheme. Requests to stores are retried a
+//! bounded number of times for a bounded time; every error names the path, the operation and the
+//! store's message. The stores are the cargo features `s3` and `hdfs`; without them their URLs are
+//! rejected with an error that names the feature.
 #![forbid(unsafe_code)]
 
 mod by_url;

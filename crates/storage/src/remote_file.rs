@@ -1,5 +1,4 @@
-//! Files of which ranges are fetched: large reads in parallel pieces, small ones from what was
-//! fetched ahead.
+//! Remote files read by ranges: large reads in parallel pieces, small ones with read-ahead.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -13,29 +12,30 @@ use thalweg_tensor::{Result, ensure};
 
 use crate::driver::{Driver, Pending};
 
-/// Reads of this size and more are fetched as they are, in pieces of [`PIECE_BYTES`].
+/// The minimum size of reads that bypass the read-ahead and are fetched in pieces of
+/// [`PIECE_BYTES`].
 const LARGE_BYTES: usize = 4 << 20;
-/// One request's worth of a large read.
+/// The size of a piece, one request.
 const PIECE_BYTES: usize = 8 << 20;
-/// Pieces of one read that are on their way at once.
+/// The maximum number of concurrent pieces of one read.
 const PIECES_MAX: usize = 8;
-/// What the first of several small reads fetches; those that follow in order fetch ever more.
+/// The size of the first read-ahead; it grows with sequential reads.
 const FIRST_BYTES: usize = 256 << 10;
-/// The most that is fetched ahead.
+/// The maximum size of a read-ahead.
 const AHEAD_BYTES_MAX: usize = 8 << 20;
-/// Ranges that are kept for small reads.
+/// The number of cached ranges.
 const KEPT_MAX: usize = 4;
 
-/// A range on its way.
+/// A range request in flight.
 pub(crate) type Fetching = Pin<Box<dyn Future<Output = Result<Bytes>> + Send>>;
 
-/// A file elsewhere.
+/// A remote file.
 pub(crate) trait Ranges: Send + Sync + 'static {
-    /// The bytes from `begin` on, all `bytes` of them, which the file has.
+    /// Fetches `bytes` bytes from offset `begin`, which the file has.
     fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> Fetching;
 }
 
-/// A file elsewhere, open for reading.
+/// A remote file, open for reading.
 pub(crate) struct RemoteFile<R> {
     path: String,
     size: u64,
@@ -47,11 +47,11 @@ pub(crate) struct RemoteFile<R> {
 #[derive(Default)]
 struct Ahead {
     kept: VecDeque<Range>,
-    /// Where a reader that goes on in order comes to the end of what is kept.
+    /// The offset at which a sequential reader reaches the end of the cached ranges.
     next: u64,
-    /// How often in a row one did.
+    /// The number of consecutive sequential reads.
     in_order: u32,
-    /// The range from there on.
+    /// The range request from there on.
     coming: Option<Coming>,
 }
 
@@ -106,7 +106,7 @@ impl<R: Ranges> RemoteFile<R> {
         Ok(())
     }
 
-    /// What is kept from `offset` on, if it is.
+    /// Copies cached bytes from `offset` on; returns their number.
     fn copy_kept(&self, offset: u64, target: &mut [u8]) -> usize {
         let ahead = self.ahead.lock();
         let holds = |r: &&Range| r.begin <= offset && offset - r.begin < r.content.len() as u64;
@@ -117,7 +117,7 @@ impl<R: Ranges> RemoteFile<R> {
         read
     }
 
-    /// Fetches what is not kept, and begins to fetch what a reader in order will ask for next.
+    /// Fetches a range that is not cached, and starts the read-ahead of the next one.
     fn fetch_kept(&self, offset: u64, wanted: usize) -> Result<()> {
         let (coming, in_order) = self.take_or_start(offset, wanted);
         let range = self.wait(coming)?;
@@ -137,7 +137,7 @@ impl<R: Ranges> RemoteFile<R> {
         Ok(())
     }
 
-    /// The range that holds `offset`, and how many before it were read in order.
+    /// The request for the range with `offset`, and the number of sequential reads before it.
     fn take_or_start(&self, offset: u64, wanted: usize) -> (Coming, u32) {
         let mut ahead = self.ahead.lock();
         let in_order = if offset == ahead.next && offset > 0 { ahead.in_order + 1 } else { 0 };

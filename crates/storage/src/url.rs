@@ -1,4 +1,4 @@
-//! The parts of a path that may be a URL.
+//! URL parsing.
 
 /// Scheme, authority and path of `scheme://authority/path`; the path begins with `/` or is empty.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub(crate) struct Url<'a> {
 }
 
 impl<'a> Url<'a> {
-    /// None if it is a plain path.
+    /// Parses a URL; `None` for a plain path.
     pub(crate) fn parse(text: &'a str) -> Option<Url<'a>> {
         let (scheme, rest) = text.split_once("://")?;
         let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
@@ -20,7 +20,7 @@ impl<'a> Url<'a> {
         Some(Url { scheme, authority, path })
     }
 
-    /// Whether `path` is the file or folder itself or below it.
+    /// Whether this is `folder` itself or below it.
     pub(crate) fn is_in(&self, folder: &Url<'_>) -> bool {
         let folder_path = folder.path.trim_end_matches('/');
         let below = self.path.strip_prefix(folder_path);

@@ -1,11 +1,12 @@
-//! Averages of variables over the steps of a training.
+//! Exponential moving averages of variables over training steps.
 
 use thalweg_graph::{NodeId, Output};
 use thalweg_tensor::{DType, Result};
 
 use crate::{Model, Variable};
 
-/// Keeps `average = decay * average + (1 - decay) * variable` for variables.
+/// Exponential moving average of variables: `average = decay * average + (1 - decay) * variable`,
+/// as TensorFlow's `ExponentialMovingAverage`.
 #[derive(Clone, Copy, Debug)]
 pub struct MovingAverage {
     decay: f32,
@@ -13,25 +14,26 @@ pub struct MovingAverage {
 }
 
 impl MovingAverage {
-    /// How much of an average stays at each step.
+    /// An average with this decay, the fraction of the old average that stays at each step.
     pub fn new(decay: f32) -> MovingAverage {
         MovingAverage { decay, is_warming: false }
     }
 
-    /// Lets averages follow faster at first: after `n` steps no more than `(1 + n) / (10 + n)` stays.
+    /// Uses `min(decay, (1 + n) / (10 + n))` as decay after `n` steps, so that averages follow the
+    /// variables faster at first (`num_updates` in TensorFlow).
     #[must_use]
     pub fn warming(self) -> MovingAverage {
         MovingAverage { is_warming: true, ..self }
     }
 
-    /// The average of a variable; called as TensorFlow calls it. It begins with what the variable
-    /// begins with.
+    /// The average of `variable`, under the name that TensorFlow gives it. It is initialized with
+    /// the variable's initial value.
     pub fn of(self, model: &Model, variable: &Variable) -> Result<Variable> {
         model.slot_like(variable, "ExponentialMovingAverage")
     }
 
-    /// Adds the node that brings the averages of `variables` up to date; it belongs after the
-    /// optimizer's.
+    /// Adds the node that updates the averages of `variables`; the node runs after `after`, which
+    /// are the optimizer's nodes.
     pub fn update(
         self,
         model: &mut Model,
@@ -54,7 +56,7 @@ impl MovingAverage {
         model.op("NoOp").name("moving_averages").after(&nodes).build_node()
     }
 
-    /// The part of an average that goes at a step.
+    /// The fraction of the average that a step replaces: `1 - decay`.
     fn part(self, model: &mut Model) -> Result<Output> {
         let part = model.number(DType::Float, 1.0 - f64::from(self.decay))?;
         if !self.is_warming {

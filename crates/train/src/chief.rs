@@ -1,4 +1,4 @@
-//! The chief of synchronous training, at work beside its own worker.
+//! The chief of synchronous training: a thread that runs rounds beside worker 0.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,10 +11,12 @@ use thalweg_tensor::{Code, Error, Result, err};
 
 use crate::{ChiefOps, RunSteps};
 
-/// Rounds in a row that may be given up: a change of variables that fails in itself fails again.
+/// The most consecutive rounds that may be aborted: an update that fails deterministically would
+/// fail again.
 const GIVEN_UP_MAX: u32 = 3;
 
-/// A thread that runs what a chief runs, round after round, until it is stopped or a round fails.
+/// A thread that runs the chief's ops, one round after the other, until it is stopped or a round
+/// fails.
 pub struct Chief {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Result<()>>>,
@@ -23,14 +25,14 @@ pub struct Chief {
 struct Shared {
     is_stopping: AtomicBool,
     rounds: AtomicU64,
-    /// Why it leads no more.
+    /// The error that ended the thread.
     failure: Mutex<Option<Error>>,
-    /// Ends a wait for gradients; a change of variables is never cut off.
+    /// Cancels a wait for gradients. An update of variables is never cancelled.
     cancellation: Cancellation,
 }
 
 impl Chief {
-    /// Starts the chief: gives up the round that was on its way, then leads.
+    /// Starts the chief: aborts the round in flight, then runs rounds.
     #[allow(clippy::disallowed_methods, reason = "the chief is a client, with a thread of its own")]
     pub fn start(
         session: Arc<impl RunSteps + Send + Sync + 'static>,
@@ -47,27 +49,27 @@ impl Chief {
         let thread = std::thread::Builder::new()
             .name("thalweg-chief".into())
             .spawn(move || of_thread.lead(&*session, &ops))
-            .map_err(|e| err!(ResourceExhausted, "there is no thread for the chief: {e}"))?;
+            .map_err(|e| err!(ResourceExhausted, "cannot start the chief's thread: {e}"))?;
         Ok(Chief { shared, thread: Some(thread) })
     }
 
-    /// Rounds that it has led.
+    /// The number of rounds that the chief has completed.
     pub fn rounds(&self) -> u64 {
         self.shared.rounds.load(Ordering::Relaxed)
     }
 
-    /// Whether it leads: it is neither stopped nor has a round failed.
+    /// Whether the chief runs rounds: it was not stopped and no round has failed.
     pub fn is_leading(&self) -> bool {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Why it does not lead any more, if a round has failed.
+    /// The error of the round that ended the chief, if one failed.
     pub fn failure(&self) -> Option<Error> {
         self.shared.failure.lock().clone()
     }
 
-    /// Ends it after the round it is in, if that has its gradients, and wakes the workers that wait.
-    /// The error that a round ended with.
+    /// Stops the chief after the current round if that round has its gradients, and releases the
+    /// workers that wait. Returns the error of a failed round.
     pub fn stop(mut self) -> Result<()> {
         self.end()
     }
@@ -82,7 +84,7 @@ impl Chief {
 
 impl Drop for Chief {
     fn drop(&mut self) {
-        // Who wants to know how it ended calls `stop`.
+        // `stop` returns the error; here it is dropped.
         let _ = self.end();
     }
 }
@@ -91,7 +93,7 @@ impl Shared {
     fn lead(&self, session: &impl RunSteps, ops: &ChiefOps) -> Result<()> {
         let led = self.lead_rounds(session, ops);
         *self.failure.lock() = led.as_ref().err().cloned();
-        // Nobody is to wait for a chief that leads no more.
+        // Workers must not wait for a chief that has ended.
         let released = session.run_step(&[], &[], &[&ops.release]);
         led.and(released.map(|_| ()))
     }

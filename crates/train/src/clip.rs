@@ -1,23 +1,23 @@
-//! Limits on gradients.
+//! Gradient clipping.
 
 use thalweg_graph::{Adjoint, IndexedSlices, Output};
 use thalweg_tensor::Result;
 
 use crate::{Model, Variable};
 
-/// How gradients are kept small.
+/// How gradients are clipped.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Clip {
-    /// Every number lies between this and its negative.
+    /// Clips every element to `[-limit, limit]` (`clip_by_value`).
     Value(f32),
-    /// Every variable's gradient has at most this norm.
+    /// Clips the L2 norm of each variable's gradient (`clip_by_norm`).
     Norm(f32),
-    /// All gradients together have at most this norm.
+    /// Clips the global L2 norm of all gradients (`clip_by_global_norm`).
     GlobalNorm(f32),
 }
 
 impl Clip {
-    /// Adds the nodes that clip, where `place` says for each variable.
+    /// Adds the clipping nodes, on the device that `place` returns for each variable.
     pub(crate) fn build(
         self,
         model: &Model,
@@ -56,7 +56,8 @@ impl Clip {
     }
 }
 
-/// What brings a norm down to `limit`, given half its square; 1 where it is below.
+/// The factor that scales a norm down to `limit`, computed from half the squared norm; 1 where the
+/// norm is below.
 fn factor(model: &mut Model, half_square: Output, limit: f32) -> Result<Output> {
     let two = model.float(2.0)?;
     let square = model.add("Mul", &[half_square, two])?;

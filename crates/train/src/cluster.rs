@@ -1,4 +1,4 @@
-//! The tasks that a training runs on.
+//! The cluster that training runs on: parameter servers and workers.
 
 use std::time::Duration;
 
@@ -11,18 +11,18 @@ use thalweg_tensor::{Error, Result, ensure, err};
 
 use crate::{Model, Replica, Spread};
 
-/// The job that holds variables.
+/// The job whose tasks hold variables.
 const PS: &str = "ps";
-/// The jobs whose tasks compute; a task of the first is worker 0.
+/// The jobs whose tasks compute; task 0 of the first job that exists is worker 0.
 const WORKERS: [&str; 2] = ["chief", "worker"];
 
-/// How long a task may take to say that it will end.
+/// How long a task may take to acknowledge a request to stop.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// Which tasks end with a training.
+/// Which tasks are stopped when training ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Stops {
-    /// None: they are there for the next. Those of [`Cluster::local`] end with it.
+    /// No task: they stay for the next training. Tasks of [`Cluster::local`] end with the cluster.
     #[default]
     Nobody,
     /// The parameter servers.
@@ -31,10 +31,10 @@ pub enum Stops {
     All,
 }
 
-/// Parameter servers and workers.
+/// A cluster of parameter servers and workers.
 ///
-/// Each worker has a session of its own, on its own task, over a graph of its own; what they share
-/// are the variables, which live on the parameter servers:
+/// Each worker has its own session on its own task, over its own graph. The workers share the
+/// variables, which are placed on the parameter servers:
 ///
 /// ```
 /// use thalweg_graph::Scope;
@@ -72,14 +72,15 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// A cluster whose tasks run elsewhere: `ps=host:port,host:port;worker=host:port`, TensorFlow's
-    /// `ps|host:port;host:port,worker|host:port`, JSON (`{"ps": ["host:port"], ...}` or what TF_CONFIG
-    /// holds), or `@FILE` with one of these. Nothing is sent yet.
+    /// A cluster whose tasks run elsewhere, as a cluster specification:
+    /// `ps=host:port,host:port;worker=host:port`, TensorFlow's
+    /// `ps|host:port;host:port,worker|host:port`, JSON (`{"ps": ["host:port"], ...}` or the
+    /// contents of TF_CONFIG), or `@FILE` with one of these. No connection is made yet.
     pub fn connect(tasks: &str) -> Result<Cluster> {
         Cluster::of(read_cluster(tasks)?)
     }
 
-    /// As [`Cluster::connect`], from a cluster that was read already.
+    /// As [`Cluster::connect`], from a parsed cluster specification.
     pub fn of(spec: ClusterSpec) -> Result<Cluster> {
         let tasks = |job: &str| {
             let tasks = spec.tasks().map(|(task, _)| task).filter(|task| task.job == job);
@@ -92,7 +93,8 @@ impl Cluster {
         Ok(Cluster { spec, ps, workers, options, spread, local: None })
     }
 
-    /// A cluster of so many tasks in this process, on loopback; they end when this is dropped.
+    /// A cluster of `ps` parameter servers and `workers` workers in this process, on loopback; the
+    /// tasks end when the cluster is dropped.
     pub fn local(ps: u32, workers: u32) -> Result<Cluster> {
         let (ops, kernels) = (op_registry(FAMILIES)?, kernel_registry(FAMILIES));
         let jobs = [(PS, ps), ("worker", workers)];
@@ -101,13 +103,13 @@ impl Cluster {
         Ok(Cluster { local: Some(local), ..cluster })
     }
 
-    /// How sessions are opened.
+    /// Sets how sessions connect.
     #[must_use]
     pub fn options(self, options: ConnectOptions) -> Cluster {
         Cluster { options, ..self }
     }
 
-    /// How variables are dealt to the parameter servers; in turn unless told.
+    /// Sets how variables are distributed over the parameter servers; round-robin by default.
     #[must_use]
     pub fn spread(self, spread: Spread) -> Cluster {
         Cluster { spread, ..self }
@@ -118,35 +120,35 @@ impl Cluster {
         &self.spec
     }
 
-    /// The tasks that hold variables.
+    /// The parameter-server tasks.
     pub fn ps(&self) -> &[TaskName] {
         &self.ps
     }
 
-    /// The tasks that compute; the first is the chief.
+    /// The worker tasks; the first is the chief.
     pub fn workers(&self) -> &[TaskName] {
         &self.workers
     }
 
-    /// The tasks, if they are those of this process: they can be made to crash.
+    /// The tasks of this process, if [`Cluster::local`] made them: tests can make them crash.
     pub fn tasks_here(&self) -> Option<&LocalCluster> {
         self.local.as_ref()
     }
 
-    /// Which of the workers a worker is.
+    /// The replica index and the number of replicas of a worker.
     pub fn replica(&self, worker: usize) -> Replica {
         Replica { index: worker, count: self.workers.len() }
     }
 
-    /// The device of a worker.
+    /// The device name of a worker.
     pub fn device(&self, worker: usize) -> Result<String> {
         let task = self.worker(worker)?;
         Ok(format!("/job:{}/task:{}", task.job, task.index))
     }
 
-    /// The model as a worker builds it: variables on the parameter servers as [`Cluster::spread`]
-    /// says, all else on the worker. Where there are no parameter servers, variables are on the
-    /// chief.
+    /// The model as a worker builds it: variables on the parameter servers according to
+    /// [`Cluster::spread`], all other nodes on the worker. Without parameter servers, variables are
+    /// placed on the chief.
     pub fn place(&self, model: Model, worker: usize) -> Result<Model> {
         let (job, tasks) = match self.ps.len() {
             0 => (self.workers[0].job.clone(), 1),
@@ -155,8 +157,9 @@ impl Cluster {
         Ok(model.place(self.spread.over(job, tasks)).on(&self.device(worker)?))
     }
 
-    /// Asks tasks to end once nobody has a session on them, at the latest after `grace`; those that
-    /// go on, and why: they are not ours, may not be ended by clients, or do not answer.
+    /// Asks tasks to stop once no client has a session on them, at the latest after `grace`.
+    /// Returns the tasks that keep running, with the reason: they are not Thalweg servers, clients
+    /// may not stop them, or they do not answer.
     pub fn stop(&self, stops: Stops, grace: Duration) -> Result<Vec<(TaskName, Error)>> {
         let tasks = match stops {
             Stops::Nobody => Vec::new(),
@@ -167,7 +170,7 @@ impl Cluster {
         Ok(answers.into_iter().filter_map(|(task, answer)| Some((task, answer.err()?))).collect())
     }
 
-    /// A session on a worker's task.
+    /// Opens a session on a worker's task.
     pub fn session(&self, worker: usize, graph: &Graph) -> Result<RemoteSession> {
         let task = self.worker(worker)?;
         let address = self.spec.address(task);

@@ -1,4 +1,4 @@
-//! A trained net, as a SavedModel that is served.
+//! Export of a trained model as a SavedModel.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use thalweg_tensor::Result;
 
 use crate::{Model, Saver};
 
-/// Tensors of a net as it is used, with the names that callers know them by.
+/// The signature of an exported model: inputs and outputs by name.
 #[derive(Clone, Debug)]
 pub struct Served {
-    /// What is fed.
+    /// Tensors that callers feed.
     pub inputs: Vec<(&'static str, Output)>,
-    /// What comes out.
+    /// Tensors that callers fetch.
     pub outputs: Vec<(&'static str, Output)>,
 }
 
-/// Writes the net that `build` adds, with the variables of a checkpoint, as the next version of a
-/// SavedModel under `folder`; where it is.
+/// Writes the inference graph that `build` adds, with the variables of a checkpoint, as the next
+/// version of a SavedModel under `folder`; returns the folder of that version.
 pub fn export(
     checkpoint: &str,
     folder: &str,

@@ -1,44 +1,44 @@
-//! First values of variables.
+//! Initializers of variables.
 
 use thalweg_graph::{Output, Scope};
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 
 use crate::partition::Part;
 
-/// How a variable begins.
+/// How the initial value of a variable is computed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Initializer {
-    /// Zeros.
+    /// All zeros.
     Zeros,
-    /// Ones.
+    /// All ones.
     Ones,
-    /// One number everywhere.
+    /// One constant for every element.
     Constant(f64),
-    /// This tensor.
+    /// These elements.
     Value(Vec<f32>),
-    /// Uniform between two numbers.
+    /// Uniform distribution between a minimum and a maximum.
     Uniform(f64, f64),
-    /// Normal with mean 0 and this standard deviation.
+    /// Normal distribution with mean 0 and this standard deviation.
     Normal(f64),
-    /// The same, drawn again beyond two standard deviations.
+    /// Truncated normal distribution: samples beyond two standard deviations are drawn again.
     TruncatedNormal(f64),
-    /// Uniform, its variance 2 / (inputs + outputs); what layers begin with.
+    /// Glorot (Xavier) uniform: variance `2 / (fan_in + fan_out)`. The default of layers.
     GlorotUniform,
-    /// Truncated normal of that variance.
+    /// Glorot (Xavier) normal: truncated normal with variance `2 / (fan_in + fan_out)`.
     GlorotNormal,
-    /// Uniform, its variance 2 / inputs; for rectified units.
+    /// He uniform: variance `2 / fan_in`, for ReLU layers.
     HeUniform,
-    /// Truncated normal of that variance.
+    /// He normal: truncated normal with variance `2 / fan_in`.
     HeNormal,
-    /// Orthogonal rows or columns.
+    /// A random orthogonal matrix.
     Orthogonal,
 }
 
-/// The standard deviation that a normal distribution has left when it is cut at two of its own.
+/// Standard deviation of a standard normal distribution truncated at two standard deviations.
 const TRUNCATED: f64 = 0.879_625_661_034_239_8;
 
 impl Initializer {
-    /// Adds the nodes that give the value.
+    /// Adds the nodes that compute the initial value.
     pub(crate) fn build(
         &self,
         scope: &mut Scope,
@@ -49,13 +49,14 @@ impl Initializer {
         self.build_of(scope, dtype, shape, shape, seeds)
     }
 
-    /// Whether a part of the value can only be had by cutting the whole.
+    /// Whether a partition of the value can only be computed by slicing the whole value.
     pub(crate) fn needs_whole(&self) -> bool {
         matches!(self, Initializer::Value(_) | Initializer::Orthogonal)
     }
 
-    /// Adds the nodes that give a part of the value. Numbers are drawn for each part, with the spread
-    /// that the whole has, so that nobody ever holds the whole.
+    /// Adds the nodes that compute one partition of the value. Each partition draws its own
+    /// numbers, with the variance of the whole variable, so that no device ever holds the whole
+    /// value.
     pub(crate) fn build_part(
         &self,
         scope: &mut Scope,
@@ -74,7 +75,8 @@ impl Initializer {
         scope.add("Slice", &[whole, begin, size])
     }
 
-    /// Adds the nodes that give a value of this shape, spread as those of a layer of shape `whole`.
+    /// Adds the nodes that compute a value of this shape, with the variance for a variable of shape
+    /// `whole`.
     fn build_of(
         &self,
         scope: &mut Scope,
@@ -114,7 +116,7 @@ impl Initializer {
     }
 }
 
-/// How many numbers go into one of a layer's outputs, and how many come of one input.
+/// Fan-in and fan-out of a weight of this shape.
 fn fans(shape: &Shape) -> (f64, f64) {
     match *shape.dims() {
         [] => (1.0, 1.0),
@@ -167,7 +169,7 @@ fn uniform(
     scope.add("AddV2", &[spread, low])
 }
 
-/// Uniform around zero with this variance.
+/// Uniform distribution with mean 0 and this variance.
 fn symmetric(
     scope: &mut Scope,
     dtype: DType,

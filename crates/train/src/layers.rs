@@ -1,4 +1,4 @@
-//! Layers: parts of nets that have variables of their own.
+//! Layers: building blocks of a network with their own variables.
 
 mod attention;
 mod conv;
@@ -24,23 +24,23 @@ use thalweg_tensor::Result;
 
 use crate::Model;
 
-/// A part of a net: one tensor in, one out.
+/// A layer: a function of one tensor, with variables.
 pub trait Layer {
-    /// Adds the layer to the model, over `x`.
+    /// Adds the layer's nodes to the model, with `x` as input.
     fn apply(&self, model: &mut Model, x: Output) -> Result<Output>;
 }
 
-/// Layers one after the other.
+/// A sequence of layers, each applied to the output of the one before.
 #[derive(Default)]
 pub struct Sequential(Vec<Box<dyn Layer>>);
 
 impl Sequential {
-    /// None yet: what goes in comes out.
+    /// An empty sequence: the identity.
     pub fn new() -> Sequential {
         Sequential::default()
     }
 
-    /// One more layer.
+    /// Appends a layer.
     #[must_use]
     pub fn then(mut self, layer: impl Layer + 'static) -> Sequential {
         self.0.push(Box::new(layer));
@@ -54,10 +54,10 @@ impl Layer for Sequential {
     }
 }
 
-/// What is done to each number that a layer gives.
+/// An activation function, applied to the output of a layer element by element (softmax: by rows).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Activation {
-    /// Nothing.
+    /// The identity.
     #[default]
     Linear,
     /// `max(x, 0)`.
@@ -66,16 +66,16 @@ pub enum Activation {
     Sigmoid,
     /// The hyperbolic tangent.
     Tanh,
-    /// `x` times the probability that a normal number is less, by tanh.
+    /// Gaussian error linear unit, by its tanh approximation.
     Gelu,
     /// `x * sigmoid(x)`.
     Swish,
-    /// Exponentials that sum to one over the last dimension.
+    /// Softmax over the last dimension.
     Softmax,
 }
 
 impl Activation {
-    /// Adds it over `x`.
+    /// Adds the activation of `x`.
     pub fn apply(self, model: &mut Model, x: Output) -> Result<Output> {
         match self {
             Activation::Linear => Ok(x),
@@ -110,13 +110,13 @@ fn gelu(model: &mut Model, x: Output) -> Result<Output> {
     model.add("Mul", &[x, gate])
 }
 
-/// What happens at the edges of an image.
+/// Padding of an image at its borders, as TensorFlow's `padding` attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Padding {
-    /// Zeros around it, so that its size is kept (or divided by the stride).
+    /// Zero padding so that the output size is the input size divided by the stride, rounded up.
     #[default]
     Same,
-    /// Nothing: windows lie within it.
+    /// No padding.
     Valid,
 }
 

@@ -1,10 +1,11 @@
-//! Shard leases: which worker has which samples, kept beside the variables.
+//! Shard leases: a table of which worker processes which samples, kept beside the variables.
 //!
-//! One variable, `leases`, has a row per shard: who holds it, how many of its samples have been used
-//! over all epochs, and when the holder's claim ends. It is changed only under a mutex, and the row of
-//! a batch in the same critical section as the update that the batch led to. So whatever dies, the
-//! table says which samples are in the variables, and a checkpoint whose values are read under the
-//! mutex has both. Everything is nodes of a graph: workers in other processes need nothing else.
+//! The variable `leases` has a row per shard: the worker that holds the shard, the number of its
+//! samples used over all epochs, and when the lease expires. It is changed only under a mutex, and
+//! the row of a batch is changed in the same critical section as the update that the batch led to.
+//! Therefore the table says which samples the variables have seen, whichever task fails, and a
+//! checkpoint whose values are read under the mutex is consistent with it. All of this is nodes of
+//! a graph: workers in other processes need no further protocol.
 
 mod shards;
 
@@ -21,17 +22,17 @@ pub use shards::Shards;
 const TABLE: &str = "leases";
 /// Columns of the table: holder, used, end of the lease.
 const COLUMNS: usize = 3;
-/// The holder of a shard that nobody holds; worker 0 is 1.
+/// The holder column of a free shard; worker `i` is stored as `i + 1`.
 const NOBODY: i64 = 0;
-/// The generation of variables that are being changed or set; nobody knows it. Those of a step that
-/// died between its first and its last change keep it until a checkpoint is restored.
+/// The generation while variables are being updated or set; no worker has it. A step that fails
+/// between its first and its last update leaves it so, until a checkpoint is restored.
 pub(crate) const NONE: i64 = 0;
-/// A key that comes after all others.
+/// A sort key that is greater than all others.
 const LAST: i64 = i64::MAX;
-/// No lease is longer than this, so that times do not overflow.
+/// The maximum length of a lease, so that times do not overflow.
 const LEASE_MS_MAX: i64 = 1 << 40;
 
-/// The table of a model's shards, and what is done with it.
+/// The lease table of a model's shards, and the ops on it.
 #[derive(Clone, Debug)]
 pub struct Leases {
     shards: Shards,
@@ -40,18 +41,19 @@ pub struct Leases {
     mutex: Mutex,
     epochs: u64,
     lease_ms: i64,
-    /// A row per worker where somebody else applies gradients: shard, used before, count.
+    /// A row per worker where the chief applies gradients: shard, samples used before, samples in
+    /// the batch.
     offers: Option<Output>,
 }
 
-/// What a worker feeds to say who it is, and what it has computed a gradient of.
+/// The tensors that a worker feeds with each batch: its identity, and the samples of the batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch {
-    /// The worker's number.
+    /// The worker's index.
     pub worker: Output,
-    /// The generation of the variables that it knows.
+    /// The generation of the variables that the worker trains.
     pub generation: Output,
-    /// The shard that it holds.
+    /// The shard that the worker holds.
     pub shard: Output,
     /// Samples of the shard that had been used before this batch.
     pub used: Output,
@@ -59,29 +61,29 @@ pub struct Batch {
     pub count: Output,
 }
 
-/// A claim: tensors to feed and to fetch.
+/// A claim of a shard: tensors to feed and to fetch.
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The worker that claims, fed.
+    /// Fed: the index of the worker that claims.
     pub worker: Output,
-    /// The generation that it knows, fed.
+    /// Fed: the generation of the variables that the worker trains.
     pub generation: Output,
-    /// 1 if its gradients come too late, else 0, fed: others are more likely to get on with what is
-    /// furthest behind.
+    /// Fed: 1 if the worker is a straggler, whose gradients arrive too late, else 0. The shard with
+    /// the fewest completed epochs then goes to another worker.
     pub is_late: Output,
-    /// The shard that it holds now; -1 where none is to be had.
+    /// Fetched: the shard that the worker holds now; -1 if none is free.
     pub shard: Output,
-    /// Samples of it that have been used, over all epochs.
+    /// Fetched: samples of the shard that have been used, over all epochs.
     pub used: Output,
-    /// Samples that are still to be used in all, by anybody.
+    /// Fetched: samples that remain to be used by all workers.
     pub left: Output,
-    /// The node to run with these.
+    /// The node to run.
     pub done: NodeId,
 }
 
 impl Leases {
-    /// A table for these shards, each to be used `epochs` times. A worker of which nothing has been
-    /// heard for `lease` loses its shards.
+    /// A lease table for these shards, each to be used `epochs` times. A worker that sends nothing
+    /// for `lease` loses its shards.
     pub fn new(model: &Model, shards: Shards, epochs: u64, lease: Duration) -> Result<Leases> {
         let dims = [shards.count(), COLUMNS];
         let table = model.top().counter(TABLE, DType::Int64, &dims, &Initializer::Zeros)?;
@@ -92,7 +94,8 @@ impl Leases {
         Ok(Leases { shards, table, generation, mutex, epochs, lease_ms, offers: None })
     }
 
-    /// Has workers say which samples they have computed gradients of, for somebody else to apply.
+    /// Adds the offers table, in which workers record the samples of gradients that the chief will
+    /// apply.
     pub(crate) fn with_offers(self, model: &Model, workers: usize) -> Result<Leases> {
         let shape = Shape::new(&[workers, COLUMNS])?;
         let first = |scope: &mut Scope| {
@@ -105,22 +108,22 @@ impl Leases {
         Ok(Leases { offers: Some(offers), ..self })
     }
 
-    /// The shards it is about.
+    /// The shards of the table.
     pub fn shards(&self) -> &Shards {
         &self.shards
     }
 
-    /// The device that keeps the table.
+    /// The device of the table.
     pub fn device(&self) -> &str {
         &self.table.device
     }
 
-    /// What the table is changed under.
+    /// The mutex that guards the table.
     pub(crate) fn mutex(&self) -> Mutex {
         self.mutex
     }
 
-    /// Adds the tensors that a worker feeds with each batch.
+    /// Adds the placeholders that a worker feeds with each batch.
     pub fn batch(&self, model: &Model) -> Result<Batch> {
         let mut at = self.beside(model, "batch");
         Ok(Batch {
@@ -132,9 +135,9 @@ impl Leases {
         })
     }
 
-    /// Adds a claim: of the shards that nobody holds, that the worker itself holds or whose holder
-    /// has not been heard of, it takes the one that is furthest behind, and returns what it held.
-    /// Samples that are offered are nobody's until their round has ended.
+    /// Adds a claim: among the shards that are free, held by this worker, or whose lease has
+    /// expired, it takes the one with the fewest completed epochs and returns the shard that the
+    /// worker held. Samples that are offered cannot be claimed until their round has ended.
     pub fn claim(&self, model: &Model) -> Result<Claim> {
         let mut at = self.beside(model, "claim");
         let (worker, generation) = (fed(&mut at, "worker")?, fed(&mut at, "generation")?);
@@ -158,7 +161,8 @@ impl Leases {
         Ok(Claim { worker, generation, is_late, shard, used: own_used, left, done })
     }
 
-    /// Of all shards a worker holds this one from now on, or none if it was not `found`.
+    /// Assigns this shard to a worker and frees all others that it holds; assigns none if `found`
+    /// is false.
     fn take(
         &self,
         at: &mut Model,
@@ -179,7 +183,7 @@ impl Leases {
         self.set_columns(at, [holder, used, until])
     }
 
-    /// Which shards a worker may take.
+    /// Which shards a worker may claim.
     fn is_open(
         &self,
         at: &mut Model,
@@ -202,7 +206,7 @@ impl Leases {
         at.add("LogicalAnd", &[is_open, is_not_offered])
     }
 
-    /// Samples that are still to be used in all, given those of each shard that have been.
+    /// Samples that remain to be used in all, given how many of each shard have been used.
     fn left_of(&self, at: &mut Model, used: Output) -> Result<Output> {
         let (limits, zero) = (self.limits(at)?, long(at, 0)?);
         let left = at.add("Sub", &[limits, used])?;
@@ -211,14 +215,15 @@ impl Leases {
         at.add("Sum", &[left, axis])
     }
 
-    /// How often samples of each shard are used in all.
+    /// How many samples of each shard are used over all epochs.
     fn limits(&self, at: &mut Model) -> Result<Output> {
         self.per_shard(at, |size| size.saturating_mul(self.epochs))
     }
 
-    /// Adds an update: what `change` adds runs once its `ready` nodes have, under the mutex, if the
-    /// worker still holds the batch; then the batch is entered as used. Nothing is waited for inside
-    /// that is not there already. The node to run, and the number that `step` has after it.
+    /// Adds an update: under the mutex, if the worker still holds the batch, it runs the nodes that
+    /// `change` adds, then records the batch as used. It enters the critical section only once the
+    /// `ready` nodes have run, so it waits for nothing inside. Returns the node to run and the
+    /// value of `step` after it.
     pub fn commit(
         &self,
         model: &Model,
@@ -240,15 +245,20 @@ impl Leases {
         section.leave("commit", &[ended])
     }
 
-    /// Adds what comes before a change of the variables: until its end they are of no generation, so
-    /// whoever dies in between leaves nothing that others would go on with. The generation, for the
-    /// end.
+    /// Adds the begin of an update of the variables: until its end the variables have no
+    /// generation, so a step that fails in between leaves nothing that other workers would continue
+    /// with. Returns the generation, for [`Leases::end_change`].
     pub(crate) fn begin_change(&self, section: &mut Section) -> Result<Output> {
         let at = &mut section.inside;
         let generation = self.read_generation(at)?;
         let none = long(at, NONE)?;
         let is_whole = at.add("NotEqual", &[generation, none])?;
-        let is_whole = check(at, is_whole, "the variables are of no generation", generation)?;
+        let is_whole = check(
+            at,
+            is_whole,
+            "the variables have no generation: an update did not complete",
+            generation,
+        )?;
         section.after(&[is_whole]);
         let at = &mut section.inside;
         let node = at.op("AssignVariableOp").inputs(&[self.generation, none]);
@@ -257,14 +267,14 @@ impl Leases {
         Ok(generation)
     }
 
-    /// Adds the end of a change that has been made whole.
+    /// Adds the end of a complete update: it restores the generation.
     pub(crate) fn end_change(&self, section: &mut Section, generation: Output) -> Result<NodeId> {
         let node = section.inside.op("AssignVariableOp").inputs(&[self.generation, generation]);
         node.build_node()
     }
 
-    /// Adds what a worker does with a batch whose gradient somebody else will apply: if it
-    /// `is_in_time`, it says what it has. Its lease begins anew either way.
+    /// Adds what a worker does with a batch whose gradient the chief will apply: if `is_in_time`,
+    /// it records the batch as offered. It renews the lease in both cases.
     pub(crate) fn offer(
         &self,
         section: &mut Section,
@@ -287,14 +297,13 @@ impl Leases {
         node.after(&[renewed]).build_node()
     }
 
-    /// Enters the batches that were offered by those for whom `is_used` says so. Nothing is offered
-    /// any more.
+    /// Records the offered batches of the workers in `is_used` as used, and clears all offers.
     pub(crate) fn settle(&self, section: &mut Section, is_used: Output) -> Result<NodeId> {
         let at = &mut section.inside;
         let [shards, _, counts] = rows(at, self.offers()?)?;
         let zero = long(at, 0)?;
         let counts = at.add("SelectV2", &[is_used, counts, zero])?;
-        // What is offered by one is not dealt to another, so no row gets two of them.
+        // An offered shard is not claimed by another worker, so no row is updated twice.
         let none = at.add("ZerosLike", &[counts])?;
         let added = at.op("Pack").inputs(&[none, counts, none]).attr("axis", 1i64).build()?;
         let node = at.op("ResourceScatterAdd").inputs(&[self.table.handle, shards, added]);
@@ -303,7 +312,7 @@ impl Leases {
         self.withdraw_all(section)
     }
 
-    /// Takes back what a worker has offered.
+    /// Clears the offer of a worker.
     pub(crate) fn withdraw(&self, section: &mut Section, worker: Output) -> Result<NodeId> {
         let at = &mut section.inside;
         let none = at.constant(&Tensor::vector(&[0i64; COLUMNS])?)?;
@@ -311,7 +320,7 @@ impl Leases {
         node.build_node()
     }
 
-    /// Takes back what everybody has offered.
+    /// Clears all offers.
     pub(crate) fn withdraw_all(&self, section: &mut Section) -> Result<NodeId> {
         let (at, offers) = (&mut section.inside, self.offers()?);
         let rows = at.op("ReadVariableOp").input(offers).attr("dtype", DType::Int64).build()?;
@@ -320,10 +329,10 @@ impl Leases {
     }
 
     fn offers(&self) -> Result<Output> {
-        self.offers.ok_or_else(|| err!(Internal, "a table of leases without a place for offers"))
+        self.offers.ok_or_else(|| err!(Internal, "the lease table has no offers"))
     }
 
-    /// Adds a node that takes all shards from a worker, which is fed.
+    /// Adds a node that frees all shards of a worker, whose index is fed.
     pub fn release(&self, model: &Model) -> Result<(Output, NodeId)> {
         let mut at = self.beside(model, "release");
         let worker = fed(&mut at, "worker")?;
@@ -338,8 +347,8 @@ impl Leases {
         Ok((worker, section.leave("release", &[released])?))
     }
 
-    /// Adds a node that takes all shards from everybody: after variables were restored nobody holds
-    /// what the checkpoint says.
+    /// Adds a node that frees all shards: after a restore, no worker holds the shards that the
+    /// checkpoint says it does.
     pub fn release_all(&self, model: &Model) -> Result<NodeId> {
         let at = self.beside(model, "release_all");
         let mut section = self.mutex.enter(&at, &[])?;
@@ -350,8 +359,9 @@ impl Leases {
         section.leave("release_all", &[released])
     }
 
-    /// Adds a node that sets the generation of the variables, which is fed. Commits and claims of
-    /// those who know another one fail, so one that nobody knows keeps all of them out.
+    /// Adds a node that sets the generation of the variables to a value that is fed. Commits and
+    /// claims with another generation fail, so a generation that no worker has keeps all workers
+    /// out.
     pub fn set_generation(&self, model: &Model) -> Result<(Output, NodeId)> {
         let mut at = self.beside(model, "set_generation");
         let value = fed(&mut at, "value")?;
@@ -361,10 +371,10 @@ impl Leases {
         Ok((value, section.leave("set_generation", &[set])?))
     }
 
-    /// The generation of the variables, and a row per shard.
+    /// The generation of the variables, and the lease table.
     pub fn state(&self, model: &Model) -> Result<(Output, Output)> {
         let at = self.beside(model, "state");
-        // Between two changes: during one the variables are of no generation.
+        // Under the mutex: during an update the variables have no generation.
         let mut section = self.mutex.enter(&at, &[])?;
         let generation = self.read_generation(&mut section.inside)?;
         let table = self.table.read(&mut section.inside)?;
@@ -374,22 +384,27 @@ impl Leases {
         Ok((after(generation)?, after(table)?))
     }
 
-    /// Samples that are still to be used in all.
+    /// Samples that remain to be used in all.
     pub fn left(&self, model: &Model) -> Result<Output> {
         let mut at = self.beside(model, "left");
         let [_, used, _] = self.columns(&mut at)?;
         self.left_of(&mut at, used)
     }
 
-    /// Adds reads of variables that see no update in part; the values, and the node to run with
-    /// them.
+    /// Adds reads of variables that see no partial update; returns the values, and the node to run
+    /// with them.
     pub fn snapshot(&self, model: &Model, variables: &[Variable]) -> Result<(Vec<Output>, NodeId)> {
         let at = self.beside(model, "snapshot");
         let mut section = self.mutex.enter(&at, &[])?;
         let at = &mut section.inside;
         let (generation, none) = (self.read_generation(at)?, long(at, NONE)?);
         let is_whole = at.add("NotEqual", &[generation, none])?;
-        let is_whole = check(at, is_whole, "the variables are of no generation", generation)?;
+        let is_whole = check(
+            at,
+            is_whole,
+            "the variables have no generation: an update did not complete",
+            generation,
+        )?;
         section.after(&[is_whole]);
         let mut values = Vec::with_capacity(variables.len());
         for variable in variables {
@@ -421,7 +436,7 @@ impl Leases {
         at.op("ResourceScatterUpdate").inputs(&[self.table.handle, shard, row]).build_node()
     }
 
-    /// A number of each shard, from its size.
+    /// A tensor with one number per shard, computed from the shard's size.
     fn per_shard(&self, at: &mut Model, number: impl Fn(u64) -> u64) -> Result<Output> {
         let sizes = (0..self.shards.count()).map(|shard| self.shards.size(shard) as u64);
         let numbers: Vec<i64> =
@@ -444,8 +459,8 @@ impl Leases {
         at.add("LogicalOr", &[is_free, is_over])
     }
 
-    /// Of the open shards that with the fewest epochs; of those the first. Whoever is late gets one of
-    /// the next epoch, if there is one.
+    /// The open shard with the fewest completed epochs, the first of equal ones. A straggler gets
+    /// one of the next epoch, if there is one.
     fn furthest_behind(
         &self,
         at: &mut Model,
@@ -464,14 +479,14 @@ impl Leases {
         let (last, next_to_last) = (long(at, LAST)?, long(at, LAST - 1)?);
         let keys = at.add("SelectV2", &[is_for_others, next_to_last, epochs])?;
         let keys = at.add("SelectV2", &[is_open, keys, last])?;
-        // Of equal ones ArgMin takes the first.
+        // ArgMin returns the first of equal elements.
         at.add("ArgMin", &[keys, axis])
     }
 
     fn check_generation(&self, at: &mut Model, known: Output) -> Result<NodeId> {
         let now = self.read_generation(at)?;
         let is_known = at.add("Equal", &[now, known])?;
-        check(at, is_known, "the variables are of another generation", now)
+        check(at, is_known, "the variables have another generation", now)
     }
 
     fn read_generation(&self, at: &mut Model) -> Result<Output> {
@@ -504,7 +519,7 @@ impl Leases {
     }
 }
 
-/// A number that a step feeds.
+/// An int64 placeholder.
 fn fed(at: &mut Model, name: &str) -> Result<Output> {
     at.input(name, DType::Int64, &[])
 }
@@ -513,13 +528,13 @@ fn long(at: &mut Model, value: i64) -> Result<Output> {
     at.constant(&Tensor::scalar(value))
 }
 
-/// How the table writes a worker.
+/// The holder column of a worker.
 fn holder_of(at: &mut Model, worker: Output) -> Result<Output> {
     let one = long(at, 1)?;
     at.add("AddV2", &[worker, one])
 }
 
-/// Milliseconds since 1970, by the clock of the task that keeps the table.
+/// Milliseconds since 1970, by the clock of the task that holds the table.
 fn now_ms(at: &mut Model) -> Result<Output> {
     let seconds = at.op("Timestamp").build()?;
     let thousand = at.constant(&Tensor::scalar(1000f64))?;

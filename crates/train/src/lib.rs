@@ -1,8 +1,9 @@
-//! Models, losses and optimizers: functions that add nodes to a graph.
+//! Training: layers, losses, optimizers, and the coordination of workers. All of them add nodes to
+//! a graph.
 //!
-//! A [`Model`] is a scope that also keeps its variables. Layers add what they compute and ask for
-//! variables by name, so one function builds a net for training and again, with the same variables,
-//! for use:
+//! A [`Model`] is a scope that also keeps its variables. Layers add nodes and look variables up by
+//! name, so one function builds a network for training and, with the same variables, again for
+//! inference:
 //!
 //! ```
 //! use thalweg_graph::{Output, Scope};
@@ -30,14 +31,13 @@
 //! # }
 //! ```
 //!
-//! Names of variables and slots are TensorFlow's, so its checkpoints fit.
+//! Names of variables and slots are TensorFlow's, so its checkpoints can be restored.
 
 mod average;
 mod chief;
 mod clip;
 #[cfg(feature = "remote")]
 mod cluster;
-mod dice;
 mod export;
 mod initializer;
 pub mod layers;
@@ -50,6 +50,7 @@ mod model;
 mod optimizer;
 mod partition;
 mod placement;
+mod rng;
 mod saver;
 mod schedule;
 mod section;
@@ -65,7 +66,6 @@ pub use chief::Chief;
 pub use clip::Clip;
 #[cfg(feature = "remote")]
 pub use cluster::{Cluster, Stops};
-pub use dice::Dice;
 pub use export::{Served, export};
 pub use initializer::Initializer;
 pub use layers::{
@@ -77,6 +77,7 @@ pub use model::{Model, Phase};
 pub use optimizer::{Optimizer, Rule};
 pub use partition::{Parameter, Part, Partitioner};
 pub use placement::{Placement, Spread};
+pub use rng::Rng;
 pub use saver::{Checkpoints, Saver, SaverOptions};
 pub use schedule::Rate;
 pub use steps::RunSteps;

@@ -1,4 +1,4 @@
-//! What training makes small. Each is a scalar: the mean over the batch.
+//! Loss functions. Each returns a scalar: the mean over the batch.
 
 use thalweg_graph::Output;
 use thalweg_tensor::{DType, Result, Tensor};
@@ -6,7 +6,8 @@ use thalweg_tensor::{DType, Result, Tensor};
 use crate::layers::lookup;
 use crate::{Model, Variable};
 
-/// Of scores of classes, the last dimension, and the numbers of the right ones.
+/// Sparse softmax cross entropy: `logits` has classes in its last dimension, `labels` holds class
+/// indices.
 pub fn softmax_cross_entropy(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
     let (logits, labels) = (as_rows(model, logits)?, as_vector(model, labels)?);
     let node = model.op("SparseSoftmaxCrossEntropyWithLogits").inputs(&[logits, labels]);
@@ -14,7 +15,7 @@ pub fn softmax_cross_entropy(model: &mut Model, logits: Output, labels: Output) 
     mean(model, each)
 }
 
-/// All but the last dimension become one: the members of a batch, or the steps of all of them.
+/// Reshapes to `[rows, features]`: all dimensions but the last become one.
 pub(crate) fn as_rows(model: &mut Model, x: Output) -> Result<Output> {
     if model.shape(x).rank() == Some(2) {
         return Ok(x);
@@ -24,7 +25,7 @@ pub(crate) fn as_rows(model: &mut Model, x: Output) -> Result<Output> {
     model.add("Reshape", &[x, rows])
 }
 
-/// All dimensions become one.
+/// Reshapes to a vector.
 pub(crate) fn as_vector(model: &mut Model, x: Output) -> Result<Output> {
     if model.shape(x).rank() == Some(1) {
         return Ok(x);
@@ -33,7 +34,7 @@ pub(crate) fn as_vector(model: &mut Model, x: Output) -> Result<Output> {
     model.add("Reshape", &[x, flat])
 }
 
-/// Of scores of classes and their probabilities.
+/// Softmax cross entropy of `logits` with class `probabilities` of the same shape.
 pub fn softmax_cross_entropy_with(
     model: &mut Model,
     logits: Output,
@@ -43,13 +44,13 @@ pub fn softmax_cross_entropy_with(
     mean(model, each)
 }
 
-/// Of scores of things that hold or not, and whether they do (1 or 0).
+/// Sigmoid cross entropy: `logits` of independent binary labels, `labels` in {0, 1}.
 pub fn sigmoid_cross_entropy(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
     let each = sigmoid_terms(model, logits, labels)?;
     mean(model, each)
 }
 
-/// `max(x, 0) - x z + log(1 + exp(-|x|))`: no exponential overflows.
+/// `max(x, 0) - x z + log(1 + exp(-|x|))`, which does not overflow.
 fn sigmoid_terms(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
     let positive = model.add("Relu", &[logits])?;
     let product = model.add("Mul", &[logits, labels])?;
@@ -61,20 +62,20 @@ fn sigmoid_terms(model: &mut Model, logits: Output, labels: Output) -> Result<Ou
     model.add("AddV2", &[first, rest])
 }
 
-/// The mean square of the differences.
+/// Mean squared error.
 pub fn mean_squared_error(model: &mut Model, given: Output, wanted: Output) -> Result<Output> {
     let each = model.add("SquaredDifference", &[given, wanted])?;
     mean(model, each)
 }
 
-/// The mean size of the differences.
+/// Mean absolute error.
 pub fn mean_absolute_error(model: &mut Model, given: Output, wanted: Output) -> Result<Output> {
     let gap = model.add("Sub", &[given, wanted])?;
     let each = model.add("Abs", &[gap])?;
     mean(model, each)
 }
 
-/// Squares of small differences (up to `delta`), sizes of great ones.
+/// Huber loss: quadratic for differences up to `delta`, linear beyond.
 pub fn huber(model: &mut Model, given: Output, wanted: Output, delta: f32) -> Result<Output> {
     let gap = model.add("Sub", &[given, wanted])?;
     let size = model.add("Abs", &[gap])?;
@@ -90,7 +91,7 @@ pub fn huber(model: &mut Model, given: Output, wanted: Output, delta: f32) -> Re
     mean(model, each)
 }
 
-/// `max(1 - y x, 0)` of scores and of labels that are -1 or 1.
+/// Hinge loss: `max(1 - labels * scores, 0)` with labels in {-1, 1}.
 pub fn hinge(model: &mut Model, scores: Output, labels: Output) -> Result<Output> {
     let product = model.add("Mul", &[scores, labels])?;
     let dtype = model.dtype(scores);
@@ -100,20 +101,20 @@ pub fn hinge(model: &mut Model, scores: Output, labels: Output) -> Result<Output
     mean(model, each)
 }
 
-/// `scale * sum(x^2)`, as a penalty.
+/// L2 penalty: `scale * sum(x^2)`.
 pub fn l2(model: &mut Model, x: Output, scale: f32) -> Result<Output> {
     let half = model.add("L2Loss", &[x])?;
     let scale = model.float(2.0 * scale)?;
     model.add("Mul", &[half, scale])
 }
 
-/// The mean of all numbers.
+/// Mean of all elements.
 pub fn mean(model: &mut Model, x: Output) -> Result<Output> {
     let axes = all_axes(model, x)?;
     model.add("Mean", &[x, axes])
 }
 
-/// The sum of all numbers.
+/// Sum of all elements.
 pub fn sum(model: &mut Model, x: Output) -> Result<Output> {
     let axes = all_axes(model, x)?;
     model.add("Sum", &[x, axes])
@@ -129,23 +130,24 @@ fn all_axes(model: &mut Model, x: Output) -> Result<Output> {
     model.add("Range", &[zero, rank, one])
 }
 
-/// Classes drawn in place of all: they stand for the wrong ones.
+/// Settings of a candidate sampler: negative classes are sampled instead of using all classes.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampled {
-    /// How many are drawn.
+    /// The number of sampled classes.
     pub count: usize,
-    /// How many classes there are.
+    /// The number of classes.
     pub classes: usize,
-    /// Whether a drawn class that is the right one is taken out.
+    /// Whether sampled classes that equal the true class are removed (`remove_accidental_hits`).
     pub removes_hits: bool,
 }
 
-/// Scores of the right classes and of drawn ones, each less the logarithm of how often it is drawn;
-/// classes are drawn by a log-uniform law, frequent ones having small numbers.
+/// Logits of the true and of the sampled classes, each minus the logarithm of its expected count.
+/// Classes are sampled from a log-uniform (Zipfian) distribution, so frequent classes should have
+/// small indices.
 struct Candidates {
-    /// One of each example.
+    /// The logit of the true class, one per example.
     right: Output,
-    /// A row of each example.
+    /// The logits of the sampled classes, a row per example.
     drawn: Output,
 }
 
@@ -189,7 +191,7 @@ impl Sampled {
         let expected = model.add("Log", &[drawn_count])?;
         let mut scores = model.add("Sub", &[scores, expected])?;
         if self.removes_hits {
-            // Whether the class drawn for a column is the right one of a row.
+            // Whether the sampled class of a column equals the true class of a row.
             let row = model.ints(&[1, -1])?;
             let drawn_row = model.add("Reshape", &[drawn, row])?;
             let hits = model.add("Equal", &[labels_column, drawn_row])?;
@@ -200,8 +202,8 @@ impl Sampled {
     }
 }
 
-/// The softmax loss over the right class and drawn ones, for nets with very many classes. `weights`
-/// has a row per class and may be cut, `biases` a number per class in rows of one.
+/// Sampled softmax loss over the true class and sampled ones, for many classes. `weights` has a row
+/// per class and may be partitioned; `biases` is `[classes, 1]`.
 pub fn sampled_softmax(
     model: &mut Model,
     weights: &[Variable],
@@ -220,7 +222,7 @@ pub fn sampled_softmax(
     softmax_cross_entropy(model, scores, first)
 }
 
-/// Noise-contrastive estimation: right classes are told from drawn ones.
+/// Noise-contrastive estimation (NCE) loss: a binary classification of true and sampled classes.
 pub fn nce(
     model: &mut Model,
     weights: &[Variable],

@@ -1,4 +1,4 @@
-//! What tells how good a model is.
+//! Metrics of classification, and streaming means.
 
 use thalweg_graph::{NodeId, Output};
 use thalweg_tensor::{DType, Result};
@@ -6,13 +6,13 @@ use thalweg_tensor::{DType, Result};
 use crate::losses::{as_rows, as_vector};
 use crate::{Initializer, Model, Variable, losses};
 
-/// The part of the batch whose highest score is that of the right class.
+/// Accuracy: the fraction of examples whose highest logit is that of the true class.
 pub fn accuracy(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
     let right = is_right(model, logits, labels)?;
     losses::mean(model, right)
 }
 
-/// 1 for each member of the batch, or each step of each, that is classified rightly, else 0.
+/// 1 for each example (or each time step of each) that is classified correctly, else 0.
 pub fn is_right(model: &mut Model, logits: Output, labels: Output) -> Result<Output> {
     let (logits, labels) = (as_rows(model, logits)?, as_vector(model, labels)?);
     let axis = model.int(1)?;
@@ -22,7 +22,7 @@ pub fn is_right(model: &mut Model, logits: Output, labels: Output) -> Result<Out
     model.cast(right, DType::Float)
 }
 
-/// The part of the batch whose right class is among the `k` highest scores.
+/// Top-k accuracy: the fraction of examples whose true class is among the `k` highest logits.
 pub fn top_k_accuracy(model: &mut Model, logits: Output, labels: Output, k: i32) -> Result<Output> {
     let dtype = model.dtype(labels);
     let k = model.number(dtype, f64::from(k))?;
@@ -31,20 +31,20 @@ pub fn top_k_accuracy(model: &mut Model, logits: Output, labels: Output, k: i32)
     losses::mean(model, right)
 }
 
-/// A mean over many batches, kept in variables.
+/// A mean over many batches, accumulated in variables.
 pub struct StreamingMean {
     total: Variable,
     count: Variable,
-    /// Takes a batch in.
+    /// The node that adds a batch.
     pub update: NodeId,
     /// The mean so far; 0 before the first batch.
     pub value: Output,
-    /// Begins anew.
+    /// The node that resets the mean.
     pub reset: NodeId,
 }
 
 impl StreamingMean {
-    /// The mean of all numbers of `each` in all batches.
+    /// The mean of all elements of `each` over all batches.
     pub fn new(model: &mut Model, name: &str, each: Output) -> Result<StreamingMean> {
         let mut layer = model.layer(name);
         let counter =
@@ -65,7 +65,7 @@ impl StreamingMean {
         Ok(StreamingMean { total, count, update, value, reset })
     }
 
-    /// The variables it keeps.
+    /// The variables that hold total and count.
     pub fn variables(&self) -> [&Variable; 2] {
         [&self.total, &self.count]
     }

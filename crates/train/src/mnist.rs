@@ -1,4 +1,4 @@
-//! Handwritten digits to learn from, shipped in the program: no file is read, nothing is fetched.
+//! The MNIST data set, compiled into the program: no file is read, nothing is downloaded.
 //!
 //! ```
 //! use thalweg_train::mnist;
@@ -15,15 +15,15 @@
 use thalweg_formats::record::Compression;
 use thalweg_tensor::{Bytes, Context, Result, Shape, Tensor, ensure, err};
 
-/// Rows, and pixels of a row.
+/// Height and width of an image in pixels.
 pub const SIDE: usize = 28;
-/// How many digits there are.
+/// The number of classes.
 pub const CLASSES: usize = 10;
 
 const PIXELS: usize = SIDE * SIDE;
 const IMAGES_MAGIC: u32 = 0x803;
 const LABELS_MAGIC: u32 = 0x801;
-/// More than the largest file has when it is uncompressed.
+/// An upper bound on the uncompressed size of a file.
 const BYTES_MAX: usize = 64 << 20;
 
 /// Images with their labels.
@@ -33,7 +33,7 @@ pub struct Digits {
     labels: Bytes,
 }
 
-/// 60,000 digits to learn from.
+/// The training set: 60,000 images.
 pub fn train() -> Result<Digits> {
     Digits::parse(
         include_bytes!("../data/mnist/train-images-idx3-ubyte.gz"),
@@ -41,7 +41,7 @@ pub fn train() -> Result<Digits> {
     )
 }
 
-/// 10,000 digits to be tested on.
+/// The test set: 10,000 images.
 pub fn test() -> Result<Digits> {
     Digits::parse(
         include_bytes!("../data/mnist/t10k-images-idx3-ubyte.gz"),
@@ -50,7 +50,7 @@ pub fn test() -> Result<Digits> {
 }
 
 impl Digits {
-    /// The digits of two IDX files, one of images and one of labels, as gzip leaves them.
+    /// The images and labels of two uncompressed IDX files.
     pub fn parse(images: &[u8], labels: &[u8]) -> Result<Digits> {
         let sizes = [SIDE as u32, SIDE as u32];
         let pixels = idx(images, IMAGES_MAGIC, &sizes).context(|| "images")?;
@@ -67,36 +67,36 @@ impl Digits {
         Ok(Digits { pixels, labels })
     }
 
-    /// How many there are.
+    /// The number of images.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no images.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// The first of them, `count` at most.
+    /// The first images, at most `count`.
     #[must_use]
     pub fn first(&self, count: usize) -> Digits {
         let count = count.min(self.len());
         Digits { pixels: self.pixels.slice(..count * PIXELS), labels: self.labels.slice(..count) }
     }
 
-    /// Pixels of one image, row by row, 0 where nothing is written.
+    /// Pixels of one image, row-major; 0 is background.
     pub fn image(&self, index: usize) -> Result<&[u8]> {
         let found = self.pixels.chunks_exact(PIXELS).nth(index);
         found.ok_or_else(|| err!(OutOfRange, "there is no image {index} among {}", self.len()))
     }
 
-    /// The digit that an image shows.
+    /// The label of an image.
     pub fn label(&self, index: usize) -> Result<u8> {
         let found = self.labels.get(index).copied();
         found.ok_or_else(|| err!(OutOfRange, "there is no label {index} among {}", self.len()))
     }
 
-    /// Some of them as tensors: float images of shape `[n, 28, 28, 1]` from 0 to 1, int64 labels.
+    /// A batch as tensors: float images `[n, 28, 28, 1]` in `[0, 1]`, and int64 labels.
     pub fn batch(&self, indices: &[usize]) -> Result<(Tensor, Tensor)> {
         let mut pixels = Vec::with_capacity(indices.len() * PIXELS);
         let mut labels = Vec::with_capacity(indices.len());
@@ -109,7 +109,8 @@ impl Digits {
     }
 }
 
-/// The bytes after the header of an IDX file, which must say `magic`, a count, and `sizes` of each.
+/// The bytes after the header of an IDX file. The header must hold `magic`, a count, and `sizes` of
+/// each element.
 fn idx(file: &[u8], magic: u32, sizes: &[u32]) -> Result<Bytes> {
     let content =
         Compression::Gzip.decompress("IDX file", &Bytes::copy_from_slice(file), BYTES_MAX)?;

@@ -1,9 +1,9 @@
-//! How several workers train one model together.
+//! Coordination modes: how several workers train one model together.
 //!
-//! A mode is a part of the graph: what a worker waits for are queues and accumulators on the
-//! parameter servers, and all that a client does is to run steps. State that the modes keep lies
-//! there too, under names that begin with `coordination/`, so a worker that dies takes nothing along,
-//! and one that comes back goes on after its `start_worker`.
+//! A mode is a part of the graph: workers wait on queues and accumulators on the parameter servers,
+//! and a client only runs steps. The state of a mode is kept there too, in variables whose names
+//! begin with `coordination/`, so nothing is lost with a worker, and a worker that restarts
+//! continues after it runs its `start_worker` op.
 
 mod ledger;
 #[cfg(test)]
@@ -22,95 +22,95 @@ use crate::{Model, Optimizer, RunSteps};
 pub(crate) use ledger::Ledger;
 pub use towers::train_towers;
 
-/// How workers that train one model wait for each other.
+/// How the workers that train one model synchronize.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Not at all: each changes the variables when it has a gradient.
+    /// Asynchronous: each worker updates the variables as soon as it has a gradient.
     Async,
-    /// Variables change once per round, by the mean of one gradient of each worker.
+    /// Synchronous: the variables are updated once per round, by the mean of one gradient of each
+    /// worker.
     Sync {
-        /// In which order gradients are added.
+        /// The order in which gradients are added.
         order: Order,
     },
-    /// As [`Mode::Sync`], but a round waits for all workers but `spare` of them; gradients that come
-    /// after it are dropped whole.
+    /// Synchronous with backup workers: as [`Mode::Sync`], but a round waits for all workers except
+    /// `spare` stragglers. Gradients that arrive after their round are dropped.
     Backup {
-        /// Workers that a round does without.
+        /// The number of stragglers that a round does not wait for.
         spare: usize,
     },
-    /// Each changes the variables when it has a gradient, but none is ever more than `bound` steps
-    /// ahead of another.
+    /// Stale synchronous parallel (SSP): each worker updates the variables as soon as it has a
+    /// gradient, but no worker is more than `bound` steps ahead of the slowest.
     Stale {
-        /// The greatest distance, at least 1.
+        /// The staleness bound in steps, at least 1.
         bound: usize,
     },
 }
 
-/// In which order the gradients of a round are added.
+/// The order in which the gradients of a round are added.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
-    /// As they come, in one accumulator per variable: the one that TensorFlow's
-    /// `SyncReplicasOptimizer` has. Sums may differ in their last bits from run to run.
+    /// In the order of arrival, in one accumulator per variable, as TensorFlow's
+    /// `SyncReplicasOptimizer` does. Sums may differ in their last bits from run to run.
     #[default]
     Arrival,
-    /// By the workers' numbers: every run gives the same bits. Each worker's gradient has a place of
-    /// its own beside its variable.
+    /// In the order of the workers' indices: every run computes the same bits. Each worker's
+    /// gradient has a slot beside its variable.
     Worker,
 }
 
-/// Which of the workers builds its graph.
+/// The replica that builds its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replica {
-    /// Its number; 0 is the chief.
+    /// The worker's index; 0 is the chief.
     pub index: usize,
-    /// How many there are.
+    /// The number of workers.
     pub count: usize,
 }
 
-/// What a worker runs: names of nodes and tensors, as sessions take them.
+/// The ops of a worker: names of nodes and tensors, as sessions take them.
 #[derive(Clone, Debug)]
 pub struct Coordinated {
-    /// A training step, a target; it ends when the worker may begin the next one.
+    /// The training step, a target. It ends when the worker may begin the next step.
     pub step: String,
-    /// The number of changes that the variables have seen, a fetch.
+    /// The number of updates of the variables, a fetch.
     pub global_step: String,
-    /// Whether the step's gradient was used, a fetch: it is false if the gradient came too late, or
-    /// if the round that it was for was given up. None in modes that use every gradient.
+    /// Whether the step's gradient was applied, a fetch: false if the gradient arrived too late or
+    /// its round was aborted. `None` in modes that apply every gradient.
     pub used: Option<String>,
-    /// What the worker runs each time it starts, once the model is ready and again after it has left,
-    /// a target.
+    /// The op that the worker runs each time it starts, once the model is ready, and again after
+    /// `leave`. A target.
     pub start_worker: Option<String>,
-    /// What a worker runs that will not train for now, as it has no samples, or any more, a target:
-    /// nobody waits for it then.
+    /// The op that a worker runs when it has no samples, for now or any more: other workers do not
+    /// wait for it from then on. A target.
     pub leave: Option<String>,
-    /// What the chief runs besides; none for other workers, and in modes without a chief.
+    /// The ops of the chief; `None` for other workers, and in modes without a chief.
     pub chief: Option<ChiefOps>,
 }
 
-/// What a chief runs, all targets. [`crate::Chief`] does so on a thread of its own.
+/// The ops of the chief, all targets. [`crate::Chief`] runs them on a thread of its own.
 #[derive(Clone, Debug)]
 pub struct ChiefOps {
-    /// Each time the chief starts, after the variables are set or restored. A round that was on its
-    /// way is given up, and workers that wait begin it anew.
+    /// Runs each time the chief starts, after the variables are initialized or restored. The round
+    /// in flight is aborted, and the workers that wait for it begin a new one.
     pub start: String,
     /// Waits until a round has its gradients. It may be cancelled.
     pub wait: String,
-    /// Changes the variables by them and lets the workers go on. It is refused, with
-    /// `INVALID_ARGUMENT`, if one of them has started anew since: the round is to be given up then, by
-    /// `start`.
+    /// Applies the gradients and releases the workers. It fails with `INVALID_ARGUMENT` if one of
+    /// the workers has restarted since; the chief must then abort the round by `start`.
     pub apply: String,
-    /// Wakes all workers that wait: for the end of training.
+    /// Releases all workers that wait, at the end of training.
     pub release: String,
 }
 
 impl Mode {
-    /// Synchronous, gradients added as they come.
+    /// Synchronous mode, with gradients added in the order of arrival.
     pub fn sync() -> Mode {
         Mode::Sync { order: Order::Arrival }
     }
 
-    /// Adds a training step of one worker: to a graph of its own, or, called once for each with the
-    /// same model, to one graph of all workers.
+    /// Adds the training step of one worker: to a graph of its own or, called once per worker with
+    /// the same model, to one graph of all workers.
     pub fn minimize(
         self,
         model: &mut Model,
@@ -121,7 +121,7 @@ impl Mode {
         self.minimize_with(model, optimizer, loss, replica, None)
     }
 
-    /// As [`Mode::minimize`], and the samples of each update are accounted for.
+    /// As [`Mode::minimize`], with the samples of each update recorded in the lease table.
     pub(crate) fn minimize_with(
         self,
         model: &mut Model,
@@ -131,7 +131,11 @@ impl Mode {
         ledger: Option<&Ledger>,
     ) -> Result<Coordinated> {
         let Replica { index, count } = replica;
-        ensure!(index < count, InvalidArgument, "of {count} workers none has the number {index}");
+        ensure!(
+            index < count,
+            InvalidArgument,
+            "the worker index {index} is not below the number of workers, {count}"
+        );
         match self {
             Mode::Async => {
                 let step = match ledger {
@@ -148,7 +152,7 @@ impl Mode {
                 ensure!(
                     spare < count,
                     InvalidArgument,
-                    "{spare} spare workers of {count} leave none to wait for"
+                    "{spare} backup workers of {count} leave no worker to wait for"
                 );
                 let terms = sync::Terms { needed: count - spare, order: Order::Worker, ledger };
                 sync::minimize(model, optimizer, loss, replica, terms)
@@ -157,7 +161,7 @@ impl Mode {
                 ensure!(
                     bound > 0,
                     InvalidArgument,
-                    "workers that are never a step apart are synchronous: the bound is at least 1"
+                    "the staleness bound must be at least 1; a bound of 0 is synchronous training"
                 );
                 stale::minimize(model, optimizer, loss, replica, (bound, ledger))
             }
@@ -166,7 +170,7 @@ impl Mode {
 }
 
 impl Coordinated {
-    /// A step that waits for nobody.
+    /// A step without synchronization.
     fn of(model: &mut Model, step: NodeId) -> Result<Coordinated> {
         let count = model.global_step()?;
         let global_step = count.read(&mut model.on(&count.device))?;
@@ -180,7 +184,7 @@ impl Coordinated {
         })
     }
 
-    /// Runs a training step: the fetches, and whether the gradient was used.
+    /// Runs a training step; returns the fetches, and whether the gradient was applied.
     pub fn run(
         &self,
         session: &impl RunSteps,
@@ -192,12 +196,14 @@ impl Coordinated {
         };
         let with_used = [fetches, &[used.as_str()]].concat();
         let mut tensors = session.run_step(feeds, &with_used, &[&self.step])?;
-        let used = tensors.pop().ok_or_else(|| err!(Internal, "a step without its fetches"))?;
+        let used = tensors
+            .pop()
+            .ok_or_else(|| err!(Internal, "internal error: the step returned too few fetches"))?;
         Ok((tensors, used.scalar_value()?))
     }
 }
 
-/// The device for what all workers wait at: that of the step's number.
+/// The device of the shared synchronization state: that of the global step.
 fn home(model: &Model) -> Result<String> {
     Ok(model.global_step()?.device)
 }

@@ -13,60 +13,60 @@ use crate::placement::Placer;
 use crate::variable::NewVariable;
 use crate::{Initializer, Parameter, Part, Partitioner, Placement, Variable};
 
-/// What a net is built for.
+/// What a network is built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Units are dropped, normalisations use the batch and keep averages.
+    /// Dropout is applied; normalizations use batch statistics and update moving averages.
     Training,
-    /// The net as it is used.
+    /// Inference.
     Inference,
 }
 
-/// A scope that also keeps variables; it can do all that a [`Scope`] can.
+/// A scope that also keeps variables; it derefs to [`Scope`].
 ///
-/// Layers of a model have names, and variables are called after them: the second `dense` layer is
-/// `dense_1`. [`Model::inference`] begins the names anew, so a net that is built a second time finds
-/// the variables of the first.
+/// Layers of a model have names, and variables are named after them: the second `dense` layer is
+/// `dense_1`. [`Model::inference`] starts the names again, so a network that is built a second time
+/// finds the variables of the first.
 pub struct Model {
     scope: Scope,
     phase: Phase,
-    /// What names of variables begin with.
+    /// The prefix of variable names.
     path: String,
-    /// The device that nodes are asked to be on; empty for none.
+    /// The device that nodes request; empty for none.
     device: String,
-    /// How what layers learn is cut; not at all without.
+    /// How parameters of layers are partitioned; `None` for not at all.
     partitioner: Option<Partitioner>,
-    /// How often each layer's name was asked for in this view.
+    /// How often each layer name was used in this view.
     names: Rc<RefCell<BTreeMap<String, u32>>>,
     shared: Rc<RefCell<Shared>>,
 }
 
 struct Shared {
-    /// The top of the graph.
+    /// The root scope of the graph.
     root: Scope,
     variables: Vec<Variable>,
     by_name: BTreeMap<String, usize>,
-    /// State that belongs to a run, not to the model.
+    /// Local state of a run, which is not saved.
     locals: BTreeMap<String, Local>,
     /// Nodes that a training step runs besides the optimizer's.
     updates: Vec<NodeId>,
-    /// Terms that the loss gets besides that of the data, by what they are of.
+    /// Regularization terms of the loss, by the variable that they penalize.
     penalties: Vec<(String, Output)>,
-    /// What is shown besides, by its tag.
+    /// Summaries by tag.
     summaries: Vec<(String, Output)>,
     placer: Placer,
     seed: i64,
     seeds_used: i64,
 }
 
-/// Adds a variable's first value.
+/// A function that adds a variable's initial value.
 pub(crate) type FirstValue<'a> = dyn Fn(&mut Scope) -> Result<Output> + 'a;
 
 /// A variable that is not saved.
 #[derive(Clone, Copy)]
 struct Local {
     handle: Output,
-    /// None if something else than the run's beginning sets it.
+    /// The initializer; `None` if another op sets the variable.
     init: Option<NodeId>,
 }
 
@@ -85,7 +85,7 @@ impl DerefMut for Model {
 }
 
 impl Model {
-    /// A model at the top of a graph, to be trained.
+    /// A model at the root of a graph, for training.
     pub fn new(scope: Scope) -> Model {
         let shared = Shared {
             root: scope.clone(),
@@ -110,28 +110,29 @@ impl Model {
         }
     }
 
-    /// The same model with what layers learn in parts, each placed on its own. Only what is added is
-    /// cut: what is there is found as it is, and [`Model::variable`] and [`Model::counter`] are whole.
+    /// The same model with layer parameters partitioned, each partition placed on its own. Only
+    /// parameters that are added later are partitioned; [`Model::variable`] and [`Model::counter`]
+    /// are not.
     #[must_use]
     pub fn partitioned(&self, partitioner: Partitioner) -> Model {
         Model { partitioner: Some(partitioner), ..self.with_scope(self.scope.clone()) }
     }
 
-    /// Deals variables that are added from now on.
+    /// Sets the placement of variables that are added from now on.
     #[must_use]
     pub fn place(self, placement: Placement) -> Model {
         self.shared.borrow_mut().placer = Placer::new(placement);
         self
     }
 
-    /// Begins all random numbers of nodes that are added from now on with this seed.
+    /// Sets the seed of random ops that are added from now on.
     #[must_use]
     pub fn seed(self, seed: i64) -> Model {
         self.shared.borrow_mut().seed = seed;
         self
     }
 
-    /// The same model as it is used, not trained: a net that is built here finds its variables.
+    /// The same model for inference: a network built here finds its variables.
     pub fn inference(&self) -> Model {
         Model {
             scope: self.scope.child("inference"),
@@ -144,8 +145,8 @@ impl Model {
         }
     }
 
-    /// The same model on another device: a net that is built here finds its variables, and is
-    /// trained as the first is.
+    /// The same model on another device (a tower): a network built here finds its variables and is
+    /// built for training.
     pub fn tower(&self, device: &str) -> Model {
         let tower = self.with_scope(self.scope.child("tower"));
         Model { names: Rc::default(), ..tower.on(device) }
@@ -162,7 +163,7 @@ impl Model {
         Model { device: device.to_owned(), ..self.with_scope(scope) }
     }
 
-    /// The same model, its nodes added by `scope`.
+    /// The same model with another scope for its nodes.
     pub fn with_scope(&self, scope: Scope) -> Model {
         Model {
             scope,
@@ -175,7 +176,7 @@ impl Model {
         }
     }
 
-    /// A part of the model: names of nodes and variables begin with its own.
+    /// A sub-scope for a layer: names of nodes and variables get its name as prefix.
     pub fn layer(&self, name: &str) -> Model {
         let full = format!("{}{name}", self.path);
         let count = {
@@ -192,18 +193,18 @@ impl Model {
         }
     }
 
-    /// A tensor that each step feeds, called `name`.
+    /// A placeholder called `name`.
     pub fn input(&mut self, name: &str, dtype: DType, dims: &[Option<usize>]) -> Result<Output> {
         let shape = PartialShape::new(dims.iter().copied());
         self.op("Placeholder").name(name).attr("dtype", dtype).attr("shape", &shape).build()
     }
 
-    /// The trainable variable of this part called `name`: found, or added with this first value.
+    /// The trainable variable `name` of this layer: found, or added with this initializer.
     pub fn variable(&self, name: &str, dims: &[usize], first: &Initializer) -> Result<Variable> {
         self.variable_of(name, DType::Float, dims, first, true)
     }
 
-    /// A variable that no optimizer changes.
+    /// A variable that is not trainable.
     pub fn counter(
         &self,
         name: &str,
@@ -231,13 +232,13 @@ impl Model {
         ensure!(
             self.parts_of(&full).is_empty(),
             InvalidArgument,
-            "variable '{full}' is in parts already"
+            "variable '{full}' is already partitioned"
         );
         let new = NewVariable { name: &full, dtype, shape: &shape, device: "", part: None };
         self.add_variable(new, first, self.next_seeds(), is_trainable)
     }
 
-    /// What a layer learns under this name: found, or added with this first value, in parts if the
+    /// A layer parameter of this name: found, or added with this initializer, partitioned if the
     /// model is [`Model::partitioned`].
     pub fn parameter(&self, name: &str, dims: &[usize], first: &Initializer) -> Result<Parameter> {
         let full = format!("{}{name}", self.path);
@@ -270,14 +271,14 @@ impl Model {
         Ok(Parameter { name: full, shape, parts })
     }
 
-    /// The variables that hold the parts of one, in order; none if it is not in parts.
+    /// The partitions of a variable, in order; empty if it is not partitioned.
     fn parts_of(&self, name: &str) -> Vec<Variable> {
         let parts = (0..).map_while(|i| self.find(&format!("{name}/part_{i}")));
         let is_of = |part: &Variable| part.part.as_ref().is_some_and(|part| part.of == name);
         parts.take_while(is_of).collect()
     }
 
-    /// Adds a variable where the placement says.
+    /// Adds a variable on the device that the placement chooses.
     fn add_variable(
         &self,
         new: NewVariable<'_>,
@@ -300,8 +301,8 @@ impl Model {
         Ok(self.keep(Variable { is_trainable, ..added }))
     }
 
-    /// A variable beside another, called after it: a slot of an optimizer. Beside a part it is a part
-    /// too.
+    /// A slot variable on the device of another variable and named after it, as optimizers keep.
+    /// The slot of a partition is a partition too.
     pub fn slot(&self, of: &Variable, name: &str, first: &Initializer) -> Result<Variable> {
         self.beside(of, name, |scope, (shape, part)| match part {
             Some(part) => first.build_part(scope, of.dtype, (part, shape), self.next_seeds()),
@@ -309,11 +310,11 @@ impl Model {
         })
     }
 
-    /// A variable beside another, called after it, with the same first value: an average.
+    /// A slot variable with the same initial value as its variable, as for an average.
     pub fn slot_like(&self, of: &Variable, name: &str) -> Result<Variable> {
         self.beside(of, name, |scope, _| {
             let value = scope.with_graph(|graph| graph.node(of.init).inputs.get(1).copied());
-            value.ok_or_else(|| err!(Internal, "variable '{}' has no first value", of.name))
+            value.ok_or_else(|| err!(Internal, "variable '{}' has no initial value", of.name))
         })
     }
 
@@ -344,7 +345,7 @@ impl Model {
         variable
     }
 
-    /// The variable of this full name.
+    /// The variable with this full name.
     pub fn find(&self, name: &str) -> Option<Variable> {
         let shared = self.shared.borrow();
         shared.by_name.get(name).map(|&index| shared.variables[index].clone())
@@ -355,28 +356,28 @@ impl Model {
         self.shared.borrow().variables.clone()
     }
 
-    /// Those that optimizers change.
+    /// The trainable variables.
     pub fn trainable(&self) -> Vec<Variable> {
         self.variables().into_iter().filter(|variable| variable.is_trainable).collect()
     }
 
-    /// The number of steps taken: an int64 called `global_step`.
+    /// The number of training steps: an int64 variable called `global_step`.
     pub fn global_step(&self) -> Result<Variable> {
         self.top().counter("global_step", DType::Int64, &[], &Initializer::Zeros)
     }
 
-    /// This model with variables that no layer's name stands before.
+    /// This model without a prefix for variable names.
     pub fn top(&self) -> Model {
         Model { path: String::new(), ..self.with_scope(self.scope.clone()) }
     }
 
-    /// This model with nodes at the top of the graph, on `device`, that wait for nothing.
+    /// This model with nodes at the root of the graph, on `device`, without control inputs.
     pub(crate) fn top_on(&self, device: &str) -> Model {
         let scope = self.shared.borrow().root.on_device(device);
         Model { path: String::new(), ..self.with_scope(scope) }
     }
 
-    /// The node that gives every variable its first value.
+    /// The node that initializes every variable.
     pub fn init(&self) -> Result<NodeId> {
         let mut nodes: Vec<NodeId> =
             self.variables().iter().map(|variable| variable.init).collect();
@@ -384,7 +385,8 @@ impl Model {
         self.shared.borrow().root.clone().op("NoOp").name("init").after(&nodes).build_node()
     }
 
-    /// The node that sets what is not in checkpoints: a run that goes on from one begins with it.
+    /// The node that initializes local state, which checkpoints do not hold: a run that continues
+    /// from a checkpoint begins with it.
     pub fn init_local(&self) -> Result<NodeId> {
         let nodes = self.local_inits();
         self.shared.borrow().root.clone().op("NoOp").name("init_local").after(&nodes).build_node()
@@ -394,7 +396,8 @@ impl Model {
         self.shared.borrow().locals.values().filter_map(|local| local.init).collect()
     }
 
-    /// Whether training can go on, a bool: all variables are set and the chief has started.
+    /// Whether training can continue, a bool: all variables are initialized and the chief has
+    /// started.
     pub fn ready(&self) -> Result<Output> {
         let (mut root, handles) = {
             let shared = self.shared.borrow();
@@ -411,8 +414,8 @@ impl Model {
         root.op("All").name("ready").inputs(&[all, axis]).build()
     }
 
-    /// The handle of state that belongs to a run, not to the model: checkpoints do not have it.
-    /// Found, or added; without a `first` value it waits for somebody to set it.
+    /// The handle of a local variable: state of a run that checkpoints do not hold. Found, or
+    /// added; without a `first` value another op must set it.
     pub(crate) fn local(
         &self,
         name: &str,
@@ -442,18 +445,18 @@ impl Model {
         Ok(handle)
     }
 
-    /// Has training steps run `node` too.
+    /// Makes training steps run `node` too.
     pub fn add_update(&self, node: NodeId) {
         self.shared.borrow_mut().updates.push(node);
     }
 
-    /// What training steps run besides the optimizer.
+    /// The nodes that training steps run besides the optimizer.
     pub fn updates(&self) -> Vec<NodeId> {
         self.shared.borrow().updates.clone()
     }
 
-    /// Adds a scalar to what optimizers minimize: the penalty of a variable, which counts once
-    /// however often the net is built.
+    /// Adds a regularization term of a variable to the loss; it counts once, however often the
+    /// network is built.
     pub fn add_penalty(&self, of: &Variable, penalty: Output) {
         let mut shared = self.shared.borrow_mut();
         if shared.penalties.iter().all(|(name, _)| *name != of.name) {
@@ -461,7 +464,7 @@ impl Model {
         }
     }
 
-    /// `loss` and all penalties.
+    /// `loss` plus all regularization terms.
     pub fn with_penalties(&mut self, loss: Output) -> Result<Output> {
         let penalties: Vec<Output> =
             self.shared.borrow().penalties.iter().map(|(_, penalty)| *penalty).collect();
@@ -472,12 +475,12 @@ impl Model {
         self.op("AddN").inputs(&terms).build()
     }
 
-    /// Keeps a summary under its tag; the first of a tag is the one that stays.
+    /// Keeps a summary under its tag; the first with a tag stays.
     pub(crate) fn keep_summary(&self, tag: String, summary: Output) {
         self.shared.borrow_mut().summaries.push((tag, summary));
     }
 
-    /// The summary of this tag.
+    /// Whether there is a summary with this tag.
     pub(crate) fn has_summary(&self, tag: &str) -> bool {
         self.shared.borrow().summaries.iter().any(|(other, _)| other == tag)
     }
@@ -487,19 +490,19 @@ impl Model {
         self.shared.borrow().summaries.iter().map(|(_, summary)| *summary).collect()
     }
 
-    /// A name of this part of the model.
+    /// A name with the prefix of this layer.
     pub(crate) fn full_name(&self, name: &str) -> String {
         format!("{}{name}", self.path)
     }
 
-    /// Seeds for the next random op: the model's, and one that no other op of it has.
+    /// Seeds for the next random op: the model's seed, and one that no other op of the model has.
     pub fn next_seeds(&self) -> (i64, i64) {
         let mut shared = self.shared.borrow_mut();
         shared.seeds_used += 1;
         (shared.seed, shared.seeds_used)
     }
 
-    /// Name of a node, as targets take it.
+    /// The name of a node, as targets take it.
     pub fn node_name(&self, node: NodeId) -> String {
         self.with_graph(|graph| graph.node(node).name.to_string())
     }
@@ -509,12 +512,12 @@ impl Model {
         self.with_graph(|graph| graph.output(of).shape.clone())
     }
 
-    /// The type of a tensor.
+    /// The dtype of a tensor.
     pub fn dtype(&self, of: Output) -> DType {
         self.with_graph(|graph| graph.output(of).dtype)
     }
 
-    /// The size of a tensor's last dimension, which layers must know.
+    /// The size of a tensor's last dimension, which must be known.
     pub fn features(&self, of: Output) -> Result<usize> {
         let shape = self.shape(of);
         let last = shape.dims().and_then(|dims| dims.last().copied().flatten());
@@ -527,23 +530,23 @@ impl Model {
         })
     }
 
-    /// A vector of int32, as shapes, axes and permutations are given.
+    /// An int32 vector constant, as shapes, axes and permutations are given.
     pub fn ints(&mut self, values: &[i32]) -> Result<Output> {
         self.constant(&Tensor::vector(values)?)
     }
 
-    /// One int32.
+    /// An int32 scalar constant.
     pub fn int(&mut self, value: i32) -> Result<Output> {
         self.constant(&Tensor::scalar(value))
     }
 
-    /// A float constant.
+    /// A float scalar constant.
     pub fn float(&mut self, value: f32) -> Result<Output> {
         self.constant(&Tensor::scalar(value))
     }
 }
 
-/// A variable that is found is the one that is asked for.
+/// Checks that a variable that was found has the dtype and shape that are asked for.
 fn check_found(
     name: &str,
     (shape, dtype): (&Shape, DType),

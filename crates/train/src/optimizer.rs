@@ -1,4 +1,4 @@
-//! Optimizers: gradients in, changed variables out.
+//! Optimizers: update rules, learning rates, clipping and weight decay.
 
 mod rule;
 
@@ -10,7 +10,7 @@ use thalweg_tensor::{DType, Result, ensure};
 use crate::{Clip, Initializer, Model, Rate, Variable};
 use rule::Part;
 
-/// A rule, a learning rate, and what is done to gradients before.
+/// An update rule with a learning rate, gradient clipping and weight decay.
 #[derive(Clone, Debug)]
 pub struct Optimizer {
     rule: Rule,
@@ -21,69 +21,69 @@ pub struct Optimizer {
 }
 
 impl Optimizer {
-    /// An optimizer by this rule.
+    /// An optimizer with this rule.
     pub fn new(rule: Rule, rate: impl Into<Rate>) -> Optimizer {
         Optimizer { rule, rate: rate.into(), clip: None, weight_decay: 0.0, is_locking: false }
     }
 
-    /// Gradient descent.
+    /// Stochastic gradient descent.
     pub fn sgd(rate: impl Into<Rate>) -> Optimizer {
         Optimizer::new(Rule::Sgd, rate)
     }
 
-    /// Gradient descent with momentum.
+    /// Stochastic gradient descent with momentum.
     pub fn momentum(rate: impl Into<Rate>, momentum: f64) -> Optimizer {
         Optimizer::new(Rule::Momentum { momentum, is_nesterov: false }, rate)
     }
 
-    /// Adam with its usual settings.
+    /// Adam with TensorFlow's defaults.
     pub fn adam(rate: impl Into<Rate>) -> Optimizer {
         Optimizer::new(Rule::Adam { beta1: 0.9, beta2: 0.999, epsilon: 1e-8 }, rate)
     }
 
-    /// Adam with decay of the weights beside the gradients.
+    /// AdamW: Adam with decoupled weight decay.
     pub fn adamw(rate: impl Into<Rate>, weight_decay: f64) -> Optimizer {
         Optimizer { weight_decay, ..Optimizer::adam(rate) }
     }
 
-    /// Adagrad with its usual settings.
+    /// Adagrad with TensorFlow's defaults.
     pub fn adagrad(rate: impl Into<Rate>) -> Optimizer {
         Optimizer::new(Rule::Adagrad { initial: 0.1 }, rate)
     }
 
-    /// Limits on gradients.
+    /// Sets gradient clipping.
     #[must_use]
     pub fn clip(self, clip: Clip) -> Optimizer {
         Optimizer { clip: Some(clip), ..self }
     }
 
-    /// Takes this part of a variable off at each step, times the rate.
+    /// Sets decoupled weight decay: each step subtracts `rate * weight_decay * variable`.
     #[must_use]
     pub fn weight_decay(self, weight_decay: f64) -> Optimizer {
         Optimizer { weight_decay, ..self }
     }
 
-    /// Updates of one variable by several workers follow each other.
+    /// Uses locking: updates of one variable by several workers are serialized (`use_locking`).
     #[must_use]
     pub fn locking(self) -> Optimizer {
         Optimizer { is_locking: true, ..self }
     }
 
-    /// Adds all of a training step: gradients of `loss` and the model's penalties by all trainable
-    /// variables, their changes, the model's updates, and one more step on `global_step`.
+    /// Adds a training step: the gradients of `loss` and of the regularization terms by all
+    /// trainable variables, their updates, the model's updates, and the increment of `global_step`.
     pub fn minimize(&self, model: &mut Model, loss: Output) -> Result<NodeId> {
         let gradients = self.gradients(model, loss)?;
         self.apply(model, &gradients)
     }
 
-    /// The gradients of `loss` and the model's penalties by the trainable variables that they depend
-    /// on, clipped.
+    /// The clipped gradients of `loss` and of the regularization terms by the trainable variables
+    /// that they depend on.
     pub fn gradients(&self, model: &mut Model, loss: Output) -> Result<Vec<(Variable, Adjoint)>> {
         let gradients = self.whole_gradients(model, loss)?;
         self.clipped(model, gradients, |model, _| model.with_scope((**model).clone()))
     }
 
-    /// Gradients after the limits, with nodes where `place` says.
+    /// Clipped gradients, computed on the device that `place` returns for each variable.
     pub(crate) fn clipped(
         &self,
         model: &Model,
@@ -96,7 +96,8 @@ impl Optimizer {
         }
     }
 
-    /// As [`Optimizer::gradients`], before they are clipped: means of several are clipped as wholes.
+    /// As [`Optimizer::gradients`], before clipping: a mean of several gradients is clipped as a
+    /// whole.
     pub(crate) fn whole_gradients(
         &self,
         model: &mut Model,
@@ -117,15 +118,15 @@ impl Optimizer {
         Ok(found)
     }
 
-    /// Adds the nodes that change variables by these gradients, the model's updates, and one more
-    /// step.
+    /// Adds the nodes that apply these gradients, the model's updates, and the increment of
+    /// `global_step`.
     pub fn apply(&self, model: &mut Model, gradients: &[(Variable, Adjoint)]) -> Result<NodeId> {
         let mut last = self.change_all(model, gradients)?;
         last.extend(model.updates());
         model.op("NoOp").name("train_step").after(&last).build_node()
     }
 
-    /// As [`Optimizer::apply`], without the model's updates: what must have run.
+    /// As [`Optimizer::apply`], without the model's updates; returns the nodes that must have run.
     pub(crate) fn change_all(
         &self,
         model: &Model,
@@ -166,7 +167,7 @@ impl Optimizer {
         Ok(last)
     }
 
-    /// Powers of the betas, which Adam's kind keeps for all variables together.
+    /// Powers of the betas, which Adam and Adamax keep once for all variables.
     fn powers(&self, model: &Model) -> Result<Vec<(Variable, f64)>> {
         let top = |name: &str, beta: f64| -> Result<(Variable, f64)> {
             let first = Initializer::Constant(beta);
@@ -176,7 +177,7 @@ impl Optimizer {
         self.rule.betas().iter().zip(names).map(|(beta, name)| top(name, *beta)).collect()
     }
 
-    /// Takes a part of the weights off; none where there is no decay.
+    /// Adds weight decay; none if the rule has no decay.
     fn decay(&self, model: &mut Model, variable: &Variable, rate: Output) -> Result<Vec<NodeId>> {
         if self.weight_decay == 0.0 {
             return Ok(Vec::new());
@@ -241,7 +242,7 @@ impl Optimizer {
         node.build_node()
     }
 
-    /// Rules without a kernel for rows.
+    /// Sparse updates for rules without a sparse kernel, composed of other ops.
     fn change_rows_by_hand(
         &self,
         model: &mut Model,
@@ -284,14 +285,14 @@ impl Optimizer {
     }
 }
 
-/// What all variables' changes of one step share.
+/// What the updates of all variables in one step share.
 struct Settings<'a> {
     rate: Output,
     step: Output,
     powers: &'a [(Variable, f64)],
 }
 
-/// Each row once: those that occur twice are summed.
+/// Sums duplicate rows, so that each index occurs once.
 pub(crate) fn summed_rows(model: &mut Model, rows: IndexedSlices) -> Result<(Output, Output)> {
     let unique = model.op("Unique").input(rows.indices).build_all()?;
     let count = model.add("Size", &[unique[0]])?;
@@ -299,7 +300,7 @@ pub(crate) fn summed_rows(model: &mut Model, rows: IndexedSlices) -> Result<(Out
     Ok((values, unique[0]))
 }
 
-/// `slot = slot * beta`, then `slot[rows] += (1 - beta) * values`; what it is then.
+/// `slot = slot * beta`, then `slot[rows] += (1 - beta) * values`; returns the new slot.
 fn fade_and_add(
     model: &mut Model,
     slot: &Variable,

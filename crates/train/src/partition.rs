@@ -1,4 +1,4 @@
-//! Variables in parts: each a variable of its own, saved as a slice of the whole.
+//! Partitioned variables: each partition is a variable of its own, saved as a slice of the whole.
 
 use thalweg_graph::{Output, Scope};
 use thalweg_tensor::{DType, Result, Shape, err};
@@ -6,30 +6,32 @@ use thalweg_tensor::{DType, Result, Shape, err};
 use crate::layers::lookup;
 use crate::{Model, Variable};
 
-/// How variables are cut; parts follow each other along one axis, the first ones being larger by one
-/// where the axis cannot be divided evenly. Variables without that axis stay whole.
+/// How variables are partitioned: contiguously along one axis, the first partitions larger by one
+/// where the axis is not divided evenly. Variables without that axis are not partitioned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Partitioner {
-    /// Into so many parts, fewer where the axis is shorter.
+    /// A fixed number of partitions, fewer where the axis is shorter (`fixed_size_partitioner`).
     Fixed {
-        /// How many.
+        /// The number of partitions.
         parts: usize,
-        /// Along which axis.
+        /// The axis.
         axis: usize,
     },
-    /// Into as few parts as it takes for none to be larger than this, down to one row each.
+    /// The fewest partitions of which none is larger than `bytes`, down to one row each
+    /// (`variable_axis_size_partitioner`).
     MaxBytes {
-        /// Bytes of a part.
+        /// The maximum size of a partition in bytes.
         bytes: usize,
-        /// Along which axis.
+        /// The axis.
         axis: usize,
-        /// Parts at most, whatever their size.
+        /// The maximum number of partitions, whatever their size.
         parts_max: Option<usize>,
     },
 }
 
 impl Partitioner {
-    /// Sizes of the parts of such a variable along the axis, and the axis; none if it stays whole.
+    /// The axis and the sizes of the partitions along it; `None` if the variable is not
+    /// partitioned.
     pub(crate) fn cut(self, shape: &Shape, dtype: DType) -> Option<(usize, Vec<usize>)> {
         let (Partitioner::Fixed { axis, .. } | Partitioner::MaxBytes { axis, .. }) = self;
         let length = shape.dims().get(axis).copied()?;
@@ -50,21 +52,22 @@ impl Partitioner {
     }
 }
 
-/// Where a variable lies in the one that it is a part of.
+/// The position of a partition in its variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// The name of the whole, in checkpoints too.
+    /// The name of the whole variable, also in checkpoints.
     pub of: String,
-    /// Its shape.
+    /// The shape of the whole variable.
     pub whole: Shape,
-    /// The axis along which it is cut.
+    /// The axis of the partitioning.
     pub axis: usize,
-    /// Where the part begins along that axis.
+    /// The offset of the partition along that axis.
     pub begin: usize,
 }
 
 impl Part {
-    /// The part as TensorFlow's savers write it: `4 6 0,2:0,6` is rows 0 and 1 of a 4 by 6 matrix.
+    /// The partition in the notation of TensorFlow's savers: `4 6 0,2:0,6` is rows 0 and 1 of a 4
+    /// by 6 matrix.
     pub(crate) fn spec(&self, shape: &Shape) -> String {
         let whole: Vec<String> = self.whole.dims().iter().map(usize::to_string).collect();
         let extent = |(axis, size): (usize, &usize)| {
@@ -75,14 +78,14 @@ impl Part {
     }
 }
 
-/// What a layer learns, in one variable or in several.
+/// A parameter of a layer, in one variable or partitioned.
 #[derive(Clone, Debug)]
 pub struct Parameter {
     /// `dense/kernel`: also its name in checkpoints.
     pub name: String,
     /// Its shape as a whole.
     pub shape: Shape,
-    /// The variables that hold it, in order; one at least.
+    /// The variables that hold it, in order; at least one.
     pub parts: Vec<Variable>,
 }
 
@@ -94,13 +97,14 @@ impl Parameter {
         let part = self.parts.first().and_then(|part| part.part.as_ref());
         let Some(part) = part else {
             let value = values.first().copied();
-            return value.ok_or_else(|| err!(Internal, "'{}' is held by no variable", self.name));
+            return value
+                .ok_or_else(|| err!(Internal, "parameter '{}' has no variables", self.name));
         };
         let axis = scope.number(DType::Int32, part.axis as f64)?;
         scope.op("ConcatV2").inputs(&values).inputs(&[axis]).build()
     }
 
-    /// The rows of it that `indices` name, looked up where each part lives.
+    /// The rows at `indices`, gathered on the device of each partition.
     pub fn gather(&self, model: &mut Model, indices: Output) -> Result<Output> {
         lookup(model, &self.parts, indices)
     }

@@ -1,42 +1,42 @@
-//! Which parameter server a variable lives on.
+//! Placement of variables on parameter servers.
 
-/// How variables are dealt to the tasks of a job.
+/// How variables are distributed over the tasks of a job.
 #[derive(Clone, Debug, Default)]
 pub enum Placement {
-    /// Where the session puts them.
+    /// The session places them.
     #[default]
     Anywhere,
-    /// On the device of the layer that asks for them: for nets whose layers lie on several.
+    /// On the device of the layer that adds them, for networks whose layers are on several devices.
     Beside,
-    /// To each task of a job in turn, as TensorFlow's `replica_device_setter` does.
+    /// Round-robin over the tasks of a job, as TensorFlow's `replica_device_setter` does.
     RoundRobin {
-        /// The job; `ps` as a rule.
+        /// The job; usually `ps`.
         job: String,
-        /// How many tasks it has.
+        /// The number of tasks.
         tasks: u32,
     },
-    /// To the task that holds the fewest bytes so far.
+    /// On the task that holds the fewest bytes so far.
     Greedy {
-        /// The job; `ps` as a rule.
+        /// The job; usually `ps`.
         job: String,
-        /// How many tasks it has.
+        /// The number of tasks.
         tasks: u32,
     },
 }
 
-/// How a cluster deals variables to its parameter servers.
+/// How a cluster distributes variables over its parameter servers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Spread {
-    /// To each in turn, as TensorFlow's `replica_device_setter` does.
+    /// Round-robin, as TensorFlow's `replica_device_setter` does.
     #[default]
     RoundRobin,
-    /// To the one that holds the fewest bytes so far, the first of several: TensorFlow's
+    /// On the server that holds the fewest bytes so far, the first of equal ones: TensorFlow's
     /// `GreedyLoadBalancingStrategy` over bytes.
     Greedy,
 }
 
 impl Spread {
-    /// The placement over so many tasks of a job.
+    /// The placement over this number of tasks of a job.
     pub(crate) fn over(self, job: String, tasks: u32) -> Placement {
         match self {
             Spread::RoundRobin => Placement::RoundRobin { job, tasks },
@@ -45,22 +45,22 @@ impl Spread {
     }
 }
 
-/// A placement and what it has placed.
+/// A placement and its state.
 #[derive(Debug, Default)]
 pub(crate) struct Placer {
     placement: Placement,
-    /// Bytes of each task.
+    /// Bytes placed on each task.
     load: Vec<usize>,
     placed: usize,
 }
 
 impl Placer {
-    /// One that has placed nothing.
+    /// A placer that has placed nothing.
     pub(crate) fn new(placement: Placement) -> Placer {
         Placer { placement, load: Vec::new(), placed: 0 }
     }
 
-    /// The device for a variable of so many bytes, which a layer on `device` asks for.
+    /// The device for a variable of this size, which a layer on `device` adds.
     pub(crate) fn next(&mut self, bytes: usize, device: &str) -> String {
         let (job, task) = match &self.placement {
             Placement::Anywhere => return String::new(),

@@ -1,4 +1,5 @@
-//! Variables saved to checkpoints and restored, as a graph's own steps.
+//! Savers: checkpoints written and restored by ops of the graph, and the files that keep track of
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +14,15 @@ use thalweg_tensor::{Bytes, Code, DType, PartialShape, Result, Shape, Tensor, ba
 
 use crate::RunSteps;
 
-/// Which checkpoints a [`Saver`] keeps, and where its list of them lies.
+/// Which checkpoints a [`Saver`] keeps, and the storage of its checkpoint state file.
 #[derive(Clone)]
 pub struct SaverOptions {
-    /// How many of the newest are kept; 0 keeps all.
+    /// The number of most recent checkpoints to keep; 0 keeps all (`max_to_keep`).
     pub max_to_keep: usize,
-    /// Besides those, one of each such span is kept for ever.
+    /// Additionally keeps one checkpoint per interval for ever (`keep_checkpoint_every_n_hours`).
     pub keep_every: Option<Duration>,
-    /// The files in which the saver keeps its list and deletes checkpoints: those that the
-    /// session's steps write.
+    /// The storage in which the saver keeps its state file and deletes checkpoints: the one that
+    /// the session's steps write to.
     pub storage: Arc<dyn Storage>,
 }
 
@@ -31,10 +32,10 @@ impl Default for SaverOptions {
     }
 }
 
-/// Saves variables of a graph and restores them.
+/// Saves and restores variables of a graph.
 ///
-/// Checkpoints are TensorFlow's, with the file `checkpoint` beside them: its savers restore them, and
-/// this restores theirs.
+/// Checkpoints have TensorFlow's format, with the state file `checkpoint` beside them: TensorFlow's
+/// savers restore ours, and ours restore TensorFlow's.
 ///
 /// ```
 /// use thalweg_graph::Scope;
@@ -75,26 +76,26 @@ impl Default for SaverOptions {
 /// ```
 pub struct Saver {
     checkpoints: Checkpoints,
-    /// The tensor that takes the prefix.
+    /// The tensor that is fed with the checkpoint prefix.
     prefix: String,
     save: String,
     restore: String,
 }
 
-/// The checkpoints of a folder: its list of them, and which are deleted.
+/// The checkpoint state of a folder: which checkpoints there are, and which are deleted.
 #[derive(Default)]
 pub struct Checkpoints {
     options: SaverOptions,
-    /// Those that were saved and are kept, the newest last, with the time of each since 1970.
+    /// The checkpoints that are kept, newest last, each with its time in seconds since 1970.
     kept: Vec<(String, f64)>,
-    /// When one was last kept for ever.
+    /// When a checkpoint was last kept for ever.
     preserved: Option<f64>,
 }
 
 impl Saver {
-    /// A saver of all variables that the graph has so far, under their nodes' names. State that
-    /// belongs to a run (what `coordination/`, `supervision/` and the like hold) is left out: a run
-    /// that goes on from a checkpoint sets it anew.
+    /// A saver of all variables that the graph has so far, under the names of their nodes. Local
+    /// state of a run (variables under `coordination/`, `supervision/` and the like) is left out: a
+    /// run that continues from a checkpoint initializes it again.
     pub fn of_all(scope: &mut Scope) -> Result<Saver> {
         let variables = scope.with_graph(|graph| {
             let nodes = graph.nodes().iter().enumerate();
@@ -110,8 +111,9 @@ impl Saver {
         Self::new(scope, &variables)
     }
 
-    /// A saver of these variables, each under a name of its own: resource handles or references. A
-    /// part of a variable is saved as a slice of the whole, if it goes by its node's name.
+    /// A saver of these variables, given as resource handles or references, each under the name
+    /// beside it. A partition is saved as a slice of the whole variable if it is saved under its
+    /// node's name.
     pub fn new(scope: &mut Scope, variables: &[(String, Output)]) -> Result<Saver> {
         ensure!(!variables.is_empty(), InvalidArgument, "there are no variables to save");
         let mut scope = scope.child("save");
@@ -154,8 +156,8 @@ impl Saver {
         self
     }
 
-    /// Saves to `path`, or `path-STEP`, and returns that prefix; then brings the folder's list of
-    /// checkpoints up to date and deletes those that are not to be kept.
+    /// Saves to `path`, or `path-STEP`, and returns that prefix; then updates the folder's state
+    /// file and deletes the checkpoints that are no longer kept.
     pub fn save(
         &mut self,
         session: &impl RunSteps,
@@ -182,13 +184,13 @@ impl Saver {
         Ok(())
     }
 
-    /// The newest checkpoint in a folder, if there is one.
+    /// The most recent checkpoint in a folder, if there is one.
     pub fn latest(&self, folder: &str) -> Result<Option<String>> {
         self.checkpoints.latest(folder)
     }
 
-    /// Restores the newest checkpoint in a folder, if there is one, and goes on with its list: what
-    /// an earlier saver kept is deleted in its turn.
+    /// Restores the most recent checkpoint in a folder, if there is one, and continues its state:
+    /// checkpoints of an earlier saver are deleted in turn.
     pub fn resume(&mut self, session: &impl RunSteps, folder: &str) -> Result<Option<String>> {
         let Some(prefix) = self.latest(folder)? else { return Ok(None) };
         self.restore(session, &prefix)?;
@@ -198,19 +200,19 @@ impl Saver {
 }
 
 impl Checkpoints {
-    /// A list that keeps to these options.
+    /// A checkpoint state with these options.
     pub fn new(options: SaverOptions) -> Checkpoints {
         Checkpoints { options, ..Checkpoints::default() }
     }
 
-    /// Notes that a checkpoint was written: brings the folder's list up to date and deletes those that
-    /// are not to be kept.
+    /// Records that a checkpoint was written: updates the folder's state file and deletes the
+    /// checkpoints that are no longer kept.
     pub fn add(&mut self, prefix: &str) -> Result<()> {
         let now = system_environment().clock.wall();
         self.kept.retain(|(other, _)| *other != prefix);
         self.kept.push((prefix.to_owned(), now.as_secs_f64()));
         let gone = self.drop_old();
-        // The list first: it never names what is not there.
+        // The state file is updated before files are deleted, so it never names a deleted checkpoint.
         self.write_list(prefix)?;
         for prefix in gone {
             remove(&*self.options.storage, &prefix)?;
@@ -218,7 +220,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// The newest checkpoint in a folder, if there is one.
+    /// The most recent checkpoint in a folder, if there is one.
     pub fn latest(&self, folder: &str) -> Result<Option<String>> {
         let storage = &*self.options.storage;
         let Some(state) = CheckpointState::read(storage, folder)? else { return Ok(None) };
@@ -231,7 +233,7 @@ impl Checkpoints {
         Ok(None)
     }
 
-    /// Goes on with the list of a folder: what an earlier saver kept is deleted in its turn.
+    /// Continues the state of a folder: checkpoints of an earlier saver are deleted in turn.
     pub fn resume(&mut self, folder: &str) -> Result<()> {
         if let Some(state) = CheckpointState::read(&*self.options.storage, folder)? {
             let times = state.timestamps.into_iter().chain(std::iter::repeat(0.0));
@@ -241,7 +243,7 @@ impl Checkpoints {
         Ok(())
     }
 
-    /// Takes those beyond the number that is kept off the list; which of them are to be deleted.
+    /// Removes the checkpoints beyond `max_to_keep` from the state; returns those to delete.
     fn drop_old(&mut self) -> Vec<String> {
         let mut gone = Vec::new();
         let max = self.options.max_to_keep;
@@ -267,7 +269,7 @@ impl Checkpoints {
     }
 }
 
-/// Deletes a checkpoint: its index first, so that it is never there in part.
+/// Deletes a checkpoint: its index first, so that no partial checkpoint is visible.
 fn remove(storage: &dyn Storage, prefix: &str) -> Result<()> {
     remove_if_there(storage, &index_path(prefix))?;
     let folder = folder_of(prefix);
@@ -287,7 +289,7 @@ fn remove_if_there(storage: &dyn Storage, path: &str) -> Result<()> {
     }
 }
 
-/// What a variable is called in a checkpoint, and which slice of that it is; empty if it is all of it.
+/// The name of a variable in a checkpoint and its slice specification; empty for a whole variable.
 fn saved_as(scope: &Scope, name: &str, variable: Output) -> (String, String) {
     scope.with_graph(|graph| {
         let node = graph.node(variable.node);
@@ -297,7 +299,7 @@ fn saved_as(scope: &Scope, name: &str, variable: Output) -> (String, String) {
     })
 }
 
-/// Names in a checkpoint and the slices that go with them, as `SaveV2` and `RestoreV2` take them.
+/// Names and slice specifications as `SaveV2` and `RestoreV2` take them.
 pub(crate) fn entries(scope: &mut Scope, saved: Vec<(String, String)>) -> Result<[Output; 2]> {
     let shape = Shape::new(&[saved.len()])?;
     let (names, slices): (Vec<Bytes>, Vec<Bytes>) =
@@ -320,11 +322,11 @@ fn value_of(scope: &mut Scope, name: &str, variable: Output) -> Result<(Output, 
         let node = graph.node(variable.node);
         let output = node.outputs.get(variable.index as usize);
         let output =
-            output.ok_or_else(|| err!(InvalidArgument, "variable '{name}' is not there"))?;
+            output.ok_or_else(|| err!(InvalidArgument, "variable '{name}' is not in the graph"))?;
         let dtype = match output.dtype {
             DType::Resource => node.attrs().dtype("dtype")?,
             dtype if output.is_ref => dtype,
-            dtype => bail!(InvalidArgument, "'{name}' is a {dtype} tensor, no variable"),
+            dtype => bail!(InvalidArgument, "'{name}' is a {dtype} tensor, not a variable"),
         };
         Ok((dtype, if output.is_ref { "Identity" } else { "ReadVariableOp" }))
     })?;

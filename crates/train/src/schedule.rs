@@ -1,58 +1,60 @@
-//! Learning rates that depend on the step.
+//! Learning-rate schedules.
 
 use thalweg_graph::Output;
 use thalweg_tensor::{DType, Result, Tensor, ensure};
 
 use crate::Model;
 
-/// A learning rate.
+/// A learning rate, possibly a function of the step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rate {
-    /// Always the same.
+    /// Constant.
     Constant(f64),
-    /// `initial * decay ^ (step / steps)`; in whole steps of the exponent with `is_staircase`.
+    /// Exponential decay: `initial * decay ^ (step / steps)`; with `is_staircase` the exponent is
+    /// rounded down.
     Exponential {
-        /// Where it begins.
+        /// The initial rate.
         initial: f64,
-        /// Steps after which it has been multiplied by `decay` once.
+        /// Steps after which the rate has been multiplied by `decay` once.
         steps: f64,
-        /// What it is multiplied by.
+        /// The decay factor.
         decay: f64,
-        /// Whether it falls in stairs.
+        /// Whether the exponent is an integer.
         is_staircase: bool,
     },
-    /// From `initial` to `end` within `steps`, along a polynomial of degree `power`.
+    /// Polynomial decay from `initial` to `end` within `steps`, with degree `power`.
     Polynomial {
-        /// Where it begins.
+        /// The initial rate.
         initial: f64,
-        /// Where it ends and stays.
+        /// The final rate.
         end: f64,
-        /// Steps until then.
+        /// The number of decay steps.
         steps: f64,
-        /// 1 for a line.
+        /// The degree; 1 is linear.
         power: f64,
     },
-    /// Half a cosine from `initial` to `initial * alpha` within `steps`.
+    /// Cosine decay from `initial` to `initial * alpha` within `steps`.
     Cosine {
-        /// Where it begins.
+        /// The initial rate.
         initial: f64,
-        /// Steps until it ends.
+        /// The number of decay steps.
         steps: f64,
-        /// The part of it that stays.
+        /// The final rate as a fraction of the initial one.
         alpha: f64,
     },
-    /// `values[i]` up to and with step `boundaries[i]`, the last value beyond all of them.
+    /// Piecewise constant: `values[i]` up to and including step `boundaries[i]`, the last value
+    /// beyond.
     Piecewise {
         /// Steps, ascending.
         boundaries: Vec<i64>,
-        /// One more than boundaries.
+        /// The rates; one more than boundaries.
         values: Vec<f64>,
     },
-    /// Rises in a line from 0 within `steps` to what `then` says, and follows it.
+    /// Linear warm-up from 0 within `steps` to the rate of `then`, which it follows afterwards.
     Warmup {
-        /// Steps until then.
+        /// The number of warm-up steps.
         steps: f64,
-        /// What it rises to.
+        /// The schedule after the warm-up.
         then: Box<Rate>,
     },
 }
@@ -64,7 +66,7 @@ impl From<f64> for Rate {
 }
 
 impl Rate {
-    /// Adds nodes that compute the rate at `step`, an int64; a float.
+    /// Adds nodes that compute the float rate at `step`, an int64.
     pub fn build(&self, model: &mut Model, step: Output) -> Result<Output> {
         match self {
             Rate::Constant(rate) => model.float(*rate as f32),
@@ -118,7 +120,7 @@ fn quotient(model: &mut Model, step: Output, steps: f64) -> Result<Output> {
     model.add("RealDiv", &[step, steps])
 }
 
-/// The part of `steps` that is left, from 1 to 0.
+/// The remaining fraction of `steps`, from 1 to 0.
 fn left(model: &mut Model, step: Output, steps: f64) -> Result<Output> {
     let gone = quotient(model, step, steps)?;
     let one = model.float(1.0)?;

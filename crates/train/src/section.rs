@@ -1,18 +1,17 @@
-//! Parts of a graph that run one at a time: critical sections under a mutex on some task.
+//! Critical sections in a graph, under a mutex on some task.
 
 use thalweg_graph::{NodeId, Output};
 use thalweg_tensor::{DType, Result, Tensor};
 
 use crate::Model;
 
-/// A mutex on a task, found by its name by whoever asks for it. A step that fails or is aborted
-/// lets go of it.
+/// A mutex on a task, shared by name. A step that fails or is aborted releases it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mutex {
     handle: Output,
 }
 
-/// A critical section that is open: nodes that are added to it run under the mutex.
+/// An open critical section: nodes that are added to it run under the mutex.
 pub(crate) struct Section {
     lock: Output,
     pub(crate) inside: Model,
@@ -25,7 +24,7 @@ impl Mutex {
         Ok(Mutex { handle })
     }
 
-    /// Waits for the mutex once `ready` nodes have run.
+    /// Waits for the mutex once the `ready` nodes have run.
     pub(crate) fn enter(self, at: &Model, ready: &[NodeId]) -> Result<Section> {
         let mut at = at.with_scope(at.after(&[]));
         let lock = at.op("MutexLock").input(self.handle).after(ready).build()?;
@@ -34,19 +33,19 @@ impl Mutex {
 }
 
 impl Section {
-    /// What is added from now on runs after `nodes` too.
+    /// Makes nodes that are added from now on run after `nodes` too.
     pub(crate) fn after(&mut self, nodes: &[NodeId]) {
         self.inside = self.inside.with_scope(self.inside.after(nodes));
     }
 
-    /// Ends it after `nodes`.
+    /// Releases the mutex after `nodes`.
     pub(crate) fn leave(mut self, name: &str, nodes: &[NodeId]) -> Result<NodeId> {
         let node = self.inside.op("ConsumeMutexLock").name(name).input(self.lock);
         node.after(nodes).build_node()
     }
 }
 
-/// Fails the step, with this sentence, unless it holds. What is shown are int64s.
+/// Fails the step with `sentence` unless the condition holds; the error shows the int64 tensors.
 pub(crate) fn check(
     at: &mut Model,
     holds: Output,

@@ -1,13 +1,13 @@
-//! Sessions of any kind, as training sees them.
+//! A trait over local and remote sessions.
 
 #[cfg(feature = "remote")]
 use thalweg_cluster::RemoteSession;
 use thalweg_runtime::{RunMetadata, RunOptions, Session};
 use thalweg_tensor::{Result, Tensor};
 
-/// What can run a step: a session here or, with the feature `remote`, elsewhere.
+/// Runs steps: a local session or, with the feature `remote`, a remote one.
 pub trait RunSteps {
-    /// As [`RunSteps::run_step`], with options and a report.
+    /// As [`RunSteps::run_step`], with run options and run metadata.
     fn run_step_with(
         &self,
         options: &RunOptions,
@@ -16,7 +16,8 @@ pub trait RunSteps {
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)>;
 
-    /// Feeds tensors, runs what the fetches and targets need, returns the fetches in order.
+    /// Feeds tensors, runs the nodes that fetches and targets need, and returns the fetches in
+    /// order.
     fn run_step(
         &self,
         feeds: &[(&str, Tensor)],

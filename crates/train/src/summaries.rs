@@ -1,4 +1,4 @@
-//! Summaries: what of a model the dashboard shows.
+//! Summary ops of a model, for TensorBoard.
 
 use thalweg_formats::events::summary::text_metadata;
 use thalweg_graph::Output;
@@ -6,21 +6,21 @@ use thalweg_tensor::{Result, Tensor};
 
 use crate::{Model, Phase};
 
-/// Tags begin with the name of the layer that adds them. A net that is built again (for use, as a
-/// tower) shows nothing twice: there is one summary of a tag, that of the first net.
+/// Tags have the name of the layer as prefix. A network that is built again (for inference, or as a
+/// tower) adds no second summary: the first one with a tag stays.
 impl Model {
-    /// Shows a number as a curve.
+    /// Adds a scalar summary.
     pub fn scalar_summary(&mut self, tag: &str, x: Output) -> Result<()> {
         self.summary(tag, |model, tag| model.add("ScalarSummary", &[tag, x]))
     }
 
-    /// Shows how the numbers of a tensor are spread.
+    /// Adds a histogram summary.
     pub fn histogram_summary(&mut self, tag: &str, x: Output) -> Result<()> {
         self.summary(tag, |model, tag| model.add("HistogramSummary", &[tag, x]))
     }
 
-    /// Shows up to `most` pictures of a batch: `[batch, height, width, channels]` with 1, 3 or 4
-    /// channels, bytes, or floats that are scaled to fit.
+    /// Adds an image summary of up to `most` images of a batch `[batch, height, width, channels]`
+    /// with 1, 3 or 4 channels; bytes, or floats that are scaled.
     pub fn image_summary(&mut self, tag: &str, images: Output, most: usize) -> Result<()> {
         self.summary(tag, |model, tag| {
             let node = model.op("ImageSummary").inputs(&[tag, images]);
@@ -28,7 +28,7 @@ impl Model {
         })
     }
 
-    /// Shows strings, as Markdown.
+    /// Adds a text summary; the strings are Markdown.
     pub fn text_summary(&mut self, tag: &str, texts: Output) -> Result<()> {
         self.summary(tag, |model, tag| {
             let metadata = Tensor::scalar_string(text_metadata());
@@ -37,8 +37,8 @@ impl Model {
         })
     }
 
-    /// All summaries as one, a serialized `Summary`; none if there are none. Fetched with a step, it
-    /// is what `EventWriter::write_summary` takes.
+    /// All summaries merged into one serialized `Summary`; `None` if there are none.
+    /// `EventWriter::write_summary` takes the fetched value.
     pub fn summaries(&mut self) -> Result<Option<Output>> {
         let all = self.kept_summaries();
         if all.is_empty() {

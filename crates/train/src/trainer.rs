@@ -1,11 +1,11 @@
-//! Supervised training: workers on a cluster, whose tasks may die, learn from samples that are
-//! accounted for.
+//! Supervised distributed training: workers on a cluster whose tasks may fail, with exactly-once
+//! accounting of samples.
 //!
-//! Each worker has a session on its own task. The chief, worker 0, gives the variables their values,
-//! new ones or those of the newest checkpoint, whenever they have none; all other workers wait for
-//! that. Whoever loses a task opens another session until there is one. Checkpoints are written beside
-//! the steps, and often enough that no more than one interval of updates can be lost with a parameter
-//! server.
+//! Each worker has a session on its own task. The chief, worker 0, initializes the variables, or
+//! restores them from the most recent checkpoint, whenever they are uninitialized; all other
+//! workers wait for it. A worker that loses a task opens new sessions until one succeeds.
+//! Checkpoints are written concurrently with steps, often enough that a failed parameter server
+//! loses at most `updates_lost_max` updates.
 
 mod checkpoint;
 mod hooks;
@@ -29,12 +29,12 @@ use program::Program;
 pub use screen::{Event, Progress, Screen};
 use shared::Shared;
 
-/// What a net learns from.
+/// A data set.
 pub trait Samples: Sync {
-    /// How many there are.
+    /// The number of samples.
     fn count(&self) -> usize;
 
-    /// Some of them, as the tensors that the net's inputs are fed with, in their order.
+    /// The samples at `indices`, as tensors for the network's inputs in their order.
     fn batch(&self, indices: &[usize]) -> Result<Vec<Tensor>>;
 }
 
@@ -49,55 +49,56 @@ impl Samples for mnist::Digits {
     }
 }
 
-/// A net that is to be trained.
+/// A network to train.
 #[derive(Clone, Debug)]
 pub struct Net {
-    /// What batches are fed to.
+    /// The tensors that batches are fed to.
     pub inputs: Vec<Output>,
-    /// What is to become small.
+    /// The loss to minimize.
     pub loss: Output,
-    /// Scalars that are shown beside the loss, with their names.
-    pub figures: Vec<(String, Output)>,
+    /// Scalar metrics that are reported beside the loss, with their names.
+    pub metrics: Vec<(String, Output)>,
 }
 
-/// How a training goes.
+/// Options of a training.
 #[derive(Clone, Debug)]
 pub struct TrainOptions {
-    /// Where checkpoints lie; event files lie in `events` under it. All tasks must see it.
+    /// The folder of checkpoints; event files are in `events` under it. All tasks must see it.
     pub folder: String,
-    /// How workers wait for each other.
+    /// The coordination mode.
     pub mode: Mode,
-    /// Samples of a step.
+    /// The batch size of each step.
     pub batch: usize,
-    /// How often each sample is used.
+    /// The number of epochs.
     pub epochs: u64,
-    /// Batches of a shard, which a worker holds at a time.
+    /// The size of a shard in batches; a worker holds one shard at a time.
     pub batches_per_shard: usize,
-    /// The most updates that are lost with a parameter server: the interval of checkpoints.
+    /// The maximum number of updates that are lost with a parameter server; it bounds the interval
+    /// of checkpoints.
     pub updates_lost_max: u64,
-    /// Checkpoints that are kept.
+    /// The number of checkpoints to keep.
     pub checkpoints_max: usize,
-    /// Updates from one entry of the model's summaries in the event file to the next; 0 for none.
+    /// The number of updates between two summaries in the event file; 0 for none.
     pub summary_steps: u64,
-    /// Updates after which it ends, if its samples have not ended it before.
+    /// The number of updates after which training ends, if the samples do not end it before.
     pub updates_max: Option<u64>,
-    /// Time after which it ends.
+    /// The time after which training ends.
     pub time_max: Option<Duration>,
-    /// The workers that this process drives; all by default.
+    /// The workers that this process runs; all by default.
     pub workers: Option<Vec<usize>>,
-    /// After such a silence the samples of a worker are given to others.
+    /// The lease time: a worker that sends nothing for so long loses its samples to others.
     pub lease: Duration,
-    /// How long one step may take.
+    /// The deadline of one step.
     pub step_time_max: Duration,
-    /// How long a checkpoint may take to be written. One that takes longer is given up and begun anew;
-    /// when none succeeds for `outage_max`, training fails.
+    /// The deadline of writing a checkpoint. A checkpoint that takes longer is abandoned and
+    /// started again; if none succeeds for `outage_max`, training fails.
     pub save_time_max: Duration,
-    /// For how long tasks may be gone before training fails.
+    /// For how long tasks may be unavailable before training fails.
     pub outage_max: Duration,
-    /// The tasks that end once training has ended well, and all who train here have closed their
-    /// sessions: none unless told. Whoever drives worker 0 tells them.
+    /// The tasks to stop once training has succeeded and all processes that train have closed their
+    /// sessions; none by default. The process that runs worker 0 stops them.
     pub stops: Stops,
-    /// Where random numbers begin: first values, and the order of samples.
+    /// The seed of initial values and of the order of samples.
     pub seed: u64,
 }
 
@@ -127,8 +128,12 @@ impl Default for TrainOptions {
 
 impl TrainOptions {
     fn validate(&self, workers: usize) -> Result<()> {
-        ensure!(self.batch > 0, InvalidArgument, "a batch has at least one sample");
-        ensure!(self.batches_per_shard > 0, InvalidArgument, "a shard has at least one batch");
+        ensure!(self.batch > 0, InvalidArgument, "batch must be at least 1");
+        ensure!(
+            self.batches_per_shard > 0,
+            InvalidArgument,
+            "batches_per_shard must be at least 1"
+        );
         ensure!(
             self.updates_lost_max >= workers as u64,
             InvalidArgument,
@@ -136,15 +141,11 @@ impl TrainOptions {
              updates_lost_max is {}",
             self.updates_lost_max
         );
-        ensure!(
-            !self.save_time_max.is_zero(),
-            InvalidArgument,
-            "a checkpoint takes some time, but save_time_max is zero"
-        );
+        ensure!(!self.save_time_max.is_zero(), InvalidArgument, "save_time_max must not be zero");
         ensure!(
             self.step_time_max < self.lease,
             InvalidArgument,
-            "a step may take {:?}, but the lease of its samples only lasts {:?}",
+            "step_time_max ({:?}) must be less than lease ({:?})",
             self.step_time_max,
             self.lease
         );
@@ -159,30 +160,30 @@ impl TrainOptions {
     }
 }
 
-/// What came of a training.
+/// The result of a training.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Updates that the variables have seen.
+    /// The number of updates of the variables.
     pub updates: u64,
-    /// Samples that led to them.
+    /// The number of samples that led to these updates.
     pub samples: u64,
-    /// The loss, averaged over the last steps.
+    /// The loss, as an exponential moving average over steps.
     pub loss: f32,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
-    /// Updates that were lost with parameter servers; their samples were used again.
+    /// The number of updates that were lost with parameter servers; their samples were used again.
     pub updates_lost: u64,
     /// How often a worker was interrupted.
     pub interruptions: u64,
-    /// The last checkpoint; none if another process has the chief.
+    /// The last checkpoint; `None` if another process runs the chief.
     pub checkpoint: Option<String>,
     /// The folder of event files.
     pub events: String,
-    /// Tasks that were to end and go on, and why.
+    /// Tasks that should have stopped and still run, with the reason.
     pub left: Vec<(TaskName, Error)>,
 }
 
-/// Trains a net on a cluster.
+/// Trains a network on a cluster.
 pub struct Trainer<'a> {
     cluster: &'a Cluster,
     options: TrainOptions,
@@ -190,7 +191,7 @@ pub struct Trainer<'a> {
     screen: Screen,
 }
 
-/// What the parts of a training share and do not change.
+/// The immutable state that the threads of a training share.
 struct Plan<'a> {
     cluster: &'a Cluster,
     options: &'a TrainOptions,
@@ -199,44 +200,45 @@ struct Plan<'a> {
     samples: &'a dyn Samples,
     hooks: &'a [Arc<dyn Hook>],
     screen: &'a Screen,
-    /// Whether this process drives worker 0.
+    /// Whether this process runs worker 0.
     has_chief: bool,
 }
 
 impl Plan<'_> {
-    /// Updates in no checkpoint beyond which workers hold back: each may have one more on its way.
+    /// The number of unsaved updates beyond which workers pause: each worker may have one more in
+    /// flight.
     fn updates_unsaved_max(&self) -> u64 {
         self.options.updates_lost_max.saturating_sub(self.cluster.workers().len() as u64)
     }
 
-    /// Whether this process writes the model's summaries: the one that drives the chief does.
+    /// Whether this process writes the model's summaries: the one that runs the chief does.
     fn writes_summaries(&self) -> bool {
         self.has_chief && self.options.summary_steps > 0
     }
 }
 
 impl<'a> Trainer<'a> {
-    /// A training on `cluster`, shown on standard output.
+    /// A training on `cluster`, with progress on standard output.
     pub fn new(cluster: &'a Cluster, options: TrainOptions) -> Trainer<'a> {
         Trainer { cluster, options, hooks: Vec::new(), screen: Screen::standard() }
     }
 
-    /// Has `hook` called.
+    /// Adds a hook.
     #[must_use]
     pub fn hook(mut self, hook: Arc<dyn Hook>) -> Trainer<'a> {
         self.hooks.push(hook);
         self
     }
 
-    /// Shows it elsewhere.
+    /// Sets where progress is shown.
     #[must_use]
     pub fn screen(mut self, screen: Screen) -> Trainer<'a> {
         self.screen = screen;
         self
     }
 
-    /// Trains the net that `build` adds to the graph of each worker, until the samples, a limit or a
-    /// hook ends it. If the folder has a checkpoint, it goes on from there.
+    /// Trains the network that `build` adds to the graph of each worker, until the samples, a limit
+    /// or a hook ends training. If the folder has a checkpoint, training continues from it.
     pub fn run(
         &self,
         samples: &dyn Samples,
@@ -273,7 +275,7 @@ impl<'a> Trainer<'a> {
         Ok(outcome)
     }
 
-    /// Ends the tasks that are to end; those that go on.
+    /// Stops the tasks that are to be stopped; returns those that still run.
     fn stop(&self, plan: &Plan<'_>, shared: &Shared) -> Result<Vec<(TaskName, Error)>> {
         if plan.options.stops == Stops::Nobody {
             return Ok(Vec::new());

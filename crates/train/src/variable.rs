@@ -6,28 +6,28 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape};
 
 use crate::partition::Part;
 
-/// A tensor that outlives steps: parameters, slots of optimizers, counters.
+/// A variable: a parameter, a slot of an optimizer, or a counter.
 #[derive(Clone, Debug)]
 pub struct Variable {
     /// `dense/kernel`: also its name in checkpoints.
     pub name: String,
-    /// Type of its elements.
+    /// The dtype of its elements.
     pub dtype: DType,
     /// Its shape.
     pub shape: Shape,
-    /// The resource; what optimizers and gathers work on.
+    /// The resource handle, which optimizers and gathers take.
     pub handle: Output,
-    /// The node that sets it to its first value.
+    /// The node that initializes it.
     pub init: NodeId,
-    /// Whether optimizers change it.
+    /// Whether optimizers update it.
     pub is_trainable: bool,
-    /// The device it is asked to live on; empty where it is asked for none.
+    /// The device that it requests; empty for none.
     pub device: String,
-    /// What it is a part of; none if it is whole.
+    /// Its position in the partitioned variable; `None` if it is not a partition.
     pub part: Option<Part>,
 }
 
-/// A variable that is to be added.
+/// The description of a variable to add.
 pub(crate) struct NewVariable<'a> {
     pub name: &'a str,
     pub dtype: DType,
@@ -37,8 +37,8 @@ pub(crate) struct NewVariable<'a> {
 }
 
 impl Variable {
-    /// Adds a variable whose first value `initial` gives. The nodes stand at the top of the graph,
-    /// whatever scope asks for them, as their names do.
+    /// Adds a variable with the initial value that `initial` adds. Its nodes are at the root of the
+    /// graph, whatever scope adds them, as their names are.
     pub(crate) fn add(
         scope: &Scope,
         new: NewVariable<'_>,
@@ -73,7 +73,7 @@ impl Variable {
         })
     }
 
-    /// Its name in checkpoints, and which slice of that it is; empty if it is all of it.
+    /// Its name in checkpoints and its slice specification; empty for a whole variable.
     pub fn saved_as(&self) -> (String, String) {
         match &self.part {
             Some(part) => (part.of.clone(), part.spec(&self.shape)),
@@ -86,13 +86,13 @@ impl Variable {
         scope.op("ReadVariableOp").input(self.handle).attr("dtype", self.dtype).build()
     }
 
-    /// The rows of it that `indices` name.
+    /// Its rows at `indices`.
     pub fn gather(&self, scope: &mut Scope, indices: Output) -> Result<Output> {
         let node = scope.op("ResourceGather").inputs(&[self.handle, indices]);
         node.attr("dtype", self.dtype).build()
     }
 
-    /// Bytes that it takes.
+    /// Its size in bytes.
     pub fn size_bytes(&self) -> usize {
         self.shape.num_elements() * self.dtype.size()
     }

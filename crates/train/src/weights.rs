@@ -1,11 +1,12 @@
-//! Variables of a model as plain tensors, to be carried elsewhere and back.
+//! Trainable variables as plain tensors, to be transferred between sessions.
 
 use thalweg_graph::NodeId;
 use thalweg_tensor::{PartialShape, Result, Tensor, ensure};
 
 use crate::Model;
 
-/// What to fetch, feed and run to get a model's trainable variables out of a session or into one.
+/// The fetches, feeds and targets that read a model's trainable variables from a session or write
+/// them.
 ///
 /// ```
 /// # use thalweg_graph::Scope;
@@ -30,8 +31,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// Adds the nodes for the variables that optimizers change, in the order of
-    /// [`Model::trainable`].
+    /// Adds the nodes for the trainable variables, in the order of [`Model::trainable`].
     pub fn new(model: &mut Model) -> Result<Weights> {
         let (mut reads, mut inputs) = (Vec::new(), Vec::new());
         let mut assigns: Vec<NodeId> = Vec::new();
@@ -49,12 +49,12 @@ impl Weights {
         Ok(Weights { reads, inputs, set: model.node_name(set) })
     }
 
-    /// What to fetch.
+    /// The fetches that read the variables.
     pub fn reads(&self) -> Vec<&str> {
         self.reads.iter().map(String::as_str).collect()
     }
 
-    /// What to feed where [`Weights::set`] is run.
+    /// The feeds for [`Weights::set`].
     pub fn feeds(&self, values: &[Tensor]) -> Result<Vec<(&str, Tensor)>> {
         ensure!(
             values.len() == self.inputs.len(),
@@ -66,7 +66,7 @@ impl Weights {
         Ok(self.inputs.iter().map(String::as_str).zip(values.iter().cloned()).collect())
     }
 
-    /// The target that gives the variables the values that are fed.
+    /// The target that assigns the fed values.
     pub fn set(&self) -> &str {
         &self.set
     }

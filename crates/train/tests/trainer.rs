@@ -151,7 +151,7 @@ fn net(model: &mut Model) -> Result<Net> {
     let logits = logits(model, images)?;
     let loss = losses::softmax_cross_entropy(model, logits, labels)?;
     let accuracy = metrics::accuracy(model, logits, labels)?;
-    Ok(Net { inputs: vec![images, labels], loss, figures: vec![("accuracy".into(), accuracy)] })
+    Ok(Net { inputs: vec![images, labels], loss, metrics: vec![("accuracy".into(), accuracy)] })
 }
 
 fn logits(model: &mut Model, images: thalweg_graph::Output) -> Result<thalweg_graph::Output> {
@@ -397,7 +397,7 @@ fn checkpoints_that_take_too_long_end_training() {
     };
     let error = train(&cluster(1, 2), options, &[], &page).unwrap_err();
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
-    assert!(error.message().contains("a checkpoint, which may take 1ns"), "{error}");
+    assert!(error.message().contains("writing a checkpoint, with a deadline of 1ns"), "{error}");
     assert!(page.text().contains("\"not_saved\""), "{}", page.text());
 }
 

@@ -1,4 +1,4 @@
-//! `thalweg checkpoint convert`: the tensors of one file in another kind of file.
+//! `thalweg checkpoint convert`: converts the tensors of a file to another file format.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -16,10 +16,10 @@ use super::open;
 use super::source::{Source, Tensors, storage};
 use crate::Failure;
 
-/// What the names of texts in a safetensors file begin with that are tensors of strings.
+/// The prefix of metadata entries in a safetensors file that hold string tensors.
 const STRINGS: &str = "thalweg.strings:";
 
-/// Converts, and says what it did.
+/// Converts, and reports what was written.
 pub(super) fn run(
     input: &str,
     output: &str,
@@ -58,7 +58,8 @@ impl Conversion<'_> {
         WriteOptions { sync: self.sync }
     }
 
-    /// Goes on after a tensor that the output cannot hold, if that was asked for.
+    /// Continues after a tensor that the output format does not support, if `--skip-unsupported` is
+    /// set.
     fn skip(&mut self, error: Error) -> Result<()> {
         if !self.skip_unsupported {
             return Err(
@@ -153,7 +154,7 @@ impl Conversion<'_> {
     }
 }
 
-/// Whether an array keeps what is in a tensor.
+/// Fails if an npz file cannot represent a tensor.
 fn check_npz(tensor: &Tensor) -> Result<()> {
     let dtype = tensor.dtype();
     if dtype == DType::String {

@@ -1,4 +1,4 @@
-//! `thalweg checkpoint diff`: what two checkpoints do not have in common.
+//! `thalweg checkpoint diff`: compares two checkpoints.
 
 use std::io::Write;
 
@@ -10,20 +10,20 @@ use super::source::Source;
 use crate::Failure;
 use crate::output::{Elements, Scalar};
 
-/// How one tensor differs.
+/// The difference of one tensor.
 enum Difference {
     OnlyLeft,
     OnlyRight,
-    /// Types and shapes.
+    /// Other dtypes or shapes.
     Kind(String, String),
     Values(Values),
 }
 
-/// How the elements of two tensors of one type and shape differ.
+/// Different elements of two tensors with the same dtype and shape.
 struct Values {
     count: usize,
     all: usize,
-    /// The largest distance, for numbers.
+    /// The maximum absolute difference, for numbers.
     distance: Option<f64>,
 }
 
@@ -148,8 +148,8 @@ fn compare_values(a: &Tensor, b: &Tensor, tolerance: f64) -> Result<Option<Value
     Ok((values.count > 0).then_some(values))
 }
 
-/// How far two numbers are from each other, `None` within if neither is a number; `None` for what is
-/// not numbers.
+/// The absolute difference of two numbers, `Some(None)` if both are NaN; `None` for other
+/// elements.
 fn distance(a: &Scalar, b: &Scalar) -> Option<Option<f64>> {
     let between =
         |a: f64, b: f64| if a.is_nan() && b.is_nan() { None } else { Some((a - b).abs()) };

@@ -1,4 +1,4 @@
-//! Files of named tensors, of whichever kind.
+//! Files of named tensors, in any supported format.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use thalweg_tensor::{Code, DType, Result, Shape, Tensor, bail, err};
 
 use crate::files;
 
-/// What is known of a tensor without reading it.
+/// The metadata of a tensor.
 pub(crate) struct Info {
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
-    /// Bytes in the file.
+    /// Its size in the file, in bytes.
     pub(crate) bytes: u64,
-    /// The parts that it is stored in, if it is not in one piece.
+    /// The slices that it is stored in, if it is partitioned.
     pub(crate) slices: Vec<String>,
 }
 
 /// Named tensors.
 pub(crate) struct Source {
-    /// The path that names all of it.
+    /// The path of the whole: for a checkpoint its prefix.
     pub(crate) path: String,
-    /// What to tell a user who gave another path.
+    /// A message for a user who gave another path.
     pub(crate) note: Option<String>,
     tensors: Tensors,
 }
@@ -39,17 +39,17 @@ pub(crate) enum Tensors {
     Safetensors(SafetensorsReader),
 }
 
-/// The files that commands work on.
+/// The storage that commands use.
 pub(crate) fn storage() -> Arc<dyn Storage> {
     files::storage().clone()
 }
 
-/// What the last eight bytes of a table are.
+/// The magic number at the end of a table file.
 const TABLE_MAGIC: u64 = 0xdb47_7524_8b80_fb57;
 
 impl Source {
-    /// Opens what `path` names: a checkpoint's prefix, one of its files, a file of the first format,
-    /// a folder with the file `checkpoint` or a SavedModel's variables, a .npz or .safetensors file.
+    /// Opens a checkpoint's prefix, one of its files, a V1 checkpoint file, a folder with the file
+    /// `checkpoint` or a SavedModel's variables, a .npz or a .safetensors file.
     pub(crate) fn open(path: &str) -> Result<Source> {
         let storage = storage();
         let (meant, note) = meant(&*storage, path)?;
@@ -78,17 +78,17 @@ impl Source {
         Ok(Source { path: meant, note, tensors })
     }
 
-    /// The arrays of a file that is open, whatever its name.
+    /// The arrays of an open npz file, whatever its name.
     pub(crate) fn of_npz(path: &str, reader: NpzReader) -> Source {
         Source { path: path.to_owned(), note: None, tensors: Tensors::Npz(reader) }
     }
 
-    /// The tensors of a file that is open, whatever its name.
+    /// The tensors of an open safetensors file, whatever its name.
     pub(crate) fn of_safetensors(path: &str, reader: SafetensorsReader) -> Source {
         Source { path: path.to_owned(), note: None, tensors: Tensors::Safetensors(reader) }
     }
 
-    /// What kind of file it is.
+    /// The file format.
     pub(crate) fn kind(&self) -> &'static str {
         match self.tensors {
             Tensors::Bundle(_) => "checkpoint",
@@ -98,7 +98,7 @@ impl Source {
         }
     }
 
-    /// What the tensors are read from.
+    /// The reader of the tensors.
     pub(crate) fn tensors(&self) -> &Tensors {
         &self.tensors
     }
@@ -116,7 +116,7 @@ impl Source {
         names
     }
 
-    /// How many tensors there are.
+    /// The number of tensors.
     pub(crate) fn len(&self) -> usize {
         match &self.tensors {
             Tensors::Bundle(reader) => reader.len(),
@@ -126,7 +126,7 @@ impl Source {
         }
     }
 
-    /// What is known of a tensor.
+    /// The metadata of a tensor.
     pub(crate) fn info(&self, name: &str) -> Result<Info> {
         let missing = || err!(NotFound, "{}: there is no tensor '{name}'", self.path);
         match &self.tensors {
@@ -174,7 +174,7 @@ impl Source {
         }
     }
 
-    /// Reads everything and checks what can be checked.
+    /// Reads everything and verifies checksums.
     pub(crate) fn verify(&self) -> Report {
         match &self.tensors {
             Tensors::Bundle(reader) => reader.verify(),
@@ -196,7 +196,7 @@ impl Source {
     }
 }
 
-/// The path that names a whole checkpoint, and what to tell about it if it is not the one given.
+/// The prefix of the checkpoint that `path` belongs to, and a message if that is another path.
 fn meant(storage: &dyn Storage, path: &str) -> Result<(String, Option<String>)> {
     let trimmed = if path.len() > 1 { path.trim_end_matches('/') } else { path };
     if storage.metadata(path).is_ok_and(|found| found.is_folder) {
@@ -213,7 +213,7 @@ fn meant(storage: &dyn Storage, path: &str) -> Result<(String, Option<String>)> 
     Ok((path.to_owned(), None))
 }
 
-/// The checkpoint that a folder stands for, and what it is there.
+/// The checkpoint that a folder refers to, and how.
 fn in_folder(storage: &dyn Storage, folder: &str) -> Result<(String, &'static str)> {
     match CheckpointState::read(storage, folder) {
         Ok(Some(state)) if !state.latest.is_empty() => {
@@ -258,7 +258,7 @@ fn shown(prefixes: &[String]) -> String {
     text
 }
 
-/// Says what is there instead.
+/// The error for a path without a checkpoint, with suggestions.
 fn missing(storage: &dyn Storage, path: &str, meant: &str) -> thalweg_tensor::Error {
     if let Some(prefix) = prefix_of(meant)
         && storage.exists(meant).unwrap_or(false)
@@ -283,7 +283,7 @@ fn missing(storage: &dyn Storage, path: &str, meant: &str) -> thalweg_tensor::Er
     thalweg_tensor::Error::new(Code::NotFound, message)
 }
 
-/// Whether a file ends as a table does.
+/// Whether a file ends with the magic number of a table.
 pub(crate) fn is_table(storage: &dyn Storage, path: &str) -> Result<bool> {
     let file = storage.open(path)?;
     let Some(at) = file.size()?.checked_sub(8) else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! The cluster file: which tasks there are, where, and what each may take.
+//! The cluster file: tasks, their addresses, and their limits.
 //!
 //! ```toml
 //! name = "recommender"        # by default the file's name
@@ -26,10 +26,10 @@ use toml::{Table, Value};
 use crate::ports::FreePorts;
 use crate::server::Transport;
 
-/// Tasks that a file may ask for.
+/// The maximum number of tasks of a file.
 const TASKS_MAX: usize = 10_000;
 
-/// What a cluster file says.
+/// The contents of a cluster file.
 #[derive(Debug, PartialEq)]
 pub(super) struct ClusterFile {
     pub name: String,
@@ -38,7 +38,7 @@ pub(super) struct ClusterFile {
     pub jobs: BTreeMap<String, Job>,
 }
 
-/// One job of it.
+/// One job of the file.
 #[derive(Debug, PartialEq)]
 pub(super) struct Job {
     pub tasks: Tasks,
@@ -46,12 +46,12 @@ pub(super) struct Job {
     pub threads: Option<u32>,
 }
 
-/// Where a job's tasks listen.
+/// The addresses of a job's tasks.
 #[derive(Debug, PartialEq)]
 pub(super) enum Tasks {
-    /// At these addresses.
+    /// These addresses.
     At(Vec<String>),
-    /// So many of them, on ports of this machine that are free.
+    /// This many tasks, on free ports of this machine.
     Free(usize),
 }
 
@@ -101,7 +101,7 @@ impl ClusterFile {
         self.jobs.values().map(|job| job.tasks.count()).sum()
     }
 
-    /// The tasks that a file's text gives addresses, which all of them must have here.
+    /// The tasks of a file's text, all of which must have addresses.
     pub(super) fn cluster(text: &str) -> Result<ClusterSpec> {
         let mut cluster = ClusterSpec::default();
         for (name, job) in Self::parse(text, "cluster")?.jobs {
@@ -120,7 +120,7 @@ impl ClusterFile {
         Ok(cluster)
     }
 
-    /// Every job with its addresses; free ports are looked for now.
+    /// Every job with its addresses; free ports are chosen now.
     pub(super) fn addresses(&self) -> io::Result<BTreeMap<String, Vec<String>>> {
         let mut free = FreePorts::default();
         let mut found = BTreeMap::new();
@@ -162,7 +162,7 @@ impl Job {
     }
 }
 
-/// Jobs and clusters give their names to files and devices.
+/// Whether a name is valid for a job or a cluster: it becomes part of file and device names.
 fn is_name(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     name.chars().all(fits) && name.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -187,7 +187,7 @@ fn number(table: &Table, key: &str) -> Result<Option<u32>> {
     Ok(Some(number.ok_or_else(|| err!(InvalidArgument, "{key} is not a count but {value}"))?))
 }
 
-/// A word that is misspelt is not passed over.
+/// Rejects unknown keys.
 fn known(table: &Table, keys: &[&str]) -> Result<()> {
     match table.keys().find(|key| !keys.contains(&key.as_str())) {
         Some(key) => bail!(InvalidArgument, "'{key}' is none of {}", keys.join(", ")),

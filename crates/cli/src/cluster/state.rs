@@ -1,4 +1,4 @@
-//! What a running cluster leaves on disk for the commands that look at it or end it.
+//! The state of a running cluster on disk, for the commands that query or stop it.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use thalweg_tensor::{Result, err};
 
-/// The folder of one cluster: its tasks' logs, who supervises it, what it consists of.
+/// The state folder of one cluster: logs of its tasks, its supervisor, its tasks.
 pub(super) struct StateFolder(PathBuf);
 
 /// A cluster as it was started.
 #[derive(Debug, PartialEq)]
 pub(super) struct Started {
-    /// The process that supervises it.
+    /// The process id of the supervisor.
     pub supervisor: u32,
     /// Name and address of each task.
     pub tasks: Vec<(String, String)>,
 }
 
 impl StateFolder {
-    /// That of the cluster called `name`; `parent` or the user's folder for such things.
+    /// The state folder of the cluster `name`, in `parent` or the user's state folder.
     pub(super) fn of(name: &str, parent: Option<&Path>) -> Result<StateFolder> {
         let parent = match parent {
             Some(parent) => parent.to_owned(),
@@ -35,18 +35,18 @@ impl StateFolder {
         &self.0
     }
 
-    /// Where a task's output is kept.
+    /// The log file of a task.
     pub(super) fn log(&self, task: &str) -> PathBuf {
         self.0.join(format!("{}.log", task.replace('/', "-")))
     }
 
-    /// What a task has printed, as far as it can be read.
+    /// The output of a task, as far as it is readable.
     pub(super) fn said(&self, task: &str) -> String {
         fs::read(self.log(task)).map_or(String::new(), |b| String::from_utf8_lossy(&b).into_owned())
     }
 
-    /// Takes the cluster: none when a supervisor has it. The lock ends with the file, thus with the
-    /// process, however it ends.
+    /// Locks the cluster; `None` if a supervisor holds the lock. The lock is released when the file
+    /// is closed, thus when the process ends.
     pub(super) fn lock(&self) -> io::Result<Option<File>> {
         let path = self.0.join("lock");
         let file = File::options().create(true).write(true).truncate(false).open(path)?;
@@ -57,7 +57,7 @@ impl StateFolder {
         }
     }
 
-    /// Writes down what was started.
+    /// Writes the state.
     pub(super) fn save(&self, started: &Started) -> io::Result<()> {
         let tasks: Vec<Value> = started
             .tasks
@@ -70,7 +70,7 @@ impl StateFolder {
         fs::rename(path, self.0.join("cluster.json"))
     }
 
-    /// What was started last; none where nothing was.
+    /// The state of the last start; `None` if there was none.
     pub(super) fn started(&self) -> Option<Started> {
         let text = fs::read_to_string(self.0.join("cluster.json")).ok()?;
         let json: Value = serde_json::from_str(&text).ok()?;

@@ -1,4 +1,4 @@
-//! `thalweg cluster status`: how each task of a cluster is, and who waits for whom.
+//! `thalweg cluster status`: the state of each task of a cluster, and which steps wait.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -13,19 +13,19 @@ use thalweg_tensor::Result;
 
 use crate::Failure;
 
-/// How long a task has to answer.
+/// The deadline of a status request.
 const LIMIT: Duration = Duration::from_millis(2500);
-/// Waits that each task may tell of.
+/// The maximum number of waits that a task reports.
 const WAITS_MAX: u32 = 1000;
 
-/// How the answer is shown.
+/// The output format.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     pub json: bool,
     pub waits: bool,
 }
 
-/// Asks all tasks and shows what they say; a task that does not answer is a failure.
+/// Queries all tasks and prints their state; fails if a task does not answer.
 pub(super) fn show(cluster: &ClusterSpec, form: Form, out: &mut dyn Write) -> Result<(), Failure> {
     let waits_max = if form.waits { WAITS_MAX } else { 0 };
     let reports = status_of(cluster, waits_max, LIMIT)?;
@@ -48,12 +48,12 @@ pub(super) fn show(cluster: &ClusterSpec, form: Form, out: &mut dyn Write) -> Re
     if reports.iter().all(answers) { Ok(()) } else { Err(Failure::Exit(1)) }
 }
 
-/// `ps/0`.
+/// The short name `ps/0`.
 fn short(task: &TaskName) -> String {
     format!("{}/{}", task.job, task.index)
 }
 
-/// The same for a full name; what is none stays as it is.
+/// The short form of a full task name; other names are unchanged.
 fn shortened(name: &str) -> String {
     name.parse::<TaskName>().map_or_else(|_| name.to_owned(), |task| short(&task))
 }
@@ -84,7 +84,7 @@ fn table(reports: &[TaskReport], out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A task's cells; one that tells nothing of itself has a sentence after its address.
+/// The table row of a task; a task without details has a sentence after its address.
 fn row(report: &TaskReport) -> Vec<String> {
     let (task, address) = (short(&report.task), report.address.clone());
     let cells = |state: &str, rest: Vec<String>| {
@@ -119,7 +119,7 @@ fn row(report: &TaskReport) -> Vec<String> {
     }
 }
 
-/// What a task's devices are called within it: `CPU:0`, and `CPU:0-3` where several follow each other.
+/// The device names of a task: `CPU:0`, and `CPU:0-3` for consecutive ones.
 fn devices(names: &[String]) -> String {
     let mut runs: Vec<(String, u32, u32)> = Vec::new();
     for name in names {
@@ -199,7 +199,8 @@ fn task_json(report: &TaskReport) -> Value {
     json
 }
 
-/// The waits of all tasks, the longest first. Of a tensor both sides may tell: it counts once.
+/// The waits of all tasks, longest first. A tensor that both its sender and its receiver report
+/// counts once.
 fn all_waits(reports: &[TaskReport]) -> Vec<WaitInfo> {
     let mut found: BTreeMap<(i32, u64, String, String, String), WaitInfo> = BTreeMap::new();
     for report in reports {
@@ -237,7 +238,7 @@ fn show_waits(waits: &[WaitInfo], out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a rendezvous key says of the tensor.
+/// The tensor of a rendezvous key.
 fn tensor(key: &str) -> String {
     let parts: Vec<&str> = key.split(';').collect();
     match parts[..] {

@@ -1,4 +1,4 @@
-//! Which kind of thing a path is.
+//! Detection of file kinds.
 
 use thalweg_formats::Storage;
 use thalweg_formats::checkpoint::{STATE_FILE, index_path, prefix_of};
@@ -9,10 +9,10 @@ use thalweg_tensor::{Result, bail};
 use super::{Finding, graphs, records, tensors};
 use crate::checkpoint::source::{is_table, prefixes_in, storage};
 
-/// Bytes at the start of a file that tell what it is.
+/// The number of bytes at the start of a file that determine its kind.
 const HEAD_BYTES: usize = 64;
 
-/// Looks at a path.
+/// Inspects a path.
 pub(super) fn look(path: &str, verify: bool) -> Result<Finding> {
     let storage = storage();
     let found = storage.metadata(path);

@@ -13,10 +13,10 @@ use super::{Finding, bytes_text, count, tensors};
 use crate::checkpoint::source::storage;
 use crate::{files, graph_file};
 
-/// What protobuf, and so TensorFlow, can read.
+/// The maximum size of a protobuf message.
 const BYTES_MAX: usize = i32::MAX as usize;
 
-/// A file that is no folder and nothing else that is known: a graph, in one form or another.
+/// A file of no other known kind: a graph in binary or text form.
 pub(super) fn file(path: &str) -> Result<Finding> {
     let bytes = files::read(Path::new(path), BYTES_MAX)?;
     if let Some((model, form)) = decode_model(&bytes) {
@@ -91,7 +91,7 @@ fn placeholder(node: &pb::NodeDef) -> String {
     kind(dtype, shape)
 }
 
-/// A type and a shape as people read them.
+/// A dtype and a shape as text.
 fn kind(dtype: i32, shape: Option<&pb::TensorShapeProto>) -> String {
     let dtype = DType::from_proto(dtype).map_or("unknown type", DType::name);
     match shape.map(PartialShape::from_proto) {
@@ -112,7 +112,7 @@ fn describe_model(finding: &mut Finding, model: &pb::SavedModel, form: &str) {
     finding.is_verified = true;
 }
 
-/// Adds lines for a graph with its tags and signatures; the same for programs.
+/// Adds the description of a MetaGraph with tags and signatures; returns it as JSON.
 fn describe_meta(finding: &mut Finding, meta: &pb::MetaGraphDef) -> Json {
     let info = meta.meta_info_def.as_ref();
     let tags = info.map_or(&[][..], |info| &info.tags);
@@ -151,7 +151,7 @@ fn describe_meta(finding: &mut Finding, meta: &pb::MetaGraphDef) -> Json {
     })
 }
 
-/// A SavedModel's folder: graphs, variables and assets.
+/// A SavedModel folder: graphs, variables and assets.
 pub(super) fn saved_model(folder: &str, path: &str, verify: bool) -> Result<Finding> {
     let bytes = files::read(Path::new(path), BYTES_MAX)?;
     let (model, form) =
@@ -210,7 +210,7 @@ fn add_variables(
     Ok(())
 }
 
-/// A folder of numbered folders with SavedModels, as model servers take it.
+/// A folder of numbered SavedModel folders, as model servers take it.
 pub(super) fn versions(folder: &str, versions: &[&String], verify: bool) -> Result<Finding> {
     let mut finding = Finding::new("folder of a served model");
     finding.summary = count(versions.len(), "version");

@@ -11,13 +11,13 @@ use thalweg_tensor::{Result, err};
 use super::{Finding, bytes_text, count};
 use crate::checkpoint::source::storage;
 
-/// What the first record of an event file begins with, after time and number.
+/// The start of the file version in the first record of an event file.
 const EVENT_VERSION: &[u8] = b"brain.Event:";
 
-/// Tags that are listed for people; programs get all.
+/// The maximum number of tags in text output; JSON output has all.
 const TAGS_SHOWN_MAX: usize = 20;
 
-/// Whether bytes begin with a record's length and that length's checksum.
+/// Whether bytes begin with a record's length and a valid checksum of it.
 pub(super) fn is_header(bytes: &[u8]) -> bool {
     length_of(bytes).is_some()
 }
@@ -28,7 +28,7 @@ fn length_of(header: &[u8]) -> Option<u64> {
     (masked_crc32c(length) == sum).then(|| u64::from_le_bytes(*length))
 }
 
-/// A file of records, plain or compressed.
+/// A TFRecord file, plain or compressed.
 pub(super) fn file(path: &str, size: u64, verify: bool) -> Result<Finding> {
     let storage = storage();
     let options = ReadOptions { bad_records_max: u64::MAX, ..Default::default() };
@@ -58,7 +58,7 @@ pub(super) fn file(path: &str, size: u64, verify: bool) -> Result<Finding> {
     Ok(finding)
 }
 
-/// Reads all records, with checksums.
+/// Reads all records and verifies checksums.
 fn read_all(finding: &mut Finding, mut reader: RecordReader, has_first: bool) -> usize {
     let mut records = usize::from(has_first);
     loop {
@@ -76,7 +76,7 @@ fn read_all(finding: &mut Finding, mut reader: RecordReader, has_first: bool) ->
     records
 }
 
-/// Goes from length to length, without reading the data.
+/// Iterates over record headers without reading the data.
 fn walk(finding: &mut Finding, file: &dyn ReadAt, size: u64) -> Result<usize> {
     let (mut at, mut records) = (0, 0);
     while at < size {
@@ -98,7 +98,7 @@ fn walk(finding: &mut Finding, file: &dyn ReadAt, size: u64) -> Result<usize> {
     Ok(records)
 }
 
-/// An event file; always read as a whole.
+/// An event file, which is always read completely.
 fn events(path: &str, size: u64) -> Result<Finding> {
     let mut finding = Finding::new("event file");
     let mut reader = EventReader::open(&*storage(), path, ReadOptions::default())?;

@@ -10,10 +10,10 @@ use super::{Finding, bytes_text, count};
 use crate::checkpoint::source::{Source, Tensors, prefixes_in, storage};
 use crate::files;
 
-/// Tensors that are listed for people; programs get all.
+/// The maximum number of tensors in text output; JSON output has all.
 const SHOWN_MAX: usize = 20;
 
-/// A checkpoint of either format.
+/// A checkpoint, V1 or V2.
 pub(super) fn checkpoint(path: &str, verify: bool) -> Result<Finding> {
     let source = Source::open(path)?;
     let kind = match source.tensors() {
@@ -26,7 +26,7 @@ pub(super) fn checkpoint(path: &str, verify: bool) -> Result<Finding> {
     Ok(finding)
 }
 
-/// Counts, sizes and sums of named tensors.
+/// Counts, sizes and totals of named tensors.
 fn describe(finding: &mut Finding, source: &Source, verify: bool) -> Result<()> {
     let (mut bytes, mut parameters) = (0u64, 0u64);
     let mut listed = Vec::new();
@@ -137,7 +137,7 @@ pub(super) fn state(folder: &str, verify: bool) -> Result<Finding> {
     Ok(finding)
 }
 
-/// A folder with checkpoints and without the file that says which is the latest.
+/// A folder with checkpoints but without the state file `checkpoint`.
 pub(super) fn checkpoints(folder: &str, verify: bool) -> Result<Finding> {
     let prefixes = prefixes_in(&*storage(), folder)?;
     if let [only] = &prefixes[..] {
@@ -161,7 +161,7 @@ pub(super) fn checkpoints(folder: &str, verify: bool) -> Result<Finding> {
     Ok(finding)
 }
 
-/// One array.
+/// An npy file.
 pub(super) fn npy(path: &str, size: u64, verify: bool) -> Result<Finding> {
     const HEADER_BYTES_MAX: usize = 1 << 16;
     let file = storage().open(path)?;
@@ -188,7 +188,7 @@ pub(super) fn npy(path: &str, size: u64, verify: bool) -> Result<Finding> {
     Ok(finding)
 }
 
-/// A zip archive: arrays, or something else.
+/// A zip archive: an npz file, or another kind.
 pub(super) fn archive(path: &str, verify: bool) -> Result<Finding> {
     use thalweg_formats::npz::NpzReader;
     let reader = NpzReader::open(&*storage(), path)?;

@@ -1,4 +1,4 @@
-//! The tasks of a launched cluster, and how a program is told which of them it is.
+//! The tasks of a launched cluster, and how a program learns its task.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::ports::FreePorts;
 
-/// Jobs whose end is the end of the program; the others serve these.
+/// Jobs whose end ends the program; tasks of other jobs serve them.
 const WORKING_JOBS: &[&str] = &["chief", "worker"];
 
-/// The flags by which programs of TensorFlow's 1.x tutorials are told their place.
+/// The flags by which TensorFlow 1.x programs get their task.
 const FLAGS: &[&str] = &[
     "ps_hosts",
     "worker_hosts",
@@ -21,7 +21,7 @@ const FLAGS: &[&str] = &[
     "task_id",
 ];
 
-/// Which jobs there are, and the address of each of their tasks.
+/// The jobs and the address of each of their tasks.
 #[derive(Debug)]
 pub(super) struct Layout {
     jobs: BTreeMap<String, Vec<String>>,
@@ -40,14 +40,14 @@ impl Place {
         format!("{}/{}", self.job, self.index)
     }
 
-    /// Whether the cluster is there for its sake.
+    /// Whether the program ends with tasks of this kind.
     pub(super) fn works(&self) -> bool {
         WORKING_JOBS.contains(&self.job.as_str())
     }
 }
 
 impl Layout {
-    /// So many tasks of each job, on ports of this machine that are free now.
+    /// This many tasks of each job, on free ports of this machine.
     pub(super) fn on_free_ports(counts: &[(&str, usize)]) -> io::Result<Layout> {
         let mut free = FreePorts::default();
         let mut jobs = BTreeMap::new();
@@ -57,7 +57,7 @@ impl Layout {
         Ok(Layout { jobs })
     }
 
-    /// All tasks, job by job.
+    /// All tasks, by job.
     pub(super) fn places(&self) -> Vec<Place> {
         let places = |(job, addresses): (&String, &Vec<String>)| -> Vec<Place> {
             (0..addresses.len()).map(|index| Place { job: job.clone(), index }).collect()
@@ -70,13 +70,13 @@ impl Layout {
         &self.jobs[&place.job][place.index]
     }
 
-    /// What TF_CONFIG says to a task.
+    /// The TF_CONFIG of a task.
     pub(super) fn tf_config(&self, place: &Place) -> String {
         let task = json!({"type": place.job, "index": place.index});
         json!({"cluster": self.jobs, "task": task, "environment": "cloud"}).to_string()
     }
 
-    /// The arguments of a task for those of `FLAGS` that its program knows.
+    /// The arguments of a task, for those of `FLAGS` that its program knows.
     pub(super) fn arguments(&self, place: &Place, known: &[&str]) -> Vec<String> {
         let value = |flag: &str| match flag {
             "job_name" => Some(place.job.clone()),
@@ -90,8 +90,7 @@ impl Layout {
     }
 }
 
-/// Those of `FLAGS` that the text of a program defines: a flag is named there in quotes, with or
-/// without its dashes.
+/// Those of `FLAGS` that the text of a program defines: quoted, with or without dashes.
 pub(super) fn flags_in(program: &str) -> Vec<&'static str> {
     let defined = |flag: &&&str| {
         ["\"", "'"].iter().any(|quote| {

@@ -1,15 +1,15 @@
-//! Digits as they look in a terminal.
+//! MNIST images in a terminal.
 
 use std::io::{self, Write};
 
 use thalweg_train::mnist::{Digits, SIDE};
 
-/// Digits side by side.
+/// Images side by side.
 const ABREAST: usize = 5;
-/// Pixels that become one, in each direction.
+/// Width and height of a downsampled cell in pixels.
 const CELL: usize = 2;
 
-/// Shows digits, each with what it was taken for and how sure that is.
+/// Shows images, each with its predicted class and probability.
 pub(super) fn show(
     digits: &Digits,
     guesses: &[(usize, (i64, f32))],
@@ -36,7 +36,7 @@ pub(super) fn show(
     Ok(())
 }
 
-/// Lines of an image, a character for two cells, one above the other.
+/// The lines of an image; a character is two cells, one above the other.
 fn picture(image: &[u8]) -> Vec<String> {
     let cells = SIDE / CELL;
     let is_dark = |row: usize, column: usize| {

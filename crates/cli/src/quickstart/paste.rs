@@ -1,9 +1,9 @@
-//! Commands on the screen that a user can paste.
+//! Shell commands for the user to paste.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// How this program is called: by its name where a shell finds it by that, else by its path.
+/// How this program is called: by its name if it is found in PATH, else by its path.
 pub(super) fn program() -> String {
     let Ok(program) = env::current_exe() else { return "thalweg".to_owned() };
     let folders = env::var_os("PATH").unwrap_or_default();
@@ -25,7 +25,7 @@ fn call(program: &Path, folders: &[PathBuf], here: &Path) -> String {
     quoted(&path.display().to_string())
 }
 
-/// A word as a shell takes it whole.
+/// A shell-quoted word.
 pub(super) fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_alphanumeric() || "/._-+:=@%,".contains(c);
     if !word.is_empty() && word.chars().all(is_plain) {

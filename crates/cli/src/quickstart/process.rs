@@ -1,4 +1,4 @@
-//! Processes of this program, as the tour starts them.
+//! Child processes of this program.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,14 +8,14 @@ use std::time::Duration;
 use thalweg_runtime::system_environment;
 use thalweg_tensor::{Result, bail, err};
 
-/// How long a process may take to say or do something, and to end.
+/// The timeout for a process to print a line, and to end.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks whether it has.
+/// The polling interval.
 pub(super) const PAUSE: Duration = Duration::from_millis(10);
-/// Variables by which the commands below would be told what a user means for others.
+/// Environment variables that are removed for child processes.
 const NOT_FOR_US: [&str; 3] = ["TF_CONFIG", "MODEL_NAME", "MODEL_BASE_PATH"];
 
-/// A process whose output goes to a file. It ends with this.
+/// A process whose output goes to a file. It is stopped on drop.
 pub(super) struct Process {
     name: String,
     child: Child,
@@ -23,7 +23,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Runs this program with `args`, among which one has it end when its standard input closes.
+    /// Runs this program with `args`, one of which makes it end when its standard input closes.
     pub(super) fn start(name: &str, args: &[&str], log: String) -> Result<Process> {
         let failed = |e: io::Error| err!(Unavailable, "{name} cannot be started: {e}");
         let file = File::create(&log).map_err(failed)?;
@@ -41,23 +41,23 @@ impl Process {
         Ok(Process { name: name.to_owned(), child, log })
     }
 
-    /// Its number.
+    /// Its process id.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it is gone.
+    /// Whether it has ended.
     pub(super) fn has_ended(&mut self) -> bool {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills it as nothing can be killed more, and sees it gone.
+    /// Kills it with SIGKILL and waits for its end.
     pub(super) fn kill(&mut self) -> Result<()> {
         let killed = self.child.kill().and_then(|()| self.child.wait());
         killed.map(|_| ()).map_err(|e| err!(Internal, "{} cannot be killed: {e}", self.name))
     }
 
-    /// Waits until it says `words`; the rest of that line.
+    /// Waits until it prints `words`; returns the rest of that line.
     pub(super) fn wait_for_line(&mut self, words: &str) -> Result<String> {
         self.wait_until(words, |said| {
             let whole = said.rsplit_once('\n')?.0;
@@ -65,7 +65,7 @@ impl Process {
         })
     }
 
-    /// Waits until `done` finds what it looks for, which may be in what the process has said.
+    /// Polls until `done` returns a value; `done` gets the output of the process.
     pub(super) fn wait_until<T>(
         &mut self,
         what: &str,
@@ -87,7 +87,7 @@ impl Process {
         }
     }
 
-    /// Tells it to end, and does not wait.
+    /// Asks it to end without waiting.
     pub(super) fn ask_to_end(&mut self) {
         drop(self.child.stdin.take());
     }

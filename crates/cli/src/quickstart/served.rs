@@ -1,4 +1,4 @@
-//! The model behind TensorFlow Serving's REST interface, in a process of its own, asked as `curl` asks.
+//! The exported model behind TensorFlow Serving's REST interface, in a process of its own.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -11,24 +11,24 @@ use thalweg_train::mnist::{Digits, SIDE};
 use super::paste::{program, quoted};
 use super::process::{PATIENCE, Process};
 
-/// What requests call the model.
+/// The model name in requests.
 const NAME: &str = "digits";
-/// More than an answer to ten digits has.
+/// The maximum size of an answer.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
 
-/// A question to a server, with all that it takes to ask it again.
+/// A prediction request with the commands that repeat it.
 pub(super) struct Conversation {
     /// The command that serves the model.
     pub(super) serve: String,
-    /// The command that asks.
+    /// The curl command of the request.
     pub(super) curl: String,
-    /// The file with what is asked.
+    /// The file with the request body.
     pub(super) request: String,
-    /// What the server takes the digits for, and how sure it is.
+    /// The predicted classes and their probabilities.
     pub(super) guesses: Vec<(i64, f32)>,
 }
 
-/// Serves the model in `folder`, asks for these digits and ends the server.
+/// Serves the model in `folder`, requests predictions and stops the server.
 pub(super) fn ask(folder: &str, digits: &Digits, indices: &[usize]) -> Result<Conversation> {
     let model = format!("{NAME}={folder}/model");
     let log = format!("{folder}/logs/serve.log");
@@ -53,7 +53,7 @@ pub(super) fn ask(folder: &str, digits: &Digits, indices: &[usize]) -> Result<Co
     Ok(Conversation { serve, curl, request, guesses })
 }
 
-/// Digits as rows of numbers in JSON, each digit on a line.
+/// The images as JSON rows, one per line.
 fn body(digits: &Digits, indices: &[usize]) -> Result<String> {
     let (images, _) = digits.batch(indices)?;
     let list = |items: Vec<String>| format!("[{}]", items.join(","));
@@ -64,7 +64,7 @@ fn body(digits: &Digits, indices: &[usize]) -> Result<String> {
     Ok(format!("{{\"instances\": [\n{}\n]}}\n", images.join(",\n")))
 }
 
-/// The classes in an answer, and the largest of each one's probabilities.
+/// The classes of an answer, and the highest probability of each.
 fn guesses(answer: &str) -> Result<Vec<(i64, f32)>> {
     let answer: Json = serde_json::from_str(answer).map_err(|e| err!(DataLoss, "{e}"))?;
     let rows = answer["predictions"].as_array();
@@ -77,7 +77,7 @@ fn guesses(answer: &str) -> Result<Vec<(i64, f32)>> {
     guesses.ok_or_else(|| err!(DataLoss, "a prediction has no class or no probabilities"))
 }
 
-/// Status and body of an answer over HTTP.
+/// An HTTP exchange: status and body.
 fn exchange(address: &str, method: &str, path: &str, body: &str) -> Result<(u16, String)> {
     let failed = |e: io::Error| err!(Unavailable, "{address}: {e}");
     let mut stream = TcpStream::connect(address).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! The tasks of the tour: processes that it starts, kills and starts again.
+//! The tasks of the quickstart cluster: processes that are started, killed and restarted.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,17 +15,17 @@ use thalweg_train::trainer::{Event, Flow, Hook, Step};
 use super::process::Process;
 use crate::ports::FreePorts;
 
-/// What a task says once it listens.
+/// The line that a task prints once it listens.
 const LISTENS: &str = "listening on";
 /// The jobs, with the number of their tasks.
 const JOBS: [(&str, usize); 2] = [("ps", 1), ("worker", 2)];
 
-/// Processes of this machine, each a task of one cluster. They end with this.
+/// Processes on this machine, each a task of one cluster. They are stopped on drop.
 pub(super) struct Tasks {
     addresses: BTreeMap<String, Vec<String>>,
     logs: String,
     running: Mutex<BTreeMap<String, Process>>,
-    /// Held by whoever starts ended tasks again: several notice an end at the same time.
+    /// Held while ended tasks are restarted: several threads may notice an end at the same time.
     reviving: Mutex<()>,
 }
 
@@ -75,19 +75,19 @@ impl Tasks {
         self.addresses().iter().any(|(task, _)| task == name)
     }
 
-    /// The process of a task; 0 if there is none.
+    /// The process id of a task; 0 if there is none.
     pub(super) fn id(&self, name: &str) -> u32 {
         self.running.lock().get(name).map_or(0, Process::id)
     }
 
-    /// Kills a task as nothing can be killed more. Whoever notices and looks finds it dead: its
-    /// connections close a little before it is.
+    /// Kills a task with SIGKILL and waits until it has ended: its connections close a little
+    /// earlier.
     pub(super) fn kill(&self, name: &str) -> Result<()> {
         let mut running = self.running.lock();
         running.get_mut(name).ok_or_else(|| err!(NotFound, "there is no task {name}"))?.kill()
     }
 
-    /// Starts those again that have ended; their names.
+    /// Restarts the tasks that have ended; returns their names.
     pub(super) fn revive(&self) -> Result<Vec<String>> {
         let ended = |(name, task): (&String, &mut Process)| task.has_ended().then(|| name.clone());
         let _alone = self.reviving.lock();
@@ -98,7 +98,7 @@ impl Tasks {
         Ok(ended)
     }
 
-    /// Ends all tasks, and waits until they have.
+    /// Stops all tasks and waits for their end.
     pub(super) fn end(&self) {
         let mut running = std::mem::take(&mut *self.running.lock());
         running.values_mut().for_each(Process::ask_to_end);
@@ -122,7 +122,7 @@ impl Drop for Tasks {
     }
 }
 
-/// Kills tasks as training goes on, and starts them again once they are missed.
+/// Kills tasks during training, and restarts them once workers notice.
 pub(super) struct Drill {
     tasks: Arc<Tasks>,
     environment: Environment,
@@ -132,7 +132,7 @@ pub(super) struct Drill {
     losses: Mutex<Vec<Loss>>,
 }
 
-/// A task that was killed: when, and when that was noticed.
+/// A killed task: when it was killed, and when that was noticed.
 struct Loss {
     name: String,
     killed: Duration,
@@ -140,7 +140,7 @@ struct Loss {
 }
 
 impl Drill {
-    /// Kills these, spread evenly over so many updates.
+    /// Kills these tasks, spread evenly over this number of updates.
     pub(super) fn new(tasks: Arc<Tasks>, names: Vec<String>, updates: u64) -> Drill {
         let parts = names.len() as u64 + 1;
         let at = |(i, name): (usize, String)| (name, updates * (i as u64 + 1) / parts);
@@ -153,7 +153,7 @@ impl Drill {
         }
     }
 
-    /// What was killed, how long it took until somebody noticed, and when that was.
+    /// The killed tasks, how long it took until a worker noticed, and when each was killed.
     pub(super) fn losses(&self) -> Vec<(String, Option<Duration>, Duration)> {
         let all = self.losses.lock();
         let told = |loss: &Loss| {
@@ -163,7 +163,7 @@ impl Drill {
         all.iter().map(told).collect()
     }
 
-    /// How long it took until the first loss was noticed.
+    /// How long it took until the first kill was noticed.
     pub(super) fn detection(&self) -> Option<Duration> {
         self.losses().into_iter().find_map(|(_, noticed, _)| noticed)
     }

@@ -1,4 +1,4 @@
-//! `thalweg serve --check`: loads and warms a model as the server would, and says what it found.
+//! `thalweg serve --check`: loads and warms up a model as the server would, and describes it.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -11,7 +11,7 @@ use thalweg_tensor::err;
 
 use crate::Failure;
 
-/// Loads the newest version in a folder, or the model that the folder is.
+/// Loads the latest version in a folder, or the SavedModel that the folder is.
 pub(super) fn run(
     folder: &str,
     (name, is_json): (&Option<String>, bool),

@@ -5,23 +5,23 @@ use std::str::FromStr;
 /// Serve SavedModels over TensorFlow Serving's gRPC and REST interfaces.
 ///
 /// The first lines on standard output are `gRPC listening on HOST:PORT` and `HTTP listening on
-/// HOST:PORT`. SIGTERM or SIGINT ends it once the requests on their way are answered, a second one
-/// at once.
+/// HOST:PORT`. SIGTERM or SIGINT shuts the server down once the requests in flight are answered, a
+/// second signal at once.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Address to listen on; by default this machine alone can reach it
+    /// Address to listen on [default: loopback]
     #[arg(long, value_name = "HOST")]
     pub(super) host: Option<String>,
 
-    /// Port for gRPC; 0 means none, `any` a free one
+    /// Port for gRPC; 0 disables it, `any` picks a free one
     #[arg(long, value_name = "PORT", default_value = "8500")]
     pub(super) port: Port,
 
-    /// Port for HTTP: REST, metrics, health; 0 means none, `any` a free one
+    /// Port for HTTP (REST, metrics, health checks); 0 disables it, `any` picks a free one
     #[arg(long = "rest_api_port", value_name = "PORT", default_value = "8501")]
     pub(super) rest_api_port: Port,
 
-    /// A model and the folder that holds its versions; may be given several times
+    /// A model and the folder of its versions; may be repeated
     #[arg(long = "model", value_name = "NAME=FOLDER")]
     pub(super) models: Vec<String>,
 
@@ -33,11 +33,11 @@ pub struct Args {
     #[arg(long = "model_base_path", value_name = "FOLDER")]
     pub(super) model_base_path: Option<String>,
 
-    /// File with a ModelServerConfig in protobuf's text form: models, version policies, labels
+    /// File with a ModelServerConfig in protobuf text format: models, version policies, labels
     #[arg(long = "model_config_file", value_name = "FILE")]
     pub(super) model_config_file: Option<String>,
 
-    /// Seconds between two looks at --model_config_file; 0 means that it is read once
+    /// Poll interval of --model_config_file in seconds; 0 reads it once
     #[arg(
         long = "model_config_file_poll_wait_seconds",
         value_name = "SECONDS",
@@ -45,11 +45,11 @@ pub struct Args {
     )]
     pub(super) model_config_file_poll_wait_seconds: u64,
 
-    /// File with a MonitoringConfig in protobuf's text form: whether and where metrics are
+    /// File with a MonitoringConfig in protobuf text format: whether and where metrics are served
     #[arg(long = "monitoring_config_file", value_name = "FILE")]
     pub(super) monitoring_config_file: Option<String>,
 
-    /// Seconds between two looks for new versions; 0 means one look
+    /// Poll interval for new versions in seconds; 0 polls once
     #[arg(
         long = "file_system_poll_wait_seconds",
         value_name = "SECONDS",
@@ -58,80 +58,83 @@ pub struct Args {
     )]
     pub(super) file_system_poll_wait_seconds: i64,
 
-    /// Further attempts to load a version that could not be loaded
+    /// Number of retries after a version failed to load
     #[arg(long = "max_num_load_retries", value_name = "N", default_value_t = 5)]
     pub(super) max_num_load_retries: u32,
 
-    /// Microseconds between two attempts
+    /// Interval of retries in microseconds
     #[arg(long = "load_retry_interval_micros", value_name = "N", default_value_t = 60_000_000)]
     pub(super) load_retry_interval_micros: u64,
 
-    /// Versions that are loaded at once [default: 1]
+    /// Number of versions that are loaded concurrently [default: 1]
     #[arg(long = "num_load_threads", value_name = "N", default_value_t = 0)]
     pub(super) num_load_threads: u32,
 
-    /// Tags of the graph that is meant, with commas between
+    /// Tags of the MetaGraph, separated by commas
     #[arg(long = "saved_model_tags", value_name = "TAGS", default_value = "serve")]
     pub(super) saved_model_tags: String,
 
-    /// Run each version before it takes requests: with those in its assets.extra, else with zeros
+    /// Warm up each version before it is available: with the requests in its assets.extra, else
+    /// with zeros
     #[arg(long = "enable_model_warmup", value_name = "BOOL", num_args = 0..=1,
           default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(super) enable_model_warmup: bool,
 
-    /// Whether versions that bring no requests along are run with zeros
+    /// Whether versions without warm-up requests are warmed up with zeros
     #[arg(long = "generated_warmup", value_name = "BOOL", num_args = 0..=1,
           default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(super) generated_warmup: bool,
 
-    /// How often each request of a version's assets.extra is run
+    /// How often each warm-up request is run
     #[arg(long = "num_request_iterations_for_warmup", value_name = "N")]
     pub(super) num_request_iterations_for_warmup: Option<u32>,
 
-    /// Milliseconds that a request over HTTP may take
+    /// Deadline of an HTTP request in milliseconds
     #[arg(long = "rest_api_timeout_in_ms", value_name = "N", default_value_t = 30_000)]
     pub(super) rest_api_timeout_in_ms: u64,
 
-    /// Let pages from anywhere ask over HTTP
+    /// Allow cross-origin requests over HTTP (CORS)
     #[arg(long = "rest_api_enable_cors_support", value_name = "BOOL", num_args = 0..=1,
           default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(super) rest_api_enable_cors_support: bool,
 
-    /// Let callers run any part of a model's graph (SessionService), not its signatures alone
+    /// Let callers run any part of a model's graph (SessionService), not only its signatures
     #[arg(long = "enable_session_service", value_name = "BOOL", num_args = 0..=1,
           default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(super) enable_session_service: bool,
 
-    /// What goes first when a version replaces another: a new one comes before the old one goes, or
-    /// after
+    /// Order of loading and unloading when a version replaces another: load the new one first, or
+    /// unload the old one first
     #[arg(long, value_name = "WHAT", value_enum, default_value = "availability")]
     pub(super) transition: TransitionFlag,
 
-    /// Megabytes that models may take together [default: 80 % of the machine's or container's memory]
+    /// Memory limit for all models in megabytes [default: 80 % of the machine's or container's
+    /// memory]
     #[arg(long = "memory_limit", value_name = "MB")]
     pub(super) memory_limit: Option<usize>,
 
-    /// Threads that run kernels [default: one per core, or as the container allows]
+    /// Number of threads that run kernels [default: one per core, or as the container allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(super) threads: Option<u32>,
 
-    /// Seconds that the server goes on serving, but says that it is not ready, once it is told to end
+    /// Seconds that the server continues to serve after a shutdown signal, while it reports that it
+    /// is not ready
     #[arg(long = "lame_duck_seconds", value_name = "SECONDS", default_value_t = 0)]
     pub(super) lame_duck_seconds: u32,
 
-    /// Seconds that requests on their way have when the server ends
+    /// Seconds that requests in flight have to end at shutdown
     #[arg(long = "drain_seconds", value_name = "SECONDS", default_value_t = 30)]
     pub(super) drain_seconds: u32,
 
-    /// Load this model, run it, say what it is, and end
+    /// Load this model, run it, describe it, and exit
     #[arg(long, value_name = "FOLDER", conflicts_with_all = ["models", "model_config_file"])]
     pub(super) check: Option<String>,
 
-    /// Say it as JSON
+    /// Print the description as JSON
     #[arg(long, requires = "check")]
     pub(super) json: bool,
 
-    /// End when standard input closes: whoever holds its other end is gone then
+    /// Exit when standard input closes, which means that the parent process has ended
     #[arg(long)]
     pub(super) with_parent: bool,
 
@@ -145,58 +148,58 @@ pub struct Args {
     ignored: Ignored,
 }
 
-/// How requests run together.
+/// Flags of batching.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct BatchingFlags {
-    /// Run requests that come at the same time as one step
+    /// Batch requests that arrive at the same time
     #[arg(long = "enable_batching", value_name = "BOOL", num_args = 0..=1,
           default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(super) enable_batching: bool,
 
-    /// File with BatchingParameters in protobuf's text form; implies --enable_batching
+    /// File with BatchingParameters in protobuf text format; implies --enable_batching
     #[arg(long = "batching_parameters_file", value_name = "FILE")]
     pub(super) batching_parameters_file: Option<String>,
 
-    /// Let the file batching_params.pbtxt in a version's folder say how its requests are batched
+    /// Let the file batching_params.pbtxt in a version's folder override the batching parameters
     #[arg(long = "enable_per_model_batching_parameters", value_name = "BOOL", num_args = 0..=1,
           default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
     pub(super) enable_per_model_batching_parameters: bool,
 
-    /// Learn sizes and waits of batches from the load, so that requests are answered in this time
+    /// Adapt batch sizes and timeouts to the load, with this latency goal
     #[arg(long = "latency_goal_ms", value_name = "MS", conflicts_with = "batching_parameters_file",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) latency_goal_ms: Option<u32>,
 
-    /// Rows in a batch, at most, with --latency_goal_ms
+    /// Maximum rows of a batch with --latency_goal_ms
     #[arg(long = "max_batch_rows", value_name = "N", default_value_t = 1024,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_batch_rows: u32,
 }
 
-/// What clients may take up.
+/// Limits on clients.
 #[derive(clap::Args, Clone, Debug)]
 pub(super) struct LimitFlags {
-    /// Connections over gRPC that may be open at once, and as many over HTTP; more wait
+    /// Maximum number of open gRPC connections, and of HTTP connections; further ones wait
     #[arg(long = "max_connections", value_name = "N", default_value_t = 16_384,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(super) max_connections: u32,
 
-    /// Megabytes that a message over gRPC may have
+    /// Maximum size of a gRPC message in megabytes
     #[arg(long = "max_message_mb", value_name = "MB", default_value_t = 2048,
           value_parser = clap::value_parser!(u32).range(1..=2048))]
     pub(super) max_message_mb: u32,
 
-    /// Megabytes that a body over HTTP may have, compressed or not
+    /// Maximum size of an HTTP body in megabytes, compressed or not
     #[arg(long = "max_body_mb", value_name = "MB", default_value_t = 256,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) max_body_mb: u32,
 
-    /// Seconds that a connection may be open without a request; over HTTP 60 at most
+    /// Idle timeout of a connection in seconds; over HTTP at most 60
     #[arg(long = "idle_seconds", value_name = "SECONDS", default_value_t = 300,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) idle_seconds: u32,
 
-    /// Seconds that a client has to take an answer; then its connection is closed
+    /// Timeout in seconds for a client to read an answer; then its connection is closed
     #[arg(long = "answer_seconds", value_name = "SECONDS", default_value_t = 60,
           value_parser = clap::value_parser!(u32).range(1..))]
     pub(super) answer_seconds: u32,
@@ -222,17 +225,17 @@ impl FromStr for Port {
     }
 }
 
-/// What goes first.
+/// The order of loading and unloading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum TransitionFlag {
     Availability,
     Resources,
 }
 
-/// Flags of TensorFlow Serving for which there is nothing to set here. They are taken, so that command
-/// lines work as they are, and named on standard error. Those that would change what a client or an
-/// attacker may do (`ssl_config_file`, `grpc_socket_path`) are not taken: a server that listens in the
-/// clear where it was told to encrypt would be worse than none.
+/// Flags of TensorFlow Serving that have no effect here. They are accepted, so that existing
+/// command lines work, and listed on standard error. Flags that affect security (`ssl_config_file`,
+/// `grpc_socket_path`) are rejected: a server that listens unencrypted although it was told to
+/// encrypt would be worse than none.
 #[derive(clap::Args, Clone, Debug)]
 struct Ignored {
     #[arg(long = "num_unload_threads", hide = true)]
@@ -284,7 +287,7 @@ struct Ignored {
 }
 
 impl Args {
-    /// Says which flags were taken and have no effect.
+    /// Reports the flags that have no effect.
     pub(super) fn warn_of_ignored(&self) {
         let i = &self.ignored;
         for (name, value) in [

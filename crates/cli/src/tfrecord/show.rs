@@ -11,7 +11,7 @@ use thalweg_proto::feature::Kind;
 
 use crate::Failure;
 
-/// Prints records, a line each unless `raw`.
+/// Prints records, one line each unless `raw`.
 pub(super) fn cat(
     reader: &mut RecordReader,
     skip: u64,
@@ -41,7 +41,7 @@ pub(super) fn cat(
     Ok(())
 }
 
-/// The record as an example if it is one, else as base64.
+/// The record as JSON if it is a `tf.Example`, else as base64.
 fn record_json(record: &[u8]) -> Json {
     let example = pb::Example::decode(record).ok();
     let features = example.and_then(|e| e.features).filter(|f| !f.feature.is_empty());
@@ -66,7 +66,7 @@ fn feature(feature: &pb::Feature) -> Json {
     }
 }
 
-/// Text as it is, other bytes as an object with their base64.
+/// UTF-8 text, or an object with base64.
 fn text(bytes: &[u8]) -> Json {
     match std::str::from_utf8(bytes) {
         Ok(text) if !text.contains('\0') => Json::from(text),

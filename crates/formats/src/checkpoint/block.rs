@@ -1,14 +1,14 @@
-//! Blocks of a table: entries sorted by key, each key without what it shares with the one before.
+//! Blocks of an SSTable: entries sorted by key, with prefix-compressed keys.
 //!
-//! An entry is three numbers (bytes shared with the key before, further bytes of the key, bytes of
-//! the value), the rest of the key and the value. Now and then ("restarts") a key is written in full;
-//! where, stands at the end of the block.
+//! An entry is three varints (shared key bytes, further key bytes, value bytes), the rest of the
+//! key, and the value. At restart points a key is written in full; their offsets are at the end of
+//! the block.
 
 use thalweg_tensor::{Bytes, Error, Result, ensure, err};
 
 use crate::wire::varint;
 
-/// Longest key that is read: no name of a tensor comes near.
+/// The maximum length of a key; names of tensors are far shorter.
 const KEY_BYTES_MAX: usize = 1 << 20;
 
 /// A block in memory.
@@ -17,7 +17,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// The block whose content, uncompressed, this is.
+    /// A block with this uncompressed content.
     pub(super) fn new(mut content: Bytes) -> Result<Block> {
         let bad = || err!(DataLoss, "a block has no list of restarts");
         let (_, count) = content.split_last_chunk::<4>().ok_or_else(bad)?;
@@ -28,13 +28,13 @@ impl Block {
         Ok(Block { entries: content })
     }
 
-    /// Its entries, in order.
+    /// An iterator over its entries.
     pub(super) fn entries(&self) -> Entries {
         Entries { rest: self.entries.clone(), key: Vec::new(), is_first: true }
     }
 }
 
-/// A walk through a block.
+/// An iterator over the entries of a block.
 pub(super) struct Entries {
     rest: Bytes,
     key: Vec<u8>,
@@ -42,12 +42,12 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    /// The key of the entry that [`Entries::advance`] came to.
+    /// The key of the current entry.
     pub(super) fn key(&self) -> &[u8] {
         &self.key
     }
 
-    /// Goes to the next entry and gives its value.
+    /// Advances to the next entry and returns its value.
     pub(super) fn advance(&mut self) -> Result<Option<Bytes>> {
         if self.rest.is_empty() {
             return Ok(None);
@@ -77,11 +77,11 @@ impl Entries {
     }
 }
 
-/// A block that is being made.
+/// A block under construction.
 pub(super) struct BlockBuilder {
     content: Vec<u8>,
     restarts: Vec<u32>,
-    /// Entries between keys that are written in full.
+    /// The number of entries between restart points.
     interval: usize,
     since_restart: usize,
     last_key: Vec<u8>,
@@ -102,12 +102,12 @@ impl BlockBuilder {
         self.content.is_empty()
     }
 
-    /// Bytes of the block as it stands.
+    /// The current size of the block in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.content.len() + 4 * (self.restarts.len() + 1)
     }
 
-    /// Adds an entry whose key sorts after all before it.
+    /// Adds an entry whose key sorts after all earlier ones.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
         let shared = if self.since_restart < self.interval {
             self.last_key.iter().zip(key).take_while(|(a, b)| a == b).count()
@@ -139,7 +139,7 @@ impl BlockBuilder {
     }
 }
 
-/// A number of seven bits per byte.
+/// Appends a varint.
 pub(super) fn put_varint(target: &mut Vec<u8>, mut number: u64) {
     while number >= 0x80 {
         target.push(number as u8 | 0x80);

@@ -1,10 +1,10 @@
-//! A checksum of bytes that come piece by piece, and of pieces that were summed apart.
+//! Incremental CRC-32C, and the combination of checksums of adjacent pieces.
 
 use crc_fast::{CrcAlgorithm, Digest as Running};
 
 use crate::checksum::mask;
 
-/// CRC-32C under way.
+/// A CRC-32C being computed.
 pub(super) struct Digest(Running);
 
 impl Digest {
@@ -16,18 +16,18 @@ impl Digest {
         self.0.update(bytes);
     }
 
-    /// The sum so far.
+    /// The checksum so far.
     pub(super) fn sum(&self) -> u32 {
         self.0.finalize() as u32
     }
 
-    /// The sum so far as files hold it.
+    /// The masked checksum so far.
     pub(super) fn masked(&self) -> u32 {
         mask(self.sum())
     }
 }
 
-/// The sum of two pieces one after the other, of which the second has `length` bytes.
+/// The checksum of the concatenation of two pieces, of which the second has `length` bytes.
 pub(super) fn combine(first: u32, second: u32, length: u64) -> u32 {
     let algorithm = CrcAlgorithm::Crc32Iscsi;
     crc_fast::checksum_combine(algorithm, first.into(), second.into(), length) as u32

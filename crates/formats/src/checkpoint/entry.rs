@@ -1,4 +1,4 @@
-//! What the index says of a tensor.
+//! Index entries of tensors.
 
 use prost::Message;
 use thalweg_proto::BundleEntryProto;
@@ -6,27 +6,27 @@ use thalweg_tensor::{DType, Result, Shape, ensure, err};
 
 use super::Slice;
 
-/// A tensor, or a slice of one, in a checkpoint.
+/// The index entry of a tensor or of a slice.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Entry {
-    /// The type of its elements.
+    /// The dtype of its elements.
     pub dtype: DType,
     /// Its shape.
     pub shape: Shape,
-    /// The parts that a partitioned tensor is stored in; none if it lies in one piece.
+    /// The slices of a partitioned tensor; empty if it is stored as a whole.
     pub slices: Vec<Slice>,
-    /// Which data file holds it.
+    /// The number of the data file.
     pub shard: u32,
-    /// Where it begins there.
+    /// The offset in the data file.
     pub offset: u64,
-    /// How many bytes it has there.
+    /// The size in the data file, in bytes.
     pub bytes: u64,
-    /// Their masked CRC-32C.
+    /// The masked CRC-32C of these bytes.
     pub(super) sum: u32,
 }
 
 impl Entry {
-    /// Reads the value of an index entry.
+    /// Decodes the value of an index entry.
     pub(super) fn decode(value: &[u8]) -> Result<Entry> {
         let proto = BundleEntryProto::decode(value)
             .map_err(|e| err!(DataLoss, "it is no BundleEntryProto: {e}"))?;
@@ -81,7 +81,7 @@ impl Entry {
         Ok(())
     }
 
-    /// The value of an index entry.
+    /// Encodes the value of an index entry.
     pub(super) fn encode(&self) -> Result<Vec<u8>> {
         let number = |n: u64| {
             i64::try_from(n).map_err(|_| err!(ResourceExhausted, "a data file has 2^63 bytes"))

@@ -1,4 +1,4 @@
-//! Several checkpoints made one: what the tasks of a cluster saved each for itself.
+//! Merging of the checkpoints that the tasks of a cluster saved (`MergeV2Checkpoints`).
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry as Slot;
@@ -11,27 +11,29 @@ use super::{BundleReader, Entry, WriteOptions, data_path, index_path};
 use crate::Storage;
 use crate::storage::folder_of;
 
-/// How checkpoints are merged.
+/// Options of merging.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MergeOptions {
-    /// Whether the folders of the parts go away, where nothing else is in them.
+    /// Whether to remove the folders of the merged checkpoints if they are empty.
     pub delete_old_dirs: bool,
-    /// Whether a part that is not there is passed over.
+    /// Whether missing checkpoints are ignored.
     pub allow_missing: bool,
-    /// How the new index is written.
+    /// Options of writing the new index.
     pub write: WriteOptions,
 }
 
-/// What is known of the parts.
+/// The merged index.
 #[derive(Default)]
 struct Merged {
     entries: BTreeMap<Vec<u8>, Entry>,
-    /// Data files of the parts; their place here is their number in the whole.
+    /// The data files of the merged checkpoints; the position is the number of the data file in the
+    /// result.
     data: Vec<String>,
 }
 
-/// Makes one checkpoint of those with these prefixes. Their data files get new names, no data are
-/// copied; the new index comes last, and a checkpoint that has the name is whole until then.
+/// Merges the checkpoints with these prefixes. Their data files are renamed, no data is copied; the
+/// new index is written last, so an earlier checkpoint with the same prefix stays readable until
+/// then.
 pub fn merge(
     storage: &Arc<dyn Storage>,
     prefixes: &[&str],

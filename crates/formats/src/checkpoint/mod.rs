@@ -1,13 +1,13 @@
-//! Checkpoints: named tensors in files, as TensorFlow saves and restores them.
+//! Checkpoints: named tensors in files, in TensorFlow's formats.
 //!
-//! A checkpoint of the second format ("bundle") is a prefix: `PREFIX.index` is a sorted table of
-//! names, types, shapes and places, `PREFIX.data-00000-of-00001` and so on hold the elements. Of a
-//! partitioned tensor the table has one entry for the whole and one for each slice. The first format
-//! ([`v1`]) is a single table that holds everything.
+//! A V2 checkpoint ("tensor bundle") has a prefix: `PREFIX.index` is an SSTable of names, dtypes,
+//! shapes and offsets, and `PREFIX.data-00000-of-00001` and so on hold the elements. A partitioned
+//! tensor has one entry for the whole and one for each slice. A V1 checkpoint ([`v1`]) is a single
+//! SSTable with everything.
 //!
-//! [`BundleWriter`] writes under temporary names and puts the index in its place last, so that a
-//! reader meets a whole checkpoint or none. [`BundleReader`] checks every checksum on its way: it
-//! gives the data that was written, or an error that names the file and the byte.
+//! [`BundleWriter`] writes temporary files and renames the index last, so that a reader sees a
+//! complete checkpoint or none. [`BundleReader`] verifies every checksum: it returns the data that
+//! was written, or an error that names the file and the offset.
 
 mod block;
 mod digest;
@@ -35,11 +35,11 @@ pub use writer::{BundleWriter, Item, WriteOptions};
 
 use thalweg_tensor::{Error, err};
 
-/// Runs `work(0)`, `work(1)` and so on up to a number, in any order, on as many threads as it
-/// likes, and returns when all are done.
+/// A parallel for: runs `work(0)`, `work(1)` and so on up to a count, in any order and on any
+/// threads, and returns when all are done.
 pub type Spread<'a> = &'a (dyn Fn(usize, &(dyn Fn(usize) + Sync)) + Sync);
 
-/// Does one after the other.
+/// A sequential parallel for.
 pub(crate) fn one_by_one(count: usize, work: &(dyn Fn(usize) + Sync)) {
     (0..count).for_each(work);
 }
@@ -54,13 +54,13 @@ pub fn data_path(prefix: &str, shard: u32, shards: u32) -> String {
     format!("{prefix}.data-{shard:05}-of-{shards:05}")
 }
 
-/// What is wrong with a file, and where.
+/// The error for a damaged file, with path and offset.
 fn damaged(path: &str, offset: u64, what: impl std::fmt::Display) -> Error {
     err!(DataLoss, "{path}: byte {offset}: {what}")
 }
 
-/// The prefix of the checkpoint that has a file of this name: that of `x/model.index` and
-/// `x/model.data-00000-of-00001` is `x/model`.
+/// The prefix of the checkpoint to which a file belongs: `x/model` for `x/model.index` and
+/// `x/model.data-00000-of-00001`.
 pub fn prefix_of(path: &str) -> Option<&str> {
     if let Some(prefix) = path.strip_suffix(".index") {
         return Some(prefix);

@@ -1,8 +1,8 @@
-//! Which objects of a program the tensors of a checkpoint belong to.
+//! The object graph of TensorFlow 2 checkpoints (`TrackableObjectGraph`).
 //!
-//! TensorFlow 2 saves with its tensors a graph of objects: which object holds which others under
-//! which names, and under which key the value of a variable lies. A program that builds its objects
-//! anew finds their values by walking that graph beside its own.
+//! TensorFlow 2 saves a graph of objects with the tensors: each object's children by name, and the
+//! checkpoint key of each variable's value. A program that builds its objects again finds their
+//! values by traversing that graph along with its own.
 
 use prost::Message;
 use thalweg_proto::TrackableObjectGraph;
@@ -15,9 +15,9 @@ use thalweg_tensor::{Result, Tensor, ensure, err};
 
 use super::{BundleReader, data_path};
 
-/// The name of the string tensor that holds the graph.
+/// The name of the string tensor that holds the object graph.
 pub const KEY: &str = "_CHECKPOINTABLE_OBJECT_GRAPH";
-/// The attribute that is a variable's value.
+/// The attribute name of a variable's value.
 pub const VALUE: &str = "VARIABLE_VALUE";
 
 /// The object graph of a checkpoint, if it has one.
@@ -34,7 +34,7 @@ pub fn read(reader: &BundleReader) -> Result<Option<TrackableObjectGraph>> {
     Ok(Some(graph))
 }
 
-/// Fails if an object refers to one that is not there.
+/// Fails if an object refers to one that does not exist.
 fn check(graph: &TrackableObjectGraph) -> Result<()> {
     let count = graph.nodes.len();
     for (i, node) in graph.nodes.iter().enumerate() {
@@ -49,7 +49,7 @@ fn check(graph: &TrackableObjectGraph) -> Result<()> {
     Ok(())
 }
 
-/// An object graph that is being made. Object 0 is the root, which holds everything.
+/// An object graph under construction. Object 0 is the root.
 #[derive(Clone, Debug)]
 pub struct ObjectGraph {
     nodes: Vec<TrackableObject>,
@@ -62,7 +62,7 @@ impl Default for ObjectGraph {
 }
 
 impl ObjectGraph {
-    /// The object that `parent` holds as `name`; a new one if it holds none of that name.
+    /// The child of `parent` called `name`; added if there is none.
     pub fn child(&mut self, parent: usize, name: &str) -> Result<usize> {
         let new = self.nodes.len();
         let holder = self.node(parent)?;
@@ -80,13 +80,13 @@ impl ObjectGraph {
         self.nodes.get_mut(id).ok_or_else(|| err!(Internal, "there is no object {id}"))
     }
 
-    /// The object at the end of a path of names from the root.
+    /// The object at a path of names from the root.
     pub fn at(&mut self, path: &[&str]) -> Result<usize> {
         path.iter().try_fold(0, |parent, name| self.child(parent, name))
     }
 
-    /// A variable at the end of a path; the key under which the checkpoint has its value.
-    /// `full_name` is the name that the variable itself has.
+    /// Adds a variable at a path; returns the checkpoint key of its value. `full_name` is the
+    /// variable's own name.
     pub fn variable(&mut self, path: &[&str], full_name: &str) -> Result<String> {
         let id = self.at(path)?;
         let key = format!("{}/.ATTRIBUTES/{VALUE}", joined(path));
@@ -94,8 +94,7 @@ impl ObjectGraph {
         Ok(key)
     }
 
-    /// A variable that an optimizer keeps for another; the key under which the checkpoint has its
-    /// value.
+    /// Adds a slot variable of an optimizer; returns the checkpoint key of its value.
     pub fn slot(
         &mut self,
         optimizer: &[&str],
@@ -157,18 +156,18 @@ impl ObjectGraph {
         TrackableObjectGraph { nodes }
     }
 
-    /// The tensor that a checkpoint has under [`KEY`].
+    /// The tensor that a checkpoint holds under [`KEY`].
     pub fn to_tensor(&self) -> Tensor {
         Tensor::scalar_string(self.to_proto().encode_to_vec())
     }
 }
 
-/// The names of a path with `/` between them.
+/// The names of a path, separated by `/`.
 fn joined(path: &[&str]) -> String {
     path.iter().map(|name| escaped(name)).collect::<Vec<_>>().join("/")
 }
 
-/// A name without what separates names.
+/// A name with the separator escaped.
 fn escaped(name: &str) -> String {
     name.replace('.', "..").replace('/', ".S")
 }

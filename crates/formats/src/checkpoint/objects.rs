@@ -1,9 +1,9 @@
-//! Strings and variants as data files hold them.
+//! Encoding of string and variant tensors in data files.
 //!
-//! Strings: every length as a varint, the masked CRC-32C of the lengths (each as four bytes, or eight
-//! where it must), every string. Variants: for each the length of its message as a varint, the
-//! message, and the masked CRC-32C of everything so far, with lengths as eight bytes. The entry's own
-//! checksum runs over all of it, with lengths as these numbers.
+//! Strings: every length as a varint, the masked CRC-32C of the lengths (each as four bytes, or
+//! eight if it does not fit), then every string. Variants: for each the length of its message as a
+//! varint, the message, and the masked CRC-32C of everything so far, with lengths as eight bytes.
+//! The entry's own checksum covers all of it, with lengths in these fixed sizes.
 
 use std::sync::Arc;
 
@@ -15,13 +15,13 @@ use super::block::put_varint;
 use super::digest::Digest;
 use crate::wire::varint;
 
-/// A tensor of objects as bytes for a data file, in pieces, and their checksum.
+/// An encoded tensor in pieces, and its checksum.
 pub(super) struct Encoded {
     pub(super) pieces: Vec<Bytes>,
     pub(super) sum: u32,
 }
 
-/// The length of a string as checksums see it.
+/// Adds the length of a string to a checksum.
 fn add_length(digest: &mut Digest, length: usize) {
     match u32::try_from(length) {
         Ok(short) => digest.update(&short.to_le_bytes()),
@@ -29,7 +29,7 @@ fn add_length(digest: &mut Digest, length: usize) {
     }
 }
 
-/// A tensor of strings or variants.
+/// Encodes a tensor of strings or variants.
 pub(super) fn encode(tensor: &Tensor) -> Result<Encoded> {
     match tensor.dtype() {
         DType::String => encode_strings(tensor),
@@ -77,7 +77,7 @@ fn encode_variants(tensor: &Tensor) -> Result<Encoded> {
     Ok(Encoded { pieces, sum: digest.masked() })
 }
 
-/// The tensor that was encoded to `content`, and the checksum of that.
+/// Decodes a tensor; returns it with the checksum of its bytes.
 pub(super) fn decode(
     dtype: DType,
     shape: &Shape,
@@ -90,7 +90,7 @@ pub(super) fn decode(
     }
 }
 
-/// The number at the start, and what follows.
+/// Splits a varint length off.
 fn take_length(content: &mut Bytes) -> Result<usize> {
     let (length, bytes) =
         varint(content).map_err(|_| err!(DataLoss, "the length of an element is broken"))?;

@@ -1,8 +1,8 @@
-//! Names and numbers as bytes that sort as they do: the keys of slices.
+//! Order-preserving encoding (TensorFlow's `OrderedCode`) of names and numbers: the keys of slices.
 
 use super::Slice;
 
-/// The key under which a slice of a tensor lies in a table.
+/// The table key of a slice.
 pub(super) fn slice_key(name: &str, slice: &Slice) -> Vec<u8> {
     let mut key = Vec::with_capacity(name.len() + 4 + 4 * slice.rank());
     put_number(&mut key, 0);
@@ -17,14 +17,14 @@ pub(super) fn slice_key(name: &str, slice: &Slice) -> Vec<u8> {
     key
 }
 
-/// How many bytes follow, then the number without its leading zeroes.
+/// The number of bytes, then the number without leading zero bytes.
 fn put_number(key: &mut Vec<u8>, number: u64) {
     let zeroes = number.leading_zeros() as usize / 8;
     key.push((8 - zeroes) as u8);
     key.extend_from_slice(&number.to_be_bytes()[zeroes..]);
 }
 
-/// The two bytes that mean something are escaped; the end sorts before everything.
+/// A string with 0x00 and 0xff escaped, and a terminator that sorts before everything.
 fn put_string(key: &mut Vec<u8>, bytes: &[u8]) {
     for &byte in bytes {
         match byte {
@@ -36,7 +36,8 @@ fn put_string(key: &mut Vec<u8>, bytes: &[u8]) {
     key.extend_from_slice(b"\x00\x01");
 }
 
-/// As many leading ones as there are bytes (zeroes, for a negative number), then its bits.
+/// A signed number: as many leading one bits as there are bytes (zero bits for a negative number),
+/// then its bits.
 fn put_signed(key: &mut Vec<u8>, number: i64) {
     let magnitude = if number < 0 { !number } else { number };
     let bits = 64 - magnitude.leading_zeros() as usize;

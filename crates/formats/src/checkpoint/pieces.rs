@@ -1,4 +1,4 @@
-//! Tensors put together from stored pieces.
+//! Assembly of tensors from stored slices.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, ensure};
 
 use super::slice::{for_each_run, overlap, volume};
 
-/// Comparisons of slices beyond which an index is taken for hostile.
+/// The maximum number of slice comparisons, against hostile indexes.
 const COMPARISONS_MAX: usize = 4_000_000;
 
-/// The indices of a piece, a range for each dimension.
+/// The extent of a slice: a range per dimension.
 pub(super) type Ranges = Vec<Range<usize>>;
 
-/// Fails if pieces have elements in common: that would leave it open which of two values is meant.
+/// Fails if slices overlap: it would be undefined which value counts.
 pub(super) fn check_disjoint(pieces: &[Ranges]) -> Result<()> {
     let Some(first) = pieces.first() else { return Ok(()) };
     // Along a dimension that is cut, all but the neighbours are out of reach.
@@ -41,8 +41,8 @@ fn have_common(a: &Ranges, b: &Ranges) -> bool {
     a.iter().zip(b).all(|(a, b)| a.start.max(b.start) < a.end.min(b.end))
 }
 
-/// Which of the pieces, none of which overlap, have elements of the part that is wanted; an error if
-/// they do not have all of them.
+/// The slices, which do not overlap, that intersect the requested part; fails if they do not cover
+/// it.
 pub(super) fn covering(pieces: &[Ranges], wanted: &Ranges) -> Result<Vec<usize>> {
     let mut found = Vec::new();
     let mut covered = 0;
@@ -61,12 +61,13 @@ pub(super) fn covering(pieces: &[Ranges], wanted: &Ranges) -> Result<Vec<usize>>
     Ok(found)
 }
 
-/// The shape of a part.
+/// The shape of a slice.
 pub(super) fn shape_of(ranges: &Ranges) -> Result<Shape> {
     Shape::new(&ranges.iter().map(Range::len).collect::<Vec<_>>())
 }
 
-/// The part `wanted` of a tensor of which `pieces` have all elements; `read(i)` is the i-th of them.
+/// Assembles the part `wanted` of a tensor from `pieces` that cover it; `read(i)` reads the i-th of
+/// them.
 pub(super) fn assemble(
     dtype: DType,
     wanted: &Ranges,
@@ -99,7 +100,7 @@ pub(super) fn assemble(
     }
 }
 
-/// Copies the elements, of `size` items each, that two parts of a tensor have in common.
+/// Copies the elements, of `size` bytes each, in the intersection of two slices.
 pub(super) fn copy<T: Clone>(
     source_ranges: &Ranges,
     target_ranges: &Ranges,

@@ -1,4 +1,4 @@
-//! Tensors read from a checkpoint of the second format.
+//! Reading of V2 checkpoints.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,15 +15,15 @@ use super::table::{KeyBytes, Table};
 use super::{Entry, Slice, Spread, damaged, data_path, index_path, objects, one_by_one};
 use crate::Storage;
 
-/// The newest version of the format that is known here.
+/// The latest supported version of the format.
 pub(super) const VERSION: i32 = 1;
 
-/// What reading a tensor takes.
+/// The resources of a read.
 #[derive(Clone, Copy)]
 pub struct ReadContext<'a> {
-    /// Who is charged for the memory.
+    /// The memory budget of the tensor.
     pub budget: Option<&'a Arc<Budget>>,
-    /// Threads for large tensors.
+    /// A parallel for, used for large tensors.
     pub spread: Spread<'a>,
 }
 
@@ -33,31 +33,31 @@ impl Default for ReadContext<'_> {
     }
 }
 
-/// A checkpoint whose index is read; data files are opened when they are needed.
+/// A checkpoint with its index in memory; data files are opened on demand.
 pub struct BundleReader {
     storage: Arc<dyn Storage>,
     prefix: String,
     shards: u32,
     is_big_endian: bool,
     is_mapped: bool,
-    /// By name, sorted.
+    /// Tensors, sorted by name.
     tensors: Vec<(String, Entry)>,
-    /// By key.
+    /// Slices, by key.
     slices: BTreeMap<Vec<u8>, Entry>,
     open: Mutex<BTreeMap<u32, Arc<Shard>>>,
 }
 
-/// A stored piece of a tensor: the elements that it has, and its entry.
+/// A stored slice of a tensor: its extent and its entry.
 type Piece<'a> = (Ranges, &'a Entry);
 
-/// What [`BundleReader::verify`] found.
+/// The result of [`BundleReader::verify`].
 #[derive(Debug, Default)]
 pub struct Report {
-    /// Tensors whose every byte is as it was written.
+    /// The number of intact tensors.
     pub whole: usize,
-    /// What is wrong with the others.
+    /// The errors of the others.
     pub problems: Vec<Error>,
-    /// Bytes of data that were read.
+    /// The number of bytes that were read.
     pub bytes: u64,
 }
 
@@ -130,10 +130,10 @@ impl BundleReader {
         })
     }
 
-    /// Maps data files where they are local: tensors whose elements are aligned there are views of the
-    /// file, checked and not copied. The caller vouches that data files are replaced and not changed
-    /// in place while tensors are there, as [`crate::storage::ReadAt::map`] says; that holds for a
-    /// model that is served, and not for a folder that other programs write to at will.
+    /// Memory-maps local data files: tensors whose elements are aligned there are views of the
+    /// file, verified and not copied. The caller guarantees that data files are replaced and not
+    /// modified in place while tensors exist, as [`crate::storage::ReadAt::map`] requires. That
+    /// holds for a served model, but not for a folder that other programs modify.
     pub fn mapped(mut self) -> BundleReader {
         self.is_mapped = !self.is_big_endian;
         self.open = Mutex::default();
@@ -158,12 +158,12 @@ impl BundleReader {
         Ok(entry)
     }
 
-    /// What all paths of the checkpoint begin with.
+    /// The prefix of the checkpoint.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// How many data files there are.
+    /// The number of data files.
     pub fn shards(&self) -> u32 {
         self.shards
     }
@@ -178,7 +178,7 @@ impl BundleReader {
         self.tensors.iter().map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// How many tensors there are.
+    /// The number of tensors.
     pub fn len(&self) -> usize {
         self.tensors.len()
     }
@@ -188,42 +188,42 @@ impl BundleReader {
         self.tensors.is_empty()
     }
 
-    /// What the index says of a tensor.
+    /// The entry of a tensor.
     pub fn entry(&self, name: &str) -> Option<&Entry> {
         let found = self.tensors.binary_search_by(|(other, _)| other.as_str().cmp(name));
         found.ok().map(|i| &self.tensors[i].1)
     }
 
-    /// The entry of a slice under the name of its tensor.
+    /// The entry of a slice.
     pub fn slice_entry(&self, name: &str, slice: &Slice) -> Option<&Entry> {
         self.slices.get(&slice_key(name, slice))
     }
 
-    /// Bytes of a tensor, with all its slices, in the data files.
+    /// The stored size of a tensor with all its slices, in bytes.
     pub fn stored_bytes(&self, name: &str) -> u64 {
         let Some(entry) = self.entry(name) else { return 0 };
         let slices = entry.slices.iter().filter_map(|slice| self.slice_entry(name, slice));
         entry.bytes + slices.map(|slice| slice.bytes).sum::<u64>()
     }
 
-    /// What the index says of a tensor that must be there.
+    /// The entry of a tensor; fails if there is none.
     pub fn required(&self, name: &str) -> Result<&Entry> {
         self.entry(name).ok_or_else(|| {
             err!(NotFound, "Key {name} not found in checkpoint {}", index_path(&self.prefix))
         })
     }
 
-    /// A whole tensor.
+    /// Reads a whole tensor.
     pub fn read(&self, name: &str) -> Result<Tensor> {
         self.read_with(name, None, ReadContext::default())
     }
 
-    /// A part of a tensor.
+    /// Reads a slice of a tensor.
     pub fn read_slice(&self, name: &str, slice: &Slice) -> Result<Tensor> {
         self.read_with(name, Some(slice), ReadContext::default())
     }
 
-    /// A tensor or a part of it, with a budget and threads.
+    /// Reads a tensor or a slice, with a budget and threads.
     pub fn read_with(
         &self,
         name: &str,
@@ -243,7 +243,7 @@ impl BundleReader {
         self.assemble(name, entry.dtype, &wanted, &parts, context)
     }
 
-    /// The stored pieces that have elements of the part that is wanted, and where they lie.
+    /// The stored slices that intersect the requested part.
     fn parts<'a>(
         &'a self,
         name: &str,
@@ -305,8 +305,8 @@ impl BundleReader {
         })
     }
 
-    /// Puts the elements of one stored piece where they belong; straight from the file if all of
-    /// them belong together.
+    /// Copies the elements of one stored slice to their position; directly from the file if they
+    /// are contiguous.
     fn copy_part(
         &self,
         name: &str,
@@ -333,7 +333,7 @@ impl BundleReader {
         Ok(())
     }
 
-    /// A tensor or slice that lies in one piece.
+    /// Reads a tensor or slice that is stored as a whole.
     fn read_entry(&self, name: &str, entry: &Entry, context: ReadContext<'_>) -> Result<Tensor> {
         let shard = self.shard(entry.shard)?;
         shard.check(name, entry)?;
@@ -350,7 +350,7 @@ impl BundleReader {
         })
     }
 
-    /// Turns the bytes of elements from a machine of the other order.
+    /// Swaps bytes if the checkpoint was written on a big-endian machine.
     fn fix_order(&self, dtype: DType, bytes: &mut [u8]) {
         if self.is_big_endian {
             let part = if dtype.is_complex() { dtype.size() / 2 } else { dtype.size() };
@@ -373,7 +373,7 @@ impl BundleReader {
         Ok(opened)
     }
 
-    /// Reads everything and checks every sum.
+    /// Reads everything and verifies every checksum.
     pub fn verify(&self) -> Report {
         let mut report = Report::default();
         for (name, entry) in &self.tensors {
@@ -388,7 +388,7 @@ impl BundleReader {
         report
     }
 
-    /// Reads a tensor with all its slices; how many bytes that were.
+    /// Verifies a tensor with all its slices; returns the number of bytes read.
     fn verify_tensor(&self, name: &str, entry: &Entry) -> Result<u64> {
         if entry.slices.is_empty() {
             return self.verify_entry(name, entry);
@@ -412,7 +412,7 @@ impl BundleReader {
         Ok(entry.bytes)
     }
 
-    /// Fails if a data file is not there or too short; reads none of its bytes.
+    /// Fails if a data file is missing or too short; reads no data.
     pub fn check_sizes(&self) -> Result<()> {
         let whole = self.tensors.iter().filter(|(_, entry)| entry.slices.is_empty());
         for (name, entry) in whole {
@@ -427,13 +427,13 @@ impl BundleReader {
         Ok(())
     }
 
-    /// All entries as the index has them, those of slices too, by key.
+    /// All entries of the index with those of slices, by key.
     pub(super) fn raw_entries(&self) -> impl Iterator<Item = (&[u8], &Entry)> {
         let slices = self.slices.iter().map(|(key, entry)| (&key[..], entry));
         slices.chain(self.tensors.iter().map(|(name, entry)| (name.as_bytes(), entry)))
     }
 
-    /// Whether elements are in the byte order of another machine.
+    /// Whether elements are big-endian.
     pub(super) fn is_big_endian(&self) -> bool {
         self.is_big_endian
     }
@@ -459,7 +459,7 @@ fn decode_objects(
     Ok(tensor)
 }
 
-/// Says which path was meant if one of a checkpoint's files was given for its prefix.
+/// Adds a hint if a file of a checkpoint was given instead of its prefix.
 fn hinted(error: Error, prefix: &str) -> Error {
     match super::prefix_of(prefix) {
         Some(meant) if error.code() == Code::NotFound => error.map_message(|m| {

@@ -1,4 +1,4 @@
-//! A data file, read in parts with checksums.
+//! Data files, read in parts with checksums.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,16 @@ use super::{Entry, Spread, damaged};
 use crate::checksum::{crc32c, mask};
 use crate::storage::ReadAt;
 
-/// Bytes that one thread reads at a time.
+/// The size of a part that one thread reads.
 const PART_BYTES: usize = 4 << 20;
-/// Bytes that are summed while they are still near.
+/// The size of a chunk that is read and then checksummed while it is in the cache.
 const CHUNK_BYTES: usize = 128 << 10;
 
 /// An open data file.
 pub(super) struct Shard {
     file: Arc<dyn ReadAt>,
     size: u64,
-    /// The content, if it is mapped.
+    /// The content, if it is memory-mapped.
     mapped: Option<Bytes>,
 }
 
@@ -33,8 +33,8 @@ impl Shard {
         Ok(Shard { file, size, mapped })
     }
 
-    /// A tensor of plain elements in the mapped file, checked; none if the file is not mapped or the
-    /// elements are not aligned there.
+    /// A verified view of a tensor in the mapped file; `None` if the file is not mapped or the
+    /// elements are not aligned.
     pub(super) fn view(
         &self,
         name: &str,
@@ -64,8 +64,8 @@ impl Shard {
         self.file.path()
     }
 
-    /// Fails if the file is too short for the tensor, before memory is asked for. To TensorFlow that is
-    /// another thing than bytes that are wrong.
+    /// Fails if the file is too short for the tensor, before memory is allocated. TensorFlow has
+    /// another error code for this than for a wrong checksum.
     pub(super) fn check(&self, name: &str, entry: &Entry) -> Result<()> {
         ensure!(
             entry.offset.checked_add(entry.bytes).is_some_and(|end| end <= self.size),
@@ -79,7 +79,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Fills `target`, which is as long as the entry says, and checks the sum.
+    /// Reads the bytes of an entry into `target` and verifies the checksum.
     pub(super) fn fill(
         &self,
         name: &str,
@@ -150,7 +150,7 @@ impl Shard {
         Ok(())
     }
 
-    /// The bytes of an entry, unchecked.
+    /// The bytes of an entry, unverified.
     pub(super) fn bytes(&self, entry: &Entry) -> Result<Bytes> {
         let out_of_memory =
             || err!(ResourceExhausted, "{}: out of memory for {} bytes", self.path(), entry.bytes);
@@ -162,7 +162,7 @@ impl Shard {
         Ok(bytes.into())
     }
 
-    /// Checks the sum of plain elements without keeping them.
+    /// Verifies the checksum of numeric elements without keeping them.
     pub(super) fn verify(&self, name: &str, entry: &Entry) -> Result<()> {
         let mut digest = Digest::new();
         let mut chunk =

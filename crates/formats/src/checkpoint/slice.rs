@@ -1,4 +1,4 @@
-//! Parts of tensors: where each dimension begins and how long it is.
+//! Tensor slices: a start and a length per dimension.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,21 +6,21 @@ use std::ops::Range;
 use thalweg_proto::{TensorSliceProto, tensor_slice_proto};
 use thalweg_tensor::{RANK_MAX, Result, Shape, bail, ensure, err};
 
-/// The part of one dimension.
+/// The extent of a slice in one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Extent {
-    /// Where it begins.
+    /// The start.
     pub start: usize,
-    /// How much there is of it; `None` is the whole dimension.
+    /// The length; `None` for the whole dimension.
     pub length: Option<usize>,
 }
 
 impl Extent {
-    /// A whole dimension.
+    /// The whole dimension.
     pub const FULL: Extent = Extent { start: 0, length: None };
 }
 
-/// A part of a tensor, an [`Extent`] for each dimension. As text: `0,2:-` is rows 0 and 1 and all
+/// A slice of a tensor: an [`Extent`] per dimension. As text, `0,2:-` is rows 0 and 1 and all
 /// columns of a matrix.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Slice {
@@ -28,32 +28,32 @@ pub struct Slice {
 }
 
 impl Slice {
-    /// The part that these extents cut out.
+    /// A slice with these extents.
     pub fn new(extents: Vec<Extent>) -> Slice {
         Slice { extents }
     }
 
-    /// All of a tensor of this rank.
+    /// The full slice of this rank.
     pub fn full(rank: usize) -> Slice {
         Slice { extents: vec![Extent::FULL; rank] }
     }
 
-    /// One extent for each dimension.
+    /// One extent per dimension.
     pub fn extents(&self) -> &[Extent] {
         &self.extents
     }
 
-    /// Number of dimensions.
+    /// The number of dimensions.
     pub fn rank(&self) -> usize {
         self.extents.len()
     }
 
-    /// Whether it is written as the whole of every dimension.
+    /// Whether every extent is the whole dimension.
     pub fn is_full(&self) -> bool {
         self.extents.iter().all(|extent| extent.length.is_none())
     }
 
-    /// The slice that `text` says: `-` or `start,length` for each dimension, `:` between them.
+    /// Parses a slice: `-` or `start,length` per dimension, separated by `:`.
     pub fn parse(text: &str) -> Result<Slice> {
         let mut extents = Vec::new();
         if text.is_empty() {
@@ -71,9 +71,8 @@ impl Slice {
         Ok(Slice { extents })
     }
 
-    /// What the `shape_and_slice` argument of an op says: the shape of the whole tensor and the part
-    /// of it, in `4 5 0,2:-` for instance. The empty text, which means a tensor that is not cut, is
-    /// the caller's.
+    /// Parses a `shape_and_slice` argument: the shape of the whole tensor and the slice, for
+    /// instance `4 5 0,2:-`. The caller handles the empty text, which means a whole tensor.
     pub fn parse_spec(spec: &str) -> Result<(Shape, Slice)> {
         let Some((sizes, slice)) = spec.trim_end_matches(' ').rsplit_once(' ') else {
             bail!(
@@ -94,7 +93,8 @@ impl Slice {
         Ok((shape, slice))
     }
 
-    /// The indices of each dimension. TensorFlow calls a slice that does not fit an internal error.
+    /// The index range of each dimension. A slice that does not fit is an internal error in
+    /// TensorFlow.
     pub fn ranges(&self, shape: &Shape) -> Result<Vec<Range<usize>>> {
         ensure!(
             self.rank() == shape.rank(),
@@ -119,12 +119,12 @@ impl Slice {
         Ok(ranges)
     }
 
-    /// The shape of the part of a tensor of this shape.
+    /// The shape of this slice of a tensor of this shape.
     pub fn shape_in(&self, shape: &Shape) -> Result<Shape> {
         Shape::new(&self.ranges(shape)?.iter().map(Range::len).collect::<Vec<_>>())
     }
 
-    /// What a message says.
+    /// The slice of a message.
     pub fn from_proto(proto: &TensorSliceProto) -> Result<Slice> {
         use tensor_slice_proto::extent::HasLengthHack::Length;
         let mut extents = Vec::with_capacity(proto.extent.len());
@@ -150,7 +150,7 @@ impl Slice {
     }
 }
 
-/// The beginning of a text that may be long.
+/// The beginning of a text, for error messages.
 fn shown(text: &str) -> String {
     text.chars().take(100).collect()
 }
@@ -194,20 +194,20 @@ impl fmt::Display for Slice {
     }
 }
 
-/// The indices that two parts of one tensor have in common, if there are any.
+/// The intersection of two slices of one tensor, if it is not empty.
 pub(super) fn overlap(a: &[Range<usize>], b: &[Range<usize>]) -> Option<Vec<Range<usize>>> {
     let both = |(a, b): (&Range<usize>, &Range<usize>)| a.start.max(b.start)..a.end.min(b.end);
     let common: Vec<Range<usize>> = a.iter().zip(b).map(both).collect();
     common.iter().all(|range| !range.is_empty()).then_some(common)
 }
 
-/// How many elements a part has.
+/// The number of elements of a slice.
 pub(super) fn volume(ranges: &[Range<usize>]) -> usize {
     ranges.iter().map(Range::len).product()
 }
 
-/// Calls `copy(source element, target element, count)` for every run of elements that lie together
-/// both in the part `source` and in the part `target` of one tensor and belong to `common`.
+/// Calls `copy(source element, target element, count)` for every run of elements of `common` that
+/// is contiguous in both the slice `source` and the slice `target` of one tensor.
 pub(super) fn for_each_run(
     source: &[Range<usize>],
     target: &[Range<usize>],

@@ -1,13 +1,13 @@
-//! Snappy, for tables whose blocks are compressed.
+//! Snappy decompression, for tables with compressed blocks.
 
 use thalweg_tensor::{Result, ensure, err};
 
 use crate::wire::varint;
 
-/// A copy of 64 bytes takes three, so no block grows more than this.
+/// The maximum expansion: a copy of 64 bytes takes three bytes.
 const GROWTH_MAX: usize = 32;
 
-/// The bytes that were compressed.
+/// Decompresses a block.
 pub(super) fn decompress(compressed: &[u8]) -> Result<Vec<u8>> {
     let (length, begin) = varint(compressed)?;
     let bound = compressed.len().saturating_mul(GROWTH_MAX);

@@ -1,4 +1,4 @@
-//! The file `checkpoint` of a folder: which checkpoints it holds, and which is the latest.
+//! The checkpoint state file `checkpoint` of a folder: its checkpoints, and which is the latest.
 
 use thalweg_proto as pb;
 use thalweg_tensor::{Code, Result, err};
@@ -10,25 +10,25 @@ use crate::storage::join;
 pub const STATE_FILE: &str = "checkpoint";
 /// The message's name in the text format.
 const MESSAGE: &str = "tensorflow.CheckpointState";
-/// Largest file that is read.
+/// The maximum size of the file.
 const BYTES_MAX: usize = 64 << 20;
 
-/// Which checkpoints a folder holds.
+/// The checkpoints of a folder.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CheckpointState {
-    /// Prefix of the latest.
+    /// The prefix of the latest checkpoint.
     pub latest: String,
-    /// Prefixes of all that are kept, the oldest first.
+    /// The prefixes of all checkpoints that are kept, oldest first.
     pub all: Vec<String>,
     /// When each of [`CheckpointState::all`] was written, in seconds since 1970; may be empty.
     pub timestamps: Vec<f64>,
-    /// When the last one was written that is to be kept for ever.
+    /// When the last checkpoint that is kept for ever was written.
     pub last_preserved: f64,
 }
 
 impl CheckpointState {
-    /// What the file in `folder` says, if there is one. Prefixes that it has relative to the folder
-    /// come with the folder before them.
+    /// Reads the state file of `folder`, if there is one. Relative prefixes are joined with the
+    /// folder.
     pub fn read(storage: &dyn Storage, folder: &str) -> Result<Option<CheckpointState>> {
         let path = join(folder, STATE_FILE);
         let content = match storage.read(&path, BYTES_MAX) {
@@ -56,8 +56,8 @@ impl CheckpointState {
         }))
     }
 
-    /// Replaces the file in `folder`. Prefixes in the folder become relative to it, so that the
-    /// folder can be moved.
+    /// Replaces the state file of `folder`. Prefixes within the folder are made relative, so that
+    /// the folder can be moved.
     pub fn write(&self, storage: &dyn Storage, folder: &str) -> Result<()> {
         let relative = |prefix: &String| {
             let inside = prefix.strip_prefix(&join(folder, ""));
@@ -77,7 +77,7 @@ impl CheckpointState {
     }
 }
 
-/// Whether a path says by itself where it leads.
+/// Whether a path is absolute or a URL.
 fn is_absolute(path: &str) -> bool {
     path.starts_with('/') || path.contains("://")
 }

@@ -1,7 +1,8 @@
-//! Sorted tables in files: blocks, an index of the blocks, and a footer that says where it is.
+//! SSTables: blocks, an index of the blocks, and a footer with the offset of the index.
 //!
-//! A block is followed by a byte that says how it is compressed and the masked CRC-32C of both. The
-//! index has an entry for each block: a key no smaller than the block's last one, and its place.
+//! A block is followed by its compression type and the masked CRC-32C of both. The index has an
+//! entry per block: a key that is not less than the block's last one, and the block's offset and
+//! size.
 
 use std::sync::Arc;
 
@@ -13,26 +14,27 @@ use crate::masked_crc32c;
 use crate::storage::{ReadAt, WriteFile};
 use crate::wire::varint;
 
-/// What the file ends in.
+/// The magic number at the end of the file.
 const MAGIC: u64 = 0xdb47_7524_8b80_fb57;
-/// Two places of at most twenty bytes each, and the magic number.
+/// The size of the footer: two block handles of at most twenty bytes each, and the magic number.
 const FOOTER_BYTES: usize = 48;
-/// After each block: how it is compressed, and its checksum.
+/// The size of a block's trailer: compression type and checksum.
 const TRAILER_BYTES: u64 = 5;
-/// Bytes of a block that make it full.
+/// The size at which a block is full.
 const BLOCK_BYTES: usize = 256 << 10;
-/// Entries between keys that are written in full.
+/// The number of entries between restart points.
 const RESTART_INTERVAL: usize = 16;
 
-/// A table that is read.
+/// An SSTable that is read.
 pub(super) struct Table {
     file: Arc<dyn ReadAt>,
     size: u64,
-    /// Blocks in order, each with a key that is not before its last and before the next one's first.
+    /// Block handles in order, each with a key between the block's last key and the next block's
+    /// first.
     places: Vec<(Box<[u8]>, Place)>,
 }
 
-/// Where a block lies, without its trailer.
+/// A block handle: offset and size, without the trailer.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     offset: u64,
@@ -40,7 +42,7 @@ struct Place {
 }
 
 impl Place {
-    /// The place that `bytes` begin with, and what follows it.
+    /// Decodes a block handle; returns the rest of the bytes.
     fn decode(bytes: &[u8]) -> Result<(Place, &[u8])> {
         let (offset, a) = varint(bytes)?;
         let (length, b) = varint(&bytes[a..])?;
@@ -54,8 +56,8 @@ impl Place {
 }
 
 impl Table {
-    /// Reads where the blocks are. Files that are no table, or are cut off, are told apart from
-    /// those that are damaged.
+    /// Reads footer and index. Errors distinguish files that are not tables, or truncated, from
+    /// damaged ones.
     pub(super) fn open(file: Arc<dyn ReadAt>) -> Result<Table> {
         let size = file.size()?;
         let mut table = Table { file, size, places: Vec::new() };
@@ -115,7 +117,7 @@ impl Table {
         TableEntries { table: self, next: 0, block: None, last_key: Vec::new() }
     }
 
-    /// The value of one key.
+    /// The value of a key.
     pub(super) fn get(&self, key: &[u8]) -> Result<Option<Bytes>> {
         let i = self.places.partition_point(|(last, _)| &last[..] < key);
         let Some(&(_, place)) = self.places.get(i) else { return Ok(None) };
@@ -177,22 +179,22 @@ impl Table {
     }
 }
 
-/// Bytes of the keys that were taken from a table. A few bytes of a file can be a long key, so what
-/// keys take in memory is held to a multiple of the file.
+/// Bounds the memory of keys taken from a table to a multiple of the file's size: with prefix
+/// compression a few bytes can be a long key.
 pub(super) struct KeyBytes<'a> {
     table: &'a Table,
     left: u64,
 }
 
 impl<'a> KeyBytes<'a> {
-    /// None were taken yet.
+    /// No keys yet.
     pub(super) fn new(table: &'a Table) -> KeyBytes<'a> {
         const KEY_BYTES_MAX: u64 = 2 << 30;
         let left = table.size.saturating_mul(32).saturating_add(1 << 20).min(KEY_BYTES_MAX);
         KeyBytes { table, left }
     }
 
-    /// Takes one more.
+    /// Counts a key.
     pub(super) fn count(&mut self, key: &[u8]) -> Result<()> {
         let left = self.left.checked_sub(key.len() as u64);
         self.left = left.ok_or_else(|| {
@@ -202,7 +204,7 @@ impl<'a> KeyBytes<'a> {
     }
 }
 
-/// A walk through a table.
+/// An iterator over the entries of a table.
 pub(super) struct TableEntries<'a> {
     table: &'a Table,
     next: usize,
@@ -211,12 +213,12 @@ pub(super) struct TableEntries<'a> {
 }
 
 impl TableEntries<'_> {
-    /// The key of the entry that [`TableEntries::advance`] came to.
+    /// The key of the current entry.
     pub(super) fn key(&self) -> &[u8] {
         self.block.as_ref().map_or(&[], |(_, entries)| entries.key())
     }
 
-    /// Goes to the next entry and gives its value.
+    /// Advances to the next entry and returns its value.
     pub(super) fn advance(&mut self) -> Result<Option<Bytes>> {
         loop {
             if let Some((place, entries)) = &mut self.block {
@@ -244,21 +246,21 @@ impl TableEntries<'_> {
         }
     }
 
-    /// Where the block of the present entry begins.
+    /// The offset of the current entry's block.
     pub(super) fn offset(&self) -> u64 {
         self.block.as_ref().map_or(0, |(place, _)| place.offset)
     }
 }
 
-/// A table that is being written.
+/// An SSTable that is written.
 pub(super) struct TableWriter {
     file: Box<dyn WriteFile>,
     offset: u64,
     block: BlockBuilder,
     index: BlockBuilder,
     last_key: Vec<u8>,
-    /// A block that is written but not yet in the index: its key may be shorter than its last one
-    /// once the next key is known.
+    /// A block that is written but not yet in the index: its index key can be shortened once the
+    /// next key is known.
     written: Option<Place>,
 }
 
@@ -275,7 +277,7 @@ impl TableWriter {
         }
     }
 
-    /// Adds an entry whose key sorts after all before it.
+    /// Adds an entry whose key sorts after all earlier ones.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
         if let Some(place) = self.written.take() {
             self.list(&separator(&self.last_key, key), place);
@@ -289,7 +291,7 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Ends the file.
+    /// Writes index and footer.
     pub(super) fn finish(mut self) -> Result<()> {
         if !self.block.is_empty() {
             self.end_block()?;
@@ -333,7 +335,7 @@ impl TableWriter {
     }
 }
 
-/// A short key from `first` on and before `second`.
+/// A short key `k` with `first <= k < second`.
 fn separator(first: &[u8], second: &[u8]) -> Vec<u8> {
     let shared = first.iter().zip(second).take_while(|(a, b)| a == b).count();
     if let (Some(&a), Some(&b)) = (first.get(shared), second.get(shared))
@@ -345,7 +347,7 @@ fn separator(first: &[u8], second: &[u8]) -> Vec<u8> {
     first.to_vec()
 }
 
-/// A short key from `key` on.
+/// A short key that is not less than `key`.
 fn successor(key: &[u8]) -> Vec<u8> {
     match key.iter().position(|&byte| byte != 0xff) {
         Some(i) => [&key[..i], &[key[i] + 1]].concat(),

@@ -1,4 +1,4 @@
-//! Tensors written to a checkpoint of the second format.
+//! Writing of V2 checkpoints.
 
 use std::collections::btree_map::Entry as Slot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,14 +18,14 @@ use super::{
 use crate::Storage;
 use crate::storage::{WriteFile, folder_of};
 
-/// Bytes that are summed and written while they are near.
+/// The size of a chunk that is checksummed and then written while it is in the cache.
 const CHUNK_BYTES: usize = 1 << 20;
 
-/// How a checkpoint is written.
+/// Options of writing a checkpoint.
 #[derive(Clone, Copy, Debug)]
 pub struct WriteOptions {
-    /// Whether files are on the disk before they take their names. Without, a loss of power (not of
-    /// the process) may leave a checkpoint that cannot be read.
+    /// Whether files are synced to disk before they are renamed. Without it, a power failure (not a
+    /// crash of the process) may leave an unreadable checkpoint.
     pub sync: bool,
 }
 
@@ -36,31 +36,32 @@ impl Default for WriteOptions {
 }
 
 impl WriteOptions {
-    /// A file that takes its name when it is finished.
+    /// A file that is renamed into place when it is finished.
     pub fn replace(self, storage: &dyn Storage, path: &str) -> Result<Box<dyn WriteFile>> {
         if self.sync { storage.replace(path) } else { storage.replace_unsynced(path) }
     }
 }
 
-/// A tensor, or a part of one, that is to be added with others.
+/// A tensor or slice to add.
 pub struct Item<'a> {
     /// The tensor's name.
     pub name: &'a str,
-    /// The shape of the whole and which part this is; none for a whole tensor.
+    /// The shape of the whole tensor and the slice; `None` for a whole tensor.
     pub part: Option<(&'a Shape, &'a Slice)>,
     /// The elements.
     pub tensor: &'a Tensor,
 }
 
-/// A data file that is being written.
+/// A data file that is written.
 struct Data {
     file: Box<dyn WriteFile>,
     shard: u32,
     offset: u64,
 }
 
-/// A checkpoint that is being written. Nothing has its name before [`BundleWriter::finish`], and what
-/// is dropped unfinished leaves no trace; a checkpoint that has the name stays whole until then.
+/// A checkpoint that is written. No file has its final name before [`BundleWriter::finish`]; a
+/// writer that is dropped removes its files. An earlier checkpoint with the same prefix stays
+/// readable until then.
 pub struct BundleWriter {
     storage: Arc<dyn Storage>,
     prefix: String,
@@ -68,12 +69,13 @@ pub struct BundleWriter {
     data: Vec<Data>,
     shards: u32,
     entries: BTreeMap<Vec<u8>, Entry>,
-    /// Why nothing more can be added: the data file has bytes that no entry accounts for.
+    /// The error after which no more tensors can be added: the data file has bytes without an
+    /// entry.
     failed: Option<Error>,
 }
 
 impl BundleWriter {
-    /// Begins a checkpoint with this prefix, making its folder if need be.
+    /// Begins a checkpoint with this prefix; creates its folder if necessary.
     pub fn create(
         storage: &Arc<dyn Storage>,
         prefix: &str,
@@ -82,8 +84,8 @@ impl BundleWriter {
         Self::create_files(storage, prefix, options, 1)
     }
 
-    /// As [`BundleWriter::create`], with so many data files, which [`BundleWriter::add_all`] can write
-    /// at the same time.
+    /// As [`BundleWriter::create`], with this number of data files, which [`BundleWriter::add_all`]
+    /// writes in parallel.
     pub fn create_files(
         storage: &Arc<dyn Storage>,
         prefix: &str,
@@ -114,8 +116,8 @@ impl BundleWriter {
         self.add_one(&Item { name, part: None, tensor })
     }
 
-    /// Adds a part of a tensor whose whole has `shape`; further parts may follow, here or in
-    /// checkpoints that this one is merged with.
+    /// Adds a slice of a tensor of shape `shape`; further slices may follow, here or in checkpoints
+    /// that are merged with this one.
     pub fn add_slice(
         &mut self,
         name: &str,
@@ -142,8 +144,8 @@ impl BundleWriter {
         }
     }
 
-    /// Adds tensors, spread over all data files, which are written at the same time. `check` is asked
-    /// before each tensor whether to go on.
+    /// Adds tensors, distributed over all data files, which are written in parallel. `check` is
+    /// called before each tensor; an error of it stops the write.
     pub fn add_all(
         &mut self,
         items: &[Item<'_>],
@@ -185,7 +187,7 @@ impl BundleWriter {
         self.check_writable()
     }
 
-    /// The keys of all items, with slices noted.
+    /// The keys of all items; slices are recorded.
     fn keys_of(&mut self, items: &[Item<'_>]) -> Result<Vec<Vec<u8>>> {
         let mut keys = Vec::with_capacity(items.len());
         let mut seen = BTreeSet::new();
@@ -205,7 +207,7 @@ impl BundleWriter {
         }
     }
 
-    /// The key under which the index will have an item; fails for what cannot be added.
+    /// The index key of an item; fails if it cannot be added.
     fn key_of(&self, item: &Item<'_>) -> Result<Vec<u8>> {
         let Item { name, tensor, .. } = item;
         check_name(name)?;
@@ -225,7 +227,7 @@ impl BundleWriter {
         Ok(key)
     }
 
-    /// Notes a slice in the entry of the whole tensor.
+    /// Records a slice in the entry of the whole tensor.
     fn note(&mut self, item: &Item<'_>) -> Result<()> {
         match item.part {
             Some((shape, slice)) if !slice.is_full() => {
@@ -235,7 +237,7 @@ impl BundleWriter {
         }
     }
 
-    /// Notes in the entry of the whole tensor that there is a slice.
+    /// Records a slice in the entry of the whole tensor.
     fn list_slice(&mut self, name: &str, shape: &Shape, slice: &Slice, dtype: DType) -> Result<()> {
         match self.entries.entry(name.as_bytes().to_vec()) {
             Slot::Vacant(slot) => {
@@ -270,13 +272,13 @@ impl BundleWriter {
         Ok(())
     }
 
-    /// Puts the data in their place, then the index: the checkpoint is there. An older one of this
-    /// prefix is whole until then, and its data go away after.
+    /// Renames the data files into place, then the index. An earlier checkpoint with this prefix is
+    /// complete until then; its data files are deleted afterwards.
     pub fn finish(self) -> Result<()> {
         self.finish_with(&one_by_one)
     }
 
-    /// As [`BundleWriter::finish`], with data files synced at the same time.
+    /// As [`BundleWriter::finish`], with data files synced in parallel.
     pub fn finish_with(mut self, spread: Spread<'_>) -> Result<()> {
         self.check_writable()?;
         let data: Vec<Mutex<Option<Data>>> =
@@ -295,7 +297,7 @@ impl BundleWriter {
 }
 
 impl Data {
-    /// Writes a tensor; where it lies.
+    /// Writes a tensor; returns its entry.
     fn put(&mut self, name: &str, tensor: &Tensor) -> Result<Entry> {
         let begin = self.offset;
         let sum = self
@@ -312,7 +314,7 @@ impl Data {
         })
     }
 
-    /// Writes the elements; their masked checksum.
+    /// Writes the elements; returns their masked checksum.
     fn write(&mut self, tensor: &Tensor) -> Result<u32> {
         if tensor.dtype().is_object() {
             let encoded = objects::encode(tensor)?;
@@ -332,7 +334,7 @@ impl Data {
     }
 }
 
-/// Which items go to which of so many files: each to the one that has least so far.
+/// Assigns items to files: each to the one with the fewest bytes so far.
 fn shares(items: &[Item<'_>], files: usize) -> Vec<Vec<usize>> {
     let mut shares = vec![(0, Vec::new()); files];
     for (i, item) in items.iter().enumerate() {
@@ -348,7 +350,7 @@ fn twice(name: &str) -> Error {
     err!(InvalidArgument, "tensor '{name}' is added to the checkpoint twice")
 }
 
-/// What a thread that panicked left is as good as what it did not write.
+/// Locks a mutex, ignoring poisoning: a thread that panicked leaves an incomplete file at worst.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -357,7 +359,7 @@ fn unlocked<T>(mutex: Mutex<T>) -> T {
     mutex.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A name that the index can have beside its header and the keys of slices.
+/// Fails for names that collide with the header or with keys of slices.
 fn check_name(name: &str) -> Result<()> {
     ensure!(!name.is_empty(), InvalidArgument, "a tensor in a checkpoint needs a name");
     ensure!(
@@ -368,15 +370,15 @@ fn check_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes unfinished files of this checkpoint whose writers were killed. They take room and do no
-/// harm, so it is no matter if that fails.
+/// Removes temporary files of this checkpoint whose writers were killed. Errors are ignored: the
+/// files only take space.
 pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &str) {
     let (_, name) = parts(prefix);
     let _ = storage.remove_leftovers(folder_of(prefix), &|file| prefix_of(file) == Some(name));
 }
 
-/// A number of data files, `wanted` or one more, with which no name is that of a file of the
-/// checkpoint that has the prefix now.
+/// A number of data files, `wanted` or one more, such that no file name collides with the current
+/// checkpoint of this prefix.
 pub(super) fn free_layout(storage: &Arc<dyn Storage>, prefix: &str, wanted: u32) -> u32 {
     match BundleReader::open(storage, prefix) {
         Ok(old) if old.shards() == wanted => wanted + 1,
@@ -385,9 +387,9 @@ pub(super) fn free_layout(storage: &Arc<dyn Storage>, prefix: &str, wanted: u32)
     }
 }
 
-/// Removes the data files of the prefix that the checkpoint which is there now does not have: those
-/// of the one that it replaced, and those of writers that were killed before they had an index. They
-/// too do no harm.
+/// Removes data files of the prefix that the current checkpoint does not use: those of the replaced
+/// checkpoint, and those of writers that were killed before they wrote an index. Errors are
+/// ignored.
 pub(super) fn remove_others(
     storage: &dyn Storage,
     prefix: &str,
@@ -405,12 +407,12 @@ pub(super) fn remove_others(
     }
 }
 
-/// The folder of a prefix, with the `/` that ends it, and the rest.
+/// The folder of a prefix with its trailing `/`, and the rest.
 fn parts(prefix: &str) -> (&str, &str) {
     prefix.split_at(prefix.rfind('/').map_or(0, |end| end + 1))
 }
 
-/// Writes the index of a checkpoint whose data are in place.
+/// Writes the index of a checkpoint whose data files are in place.
 pub(super) fn write_index(
     storage: &dyn Storage,
     prefix: &str,

@@ -1,11 +1,11 @@
-//! Counts of values by TensorFlow's buckets.
+//! Histograms with TensorFlow's default buckets.
 
 use std::sync::OnceLock;
 
 use thalweg_proto as pb;
 
-/// Upper ends of the buckets, ascending: powers of 1.1 from 1e-12 to 1e20 on both sides of zero,
-/// then everything else.
+/// Upper bounds of the buckets, ascending: powers of 1.1 from 1e-12 to 1e20 on both sides of zero,
+/// and `f64::MAX`.
 fn bucket_limits() -> &'static [f64] {
     static LIMITS: OnceLock<Vec<f64>> = OnceLock::new();
     LIMITS.get_or_init(|| {
@@ -17,7 +17,7 @@ fn bucket_limits() -> &'static [f64] {
     })
 }
 
-/// Counts of values by bucket.
+/// A histogram.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     counts: Vec<f64>,
@@ -31,7 +31,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// No values yet.
+    /// An empty histogram.
     pub fn new() -> Self {
         let proto = pb::HistogramProto { min: f64::MAX, max: -f64::MAX, ..Default::default() };
         Histogram { counts: vec![0.0; bucket_limits().len()], proto }
@@ -49,7 +49,7 @@ impl Histogram {
         proto.sum_squares += x * x;
     }
 
-    /// The message; a run of empty buckets becomes one.
+    /// The message; consecutive empty buckets are merged.
     pub fn into_proto(self) -> pb::HistogramProto {
         let mut proto = self.proto;
         let mut buckets = bucket_limits().iter().zip(&self.counts).peekable();

@@ -1,4 +1,4 @@
-//! Hyperparameters of a run, for the dashboard's plugin of that name.
+//! Hyperparameters of a run, for TensorBoard's HParams plugin.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,13 @@ use super::summary::of_plugin;
 pub enum HParam {
     /// A number.
     Number(f64),
-    /// A word.
+    /// A string.
     Text(String),
-    /// Yes or no.
+    /// A bool.
     Flag(bool),
 }
 
-/// The value that begins a run: its hyperparameters, and the name of the group of runs that have
-/// the same.
+/// The summary value that begins a run: its hyperparameters, and the name of its session group.
 pub fn session_start(
     hparams: &BTreeMap<String, HParam>,
     group: &str,
@@ -41,7 +40,7 @@ pub fn session_start(
     value("_hparams_/session_start_info", &PluginData { start: Some(info), end: None })
 }
 
-/// The value that ends a run, well or not.
+/// The summary value that ends a run, with its status.
 pub fn session_end(is_success: bool, end: Duration) -> Result<pb::summary::Value> {
     const SUCCESS: i32 = 1;
     const FAILURE: i32 = 2;

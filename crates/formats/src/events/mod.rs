@@ -1,7 +1,7 @@
-//! Event files: what a run tells the dashboard, one event per record.
+//! Event files, as TensorBoard reads them: one `Event` per record.
 //!
-//! [`EventWriter`] writes them, [`EventReader`] reads them back; [`summary`] makes the values that
-//! the dashboard shows, [`Scalars`] picks the numbers out of a file without decoding the rest.
+//! [`EventWriter`] writes them, [`EventReader`] reads them; [`summary`] makes summary values for
+//! TensorBoard's plugins, [`Scalars`] extracts the scalars of a file without decoding the rest.
 
 mod histogram;
 mod hparams;
@@ -16,5 +16,5 @@ pub use reader::{EventReader, event_files};
 pub use scalars::{Scalar, Scalars, TagKind, Tags};
 pub use writer::{EventWriter, file_name};
 
-/// What the first event of a file says.
+/// The file version in the first event of a file.
 pub const FILE_VERSION: &str = "brain.Event:2";

@@ -1,4 +1,4 @@
-//! Events of a file in order, and the event files of a folder.
+//! Reading of event files, and search for them.
 
 use prost::Message;
 use thalweg_proto as pb;
@@ -7,7 +7,7 @@ use thalweg_tensor::{Bytes, Result, err};
 use crate::record::{ReadOptions, RecordReader};
 use crate::storage::{Storage, join};
 
-/// Folders that are looked through for event files.
+/// The maximum depth of the search for event files.
 const DEPTH_MAX: usize = 32;
 
 /// Reads an event file.
@@ -31,17 +31,17 @@ impl EventReader {
         self.records.path()
     }
 
-    /// Where the event that was given last begins.
+    /// The offset of the last event.
     pub fn event_offset(&self) -> u64 {
         self.records.record_offset()
     }
 
-    /// The records that the events are in.
+    /// The underlying record reader.
     pub fn records(&self) -> &RecordReader {
         &self.records
     }
 
-    /// The next event as it stands in the file.
+    /// The next event, serialized.
     pub fn next_serialized(&mut self) -> Result<Option<&[u8]>> {
         self.records.next_record()
     }
@@ -58,7 +58,7 @@ impl EventReader {
     }
 }
 
-/// The event files at `path`, which is one or a folder with some in it or below, sorted by name.
+/// The event files at `path`, a file or a folder that is searched recursively, sorted by name.
 pub fn event_files(storage: &dyn Storage, path: &str) -> Result<Vec<String>> {
     if !storage.metadata(path)?.is_folder {
         return Ok(vec![path.to_owned()]);

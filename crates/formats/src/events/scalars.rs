@@ -1,7 +1,7 @@
-//! The numbers of an event file, without decoding the rest of it.
+//! Extraction of scalars from event files, without decoding the rest.
 //!
-//! A number may be a `simple_value`, as graphs of the first generation write it, or a tensor of
-//! one element. The first value of a tag says which plugin its values are for; later ones need not.
+//! A scalar is a `simple_value`, as TensorFlow 1 writes it, or a tensor of one element. The first
+//! value of a tag names its plugin; later values need not.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use thalweg_tensor::{Bytes, DType, Result, Tensor, bf16, err, f16};
 use super::EventReader;
 use crate::wire::{Content, Fields};
 
-/// What is shown under a tag.
+/// The kind of data under a tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are the dashboard's")]
 pub enum TagKind {
@@ -28,7 +28,7 @@ pub enum TagKind {
 }
 
 impl TagKind {
-    /// The kind as the dashboard names its plugin.
+    /// The name of TensorBoard's plugin.
     pub fn name(self) -> &'static str {
         match self {
             TagKind::Scalar => "scalars",
@@ -57,34 +57,34 @@ impl TagKind {
     }
 }
 
-/// Tags of a file, what is under each, and how often.
+/// The tags of a file, with their kind and number of events.
 pub type Tags = BTreeMap<String, (TagKind, u64)>;
 
-/// One number.
+/// A scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scalar {
-    /// The tag's place in [`Scalars::tags`].
+    /// The index of the tag, see [`Scalars::tag`].
     pub tag: usize,
     /// The step.
     pub step: i64,
     /// Seconds since 1970.
     pub wall_time: f64,
-    /// The number.
+    /// The value.
     pub value: f64,
 }
 
-/// Reads event files for their tags and numbers.
+/// Reads tags and scalars of event files.
 #[derive(Default)]
 pub struct Scalars {
     names: Vec<String>,
-    /// By the names' bytes: a name that is known need not be checked again.
+    /// By the bytes of the name: a known name need not be checked for UTF-8 again.
     by_name: BTreeMap<Box<[u8]>, usize>,
     kinds: Vec<(TagKind, u64)>,
-    /// Numbers of the event that was read last.
+    /// The scalars of the last event.
     found: Vec<Scalar>,
 }
 
-/// A value of a summary, with what is needed of its fields.
+/// The relevant fields of a summary value.
 #[derive(Default)]
 struct Value<'a> {
     tag: &'a [u8],
@@ -110,7 +110,7 @@ impl Scalars {
         self.names.iter().cloned().zip(self.kinds.iter().copied()).collect()
     }
 
-    /// Reads the next event of a file; returns its numbers, or none at the file's end.
+    /// Reads the next event of a file; returns its scalars, or `None` at the end.
     pub fn next(&mut self, reader: &mut EventReader) -> Result<Option<&[Scalar]>> {
         self.found.clear();
         let Some(event) = reader.next_serialized()? else { return Ok(None) };
@@ -185,7 +185,7 @@ impl Scalars {
         self.kinds[tag].1 += 1;
     }
 
-    /// Adds a tag that was not seen before; returns its place.
+    /// Adds a tag; returns its index.
     fn add(&mut self, name: &str, kind: TagKind) -> usize {
         let tag = self.names.len();
         self.by_name.insert(name.as_bytes().into(), tag);
@@ -196,7 +196,7 @@ impl Scalars {
 }
 
 impl<'a> Value<'a> {
-    /// What is shown under the tag of which this is the first value.
+    /// The kind of a tag by its first value.
     fn kind(&self) -> TagKind {
         TagKind::of_plugin(self.plugin).or(self.other).unwrap_or(if self.simple.is_some() {
             TagKind::Scalar
@@ -223,7 +223,7 @@ impl<'a> Value<'a> {
     }
 }
 
-/// The plugin that a `SummaryMetadata` names.
+/// The plugin name of a `SummaryMetadata`.
 fn plugin_name(metadata: &[u8]) -> Result<&[u8]> {
     let mut name = &[][..];
     for field in Fields::new(metadata) {
@@ -237,8 +237,8 @@ fn plugin_name(metadata: &[u8]) -> Result<&[u8]> {
     Ok(name)
 }
 
-/// The number in a tensor that is as TensorFlow's and our writers write a scalar `float`; `None`
-/// says nothing about any other.
+/// The value of a tensor encoded as TensorFlow's and our writers encode a scalar `float`; `None`
+/// for any other encoding.
 fn plain_number(tensor: &[u8]) -> Option<f64> {
     const FLOAT: Content<'_> = Content::Varint(pb::DataType::DtFloat as u64);
     let mut number = None;
@@ -259,7 +259,7 @@ fn plain_number(tensor: &[u8]) -> Option<f64> {
     number.map(f64::from)
 }
 
-/// The only element of a tensor, if it has one and that is a number.
+/// The only element of a tensor, if it has one and it is numeric.
 fn number(tensor: &[u8]) -> Result<Option<f64>> {
     let proto = pb::TensorProto::decode(Bytes::copy_from_slice(tensor))
         .map_err(|e| err!(DataLoss, "a tensor cannot be read: {e}"))?;

@@ -1,4 +1,4 @@
-//! Values as the dashboard's plugins expect them.
+//! Summary values for TensorBoard's plugins.
 
 use prost::Message;
 use thalweg_proto as pb;
@@ -8,24 +8,24 @@ use thalweg_tensor::{Bytes, Result, Shape, Tensor};
 
 use super::Histogram;
 
-/// A number.
+/// A scalar.
 pub fn scalar(tag: &str, value: f32) -> Result<pb::summary::Value> {
     of_plugin(tag, "scalars", Bytes::new(), pb::DataClass::Scalar, &Tensor::scalar(value))
 }
 
-/// Text, which the dashboard reads as Markdown; several texts are a table of one column.
+/// Text in Markdown; several texts are a table of one column.
 pub fn text(tag: &str, texts: &[&str]) -> Result<pb::summary::Value> {
     let strings = texts.iter().map(|text| Bytes::copy_from_slice(text.as_bytes())).collect();
     let tensor = Tensor::from_strings(Shape::new(&[texts.len()])?, strings)?;
     of_plugin(tag, "text", Bytes::new(), pb::DataClass::Tensor, &tensor)
 }
 
-/// How values are spread.
+/// A histogram.
 pub fn histogram(tag: &str, histogram: Histogram) -> pb::summary::Value {
     plain(tag, Content::Histo(histogram.into_proto()))
 }
 
-/// PNG files of one size.
+/// PNG images of one size.
 pub fn images(tag: &str, width: u32, height: u32, files: &[Bytes]) -> Result<pb::summary::Value> {
     let mut strings: Vec<Bytes> = vec![width.to_string().into(), height.to_string().into()];
     strings.extend_from_slice(files);
@@ -33,7 +33,7 @@ pub fn images(tag: &str, width: u32, height: u32, files: &[Bytes]) -> Result<pb:
     of_plugin(tag, "images", Bytes::new(), pb::DataClass::BlobSequence, &tensor)
 }
 
-/// WAV files.
+/// WAV audio.
 pub fn audio(tag: &str, files: &[Bytes]) -> Result<pb::summary::Value> {
     // Field 2, `encoding`, is WAV.
     const WAV: &[u8] = &[0x10, 11];
@@ -43,12 +43,12 @@ pub fn audio(tag: &str, files: &[Bytes]) -> Result<pb::summary::Value> {
     of_plugin(tag, "audio", content, pb::DataClass::BlobSequence, &tensor)
 }
 
-/// A value without metadata, as graphs of the first generation write them.
+/// A value without plugin metadata, as TensorFlow 1 writes it.
 pub fn plain(tag: &str, content: Content) -> pb::summary::Value {
     pb::summary::Value { tag: tag.to_owned(), value: Some(content), ..Default::default() }
 }
 
-/// A tensor for a plugin of the dashboard.
+/// A tensor for a plugin.
 pub fn of_plugin(
     tag: &str,
     plugin: &str,
@@ -64,7 +64,7 @@ pub fn of_plugin(
     })
 }
 
-/// What makes a tensor text, serialized: an input of `TensorSummaryV2`.
+/// The serialized metadata of text summaries, an input of `TensorSummaryV2`.
 pub fn text_metadata() -> Vec<u8> {
     metadata("text", Bytes::new(), pb::DataClass::Tensor).encode_to_vec()
 }

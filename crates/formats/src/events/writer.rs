@@ -1,4 +1,4 @@
-//! Events written to a file of their own.
+//! Writing of event files.
 
 use std::time::Duration;
 
@@ -17,12 +17,12 @@ pub struct EventWriter {
     scratch: Vec<u8>,
 }
 
-/// The name of an event file that is begun at `wall`, with `suffix` after the machine's name.
+/// The name of an event file that is created at `wall`, with `suffix` after the host name.
 pub fn file_name(wall: Duration, suffix: &str) -> String {
     format!("events.out.tfevents.{:010}.{}{suffix}", wall.as_secs(), host_name())
 }
 
-/// The machine's name; that it has one is a courtesy to readers of file names.
+/// The host name, for the file name only.
 fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_');
@@ -33,7 +33,7 @@ fn host_name() -> String {
 }
 
 impl EventWriter {
-    /// Begins a file in `folder`, which is made if need be. `wall` is the time since 1970.
+    /// Creates a file in `folder`, which is created if necessary. `wall` is the time since 1970.
     pub fn create(
         storage: &dyn Storage,
         folder: &str,
@@ -68,12 +68,12 @@ impl EventWriter {
         self.records.write(&self.scratch)
     }
 
-    /// Adds an event that is serialized already.
+    /// Adds a serialized event.
     pub fn write_serialized(&mut self, event: &[u8]) -> Result<()> {
         self.records.write(event)
     }
 
-    /// Adds values of a step.
+    /// Adds summary values of a step.
     pub fn summary(
         &mut self,
         wall: Duration,
@@ -83,8 +83,7 @@ impl EventWriter {
         self.what(wall, step, What::Summary(pb::Summary { value: values }))
     }
 
-    /// Adds what a step computed for the dashboard: a serialized `Summary`, as `MergeSummary` gives
-    /// it.
+    /// Adds a serialized `Summary` of a step, the output of `MergeSummary`.
     pub fn write_summary(&mut self, wall: Duration, step: i64, summary: &[u8]) -> Result<()> {
         let summary = pb::Summary::decode(summary);
         let summary = summary.map_err(|e| err!(InvalidArgument, "it is not a summary: {e}"))?;
@@ -96,7 +95,7 @@ impl EventWriter {
         self.what(wall, 0, What::GraphDef(graph.encode_to_vec().into()))
     }
 
-    /// Adds what a step took where and when, under a tag of its own.
+    /// Adds the `RunMetadata` of a step under a tag.
     pub fn run_metadata(
         &mut self,
         wall: Duration,
@@ -114,7 +113,7 @@ impl EventWriter {
         self.write(&pb::Event { wall_time, step, what: Some(what), ..Default::default() })
     }
 
-    /// Lets readers see what was written.
+    /// Flushes, so that readers see what was written.
     pub fn flush(&mut self) -> Result<()> {
         self.records.flush()
     }

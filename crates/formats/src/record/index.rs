@@ -1,4 +1,4 @@
-//! Where each record of a file begins, so that any of them can be read alone.
+//! Index of a TFRecord file, for random access.
 
 use std::fmt::Write;
 
@@ -7,25 +7,25 @@ use thalweg_tensor::{Bytes, Result, ensure, err};
 use super::{Compression, FOOTER_BYTES, HEADER_BYTES, ReadOptions, RecordReader, damaged};
 use crate::storage::{ReadAt, Storage};
 
-/// The place of one record.
+/// The position of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it begins.
+    /// The offset.
     pub offset: u64,
-    /// Bytes of the whole record: length, data and checksums.
+    /// The size of the whole record in bytes: length, data and checksums.
     pub bytes: u64,
 }
 
-/// The places of a file's records, in order. As text it is a line `offset bytes` for each, which
-/// other loaders of TFRecord files read too.
+/// The positions of a file's records, in order. As text it has a line `offset bytes` per record, as
+/// other TFRecord loaders use it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Index {
-    /// One for each record.
+    /// One entry per record.
     pub entries: Vec<Entry>,
 }
 
 impl Index {
-    /// Reads a file and notes where its records are. Compressed files have no such places.
+    /// Builds the index of an uncompressed file.
     pub fn build(storage: &dyn Storage, path: &str) -> Result<Index> {
         let mut reader = RecordReader::open_any(storage, path, ReadOptions::default())?;
         ensure!(
@@ -51,7 +51,7 @@ impl Index {
         text
     }
 
-    /// The index that `text`, the content of `path`, is.
+    /// Parses `text`, the content of `path`.
     pub fn parse(path: &str, text: &str) -> Result<Index> {
         let entry = |(i, line): (usize, &str)| {
             let mut numbers = line.split_ascii_whitespace().map(str::parse);

@@ -1,11 +1,11 @@
-//! A zlib stream, which must be whole.
+//! A strict zlib decoder.
 
 use std::io::{self, BufRead, Read};
 
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// Bytes of a zlib stream, uncompressed. Unlike the library's own reader it takes a file that ends
-/// within the stream for damaged.
+/// Decompresses a zlib stream. Unlike the library's own reader it reports a truncated stream as
+/// damage.
 pub(super) struct Inflate<R> {
     source: R,
     state: Decompress,

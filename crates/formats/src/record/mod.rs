@@ -1,4 +1,4 @@
-//! TFRecord files: byte strings one after the other, each with its length and checksums.
+//! TFRecord files: a sequence of byte strings, each with length and checksums.
 //!
 //! A record is its length (8 bytes, little-endian), the masked CRC-32C of those 8 bytes, the data,
 //! and the masked CRC-32C of the data. A file may be compressed as a whole.
@@ -18,25 +18,25 @@ use std::io::Read;
 use flate2::bufread::MultiGzDecoder;
 use thalweg_tensor::{Bytes, Error, Result, bail, ensure, err};
 
-/// Bytes before a record's data: its length and that length's checksum.
+/// The size of a record's header: the length and its checksum.
 pub const HEADER_BYTES: usize = 12;
-/// Bytes after a record's data: their checksum.
+/// The size of a record's footer: the checksum of the data.
 pub const FOOTER_BYTES: usize = 4;
 
-/// How a file is compressed as a whole.
+/// The compression of a whole file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Compression {
-    /// It is not.
+    /// No compression.
     #[default]
     None,
-    /// A zlib stream.
+    /// zlib.
     Zlib,
-    /// A gzip file.
+    /// gzip.
     Gzip,
 }
 
 impl Compression {
-    /// The compression that TensorFlow calls `name`.
+    /// The compression with TensorFlow's name `name`.
     pub fn from_name(name: &str) -> Result<Compression> {
         match name {
             "" => Ok(Compression::None),
@@ -47,7 +47,7 @@ impl Compression {
         }
     }
 
-    /// The uncompressed content of a file, if it is no more than `bytes_max`.
+    /// Decompresses the content of a file to at most `bytes_max` bytes.
     pub fn decompress(self, path: &str, content: &Bytes, bytes_max: usize) -> Result<Bytes> {
         let mut found = Vec::new();
         let limit = bytes_max as u64;
@@ -69,9 +69,9 @@ impl Compression {
         Ok(found.into())
     }
 
-    /// What a file that begins with `bytes` seems to be compressed with. No record begins like a
-    /// gzip file or a zlib stream: the second byte of its length would have to be that of one of
-    /// tens of kilobytes, with a checksum that says otherwise.
+    /// Detects the compression of a file by its first `bytes`. No record begins like a gzip file or
+    /// a zlib stream: the second byte of its length would mean a record of tens of kilobytes, and
+    /// the checksum would not match.
     pub fn guess(bytes: &[u8]) -> Compression {
         if is_header(bytes) {
             return Compression::None;
@@ -91,12 +91,12 @@ impl Compression {
     }
 }
 
-/// Whether the bytes begin with a length and that length's checksum.
+/// Whether the bytes begin with a length and a valid checksum.
 fn is_header(bytes: &[u8]) -> bool {
     bytes.len() >= HEADER_BYTES && length_of(bytes).is_some()
 }
 
-/// The length in a header whose checksum is right; `header` has at least 12 bytes.
+/// The length in a header of at least 12 bytes, if its checksum is valid.
 #[inline]
 fn length_of(header: &[u8]) -> Option<u64> {
     let length = u64::from_le_bytes(header[..8].try_into().ok()?);
@@ -104,7 +104,7 @@ fn length_of(header: &[u8]) -> Option<u64> {
     (crate::masked_crc32c(&header[..8]) == sum).then_some(length)
 }
 
-/// What is wrong with a file, and where.
+/// The error for a damaged file, with path and offset.
 fn damaged(path: &str, offset: u64, what: impl std::fmt::Display) -> Error {
     err!(DataLoss, "{path}: record at byte {offset}: {what}")
 }

@@ -1,4 +1,4 @@
-//! Records of a file in order.
+//! Sequential reading of TFRecord files.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use super::{Compression, FOOTER_BYTES, HEADER_BYTES, damaged, length_of};
 use crate::masked_crc32c;
 use crate::storage::{ReadAt, Sequential, Storage, from_io};
 
-/// Bytes that are read at once: of a plain file, and of a compressed one.
+/// The read sizes for plain and for compressed files.
 const CHUNK_BYTES: usize = 256 << 10;
 const COMPRESSED_CHUNK_BYTES: usize = 64 << 10;
 
-/// How a file of records is read.
+/// Options of reading.
 #[derive(Clone, Copy, Debug)]
 pub struct ReadOptions {
-    /// How the file is compressed.
+    /// The compression of the file.
     pub compression: Compression,
-    /// Where to begin, in the uncompressed bytes; only files without compression can begin later.
+    /// The start offset in the uncompressed bytes; it must be 0 for compressed files.
     pub offset: u64,
-    /// Damaged places that are passed over before one is an error.
+    /// The number of damaged places to skip before damage is an error.
     pub bad_records_max: u64,
-    /// The largest record; a longer one is an error of its own.
+    /// The maximum size of a record; a longer one is an error.
     pub record_bytes_max: usize,
-    /// Whether a file that ends within a record's length simply ends before that record, as
-    /// TensorFlow has it: somebody may be writing on.
+    /// Whether a file that ends within a record's header ends before that record, as in TensorFlow:
+    /// it may still be written.
     pub ends_within_header: bool,
 }
 
@@ -44,14 +44,14 @@ impl Default for ReadOptions {
     }
 }
 
-/// A damaged place that was passed over.
+/// A damaged place that was skipped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRecord {
-    /// Where it begins.
+    /// The offset.
     pub offset: u64,
-    /// Bytes that were passed over.
+    /// The number of bytes that were skipped.
     pub bytes: u64,
-    /// What is wrong, with the file's name and the place.
+    /// The error, with path and offset.
     pub error: Error,
 }
 
@@ -59,15 +59,15 @@ pub struct BadRecord {
 pub struct RecordReader {
     path: Arc<str>,
     window: Window<Box<dyn Read + Send>>,
-    /// Size of the uncompressed bytes, where it is known beforehand.
+    /// The uncompressed size, if it is known.
     size: Option<u64>,
     options: ReadOptions,
     bad: Vec<BadRecord>,
-    /// Bytes of the view that belong to the record given last.
+    /// The size of the last record in the window.
     given: usize,
-    /// Where the record given last begins.
+    /// The offset of the last record.
     last: u64,
-    /// What ended the reading.
+    /// The error that ended reading.
     failure: Option<Error>,
 }
 
@@ -77,7 +77,7 @@ impl RecordReader {
         RecordReader::from_file(storage.open(path)?, options)
     }
 
-    /// Opens a file, compressed as it seems to be.
+    /// Opens a file and detects its compression.
     pub fn open_any(
         storage: &dyn Storage,
         path: &str,
@@ -133,22 +133,23 @@ impl RecordReader {
         self.options.compression
     }
 
-    /// Where, in the uncompressed bytes, the next record begins.
+    /// The offset of the next record in the uncompressed bytes.
     pub fn offset(&self) -> u64 {
         self.window.offset() + self.given as u64
     }
 
-    /// Where, in the uncompressed bytes, the record that was given last begins.
+    /// The offset of the last record in the uncompressed bytes.
     pub fn record_offset(&self) -> u64 {
         self.last
     }
 
-    /// Damaged places that were passed over so far.
+    /// The damaged places that were skipped so far.
     pub fn bad_records(&self) -> &[BadRecord] {
         &self.bad
     }
 
-    /// The next record's data, or none at the end of the file. After an error there are no more.
+    /// The data of the next record, or `None` at the end of the file. After an error there are no
+    /// more records.
     #[inline]
     pub fn next_record(&mut self) -> Result<Option<&[u8]>> {
         match self.find() {
@@ -161,7 +162,7 @@ impl RecordReader {
         }
     }
 
-    /// Brings the next good record to the front of the view; returns its length.
+    /// Moves the window to the next valid record; returns its length.
     #[inline]
     fn find(&mut self) -> Result<Option<usize>> {
         if let Some(failure) = &self.failure {
@@ -181,7 +182,7 @@ impl RecordReader {
         }
     }
 
-    /// Checks the record at the front of the view; returns its length, or none at the end.
+    /// Checks the record at the start of the window; returns its length, or `None` at the end.
     #[inline]
     fn check(&mut self) -> Result<Option<usize>, Damage> {
         if !self.fill(HEADER_BYTES)? {
@@ -209,7 +210,7 @@ impl RecordReader {
         Ok(Some(data.len()))
     }
 
-    /// The size of the whole record with data of this length, if that can be right.
+    /// The total size of a record with this data length, if it is plausible.
     #[inline]
     fn check_length(&self, length: u64) -> Result<usize, Damage> {
         let frame = (HEADER_BYTES + FOOTER_BYTES) as u64;
@@ -253,7 +254,7 @@ impl RecordReader {
         Damage { error, extent: Extent::Unknown }
     }
 
-    /// Passes over a damaged place if the options allow it.
+    /// Skips a damaged place if the options allow it.
     #[cold]
     fn pass_over(&mut self, damage: Damage) -> Result<()> {
         let is_over_budget = self.bad.len() as u64 >= self.options.bad_records_max;
@@ -270,7 +271,7 @@ impl RecordReader {
         Ok(())
     }
 
-    /// Moves on, by at least one byte, to what looks like a record's beginning, or to the end.
+    /// Advances, by at least one byte, to the next plausible header, or to the end.
     fn find_header(&mut self) -> Result<()> {
         self.window.advance(1.min(self.window.bytes().len()));
         loop {
@@ -295,16 +296,16 @@ impl RecordReader {
     }
 }
 
-/// What is wrong with a record, and how much of the file it takes.
+/// The damage of a record, and its extent.
 struct Damage {
     error: Error,
     extent: Extent,
 }
 
 enum Extent {
-    /// The record ends here.
+    /// The record has this many bytes.
     Bytes(usize),
-    /// Its length cannot be trusted.
+    /// Its length is not reliable.
     Unknown,
     /// The file cannot be read any further.
     Source,

@@ -1,17 +1,17 @@
-//! A moving view of bytes that come in order.
+//! A sliding window over a byte stream.
 
 use std::io::{self, Read};
 
-/// The bytes that are next, as many as were asked for.
+/// The next bytes of a stream.
 pub(super) struct Window<R> {
     source: R,
     buffer: Vec<u8>,
     begin: usize,
     end: usize,
-    /// Where in the source `begin` is.
+    /// The offset of `begin` in the source.
     offset: u64,
     is_at_end: bool,
-    /// Bytes asked of the source at once.
+    /// The read size.
     chunk_bytes: usize,
 }
 
@@ -21,20 +21,20 @@ impl<R: Read> Window<R> {
         Window { source, buffer, begin: 0, end: 0, offset, is_at_end: false, chunk_bytes }
     }
 
-    /// Where in the source the view begins.
+    /// The offset of the window in the source.
     #[inline]
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// The view.
+    /// The bytes in the window.
     #[inline]
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer[self.begin..self.end]
     }
 
-    /// Makes the view at least `count` bytes long, if there are as many; returns whether it is.
-    /// Memory grows as bytes come, not as they are asked for.
+    /// Extends the window to at least `count` bytes, if the source has them; returns whether it
+    /// does. Memory grows with the bytes that arrive, not with `count`.
     #[inline]
     pub(super) fn fill(&mut self, count: usize) -> io::Result<bool> {
         if self.end - self.begin >= count {
@@ -57,7 +57,7 @@ impl<R: Read> Window<R> {
         Ok(self.end - self.begin >= count)
     }
 
-    /// Room for more after the view: by moving it to the front, then by doubling.
+    /// Makes space after the window: by moving it to the front, then by doubling.
     fn make_room(&mut self) {
         if self.begin > 0 {
             self.buffer.copy_within(self.begin..self.end, 0);
@@ -70,7 +70,7 @@ impl<R: Read> Window<R> {
         }
     }
 
-    /// Moves the view's beginning on, by no more than it is long.
+    /// Advances the start of the window by at most its length.
     #[inline]
     pub(super) fn advance(&mut self, count: usize) {
         debug_assert!(count <= self.end - self.begin);

@@ -1,4 +1,4 @@
-//! Records written one after the other.
+//! Writing of TFRecord files.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use crate::storage::{WriteFile, from_io, into_io};
 pub struct RecordWriter {
     path: String,
     sink: Sink,
-    /// Uncompressed bytes written so far.
+    /// The number of uncompressed bytes written so far.
     offset: u64,
 }
 
@@ -23,7 +23,7 @@ enum Sink {
     Gzip(GzEncoder<Adapter>),
 }
 
-/// A file as encoders write to it.
+/// Adapts a file to `io::Write`.
 struct Adapter(Box<dyn WriteFile>);
 
 impl Write for Adapter {
@@ -38,7 +38,7 @@ impl Write for Adapter {
 }
 
 impl RecordWriter {
-    /// Writes to a file that is empty, or uncompressed and whole.
+    /// Writes to a file that is empty, or uncompressed and intact.
     pub fn new(file: Box<dyn WriteFile>, compression: Compression) -> RecordWriter {
         let path = file.path().to_owned();
         let level = flate2::Compression::default();
@@ -50,7 +50,7 @@ impl RecordWriter {
         RecordWriter { path, sink, offset: 0 }
     }
 
-    /// Uncompressed bytes written so far: where the next record begins.
+    /// The number of uncompressed bytes written so far, which is the offset of the next record.
     pub fn offset(&self) -> u64 {
         self.offset
     }
@@ -81,7 +81,8 @@ impl RecordWriter {
         }
     }
 
-    /// Lets readers see what was written; a compressed file is readable only when it is finished.
+    /// Flushes, so that readers see what was written; a compressed file is readable only when it is
+    /// finished.
     pub fn flush(&mut self) -> Result<()> {
         match &mut self.sink {
             Sink::Plain(file) => file.flush(),
@@ -90,7 +91,7 @@ impl RecordWriter {
         }
     }
 
-    /// As [`RecordWriter::flush`], and makes it survive a loss of power.
+    /// As [`RecordWriter::flush`], and syncs to disk.
     pub fn sync(&mut self) -> Result<()> {
         self.flush()?;
         match &mut self.sink {

@@ -1,16 +1,16 @@
-//! Which tensors of the graph stand for a model's objects.
+//! Finds the tensors of the graph that correspond to a model's captured objects.
 //!
-//! The file does not say it for variables and tables. But the graph calls functions whose captured
-//! objects are listed, in the order of the call's last inputs.
+//! The file does not list them for variables and tables. But the graph calls functions whose
+//! captured objects are listed, in the order of the call's last inputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_proto::{self as pb, attr_value::Value, saved_object::Kind, tensor_info::Encoding};
 
-/// Ops that call a function.
+/// Function call ops.
 const CALLS: [&str; 2] = ["StatefulPartitionedCall", "PartitionedCall"];
 
-/// Tensors by the number of the object.
+/// Tensors by object number.
 pub(super) fn find(
     meta: &pb::MetaGraphDef,
     objects: &pb::SavedObjectGraph,
@@ -48,7 +48,7 @@ fn asset_tensor(meta: &pb::MetaGraphDef, index: i32) -> Option<String> {
     }
 }
 
-/// Variables that no call shows, where their name alone says which they are.
+/// Adds variables that no call captures and that their name identifies uniquely.
 fn add_by_name(
     objects: &pb::SavedObjectGraph,
     graph: &pb::GraphDef,

@@ -1,8 +1,8 @@
-//! Writing a SavedModel that TensorFlow's loaders and servers take.
+//! Export of SavedModels that TensorFlow's loaders and servers accept.
 //!
-//! The form is that of TensorFlow 1 (no tree of objects beside the graph), because all of
-//! `tf.saved_model.load`, `tf.compat.v1.saved_model.load` and TensorFlow Serving load it. The folder is
-//! written under another name and renamed, so nobody meets half of one.
+//! The format is that of TensorFlow 1 (without an object graph), because `tf.saved_model.load`,
+//! `tf.compat.v1.saved_model.load` and TensorFlow Serving all load it. The folder is written under
+//! a temporary name and renamed, so that no reader sees an incomplete one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,48 +19,48 @@ use super::signature::Signature;
 use super::{ASSETS_FOLDER, BINARY_FILE, SCHEMA_VERSION, VARIABLES_PREFIX, saver};
 use crate::storage::{Storage, join};
 
-/// Protobuf's readers take no larger message.
+/// The maximum size of a protobuf message.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
-/// Bytes of an asset that are copied at once.
+/// The chunk size for copying assets.
 const COPY_BYTES: usize = 1 << 20;
-/// How deep a folder that could not be written is looked through to be removed.
+/// The maximum depth at which the folder of a failed export is removed.
 const CLEANUP_DEPTH: usize = 4;
 const ASSET_TYPE_URL: &str = "type.googleapis.com/tensorflow.AssetFileDef";
 
-/// What a SavedModel is to hold.
+/// The contents of a SavedModel.
 #[derive(Clone, Debug, Default)]
 pub struct Export {
-    /// The graph; its nodes are to run on any device.
+    /// The graph; its nodes must not request devices.
     pub graph: pb::GraphDef,
-    /// What callers may ask for.
+    /// The signatures.
     pub signatures: BTreeMap<String, Signature>,
-    /// The tags of the graph.
+    /// The tags of the MetaGraph.
     pub tags: BTreeSet<String>,
-    /// Constants or placeholders that stand for files, with the files to take along.
+    /// Constants or placeholders that hold asset paths, with the files to copy.
     pub assets: Vec<(String, String)>,
-    /// The node to run after the variables are there.
+    /// The node to run after the variables are restored.
     pub init_op: Option<String>,
 }
 
-/// A SavedModel that only lacks the values of its variables.
+/// A SavedModel without the values of its variables.
 #[derive(Clone, Debug)]
 pub struct Prepared {
     meta: pb::MetaGraphDef,
-    /// Files to copy, by their name in the folder of assets.
+    /// Asset files to copy, by their name in the assets folder.
     assets: BTreeMap<String, String>,
 }
 
-/// The step that saves variables.
+/// The save op of a graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SaveStep {
-    /// Is fed the prefix of the checkpoint.
+    /// Fed with the checkpoint prefix.
     pub filename_tensor: String,
-    /// Is fetched.
+    /// Fetched.
     pub saved_tensor: String,
 }
 
 impl Export {
-    /// Adds to the graph what saves and restores its variables.
+    /// Adds the save and restore ops of the graph's variables.
     pub fn prepare(mut self) -> Result<Prepared> {
         ensure!(
             !self.signatures.is_empty(),
@@ -110,7 +110,7 @@ impl Export {
         Ok(Prepared { meta, assets })
     }
 
-    /// Names the files of assets and says so in the graph.
+    /// Chooses the names of asset files and sets them in the graph.
     fn place_assets(
         &mut self,
     ) -> Result<(BTreeMap<String, String>, Vec<pb::google::protobuf::Any>)> {
@@ -146,7 +146,8 @@ impl Export {
     }
 }
 
-/// Gives a variable the name of its node where it has none: loaders may rename nodes.
+/// Sets a variable's `shared_name` to the name of its node if it is empty: loaders may rename
+/// nodes.
 fn name_state(node: &mut pb::NodeDef) {
     if node.op != "VarHandleOp" {
         return;
@@ -158,12 +159,12 @@ fn name_state(node: &mut pb::NodeDef) {
 }
 
 impl Prepared {
-    /// The graph with the nodes that save and restore.
+    /// The graph with save and restore ops.
     pub fn graph(&self) -> &pb::GraphDef {
         self.meta.graph_def.as_ref().expect("`prepare` puts it there")
     }
 
-    /// The step that saves the variables, if there are any.
+    /// The save op, if there are variables.
     pub fn save_step(&self) -> Option<SaveStep> {
         self.meta.saver_def.as_ref().map(|saver| SaveStep {
             filename_tensor: saver.filename_tensor_name.clone(),
@@ -171,8 +172,8 @@ impl Prepared {
         })
     }
 
-    /// Writes the folder, which must not be there yet. `save` writes the variables' checkpoint under
-    /// the prefix it is given.
+    /// Writes the folder, which must not exist. `save` writes the checkpoint of the variables under
+    /// the given prefix.
     pub fn write(
         &self,
         storage: &dyn Storage,
@@ -229,7 +230,7 @@ impl Prepared {
     }
 }
 
-/// A name beside the folder that servers of versions pass over.
+/// A temporary name beside the folder, which model servers ignore.
 fn temporary_folder(folder: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -254,7 +255,7 @@ fn copy(storage: &dyn Storage, source: &str, target: &str) -> Result<()> {
     }
 }
 
-/// Removes a folder with what was written into it; what cannot be removed stays.
+/// Removes a folder and the files written into it; errors are ignored.
 fn remove(storage: &dyn Storage, folder: &str, depth: usize) {
     for name in storage.list(folder).unwrap_or_default() {
         let path = join(folder, &name);

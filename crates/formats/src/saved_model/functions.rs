@@ -1,8 +1,9 @@
-//! Functions that a model's objects have, besides its signatures.
+//! Functions of a model's objects, besides its signatures.
 //!
-//! TensorFlow 2 saves the tree of objects with the functions that were traced for them. A concrete
-//! function takes its arguments and then what it captured: variables, tables, constants. The graph has
-//! a tensor for each of these; which one is seen from calls of other functions that captured the same.
+//! TensorFlow 2 saves the object graph with the functions that were traced for its objects. A
+//! concrete function takes its arguments and then its captures: variables, tables, constants. The
+//! graph has a tensor for each capture, which is found through calls of other functions with the
+//! same captures.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -14,21 +15,22 @@ use thalweg_tensor::{DType, PartialShape, Result, ensure, err};
 
 use super::captures;
 
-/// Objects looked at; a tree may share branches, and so have far more paths than objects.
+/// The maximum number of visited objects; an object graph may share subtrees, and so have far more
+/// paths than objects.
 const OBJECTS_MAX: usize = 1 << 20;
-/// Parts of a structure of arguments or results.
+/// The maximum number of elements of a structured argument or result.
 const PARTS_MAX: usize = 1 << 16;
 
-/// A function as it was traced for some arguments.
+/// A concrete function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
     /// Its name in the graph's library.
     pub name: String,
-    /// Names of its arguments with their dtypes and shapes, for people.
+    /// Its arguments with dtypes and shapes, as text.
     pub arguments: String,
 }
 
-/// How a graph calls a function.
+/// The nodes of a function call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     /// Nodes to add to the graph: a placeholder for each argument, and the call.
@@ -37,18 +39,18 @@ pub struct Call {
     pub signature: pb::SignatureDef,
 }
 
-/// The functions of a model: where they are found and how they are called.
+/// The functions of a model, by path and by name.
 #[derive(Clone, Debug, Default)]
 pub struct Functions {
     by_path: BTreeMap<String, Vec<Function>>,
     concrete: BTreeMap<String, Concrete>,
-    /// Tensors of the graph that stand for objects.
+    /// Tensors of the graph that correspond to captured objects.
     captures: BTreeMap<i32, String>,
-    /// In which the nodes of calls are named.
+    /// The name scope of call nodes.
     scope: String,
 }
 
-/// What is needed to call one function.
+/// The data needed to call a function.
 #[derive(Clone, Debug)]
 struct Concrete {
     definition: pb::SavedConcreteFunction,
@@ -76,12 +78,12 @@ impl Functions {
         Functions { by_path: find(objects), concrete, captures, scope }
     }
 
-    /// Functions by the path of attributes that leads to them from the model.
+    /// Functions by the path of attributes from the model.
     pub fn by_path(&self) -> &BTreeMap<String, Vec<Function>> {
         &self.by_path
     }
 
-    /// The function that is meant by a path or a name, if there is one.
+    /// The function with this path or name, if there is one.
     pub fn find(&self, name: &str) -> Result<Option<&str>> {
         match self.by_path.get(name).map(Vec::as_slice) {
             Some([one]) => Ok(Some(&one.name)),
@@ -98,7 +100,7 @@ impl Functions {
         }
     }
 
-    /// How the graph calls the function with this name.
+    /// The call of the function with this name.
     pub fn call(&self, name: &str) -> Result<Call> {
         let concrete = self
             .concrete
@@ -134,7 +136,7 @@ impl Functions {
     }
 }
 
-/// Functions by the path that leads to them from the model.
+/// Functions by the path from the model.
 fn find(objects: &pb::SavedObjectGraph) -> BTreeMap<String, Vec<Function>> {
     let mut found = BTreeMap::new();
     let mut seen = BTreeSet::from([0]);
@@ -174,7 +176,7 @@ fn shown_arguments(objects: &pb::SavedObjectGraph, name: &str) -> String {
     shown.join(", ")
 }
 
-/// What a structure says of one tensor.
+/// The description of one tensor in a structure.
 #[derive(Clone, Debug, Default)]
 struct Spec {
     name: String,
@@ -190,7 +192,7 @@ impl Spec {
     }
 }
 
-/// Arguments of a function, in the order in which its body takes them.
+/// The arguments of a function, in the order of its body.
 fn arguments(function: &pb::SavedConcreteFunction) -> Option<Vec<Spec>> {
     let mut specs = Vec::new();
     flatten(function.canonicalized_input_signature.as_ref()?, &mut Vec::new(), &mut |_, spec| {
@@ -199,7 +201,8 @@ fn arguments(function: &pb::SavedConcreteFunction) -> Option<Vec<Spec>> {
     Some(specs)
 }
 
-/// Results of a function; a place in a tuple is `output_` and its number, in a dictionary its key.
+/// The results of a function; an element of a tuple is named `output_` and its index, one of a
+/// dictionary by its key.
 fn results(function: &pb::SavedConcreteFunction) -> Option<Vec<Spec>> {
     let mut specs = Vec::new();
     flatten(function.output_signature.as_ref()?, &mut Vec::new(), &mut |path, spec| {
@@ -218,7 +221,7 @@ fn results(function: &pb::SavedConcreteFunction) -> Option<Vec<Spec>> {
     Some(specs)
 }
 
-/// The specs if there are as many as tensors; else nothing is known of them.
+/// The specs if there are as many as tensors, else empty ones.
 fn named(specs: Option<Vec<Spec>>, count: usize) -> Vec<Spec> {
     match specs {
         Some(specs) if specs.len() == count => specs,
@@ -226,7 +229,8 @@ fn named(specs: Option<Vec<Spec>>, count: usize) -> Vec<Spec> {
     }
 }
 
-/// Visits the tensors of a structure in TensorFlow's order; none where it holds what is no tensor.
+/// Visits the tensors of a structure in TensorFlow's order; `None` if it contains something else
+/// than tensors.
 fn flatten(
     value: &pb::StructuredValue,
     path: &mut Vec<String>,
@@ -267,9 +271,9 @@ fn flatten(
     }
 }
 
-/// A call as it comes about.
+/// A call under construction.
 struct Builder {
-    /// In which its nodes are named.
+    /// The name scope of its nodes.
     scope: String,
     nodes: Vec<pb::NodeDef>,
     inputs: Vec<String>,

@@ -1,4 +1,4 @@
-//! One graph of a SavedModel, and what has to be done before it can be used.
+//! A MetaGraph of a SavedModel, and how it is loaded.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path};
@@ -13,28 +13,28 @@ use super::signature::Signature;
 use super::{ASSETS_FOLDER, VARIABLES_PREFIX, saver, unrestored};
 use crate::storage::{Storage, join};
 
-/// Signatures whose names begin so tell loaders what to run; they are not for callers.
+/// The prefix of signatures that are meant for loaders, not for callers.
 const INTERNAL_PREFIX: &str = "__saved_model_";
 const INIT_SIGNATURE: &str = "__saved_model_init_op";
-/// Where older models say what to run after their variables are there, newest first.
+/// The collections in which older models name the init op, newest first.
 const INIT_COLLECTIONS: [&str; 2] = ["saved_model_main_op", "legacy_init_op"];
 const ASSETS_COLLECTION: &str = "saved_model_assets";
 
-/// One graph of a SavedModel with what belongs to it.
+/// A MetaGraph of a SavedModel.
 #[derive(Clone, Debug)]
 pub struct MetaGraph {
     folder: String,
     def: pb::MetaGraphDef,
 }
 
-/// The step that brings variables back.
+/// The restore op of a MetaGraph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restore {
-    /// Is fed [`Restore::prefix`].
+    /// Fed with [`Restore::prefix`].
     pub filename_tensor: String,
-    /// The nodes to run: the saver's, and one for variables that it leaves out.
+    /// The targets: the saver's restore op, and one for variables that it leaves out.
     pub ops: Vec<String>,
-    /// Names the checkpoint.
+    /// The checkpoint prefix.
     pub prefix: String,
 }
 
@@ -43,23 +43,23 @@ impl MetaGraph {
         MetaGraph { folder, def }
     }
 
-    /// The folder that it came from.
+    /// The SavedModel folder.
     pub fn folder(&self) -> &str {
         &self.folder
     }
 
-    /// The message as it stands.
+    /// The MetaGraphDef.
     pub fn def(&self) -> &pb::MetaGraphDef {
         &self.def
     }
 
-    /// The graph, which is taken out.
+    /// Takes the graph.
     pub fn take_graph(&mut self) -> Result<pb::GraphDef> {
         let graph = self.def.graph_def.take();
         graph.ok_or_else(|| err!(DataLoss, "{}: the MetaGraph has no graph", self.folder))
     }
 
-    /// What callers may ask for, by name.
+    /// The signatures, by name.
     pub fn signatures(&self) -> Result<BTreeMap<String, Signature>> {
         let mut found = BTreeMap::new();
         for (name, def) in &self.def.signature_def {
@@ -72,12 +72,13 @@ impl MetaGraph {
         Ok(found)
     }
 
-    /// Functions that the model's objects have; the graph has to be there still.
+    /// The functions of the model's objects; the graph must not have been taken.
     pub fn functions(&self) -> Functions {
         Functions::of(&self.def)
     }
 
-    /// How the variables come back; none if there are none. The graph grows by what the saver lacks.
+    /// The restore op; `None` if there are no variables. Nodes for variables that the saver leaves
+    /// out are added to the graph.
     pub fn restore(&mut self, storage: &Arc<dyn Storage>) -> Result<Option<Restore>> {
         let saver = self.def.saver_def.clone().filter(|s| !s.restore_op_name.is_empty());
         let Some(saver) = saver else { return Ok(None) };
@@ -114,7 +115,8 @@ impl MetaGraph {
         nodes.filter(|n| matches!(&n.op[..], "VarHandleOp" | "VariableV2" | "Variable")).count()
     }
 
-    /// The node to run once variables and assets are there: it fills tables, for instance.
+    /// The node to run after variables and assets are restored, which for instance initializes
+    /// tables.
     pub fn init_op(&self) -> Result<Option<String>> {
         if let Some(signature) = self.def.signature_def.get(INIT_SIGNATURE) {
             let output = signature.outputs.get(INIT_SIGNATURE);
@@ -142,7 +144,7 @@ impl MetaGraph {
         Ok(None)
     }
 
-    /// Makes the tensors that stand for the model's own files say where these lie now.
+    /// Sets the tensors of assets to the current paths of the files.
     pub fn resolve_assets(&mut self, storage: &dyn Storage) -> Result<()> {
         let assets = self.assets().context(|| &self.folder)?;
         if assets.is_empty() {
@@ -166,7 +168,7 @@ impl MetaGraph {
         Ok(())
     }
 
-    /// Tensors and the files that they stand for.
+    /// Asset tensors and their files.
     fn assets(&self) -> Result<BTreeMap<String, String>> {
         let mut defs = self.def.asset_file_def.clone();
         if defs.is_empty()
@@ -196,7 +198,7 @@ impl MetaGraph {
     }
 }
 
-/// Refuses names that could lead out of the folder.
+/// Rejects names that could lead out of the folder.
 pub(super) fn check_file_name(name: &str) -> Result<()> {
     let mut parts = Path::new(name).components().peekable();
     let is_inside = parts.peek().is_some()
@@ -210,7 +212,7 @@ pub(super) fn check_file_name(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The node that a name of a node or tensor means.
+/// The node of a node or tensor name.
 pub(super) fn node_of(name: &str) -> &str {
     let name = name.strip_prefix('^').unwrap_or(name);
     match name.rsplit_once(':') {
@@ -219,7 +221,7 @@ pub(super) fn node_of(name: &str) -> &str {
     }
 }
 
-/// Turns a placeholder or constant into the constant `path`.
+/// Replaces a placeholder or constant by the constant `path`.
 pub(super) fn make_constant(node: &mut pb::NodeDef, path: &str) -> Result<()> {
     ensure!(
         matches!(&node.op[..], "Placeholder" | "Const"),

@@ -1,8 +1,8 @@
-//! SavedModels: a graph with its signatures, variables and assets in one folder.
+//! SavedModels: a graph with signatures, variables and assets in one folder.
 //!
-//! A folder holds `saved_model.pb` (or `.pbtxt`), the variables as a checkpoint under `variables/`, and
-//! files that the graph reads under `assets/`. Nothing is run here: [`SavedModelFile`] says what there is,
-//! [`MetaGraph`] what has to be done to load one of its graphs, [`Export`] writes a new folder.
+//! A folder holds `saved_model.pb` (or `.pbtxt`), the variables as a checkpoint under `variables/`,
+//! and asset files under `assets/`. Nothing is run here: [`SavedModelFile`] describes the contents,
+//! [`MetaGraph`] how to load one of its graphs, and [`Export`] writes a new folder.
 
 mod captures;
 mod export;
@@ -26,24 +26,24 @@ pub use signature::{PREDICT_METHOD, Signature, TensorSpec};
 use crate::message;
 use crate::storage::{Storage, join};
 
-/// The tag of graphs that are meant for serving.
+/// The tag of graphs for serving.
 pub const SERVE_TAG: &str = "serve";
-/// The signature that is meant where none is named.
+/// The default signature name.
 pub const DEFAULT_SIGNATURE: &str = "serving_default";
 
 const BINARY_FILE: &str = "saved_model.pb";
 const TEXT_FILE: &str = "saved_model.pbtxt";
-/// The form for more than 2 GB, which needs a library of its own to read.
+/// The chunked format for more than 2 GB, which is not supported.
 const CHUNKED_FILE: &str = "saved_model.cpb";
 /// Checkpoint of the variables.
 const VARIABLES_PREFIX: &str = "variables/variables";
 const ASSETS_FOLDER: &str = "assets";
-/// The one version of the format.
+/// The schema version of the format.
 const SCHEMA_VERSION: i64 = 1;
-/// Versions of a model that an error lists.
+/// The maximum number of versions that an error message lists.
 const VERSIONS_SHOWN: usize = 8;
 
-/// What the file of a SavedModel's folder says.
+/// The contents of a `saved_model.pb`.
 #[derive(Clone, Debug)]
 pub struct SavedModelFile {
     folder: String,
@@ -57,8 +57,8 @@ pub fn is_saved_model(storage: &dyn Storage, folder: &str) -> bool {
 }
 
 impl SavedModelFile {
-    /// Reads the file of a folder, if it has no more than `bytes_max`. Constants are read to where
-    /// they stay, they are not copied.
+    /// Reads the file of a folder, at most `bytes_max` bytes. Constants are read into their own
+    /// memory without a copy.
     pub fn read(storage: &dyn Storage, folder: &str, bytes_max: usize) -> Result<SavedModelFile> {
         let binary = join(folder, BINARY_FILE);
         let text = join(folder, TEXT_FILE);
@@ -80,18 +80,18 @@ impl SavedModelFile {
         Ok(SavedModelFile { folder: folder.to_owned(), meta_graphs: model.meta_graphs })
     }
 
-    /// All graphs, each to be loaded by itself.
+    /// All MetaGraphs.
     pub fn into_meta_graphs(self) -> Vec<MetaGraph> {
         let SavedModelFile { folder, meta_graphs } = self;
         meta_graphs.into_iter().map(|def| MetaGraph::new(folder.clone(), def)).collect()
     }
 
-    /// The tags of each graph.
+    /// The tags of each MetaGraph.
     pub fn tag_sets(&self) -> Vec<BTreeSet<&str>> {
         self.meta_graphs.iter().map(tags).collect()
     }
 
-    /// The graph with exactly these tags; without tags, the only one there is or that for serving.
+    /// The MetaGraph with exactly these tags; without tags, the only one or that for serving.
     pub fn select(mut self, wanted: &[&str]) -> Result<MetaGraph> {
         let wanted: BTreeSet<&str> = wanted.iter().copied().collect();
         let find = |set: &BTreeSet<&str>| self.meta_graphs.iter().position(|m| tags(m) == *set);
@@ -120,7 +120,7 @@ impl SavedModelFile {
     }
 }
 
-/// The mistake of asking for a signature that is not there, with those that are.
+/// The error for an unknown signature, with a list of the existing ones.
 pub fn unknown_signature<'a>(
     folder: &str,
     name: &str,
@@ -152,7 +152,7 @@ fn decode_text(bytes: &[u8]) -> Result<pb::SavedModel> {
         .map_err(|e| err!(DataLoss, "it is not a SavedModel: {e}"))
 }
 
-/// Why a folder is not a SavedModel, and what could have been meant.
+/// The error for a folder that is not a SavedModel, with a suggestion.
 fn missing(storage: &dyn Storage, folder: &str) -> Error {
     match storage.metadata(folder) {
         Ok(found) if !found.is_folder => {

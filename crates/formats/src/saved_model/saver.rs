@@ -1,4 +1,4 @@
-//! Nodes that save a graph's variables and bring them back.
+//! Save and restore ops of a graph's variables.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use thalweg_tensor::{Bytes, DType, Result, Shape, Tensor, err};
 
 use crate::checkpoint::object_graph::{self, ObjectGraph};
 
-/// Says of a variable's node that its value belongs to a run: it is in no checkpoint.
+/// The attribute of a variable's node whose value is local state of a run and is not saved.
 pub const RUN_STATE_ATTR: &str = "_run_state";
-/// Says of a variable's node which variable it holds a part of.
+/// The attribute of a partition's node that names the whole variable.
 pub const SLICE_OF_ATTR: &str = "_slice_of";
-/// Says which part of it, as `SaveV2` takes it.
+/// The attribute of a partition's node with its slice, in the notation of `SaveV2`.
 pub const SLICE_ATTR: &str = "_slice";
 
-/// The newest format of checkpoints.
+/// The checkpoint format version of a SaverDef.
 const CHECKPOINT_V2: i32 = 2;
 
-/// What was added to a graph.
+/// The nodes that were added to a graph.
 pub(super) struct Saver {
     /// How to save and restore.
     pub(super) def: pb::SaverDef,
-    /// The variables, as TensorFlow's programs keep track of them.
+    /// The variables collection.
     pub(super) variables: Vec<pb::VariableDef>,
 }
 
-/// Adds the nodes; none if the graph has no variables.
+/// Adds save and restore ops; `None` if the graph has no variables.
 pub(super) fn add(graph: &mut pb::GraphDef) -> Result<Option<Saver>> {
     let mut objects = ObjectGraph::default();
     let variables = variables(graph, &mut objects)?;
@@ -63,7 +63,7 @@ pub(super) fn add(graph: &mut pb::GraphDef) -> Result<Option<Saver>> {
     Ok(Some(saver))
 }
 
-/// Adds nodes that only restore, from the checkpoint that the tensor `filename` names; the one to run.
+/// Adds ops that restore from the checkpoint named by the tensor `filename`; returns the target.
 pub(super) fn add_restore(
     graph: &mut pb::GraphDef,
     filename: &str,
@@ -75,7 +75,7 @@ pub(super) fn add_restore(
     Ok(nodes.name("restore_all"))
 }
 
-/// A name that no node has or begins with.
+/// A name scope that no node uses.
 fn free_scope(graph: &pb::GraphDef, name: &str) -> String {
     let is_free = |scope: &str| {
         let begin = format!("{scope}/");
@@ -93,15 +93,15 @@ fn free_scope(graph: &pb::GraphDef, name: &str) -> String {
 
 /// A variable of a graph.
 pub(super) struct Variable {
-    /// Of its node.
+    /// The name of its node.
     pub(super) name: String,
-    /// In the checkpoint.
+    /// Its checkpoint key.
     pub(super) key: String,
     pub(super) dtype: i32,
     pub(super) is_resource: bool,
 }
 
-/// The variables; the parts of their names become objects, each in the one before.
+/// The variables; the components of their names become nested objects.
 fn variables(graph: &pb::GraphDef, objects: &mut ObjectGraph) -> Result<Vec<Variable>> {
     let mut found = Vec::new();
     for node in &graph.node {
@@ -123,7 +123,7 @@ fn variables(graph: &pb::GraphDef, objects: &mut ObjectGraph) -> Result<Vec<Vari
     Ok(found)
 }
 
-/// The first assignment to each variable: what gave it its value before there was a checkpoint.
+/// The first assignment to each variable: its initializer.
 fn initializers(graph: &pb::GraphDef) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for node in &graph.node {

@@ -1,44 +1,44 @@
-//! Signatures: what a model takes and gives, by name.
+//! Signatures: inputs and outputs of a model, by name.
 
 use std::collections::BTreeMap;
 
 use thalweg_proto::{self as pb, tensor_info::Encoding};
 use thalweg_tensor::{Context, DType, PartialShape, Result, Tensor, bail, ensure};
 
-/// What TensorFlow's servers take for a method of prediction.
+/// The method name of prediction signatures.
 pub const PREDICT_METHOD: &str = "tensorflow/serving/predict";
-/// Reference types are numbered from here.
+/// The offset of reference dtypes.
 const REFERENCE_TYPES: i32 = 100;
 
-/// A tensor that a signature names.
+/// A tensor of a signature.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TensorSpec {
     /// Its name in the graph.
     pub tensor: String,
     /// Its dtype.
     pub dtype: DType,
-    /// What is known of its shape.
+    /// Its partial shape.
     pub shape: PartialShape,
 }
 
-/// Inputs and outputs of one use of a graph.
+/// A signature: the inputs and outputs of one use of a graph.
 ///
-/// A sparse input `x` stands for three tensors, `x/indices`, `x/values` and `x/dense_shape`; of other
-/// composite ones the parts are numbered, `x/0`.
+/// A sparse input `x` is three tensors, `x/indices`, `x/values` and `x/dense_shape`; the components
+/// of other composite tensors are numbered, `x/0`.
 #[derive(Clone, Debug, Default)]
 pub struct Signature {
-    /// What is fed, by the name that callers use.
+    /// Tensors to feed, by name.
     pub inputs: BTreeMap<String, TensorSpec>,
-    /// What comes out.
+    /// Tensors to fetch, by name.
     pub outputs: BTreeMap<String, TensorSpec>,
-    /// What a server may do with it, [`PREDICT_METHOD`] for instance.
+    /// The method name, for instance [`PREDICT_METHOD`].
     pub method: String,
-    /// Values of inputs that a caller may leave out.
+    /// Default values of inputs.
     pub defaults: BTreeMap<String, Tensor>,
 }
 
 impl Signature {
-    /// The signature in a message.
+    /// The signature of a message.
     pub fn from_proto(proto: &pb::SignatureDef) -> Result<Signature> {
         let mut defaults = BTreeMap::new();
         for (name, value) in &proto.defaults {
@@ -93,7 +93,7 @@ fn specs(
     Ok(found)
 }
 
-/// Adds the tensors that one entry stands for.
+/// Adds the tensors of one entry.
 fn add(name: &str, info: &pb::TensorInfo, found: &mut BTreeMap<String, TensorSpec>) -> Result<()> {
     let mut insert = |name: String, spec: TensorSpec| {
         ensure!(!spec.tensor.is_empty(), InvalidArgument, "it names no tensor");

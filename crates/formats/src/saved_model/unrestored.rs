@@ -1,9 +1,8 @@
-//! Variables that a model's functions use and that its saver leaves out.
+//! Variables that a model's functions use and that its saver does not restore.
 //!
-//! Where a program keeps its variables within objects of its own, as Keras 3 does, `tf.saved_model.save`
-//! writes a graph whose saver restores copies that nobody reads. TensorFlow's Python loader does not
-//! notice: it goes by the trees of objects of the model and of the checkpoint. So do we, for these
-//! variables.
+//! If a program keeps variables within objects of its own, as Keras 3 does, `tf.saved_model.save`
+//! writes a graph whose saver restores unused copies. TensorFlow's Python loader is not affected:
+//! it uses the object graphs of model and checkpoint. So does this module, for these variables.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use super::saver::Variable;
 use crate::checkpoint::{BundleReader, object_graph};
 use crate::storage::Storage;
 
-/// The variables with their keys in the checkpoint called `prefix`.
+/// The variables with their keys in the checkpoint `prefix`.
 pub(super) fn find(
     meta: &pb::MetaGraphDef,
     restore_op: &str,
@@ -42,7 +41,7 @@ pub(super) fn find(
     Ok(forgotten.into_iter().filter_map(variable).collect())
 }
 
-/// Nodes and dtypes of the variables, by the numbers of their objects.
+/// The nodes and dtypes of the variables, by object number.
 fn forgotten(
     meta: &pb::MetaGraphDef,
     objects: &pb::SavedObjectGraph,
@@ -65,7 +64,8 @@ fn forgotten(
     found
 }
 
-/// Keys of values by the numbers of the model's objects, found by walking both trees at once.
+/// Checkpoint keys by the object numbers of the model, found by traversing both object graphs
+/// together.
 fn keys(objects: &pb::SavedObjectGraph, saved: &pb::TrackableObjectGraph) -> BTreeMap<i32, String> {
     let mut keys = BTreeMap::new();
     let mut seen = BTreeSet::from([0]);

@@ -1,10 +1,10 @@
-//! The system's errors with TensorFlow's codes.
+//! I/O errors with TensorFlow's codes.
 
 use std::io;
 
 use thalweg_tensor::{Code, Error};
 
-/// What `doing` something to `path` came to.
+/// The error of `doing` something with `path`.
 pub(crate) fn failed(doing: &str, path: &str, error: &io::Error) -> Error {
     Error::new(code(error.kind()), format!("{path}: cannot {doing}: {error}"))
 }

@@ -1,10 +1,10 @@
-//! File names by pattern, as TensorFlow has them.
+//! Glob patterns, with TensorFlow's syntax.
 
 use thalweg_tensor::{Code, Result};
 
 use super::{Storage, join};
 
-/// Names looked at for one pattern.
+/// The maximum number of names that are compared with one pattern.
 const PATHS_MAX: usize = 10_000_000;
 
 /// Paths that match, sorted.
@@ -55,7 +55,7 @@ pub(super) fn matching<S: Storage + ?Sized>(storage: &S, pattern: &str) -> Resul
     Ok(found)
 }
 
-/// Names in a folder; none if it is not there or is a file.
+/// Names in a folder; none if it does not exist or is a file.
 fn names_in<S: Storage + ?Sized>(storage: &S, folder: &str) -> Result<Vec<String>> {
     match storage.list(folder) {
         Ok(names) => Ok(names),
@@ -64,7 +64,7 @@ fn names_in<S: Storage + ?Sized>(storage: &S, folder: &str) -> Result<Vec<String
     }
 }
 
-/// The scheme and host of a URL, which are no part of the pattern, and the rest.
+/// The scheme and host of a URL, which are not part of the pattern, and the rest.
 fn split_scheme(pattern: &str) -> (&str, &str) {
     match pattern.find("://") {
         Some(end) => pattern.split_at(end + 3),
@@ -72,7 +72,7 @@ fn split_scheme(pattern: &str) -> (&str, &str) {
     }
 }
 
-/// Whether a name is one that the pattern stands for.
+/// Whether a name matches a pattern.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     // Where to go on if what follows the last `*` does not fit: one character later.
@@ -102,7 +102,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// How much of the pattern stands for this one byte, if it does.
+/// The length of the pattern's first element if it matches this byte.
 fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match *pattern.first()? {
         b'?' => Some(1),
@@ -119,7 +119,8 @@ fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// The length of `[...]` at the front and whether the byte is in it; none if it has no end.
+/// The length of `[...]` at the start and whether the byte is in it; `None` without a closing
+/// bracket.
 fn bracket(pattern: &[u8], byte: u8) -> Option<(usize, bool)> {
     let is_negated = matches!(pattern.get(1), Some(b'^' | b'!'));
     let mut i = if is_negated { 2 } else { 1 };

@@ -1,4 +1,4 @@
-//! Files of this machine.
+//! The local file system.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -12,14 +12,14 @@ use thalweg_tensor::{Bytes, Result, ensure, err};
 use super::temporary::{self, Temporary};
 use super::{Metadata, ReadAt, Storage, WriteFile, failed};
 
-/// Bytes of small writes that are collected before the system hears of them.
+/// The size of the write buffer.
 const BUFFER_BYTES: usize = 64 << 10;
 
-/// The files that the process's user may touch.
+/// The local file system, with the permissions of the process.
 #[derive(Clone, Copy, Debug)]
 pub struct LocalStorage {
-    /// Whether what is finished is on the disk before it takes its name. Without, a loss of power
-    /// may leave an empty file.
+    /// Whether finished files are synced to disk before they are renamed. Without it, a power
+    /// failure may leave an empty file.
     pub syncs: bool,
 }
 
@@ -29,7 +29,7 @@ impl Default for LocalStorage {
     }
 }
 
-/// The system's path; other schemes than `file` belong to other stores.
+/// The local path; other schemes than `file` are rejected.
 pub(super) fn local(path: &str) -> Result<&Path> {
     let Some((scheme, rest)) = path.split_once("://") else {
         return Ok(Path::new(path));
@@ -193,7 +193,7 @@ struct Writer {
     path: String,
     file: File,
     pending: Vec<u8>,
-    /// What takes its name at the end; gone once it has.
+    /// The name that the file gets at the end; `None` after that.
     names: Option<Names>,
     syncs: bool,
 }

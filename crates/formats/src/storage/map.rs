@@ -1,4 +1,4 @@
-//! Local files as memory.
+//! Memory-mapped local files.
 #![expect(unsafe_code, reason = "mapping a file is asking the system for memory")]
 
 use std::fs::File;
@@ -34,7 +34,7 @@ impl Drop for Mapping {
     }
 }
 
-/// The first `length` bytes of a file, which has as many.
+/// Maps the first `length` bytes of a file, which must exist.
 pub(super) fn map(file: &File, length: usize) -> io::Result<Bytes> {
     if length == 0 {
         return Ok(Bytes::new());

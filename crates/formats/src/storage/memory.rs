@@ -1,4 +1,4 @@
-//! Files in memory: for tests, and for what never touches a disk.
+//! An in-memory file system, for tests and for data that is never written to disk.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use super::{InMemory, Metadata, ReadAt, Storage, WriteFile, join};
 
 type Files = BTreeMap<String, Bytes>;
 
-/// Files by path; folders are there when they are asked for. Clones share the files.
+/// Files by path; folders exist implicitly. Clones share the files.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryStorage(Arc<Mutex<Files>>);
 
@@ -41,7 +41,7 @@ impl MemoryStorage {
         self.files().keys().cloned().collect()
     }
 
-    /// The files as they are now, for themselves.
+    /// A copy of the files.
     pub fn snapshot(&self) -> MemoryStorage {
         MemoryStorage(Arc::new(Mutex::new(self.files().clone())))
     }
@@ -59,7 +59,7 @@ struct Writer {
     path: String,
     content: Vec<u8>,
     storage: MemoryStorage,
-    /// Whether nobody sees it before it is finished.
+    /// Whether it is invisible until it is finished.
     is_hidden: bool,
 }
 

@@ -1,7 +1,7 @@
-//! Where files lie: local folders here, stores behind URLs in a crate of their own.
+//! The storage abstraction: local folders here, object stores behind URLs in a crate of their own.
 //!
-//! Paths are text with `/` between their parts, as TensorFlow has them; a URL's scheme says which
-//! store is meant. Every error names the path and what was being done, with TensorFlow's code.
+//! Paths are text separated by `/`, as in TensorFlow; a URL's scheme selects the store. Every error
+//! names the path and the operation, with TensorFlow's code.
 
 mod error;
 mod glob;
@@ -27,84 +27,85 @@ use thalweg_tensor::{Bytes, Code, Result, ensure, err};
 
 pub(crate) use error::failed;
 
-/// What is known of a file or folder without opening it.
+/// The metadata of a file or folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// Size of a file's content; 0 for what has none that is known, a pipe for instance.
+    /// The size of a file in bytes; 0 if it is unknown, for instance for a pipe.
     pub bytes: u64,
     /// Whether it is a folder.
     pub is_folder: bool,
-    /// When it was last changed, since 1970.
+    /// The modification time, since 1970.
     pub modified: Duration,
 }
 
-/// A file that is open for reading anywhere in it.
+/// A file that is open for random-access reading.
 pub trait ReadAt: Send + Sync {
     /// The path it was opened by.
     fn path(&self) -> &str;
-    /// Size of the content when it was last looked at.
+    /// The current size in bytes.
     fn size(&self) -> Result<u64>;
-    /// Fills `target` from `offset` on; less than its length comes only at the file's end.
+    /// Reads into `target` from `offset`; returns less than its length only at the end of the file.
     fn read_at(&self, offset: u64, target: &mut [u8]) -> Result<usize>;
 
-    /// The content as memory that is read from the file as it is needed, where that can be had. The
-    /// caller vouches that the file is not changed in place while the memory is there: a process
-    /// that reads what was cut off dies. Files that are replaced as a whole are not changed.
+    /// Memory-maps the file, if that is supported. The caller guarantees that the file is not
+    /// modified in place while the memory exists: a process that reads a truncated page is killed.
+    /// Files that are replaced atomically are not modified.
     fn map(&self) -> Result<Option<Bytes>> {
         Ok(None)
     }
 }
 
-/// A file that is open for writing at its end.
+/// A file that is open for appending.
 pub trait WriteFile: Send {
     /// The path it was opened by.
     fn path(&self) -> &str;
-    /// Adds to the end.
+    /// Appends.
     fn write(&mut self, content: &[u8]) -> Result<()>;
-    /// Lets other readers see what was written so far.
+    /// Flushes, so that other readers see what was written.
     fn flush(&mut self) -> Result<()>;
-    /// As [`WriteFile::flush`], and makes it survive a loss of power.
+    /// As [`WriteFile::flush`], and syncs to disk.
     fn sync(&mut self) -> Result<()>;
-    /// Ends the file; what was opened by [`Storage::replace`] takes its name only now.
+    /// Closes the file; one of [`Storage::replace`] gets its name only now.
     fn finish(self: Box<Self>) -> Result<()>;
 }
 
-/// Files by path.
+/// A file system.
 pub trait Storage: Send + Sync {
     /// Opens a file for reading.
     fn open(&self, path: &str) -> Result<Arc<dyn ReadAt>>;
-    /// Opens a new, empty file for writing; one that is there loses its content at once.
+    /// Creates an empty file for writing; an existing one is truncated at once.
     fn create(&self, path: &str) -> Result<Box<dyn WriteFile>>;
-    /// Opens a file for writing at its end, making it if need be.
+    /// Opens a file for appending; creates it if necessary.
     fn append(&self, path: &str) -> Result<Box<dyn WriteFile>>;
-    /// Writes a file under another name, syncs it and renames it when it is finished: whoever looks
-    /// sees the old content or the new. What is dropped unfinished leaves no trace.
+    /// Replaces a file atomically: writes a temporary file, syncs it and renames it when it is
+    /// finished, so that readers see the old content or the new. An unfinished file is removed on
+    /// drop.
     fn replace(&self, path: &str) -> Result<Box<dyn WriteFile>>;
-    /// As [`Storage::replace`], but the content may not be on the disk when it takes its name: a
-    /// loss of power, not of the process, may leave an empty file.
+    /// As [`Storage::replace`] without syncing: a power failure, not a crash of the process, may
+    /// leave an empty file.
     fn replace_unsynced(&self, path: &str) -> Result<Box<dyn WriteFile>> {
         self.replace(path)
     }
-    /// Deletes what is left in a folder of replacements that processes which are gone did not finish,
-    /// of files whose names `is_meant` says yes to.
+    /// Removes temporary files in a folder that belong to processes that have ended, for target
+    /// names that `is_meant` accepts.
     fn remove_leftovers(&self, folder: &str, is_meant: &dyn Fn(&str) -> bool) -> Result<()> {
         let _ = (folder, is_meant);
         Ok(())
     }
-    /// Size, kind and age.
+    /// Size, kind and modification time.
     fn metadata(&self, path: &str) -> Result<Metadata>;
-    /// Names in a folder, without the folder's own, in no order.
+    /// Names in a folder, without the folder's path, in no particular order.
     fn list(&self, folder: &str) -> Result<Vec<String>>;
     /// Deletes a file.
     fn remove(&self, path: &str) -> Result<()>;
     /// Deletes an empty folder.
     fn remove_folder(&self, path: &str) -> Result<()>;
-    /// Renames a file; one that has the new name is replaced.
+    /// Renames a file; an existing target is replaced.
     fn rename(&self, from: &str, to: &str) -> Result<()>;
-    /// Makes a folder and those above it; one that is there is no error.
+    /// Creates a folder and its parents; an existing one is not an error.
     fn create_folder(&self, path: &str) -> Result<()>;
 
-    /// Whether there is a file or folder.
+    /// Whether a file or folder exists.
     fn exists(&self, path: &str) -> Result<bool> {
         match self.metadata(path) {
             Ok(_) => Ok(true),
@@ -113,7 +114,7 @@ pub trait Storage: Send + Sync {
         }
     }
 
-    /// A file's whole content, if it is no more than `bytes_max`.
+    /// A file's whole content, at most `bytes_max` bytes.
     fn read(&self, path: &str, bytes_max: usize) -> Result<Bytes> {
         let file = self.open(path)?;
         let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
@@ -132,7 +133,7 @@ pub trait Storage: Send + Sync {
         Ok(content.into())
     }
 
-    /// Replaces a file's content as [`Storage::replace`] does, making its folder if need be.
+    /// Replaces a file's content as [`Storage::replace`] does; creates its folder if necessary.
     fn write(&self, path: &str, content: &[u8]) -> Result<()> {
         self.create_folder_of(path)?;
         let mut file = self.replace(path)?;
@@ -140,7 +141,7 @@ pub trait Storage: Send + Sync {
         file.finish()
     }
 
-    /// Makes the folder that a file lies in.
+    /// Creates the folder of a file.
     fn create_folder_of(&self, path: &str) -> Result<()> {
         match folder_of(path) {
             "" => Ok(()),
@@ -148,14 +149,14 @@ pub trait Storage: Send + Sync {
         }
     }
 
-    /// Paths that match a pattern, sorted: `*` and `?` stand for any characters but `/`, `[a-z]`
-    /// and `[^a-z]` for one, `\` for the next character itself.
+    /// Paths that match a glob pattern, sorted: `*` and `?` match any characters but `/`, `[a-z]`
+    /// and `[^a-z]` match one, `\` escapes the next character.
     fn matching(&self, pattern: &str) -> Result<Vec<String>> {
         glob::matching(self, pattern)
     }
 }
 
-/// The content of a file of which `content` is the beginning.
+/// Reads the rest of a file of which `content` is the beginning.
 fn read_rest(file: &dyn ReadAt, content: &mut Vec<u8>, bytes_max: usize) -> Result<()> {
     const STEP: usize = 64 << 10;
     loop {
@@ -175,7 +176,7 @@ fn read_rest(file: &dyn ReadAt, content: &mut Vec<u8>, bytes_max: usize) -> Resu
     }
 }
 
-/// The folder part of a path, without the `/` that ends it; empty where there is none.
+/// The folder of a path, without trailing `/`; empty if there is none.
 pub fn folder_of(path: &str) -> &str {
     match path.rfind('/') {
         Some(0) => "/",
@@ -184,7 +185,7 @@ pub fn folder_of(path: &str) -> &str {
     }
 }
 
-/// A name in a folder as one path.
+/// Joins a folder and a name.
 pub fn join(folder: &str, name: &str) -> String {
     match folder {
         "" => name.to_owned(),
@@ -193,12 +194,12 @@ pub fn join(folder: &str, name: &str) -> String {
     }
 }
 
-/// A failure that a reader of the standard library's kind can carry.
+/// Wraps an error in an `io::Error`.
 pub(crate) fn into_io(error: thalweg_tensor::Error) -> io::Error {
     io::Error::other(error)
 }
 
-/// The failure that [`into_io`] put in, or the one that a decoder found in the data itself.
+/// The error that [`into_io`] wrapped, or the error of a decoder.
 pub(crate) fn from_io(path: &str, error: io::Error) -> thalweg_tensor::Error {
     let shown = error.to_string();
     match error.into_inner().and_then(|inner| inner.downcast::<thalweg_tensor::Error>().ok()) {

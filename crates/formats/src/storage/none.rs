@@ -1,4 +1,4 @@
-//! No files at all: for folding constants, for tests, for sessions that may not touch any.
+//! A storage without files: for constant folding, tests, and sessions without file access.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use thalweg_tensor::{Error, Result, err};
 
 use super::{Metadata, ReadAt, Storage, WriteFile};
 
-/// Storage in which every path is refused.
+/// A storage that rejects every path.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoStorage;
 

@@ -1,4 +1,4 @@
-//! Open files read in order, and files that are in memory.
+//! Sequential readers of open files, and files in memory.
 
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use thalweg_tensor::{Bytes, Result};
 
 use super::{ReadAt, into_io};
 
-/// Reads an open file in order.
+/// A sequential reader of an open file.
 pub struct Sequential {
     file: Arc<dyn ReadAt>,
     offset: u64,
@@ -28,11 +28,11 @@ impl Read for Sequential {
     }
 }
 
-/// A file whose content is in memory already.
+/// A file in memory.
 pub struct InMemory {
-    /// What errors call it.
+    /// The path in error messages.
     pub path: String,
-    /// What is in it.
+    /// The content.
     pub content: Bytes,
 }
 

@@ -1,4 +1,4 @@
-//! Files under one folder only.
+//! A storage restricted to one folder.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use thalweg_tensor::{Error, Result, ensure, err};
 use super::local::local;
 use super::{LocalStorage, Metadata, ReadAt, Storage, WriteFile, failed};
 
-/// Local files under one folder. Relative paths begin there, absolute ones must lie there, and so
-/// must what links lead to.
+/// Local files under one root folder. Relative paths begin there, and absolute paths and targets of
+/// symbolic links must be within it.
 #[derive(Clone, Debug)]
 pub struct Rooted {
-    /// Without links or dots.
+    /// The canonical root.
     root: PathBuf,
     files: LocalStorage,
 }
 
 impl Rooted {
-    /// The files under `root`, a folder that is there.
+    /// The files under `root`, which must exist.
     pub fn new(root: &str, files: LocalStorage) -> Result<Rooted> {
         let found = Path::new(root).canonicalize();
         let root = found.map_err(|e| failed("make it the root of files", root, &e))?;
         Ok(Rooted { root, files })
     }
 
-    /// The path as the system knows it.
+    /// The canonical path; fails if it is outside the root.
     fn inside(&self, path: &str) -> Result<String> {
         let outside = || -> Error {
             err!(

@@ -1,5 +1,5 @@
-//! Names of files that are not finished: `.NAME.PROCESS-NUMBER.tmp` beside the `NAME` that they are
-//! to take. Who comes later can tell from them whether anybody still writes.
+//! Names of temporary files: `.NAME.PROCESS-NUMBER.tmp` beside the `NAME` that they get at the end.
+//! A later process can tell from the name whether the writer still runs.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use thalweg_tensor::{Result, bail};
 
-/// The numbers of this process's unfinished files, and the next one.
+/// The numbers of this process's temporary files, and the next number.
 static OPEN: Mutex<(BTreeSet<u64>, u64)> = Mutex::new((BTreeSet::new(), 0));
 
 fn open() -> MutexGuard<'static, (BTreeSet<u64>, u64)> {
@@ -16,14 +16,14 @@ fn open() -> MutexGuard<'static, (BTreeSet<u64>, u64)> {
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The name of a file that is not finished.
+/// The name of a temporary file.
 pub(super) struct Temporary {
     pub(super) path: PathBuf,
     number: u64,
 }
 
 impl Temporary {
-    /// A name beside `target` that nobody else has.
+    /// A unique temporary name beside `target`.
     pub(super) fn beside(path: &str, target: &Path) -> Result<Temporary> {
         let Some(name) = target.file_name() else {
             bail!(NotFound, "{path}: cannot write it: that is not the name of a file");
@@ -48,8 +48,8 @@ impl Drop for Temporary {
     }
 }
 
-/// Whether a file of this name is unfinished, nobody writes it any more, and it was to be one that
-/// `is_meant` says yes to.
+/// Whether a name is that of a temporary file whose writer has ended, for a target name that
+/// `is_meant` accepts.
 pub(super) fn is_left(name: &str, is_meant: &dyn Fn(&str) -> bool) -> bool {
     let Some((target, process, number)) = parts(name) else { return false };
     is_meant(target) && !is_written(process, number)
@@ -61,8 +61,8 @@ fn parts(name: &str) -> Option<(&str, u32, u64)> {
     Some((target, process.parse().ok()?, number.parse().ok()?))
 }
 
-/// Whether a process is there that may be writing. Another process of today may have the number of
-/// one that is gone; then what that one left stays until somebody looks again.
+/// Whether a process may still write the file. The process id may have been reused; then the file
+/// stays until a later check.
 fn is_written(process: u32, number: u64) -> bool {
     if process == std::process::id() {
         return open().0.contains(&number);

@@ -6,18 +6,18 @@ mod writer;
 pub use reader::{Archive, Member};
 pub use writer::ArchiveWriter;
 
-/// Begins a member.
+/// The signature of a local file header.
 const LOCAL: u32 = 0x0403_4b50;
-/// Begins a member's entry in the directory.
+/// The signature of a central directory entry.
 const CENTRAL: u32 = 0x0201_4b50;
-/// Begins the end of the archive.
+/// The signature of the end of central directory record.
 const END: u32 = 0x0605_4b50;
-/// Begins the end of an archive with numbers of 64 bits, and the place of that.
+/// The signatures of the zip64 end of central directory record and its locator.
 const END_64: u32 = 0x0606_4b50;
 const LOCATOR_64: u32 = 0x0706_4b50;
-/// The extra field that has numbers of 64 bits.
+/// The id of the zip64 extra field.
 const EXTRA_64: u16 = 1;
-/// What a number of 32 bits is if the one of 64 bits holds.
+/// The value of a 32-bit field that is stored in the zip64 extra field.
 const SEE_64: u32 = u32::MAX;
 
 const LOCAL_BYTES: usize = 30;
@@ -26,11 +26,11 @@ const END_BYTES: usize = 22;
 const END_64_BYTES: usize = 56;
 const LOCATOR_64_BYTES: usize = 20;
 
-/// Members are not compressed.
+/// The stored (uncompressed) method.
 const STORED: u16 = 0;
 const DEFLATED: u16 = 8;
 
-/// The checksum of a member.
+/// CRC-32, the checksum of a member.
 fn crc32(bytes: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, bytes) as u32
 }

@@ -1,4 +1,4 @@
-//! Members of an archive, found by its directory.
+//! Reading of zip archives through the central directory.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -12,31 +12,31 @@ use super::{
 };
 use crate::storage::ReadAt;
 
-/// Longest comment at the end of an archive.
+/// The maximum length of the archive comment.
 const COMMENT_BYTES_MAX: u64 = 65_535;
 
-/// An archive whose directory is read.
+/// An archive with its central directory in memory.
 pub struct Archive {
     file: Arc<dyn ReadAt>,
     size: u64,
     members: Vec<Member>,
 }
 
-/// What the directory says of a member.
+/// The directory entry of a member.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// Its name.
     pub name: String,
-    /// Its size, uncompressed.
+    /// The uncompressed size in bytes.
     pub bytes: u64,
-    /// Its size in the archive.
+    /// The stored size in bytes.
     pub stored_bytes: u64,
     method: u16,
     sum: u32,
     offset: u64,
 }
 
-/// Where the directory lies and how many members it has.
+/// The position of the central directory and its number of members.
 struct Directory {
     offset: u64,
     bytes: u64,
@@ -56,7 +56,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl Archive {
-    /// Reads the directory of an archive.
+    /// Reads the central directory of an archive.
     pub fn open(file: Arc<dyn ReadAt>) -> Result<Archive> {
         let size = file.size()?;
         let mut archive = Archive { file, size, members: Vec::new() };
@@ -162,7 +162,7 @@ impl Archive {
         &self.members
     }
 
-    /// The content of a member, checked; one of more than `bytes_max` is refused.
+    /// Reads a member of at most `bytes_max` bytes and verifies its checksum.
     pub fn read(&self, member: &Member, bytes_max: u64) -> Result<Bytes> {
         ensure!(
             member.bytes <= bytes_max,
@@ -184,13 +184,13 @@ impl Archive {
         Ok(content)
     }
 
-    /// The first bytes of a member, at most `bytes_max`, unchecked.
+    /// The first bytes of a member, at most `bytes_max`, unverified.
     pub fn beginning(&self, member: &Member, bytes_max: u64) -> Result<Bytes> {
         let (_, stored) = self.stored(member, member.stored_bytes.min(bytes_max))?;
         self.inflated(member, &stored, member.bytes.min(bytes_max))
     }
 
-    /// Where the bytes of a member begin, and the first of them.
+    /// The offset of a member's data, and its first bytes.
     fn stored(&self, member: &Member, length: u64) -> Result<(u64, Bytes)> {
         let header = self.bytes(member.offset, LOCAL_BYTES as u64)?;
         ensure!(
@@ -230,7 +230,7 @@ impl Archive {
 }
 
 impl Member {
-    /// Takes numbers of 64 bits from the extra fields, for those that say so.
+    /// Takes 64-bit values from the zip64 extra field.
     fn widen(&mut self, mut extra: &[u8]) -> Option<()> {
         while extra.len() >= 4 {
             let (id, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));

@@ -1,4 +1,4 @@
-//! An archive written member by member, uncompressed.
+//! Writing of uncompressed zip archives.
 
 use thalweg_tensor::{Result, err};
 
@@ -8,12 +8,12 @@ use super::{
 };
 use crate::storage::WriteFile;
 
-/// The first day that the format knows, as all dates are here: equal members make equal archives.
+/// The date of all members, the earliest of the format, so that equal members make equal archives.
 const DATE: u16 = 1 << 5 | 1;
-/// Readers must know this version of the format.
+/// The version needed to extract.
 const VERSION: u16 = 20;
 const VERSION_64: u16 = 45;
-/// Names are UTF-8.
+/// The flag for UTF-8 names.
 const FLAGS: u16 = 1 << 11;
 
 /// An archive that is being written.

@@ -25,9 +25,9 @@ pub(super) fn message(descriptor: MessageDescriptor, text: &str) -> Result<Dynam
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Token<'a> {
     Name(&'a str),
-    /// Digits and what clings to them; the field's type decides what they mean.
+    /// Digits and the characters that follow them; the field's type determines their meaning.
     Number(&'a str),
-    /// The inside of a string literal, escapes and all.
+    /// The inside of a string literal, with escapes.
     Quoted(&'a str),
     Symbol(char),
     End,
@@ -35,7 +35,7 @@ enum Token<'a> {
 
 struct Reader<'a> {
     text: &'a str,
-    /// Where the text after `token` starts.
+    /// The offset after `token`.
     at: usize,
     token: Token<'a>,
     token_start: usize,
@@ -62,7 +62,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// What follows a field's name: one value, or several in brackets.
+    /// The value after a field's name: one, or a list in brackets.
     fn values(
         &mut self,
         message: &mut DynamicMessage,
@@ -278,7 +278,7 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// One string literal, or several side by side, which are one.
+    /// One string literal, or several adjacent ones, which are concatenated.
     fn bytes(&mut self) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let Token::Quoted(_) = self.token else {
@@ -390,7 +390,8 @@ fn length_while(text: &str, belongs: impl Fn(u8) -> bool) -> usize {
     text.bytes().position(|byte| !belongs(byte)).unwrap_or(text.len())
 }
 
-/// Takes too much rather than too little (`1abc` is one token), so that the error shows all of it.
+/// Takes too many characters rather than too few (`1abc` is one token), so that the error shows all
+/// of them.
 fn number(rest: &str) -> (Token<'_>, usize) {
     let bytes = rest.as_bytes();
     let is_hex = matches!(bytes, [b'0', b'x' | b'X', ..]);
@@ -406,7 +407,7 @@ fn number(rest: &str) -> (Token<'_>, usize) {
     (Token::Number(&rest[..length]), length)
 }
 
-/// The inside of the string literal that `rest` starts with, if it ends before its line does.
+/// The inside of the string literal at the start of `rest`, if it ends on its line.
 fn quoted(rest: &str) -> Option<&str> {
     let bytes = rest.as_bytes();
     let mut at = 1;
@@ -420,7 +421,7 @@ fn quoted(rest: &str) -> Option<&str> {
     }
 }
 
-/// Appends what the escape at the start of `text` stands for; returns the escape's length.
+/// Appends the bytes of the escape sequence at the start of `text`; returns its length.
 fn unescape_one(text: &str, out: &mut Vec<u8>) -> Option<usize> {
     let after = text.strip_prefix('\\')?;
     let kind = *after.as_bytes().first()?;

@@ -1,4 +1,4 @@
-//! One batch: inputs joined before the step, outputs taken apart after it.
+//! One batch: inputs are concatenated before the step, outputs are split after it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,23 +9,23 @@ use super::parameters::Parameters;
 use super::queue::Piece;
 use super::rows::{self, Joining};
 
-/// What goes into a batch.
+/// The contents of a batch.
 pub(super) struct Gathered {
-    /// The inputs of requests, and which of their rows are meant.
+    /// The inputs of requests, and which of their rows are in the batch.
     pub(super) parts: Vec<(Vec<Tensor>, Piece)>,
     pub(super) parameters: Option<Parameters>,
-    /// What the joined inputs are charged to.
+    /// The budget that the concatenated inputs are charged to.
     pub(super) budget: Arc<Budget>,
 }
 
 impl Gathered {
-    /// Rows of the batch with those that fill it up.
+    /// The rows of the batch, including padding.
     pub(super) fn rows_filled_up(&self) -> usize {
         let rows: usize = self.parts.iter().map(|(_, piece)| piece.rows).sum();
         self.parameters.as_ref().map_or(rows, |p| p.filled_up(rows))
     }
 
-    /// The inputs as one.
+    /// The concatenated inputs.
     pub(super) fn join(&self) -> Result<Vec<Tensor>> {
         let filled_up = self.rows_filled_up();
         let pads = self.parameters.as_ref().is_some_and(|p| p.pad_variable_length_inputs);
@@ -41,7 +41,7 @@ impl Gathered {
     }
 }
 
-/// Refuses outputs that cannot be taken apart.
+/// Fails if the outputs cannot be split by rows.
 pub(super) fn check(outputs: &[Tensor], rows: usize) -> Result<()> {
     for output in outputs {
         ensure!(
@@ -54,7 +54,7 @@ pub(super) fn check(outputs: &[Tensor], rows: usize) -> Result<()> {
     Ok(())
 }
 
-/// Some rows of all outputs, or the error that came instead.
+/// Some rows of all outputs, or the error of the step.
 pub(super) fn slice(result: &Result<Vec<Tensor>>, at: usize, rows: usize) -> Result<Vec<Tensor>> {
     match result {
         Ok(outputs) => outputs.iter().map(|output| output.rows(at, rows)).collect(),
@@ -62,7 +62,7 @@ pub(super) fn slice(result: &Result<Vec<Tensor>>, at: usize, rows: usize) -> Res
     }
 }
 
-/// The answers to parts of a request, in order, as one.
+/// The answers to the parts of a request, concatenated in order.
 pub(super) fn whole(
     answers: BTreeMap<usize, Vec<Tensor>>,
     budget: &Arc<Budget>,

@@ -1,4 +1,5 @@
-//! Requests of one method: they wait, run together, and are answered each with its own rows.
+//! The batch scheduler of one method: requests wait in a queue, run as one step, and get their own
+//! rows back.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,13 +18,13 @@ use super::parameters::{Batching, Parameters};
 use super::queue::{Key, Limits, Piece, Queue, Refused};
 use crate::sizes::Sizes;
 
-/// In automatic mode so many times the rows of a batch may wait.
+/// In automatic mode, at most this many full batches of rows may wait.
 const WAITING_BATCHES: usize = 16;
-/// Sizes up to this one are padded to any other; above it to no more than twice what they are, so
-/// that one request cannot make those of others grow without bound.
+/// Dimensions up to this size are padded to any other size; larger ones to at most twice their
+/// size, so that one request cannot make the others grow without bound.
 const PADDED_FREELY_MAX: usize = 1024;
 
-/// Puts the requests of one method together.
+/// The batch scheduler of one method.
 pub(crate) struct Batcher {
     settings: Batching,
     sizes: Arc<Sizes>,
@@ -35,14 +36,14 @@ pub(crate) struct Batcher {
 #[derive(Default)]
 struct State {
     queue: Queue,
-    /// Parts of batches for which there was no memory: each runs by itself.
+    /// Parts of a batch that failed for lack of memory: each runs in a batch of its own.
     alone: VecDeque<Piece>,
     requests: HashMap<u64, Request>,
     batches: BTreeMap<u64, Running>,
-    /// Requests and batches so far.
+    /// The number of requests and batches so far, used as their ids.
     count: u64,
     learner: Option<Learner>,
-    /// When somebody will look again.
+    /// When the queue is checked next.
     alarm: Option<Duration>,
 }
 
@@ -50,13 +51,13 @@ struct State {
 struct Request {
     inputs: Vec<Tensor>,
     rows: usize,
-    /// Answers to some of its rows, by their start.
+    /// The answers to some of its rows, by their first row.
     answers: BTreeMap<usize, Vec<Tensor>>,
     rows_answered: usize,
-    tell: oneshot::Sender<Result<Vec<Tensor>>>,
+    sender: oneshot::Sender<Result<Vec<Tensor>>>,
 }
 
-/// A batch whose step is on its way.
+/// A batch whose step runs.
 struct Running {
     pieces: Vec<Piece>,
     begin: Duration,
@@ -64,7 +65,7 @@ struct Running {
 }
 
 impl Batcher {
-    /// Batches of this method's requests, counted in `totals`.
+    /// A scheduler for this method, which counts in `totals`.
     pub(crate) fn new(
         settings: Batching,
         sizes: Arc<Sizes>,
@@ -79,22 +80,22 @@ impl Batcher {
         Batcher { settings, sizes, clock, totals, state }
     }
 
-    /// Runs a request with others. If the future is dropped the request leaves the queue, and a
-    /// batch that nobody waits for any more is cancelled.
+    /// Runs a request in a batch. If the future is dropped, the request leaves the queue, and a
+    /// batch without remaining requests is cancelled.
     ///
-    /// `None` means that it cannot be batched: its inputs do not have the same number of rows.
+    /// Returns `None` if the request cannot be batched: its inputs differ in the number of rows.
     pub(crate) fn run(
         self: &Arc<Self>,
         inputs: &[Tensor],
     ) -> Option<impl Future<Output = Result<Vec<Tensor>>> + use<>> {
         let rows = rows_of(inputs)?;
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (this, inputs) = (self.clone(), inputs.to_vec());
         Some(async move {
-            let request = this.push(inputs, rows, tell)?;
+            let request = this.push(inputs, rows, sender)?;
             let _leave = Leave { batcher: &this, request };
             this.pump();
-            told.await.unwrap_or_else(|_| Err(err!(Internal, "the batch was dropped")))
+            receiver.await.unwrap_or_else(|_| Err(err!(Internal, "the batch was dropped")))
         })
     }
 
@@ -102,7 +103,7 @@ impl Batcher {
         &self,
         inputs: Vec<Tensor>,
         rows: usize,
-        tell: oneshot::Sender<Result<Vec<Tensor>>>,
+        sender: oneshot::Sender<Result<Vec<Tensor>>>,
     ) -> Result<u64> {
         let now = self.clock.monotonic();
         let key = self.key_of(&inputs);
@@ -116,14 +117,14 @@ impl Batcher {
         }
         self.totals.waiting(before, state.queue.rows());
         if let Some(learner) = &mut state.learner {
-            learner.came(rows, now);
+            learner.arrived(rows, now);
         }
         let answers = BTreeMap::new();
-        state.requests.insert(request, Request { inputs, rows, answers, rows_answered: 0, tell });
+        state.requests.insert(request, Request { inputs, rows, answers, rows_answered: 0, sender });
         Ok(request)
     }
 
-    /// What the inputs of one batch have in common. Requests with the same key can be in one batch.
+    /// The batching key of inputs: requests with equal keys can share a batch.
     fn key_of(&self, inputs: &[Tensor]) -> Key {
         let pads = self.parameters().is_some_and(|p| p.pad_variable_length_inputs);
         let size = |&dim: &usize| match pads {
@@ -167,7 +168,7 @@ impl Batcher {
         }
     }
 
-    /// Starts what is due, and sees to it that somebody looks again when more will be.
+    /// Starts the batches that are due, and schedules the next check.
     fn pump(self: &Arc<Self>) {
         while let Some((number, gathered, cancellation)) = self.next_batch() {
             self.start(number, gathered, cancellation);
@@ -254,8 +255,8 @@ impl Batcher {
         });
     }
 
-    /// A batch has run: its requests get their rows, or its error. One that there was no memory for
-    /// falls apart: inputs that are padded take more together than each alone.
+    /// Ends a batch: its requests get their rows, or its error. A batch that failed for lack of
+    /// memory is split into single requests: padded inputs take more memory together than alone.
     fn ended(&self, number: u64, result: &Result<Vec<Tensor>>) {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
@@ -282,7 +283,7 @@ impl Batcher {
         for (request, result) in ready {
             let result = result.and_then(|()| batch::whole(request.answers, self.sizes.budget()));
             // Its client may be gone.
-            let _ = request.tell.send(result);
+            let _ = request.sender.send(result);
         }
     }
 
@@ -307,13 +308,13 @@ impl Batcher {
 }
 
 impl State {
-    /// Nothing more of a request will run.
+    /// Removes a request.
     fn cancel(&mut self, request: u64) {
         self.queue.cancel(request);
         self.alone.retain(|piece| piece.request != request);
     }
 
-    /// Takes the answer to a part of a request; gives the request back once it is complete.
+    /// Stores the answer to a part of a request; returns the request once it is complete.
     fn answer(
         &mut self,
         piece: &Piece,
@@ -352,7 +353,7 @@ fn refusal(why: Refused, rows: usize, waiting: usize, limits: &Limits) -> Error 
     }
 }
 
-/// The end of a batch, however it comes: a step that panics, or is dropped, must not keep its lane.
+/// Ends a batch on drop, so that a step that panics or is dropped does not keep its thread slot.
 struct Ending {
     batcher: Arc<Batcher>,
     number: u64,
@@ -378,7 +379,7 @@ impl Drop for Ending {
     }
 }
 
-/// Takes a request out when its future is dropped.
+/// Removes a request when its future is dropped.
 struct Leave<'a> {
     batcher: &'a Batcher,
     request: u64,
@@ -390,7 +391,7 @@ impl Drop for Leave<'_> {
     }
 }
 
-/// The number of rows, if all inputs have the same.
+/// The number of rows, if it is the same for all inputs.
 fn rows_of(inputs: &[Tensor]) -> Option<usize> {
     let rows = *inputs.first()?.shape().first()?;
     let same = inputs.iter().all(|input| input.shape().first() == Some(&rows));
@@ -405,7 +406,7 @@ mod tests {
     use thalweg_tensor::{DType, PartialShape, Shape};
 
     use super::*;
-    use crate::sizes::Workshop;
+    use crate::sizes::PlanLimiter;
 
     /// Batches of `x + x`, or of the sum of all rows if the model cannot be batched.
     fn batcher(settings: Batching, fetch: &str) -> Arc<Batcher> {
@@ -423,7 +424,7 @@ mod tests {
         let clock = options.environment.clock.clone();
         let session = Session::new(s.to_graph(), kernel_registry(FAMILIES), options).unwrap();
         let callable = session.make_callable(&["x"], &[fetch], &[]).unwrap();
-        let sizes = Sizes::new(callable, Workshop::new(clock.clone()));
+        let sizes = Sizes::new(callable, PlanLimiter::new(clock.clone()));
         Arc::new(Batcher::new(settings, sizes, clock, Arc::default()))
     }
 
@@ -571,15 +572,15 @@ mod tests {
     #[tokio::test]
     async fn a_panic_does_not_keep_its_lane() {
         let batcher = batcher(set(Parameters { threads: 1, ..Default::default() }), "double");
-        let (tell, told) = oneshot::channel();
-        batcher.push(vec![rows(0, 1, 1)], 1, tell).unwrap();
+        let (sender, receiver) = oneshot::channel();
+        batcher.push(vec![rows(0, 1, 1)], 1, sender).unwrap();
         let (number, _, cancellation) = batcher.next_batch().expect("nothing waits for others");
         assert!(batcher.next_batch().is_none(), "the only lane is taken");
         batcher.start_with(number, 1, cancellation, || panic!("injected"));
         // This one waits for the lane.
         let next = tokio::time::timeout(Duration::from_secs(60), ask(&batcher, rows(2, 1, 1)));
         assert_eq!(next.await.expect("the lane is free").unwrap(), [4.0]);
-        assert_eq!(told.await.unwrap().unwrap_err().code(), Code::Internal);
+        assert_eq!(receiver.await.unwrap().unwrap_err().code(), Code::Internal);
     }
 
     #[tokio::test]

@@ -1,21 +1,21 @@
-//! What batching has done, for all methods of a version together: methods come and go, counts stay.
+//! Batching statistics of a version, over all its methods.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What batching has done.
+/// Batching statistics.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Counts {
-    /// Batches that have run.
+    /// The number of batches that have run.
     pub(crate) batches: u64,
-    /// Rows of requests in them.
+    /// The number of rows in these batches, without padding.
     pub(crate) rows: u64,
-    /// Requests that were turned away.
+    /// The number of rejected requests.
     pub(crate) refused: u64,
-    /// Rows that wait now.
+    /// The number of rows in the queues.
     pub(crate) waiting: u64,
 }
 
-/// Where batchers count.
+/// The counters that batch schedulers update.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     batches: AtomicU64,
@@ -25,24 +25,24 @@ pub(crate) struct Totals {
 }
 
 impl Totals {
-    /// A batch has run.
+    /// Counts a batch.
     pub(super) fn ran(&self, rows: usize) {
         self.batches.fetch_add(1, Ordering::Relaxed);
         self.rows.fetch_add(rows as u64, Ordering::Relaxed);
     }
 
-    /// A request was turned away.
+    /// Counts a rejected request.
     pub(super) fn refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The rows that wait at one batcher have changed.
+    /// Updates the number of waiting rows of one scheduler.
     pub(super) fn waiting(&self, before: usize, after: usize) {
         // Wraps round where fewer wait than before, as it should.
         self.waiting.fetch_add((after as u64).wrapping_sub(before as u64), Ordering::Relaxed);
     }
 
-    /// The counts as they are now.
+    /// The current statistics.
     pub(crate) fn now(&self) -> Counts {
         Counts {
             batches: self.batches.load(Ordering::Relaxed),

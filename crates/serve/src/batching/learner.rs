@@ -1,45 +1,46 @@
-//! Batch sizes and waits learnt from the load: the automatic mode of batching.
+//! Adaptive batch sizes and timeouts: the automatic mode of batching.
 //!
-//! A batch of n rows takes about `fixed + n * each` seconds; both are fitted to the batches that ran,
-//! old ones fading. Rows come at a rate that is watched too. From these follow the largest batch that
-//! the latency goal allows, and whether waiting for more rows would pay: it does only while the rows
-//! come so fast that batches of what is there now would not keep up with them.
+//! The latency of a batch of n rows is modelled as `fixed + n * each` seconds. Both are fitted by
+//! least squares to the batches that ran, with exponentially decaying weights, and the arrival rate
+//! of rows is averaged. They determine the largest batch that meets the latency goal, and whether
+//! to wait for more rows: only while rows arrive faster than batches of the waiting rows could be
+//! processed.
 
 use std::time::Duration;
 
-/// Weight of what was known when a new batch has run.
+/// The factor by which the weight of earlier batches decays with each batch.
 const KEEP: f64 = 0.95;
-/// Share of the time that batches may take before they are made larger.
+/// The utilization above which batches are made larger.
 const BUSY: f64 = 0.7;
-/// Over this time the rate of rows is averaged.
+/// The time constant of the average arrival rate in seconds.
 const RATE_SECONDS: f64 = 0.5;
 
-/// What is known of the load and of the model's speed.
+/// Models of the load and of the model's speed.
 #[derive(Clone, Debug)]
 pub(crate) struct Learner {
     goal: f64,
-    /// Sums over batches, fading: weight, rows, rows squared, seconds, rows times seconds.
+    /// Decaying sums over batches: weight, rows, rows squared, seconds, rows times seconds.
     sums: [f64; 5],
-    /// Rows a second, and when that was.
+    /// The arrival rate in rows per second, and when it was updated.
     rate: f64,
     rate_at: Option<f64>,
 }
 
 impl Learner {
-    /// Learns to answer within `goal`.
+    /// A model with this latency goal.
     pub(crate) fn new(goal: Duration) -> Self {
         Learner { goal: goal.as_secs_f64(), sums: [0.0; 5], rate: 0.0, rate_at: None }
     }
 
-    /// Rows have come.
-    pub(crate) fn came(&mut self, rows: usize, now: Duration) {
+    /// Records the arrival of rows.
+    pub(crate) fn arrived(&mut self, rows: usize, now: Duration) {
         let now = now.as_secs_f64();
         let passed = self.rate_at.map_or(RATE_SECONDS, |at| (now - at).max(0.0));
         self.rate = self.rate * (-passed / RATE_SECONDS).exp() + rows as f64 / RATE_SECONDS;
         self.rate_at = Some(now);
     }
 
-    /// A batch of `rows` rows took that long.
+    /// Records the duration of a batch.
     pub(crate) fn ran(&mut self, rows: usize, took: Duration) {
         let (n, seconds) = (rows as f64, took.as_secs_f64());
         for (sum, new) in self.sums.iter_mut().zip([1.0, n, n * n, seconds, n * seconds]) {
@@ -47,7 +48,7 @@ impl Learner {
         }
     }
 
-    /// Seconds that every batch takes, and seconds of each row.
+    /// The fitted cost: seconds per batch and seconds per row.
     fn cost(&self) -> (f64, f64) {
         let [weight, n, nn, t, nt] = self.sums;
         if weight == 0.0 {
@@ -63,7 +64,7 @@ impl Learner {
         (fixed, each)
     }
 
-    /// Rows in a batch, at most: a request may wait for one batch and then needs its own.
+    /// The maximum rows of a batch: a request may wait for one batch and then needs its own.
     pub(crate) fn batch_rows(&self, most: usize) -> usize {
         let (fixed, each) = self.cost();
         if each <= 0.0 {
@@ -73,7 +74,8 @@ impl Learner {
         (rows.max(1.0).min(most as f64) as usize).max(1)
     }
 
-    /// Rows with which a batch is due at once, and how long the oldest may wait for them.
+    /// The number of rows with which a batch starts at once, and how long the oldest request may
+    /// wait for them.
     pub(crate) fn wait(&self, most: usize, lanes: usize) -> (usize, Duration) {
         let (fixed, each) = self.cost();
         let most = self.batch_rows(most);
@@ -101,7 +103,7 @@ mod tests {
     fn taught(rate: f64) -> Learner {
         let mut learner = Learner::new(seconds(0.020));
         for i in 0..20_000 {
-            learner.came(1, seconds(f64::from(i) / rate));
+            learner.arrived(1, seconds(f64::from(i) / rate));
             let rows = 1 + i as usize % 7;
             learner.ran(rows, seconds(0.001 + 0.0001 * rows as f64));
         }
@@ -143,7 +145,7 @@ mod tests {
     #[test]
     fn the_rate_fades() {
         let mut learner = taught(3000.0);
-        learner.came(1, seconds(100.0));
+        learner.arrived(1, seconds(100.0));
         assert_eq!(learner.wait(64, 1), (1, Duration::ZERO));
     }
 }

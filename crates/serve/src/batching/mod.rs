@@ -1,4 +1,4 @@
-//! Batching: requests that come at the same time run as one step.
+//! Request batching: requests that arrive at the same time run as one step.
 
 mod batch;
 mod batcher;

@@ -1,4 +1,4 @@
-//! How requests are put together: TensorFlow Serving's parameters, or a goal.
+//! Batching parameters: TensorFlow Serving's, or a latency goal.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use thalweg_tensor::{Context, Result, ensure, err};
 use super::queue::Limits;
 use crate::config::read_text;
 
-/// How a model's requests are put together.
+/// How the requests of a model are batched.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Batching {
-    /// As somebody has set it.
+    /// With fixed parameters.
     Set(Parameters),
-    /// Sizes and waits are learnt from the load.
+    /// With sizes and timeouts adapted to the load.
     Automatic {
-        /// Time within which requests are to be answered.
+        /// The latency goal.
         goal: Duration,
-        /// Rows in a batch, at most.
+        /// The maximum rows of a batch.
         batch_rows: usize,
     },
 }
 
 impl Batching {
-    /// Batches that may run at once.
+    /// The maximum number of concurrent batches.
     pub(super) fn lanes(&self) -> usize {
         match self {
             Batching::Set(parameters) => parameters.threads,
@@ -33,22 +33,22 @@ impl Batching {
     }
 }
 
-/// TensorFlow Serving's parameters of batching.
+/// TensorFlow Serving's batching parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameters {
-    /// Rows that a batch may have.
+    /// The maximum rows of a batch.
     pub max_batch_size: usize,
     /// How long the first request of a batch waits for others.
     pub batch_timeout: Duration,
-    /// Batches that may wait; then requests are turned away.
+    /// The maximum number of waiting batches; further requests are rejected.
     pub max_enqueued_batches: usize,
-    /// Batches that may run at once.
+    /// The maximum number of concurrent batches.
     pub threads: usize,
-    /// Sizes that batches are filled up to, smallest first; none means that any size will do.
+    /// Sizes that batches are padded to, ascending; empty for no padding.
     pub allowed_batch_sizes: Vec<usize>,
-    /// Whether inputs that differ beyond their first dimension are padded to the largest.
+    /// Whether inputs whose dimensions beyond the first differ are padded to the largest.
     pub pad_variable_length_inputs: bool,
-    /// Whether requests with more rows than a batch are split; they are refused otherwise.
+    /// Whether requests with more rows than a batch are split; otherwise they are rejected.
     pub split_large: bool,
 }
 
@@ -71,13 +71,13 @@ fn default_threads() -> usize {
 }
 
 impl Parameters {
-    /// From a file in protobuf's text form.
+    /// Reads parameters from a file in protobuf text format.
     pub fn read(storage: &dyn Storage, path: &str) -> Result<Parameters> {
         let proto = read_text(storage, path, "tensorflow.serving.BatchingParameters")?;
         Parameters::from_proto(&proto).context(|| path)
     }
 
-    /// From the message that TensorFlow Serving's files hold.
+    /// The parameters of a `BatchingParameters` message.
     pub fn from_proto(proto: &pb::BatchingParameters) -> Result<Parameters> {
         let default = Parameters::default();
         let size = |name: &str, value: Option<i64>, default: usize| match value {
@@ -140,7 +140,7 @@ impl Parameters {
         Ok(())
     }
 
-    /// The size that a batch of that many rows is filled up to.
+    /// The size that a batch of this many rows is padded to.
     pub(super) fn filled_up(&self, rows: usize) -> usize {
         self.allowed_batch_sizes.iter().copied().find(|&size| size >= rows).unwrap_or(rows)
     }

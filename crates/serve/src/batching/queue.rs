@@ -1,48 +1,49 @@
-//! Requests that wait to be run together.
+//! The queue of requests that wait for a batch.
 //!
-//! A state machine without I/O: time is an argument, requests are numbers with a count of rows, and
-//! the caller keeps their tensors. Requests of one `key` can share a batch; the oldest goes first.
+//! A state machine without I/O: time is an argument, requests are ids with a number of rows, and
+//! the caller keeps their tensors. Requests with equal keys can share a batch; the oldest goes
+//! first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// When a batch is due, and how much may wait.
+/// When a batch is due, and how many rows may wait.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Limits {
-    /// Rows in a batch, at most.
+    /// The maximum rows of a batch.
     pub(crate) batch_rows: usize,
-    /// A batch is due with so many rows even if the oldest has not waited long.
+    /// The number of rows with which a batch is due before the timeout.
     pub(crate) enough_rows: usize,
     /// How long the oldest request waits for others.
     pub(crate) wait: Duration,
-    /// Rows that may wait; beyond that requests are turned away.
+    /// The maximum number of waiting rows; further requests are rejected.
     pub(crate) waiting_rows: usize,
-    /// Whether a request may be spread over several batches.
+    /// Whether a request may be split over several batches.
     pub(crate) may_split: bool,
 }
 
-/// Why a request was not taken.
+/// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Refused {
-    /// Too many rows wait already.
+    /// The queue is full.
     Full,
-    /// It has more rows than a batch and may not be split.
+    /// The request has more rows than a batch and may not be split.
     TooLarge,
 }
 
-/// Rows of one request in a batch.
+/// The rows of one request in a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Piece {
     pub(crate) request: u64,
-    /// The first of its rows that are in this batch.
+    /// The first of its rows in this batch.
     pub(crate) start: usize,
     pub(crate) rows: usize,
-    /// Whether these are the last that were still to come.
+    /// Whether these are the last rows of the request.
     pub(crate) is_last: bool,
 }
 
-/// What requests of one batch have in common, as whoever makes it writes it down.
+/// A batching key, made by the caller.
 pub(crate) type Key = Arc<[usize]>;
 
 #[derive(Clone, Debug)]
@@ -60,7 +61,7 @@ impl Waiting {
     }
 }
 
-/// What waits for one model.
+/// The queue of one method.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
@@ -68,7 +69,7 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// A request of `rows` rows has come.
+    /// Adds a request of `rows` rows.
     pub(crate) fn push(
         &mut self,
         (request, key): (u64, Key),
@@ -88,7 +89,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Nobody waits for the request any more.
+    /// Removes a request.
     pub(crate) fn cancel(&mut self, request: u64) {
         if let Some(at) = self.waiting.iter().position(|w| w.request == request) {
             self.remove(at);
@@ -105,12 +106,12 @@ impl Queue {
         is_due.then(|| self.fill(&key, limits))
     }
 
-    /// When the next batch is due if nothing comes before.
+    /// When the next batch is due, if no further request arrives.
     pub(crate) fn next_due(&self, limits: &Limits) -> Option<Duration> {
         Some(self.waiting.front()?.arrived + limits.wait)
     }
 
-    /// Rows that wait.
+    /// The number of waiting rows.
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }

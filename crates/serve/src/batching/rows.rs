@@ -1,25 +1,25 @@
-//! Tensors of several requests as one, and the answers taken apart again.
+//! Concatenation of the tensors of several requests, with padding, and splitting of the answers.
 
 use std::sync::Arc;
 
 use thalweg_tensor::{Budget, Context, DType, Result, Shape, Tensor, ensure};
 
-/// How tensors become one.
+/// How tensors are concatenated.
 #[derive(Clone, Copy)]
 pub(crate) struct Joining<'a> {
-    /// Rows of the whole; what the tensors do not have are copies of the last one.
+    /// The rows of the result; missing rows are copies of the last one.
     ///
-    /// Filling up with a row that is real keeps models whole that would choke on zeros.
+    /// Padding with a real row avoids inputs of zeros, which some models cannot process.
     pub(crate) rows: usize,
-    /// Whether tensors that differ in other dimensions than the first are padded to one shape, as
+    /// Whether tensors whose dimensions beyond the first differ are padded to one shape, as
     /// TensorFlow Serving's `pad_variable_length_inputs` does: each with its own first element.
     pub(crate) pads: bool,
-    /// What the whole is charged to.
+    /// The budget that the result is charged to.
     pub(crate) budget: &'a Arc<Budget>,
 }
 
-/// The tensors' rows one after the other. Memory is taken once, and not at all for one tensor that is
-/// whole already.
+/// Concatenates rows. Memory is allocated once, and not at all for a single tensor that needs no
+/// padding.
 pub(crate) fn join(parts: &[Tensor], how: Joining<'_>) -> Result<Tensor> {
     let first = &parts[0];
     if parts.len() == 1 && first.shape().first() == Some(&how.rows) {
@@ -54,7 +54,7 @@ pub(crate) fn join(parts: &[Tensor], how: Joining<'_>) -> Result<Tensor> {
     filled.context(no_room)
 }
 
-/// The sizes of the whole, which hold every part.
+/// The shape of the result, which holds every part.
 fn whole_dims(parts: &[Tensor], how: Joining<'_>) -> Result<Vec<usize>> {
     let first = &parts[0];
     let mut dims = first.shape().dims().to_vec();
@@ -93,7 +93,8 @@ fn whole_dims(parts: &[Tensor], how: Joining<'_>) -> Result<Vec<usize>> {
     Ok(dims)
 }
 
-/// Writes a part to its place in the whole; where it is narrower, its first element fills the rest.
+/// Copies a part to its position in the result; where the part is narrower, its first element fills
+/// the rest.
 fn put(part: &[u8], narrow: &[usize], size: usize, whole: &mut [u8], wide: &[usize]) {
     if narrow[1..] == wide[1..] {
         whole.copy_from_slice(part);
@@ -111,8 +112,7 @@ fn put(part: &[u8], narrow: &[usize], size: usize, whole: &mut [u8], wide: &[usi
     }
 }
 
-/// Elements that lie together both in a tensor and in a wider one that holds it: where they begin in
-/// each, and how many they are.
+/// Contiguous runs of elements of a tensor within a wider one: offset in each, and length.
 fn runs<'a>(
     narrow: &'a [usize],
     wide: &'a [usize],

@@ -1,4 +1,4 @@
-//! Bodies of requests and answers: bounded, compressed if that is wanted.
+//! HTTP bodies: size limits and compression.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use super::on_large;
 use crate::growing::GrowingCharge;
 use crate::inflate::{Encoding, inflate};
 
-/// Shorter answers are sent as they are.
+/// Shorter answers are not compressed.
 const GZIP_BYTES_MIN: usize = 1024;
 
-/// A body with the room that it takes.
+/// A body with its memory charge.
 pub(super) struct Received {
     pub(super) bytes: Bytes,
     _room: GrowingCharge,
 }
 
-/// Reads a body of at most `bytes_max`, decompressed if it came so.
+/// Reads a body of at most `bytes_max` bytes, decompressed.
 pub(super) async fn read<B>(
     mut body: B,
     headers: &HeaderMap,
@@ -81,8 +81,8 @@ where
     Ok(Received { bytes, _room: room })
 }
 
-/// Most clients read an answer only once they have sent all: those that send not much too much are
-/// waited for.
+/// Reads and drops the rest of a body that is slightly too large: most clients read an answer only
+/// after they have sent everything.
 async fn pass_over<B>(mut body: B, claimed: u64, bytes_max: usize)
 where
     B: Body<Data = Bytes> + Unpin,
@@ -92,7 +92,7 @@ where
     }
 }
 
-/// Whether an answer may be compressed.
+/// Whether the client accepts a compressed answer.
 pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT_ENCODING);
     let text = accepted.iter().filter_map(|v| v.to_str().ok());
@@ -104,7 +104,7 @@ pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The body compressed, if that pays.
+/// The body compressed, if that makes it smaller.
 pub(super) fn compressed(body: &[u8]) -> Option<Bytes> {
     if body.len() < GZIP_BYTES_MIN {
         return None;

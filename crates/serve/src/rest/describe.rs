@@ -1,4 +1,4 @@
-//! Messages as JSON: where versions stand, and what a model takes and gives.
+//! Model status and metadata as JSON.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use thalweg_proto::tensorflow::serving;
 
 use crate::servable::Servable;
 
-/// The answer of a request for status.
+/// The answer to a status request.
 pub(super) fn status(statuses: &[serving::ModelVersionStatus]) -> String {
     let one = |status: &serving::ModelVersionStatus| {
         let found = status.status.clone().unwrap_or_default();
@@ -26,7 +26,7 @@ pub(super) fn status(statuses: &[serving::ModelVersionStatus]) -> String {
     pretty(&json!({ "model_version_status": list }))
 }
 
-/// The answer of a request for metadata.
+/// The answer to a metadata request.
 pub(super) fn metadata(servable: &Servable) -> String {
     let signatures: Map<String, Value> =
         servable.signature_defs().iter().map(|(n, s)| (n.clone(), signature(s))).collect();

@@ -1,4 +1,4 @@
-//! Examples in JSON, as `:classify` and `:regress` take them.
+//! JSON examples of `:classify` and `:regress`.
 
 use bytes::Bytes;
 use thalweg_proto::tensorflow::serving::{self as pb, input::Kind as InputKind};
@@ -9,7 +9,7 @@ use super::json::{Kind, Reader, base64_object};
 use super::tensors::{GROWTH, Members, member, shown};
 use crate::growing::GrowingCharge;
 
-/// The examples of a request, with what they have in common; what they take goes to `room`.
+/// The examples of a request and their context; their memory is charged to `room`.
 pub(crate) fn input(members: &Members<'_>, room: &mut GrowingCharge) -> Result<pb::Input> {
     let context =
         member(members, "context").map(|text| example(&mut Reader::new(text), room)).transpose()?;
@@ -41,12 +41,12 @@ pub(crate) fn input(members: &Members<'_>, room: &mut GrowingCharge) -> Result<p
     Ok(pb::Input { kind: Some(kind) })
 }
 
-/// Errors name features, which may have names of any length.
+/// The maximum length of a feature name in an error message.
 const NAME_BYTES_MAX: usize = 4096;
 
-/// An example in a list that grows, and the string that it becomes for the model.
+/// The memory of an example in a growing list, and of its serialized form.
 const EXAMPLE_BYTES: usize = GROWTH * size_of::<Example>() + size_of::<Bytes>();
-/// The first feature makes a map whose nodes have room for eleven; more of them fill half of it.
+/// The memory of a feature: a map node holds eleven entries and is at least half full.
 const FEATURE_BYTES: usize = size_of::<String>() + size_of::<Feature>();
 const NODE_BYTES: usize = 12 * FEATURE_BYTES;
 
@@ -150,7 +150,7 @@ fn value(reader: &mut Reader<'_>, name: &str) -> Result<Value> {
     })
 }
 
-/// Numbers without a point are whole.
+/// A number; without a decimal point it is an integer.
 fn number(text: &str, name: &str) -> Result<Value> {
     if text.bytes().all(|b| b.is_ascii_digit() || b == b'-') {
         return match text.parse() {

@@ -1,4 +1,4 @@
-//! Requests damaged in seeded ways: whatever comes in, what goes out is an answer or an error.
+//! Randomly damaged requests (seeded): every request gets an answer or an error.
 
 use bytes::Bytes;
 use thalweg_formats::saved_model::{Signature, TensorSpec};
@@ -18,7 +18,7 @@ const BODIES: &[&str] = &[
 ];
 const PATHS: &[&str] =
     &["/v1/models/m/versions/12:predict", "/v1/models/a%20b/labels/stable/metadata"];
-/// What is put in and written over.
+/// Fragments that are inserted or written over.
 const PARTS: &[&[u8]] = &[
     b"[",
     b"]",

@@ -1,15 +1,15 @@
-//! A reader of JSON text that hands out one token at a time and keeps no tree.
+//! A pull parser for JSON that keeps no tree.
 //!
-//! Besides JSON it takes `NaN`, `Infinity` and `Inf`, as TensorFlow Serving does.
+//! Besides JSON it accepts `NaN`, `Infinity` and `Inf`, as TensorFlow Serving does.
 
 use std::borrow::Cow;
 
 use thalweg_tensor::{Result, bail, ensure, err};
 
-/// How deep lists and objects may nest.
+/// The maximum nesting depth.
 pub(crate) const DEPTH_MAX: usize = 128;
 
-/// What a value begins with.
+/// The kind of a value, by its first byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Object,
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The name in errors.
+    /// The name in error messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Kind::Object => "Object",
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Clone)]
 pub(crate) struct Reader<'a> {
     text: &'a [u8],
@@ -43,7 +43,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// At the beginning of a text.
+    /// A reader at the beginning of a text.
     pub(crate) fn new(text: &'a [u8]) -> Reader<'a> {
         Reader { text, at: 0, depth: 0 }
     }
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
         bail!(InvalidArgument, "JSON Parse error: {what} at offset: {}", self.at)
     }
 
-    /// What comes next.
+    /// The kind of the next value.
     pub(crate) fn kind(&mut self) -> Result<Kind> {
         Ok(match self.peek() {
             Some(b'{') => Kind::Object,
@@ -77,7 +77,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// Goes into a list or object; false if it is empty, and passed then.
+    /// Enters a list or object; returns false, and skips it, if it is empty.
     pub(crate) fn enter(&mut self) -> Result<bool> {
         let close = match self.peek() {
             Some(b'{') => b'}',
@@ -155,7 +155,7 @@ impl<'a> Reader<'a> {
         )
     }
 
-    /// A string with a backslash in it, the first at `end`.
+    /// A string with escapes, the first at `end`.
     fn escaped(&mut self, start: usize, mut end: usize) -> Result<Cow<'a, str>> {
         let mut plain = self.text[start..end].to_vec();
         loop {
@@ -232,7 +232,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The letters and digits of a number.
+    /// The text of a number.
     pub(crate) fn number(&mut self) -> Result<&'a str> {
         self.space();
         let start = self.at;
@@ -264,7 +264,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Passes a value, whatever it is, and returns its text.
+    /// Skips a value and returns its text.
     pub(crate) fn skip(&mut self) -> Result<&'a [u8]> {
         self.space();
         let (start, outer) = (self.at, self.depth);
@@ -298,7 +298,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// As [`Reader::next`], with the bracket that fits.
+    /// As [`Reader::next`], with the matching bracket.
     fn next_of(&mut self, objects: &[bool]) -> Result<bool> {
         let close = if objects.last() == Some(&true) { b'}' } else { b']' };
         match self.peek() {
@@ -309,7 +309,7 @@ impl<'a> Reader<'a> {
         self.next()
     }
 
-    /// Refuses whatever follows the value.
+    /// Fails if anything follows the value.
     pub(crate) fn end(&mut self) -> Result<()> {
         match self.peek() {
             None => Ok(()),
@@ -346,8 +346,7 @@ fn is_number(digits: &[u8]) -> bool {
     rest.is_empty()
 }
 
-/// The members of an object, each with the text of its value; a name that comes twice counts once,
-/// the first time.
+/// The members of an object, each with the text of its value; of duplicate names the first counts.
 pub(crate) fn members<'a>(text: &'a [u8]) -> Result<Vec<(Cow<'a, str>, &'a [u8])>> {
     ensure!(!text.is_empty(), InvalidArgument, "JSON Parse error: The document is empty");
     let mut reader = Reader::new(text);
@@ -370,10 +369,10 @@ pub(crate) fn members<'a>(text: &'a [u8]) -> Result<Vec<(Cow<'a, str>, &'a [u8])
     Ok(found)
 }
 
-/// Names that a request can have at its top; nobody has so many.
+/// The maximum number of top-level members of a request.
 const MEMBERS_MAX: usize = 64;
 
-/// The string of `{"b64": "..."}`, if the object that comes next is one, decoded.
+/// The decoded string of `{"b64": "..."}`, if the next object is one.
 pub(crate) fn base64_object(reader: &mut Reader<'_>) -> Result<Option<Vec<u8>>> {
     let mut ahead = reader.clone();
     let is_one = ahead.enter()? && ahead.key()? == "b64" && ahead.kind()? == Kind::Text;
@@ -389,7 +388,7 @@ pub(crate) fn base64_object(reader: &mut Reader<'_>) -> Result<Option<Vec<u8>>> 
     Ok(Some(decoded))
 }
 
-/// Both alphabets are common, with and without `=` at the end.
+/// Decodes base64 in the standard or URL-safe alphabet, with or without padding.
 fn decode_base64(text: &str) -> Result<Vec<u8>> {
     use base64::Engine;
     use base64::alphabet::{STANDARD, URL_SAFE};

@@ -1,4 +1,4 @@
-//! TensorFlow Serving's REST interface and KServe's, metrics and health, by path.
+//! TensorFlow Serving's REST interface and KServe's, metrics and health checks.
 
 mod body;
 mod describe;
@@ -33,16 +33,16 @@ use crate::growing::GrowingCharge;
 use crate::inference::predict;
 use crate::metrics::{Api, Entry};
 
-/// How requests over HTTP are answered.
+/// Options of the REST interface.
 #[derive(Clone, Debug)]
 pub struct RestOptions {
-    /// Bytes that the body of a request may have, compressed or not.
+    /// The maximum size of a request body, compressed or not.
     pub body_bytes_max: usize,
-    /// How long a request may take, from its head to its answer.
+    /// The deadline of a request, from its head to its answer.
     pub timeout: Duration,
-    /// Whether pages from anywhere may ask.
+    /// Whether cross-origin requests are allowed (CORS).
     pub cors: bool,
-    /// Where the metrics are; nowhere if there is no path.
+    /// The path of the metrics; none if empty.
     pub metrics_path: Option<String>,
 }
 
@@ -57,25 +57,25 @@ impl Default for RestOptions {
     }
 }
 
-/// Answers requests over HTTP.
+/// Answers HTTP requests.
 pub(crate) struct Rest {
     pub(crate) engine: Arc<Engine>,
-    /// Those of the connection.
+    /// The calls of the connection.
     pub(crate) calls: Arc<Calls>,
     pub(crate) options: RestOptions,
 }
 
-/// Bodies with more bytes are read on the pool.
+/// Larger bodies are parsed on the thread pool.
 const LARGE_BYTES: usize = 64 << 10;
 
-/// What goes back.
+/// A response before it is encoded.
 struct Reply {
     status: StatusCode,
     kind: &'static str,
     body: Bytes,
-    /// How many bytes are JSON, if others follow.
+    /// The number of JSON bytes, if raw tensors follow.
     json_len: Option<usize>,
-    /// What the body is charged to until the transport has it.
+    /// The memory charge of the body until it is sent.
     room: Option<Charge>,
 }
 
@@ -93,7 +93,7 @@ impl Reply {
         Reply { status: route::http_status(e.code()), ..Reply::json(write::error(e.message())) }
     }
 
-    /// JSON with tensors in raw form behind it.
+    /// JSON followed by raw tensors.
     fn binary(body: Bytes, json_len: usize) -> Reply {
         let status = StatusCode::OK;
         Reply { status, kind: BINARY, body, json_len: Some(json_len), room: None }
@@ -105,7 +105,7 @@ const JSON: &str = "application/json";
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Rest {
-    /// Answers one request within its time.
+    /// Answers one request within its deadline.
     pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes> + Unpin,
@@ -134,7 +134,7 @@ impl Rest {
         }
     }
 
-    /// The answer as the transport takes it, charged until it has left.
+    /// The HTTP response, charged until it is sent.
     fn response(
         &self,
         reply: Reply,
@@ -291,7 +291,7 @@ impl Rest {
     }
 }
 
-/// Does a little here, and much on the pool: threads that do I/O must not be held up.
+/// Runs small work here and large work on the pool: I/O threads must not be blocked.
 async fn on_large<T: Send + 'static>(
     size: usize,
     body: impl FnOnce() -> Result<T> + Send + 'static,

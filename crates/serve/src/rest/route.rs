@@ -1,4 +1,4 @@
-//! Paths of TensorFlow Serving's REST interface.
+//! Routes of TensorFlow Serving's REST interface.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use thalweg_proto::google::protobuf::Int64Value;
 use thalweg_proto::tensorflow::serving::{ModelSpec, model_spec::VersionChoice};
 use thalweg_tensor::{Result, bail, ensure, err};
 
-/// What is asked of a model.
+/// The operation on a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     Predict,
@@ -70,13 +70,13 @@ fn version(choice: &str) -> Option<Result<VersionChoice>> {
     is_label.then(|| Ok(VersionChoice::VersionLabel(label.into_owned())))
 }
 
-/// What follows a prefix in any case of letters.
+/// The text after a prefix, which is compared case-insensitively.
 fn strip<'a>(text: &'a str, prefix: &str) -> Option<&'a str> {
     let (head, rest) = text.split_at_checked(prefix.len())?;
     head.eq_ignore_ascii_case(prefix).then_some(rest)
 }
 
-/// `%20` and the like as what they stand for.
+/// Percent-decoding.
 pub(super) fn decoded(text: &str) -> Option<Cow<'_, str>> {
     if !text.contains('%') {
         return Some(Cow::Borrowed(text));
@@ -97,7 +97,7 @@ pub(super) fn decoded(text: &str) -> Option<Cow<'_, str>> {
     String::from_utf8(bytes).ok().map(Cow::Owned)
 }
 
-/// The number of an HTTP status for an error.
+/// The HTTP status of an error code.
 pub(crate) fn http_status(code: thalweg_tensor::Code) -> http::StatusCode {
     use http::StatusCode as Http;
     use thalweg_tensor::Code;
@@ -116,7 +116,7 @@ pub(crate) fn http_status(code: thalweg_tensor::Code) -> http::StatusCode {
     }
 }
 
-/// Refuses a path that is none of ours.
+/// Fails for an unknown route.
 pub(crate) fn unknown<T>(method: &Method, path: &str) -> Result<T> {
     bail!(NotFound, "there is nothing at {method} {path}")
 }

@@ -1,4 +1,4 @@
-//! JSON straight into tensors: no tree in between, one pass over the values.
+//! JSON tensors: parsed in one pass, without a tree.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,16 +10,16 @@ use thalweg_tensor::{DType, Result, Shape, Tensor, bail, bf16, ensure, err, f16}
 use super::json::{Kind, Reader, base64_object};
 use crate::growing::GrowingCharge;
 
-/// How a request holds its inputs; the answer holds its outputs likewise.
+/// The format of a request's inputs; the answer has its outputs in the same format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// `instances`: example by example.
+    /// Row format: `instances`, example by example.
     Row,
-    /// `inputs`: tensor by tensor.
+    /// Columnar format: `inputs`, tensor by tensor.
     Column,
 }
 
-/// Members of a request's object.
+/// The members of a request's object.
 pub(crate) type Members<'a> = [(Cow<'a, str>, &'a [u8])];
 
 /// The text of a member's value.
@@ -27,7 +27,7 @@ pub(crate) fn member<'a>(members: &Members<'a>, name: &str) -> Option<&'a [u8]> 
     members.iter().find(|(key, _)| key == name).map(|(_, value)| *value)
 }
 
-/// The signature that a request names; empty if it names none.
+/// The signature name of a request; empty if there is none.
 pub(crate) fn signature_name<'a>(members: &Members<'a>) -> Result<Cow<'a, str>> {
     let Some(value) = member(members, "signature_name") else { return Ok(Cow::Borrowed("")) };
     let mut reader = Reader::new(value);
@@ -40,7 +40,7 @@ pub(crate) fn signature_name<'a>(members: &Members<'a>) -> Result<Cow<'a, str>> 
     reader.text()
 }
 
-/// The tensors of a request; what they take goes to `room`.
+/// The input tensors of a request; their memory is charged to `room`.
 pub(crate) fn inputs(
     members: &Members<'_>,
     signature: &Signature,
@@ -116,7 +116,7 @@ fn from_rows(
     builders.into_iter().map(finish).collect()
 }
 
-/// Whether the next value is an object, and not one that stands for bytes.
+/// Whether the next value is an object other than `{"b64": ...}`.
 fn is_object(reader: &Reader<'_>) -> Result<bool> {
     let mut ahead = reader.clone();
     Ok(ahead.kind()? == Kind::Object && base64_object(&mut ahead)?.is_none())
@@ -204,28 +204,28 @@ fn from_columns(
     Ok(found)
 }
 
-/// Lists that grow have up to twice the room that their elements need.
+/// Growing lists have up to twice the capacity that their elements need.
 pub(super) const GROWTH: usize = 2;
 
-/// A tensor whose values come one after the other.
+/// A tensor under construction.
 pub(super) struct Builder {
     dtype: DType,
-    /// Plain elements, little-endian.
+    /// Numeric elements, little-endian.
     bytes: Vec<u8>,
     strings: Vec<Bytes>,
-    /// Sizes of the lists at each level, once one has ended.
+    /// The sizes of the lists at each level, once one is complete.
     sizes: Vec<Option<usize>>,
-    /// The level of the values, once one has come.
+    /// The nesting level of the values, once one has been read.
     rank: Option<usize>,
 }
 
 impl Builder {
-    /// Nothing yet of a tensor with such elements.
+    /// An empty tensor of this dtype.
     pub(super) fn new(dtype: DType) -> Builder {
         Builder { dtype, bytes: Vec::new(), strings: Vec::new(), sizes: Vec::new(), rank: None }
     }
 
-    /// Takes a value that stands in this many lists. How deep it may nest the reader bounds.
+    /// Adds a value at this nesting depth. The reader bounds the depth.
     pub(super) fn value(
         &mut self,
         reader: &mut Reader<'_>,
@@ -368,7 +368,7 @@ impl Builder {
         )
     }
 
-    /// The tensor; `rows` is the size of the list that the caller walked through itself.
+    /// The finished tensor; `rows` is the size of the list that the caller iterated over itself.
     pub(super) fn finish(mut self, rows: Option<usize>) -> Result<Tensor> {
         if let (Some(rows), Some(outer)) = (rows, self.sizes.first_mut()) {
             *outer = Some(rows);
@@ -385,7 +385,7 @@ impl Builder {
     }
 }
 
-/// A number as text; whole numbers must fit into `digits` bits, others below `max`.
+/// A number from text; integers must fit into `digits` bits, others be below `max`.
 fn decimal(text: &str, max: f64, digits: u32, target: &str) -> Result<f64> {
     let lossy = || {
         err!(
@@ -411,10 +411,10 @@ fn decimal(text: &str, max: f64, digits: u32, target: &str) -> Result<f64> {
     Ok(if positive.len() < text.len() { -value } else { value })
 }
 
-/// Text that errors show has no more bytes.
+/// The maximum bytes of request text in an error message.
 const SHOWN_BYTES: usize = 80;
 
-/// The beginning of a text, for errors.
+/// The beginning of a text, for error messages.
 pub(super) fn shown(text: &[u8]) -> String {
     let cut = &text[..text.len().min(SHOWN_BYTES)];
     let dots = if cut.len() < text.len() { "..." } else { "" };

@@ -1,4 +1,4 @@
-//! Answers as JSON, with numbers as TensorFlow Serving writes them.
+//! JSON answers, with numbers formatted as TensorFlow Serving formats them.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use thalweg_tensor::{DType, Result, Tensor, bail, bf16, ensure, f16};
 
 use super::tensors::Format;
 
-/// Strings of outputs whose names end so are bytes.
+/// The suffix of output names whose strings are encoded in base64.
 const BYTES_SUFFIX: &str = "_bytes";
 
 /// The answer of `:predict`.
@@ -22,12 +22,12 @@ pub(crate) fn predictions(format: Format, outputs: &[(&str, &Tensor)]) -> Result
     }
 }
 
-/// The longest number with what stands between it and the next, and a share of the brackets.
+/// The maximum length of a formatted number with separator and its share of brackets.
 const NUMBER_BYTES_MAX: usize = 32;
-/// A byte in a string is `\u00XX` at most; in base 64 it takes less.
+/// The maximum length of an escaped byte: `\u00XX`.
 const ESCAPED_BYTES_MAX: usize = 6;
 
-/// Bytes that tensors take as text, at most, or about that: names and brackets of empty lists are few.
+/// An upper bound on the size of tensors as text, except for names and brackets of empty lists.
 pub(crate) fn bytes_max(tensors: &[Tensor]) -> Result<usize> {
     let mut bytes = 0usize;
     for tensor in tensors {
@@ -100,12 +100,12 @@ fn columns(outputs: &[(&str, &Tensor)]) -> Result<String> {
     Ok(out)
 }
 
-/// All elements in one list.
+/// All elements in a flat list.
 pub(super) fn flat(out: &mut String, tensor: &Tensor) -> Result<()> {
     nested(out, &Values::new("", tensor)?, &[tensor.num_elements()], 0)
 }
 
-/// The values of `dims`, from the element `at` on.
+/// The values of `dims`, beginning with element `at`.
 fn nested(out: &mut String, values: &Values<'_>, dims: &[usize], at: usize) -> Result<()> {
     let Some((&size, inner)) = dims.split_first() else {
         values.write(out, at);
@@ -123,7 +123,7 @@ fn nested(out: &mut String, values: &Values<'_>, dims: &[usize], at: usize) -> R
     Ok(())
 }
 
-/// Elements that JSON can hold.
+/// Elements that JSON can express.
 enum Values<'a> {
     Float(&'a [f32]),
     Double(&'a [f64]),
@@ -228,7 +228,7 @@ pub(crate) fn regressions(result: &pb::RegressionResult) -> String {
     out
 }
 
-/// A body that tells of a mistake.
+/// An error response.
 pub(crate) fn error(message: &str) -> String {
     let mut out = String::from("{\n    \"error\": ");
     text(&mut out, message);
@@ -236,7 +236,7 @@ pub(crate) fn error(message: &str) -> String {
     out
 }
 
-/// A string with its quotation marks.
+/// A quoted and escaped string.
 pub(crate) fn text(out: &mut String, plain: &str) {
     out.push('"');
     for c in plain.chars() {
@@ -255,7 +255,7 @@ pub(crate) fn text(out: &mut String, plain: &str) {
     out.push('"');
 }
 
-/// Six digits where they say it all, else the nine that always do.
+/// Six digits if they are exact, else nine.
 fn float(out: &mut String, value: f32) {
     if !value.is_finite() {
         return unbounded(out, value.is_nan(), value < 0.0);
@@ -296,7 +296,7 @@ fn unbounded(out: &mut String, is_nan: bool, is_negative: bool) {
     });
 }
 
-/// `d.ddde-5` as C's `%g` has it, with `.0` behind whole numbers.
+/// Scientific notation as C's `%g` writes it, with `.0` after integers.
 fn general(out: &mut String, scientific: &str, precision: i32) {
     let (mantissa, exponent) = scientific.split_once('e').unwrap_or((scientific, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);

@@ -1,12 +1,12 @@
-//! HDFS's exceptions with TensorFlow's codes.
+//! HDFS exceptions with TensorFlow's codes.
 
 use hdfs_native::HdfsError;
 use thalweg_tensor::{Code, Error};
 
-/// Of an exception no more is shown; what follows its first line is a trace of Java's.
+/// The maximum length of an exception's message that is shown, without the Java stack trace.
 const SHOWN_MAX: usize = 500;
 
-/// What `doing` something to `path` came to.
+/// The error of `doing` something with `path`.
 pub(super) fn failed(path: &str, doing: &str, error: &HdfsError) -> Error {
     let whole = error.to_string();
     let shown: String = whole.lines().next().unwrap_or_default().chars().take(SHOWN_MAX).collect();
@@ -43,7 +43,7 @@ fn code(error: &HdfsError) -> Code {
     }
 }
 
-/// By the last part of the exception's class.
+/// The code of an exception class, by its simple name.
 fn of_exception(class: &str) -> Code {
     match class.rsplit(['.', '$']).next().unwrap_or_default() {
         "FileNotFoundException" => Code::NotFound,

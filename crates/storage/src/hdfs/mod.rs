@@ -1,7 +1,8 @@
-//! HDFS over its own protocol, without a JVM.
+//! HDFS over its native protocol, without a JVM.
 //!
 //! Settings come from the files in `HADOOP_CONF_DIR` (or `HADOOP_HOME`), if there are any: name
-//! services with several name nodes, security. The user is `HADOOP_USER_NAME` or the process's.
+//! services with several name nodes, security. The user is `HADOOP_USER_NAME` or the user of the
+//! process.
 
 mod error;
 mod writer;
@@ -26,23 +27,23 @@ use crate::url::Url;
 use error::failed;
 use writer::Writer;
 
-/// How long one thing may take.
+/// The timeout of one operation.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// Time in which what only reads may be tried again.
+/// How long read operations are retried.
 const RETRY_TIME_MAX: Duration = Duration::from_secs(10);
-/// The first pause between two attempts; each further one is twice as long.
+/// The first retry delay; it doubles with each attempt.
 const PAUSE: Duration = Duration::from_millis(100);
-/// Name nodes that are talked to at once.
+/// The maximum number of name node clients.
 const CLIENTS_MAX: usize = 64;
-/// Names that a listing may have.
+/// The maximum number of names of a listing.
 const NAMES_MAX: usize = 10_000_000;
-/// Who may enter folders that are made here.
+/// The permissions of created folders.
 const FOLDER_MODE: u32 = 0o755;
 
-/// Files of HDFS.
+/// An HDFS storage.
 pub struct HdfsStorage {
     driver: Driver,
-    /// By host and port.
+    /// Clients by host and port.
     clients: Mutex<HashMap<String, Arc<Client>>>,
 }
 
@@ -50,14 +51,14 @@ pub struct HdfsStorage {
 #[derive(Clone)]
 struct Place {
     client: Arc<Client>,
-    /// As the caller wrote it.
+    /// The URL that the caller gave.
     url: String,
-    /// From `/` on.
+    /// The path, from `/` on.
     node_path: String,
 }
 
 impl HdfsStorage {
-    /// Nothing is asked of any name node yet.
+    /// A storage that has not connected yet.
     pub fn new() -> Result<HdfsStorage> {
         Ok(HdfsStorage::with_driver(Driver::new()?))
     }
@@ -107,7 +108,7 @@ impl HdfsStorage {
         Ok(client)
     }
 
-    /// Does something once.
+    /// Runs an operation once.
     fn wait<T: Send + 'static, F>(
         &self,
         place: &Place,
@@ -121,7 +122,7 @@ impl HdfsStorage {
         self.driver.wait(bounded(place.url.clone(), doing, work))
     }
 
-    /// What is known of a file or folder.
+    /// The status of a file or folder.
     fn status(&self, place: &Place, doing: &'static str) -> Result<FileStatus> {
         let Place { client, url, node_path: path } = place.clone();
         self.driver.wait(retried(url, doing, move || {
@@ -130,14 +131,14 @@ impl HdfsStorage {
         }))
     }
 
-    /// Fails unless it is a file.
+    /// Fails unless the path is a file.
     fn check_file(&self, place: &Place, doing: &'static str) -> Result<()> {
         let is_folder = self.status(place, doing)?.isdir;
         ensure!(!is_folder, FailedPrecondition, "{}: cannot {doing}: it is a folder", place.url);
         Ok(())
     }
 
-    /// Fails if it is a folder.
+    /// Fails if the path is a folder.
     fn check_no_folder(&self, place: &Place) -> Result<()> {
         match self.check_file(place, "write it") {
             Err(e) if e.code() == Code::NotFound => Ok(()),
@@ -146,7 +147,7 @@ impl HdfsStorage {
     }
 }
 
-/// What `work` comes to, within a bound.
+/// Runs `work` with a timeout.
 async fn bounded<T>(
     url: String,
     doing: &'static str,
@@ -158,7 +159,7 @@ async fn bounded<T>(
     }
 }
 
-/// The same for what only reads, which is tried again while nobody answers.
+/// As [`bounded`] for read operations, which are retried while the name node is unavailable.
 async fn retried<T, F>(
     url: String,
     doing: &'static str,
@@ -179,7 +180,7 @@ where
     }
 }
 
-/// A name beside `path` that no other writer takes.
+/// A unique temporary name beside `path`.
 fn temporary_name(path: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
@@ -284,7 +285,7 @@ impl Storage for HdfsStorage {
         })
     }
 
-    /// One step of the name node's: whoever looks sees one name or the other.
+    /// An atomic rename on the name node.
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (source, target) = (self.place(from)?, self.place(to)?);
         ensure!(

@@ -1,4 +1,4 @@
-//! Files being written.
+//! Writing of HDFS files.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use thalweg_tensor::{Error, Result};
 use super::{Place, bounded};
 use crate::driver::Driver;
 
-/// Bytes that are collected before they are sent.
+/// The size of the write buffer.
 const BUFFER_BYTES: usize = 4 << 20;
 
-/// A file being written.
+/// A file that is written.
 ///
-/// Readers see what lies in blocks that were ended. So a flush ends the file, and the next write
-/// opens it again.
+/// Readers see completed blocks only. A flush therefore closes the file, and the next write opens
+/// it for appending.
 pub(super) struct Writer {
     place: Place,
     driver: Driver,
-    /// Where it is written: the file itself, or a name that it has until it is finished.
+    /// The path that is written: the file itself, or its temporary name.
     at: String,
     open: Option<FileWriter>,
     pending: Vec<u8>,
@@ -31,7 +31,7 @@ pub(super) struct Writer {
 }
 
 impl Writer {
-    /// Writes a new file under the name `at`.
+    /// Creates a file under the name `at`.
     pub(super) fn create(place: Place, driver: Driver, at: String) -> Result<Writer> {
         let (client, path) = (Arc::clone(&place.client), at.clone());
         let opened = driver.wait(bounded(place.url.clone(), "write it", async move {
@@ -41,7 +41,7 @@ impl Writer {
         Ok(Writer { place, driver, at, open: Some(opened), pending, failure, is_finished: false })
     }
 
-    /// Goes on at the end of a file that is there.
+    /// Appends to an existing file.
     pub(super) fn append(place: Place, driver: Driver) -> Writer {
         let (at, pending) = (place.node_path.clone(), Vec::new());
         Writer { place, driver, at, open: None, pending, failure: None, is_finished: false }
@@ -78,7 +78,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Sends what is left and ends the file.
+    /// Sends the buffered bytes and closes the file.
     fn close(&mut self, syncs: bool) -> Result<()> {
         self.send()?;
         let Some(mut open) = self.open.take() else { return Ok(()) };
@@ -113,7 +113,7 @@ impl Writer {
     }
 }
 
-/// One that is being ended or taken over from another writer is there a little later.
+/// Opens a file for appending; retries while another writer's lease is being released.
 async fn appending(client: &Client, path: &str) -> Result<FileWriter, HdfsError> {
     for pause_ms in [100, 200, 400, 800, 1600] {
         match client.append(path).await {

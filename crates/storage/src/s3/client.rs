@@ -1,4 +1,4 @@
-//! Requests: made, signed, sent, and tried again.
+//! The S3 client: requests are signed, sent and retried.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -19,14 +19,14 @@ use super::xml::{self, Element};
 use crate::clock;
 use crate::url::Url;
 
-/// The most that an answer other than a file's content may have: a page of a listing, with 1000
-/// names of 1024 bytes, each of which may be written as five.
+/// The maximum size of an answer other than file content: a page of a listing with 1000 names of
+/// 1024 bytes, each of which may be escaped to five.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-/// What a URL names: a bucket, or a key in it.
+/// A bucket, or a key in it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Object {
-    /// As the caller wrote it.
+    /// The URL that the caller gave.
     pub(super) url: String,
     pub(super) bucket: String,
     pub(super) key: String,
@@ -48,22 +48,22 @@ impl Object {
         Ok(Object { url: text.to_owned(), bucket: bucket.to_owned(), key: key.to_owned() })
     }
 
-    /// The same bucket, another key; errors keep the caller's URL.
+    /// Another key in the same bucket; errors show the caller's URL.
     pub(super) fn with_key(&self, key: String) -> Object {
         Object { key, ..self.clone() }
     }
 }
 
-/// One request, before it is signed.
+/// An unsigned request.
 pub(super) struct Request<'a> {
     pub(super) method: Method,
     pub(super) object: &'a Object,
     pub(super) query: Vec<(&'static str, String)>,
     pub(super) headers: Vec<(&'static str, String)>,
     pub(super) body: Bytes,
-    /// Whether it does no harm, nor answers otherwise, when it is carried out twice.
+    /// Whether the request is idempotent.
     pub(super) is_repeatable: bool,
-    /// After "cannot".
+    /// The operation, for error messages of the form "cannot ...".
     pub(super) doing: &'static str,
 }
 
@@ -75,7 +75,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// A store.
+/// A client of one store.
 pub(super) struct Client {
     pub(super) settings: S3Settings,
     connections: Arc<Connections>,
@@ -105,7 +105,7 @@ impl Client {
         self.connections.send(built, request.body.len(), request.is_repeatable).await
     }
 
-    /// All headers, the signature among them.
+    /// All headers, including the signature.
     fn headers(&self, request: &Request<'_>, path: &str, query: &str) -> Vec<(String, String)> {
         let mut headers: Vec<(String, String)> =
             request.headers.iter().map(|(n, v)| ((*n).to_owned(), v.clone())).collect();
@@ -129,7 +129,7 @@ impl Client {
         headers
     }
 
-    /// A successful answer, its body still to be read.
+    /// The successful answer to a request, before its body is read.
     pub(super) async fn answer(&self, request: &Request<'_>, tries: &mut Tries) -> Result<Answer> {
         loop {
             let why = match self.attempt(request).await {
@@ -147,7 +147,7 @@ impl Client {
         }
     }
 
-    /// A successful answer to what has no body worth reading.
+    /// The successful answer to a request whose body is ignored.
     pub(super) async fn done(&self, request: &Request<'_>) -> Result<Answer> {
         let mut tries = Tries::new();
         loop {
@@ -159,7 +159,7 @@ impl Client {
         }
     }
 
-    /// The document that a request is answered with.
+    /// The XML document of an answer.
     pub(super) async fn document(
         &self,
         request: &Request<'_>,
@@ -190,7 +190,7 @@ impl Client {
         }
     }
 
-    /// Waits before another attempt, if there is to be one.
+    /// Waits before the next attempt, or fails if there are no attempts left.
     pub(super) async fn again(
         &self,
         request: &Request<'_>,
@@ -222,7 +222,7 @@ fn gave_up(request: &Request<'_>, failed: u32, elapsed: Duration, why: &str) -> 
     Error::new(Code::Unavailable, format!("{url}: cannot {}: {why} ({tried})", request.doing))
 }
 
-/// How often a request failed, and since when it is tried.
+/// The number of failed attempts, and when the first began.
 pub(super) struct Tries {
     begin: Instant,
     pub(super) failed: u32,

@@ -1,4 +1,4 @@
-//! Connections to the store's endpoint, kept for the next request.
+//! A connection pool for the store's endpoint.
 
 use std::fmt;
 use std::future::Future;
@@ -17,21 +17,21 @@ use tokio::net::TcpStream;
 
 use super::settings::{Endpoint, S3Settings};
 
-/// Connections that are kept while nobody uses them.
+/// The maximum number of idle connections.
 const IDLE_MAX: usize = 32;
-/// How long opening a connection may take.
+/// The timeout of opening a connection.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// The slowest network on which a body is still sent in time.
+/// The minimum throughput that body timeouts assume.
 const BYTES_PER_SECOND_MIN: u64 = 128 << 10;
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// What a connection runs over, encrypted or not.
+/// The transport of a connection, TLS or plain TCP.
 pub(super) trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
-/// An attempt that got no whole answer; another may.
+/// The error of an attempt without a complete answer; another attempt may succeed.
 #[derive(Debug)]
 pub(super) struct Trouble(pub(super) String);
 
@@ -41,7 +41,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Where requests go.
+/// The connection pool of an endpoint.
 pub(super) struct Connections {
     endpoint: Endpoint,
     silence_max: Duration,
@@ -75,13 +75,13 @@ impl Connections {
         }))
     }
 
-    /// As requests name it.
+    /// The authority in requests.
     pub(super) fn authority(&self) -> &str {
         &self.endpoint.authority
     }
 
-    /// Sends a request; the beginning of its answer. One that must not be sent `again` unheard of
-    /// takes a connection of its own.
+    /// Sends a request and returns the head of its answer. A request that is not idempotent uses a
+    /// new connection, so that it is never resent.
     pub(super) async fn send(
         self: &Arc<Self>,
         request: Request<Full<Bytes>>,
@@ -166,7 +166,7 @@ fn lost(error: &hyper::Error) -> Trouble {
     Trouble(format!("the connection was lost: {error}{cause}"))
 }
 
-/// An answer whose body is still to be read.
+/// An answer whose body has not been read.
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
@@ -176,7 +176,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The next bytes of the body; none at its end.
+    /// The next bytes of the body; `None` at its end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
         loop {
             let Some(frame) = self.pool.within(self.body.frame()).await? else {
@@ -198,7 +198,7 @@ impl Answer {
         }
     }
 
-    /// The whole body, if it has no more than `bytes_max`.
+    /// The whole body, at most `bytes_max` bytes.
     pub(super) async fn content(&mut self, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
         let mut content = Vec::new();
         while let Some(data) = self.next().await? {
@@ -210,7 +210,7 @@ impl Answer {
         Ok(content)
     }
 
-    /// A header as text; empty where there is none.
+    /// A header as text; empty if there is none.
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
     }

@@ -1,8 +1,8 @@
-//! S3-compatible stores: objects as files, parts of their keys as folders.
+//! S3-compatible object stores: objects as files, key prefixes as folders.
 //!
-//! An object appears and is replaced as a whole. Renaming is copying and deleting, so whoever looks
-//! in between sees both. A folder is there if a key begins with its name and `/`; one that was made
-//! and has nothing in it is an object whose key ends with `/`.
+//! An object is created and replaced atomically. A rename is a copy followed by a deletion, so that
+//! other readers may see both names. A folder exists if a key has its name and `/` as prefix; an
+//! empty folder is an object whose key ends with `/`.
 
 mod client;
 mod connections;
@@ -30,14 +30,14 @@ use objects::{Head, Listing, Source};
 pub use settings::{Credentials, Retries, S3Settings};
 use writer::{Appears, PART_BYTES, Writer};
 
-/// Objects of an S3-compatible store.
+/// An S3-compatible object store.
 pub struct S3Storage {
     client: Arc<Client>,
     driver: Driver,
 }
 
 impl S3Storage {
-    /// The store that these settings name; nothing is asked of it yet.
+    /// A store with these settings that has not connected yet.
     pub fn new(settings: S3Settings) -> Result<S3Storage> {
         S3Storage::with_driver(settings, Driver::new()?)
     }
@@ -46,7 +46,7 @@ impl S3Storage {
         Ok(S3Storage { client: Arc::new(Client::new(settings)?), driver })
     }
 
-    /// Does something with the client and an object of its own.
+    /// Runs a request for an object.
     fn wait<T, F>(&self, object: &Object, work: impl FnOnce(Arc<Client>, Object) -> F) -> Result<T>
     where
         T: Send + 'static,
@@ -55,7 +55,7 @@ impl S3Storage {
         self.driver.wait(work(Arc::clone(&self.client), object.clone()))
     }
 
-    /// The object that a path names, and what is known of it; fails if it is a folder.
+    /// The object of a path and its metadata; fails if the path is a folder.
     fn file(&self, path: &str, doing: &'static str) -> Result<(Object, Head)> {
         let object = Object::parse(path)?;
         ensure!(
@@ -76,7 +76,7 @@ impl S3Storage {
         self.wait(object, |client, object| async move { client.head(&object, doing).await })
     }
 
-    /// Whether there are keys below.
+    /// Whether there are keys with this prefix.
     fn is_folder(&self, object: &Object) -> Result<bool> {
         let prefix = object.with_key(folder_key(&object.key));
         let listing = self.list_some(&prefix, 1)?;
@@ -129,7 +129,7 @@ impl S3Storage {
         keys.into_iter().try_for_each(|key| self.delete(&from.with_key(key)))
     }
 
-    /// An object for writing, whose name must be that of a file.
+    /// An object to write; its name must not be that of a folder.
     fn target(path: &str) -> Result<Object> {
         let object = Object::parse(path)?;
         ensure!(
@@ -146,7 +146,7 @@ fn is_folder_name(object: &Object) -> bool {
     object.key.is_empty() || object.key.ends_with('/')
 }
 
-/// What keys in a folder begin with.
+/// The key prefix of a folder.
 fn folder_key(key: &str) -> String {
     match key.trim_end_matches('/') {
         "" => String::new(),
@@ -247,8 +247,8 @@ impl Storage for S3Storage {
         self.delete(&mark)
     }
 
-    /// Copies and deletes: not atomic, but a file appears under its new name as a whole. A folder's
-    /// files are copied one by one, then deleted.
+    /// Copies and deletes: not atomic, but a file appears under its new name completely. The files
+    /// of a folder are copied one by one, then deleted.
     fn rename(&self, from: &str, to: &str) -> Result<()> {
         let (source, target) = (Object::parse(from)?, Self::target(to)?);
         if (&source.bucket, &source.key) == (&target.bucket, &target.key) {
@@ -277,7 +277,7 @@ impl Storage for S3Storage {
         self.put(&object.with_key(folder_key(&object.key)), Bytes::new())
     }
 
-    /// Objects need no folder.
+    /// Does nothing: objects need no folder.
     fn create_folder_of(&self, _: &str) -> Result<()> {
         Ok(())
     }

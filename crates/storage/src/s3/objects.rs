@@ -1,4 +1,4 @@
-//! What is done to objects, one request or a few each.
+//! Operations on objects, each one or a few requests.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,28 +13,28 @@ use super::sign;
 use super::xml;
 use crate::remote_file::{Fetching, Ranges};
 
-/// The most that one request copies; the store's own bound is five times that.
+/// The maximum size of a single copy request; S3's own limit is five times that.
 const COPY_BYTES_MAX: u64 = 1 << 30;
-/// Names that a listing may have.
+/// The maximum number of names of a listing.
 const NAMES_MAX: usize = 10_000_000;
 
-/// What is known of an object.
+/// The metadata of an object.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) bytes: u64,
-    /// Names the content.
+    /// The ETag of the content.
     pub(super) tag: String,
     pub(super) modified: Duration,
 }
 
-/// A part of an upload that arrived.
+/// A part of a multipart upload.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) number: u32,
     tag: String,
 }
 
-/// Keys and folders of a listing, all with what they begin with.
+/// The keys and folders of a listing, with their prefix.
 #[derive(Default)]
 pub(super) struct Listing {
     pub(super) keys: Vec<String>,
@@ -42,7 +42,7 @@ pub(super) struct Listing {
 }
 
 impl Client {
-    /// None if there is no such object.
+    /// The metadata of an object; `None` if it does not exist.
     pub(super) async fn head(&self, object: &Object, doing: &'static str) -> Result<Option<Head>> {
         let answer = match self.done(&Request::new(Method::HEAD, object, doing)).await {
             Ok(answer) => answer,
@@ -62,7 +62,7 @@ impl Client {
         Ok(Some(Head { bytes, tag: answer.header("etag").to_owned(), modified: modified(&answer) }))
     }
 
-    /// `bytes` of an object from `begin` on, of the content that `tag` names.
+    /// Reads `bytes` bytes from offset `begin`, if the content still has the ETag `tag`.
     pub(super) async fn range(
         &self,
         object: &Object,
@@ -142,7 +142,7 @@ impl Client {
         copied
     }
 
-    /// The first `bytes` of `from` as the first parts of an upload.
+    /// Copies the first `bytes` bytes of `from` as the first parts of a multipart upload.
     pub(super) async fn copy_parts(
         self: &Arc<Self>,
         from: &Object,
@@ -168,7 +168,7 @@ impl Client {
         Ok(parts)
     }
 
-    /// Begins an upload in parts; its name.
+    /// Begins a multipart upload; returns its id.
     pub(super) async fn start_upload(&self, object: &Object) -> Result<String> {
         let mut request = Request::new(Method::POST, object, "begin to write it");
         request.query.push(("uploads", String::new()));
@@ -191,7 +191,7 @@ impl Client {
         Ok(Part { number, tag: answer.header("etag").to_owned() })
     }
 
-    /// Makes the object from its parts: it is there with all of them or not at all.
+    /// Completes a multipart upload; the object then exists atomically.
     pub(super) async fn complete_upload(
         &self,
         object: &Object,
@@ -229,12 +229,12 @@ impl Client {
         self.done(&request).await.map(drop)
     }
 
-    /// Keys that begin with `object`'s, all of them.
+    /// All keys with the prefix of `object`.
     pub(super) async fn keys_below(&self, object: &Object) -> Result<Vec<String>> {
         Ok(self.pages(object, "", None).await?.keys)
     }
 
-    /// Keys that begin with `object`'s, up to the next `/`, all or the first few.
+    /// Keys with the prefix of `object` up to the next `/`, all or the first few.
     pub(super) async fn list(&self, object: &Object, names_max: Option<usize>) -> Result<Listing> {
         self.pages(object, "/", names_max).await
     }
@@ -280,7 +280,7 @@ fn part_query(upload: &str, number: u32) -> Vec<(&'static str, String)> {
     vec![("partNumber", number.to_string()), ("uploadId", upload.to_owned())]
 }
 
-/// As the header that names what is copied has it.
+/// The value of the copy-source header.
 fn source(object: &Object) -> String {
     format!("/{}/{}", object.bucket, sign::encode(&object.key, true))
 }
@@ -290,7 +290,7 @@ fn modified(answer: &Answer) -> Duration {
     time.and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok()).unwrap_or_default()
 }
 
-/// Half of one content and half of another is worse than none.
+/// The error for an object that changed while it was read.
 fn changed(error: thalweg_tensor::Error, object: &Object) -> thalweg_tensor::Error {
     match error.code() {
         Code::FailedPrecondition => {

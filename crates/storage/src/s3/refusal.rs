@@ -1,4 +1,4 @@
-//! What a store says when it does not do what it was asked.
+//! Error responses of a store.
 
 use http::StatusCode;
 use thalweg_tensor::{Code, Error};
@@ -6,24 +6,24 @@ use thalweg_tensor::{Code, Error};
 use super::connections::Answer;
 use super::xml::{self, Element};
 
-/// Of an answer that says what is wrong no more is read.
+/// The maximum number of bytes that are read of an error response.
 const BYTES_MAX: usize = 64 << 10;
-/// Of a sentence no more is shown.
+/// The maximum length of a message that is shown.
 const SHOWN_MAX: usize = 500;
 
-/// An answer that is no success.
+/// An error response.
 #[derive(Debug)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
-    /// The store's name for it, `NoSuchKey` for instance; empty if it gave none.
+    /// The store's error code, `NoSuchKey` for instance; may be empty.
     name: String,
     message: String,
-    /// The region in which the bucket is, where that is what is wrong.
+    /// The bucket's region, if the request was sent to another one.
     region: String,
 }
 
 impl Refusal {
-    /// Reads what the store said; that it said nothing more is no failure.
+    /// Reads an error response; an unreadable body is ignored.
     pub(super) async fn read(mut answer: Answer) -> Refusal {
         let region = answer.header("x-amz-bucket-region").to_owned();
         let content = answer.content(BYTES_MAX).await.unwrap_or_default();
@@ -31,7 +31,7 @@ impl Refusal {
         Refusal { region, ..Refusal::of(answer.status, &said) }
     }
 
-    /// What an element `Error` says.
+    /// The error of an `Error` element.
     pub(super) fn of(status: StatusCode, said: &Element) -> Refusal {
         let text = |name| {
             let text = said.text_of(name).unwrap_or_default();
@@ -40,14 +40,14 @@ impl Refusal {
         Refusal { status, name: text("Code"), message: text("Message"), region: String::new() }
     }
 
-    /// Whether the same request may well succeed a little later.
+    /// Whether a retry may succeed.
     pub(super) fn passes(&self) -> bool {
         let names = ["InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"];
         matches!(self.status.as_u16(), 408 | 429 | 500 | 502..=504)
             || names.contains(&self.name.as_str())
     }
 
-    /// In words.
+    /// The message.
     pub(super) fn shown(&self) -> String {
         let Refusal { status, name, message, .. } = self;
         let reason = status.canonical_reason().unwrap_or_default();
@@ -62,7 +62,7 @@ impl Refusal {
         shown
     }
 
-    /// What `doing` something to `url` came to.
+    /// The error of `doing` something with `url`.
     pub(super) fn error(&self, url: &str, doing: &str) -> Error {
         Error::new(self.code(), format!("{url}: cannot {doing}: {}", self.shown()))
     }

@@ -1,45 +1,46 @@
-//! Where the store is, who asks, and how long it is tried.
+//! Settings of an S3-compatible store: endpoint, credentials, retries.
 
 use std::time::Duration;
 
 use thalweg_tensor::{Result, ensure, err};
 
-/// Where an S3-compatible store is and with what it is opened.
+/// The endpoint and credentials of an S3-compatible store.
 #[derive(Clone)]
 pub struct S3Settings {
-    /// `http://host:port` or `https://host:port`; buckets are the first part of its paths.
+    /// `http://host:port` or `https://host:port`; buckets are the first component of its paths
+    /// (path-style).
     pub endpoint: String,
     /// The region that requests are signed for.
     pub region: String,
-    /// Key and secret; without them requests are not signed.
+    /// The credentials; without them requests are not signed.
     pub credentials: Option<Credentials>,
-    /// File of the certificates to trust, instead of the system's, where connections are encrypted.
+    /// A file with CA certificates that replace the system's.
     pub certificates: Option<String>,
-    /// How often and how long a request is tried.
+    /// Limits of retries.
     pub retries: Retries,
 }
 
 /// A key and its secret.
 #[derive(Clone)]
 pub struct Credentials {
-    /// Names the key.
+    /// The access key id.
     pub access_key: String,
-    /// Proves that it is ours.
+    /// The secret access key.
     pub secret_key: String,
-    /// For keys that were lent for a time.
+    /// The session token of temporary credentials.
     pub session_token: Option<String>,
 }
 
-/// Bounds on trying again.
+/// Limits of retries.
 #[derive(Clone, Copy, Debug)]
 pub struct Retries {
-    /// Attempts in all.
+    /// The maximum number of attempts.
     pub attempts_max: u32,
-    /// Time in which a further attempt may begin.
+    /// The time within which an attempt may begin.
     pub time_max: Duration,
-    /// The first pause; each further one is twice as long, up to 5 s.
+    /// The first retry delay; it doubles up to 5 s.
     pub pause: Duration,
-    /// How long nothing may come or go before an attempt counts as failed.
+    /// The inactivity timeout of an attempt.
     pub silence_max: Duration,
 }
 
@@ -54,11 +55,11 @@ impl Default for Retries {
     }
 }
 
-/// The longest pause between two attempts.
+/// The maximum retry delay.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 impl Retries {
-    /// The pause after this many failed attempts; `random` spreads those who failed together.
+    /// The retry delay after this many failed attempts, with random jitter.
     pub(super) fn pause_after(&self, failed: u32, random: u64) -> Duration {
         let whole = self.pause.saturating_mul(1 << failed.saturating_sub(1).min(16)).min(PAUSE_MAX);
         whole / 2 + whole.mul_f64((random % 1000) as f64 / 2000.0)
@@ -66,9 +67,9 @@ impl Retries {
 }
 
 impl S3Settings {
-    /// What the usual variables say: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
-    /// `AWS_SESSION_TOKEN`, `AWS_REGION` (or `AWS_DEFAULT_REGION`), and for stores that are not
-    /// Amazon's `S3_ENDPOINT` or `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, `AWS_CA_BUNDLE` or
+    /// Settings from the usual environment variables: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
+    /// `AWS_SESSION_TOKEN`, `AWS_REGION` (or `AWS_DEFAULT_REGION`), for other stores than Amazon's
+    /// `S3_ENDPOINT` or `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`, and `AWS_CA_BUNDLE` or
     /// `SSL_CERT_FILE`.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<S3Settings> {
         let first = |names: &[&str]| {
@@ -104,13 +105,13 @@ impl S3Settings {
     }
 }
 
-/// The address in an endpoint.
+/// The address of an endpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Endpoint {
     pub(super) is_encrypted: bool,
     pub(super) host: String,
     pub(super) port: u16,
-    /// As requests name it: without a port that goes without saying.
+    /// The authority in requests, without a default port.
     pub(super) authority: String,
 }
 

@@ -1,4 +1,4 @@
-//! Requests signed with AWS Signature Version 4.
+//! AWS Signature Version 4.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -9,19 +9,19 @@ use super::settings::Credentials;
 
 const BLOCK_BYTES: usize = 64;
 
-/// What a signature covers.
+/// The parts of a request that are signed.
 pub(super) struct ToSign<'a> {
     pub(super) method: &'a str,
-    /// Encoded, from `/` on.
+    /// The encoded path, from `/` on.
     pub(super) path: &'a str,
-    /// Encoded and in order.
+    /// The encoded, sorted query.
     pub(super) query: &'a str,
-    /// Names in lower case, in order.
+    /// Headers with lower-case names, sorted.
     pub(super) headers: &'a [(String, String)],
     pub(super) content_hash: &'a str,
 }
 
-/// The value of the header `authorization`. `time` is what [`timestamp`] gave.
+/// The value of the `authorization` header. `time` is a [`timestamp`].
 pub(super) fn authorization(
     request: &ToSign<'_>,
     credentials: &Credentials,
@@ -63,7 +63,7 @@ fn hex(bytes: &[u8; 32]) -> String {
     text
 }
 
-/// HMAC with SHA-256 (RFC 2104).
+/// HMAC-SHA-256 (RFC 2104).
 fn keyed_hash(key: &[u8], message: &[u8]) -> [u8; 32] {
     let mut block = [0; BLOCK_BYTES];
     match key.len() {
@@ -75,7 +75,7 @@ fn keyed_hash(key: &[u8], message: &[u8]) -> [u8; 32] {
     outer.chain_update(inner.finalize()).finalize().into()
 }
 
-/// Letters, digits and `-._~` as they are, all else by its bytes; `/` as it is in paths.
+/// Percent-encoding of all but letters, digits and `-._~`; `/` is kept in paths.
 pub(super) fn encode(text: &str, keeps_slash: bool) -> String {
     let mut encoded = String::with_capacity(text.len());
     for &byte in text.as_bytes() {
@@ -92,7 +92,7 @@ pub(super) fn encode(text: &str, keeps_slash: bool) -> String {
     encoded
 }
 
-/// Names and values of a query, encoded and in the order that signatures want.
+/// The encoded query, sorted as the signature requires.
 pub(super) fn encode_query(query: &[(&str, String)]) -> String {
     let encoded = |(name, value): &(&str, String)| {
         format!("{}={}", encode(name, false), encode(value, false))
@@ -102,7 +102,7 @@ pub(super) fn encode_query(query: &[(&str, String)]) -> String {
     parts.join("&")
 }
 
-/// `20130524T000000Z`, from the time since 1970.
+/// The time since 1970 in the form `20130524T000000Z`.
 pub(super) fn timestamp(wall: Duration) -> String {
     let seconds = wall.as_secs();
     let (days, second) = (seconds / 86_400, seconds % 86_400);

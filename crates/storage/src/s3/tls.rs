@@ -1,4 +1,4 @@
-//! Encrypted connections.
+//! TLS connections.
 
 use std::io;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use super::connections::Stream;
 
-/// Where systems keep the certificates that they trust.
+/// The files in which systems keep CA certificates.
 const SYSTEM_FILES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -21,14 +21,14 @@ const SYSTEM_FILES: &[&str] = &[
     "/etc/ssl/cert.pem",
 ];
 
-/// Makes plain connections to one host encrypted.
+/// Establishes TLS on connections to one host.
 pub(super) struct Tls {
     connector: TlsConnector,
     host: ServerName<'static>,
 }
 
 impl Tls {
-    /// `certificates` is a file of those to trust instead of the system's.
+    /// TLS for a host; `certificates` is a file of CA certificates that replace the system's.
     pub(super) fn new(host: &str, certificates: Option<&str>) -> Result<Tls> {
         let name = ServerName::try_from(host.to_owned()).map_err(|_| {
             err!(InvalidArgument, "'{host}' is no name that a certificate can have")

@@ -1,4 +1,4 @@
-//! Objects being written: small ones by one request, large ones in parts.
+//! Writing of objects: small ones by one request, large ones by multipart upload.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,37 +11,39 @@ use super::client::{Client, Object};
 use super::objects::Part;
 use crate::driver::{Driver, Pending};
 
-/// A part of an upload, and the most that is written by one request. Stores want 5 MiB at least.
+/// The size of a part, and the maximum size that is written by one request. S3 requires parts of at
+/// least 5 MiB.
 pub(super) const PART_BYTES: usize = 8 << 20;
-/// Parts that are on their way at once.
+/// The maximum number of concurrent parts.
 const PARTS_UNDER_WAY: usize = 4;
-/// Parts of one size; those that follow are twice as large. An upload has 10,000 at most, which
-/// then is more than the 5 TB that an object may have.
+/// After this many parts the part size doubles. An upload has at most 10,000 parts, which then hold
+/// more than the 5 TB limit of an object.
 const PARTS_OF_ONE_SIZE: u32 = 1000;
 
-/// When others see what is written.
+/// When readers see the content.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Appears {
-    /// All at once, at the end.
+    /// When the file is finished.
     Finished,
-    /// Whenever it is flushed too.
+    /// Also at each flush.
     Flushed,
 }
 
-/// An object being written.
+/// An object that is written.
 pub(super) struct Writer {
     client: Arc<Client>,
     driver: Driver,
     object: Object,
     appears: Appears,
-    /// Bytes of the object as it is that come before all else: those that a flush left there.
+    /// The number of leading bytes that are copied from the existing object: those that a flush
+    /// wrote.
     before: u64,
     upload: Option<Upload>,
-    /// What comes after the parts that were sent.
+    /// The bytes after the parts that were sent.
     pending: Vec<u8>,
-    /// Whether the object lacks something that was written.
+    /// Whether bytes were written that the object does not have yet.
     is_behind: bool,
-    /// What went wrong: nothing is written after it.
+    /// The error after which nothing more is written.
     failure: Option<Error>,
 }
 
@@ -54,8 +56,8 @@ struct Upload {
 }
 
 impl Writer {
-    /// Writes an object whose content is to begin with `before` bytes of what is there already,
-    /// then `pending`. `is_behind`: even if nothing is written there is something to do.
+    /// Writes an object whose content begins with `before` bytes of the existing object, then
+    /// `pending`. With `is_behind` the object is written even if nothing is appended.
     pub(super) fn new(
         client: Arc<Client>,
         driver: Driver,
@@ -75,7 +77,7 @@ impl Writer {
         }
     }
 
-    /// Goes on after what the object has already.
+    /// Continues after the object's existing content.
     pub(super) fn after(mut self, before: u64, pending: Vec<u8>) -> Writer {
         (self.before, self.pending, self.is_behind) = (before, pending, false);
         self
@@ -148,7 +150,7 @@ impl Writer {
         Ok(Upload { name: name.into(), parts, under_way, number, bytes: before })
     }
 
-    /// Lets the object have all that was written.
+    /// Makes the object have all bytes that were written.
     fn commit(&mut self) -> Result<()> {
         if !self.is_behind {
             return Ok(());
@@ -176,7 +178,7 @@ impl Writer {
         Ok(())
     }
 
-    /// What an upload leaves behind costs its owner until it is given up.
+    /// Aborts the multipart upload, whose parts would otherwise be billed.
     fn abort(&mut self) {
         let Some(upload) = self.upload.take() else { return };
         let (client, object) = (Arc::clone(&self.client), self.object.clone());

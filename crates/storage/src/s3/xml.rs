@@ -1,11 +1,11 @@
-//! The little XML that stores answer with: elements and their text, nothing else.
+//! A parser for the XML subset of S3 responses: elements and their text.
 
 use thalweg_tensor::{Result, bail, ensure, err};
 
-/// How deep elements may lie in each other.
+/// The maximum nesting depth.
 const DEPTH_MAX: usize = 32;
 
-/// An element: its text and what is in it.
+/// An element: its text and its children.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Element {
     pub(super) name: String,
@@ -14,18 +14,18 @@ pub(super) struct Element {
 }
 
 impl Element {
-    /// The text of the first child of that name.
+    /// The text of the first child with this name.
     pub(super) fn text_of(&self, name: &str) -> Option<&str> {
         self.children.iter().find(|child| child.name == name).map(|child| child.text.as_str())
     }
 
-    /// The children of that name.
+    /// The children with this name.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Element> {
         self.children.iter().filter(move |child| child.name == name)
     }
 }
 
-/// The outermost element of a document. Attributes and comments are passed over.
+/// The root element of a document. Attributes and comments are skipped.
 pub(super) fn parse(document: &[u8]) -> Result<Element> {
     let mut rest = std::str::from_utf8(document)
         .map_err(|e| err!(DataLoss, "it is not text at byte {}", e.valid_up_to()))?;
@@ -62,7 +62,7 @@ pub(super) fn parse(document: &[u8]) -> Result<Element> {
     document.children.into_iter().next().ok_or_else(|| err!(DataLoss, "it has no element"))
 }
 
-/// What stands between `<` and `>`, and the rest.
+/// The text between `<` and `>`, and the rest.
 fn split_tag(text: &str) -> Result<(&str, &str)> {
     let (open, close) = if text.starts_with("<!--") { ("<!--", "-->") } else { ("<", ">") };
     match text[open.len()..].find(close) {
@@ -111,7 +111,7 @@ fn numbered(name: &str) -> Option<char> {
     char::from_u32(code)
 }
 
-/// Text as it stands in an element.
+/// Escapes text for an element.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

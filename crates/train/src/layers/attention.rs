@@ -1,4 +1,4 @@
-//! Attention of the elements of a sequence to each other.
+//! Multi-head self-attention.
 
 use thalweg_graph::Output;
 use thalweg_tensor::{Result, ensure};
@@ -6,7 +6,7 @@ use thalweg_tensor::{Result, ensure};
 use super::{Dense, Layer};
 use crate::Model;
 
-/// Self-attention with several heads over batch, time, features.
+/// Multi-head self-attention over a tensor `[batch, time, features]`.
 #[derive(Clone, Copy, Debug)]
 pub struct Attention {
     heads: usize,
@@ -14,12 +14,12 @@ pub struct Attention {
 }
 
 impl Attention {
-    /// So many heads; they share the features evenly.
+    /// Attention with this number of heads, which divide the features evenly.
     pub fn new(heads: usize) -> Attention {
         Attention { heads, is_causal: false }
     }
 
-    /// An element sees those before it and itself alone.
+    /// Causal: a position attends to itself and to earlier positions only.
     #[must_use]
     pub fn causal(self) -> Attention {
         Attention { is_causal: true, ..self }
@@ -32,7 +32,7 @@ impl Layer for Attention {
         ensure!(
             self.heads > 0 && features % self.heads == 0,
             InvalidArgument,
-            "{features} features cannot be shared by {} heads",
+            "{features} features are not divisible by {} attention heads",
             self.heads
         );
         let mut layer = model.layer("attention");
@@ -66,7 +66,7 @@ impl Layer for Attention {
 }
 
 impl Model {
-    /// The shape of batch, time, features with the features cut into heads.
+    /// The shape `[batch, time, heads, features / heads]`.
     fn shape_of_heads(&mut self, x: Output, heads: usize, width: usize) -> Result<Output> {
         let shape = self.shape_of(x)?;
         let (from, to, step) = (self.ints(&[0])?, self.ints(&[2])?, self.ints(&[1])?);
@@ -76,7 +76,8 @@ impl Model {
         self.op("ConcatV2").inputs(&[leading, last, axis]).build()
     }
 
-    /// Scores above the diagonal become so low that they weigh nothing.
+    /// Masks the scores above the diagonal with a large negative number, so that softmax gives them
+    /// zero weight.
     fn hide_later(&mut self, scores: Output) -> Result<Output> {
         let dtype = self.dtype(scores);
         let ones = self.add("OnesLike", &[scores])?;
@@ -88,7 +89,7 @@ impl Model {
         self.add("SelectV2", &[is_seen, scores, low])
     }
 
-    /// The same tensor, said to have this shape.
+    /// The same tensor with this static shape.
     fn with_static_shape(
         &mut self,
         x: Output,

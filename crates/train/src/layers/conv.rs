@@ -1,4 +1,4 @@
-//! Convolution over images.
+//! 2-D convolution.
 
 use thalweg_graph::Output;
 use thalweg_tensor::Result;
@@ -6,7 +6,7 @@ use thalweg_tensor::Result;
 use super::{Activation, Layer, Padding};
 use crate::{Initializer, Model};
 
-/// Filters that slide over images of shape batch, height, width, channels.
+/// 2-D convolution of images `[batch, height, width, channels]`, with bias and activation.
 #[derive(Clone, Debug)]
 pub struct Conv {
     filters: usize,
@@ -19,7 +19,7 @@ pub struct Conv {
 }
 
 impl Conv {
-    /// So many filters of this height and width.
+    /// A convolution with this number of filters and this kernel size (height, width).
     pub fn new(filters: usize, window: [usize; 2]) -> Conv {
         Conv {
             filters,
@@ -32,37 +32,37 @@ impl Conv {
         }
     }
 
-    /// Every how manieth place is computed.
+    /// Sets the stride in both dimensions.
     #[must_use]
     pub fn stride(self, stride: usize) -> Conv {
         Conv { stride, ..self }
     }
 
-    /// What happens at the edges.
+    /// Sets the padding.
     #[must_use]
     pub fn padding(self, padding: Padding) -> Conv {
         Conv { padding, ..self }
     }
 
-    /// What is done to each output.
+    /// Sets the activation function.
     #[must_use]
     pub fn activation(self, activation: Activation) -> Conv {
         Conv { activation, ..self }
     }
 
-    /// Rectified outputs.
+    /// Uses ReLU.
     #[must_use]
     pub fn relu(self) -> Conv {
         self.activation(Activation::Relu)
     }
 
-    /// Without a bias, as before a normalisation.
+    /// Omits the bias, as before a normalization.
     #[must_use]
     pub fn without_bias(self) -> Conv {
         Conv { has_bias: false, ..self }
     }
 
-    /// How the filters begin.
+    /// Sets the initializer of the kernel.
     #[must_use]
     pub fn kernel(self, kernel: Initializer) -> Conv {
         Conv { kernel, ..self }

@@ -1,4 +1,4 @@
-//! Layers without an order among their inputs.
+//! Fully connected layers, dropout and flattening.
 
 use thalweg_graph::Output;
 use thalweg_tensor::{Result, ensure};
@@ -6,7 +6,7 @@ use thalweg_tensor::{Result, ensure};
 use super::{Activation, Layer};
 use crate::{Initializer, Model, Phase};
 
-/// Every output depends on every input: `activation(x W + b)`.
+/// Fully connected layer: `activation(x W + b)`.
 #[derive(Clone, Debug)]
 pub struct Dense {
     units: usize,
@@ -17,7 +17,7 @@ pub struct Dense {
 }
 
 impl Dense {
-    /// So many outputs.
+    /// A layer with this number of output units.
     pub fn new(units: usize) -> Dense {
         Dense {
             units,
@@ -28,31 +28,31 @@ impl Dense {
         }
     }
 
-    /// What is done to each output.
+    /// Sets the activation function.
     #[must_use]
     pub fn activation(self, activation: Activation) -> Dense {
         Dense { activation, ..self }
     }
 
-    /// Rectified outputs.
+    /// Uses ReLU.
     #[must_use]
     pub fn relu(self) -> Dense {
         self.activation(Activation::Relu)
     }
 
-    /// Without a bias.
+    /// Omits the bias.
     #[must_use]
     pub fn without_bias(self) -> Dense {
         Dense { has_bias: false, ..self }
     }
 
-    /// How the weights begin.
+    /// Sets the initializer of the weights.
     #[must_use]
     pub fn kernel(self, kernel: Initializer) -> Dense {
         Dense { kernel, ..self }
     }
 
-    /// Adds this much of the weights' squares to the loss.
+    /// Adds an L2 penalty `l2 * sum(W^2)` to the loss.
     #[must_use]
     pub fn l2(self, l2: f32) -> Dense {
         Dense { l2, ..self }
@@ -79,7 +79,7 @@ impl Layer for Dense {
     }
 }
 
-/// The last dimension of `x` times a matrix, whatever is before it.
+/// Matrix product over the last dimension of `x`, whatever the leading dimensions.
 pub(super) fn rows_times(
     model: &mut Model,
     x: Output,
@@ -91,7 +91,7 @@ pub(super) fn rows_times(
     ensure!(
         rank.is_some_and(|rank| rank >= 2),
         InvalidArgument,
-        "a layer wants rows of numbers, not a tensor of shape {shape}"
+        "a dense layer needs an input of rank 1 or more, got shape {shape}"
     );
     if rank == Some(2) {
         return model.add("MatMul", &[x, weights]);
@@ -112,7 +112,7 @@ fn replace_last(model: &mut Model, x: Output, last: usize) -> Result<Output> {
     if let Some(mut known) =
         known.filter(|k| k[..k.len() - 1].iter().filter(|d| **d < 0).count() < 2)
     {
-        // At most one size is not known: Reshape finds it.
+        // At most one size is unknown: Reshape infers it.
         let end = known.len() - 1;
         known[end] = last as i32;
         return model.ints(&known);
@@ -125,14 +125,15 @@ fn replace_last(model: &mut Model, x: Output, last: usize) -> Result<Output> {
     model.op("ConcatV2").inputs(&[leading, last, axis]).build()
 }
 
-/// Sets a part of the numbers to zero while training, and scales the others up.
+/// Dropout: sets a random fraction of the elements to zero during training and scales the others up
+/// by `1 / (1 - rate)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Dropout {
     rate: f32,
 }
 
 impl Dropout {
-    /// The part that is dropped, from 0 to less than 1.
+    /// Dropout with this rate, in `[0, 1)`.
     pub fn new(rate: f32) -> Dropout {
         Dropout { rate }
     }
@@ -143,7 +144,7 @@ impl Layer for Dropout {
         ensure!(
             (0.0..1.0).contains(&self.rate),
             InvalidArgument,
-            "a dropout rate is from 0 to less than 1, not {}",
+            "the dropout rate must be in [0, 1), got {}",
             self.rate
         );
         if model.phase() == Phase::Inference || self.rate == 0.0 {
@@ -154,9 +155,9 @@ impl Layer for Dropout {
         let shape = layer.shape_of(x)?;
         let (seed, seed2) = layer.next_seeds();
         let node = layer.op("RandomUniform").input(shape).attr("dtype", dtype);
-        let dice = node.attr("seed", seed).attr("seed2", seed2).build()?;
+        let uniform = node.attr("seed", seed).attr("seed2", seed2).build()?;
         let rate = layer.number(dtype, f64::from(self.rate))?;
-        let stays = layer.add("GreaterEqual", &[dice, rate])?;
+        let stays = layer.add("GreaterEqual", &[uniform, rate])?;
         let scale = layer.number(dtype, 1.0 / (1.0 - f64::from(self.rate)))?;
         let scaled = layer.add("Mul", &[x, scale])?;
         let zero = layer.number(dtype, 0.0)?;
@@ -164,7 +165,7 @@ impl Layer for Dropout {
     }
 }
 
-/// All but the first dimension become one.
+/// Reshapes `[batch, ...]` to `[batch, features]`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Flatten;
 

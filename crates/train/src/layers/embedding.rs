@@ -1,4 +1,4 @@
-//! A row of numbers for each of many things.
+//! Embedding tables.
 
 use thalweg_graph::Output;
 use thalweg_tensor::{Result, ensure};
@@ -6,7 +6,7 @@ use thalweg_tensor::{Result, ensure};
 use super::Layer;
 use crate::{Initializer, Model, Part, Variable};
 
-/// A table of rows, looked up by number; its gradient has the used rows alone.
+/// An embedding table: rows looked up by index. Its gradient is sparse (`IndexedSlices`).
 #[derive(Clone, Debug)]
 pub struct Embedding {
     rows: usize,
@@ -16,31 +16,32 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// So many rows, so wide.
+    /// A table of `rows` rows of `width` elements.
     pub fn new(rows: usize, width: usize) -> Embedding {
         Embedding { rows, width, shards: 1, first: Initializer::Uniform(-0.05, 0.05) }
     }
 
-    /// Cuts the table: row `i` lies in part `i % shards`, and each part is placed on its own. The
-    /// parts are variables of their own in checkpoints too; [`Model::partitioned`] is the other way,
-    /// with runs of rows that are saved as one.
+    /// Splits the table with the `mod` strategy: row `i` is in shard `i % shards`, and each shard
+    /// is placed on its own. The shards are separate variables in checkpoints too;
+    /// [`Model::partitioned`] splits into contiguous rows (`div` strategy) and saves them as one
+    /// variable.
     #[must_use]
     pub fn shards(self, shards: usize) -> Embedding {
         Embedding { shards, ..self }
     }
 
-    /// How the rows begin.
+    /// Sets the initializer of the rows.
     #[must_use]
     pub fn first(self, first: Initializer) -> Embedding {
         Embedding { first, ..self }
     }
 
-    /// The parts of the table, as variables of the layer `model`.
+    /// The shards of the table, as variables of the layer `model`.
     pub fn tables(&self, model: &Model) -> Result<Vec<Variable>> {
         ensure!(
             self.shards >= 1 && self.shards <= self.rows.max(1),
             InvalidArgument,
-            "a table of {} rows cannot be cut into {} parts",
+            "a table of {} rows cannot be split into {} shards",
             self.rows,
             self.shards
         );
@@ -64,8 +65,8 @@ impl Layer for Embedding {
     }
 }
 
-/// The rows that `ids` name in a table that is held by `tables`: parts of it along an axis, or, where
-/// they are variables of their own, every so many rows of it.
+/// `embedding_lookup`: the rows of `ids` from a table that `tables` hold, either as partitions
+/// along an axis or, where they are separate variables, with the `mod` strategy.
 pub(crate) fn lookup(model: &mut Model, tables: &[Variable], ids: Output) -> Result<Output> {
     if let [table] = tables {
         return table.gather(model, ids);
@@ -80,7 +81,8 @@ pub(crate) fn lookup(model: &mut Model, tables: &[Variable], ids: Output) -> Res
     }
 }
 
-/// Parts that have all rows, but not all of each: they are looked up everywhere and joined.
+/// Lookup in a table that is partitioned along its columns: every partition is looked up and the
+/// results are concatenated.
 fn columns(model: &mut Model, tables: &[Variable], ids: Output, part: &Part) -> Result<Output> {
     let mut found = Vec::with_capacity(tables.len());
     for table in tables {
@@ -91,14 +93,15 @@ fn columns(model: &mut Model, tables: &[Variable], ids: Output, part: &Part) -> 
     model.op("ConcatV2").inputs(&found).inputs(&[axis]).build()
 }
 
-/// Which of `parts` a row is in, and where: they take turns.
+/// Shard and row within the shard by the `mod` strategy.
 fn in_turn(model: &mut Model, ids: Output, parts: usize) -> Result<[Output; 2]> {
     let dtype = model.dtype(ids);
     let count = model.number(dtype, parts as f64)?;
     Ok([model.add("FloorMod", &[ids, count])?, model.add("FloorDiv", &[ids, count])?])
 }
 
-/// Which of `parts` a row is in, and where: each has a run of rows, the first ones one row more.
+/// Shard and row within the shard by the `div` strategy: contiguous ranges, the first ones longer
+/// by one row.
 fn in_runs(model: &mut Model, ids: Output, rows: usize, parts: usize) -> Result<[Output; 2]> {
     let dtype = model.dtype(ids);
     let number = |model: &mut Model, value: usize| model.number(dtype, value as f64);
@@ -115,7 +118,7 @@ fn in_runs(model: &mut Model, ids: Output, rows: usize, parts: usize) -> Result<
     Ok([part, model.add("SelectV2", &[is_long, of_long, of_short])?])
 }
 
-/// Rows of which `find` says in which part they are, and where in it.
+/// Gathers rows from the shards, given the shard of each row and its row there.
 fn rows_by(
     model: &mut Model,
     tables: &[Variable],
@@ -137,7 +140,7 @@ fn rows_by(
     let positions = cut(model, positions)?;
     let mut found = Vec::with_capacity(tables.len());
     for (table, rows) in tables.iter().zip(rows) {
-        // Rows are looked up where the part lives, so that only they travel.
+        // Rows are gathered on the shard's device, so that only they are transferred.
         let mut beside = model.on(&table.device);
         found.push(table.gather(&mut beside, rows)?);
     }

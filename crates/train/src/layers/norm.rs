@@ -1,4 +1,4 @@
-//! Normalisation.
+//! Batch and layer normalization.
 
 use thalweg_graph::Output;
 use thalweg_tensor::{Result, ensure};
@@ -6,8 +6,8 @@ use thalweg_tensor::{Result, ensure};
 use super::Layer;
 use crate::{Initializer, Model, Phase, Variable};
 
-/// Each channel gets mean 0 and variance 1 over the batch, then a scale and an offset of its own.
-/// In use, averages that training kept stand for those of the batch.
+/// Batch normalization: each channel gets mean 0 and variance 1 over the batch, then a learned
+/// scale and offset. Inference uses the moving averages that training kept.
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNorm {
     momentum: f32,
@@ -20,19 +20,19 @@ impl BatchNorm {
         BatchNorm { momentum: 0.99, epsilon: 1e-3 }
     }
 
-    /// How much of the kept averages stays at each step.
+    /// Sets the momentum: the fraction of the moving averages that stays at each step.
     #[must_use]
     pub fn momentum(self, momentum: f32) -> BatchNorm {
         BatchNorm { momentum, ..self }
     }
 
-    /// What is added to variances.
+    /// Sets the constant that is added to variances.
     #[must_use]
     pub fn epsilon(self, epsilon: f32) -> BatchNorm {
         BatchNorm { epsilon, ..self }
     }
 
-    /// `kept -= (kept - batch) * (1 - momentum)`.
+    /// Updates a moving average: `moving -= (moving - batch) * (1 - momentum)`.
     fn follow(self, layer: &mut Model, kept: &Variable, batch: Output) -> Result<()> {
         let old = kept.read(layer)?;
         let gap = layer.add("Sub", &[old, batch])?;
@@ -57,7 +57,7 @@ impl Layer for BatchNorm {
         ensure!(
             rank == Some(2) || rank == Some(4),
             InvalidArgument,
-            "a batch normalisation wants rows or images, not a tensor of shape {}",
+            "batch normalization needs an input of rank 2 or 4, got shape {}",
             model.shape(x)
         );
         let mut layer = model.layer("batch_normalization");
@@ -99,7 +99,7 @@ impl Layer for BatchNorm {
     }
 }
 
-/// Each row gets mean 0 and variance 1, then scales and offsets.
+/// Layer normalization: each row gets mean 0 and variance 1, then a learned scale and offset.
 #[derive(Clone, Copy, Debug)]
 pub struct LayerNorm {
     epsilon: f32,
@@ -111,7 +111,7 @@ impl LayerNorm {
         LayerNorm { epsilon: 1e-3 }
     }
 
-    /// What is added to variances.
+    /// Sets the constant that is added to variances.
     #[must_use]
     pub fn epsilon(self, epsilon: f32) -> LayerNorm {
         LayerNorm { epsilon }

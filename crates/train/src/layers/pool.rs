@@ -1,4 +1,4 @@
-//! Pooling over images.
+//! 2-D pooling.
 
 use thalweg_graph::Output;
 use thalweg_tensor::Result;
@@ -17,18 +17,18 @@ macro_rules! pool {
         }
 
         impl $name {
-            /// Windows of this height and width, side by side.
+            /// Pooling with a square window and a stride of the same size.
             pub fn new(window: usize) -> $name {
                 $name { window, stride: window, padding: Padding::Valid }
             }
 
-            /// Every how manieth window is computed.
+            /// Sets the stride in both dimensions.
             #[must_use]
             pub fn stride(self, stride: usize) -> $name {
                 $name { stride, ..self }
             }
 
-            /// What happens at the edges.
+            /// Sets the padding.
             #[must_use]
             pub fn padding(self, padding: Padding) -> $name {
                 $name { padding, ..self }
@@ -47,17 +47,17 @@ macro_rules! pool {
 }
 
 pool!(
-    /// The greatest number of each window.
+    /// Max pooling.
     MaxPool,
     "MaxPool"
 );
 pool!(
-    /// The mean of each window.
+    /// Average pooling.
     AveragePool,
     "AvgPool"
 );
 
-/// The mean of each channel over the whole image.
+/// Global average pooling: the mean of each channel over height and width.
 pub fn global_average_pool(model: &mut Model, x: Output) -> Result<Output> {
     let axes = model.ints(&[1, 2])?;
     model.add("Mean", &[x, axes])

@@ -1,4 +1,5 @@
-//! Layers that go along time: batch, time, features in; batch, time, units out, or the last of them.
+//! Recurrent layers over `[batch, time, features]`; they return `[batch, time, units]` or the last
+//! time step.
 
 use thalweg_graph::{Output, Scope};
 use thalweg_tensor::{DType, Result, Shape, Tensor};
@@ -14,23 +15,24 @@ struct Recurrent {
     gives_all: bool,
 }
 
-/// Long short-term memory.
+/// Long short-term memory (LSTM).
 #[derive(Clone, Copy, Debug)]
 pub struct Lstm(Recurrent);
 
-/// Gated recurrent unit, with the reset gate applied after the product (TensorFlow's default).
+/// Gated recurrent unit (GRU), with the reset gate applied after the matrix product (Keras'
+/// default).
 #[derive(Clone, Copy, Debug)]
 pub struct Gru(Recurrent);
 
 macro_rules! constructors {
     ($name:ident) => {
         impl $name {
-            /// So many units; gives what they say at the last step.
+            /// A layer with this number of units, which returns the output of the last time step.
             pub fn new(units: usize) -> $name {
                 $name(Recurrent { units, gives_all: false })
             }
 
-            /// Gives what they say at every step.
+            /// Returns the outputs of all time steps.
             #[must_use]
             pub fn sequence(self) -> $name {
                 $name(Recurrent { gives_all: true, ..self.0 })
@@ -43,7 +45,7 @@ constructors!(Lstm);
 constructors!(Gru);
 
 impl Recurrent {
-    /// The part of all steps' gates that depends on the input alone, time first: one product.
+    /// The input part of the gates of all time steps, time-major, as one matrix product.
     fn inputs(self, layer: &mut Model, x: Output, gates: usize) -> Result<Output> {
         let inputs = layer.features(x)?;
         let width = gates * self.units;
@@ -54,7 +56,7 @@ impl Recurrent {
         layer.add("Transpose", &[product, order])
     }
 
-    /// A state of zeros for each member of the batch.
+    /// A zero state for each example of the batch.
     fn zeros(self, layer: &mut Model, x: Output) -> Result<Output> {
         let shape = layer.shape_of(x)?;
         let (from, to, step) = (layer.ints(&[0])?, layer.ints(&[1])?, layer.ints(&[1])?);
@@ -67,7 +69,7 @@ impl Recurrent {
         layer.add("Fill", &[shape, zero])
     }
 
-    /// Runs `cell` over time; the first of its states is what the layer gives.
+    /// Runs `cell` over time; the first of its states is the output.
     fn run(
         self,
         layer: &mut Model,
@@ -99,7 +101,7 @@ impl Layer for Lstm {
         let kernel = layer.parameter("kernel", &dims, &Initializer::GlorotUniform)?;
         let dims = [units, 4 * units];
         let recurrent = layer.parameter("recurrent_kernel", &dims, &Initializer::Orthogonal)?;
-        // Gates begin open to the past: the second quarter is that of forgetting.
+        // The bias of the forget gate, the second quarter, is initialized with 1 (`unit_forget_bias`).
         let first = (0..4 * units).map(|i| if i / units == 1 { 1.0 } else { 0.0 }).collect();
         let bias = layer.parameter("bias", &[4 * units], &Initializer::Value(first))?;
         let bias = bias.read(&mut layer)?;
@@ -110,7 +112,7 @@ impl Layer for Lstm {
         let order = layer.ints(&[1, 0, 2])?;
         let steps = layer.add("Transpose", &[x, order])?;
         let count = first_size(&mut layer, steps)?;
-        // Gates that see the cells have weights for that; these do not.
+        // Peephole weights are not used.
         let blind =
             layer.constant(&Tensor::from_slice(Shape::new(&[units])?, &vec![0f32; units])?)?;
         let node = layer.op("BlockLSTMV2").inputs(&[count, steps, zeros, zeros, weights]);
@@ -124,7 +126,7 @@ impl Layer for Lstm {
     }
 }
 
-/// The size of a tensor's first dimension, an int64.
+/// The size of a tensor's first dimension, as an int64 tensor.
 fn first_size(layer: &mut Model, of: Output) -> Result<Output> {
     if let Some(size) = layer.shape(of).dim(0) {
         return layer.constant(&Tensor::scalar(size as i64));

@@ -1,4 +1,4 @@
-//! Layers around layers, and places in a sequence.
+//! Residual connections and position embeddings.
 
 use thalweg_graph::Output;
 use thalweg_tensor::{Result, ensure};
@@ -6,7 +6,7 @@ use thalweg_tensor::{Result, ensure};
 use super::Layer;
 use crate::{Initializer, Model};
 
-/// What a layer gives is added to what it gets: `x + layer(x)`.
+/// Residual connection: `x + layer(x)`.
 #[derive(Clone, Copy, Debug)]
 pub struct Residual<L>(pub L);
 
@@ -17,7 +17,7 @@ impl<L: Layer> Layer for Residual<L> {
     }
 }
 
-/// Adds to each element of a sequence a row that says where it stands; the rows are learnt.
+/// Learned position embeddings, added to each element of a sequence.
 #[derive(Clone, Copy, Debug)]
 pub struct Positions;
 
@@ -28,7 +28,7 @@ impl Layer for Positions {
         ensure!(
             length.is_some(),
             InvalidArgument,
-            "positions are those of sequences of a known length, not of a tensor of shape {shape}"
+            "position embeddings need a known sequence length, got shape {shape}"
         );
         let mut layer = model.layer("positions");
         let dims = [length.unwrap_or(0), features];

@@ -1,11 +1,11 @@
-//! How samples are dealt: which ones a shard has in each epoch, and in which order.
+//! Sharding of a data set: the samples of each shard in each epoch, and their order.
 
 use thalweg_tensor::{Result, ensure};
 
-/// A set of samples cut into shards, each of which is used once per epoch.
+/// A data set split into shards, each of which is used once per epoch.
 ///
-/// Every epoch has an order of its own, the same for whoever asks, so a shard that changes hands goes
-/// on where it stopped.
+/// Every epoch has its own permutation of the samples, the same for every worker, so a shard that
+/// moves to another worker continues where it stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shards {
     samples: u64,
@@ -13,14 +13,14 @@ pub struct Shards {
     seed: u64,
 }
 
-/// Most shards that a set may be cut into: their table is read and written whole.
+/// The maximum number of shards: the lease table is read and written as a whole.
 const COUNT_MAX: u64 = 1 << 20;
 
 impl Shards {
-    /// `samples` in shards of `per_shard`; the last may have fewer.
+    /// `samples` samples in shards of `per_shard`; the last shard may have fewer.
     pub fn new(samples: usize, per_shard: usize, seed: u64) -> Result<Shards> {
-        ensure!(samples > 0, InvalidArgument, "there are no samples");
-        ensure!(per_shard > 0, InvalidArgument, "a shard has at least one sample");
+        ensure!(samples > 0, InvalidArgument, "the data set is empty");
+        ensure!(per_shard > 0, InvalidArgument, "a shard needs at least one sample");
         let shards = Shards { samples: samples as u64, per_shard: per_shard as u64, seed };
         ensure!(
             shards.count() as u64 <= COUNT_MAX,
@@ -30,24 +30,24 @@ impl Shards {
         Ok(shards)
     }
 
-    /// How many shards there are.
+    /// The number of shards.
     pub fn count(&self) -> usize {
         self.samples.div_ceil(self.per_shard) as usize
     }
 
-    /// How many samples there are in all.
+    /// The number of samples in all.
     pub fn samples(&self) -> usize {
         self.samples as usize
     }
 
-    /// How many samples a shard has.
+    /// The number of samples of a shard.
     pub fn size(&self, shard: usize) -> usize {
         let begin = (shard as u64).saturating_mul(self.per_shard);
         self.samples.saturating_sub(begin).min(self.per_shard) as usize
     }
 
-    /// The next samples of a shard of which `used` have been used, over all epochs: up to `count`,
-    /// fewer where its epoch ends; none if there is no such shard.
+    /// The next samples of a shard of which `used` have been used over all epochs: up to `count`,
+    /// fewer where its epoch ends, none if there is no such shard.
     pub fn batch(&self, shard: usize, used: u64, count: usize) -> Vec<usize> {
         let size = self.size(shard) as u64;
         if size == 0 {
@@ -59,10 +59,11 @@ impl Shards {
         (begin..begin + count).map(|place| self.at(epoch, place) as usize).collect()
     }
 
-    /// The sample at a place in the order of an epoch: a permutation that is computed where it is
-    /// needed, so that its memory does not grow with the samples.
+    /// The sample at a position of an epoch's permutation. The permutation is computed element by
+    /// element (a Feistel network with cycle walking), so its memory does not grow with the number
+    /// of samples.
     fn at(&self, epoch: u64, place: u64) -> u64 {
-        // A cipher of pairs of numbers; what falls outside the samples is enciphered again.
+        // A Feistel network over a power of four; results that are not samples are encrypted again.
         let half = (u64::BITS - (self.samples - 1).leading_zeros()).div_ceil(2).max(1);
         let mask = (1u64 << half) - 1;
         let key = mix(self.seed ^ mix(epoch));
@@ -81,7 +82,7 @@ impl Shards {
     }
 }
 
-/// A number that looks random and depends on every bit of `x`.
+/// A hash of `x` (SplitMix64's finalizer).
 fn mix(x: u64) -> u64 {
     let x = (x ^ (x >> 30)).wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

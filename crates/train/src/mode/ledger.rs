@@ -1,4 +1,4 @@
-//! Updates that are entered in the table of leases as they are made.
+//! Updates that record their samples in the lease table in the same critical section.
 
 use thalweg_graph::{Adjoint, IndexedSlices, NodeId, Output};
 use thalweg_tensor::Result;
@@ -6,7 +6,7 @@ use thalweg_tensor::Result;
 use crate::leases::{Batch, Leases};
 use crate::{Model, Optimizer, Variable};
 
-/// Where a worker's samples are accounted for.
+/// The lease table of a worker's samples, and the batch that the worker feeds.
 #[cfg_attr(
     not(feature = "remote"),
     allow(dead_code, reason = "supervised training needs clusters")
@@ -17,7 +17,8 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// As [`Optimizer::minimize`]; variables change, and samples are entered, in one critical section.
+    /// As [`Optimizer::minimize`]; the variables are updated and the samples are recorded in one
+    /// critical section.
     pub(super) fn minimize(
         &self,
         model: &mut Model,
@@ -36,8 +37,8 @@ impl Ledger {
 
 type Gradients = Vec<(Variable, Adjoint)>;
 
-/// Gradients where their variables are, and the nodes that say so: nothing is on its way any more
-/// when the critical section begins.
+/// Copies of the gradients on the devices of their variables, and the nodes after which they are
+/// there, so that no transfer is pending when the critical section begins.
 fn arrived(model: &Model, gradients: &[(Variable, Adjoint)]) -> Result<(Gradients, Vec<NodeId>)> {
     let (mut there, mut nodes) = (Vec::with_capacity(gradients.len()), Vec::new());
     for (variable, adjoint) in gradients {

@@ -1,4 +1,4 @@
-//! Which samples rounds use when their workers die at bad moments.
+//! Tests which samples rounds use when workers fail at any point of a step.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -20,13 +20,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// Workers in one graph, in one process.
 struct Crew {
     session: Arc<Session>,
-    /// Each with the names of what it feeds: worker, generation, shard, used, count.
+    /// Each worker with the tensors that it feeds: worker, generation, shard, used, count.
     workers: Vec<(Coordinated, [String; 5])>,
-    /// Worker, generation, whether it is late; the shard, what is left; what to run.
+    /// Fed: worker, generation, is_late. Fetched: shard, samples left. The target to run.
     claim: ([String; 3], [String; 2], String),
     release: (String, String),
-    /// The table, and two variables, whose elements are how much of each shard's gradient they have
-    /// seen; gradients of the second are rows.
+    /// The lease table, and two variables whose elements count how much of each shard's gradient
+    /// they have seen; the gradients of the second are sparse.
     state: [String; 3],
 }
 
@@ -94,7 +94,7 @@ impl Crew {
         self.session.run(&[], &[], &[leave]).unwrap();
     }
 
-    /// The shard that a worker gets, and the samples that are left.
+    /// The shard that a worker gets, and the samples that remain.
     fn claim(&self, worker: usize) -> (Option<i64>, i64) {
         let (fed, fetched, done) = &self.claim;
         let numbers = [worker as i64, GENERATION, 0].map(Tensor::scalar);
@@ -110,7 +110,7 @@ impl Crew {
         self.session.run(&[(fed, Tensor::scalar(worker as i64))], &[], &[node]).unwrap();
     }
 
-    /// A step with all of a shard; whether its gradient was used.
+    /// Runs a step with all samples of a shard; returns whether its gradient was applied.
     fn step(&self, worker: usize, shard: i64, timeout: Duration) -> Result<bool> {
         let (step, fed) = &self.workers[worker];
         let numbers = [worker as i64, GENERATION, shard, 0, BATCH].map(Tensor::scalar);
@@ -122,13 +122,13 @@ impl Crew {
         found.0[0].scalar_value()
     }
 
-    /// Casts a ballot and dies before the round has ended.
+    /// Votes, then fails before the round has ended.
     fn die_in_step(&self, worker: usize, shard: i64) {
         let error = self.step(worker, shard, Duration::from_millis(200)).unwrap_err();
         assert_eq!(error.code(), Code::DeadlineExceeded, "{error}");
     }
 
-    /// Takes steps until all samples are used, and dies in some of them.
+    /// Runs steps until all samples are used, and fails in some of them.
     fn work(&self, worker: usize, mut random: Random, deaths: &AtomicU32) {
         let mut has_left = false;
         loop {
@@ -164,7 +164,7 @@ impl Crew {
         }
     }
 
-    /// All work until all samples are used.
+    /// Lets all workers run until all samples are used.
     fn finish(&self) {
         std::thread::scope(|threads| {
             for worker in 0..self.workers.len() {
@@ -178,7 +178,7 @@ impl Crew {
         });
     }
 
-    /// How many samples of each shard were used, and how much of its gradient.
+    /// How many samples of each shard were used, and how much of its gradient was applied.
     fn state(&self) -> (Vec<i64>, Vec<f32>) {
         let names: Vec<&str> = self.state.iter().map(String::as_str).collect();
         let found = self.session.run(&[], &names, &[]).unwrap();
@@ -253,7 +253,7 @@ fn a_worker_that_comes_back_takes_back_what_it_cast() {
     }
 }
 
-/// Three workers, who die in every third step, and a chief that is replaced all the time.
+/// Three workers that fail in every third step, and a chief that is replaced repeatedly.
 #[test]
 fn whoever_dies_each_sample_is_used_once() {
     let deaths = AtomicU32::new(0);

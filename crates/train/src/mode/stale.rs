@@ -1,9 +1,11 @@
-//! Bounded staleness: workers run ahead of each other, but only so far.
+//! Stale synchronous parallel (SSP): workers may be ahead of each other by a bounded number of
+//! steps.
 //!
-//! Each worker has a clock, which counts its steps, on one device with all the others. After a step a
-//! worker turns its own clock and rings everybody's bell, then waits at its own until it may go on;
-//! each time the bell rings it looks at the clocks anew, so it does not matter who rang, how often,
-//! or whether the ringer still lives. A worker that comes back goes on with its clock.
+//! Each worker has a staleness clock that counts its steps; all clocks are on one device. After a
+//! step a worker increments its clock, notifies all workers, and waits on its own queue until it is
+//! within the bound. At each notification it reads the clocks again, so it does not matter which
+//! worker notified, how often, or whether that worker still lives. A worker that restarts continues
+//! with its clock.
 
 use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
@@ -13,7 +15,7 @@ use super::tokens::Tokens;
 use super::{Coordinated, Ledger, Replica, home};
 use crate::{Model, Optimizer};
 
-/// The clock of a worker that has left: nobody is that far, so nobody waits for it.
+/// The clock of a worker that has left: greater than all others, so that no worker waits for it.
 const LEFT: i64 = i64::MAX / 2;
 
 pub(super) fn minimize(
@@ -40,11 +42,11 @@ pub(super) fn minimize(
 }
 
 struct Clocks {
-    /// At the device of the clocks.
+    /// The device of the clocks.
     scope: Scope,
     index: usize,
     clocks: Output,
-    bells: Vec<Tokens>,
+    signals: Vec<Tokens>,
 }
 
 impl Clocks {
@@ -56,14 +58,14 @@ impl Clocks {
         let name = "coordination/clocks";
         let clocks = model.local(name, &device, DType::Int64, &shape, Some(&first))?;
         let mut scope = model.on_device(&device).child("coordination");
-        let mut bells = Vec::with_capacity(replica.count);
+        let mut signals = Vec::with_capacity(replica.count);
         for index in 0..replica.count {
-            bells.push(Tokens::new(&mut scope, "coordination/bell", index)?.bell());
+            signals.push(Tokens::new(&mut scope, "coordination/signal", index)?.signal());
         }
-        Ok(Clocks { scope, index: replica.index, clocks, bells })
+        Ok(Clocks { scope, index: replica.index, clocks, signals })
     }
 
-    /// Counts a step and tells the others.
+    /// Increments the worker's clock and notifies all workers.
     fn tick(&self, trained: NodeId) -> Result<Vec<NodeId>> {
         let mut scope = self.scope.child("tick").after(&[trained]);
         let position = self.position(&mut scope)?;
@@ -73,23 +75,23 @@ impl Clocks {
         self.ring(&mut scope.after(&[ticked]))
     }
 
-    /// Waits until one more step keeps within the bound.
+    /// Waits until one more step is within the bound.
     fn wait(&self, ticked: &[NodeId], bound: usize) -> Result<NodeId> {
         let mut scope = self.scope.child("wait");
         let lead = self.lead(&mut scope.after(ticked))?;
         let most = scope.constant(&Tensor::scalar(i64::try_from(bound).unwrap_or(i64::MAX)))?;
-        let bell = self.bells[self.index];
+        let signal = self.signals[self.index];
         let condition =
             |scope: &mut Scope, lead: &[Output]| scope.add("GreaterEqual", &[lead[0], most]);
         let body = |scope: &mut Scope, _: &[Output]| {
-            let rung = bell.wait(scope)?;
-            Ok(vec![self.lead(&mut scope.after(&[rung.node]))?])
+            let signalled = signal.wait(scope)?;
+            Ok(vec![self.lead(&mut scope.after(&[signalled.node]))?])
         };
         let lead = scope.while_loop(&[lead], condition, body)?[0];
         Ok(lead.node)
     }
 
-    /// How far this worker is ahead of the last one.
+    /// How many steps this worker is ahead of the slowest.
     fn lead(&self, scope: &mut Scope) -> Result<Output> {
         let clocks = self.read(scope)?;
         let position = self.position(scope)?;
@@ -99,10 +101,10 @@ impl Clocks {
         scope.add("Sub", &[own, last])
     }
 
-    /// A worker that had left comes back beside the last one.
+    /// Sets the clock of a worker that had left to that of the slowest worker.
     fn start(&self) -> Result<NodeId> {
         let mut scope = self.scope.child("start_worker");
-        let old = self.bells[self.index].take_all(&mut scope)?;
+        let old = self.signals[self.index].take_all(&mut scope)?;
         let mut scope = scope.after(&[old.node]);
         let clocks = self.read(&mut scope)?;
         let axis = scope.constant(&Tensor::scalar(0i32))?;
@@ -124,18 +126,18 @@ impl Clocks {
         self.set(&mut scope, left, "leave")
     }
 
-    /// Sets the own clock and tells everybody.
+    /// Sets the worker's clock and notifies all workers.
     fn set(&self, scope: &mut Scope, clock: Output, name: &str) -> Result<NodeId> {
         let position = self.position(scope)?;
         let node = scope.op("ResourceScatterUpdate").inputs(&[self.clocks, position, clock]);
         let set = node.build_node()?;
-        let rung = self.ring(&mut scope.after(&[set]))?;
-        scope.op("NoOp").name(name).after(&rung).build_node()
+        let signalled = self.ring(&mut scope.after(&[set]))?;
+        scope.op("NoOp").name(name).after(&signalled).build_node()
     }
 
     fn ring(&self, scope: &mut Scope) -> Result<Vec<NodeId>> {
         let zero = scope.constant(&Tensor::scalar(0i64))?;
-        self.bells.iter().map(|bell| bell.write(scope, zero)).collect()
+        self.signals.iter().map(|signal| signal.write(scope, zero)).collect()
     }
 
     fn position(&self, scope: &mut Scope) -> Result<Output> {

@@ -1,4 +1,4 @@
-//! Where the gradients of a round lie until they are used.
+//! Gradient buffers: where the gradients of a round are kept until they are applied.
 
 use std::collections::BTreeMap;
 
@@ -11,21 +11,21 @@ use super::towers::joined;
 use crate::optimizer::summed_rows;
 use crate::{Model, Variable};
 
-/// Places for the gradients of all variables.
+/// Buffers for the gradients of all variables.
 pub(super) struct Store {
     places: Vec<Place>,
 }
 
-/// Those whose gradients a round uses.
+/// The workers whose gradients a round applies.
 #[derive(Clone, Copy)]
 pub(super) struct Admitted {
-    /// 1 for each worker whose gradient is used, else 0, as floats.
+    /// A float vector: 1 for each worker whose gradient is applied, else 0.
     pub votes: Output,
-    /// How many workers there are.
+    /// The number of workers.
     pub count: usize,
 }
 
-/// Where the gradients of one variable lie, beside it.
+/// The buffer for the gradients of one variable, on the variable's device.
 struct Place {
     variable: Variable,
     is_sparse: bool,
@@ -33,9 +33,9 @@ struct Place {
 }
 
 enum Kind {
-    /// All in one accumulator, which keeps their sum.
+    /// One accumulator for all workers, which keeps their sum.
     Sum(Output),
-    /// Each worker's in a variable of its own; for rows one of indices and one of values.
+    /// A slot variable per worker; for sparse gradients one of indices and one of values.
     Slots(Vec<Slot>),
 }
 
@@ -66,7 +66,7 @@ impl Store {
         Ok(Store { places: gradients.iter().map(place).collect::<Result<_>>()? })
     }
 
-    /// Puts a worker's gradients in; the nodes that must have run before it casts its ballot.
+    /// Adds a worker's gradients; returns the nodes that must have run before the worker votes.
     pub(super) fn deliver(
         &self,
         model: &Model,
@@ -82,14 +82,14 @@ impl Store {
         Ok(nodes)
     }
 
-    /// The means of the gradients of those who are admitted.
+    /// The mean of the gradients of the admitted workers.
     pub(super) fn combine(
         &self,
         model: &Model,
         admitted: Admitted,
     ) -> Result<Vec<(Variable, Adjoint)>> {
         let model = model.with_scope(model.child("combine"));
-        // What a server needs of the votes is computed there once.
+        // The votes are copied once to each parameter server.
         let mut weights: BTreeMap<&str, Weights> = BTreeMap::new();
         let mut combined = Vec::with_capacity(self.places.len());
         for place in &self.places {
@@ -104,7 +104,7 @@ impl Store {
         Ok(combined)
     }
 
-    /// Whether each accumulator has the gradients of those who are admitted, and no others.
+    /// Whether each accumulator holds the gradients of the admitted workers and no others.
     pub(super) fn are_whole(&self, model: &Model, admitted: Admitted) -> Result<Vec<Output>> {
         let model = model.with_scope(model.child("whole"));
         let mut whole = Vec::new();
@@ -120,7 +120,7 @@ impl Store {
         Ok(whole)
     }
 
-    /// Throws away what lies in accumulators.
+    /// Empties the accumulators.
     pub(super) fn clear(&self, model: &Model, round: Output) -> Result<Vec<NodeId>> {
         let model = model.with_scope(model.child("clear"));
         let mut nodes = Vec::new();
@@ -145,7 +145,7 @@ impl Place {
     ) -> Result<Vec<NodeId>> {
         let (values, indices) = match adjoint {
             Adjoint::Dense(values) => (values, None),
-            // Rows are summed where they are computed: fewer travel.
+            // Duplicate rows are summed on the worker, so that fewer are transferred.
             Adjoint::Sparse(rows) => {
                 let (values, indices) = summed_rows(model, rows)?;
                 (values, Some(model.cast(indices, DType::Int64)?))
@@ -226,7 +226,7 @@ impl Place {
         node.attr("has_known_shape", true).build_node()
     }
 
-    /// Adds zeros.
+    /// Adds a zero gradient.
     fn add_nothing(&self, scope: &mut Scope, accumulator: Output, round: Output) -> Result<NodeId> {
         let zero = scope.number(self.variable.dtype, 0.0)?;
         let mut zeros = |dims: &[usize]| {
@@ -291,7 +291,7 @@ impl Slot {
         Ok(nodes)
     }
 
-    /// Indices and values of the rows, or of none.
+    /// Indices and values of the gradient's rows if the worker is admitted, else none.
     fn rows_if(
         self,
         model: &mut Model,
@@ -313,11 +313,11 @@ impl Slot {
     }
 }
 
-/// What is known of the votes, on one device.
+/// The votes, copied to one device.
 struct Weights {
-    /// Workers who are admitted, a scalar.
+    /// The number of admitted workers, a scalar.
     voters: Output,
-    /// Whether each is.
+    /// Whether each worker is admitted.
     is_admitted: Vec<Output>,
 }
 
@@ -332,7 +332,7 @@ impl Weights {
     }
 }
 
-/// The accumulator of a variable's gradients, called as `SyncReplicasOptimizer` calls it.
+/// The accumulator of a variable's gradients, with the name that `SyncReplicasOptimizer` gives it.
 fn accumulator(model: &Model, variable: &Variable, is_sparse: bool) -> Result<Output> {
     let (op, reduction) = match is_sparse {
         true => ("SparseConditionalAccumulator", "SUM"),
@@ -351,7 +351,7 @@ fn read(scope: &mut Scope, handle: Output, dtype: DType) -> Result<Output> {
     scope.op("ReadVariableOp").input(handle).attr("dtype", dtype).build()
 }
 
-/// A shape as a vector of int64.
+/// A shape as an int64 vector.
 fn dims(shape: &Shape) -> Result<Tensor> {
     let dims: Vec<i64> = shape.dims().iter().map(|dim| *dim as i64).collect();
     Tensor::vector(&dims)

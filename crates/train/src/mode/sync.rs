@@ -1,13 +1,13 @@
-//! Synchronous training, with or without spare workers.
+//! Synchronous training, with or without backup workers.
 //!
-//! Training goes in rounds. In a round each worker delivers its gradients to their store and then
-//! casts its ballot; the chief waits until there are enough of them, changes the variables by the
-//! gradients of those who have cast one, and hands each worker a token with the number of the next
-//! round. Ballots are cast, taken back and counted under one mutex, so which gradients a round used
-//! is decided at one place and time, for whole gradients; one that comes after its round is void. A
-//! worker that has no samples leaves, and nobody waits for it. Rounds are numbered apart from steps:
-//! a chief that starts anew gives the round up that was on its way, and whatever is still coming for
-//! it is late.
+//! Training runs in rounds. In a round each worker adds its gradients to the buffers and then
+//! votes. The chief waits for enough votes, applies the gradients of the workers that voted, and
+//! sends each worker a token with the number of the next round. Votes are cast, withdrawn and
+//! counted under one mutex, so the set of gradients that a round applies is decided at one point,
+//! for whole gradients; a vote that arrives after its round is void. A worker without samples
+//! leaves, and the chief does not wait for it. Round numbers are independent of the global step: a
+//! chief that restarts aborts the round in flight, and gradients that still arrive for that round
+//! are stale.
 
 use thalweg_graph::{Adjoint, NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
@@ -19,22 +19,22 @@ use crate::model::FirstValue;
 use crate::section::{Mutex, Section, check};
 use crate::{Model, Optimizer, Variable};
 
-/// The ballot of a worker that has cast none.
+/// The vote of a worker that has not voted.
 const NO_ROUND: i64 = -1;
-/// The ballot of a worker that has left.
+/// The vote of a worker that has left.
 const LEFT: i64 = -2;
 
-/// What a round asks for.
+/// The parameters of a round.
 #[derive(Clone, Copy)]
 pub(super) struct Terms<'a> {
-    /// Ballots that it waits for; those who have left count.
+    /// The number of votes that a round waits for; workers that have left count.
     pub needed: usize,
     pub order: Order,
-    /// Where the samples of its gradients are accounted for.
+    /// Where the samples of its gradients are recorded.
     pub ledger: Option<&'a Ledger>,
 }
 
-/// Adds a worker's step and, for worker 0, what the chief runs.
+/// Adds a worker's step and, for worker 0, the chief's ops.
 pub(super) fn minimize(
     model: &mut Model,
     optimizer: &Optimizer,
@@ -61,28 +61,28 @@ pub(super) fn minimize(
     })
 }
 
-/// The state that rounds are made of, all on one device.
+/// The state of the rounds, all on one device.
 struct Rounds<'a> {
-    /// At that device.
+    /// The model on that device.
     at: Model,
     replica: Replica,
     terms: Terms<'a>,
-    /// Under which ballots change, and variables.
+    /// Guards the votes and the updates of variables.
     mutex: Mutex,
-    /// The number of this round: only the chief changes it.
+    /// The number of the current round; only the chief changes it.
     round: Output,
     /// The round that each worker computes a gradient for.
     of_workers: Output,
-    /// How often each worker has started: what one cast that was given up for dead does not count.
+    /// How often each worker has started: the vote of an earlier incarnation does not count.
     starts: Output,
-    /// The round that each worker has cast its ballot for.
-    ballots: Output,
-    /// The last round that used a gradient of each worker.
+    /// The round that each worker has voted for.
+    votes: Output,
+    /// The last round that applied a gradient of each worker.
     last_used: Output,
-    /// Set once the chief has started.
+    /// Whether the chief has started.
     started: Output,
-    /// Rings when ballots change.
-    bell: Tokens,
+    /// Signalled when votes change.
+    signal: Tokens,
     tokens: Vec<Tokens>,
 }
 
@@ -119,16 +119,16 @@ impl Rounds<'_> {
             round: local("round", &scalar, Some(&number(0)))?,
             of_workers: local("round_of_worker", &each, Some(&numbers(NO_ROUND)))?,
             starts: local("starts", &each, Some(&numbers(0)))?,
-            ballots: local("ballots", &each, Some(&numbers(NO_ROUND)))?,
+            votes: local("votes", &each, Some(&numbers(NO_ROUND)))?,
             last_used: local("last_used", &each, Some(&numbers(NO_ROUND)))?,
             started: local("started", &scalar, None)?,
-            bell: Tokens::new(&mut at, "coordination/chief", 0)?.bell(),
+            signal: Tokens::new(&mut at, "coordination/chief", 0)?.signal(),
             tokens,
             at,
         })
     }
 
-    /// A worker's step, and whether its gradient was used.
+    /// A worker's step, and whether its gradient was applied.
     fn step(
         &self,
         model: &mut Model,
@@ -140,8 +140,8 @@ impl Rounds<'_> {
         let start = element(&mut at, self.starts, position)?;
         let delivered = deliver(model, round)?;
         let cast = self.cast(&at, round, start, &delivered)?;
-        let rung = self.ring(&mut at.after(&[cast]))?;
-        let token = self.tokens[self.replica.index].wait(&mut at.after(&[rung]))?;
+        let signalled = self.ring(&mut at.after(&[cast]))?;
+        let token = self.tokens[self.replica.index].wait(&mut at.after(&[signalled]))?;
         let mut then = at.after(&[token.node]);
         let last_used = element(&mut then, self.last_used, position)?;
         let used = then.add("Equal", &[last_used, round])?;
@@ -151,7 +151,7 @@ impl Rounds<'_> {
         Ok((model.op("NoOp").name("train_step").after(&all).build_node()?, used))
     }
 
-    /// Casts a worker's ballot once its gradients are delivered. One that is late is void.
+    /// Votes for a worker once its gradients are in the buffers. A stale vote is void.
     fn cast(
         &self,
         at: &Model,
@@ -164,7 +164,7 @@ impl Rounds<'_> {
         let position = self.position(inside)?;
         let last = element(inside, self.starts, position)?;
         let is_same = inside.add("Equal", &[last, start])?;
-        let is_same = check(inside, is_same, "another has taken this worker's place", last)?;
+        let is_same = check(inside, is_same, "another process has started as this worker", last)?;
         section.after(&[is_same]);
         let inside = &mut section.inside;
         let now = read(inside, self.round)?;
@@ -175,16 +175,16 @@ impl Rounds<'_> {
         }
         let inside = &mut section.inside;
         let none = inside.constant(&Tensor::scalar(NO_ROUND))?;
-        let ballot = inside.add("SelectV2", &[is_in_time, round, none])?;
-        let cast = self.set(inside, self.ballots, ballot)?;
+        let vote = inside.add("SelectV2", &[is_in_time, round, none])?;
+        let cast = self.set(inside, self.votes, vote)?;
         section.leave("cast", &[cast])
     }
 
-    /// A worker begins with the round that is on its way; what it was told before is of no interest,
-    /// and what it did before does not count.
+    /// Lets a worker join the current round: tokens sent to an earlier incarnation are dropped, and
+    /// its votes are void.
     fn start_worker(&self) -> Result<NodeId> {
         let mut section = self.mutex.enter(&self.part("start_worker"), &[])?;
-        let withdrawn = self.set_ballot(&mut section, NO_ROUND)?;
+        let withdrawn = self.set_vote(&mut section, NO_ROUND)?;
         let inside = &mut section.inside;
         let old = self.tokens[self.replica.index].take_all(inside)?;
         let round = read(&mut inside.after(&[old.node]), self.round)?;
@@ -195,14 +195,14 @@ impl Rounds<'_> {
         section.leave("start_worker", &[withdrawn, of_worker, counted])
     }
 
-    /// Nobody waits for a worker that leaves.
+    /// Removes a worker from the set that rounds wait for.
     fn leave(&self) -> Result<NodeId> {
         let at = self.part("leave");
         let mut section = self.mutex.enter(&at, &[])?;
-        let left = self.set_ballot(&mut section, LEFT)?;
+        let left = self.set_vote(&mut section, LEFT)?;
         let left = section.leave("left", &[left])?;
-        let rung = self.ring(&mut at.after(&[left]))?;
-        at.after(&[rung]).op("NoOp").name("leave").build_node()
+        let signalled = self.ring(&mut at.after(&[left]))?;
+        at.after(&[signalled]).op("NoOp").name("leave").build_node()
     }
 
     fn chief(&self, model: &Model, optimizer: &Optimizer, store: &Store) -> Result<ChiefOps> {
@@ -216,7 +216,7 @@ impl Rounds<'_> {
         Ok(ChiefOps { start, wait, apply, release })
     }
 
-    /// Begins a new round, with nothing in it.
+    /// Begins a new, empty round.
     fn start_chief(&self, model: &Model, store: &Store) -> Result<NodeId> {
         let at = self.part("start_chief");
         let mut section = self.mutex.enter(&at, &[])?;
@@ -234,27 +234,27 @@ impl Rounds<'_> {
         node.inputs(&[self.started, one]).build_node()
     }
 
-    /// Waits for ballots. Some may yet be taken back; who changes variables looks again.
+    /// Waits for votes. Some may be withdrawn later; the update checks again.
     fn wait(&self) -> Result<NodeId> {
         let mut at = self.part("wait");
         let is_ready = self.is_ready(&mut at)?;
         let condition = |scope: &mut Scope, ready: &[Output]| scope.add("LogicalNot", &[ready[0]]);
         let body = |scope: &mut Scope, _: &[Output]| {
-            let rung = self.bell.wait(scope)?;
-            Ok(vec![self.is_ready(&mut scope.after(&[rung.node]))?])
+            let signalled = self.signal.wait(scope)?;
+            Ok(vec![self.is_ready(&mut scope.after(&[signalled.node]))?])
         };
         let ready = at.while_loop(&[is_ready], condition, body)?[0];
         at.op("NoOp").name("wait").after(&[ready.node]).build_node()
     }
 
-    /// Whether a round has what it needs: a gradient at least, and nobody is on the way for whom it
-    /// has to wait.
+    /// Whether a round is complete: it has at least one gradient, and no worker that it must wait
+    /// for is missing.
     fn is_ready(&self, scope: &mut Scope) -> Result<Output> {
-        let (now, ballots) = (read(scope, self.round)?, read(scope, self.ballots)?);
+        let (now, votes) = (read(scope, self.round)?, read(scope, self.votes)?);
         let left = scope.constant(&Tensor::scalar(LEFT))?;
         let axis = scope.constant(&Tensor::scalar(0i32))?;
         let mut count = |of: Output| {
-            let is_so = scope.add("Equal", &[ballots, of])?;
+            let is_so = scope.add("Equal", &[votes, of])?;
             let ones = scope.cast(is_so, DType::Int64)?;
             scope.add("Sum", &[ones, axis])
         };
@@ -271,14 +271,14 @@ impl Rounds<'_> {
 
     fn apply(&self, model: &Model, optimizer: &Optimizer, store: &Store) -> Result<NodeId> {
         let mut at = self.part("apply");
-        // Whose gradients: of a worker that starts anew while they are combined it is another start.
+        // Incarnations: a worker that restarts while gradients are combined has another one.
         let starts = read(&mut at, self.starts)?;
         let mut at = at.with_scope(at.after(&[starts.node]));
-        let (now, ballots) = (read(&mut at, self.round)?, read(&mut at, self.ballots)?);
-        let is_used = at.add("Equal", &[ballots, now])?;
+        let (now, votes) = (read(&mut at, self.round)?, read(&mut at, self.votes)?);
+        let is_used = at.add("Equal", &[votes, now])?;
         let votes = at.cast(is_used, DType::Float)?;
         let admitted = Admitted { votes, count: self.replica.count };
-        // Whatever the optimizer reads is as it is now, not as it was before the gradients came.
+        // The optimizer reads variables after the gradients have arrived, not before.
         let after = model.with_scope(model.after(&[votes.node]));
         let whole = store.are_whole(&after, admitted)?;
         let counted: Vec<NodeId> = whole.iter().map(|output| output.node).collect();
@@ -311,20 +311,20 @@ impl Rounds<'_> {
         section.leave("apply", &told)
     }
 
-    /// Fails the step unless all ballots that it goes by still stand, and the gradients that were
-    /// taken are those of them: a worker that starts anew takes back what it cast, but not what it
-    /// has put into an accumulator.
+    /// Fails the step unless all votes that it counted still stand and the accumulators hold
+    /// exactly the gradients of these votes: a worker that restarts withdraws its vote, but cannot
+    /// take its gradient out of an accumulator.
     fn check_stands(
         &self,
         inside: &mut Model,
         (round, starts, is_used): (Output, Output, Output),
         whole: &[Output],
     ) -> Result<NodeId> {
-        let (now, ballots) = (read(inside, self.round)?, read(inside, self.ballots)?);
+        let (now, votes) = (read(inside, self.round)?, read(inside, self.votes)?);
         let axis = inside.int(0)?;
         let is_any = inside.add("Any", &[is_used, axis])?;
         let is_same = inside.add("Equal", &[now, round])?;
-        let is_cast = inside.add("Equal", &[ballots, round])?;
+        let is_cast = inside.add("Equal", &[votes, round])?;
         let last_starts = read(inside, self.starts)?;
         let is_its = inside.add("Equal", &[last_starts, starts])?;
         let is_cast = inside.add("LogicalAnd", &[is_cast, is_its])?;
@@ -334,7 +334,7 @@ impl Rounds<'_> {
         let all = [&[is_any, is_same, stands], whole].concat();
         let all = inside.op("Pack").inputs(&all).build()?;
         let holds = inside.add("All", &[all, axis])?;
-        check(inside, holds, "a worker of the round has started anew: it is given up", now)
+        check(inside, holds, "a worker of the round has restarted: the round is aborted", now)
     }
 
     fn release(&self) -> Result<NodeId> {
@@ -351,8 +351,9 @@ impl Rounds<'_> {
         scope.add("AddV2", &[now, one])
     }
 
-    /// Makes a round the present one and tells the workers. Under the mutex: one that starts must
-    /// neither throw the token away and read the old number, nor find a token of its own round.
+    /// Makes `round` the current round and sends tokens to the workers, under the mutex: a worker
+    /// that starts must neither drop the token and read the old number, nor find a token of its own
+    /// round.
     fn begin(&self, scope: &mut Scope, round: Output) -> Result<Vec<NodeId>> {
         let node = scope.op("AssignVariableOp").inputs(&[self.round, round]);
         let begun = node.build_node()?;
@@ -365,19 +366,19 @@ impl Rounds<'_> {
 
     fn ring(&self, scope: &mut Scope) -> Result<NodeId> {
         let zero = scope.constant(&Tensor::scalar(0i64))?;
-        self.bell.write(scope, zero)
+        self.signal.write(scope, zero)
     }
 
-    /// Takes the worker's ballot back and sets another.
-    fn set_ballot(&self, section: &mut Section, ballot: i64) -> Result<NodeId> {
+    /// Withdraws the worker's vote and sets another.
+    fn set_vote(&self, section: &mut Section, vote: i64) -> Result<NodeId> {
         if let Some(ledger) = self.terms.ledger {
             let position = self.position(&mut section.inside)?;
             let withdrawn = ledger.leases.withdraw(section, position)?;
             section.after(&[withdrawn]);
         }
         let inside = &mut section.inside;
-        let ballot = inside.constant(&Tensor::scalar(ballot))?;
-        self.set(inside, self.ballots, ballot)
+        let vote = inside.constant(&Tensor::scalar(vote))?;
+        self.set(inside, self.votes, vote)
     }
 
     /// Sets the worker's own element.
@@ -395,7 +396,7 @@ impl Rounds<'_> {
     }
 }
 
-/// The nodes after which gradients are there.
+/// The nodes after which the gradients are computed.
 fn nodes(gradients: &[(Variable, Adjoint)]) -> Vec<NodeId> {
     let of = |(_, adjoint): &(Variable, Adjoint)| match adjoint {
         Adjoint::Dense(gradient) => vec![gradient.node],
@@ -404,8 +405,8 @@ fn nodes(gradients: &[(Variable, Adjoint)]) -> Vec<NodeId> {
     gradients.iter().flat_map(of).collect()
 }
 
-/// Empties an accumulator for `round`: what was meant for earlier ones is dropped from now on.
-/// `add` adds nothing to it, so that there is something to take.
+/// Empties an accumulator for `round`; gradients with an earlier round number are dropped from then
+/// on. `add` adds a zero gradient, so that there is one to take.
 pub(super) fn clear(
     scope: &mut Scope,
     accumulator: Output,
@@ -419,11 +420,11 @@ pub(super) fn clear(
     let last = scope.constant(&Tensor::scalar(i64::MAX))?;
     let added = add(&mut scope.after(&[closed]), last)?;
     let taken = take(&mut scope.after(&[added]), accumulator, 1)?;
-    // Taking has counted the round up.
+    // Taking the gradient has incremented the round.
     set(&mut scope.after(&[taken.node]))
 }
 
-/// What an accumulator holds, once it has enough: the first of its outputs.
+/// The value of an accumulator once it has `needed` gradients.
 pub(super) fn take(scope: &mut Scope, accumulator: Output, needed: usize) -> Result<Output> {
     let needed = scope.constant(&Tensor::scalar(i32::try_from(needed).unwrap_or(i32::MAX)))?;
     let (is_sparse, dtype) = scope.with_graph(|graph| {
@@ -434,12 +435,12 @@ pub(super) fn take(scope: &mut Scope, accumulator: Output, needed: usize) -> Res
     scope.op(op).inputs(&[accumulator, needed]).attr("dtype", dtype?).build()
 }
 
-/// A variable of int64.
+/// Reads an int64 variable.
 fn read(scope: &mut Scope, handle: Output) -> Result<Output> {
     scope.op("ReadVariableOp").input(handle).attr("dtype", DType::Int64).build()
 }
 
-/// One element of a vector of int64.
+/// Reads one element of an int64 vector variable.
 pub(super) fn element(scope: &mut Scope, handle: Output, position: Output) -> Result<Output> {
     let node = scope.op("ResourceGather").inputs(&[handle, position]);
     node.attr("dtype", DType::Int64).build()

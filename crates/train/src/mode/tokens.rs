@@ -1,16 +1,16 @@
-//! What a worker waits at: a queue of numbers with one reader.
+//! Token queues: one queue per worker, on which the worker waits.
 
 use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Tensor};
 
-/// Numbers that a reader may leave unread; one that is gone must not fill a server's memory.
+/// The capacity of a queue: a reader that is gone must not fill a server's memory.
 const UNREAD_MAX: i32 = 1000;
 
-/// A queue of int64 that only one worker reads.
+/// An int64 queue with a single reader.
 ///
-/// Numbers grow, and the reader takes all there are and goes by the greatest, so what was written
-/// too often does no harm. A number that finds the queue full is left out: its reader, once it has
-/// read what there is, waits for the next.
+/// Numbers increase, and the reader takes all that are there and uses the greatest, so duplicates
+/// do no harm. A number that finds the queue full is dropped: the reader, once it has emptied the
+/// queue, waits for the next.
 #[derive(Clone, Copy)]
 pub(super) struct Tokens {
     handle: Output,
@@ -18,7 +18,7 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
-    /// The queue of worker `index`, found by its name by whoever asks for it.
+    /// The queue of worker `index`, shared by name.
     pub(super) fn new(scope: &mut Scope, name: &str, index: usize) -> Result<Tokens> {
         let name = format!("{name}/worker_{index}");
         let queue = scope.op("FIFOQueueV2").name(&name).attr("shared_name", name.as_str());
@@ -27,12 +27,12 @@ impl Tokens {
         Ok(Tokens { handle: queue.build()?, unread_max: UNREAD_MAX })
     }
 
-    /// The queue as a bell: it is rung or not, and numbers say nothing.
-    pub(super) fn bell(self) -> Tokens {
+    /// The queue as a condition variable: only whether it was signalled matters, not the numbers.
+    pub(super) fn signal(self) -> Tokens {
         Tokens { unread_max: 1, ..self }
     }
 
-    /// Writes a number.
+    /// Enqueues a number.
     pub(super) fn write(self, scope: &mut Scope, number: Output) -> Result<NodeId> {
         let size = scope.op("QueueSizeV2").input(self.handle).build()?;
         let most = scope.constant(&Tensor::scalar(self.unread_max))?;
@@ -43,7 +43,7 @@ impl Tokens {
         scope.op("QueueEnqueueManyV2").inputs(&[self.handle, numbers]).build_node()
     }
 
-    /// Waits for a number; the greatest there is.
+    /// Waits for a number; returns the greatest in the queue.
     pub(super) fn wait(self, scope: &mut Scope) -> Result<Output> {
         let first = scope.op("QueueDequeueV2").input(self.handle);
         let first = first.attr("component_types", &[DType::Int64][..]).build()?;
@@ -54,7 +54,7 @@ impl Tokens {
         scope.add("Max", &[all, axis])
     }
 
-    /// Takes what there is, without waiting: nobody else reads.
+    /// Empties the queue without waiting: there is no other reader.
     pub(super) fn take_all(self, scope: &mut Scope) -> Result<Output> {
         let size = scope.op("QueueSizeV2").input(self.handle).build()?;
         let all = scope.op("QueueDequeueManyV2").inputs(&[self.handle, size]);
@@ -62,7 +62,7 @@ impl Tokens {
     }
 }
 
-/// A scalar as a vector of one.
+/// A scalar as a vector of one element.
 fn vector(scope: &mut Scope, scalar: Output) -> Result<Output> {
     let shape = scope.constant(&Tensor::vector(&[1i32])?)?;
     scope.add("Reshape", &[scalar, shape])

@@ -1,4 +1,4 @@
-//! Several workers in one graph, run by one client as one step.
+//! In-graph replication: several towers in one graph, run by one client as one step.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use thalweg_tensor::{DType, Result, ensure};
 
 use crate::{Model, Optimizer, Variable};
 
-/// Adds a step that changes the variables by the mean of the gradients of `losses`, one of each
-/// tower: the net, built once on each device over the same variables ([`Model::tower`]).
+/// Adds a step that updates the variables by the mean of the gradients of `losses`, one per tower.
+/// A tower is the network built on one device over the same variables ([`Model::tower`]).
 pub fn train_towers(model: &mut Model, optimizer: &Optimizer, losses: &[Output]) -> Result<NodeId> {
     ensure!(!losses.is_empty(), InvalidArgument, "there are no towers");
     let mut by_variable: BTreeMap<String, (Variable, Vec<Adjoint>)> = BTreeMap::new();
     let mut names = Vec::new();
     for &loss in losses {
-        // Gradients are computed where their loss is.
+        // Gradients are computed on the device of their loss.
         let device = model.with_graph(|graph| graph.node(loss.node).device.to_string());
         let mut tower = model.with_scope(model.child("gradients")).on(&device);
         for (variable, adjoint) in optimizer.whole_gradients(&mut tower, loss)? {
@@ -38,7 +38,8 @@ pub fn train_towers(model: &mut Model, optimizer: &Optimizer, losses: &[Output])
     optimizer.apply(model, &means)
 }
 
-/// The sum, in the order given, over `count`; a tower without a gradient adds none.
+/// The sum of the gradients in the order given, divided by `count`; a tower without a gradient
+/// counts as zero.
 fn mean(model: &mut Model, adjoints: &[Adjoint], count: usize) -> Result<Adjoint> {
     let mut rows = Vec::new();
     for adjoint in adjoints {
@@ -73,7 +74,7 @@ fn mean_rows(model: &mut Model, rows: &[IndexedSlices], count: usize) -> Result<
     Ok(Adjoint::Sparse(IndexedSlices { values, indices, dense_shape: rows[0].dense_shape }))
 }
 
-/// One after the other, along the first axis.
+/// Concatenation along the first axis.
 pub(super) fn joined(model: &mut Model, parts: &[Output]) -> Result<Output> {
     if let [one] = parts {
         return Ok(*one);

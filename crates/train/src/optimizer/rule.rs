@@ -1,116 +1,116 @@
-//! The rules as data: which slots they keep, and what their kernels are given in which order.
+//! Update rules as data: the slots that they keep, and their kernels with inputs in order.
 
-/// How a variable follows its gradients. Slots are called as TensorFlow's optimizers call them.
+/// An update rule. Slots have the names that TensorFlow's optimizers give them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rule {
     /// `x -= rate * g`.
     Sgd,
-    /// With momentum.
+    /// SGD with momentum.
     Momentum {
-        /// How much of the last step is taken again.
+        /// The momentum coefficient.
         momentum: f64,
-        /// Looks ahead.
+        /// Whether to use Nesterov momentum.
         is_nesterov: bool,
     },
-    /// Steps shrink with the sum of squares of a parameter's gradients.
+    /// Adagrad.
     Adagrad {
-        /// What the sums begin with.
+        /// The initial value of the accumulators.
         initial: f64,
     },
-    /// Adagrad over the sum of all gradients, for sparse models.
+    /// Adagrad dual averaging, for sparse models.
     AdagradDa {
-        /// What the sums of squares begin with.
+        /// The initial value of the squared-gradient accumulators.
         initial: f64,
-        /// Strength of the first norm.
+        /// L1 regularization strength.
         l1: f64,
-        /// Strength of the second norm.
+        /// L2 regularization strength.
         l2: f64,
     },
-    /// Adagrad with a window, and without a rate of its own.
+    /// Adadelta.
     Adadelta {
-        /// How much of the averages stays.
+        /// The decay rate of the averages.
         rho: f64,
-        /// Keeps quotients finite.
+        /// A constant for numerical stability.
         epsilon: f64,
     },
-    /// Steps are divided by the root of a running mean of squares.
+    /// RMSProp.
     RmsProp {
-        /// How much of the mean stays.
+        /// The decay rate of the average of squares.
         decay: f64,
-        /// How much of the last step is taken again.
+        /// The momentum coefficient.
         momentum: f64,
-        /// Keeps quotients finite.
+        /// A constant for numerical stability.
         epsilon: f64,
-        /// Takes the variance, not the mean of squares.
+        /// Whether to normalize by the variance instead of the second moment.
         is_centered: bool,
     },
     /// Adam.
     Adam {
-        /// How much of the mean stays.
+        /// The decay rate of the first-moment estimate.
         beta1: f64,
-        /// How much of the mean of squares stays.
+        /// The decay rate of the second-moment estimate.
         beta2: f64,
-        /// Keeps quotients finite.
+        /// A constant for numerical stability.
         epsilon: f64,
     },
-    /// Adam by the greatest gradient rather than the mean of squares.
+    /// Adamax: Adam with the infinity norm.
     Adamax {
-        /// How much of the mean stays.
+        /// The decay rate of the first-moment estimate.
         beta1: f64,
-        /// How much of the greatest stays.
+        /// The decay rate of the infinity norm.
         beta2: f64,
-        /// Keeps quotients finite.
+        /// A constant for numerical stability.
         epsilon: f64,
     },
-    /// Follows the regularized leader: sparse models of many features.
+    /// FTRL-proximal (follow the regularized leader), for sparse models.
     Ftrl {
-        /// What the sums of squares begin with.
+        /// The initial value of the squared-gradient accumulators.
         initial: f64,
-        /// Strength of the first norm: more of it, more zeros.
+        /// L1 regularization strength.
         l1: f64,
-        /// Strength of the second norm.
+        /// L2 regularization strength.
         l2: f64,
-        /// Power of the sums by which rates fall; -0.5 as a rule.
+        /// Learning-rate power; usually -0.5.
         power: f64,
-        /// Strength of a second norm that gradients alone see, so that unused weights stay as they
-        /// are; 0 as a rule.
+        /// L2 shrinkage strength, applied to gradients only, so that weights without gradients stay
+        /// as they are; usually 0.
         shrinkage: f64,
     },
-    /// Gradient descent towards small norms.
+    /// Proximal gradient descent.
     Proximal {
-        /// Strength of the first norm.
+        /// L1 regularization strength.
         l1: f64,
-        /// Strength of the second norm.
+        /// L2 regularization strength.
         l2: f64,
     },
-    /// Adagrad towards small norms.
+    /// Proximal Adagrad.
     ProximalAdagrad {
-        /// What the sums begin with.
+        /// The initial value of the accumulators.
         initial: f64,
-        /// Strength of the first norm.
+        /// L1 regularization strength.
         l1: f64,
-        /// Strength of the second norm.
+        /// L2 regularization strength.
         l2: f64,
     },
 }
 
-/// What a kernel is given after the variable.
+/// An input of an update kernel after the variable.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
-    /// The slot at this position.
+    /// The slot at this index.
     Slot(usize),
     Gradient,
-    /// Rows that the gradient is of.
+    /// Indices of a sparse gradient.
     Indices,
     Rate,
     Number(f64),
     /// The number of this step, beginning with 1.
     Step,
-    /// The first or second beta to the power of the step.
+    /// The first or second beta raised to the number of the step.
     Power(usize),
 }
 
-/// A kernel and its inputs.
+/// An update op and its inputs.
 pub(super) struct Recipe {
     pub op: &'static str,
     pub parts: Vec<Part>,
@@ -120,7 +120,7 @@ pub(super) struct Recipe {
 use Part::{Gradient, Indices, Number, Power, Rate, Slot, Step};
 
 impl Rule {
-    /// Names and first values of what is kept beside each variable.
+    /// Names and initial values of the slots of each variable.
     pub(super) fn slots(&self) -> Vec<(&'static str, f64)> {
         match *self {
             Rule::Sgd | Rule::Proximal { .. } => vec![],
@@ -148,7 +148,7 @@ impl Rule {
         }
     }
 
-    /// How a whole variable changes.
+    /// The op for dense gradients.
     pub(super) fn dense(&self) -> Recipe {
         let recipe = |op, parts: &[Part]| Recipe { op, parts: parts.to_vec(), flag: None };
         match *self {
@@ -199,7 +199,7 @@ impl Rule {
         }
     }
 
-    /// How rows of a variable change; none where no kernel does that.
+    /// The op for sparse gradients; `None` if there is no such kernel.
     pub(super) fn sparse(&self) -> Option<Recipe> {
         let recipe = |op, parts: &[Part]| Recipe { op, parts: parts.to_vec(), flag: None };
         Some(match *self {
@@ -241,7 +241,7 @@ impl Rule {
         })
     }
 
-    /// The first op, or the second where there is a shrinkage.
+    /// The first op, or the second where there is L2 shrinkage.
     fn ftrl(&self, ops: [&'static str; 2], gradient: &[Part]) -> Recipe {
         let Rule::Ftrl { l1, l2, power, shrinkage, .. } = *self else {
             return Recipe { op: ops[0], parts: Vec::new(), flag: None };

@@ -1,4 +1,4 @@
-//! Checkpoints of a training, written beside its steps and at its end.
+//! Checkpoints of a training, written concurrently with its steps and at its end.
 
 use thalweg_cluster::RemoteSession;
 use thalweg_runtime::RunOptions;
@@ -10,7 +10,7 @@ use super::shared::Shared;
 use super::{Event, Plan};
 use crate::RunSteps;
 
-/// Saves all variables as they are, and lets the workers know.
+/// Saves all variables and records the number of saved updates for the workers.
 pub(super) fn save(
     plan: &Plan<'_>,
     shared: &Shared,
@@ -33,7 +33,7 @@ pub(super) fn save(
         let found = session.run_step_with(&options, &[feed], fetches, targets);
         found
             .map(|(tensors, _)| tensors)
-            .context(|| format!("a checkpoint, which may take {most:?}"))
+            .context(|| format!("writing a checkpoint, with a deadline of {most:?}"))
     };
     let base = format!("{}/model", plan.options.folder.trim_end_matches('/'));
     let (fed, fetches, targets) = &program.lead.save;
@@ -42,7 +42,8 @@ pub(super) fn save(
     let found = run((fed, Tensor::scalar_string(base)), &fetches, &targets)?;
     let prefix =
         found[0].strings()?.first().map(|bytes| String::from_utf8_lossy(bytes).into_owned());
-    let prefix = prefix.ok_or_else(|| err!(Internal, "a checkpoint without a name"))?;
+    let prefix =
+        prefix.ok_or_else(|| err!(Internal, "internal error: the checkpoint has no prefix"))?;
     let updates = found[1].scalar_value::<i64>()?;
     checkpoints.add(&prefix)?;
     let (fed, node) = &program.lead.set_saved;
@@ -55,10 +56,10 @@ pub(super) fn save(
     Ok(())
 }
 
-/// The last checkpoint, and a word to whoever still works: training has ended.
+/// Writes the last checkpoint and marks training as finished for the workers of other processes.
 pub(super) fn end(plan: &Plan<'_>, shared: &Shared, program: &Program) -> Result<()> {
     let session = plan.cluster.session(0, &program.graph)?;
-    // A parameter server that was lost after the last step is no end: training goes on from the
+    // A parameter server that was lost after the last step does not end training: it continues from the
     // checkpoint.
     save(plan, shared, program, &session)?;
     Replica::new(plan, shared, 0, program).set_generation(&session, FINISHED)

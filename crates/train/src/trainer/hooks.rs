@@ -1,62 +1,62 @@
-//! What a program does beside the steps of its training.
+//! Hooks: callbacks of a training.
 
 use parking_lot::Mutex;
 use thalweg_tensor::{Error, Result};
 
 use super::{Event, Outcome};
 
-/// Whether training goes on.
+/// Whether training continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// It does.
+    /// Training continues.
     Continue,
-    /// It ends in order: with a last checkpoint.
+    /// Training ends with a last checkpoint.
     Stop,
 }
 
-/// A step that a worker has taken.
+/// A step of a worker.
 #[derive(Clone, Debug)]
 pub struct Step {
-    /// The worker.
+    /// The worker's index.
     pub worker: usize,
-    /// Updates that the variables have seen.
+    /// The number of updates of the variables.
     pub updates: u64,
-    /// Samples of its batch.
+    /// The batch size.
     pub samples: usize,
-    /// Whether its gradient was used; else the samples come again.
+    /// Whether the gradient was applied; if not, the samples are used again.
     pub is_used: bool,
-    /// Its loss.
+    /// The loss of the batch.
     pub loss: f32,
-    /// The figures that the net names, in its order.
-    pub figures: Vec<f32>,
+    /// The values of the network's metrics, in its order.
+    pub metrics: Vec<f32>,
 }
 
-/// Called as training goes on, by the threads of its workers.
+/// Callbacks of a training, called on the threads of its workers.
 pub trait Hook: Send + Sync {
-    /// Before a worker's step.
+    /// Called before a worker's step.
     fn before_step(&self, _worker: usize) -> Result<()> {
         Ok(())
     }
 
-    /// After a worker's step.
+    /// Called after a worker's step.
     fn after_step(&self, _step: &Step) -> Result<Flow> {
         Ok(Flow::Continue)
     }
 
-    /// When something else happens: a worker is lost, a checkpoint is there, ...
+    /// Called for other events: a worker is lost, a checkpoint was written, ...
     fn event(&self, _event: &Event) {}
 
-    /// When training has ended.
+    /// Called when training has ended.
     fn end(&self, _outcome: &Outcome) -> Result<()> {
         Ok(())
     }
 }
 
-/// Ends training when the loss, averaged over some steps, has not fallen for some time.
+/// Early stopping: ends training when the averaged loss has not improved for some steps.
 pub struct EarlyStop {
-    /// Steps without a better loss that end it.
+    /// The number of steps without improvement after which training ends.
     patience: u64,
-    /// By how much a loss is better.
+    /// The minimum decrease of the loss that counts as improvement.
     margin: f32,
     state: Mutex<Smooth>,
 }
@@ -68,11 +68,12 @@ struct Smooth {
     since: u64,
 }
 
-/// How much of the average a step's loss is.
+/// The weight of a step's loss in the moving average.
 const WEIGHT: f32 = 0.05;
 
 impl EarlyStop {
-    /// Ends it after `patience` steps in which the averaged loss did not fall by `margin`.
+    /// Ends training after `patience` steps in which the averaged loss did not decrease by
+    /// `margin`.
     pub fn new(patience: u64, margin: f32) -> EarlyStop {
         EarlyStop { patience, margin, state: Mutex::default() }
     }
@@ -93,7 +94,7 @@ impl Hook for EarlyStop {
     }
 }
 
-/// Whether another session may succeed where this one ended with `error`.
+/// Whether a new session may succeed after a session failed with `error`.
 pub(super) fn is_passing(error: &Error) -> bool {
     use thalweg_tensor::Code;
     matches!(
@@ -114,7 +115,7 @@ mod tests {
             samples: 1,
             is_used: true,
             loss,
-            figures: Vec::new(),
+            metrics: Vec::new(),
         };
         let hook = EarlyStop::new(10, 0.001);
         for i in 0..100 {

@@ -1,4 +1,5 @@
-//! The thread that called: it starts the workers, shows how far they are, saves, and sees to the end.
+//! The calling thread: it starts the workers, reports progress, writes checkpoints, and ends the
+//! training.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,17 +16,17 @@ use super::replica::Replica;
 use super::shared::Shared;
 use super::{Event, Outcome, Plan};
 
-/// Between two looks at the workers.
+/// The interval of checks on the workers.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Between two entries in the event file.
+/// The interval of entries in the event file.
 const ENTRY: Duration = Duration::from_millis(500);
-/// After a checkpoint that could not be written, and how many of them in a row end training.
+/// The pause after a failed checkpoint, and the number of consecutive failures that end training.
 const SAVE_PAUSE: Duration = Duration::from_millis(500);
 const SAVES_FAILED_MAX: u32 = 5;
-/// How long steps that are on their way may take after the end.
+/// How long steps in flight may take after the end.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// Trains to the end.
+/// Runs a training to its end.
 pub(super) fn run(
     plan: &Plan<'_>,
     shared: &Shared,
@@ -88,14 +89,14 @@ struct Monitor<'a> {
     shared: &'a Shared,
     tags: Vec<String>,
     writer: EventWriter,
-    /// When the screen was last shown how far it is, and when the event file.
+    /// When progress was last shown, and when an entry was last written to the event file.
     shown: Duration,
     entered: Duration,
     updates_shown: u64,
     save_after: Duration,
     saves_failed: u32,
     failing_since: Option<Duration>,
-    /// Updates when the event file was, and how many there were in a second before.
+    /// The number of updates at the last entry, and the rate before it.
     updates: u64,
     rate: f64,
 }
@@ -115,7 +116,7 @@ impl<'a> Monitor<'a> {
         };
         let mut writer = EventWriter::create(&ByUrl::default(), events, shared.wall(), &suffix)?;
         let tags = programs.first().map_or_else(Vec::new, |(_, program)| {
-            program.step.figures.iter().map(|(tag, _)| tag.clone()).collect()
+            program.step.metrics.iter().map(|(tag, _)| tag.clone()).collect()
         });
         if let Some((_, program)) = programs.first() {
             writer.graph(shared.wall(), &program.graph.to_def())?;
@@ -136,7 +137,7 @@ impl<'a> Monitor<'a> {
         })
     }
 
-    /// Until all workers have ended.
+    /// Waits until all workers have ended.
     fn watch(&mut self, chief: Option<&Program>) {
         let mut over_since = None;
         while self.shared.running.load(Ordering::SeqCst) > 0 {
@@ -163,7 +164,7 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// Shows how far it is: not too often, and in a log not again what it has.
+    /// Shows progress: rate-limited, and in a log only if it changed.
     fn show(&mut self, now: Duration) {
         let updates = self.shared.updates();
         let has_news = self.plan.screen.is_terminal() || updates != self.updates_shown;
@@ -173,8 +174,8 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// Saves once half of the updates that may be lost are in no checkpoint: the other half can be
-    /// made while it is written.
+    /// Writes a checkpoint once half of `updates_lost_max` updates are unsaved: the other half can
+    /// be made while it is written.
     fn save_if_due(&mut self, program: &Program, now: Duration) {
         let unsaved = self.shared.unsaved();
         // Workers hold back at the second number: with many of them it comes first.
@@ -206,7 +207,7 @@ impl<'a> Monitor<'a> {
         }
     }
 
-    /// Enters the figures in the event file.
+    /// Writes loss, metrics and rate to the event file.
     fn entry(&mut self) -> Result<()> {
         let now = self.shared.elapsed();
         let progress = self.shared.progress(self.plan, &self.tags, self.rate);
@@ -228,7 +229,7 @@ impl<'a> Monitor<'a> {
             summary::scalar("samples", progress.samples.0 as f32)?,
             summary::scalar("workers", progress.workers as f32)?,
         ];
-        for (tag, value) in &progress.figures {
+        for (tag, value) in &progress.metrics {
             values.push(summary::scalar(tag, *value)?);
         }
         self.writer.summary(self.shared.wall(), progress.updates as i64, values)?;

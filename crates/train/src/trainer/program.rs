@@ -1,4 +1,4 @@
-//! What a worker runs: its graph, and the names of what is fed, fetched and run in it.
+//! The graph of a worker, with the names of its feeds, fetches and targets.
 
 use thalweg_graph::{Graph, NodeId, Output, Scope};
 use thalweg_ops::{FAMILIES, op_registry};
@@ -14,14 +14,15 @@ pub(super) struct Program {
     pub graph: Graph,
     pub step: StepNames,
     pub claim: ClaimNames,
-    /// Fed: the worker whose shards are taken away.
+    /// Fed: the worker whose shards are freed. The target.
     pub release: (String, String),
-    /// A bool: variables have their values.
+    /// Fetched: whether the variables are initialized, a bool.
     pub ready: String,
-    /// The generation of the variables, the number of updates, and of samples that are left.
+    /// Fetched: the generation of the variables, the number of updates, and the number of remaining
+    /// samples.
     pub state: [String; 3],
     pub coordinated: Coordinated,
-    /// What the chief does besides.
+    /// The ops of the chief.
     pub lead: LeadNames,
 }
 
@@ -29,36 +30,36 @@ pub(super) struct Program {
 pub(super) struct StepNames {
     /// Tensors of the batch.
     pub inputs: Vec<String>,
-    /// Worker, generation, shard, used, count.
+    /// Fed: worker, generation, shard, used, count.
     pub batch: [String; 5],
     pub loss: String,
-    pub figures: Vec<(String, String)>,
-    /// All summaries of the model, if it has any.
+    pub metrics: Vec<(String, String)>,
+    /// The merged summary of the model, if it has one.
     pub summary: Option<String>,
-    /// The number of updates after the step, and the one that was last saved.
+    /// Fetched: the number of updates after the step, and the number of saved updates.
     pub counts: [String; 2],
 }
 
-/// A claim: fed, fetched, run.
+/// A claim of a shard: feeds, fetches, target.
 pub(super) struct ClaimNames {
-    /// Worker, generation, whether it is late.
+    /// Worker, generation, is_late.
     pub fed: [String; 3],
     pub fetched: [String; 3],
     pub done: String,
 }
 
-/// What gives the variables their values, and saves them.
+/// The ops that initialize, restore and save the variables.
 pub(super) struct LeadNames {
     pub init: String,
     pub init_local: String,
     /// Fed.
     pub set_generation: (String, String),
     pub release_all: String,
-    /// Fed: what the prefix begins with. Fetched: the prefix and the number of updates. Run.
+    /// Fed: the prefix. Fetched: the full prefix and the number of updates. The targets.
     pub save: (String, [String; 2], [String; 2]),
     /// Fed: the prefix.
     pub restore: (String, String),
-    /// Fed: the number of updates that a checkpoint has.
+    /// Fed: the number of saved updates.
     pub set_saved: (String, String),
 }
 
@@ -133,14 +134,14 @@ fn step_names(
         inputs: net.inputs.iter().map(|&input| name(input)).collect(),
         batch: [worker, generation, shard, used, count].map(name),
         loss: name(net.loss),
-        figures: net.figures.iter().map(|(tag, value)| (tag.clone(), name(*value))).collect(),
+        metrics: net.metrics.iter().map(|(tag, value)| (tag.clone(), name(*value))).collect(),
         summary: summary.map(name),
         counts: [now, last_saved].map(name),
     })
 }
 
-/// The number of updates that the last checkpoint has: on a parameter server, so that all workers
-/// know it, and not in checkpoints.
+/// The number of updates in the last checkpoint: a variable on a parameter server, so that all
+/// workers can read it, which is not saved.
 struct Saved {
     handle: Output,
     device: String,
@@ -198,7 +199,7 @@ impl LeadNames {
     }
 }
 
-/// Names of variables in checkpoints, and which slice of that each is.
+/// Names and slice specifications of variables in checkpoints.
 fn entries(at: &mut Model, variables: &[Variable]) -> Result<[Output; 2]> {
     crate::saver::entries(at, variables.iter().map(Variable::saved_as).collect())
 }
@@ -207,8 +208,8 @@ fn dtypes(variables: &[Variable]) -> Vec<DType> {
     variables.iter().map(|variable| variable.dtype).collect()
 }
 
-/// Saves all variables as they are between two updates. Other steps wait while the values are read,
-/// not while they are written.
+/// Saves a consistent snapshot of all variables between two updates. Other steps wait while the
+/// values are read, not while they are written.
 fn save(
     at: &Model,
     leases: &Leases,

@@ -1,4 +1,4 @@
-//! One worker: its session, its leases, its steps.
+//! A worker of this process: its session, its leases, its steps.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use super::{Event, Flow, Plan, Step};
 use crate::leases::NONE;
 use crate::{Chief, RunSteps};
 
-/// Between two looks at what somebody else has to do first.
+/// The polling interval while a worker waits for another.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Between two attempts to open a session.
+/// The interval of attempts to open a session.
 const RETRY: Duration = Duration::from_millis(50);
-/// Errors between two steps that are no mistakes: a lease was lost, or the variables were, again and
-/// again.
+/// The number of consecutive errors between two steps that are tolerated: a lost lease, or lost
+/// variables.
 const REFUSALS_MAX: u32 = 1;
 const LOSSES_MAX: u32 = 5;
-/// Gradients in a row that come too late before their samples are returned.
+/// The number of consecutive stale gradients after which a worker returns its samples.
 const LATE_MAX: u32 = 3;
 /// The generation of variables whose training has ended.
 pub(super) const FINISHED: i64 = -1;
@@ -35,21 +35,21 @@ pub(super) struct Replica<'a> {
     pub shared: &'a Shared,
     pub worker: usize,
     pub program: &'a Program,
-    /// Since when it has not taken a step, if its session was lost.
+    /// Since when the worker has not completed a step, if its session was lost.
     away_since: Cell<Option<Duration>>,
-    /// Whether it has ever been at work in this training.
+    /// Whether the worker has trained in this training.
     has_joined: Cell<bool>,
-    /// Errors since its last step that no lost task explains.
+    /// The number of errors since the last step that no lost task explains.
     refusals: Cell<u32>,
 }
 
-/// Why a worker stops.
+/// Why a worker leaves its session.
 enum Trouble {
-    /// What it knows of the variables is out of date.
+    /// The worker's generation of the variables is out of date.
     OutOfDate,
-    /// A step failed.
+    /// A step failed; a new session may succeed.
     Failed(Error),
-    /// Something failed that no other session mends.
+    /// An error that no new session resolves.
     Final(Error),
 }
 
@@ -59,14 +59,14 @@ impl From<Error> for Trouble {
     }
 }
 
-/// Samples that a worker holds.
+/// The samples that a worker holds.
 #[derive(Clone, Copy, Debug)]
 struct Lease {
     shard: usize,
     used: u64,
 }
 
-/// The end of a worker's thread, however it ends: the others must not wait for it.
+/// Marks the end of a worker's thread, also on a panic, so that other threads do not wait for it.
 struct Ends<'a>(&'a Shared);
 
 impl Drop for Ends<'_> {
@@ -96,7 +96,7 @@ impl<'a> Replica<'a> {
         }
     }
 
-    /// Works until training is over, whatever happens to its session.
+    /// Runs until training is over, opening new sessions as needed.
     pub(super) fn run(&self) {
         let _ends = Ends(self.shared);
         // Once at least: variables have values at the end, whatever the limits are.
@@ -118,7 +118,8 @@ impl<'a> Replica<'a> {
         }
     }
 
-    /// Its session is lost, or no step succeeds: for some time that is no failure.
+    /// Handles a lost session or a failed step: for `outage_max` it is not a failure of the
+    /// training.
     fn stay_away(&self, error: Error) {
         let now = self.shared.elapsed();
         let since = self.away_since.get().unwrap_or_else(|| {
@@ -131,7 +132,7 @@ impl<'a> Replica<'a> {
         }
     }
 
-    /// It is at work, or would be if there were samples for it.
+    /// Marks the worker as training, or as waiting for samples.
     fn is_back(&self) {
         if let Some(since) = self.away_since.take() {
             let after = self.shared.elapsed().saturating_sub(since);
@@ -186,7 +187,7 @@ impl<'a> Replica<'a> {
         }
     }
 
-    /// As the chief: sees to it that the variables have values; their generation.
+    /// The chief: makes sure that the variables are initialized; returns their generation.
     fn lead(&self, session: &RemoteSession) -> Result<i64, Trouble> {
         let found = self.generation(session)?;
         if let Some(generation) = found.filter(|&generation| generation != FINISHED) {
@@ -220,7 +221,7 @@ impl<'a> Replica<'a> {
         Ok(generation)
     }
 
-    /// Tells with what the variables begin, and what was lost.
+    /// Reports which checkpoint the variables were restored from, and how many updates were lost.
     fn began(&self, checkpoint: Option<String>, generation: i64, updates: u64) {
         let lost = self.shared.begin(generation, updates);
         self.shared.updates_lost.fetch_add(lost, Ordering::SeqCst);
@@ -231,8 +232,8 @@ impl<'a> Replica<'a> {
         self.shared.tell(self.plan, &event);
     }
 
-    /// As another worker: waits until the variables have values; their generation, none if training
-    /// is over.
+    /// Another worker: waits until the variables are initialized; returns their generation, `None`
+    /// if training is over.
     fn follow(&self, session: &RemoteSession) -> Result<Option<i64>, Trouble> {
         let begin = self.shared.elapsed();
         while !self.shared.is_over() {
@@ -250,8 +251,12 @@ impl<'a> Replica<'a> {
             }
             let waited = self.shared.elapsed().saturating_sub(begin);
             if waited > self.plan.options.outage_max {
-                let what = if is_finished { "new ones" } else { "values" };
-                let error = err!(Unavailable, "no chief has given the variables {what}");
+                let what = if is_finished {
+                    "restarted the training"
+                } else {
+                    "initialized the variables"
+                };
+                let error = err!(Unavailable, "no chief has {what}");
                 return Err(Trouble::Final(error));
             }
             std::thread::sleep(RETRY);
@@ -259,8 +264,7 @@ impl<'a> Replica<'a> {
         Ok(None)
     }
 
-    /// Goes on with variables that another process has given their values, or that an earlier chief
-    /// has.
+    /// Continues with variables that another process, or an earlier chief, has initialized.
     fn join(&self, session: &RemoteSession, generation: i64) -> Result<()> {
         let names = [&self.program.state[1], &self.program.step.counts[1]].map(String::as_str);
         let found = self.run_step(session, &[], &names, &[])?;
@@ -273,8 +277,9 @@ impl<'a> Replica<'a> {
         Ok(())
     }
 
-    /// Whether training that has finished has done so for this worker. Where it was ended before its
-    /// samples were used up and this worker has not been there, a chief that starts later may go on.
+    /// Whether a finished training is over for this worker. If training was stopped before its
+    /// samples were used up and this worker has not trained, a chief that starts later may continue
+    /// it.
     fn is_finished_for_good(&self, session: &RemoteSession) -> Result<bool> {
         // The chief is in this process, and begins anew.
         if self.plan.has_chief && !self.has_joined.get() {
@@ -292,7 +297,7 @@ impl<'a> Replica<'a> {
         Ok(is_so)
     }
 
-    /// The generation of the variables; none while they have no values.
+    /// The generation of the variables; `None` while they are uninitialized.
     pub(super) fn generation(&self, session: &RemoteSession) -> Result<Option<i64>> {
         let ready = self.run_step(session, &[], &[&self.program.ready], &[])?;
         if !ready[0].scalar_value::<bool>()? {
@@ -307,7 +312,7 @@ impl<'a> Replica<'a> {
         self.run_step(session, &[(fed, Tensor::scalar(generation))], &[], &[node]).map(|_| ())
     }
 
-    /// Takes leases and uses them up.
+    /// Claims shards and trains on them.
     fn train(
         &self,
         session: &RemoteSession,
@@ -345,7 +350,8 @@ impl<'a> Replica<'a> {
         Ok(())
     }
 
-    /// Takes a lease and uses it up. Without one the worker is `is_idle`: nobody waits for it.
+    /// Claims a shard and trains on it. A worker without a shard is idle, and rounds do not wait
+    /// for it.
     fn work(
         &self,
         session: &RemoteSession,
@@ -370,7 +376,7 @@ impl<'a> Replica<'a> {
         Ok(())
     }
 
-    /// Gives the shards of workers that lost their sessions to whoever asks for them.
+    /// Frees the shards of workers that lost their sessions.
     fn release_others(&self, session: &RemoteSession) -> Result<()> {
         loop {
             let Some(worker) = self.shared.releases.lock().pop() else { return Ok(()) };
@@ -381,7 +387,7 @@ impl<'a> Replica<'a> {
         }
     }
 
-    /// Returns what a worker holds.
+    /// Frees the shards of a worker.
     fn release(&self, session: &RemoteSession, worker: usize) -> Result<()> {
         let (fed, node) = &self.program.release;
         self.run_step(session, &[(fed, Tensor::scalar(worker as i64))], &[], &[node]).map(|_| ())
@@ -410,8 +416,8 @@ impl<'a> Replica<'a> {
         Ok(lease.map(|(shard, used)| Lease { shard, used }))
     }
 
-    /// Trains on the samples of a lease, to the end of their epoch, or until gradients come too late
-    /// again and again: then the rest is for others. Whether all were used.
+    /// Trains on the samples of a lease to the end of their epoch, or until too many gradients are
+    /// stale; then the rest goes to other workers. Returns whether all samples were used.
     fn use_up(
         &self,
         session: &RemoteSession,
@@ -468,7 +474,7 @@ impl<'a> Replica<'a> {
         self.shared.tell(self.plan, &event);
     }
 
-    /// Calls the hooks; what one of them fails with ends training.
+    /// Calls the hooks; an error of a hook ends training.
     fn after_step(&self, step: &Step) -> Result<Flow, Trouble> {
         let mut flow = Flow::Continue;
         for hook in self.plan.hooks {
@@ -479,8 +485,8 @@ impl<'a> Replica<'a> {
         Ok(flow)
     }
 
-    /// Waits while so many updates are in no checkpoint that with those on their way there might be
-    /// more than may be lost.
+    /// Waits while so many updates are unsaved that, with those in flight, more than
+    /// `updates_lost_max` could be lost.
     fn hold_back(&self, session: &RemoteSession, generation: i64) -> Result<(), Trouble> {
         let options = self.plan.options;
         let most = self.plan.updates_unsaved_max();
@@ -505,7 +511,7 @@ impl<'a> Replica<'a> {
         Ok(())
     }
 
-    /// Takes a step; how many updates were in a checkpoint then.
+    /// Runs a step; returns the number of updates that were saved then.
     fn step(
         &self,
         session: &RemoteSession,
@@ -529,7 +535,7 @@ impl<'a> Replica<'a> {
             names.inputs.iter().map(String::as_str).zip(tensors).collect();
         feeds.extend(names.batch.iter().map(String::as_str).zip(numbers.map(Tensor::scalar)));
         let mut fetches = vec![names.loss.as_str(), &names.counts[0], &names.counts[1]];
-        fetches.extend(names.figures.iter().map(|(_, name)| name.as_str()));
+        fetches.extend(names.metrics.iter().map(|(_, name)| name.as_str()));
         let coordinated = &self.program.coordinated;
         fetches.extend(coordinated.used.as_deref());
         let summary = names.summary.as_deref().filter(|_| self.shared.takes_summary(self.plan));
@@ -549,15 +555,17 @@ impl<'a> Replica<'a> {
             samples: indices.len(),
             is_used,
             loss: found[0].scalar_value()?,
-            figures: found[3..].iter().map(Tensor::scalar_value).collect::<Result<_>>()?,
+            metrics: found[3..].iter().map(Tensor::scalar_value).collect::<Result<_>>()?,
         };
         Ok((step, found[2].scalar_value::<i64>()?.max(0) as u64))
     }
 
-    /// What a step gave, but for the summaries, which come last; they are noted.
+    /// The fetches of a step without the summary, which is the last one and is recorded here.
     fn without_summary(&self, found: Result<Vec<Tensor>>) -> Result<Vec<Tensor>> {
         let noted = found.and_then(|mut found| {
-            let summary = found.pop().ok_or_else(|| err!(Internal, "a step without fetches"))?;
+            let summary = found
+                .pop()
+                .ok_or_else(|| err!(Internal, "internal error: the step returned no fetches"))?;
             let summary = summary.strings()?.first().cloned().unwrap_or_default();
             Ok((found[1].scalar_value::<i64>()?.max(0) as u64, summary, found))
         });

@@ -1,4 +1,4 @@
-//! What a training shows: a bar and sentences on a terminal, lines of JSON elsewhere.
+//! Progress display: a progress bar and messages on a terminal, lines of JSON elsewhere.
 
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
@@ -8,93 +8,93 @@ use serde_json::{Value, json};
 
 use crate::Stops;
 
-/// What happens to a training besides its steps.
+/// An event of a training besides its steps.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// Variables have their first values.
+    /// The variables were initialized.
     Began {
-        /// Workers of this process.
+        /// The number of workers of this process.
         workers: usize,
-        /// Updates of variables that were lost before there was a checkpoint.
+        /// The number of updates that were lost before there was a checkpoint.
         lost: u64,
     },
-    /// Variables were restored.
+    /// The variables were restored.
     Restored {
-        /// The checkpoint.
+        /// The prefix of the checkpoint.
         checkpoint: String,
-        /// Updates that it has.
+        /// The number of updates that the checkpoint holds.
         updates: u64,
-        /// Updates that were made after it, as far as is known here.
+        /// The number of updates after the checkpoint, as far as this process knows.
         lost: u64,
     },
-    /// A worker goes on with variables that have their values.
+    /// A worker continues with initialized variables.
     Joined {
-        /// The worker.
+        /// The worker's index.
         worker: usize,
-        /// Updates that they have seen.
+        /// The number of updates of the variables.
         updates: u64,
     },
-    /// A worker's step failed because a task did not answer.
+    /// A worker's step failed because a task is unavailable.
     Lost {
-        /// The worker.
+        /// The worker's index.
         worker: usize,
-        /// What it was told.
+        /// The error message.
         error: String,
     },
-    /// A worker gave its shard back.
+    /// A worker returned its shard.
     Returned {
-        /// The worker.
+        /// The worker's index.
         worker: usize,
         /// The shard.
         shard: usize,
-        /// Samples of its epoch that were not used yet.
+        /// The number of samples of its epoch that were not used yet.
         unused: u64,
     },
-    /// A worker is at work again.
+    /// A worker trains again.
     Back {
-        /// The worker.
+        /// The worker's index.
         worker: usize,
-        /// How long it was away.
+        /// How long it was interrupted.
         after: Duration,
     },
     /// A checkpoint was written.
     Saved {
-        /// Its prefix.
+        /// The prefix of the checkpoint.
         checkpoint: String,
-        /// Updates that it has.
+        /// The number of updates that the checkpoint holds.
         updates: u64,
-        /// How long that took; steps went on meanwhile.
+        /// How long writing took; steps ran meanwhile.
         took: Duration,
     },
-    /// A checkpoint could not be written; it is tried again.
+    /// A checkpoint could not be written and is tried again.
     NotSaved {
-        /// Why.
+        /// The error message.
         error: String,
     },
-    /// Training is over, and tasks were told to end.
+    /// Training is over, and tasks were asked to stop.
     Stopped {
-        /// Which.
+        /// Which tasks.
         stops: Stops,
-        /// Those that go on, and why.
+        /// The tasks that still run, with the reason.
         refused: Vec<String>,
     },
 }
 
 impl Event {
-    /// What happened, in words.
+    /// The event as a sentence.
     pub fn sentence(&self) -> String {
         match self {
             Event::Began { workers, lost: 0 } => {
-                format!("{workers} workers begin with new variables")
+                format!("{workers} workers begin with initialized variables")
             }
             Event::Began { workers, lost } => format!(
-                "{workers} workers begin anew: there was no checkpoint yet, {lost} updates were lost"
+                "{workers} workers begin again: there was no checkpoint yet, {lost} updates were lost"
             ),
             Event::Restored { checkpoint, updates, lost } => format!(
                 "restored {checkpoint} with {updates} updates; {lost} updates since then were lost"
             ),
             Event::Joined { worker, updates } => {
-                format!("worker {worker} goes on with variables that have seen {updates} updates")
+                format!("worker {worker} continues with variables after {updates} updates")
             }
             Event::Lost { worker, error } => format!("worker {worker} is interrupted: {error}"),
             Event::Returned { worker, shard, unused } => format!(
@@ -160,20 +160,20 @@ impl Event {
     }
 }
 
-/// How far a training is.
+/// The progress of a training.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// Updates so far.
+    /// The number of updates so far.
     pub updates: u64,
-    /// Samples used, and to be used in all.
+    /// The number of samples used, and the total.
     pub samples: (u64, u64),
-    /// The loss, averaged over the last steps.
+    /// The loss, as an exponential moving average over steps.
     pub loss: f32,
-    /// The net's figures, averaged likewise.
-    pub figures: Vec<(String, f32)>,
-    /// Updates a second.
+    /// The network's metrics, averaged likewise.
+    pub metrics: Vec<(String, f32)>,
+    /// Updates per second.
     pub rate: f64,
-    /// Workers at work.
+    /// The number of workers that train.
     pub workers: usize,
 }
 
@@ -185,7 +185,7 @@ impl Progress {
         let part = if all == 0 { 0.0 } else { (used as f64 / all as f64).min(1.0) };
         let full = (part * BAR as f64) as usize;
         let bar: String = (0..BAR).map(|i| if i < full { '█' } else { '░' }).collect();
-        let figures = self.figures.iter().map(|(tag, value)| format!("  {tag} {value:.3}"));
+        let metrics = self.metrics.iter().map(|(tag, value)| format!("  {tag} {value:.3}"));
         format!(
             "{bar} {:3.0} %  {} updates  {:.0}/s  {} workers  loss {:.4}{}",
             part * 100.0,
@@ -193,7 +193,7 @@ impl Progress {
             self.rate,
             self.workers,
             self.loss,
-            figures.collect::<String>()
+            metrics.collect::<String>()
         )
     }
 
@@ -203,14 +203,14 @@ impl Progress {
             "samples_in_all": self.samples.1, "loss": self.loss,
             "updates_per_second": self.rate, "workers": self.workers
         });
-        for (tag, figure) in &self.figures {
-            value[tag] = json!(figure);
+        for (tag, metric) in &self.metrics {
+            value[tag] = json!(metric);
         }
         value
     }
 }
 
-/// Where a training shows itself.
+/// Where progress is shown.
 pub struct Screen {
     out: Mutex<Out>,
     is_terminal: bool,
@@ -218,18 +218,18 @@ pub struct Screen {
 
 struct Out {
     out: Box<dyn Write + Send>,
-    /// Whether the cursor is behind a bar.
+    /// Whether the cursor is at the end of a progress bar.
     has_bar: bool,
 }
 
 impl Screen {
-    /// Standard output: a bar if it is a terminal, JSON otherwise.
+    /// Standard output: a progress bar if it is a terminal, JSON otherwise.
     pub fn standard() -> Screen {
         let out = std::io::stdout();
         Screen::new(out.is_terminal(), Box::new(out))
     }
 
-    /// A screen, or a file.
+    /// A terminal, or a file.
     pub fn new(is_terminal: bool, out: Box<dyn Write + Send>) -> Screen {
         Screen { out: Mutex::new(Out { out, has_bar: false }), is_terminal }
     }
@@ -239,17 +239,17 @@ impl Screen {
         Screen::new(false, Box::new(std::io::sink()))
     }
 
-    /// Whether it has a bar.
+    /// Whether it shows a progress bar.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// How often progress is to be shown.
+    /// The interval at which progress is shown.
     pub(super) fn pause(&self) -> Duration {
         Duration::from_millis(if self.is_terminal { 100 } else { 1000 })
     }
 
-    /// Shows how far it is.
+    /// Shows progress.
     pub fn progress(&self, progress: &Progress) {
         let mut out = self.out.lock();
         // A screen that is gone is no reason to end what runs.
@@ -262,7 +262,7 @@ impl Screen {
         let _ = out.out.flush();
     }
 
-    /// Shows what happened.
+    /// Shows an event.
     pub fn event(&self, event: &Event) {
         if self.is_terminal {
             self.line(&event.sentence());
@@ -271,7 +271,7 @@ impl Screen {
         }
     }
 
-    /// A line of text, whatever the screen is.
+    /// Writes a line of text, on a terminal as elsewhere.
     pub fn line(&self, text: &str) {
         let mut out = self.out.lock();
         let before = if out.has_bar { "\r\x1b[K" } else { "" };
@@ -305,11 +305,11 @@ mod tests {
     fn shown(is_terminal: bool) -> String {
         let page = Page::default();
         let screen = Screen::new(is_terminal, Box::new(page.clone()));
-        let figures = vec![("accuracy".to_owned(), 0.5)];
+        let metrics = vec![("accuracy".to_owned(), 0.5)];
         screen.progress(&Progress {
             updates: 7,
             samples: (50, 100),
-            figures,
+            metrics,
             workers: 2,
             ..Progress::default()
         });

@@ -1,4 +1,4 @@
-//! What the threads of a training tell each other.
+//! Mutable state that the threads of a training share.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -13,29 +13,29 @@ use thalweg_tensor::{Bytes, Error, err};
 use super::{Event, Plan, Progress, Step, TrainOptions};
 use crate::{Checkpoints, SaverOptions};
 
-/// How much of the averages a step is.
+/// The weight of a step in the moving averages.
 const WEIGHT: f32 = 0.05;
 
 pub(super) struct Shared {
     environment: Environment,
     begin: Duration,
     is_over: AtomicBool,
-    /// Ends the steps that are on their way.
+    /// Cancels the steps in flight.
     cancellation: Mutex<Cancellation>,
-    /// Why it failed.
+    /// The error that ended training.
     error: Mutex<Option<Error>>,
     counts: Mutex<Counts>,
     pub updates_lost: AtomicU64,
     pub interruptions: AtomicU64,
     pub at_work: AtomicUsize,
-    /// Threads of workers that have not ended.
+    /// The number of worker threads that have not ended.
     pub running: AtomicUsize,
-    /// The chief's session, while it is at work.
+    /// The chief's session while it is open.
     pub chief: Mutex<Option<Arc<RemoteSession>>>,
-    /// Held by whoever sets all variables or saves them.
+    /// Held while all variables are set or saved.
     pub leading: Mutex<Checkpoints>,
     pub checkpoint: Mutex<Option<String>>,
-    /// Workers that lost their sessions: their shards are given to others.
+    /// Workers that lost their sessions, whose shards are to be freed.
     pub releases: Mutex<Vec<usize>>,
     averages: Mutex<Averages>,
     summaries: Mutex<Summaries>,
@@ -44,28 +44,28 @@ pub(super) struct Shared {
 /// Summaries of steps.
 #[derive(Default)]
 struct Summaries {
-    /// The number of updates from which on the next is due; none while a step computes one.
+    /// The number of updates at which the next summary is due; `None` while a step computes one.
     due: Option<u64>,
-    /// Those that are not written yet, with the updates of their steps.
+    /// Summaries that are not written yet, with the number of updates of their steps.
     found: Vec<(u64, Bytes)>,
 }
 
-/// How far the variables of one generation are. What is told of another generation is of no use: its
+/// Progress of the variables of one generation. Counts of another generation are ignored: its
 /// updates were lost.
 #[derive(Clone, Copy)]
 struct Counts {
     generation: i64,
-    /// The most updates that anybody here has seen, and those of the last checkpoint.
+    /// The highest number of updates that this process has seen, and that of the last checkpoint.
     updates: u64,
     saved: u64,
-    /// Samples that are still to be used, as far as is known here.
+    /// The number of remaining samples, as far as this process knows.
     left: i64,
 }
 
 #[derive(Default)]
 struct Averages {
     loss: Option<f32>,
-    figures: Vec<f32>,
+    metrics: Vec<f32>,
 }
 
 impl Shared {
@@ -92,7 +92,7 @@ impl Shared {
         }
     }
 
-    /// Time since it began.
+    /// Time since the training began.
     pub(super) fn elapsed(&self) -> Duration {
         self.environment.clock.monotonic().saturating_sub(self.begin)
     }
@@ -102,7 +102,7 @@ impl Shared {
         self.environment.clock.wall()
     }
 
-    /// A generation that no run has had.
+    /// A generation that no earlier run had.
     pub(super) fn new_generation(&self) -> i64 {
         (self.environment.entropy.next_u64() >> 1).max(1) as i64
     }
@@ -111,7 +111,7 @@ impl Shared {
         self.is_over.load(Ordering::SeqCst)
     }
 
-    /// Ends it in order.
+    /// Ends training in order.
     pub(super) fn finish(&self) {
         self.is_over.store(true, Ordering::SeqCst);
     }
@@ -134,20 +134,20 @@ impl Shared {
         self.cancellation().cancel(err!(Cancelled, "training has ended"));
     }
 
-    /// Steps that begin from now on are not among those that were cancelled.
+    /// Resets the cancellation, so that new steps are not cancelled.
     pub(super) fn let_steps_run(&self) {
         *self.cancellation.lock() = Cancellation::default();
     }
 
-    /// Goes on after what seemed to be the end.
+    /// Continues after an end that was not final.
     pub(super) fn go_on(&self) {
         self.let_steps_run();
         self.counts.lock().left = i64::MAX;
         self.is_over.store(false, Ordering::SeqCst);
     }
 
-    /// Begins with the variables of a generation, which have seen so many updates, all of them in a
-    /// checkpoint; how many have been lost.
+    /// Begins with the variables of a generation that have seen this number of updates, all of them
+    /// saved; returns how many updates were lost.
     pub(super) fn begin(&self, generation: i64, updates: u64) -> u64 {
         let mut counts = self.counts.lock();
         let lost = counts.updates.saturating_sub(updates);
@@ -155,7 +155,7 @@ impl Shared {
         lost
     }
 
-    /// Goes on with variables that somebody else has given their values.
+    /// Continues with variables that another process has initialized.
     pub(super) fn join(&self, generation: i64, updates: u64, saved: u64) {
         let mut counts = self.counts.lock();
         if counts.generation != generation {
@@ -163,14 +163,15 @@ impl Shared {
         }
     }
 
-    /// Notes how far the variables were when training ended.
+    /// Records the final number of updates and of remaining samples.
     pub(super) fn end(&self, updates: u64, left: i64) {
         let mut counts = self.counts.lock();
         counts.updates = counts.updates.max(updates);
         counts.left = left;
     }
 
-    /// Notes a step with variables of a generation, and how many updates were saved then.
+    /// Records a step with variables of a generation, and the number of updates that were saved
+    /// then.
     pub(super) fn note(&self, generation: i64, step: &Step, saved: u64, is_wanted: bool) {
         let mut counts = self.counts.lock();
         if counts.generation == generation {
@@ -183,15 +184,15 @@ impl Shared {
         let mut averages = self.averages.lock();
         let old = averages.loss.unwrap_or(step.loss);
         averages.loss = Some(old + WEIGHT * (step.loss - old));
-        if averages.figures.len() != step.figures.len() {
-            averages.figures.clone_from(&step.figures);
+        if averages.metrics.len() != step.metrics.len() {
+            averages.metrics.clone_from(&step.metrics);
         }
-        for (average, figure) in averages.figures.iter_mut().zip(&step.figures) {
-            *average += WEIGHT * (figure - *average);
+        for (average, metric) in averages.metrics.iter_mut().zip(&step.metrics) {
+            *average += WEIGHT * (metric - *average);
         }
     }
 
-    /// Notes that so many updates are in a checkpoint.
+    /// Records that this number of updates is saved.
     pub(super) fn note_saved(&self, generation: i64, saved: u64) {
         let mut counts = self.counts.lock();
         if counts.generation == generation {
@@ -201,7 +202,7 @@ impl Shared {
         }
     }
 
-    /// Notes how many samples are left, as the table has it.
+    /// Records the number of remaining samples from the lease table.
     pub(super) fn note_left(&self, generation: i64, left: i64) {
         let mut counts = self.counts.lock();
         if counts.generation == generation {
@@ -209,23 +210,23 @@ impl Shared {
         }
     }
 
-    /// The generation of the variables, as far as is known here.
+    /// The generation of the variables, as far as this process knows.
     pub(super) fn generation(&self) -> i64 {
         self.counts.lock().generation
     }
 
-    /// Updates that the variables have seen.
+    /// The number of updates of the variables.
     pub(super) fn updates(&self) -> u64 {
         self.counts.lock().updates
     }
 
-    /// Updates that are in no checkpoint.
+    /// The number of updates that are in no checkpoint.
     pub(super) fn unsaved(&self) -> u64 {
         let counts = self.counts.lock();
         counts.updates.saturating_sub(counts.saved)
     }
 
-    /// Whether the step that is about to begin is to compute the summaries; it says when it has.
+    /// Whether the next step computes the summary; the step reports when it has.
     pub(super) fn takes_summary(&self, plan: &Plan<'_>) -> bool {
         let updates = self.updates();
         let mut summaries = self.summaries.lock();
@@ -236,7 +237,7 @@ impl Shared {
         is_due
     }
 
-    /// Notes the summaries of a step; without them the next step computes them.
+    /// Records the summary of a step; if there is none, the next step computes it.
     pub(super) fn note_summary(&self, plan: &Plan<'_>, found: Option<(u64, Bytes)>) {
         let mut summaries = self.summaries.lock();
         let after = found.as_ref().map_or(0, |(updates, _)| *updates);
@@ -244,13 +245,13 @@ impl Shared {
         summaries.found.extend(found);
     }
 
-    /// Summaries that are to be written.
+    /// Takes the summaries that are to be written.
     pub(super) fn take_summaries(&self) -> Vec<(u64, Bytes)> {
         std::mem::take(&mut self.summaries.lock().found)
     }
 
-    /// Whether there may be no samples left: what is known here may be a step or two ahead of what is
-    /// so, since others write it down too. A claim tells.
+    /// Whether there may be no samples left: the local count may be ahead of the lease table by a
+    /// step or two, since other workers update the table too. A claim decides.
     pub(super) fn may_have_all(&self) -> bool {
         self.counts.lock().left <= 0
     }
@@ -268,13 +269,13 @@ impl Shared {
             updates: counts.updates,
             samples: (all - left as u64, all),
             loss: averages.loss.unwrap_or(f32::NAN),
-            figures: tags.iter().cloned().zip(averages.figures.iter().copied()).collect(),
+            metrics: tags.iter().cloned().zip(averages.metrics.iter().copied()).collect(),
             rate,
             workers: self.at_work.load(Ordering::SeqCst),
         }
     }
 
-    /// Tells the screen and the hooks.
+    /// Shows an event and calls the hooks.
     pub(super) fn tell(&self, plan: &Plan<'_>, event: &Event) {
         plan.screen.event(event);
         for hook in plan.hooks {
@@ -296,7 +297,7 @@ mod tests {
             samples: 5,
             is_used: true,
             loss: 1.0,
-            figures: Vec::new(),
+            metrics: Vec::new(),
         };
         assert_eq!(shared.begin(7, 0), 0);
         shared.note_left(7, 100);

@@ -1,8 +1,8 @@
-//! Checkpoints of the first format: a table that holds everything.
+//! V1 checkpoints: an SSTable that holds everything.
 //!
-//! The empty key has a list of all tensors with their types, shapes and slices; the key of a slice has
-//! its elements as the typed lists of a `TensorProto` without type and shape. What was saved in
-//! several files is read by a pattern that matches all of them.
+//! The empty key holds a list of all tensors with their dtypes, shapes and slices; the key of a
+//! slice holds its elements as the typed lists of a `TensorProto` without dtype and shape. A
+//! checkpoint in several files is read by a pattern that matches all of them.
 
 mod reader;
 mod values;
@@ -11,5 +11,5 @@ mod writer;
 pub use reader::{Reader, Saved};
 pub use writer::Writer;
 
-/// The newest version of the format that is known here.
+/// The latest supported version of the format.
 const VERSION: i32 = 1;

@@ -1,4 +1,4 @@
-//! Tensors read from a checkpoint of the first format.
+//! Reading of V1 checkpoints.
 
 use std::collections::BTreeMap;
 
@@ -13,30 +13,30 @@ use crate::checkpoint::pieces::{self, Ranges};
 use crate::checkpoint::table::Table;
 use crate::checkpoint::{ReadContext, Slice, damaged};
 
-/// Files that one pattern may name.
+/// The maximum number of files that a pattern may match.
 const FILES_MAX: usize = 100_000;
 
-/// A checkpoint of the first format.
+/// A V1 checkpoint.
 pub struct Reader {
     tables: Vec<Table>,
     tensors: BTreeMap<String, Saved>,
 }
 
-/// A tensor in a checkpoint of the first format.
+/// A tensor of a V1 checkpoint.
 #[derive(Clone, Debug)]
 pub struct Saved {
     /// The type of its elements.
     pub dtype: DType,
     /// Its shape.
     pub shape: Shape,
-    /// The parts that it is stored in.
+    /// The slices that it is stored in.
     pub slices: Vec<Slice>,
-    /// Which file has each of them.
+    /// The file of each slice.
     files: Vec<usize>,
 }
 
 impl Reader {
-    /// Reads what is in the file of this name, or in all files that match it as a pattern.
+    /// Opens the file of this name, or all files that match it as a pattern.
     pub fn open(storage: &dyn Storage, pattern: &str) -> Result<Reader> {
         let paths = match storage.exists(pattern) {
             Ok(true) => vec![pattern.to_owned()],
@@ -63,7 +63,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Takes note of the tensors of one file.
+    /// Adds the tensors of one file.
     fn add_file(&mut self, table: &Table) -> Result<()> {
         let list = table.get(b"")?.ok_or_else(|| {
             err!(DataLoss, "byte 0: a table without the list that a checkpoint has")
@@ -123,22 +123,22 @@ impl Reader {
         self.tensors.iter().map(|(name, saved)| (name.as_str(), saved))
     }
 
-    /// What is known of a tensor.
+    /// The metadata of a tensor.
     pub fn entry(&self, name: &str) -> Option<&Saved> {
         self.tensors.get(name)
     }
 
-    /// A whole tensor.
+    /// Reads a whole tensor.
     pub fn read(&self, name: &str) -> Result<Tensor> {
         self.read_with(name, None, ReadContext::default())
     }
 
-    /// A part of a tensor.
+    /// Reads a slice of a tensor.
     pub fn read_slice(&self, name: &str, slice: &Slice) -> Result<Tensor> {
         self.read_with(name, Some(slice), ReadContext::default())
     }
 
-    /// A tensor or a part of it, with a budget.
+    /// Reads a tensor or a slice, with a budget.
     pub fn read_with(
         &self,
         name: &str,
@@ -189,7 +189,7 @@ impl Reader {
         })
     }
 
-    /// Reads everything; what is wrong.
+    /// Reads everything and reports the errors.
     pub fn verify(&self) -> crate::checkpoint::Report {
         let mut report = crate::checkpoint::Report::default();
         for name in self.tensors.keys() {

@@ -8,7 +8,7 @@ use thalweg_tensor::{
     ensure, f16,
 };
 
-/// The elements of a tensor, without its type and shape.
+/// Encodes the elements of a tensor, without dtype and shape.
 pub(super) fn encode(tensor: &Tensor) -> Result<TensorProto> {
     let mut proto = TensorProto::default();
     macro_rules! ints {
@@ -54,7 +54,7 @@ pub(super) fn encode(tensor: &Tensor) -> Result<TensorProto> {
     Ok(proto)
 }
 
-/// The tensor whose elements a message lists, all of them.
+/// Decodes a tensor; the message must list all elements.
 pub(super) fn decode(
     mut proto: TensorProto,
     dtype: DType,

@@ -1,4 +1,4 @@
-//! Tensors written to a checkpoint of the first format.
+//! Writing of V1 checkpoints.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use crate::checkpoint::ordered::slice_key;
 use crate::checkpoint::table::TableWriter;
 use crate::checkpoint::{Slice, WriteOptions};
 
-/// What protobuf can read.
+/// The maximum size of a protobuf message.
 const MESSAGE_BYTES_MAX: usize = i32::MAX as usize;
 
-/// A checkpoint of the first format that is being made; it is in memory until it is finished.
+/// A V1 checkpoint under construction, in memory until it is finished.
 pub struct Writer<'a> {
     storage: &'a dyn Storage,
     path: String,
@@ -38,7 +38,7 @@ impl<'a> Writer<'a> {
         self.add_slice(name, tensor.shape(), &Slice::full(tensor.rank()), tensor)
     }
 
-    /// Adds a part of a tensor whose whole has `shape`.
+    /// Adds a slice of a tensor of shape `shape`.
     pub fn add_slice(
         &mut self,
         name: &str,
@@ -87,7 +87,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Puts the file in its place.
+    /// Writes the file and renames it into place.
     pub fn finish(self) -> Result<()> {
         self.storage.create_folder_of(&self.path)?;
         let file = self.options.replace(self.storage, &self.path)?;

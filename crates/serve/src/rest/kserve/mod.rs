@@ -1,4 +1,4 @@
-//! KServe's protocol over HTTP.
+//! KServe's REST interface.
 
 pub(super) mod request;
 mod route;
@@ -24,7 +24,7 @@ use crate::kserve;
 use crate::metrics::{Api, Entry};
 use crate::servable::Servable;
 
-/// How many bytes of a body are JSON; tensors in raw form follow.
+/// The header with the number of JSON bytes of a body; raw tensors follow them.
 pub(super) const JSON_LENGTH: &str = "inference-header-content-length";
 
 impl Rest {
@@ -37,10 +37,12 @@ impl Rest {
         match route::parse(&parts.method, parts.uri.path())? {
             Asked::Server => Ok(Reply::json(server(&kserve::server_metadata()).to_string())),
             Asked::Live => Ok(Reply::json(json!({ "live": true }).to_string())),
-            Asked::Ready => Ok(told(engine.is_ready(), &json!({ "ready": engine.is_ready() }))),
+            Asked::Ready => {
+                Ok(readiness(engine.is_ready(), &json!({ "ready": engine.is_ready() })))
+            }
             Asked::Model(spec, Verb::Ready) => {
                 let is_ready = kserve::is_model_ready(engine, &spec)?;
-                Ok(told(is_ready, &json!({ "name": spec.name, "ready": is_ready })))
+                Ok(readiness(is_ready, &json!({ "name": spec.name, "ready": is_ready })))
             }
             Asked::Model(spec, Verb::Metadata) => {
                 let answer = async { kserve::model_metadata(engine, &spec) };
@@ -87,7 +89,7 @@ fn json_length(headers: &HeaderMap) -> Result<Option<usize>> {
     Ok(Some(parsed))
 }
 
-fn told(is_ready: bool, body: &Value) -> Reply {
+fn readiness(is_ready: bool, body: &Value) -> Reply {
     let status = if is_ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     Reply { status, ..Reply::json(body.to_string()) }
 }
@@ -107,7 +109,7 @@ fn metadata(found: &pb::ModelMetadataResponse) -> Value {
     })
 }
 
-/// The answer to a request for inference.
+/// The answer to an inference request.
 fn answer(servable: &Servable, asked: &Infer, ran: &Predicted) -> Result<Reply> {
     let mut out = String::from("{\"model_name\":");
     write::text(&mut out, servable.model());
@@ -137,7 +139,7 @@ fn answer(servable: &Servable, asked: &Infer, ran: &Predicted) -> Result<Reply> 
     Ok(Reply::binary(bytes.freeze(), json_len))
 }
 
-/// Writes an output; its elements are returned if they are to follow raw.
+/// Writes an output; returns its raw elements if they follow the JSON.
 fn output(out: &mut String, name: &str, tensor: &Tensor, is_binary: bool) -> Result<Option<Bytes>> {
     let datatype = kserve::datatype(tensor.dtype())?;
     out.push_str("{\"name\":");

@@ -1,4 +1,4 @@
-//! Requests for inference: JSON, and behind it the tensors that Triton's clients send raw.
+//! Inference requests: JSON, followed by raw tensors of Triton's binary extension.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,22 +12,22 @@ use super::super::tensors::{Builder, Members, member, shown};
 use crate::growing::GrowingCharge;
 use crate::kserve;
 
-/// A request, read.
+/// A parsed request.
 #[derive(Debug)]
 pub(in crate::rest) struct Infer {
-    /// What the caller calls it.
+    /// The id that the client gave the request.
     pub(super) id: Option<String>,
-    /// The signature to run; empty means the default one.
+    /// The signature to run; empty for the default one.
     pub(super) signature: String,
     pub(super) inputs: BTreeMap<String, Tensor>,
-    /// Outputs that are asked for, and whether each is to come raw; all if there is none.
+    /// The requested outputs, and whether each is raw; empty for all.
     pub(super) outputs: Vec<(String, Option<bool>)>,
-    /// Whether outputs that say nothing else are to come raw.
+    /// Whether outputs are raw by default.
     pub(super) is_binary: bool,
 }
 
-/// Reads a body whose first `json_len` bytes are JSON, or all if it does not say; `signature` finds
-/// one by its name.
+/// Parses a body whose first `json_len` bytes are JSON, or all of it; `signature` finds a signature
+/// by name.
 pub(in crate::rest) fn read<'s>(
     body: &Bytes,
     json_len: Option<usize>,
@@ -54,7 +54,7 @@ pub(in crate::rest) fn read<'s>(
     })
 }
 
-/// What the parameters of a request, an input or an output say that matters here.
+/// The supported parameters of a request, an input or an output.
 #[derive(Default)]
 struct Parameters {
     signature: Option<String>,
@@ -97,7 +97,7 @@ fn wrong(name: &str, value: &[u8]) -> thalweg_tensor::Error {
     err!(InvalidArgument, "'{name}' cannot be {}", shown(value))
 }
 
-/// A member that has to be a string if it is there.
+/// A member that must be a string if it is present.
 fn text<'a>(members: &Members<'a>, name: &str) -> Result<Option<Cow<'a, str>>> {
     let Some(value) = member(members, name) else { return Ok(None) };
     let mut reader = Reader::new(value);
@@ -111,7 +111,7 @@ fn needed<'a>(members: &Members<'a>, name: &str) -> Result<Cow<'a, str>> {
     text(members, name)?.ok_or_else(|| err!(InvalidArgument, "there is no '{name}'"))
 }
 
-/// Goes through a list.
+/// Calls a function for each element of a list.
 fn each<'a>(
     name: &str,
     value: &'a [u8],
@@ -215,7 +215,7 @@ fn shape(members: &Members<'_>) -> Result<Shape> {
     kserve::shape(&sizes)
 }
 
-/// Values in one list, or in lists of lists as the shape says.
+/// Values in a flat list, or nested as the shape says.
 fn data(value: &[u8], dtype: DType, shape: Shape, room: &mut GrowingCharge) -> Result<Tensor> {
     let mut builder = Builder::new(dtype);
     builder.value(&mut Reader::new(value), 0, room)?;

@@ -1,4 +1,4 @@
-//! Paths of KServe's protocol.
+//! Routes of KServe's REST interface.
 
 use http::Method;
 use thalweg_proto::tensorflow::serving::ModelSpec;
@@ -7,7 +7,7 @@ use thalweg_tensor::Result;
 use super::super::route::{decoded, unknown};
 use crate::kserve;
 
-/// What is asked for.
+/// A parsed route.
 #[derive(Debug, PartialEq)]
 pub(super) enum Asked {
     Server,
@@ -16,7 +16,7 @@ pub(super) enum Asked {
     Model(ModelSpec, Verb),
 }
 
-/// What is asked of a model.
+/// The operation on a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     Metadata,

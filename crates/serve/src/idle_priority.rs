@@ -1,4 +1,5 @@
-//! Threads for work that requests must not notice: loading versions and freeing them, making plans.
+//! Background threads with low or idle scheduling priority: for loading and freeing versions, and
+//! for planning.
 
 use std::time::Duration;
 
@@ -6,17 +7,17 @@ use rustix::process::setpriority_process;
 use thalweg_tensor::{Result, err};
 use tokio::sync::oneshot;
 
-/// How much such threads yield to those that answer requests: a tenth of the time of a core that both
-/// want, so that loading ends even on a machine that is always busy.
+/// The niceness of background threads. They get about a tenth of a contended core, so that loading
+/// ends even on a machine that is always busy.
 const NICENESS: i32 = 10;
-/// How long we look whether cores idle.
+/// How long idle cores are measured.
 const LOOK: Duration = Duration::from_millis(100);
-/// What has to be idle of one core meanwhile.
+/// The idle fraction of one core that allows idle priority.
 const IDLE_PART: f64 = 0.2;
 
-/// Starts `body` on a thread of its own with a low priority, which threads that it starts inherit (those
-/// that read files among them). The thread ends with it, and at the end of a thread the allocator gives
-/// back to the system what has been free for a while.
+/// Starts `body` on a thread of its own with a low priority, which threads that it starts inherit
+/// (among them those that read files). The thread ends with `body`; when a thread ends, the
+/// allocator returns memory to the system that has been free for a while.
 pub(crate) fn start(body: impl FnOnce() + Send + 'static) -> Result<()> {
     let work = move || {
         // Where that is not allowed it has the priority of the others.
@@ -33,21 +34,22 @@ pub(crate) fn start(body: impl FnOnce() + Send + 'static) -> Result<()> {
     Ok(())
 }
 
-/// As [`start`], and waits for what `body` gives.
+/// As [`start`], and returns the result of `body`.
 pub(crate) async fn run<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Result<T> {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     start(move || {
         // Whoever asked may have gone.
-        let _ = tell.send(body());
+        let _ = sender.send(body());
     })?;
-    told.await.map_err(|_| err!(Internal, "it panicked; this is a bug"))
+    receiver.await.map_err(|_| err!(Internal, "it panicked; this is a bug"))
 }
 
-/// From now on this thread runs only when nobody else wants its core, and gives it up at once.
+/// Sets the scheduling policy of this thread to `SCHED_IDLE`: it runs only on otherwise idle cores
+/// and is preempted at once.
 ///
-/// A thread that is merely nice keeps a core to the end of its slice, which is longer than a request
-/// takes. The way back is closed to most processes: whoever comes here has seen to it that there is idle
-/// time to be had.
+/// A thread with a high niceness alone keeps a core to the end of its time slice, which is longer
+/// than a request takes. Most processes may not raise the priority again, so the caller checks
+/// first that there is idle time.
 fn take_idle_time_only() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the call changes how the calling thread (0) is scheduled and reads the parameters, which
@@ -58,7 +60,7 @@ fn take_idle_time_only() {
     };
 }
 
-/// Whether cores have idled just now, all together for a fair part of one's time.
+/// Whether the cores were idle just now, all together for at least `IDLE_PART` of one core.
 fn cores_idle() -> bool {
     let Some(before) = idle_ticks() else { return false };
     std::thread::sleep(LOOK);
@@ -66,10 +68,10 @@ fn cores_idle() -> bool {
     passed as f64 >= LOOK.as_secs_f64() * TICKS_A_SECOND * IDLE_PART
 }
 
-/// What the system counts in, whatever its own clock does.
+/// The unit of `/proc/stat`: USER_HZ.
 const TICKS_A_SECOND: f64 = 100.0;
 
-/// How long the cores have idled, all together.
+/// The idle time of all cores together, in ticks.
 fn idle_ticks() -> Option<u64> {
     idle_of(&std::fs::read_to_string("/proc/stat").ok()?)
 }

@@ -1,4 +1,4 @@
-//! Memory that versions are taken to need: each alone, or several together for weights that are equal.
+//! Memory reservations of loaded versions; versions that share equal variables share their charges.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,32 +7,32 @@ use parking_lot::Mutex;
 use thalweg_runtime::SharedVariable;
 use thalweg_tensor::Charge;
 
-/// Memory that a version is taken to need, given back when it is gone.
-pub(crate) struct Room {
+/// The memory that a version is assumed to need, released when it is dropped.
+pub(crate) struct MemoryReservation {
     bytes: usize,
     parts: Mutex<Parts>,
 }
 
 struct Parts {
-    /// What is for this version alone.
+    /// The charge of this version alone.
     own: Charge,
-    /// What is for several, by the variable that they share; given back with the last of them.
+    /// Charges that several versions share, by variable; each is released with the last of them.
     shared: BTreeMap<(Arc<str>, Arc<str>), Arc<Charge>>,
 }
 
-impl Room {
-    /// Room for files of so many bytes, which are charged.
-    pub(crate) fn new(bytes: usize, own: Charge) -> Room {
-        Room { bytes, parts: Mutex::new(Parts { own, shared: BTreeMap::new() }) }
+impl MemoryReservation {
+    /// A reservation for files of this size, which `own` charges.
+    pub(crate) fn new(bytes: usize, own: Charge) -> MemoryReservation {
+        MemoryReservation { bytes, parts: Mutex::new(Parts { own, shared: BTreeMap::new() }) }
     }
 
-    /// Bytes of the files, whether or not others share what was in them.
+    /// The size of the files in bytes, whether or not their contents are shared.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// From now on the memory of this variable is that of `other`'s.
-    pub(crate) fn share(&self, other: &Room, variable: &SharedVariable) {
+    /// Uses the charge of `other` for a variable that both share.
+    pub(crate) fn share(&self, other: &MemoryReservation, variable: &SharedVariable) {
         let name = &variable.name;
         let charge = {
             let Parts { own, shared } = &mut *other.parts.lock();
@@ -55,9 +55,9 @@ mod tests {
     #[test]
     fn what_is_shared_is_charged_once_until_the_last_has_gone() {
         let budget = Budget::new(1000);
-        let room = || Room::new(100, Charge::new(&budget, 100).unwrap());
+        let reservation = || MemoryReservation::new(100, Charge::new(&budget, 100).unwrap());
         let variable = |name: &str, bytes| SharedVariable { name: ("".into(), name.into()), bytes };
-        let (first, second, third) = (room(), room(), room());
+        let (first, second, third) = (reservation(), reservation(), reservation());
         second.share(&first, &variable("w", 70));
         second.share(&first, &variable("v", 20));
         assert_eq!(budget.used_bytes(), 210);
@@ -71,7 +71,7 @@ mod tests {
         drop(third);
         assert_eq!(budget.used_bytes(), 0);
         // More than there is: files may be smaller than what is made of them.
-        let (first, second) = (room(), room());
+        let (first, second) = (reservation(), reservation());
         second.share(&first, &variable("w", 500));
         assert_eq!(budget.used_bytes(), 100);
         drop((first, second));
