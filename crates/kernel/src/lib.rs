@@ -32,4 +32,4 @@ pub use registry::{
 pub use rendezvous::{Received, Rendezvous, RendezvousKey};
 pub use resource::{ResourceManager, StateObserver};
 pub use value::Value;
-pub use variable::{Variable, VariableGuard};
+pub use variable::{Variable, VariableBuffer};

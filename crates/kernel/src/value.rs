@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_tensor::Tensor;
 
-use crate::Variable;
+use crate::{Variable, VariableBuffer};
 
 /// The content of one edge in one step.
 #[derive(Clone, Default)]
@@ -14,8 +14,12 @@ pub enum Value {
     Empty,
     /// A tensor.
     Tensor(Tensor),
-    /// A reference to a variable; by-value consumers take a snapshot when they start.
+    /// A reference to a variable.
     Ref(Arc<Variable>),
+    /// What an op that forwards its input (`Identity`, `Switch`, `Enter` and their like) makes of a
+    /// reference: the variable's buffer. A kernel takes a snapshot of it when it starts, a fetch when
+    /// the step is over.
+    Alias(Arc<VariableBuffer>),
     /// The result of a branch not taken.
     Dead,
 }
@@ -39,6 +43,14 @@ impl Value {
     #[inline(never)]
     fn clear(&mut self) {
         *self = Value::Empty;
+    }
+
+    /// A snapshot in place of an alias; any other value stays.
+    pub fn without_alias(self) -> Value {
+        match self {
+            Value::Alias(buffer) => Value::Tensor(buffer.snapshot()),
+            other => other,
+        }
     }
 
     /// The tensor, if it is one.

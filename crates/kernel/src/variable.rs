@@ -2,30 +2,46 @@
 
 use std::sync::Arc;
 
-use parking_lot::{MappedRwLockWriteGuard, RwLock, RwLockWriteGuard};
-use thalweg_tensor::{Budget, DType, PartialShape, Resource, Result, Tensor, ensure, err};
-
-/// A variable's value, locked for writing.
-pub type VariableGuard<'a> = MappedRwLockWriteGuard<'a, Tensor>;
+use parking_lot::RwLock;
+use thalweg_tensor::{Budget, DType, Error, PartialShape, Resource, Result, Tensor, ensure, err};
 
 /// A named tensor that outlives steps.
 ///
 /// Readers take snapshots, which share memory with the cell; updates write in place when nobody
 /// holds a snapshot, else on a copy. The cell itself counts as a holder of its buffer, so a kernel
 /// never takes over a variable's memory.
+///
+/// Every update locks `buffer` for reading and the buffer's value for writing, in this order, so an
+/// assignment that replaces the buffer waits for updates under way.
 pub struct Variable {
     name: Arc<str>,
     dtype: DType,
     shape: PartialShape,
     /// Whom the value's memory is charged to: the task, not the session that made it.
     budget: Arc<Budget>,
-    value: RwLock<Option<Tensor>>,
+    buffer: RwLock<Option<Arc<VariableBuffer>>>,
+}
+
+/// Where a variable's value lies: what TensorFlow's aliases of a reference variable share.
+///
+/// An assignment of as many elements changes the value in the buffer, so whoever holds the buffer
+/// sees it; an assignment of another number of elements gives the variable a new buffer, and the old
+/// one keeps the last value.
+pub struct VariableBuffer {
+    value: RwLock<Tensor>,
+}
+
+impl VariableBuffer {
+    /// The value as it is now.
+    pub fn snapshot(&self) -> Tensor {
+        self.value.read().clone()
+    }
 }
 
 impl Variable {
     /// A variable without a value.
     pub fn new(name: Arc<str>, dtype: DType, shape: PartialShape, budget: Arc<Budget>) -> Self {
-        Variable { name, dtype, shape, budget, value: RwLock::new(None) }
+        Variable { name, dtype, shape, budget, buffer: RwLock::new(None) }
     }
 
     /// Its name, for messages.
@@ -45,27 +61,29 @@ impl Variable {
 
     /// Whether it has a value.
     pub fn is_initialized(&self) -> bool {
-        self.value.read().is_some()
+        self.buffer.read().is_some()
     }
 
     /// The value as it is now, if it has one.
     pub fn snapshot(&self) -> Option<Tensor> {
-        self.value.read().clone()
+        self.buffer.read().as_ref().map(|buffer| buffer.snapshot())
     }
 
     /// The value as it is now; `FailedPrecondition` before the first assignment.
     pub fn read(&self) -> Result<Tensor> {
-        self.snapshot().ok_or_else(|| {
-            err!(FailedPrecondition, "Attempting to use uninitialized value {}", self.name)
-        })
+        self.snapshot().ok_or_else(|| self.uninitialized())
+    }
+
+    /// The buffer that holds the value now; `FailedPrecondition` before the first assignment.
+    pub fn buffer(&self) -> Result<Arc<VariableBuffer>> {
+        self.buffer.read().clone().ok_or_else(|| self.uninitialized())
     }
 
     /// Reads under the cell's lock, without a snapshot: for gathers.
     pub fn with_value<R>(&self, read: impl FnOnce(&Tensor) -> Result<R>) -> Result<R> {
-        let value = self.value.read();
-        read(value.as_ref().ok_or_else(|| {
-            err!(FailedPrecondition, "Attempting to use uninitialized value {}", self.name)
-        })?)
+        let buffer = self.buffer.read();
+        let value = buffer.as_ref().ok_or_else(|| self.uninitialized())?.value.read();
+        read(&value)
     }
 
     /// Replaces the value.
@@ -79,24 +97,29 @@ impl Variable {
             tensor.dtype()
         );
         tensor.charge_to(&self.budget)?;
-        *self.value.write() = Some(tensor);
+        if let Some(buffer) = &*self.buffer.read() {
+            let mut value = buffer.value.write();
+            if value.shape().num_elements() == tensor.shape().num_elements() {
+                *value = tensor;
+                return Ok(());
+            }
+        }
+        *self.buffer.write() = Some(Arc::new(VariableBuffer { value: RwLock::new(tensor) }));
         Ok(())
     }
 
-    /// Changes the value in place, on a copy if somebody holds a snapshot.
+    /// Changes the value in place, on a copy if somebody holds a snapshot; the cell is locked while
+    /// `change` runs. A kernel that locks several cells does so in the order of their addresses.
     pub fn update<R>(&self, change: impl FnOnce(&mut Tensor) -> Result<R>) -> Result<R> {
-        change(&mut *self.write()?)
+        let buffer = self.buffer.read();
+        let mut value = buffer.as_ref().ok_or_else(|| self.uninitialized())?.value.write();
+        value.make_unique(Some(&self.budget))?;
+        change(&mut value)
     }
 
-    /// The value for writing, on a copy if somebody holds a snapshot; the cell is locked as long as
-    /// the guard lives. Who locks several cells does so in the order of their addresses.
-    pub fn write(&self) -> Result<VariableGuard<'_>> {
-        let value = RwLockWriteGuard::try_map(self.value.write(), Option::as_mut);
-        let mut value = value.map_err(|_| {
-            err!(FailedPrecondition, "Attempting to use uninitialized value {}", self.name)
-        })?;
-        value.make_unique(Some(&self.budget))?;
-        Ok(value)
+    #[cold]
+    fn uninitialized(&self) -> Error {
+        err!(FailedPrecondition, "Attempting to use uninitialized value {}", self.name)
     }
 }
 
@@ -106,10 +129,12 @@ impl Resource for Variable {
     }
 
     fn held_bytes(&self) -> usize {
-        match self.value.try_read() {
-            Some(value) => value.as_ref().map_or(0, Tensor::size_bytes),
-            // It is being written; its value stays the size that it was declared with.
-            None => self.shape.to_shape().map_or(0, |s| s.num_elements() * self.dtype.size()),
+        // While it is written, its value stays the size that it was declared with.
+        let declared = || self.shape.to_shape().map_or(0, |s| s.num_elements() * self.dtype.size());
+        match self.buffer.try_read().as_deref() {
+            Some(Some(buffer)) => buffer.value.try_read().map_or_else(declared, |v| v.size_bytes()),
+            Some(None) => 0,
+            None => declared(),
         }
     }
 }
@@ -133,5 +158,24 @@ mod tests {
         .unwrap();
         assert_eq!(before.as_slice::<f32>().unwrap(), [1.0]);
         assert_eq!(v.read().unwrap().as_slice::<f32>().unwrap(), [2.0]);
+    }
+    #[test]
+    fn a_buffer_sees_updates_until_the_number_of_elements_changes() {
+        let budget = Budget::new(1 << 20);
+        let v = Variable::new("v".into(), DType::Float, PartialShape::unknown(), budget);
+        assert!(v.buffer().is_err());
+        v.assign(Tensor::vector(&[1.0f32]).unwrap()).unwrap();
+        let buffer = v.buffer().unwrap();
+        v.assign(Tensor::vector(&[2.0f32]).unwrap()).unwrap();
+        assert_eq!(buffer.snapshot().as_slice::<f32>().unwrap(), [2.0]);
+        v.update(|t| {
+            t.as_mut_slice::<f32>()?[0] = 3.0;
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(buffer.snapshot().as_slice::<f32>().unwrap(), [3.0]);
+        v.assign(Tensor::vector(&[4.0f32, 5.0]).unwrap()).unwrap();
+        assert_eq!(buffer.snapshot().as_slice::<f32>().unwrap(), [3.0]);
+        assert_eq!(v.read().unwrap().as_slice::<f32>().unwrap(), [4.0, 5.0]);
     }
 }

@@ -12,9 +12,7 @@ use std::sync::Arc;
 use rules::*;
 use smallvec::SmallVec;
 use thalweg_graph::ShapeContext;
-use thalweg_kernel::{
-    AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Variable, VariableGuard,
-};
+use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Variable};
 use thalweg_tensor::{
     Code, Complex32, Complex64, DType, Element, PartialShape, Result, Tensor, bail, bf16, ensure,
     err, f16,
@@ -246,7 +244,7 @@ fn slot_input(ctx: &KernelContext<'_>, i: usize) -> Result<Arc<Variable>> {
 }
 
 /// What is done with the locked values of several variables, in the order these were given.
-type ChangeAll<'a> = &'a mut dyn FnMut(&mut [VariableGuard<'_>]) -> Result<()>;
+type ChangeAll<'a> = &'a mut dyn FnMut(&mut [&mut Tensor]) -> Result<()>;
 
 /// Locks several variables, in an order on which all kernels agree, and changes them.
 fn change_all(
@@ -260,34 +258,41 @@ fn change_all(
         let name = variables[pair[0]].name();
         bail!(InvalidArgument, "variable {name} cannot be its own slot");
     }
-    lock_rest(ctx, variables, &order, &mut SmallVec::new(), body)
+    lock_rest(ctx, variables, &order, SmallVec::new(), body)
 }
 
-fn lock_rest<'a>(
+/// Locks the variables that `order` names, with those `locked` before them held.
+fn lock_rest(
     ctx: &KernelContext<'_>,
-    variables: &'a [Arc<Variable>],
+    variables: &[Arc<Variable>],
     order: &[usize],
-    locked: &mut SmallVec<[(usize, VariableGuard<'a>); 4]>,
+    mut locked: SmallVec<[(usize, &mut Tensor); 4]>,
     body: ChangeAll<'_>,
 ) -> Result<()> {
     let Some((&next, rest)) = order.split_first() else {
         locked.sort_by_key(|(i, _)| *i);
-        let mut values: SmallVec<[VariableGuard<'_>; 4]> =
-            locked.drain(..).map(|(_, guard)| guard).collect();
+        let mut values: SmallVec<[&mut Tensor; 4]> = locked.into_iter().map(|(_, v)| v).collect();
         return body(&mut values);
     };
     let variable = &variables[next];
     let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
     ctx.resources().update(&**variable, op, step, || {
-        locked.push((next, variable.write()?));
-        lock_rest(ctx, variables, rest, locked, body)
+        variable.update(|value| {
+            let mut all: SmallVec<[(usize, &mut Tensor); 4]> = SmallVec::new();
+            // One by one, as a `SmallVec` of references cannot shorten their lifetime.
+            for (i, other) in locked {
+                all.push((i, other));
+            }
+            all.push((next, value));
+            lock_rest(ctx, variables, rest, all, body)
+        })
     })
 }
 
 /// Shapes must agree; for a sparse gradient, gives the numbers of its rows.
 fn check_shapes(
     ctx: &KernelContext<'_>,
-    values: &[VariableGuard<'_>],
+    values: &[&mut Tensor],
     gradient: &Tensor,
     indices: Option<usize>,
 ) -> Result<Option<Tensor>> {

@@ -3,11 +3,11 @@
 //! Pure functions: no I/O, no thread, no clock, and equal inputs give equal plans. There is one
 //! pipeline, [`compile`]; the local session and a cluster's master both call it.
 
+mod aliases;
 mod choose;
 mod cost;
 mod frames;
 mod groups;
-mod late_reads;
 mod late_receives;
 mod lower;
 mod optimize;
@@ -25,6 +25,7 @@ use thalweg_graph::{Endpoint, Graph, NodeId, TensorName};
 use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
 use thalweg_tensor::{Context, Result, Shape, bail, err};
 
+pub use aliases::{Aliases, FETCHED_ALIAS, fetches_alias, forwarded_inputs, is_identity};
 pub use cost::{CostSource, Links, NodeCost, StaticCosts};
 pub use frames::{Frame, Frames};
 pub use lower::{Which, lower};
@@ -45,6 +46,8 @@ pub struct StepSignature {
     pub targets: Vec<NodeId>,
     /// Shapes of the feeds, if the plan is for these alone; none if it is for any.
     pub feed_shapes: Vec<Shape>,
+    /// Whether feeds and fetches come in several calls: a fetch then does not wait for the step's end.
+    pub is_partial: bool,
 }
 
 impl StepSignature {
@@ -78,6 +81,7 @@ impl StepSignature {
             fetches: fetches.iter().map(fetch).collect::<Result<_>>()?,
             targets: resolve_targets(graph, targets)?,
             feed_shapes: Vec::new(),
+            is_partial: false,
         };
         let mut sorted = signature.feeds.clone();
         sorted.sort();
@@ -180,7 +184,6 @@ pub struct Partition {
 /// devices.
 pub fn compile_whole(graph: Graph, target: &Target<'_>) -> Result<Plan> {
     let (placed, placement) = place(graph, target).context(|| "place")?;
-    let placed = late_reads::read_late(placed);
     let partitions = partition(placed, &placement, target).context(|| "partition")?;
     Ok(Plan { partitions, placement })
 }
@@ -202,9 +205,11 @@ pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Resu
         pruned = lower(&pruned, &Which::These(spanning)).context(|| "lower")?;
     }
     let (mut placed, mut placement) = place(pruned, target).context(|| "place")?;
-    placed = late_reads::read_late(placed);
     if target.options.optimize {
         placed = optimize(placed, &mut placement, target.kernels).context(|| "optimize")?;
+    }
+    if target.devices.len() > 1 && !step.is_partial {
+        placed = aliases::mark_fetches(placed)?;
     }
     let partitions = partition(placed, &placement, target).context(|| "partition")?;
     Ok(Plan { partitions, placement })

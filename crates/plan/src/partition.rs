@@ -13,6 +13,7 @@ use thalweg_graph::{
 use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, err};
 
+use crate::aliases::{FETCHED_ALIAS, fetches_alias};
 use crate::cost::bytes_of;
 use crate::late_receives::{Arrival, receive_late};
 use crate::{Frame, Frames, Partition, Placement, Target};
@@ -118,6 +119,8 @@ impl<'a> Cut<'a> {
                 let from = self.placement.devices[input.node.index()];
                 *input = if from == here {
                     Endpoint { node: self.position[input.node.index()], index: input.index }
+                } else if fetches_alias(node) {
+                    Endpoint { node: self.cut_fetch(*input, from, here)?, index: 0 }
                 } else {
                     Endpoint { node: self.cut_data(*input, from, here, frame)?, index: 0 }
                 };
@@ -165,6 +168,20 @@ impl<'a> Cut<'a> {
             false => self.transfer(&name, input, output, from, to, frame)?,
         };
         self.arrived.insert(key, received);
+        Ok(received)
+    }
+
+    /// The node on the client's device that receives a fetch of what may be an alias, and nothing else:
+    /// other readers there do not wait for the end of what the sending task does.
+    fn cut_fetch(&mut self, tensor: Endpoint, from: u32, to: u32) -> Result<NodeId> {
+        let output = OutputInfo { is_ref: false, ..self.graph.output(tensor).clone() };
+        let input = Endpoint { node: self.position[tensor.node.index()], index: tensor.index };
+        let name = self.graph.node(tensor.node).name.clone();
+        let received = self.transfer(&name, input, output, from, to, 0)?;
+        let send = self.parts[from as usize].len() - 1;
+        for (part, node) in [(from, send), (to, received.index())] {
+            self.parts[part as usize][node].attrs.set(FETCHED_ALIAS, true.into_attr());
+        }
         Ok(received)
     }
 

@@ -168,34 +168,6 @@ fn a_session_grows_and_forgets_old_plans() {
 }
 
 #[test]
-fn identity_reads_a_variable_when_it_runs_and_later_readers_what_came_of_it() {
-    let s = text_session(
-        r#"
-        node { name: "v" op: "VariableV2" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "shape" value { shape {} } } }
-        node { name: "one" op: "Const" attr { key: "dtype" value { type: DT_FLOAT } } attr { key: "value" value { tensor { dtype: DT_FLOAT tensor_shape {} float_val: 1 } } } }
-        node { name: "init" op: "Assign" input: "v" input: "one" attr { key: "T" value { type: DT_FLOAT } } }
-        node { name: "read" op: "Identity" input: "v" attr { key: "T" value { type: DT_FLOAT } } }
-        node { name: "add" op: "AssignAdd" input: "v" input: "one" input: "^read" attr { key: "T" value { type: DT_FLOAT } } }
-        node { name: "twice" op: "ToyAdd" input: "read" input: "read" input: "^add" }
-        node { name: "before" op: "ToyAdd" input: "read" input: "read" }
-        "#,
-        2,
-    )
-    .unwrap();
-    let e = s.run(&[], &["v"], &[]).unwrap_err();
-    assert_eq!(e.code(), Code::FailedPrecondition);
-    assert_eq!(e.message(), "Attempting to use uninitialized value v\n\t [[{{node _send_v_0}}]]");
-    s.run(&[], &[], &["init"]).unwrap();
-    // As recorded: TensorFlow's reader after the update sees the sum.
-    let got = s.run(&[], &["read", "before", "twice", "add"], &[]).unwrap();
-    assert_eq!(numbers(&got)[..3], [1.0, 2.0, 4.0]);
-    assert_eq!(numbers(&s.run(&[], &["v"], &[]).unwrap()), [2.0]);
-    let e = s.run(&[("v", number(1.0))], &["add"], &[]).unwrap_err();
-    assert_eq!(e.code(), Code::InvalidArgument);
-    assert_eq!(numbers(&s.run(&[("v", number(9.0))], &["read"], &[]).unwrap()), [9.0]);
-}
-
-#[test]
 fn nothing_stays_behind() {
     let mut s = scope();
     let x = feed(&mut s, "x");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use thalweg_kernel::{
     Cancellation, DeviceName, Entropy, Received, Rendezvous, RendezvousKey, Value,
 };
@@ -22,6 +23,8 @@ pub(crate) struct TaskRendezvous {
     transport: Option<Arc<dyn Transport>>,
     entropy: Arc<dyn Entropy>,
     local: LocalRendezvous,
+    /// Fetches of variables that another task's client waits for: sent when the updates are done.
+    fetched: Mutex<Vec<(RendezvousKey, Value)>>,
     /// Ends the calls to other tasks.
     aborted: Cancellation,
     watch: Arc<Watch>,
@@ -41,6 +44,7 @@ impl TaskRendezvous {
             transport,
             entropy,
             local: LocalRendezvous::default(),
+            fetched: Mutex::default(),
             aborted: Cancellation::default(),
             watch,
         }
@@ -54,6 +58,14 @@ impl TaskRendezvous {
     /// Is cancelled when the step ends before its time.
     pub(crate) fn aborted(&self) -> &Cancellation {
         &self.aborted
+    }
+
+    /// Sends the fetched variables: this task's part of the step is over.
+    pub(crate) fn send_fetched(&self) {
+        for (key, value) in std::mem::take(&mut *self.fetched.lock()) {
+            // It fails in a step that was cancelled, whose cause whoever waits gets.
+            let _ = self.local.send(&key, value.without_alias());
+        }
     }
 
     fn ask(&self, transport: Option<&Arc<dyn Transport>>, key: &RendezvousKey, received: Received) {
@@ -93,6 +105,10 @@ impl TaskRendezvous {
 
 impl Rendezvous for TaskRendezvous {
     fn send(&self, key: &RendezvousKey, value: Value) -> Result<()> {
+        if matches!(value, Value::Alias(_)) && is_between_tasks(&key.0) {
+            self.fetched.lock().push((key.clone(), value));
+            return Ok(());
+        }
         self.local.send(key, value)
     }
 
@@ -165,6 +181,12 @@ impl Sender {
     }
 }
 
+/// Whether the tensor of a key goes to another task than the one it comes from.
+fn is_between_tasks(key: &str) -> bool {
+    let task = |part: usize| Some(key.split(';').nth(part)?.rsplit_once("/device:")?.0);
+    task(0) != task(2)
+}
+
 fn sender(key: &RendezvousKey) -> Result<TaskName> {
     Ok(TaskName::of(&Sender::of(&key.0)?.device))
 }
@@ -183,5 +205,9 @@ mod tests {
         for broken in ["", "x", "a;b;c;d;e", &key[..60], &key.replace("606683d0", "60668xd0")] {
             assert!(Sender::of(broken).is_err(), "{broken}");
         }
+        assert!(is_between_tasks(key));
+        assert!(!is_between_tasks(
+            &key.replace("/job:worker/replica:0/task:0", "/job:ps/replica:0/task:1")
+        ));
     }
 }

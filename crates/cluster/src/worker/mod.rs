@@ -344,6 +344,7 @@ impl Worker {
         let links = tied(&table, cancellation);
         graph.start(&run_options(request, cancellation), step, meets, move |result| {
             drop(links);
+            table.send_fetched();
             let is_forgotten = steps.finished_whole(step, result.as_ref().err().cloned());
             wanted.ended(result, is_forgotten);
         });
@@ -400,8 +401,10 @@ impl Worker {
             let of_step = Cancellation::default();
             let links = tied(table, &of_step);
             let (options, meets) = (run_options(request, &of_step), part.meets.clone());
+            let table = table.clone();
             part.graph.start(&options, step, meets, move |result| {
                 drop(links);
+                table.send_fetched();
                 steps.finished(step, result.as_ref().err().cloned());
                 ended.ended(result);
             });

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use thalweg_kernel::{Rendezvous, RendezvousKey, Value};
 use thalweg_proto as pb;
 use thalweg_runtime::RunMetadata;
-use thalweg_tensor::{Result, Tensor, bail};
+use thalweg_tensor::{Result, Tensor, ensure};
 
 use crate::master::step::Rest;
 
@@ -65,7 +65,7 @@ pub(crate) struct Wanted {
 
 struct WantedState {
     left: usize,
-    tensors: Vec<Option<Tensor>>,
+    values: Vec<Option<Value>>,
     metadata: RunMetadata,
     goes_on: bool,
     is_forgotten: bool,
@@ -76,7 +76,7 @@ impl Wanted {
     pub(crate) fn new(keys: Vec<String>, done: Done) -> Arc<Wanted> {
         let state = WantedState {
             left: keys.len() + 1,
-            tensors: vec![None; keys.len()],
+            values: vec![None; keys.len()],
             metadata: RunMetadata::default(),
             goes_on: false,
             is_forgotten: false,
@@ -90,15 +90,15 @@ impl Wanted {
             let wanted = self.clone();
             let received = move |value: Result<Value>| {
                 wanted.arrived(|state| {
-                    let Value::Tensor(tensor) = value? else {
-                        bail!(
-                            InvalidArgument,
-                            "what was asked for is the result of a branch not taken"
-                        );
-                    };
+                    let value = value?;
+                    ensure!(
+                        matches!(value, Value::Tensor(_) | Value::Alias(_)),
+                        InvalidArgument,
+                        "what was asked for is the result of a branch not taken"
+                    );
                     // After an error there is nothing to keep.
-                    if let Some(slot) = state.tensors.get_mut(i) {
-                        *slot = Some(tensor);
+                    if let Some(slot) = state.values.get_mut(i) {
+                        *slot = Some(value);
                     }
                     Ok(())
                 });
@@ -130,9 +130,14 @@ impl Wanted {
         }
         // The first error answers; what comes later finds nobody.
         let Some(done) = state.done.take() else { return };
-        let tensors = std::mem::take(&mut state.tensors).into_iter().flatten();
+        let values = std::mem::take(&mut state.values).into_iter().flatten();
+        // An alias gives the variable's value with the updates of all that the request waited for.
+        let tensor = |(key, value): (&String, Value)| match value.without_alias() {
+            Value::Tensor(tensor) => Some((key.clone(), tensor)),
+            _ => None,
+        };
         let ran = RanGraph {
-            received: self.keys.iter().cloned().zip(tensors).collect(),
+            received: self.keys.iter().zip(values).filter_map(tensor).collect(),
             metadata: std::mem::take(&mut state.metadata),
             goes_on: state.goes_on,
             is_forgotten: state.is_forgotten,

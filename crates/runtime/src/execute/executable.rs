@@ -7,7 +7,7 @@ use thalweg_graph::{ControlFlow, Flag, Graph, Node};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
-use thalweg_plan::reads;
+use thalweg_plan::{is_identity, reads};
 use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure};
 
 use crate::execute::KeptStorage;
@@ -130,8 +130,18 @@ pub(crate) struct Input {
     /// is the same in all iterations of a loop.
     pub(crate) shared: u32,
     pub(crate) transfer: Transfer,
-    /// Whether the op takes a reference here, not the value behind it.
-    pub(crate) takes_ref: bool,
+    pub(crate) takes: Takes,
+}
+
+/// What a node makes of a reference or an alias that comes in.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Takes {
+    /// A snapshot, when the node starts.
+    Tensor,
+    /// The variable's buffer, to be passed on or fetched.
+    Alias,
+    /// The reference itself.
+    Ref,
 }
 
 /// Marks an input that is the only reader of its output.
@@ -287,8 +297,8 @@ impl Executable {
     }
 }
 
-/// Marks a node of which an input may be a reference that the op takes by value, or lie in other
-/// memory than the op reads.
+/// Marks a node of which an input may be a reference or an alias that the node does not take as it
+/// is, or lie in other memory than the op reads.
 pub(crate) const PREPARES: u32 = 1 << 31;
 /// Marks a node of which an output is not read by anybody.
 pub(crate) const HAS_UNREAD: u32 = 1 << 30;
@@ -437,12 +447,14 @@ impl<'a> Builder<'a> {
                 ControlFlow::Trigger => Kind::Trigger,
             });
         }
+        if is_identity(&node.op.name) {
+            return Ok(Kind::Identity);
+        }
         if let Some(site) = CallSite::of(node)? {
             return Ok(Kind::Call(Box::new(site)));
         }
         Ok(match node.op.name.as_str() {
             "NoOp" => Kind::NoOp,
-            "Identity" => Kind::Identity,
             "Const" => {
                 let value = self.constant(node)?;
                 self.constants.push(value);

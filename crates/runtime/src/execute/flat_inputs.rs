@@ -1,9 +1,12 @@
 //! The inputs of an executable's nodes, as one array.
 
-use thalweg_graph::{Endpoint, Graph, Node};
+use thalweg_graph::{Endpoint, Graph, Node, NodeId};
+use thalweg_plan::{Aliases, fetches_alias, forwarded_inputs};
 use thalweg_tensor::Result;
 
-use crate::execute::executable::{ENTERED_ONCE, ExecNode, HAS_UNREAD, Input, PREPARES, SOLE};
+use crate::execute::executable::{
+    ENTERED_ONCE, ExecNode, HAS_UNREAD, Input, Kind, PREPARES, SOLE, Takes,
+};
 use crate::execute::framed::Layout;
 use crate::execute::transfers::{Transfer, Transfers};
 
@@ -47,19 +50,29 @@ impl FlatInputs {
                 }
             }
         }
+        let aliases = aliases(graph, nodes);
         let mut inputs = Vec::new();
         for (i, node) in graph.nodes().iter().enumerate() {
             let takes_ref = ref_inputs(node)?;
+            let keeps_alias = alias_inputs(node, &nodes[i].kind)?;
             for (k, e) in node.inputs.iter().enumerate() {
                 let transfer = transfers.between(*e, i, k);
-                let takes_ref = takes_ref.get(k).copied().unwrap_or(false);
-                let is_dereferenced = graph.output(*e).is_ref && !takes_ref;
-                if transfer != Transfer::None || is_dereferenced {
+                let takes = match takes_ref.get(k).copied().unwrap_or(false) {
+                    true => Takes::Ref,
+                    false if k < keeps_alias => Takes::Alias,
+                    false => Takes::Tensor,
+                };
+                let is_changed = match takes {
+                    Takes::Tensor => aliases.contains(*e),
+                    Takes::Alias => graph.output(*e).is_ref,
+                    Takes::Ref => false,
+                };
+                if transfer != Transfer::None || is_changed {
                     nodes[i].outputs |= PREPARES;
                 }
                 let shared = shared[output(nodes, e)];
                 let slot = nodes[e.node.index()].first_slot + e.index;
-                inputs.push(Input { slot, shared, transfer, takes_ref });
+                inputs.push(Input { slot, shared, transfer, takes });
             }
         }
         let is_unread: Vec<bool> = counts.iter().map(|&count| count == 0).collect();
@@ -72,6 +85,26 @@ impl FlatInputs {
         }
         Ok(FlatInputs { inputs, readers, is_unread })
     }
+}
+
+/// The outputs that may carry a reference or an alias.
+fn aliases(graph: &Graph, nodes: &[ExecNode]) -> Aliases {
+    let is_received = |id: &NodeId| {
+        matches!(nodes[id.index()].kind, Kind::Receive(_)) && fetches_alias(graph.node(*id))
+    };
+    Aliases::of(graph, graph.ids().filter(is_received))
+}
+
+/// How many inputs, from the first on, may stay aliases.
+fn alias_inputs(node: &Node, kind: &Kind) -> Result<usize> {
+    Ok(match kind {
+        Kind::Fetch(_) => 1,
+        // Whoever takes it out of the rendezvous takes the snapshot.
+        Kind::Send(_) => {
+            usize::from(fetches_alias(node) || node.attrs().bool("client_terminated")?)
+        }
+        _ => forwarded_inputs(node),
+    })
 }
 
 /// Which inputs an op takes by reference; empty if none.

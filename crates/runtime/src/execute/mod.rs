@@ -201,6 +201,8 @@ impl StepState {
         // SAFETY: the step is over, so no thread runs nodes of it any more.
         match std::mem::take(unsafe { &mut *self.fetches[i].0.get() }) {
             Value::Tensor(tensor) => Ok(tensor),
+            // All updates of the step are done.
+            Value::Alias(buffer) => Ok(buffer.snapshot()),
             Value::Dead => bail!(InvalidArgument, "Retval[{i}] does not have value"),
             // A loop may wait for ever for a value that nothing gives it.
             _ if self.exec.framed.is_some() => {

@@ -12,7 +12,7 @@ use thalweg_tensor::{Error, Result, bail, ensure, err};
 
 use super::iteration::{Iteration, Ready};
 use super::{Runner, STARTING, Starting, StepState};
-use crate::execute::executable::{ExecNode, Input, Kind, at_node};
+use crate::execute::executable::{ExecNode, Input, Kind, Takes, at_node};
 use crate::execute::transfers::Transfer;
 use crate::execute::wait_list::{UnderWay, Waiting};
 use crate::functions::calls::{CallSite, Caller};
@@ -121,14 +121,17 @@ impl StepState {
         Ok(())
     }
 
-    /// The value in the form and memory that its reader wants: what a reference refers to where
-    /// the op takes values, and a copy where the op reads other memory.
+    /// The value in the form and memory that its reader wants: a snapshot or the buffer of what a
+    /// reference refers to, and a copy where the op reads other memory.
     #[cold]
     pub(super) fn prepare(&self, input: Input, value: &mut Value) -> Result<()> {
-        if let Value::Ref(variable) = value
-            && !input.takes_ref
-        {
-            *value = Value::Tensor(variable.read()?);
+        let keeps_alias = input.takes == Takes::Alias && input.transfer == Transfer::None;
+        match value {
+            Value::Ref(_) if input.takes == Takes::Ref => {}
+            Value::Ref(variable) if keeps_alias => *value = Value::Alias(variable.buffer()?),
+            Value::Ref(variable) => *value = Value::Tensor(variable.read()?),
+            Value::Alias(buffer) if !keeps_alias => *value = Value::Tensor(buffer.snapshot()),
+            _ => {}
         }
         if let Value::Tensor(tensor) = value {
             match input.transfer {
@@ -345,6 +348,7 @@ impl StepState {
     /// What came from outside the executor, a kernel or a function, is not trusted.
     fn check_outputs(&self, index: u32, outputs: &Outputs) -> Result<()> {
         let declared = &self.exec.graph.nodes()[index as usize].outputs;
+        let kind = &self.exec.nodes[index as usize].kind;
         ensure!(
             outputs.len() == declared.len(),
             Internal,
@@ -356,7 +360,11 @@ impl StepState {
             let given = match value {
                 Value::Tensor(tensor) => tensor.dtype(),
                 Value::Ref(variable) if declared.is_ref => variable.dtype(),
-                Value::Ref(_) => bail!(Internal, "output {i} is a reference, not a tensor"),
+                // A fetch of another device's variable.
+                Value::Alias(_) if matches!(kind, Kind::Receive(_)) => continue,
+                Value::Ref(_) | Value::Alias(_) => {
+                    bail!(Internal, "output {i} is a reference, not a tensor")
+                }
                 Value::Empty => bail!(Internal, "the kernel did not set output {i}"),
                 Value::Dead => continue,
             };

@@ -106,7 +106,7 @@ impl Trace {
 }
 
 fn traced((slot, value): (usize, &Value)) -> Option<TracedOutput> {
-    let Value::Tensor(tensor) = value else { return None };
+    let Value::Tensor(tensor) = value.clone().without_alias() else { return None };
     Some(TracedOutput {
         slot: slot as u32,
         dtype: tensor.dtype(),

@@ -293,6 +293,7 @@ impl SessionCore {
         let graph = self.graph.read();
         let mut signature = StepSignature::resolve(&graph, &feeds, key.fetches, key.targets)?;
         signature.feed_shapes = shapes.to_vec();
+        signature.is_partial = key.is_partial;
         let devices = self.all_devices();
         if devices.len() == 1 {
             let pins = Pins::default();

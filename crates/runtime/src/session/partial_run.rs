@@ -180,7 +180,7 @@ struct Call {
 
 struct CallState {
     left: usize,
-    tensors: Vec<Option<Tensor>>,
+    values: Vec<Option<Value>>,
     metadata: Option<RunMetadata>,
     done: Option<Done>,
     /// What may end the step while this call waits.
@@ -198,10 +198,17 @@ impl Call {
         }
         // The first error answers; what comes later finds nobody.
         let Some(done) = state.done.take() else { return };
-        let tensors = std::mem::take(&mut state.tensors);
+        let values = std::mem::take(&mut state.values);
         let metadata = state.metadata.take();
         drop(state);
-        done(result.map(|()| (tensors.into_iter().flatten().collect(), metadata)));
+        // Of a variable the call gets what it is now, with the updates that the call waited for.
+        let tensor = |value: Value| match value.without_alias() {
+            Value::Tensor(tensor) => Some(tensor),
+            _ => None,
+        };
+        done(
+            result.map(|()| (values.into_iter().flatten().filter_map(tensor).collect(), metadata)),
+        );
     }
 }
 
@@ -239,7 +246,7 @@ fn begin_part(
         state: Mutex::new(CallState {
             // One more than the fetches: this function itself.
             left: fetches.len() + 1 + usize::from(is_last),
-            tensors: vec![None; fetches.len()],
+            values: vec![None; fetches.len()],
             metadata: None,
             done: Some(done),
             _ends: (link, deadline),
@@ -279,8 +286,8 @@ fn begin_part(
 
 impl CallState {
     fn put(&mut self, i: usize, value: Result<Value>) -> Result<()> {
-        self.tensors[i] = match value? {
-            Value::Tensor(tensor) => Some(tensor),
+        self.values[i] = match value? {
+            value @ (Value::Tensor(_) | Value::Alias(_)) => Some(value),
             Value::Dead => {
                 bail!(InvalidArgument, "fetch {i} is the result of a branch not taken")
             }
