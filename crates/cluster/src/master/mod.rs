@@ -19,7 +19,7 @@ use thalweg_tensor::{Result, Tensor, bail, ensure, err};
 
 use crate::cluster_spec::ClusterSpec;
 use crate::errors::from_task;
-use crate::master::session::{MasterSession, Part, Ran, feeds_of};
+use crate::master::session::{MasterSession, PartialRunOutputs, Ran, feeds_of};
 use crate::master::session_peers::SessionPeers;
 use crate::member::Member;
 use crate::task::{Task, attributes};
@@ -179,7 +179,7 @@ impl Master {
         };
         let (name, fetches) = (self.task.name(), request.fetch.clone());
         let watch = self.member.watch.clone();
-        let done = move |result: Result<Part>| {
+        let done = move |result: Result<PartialRunOutputs>| {
             drop(place);
             // A part of a step that is not its last has no report.
             if !matches!(&result, Ok((_, None))) {
@@ -293,7 +293,7 @@ pub struct StepResult {
     /// The fetches, as the client named them.
     pub fetches: Vec<String>,
     /// Their tensors, and a report.
-    pub ran: Part,
+    pub ran: PartialRunOutputs,
 }
 
 fn check_version(graph: Option<&pb::GraphDef>) -> Result<()> {

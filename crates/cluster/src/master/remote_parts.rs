@@ -8,7 +8,7 @@ use thalweg_graph::Graph;
 use thalweg_kernel::{Cancellation, Registration};
 use thalweg_plan::Partition;
 use thalweg_proto as pb;
-use thalweg_runtime::{RemoteDone, RemoteParts, RunMetadata, RunOptions};
+use thalweg_runtime::{RemotePartitions, RemotePartitionsDone, RunMetadata, RunOptions};
 use thalweg_tensor::{Error, Result, err};
 
 use crate::cluster_spec::TaskName;
@@ -122,13 +122,13 @@ impl Drop for RemotePart {
     }
 }
 
-impl RemoteParts for Registered {
+impl RemotePartitions for Registered {
     fn start(
         &self,
         step: u64,
         options: &RunOptions,
         cancellation: &Cancellation,
-        done: RemoteDone,
+        done: RemotePartitionsDone,
     ) -> Box<dyn Send + Sync> {
         let under_way = Arc::new(UnderWay {
             parts: self.parts.clone(),
@@ -160,7 +160,7 @@ struct UnderWay {
     /// For each part, what ends its call.
     calls: Box<[Cancellation]>,
     /// Who is told of the end, and what was reported so far.
-    end: Mutex<(Option<RemoteDone>, RunMetadata)>,
+    end: Mutex<(Option<RemotePartitionsDone>, RunMetadata)>,
 }
 
 /// Ends the step everywhere when it is dropped.

@@ -15,7 +15,7 @@ use crate::execute::flat_inputs::FlatInputs;
 use crate::execute::framed::{EnterKind, Framed, Layout};
 use crate::execute::transfers::{Transfer, Transfers};
 use crate::functions::calls::CallSite;
-use crate::session::callable::KnownConstants;
+use crate::session::callable::SharedConstants;
 
 /// Cost of a kernel that has not run yet: dear, so that it may go to another thread.
 const UNKNOWN_COST_NS: u32 = 20_000;
@@ -165,7 +165,7 @@ impl Successor {
 /// Makes a node's kernel.
 pub(crate) type Create<'a> = &'a dyn Fn() -> Result<AnyKernel>;
 /// Finds the kernel of a node, or makes it with what is given.
-pub(crate) type FindOrMake<'a> = dyn Fn(&Node, Create<'_>) -> Result<AnyKernel> + 'a;
+pub(crate) type StatefulKernels<'a> = dyn Fn(&Node, Create<'_>) -> Result<AnyKernel> + 'a;
 
 /// Where kernels come from.
 pub(crate) struct KernelSource<'a> {
@@ -173,9 +173,9 @@ pub(crate) struct KernelSource<'a> {
     pub(crate) budget: &'a Arc<Budget>,
     pub(crate) environment: &'a Environment,
     /// Kernels with state, one per node for all plans of a session.
-    pub(crate) stateful: &'a FindOrMake<'a>,
+    pub(crate) stateful: &'a StatefulKernels<'a>,
     /// Constants that another plan of the graph has made.
-    pub(crate) constants: &'a KnownConstants,
+    pub(crate) constants: &'a SharedConstants,
 }
 
 /// What goes in and out of a graph.

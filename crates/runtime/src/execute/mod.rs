@@ -31,8 +31,9 @@ pub(crate) mod framed;
 mod frames;
 mod iteration;
 mod nodes;
+pub(crate) mod recycler;
 pub(crate) mod rendezvous;
-mod start;
+mod run;
 pub(crate) mod step;
 mod storage;
 mod transfers;
@@ -54,8 +55,6 @@ use self::storage::Storage;
 use crate::execute::executable::{Executable, Kind};
 use crate::execute::step::StepShared;
 use crate::pool::Work;
-use crate::session::options::RunOptions;
-use crate::session::peers::RemoteParts;
 
 /// Kernels below this run on the thread that made them ready.
 const CHEAP_NS: u32 = 3_000;
@@ -191,12 +190,20 @@ impl StepState {
         *self.feeds[i].0.get_mut() = Value::Tensor(tensor);
     }
 
-    /// Number of tensors to fetch.
+    /// Number of fetches.
     pub(crate) fn num_fetches(&self) -> usize {
         self.fetches.len()
     }
 
-    /// Takes fetched tensor `i`; the step must be over.
+    /// Appends all fetches to `fetches`, in order; the execution must have ended.
+    pub(crate) fn take_fetches(&self, fetches: &mut Vec<Tensor>) -> Result<()> {
+        for i in 0..self.fetches.len() {
+            fetches.push(self.take_fetch(i)?);
+        }
+        Ok(())
+    }
+
+    /// Takes fetch `i`; the execution must have ended.
     pub(crate) fn take_fetch(&self, i: usize) -> Result<Tensor> {
         // SAFETY: the step is over, so no thread runs nodes of it any more.
         match std::mem::take(unsafe { &mut *self.fetches[i].0.get() }) {
@@ -208,49 +215,6 @@ impl StepState {
             }
             _ => bail!(Internal, "fetch {i} was not produced"),
         }
-    }
-
-    /// Runs the step's partitions, this thread working too; returns when all is over.
-    pub(crate) fn run_to_end(
-        states: &[Arc<StepState>],
-        remote: Option<&dyn RemoteParts>,
-        options: &RunOptions,
-    ) -> Result<()> {
-        let (own, shared) = (&states[0], &states[0].shared);
-        shared.outstanding.fetch_add(1, Ordering::Relaxed);
-        if let Some(remote) = remote {
-            shared.start_remote(remote, own.context.step_id().number, options);
-        }
-        own.active.fetch_add(1, Ordering::Relaxed);
-        for other in &states[1..] {
-            other.offer_roots();
-        }
-        with_runner(|runner| {
-            own.push_roots(runner);
-            own.run_nodes(runner);
-        });
-        own.active.fetch_sub(1, Ordering::SeqCst);
-        if !shared.release() {
-            Self::wait(states);
-        }
-        shared.cancellation.check()
-    }
-
-    /// Starts a function call; `done` is called at its end, perhaps before this returns.
-    pub(crate) fn start(self: &Arc<Self>, done: Box<dyn FnOnce() + Send>) {
-        self.shared.on_done(done);
-        self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
-        self.active.fetch_add(1, Ordering::Relaxed);
-        with_runner(|runner| {
-            self.push_roots(runner);
-            let has_yielded = self.run_nodes(runner);
-            self.shared.release();
-            if has_yielded {
-                self.queue_again();
-            } else if self.leave() {
-                self.assist(runner);
-            }
-        });
     }
 
     /// The nodes that wait for nothing.
@@ -279,20 +243,6 @@ impl StepState {
     pub(crate) fn offer_roots(self: &Arc<Self>) {
         let roots: Vec<Ready> = self.roots().collect();
         self.offer(&roots);
-    }
-
-    fn wait(states: &[Arc<StepState>]) {
-        loop {
-            for state in states {
-                if state.has_offers() && state.try_enter() {
-                    with_runner(|runner| state.assist(runner));
-                }
-            }
-            let can_help = || states.iter().any(|s| s.has_offers() && s.has_room());
-            if states[0].shared.wait(can_help) {
-                return;
-            }
-        }
     }
 
     fn has_offers(&self) -> bool {

@@ -22,7 +22,7 @@ use crate::pool::Pool;
 use crate::session::SessionCore;
 use crate::session::metadata::{RunMetadata, Trace};
 use crate::session::options::RunOptions;
-use crate::session::peers::RemoteParts;
+use crate::session::remote_tasks::RemotePartitions;
 
 /// What all partitions of one step, or one function call, share.
 pub(crate) struct StepShared {
@@ -42,11 +42,11 @@ pub(crate) struct StepShared {
     remote: Mutex<Remote>,
 }
 
-/// The parts of a step that run on other tasks.
+/// The partitions of a step that other tasks run.
 #[derive(Default)]
 struct Remote {
-    /// Kept until the step is over.
-    under_way: Option<Box<dyn Send + Sync>>,
+    /// Kept until the step has ended; dropping it makes the other tasks forget the step.
+    running: Option<Box<dyn Send + Sync>>,
     report: Option<RunMetadata>,
 }
 
@@ -91,10 +91,10 @@ impl StepShared {
         self.cancellation.cancel(error);
     }
 
-    /// Starts the parts that run elsewhere. The caller counts as outstanding.
+    /// Starts the partitions of other tasks. The caller counts as outstanding.
     pub(crate) fn start_remote(
         self: &Arc<Self>,
-        parts: &dyn RemoteParts,
+        partitions: &dyn RemotePartitions,
         step: u64,
         options: &RunOptions,
     ) {
@@ -107,14 +107,14 @@ impl StepShared {
             }
             shared.release();
         });
-        let under_way = parts.start(step, options, &self.cancellation, done);
-        self.remote.lock().under_way = Some(under_way);
+        let running = partitions.start(step, options, &self.cancellation, done);
+        self.remote.lock().running = Some(running);
     }
 
-    /// The step is over: tells the other tasks; what they reported, if any took part.
+    /// The step has ended: the other tasks forget it. Returns their report, if they took part.
     pub(crate) fn end_remote(&self) -> Option<RunMetadata> {
-        let Remote { under_way, report } = std::mem::take(&mut *self.remote.lock());
-        drop(under_way);
+        let Remote { running, report } = std::mem::take(&mut *self.remote.lock());
+        drop(running);
         report
     }
 

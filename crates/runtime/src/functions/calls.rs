@@ -89,27 +89,28 @@ pub(crate) struct Caller<'a> {
     pub(crate) trace: Option<Arc<Trace>>,
 }
 
-/// What the runs of functions for one node in one step share.
+/// The step of a function call: within the caller's, one call deeper. A loop runs its condition and
+/// its body in one.
 #[derive(Clone)]
-pub(crate) struct Frame {
+pub(crate) struct NestedStep {
     pub(crate) context: Arc<StepContext>,
     pub(crate) shared: Arc<StepShared>,
 }
 
-impl Frame {
-    /// A frame one call deeper than its caller's.
-    fn new(core: &SessionCore, caller: Caller<'_>) -> Result<Frame> {
+impl NestedStep {
+    /// A step one call deeper than its caller's.
+    fn new(core: &SessionCore, caller: Caller<'_>) -> Result<NestedStep> {
         let Caller { step, trace } = caller;
         let context = Arc::new(StepContext::clone(step).at_call_depth(step.call_depth() + 1));
-        Frame::within(core, context, trace)
+        NestedStep::within(core, context, trace)
     }
 
-    /// A frame with a context of its own.
+    /// A step with this context.
     fn within(
         core: &SessionCore,
         context: Arc<StepContext>,
         trace: Option<Arc<Trace>>,
-    ) -> Result<Frame> {
+    ) -> Result<NestedStep> {
         ensure!(
             context.call_depth() <= CALL_DEPTH_MAX,
             ResourceExhausted,
@@ -118,7 +119,7 @@ impl Frame {
         let core =
             core.this.upgrade().ok_or_else(|| err!(Internal, "the session is being dropped"))?;
         let shared = Arc::new(StepShared::new(core, context.cancellation().clone(), None, trace));
-        Ok(Frame { context, shared })
+        Ok(NestedStep { context, shared })
     }
 
     /// A state in which `instance` can run.
@@ -136,8 +137,8 @@ impl FunctionRunner for SessionCore {
         step: &Arc<StepContext>,
         done: CallDone,
     ) {
-        let prepared = Frame::new(self, Caller { step, trace: None }).and_then(|frame| {
-            prepare(&frame, &*self.named_instance(name, attrs, step.device())?, args)
+        let prepared = NestedStep::new(self, Caller { step, trace: None }).and_then(|nested| {
+            prepare(&nested, &*self.named_instance(name, attrs, step.device())?, args)
         });
         start_named(name, prepared, done);
     }
@@ -155,15 +156,15 @@ impl FunctionRunner for SessionCore {
             Some(callee) => self.instance_of(callee, step.device()),
             None => Err(err!(Internal, "function '{name}' was kept for another runtime")),
         };
-        let prepared = Frame::within(self, step.clone(), None)
-            .and_then(|frame| prepare(&frame, &*instance()?, args));
+        let prepared = NestedStep::within(self, step.clone(), None)
+            .and_then(|step| prepare(&step, &*instance()?, args));
         start_named(name, prepared, done);
     }
 }
 
-/// What a node turns out to run.
-enum Begun {
-    Call(Arc<StepState>),
+/// A call that is ready to start.
+enum PreparedCall {
+    Function(Arc<StepState>),
     Loop(Loop),
 }
 
@@ -176,20 +177,25 @@ impl SessionCore {
         caller: Caller<'_>,
         done: Box<dyn FnOnce(Result<Outputs>) + Send>,
     ) {
-        let begun = Frame::new(self, caller)
-            .and_then(|frame| self.begin_site(site, arguments(inputs?)?, frame));
+        let begun = NestedStep::new(self, caller)
+            .and_then(|step| self.begin_site(site, arguments(inputs?)?, step));
         let values = |tensors: Vec<Tensor>| tensors.into_iter().map(Value::Tensor).collect();
         let done = move |results: Result<Vec<Tensor>>| done(results.map(values));
         match begun {
-            Ok(Begun::Call(state)) => start(&state, Box::new(done)),
-            Ok(Begun::Loop(turns)) => turns.start(Box::new(done)),
+            Ok(PreparedCall::Function(state)) => start(&state, Box::new(done)),
+            Ok(PreparedCall::Loop(turns)) => turns.start(Box::new(done)),
             Err(e) => done(Err(e)),
         }
     }
 
-    fn begin_site(&self, site: &CallSite, mut args: Vec<Tensor>, frame: Frame) -> Result<Begun> {
+    fn begin_site(
+        &self,
+        site: &CallSite,
+        mut args: Vec<Tensor>,
+        step: NestedStep,
+    ) -> Result<PreparedCall> {
         self.check_callees(site)?;
-        let device = frame.context.device().clone();
+        let device = step.context.device().clone();
         let callee = match &site.form {
             Form::Call(callee) => callee,
             Form::Remote(callee) => {
@@ -210,7 +216,7 @@ impl SessionCore {
             Form::While([cond, body]) => {
                 let until = Until::False(self.instance_of(cond, &device)?);
                 let body = self.instance_of(body, &device)?;
-                return Loop::new(frame, until, body, args, &site.results).map(Begun::Loop);
+                return Loop::new(step, until, body, args, &site.results).map(PreparedCall::Loop);
             }
             Form::For(body) => {
                 let [start, limit, delta] = leading(&mut args, &*device)?;
@@ -220,15 +226,15 @@ impl SessionCore {
                     int_scalar(&delta, "delta")?,
                 )?);
                 let body = self.instance_of(body, &device)?;
-                return Loop::new(frame, until, body, args, &site.results).map(Begun::Loop);
+                return Loop::new(step, until, body, args, &site.results).map(PreparedCall::Loop);
             }
         };
         let prepared = self.instance_of(callee, &device).and_then(|instance| {
             instance.check_results(&site.results)?;
-            prepare(&frame, &instance, args)
+            prepare(&step, &instance, args)
         });
         let named = |m| format!("calling function '{}': {m}", callee.function.name);
-        prepared.map(Begun::Call).map_err(|e| e.map_message(named))
+        prepared.map(PreparedCall::Function).map_err(|e| e.map_message(named))
     }
 
     /// A function that is not there is a mistake even where it is not run.
@@ -315,9 +321,9 @@ fn check_target(target: &Tensor, own: &DeviceName) -> Result<()> {
 }
 
 /// A state with these arguments, ready to run.
-fn prepare(frame: &Frame, instance: &Instance, args: Vec<Tensor>) -> Result<Arc<StepState>> {
+fn prepare(step: &NestedStep, instance: &Instance, args: Vec<Tensor>) -> Result<Arc<StepState>> {
     instance.check_args(&args)?;
-    let mut state = frame.state(instance);
+    let mut state = step.state(instance);
     for (i, arg) in args.into_iter().enumerate() {
         state.set_feed(i, arg);
     }
@@ -334,10 +340,11 @@ fn start_named(name: &str, prepared: Result<Arc<StepState>>, done: CallDone) {
 
 fn start(state: &Arc<StepState>, done: CallDone) {
     let running = state.clone();
-    state.start(Box::new(move || done(results_of(&running))));
-}
-
-fn results_of(state: &StepState) -> Result<Vec<Tensor>> {
-    state.context.cancellation().check()?;
-    (0..state.num_fetches()).map(|i| state.take_fetch(i)).collect()
+    let results = move || {
+        running.context.cancellation().check()?;
+        let mut results = Vec::with_capacity(running.num_fetches());
+        running.take_fetches(&mut results)?;
+        Ok(results)
+    };
+    state.start(Box::new(move || done(results())));
 }

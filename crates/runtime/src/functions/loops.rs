@@ -15,18 +15,18 @@ use thalweg_tensor::{DType, Result, Tensor, ensure, err};
 
 use crate::execute::StepState;
 use crate::functions::Instance;
-use crate::functions::calls::{Frame, on_host, truth};
+use crate::functions::calls::{NestedStep, on_host, truth};
 
 /// A loop on its way.
 pub(crate) struct Loop {
-    frame: Frame,
+    step: NestedStep,
     until: Until,
     cond_state: Option<Arc<StepState>>,
     body: Arc<Instance>,
     body_state: Option<Arc<StepState>>,
     vars: Vec<Tensor>,
-    /// What ran last.
-    ran: Ran,
+    /// The function that ran last.
+    last_run: LastRun,
 }
 
 /// What ends a loop.
@@ -38,8 +38,8 @@ pub(crate) enum Until {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Ran {
-    Nothing,
+enum LastRun {
+    None,
     Cond,
     Body,
 }
@@ -74,7 +74,7 @@ impl Counter {
 impl Loop {
     /// A loop that has not begun; the functions' signatures must fit its variables.
     pub(crate) fn new(
-        frame: Frame,
+        step: NestedStep,
         until: Until,
         body: Arc<Instance>,
         vars: Vec<Tensor>,
@@ -95,7 +95,7 @@ impl Loop {
             }
         }
         let (cond_state, body_state) = (None, None);
-        Ok(Loop { frame, until, cond_state, body, body_state, vars, ran: Ran::Nothing })
+        Ok(Loop { step, until, cond_state, body, body_state, vars, last_run: LastRun::None })
     }
 
     /// Runs the loop; `done` gets the variables, perhaps before this returns.
@@ -106,19 +106,17 @@ impl Loop {
 
     /// Takes what ran last into account; the state to run next, or nothing at the end.
     fn next(&mut self) -> Result<Option<&Arc<StepState>>> {
-        self.frame.context.cancellation().check()?;
-        match self.ran {
-            Ran::Nothing => {}
-            Ran::Cond => {
+        self.step.context.cancellation().check()?;
+        match self.last_run {
+            LastRun::None => {}
+            LastRun::Cond => {
                 let state = self.cond_state.as_ref().ok_or_else(lost)?;
-                let cond = on_host(state.take_fetch(0)?, &**self.frame.context.device())?;
+                let cond = on_host(state.take_fetch(0)?, &**self.step.context.device())?;
                 return if truth(&cond)? { self.begin_body(None).map(Some) } else { Ok(None) };
             }
-            Ran::Body => {
+            LastRun::Body => {
                 let state = self.body_state.as_ref().ok_or_else(lost)?;
-                for i in 0..state.num_fetches() {
-                    self.vars.push(state.take_fetch(i)?);
-                }
+                state.take_fetches(&mut self.vars)?;
             }
         }
         match &mut self.until {
@@ -132,27 +130,27 @@ impl Loop {
 
     fn begin_cond(&mut self) -> Result<&Arc<StepState>> {
         let Until::False(cond) = &self.until else { return Err(lost()) };
-        let state = rewound(&mut self.cond_state, &self.frame, cond)?;
+        let state = rewound(&mut self.cond_state, &self.step, cond)?;
         for (i, var) in self.vars.iter().enumerate() {
             // What the condition does not look at stays the variable's alone.
             if cond.exec.feeds[i].is_some() {
                 state.set_feed(i, var.clone());
             }
         }
-        self.ran = Ran::Cond;
+        self.last_run = LastRun::Cond;
         self.cond_state.as_ref().ok_or_else(lost)
     }
 
     fn begin_body(&mut self, count: Option<i32>) -> Result<&Arc<StepState>> {
-        let state = rewound(&mut self.body_state, &self.frame, &self.body)?;
-        let device = self.frame.context.device();
+        let state = rewound(&mut self.body_state, &self.step, &self.body)?;
+        let device = self.step.context.device();
         let count = count.map(|count| device.upload(&Tensor::scalar(count))).transpose()?;
         for (i, arg) in count.into_iter().chain(self.vars.drain(..)).enumerate() {
             if self.body.exec.feeds[i].is_some() {
                 state.set_feed(i, arg);
             }
         }
-        self.ran = Ran::Body;
+        self.last_run = LastRun::Body;
         self.body_state.as_ref().ok_or_else(lost)
     }
 }
@@ -164,11 +162,11 @@ fn lost() -> thalweg_tensor::Error {
 /// The kept state, wound back, or a new one where somebody still holds the old.
 fn rewound<'a>(
     kept: &'a mut Option<Arc<StepState>>,
-    frame: &Frame,
+    step: &NestedStep,
     instance: &Instance,
 ) -> Result<&'a mut StepState> {
     if kept.as_mut().and_then(Arc::get_mut).and_then(StepState::rewind).is_none() {
-        *kept = Some(Arc::new(frame.state(instance)));
+        *kept = Some(Arc::new(step.state(instance)));
     }
     kept.as_mut().and_then(Arc::get_mut).ok_or_else(lost)
 }
@@ -193,7 +191,7 @@ struct Running {
 impl Running {
     fn go_on(self: Arc<Self>) {
         let mut inner = self.inner.lock();
-        let pool = inner.0.frame.shared.pool();
+        let pool = inner.0.step.shared.pool();
         let mut runs = 0u32;
         let result = loop {
             runs += 1;
@@ -225,7 +223,7 @@ impl Running {
     /// A run has ended, on any thread and deep in any stack.
     fn ended(self: Arc<Self>) {
         if self.stage.swap(ENDED, Ordering::AcqRel) == LEFT {
-            let pool = self.inner.lock().0.frame.shared.pool();
+            let pool = self.inner.lock().0.step.shared.pool();
             pool.spawn(move || self.go_on());
         }
     }

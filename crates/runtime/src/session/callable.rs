@@ -11,6 +11,7 @@ use crate::execute::executable::{Executable, Kind};
 use crate::session::metadata::RunMetadata;
 use crate::session::options::RunOptions;
 use crate::session::plan_cache::{CachedPlan, KeyRef};
+use crate::session::step::Step;
 use crate::session::{Session, SessionCore};
 
 /// Bytes of constants that a plan for certain shapes may hold besides those of the plan for any.
@@ -77,13 +78,12 @@ impl Callable {
         done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
     ) {
         self.core.pool.spawn(move || {
-            let checked = choose().and_then(|(callable, feeds)| {
-                callable.plan.check_count(feeds.len()).map(|()| (callable, feeds))
+            let step = choose().and_then(|(Callable { core, plan }, feeds)| {
+                plan.check_count(feeds.len())?;
+                Step::with_feeds(&core, plan, &options, feeds.into_iter())
             });
-            match checked {
-                Ok((Callable { core, plan }, feeds)) => {
-                    core.start_plan(plan, &options, feeds.into_iter(), done);
-                }
+            match step {
+                Ok(step) => step.start(&options, done),
                 Err(e) => done(Err(e)),
             }
         });
@@ -96,7 +96,8 @@ impl Callable {
         feeds: &[Tensor],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         self.plan.check_count(feeds.len())?;
-        self.core.clone().run_plan(&self.plan, options, feeds.iter().cloned())
+        Step::with_feeds(&self.core, self.plan.clone(), options, feeds.iter().cloned())?
+            .run(options)
     }
 
     /// The same step, planned for feeds of these shapes and no others: what follows from the shapes is
@@ -105,7 +106,7 @@ impl Callable {
     /// The session does not keep it; it goes with its last clone.
     pub fn for_shapes(&self, shapes: &[Shape]) -> Result<Callable> {
         ensure!(
-            self.plan.remote.is_none() && self.plan.parts.len() == 1,
+            self.plan.remote.is_none() && self.plan.executables.len() == 1,
             Unimplemented,
             "a step over several devices is planned for any shapes"
         );
@@ -114,9 +115,9 @@ impl Callable {
             (refs(&names.feeds), refs(&names.fetches), refs(&names.targets));
         let key =
             KeyRef { feeds: &&feeds[..], fetches: &fetches, targets: &targets, is_partial: false };
-        let shared = KnownConstants::of(&self.plan.parts);
+        let shared = SharedConstants::of(&self.plan.executables);
         let plan = self.core.make_plan(key, shapes, &shared)?;
-        let own: usize = plan.parts.iter().map(|part| shared.bytes_besides(part)).sum();
+        let own: usize = plan.executables.iter().map(|part| shared.bytes_besides(part)).sum();
         ensure!(
             own <= OWN_CONSTANT_BYTES_MAX,
             ResourceExhausted,
@@ -138,7 +139,7 @@ impl Callable {
 
     /// How much a step does besides its kernels' work.
     pub fn size(&self) -> PlanSize {
-        let nodes = || self.plan.parts.iter().flat_map(|part| part.graph.nodes());
+        let nodes = || self.plan.executables.iter().flat_map(|part| part.graph.nodes());
         let is_flow = |op: &str| functional::is_branch(op) || functional::is_while(op);
         let calls = nodes().filter(|node| functional::is_call(node) && !is_flow(&node.op.name));
         let nodes = nodes().filter(|node| node.op.name != "Const");
@@ -152,12 +153,12 @@ fn refs(names: &[String]) -> Vec<&str> {
 
 /// Constants of a plan, for others of the same graph: weights may be among them.
 #[derive(Default)]
-pub(crate) struct KnownConstants(FxHashMap<usize, Tensor>);
+pub(crate) struct SharedConstants(FxHashMap<usize, Tensor>);
 
-impl KnownConstants {
-    fn of(parts: &[Arc<Executable>]) -> KnownConstants {
+impl SharedConstants {
+    fn of(parts: &[Arc<Executable>]) -> SharedConstants {
         let constants = parts.iter().flat_map(|part| constants_of(part));
-        KnownConstants(constants.map(|(proto, tensor)| (address(proto), tensor.clone())).collect())
+        SharedConstants(constants.map(|(proto, tensor)| (address(proto), tensor.clone())).collect())
     }
 
     /// The value of a constant, if its message is that of one of these. The plan that they are from

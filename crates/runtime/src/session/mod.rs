@@ -1,47 +1,44 @@
 //! The in-process session: a graph, its state, and steps over it.
 
 pub(crate) mod callable;
+pub(crate) mod fetch_collector;
 pub(crate) mod metadata;
 mod metadata_proto;
 pub(crate) mod options;
 pub(crate) mod partial_run;
-mod parts;
-pub(crate) mod peers;
+mod partitions;
 mod placement_log;
 pub(crate) mod plan_cache;
 pub(crate) mod registered;
+pub(crate) mod remote_tasks;
 pub(crate) mod report;
 pub(crate) mod sharing;
+pub(crate) mod step;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
-    AnyKernel, Cancellation, Device, DeviceDescription, DeviceName, FunctionRunner, HostDevice,
-    KernelRegistry, Registration, Rendezvous, ResourceManager, SessionContext, StepContext, StepId,
+    AnyKernel, Device, DeviceDescription, DeviceName, FunctionRunner, HostDevice, KernelRegistry,
+    ResourceManager, SessionContext,
 };
 use thalweg_plan::{Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
-use thalweg_tensor::{Budget, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{Budget, Result, Shape, Tensor, ensure, err};
 
-use crate::execute::StepState;
-use crate::execute::deadline;
-use crate::execute::executable::{Create, Executable, FindOrMake, Interface, KernelSource};
-use crate::execute::rendezvous::LocalRendezvous;
-use crate::execute::step::StepShared;
-use crate::execute::wait_list::{UnderWay, WaitList};
+use crate::execute::executable::{Create, Executable, Interface, KernelSource, StatefulKernels};
+use crate::execute::wait_list::{PendingKernel, WaitList};
 use crate::functions::Functions;
 use crate::pool::background::PoolJobs;
 use crate::pool::{Pool, Share};
-use crate::session::callable::KnownConstants;
-use crate::session::metadata::{RunMetadata, Trace};
+use crate::session::callable::SharedConstants;
+use crate::session::metadata::RunMetadata;
 use crate::session::options::{RunOptions, SessionOptions};
 use crate::session::plan_cache::{CachedPlan, KeyRef, PlanCache};
-use crate::session::report::Reports;
+use crate::session::step::Step;
 
 /// Sessions so far, to tell their steps apart.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
@@ -68,7 +65,7 @@ pub(crate) struct SessionCore {
     descriptions: Vec<DeviceDescription>,
     pub(crate) options: SessionOptions,
     pub(crate) pool: &'static Pool,
-    context: Arc<SessionContext>,
+    pub(crate) context: Arc<SessionContext>,
     plans: PlanCache,
     pub(crate) functions: Functions,
     /// By node and device.
@@ -77,7 +74,7 @@ pub(crate) struct SessionCore {
     pins: Mutex<Pins>,
     next_step: AtomicU64,
     /// Kernels that complete later and have not yet.
-    pub(crate) waits: Arc<WaitList<UnderWay>>,
+    pub(crate) waits: Arc<WaitList<PendingKernel>>,
 }
 
 impl Drop for Session {
@@ -168,7 +165,8 @@ impl Session {
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
-        self.core.clone().run_plan(&plan, options, feeds.iter().map(|(_, tensor)| tensor.clone()))
+        let feeds = feeds.iter().map(|(_, tensor)| tensor.clone());
+        Step::with_feeds(&self.core, plan, options, feeds)?.run(options)
     }
 
     /// As [`Session::run_with`], but does not wait: the step runs on the pool's threads, and `done`
@@ -191,10 +189,12 @@ impl Session {
                 targets: &targets,
                 is_partial: false,
             };
-            match core.plan(key) {
-                Ok(plan) => {
-                    core.start_plan(plan, &options, feeds.into_iter().map(|(_, t)| t), done);
-                }
+            let step = core.plan(key).and_then(|plan| {
+                let feeds = feeds.into_iter().map(|(_, tensor)| tensor);
+                Step::with_feeds(&core, plan, &options, feeds)
+            });
+            match step {
+                Ok(step) => step.start(&options, done),
                 Err(e) => done(Err(e)),
             }
         });
@@ -208,7 +208,7 @@ impl Session {
         targets: &[&str],
     ) -> Result<usize> {
         let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
-        Ok(plan.parts.iter().map(|p| p.nodes.len()).sum())
+        Ok(plan.executables.iter().map(|p| p.nodes.len()).sum())
     }
 
     /// How many plans the session keeps now.
@@ -244,7 +244,7 @@ impl SessionCore {
         if let Some(plan) = self.plans.find(key) {
             return Ok(plan);
         }
-        let plan = self.make_plan(key, &[], &KnownConstants::default())?;
+        let plan = self.make_plan(key, &[], &SharedConstants::default())?;
         Ok(self.plans.insert(key, plan))
     }
 
@@ -254,7 +254,7 @@ impl SessionCore {
         &self,
         key: KeyRef<'_>,
         shapes: &[Shape],
-        shared: &KnownConstants,
+        shared: &SharedConstants,
     ) -> Result<Arc<CachedPlan>> {
         let plan = self.compile(key, shapes)?;
         let of_client = |count: usize| if key.is_partial { 0 } else { count };
@@ -265,15 +265,15 @@ impl SessionCore {
             is_partial: key.is_partial,
             may_receive_dead: false,
         };
-        let (parts, remote) = self.make_parts(plan.partitions, client, shared)?;
-        Ok(CachedPlan::new(key.to_owned(), shapes, parts, remote))
+        let (executables, remote) = self.make_executables(plan.partitions, client, shared)?;
+        Ok(CachedPlan::new(key.to_owned(), shapes, executables, remote))
     }
 
     /// The devices of this task, and of those that it knows.
     fn all_devices(&self) -> Vec<DeviceDescription> {
         let mut devices = self.descriptions.clone();
-        if let Some(peers) = &self.options.peers {
-            devices.extend(peers.devices());
+        if let Some(tasks) = &self.options.remote_tasks {
+            devices.extend(tasks.devices());
         }
         devices
     }
@@ -351,8 +351,8 @@ impl SessionCore {
 
     pub(crate) fn kernel_source<'a>(
         &'a self,
-        stateful: &'a FindOrMake<'a>,
-        constants: &'a KnownConstants,
+        stateful: &'a StatefulKernels<'a>,
+        constants: &'a SharedConstants,
     ) -> KernelSource<'a> {
         KernelSource {
             constants,
@@ -376,127 +376,9 @@ impl SessionCore {
         let pins = Pins::default();
         let mut plan = compile(graph, signature, &self.target(&descriptions, &pins))?;
         let partition = plan.partitions.pop().ok_or_else(|| err!(Internal, "no partition"))?;
-        let constants = KnownConstants::default();
+        let constants = SharedConstants::default();
         let source = self.kernel_source(&|_, create| create(), &constants);
         Executable::new(partition.graph, device.clone(), interface, &source)
-    }
-
-    pub(crate) fn run_plan(
-        self: Arc<Self>,
-        plan: &CachedPlan,
-        options: &RunOptions,
-        feeds: impl Iterator<Item = Tensor>,
-    ) -> Result<Ran> {
-        let step = self.begin(plan, options, feeds)?;
-        let result = StepState::run_to_end(&step.states, plan.remote.as_deref(), options);
-        step.end(plan, result)
-    }
-
-    /// Runs a step of which nobody waits for the end.
-    pub(crate) fn start_plan(
-        self: Arc<Self>,
-        plan: Arc<CachedPlan>,
-        options: &RunOptions,
-        feeds: impl Iterator<Item = Tensor>,
-        done: impl FnOnce(Result<Ran>) + Send + 'static,
-    ) {
-        let step = match self.begin(&plan, options, feeds) {
-            Ok(step) => step,
-            Err(e) => return done(Err(e)),
-        };
-        let (states, remote) = (step.states.clone(), plan.remote.clone());
-        let end = move || {
-            let result = step.states[0].shared.cancellation.check();
-            done(step.end(&plan, result));
-        };
-        StepState::start_all(&states, remote.as_deref(), options, Box::new(end));
-    }
-
-    /// A step with its feeds set, about to run.
-    fn begin(
-        self: Arc<Self>,
-        plan: &CachedPlan,
-        options: &RunOptions,
-        feeds: impl Iterator<Item = Tensor>,
-    ) -> Result<Begun> {
-        let step_id = self.next_step_id(options);
-        let reports = Reports::from(options);
-        let is_plain = plan.parts.len() == 1 && plan.remote.is_none() && !reports.measures();
-        let recycled = if is_plain { plan.recycled_state(step_id) } else { None };
-        let mut states: SmallVec<[Arc<StepState>; 1]> = match recycled {
-            Some(state) => smallvec::smallvec![state],
-            None => {
-                let meets = (plan.parts.len() > 1).then(|| self.rendezvous(plan, step_id));
-                let meets = meets.or_else(|| self.shared_rendezvous(plan, step_id));
-                self.new_states(plan, options, step_id, meets)
-            }
-        };
-        let Some(state) = Arc::get_mut(&mut states[0]) else {
-            bail!(Internal, "somebody holds a step that has not begun");
-        };
-        for (i, tensor) in feeds.enumerate() {
-            check_feed(plan, i, &tensor)?;
-            state.set_feed(i, tensor);
-        }
-        let cancellation = states[0].context.cancellation();
-        let link = options.cancellation.as_ref().map(|caller| caller.link(cancellation));
-        let deadline = options.timeout.and_then(|t| deadline::arm(cancellation, t));
-        Ok(Begun { states, is_plain, reports, ends: (link, deadline) })
-    }
-
-    /// States of a step whose feeds and fetches pass through its rendezvous.
-    pub(crate) fn partial_states(
-        self: &Arc<Self>,
-        plan: &CachedPlan,
-        options: &RunOptions,
-    ) -> SmallVec<[Arc<StepState>; 1]> {
-        let step_id = self.next_step_id(options);
-        let rendezvous = self.rendezvous(plan, step_id);
-        self.new_states(plan, options, step_id, Some(rendezvous))
-    }
-
-    fn next_step_id(&self, options: &RunOptions) -> StepId {
-        let number = match &self.options.peers {
-            Some(peers) => peers.next_step(),
-            None => self.next_step.fetch_add(1, Ordering::Relaxed),
-        };
-        StepId { number, request: options.request_id }
-    }
-
-    /// Where the parts of a step meet.
-    fn rendezvous(&self, plan: &CachedPlan, step: StepId) -> Arc<dyn Rendezvous> {
-        self.shared_rendezvous(plan, step).unwrap_or_else(|| Arc::new(LocalRendezvous::default()))
-    }
-
-    /// The one that other tasks know too, if they take part.
-    fn shared_rendezvous(&self, plan: &CachedPlan, step: StepId) -> Option<Arc<dyn Rendezvous>> {
-        let peers = self.options.peers.as_ref().filter(|_| plan.remote.is_some());
-        peers.map(|peers| peers.rendezvous(step.number))
-    }
-
-    pub(crate) fn new_states(
-        self: &Arc<Self>,
-        plan: &CachedPlan,
-        options: &RunOptions,
-        step_id: StepId,
-        rendezvous: Option<Arc<dyn Rendezvous>>,
-    ) -> SmallVec<[Arc<StepState>; 1]> {
-        let clock = &self.options.environment.clock;
-        let begin = || Arc::new(Trace::new(clock.monotonic(), clock.wall()));
-        let cancellation = Cancellation::default();
-        let shared = Arc::new(StepShared::new(
-            self.clone(),
-            cancellation.clone(),
-            rendezvous,
-            Reports::from(options).measures().then(begin),
-        ));
-        let device = plan.parts[0].device.clone();
-        let step = StepContext::new(self.context.clone(), device, step_id, cancellation);
-        let state = |exec: &Arc<Executable>| {
-            let context = Arc::new(step.on_device(exec.device.clone()));
-            Arc::new(StepState::new(exec, context, shared.clone()))
-        };
-        plan.parts.iter().map(state).collect()
     }
 }
 
@@ -519,57 +401,4 @@ fn session_context(
         functions: Some(functions),
         environment: options.environment.clone(),
     }
-}
-
-/// What a step gave.
-pub(crate) type Ran = (Vec<Tensor>, RunMetadata);
-
-/// A step on its way.
-struct Begun {
-    states: SmallVec<[Arc<StepState>; 1]>,
-    is_plain: bool,
-    reports: Reports,
-    /// What may end the step before its time, disarmed when dropped.
-    ends: (Option<Registration>, Option<deadline::Armed>),
-}
-
-impl Begun {
-    /// Takes what the step gave; it is over.
-    fn end(self, plan: &CachedPlan, result: Result<()>) -> Result<Ran> {
-        let Begun { mut states, is_plain, reports, ends } = self;
-        drop(ends);
-        let state = &states[0];
-        state.context.step_resources().clear();
-        let remote = state.shared.end_remote();
-        result?;
-        let tensors: Vec<Tensor> =
-            (0..plan.key.fetches.len()).map(|i| state.take_fetch(i)).collect::<Result<_>>()?;
-        let metadata = reports.of(plan, &state.shared, remote);
-        if is_plain && let Some(state) = states.pop() {
-            plan.keep(state);
-        }
-        Ok((tensors, metadata))
-    }
-}
-
-/// Refuses what the plan was not made for.
-fn check_feed(plan: &CachedPlan, i: usize, tensor: &Tensor) -> Result<()> {
-    let expected = plan.parts[0].feeds[i].unwrap_or(tensor.dtype());
-    ensure!(
-        tensor.dtype() == expected,
-        InvalidArgument,
-        "'{}' is {expected}, but {} was fed",
-        plan.key.feeds[i],
-        tensor.dtype()
-    );
-    if let Some(expected) = plan.shapes.get(i) {
-        ensure!(
-            tensor.shape() == expected,
-            InvalidArgument,
-            "the step is planned for '{}' of shape {expected}, but {} was fed",
-            plan.key.feeds[i],
-            tensor.shape()
-        );
-    }
-    Ok(())
 }

@@ -8,7 +8,7 @@ use thalweg_plan::{Links, Options};
 
 use crate::environment::{memory_limit_bytes, system_environment};
 use crate::pool::Pool;
-use crate::session::peers::Peers;
+use crate::session::remote_tasks::RemoteTasks;
 
 /// How a session runs.
 #[derive(Clone)]
@@ -30,7 +30,7 @@ pub struct SessionOptions {
     /// Devices to run on; the first one is the client's. Empty means one CPU.
     pub devices: Vec<Arc<dyn Device>>,
     /// Other tasks, whose devices plans may use too.
-    pub peers: Option<Arc<dyn Peers>>,
+    pub remote_tasks: Option<Arc<dyn RemoteTasks>>,
     /// How fast tensors move between the devices.
     pub links: Links,
     /// Named state; `None` makes a manager for this session alone.
@@ -55,7 +55,7 @@ impl Default for SessionOptions {
             plans_max: 256,
             plan: Options::default(),
             devices: Vec::new(),
-            peers: None,
+            remote_tasks: None,
             links: Links::default(),
             resources: None,
             environment: system_environment(),

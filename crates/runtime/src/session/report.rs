@@ -30,7 +30,7 @@ impl From<&RunOptions> for Reports {
 
 impl Reports {
     /// Whether nodes are timed.
-    pub(crate) fn measures(self) -> bool {
+    pub(crate) fn times_nodes(self) -> bool {
         self.trace || self.cost_graph
     }
 
@@ -76,7 +76,7 @@ fn partition_graphs(plan: &CachedPlan) -> Vec<pb::GraphDef> {
         });
         def
     };
-    plan.parts.iter().map(graph).collect()
+    plan.executables.iter().map(graph).collect()
 }
 
 /// Numbers of the two nodes that TensorFlow adds to every graph.
@@ -90,7 +90,7 @@ fn cost_graph(plan: &CachedPlan, timings: &[NodeTiming]) -> pb::CostGraphDef {
     let mut finals = Vec::new();
     let mut nodes = Vec::new();
     let mut base = SINK + 1;
-    for part in &plan.parts {
+    for part in &plan.executables {
         for (i, node) in part.graph.nodes().iter().enumerate() {
             let timing = timed.get(&(&*part.device_name, &*node.name)).copied();
             let is_final = matches!(node.op.name.as_str(), "_Send" | "_HostSend");
