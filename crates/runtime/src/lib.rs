@@ -1,8 +1,8 @@
 //! Executor, thread pool, local rendezvous and the in-process session.
 //!
 //! [`Session::run`] looks up (or compiles) the plan for a set of feeds, fetches and targets, and
-//! executes it: a node runs when all its inputs are there, on the caller's thread while it is
-//! cheap, on the pool when it is not. Nothing here names an op except the structural ones.
+//! runs a step of it: a node runs when all its inputs are available, on the caller's thread if it is
+//! inexpensive, else on the pool. Only structural ops are known by name here.
 
 mod environment;
 mod execute;

@@ -1,4 +1,4 @@
-//! Nodes that run functions: which, with what, and what becomes of the results. Loops are in `loops`.
+//! Nodes that call functions: calls, `If` and `Case` here, `While` and `For` in `loops`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,14 +18,14 @@ use crate::functions::{Callee, Instance};
 use crate::session::SessionCore;
 use crate::session::metadata::Trace;
 
-/// Calls within calls; each takes a piece of its thread's stack.
+/// Deepest nesting of calls; each level uses its thread's stack.
 const CALL_DEPTH_MAX: u32 = 100;
 
-/// A node that runs functions.
+/// A node that calls functions.
 pub(crate) struct CallSite {
     form: Form,
     results: Box<[DType]>,
-    /// Whether all its functions are known to exist.
+    /// Whether its functions were found in the library.
     is_checked: AtomicBool,
 }
 
@@ -38,14 +38,14 @@ enum Form {
     If([Callee; 2]),
     /// The function at the position that the first input gives; the last one if there is none.
     Case(Box<[Callee]>),
-    /// The second function again and again, while the first one says so.
+    /// The second function, repeated while the first one is true.
     While([Callee; 2]),
     /// This function for each number from the first input to the second in steps of the third.
     For(Callee),
 }
 
 impl CallSite {
-    /// What the node runs, if it runs functions.
+    /// The call site of a node; `None` if the node calls no functions.
     pub(crate) fn of(node: &Node) -> Result<Option<CallSite>> {
         let attrs = node.attrs();
         let callee = |attr: &str| attrs.function(attr).map(|f| Callee::from_attr(f));
@@ -122,7 +122,7 @@ impl NestedStep {
         Ok(NestedStep { context, shared })
     }
 
-    /// A state in which `instance` can run.
+    /// The execution state of one call of `instance`.
     pub(crate) fn state(&self, instance: &Instance) -> StepState {
         StepState::new(&instance.exec, self.context.clone(), self.shared.clone())
     }
@@ -169,7 +169,7 @@ enum PreparedCall {
 }
 
 impl SessionCore {
-    /// Runs what a node runs.
+    /// Runs the functions of a call site.
     pub(crate) fn call_site(
         &self,
         site: &CallSite,
@@ -237,7 +237,7 @@ impl SessionCore {
         prepared.map(PreparedCall::Function).map_err(|e| e.map_message(named))
     }
 
-    /// A function that is not there is a mistake even where it is not run.
+    /// Fails if a function is not in the library, even if this call does not run it.
     fn check_callees(&self, site: &CallSite) -> Result<()> {
         if site.is_checked.load(Ordering::Relaxed) {
             return Ok(());
@@ -263,7 +263,7 @@ fn arguments(inputs: SmallVec<[Value; 4]>) -> Result<Vec<Tensor>> {
     inputs.into_iter().map(tensor).collect()
 }
 
-/// The inputs that say what to run, in host memory; what is left are arguments.
+/// Removes the first `N` inputs, which select the function, and copies them to host memory.
 fn leading<const N: usize>(args: &mut Vec<Tensor>, device: &dyn Device) -> Result<[Tensor; N]> {
     ensure!(args.len() >= N, Internal, "{} inputs are fewer than {N}", args.len());
     let taken: Vec<Tensor> =
@@ -271,7 +271,7 @@ fn leading<const N: usize>(args: &mut Vec<Tensor>, device: &dyn Device) -> Resul
     taken.try_into().map_err(|_| err!(Internal, "{N} inputs are not {N} inputs"))
 }
 
-/// A tensor where the runtime can read it.
+/// The tensor in host memory.
 pub(crate) fn on_host(tensor: Tensor, device: &dyn Device) -> Result<Tensor> {
     if device.description().shares_host_memory || tensor.dtype().is_object() {
         return Ok(tensor);
@@ -289,7 +289,7 @@ fn int_scalar(tensor: &Tensor, name: &str) -> Result<i32> {
     Ok(tensor.as_slice::<i32>()?[0])
 }
 
-/// What a condition says: a scalar whether it is not zero or empty, any other tensor whether it has
+/// A condition's truth value: a scalar is true if it is not zero or empty, another tensor if it has
 /// elements.
 pub(crate) fn truth(tensor: &Tensor) -> Result<bool> {
     if tensor.rank() != 0 {
@@ -309,8 +309,8 @@ pub(crate) fn truth(tensor: &Tensor) -> Result<bool> {
     })
 }
 
-/// A remote call goes to the caller's own device, or says so in fewer words: other devices get
-/// their part of a graph by placement.
+/// Fails unless the target of a `RemoteCall` matches the caller's device: nodes of other devices get
+/// there by placement.
 fn check_target(target: &Tensor, own: &DeviceName) -> Result<()> {
     let strings = target.strings()?;
     let name = strings.first().ok_or_else(|| err!(InvalidArgument, "target must not be empty"))?;
@@ -320,7 +320,7 @@ fn check_target(target: &Tensor, own: &DeviceName) -> Result<()> {
     Ok(())
 }
 
-/// A state with these arguments, ready to run.
+/// The execution state of a call with these arguments.
 fn prepare(step: &NestedStep, instance: &Instance, args: Vec<Tensor>) -> Result<Arc<StepState>> {
     instance.check_args(&args)?;
     let mut state = step.state(instance);

@@ -1,10 +1,9 @@
-//! Functions run again and again: `While` and `For`.
+//! Functional loops: `While` and `For`.
 //!
-//! A loop holds the state of its body, and of its condition, and winds it back for each iteration.
+//! A loop owns the execution state of its body and of its condition, and rewinds it for each iteration.
 //! The variables move from one iteration to the next, so that the body can write into their memory.
-//! An iteration that ends on the thread that started it is followed by the next there, in a plain
-//! loop; one that ends elsewhere, because something in it had to wait, is followed by a job in the
-//! pool.
+//! If an iteration ends on the thread that started it, that thread runs the next one; if it ends on
+//! another thread, because an asynchronous kernel completed it, a job of the pool does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -17,7 +16,7 @@ use crate::execute::StepState;
 use crate::functions::Instance;
 use crate::functions::calls::{NestedStep, on_host, truth};
 
-/// A loop on its way.
+/// A loop that runs.
 pub(crate) struct Loop {
     step: NestedStep,
     until: Until,
@@ -104,7 +103,8 @@ impl Loop {
         Arc::new(Running { inner: Mutex::new((self, Some(done))), stage }).go_on();
     }
 
-    /// Takes what ran last into account; the state to run next, or nothing at the end.
+    /// Takes the results of the function that ran last; returns the state to run next, or `None` at the
+    /// end of the loop.
     fn next(&mut self) -> Result<Option<&Arc<StepState>>> {
         self.step.context.cancellation().check()?;
         match self.last_run {
@@ -132,7 +132,7 @@ impl Loop {
         let Until::False(cond) = &self.until else { return Err(lost()) };
         let state = rewound(&mut self.cond_state, &self.step, cond)?;
         for (i, var) in self.vars.iter().enumerate() {
-            // What the condition does not look at stays the variable's alone.
+            // A variable that the condition does not read keeps its buffer unique.
             if cond.exec.feeds[i].is_some() {
                 state.set_feed(i, var.clone());
             }
@@ -159,7 +159,7 @@ fn lost() -> thalweg_tensor::Error {
     err!(Internal, "a loop lost its state")
 }
 
-/// The kept state, wound back, or a new one where somebody still holds the old.
+/// The execution state, rewound, or a new one if another thread still holds the old one.
 fn rewound<'a>(
     kept: &'a mut Option<Arc<StepState>>,
     step: &NestedStep,
@@ -171,13 +171,13 @@ fn rewound<'a>(
     kept.as_mut().and_then(Arc::get_mut).ok_or_else(lost)
 }
 
-/// Runs of condition and body after which a thread of the pool looks whether others wait for it: a
-/// loop may have no end.
+/// Runs of condition and body after which a thread of the pool checks for queued jobs: a loop may have
+/// no end.
 const TURN: u32 = 64;
 
-/// The run has been started by a thread that is still at it.
+/// The thread that started the run has not returned from it.
 const STARTED: u8 = 0;
-/// That thread has left before the run's end: whoever ends it goes on with the loop.
+/// That thread returned before the run ended: the thread that ends it continues the loop.
 const LEFT: u8 = 1;
 /// The run has ended.
 const ENDED: u8 = 2;
@@ -208,7 +208,7 @@ impl Running {
             self.stage.store(STARTED, Ordering::Relaxed);
             let this = self.clone();
             state.start(Box::new(move || this.ended()));
-            // Released for whoever goes on, acquired if the run has ended.
+            // Release: the thread that continues sees this one's writes. Acquire: if the run has ended.
             if self.stage.swap(LEFT, Ordering::AcqRel) != ENDED {
                 return;
             }
@@ -220,7 +220,7 @@ impl Running {
         }
     }
 
-    /// A run has ended, on any thread and deep in any stack.
+    /// Called at the end of a run, by any thread and at any stack depth.
     fn ended(self: Arc<Self>) {
         if self.stage.swap(ENDED, Ordering::AcqRel) == LEFT {
             let pool = self.inner.lock().0.step.shared.pool();

@@ -1,4 +1,4 @@
-//! The in-process session: a graph, its state, and steps over it.
+//! The in-process session: a graph, its state and its cached plans. `step` runs steps.
 
 pub(crate) mod callable;
 pub(crate) mod fetch_collector;
@@ -40,12 +40,12 @@ use crate::session::options::{RunOptions, SessionOptions};
 use crate::session::plan_cache::{CachedPlan, KeyRef, PlanCache};
 use crate::session::step::Step;
 
-/// Sessions so far, to tell their steps apart.
+/// Number of sessions that this process has made: the high bits of step numbers.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 /// Bits of a step's number that count the session's steps; above them is the session's number.
 const STEP_BITS: u32 = 40;
 
-/// A graph and everything to run it, usable from any number of threads at once.
+/// A graph and all that is needed to run it, usable from any number of threads at once.
 ///
 /// State (variables, random generators) lives as long as the session or, where a
 /// [`ResourceManager`] was given, as long as that.
@@ -55,9 +55,9 @@ pub struct Session {
 
 type NodeOnDevice = (Arc<str>, DeviceName);
 
-/// What steps and function calls share.
+/// The session as its steps and function calls own it.
 pub(crate) struct SessionCore {
-    /// Itself, for calls that outlive the borrow they came by.
+    /// A reference to itself, for function calls that outlive the borrow by which they were made.
     pub(crate) this: Weak<SessionCore>,
     graph: RwLock<Graph>,
     kernels: Arc<KernelRegistry>,
@@ -70,18 +70,18 @@ pub(crate) struct SessionCore {
     pub(crate) functions: Functions,
     /// By node and device.
     stateful_kernels: Mutex<FxHashMap<NodeOnDevice, AnyKernel>>,
-    /// Devices of nodes with state, once a plan has given them one.
+    /// Devices of stateful nodes, fixed by the first plan that placed them.
     pins: Mutex<Pins>,
     next_step: AtomicU64,
-    /// Kernels that complete later and have not yet.
+    /// Asynchronous kernels that have started and not completed.
     pub(crate) waits: Arc<WaitList<PendingKernel>>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // What iterators do in the background refers to the core too, until it ends.
+        // Background jobs own the core until they end.
         self.core.context.background.closing().cancel(err!(Cancelled, "the session was closed"));
-        // Idle step states refer to the core, and it to them.
+        // Recycled step states own the core, which owns them by its plans.
         self.core.plans.clear();
         self.core.functions.clear();
     }
@@ -125,8 +125,7 @@ impl Session {
         Ok(Session { core })
     }
 
-    /// A session over another graph with the same named state, devices and limits: what it assigns to
-    /// variables, this one sees.
+    /// A session over another graph that shares this one's named state, devices and limits.
     pub fn beside(&self, graph: Graph) -> Result<Session> {
         let options = SessionOptions {
             devices: self.core.devices.clone(),
@@ -136,17 +135,18 @@ impl Session {
         Session::new(graph, self.core.kernels.clone(), options)
     }
 
-    /// Adds nodes; plans made before stay good.
+    /// Adds nodes to the graph; cached plans stay valid.
     pub fn extend(&self, def: pb::GraphDef) -> Result<()> {
         self.core.graph.write().extend(def)
     }
 
-    /// Looks at the graph as it stands.
+    /// Calls `look` with the graph as it is now.
     pub fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
         self.core.with_graph(look)
     }
 
-    /// Feeds tensors, runs what the fetches and targets need, returns the fetches in order.
+    /// Runs one step: feeds tensors, runs the nodes that the fetches and targets need, and returns the
+    /// fetches in order.
     pub fn run(
         &self,
         feeds: &[(&str, Tensor)],
@@ -169,8 +169,8 @@ impl Session {
         Step::with_feeds(&self.core, plan, options, feeds)?.run(options)
     }
 
-    /// As [`Session::run_with`], but does not wait: the step runs on the pool's threads, and `done`
-    /// is called by one of them at its end. A plan that is not there yet is made there as well.
+    /// As [`Session::run_with`], but does not wait: the step runs on the pool, which also makes the plan
+    /// if it is not cached, and one of its threads calls `done` at the end.
     pub fn start(
         &self,
         options: RunOptions,
@@ -200,7 +200,7 @@ impl Session {
         });
     }
 
-    /// How many nodes a step with these feeds, fetches and targets runs.
+    /// Number of nodes that a step with these feeds, fetches and targets runs on this task.
     pub fn planned_nodes(
         &self,
         feeds: &[&str],
@@ -211,7 +211,7 @@ impl Session {
         Ok(plan.executables.iter().map(|p| p.nodes.len()).sum())
     }
 
-    /// How many plans the session keeps now.
+    /// Number of cached plans.
     pub fn cached_plans(&self) -> usize {
         self.core.plans.len()
     }
@@ -220,7 +220,7 @@ impl Session {
         &self.core
     }
 
-    /// Memory that the session's tensors take now.
+    /// Bytes that the session's tensors take now.
     pub fn memory_used_bytes(&self) -> usize {
         self.core.context.budget.used_bytes()
     }
@@ -235,7 +235,7 @@ impl SessionCore {
         &self.context.budget
     }
 
-    /// Takes over functions that were made for a function's gradient.
+    /// Adds the functions of another graph's library: gradients of functions, or a registered graph's.
     pub(crate) fn adopt_functions(&self, from: &Graph) {
         self.graph.write().adopt_functions(from);
     }
@@ -248,8 +248,8 @@ impl SessionCore {
         Ok(self.plans.insert(key, plan))
     }
 
-    /// A plan for feeds of these shapes alone, or of any if none are said; `shared` are constants that
-    /// another plan has already.
+    /// A plan for feeds of these shapes, or of any shapes if there are none; `shared` are constants of
+    /// another plan that it uses too.
     pub(crate) fn make_plan(
         &self,
         key: KeyRef<'_>,
@@ -269,7 +269,7 @@ impl SessionCore {
         Ok(CachedPlan::new(key.to_owned(), shapes, executables, remote))
     }
 
-    /// The devices of this task, and of those that it knows.
+    /// The devices of this task and of the other tasks that are known.
     fn all_devices(&self) -> Vec<DeviceDescription> {
         let mut devices = self.descriptions.clone();
         if let Some(tasks) = &self.options.remote_tasks {
@@ -299,7 +299,7 @@ impl SessionCore {
             self.log_placement(&graph, &signature, &devices, &pins)?;
             return compile(&graph, &signature, &self.target(&devices, &pins));
         }
-        // One plan after the other: what one decides about state binds the next.
+        // Plans are made one after the other: where one places state, the next must too.
         let mut pins = self.pins.lock();
         self.log_placement(&graph, &signature, &devices, &pins)?;
         let plan = compile(&graph, &signature, &self.target(&devices, &pins))?;
@@ -327,7 +327,7 @@ impl SessionCore {
         }
     }
 
-    /// The kernel of a node with state: one for all plans of the session.
+    /// The kernel of a stateful node, which all plans of the session share.
     pub(crate) fn stateful_kernel(
         &self,
         node: &Node,
@@ -363,8 +363,8 @@ impl SessionCore {
         }
     }
 
-    /// Compiles a graph all of which runs on one device: a function's body. Its nodes' state is
-    /// the executable's own: their names mean nothing outside of it.
+    /// Compiles the body of a function for one device. Stateful kernels belong to the executable: the
+    /// names of its nodes are not unique in the session.
     pub(crate) fn compile_for_one(
         &self,
         graph: &Graph,

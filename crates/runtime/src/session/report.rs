@@ -1,4 +1,4 @@
-//! What a step reports besides its results, in TensorFlow's messages.
+//! Makes the report of a step: partition graphs and cost graph in TensorFlow's messages.
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::Graph;
@@ -10,7 +10,7 @@ use crate::session::metadata::{NodeTiming, RunMetadata};
 use crate::session::options::RunOptions;
 use crate::session::plan_cache::CachedPlan;
 
-/// Which reports a caller wishes.
+/// The reports that a caller asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Reports {
     trace: bool,
@@ -34,7 +34,7 @@ impl Reports {
         self.trace || self.cost_graph
     }
 
-    /// The reports of a step that is over, with those of other tasks.
+    /// The report of a step that has ended, merged with that of other tasks.
     pub(crate) fn of(
         self,
         plan: &CachedPlan,
@@ -83,7 +83,7 @@ fn partition_graphs(plan: &CachedPlan) -> Vec<pb::GraphDef> {
 const SOURCE: i32 = 0;
 const SINK: i32 = 1;
 
-/// What each node cost in the step, as TensorFlow's tools read it.
+/// The cost of each node in the step.
 fn cost_graph(plan: &CachedPlan, timings: &[NodeTiming]) -> pb::CostGraphDef {
     let timed: FxHashMap<(&str, &str), &NodeTiming> =
         timings.iter().map(|t| ((&*t.device, &*t.node), t)).collect();
@@ -136,7 +136,7 @@ fn input_info(base: i32, from: thalweg_graph::Endpoint) -> pb::cost_graph_def::n
     }
 }
 
-/// Sizes as they were seen, else unknown.
+/// Sizes of the outputs that were traced; the others are unknown.
 fn output_infos(
     graph: &Graph,
     node: usize,
