@@ -8,45 +8,11 @@ use smallvec::SmallVec;
 use thalweg_tensor::{PartialShape, Result};
 
 use crate::shape::{self, ShapeContext};
-use crate::{Flag, OpDef};
-
-/// What a node does to the flow of values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlFlow {
-    /// Chooses which of its outputs is alive.
-    Switch,
-    /// Passes on the input that is alive.
-    Merge,
-    /// Hands a value to a frame.
-    Enter,
-    /// Hands a value out of a frame.
-    Exit,
-    /// Hands a value to the frame's next iteration.
-    NextIteration,
-    /// Says whether a loop goes on.
-    LoopCond,
-    /// Runs even if what it waits for is dead.
-    Trigger,
-}
-
-impl ControlFlow {
-    /// What the op called `name` does, if it is one of these.
-    pub fn of(name: &str) -> Option<ControlFlow> {
-        Some(match name {
-            "Switch" | "RefSwitch" | "_SwitchN" => ControlFlow::Switch,
-            "Merge" | "RefMerge" => ControlFlow::Merge,
-            "Enter" | "RefEnter" => ControlFlow::Enter,
-            "Exit" | "RefExit" => ControlFlow::Exit,
-            "NextIteration" | "RefNextIteration" => ControlFlow::NextIteration,
-            "LoopCond" => ControlFlow::LoopCond,
-            "ControlTrigger" => ControlFlow::Trigger,
-            _ => return None,
-        })
-    }
-}
+use crate::{Flag, OpDef, Role};
 
 pub(crate) const SWITCH: OpDef = OpDef {
     name: "Switch",
+    role: Role::Switch,
     inputs: &["data: T", "pred: bool"],
     outputs: &["output_false: T", "output_true: T"],
     attrs: &["T: type"],
@@ -80,6 +46,7 @@ fn switch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 pub(crate) const MERGE: OpDef = OpDef {
     name: "Merge",
+    role: Role::Merge,
     inputs: &["inputs: N * T"],
     outputs: &["output: T", "value_index: int32"],
     attrs: &["T: type", "N: int >= 1"],
@@ -114,6 +81,7 @@ fn merge_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 pub(crate) const ENTER: OpDef = OpDef {
     name: "Enter",
+    role: Role::Enter,
     inputs: &["data: T"],
     outputs: &["output: T"],
     attrs: &[
@@ -131,6 +99,7 @@ pub(crate) const REF_ENTER: OpDef =
 
 pub(crate) const EXIT: OpDef = OpDef {
     name: "Exit",
+    role: Role::Exit,
     inputs: &["data: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
@@ -141,12 +110,15 @@ pub(crate) const EXIT: OpDef = OpDef {
 pub(crate) const REF_EXIT: OpDef =
     OpDef { name: "RefExit", inputs: &["data: Ref(T)"], outputs: &["output: Ref(T)"], ..EXIT };
 
-pub(crate) const NEXT_ITERATION: OpDef = OpDef { name: "NextIteration", ..EXIT };
+pub(crate) const NEXT_ITERATION: OpDef =
+    OpDef { name: "NextIteration", role: Role::NextIteration, ..EXIT };
 
-pub(crate) const REF_NEXT_ITERATION: OpDef = OpDef { name: "RefNextIteration", ..REF_EXIT };
+pub(crate) const REF_NEXT_ITERATION: OpDef =
+    OpDef { name: "RefNextIteration", role: Role::NextIteration, ..REF_EXIT };
 
 pub(crate) const LOOP_COND: OpDef = OpDef {
     name: "LoopCond",
+    role: Role::LoopCond,
     inputs: &["input: bool"],
     outputs: &["output: bool"],
     shape: loop_cond_shape,
@@ -159,4 +131,5 @@ fn loop_cond_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(crate) const CONTROL_TRIGGER: OpDef = OpDef { name: "ControlTrigger", ..OpDef::DEFAULT };
+pub(crate) const CONTROL_TRIGGER: OpDef =
+    OpDef { name: "ControlTrigger", role: Role::ControlTrigger, ..OpDef::DEFAULT };

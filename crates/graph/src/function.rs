@@ -14,7 +14,7 @@ use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op};
 use crate::{
-    AttrValue, Attrs, Endpoint, Gradient, GradientOptions, Graph, NodeId, Output, Scope,
+    AttrValue, Attrs, Endpoint, Gradient, GradientOptions, Graph, NodeId, Output, Role, Scope,
     functional_gradient, gradients, shape,
 };
 
@@ -163,7 +163,7 @@ fn op_from_signature(signature: &pb::OpDef) -> Result<Op> {
         shape: shape::unknown,
         value: None,
         gradient: Gradient::By(functional_gradient::direct_call),
-        is_function: true,
+        role: Role::Function,
     })
 }
 
@@ -214,7 +214,7 @@ fn differentiated(body: FunctionBody) -> Result<FunctionBody> {
     let dtypes: Vec<DType> = ys.iter().map(|&y| graph.output(y).dtype).collect();
     let xs: Vec<Output> = args.iter().map(|&node| Endpoint { node, index: 0 }).collect();
     // The results of the function itself are nobody's.
-    let kept = graph.nodes().iter().filter(|n| n.op.name != "_Retval").count();
+    let kept = graph.nodes().iter().filter(|n| n.role() != Role::Retval).count();
     debug_assert_eq!(kept + results.len(), graph.len(), "instantiation puts results last");
     let mut scope = Scope::of(Graph::from_nodes(&graph, graph.nodes()[..kept].to_vec()));
     let mut grad_ys = Vec::with_capacity(ys.len());

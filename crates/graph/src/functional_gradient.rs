@@ -12,7 +12,8 @@ use thalweg_tensor::{DType, PartialShape, Result, Tensor, err};
 use crate::piece::{Piece, Slot, add_function, first_outputs};
 use crate::{
     AttrValue, Attrs, Endpoint, FunctionBody, GradientContext, GradientOptions, Graph, IntoAttr,
-    NodeId, Output, OutputInfo, Scope, connected_gradients, instantiate, instantiate_gradient,
+    NodeId, Output, OutputInfo, Role, Scope, connected_gradients, instantiate,
+    instantiate_gradient,
 };
 
 /// A function beside its gradient.
@@ -439,7 +440,7 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
 
 fn branches_of(g: &GradientContext<'_>) -> Result<(Vec<pb::NameAttrList>, bool)> {
     let attrs = g.attrs();
-    if matches!(g.node().op.name.as_str(), "Case" | "StatelessCase") {
+    if g.node().role() == Role::Case {
         return Ok((attrs.functions("branches")?.to_vec(), true));
     }
     let branch = |name: &str| attrs.function(name).map(|f| (**f).clone());

@@ -12,7 +12,7 @@ use thalweg_tensor::{Context, DType, PartialShape, Result, Tensor, bail, ensure}
 
 use crate::value::partial_value;
 use crate::{
-    Endpoint, Graph, Node, NodeAttrs, NodeBuilder, NodeId, Output, PartialValue, Scope, functional,
+    Endpoint, Graph, Node, NodeAttrs, NodeBuilder, NodeId, Output, PartialValue, Role, Scope,
 };
 
 /// How an op is differentiated.
@@ -219,7 +219,10 @@ fn ancestors(graph: &Graph, ys: &[Output]) -> Vec<NodeId> {
         while let Some((id, next)) = stack.last_mut() {
             // The edge that closes a loop is not followed.
             let node = graph.node(*id);
-            let inputs = if node.op.name == "NextIteration" { &[][..] } else { &node.inputs[..] };
+            let inputs = match node.role() {
+                Role::NextIteration => &[][..],
+                _ => &node.inputs[..],
+            };
             match inputs.get(*next) {
                 Some(input) => {
                     *next += 1;
@@ -352,7 +355,7 @@ impl GradientContext<'_> {
                 Ok(other) => other.gradient,
                 // TensorFlow's Python names the gradients of functions that it traced, and keeps
                 // them to itself.
-                Err(_) if functional::is_call(self.node) => op.gradient,
+                Err(_) if self.node.role().is_call() => op.gradient,
                 Err(_) => bail!(NotFound, "no gradient function is called '{name}'"),
             },
         };

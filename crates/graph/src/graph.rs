@@ -11,7 +11,7 @@ use thalweg_tensor::{Context, DType, PartialShape, Result, bail, ensure, err};
 use crate::function::FunctionLibrary;
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Op};
 use crate::shape::ShapeContext;
-use crate::{AttrValue, Attrs, NodeAttrs, OpRegistry};
+use crate::{AttrValue, Attrs, NodeAttrs, OpRegistry, Role};
 
 /// Tensors that one argument list may stand for; TensorFlow's own graphs stay far below.
 const ARGS_MAX: usize = 1 << 20;
@@ -94,6 +94,12 @@ impl Node {
             outputs: SmallVec::new(),
             extras: None,
         }
+    }
+
+    /// What the node's op means to passes and the executor.
+    #[inline]
+    pub fn role(&self) -> Role {
+        self.op.role
     }
 
     /// Typed access to the attrs, with defaults.

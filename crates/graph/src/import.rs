@@ -11,10 +11,10 @@ use thalweg_proto as pb;
 use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 
 use crate::graph::{MessageFields, NodeExtras, arg_types, build_node, is_node_name};
-use crate::op::{ArgType, Op};
+use crate::op::ArgType;
 use crate::{
-    AttrValue, Attrs, ControlFlow, Endpoint, GRAPH_VERSION, Graph, NewNode, Node, NodeId,
-    OpRegistry, TensorName,
+    AttrValue, Attrs, Endpoint, GRAPH_VERSION, Graph, NewNode, Node, NodeId, OpRegistry, Role,
+    TensorName,
 };
 
 /// Outputs beyond the first of each node that one message may ask for: a number in an attr is a few
@@ -144,7 +144,7 @@ impl Graph {
 
     /// Edges that close loops were not there when their consumers were checked.
     fn check_loop_edges(&self, first: usize) -> Result<()> {
-        for node in self.nodes()[first..].iter().filter(|n| is_merge(&n.op)) {
+        for node in self.nodes()[first..].iter().filter(|n| n.role() == Role::Merge) {
             let expected = arg_types(&node.op.inputs, &node.attrs())?;
             for (i, (&input, (dtype, _))) in node.inputs.iter().zip(expected).enumerate() {
                 let source = self.node(input.node);
@@ -346,16 +346,11 @@ impl<'a> Importer<'a> {
     }
 }
 
-fn is_merge(op: &Op) -> bool {
-    ControlFlow::of(&op.name) == Some(ControlFlow::Merge)
-}
-
 /// New nodes (by position from `first`), each after those it depends on.
 fn topological_order(first: usize, nodes: &[NewNode], edges: &[Edges]) -> Result<Vec<u32>> {
     let local = |id: NodeId| id.index().checked_sub(first);
     let closes_loop = |source: usize, target: usize| {
-        ControlFlow::of(&nodes[source].op.name) == Some(ControlFlow::NextIteration)
-            && is_merge(&nodes[target].op)
+        nodes[source].op.role == Role::NextIteration && nodes[target].op.role == Role::Merge
     };
     let sources = |e: &Edges| {
         let data = e.inputs.iter().map(|e| e.node).collect::<SmallVec<[NodeId; 4]>>();

@@ -8,7 +8,7 @@ mod attr;
 mod branching;
 mod control_flow;
 mod function;
-pub mod functional;
+mod functional;
 mod functional_gradient;
 pub mod gradient;
 mod graph;
@@ -18,6 +18,7 @@ mod op;
 mod piece;
 mod refine;
 mod registry;
+mod role;
 mod scope;
 pub mod shape;
 pub mod structural;
@@ -25,7 +26,6 @@ mod value;
 
 pub use attr::{AttrValue, Attrs, IntoAttr, NodeAttrs};
 pub use branching::Branch;
-pub use control_flow::ControlFlow;
 pub use function::{FunctionBody, FunctionLibrary, instantiate, instantiate_gradient};
 pub use gradient::{
     Adjoint, Gradient, GradientContext, GradientFn, GradientOptions, IndexedSlices,
@@ -34,6 +34,7 @@ pub use gradient::{
 pub use graph::{Endpoint, Graph, NewNode, Node, NodeId, OutputInfo, TensorName};
 pub use op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op, OpDef};
 pub use registry::OpRegistry;
+pub use role::Role;
 pub use scope::{NodeBuilder, Output, Scope};
 pub use shape::{ShapeContext, ShapeFn};
 pub use value::{PartialValue, ValueContext, ValueFn};

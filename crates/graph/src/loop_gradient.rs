@@ -14,7 +14,9 @@ use crate::functional_gradient::{
     shape_constant, types_of, zeros,
 };
 use crate::piece::{Piece, Slot, first_outputs};
-use crate::{AttrValue, GradientContext, GradientOptions, Graph, Output, connected_gradients};
+use crate::{
+    AttrValue, GradientContext, GradientOptions, Graph, Output, Role, connected_gradients,
+};
 
 /// `While` and `StatelessWhile`.
 pub(crate) fn while_loop(g: &mut GradientContext<'_>) -> Result<()> {
@@ -297,10 +299,10 @@ fn origin(graph: &Graph, mut tensor: Output) -> Output {
     // A chain of identities is no longer than the graph, and has no loop outside of frames.
     for _ in 0..graph.len() {
         let node = graph.node(tensor.node);
-        match node.op.name.as_str() {
-            "Identity" => tensor = node.inputs[0],
-            _ => break,
+        if node.role() != Role::Identity {
+            break;
         }
+        tensor = node.inputs[0];
     }
     tensor
 }

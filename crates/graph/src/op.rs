@@ -4,7 +4,7 @@ use thalweg_tensor::{DType, PartialShape, Result, bail, ensure, err};
 
 use crate::shape::{self, ShapeFn};
 use crate::value::ValueFn;
-use crate::{AttrValue, Attrs, Gradient, GradientFn};
+use crate::{AttrValue, Attrs, Gradient, GradientFn, Role};
 
 /// The interface of an op, as its family writes it down.
 ///
@@ -37,6 +37,8 @@ pub struct OpDef {
     pub gradient: Gradient,
     /// What is special about it.
     pub flags: &'static [Flag],
+    /// What it means to passes and the executor.
+    pub role: Role,
 }
 
 impl OpDef {
@@ -50,6 +52,7 @@ impl OpDef {
         value: None,
         gradient: Gradient::Unknown,
         flags: &[],
+        role: Role::Ordinary,
     };
 
     /// This op, differentiated by `function`.
@@ -112,8 +115,8 @@ pub struct Op {
     pub value: Option<ValueFn>,
     /// How it is differentiated.
     pub gradient: Gradient,
-    /// Whether this is a function of the graph's library under its own name.
-    pub is_function: bool,
+    /// What it means to passes and the executor.
+    pub role: Role,
 }
 
 /// One input or output of an op; it may stand for several tensors.
@@ -203,6 +206,7 @@ impl Op {
         op.shape = def.shape;
         op.value = def.value;
         op.gradient = def.gradient;
+        op.role = def.role;
         Ok(op)
     }
 
@@ -222,7 +226,7 @@ impl Op {
             shape: shape::unknown,
             value: None,
             gradient: Gradient::Unknown,
-            is_function: false,
+            role: Role::Ordinary,
         })
     }
 

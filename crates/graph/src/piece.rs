@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, bail, ensure, err};
 
-use crate::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, Output};
+use crate::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, Output, Role};
 
 /// Nodes that are to become a function.
 #[derive(Clone, Default)]
@@ -45,11 +45,11 @@ impl Slot {
 
 /// Whether a function has this node anew instead of getting its output as an argument.
 fn is_copied(node: &Node) -> bool {
-    node.inputs.is_empty() && matches!(node.op.name.as_str(), "Const" | "VarHandleOp")
+    node.inputs.is_empty() && matches!(node.role(), Role::Const | Role::VarHandle)
 }
 
 fn is_interface(node: &Node) -> bool {
-    matches!(node.op.name.as_str(), "_Arg" | "_Retval")
+    matches!(node.role(), Role::Arg | Role::Retval)
 }
 
 impl Piece {

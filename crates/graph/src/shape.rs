@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail, ensure};
 
 use crate::value::{PartialValue, partial_value};
-use crate::{Graph, Node, NodeAttrs};
+use crate::{Graph, Node, NodeAttrs, Role};
 
 /// Sets the shapes of a node's outputs, or says why the inputs cannot be right.
 pub type ShapeFn = fn(&mut ShapeContext<'_>) -> Result<()>;
@@ -69,9 +69,13 @@ impl<'a> ShapeContext<'a> {
         for _ in 0..HOPS_MAX {
             let Some(node) = self.graph.nodes().get(endpoint.node.index()) else { break };
             let attrs = node.attrs();
-            match (node.op.name.as_str(), node.inputs.first()) {
-                ("VarHandleOp", _) => return attrs.shape("shape").unwrap_or(PartialShape::UNKNOWN),
-                ("Identity" | "Enter" | "Switch", Some(&source)) => endpoint = source,
+            match (node.role(), node.inputs.first()) {
+                (Role::VarHandle, _) => {
+                    return attrs.shape("shape").unwrap_or(PartialShape::UNKNOWN);
+                }
+                (Role::Identity | Role::Enter | Role::Switch, Some(&source)) => {
+                    endpoint = source;
+                }
                 // A function's argument says what its caller knew.
                 _ => {
                     let shapes = attrs.shapes("_handle_shapes").unwrap_or_default();

@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail};
 
-use crate::{Endpoint, Graph, Node, NodeAttrs};
+use crate::{Endpoint, Graph, Node, NodeAttrs, Role};
 
 /// Elements that are followed; longer vectors are not shapes.
 const LEN_MAX: usize = 1024;
@@ -167,7 +167,7 @@ fn evaluate(graph: &Graph, endpoint: Endpoint, visits: &mut usize) -> Option<Par
 /// The tensor of a `Const` node, if it is small enough to matter for shapes.
 pub(crate) fn constant(graph: &Graph, endpoint: Endpoint) -> Option<Tensor> {
     let node = graph.nodes().get(endpoint.node.index())?;
-    if node.op.name != "Const" {
+    if node.role() != Role::Const {
         return None;
     }
     let proto = node.attrs().tensor_proto("value").ok()?;

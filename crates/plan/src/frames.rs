@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{ControlFlow, Graph, Node, NodeId};
+use thalweg_graph::{Graph, Node, NodeId, Role};
 use thalweg_tensor::{Result, bail, ensure};
 
 use crate::{reads, topological_order};
@@ -37,7 +37,7 @@ impl Frames {
     pub fn of(graph: &Graph) -> Result<Frames> {
         let outside = Frame { name: "".into(), parent: 0, parallel_iterations: 1 };
         let mut frames = Frames { of: vec![0; graph.len()], all: vec![outside] };
-        if graph.nodes().iter().all(|n| ControlFlow::of(&n.op.name).is_none()) {
+        if graph.nodes().iter().all(|n| !n.role().is_control_flow()) {
             return Ok(frames);
         }
         let order = topological_order(graph);
@@ -66,7 +66,7 @@ impl Frames {
 
     /// The frame of a node, from those of its inputs.
     fn of_readers(&self, graph: &Graph, node: &Node, gives_to: &[u32]) -> Result<u32> {
-        let is_merge = ControlFlow::of(&node.op.name) == Some(ControlFlow::Merge);
+        let is_merge = node.role() == Role::Merge;
         let mut known: Option<(NodeId, u32)> = None;
         for source in reads(node) {
             if is_merge && closes_loop(graph, source) {
@@ -98,9 +98,9 @@ impl Frames {
         frame: u32,
         by_name: &mut FxHashMap<Arc<str>, u32>,
     ) -> Result<u32> {
-        match ControlFlow::of(&node.op.name) {
-            Some(ControlFlow::Enter) => self.entered(node, frame, by_name),
-            Some(ControlFlow::Exit) => {
+        match node.role() {
+            Role::Enter => self.entered(node, frame, by_name),
+            Role::Exit => {
                 ensure!(
                     frame != 0,
                     InvalidArgument,
@@ -109,7 +109,7 @@ impl Frames {
                 );
                 Ok(self.all[frame as usize].parent)
             }
-            Some(ControlFlow::NextIteration) if frame == 0 => bail!(
+            Role::NextIteration if frame == 0 => bail!(
                 InvalidArgument,
                 "'{}' ({}) stands in no loop: there is no next iteration\n\t [[{{{{node {}}}}}]]",
                 node.name,
@@ -154,7 +154,7 @@ impl Frames {
     fn check_loop_edges(&self, graph: &Graph) -> Result<()> {
         for id in graph.ids() {
             let node = graph.node(id);
-            if ControlFlow::of(&node.op.name) != Some(ControlFlow::Merge) {
+            if node.role() != Role::Merge {
                 continue;
             }
             for source in reads(node).filter(|&source| closes_loop(graph, source)) {
@@ -175,5 +175,5 @@ impl Frames {
 }
 
 fn closes_loop(graph: &Graph, source: NodeId) -> bool {
-    ControlFlow::of(&graph.node(source).op.name) == Some(ControlFlow::NextIteration)
+    graph.node(source).role() == Role::NextIteration
 }

@@ -7,11 +7,11 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{AttrValue, ControlFlow, Graph, Node, NodeId, OutputInfo};
+use thalweg_graph::{AttrValue, Graph, Node, NodeId, OutputInfo, Role};
 use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{DType, Error, Result, bail};
 
-use crate::place::{Specs, cannot_assign, check_kernel, needs_no_kernel};
+use crate::place::{Specs, cannot_assign, check_kernel};
 use crate::{Frames, Target, reads};
 
 /// Groups of nodes as a union-find forest; the leader of each knows its choices.
@@ -285,9 +285,9 @@ fn says_where(graph: &Graph, node: &Node) -> bool {
 /// Whether what a node gives is there in one iteration, but not in all: then it must be read where
 /// the node is, as readers elsewhere would wait for it in each.
 fn gives_once(node: &Node) -> bool {
-    match ControlFlow::of(&node.op.name) {
-        Some(ControlFlow::NextIteration) => true,
-        Some(ControlFlow::Enter) => !node.attrs().bool("is_constant").unwrap_or(false),
+    match node.role() {
+        Role::NextIteration => true,
+        Role::Enter => !node.attrs().bool("is_constant").unwrap_or(false),
         _ => false,
     }
 }
@@ -337,7 +337,7 @@ impl<'a> ChoiceFinder<'a> {
 
     fn able(&self, node: &Node) -> Devices {
         let has_kernel = |device_type: &&str| {
-            needs_no_kernel(node) || self.target.kernels.find(node, device_type).is_ok()
+            node.role().is_interpreted() || self.target.kernels.find(node, device_type).is_ok()
         };
         let types: Vec<&str> = self.types.iter().copied().filter(|t| has_kernel(t)).collect();
         let pin = self.target.pins.get(&node.name);

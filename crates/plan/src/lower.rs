@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use thalweg_graph::{
     AttrValue, Attrs, Endpoint, Flag, FunctionBody, Graph, IntoAttr, Node, NodeId, OutputInfo,
-    functional, instantiate,
+    Role, instantiate,
 };
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, ensure, err};
@@ -34,8 +34,9 @@ pub enum Which {
 
 impl Which {
     fn covers(&self, node: &Node) -> bool {
-        let is_flow = |op: &str| functional::is_branch(op) || functional::is_while(op);
-        functional::is_call(node) && !(matches!(self, Which::Calls) && is_flow(&node.op.name))
+        let role = node.role();
+        let is_flow = role.is_branch() || role == Role::While;
+        role.is_call() && !(matches!(self, Which::Calls) && is_flow)
     }
 }
 
@@ -168,7 +169,7 @@ impl<'a> Lowering<'a> {
                     Some(Written { outputs: vec![tensor], ends: SmallVec::new() });
                 continue;
             }
-            if !place.within.is_empty() && node.op.name == "_Retval" {
+            if !place.within.is_empty() && node.role() == Role::Retval {
                 written[id.index()] = Some(Written::default());
                 continue;
             }
@@ -240,16 +241,17 @@ impl<'a> Lowering<'a> {
 
     fn write_out(&mut self, node: &Node, place: &Place) -> Result<Option<Written>> {
         let attrs = node.attrs();
-        match node.op.name.as_str() {
-            name if node.op.is_function => {
+        match node.role() {
+            Role::Function => {
+                let name = &node.op.name;
                 let Some(body) = self.body(name, &node.attrs, place)? else { return Ok(None) };
                 self.call(node, &body, place)
             }
-            "PartitionedCall" | "StatefulPartitionedCall" => {
+            Role::PartitionedCall => {
                 let Some(body) = self.named(attrs.function("f")?, place)? else { return Ok(None) };
                 self.call(node, &body, place)
             }
-            "If" | "StatelessIf" | "_If" => {
+            Role::If => {
                 let condition = self.info(node.inputs[0]);
                 let is_scalar = condition.shape.rank().is_none_or(|rank| rank == 0);
                 if condition.dtype != DType::Bool || !is_scalar {
@@ -260,11 +262,11 @@ impl<'a> Lowering<'a> {
                     bodies.map(|f| &**f).into_iter().zip(["else", "then"].map(String::from));
                 self.branches(node, bodies, place)
             }
-            "Case" | "StatelessCase" => {
+            Role::Case => {
                 let names = (0..).map(|i| format!("branch_{i}"));
                 self.branches(node, attrs.functions("branches")?.iter().zip(names), place)
             }
-            "While" | "StatelessWhile" | "_While" if !node.inputs.is_empty() => {
+            Role::While if !node.inputs.is_empty() => {
                 let (Some(cond), Some(body)) = (
                     self.named(attrs.function("cond")?, place)?,
                     self.named(attrs.function("body")?, place)?,
@@ -329,7 +331,7 @@ impl<'a> Lowering<'a> {
         let mut ends: SmallVec<[NodeId; 1]> = SmallVec::new();
         for id in body.graph.ids() {
             let node = body.graph.node(id);
-            let is_effect = node.op.has(Flag::Stateful) && !node.op.name.starts_with("_Ret");
+            let is_effect = node.op.has(Flag::Stateful) && node.role() != Role::Retval;
             if (is_effect && !body.args.contains(&id)) || body.control_results.contains(&id) {
                 ends.extend_from_slice(&written[id.index()].ends);
             }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
-use thalweg_graph::{
-    AttrValue, ControlFlow, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, OutputInfo, functional,
-};
+use thalweg_graph::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, OutputInfo, Role};
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
     KernelInit, KernelRegistry, SessionContext, StepContext, StepId, Value,
@@ -92,10 +90,10 @@ impl<'a> Pass<'a> {
             }
         }
         let is_pure = !node.op.has(Flag::Stateful)
-            && !functional::is_call(node)
+            && !node.role().is_call()
+            && !node.role().is_control_flow()
             && node.outputs.iter().all(|o| !o.is_ref)
-            && node.inputs.iter().all(|e| !self.graph.output(*e).is_ref)
-            && ControlFlow::of(&node.op.name).is_none();
+            && node.inputs.iter().all(|e| !self.graph.output(*e).is_ref);
         if !is_pure {
             return;
         }
@@ -128,7 +126,7 @@ impl<'a> Pass<'a> {
         if bytes > FOLD_BYTES_MAX {
             return None;
         }
-        let value = if node.op.name == "Identity" {
+        let value = if node.role() == Role::Identity {
             match std::mem::take(&mut inputs[0]) {
                 Value::Tensor(value) => Some(value),
                 _ => None,
@@ -170,7 +168,7 @@ impl<'a> Pass<'a> {
         }
         let node = &nodes[id.index()];
         // Folding drops edges: those of a constant that comes after something must stay.
-        if node.op.name != "Const"
+        if node.role() != Role::Const
             || !node.control_inputs.is_empty()
             || known_bytes(&node.outputs[0]) > FOLD_BYTES_MAX
         {
@@ -197,7 +195,7 @@ impl<'a> Pass<'a> {
 
     fn merge(&mut self, id: NodeId, nodes: &mut [Node]) {
         let node = &nodes[id.index()];
-        if node.op.name == "Const"
+        if node.role() == Role::Const
             && node.attrs().tensor_proto("value").is_ok_and(|t| message_bytes(t) > MERGE_BYTES_MAX)
         {
             return;
@@ -266,7 +264,7 @@ fn without_orphans(graph: &Graph, nodes: Vec<Node>, placement: &mut Placement) -
             stack.extend(crate::reads(&nodes[id.index()]));
         }
     }
-    let keep_feed = |node: &Node| node.op.name == "_Recv";
+    let keep_feed = |node: &Node| node.role() == Role::Recv;
     let mut position = vec![NodeId(u32::MAX); nodes.len()];
     let mut kept = Vec::new();
     let mut kept_placement = Placement::default();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use thalweg_graph::{
-    AttrValue, Attrs, ControlFlow, Endpoint, Graph, IntoAttr, Node, NodeId, Op, OutputInfo,
+    AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, Op, OutputInfo, Role,
 };
 use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, err};
@@ -80,7 +80,7 @@ impl<'a> Cut<'a> {
         for id in graph.ids() {
             let (frame, device) = (frames.of[id.index()] as usize, placement.devices[id.index()]);
             is_cut[frame] |= *first_device[frame].get_or_insert(device) != device;
-            if ControlFlow::of(&graph.node(id).op.name) == Some(ControlFlow::LoopCond) {
+            if graph.node(id).role() == Role::LoopCond {
                 conditions[frame].get_or_insert((id, device));
             }
         }
@@ -96,7 +96,7 @@ impl<'a> Cut<'a> {
             constant: op("Const")?,
             identity: op("Identity")?,
             next_edge: 0,
-            has_branches: graph.nodes().iter().any(|n| ControlFlow::of(&n.op.name).is_some()),
+            has_branches: graph.nodes().iter().any(|n| n.role().is_control_flow()),
             frames,
             conditions,
             is_cut,

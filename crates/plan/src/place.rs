@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{Graph, Node, structural};
+use thalweg_graph::{Graph, Node};
 use thalweg_kernel::{DeviceDescription, DeviceSpec};
 use thalweg_tensor::{Context, Result, bail};
 
@@ -99,16 +99,12 @@ impl Specs {
     }
 }
 
-pub(crate) fn needs_no_kernel(node: &Node) -> bool {
-    node.op.is_function || structural::is_interpreted(&node.op.name)
-}
-
 pub(crate) fn check_kernel(
     node: &Node,
     device: &DeviceDescription,
     target: &Target<'_>,
 ) -> Result<()> {
-    if needs_no_kernel(node) {
+    if node.role().is_interpreted() {
         return Ok(());
     }
     match target.kernels.find(node, &device.name.device_type) {

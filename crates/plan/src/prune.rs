@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::smallvec;
-use thalweg_graph::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, OutputInfo};
+use thalweg_graph::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, OutputInfo, Role};
 use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{PartialShape, Result, Shape, bail, ensure};
 
@@ -104,7 +104,7 @@ fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u
         // A fed placeholder runs for nobody, not even for its order; any other node that is fed
         // does run for those who wait for its end, as in TensorFlow.
         let is_replaced = |id: &NodeId| {
-            matches!(graph.node(*id).op.name.as_str(), "Placeholder" | "PlaceholderV2")
+            graph.node(*id).role() == Role::Placeholder
                 && fed.contains_key(&Endpoint { node: *id, index: 0 })
         };
         stack.extend(node.control_inputs.iter().copied().filter(|id| !is_replaced(id)));
@@ -114,8 +114,7 @@ fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u
 
 /// Refuses what only a client's own nodes may be, and references replaced by fed values.
 fn check_kept(graph: &Graph, node: &Node, fed: &FxHashMap<Endpoint, u32>) -> Result<()> {
-    let is_transfer = matches!(&*node.op.name, "_Send" | "_Recv" | "_HostSend" | "_HostRecv");
-    if is_transfer && node.attrs().bool("client_terminated")? {
+    if node.role().is_transfer() && node.attrs().bool("client_terminated")? {
         bail!(
             InvalidArgument,
             "{} with client_terminated stands for a feed or a fetch; a graph cannot have its own\n\t \

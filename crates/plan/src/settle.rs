@@ -10,8 +10,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use thalweg_graph::{
-    ArgType, AttrValue, ControlFlow, Endpoint, Flag, Graph, IntoAttr, NewNode, Node, NodeId, Op,
-    functional,
+    ArgType, AttrValue, Endpoint, Flag, Graph, IntoAttr, NewNode, Node, NodeId, Op, Role,
 };
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure};
@@ -79,7 +78,7 @@ impl Pass {
             return Ok(());
         }
         let source = node.inputs[0];
-        if node.op.name == "Identity" && is_beside(&self.graph, node, source) {
+        if node.role() == Role::Identity && is_beside(&self.graph, node, source) {
             self.moved.insert(Endpoint { node: id, index: 0 }, source);
             return Ok(());
         }
@@ -115,7 +114,7 @@ impl Pass {
 /// Whether a node does nothing but make values of values, which all its readers may share.
 fn is_pure(graph: &Graph, node: &Node) -> bool {
     !node.op.has(Flag::Stateful)
-        && !functional::is_call(node)
+        && !node.role().is_call()
         && node.outputs.iter().all(|output| !output.is_ref)
         && node.inputs.iter().all(|e| !graph.output(*e).is_ref)
 }
@@ -130,8 +129,8 @@ fn after_control_flow(graph: &Graph, order: &[NodeId]) -> Vec<bool> {
     let mut after = vec![false; graph.len()];
     for &id in order {
         let node = graph.node(id);
-        after[id.index()] = ControlFlow::of(&node.op.name).is_some()
-            || reads(node).any(|source| after[source.index()]);
+        after[id.index()] =
+            node.role().is_control_flow() || reads(node).any(|source| after[source.index()]);
     }
     after
 }
@@ -140,7 +139,7 @@ fn after_control_flow(graph: &Graph, order: &[NodeId]) -> Vec<bool> {
 /// anew with them, and answers would depend on which plan runs.
 fn check_functions(graph: &Graph) -> Result<()> {
     let mut seen: FxHashSet<String> = FxHashSet::default();
-    let calls = graph.nodes().iter().filter(|node| functional::is_call(node));
+    let calls = graph.nodes().iter().filter(|node| node.role().is_call());
     let mut stack: Vec<String> = calls.flat_map(callees).collect();
     while let Some(name) = stack.pop() {
         let Some(function) = graph.library().get(&name) else { continue };
@@ -172,7 +171,7 @@ fn keeps_state(graph: &Graph, node: &pb::NodeDef) -> bool {
     let Ok(op) = graph.find_op(&node.op) else { return false };
     let takes_resource =
         op.inputs.iter().any(|arg| matches!(arg.ty, ArgType::Fixed(DType::Resource)));
-    op.has(Flag::Stateful) && !op.is_function && !op.outputs.is_empty() && !takes_resource
+    op.has(Flag::Stateful) && op.role != Role::Function && !op.outputs.is_empty() && !takes_resource
 }
 
 /// The graph without what neither a fetch nor an effect needs. What a caller runs for itself is hard to

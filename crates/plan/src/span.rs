@@ -2,7 +2,7 @@
 //! nodes are placed.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use thalweg_graph::{Graph, Node, NodeId, functional};
+use thalweg_graph::{Graph, Node, NodeId};
 use thalweg_kernel::DeviceSpec;
 use thalweg_proto as pb;
 use thalweg_tensor::DType;
@@ -19,8 +19,7 @@ pub(crate) fn spanning(graph: &Graph, target: &Target<'_>) -> FxHashSet<NodeId> 
     let mut library = Library { graph, says_where: FxHashMap::default() };
     for id in graph.ids() {
         let node = graph.node(id);
-        if functional::is_call(node)
-            && (library.says_where(node) || handles_span(graph, node, target))
+        if node.role().is_call() && (library.says_where(node) || handles_span(graph, node, target))
         {
             found.insert(id);
         }

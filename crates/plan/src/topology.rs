@@ -1,6 +1,6 @@
 //! Orders and neighbours of nodes.
 
-use thalweg_graph::{ControlFlow, Graph, Node, NodeId};
+use thalweg_graph::{Graph, Node, NodeId, Role};
 
 /// The nodes that `node` waits for, by data and by control; a node read twice comes twice.
 pub fn reads(node: &Node) -> impl Iterator<Item = NodeId> + '_ {
@@ -10,11 +10,8 @@ pub fn reads(node: &Node) -> impl Iterator<Item = NodeId> + '_ {
 /// Every node after those it waits for; edges that close loops do not count.
 pub fn topological_order(graph: &Graph) -> Vec<NodeId> {
     let counted = |node: &'_ Node| {
-        let is_merge = ControlFlow::of(&node.op.name) == Some(ControlFlow::Merge);
-        move |source: &NodeId| {
-            !is_merge
-                || ControlFlow::of(&graph.node(*source).op.name) != Some(ControlFlow::NextIteration)
-        }
+        let is_merge = node.role() == Role::Merge;
+        move |source: &NodeId| !is_merge || graph.node(*source).role() != Role::NextIteration
     };
     // Successors as one flat array: a million small vectors would cost more than the order.
     let mut starts = vec![0u32; graph.len() + 1];

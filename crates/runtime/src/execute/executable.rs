@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use thalweg_graph::{ControlFlow, Flag, Graph, Node};
+use thalweg_graph::{Flag, Graph, Node, Role};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
 use thalweg_plan::reads;
-use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure};
+use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
 
 use crate::execute::KeptStorage;
 use crate::execute::flat_inputs::FlatInputs;
@@ -347,7 +347,7 @@ fn check_size(graph: &Graph) -> Result<()> {
 
 /// Whether a graph has branches or loops.
 pub(crate) fn has_control_flow(graph: &Graph) -> bool {
-    graph.nodes().iter().any(|n| ControlFlow::of(&n.op.name).is_some())
+    graph.nodes().iter().any(|n| n.role().is_control_flow())
 }
 
 struct Builder<'a> {
@@ -426,51 +426,62 @@ impl<'a> Builder<'a> {
     }
 
     fn kind(&mut self, i: usize, node: &Node) -> Result<Kind> {
-        if let (Some(kind), Some(layout)) = (ControlFlow::of(&node.op.name), &self.layout) {
-            return Ok(match kind {
-                ControlFlow::Switch => Kind::Switch,
-                ControlFlow::Merge => Kind::Merge(layout.pending[i]),
-                ControlFlow::Enter => layout.enters[i].map_or(Kind::NoOp, Kind::Enter),
-                ControlFlow::Exit => Kind::Exit(layout.exit_position[i]),
-                ControlFlow::NextIteration => Kind::NextIteration,
-                ControlFlow::LoopCond => Kind::Identity,
-                ControlFlow::Trigger => Kind::Trigger,
-            });
-        }
-        if let Some(site) = CallSite::of(node)? {
-            return Ok(Kind::Call(Box::new(site)));
-        }
-        Ok(match node.op.name.as_str() {
-            "NoOp" => Kind::NoOp,
-            "Identity" => Kind::Identity,
-            "Const" => {
+        Ok(match node.role() {
+            Role::NoOp => Kind::NoOp,
+            Role::Identity | Role::LoopCond => Kind::Identity,
+            Role::Const => {
                 let value = self.constant(node)?;
                 self.constants.push(value);
                 Kind::Constant(self.constants.len() as u32 - 1)
             }
-            "_Recv" | "_HostRecv" if self.is_slot(node)? => {
+            Role::Recv if self.is_slot(node)? => {
                 self.next_feed += 1;
                 Kind::Feed(claim(&mut self.feeds, self.next_feed - 1, node, "tensor_type")?)
             }
-            "_Send" | "_HostSend" if self.is_slot(node)? => {
+            Role::Send if self.is_slot(node)? => {
                 self.next_fetch += 1;
                 Kind::Fetch(claim(&mut self.fetches, self.next_fetch - 1, node, "T")?)
             }
-            "_Arg" => {
+            Role::Arg => {
                 let index = self.index(node)?;
                 Kind::Feed(claim(&mut self.feeds, index, node, "T")?)
             }
-            "_Retval" => {
+            Role::Retval => {
                 let index = self.index(node)?;
                 Kind::Fetch(claim(&mut self.fetches, index, node, "T")?)
             }
-            "_Send" | "_HostSend" => Kind::Send(key(node)?),
-            "_Recv" | "_HostRecv" => Kind::Receive(key(node)?),
-            _ => match self.make_kernel(node)? {
+            Role::Send => Kind::Send(key(node)?),
+            Role::Recv => Kind::Receive(key(node)?),
+            Role::Switch => Kind::Switch,
+            Role::Merge => Kind::Merge(self.layout()?.pending[i]),
+            Role::Enter => self.layout()?.enters[i].map_or(Kind::NoOp, Kind::Enter),
+            Role::Exit => Kind::Exit(self.layout()?.exit_position[i]),
+            Role::NextIteration => Kind::NextIteration,
+            Role::ControlTrigger => Kind::Trigger,
+            Role::Function
+            | Role::PartitionedCall
+            | Role::RemoteCall
+            | Role::SymbolicGradient
+            | Role::If
+            | Role::Case
+            | Role::While
+            | Role::For => Kind::Call(Box::new(CallSite::new(node)?)),
+            Role::Ordinary
+            | Role::Placeholder
+            | Role::PlaceholderWithDefault
+            | Role::Variable
+            | Role::VarHandle => match self.make_kernel(node)? {
                 AnyKernel::Sync(kernel) => Kind::Kernel(kernel),
                 AnyKernel::Async(kernel) => Kind::Async(kernel),
             },
         })
+    }
+
+    /// The frames of the graph, which a graph with control flow has.
+    fn layout(&self) -> Result<&Layout> {
+        self.layout
+            .as_ref()
+            .ok_or_else(|| err!(Internal, "a graph with control flow has no frames"))
     }
 
     /// The value of a constant, on the device.

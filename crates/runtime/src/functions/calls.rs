@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
-use thalweg_graph::{Attrs, Node};
+use thalweg_graph::{Attrs, Node, Role};
 use thalweg_kernel::{
     CallDone, Device, DeviceName, DeviceSpec, FunctionRunner, KeptFunction, Outputs, StepContext,
     Value,
@@ -45,31 +45,25 @@ enum Form {
 }
 
 impl CallSite {
-    /// What the node runs, if it runs functions.
-    pub(crate) fn of(node: &Node) -> Result<Option<CallSite>> {
+    /// What a node that runs functions runs.
+    pub(crate) fn new(node: &Node) -> Result<CallSite> {
         let attrs = node.attrs();
         let callee = |attr: &str| attrs.function(attr).map(|f| Callee::from_attr(f));
-        let form = match node.op.name.as_str() {
-            name if node.op.is_function => {
-                Form::Call(Callee::new(name.to_owned(), node.attrs.clone()))
-            }
-            "PartitionedCall" | "StatefulPartitionedCall" => Form::Call(callee("f")?),
-            "SymbolicGradient" => Form::Call(callee("f")?.differentiated()),
-            "RemoteCall" => Form::Remote(callee("f")?),
-            "If" | "StatelessIf" | "_If" => {
-                Form::If([callee("then_branch")?, callee("else_branch")?])
-            }
-            "Case" | "StatelessCase" => {
+        let form = match node.role() {
+            Role::Function => Form::Call(Callee::new(node.op.name.clone(), node.attrs.clone())),
+            Role::PartitionedCall => Form::Call(callee("f")?),
+            Role::SymbolicGradient => Form::Call(callee("f")?.differentiated()),
+            Role::RemoteCall => Form::Remote(callee("f")?),
+            Role::If => Form::If([callee("then_branch")?, callee("else_branch")?]),
+            Role::Case => {
                 Form::Case(attrs.functions("branches")?.iter().map(Callee::from_attr).collect())
             }
-            "While" | "StatelessWhile" | "_While" => {
-                Form::While([callee("cond")?, callee("body")?])
-            }
-            "For" => Form::For(callee("body")?),
-            _ => return Ok(None),
+            Role::While => Form::While([callee("cond")?, callee("body")?]),
+            Role::For => Form::For(callee("body")?),
+            other => bail!(Internal, "an op with the role {other:?} runs no function"),
         };
         let results = node.outputs.iter().map(|o| o.dtype).collect();
-        Ok(Some(CallSite { form, results, is_checked: AtomicBool::new(false) }))
+        Ok(CallSite { form, results, is_checked: AtomicBool::new(false) })
     }
 
     fn callees(&self) -> &[Callee] {

@@ -16,7 +16,9 @@ use std::sync::{Arc, Weak};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
 use smallvec::SmallVec;
-use thalweg_graph::{AttrValue, Attrs, Flag, Graph, NodeId, instantiate, instantiate_gradient};
+use thalweg_graph::{
+    AttrValue, Attrs, Flag, Graph, NodeId, Role, instantiate, instantiate_gradient,
+};
 use thalweg_kernel::{Device, DeviceName};
 use thalweg_plan::StepSignature;
 use thalweg_proto as pb;
@@ -276,7 +278,7 @@ fn is_stateless_or_recursive(graph: &Graph, name: &str) -> bool {
             let mut callees = Vec::new();
             node.attr.values().for_each(|value| functions_in(value, &mut callees));
             match graph.find_op(&node.op) {
-                Ok(op) if op.is_function => callees.push(node.op.as_str()),
+                Ok(op) if op.role == Role::Function => callees.push(node.op.as_str()),
                 // What a call does depends on what it calls.
                 Ok(op) => is_stateful |= op.has(Flag::Stateful) && callees.is_empty(),
                 Err(_) => {}

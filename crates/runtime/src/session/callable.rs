@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::functional;
+use thalweg_graph::Role;
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{Budget, Result, Shape, Tensor, ensure};
 
@@ -139,9 +139,9 @@ impl Callable {
     /// How much a step does besides its kernels' work.
     pub fn size(&self) -> PlanSize {
         let nodes = || self.plan.parts.iter().flat_map(|part| part.graph.nodes());
-        let is_flow = |op: &str| functional::is_branch(op) || functional::is_while(op);
-        let calls = nodes().filter(|node| functional::is_call(node) && !is_flow(&node.op.name));
-        let nodes = nodes().filter(|node| node.op.name != "Const");
+        let is_flow = |role: Role| role.is_branch() || role == Role::While;
+        let calls = nodes().filter(|node| node.role().is_call() && !is_flow(node.role()));
+        let nodes = nodes().filter(|node| node.role() != Role::Const);
         PlanSize { calls: calls.count(), nodes: nodes.count() }
     }
 }

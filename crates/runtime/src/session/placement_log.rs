@@ -22,9 +22,8 @@ impl SessionCore {
         for partition in &plan.partitions {
             let device = partition.device.to_string();
             for node in partition.graph.nodes() {
-                let op = node.op.name.as_str();
-                if !matches!(op, "_Send" | "_Recv" | "_HostSend" | "_HostRecv") {
-                    log(&node.name, op, &device);
+                if !node.role().is_transfer() {
+                    log(&node.name, &node.op.name, &device);
                 }
             }
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_graph::{AttrValue, Graph, Node};
+use thalweg_graph::{AttrValue, Graph, Node, Role};
 use thalweg_kernel::{Rendezvous, StepId};
 use thalweg_plan::{NEVER_DEAD, Options, Pins, Target, compile_whole};
 use thalweg_tensor::Result;
@@ -52,8 +52,7 @@ impl Session {
 
 /// Whether a node receives what another task's branch may not have given.
 fn may_be_dead(node: &Node) -> bool {
-    matches!(node.op.name.as_str(), "_Recv" | "_HostRecv")
-        && !matches!(node.attrs.get(NEVER_DEAD), Some(AttrValue::Bool(true)))
+    node.role() == Role::Recv && !matches!(node.attrs.get(NEVER_DEAD), Some(AttrValue::Bool(true)))
 }
 
 impl RegisteredGraph {

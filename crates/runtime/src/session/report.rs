@@ -1,7 +1,7 @@
 //! What a step reports besides its results, in TensorFlow's messages.
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::Graph;
+use thalweg_graph::{Graph, Role};
 use thalweg_proto as pb;
 use thalweg_tensor::PartialShape;
 
@@ -93,7 +93,7 @@ fn cost_graph(plan: &CachedPlan, timings: &[NodeTiming]) -> pb::CostGraphDef {
     for part in &plan.parts {
         for (i, node) in part.graph.nodes().iter().enumerate() {
             let timing = timed.get(&(&*part.device_name, &*node.name)).copied();
-            let is_final = matches!(node.op.name.as_str(), "_Send" | "_HostSend");
+            let is_final = node.role() == Role::Send;
             let id = base + i as i32;
             if is_final {
                 finals.push(id);
