@@ -84,11 +84,7 @@ fn edit_distance(a: &[u8], b: &[u8]) -> usize {
 
 /// Writes what one could feed, fetch and run.
 pub(crate) fn list(graph: &Graph, out: &mut dyn Write) -> io::Result<()> {
-    let mut is_read = vec![false; graph.len()];
-    for node in graph.nodes() {
-        node.inputs.iter().for_each(|e| is_read[e.node.index()] = true);
-        node.control_inputs.iter().for_each(|id| is_read[id.index()] = true);
-    }
+    let is_read = graph.has_successor();
     let is_input = |n: &Node| matches!(n.role(), Role::Placeholder | Role::PlaceholderWithDefault);
     let ends = graph.ids().filter(|id| !is_read[id.index()]).map(|id| graph.node(id));
     let (fetchable, targets): (Vec<&Node>, Vec<&Node>) =

@@ -1,5 +1,6 @@
 //! Attr values, kept as they came so that a graph leaves as it entered, and typed access to them.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -71,6 +72,15 @@ impl AttrValue {
             AttrValue::Placeholder(p) => Some(Value::Placeholder(p.to_string())),
         };
         pb::AttrValue { value }
+    }
+
+    /// The functions in the value: one, or those of a list.
+    pub fn functions(&self) -> &[pb::NameAttrList] {
+        match self {
+            AttrValue::Func(function) => std::slice::from_ref(function),
+            AttrValue::List(list) => &list.func,
+            _ => &[],
+        }
     }
 
     /// The value in a few words, however large it is.
@@ -300,6 +310,26 @@ into_attr! {
 pub struct Attrs(Arc<Vec<(Arc<str>, AttrValue)>>);
 
 impl Attrs {
+    /// The attrs in a message.
+    pub fn from_proto(attrs: &BTreeMap<String, pb::AttrValue>) -> Attrs {
+        let attr = |(name, value): (&String, &pb::AttrValue)| {
+            (name.as_str().into(), AttrValue::from_proto(value.clone()))
+        };
+        attrs.iter().map(attr).collect()
+    }
+
+    /// TensorFlow's message.
+    pub fn to_proto(&self) -> BTreeMap<String, pb::AttrValue> {
+        self.iter().map(|(name, value)| (name.to_string(), value.to_proto())).collect()
+    }
+
+    /// The attrs of a `Const` of this value.
+    pub fn of_const(value: &Tensor) -> Result<Attrs> {
+        let proto = AttrValue::Tensor(Arc::new(value.to_proto()?));
+        let attrs = [("dtype".into(), value.dtype().into_attr()), ("value".into(), proto)];
+        Ok(attrs.into_iter().collect())
+    }
+
     /// The value set for `name`.
     pub fn get(&self, name: &str) -> Option<&AttrValue> {
         self.0.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| &self.0[i].1)

@@ -9,11 +9,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, err};
 
-use crate::piece::{Piece, Slot, add_function, first_outputs};
+use crate::piece::{Piece, Slot, add_function};
 use crate::{
     AttrValue, Attrs, Endpoint, FunctionBody, GradientContext, GradientOptions, Graph, IntoAttr,
-    NodeId, Output, OutputInfo, Role, Scope, connected_gradients, instantiate,
-    instantiate_gradient,
+    NodeId, Output, OutputInfo, Role, Scope, connected_gradients, instantiate_gradient, reachable,
 };
 
 /// A function beside its gradient.
@@ -38,11 +37,10 @@ impl Backward {
         body: FunctionBody,
         with: &BTreeMap<usize, DType>,
     ) -> Result<Backward> {
-        let results = body.results.iter().map(|&id| body.graph.node(id).inputs[0]).collect();
         let mut back = Backward {
             first: body.graph.len(),
-            args: first_outputs(&body.args),
-            results,
+            args: body.arg_tensors(),
+            results: body.result_tensors(),
             scope: outer.over(body.graph)?,
             dys: Vec::new(),
             dxs: BTreeMap::new(),
@@ -97,15 +95,10 @@ impl Backward {
     /// The function's nodes, and what those that grew got besides; then the gradient's.
     pub(crate) fn split(&self) -> (Piece, Piece) {
         self.scope.with_graph(|graph| {
-            let mut is_forward: Vec<bool> = graph.ids().map(|id| id.index() < self.first).collect();
-            let mut stack: Vec<NodeId> = graph.ids().take(self.first).collect();
-            while let Some(id) = stack.pop() {
-                for source in graph.node(id).inputs.iter().map(|e| e.node) {
-                    if !std::mem::replace(&mut is_forward[source.index()], true) {
-                        stack.push(source);
-                    }
-                }
-            }
+            let function = graph.ids().take(self.first);
+            let is_forward = reachable(graph.len(), function, |id, stack| {
+                stack.extend(graph.node(id).inputs.iter().map(|e| e.node));
+            });
             let (forward, gradient): (Vec<NodeId>, Vec<NodeId>) =
                 graph.ids().partition(|id| is_forward[id.index()]);
             (Piece::of(graph, forward), Piece::of(graph, gradient))
@@ -158,19 +151,8 @@ pub(crate) fn zeros(scope: &mut Scope, of: Output, dtype: DType) -> Result<Outpu
 }
 
 pub(crate) fn body_of(scope: &Scope, function: &pb::NameAttrList) -> Result<FunctionBody> {
-    scope.with_graph(|graph| {
-        let name = &function.name;
-        let known = graph.library().get(name);
-        let def = known
-            .ok_or_else(|| err!(NotFound, "function '{name}' is not in the graph's library"))?;
-        instantiate(def, &attrs_of(function), graph)
-    })
-}
-
-pub(crate) fn attrs_of(function: &pb::NameAttrList) -> Attrs {
-    let attr =
-        |(n, v): (&String, &pb::AttrValue)| (n.as_str().into(), AttrValue::from_proto(v.clone()));
-    function.attr.iter().map(attr).collect()
+    let attrs = Attrs::from_proto(&function.attr);
+    scope.with_graph(|graph| graph.function_body(&function.name, &attrs))
 }
 
 /// Adjoints of the outputs that have one.
@@ -312,7 +294,7 @@ fn call_defined(
     for i in 0..g.num_outputs() {
         inputs.push(g.grad(i)?);
     }
-    let function = AttrValue::function(gradient, &attrs_of(function));
+    let function = AttrValue::function(gradient, &Attrs::from_proto(&function.attr));
     let node = g.op("StatefulPartitionedCall").inputs(&inputs).attr("Tout", &dtypes[..]);
     let adjoints = node.attr("f", function).build_all()?;
     for (i, adjoint) in adjoints.into_iter().enumerate() {
@@ -324,7 +306,7 @@ fn call_defined(
 /// A node whose op is the name of a function. It cannot grow, so its gradient computes the function
 /// once more, as TensorFlow's does.
 pub(crate) fn direct_call(g: &mut GradientContext<'_>) -> Result<()> {
-    let attr = g.node().attrs.iter().map(|(n, v)| (n.to_string(), v.to_proto())).collect();
+    let attr = g.node().attrs.to_proto();
     let function = pb::NameAttrList { name: g.node().op.name.clone(), attr };
     if let Some(defined) = defined_gradient(g, &function.name) {
         return call_defined(g, &defined, &function);
@@ -336,7 +318,7 @@ pub(crate) fn direct_call(g: &mut GradientContext<'_>) -> Result<()> {
 /// `SymbolicGradient`, for second derivatives.
 pub(crate) fn symbolic_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let function = (**g.attrs().function("f")?).clone();
-    let (name, attrs) = (&function.name, attrs_of(&function));
+    let (name, attrs) = (&function.name, Attrs::from_proto(&function.attr));
     let body = g.scope().with_graph(|graph| instantiate_gradient(name, &attrs, graph))?;
     recomputed(g, body, &format!("gradient_of_{name}"))
 }

@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use thalweg_proto as pb;
 use thalweg_tensor::{Context, DType, PartialShape, Result, bail, ensure, err};
 
-use crate::function::FunctionLibrary;
+use crate::library::FunctionLibrary;
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Op};
 use crate::shape::ShapeContext;
 use crate::{AttrValue, Attrs, NodeAttrs, OpRegistry, Role};
@@ -300,6 +300,11 @@ impl Graph {
     /// Sets the device constraint of a node.
     pub fn set_device(&mut self, id: NodeId, device: Arc<str>) {
         self.nodes[id.index()].device = device;
+    }
+
+    /// Adds a control edge to a node; `source` must not depend on it.
+    pub fn add_control_input(&mut self, id: NodeId, source: NodeId) {
+        self.nodes[id.index()].control_inputs.push(source);
     }
 
     /// Adds a node whose inputs exist; types and shapes are inferred and checked.

@@ -12,6 +12,7 @@ use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 
 use crate::graph::{MessageFields, NodeExtras, arg_types, build_node, is_node_name};
 use crate::op::ArgType;
+use crate::rewrite::Successors;
 use crate::{
     AttrValue, Attrs, Endpoint, GRAPH_VERSION, Graph, NewNode, Node, NodeId, OpRegistry, Role,
     TensorName,
@@ -80,7 +81,7 @@ impl Graph {
         first: usize,
         nodes: Vec<NewNode>,
         edges: Vec<Edges>,
-        order: &[u32],
+        order: &[NodeId],
     ) -> Result<()> {
         // The nodes enter as they are, without types; then each gets its own in order.
         let mut pending: Vec<Option<NewNode>> = Vec::with_capacity(nodes.len());
@@ -96,8 +97,8 @@ impl Graph {
         self.append_prepared(bare);
         let mut is_typed = vec![false; pending.len()];
         let mut more_outputs = 0;
-        for &i in order {
-            let mut new = pending[i as usize].take().expect("each node is in the order once");
+        for i in order.iter().map(|id| id.index()) {
+            let mut new = pending[i].take().expect("each node is in the order once");
             let (name, op) = (new.name.clone(), new.op.clone());
             let node = self
                 .typed_node(first, &mut new, &is_typed)
@@ -109,8 +110,8 @@ impl Graph {
                 "node '{name}' ({}): the graph has more than {MORE_OUTPUTS_MAX} outputs",
                 op.name
             );
-            *self.node_mut(NodeId((first + i as usize) as u32)) = node;
-            is_typed[i as usize] = true;
+            *self.node_mut(NodeId((first + i) as u32)) = node;
+            is_typed[i] = true;
         }
         self.check_loop_edges(first)
     }
@@ -201,7 +202,7 @@ impl Graph {
                 .chain(node.control_inputs.iter().map(control))
                 .collect(),
             device: node.device.to_string(),
-            attr: node.attrs.iter().map(|(n, v)| (n.to_string(), v.to_proto())).collect(),
+            attr: node.attrs.to_proto(),
             experimental_debug_info: extras.and_then(|e| e.debug_info.clone()),
             experimental_type: extras.and_then(|e| e.full_type.clone()),
         }
@@ -346,39 +347,23 @@ impl<'a> Importer<'a> {
     }
 }
 
-/// New nodes (by position from `first`), each after those it depends on.
-fn topological_order(first: usize, nodes: &[NewNode], edges: &[Edges]) -> Result<Vec<u32>> {
-    let local = |id: NodeId| id.index().checked_sub(first);
-    let closes_loop = |source: usize, target: usize| {
-        nodes[source].op.role == Role::NextIteration && nodes[target].op.role == Role::Merge
+/// The new nodes in topological order, by position from `first`; back edges of loops do not count.
+fn topological_order(first: usize, nodes: &[NewNode], edges: &[Edges]) -> Result<Vec<NodeId>> {
+    let local = |id: NodeId| id.index().checked_sub(first).map(|i| NodeId(i as u32));
+    let is_back_edge = |source: NodeId, target: usize| {
+        nodes[source.index()].op.role == Role::NextIteration && nodes[target].op.role == Role::Merge
     };
-    let sources = |e: &Edges| {
-        let data = e.inputs.iter().map(|e| e.node).collect::<SmallVec<[NodeId; 4]>>();
-        data.into_iter().chain(e.control_inputs.clone()).filter_map(local)
-    };
-    let mut successors: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); nodes.len()];
-    let mut pending = vec![0u32; nodes.len()];
-    for (i, e) in edges.iter().enumerate() {
-        for source in sources(e).filter(|&s| !closes_loop(s, i)) {
-            successors[source].push(i as u32);
-            pending[i] += 1;
-        }
-    }
-    let mut ready: std::collections::VecDeque<u32> =
-        (0..nodes.len() as u32).filter(|&i| pending[i as usize] == 0).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(i) = ready.pop_front() {
-        order.push(i);
-        for &s in &successors[i as usize] {
-            pending[s as usize] -= 1;
-            if pending[s as usize] == 0 {
-                ready.push_back(s);
-            }
-        }
-    }
+    let successors = Successors::new(nodes.len(), |i| {
+        let Edges { inputs, control_inputs } = &edges[i];
+        let sources = inputs.iter().map(|e| e.node).chain(control_inputs.iter().copied());
+        sources.filter_map(local).filter(move |&source| !is_back_edge(source, i))
+    });
+    let order = successors.topological_order();
     if order.len() < nodes.len() {
+        let mut is_ordered = vec![false; nodes.len()];
+        order.iter().for_each(|id| is_ordered[id.index()] = true);
         let stuck: Vec<&str> =
-            (0..nodes.len()).filter(|&i| pending[i] > 0).take(3).map(|i| &*nodes[i].name).collect();
+            (0..nodes.len()).filter(|&i| !is_ordered[i]).take(3).map(|i| &*nodes[i].name).collect();
         bail!(
             InvalidArgument,
             "the graph has a cycle: {} nodes wait for each other, among them {stuck:?}",

@@ -13,11 +13,13 @@ mod functional_gradient;
 pub mod gradient;
 mod graph;
 mod import;
+mod library;
 mod loop_gradient;
 mod op;
 mod piece;
 mod refine;
 mod registry;
+mod rewrite;
 mod role;
 mod scope;
 pub mod shape;
@@ -26,14 +28,16 @@ mod value;
 
 pub use attr::{AttrValue, Attrs, IntoAttr, NodeAttrs};
 pub use branching::Branch;
-pub use function::{FunctionBody, FunctionLibrary, instantiate, instantiate_gradient};
+pub use function::{FunctionBody, instantiate, instantiate_gradient};
 pub use gradient::{
     Adjoint, Gradient, GradientContext, GradientFn, GradientOptions, IndexedSlices,
     connected_gradients, gradients,
 };
 pub use graph::{Endpoint, Graph, NewNode, Node, NodeId, OutputInfo, TensorName};
+pub use library::{FunctionLibrary, callees, functions_in};
 pub use op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op, OpDef};
 pub use registry::OpRegistry;
+pub use rewrite::{Renumbering, Successors, dependencies, keep_nodes, reachable};
 pub use role::Role;
 pub use scope::{NodeBuilder, Output, Scope};
 pub use shape::{ShapeContext, ShapeFn};

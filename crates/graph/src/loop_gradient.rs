@@ -10,12 +10,12 @@ use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, ensure, err};
 
 use crate::functional_gradient::{
-    Backward, adopt, attrs_of, body_of, empty_list, given_adjoints, grow, grown_signature,
-    shape_constant, types_of, zeros,
+    Backward, adopt, body_of, empty_list, given_adjoints, grow, grown_signature, shape_constant,
+    types_of, zeros,
 };
-use crate::piece::{Piece, Slot, first_outputs};
+use crate::piece::{Piece, Slot};
 use crate::{
-    AttrValue, GradientContext, GradientOptions, Graph, Output, Role, connected_gradients,
+    AttrValue, Attrs, GradientContext, GradientOptions, Graph, Output, Role, connected_gradients,
 };
 
 /// `While` and `StatelessWhile`.
@@ -111,7 +111,7 @@ fn counted_again(
     let beyond = s.add("AddV2", &[span, step])?;
     let beyond = s.add("Sub", &[beyond, sign])?;
     let count = s.add("FloorDiv", &[beyond, step])?;
-    let name = AttrValue::function(&body.name, &attrs_of(body));
+    let name = AttrValue::function(&body.name, &Attrs::from_proto(&body.attr));
     let variables: Vec<Output> = std::iter::once(zero).chain(xs.iter().copied()).collect();
     let ends = s.while_loop(
         &variables,
@@ -201,12 +201,10 @@ impl Lap {
     ) -> Result<AttrValue> {
         let body = body_of(g.scope(), cond)?;
         let slot = |&t: &Output| Slot::of(&body.graph, t);
-        let mut args: Vec<Slot> = first_outputs(&body.args).iter().map(slot).collect();
+        let mut args: Vec<Slot> = body.arg_tensors().iter().map(slot).collect();
         args.extend(more.iter().map(Slot::foreign));
-        let results: Vec<Output> =
-            body.results.iter().map(|&id| body.graph.node(id).inputs[0]).collect();
         let piece = Piece::of(&body.graph, body.graph.ids());
-        let results: Vec<Slot> = results.iter().map(slot).collect();
+        let results: Vec<Slot> = body.result_tensors().iter().map(slot).collect();
         let def = piece.to_function(&body.graph, &args, &results)?;
         adopt(g, &self.back, &cond.name, def)
     }

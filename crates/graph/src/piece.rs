@@ -12,7 +12,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, bail, ensure, err};
 
-use crate::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, Output, Role};
+use crate::{AttrValue, Flag, Graph, IntoAttr, Node, NodeId, Output, Role};
 
 /// Nodes that are to become a function.
 #[derive(Clone, Default)]
@@ -218,7 +218,7 @@ impl<'a> Writer<'a> {
             op: node.op.name.clone(),
             input,
             device: node.device.to_string(),
-            attr: node.attrs.iter().map(|(n, v)| (n.to_string(), v.to_proto())).collect(),
+            attr: node.attrs.to_proto(),
             ..Default::default()
         });
     }
@@ -315,9 +315,4 @@ pub(crate) fn add_function(graph: &mut Graph, base: &str, def: pb::FunctionDef) 
         .library_mut()
         .extend(pb::FunctionDefLibrary { function: vec![def], ..Default::default() })?;
     Ok(name)
-}
-
-/// Tensors as endpoints of nodes that have one output.
-pub(crate) fn first_outputs(nodes: &[NodeId]) -> Vec<Output> {
-    nodes.iter().map(|&node| Endpoint { node, index: 0 }).collect()
 }

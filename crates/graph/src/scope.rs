@@ -11,7 +11,7 @@ use thalweg_tensor::{
 };
 
 use crate::gradient::{CustomGradient, GradientContext};
-use crate::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, NewNode, NodeId, OpRegistry};
+use crate::{Attrs, Endpoint, Graph, IntoAttr, NewNode, NodeId, OpRegistry};
 
 /// A tensor in a graph under construction.
 pub type Output = Endpoint;
@@ -145,8 +145,9 @@ impl Scope {
 
     /// A constant.
     pub fn constant(&mut self, value: &Tensor) -> Result<Output> {
-        let proto = AttrValue::Tensor(Arc::new(value.to_proto()?));
-        self.op("Const").attr("value", proto).attr("dtype", value.dtype()).build()
+        let mut node = self.op("Const");
+        node.attrs = Attrs::of_const(value)?;
+        node.build()
     }
 
     /// A tensor that each step feeds.

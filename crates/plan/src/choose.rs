@@ -3,10 +3,10 @@
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Graph, Node, NodeId};
 
+use crate::Target;
 use crate::cost::tensor_bytes;
 use crate::groups::Groups;
 use crate::place::{Placement, Reason};
-use crate::{Target, reads, topological_order};
 
 /// TensorFlow's default: the client's device where it is possible, else the first by name. What
 /// reads nothing and has one output goes to its readers if they agree.
@@ -55,7 +55,7 @@ fn readers_agree(graph: &Graph, devices: &[u32]) -> Vec<Option<u32>> {
     const SEVERAL: u32 = u32::MAX - 1;
     let mut agreed = vec![NONE; graph.len()];
     for (node, &device) in graph.nodes().iter().zip(devices) {
-        for source in reads(node) {
+        for source in node.predecessors() {
             let known = &mut agreed[source.index()];
             *known = if *known == NONE || *known == device { device } else { SEVERAL };
         }
@@ -72,7 +72,7 @@ pub(crate) fn by_finish(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>)
         reasons: vec![Reason::OnlyChoice; graph.len()],
         predicted: vec![(0.0, 0.0); graph.len()],
     };
-    for id in topological_order(graph) {
+    for id in graph.topological_order() {
         let root = groups.root_of(id);
         let choices = groups.devices(root);
         let finish = |d: u32| {

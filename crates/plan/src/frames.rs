@@ -10,8 +10,6 @@ use rustc_hash::FxHashMap;
 use thalweg_graph::{Graph, Node, NodeId, Role};
 use thalweg_tensor::{Result, bail, ensure};
 
-use crate::{reads, topological_order};
-
 /// The loops of a graph. The first is what lies outside of all loops.
 #[derive(Clone, Debug)]
 pub struct Frames {
@@ -37,10 +35,10 @@ impl Frames {
     pub fn of(graph: &Graph) -> Result<Frames> {
         let outside = Frame { name: "".into(), parent: 0, parallel_iterations: 1 };
         let mut frames = Frames { of: vec![0; graph.len()], all: vec![outside] };
-        if graph.nodes().iter().all(|n| !n.role().is_control_flow()) {
+        if !graph.has_control_flow() {
             return Ok(frames);
         }
-        let order = topological_order(graph);
+        let order = graph.topological_order();
         ensure!(
             order.len() == graph.len(),
             InvalidArgument,
@@ -66,10 +64,9 @@ impl Frames {
 
     /// The frame of a node, from those of its inputs.
     fn of_readers(&self, graph: &Graph, node: &Node, gives_to: &[u32]) -> Result<u32> {
-        let is_merge = node.role() == Role::Merge;
         let mut known: Option<(NodeId, u32)> = None;
-        for source in reads(node) {
-            if is_merge && closes_loop(graph, source) {
+        for source in node.predecessors() {
+            if graph.is_back_edge(source, node) {
                 continue;
             }
             let frame = gives_to[source.index()];
@@ -154,10 +151,7 @@ impl Frames {
     fn check_loop_edges(&self, graph: &Graph) -> Result<()> {
         for id in graph.ids() {
             let node = graph.node(id);
-            if node.role() != Role::Merge {
-                continue;
-            }
-            for source in reads(node).filter(|&source| closes_loop(graph, source)) {
+            for source in node.predecessors().filter(|&source| graph.is_back_edge(source, node)) {
                 let (here, there) = (self.of[id.index()], self.of[source.index()]);
                 ensure!(
                     here == there,
@@ -172,8 +166,4 @@ impl Frames {
         }
         Ok(())
     }
-}
-
-fn closes_loop(graph: &Graph, source: NodeId) -> bool {
-    graph.node(source).role() == Role::NextIteration
 }

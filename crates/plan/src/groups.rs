@@ -12,7 +12,7 @@ use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{DType, Error, Result, bail};
 
 use crate::place::{Specs, cannot_assign, check_kernel};
-use crate::{Frames, Target, reads};
+use crate::{Frames, Target};
 
 /// Groups of nodes as a union-find forest; the leader of each knows its choices.
 pub(crate) struct Groups<'a> {
@@ -140,14 +140,14 @@ impl<'a> Groups<'a> {
             let is_apart = loops.is_apart[outermost as usize];
             let goes = |node: &Node| !is_apart || !says_where(graph, node);
             let (node, frame) = (graph.node(id), frames.of[id.index()]);
-            for source in reads(node).filter(|&s| gives_once(graph.node(s))) {
+            for source in node.predecessors().filter(|&s| gives_once(graph.node(s))) {
                 self.join(source, id, Bond::Loop).map_err(|e| (outermost, e))?;
             }
             if !goes(node) {
                 continue;
             }
             let leader = *leaders[frame as usize].get_or_insert(id);
-            let sources = reads(node).filter(|s| frames.of[s.index()] != frame);
+            let sources = node.predecessors().filter(|s| frames.of[s.index()] != frame);
             let sources = sources.filter(|&s| goes(graph.node(s)));
             for other in std::iter::once(leader).chain(sources) {
                 self.join(other, id, Bond::Loop).map_err(|e| (outermost, e))?;

@@ -9,9 +9,7 @@
 //! the way between them lies elsewhere. Who reads too late there sees what it would in TensorFlow.
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{Endpoint, Graph, Node, NodeId};
-
-use crate::topology::Successors;
+use thalweg_graph::{Endpoint, Graph, Node, NodeId, Successors};
 
 /// Nodes visited at most; what a graph that needs more would gain is not worth the wait.
 const VISITS_MAX: usize = 10_000_000;

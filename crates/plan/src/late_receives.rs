@@ -11,9 +11,7 @@
 //! with branches and loops stay as they are: an edge from a branch not taken would kill the receive.
 
 use smallvec::{SmallVec, smallvec};
-use thalweg_graph::{Graph, NodeId};
-
-use crate::topology::{Successors, reads, topological_order};
+use thalweg_graph::{Graph, NodeId, Successors};
 
 /// Smaller tensors are asked for at once: they cost no memory to speak of, and their way is all wait.
 const BYTES_MIN: u64 = 64 << 10;
@@ -39,7 +37,7 @@ pub(crate) struct Arrival {
 
 /// The graph of one device, with large tensors asked for late. `seconds` is what a node takes.
 pub(crate) fn receive_late(
-    graph: Graph,
+    mut graph: Graph,
     arrivals: &[Arrival],
     seconds: impl Fn(&Graph, NodeId) -> f64,
 ) -> Graph {
@@ -47,7 +45,7 @@ pub(crate) fn receive_late(
     if large.len() <= UNDER_WAY_MIN {
         return graph;
     }
-    let order = topological_order(&graph);
+    let order = graph.topological_order();
     if order.len() < graph.len() {
         return graph;
     }
@@ -64,19 +62,15 @@ pub(crate) fn receive_late(
     }
     let mut search = Search { successors: Successors::of(&graph), graph: &graph, ends, visits: 0 };
     let edges = search.edges(&large, &order);
-    if edges.is_empty() {
-        return graph;
-    }
-    let mut nodes = graph.nodes().to_vec();
     for (receive, after) in edges {
-        nodes[receive.index()].control_inputs.push(after);
+        graph.add_control_input(receive, after);
     }
-    Graph::from_nodes(&graph, nodes)
+    graph
 }
 
 /// Of what a node waits for, except for some, that which ends last, and when.
 fn latest(graph: &Graph, id: NodeId, ends: &[f64], except: &[NodeId]) -> Option<(NodeId, f64)> {
-    let all = reads(graph.node(id)).filter(|source| !except.contains(source));
+    let all = graph.node(id).predecessors().filter(|source| !except.contains(source));
     all.map(|source| (source, ends[source.index()])).reduce(|a, b| if b.1 > a.1 { b } else { a })
 }
 
@@ -176,7 +170,7 @@ fn ranks(graph: &Graph, needs: &[Need], order: &[NodeId]) -> Vec<usize> {
     let mut ranks = vec![0; graph.len()];
     needs.iter().zip(1..).for_each(|(need, rank)| ranks[need.arrival.node.index()] = rank);
     for id in order {
-        let of_sources = reads(graph.node(*id)).map(|source| ranks[source.index()]).max();
+        let of_sources = graph.node(*id).predecessors().map(|source| ranks[source.index()]).max();
         ranks[id.index()] = ranks[id.index()].max(of_sources.unwrap_or(0));
     }
     ranks
@@ -188,7 +182,7 @@ fn before(graph: &Graph, ends: &[f64], mut node: NodeId, limit: f64) -> Option<N
     while ends[node.index()] > limit {
         node = latest(graph, node, ends, &[])?.0;
     }
-    let is_worth_it = ends[node.index()] > 0.0 && reads(graph.node(node)).next().is_some();
+    let is_worth_it = ends[node.index()] > 0.0 && graph.node(node).predecessors().next().is_some();
     is_worth_it.then_some(node)
 }
 
@@ -240,7 +234,7 @@ mod tests {
             let arrivals: Vec<Arrival> =
                 receives.map(|node| Arrival { node, bytes: 1 << 20, seconds: 0.25 }).collect();
             let late = receive_late(graph, &arrivals, |_, _| 1.0);
-            assert_eq!(topological_order(&late).len(), late.len(), "it is a circle");
+            assert_eq!(late.topological_order().len(), late.len(), "it is a circle");
             let is_late = |name: &&str| {
                 let node = late.nodes().iter().find(|node| *node.name == **name).unwrap();
                 !node.control_inputs.is_empty()

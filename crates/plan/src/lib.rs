@@ -16,7 +16,6 @@ mod place;
 mod prune;
 mod settle;
 mod span;
-mod topology;
 
 use std::sync::Arc;
 
@@ -32,7 +31,6 @@ pub use optimize::optimize;
 pub use partition::{BFLOAT16_SENDS, NEVER_DEAD, partition};
 pub use place::{Placement, Reason, place};
 pub use prune::prune;
-pub use topology::{reads, topological_order};
 
 /// What one kind of step feeds, fetches and runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]

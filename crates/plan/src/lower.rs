@@ -11,8 +11,8 @@ use std::sync::Arc;
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
 use thalweg_graph::{
-    AttrValue, Attrs, Endpoint, Flag, FunctionBody, Graph, IntoAttr, Node, NodeId, OutputInfo,
-    Role, instantiate,
+    Attrs, Endpoint, Flag, FunctionBody, Graph, IntoAttr, Node, NodeId, OutputInfo, Renumbering,
+    Role,
 };
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, ensure, err};
@@ -104,19 +104,13 @@ impl<'a> Lowering<'a> {
 
     /// The nodes in the order of those they stand for: feeds and fetches are counted by it.
     fn in_order(self) -> Vec<Node> {
-        let mut order: Vec<u32> = (0..self.nodes.len() as u32).collect();
-        order.sort_by_key(|&i| self.origins[i as usize]);
-        let mut positions = vec![NodeId(0); order.len()];
-        for (position, &i) in order.iter().enumerate() {
-            positions[i as usize] = NodeId(position as u32);
-        }
+        let mut order: Vec<NodeId> = (0..self.nodes.len() as u32).map(NodeId).collect();
+        order.sort_by_key(|id| self.origins[id.index()]);
+        let renumbering = Renumbering::reorder(&order);
         let mut nodes: Vec<Option<Node>> = self.nodes.into_iter().map(Some).collect();
-        let mut sorted = Vec::with_capacity(order.len());
-        for mut node in order.iter().filter_map(|&i| nodes[i as usize].take()) {
-            node.inputs.iter_mut().for_each(|e| e.node = positions[e.node.index()]);
-            node.control_inputs.iter_mut().for_each(|id| *id = positions[id.index()]);
-            sorted.push(node);
-        }
+        let mut sorted: Vec<Node> =
+            order.iter().filter_map(|id| nodes[id.index()].take()).collect();
+        sorted.iter_mut().for_each(|node| renumbering.rewire(node));
         sorted
     }
 
@@ -159,7 +153,7 @@ impl<'a> Lowering<'a> {
     ) -> Result<Vec<Written>> {
         let mut written: Vec<Option<Written>> = vec![None; graph.len()];
         let mut later: Vec<(NodeId, NodeId)> = Vec::new();
-        for id in crate::topological_order(graph) {
+        for id in graph.topological_order() {
             let node = graph.node(id);
             if place.within.is_empty() {
                 self.origin = id.0;
@@ -283,11 +277,7 @@ impl<'a> Lowering<'a> {
     }
 
     fn named(&self, function: &pb::NameAttrList, place: &Place) -> Result<Option<Body>> {
-        let attr = |(n, v): (&String, &pb::AttrValue)| {
-            (n.as_str().into(), AttrValue::from_proto(v.clone()))
-        };
-        let attrs: Attrs = function.attr.iter().map(attr).collect();
-        self.body(&function.name, &attrs, place)
+        self.body(&function.name, &Attrs::from_proto(&function.attr), place)
     }
 
     /// A function's body, unless it is being written out already.
@@ -295,10 +285,7 @@ impl<'a> Lowering<'a> {
         if place.within.iter().any(|outer| outer == name) {
             return Ok(None);
         }
-        let known = self.like.library().get(name);
-        let def = known
-            .ok_or_else(|| err!(NotFound, "function '{name}' is not in the graph's library"))?;
-        Ok(Some(Body { name: name.to_owned(), body: instantiate(def, attrs, self.like)? }))
+        Ok(Some(Body { name: name.to_owned(), body: self.like.function_body(name, attrs)? }))
     }
 
     /// Writes a body with these arguments; what its results are, and what ends with it.
@@ -324,10 +311,8 @@ impl<'a> Lowering<'a> {
         place.within.push(name.clone());
         let given = body.args.iter().copied().zip(args.iter().copied()).collect();
         let written = self.copy_body(&body.graph, &place, &given)?;
-        let value = |&id: &NodeId| {
-            let e = body.graph.node(id).inputs[0];
-            written[e.node.index()].outputs[e.index as usize]
-        };
+        let results = body.result_tensors().into_iter();
+        let outputs = results.map(|e| written[e.node.index()].outputs[e.index as usize]).collect();
         let mut ends: SmallVec<[NodeId; 1]> = SmallVec::new();
         for id in body.graph.ids() {
             let node = body.graph.node(id);
@@ -336,7 +321,7 @@ impl<'a> Lowering<'a> {
                 ends.extend_from_slice(&written[id.index()].ends);
             }
         }
-        Ok(Written { outputs: body.results.iter().map(value).collect(), ends })
+        Ok(Written { outputs, ends })
     }
 
     fn call(&mut self, node: &Node, body: &Body, place: &Place) -> Result<Option<Written>> {
@@ -565,7 +550,6 @@ struct Body {
 }
 
 fn is_bool(cond: &Body) -> bool {
-    let FunctionBody { graph, results, .. } = &cond.body;
-    let dtype = |&id: &NodeId| graph.output(graph.node(id).inputs[0]).dtype;
-    results.len() == 1 && results.iter().map(dtype).all(|d| d == DType::Bool)
+    let FunctionBody { graph, .. } = &cond.body;
+    matches!(cond.body.result_tensors()[..], [e] if graph.output(e).dtype == DType::Bool)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
-use thalweg_graph::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, OutputInfo, Role};
+use thalweg_graph::{Attrs, Graph, Node, NodeId, OutputInfo, Role, dependencies, keep_nodes};
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
     KernelInit, KernelRegistry, SessionContext, StepContext, StepId, Value,
@@ -14,7 +14,7 @@ use thalweg_kernel::{
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{Budget, FlushDenormals, Result, Tensor};
 
-use crate::{Placement, topological_order};
+use crate::Placement;
 
 /// Bytes of inputs and outputs up to which a node is folded: more belongs into a step.
 const FOLD_BYTES_MAX: usize = 1 << 20;
@@ -34,7 +34,7 @@ pub fn optimize(
     placement: &mut Placement,
     kernels: &Arc<KernelRegistry>,
 ) -> Result<Graph> {
-    let order = topological_order(&graph);
+    let order = graph.topological_order();
     if order.len() < graph.len() {
         // Loops without their back nodes: leave such a graph to the executor's errors.
         return Ok(graph);
@@ -89,12 +89,7 @@ impl<'a> Pass<'a> {
                 *control = other;
             }
         }
-        let is_pure = !node.op.has(Flag::Stateful)
-            && !node.role().is_call()
-            && !node.role().is_control_flow()
-            && node.outputs.iter().all(|o| !o.is_ref)
-            && node.inputs.iter().all(|e| !self.graph.output(*e).is_ref);
-        if !is_pure {
+        if !self.graph.is_pure(node) {
             return;
         }
         if let Some(value) = self.folded(id, nodes) {
@@ -182,15 +177,10 @@ impl<'a> Pass<'a> {
     }
 
     fn make_constant(&mut self, node: &mut Node, value: &Tensor) {
-        let Ok(proto) = value.to_proto() else { return };
+        let Ok(attrs) = Attrs::of_const(value) else { return };
         node.op = self.const_op.clone();
         node.inputs.clear();
-        node.attrs = [
-            ("dtype".into(), value.dtype().into_attr()),
-            ("value".into(), AttrValue::Tensor(Arc::new(proto))),
-        ]
-        .into_iter()
-        .collect();
+        node.attrs = attrs;
     }
 
     fn merge(&mut self, id: NodeId, nodes: &mut [Node]) {
@@ -250,40 +240,12 @@ fn fingerprint(node: &Node) -> u64 {
 
 /// Drops nodes that folding and merging left without readers.
 fn without_orphans(graph: &Graph, nodes: Vec<Node>, placement: &mut Placement) -> Graph {
-    let mut needed = vec![false; nodes.len()];
-    // What had no reader before was wanted for itself: fetches, targets.
-    let mut was_read = vec![false; nodes.len()];
-    for node in graph.nodes() {
-        for source in crate::reads(node) {
-            was_read[source.index()] = true;
-        }
-    }
-    let mut stack: Vec<NodeId> = graph.ids().filter(|id| !was_read[id.index()]).collect();
-    while let Some(id) = stack.pop() {
-        if !std::mem::replace(&mut needed[id.index()], true) {
-            stack.extend(crate::reads(&nodes[id.index()]));
-        }
-    }
-    let keep_feed = |node: &Node| node.role() == Role::Recv;
-    let mut position = vec![NodeId(u32::MAX); nodes.len()];
-    let mut kept = Vec::new();
-    let mut kept_placement = Placement::default();
-    for (i, node) in nodes.into_iter().enumerate() {
-        if needed[i] || keep_feed(&node) {
-            position[i] = NodeId(kept.len() as u32);
-            kept.push(node);
-            kept_placement.devices.push(placement.devices[i]);
-            kept_placement.reasons.push(placement.reasons[i]);
-            kept_placement.predicted.extend(placement.predicted.get(i));
-        }
-    }
-    for node in &mut kept {
-        let moved = |e: &Endpoint| Endpoint { node: position[e.node.index()], index: e.index };
-        node.inputs.iter_mut().for_each(|e| *e = moved(e));
-        node.control_inputs.iter_mut().for_each(|c| *c = position[c.index()]);
-    }
-    *placement = kept_placement;
-    Graph::from_nodes(graph, kept)
+    // What had no reader before was wanted for itself: fetches, targets. Feeds are counted by position.
+    let was_read = graph.has_successor();
+    let is_root = |id: &NodeId| !was_read[id.index()] || graph.node(*id).role() == Role::Recv;
+    let is_kept = dependencies(&nodes, graph.ids().filter(is_root));
+    placement.retain(&is_kept);
+    Graph::from_nodes(graph, keep_nodes(nodes, &is_kept))
 }
 
 /// A step that reaches nothing: kernels of pure nodes need no more.

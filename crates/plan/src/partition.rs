@@ -96,7 +96,7 @@ impl<'a> Cut<'a> {
             constant: op("Const")?,
             identity: op("Identity")?,
             next_edge: 0,
-            has_branches: graph.nodes().iter().any(|n| n.role().is_control_flow()),
+            has_branches: graph.has_control_flow(),
             frames,
             conditions,
             is_cut,
@@ -246,10 +246,7 @@ impl<'a> Cut<'a> {
         let shape = PartialShape::from(empty.shape());
         let output = OutputInfo { dtype: DType::Float, is_ref: false, shape };
         let mut signal = Node::bare(name, self.constant.clone());
-        let value = AttrValue::Tensor(Arc::new(empty.to_proto()?));
-        signal.attrs = [("dtype".into(), DType::Float.into_attr()), ("value".into(), value)]
-            .into_iter()
-            .collect();
+        signal.attrs = Attrs::of_const(&empty)?;
         signal.control_inputs.extend(after);
         signal.outputs = smallvec![output.clone()];
         Ok((Endpoint { node: self.push(device, signal), index: 0 }, output))
@@ -329,15 +326,17 @@ impl<'a> Cut<'a> {
         to: u32,
         frame: u32,
     ) -> Result<NodeId> {
+        let devices = self.target.devices;
+        let (source, target) = (&devices[from as usize], &devices[to as usize]);
         let edge = self.next_edge;
         self.next_edge += 1;
         let tensor_name = format!("edge_{edge}_{name}");
         let mut send = Node::bare(format!("{name}_S{edge}"), self.send.clone());
         send.inputs = smallvec![input];
-        send.attrs = self.transfer_attrs("T", output.dtype, &tensor_name, from, to);
+        send.attrs = transfer_attrs("T", output.dtype, &tensor_name, source, target);
         self.push(from, send);
         let mut recv = Node::bare(format!("{name}_R{edge}"), self.recv.clone());
-        recv.attrs = self.transfer_attrs("tensor_type", output.dtype, &tensor_name, from, to);
+        recv.attrs = transfer_attrs("tensor_type", output.dtype, &tensor_name, source, target);
         let bytes = bytes_of(&output.shape, output.dtype);
         recv.outputs = smallvec![output];
         if !self.has_branches {
@@ -347,30 +346,9 @@ impl<'a> Cut<'a> {
             recv.control_inputs.push(self.lap(frame, to)?);
         }
         let node = self.push(to, recv);
-        let ends = [from, to].map(|device| &self.target.devices[device as usize].name);
-        let seconds = self.target.links.seconds(ends[0], ends[1], bytes);
+        let seconds = self.target.links.seconds(&source.name, &target.name, bytes);
         self.arrivals[to as usize].push(Arrival { node, bytes, seconds });
         Ok(node)
-    }
-
-    fn transfer_attrs(
-        &self,
-        type_attr: &str,
-        dtype: DType,
-        name: &str,
-        from: u32,
-        to: u32,
-    ) -> Attrs {
-        let (from, to) = (&self.target.devices[from as usize], &self.target.devices[to as usize]);
-        [
-            (type_attr.into(), dtype.into_attr()),
-            ("tensor_name".into(), name.into_attr()),
-            ("send_device".into(), from.name.to_string().as_str().into_attr()),
-            ("send_device_incarnation".into(), AttrValue::Int(from.incarnation as i64)),
-            ("recv_device".into(), to.name.to_string().as_str().into_attr()),
-        ]
-        .into_iter()
-        .collect()
     }
 
     fn push(&mut self, device: u32, mut node: Node) -> NodeId {
@@ -379,4 +357,23 @@ impl<'a> Cut<'a> {
         part.push(node);
         NodeId(part.len() as u32 - 1)
     }
+}
+
+/// The attrs of a `_Send` or `_Recv`; `type_attr` is the attr that holds the dtype.
+pub(crate) fn transfer_attrs(
+    type_attr: &str,
+    dtype: DType,
+    tensor_name: &str,
+    from: &DeviceDescription,
+    to: &DeviceDescription,
+) -> Attrs {
+    [
+        (type_attr.into(), dtype.into_attr()),
+        ("tensor_name".into(), tensor_name.into_attr()),
+        ("send_device".into(), from.name.to_string().as_str().into_attr()),
+        ("send_device_incarnation".into(), AttrValue::Int(from.incarnation as i64)),
+        ("recv_device".into(), to.name.to_string().as_str().into_attr()),
+    ]
+    .into_iter()
+    .collect()
 }

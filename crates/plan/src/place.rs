@@ -26,6 +26,19 @@ pub struct Placement {
     pub predicted: Vec<(f64, f64)>,
 }
 
+impl Placement {
+    /// Drops the nodes that are not marked.
+    pub(crate) fn retain(&mut self, is_kept: &[bool]) {
+        fn retain<T>(values: &mut Vec<T>, is_kept: &[bool]) {
+            let mut marks = is_kept.iter();
+            values.retain(|_| marks.next() == Some(&true));
+        }
+        retain(&mut self.devices, is_kept);
+        retain(&mut self.reasons, is_kept);
+        retain(&mut self.predicted, is_kept);
+    }
+}
+
 /// Why a node is where it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
@@ -42,7 +55,7 @@ pub enum Reason {
 }
 
 /// Gives every node a device; the nodes of the returned graph carry its full name.
-pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
+pub fn place(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
     if target.devices.len() == 1 {
         return place_on_one(graph, target);
     }
@@ -53,11 +66,10 @@ pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
         Choice::First => by_default(&graph, &groups, target),
     };
     let names: Vec<Arc<str>> = target.devices.iter().map(|d| d.name.to_string().into()).collect();
-    let mut nodes = graph.nodes().to_vec();
-    for (node, &device) in nodes.iter_mut().zip(&placement.devices) {
-        node.device = names[device as usize].clone();
+    for (id, &device) in graph.ids().zip(&placement.devices) {
+        graph.set_device(id, names[device as usize].clone());
     }
-    Ok((Graph::from_nodes(&graph, nodes), placement))
+    Ok((graph, placement))
 }
 
 /// The common case: nothing to choose, so only check.

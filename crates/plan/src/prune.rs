@@ -5,11 +5,15 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::smallvec;
-use thalweg_graph::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, OutputInfo, Role};
+use thalweg_graph::{
+    Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, OutputInfo, Renumbering, Role, dependencies,
+    reachable,
+};
 use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{PartialShape, Result, Shape, bail, ensure};
 
-use crate::{StepSignature, topology::reads};
+use crate::StepSignature;
+use crate::partition::transfer_attrs;
 
 /// The part of `graph` that a step runs. Feed `i` is node `i`; the fetches are the last nodes.
 pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) -> Result<Graph> {
@@ -17,20 +21,17 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
         step.feeds.iter().enumerate().map(|(i, &e)| (e, i as u32)).collect();
     let needed = needed_nodes(graph, step, &fed);
 
-    let mut position = vec![u32::MAX; graph.len()];
-    let mut next = step.feeds.len() as u32;
-    for id in graph.ids().filter(|id| needed[id.index()]) {
-        position[id.index()] = next;
-        next += 1;
-    }
-    let mapped = |e: &Endpoint| match fed.get(e) {
-        Some(&feed) => Endpoint { node: NodeId(feed), index: 0 },
-        None => Endpoint { node: NodeId(position[e.node.index()]), index: e.index },
+    let renumbering = Renumbering::keep(&needed, step.feeds.len() as u32);
+    let renumbered = |e: &Endpoint| match (fed.get(e), renumbering.get(e.node)) {
+        (Some(&feed), _) => Endpoint { node: NodeId(feed), index: 0 },
+        (None, Some(node)) => Endpoint { node, index: e.index },
+        (None, None) => unreachable!("a node that is needed has inputs that are needed or fed"),
     };
 
     let recv = graph.registry().get("_Recv")?.clone();
     let send = graph.registry().get("_Send")?.clone();
-    let mut nodes = Vec::with_capacity(next as usize + step.fetches.len());
+    let kept = needed.iter().filter(|is_needed| **is_needed).count();
+    let mut nodes = Vec::with_capacity(step.feeds.len() + kept + step.fetches.len());
     for (i, &feed) in step.feeds.iter().enumerate() {
         let output = graph.output(feed);
         let name = client_name(graph, "_recv", feed);
@@ -48,14 +49,10 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
     for node in graph.ids().filter(|id| needed[id.index()]).map(|id| graph.node(id)) {
         check_kept(graph, node, &fed)?;
         let mut kept = node.clone();
-        kept.inputs.iter_mut().for_each(|e| *e = mapped(e));
-        // A control edge from a node that only feeds replaced has nothing to wait for.
-        kept.control_inputs = node
-            .control_inputs
-            .iter()
-            .filter(|c| needed[c.index()])
-            .map(|c| NodeId(position[c.index()]))
-            .collect();
+        kept.inputs.iter_mut().for_each(|e| *e = renumbered(e));
+        // A control edge from a placeholder that is fed orders nothing.
+        let controls = node.control_inputs.iter();
+        kept.control_inputs = controls.filter_map(|&c| renumbering.get(c)).collect();
         nodes.push(kept);
     }
     let mut names: FxHashSet<String> = FxHashSet::default();
@@ -67,7 +64,7 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
         }
         let mut node = client_node(name, &send, client);
         node.attrs = client_attrs(graph, fetch, "T", client);
-        node.inputs = smallvec![mapped(&fetch)];
+        node.inputs = smallvec![renumbered(&fetch)];
         nodes.push(node);
     }
     Ok(Graph::from_nodes(graph, nodes))
@@ -88,28 +85,22 @@ fn settled_shape(graph: &Graph, feed: Endpoint, shape: &Shape) -> Result<Partial
 }
 
 fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u32>) -> Vec<bool> {
-    let mut needed = vec![false; graph.len()];
     let roots = step.fetches.iter().filter(|e| !fed.contains_key(e)).map(|e| e.node);
-    let mut stack: Vec<NodeId> = roots.chain(step.targets.iter().copied()).collect();
-    while let Some(id) = stack.pop() {
-        if std::mem::replace(&mut needed[id.index()], true) {
-            continue;
-        }
-        let node = graph.node(id);
-        if fed.is_empty() {
-            stack.extend(reads(node).filter(|n| !needed[n.index()]));
-            continue;
-        }
-        stack.extend(node.inputs.iter().filter(|e| !fed.contains_key(e)).map(|e| e.node));
-        // A fed placeholder runs for nobody, not even for its order; any other node that is fed
-        // does run for those who wait for its end, as in TensorFlow.
-        let is_replaced = |id: &NodeId| {
-            graph.node(*id).role() == Role::Placeholder
-                && fed.contains_key(&Endpoint { node: *id, index: 0 })
-        };
-        stack.extend(node.control_inputs.iter().copied().filter(|id| !is_replaced(id)));
+    let roots = roots.chain(step.targets.iter().copied());
+    if fed.is_empty() {
+        return dependencies(graph.nodes(), roots);
     }
-    needed
+    // A fed placeholder runs for nobody, not even for its order; any other node that is fed
+    // does run for those who wait for its end, as in TensorFlow.
+    let is_replaced = |id: &NodeId| {
+        graph.node(*id).role() == Role::Placeholder
+            && fed.contains_key(&Endpoint { node: *id, index: 0 })
+    };
+    reachable(graph.len(), roots, |id, stack| {
+        let node = graph.node(id);
+        stack.extend(node.inputs.iter().filter(|e| !fed.contains_key(e)).map(|e| e.node));
+        stack.extend(node.control_inputs.iter().copied().filter(|id| !is_replaced(id)));
+    })
 }
 
 /// Refuses what only a client's own nodes may be, and references replaced by fed values.
@@ -161,15 +152,8 @@ fn client_attrs(
     client: &DeviceDescription,
 ) -> Attrs {
     let name = format!("{}:{}", graph.node(tensor.node).name, tensor.index);
-    let device = client.name.to_string();
-    [
-        (type_attr.into(), graph.output(tensor).dtype.into_attr()),
-        ("tensor_name".into(), name.as_str().into_attr()),
-        ("send_device".into(), device.as_str().into_attr()),
-        ("send_device_incarnation".into(), AttrValue::Int(client.incarnation as i64)),
-        ("recv_device".into(), device.as_str().into_attr()),
-        ("client_terminated".into(), true.into_attr()),
-    ]
-    .into_iter()
-    .collect()
+    let dtype = graph.output(tensor).dtype;
+    let mut attrs = transfer_attrs(type_attr, dtype, &name, client, client);
+    attrs.set("client_terminated", true.into_attr());
+    attrs
 }

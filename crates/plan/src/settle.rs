@@ -8,15 +8,15 @@
 
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use thalweg_graph::{
-    ArgType, AttrValue, Endpoint, Flag, Graph, IntoAttr, NewNode, Node, NodeId, Op, Role,
+    ArgType, Attrs, Endpoint, Flag, Graph, NewNode, Node, NodeId, Op, Role, dependencies,
+    functions_in, keep_nodes,
 };
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure};
 
-use crate::span::functions_in;
-use crate::{StepSignature, Which, lower, reads, topological_order};
+use crate::{StepSignature, Which, lower};
 
 /// The pruned graph of a step whose feeds have the shapes that it says.
 pub(crate) fn settle(pruned: &Graph, step: &StepSignature) -> Result<Graph> {
@@ -29,7 +29,7 @@ pub(crate) fn settle(pruned: &Graph, step: &StepSignature) -> Result<Graph> {
     );
     check_functions(pruned)?;
     let graph = lower(pruned, &Which::Calls)?;
-    let order = topological_order(&graph);
+    let order = graph.topological_order();
     ensure!(order.len() == graph.len(), InvalidArgument, "the graph runs in a circle");
     let may_be_dead = after_control_flow(&graph, &order);
     let mut pass = Pass {
@@ -74,7 +74,7 @@ impl Pass {
         self.graph.refine(id)?;
         let node = self.graph.node(id);
         // What waits for others has to go on doing so.
-        if !is_pure(&self.graph, node) || !node.control_inputs.is_empty() {
+        if !self.graph.is_pure(node) || !node.control_inputs.is_empty() {
             return Ok(());
         }
         let source = node.inputs[0];
@@ -101,22 +101,9 @@ impl Pass {
         }
         let mut node = NewNode::new(name, self.const_op.clone());
         node.device = from.device.clone();
-        node.attrs = [
-            ("dtype".into(), value.dtype().into_attr()),
-            ("value".into(), AttrValue::Tensor(Arc::new(value.to_proto()?))),
-        ]
-        .into_iter()
-        .collect();
+        node.attrs = Attrs::of_const(value)?;
         self.graph.add(node)
     }
-}
-
-/// Whether a node does nothing but make values of values, which all its readers may share.
-fn is_pure(graph: &Graph, node: &Node) -> bool {
-    !node.op.has(Flag::Stateful)
-        && !node.role().is_call()
-        && node.outputs.iter().all(|output| !output.is_ref)
-        && node.inputs.iter().all(|e| !graph.output(*e).is_ref)
 }
 
 /// Whether a node asks for no other device than the one that its input comes from.
@@ -129,8 +116,8 @@ fn after_control_flow(graph: &Graph, order: &[NodeId]) -> Vec<bool> {
     let mut after = vec![false; graph.len()];
     for &id in order {
         let node = graph.node(id);
-        after[id.index()] =
-            node.role().is_control_flow() || reads(node).any(|source| after[source.index()]);
+        after[id.index()] = node.role().is_control_flow()
+            || node.predecessors().any(|source| after[source.index()]);
     }
     after
 }
@@ -138,32 +125,21 @@ fn after_control_flow(graph: &Graph, order: &[NodeId]) -> Vec<bool> {
 /// Refuses functions that keep values in nodes of their own, as random ops do: each plan would begin
 /// anew with them, and answers would depend on which plan runs.
 fn check_functions(graph: &Graph) -> Result<()> {
-    let mut seen: FxHashSet<String> = FxHashSet::default();
     let calls = graph.nodes().iter().filter(|node| node.role().is_call());
-    let mut stack: Vec<String> = calls.flat_map(callees).collect();
-    while let Some(name) = stack.pop() {
-        let Some(function) = graph.library().get(&name) else { continue };
-        for node in &function.node_def {
-            let called: Vec<String> = node.attr.values().flat_map(functions_in).collect();
-            if called.is_empty() && keeps_state(graph, node) {
-                bail!(
-                    Unimplemented,
-                    "function '{name}' keeps state in '{}' ({}), which plans cannot share",
-                    node.name,
-                    node.op
-                );
-            }
-            let called = called.into_iter().chain([node.op.clone()]);
-            stack.extend(called.filter(|callee| seen.insert(callee.clone())));
+    for function in graph.library().reachable(calls.flat_map(Node::callees)) {
+        let is_call = |node: &pb::NodeDef| node.attr.values().any(|v| !functions_in(v).is_empty());
+        if let Some(node) = function.node_def.iter().find(|n| !is_call(n) && keeps_state(graph, n))
+        {
+            bail!(
+                Unimplemented,
+                "function '{}' keeps state in '{}' ({}), which plans cannot share",
+                function.signature.as_ref().map_or("", |signature| &signature.name),
+                node.name,
+                node.op
+            );
         }
     }
     Ok(())
-}
-
-/// Functions that a node names, its own op among them.
-fn callees(node: &Node) -> Vec<String> {
-    let named = node.attrs.iter().flat_map(|(_, value)| functions_in(&value.to_proto()));
-    named.chain([node.op.name.clone()]).collect()
 }
 
 /// Whether a node gives values that depend on earlier steps by more than a resource that it is given.
@@ -178,23 +154,6 @@ fn keeps_state(graph: &Graph, node: &pb::NodeDef) -> bool {
 /// tell from what is left over, so with targets everything stays.
 fn without_unneeded(graph: &Graph, step: &StepSignature) -> Graph {
     let is_root = |id: &NodeId| !step.targets.is_empty() || graph.node(*id).op.has(Flag::Stateful);
-    let mut needed = vec![false; graph.len()];
-    let mut stack: Vec<NodeId> = graph.ids().filter(is_root).collect();
-    while let Some(id) = stack.pop() {
-        if !std::mem::replace(&mut needed[id.index()], true) {
-            stack.extend(reads(graph.node(id)));
-        }
-    }
-    let mut positions = vec![NodeId(u32::MAX); graph.len()];
-    let kept: Vec<NodeId> = graph.ids().filter(|id| needed[id.index()]).collect();
-    for (position, id) in kept.iter().enumerate() {
-        positions[id.index()] = NodeId(position as u32);
-    }
-    let copy = |id: &NodeId| {
-        let mut node = graph.node(*id).clone();
-        node.inputs.iter_mut().for_each(|e| e.node = positions[e.node.index()]);
-        node.control_inputs.iter_mut().for_each(|c| *c = positions[c.index()]);
-        node
-    };
-    Graph::from_nodes(graph, kept.iter().map(copy).collect())
+    let is_kept = dependencies(graph.nodes(), graph.ids().filter(is_root));
+    Graph::from_nodes(graph, keep_nodes(graph.nodes().iter().cloned(), &is_kept))
 }

@@ -4,7 +4,6 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 use thalweg_graph::{Graph, Node, NodeId};
 use thalweg_kernel::DeviceSpec;
-use thalweg_proto as pb;
 use thalweg_tensor::DType;
 
 use crate::Target;
@@ -36,45 +35,17 @@ struct Library<'a> {
 
 impl Library<'_> {
     fn says_where(&mut self, node: &Node) -> bool {
-        let mut names = vec![node.op.name.clone()];
-        names.extend(node.attrs.iter().flat_map(|(_, value)| functions_in(&value.to_proto())));
-        names.into_iter().any(|name| self.function_says(&name))
+        node.callees().any(|name| self.function_says(name))
     }
 
     fn function_says(&mut self, name: &str) -> bool {
         if let Some(&known) = self.says_where.get(name) {
             return known;
         }
-        let mut seen: FxHashSet<String> = FxHashSet::default();
-        let mut stack = vec![name.to_owned()];
-        let mut says = false;
-        while let Some(name) = stack.pop() {
-            let Some(function) = self.graph.library().get(&name) else { continue };
-            if !seen.insert(name) {
-                continue;
-            }
-            if function.node_def.iter().any(|node| !node.device.is_empty()) {
-                says = true;
-                break;
-            }
-            for node in &function.node_def {
-                stack.push(node.op.clone());
-                stack.extend(node.attr.values().flat_map(functions_in));
-            }
-        }
+        let mut nodes = self.graph.library().reachable([name]).flat_map(|f| &f.node_def);
+        let says = nodes.any(|node| !node.device.is_empty());
         self.says_where.insert(name.to_owned(), says);
         says
-    }
-}
-
-/// Names of the functions in an attr's value.
-pub(crate) fn functions_in(value: &pb::AttrValue) -> Vec<String> {
-    match &value.value {
-        Some(pb::attr_value::Value::Func(function)) => vec![function.name.clone()],
-        Some(pb::attr_value::Value::List(list)) => {
-            list.func.iter().map(|f| f.name.clone()).collect()
-        }
-        _ => Vec::new(),
     }
 }
 

@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use thalweg_graph::{Flag, Graph, Node, Role};
+use thalweg_graph::{Flag, Graph, Node, Role, Successors};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
-use thalweg_plan::reads;
 use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
 
 use crate::execute::KeptStorage;
@@ -202,7 +201,7 @@ impl Executable {
         source: &KernelSource<'_>,
     ) -> Result<Executable> {
         check_size(&graph)?;
-        let is_framed = interface.may_receive_dead || has_control_flow(&graph);
+        let is_framed = interface.may_receive_dead || graph.has_control_flow();
         let layout = if is_framed { Some(Layout::of(&graph)?) } else { None };
         let mut builder = Builder::new(&*device, interface, source, layout);
         let mut nodes = builder.nodes(&graph)?;
@@ -343,11 +342,6 @@ fn check_size(graph: &Graph) -> Result<()> {
         graph.len()
     );
     Ok(())
-}
-
-/// Whether a graph has branches or loops.
-pub(crate) fn has_control_flow(graph: &Graph) -> bool {
-    graph.nodes().iter().any(|n| n.role().is_control_flow())
 }
 
 struct Builder<'a> {
@@ -535,26 +529,17 @@ fn key(node: &Node) -> Result<RendezvousKey> {
     ))
 }
 
-/// Whom each node releases: counted first, then filled, so that it is one flat array.
+/// The successors of all nodes with their counts, as one array; each node gets its range of it.
 fn flat_successors(graph: &Graph, nodes: &mut [ExecNode], pending: &[u32]) -> Vec<Successor> {
-    let mut counts = vec![0u32; graph.len()];
-    for source in graph.nodes().iter().flat_map(reads) {
-        counts[source.index()] += 1;
+    let successors = Successors::of(graph);
+    let mut flat = Vec::with_capacity(successors.num_edges());
+    for (id, node) in graph.ids().zip(nodes) {
+        let start = flat.len() as u32;
+        let targets = successors.after(id).iter();
+        flat.extend(targets.map(|target| Successor::new(target.0, pending[target.index()])));
+        node.successors = (start, flat.len() as u32);
     }
-    let mut total = 0;
-    for (node, count) in nodes.iter_mut().zip(&counts) {
-        node.successors = (total, total);
-        total += count;
-    }
-    let mut successors = vec![Successor(0); total as usize];
-    for (i, node) in graph.nodes().iter().enumerate() {
-        for source in reads(node) {
-            let range = &mut nodes[source.index()].successors;
-            successors[range.1 as usize] = Successor::new(i as u32, pending[i]);
-            range.1 += 1;
-        }
-    }
-    successors
+    flat
 }
 
 impl std::fmt::Debug for Executable {

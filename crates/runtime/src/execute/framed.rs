@@ -12,7 +12,7 @@
 //! raised and the upper half becomes that input's position.
 
 use thalweg_graph::{Endpoint, Graph, Node, Role};
-use thalweg_plan::{Frames, reads};
+use thalweg_plan::Frames;
 use thalweg_tensor::{Result, ensure};
 
 /// Raised in an ordinary node's count when an edge into it is dead.
@@ -240,7 +240,7 @@ impl Layout {
     /// Gives each node its count: its position in its frame.
     fn number_counts(&mut self, graph: &Graph) -> Result<()> {
         for (i, node) in graph.nodes().iter().enumerate() {
-            let waits = reads(node).filter(|s| !self.is_constant[s.index()]).count();
+            let waits = node.predecessors().filter(|s| !self.is_constant[s.index()]).count();
             let frame = &mut self.statics[self.frames.of[i] as usize];
             let pending = frame.pending.len() as u32;
             self.pending.push(pending);
@@ -260,7 +260,7 @@ impl Layout {
     }
 
     fn plain_kind(&self, node: &Node) -> EdgeKind {
-        let waits = reads(node).filter(|s| !self.is_constant[s.index()]).count();
+        let waits = node.predecessors().filter(|s| !self.is_constant[s.index()]).count();
         match node.role() {
             _ if waits != 1 => EdgeKind::Counted,
             Role::Exit | Role::NextIteration => EdgeKind::End,

@@ -14,16 +14,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use thalweg_graph::{
-    AttrValue, Attrs, Flag, Graph, NodeId, Role, instantiate, instantiate_gradient,
+    Attrs, Flag, Graph, NodeId, Op, Role, callees, functions_in, instantiate_gradient,
 };
 use thalweg_kernel::{Device, DeviceName};
 use thalweg_plan::StepSignature;
 use thalweg_proto as pb;
-use thalweg_proto::attr_value::Value as ProtoValue;
-use thalweg_tensor::{DType, Result, Tensor, ensure, err};
+use thalweg_tensor::{DType, Result, Tensor, ensure};
 
 use crate::execute::executable::{Executable, Interface};
 use crate::session::SessionCore;
@@ -63,10 +62,7 @@ impl Callee {
 
     /// The function that an attr names.
     pub(crate) fn from_attr(function: &pb::NameAttrList) -> Callee {
-        let attr = |(n, v): (&String, &pb::AttrValue)| {
-            (n.as_str().into(), AttrValue::from_proto(v.clone()))
-        };
-        Callee::new(function.name.clone(), function.attr.iter().map(attr).collect())
+        Callee::new(function.name.clone(), Attrs::from_proto(&function.attr))
     }
 
     /// The function's gradient.
@@ -269,39 +265,15 @@ impl Functions {
 
 /// Whether a function, with all that it calls, has no state of its own, or calls itself.
 fn is_stateless_or_recursive(graph: &Graph, name: &str) -> bool {
-    let mut seen: FxHashSet<String> = FxHashSet::default();
-    let mut stack = vec![name.to_owned()];
     let (mut is_stateful, mut is_recursive) = (false, false);
-    while let Some(next) = stack.pop() {
-        let Some(function) = graph.library().get(&next) else { continue };
-        for node in &function.node_def {
-            let mut callees = Vec::new();
-            node.attr.values().for_each(|value| functions_in(value, &mut callees));
-            match graph.find_op(&node.op) {
-                Ok(op) if op.role == Role::Function => callees.push(node.op.as_str()),
-                // What a call does depends on what it calls.
-                Ok(op) => is_stateful |= op.has(Flag::Stateful) && callees.is_empty(),
-                Err(_) => {}
-            }
-            for callee in callees {
-                is_recursive |= callee == name;
-                if !seen.contains(callee) {
-                    seen.insert(callee.to_owned());
-                    stack.push(callee.to_owned());
-                }
-            }
-        }
+    for node in graph.library().reachable([name]).flat_map(|function| &function.node_def) {
+        is_recursive |= callees(node).any(|callee| callee == name);
+        // What a call does depends on what it calls.
+        let is_call = node.attr.values().any(|value| !functions_in(value).is_empty());
+        let keeps_state = |op: Arc<Op>| op.has(Flag::Stateful) && op.role != Role::Function;
+        is_stateful |= !is_call && graph.find_op(&node.op).is_ok_and(keeps_state);
     }
     !is_stateful || is_recursive
-}
-
-/// Names of the functions in an attr's value.
-fn functions_in<'a>(value: &'a pb::AttrValue, names: &mut Vec<&'a str>) {
-    match &value.value {
-        Some(ProtoValue::Func(function)) => names.push(&function.name),
-        Some(ProtoValue::List(list)) => names.extend(list.func.iter().map(|f| f.name.as_str())),
-        _ => {}
-    }
 }
 
 fn make(
@@ -331,12 +303,7 @@ impl Body {
         let FunctionKey { name, attrs, is_gradient } = function;
         let body = match is_gradient {
             true => instantiate_gradient(name, attrs, graph)?,
-            false => {
-                let function = graph.library().get(name).ok_or_else(|| {
-                    err!(NotFound, "function '{name}' is not in the graph's library")
-                })?;
-                instantiate(function, attrs, graph)?
-            }
+            false => graph.function_body(name, attrs)?,
         };
         let effects = body.graph.ids().filter(|&id| body.graph.node(id).op.has(Flag::Stateful));
         let mut targets: Vec<_> =

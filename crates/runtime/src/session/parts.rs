@@ -6,7 +6,7 @@ use thalweg_graph::{Graph, Node};
 use thalweg_plan::Partition;
 use thalweg_tensor::{Result, ensure};
 
-use crate::execute::executable::{Create, Executable, Interface, has_control_flow};
+use crate::execute::executable::{Create, Executable, Interface};
 use crate::session::SessionCore;
 use crate::session::callable::KnownConstants;
 use crate::session::peers::RemoteParts;
@@ -24,7 +24,7 @@ impl SessionCore {
         shared: &KnownConstants,
     ) -> Result<Parts> {
         let may_receive_dead = client.may_receive_dead
-            || partitions.len() > 1 && partitions.iter().any(|p| has_control_flow(&p.graph));
+            || partitions.len() > 1 && partitions.iter().any(|p| p.graph.has_control_flow());
         let is_here = |p: &Partition| self.devices.iter().any(|d| d.description().name == p.device);
         let like = partitions.first().map(|p| Graph::new_like(&p.graph));
         let (mut here, elsewhere): (Vec<_>, Vec<_>) = partitions.into_iter().partition(is_here);
