@@ -1,10 +1,9 @@
-//! The dataflow ops of branches and loops. The runtime interprets them; here is what they look like.
+//! Definitions of the control flow ops. The executor interprets them.
 //!
-//! `Switch` sends its input to one of its outputs, the others are dead; `Merge` passes on the input
-//! that is not. `Enter` hands a value to a loop's frame, `NextIteration` to its next iteration, `Exit`
-//! back to where the loop stands.
+//! `Switch` forwards its input to one of its outputs, the others are dead; `Merge` forwards the first
+//! input that is alive. `Enter` forwards a value into the first iteration of a loop's frame,
+//! `NextIteration` to the frame's next iteration, `Exit` to the parent frame.
 
-use smallvec::SmallVec;
 use thalweg_tensor::{PartialShape, Result};
 
 use crate::shape::{self, ShapeContext};
@@ -61,19 +60,10 @@ pub(crate) const REF_MERGE: OpDef = OpDef {
     ..MERGE
 };
 
-/// What all inputs have in common: any of them may be the one that comes.
+/// The most specific shape that all inputs have: any of them may be forwarded.
 fn merge_shape(c: &mut ShapeContext<'_>) -> Result<()> {
-    let mut common = c.input(0).clone();
-    for i in 1..c.num_inputs() {
-        common = match (common.dims(), c.input(i).dims()) {
-            (Some(a), Some(b)) if a.len() == b.len() => {
-                let dims: SmallVec<[Option<usize>; 4]> =
-                    a.iter().zip(b).map(|(x, y)| x.filter(|_| x == y)).collect();
-                PartialShape::new(dims)
-            }
-            _ => PartialShape::unknown(),
-        };
-    }
+    let inputs = (1..c.num_inputs()).map(|i| c.input(i));
+    let common = inputs.fold(c.input(0).clone(), |common, other| shape::common(&common, other));
     c.set_output(0, common);
     c.set_output(1, PartialShape::scalar());
     Ok(())

@@ -17,9 +17,9 @@ use crate::{
     AttrValue, Attrs, Endpoint, GradientOptions, Graph, NodeId, Output, Role, Scope, gradients,
 };
 
-/// Tensors that one argument may stand for.
+/// Most tensors of one argument.
 const ARGS_MAX: usize = 1 << 16;
-/// Names that one body may expand to: a list is short in a message, its tensors are not.
+/// Most tensors of one body: a list is short in a message, its tensors are not.
 const NAMES_MAX: usize = 1 << 20;
 
 /// The body of a function as a graph.
@@ -30,7 +30,7 @@ pub struct FunctionBody {
     pub args: Vec<NodeId>,
     /// `_Retval` nodes in order.
     pub results: Vec<NodeId>,
-    /// Nodes that must run though no result needs them.
+    /// Nodes that must run though no result depends on them.
     pub control_results: Vec<NodeId>,
 }
 
@@ -65,8 +65,8 @@ pub fn instantiate(
         .context(|| format!("function '{name}'"))
 }
 
-/// The gradient of the function `name`: from its arguments and the adjoints of its results to the
-/// adjoints of its arguments. It is the one that a client defined, or is made here.
+/// The gradient of the function `name`, from its arguments and the adjoints of its results to the
+/// adjoints of its arguments: the one that a client defined, else one by differentiation.
 pub fn instantiate_gradient(name: &str, attrs: &Attrs, like: &Graph) -> Result<FunctionBody> {
     if let Some(defined) = like.library().gradient(name) {
         return like.function_body(defined, attrs);
@@ -75,13 +75,13 @@ pub fn instantiate_gradient(name: &str, attrs: &Attrs, like: &Graph) -> Result<F
     differentiated(body).context(|| format!("gradient of function '{name}'"))
 }
 
-/// A body with the adjoints of its arguments for results, and those of its results for further
-/// arguments.
+/// The gradient of a body: its arguments and the adjoints of its results are arguments, the adjoints
+/// of its arguments are results.
 fn differentiated(body: FunctionBody) -> Result<FunctionBody> {
     let (xs, ys) = (body.arg_tensors(), body.result_tensors());
     let FunctionBody { graph, mut args, results, control_results } = body;
     let dtypes: Vec<DType> = ys.iter().map(|&y| graph.output(y).dtype).collect();
-    // The results of the function itself are nobody's.
+    // The results of the function itself are not needed.
     let kept = graph.nodes().iter().filter(|n| n.role() != Role::Retval).count();
     debug_assert_eq!(kept + results.len(), graph.len(), "instantiation puts results last");
     let mut scope = Scope::of(Graph::from_nodes(&graph, graph.nodes()[..kept].to_vec()));
@@ -107,9 +107,9 @@ struct Instantiation<'a> {
     function: &'a pb::FunctionDef,
     attrs: &'a Attrs,
     like: &'a Graph,
-    /// What `arg`, `node:out` mean: names of tensors as a GraphDef has them.
+    /// For `arg` and `node:out`, the names of their tensors as a GraphDef has them.
     outputs: FxHashMap<String, Vec<String>>,
-    /// Names made so far.
+    /// Number of names made so far.
     names: usize,
 }
 
@@ -168,7 +168,7 @@ impl Instantiation<'_> {
             .ok_or_else(|| err!(InvalidArgument, "attr '{name}' is not set by the caller"))
     }
 
-    /// Dtypes that an argument of the signature stands for under the caller's attrs.
+    /// Dtypes of the tensors of an argument under the caller's attrs.
     fn arg_types(&self, arg: &pb::op_def::ArgDef) -> Result<Vec<i32>> {
         let attr = |name: &str| self.attr(name);
         if !arg.type_list_attr.is_empty() {
@@ -254,7 +254,7 @@ impl Instantiation<'_> {
                 tensors.len()
             );
             for (tensor, dtype) in tensors.into_iter().zip(types) {
-                // A name that no node of the body can have, so that none is shadowed.
+                // No node of the body can have such a name.
                 let name = format!("_retval_{}", names.len());
                 nodes.push(node_def(
                     &name,
@@ -268,7 +268,7 @@ impl Instantiation<'_> {
         Ok(names)
     }
 
-    /// Records what `node:argument` stands for, by the op's output arguments.
+    /// Records the tensors of each `node:argument`, by the op's output arguments.
     fn name_outputs(&mut self, def: &pb::NodeDef) -> Result<()> {
         let op = self.like.find_op(&def.op).context(|| format!("node '{}'", def.name))?;
         let attrs = Attrs::from_proto(&self.substituted(&def.attr)?);
@@ -293,7 +293,7 @@ impl Instantiation<'_> {
         Ok(())
     }
 
-    /// Tensors that `arg`, `arg:i`, `node:out` or `node:out:i` stand for.
+    /// Tensors of `arg`, `arg:i`, `node:out` or `node:out:i`.
     fn tensors(&self, name: &str) -> Result<Vec<String>> {
         if let Some(all) = self.outputs.get(name) {
             return Ok(all.clone());

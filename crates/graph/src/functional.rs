@@ -1,4 +1,5 @@
-//! Ops that run functions of the graph's library: calls, branches, loops, gradients.
+//! Definitions of the ops that call functions of the graph's library: calls, branches, loops, symbolic
+//! gradients.
 
 use thalweg_tensor::{PartialShape, Result, ensure};
 
@@ -49,7 +50,7 @@ pub(crate) const SYMBOLIC_GRADIENT: OpDef = OpDef {
 }
 .with_gradient(functional_gradient::symbolic_gradient);
 
-/// An adjoint has the shape of what it belongs to.
+/// The adjoint of an input has the shape of the input.
 fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     ensure!(
         c.num_inputs() >= c.num_outputs(),
@@ -159,7 +160,7 @@ pub(crate) const FOR: OpDef = OpDef {
 }
 .with_gradient(loop_gradient::for_loop);
 
-/// The attr `output_shapes`, if it says anything.
+/// The attr `output_shapes`, if it is not empty.
 fn declared_shapes(c: &ShapeContext<'_>) -> Result<Option<Vec<PartialShape>>> {
     let shapes = c.attrs().shapes("output_shapes")?;
     if shapes.is_empty() {
@@ -182,7 +183,7 @@ fn branch_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What nothing is said of keeps the shape with which it enters, as TensorFlow has it.
+/// Without `output_shapes` a loop variable keeps the shape of its initial value, as in TensorFlow.
 fn loop_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     match declared_shapes(c)? {
         Some(shapes) => {

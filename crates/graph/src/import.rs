@@ -1,7 +1,7 @@
-//! GraphDef in and out.
+//! Conversion from and to GraphDef.
 //!
-//! Nodes of a GraphDef stand in any order. Types and shapes are inferred in topological order;
-//! edges from `NextIteration` to `Merge` close loops and are taken to be there already.
+//! Nodes of a GraphDef are in any order. Types and shapes are inferred in topological order without
+//! the back edges of loops, which are checked at the end.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::{
     TensorName,
 };
 
-/// Outputs beyond the first of each node that one message may ask for: a number in an attr is a few
-/// bytes, the outputs it stands for are megabytes.
+/// Most outputs, beyond the first of each node, of one message: a number in an attr takes a few bytes,
+/// the outputs that it asks for take megabytes.
 const MORE_OUTPUTS_MAX: usize = 1 << 22;
 
 impl Graph {
@@ -31,7 +31,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Adds the nodes and functions of a message. On error the graph is as it was.
+    /// Adds the nodes and functions of a message. On error the graph is unchanged.
     pub fn extend(&mut self, mut def: pb::GraphDef) -> Result<()> {
         let len_before = self.len();
         let library_before = self.library().clone();
@@ -83,7 +83,7 @@ impl Graph {
         edges: Vec<Edges>,
         order: &[NodeId],
     ) -> Result<()> {
-        // The nodes enter as they are, without types; then each gets its own in order.
+        // All nodes are appended without types; then each gets its types in topological order.
         let mut pending: Vec<Option<NewNode>> = Vec::with_capacity(nodes.len());
         let mut bare = Vec::with_capacity(nodes.len());
         for (new, edges) in nodes.into_iter().zip(edges) {
@@ -136,14 +136,14 @@ impl Graph {
             })?;
             types.push(Some((output.dtype, output.is_ref)));
         }
-        // Unlike a node under construction, one in a message says what its types are.
+        // Unlike a node under construction, one in a message must set its type attrs.
         check_signature_attrs(new)?;
         let mut node = build_node(std::mem::take(new), &types)?;
         self.infer_shapes(&mut node)?;
         Ok(node)
     }
 
-    /// Edges that close loops were not there when their consumers were checked.
+    /// Checks back edges of loops, whose sources had no types when their targets were checked.
     fn check_loop_edges(&self, first: usize) -> Result<()> {
         for node in self.nodes()[first..].iter().filter(|n| n.role() == Role::Merge) {
             let expected = arg_types(&node.op.inputs, &node.attrs())?;
@@ -171,7 +171,7 @@ impl Graph {
         Ok(())
     }
 
-    /// TensorFlow's message; what came in by `from_def` goes out again, field by field.
+    /// TensorFlow's message; a graph from `from_def` gives an equal message, field by field.
     pub fn to_def(&self) -> pb::GraphDef {
         let message = &self.message;
         let has_library = message.has_library || !self.library().is_empty();
@@ -209,8 +209,7 @@ impl Graph {
     }
 }
 
-/// Attrs that types or numbers of arguments come from must be set; TensorFlow has a code of its own
-/// for this.
+/// Attrs that determine types or lengths of arguments must be set; TensorFlow answers `NotFound`.
 fn check_signature_attrs(new: &NewNode) -> Result<()> {
     for arg in new.op.inputs.iter().chain(&new.op.outputs) {
         let ty = match &arg.ty {
@@ -253,7 +252,7 @@ struct Importer<'a> {
     graph: &'a Graph,
     first: usize,
     by_name: FxHashMap<Arc<str>, u32>,
-    /// Attr names and devices repeat on most nodes; each text is kept once.
+    /// Interned attr names and devices, which repeat on most nodes.
     texts: FxHashSet<Arc<str>>,
 }
 
@@ -272,7 +271,7 @@ impl<'a> Importer<'a> {
         text
     }
 
-    /// Finds ops and takes over attrs; the inputs come back as the names they still are.
+    /// Finds the ops and converts attrs; returns the nodes and the names of their inputs.
     fn name_all(&mut self, defs: Vec<pb::NodeDef>) -> Result<(Vec<NewNode>, Vec<Vec<String>>)> {
         let mut nodes = Vec::with_capacity(defs.len());
         let mut inputs = Vec::with_capacity(defs.len());
@@ -315,7 +314,7 @@ impl<'a> Importer<'a> {
         Ok((nodes, inputs))
     }
 
-    /// Turns the names of inputs into edges.
+    /// Resolves the names of inputs to edges.
     fn resolve(&self, nodes: &[NewNode], inputs: Vec<Vec<String>>) -> Result<Vec<Edges>> {
         let mut all = Vec::with_capacity(nodes.len());
         for (node, inputs) in nodes.iter().zip(inputs) {

@@ -1,8 +1,9 @@
-//! Dataflow graphs: op definitions, nodes and edges, types and shapes, functions.
+//! Dataflow graphs: op definitions, nodes and edges, shape inference, functions, gradients.
 //!
-//! `graph` never sees a kernel: a client can build a graph, infer its types and shapes and ship it
-//! without anything that could run it. Ops are data ([`OpDef`]) in TensorFlow's own notation, and
-//! a graph is checked node by node as it grows, so a mistake is reported with the node's name.
+//! `graph` never sees a kernel: a client can build a graph, infer its types and shapes and serialize
+//! it without an executor. Ops are data ([`OpDef`]) in TensorFlow's own notation. A graph is checked
+//! node by node as it grows, so an error names the node. Passes share the rewriting kit in `rewrite`
+//! and match on the [`Role`] of ops.
 
 mod attr;
 mod branching;
@@ -16,7 +17,6 @@ mod import;
 mod library;
 mod loop_gradient;
 mod op;
-mod piece;
 mod refine;
 mod registry;
 mod rewrite;
@@ -24,6 +24,7 @@ mod role;
 mod scope;
 pub mod shape;
 pub mod structural;
+mod subgraph;
 mod value;
 
 pub use attr::{AttrValue, Attrs, IntoAttr, NodeAttrs};

@@ -14,7 +14,7 @@ use crate::{AttrValue, Gradient, Node, Role, functional_gradient, shape};
 /// Functions by name, with the gradients that clients defined for them.
 #[derive(Clone, Default)]
 pub struct FunctionLibrary {
-    /// In the order in which they came, which is the order in which they leave.
+    /// In the order in which they were added, which is that of `to_proto`.
     functions: Vec<(Arc<pb::FunctionDef>, Arc<Op>)>,
     by_name: BTreeMap<String, usize>,
     gradients: Vec<pb::GradientDef>,
@@ -23,7 +23,7 @@ pub struct FunctionLibrary {
 }
 
 impl FunctionLibrary {
-    /// Adds functions; one that is there already must be the same.
+    /// Adds functions; one that is defined already must be equal.
     pub(crate) fn extend(&mut self, library: pb::FunctionDefLibrary) -> Result<()> {
         for function in library.function {
             let signature = function
@@ -64,7 +64,7 @@ impl FunctionLibrary {
         Ok(())
     }
 
-    /// Takes over the functions of another library that are not here.
+    /// Adds the functions of another library that this one lacks.
     pub(crate) fn absorb(&mut self, other: &FunctionLibrary) {
         for (function, op) in &other.functions {
             if !self.by_name.contains_key(&op.name) {
@@ -74,7 +74,7 @@ impl FunctionLibrary {
         }
     }
 
-    /// Whether it holds nothing.
+    /// Whether the library is empty.
     pub fn is_empty(&self) -> bool {
         self.functions.is_empty()
             && self.gradients.is_empty()
@@ -127,7 +127,7 @@ impl FunctionLibrary {
         self.by_name.keys().map(String::as_str)
     }
 
-    /// The function's signature as an op: a node may have the function's name as its op.
+    /// The signature of a function as an op, for nodes whose op is the function.
     pub(crate) fn signature_op(&self, name: &str) -> Option<Arc<Op>> {
         self.entry(name).map(|(_, op)| op.clone())
     }
@@ -142,7 +142,7 @@ impl FunctionLibrary {
     }
 }
 
-/// An op definition from TensorFlow's message.
+/// The op of a function, from its signature.
 fn op_from_signature(signature: &pb::OpDef) -> Result<Op> {
     let arg = |a: &pb::op_def::ArgDef| -> Result<ArgDef> {
         let ty = if !a.type_attr.is_empty() {

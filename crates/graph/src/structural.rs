@@ -1,5 +1,6 @@
-//! The ops that the runtime itself interprets: sources, sinks, edges cut in two; those that run
-//! functions are defined in `functional`, those of branches and loops in `control_flow`.
+//! Definitions of the structural ops, which the executor runs without a kernel: constants, arguments
+//! and results of functions, sends and receives here, calls in `functional`, control flow in
+//! `control_flow`.
 
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
@@ -58,7 +59,7 @@ const ARG: OpDef = OpDef {
     ..OpDef::DEFAULT
 };
 
-/// What the function's author knew of the argument.
+/// The shape that the function declares for the argument, if it declares one.
 fn arg_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let known = c.attrs().shapes("_output_shapes").unwrap_or_default();
     if let [shape] = &known[..] {

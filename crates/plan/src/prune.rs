@@ -1,5 +1,5 @@
-//! Keep what the fetches and targets need; feeds and fetches become the client's `_Recv` and
-//! `_Send`, as TensorFlow names them.
+//! Pruning: keeps the nodes that fetches and targets depend on. Feeds and fetches become `_Recv` and
+//! `_Send` nodes with `client_terminated`, named as in TensorFlow.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use thalweg_tensor::{PartialShape, Result, Shape, bail, ensure};
 use crate::StepSignature;
 use crate::partition::transfer_attrs;
 
-/// The part of `graph` that a step runs. Feed `i` is node `i`; the fetches are the last nodes.
+/// The nodes of `graph` that a step runs. Feed `i` is node `i`; the fetches are the last nodes.
 pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) -> Result<Graph> {
     let fed: FxHashMap<Endpoint, u32> =
         step.feeds.iter().enumerate().map(|(i, &e)| (e, i as u32)).collect();
@@ -35,9 +35,9 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
     for (i, &feed) in step.feeds.iter().enumerate() {
         let output = graph.output(feed);
         let name = client_name(graph, "_recv", feed);
-        // What the client will feed is its own affair: the declared shape does not bind it.
+        // A feed may have another shape than the fed tensor declares.
         let shape = match step.feed_shapes.get(i) {
-            Some(shape) => settled_shape(graph, feed, shape)?,
+            Some(shape) => specialized_shape(graph, feed, shape)?,
             None => PartialShape::unknown(),
         };
         let outputs = smallvec![OutputInfo { dtype: output.dtype, is_ref: false, shape }];
@@ -58,7 +58,7 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
     let mut names: FxHashSet<String> = FxHashSet::default();
     for (i, &fetch) in step.fetches.iter().enumerate() {
         let mut name = client_name(graph, "_send", fetch);
-        // A tensor may be fetched twice; names are unique all the same.
+        // A tensor may be fetched twice, but names are unique.
         if !names.insert(name.clone()) {
             name = format!("{name}_{i}");
         }
@@ -70,9 +70,9 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
     Ok(Graph::from_nodes(graph, nodes))
 }
 
-/// What a plan for feeds of this shape alone may take for granted: what other nodes are known to be
-/// rests on the declared shape.
-fn settled_shape(graph: &Graph, feed: Endpoint, shape: &Shape) -> Result<PartialShape> {
+/// The shape of a feed in a specialized plan. It must be compatible with the declared shape, from
+/// which other shapes of the graph were inferred.
+fn specialized_shape(graph: &Graph, feed: Endpoint, shape: &Shape) -> Result<PartialShape> {
     let declared = &graph.output(feed).shape;
     ensure!(
         declared.is_compatible_with(shape),
@@ -90,8 +90,8 @@ fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u
     if fed.is_empty() {
         return dependencies(graph.nodes(), roots);
     }
-    // A fed placeholder runs for nobody, not even for its order; any other node that is fed
-    // does run for those who wait for its end, as in TensorFlow.
+    // As in TensorFlow, a fed placeholder does not run, even for nodes with control edges from it; any
+    // other fed node does run for those.
     let is_replaced = |id: &NodeId| {
         graph.node(*id).role() == Role::Placeholder
             && fed.contains_key(&Endpoint { node: *id, index: 0 })
@@ -103,12 +103,12 @@ fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u
     })
 }
 
-/// Refuses what only a client's own nodes may be, and references replaced by fed values.
+/// Refuses transfers with `client_terminated` in the client's graph, and feeds of references.
 fn check_kept(graph: &Graph, node: &Node, fed: &FxHashMap<Endpoint, u32>) -> Result<()> {
     if node.role().is_transfer() && node.attrs().bool("client_terminated")? {
         bail!(
             InvalidArgument,
-            "{} with client_terminated stands for a feed or a fetch; a graph cannot have its own\n\t \
+            "{} with client_terminated is reserved for feeds and fetches\n\t \
              [[{{{{node {}}}}}]]",
             node.op.name,
             node.name
@@ -122,7 +122,7 @@ fn check_kept(graph: &Graph, node: &Node, fed: &FxHashMap<Endpoint, u32>) -> Res
         if let Some(e) = inputs.iter().find(|e| fed.contains_key(e)) {
             bail!(
                 InvalidArgument,
-                "'{}:{}' cannot be fed: a value has no place that '{}' ({}) could change\n\t \
+                "'{}:{}' cannot be fed: '{}' ({}) takes a reference to a variable, a feed is a value\n\t \
                  [[{{{{node {}}}}}]]",
                 graph.node(e.node).name,
                 e.index,

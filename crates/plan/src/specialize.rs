@@ -1,10 +1,10 @@
-//! Plans for feeds of known shapes: what follows from the shapes is worked out once, not in every step.
+//! Shape specialization: a plan for feeds of known shapes computes once what follows from the shapes.
 //!
-//! Calls are written out, so that shapes reach what functions do. Then shapes are inferred again from
-//! the feeds on, integers that they settle (sizes, ranks, targets of reshapes) become constants, nodes
-//! that only hand on their input are passed by, and what nobody needs any more goes. Which ops that
-//! concerns is for their shape and value functions to say. Beyond branches and loops of frames, where
-//! a value may be dead and shapes may differ between iterations, everything stays as it is.
+//! Calls are inlined, so that shapes propagate into functions. Shapes are inferred again from the
+//! feeds; integers with a static value (sizes, ranks, targets of reshapes) become constants;
+//! `Identity` nodes are bypassed; nodes without readers are dropped. The shape and value functions of
+//! ops determine what has a static value. Nodes behind control flow ops stay unchanged: their inputs
+//! may be dead, and shapes may differ between iterations.
 
 use std::sync::Arc;
 
@@ -16,26 +16,26 @@ use thalweg_graph::{
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure};
 
-use crate::{StepSignature, Which, lower};
+use crate::{LowerSelection, StepSignature, lower};
 
-/// The pruned graph of a step whose feeds have the shapes that it says.
-pub(crate) fn settle(pruned: &Graph, step: &StepSignature) -> Result<Graph> {
+/// `pruned`, specialized for the feed shapes of `step`.
+pub(crate) fn specialize(pruned: &Graph, step: &StepSignature) -> Result<Graph> {
     ensure!(
         step.feed_shapes.len() == step.feeds.len(),
         InvalidArgument,
-        "there are {} feeds and {} shapes of them",
+        "there are {} feeds, but {} feed shapes",
         step.feeds.len(),
         step.feed_shapes.len()
     );
     check_functions(pruned)?;
-    let graph = lower(pruned, &Which::Calls)?;
+    let graph = lower(pruned, &LowerSelection::Calls)?;
     let order = graph.topological_order();
-    ensure!(order.len() == graph.len(), InvalidArgument, "the graph runs in a circle");
+    ensure!(order.len() == graph.len(), InvalidArgument, "the graph has a cycle");
     let may_be_dead = after_control_flow(&graph, &order);
     let mut pass = Pass {
         const_op: graph.registry().get("Const")?.clone(),
         graph,
-        moved: FxHashMap::default(),
+        replaced: FxHashMap::default(),
     };
     for id in order {
         pass.redirect(id);
@@ -49,20 +49,20 @@ pub(crate) fn settle(pruned: &Graph, step: &StepSignature) -> Result<Graph> {
 struct Pass {
     graph: Graph,
     const_op: Arc<Op>,
-    /// For outputs that are read elsewhere now, where.
-    moved: FxHashMap<Endpoint, Endpoint>,
+    /// Replaced outputs, and their replacements.
+    replaced: FxHashMap<Endpoint, Endpoint>,
 }
 
 impl Pass {
-    /// Reads what has moved where it is now.
+    /// Replaces inputs of a node.
     fn redirect(&mut self, id: NodeId) {
         let node = self.graph.node(id);
-        if self.moved.is_empty() || !node.inputs.iter().any(|e| self.moved.contains_key(e)) {
+        if self.replaced.is_empty() || !node.inputs.iter().any(|e| self.replaced.contains_key(e)) {
             return;
         }
         let mut node = node.clone();
         for input in &mut node.inputs {
-            *input = self.moved.get(input).copied().unwrap_or(*input);
+            *input = self.replaced.get(input).copied().unwrap_or(*input);
         }
         self.graph.replace(id, node);
     }
@@ -73,26 +73,26 @@ impl Pass {
         }
         self.graph.refine(id)?;
         let node = self.graph.node(id);
-        // What waits for others has to go on doing so.
+        // A control edge must keep its effect on the readers.
         if !self.graph.is_pure(node) || !node.control_inputs.is_empty() {
             return Ok(());
         }
         let source = node.inputs[0];
         if node.role() == Role::Identity && is_beside(&self.graph, node, source) {
-            self.moved.insert(Endpoint { node: id, index: 0 }, source);
+            self.replaced.insert(Endpoint { node: id, index: 0 }, source);
             return Ok(());
         }
         for index in 0..node.outputs.len() as u32 {
             let output = Endpoint { node: id, index };
-            if let Some(value) = self.graph.settled_integers(output) {
+            if let Some(value) = self.graph.static_value(output) {
                 let constant = self.constant(output, &value)?;
-                self.moved.insert(output, Endpoint { node: constant, index: 0 });
+                self.replaced.insert(output, Endpoint { node: constant, index: 0 });
             }
         }
         Ok(())
     }
 
-    /// A constant in the place of an output.
+    /// Adds a constant that replaces an output.
     fn constant(&mut self, output: Endpoint, value: &Tensor) -> Result<NodeId> {
         let from = self.graph.node(output.node);
         let mut name = format!("{}/settled_{}", from.name, output.index);
@@ -106,12 +106,12 @@ impl Pass {
     }
 }
 
-/// Whether a node asks for no other device than the one that its input comes from.
+/// Whether the node has no device constraint, or the same as the node of its input.
 fn is_beside(graph: &Graph, node: &Node, source: Endpoint) -> bool {
     node.device.is_empty() || node.device == graph.node(source.node).device
 }
 
-/// Nodes that are, or come after, parts of branches and loops of frames.
+/// For each node, whether it is a control flow op or depends on one.
 fn after_control_flow(graph: &Graph, order: &[NodeId]) -> Vec<bool> {
     let mut after = vec![false; graph.len()];
     for &id in order {
@@ -122,8 +122,8 @@ fn after_control_flow(graph: &Graph, order: &[NodeId]) -> Vec<bool> {
     after
 }
 
-/// Refuses functions that keep values in nodes of their own, as random ops do: each plan would begin
-/// anew with them, and answers would depend on which plan runs.
+/// Refuses functions with nodes that keep state, as random ops do: each specialized plan would have
+/// its own state, and results would depend on which plan runs.
 fn check_functions(graph: &Graph) -> Result<()> {
     let calls = graph.nodes().iter().filter(|node| node.role().is_call());
     for function in graph.library().reachable(calls.flat_map(Node::callees)) {
@@ -142,7 +142,7 @@ fn check_functions(graph: &Graph) -> Result<()> {
     Ok(())
 }
 
-/// Whether a node gives values that depend on earlier steps by more than a resource that it is given.
+/// Whether a node's outputs depend on earlier steps other than by a resource that it takes.
 fn keeps_state(graph: &Graph, node: &pb::NodeDef) -> bool {
     let Ok(op) = graph.find_op(&node.op) else { return false };
     let takes_resource =
@@ -150,8 +150,8 @@ fn keeps_state(graph: &Graph, node: &pb::NodeDef) -> bool {
     op.has(Flag::Stateful) && op.role != Role::Function && !op.outputs.is_empty() && !takes_resource
 }
 
-/// The graph without what neither a fetch nor an effect needs. What a caller runs for itself is hard to
-/// tell from what is left over, so with targets everything stays.
+/// The graph without nodes that no stateful node (a fetch is one) depends on. A target may be any
+/// node, so with targets all nodes stay.
 fn without_unneeded(graph: &Graph, step: &StepSignature) -> Graph {
     let is_root = |id: &NodeId| !step.targets.is_empty() || graph.node(*id).op.has(Flag::Stateful);
     let is_kept = dependencies(graph.nodes(), graph.ids().filter(is_root));
