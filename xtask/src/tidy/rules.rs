@@ -40,6 +40,19 @@ const CLOCKS_AND_THREADS: &[&str] = &[
 /// Crates in which no socket may occur: all that exist so far.
 const NO_SOCKETS: &[&str] = &["proto", "tensor", "graph", "kernel", "ops", "plan", "runtime"];
 
+/// Files and folders that may write to standard output or standard error. All other code of the
+/// libraries logs by `tracing`.
+const PRINTS: &[&str] = &[
+    // What a command prints is its result, a failure included.
+    "crates/cli/",
+    // A build script talks to cargo.
+    "crates/proto/build.rs",
+    // `Print` and `PrintV2` write to these streams.
+    "crates/ops/src/debug.rs",
+    // The progress of a training on its caller's terminal.
+    "crates/train/src/trainer/screen.rs",
+];
+
 /// Hosts that a text may name.
 const HOSTS: &[&str] = &[
     "doc.rust-lang.org",
@@ -222,6 +235,25 @@ pub(super) fn clocks_and_threads(files: &[File]) -> Vec<Problem> {
     problems
 }
 
+/// Libraries log; they do not print.
+pub(super) fn prints(files: &[File]) -> Vec<Problem> {
+    let words = ["print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr"];
+    let mut problems = Vec::new();
+    for file in shipped(files).filter(|f| !under(&f.path, PRINTS)) {
+        if !file.path.starts_with("crates/") || file.path.contains("/examples/") {
+            continue;
+        }
+        let code = code(source::without_tests(&file.text)).text;
+        for word in words {
+            for line in lines_with(&code, word) {
+                let what = format!("{word}: log by `tracing`");
+                problems.push(Problem::new(file, line, what));
+            }
+        }
+    }
+    problems
+}
+
 pub(super) fn sockets(files: &[File]) -> Vec<Problem> {
     let words = ["std::net", "std::os::unix::net", "tokio", "async fn"];
     let mut problems = Vec::new();
@@ -385,6 +417,13 @@ mod tests {
     fn clocks_stay_outside() {
         let text = "//! x\nlet t = Instant::now();\n\n#[cfg(test)]\nmod tests { thread::spawn }\n";
         assert_eq!(lines(&clocks_and_threads(&[file("crates/plan/src/a.rs", text)])), [2]);
+    }
+
+    #[test]
+    fn libraries_do_not_print() {
+        let text = "//! x\nprintln!(1);\neprintln!(2);\nlet x = std::io::stderr();\n";
+        assert_eq!(lines(&prints(&[file("crates/plan/src/a.rs", text)])), [2, 3, 4]);
+        assert!(prints(&[file("crates/cli/src/a.rs", text)]).is_empty());
     }
 
     #[test]

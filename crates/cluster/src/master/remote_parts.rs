@@ -10,6 +10,7 @@ use thalweg_plan::Partition;
 use thalweg_proto as pb;
 use thalweg_runtime::{RemoteDone, RemoteParts, RunMetadata, RunOptions};
 use thalweg_tensor::{Error, Result, err};
+use tracing::trace;
 
 use crate::cluster_spec::TaskName;
 use crate::errors::from_task;
@@ -130,6 +131,15 @@ impl RemoteParts for Registered {
         cancellation: &Cancellation,
         done: RemoteDone,
     ) -> Box<dyn Send + Sync> {
+        if let Some(part) = self.parts.first() {
+            let (session, tasks) = (&part.peers.handle, self.parts.len());
+            trace!(
+                target: "thalweg::step",
+                session,
+                step,
+                "step {step} of session {session} starts on {tasks} other tasks"
+            );
+        }
         let under_way = Arc::new(UnderWay {
             parts: self.parts.clone(),
             step,

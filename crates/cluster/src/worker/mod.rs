@@ -24,6 +24,7 @@ use crate::master::config;
 use crate::master::session::check_size;
 use crate::member::Member;
 use crate::network::transport::Transport;
+use crate::step::failure_log::FailureLog;
 use crate::step::recent_ids::RecentIds;
 use crate::step::rendezvous::{Renamed, Sender, TaskRendezvous};
 use crate::step::{Admitted, Steps};
@@ -342,8 +343,10 @@ impl Worker {
             return Ok(());
         }
         let links = tied(&table, cancellation);
+        let failures = FailureLog::new(&request.session_handle);
         graph.start(&run_options(request, cancellation), step, meets, move |result| {
             drop(links);
+            failures.of_worker(step, &result);
             let is_forgotten = steps.finished_whole(step, result.as_ref().err().cloned());
             wanted.ended(result, is_forgotten);
         });
