@@ -23,6 +23,10 @@
 //! API), [`ops`] (the built-in ops), [`runtime`] (sessions), `cluster` (distributed sessions, with
 //! the feature `remote`), [`storage`] (files behind URLs), [`train`] (models and optimizers),
 //! [`proto`] (TensorFlow's messages).
+//!
+//! All of them log by `tracing`: a program sees no message until it installs a subscriber, such as
+//! `tracing_subscriber::fmt().init()`. Errors are returned, never only logged. Targets and fields
+//! stand in `docs/logging.md`.
 
 use std::sync::{Arc, LazyLock};
 

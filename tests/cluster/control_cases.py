@@ -197,7 +197,8 @@ def case_where_nodes_went_is_logged(cluster):
             for _ in range(3):
                 s.run(add, {x: 2.0})
     task = "/replica:0/task:0/device:CPU:0"
-    lines = [line for line in cluster.log("worker:0").splitlines() if "): /job:" in line]
+    logged = cluster.log("worker:0").splitlines()
+    lines = [line.partition(" INFO ")[2] for line in logged if "): /job:" in line]
     for line in ["one: (Const): /job:ps", "folded: (AddV2): /job:ps", "v: (VariableV2): /job:ps",
                  "y: (Mul): /job:worker", "add: (AssignAdd): /job:ps"]:
         equal(lines.count(line + task), 2 if line.startswith("v:") else 1)

@@ -306,7 +306,7 @@ fn cluster_scale() -> Result<Outcome> {
 fn launched(python: &Path, thalweg: &str) -> Result<Outcome> {
     let text = launch(python, thalweg, &["--ps", "2", "--workers", "3"], "train.py")?;
     let stream = "tensors of /job:ps/replica:0/task:0 come by a unix socket";
-    for line in ["[worker/0] counts [200, 200, 200]", &format!("[worker/0] {stream}")] {
+    for line in ["[worker/0] counts [200, 200, 200]", &format!("INFO {stream}")] {
         ensure!(text.contains(line), "'{line}' is not in:\n{text}");
     }
     // What the servers say at their end proves that our masters and workers ran the steps: a
@@ -339,7 +339,7 @@ fn configured(python: &Path, thalweg: &str) -> Result<Outcome> {
         format!("[worker/0] memory [{}]", 300 << 20),
         format!("[ps/0] thalweg: {ignored}\n"),
         format!("[worker/0] thalweg: {ignored}\n"),
-        "[worker/0] count: (VariableV2): /job:ps/replica:0/task:0/device:CPU:1".into(),
+        "INFO count: (VariableV2): /job:ps/replica:0/task:0/device:CPU:1".into(),
     ] {
         ensure!(text.contains(&line), "'{line}' is not in:\n{text}");
     }

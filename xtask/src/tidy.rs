@@ -51,6 +51,7 @@ fn problems(files: &[File]) -> Vec<Problem> {
         rules::test_files,
         rules::unsafe_code,
         rules::clocks_and_threads,
+        rules::prints,
         rules::sockets,
         rules::places,
         rules::file_sizes,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use thalweg_formats::Storage;
 use thalweg_formats::saved_model::SavedModelFile;
-use thalweg_graph::{AttrValue, Graph, Node, Op, structural};
+use thalweg_graph::{AttrValue, Graph, Node, Op};
 use thalweg_kernel::{Environment, KernelInit};
 use thalweg_proto as pb;
 use thalweg_runtime::memory_limit_bytes;
@@ -233,7 +233,7 @@ fn check_dtypes(
 fn check_kernels(registry: &Registry, graph: &Graph, lacks: &mut Lacks) {
     let (budget, environment) = (Budget::new(KERNEL_BYTES_MAX), Environment::frozen());
     for node in graph.nodes() {
-        let is_structural = structural::OPS.iter().any(|def| def.name == node.op.name);
+        let is_structural = node.role().is_interpreted();
         let Ok(kernel) = registry.kernels.find(node, "CPU") else { continue };
         if is_structural {
             continue;

@@ -17,10 +17,11 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 use thalweg_cluster::{ClusterSpec, TaskName};
 use thalweg_tensor::{Result as Answer, err};
+use tracing::warn;
 
 use crate::server::{Transport, parse_cluster};
 use crate::supervise::{self, Program, Restarts, Screen};
-use crate::{Failure, descriptors};
+use crate::{Failure, descriptors, logging};
 use file::ClusterFile;
 use state::{Started, StateFolder};
 use status::Form;
@@ -149,7 +150,7 @@ fn up(
     let log = state.path().join("supervisor.log");
     let said = File::create(&log)?;
     let mut command = Process::new(std::env::current_exe()?);
-    command.args(["cluster", "up", "--supervise"]).arg(path);
+    command.args(["cluster", "up", "--supervise"]).arg(path).envs(logging::variables());
     if let Some(parent) = parent {
         command.arg("--state").arg(parent);
     }
@@ -213,7 +214,7 @@ fn stay(file: &ClusterFile, state: &StateFolder, quiet: bool) -> Result<(), Fail
     };
     descriptors::raise_limit();
     if let Some(shortage) = descriptors::shortage_of_supervisor(file.task_count()) {
-        eprintln!("{shortage}");
+        warn!(target: "thalweg::cluster_command", "{shortage}");
     }
     let addresses = file.addresses()?;
     let programs = programs(file, &addresses, state)?;

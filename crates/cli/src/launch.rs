@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use thalweg_tensor::err;
+use tracing::warn;
 
 use crate::server::Transport;
 use crate::supervise::{self, End, Program, Restarts, Screen};
@@ -101,7 +102,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     descriptors::raise_limit();
     let tasks = counts.iter().map(|(_, count)| count).sum();
     if let Some(shortage) = descriptors::shortage_of_supervisor(tasks) {
-        eprintln!("{shortage}");
+        warn!(target: "thalweg::launch", "{shortage}");
     }
     let layout = Layout::on_free_ports(&counts)?;
     let folder = log_folder(args)?;

@@ -14,6 +14,7 @@ pub mod health;
 pub mod inspect;
 pub mod launch;
 mod literal;
+mod logging;
 mod model;
 mod names;
 mod needed;
@@ -49,6 +50,9 @@ use thalweg_tensor::{Error, Result};
     arg_required_else_help = true
 )]
 struct Cli {
+    #[command(flatten)]
+    logging: logging::Args,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -80,6 +84,13 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
             return ExitCode::from(if refusal.use_stderr() { 2 } else { 0 });
         }
     };
+    let failures = match logging::start(&cli.logging) {
+        Ok(failures) => failures,
+        Err(sentence) => {
+            eprintln!("thalweg: {sentence}");
+            return ExitCode::from(2);
+        }
+    };
     let mut out = BufWriter::new(io::stdout().lock());
     let result = carry_out(&cli.command, families, &mut out);
     let result = result.and_then(|()| Ok(out.flush()?));
@@ -87,17 +98,17 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
     let _ = out.flush();
     match failure {
         Failure::Usage(sentence) => {
-            eprintln!("thalweg: {sentence}");
+            failures.say(&sentence);
             ExitCode::from(2)
         }
         Failure::Failed(error) => {
-            eprintln!("thalweg: {error}");
+            failures.say(&error);
             ExitCode::FAILURE
         }
         Failure::Exit(code) => ExitCode::from(code),
         Failure::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Failure::Output(error) => {
-            eprintln!("thalweg: the output could not be written: {error}");
+            failures.say(&format_args!("the output could not be written: {error}"));
             ExitCode::FAILURE
         }
     }

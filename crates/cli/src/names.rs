@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use thalweg_graph::{Endpoint, Graph, Node, NodeId, TensorName};
+use thalweg_graph::{Endpoint, Graph, Node, NodeId, Role, TensorName};
 use thalweg_tensor::{Result, bail, ensure, err};
 
 /// The maximum number of suggestions for an unknown name.
@@ -84,12 +84,8 @@ fn edit_distance(a: &[u8], b: &[u8]) -> usize {
 
 /// Lists the placeholders, outputs and targets of a graph.
 pub(crate) fn list(graph: &Graph, out: &mut dyn Write) -> io::Result<()> {
-    let mut is_read = vec![false; graph.len()];
-    for node in graph.nodes() {
-        node.inputs.iter().for_each(|e| is_read[e.node.index()] = true);
-        node.control_inputs.iter().for_each(|id| is_read[id.index()] = true);
-    }
-    let is_input = |n: &Node| n.op.name.starts_with("Placeholder");
+    let is_read = graph.has_successor();
+    let is_input = |n: &Node| matches!(n.role(), Role::Placeholder | Role::PlaceholderWithDefault);
     let ends = graph.ids().filter(|id| !is_read[id.index()]).map(|id| graph.node(id));
     let (fetchable, targets): (Vec<&Node>, Vec<&Node>) =
         ends.filter(|n| !is_input(n)).partition(|n| !n.outputs.is_empty());

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use thalweg_graph::TensorName;
-use thalweg_proto::{self as pb, attr_value::Value};
+use thalweg_graph::{TensorName, callees};
+use thalweg_proto as pb;
 
 /// Removes the nodes that none of `roots` (names of nodes or tensors) needs, and the functions that
 /// no remaining node calls.
@@ -36,30 +36,17 @@ fn keep_functions(graph: &mut pb::GraphDef) {
         .filter_map(|f| Some((f.signature.as_ref()?.name.as_str(), f)))
         .collect();
     let mut needed: BTreeSet<String> = BTreeSet::new();
-    let mut pending: Vec<String> = graph.node.iter().flat_map(called).collect();
+    let mut pending: Vec<String> = graph.node.iter().flat_map(callees).map(str::to_owned).collect();
     while let Some(name) = pending.pop() {
         let Some(body) = bodies.get(name.as_str()) else { continue };
         if needed.insert(name) {
-            pending.extend(body.node_def.iter().flat_map(called));
+            pending.extend(body.node_def.iter().flat_map(callees).map(str::to_owned));
         }
     }
     let is_needed =
         |f: &pb::FunctionDef| f.signature.as_ref().is_some_and(|s| needed.contains(&s.name));
     library.function.retain(is_needed);
     library.gradient.retain(|g| needed.contains(&g.function_name));
-}
-
-/// Names of the functions that a node may call: its op, and those in its attrs.
-fn called(node: &pb::NodeDef) -> Vec<String> {
-    let mut names = vec![node.op.clone()];
-    for attr in node.attr.values() {
-        match &attr.value {
-            Some(Value::Func(function)) => names.push(function.name.clone()),
-            Some(Value::List(list)) => names.extend(list.func.iter().map(|f| f.name.clone())),
-            _ => {}
-        }
-    }
-    names
 }
 
 #[cfg(test)]

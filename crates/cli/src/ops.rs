@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::Arc;
 
-use thalweg_graph::{ArgDef, ArgType, AttrKind, Gradient, Op, structural};
+use thalweg_graph::{ArgDef, ArgType, AttrKind, Gradient, Op};
 use thalweg_kernel::KernelSpec;
 use thalweg_ops::GOLDEN_RESULTS;
 use thalweg_tensor::DType;
@@ -38,7 +38,8 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
 
 /// Whether an op is supported: by a kernel, or by the runtime itself.
 pub(crate) fn has(registry: &Registry, op: &str) -> bool {
-    !registry.kernels.for_op(op).is_empty() || structural::OPS.iter().any(|def| def.name == op)
+    !registry.kernels.for_op(op).is_empty()
+        || registry.ops.get(op).is_ok_and(|op| op.role.is_interpreted())
 }
 
 struct Entry<'a> {

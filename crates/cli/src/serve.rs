@@ -24,6 +24,7 @@ use thalweg_tensor::{Context, Result, bail, ensure, err};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tracing::warn;
 
 pub use flags::Args;
 
@@ -110,11 +111,14 @@ fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
             [("model_name", &args.model_name), ("model_base_path", &args.model_base_path)]
         {
             if value.is_some() {
-                eprintln!("--{flag} has no effect beside --model_config_file");
+                warn!(
+                    target: "thalweg::serve",
+                    "--{flag} has no effect beside --model_config_file"
+                );
             }
         }
         let (models, warnings) = read_models(path, loader)?;
-        warnings.iter().for_each(|what| eprintln!("{what}"));
+        warnings.iter().for_each(|what| warn!(target: "thalweg::serve", "{what}"));
         return Ok(models);
     }
     let mut found = Vec::new();
@@ -274,13 +278,13 @@ async fn watch_config(path: String, interval: Duration, loader: Arc<Loader>, eng
         match read_models(&path, &loader) {
             Ok((models, warnings)) if last.as_ref() != Some(&models) => {
                 last = Some(models.clone());
-                warnings.iter().for_each(|what| eprintln!("{what}"));
+                warnings.iter().for_each(|what| warn!(target: "thalweg::serve", "{what}"));
                 if let Err(e) = engine.store.reload(models).await {
-                    eprintln!("{path}: {e}");
+                    warn!(target: "thalweg::serve", path, "{path}: {e}");
                 }
             }
             Ok(_) => {}
-            Err(e) => eprintln!("{e}"),
+            Err(e) => warn!(target: "thalweg::serve", path, "{e}"),
         }
     }
 }

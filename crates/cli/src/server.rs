@@ -24,6 +24,7 @@ use tokio::net::TcpListener;
 use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tracing::{info, warn};
 
 use crate::orphans::{self, Children};
 use crate::{Failure, Registry, cluster, descriptors};
@@ -248,17 +249,13 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let config = session_config(args).map_err(|e| Failure::Usage(e.to_string()))?;
     descriptors::raise_limit();
     if let Some(shortage) = descriptors::shortage_of_task(place.cluster.tasks().count()) {
-        eprintln!("{shortage}");
+        warn!(target: "thalweg::server", "{shortage}");
     }
     if let Some(threads) = args.limits.threads.or_else(|| threads_of(&config)) {
         Pool::start_global(threads as usize);
     }
     let mut options = args.limits.task_options(&place);
     options.session_config = config;
-    options.news = |line| {
-        // In one piece: others may write to the same pipe.
-        let _ = io::stderr().write_all(format!("{line}\n").as_bytes());
-    };
     let storage = args.files.storage(&place).map_err(|e| Failure::Usage(e.to_string()))?;
     options.environment.storage = Arc::new(storage);
     options.tensor_transport = match args.transport {
@@ -344,7 +341,13 @@ async fn serve(
     let _ = stop.send(true);
     let (of_clients, of_others) = member.steps_ended();
     let name = member.task().name();
-    eprintln!("{name} ends after {of_clients} steps of clients and {of_others} parts of others'");
+    info!(
+        target: "thalweg::server",
+        task = %name,
+        of_clients,
+        of_others,
+        "{name} ends after {of_clients} steps of clients and {of_others} parts of others'"
+    );
     if has_ended {
         return Ok(());
     }

@@ -15,8 +15,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::Failure;
 use crate::orphans::{self, Children, Own};
+use crate::{Failure, logging};
 
 /// How long a process may take to end after SIGTERM.
 const GRACE: Duration = Duration::from_secs(5);
@@ -225,6 +225,7 @@ fn start(program: &Program, own: &Children) -> io::Result<(Child, Own)> {
     let mut command = Command::new(&program.command[0]);
     command
         .args(&program.command[1..])
+        .envs(logging::variables())
         .envs(program.variables.iter().map(|(name, value)| (name, value)))
         .stdin(if program.with_parent { Stdio::piped() } else { Stdio::null() })
         .stdout(Stdio::piped())

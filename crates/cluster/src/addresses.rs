@@ -8,6 +8,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use thalweg_rpc::Resolve;
 use thalweg_tensor::{Context, Result, ensure, err};
+use tracing::warn;
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
 
@@ -92,7 +93,14 @@ impl ClusterFile {
             match read(&self.path, self.parse) {
                 Ok((cluster, version)) => state.take(&cluster, version),
                 // It may be half written; its next version will be read too.
-                Err(e) => eprintln!("{}: {e}; what it said before counts", self.path.display()),
+                Err(e) => {
+                    let path = self.path.display();
+                    warn!(
+                        target: "thalweg::cluster",
+                        path = %path,
+                        "{path}: {e}; what it said before counts"
+                    );
+                }
             }
         }
         look(&state)

@@ -56,9 +56,6 @@ pub struct TaskOptions {
     /// What its clients' sessions have where they do not say otherwise. Its `device_count` is how many
     /// CPU devices the task has.
     pub session_config: pb::ConfigProto,
-    /// Takes lines for the log of a server: good news, which a program with a cluster in it need not
-    /// print.
-    pub news: fn(&str),
 }
 
 impl Default for TaskOptions {
@@ -76,7 +73,6 @@ impl Default for TaskOptions {
             tensor_transport: TensorTransport::default(),
             observer: None,
             session_config: pb::ConfigProto::default(),
-            news: |_| {},
         }
     }
 }

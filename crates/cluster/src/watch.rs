@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use thalweg_kernel::{Clock, DeviceName, RendezvousKey, Value};
-use thalweg_runtime::{NodeWait, WaitList, Waiting};
+use thalweg_runtime::{NodeWait, WaitGuard, WaitList};
 
 use crate::cluster_spec::TaskName;
 use crate::network::own_messages::{WaitInfo, WaitKind};
@@ -67,7 +67,7 @@ pub(crate) enum Awaited {
 }
 
 /// Until it is dropped, somebody waits.
-pub(crate) type CallWaiting = Waiting<CallWait>;
+pub(crate) type CallWaiting = WaitGuard<CallWait>;
 
 impl Watch {
     pub(crate) fn new(own: TaskName, clock: Arc<dyn Clock>) -> Watch {

@@ -1,5 +1,6 @@
-//! Attr values, kept as they came so that a graph leaves as it entered, and typed access to them.
+//! Attr values, kept exactly as a GraphDef has them, and typed access to them.
 
+use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::op::{AttrKind, Op};
 /// The value of an attr. Large ones are shared.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub enum AttrValue {
-    /// Set in the message, but to nothing.
+    /// Present in the message without a value.
     #[default]
     None,
     /// Bytes or text.
@@ -73,7 +74,16 @@ impl AttrValue {
         pb::AttrValue { value }
     }
 
-    /// The value in a few words, however large it is.
+    /// The functions in the value: one, or those of a list.
+    pub fn functions(&self) -> &[pb::NameAttrList] {
+        match self {
+            AttrValue::Func(function) => std::slice::from_ref(function),
+            AttrValue::List(list) => &list.func,
+            _ => &[],
+        }
+    }
+
+    /// A short description of the value for error messages, of bounded length.
     pub(crate) fn summary(&self) -> String {
         match self {
             AttrValue::None => "not set".into(),
@@ -96,8 +106,8 @@ impl AttrValue {
         }
     }
 
-    /// Feeds a hasher: values of the same bits feed it the same, and 0.0 and -0.0 differ, though
-    /// they are equal. Reads large values once and copies nothing.
+    /// Hashes the value by its bits: 0.0 and -0.0 differ, though they are equal. Reads large values once
+    /// and copies nothing.
     pub fn fingerprint(&self, hasher: &mut impl Hasher) {
         std::mem::discriminant(self).hash(hasher);
         match self {
@@ -210,7 +220,7 @@ fn shape_fingerprint(shape: &pb::TensorShapeProto, hasher: &mut impl Hasher) {
     shape.dim.iter().for_each(|d| d.size.hash(hasher));
 }
 
-/// Leaves out what is rare: two tensors that differ only there are told apart by comparing them.
+/// Leaves out rare fields: tensors that differ only there have equal fingerprints.
 fn tensor_fingerprint(tensor: &pb::TensorProto, hasher: &mut impl Hasher) {
     tensor.dtype.hash(hasher);
     tensor.tensor_shape.iter().for_each(|s| shape_fingerprint(s, hasher));
@@ -240,7 +250,8 @@ fn list_fingerprint(list: &ListValue, hasher: &mut impl Hasher) {
     list.func.iter().for_each(|f| function_fingerprint(f, hasher));
 }
 
-/// The function's name and the names of its attrs; their values may nest as deep as they like.
+/// Hashes the function's name and the names of its attrs, not their values, which may nest without
+/// bound.
 fn function_fingerprint(function: &pb::NameAttrList, hasher: &mut impl Hasher) {
     function.name.hash(hasher);
     function.attr.keys().for_each(|name| name.hash(hasher));
@@ -252,7 +263,7 @@ impl From<&PartialShape> for AttrValue {
     }
 }
 
-/// Anything that can be given as an attr's value.
+/// Conversion to the value of an attr.
 pub trait IntoAttr {
     /// The value.
     fn into_attr(self) -> AttrValue;
@@ -295,11 +306,31 @@ into_attr! {
     }));
 }
 
-/// The attrs that a node sets, by name. Cloning shares them: plans copy nodes by the thousand.
+/// The attrs that a node sets, by name. Clones share them: passes copy nodes by the thousand.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attrs(Arc<Vec<(Arc<str>, AttrValue)>>);
 
 impl Attrs {
+    /// The attrs in a message.
+    pub fn from_proto(attrs: &BTreeMap<String, pb::AttrValue>) -> Attrs {
+        let attr = |(name, value): (&String, &pb::AttrValue)| {
+            (name.as_str().into(), AttrValue::from_proto(value.clone()))
+        };
+        attrs.iter().map(attr).collect()
+    }
+
+    /// TensorFlow's message.
+    pub fn to_proto(&self) -> BTreeMap<String, pb::AttrValue> {
+        self.iter().map(|(name, value)| (name.to_string(), value.to_proto())).collect()
+    }
+
+    /// The attrs of a `Const` of this value.
+    pub fn of_const(value: &Tensor) -> Result<Attrs> {
+        let proto = AttrValue::Tensor(Arc::new(value.to_proto()?));
+        let attrs = [("dtype".into(), value.dtype().into_attr()), ("value".into(), proto)];
+        Ok(attrs.into_iter().collect())
+    }
+
     /// The value set for `name`.
     pub fn get(&self, name: &str) -> Option<&AttrValue> {
         self.0.binary_search_by(|(n, _)| (**n).cmp(name)).ok().map(|i| &self.0[i].1)
@@ -342,7 +373,7 @@ impl FromIterator<(Arc<str>, AttrValue)> for Attrs {
     }
 }
 
-/// Typed access to a node's attrs; what the node does not set comes from the op's defaults.
+/// Typed access to a node's attrs; an attr that the node does not set has the op's default.
 #[derive(Clone, Copy)]
 pub struct NodeAttrs<'a> {
     op: &'a Op,

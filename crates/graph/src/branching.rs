@@ -1,37 +1,37 @@
-//! Building branches and loops: closures make the bodies, which become functions.
+//! Builders of branches and loops: closures trace the bodies, which become functions.
 //!
-//! A body is built at the end of the graph it is used in, so that it may use any tensor there, and
-//! is then taken off again. Tensors from outside become further inputs of the branch or loop.
+//! A body is traced at the end of the graph that uses it, so that it may capture any tensor, and its
+//! nodes are then removed from the graph. Captured tensors become inputs of the `If` or `While`.
 
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, ensure};
 
 use crate::functional_gradient::{empty_list, shape_constant};
-use crate::piece::{Piece, Slot, add_function};
-use crate::{AttrKind, AttrValue, Attrs, Graph, NodeId, Output, Scope};
+use crate::subgraph::{FunctionArg, Subgraph, add_function};
+use crate::{AttrKind, AttrValue, Attrs, Graph, NodeId, Output, Scope, shape};
 
 /// Builds one branch of [`Scope::case`].
 pub type Branch<'a> = Box<dyn FnOnce(&mut Scope) -> Result<Vec<Output>> + 'a>;
 
-/// A body as it was built, off the graph.
-struct Body {
-    piece: Piece,
-    args: Vec<Slot>,
-    results: Vec<Slot>,
-    /// Tensors from outside that it uses.
+/// The traced body of a branch or loop.
+struct TracedBody {
+    subgraph: Subgraph,
+    args: Vec<FunctionArg>,
+    results: Vec<FunctionArg>,
+    /// Tensors from outside that it reads.
     captures: Vec<Output>,
-    /// Nodes outside that it waits for.
+    /// Nodes outside with a control edge to it.
     after: Vec<NodeId>,
 }
 
-impl Body {
+impl TracedBody {
     fn build(
         scope: &Scope,
         name: &str,
         args: &[(DType, PartialShape)],
         build: impl FnOnce(&mut Scope, &[Output]) -> Result<Vec<Output>>,
-    ) -> Result<Body> {
+    ) -> Result<TracedBody> {
         let first = scope.with_graph(Graph::len);
-        let body = Body::build_at_end(scope, name, args, build, first);
+        let body = TracedBody::build_at_end(scope, name, args, build, first);
         scope.with_graph_mut(|g| g.truncate(first));
         body
     }
@@ -42,7 +42,7 @@ impl Body {
         args: &[(DType, PartialShape)],
         build: impl FnOnce(&mut Scope, &[Output]) -> Result<Vec<Output>>,
         first: usize,
-    ) -> Result<Body> {
+    ) -> Result<TracedBody> {
         let mut inner = scope.child(name).detached();
         let mut given = Vec::with_capacity(args.len());
         for (i, (dtype, shape)) in args.iter().enumerate() {
@@ -54,20 +54,19 @@ impl Body {
             for &result in &results {
                 graph.checked_output(result)?;
             }
-            let piece = Piece::of(graph, graph.ids().skip(first));
-            let captures = piece.captures(graph, &given, &results);
-            Ok(Body {
-                args: given.iter().map(|&t| Slot::of(graph, t)).collect(),
-                results: results.iter().map(|&t| Slot::of(graph, t)).collect(),
-                after: piece.control_captures(),
+            let subgraph = Subgraph::of(graph, graph.ids().skip(first));
+            let captures = subgraph.captures(graph, &given, &results);
+            Ok(TracedBody {
+                args: given.iter().map(|&t| FunctionArg::of(graph, t)).collect(),
+                results: results.iter().map(|&t| FunctionArg::of(graph, t)).collect(),
+                after: subgraph.control_captures(),
                 captures,
-                piece,
+                subgraph,
             })
         })
     }
 
-    /// The body as a function that gets `captures` besides its arguments, and returns those in
-    /// `kept` besides its results.
+    /// The body as a function with the further arguments `captures` and the further results `kept`.
     fn to_function(
         &self,
         scope: &Scope,
@@ -75,22 +74,22 @@ impl Body {
         captures: &[Output],
         kept: &[Output],
     ) -> Result<AttrValue> {
-        let slots = |tensors: &[Output]| -> Vec<Slot> {
-            scope.with_graph(|g| tensors.iter().map(|&t| Slot::of(g, t)).collect())
+        let function_args = |tensors: &[Output]| -> Vec<FunctionArg> {
+            scope.with_graph(|g| tensors.iter().map(|&t| FunctionArg::of(g, t)).collect())
         };
-        let args = [self.args.clone(), slots(captures)].concat();
-        let results = [self.results.clone(), slots(kept)].concat();
-        let def = scope.with_graph(|g| self.piece.to_function(g, &args, &results))?;
+        let args = [self.args.clone(), function_args(captures)].concat();
+        let results = [self.results.clone(), function_args(kept)].concat();
+        let def = scope.with_graph(|g| self.subgraph.to_function(g, &args, &results))?;
         let name = scope.with_graph_mut(|g| add_function(g, base, def))?;
         Ok(AttrValue::function(&name, &Attrs::default()))
     }
 }
 
-/// Tensors from outside that bodies use, and nodes there that they wait for.
+/// Captured tensors, and nodes outside with control edges to the bodies.
 type Captured = (Vec<Output>, Vec<NodeId>);
 
-/// All that several bodies capture, each tensor once.
-fn union<'a>(bodies: impl IntoIterator<Item = &'a Body>) -> Captured {
+/// The captures of several bodies, each once.
+fn union<'a>(bodies: impl IntoIterator<Item = &'a TracedBody>) -> Captured {
     let (mut captures, mut after): (Vec<Output>, Vec<NodeId>) = (Vec::new(), Vec::new());
     for body in bodies {
         captures.extend(
@@ -101,19 +100,9 @@ fn union<'a>(bodies: impl IntoIterator<Item = &'a Body>) -> Captured {
     (captures, after)
 }
 
-/// The most that is known of both.
-fn common(a: &PartialShape, b: &PartialShape) -> PartialShape {
-    match (a.dims(), b.dims()) {
-        (Some(x), Some(y)) if x.len() == y.len() => {
-            PartialShape::new(x.iter().zip(y).map(|(p, q)| if p == q { *p } else { None }))
-        }
-        _ => PartialShape::unknown(),
-    }
-}
-
 impl Scope {
-    /// What `then_branch` builds if `condition` holds when the step runs, else what `else_branch`
-    /// builds: only one of them runs. Both give as many tensors of the same types.
+    /// Results of `then_branch` if `condition` is true in the step, else of `else_branch`; only one of
+    /// them runs. Both return as many tensors of the same types.
     pub fn cond(
         &mut self,
         condition: Output,
@@ -122,11 +111,11 @@ impl Scope {
     ) -> Result<Vec<Output>> {
         let mut scope = self.child("cond");
         let bodies = [
-            Body::build(&scope, "then", &[], |s, _| then_branch(s))?,
-            Body::build(&scope, "else", &[], |s, _| else_branch(s))?,
+            TracedBody::build(&scope, "then", &[], |s, _| then_branch(s))?,
+            TracedBody::build(&scope, "else", &[], |s, _| else_branch(s))?,
         ];
         let (node_inputs, functions) = scope.branch_functions(&bodies, &["then", "else"])?;
-        let is_stateful = bodies.iter().any(|b| b.piece.is_stateful());
+        let is_stateful = bodies.iter().any(|b| b.subgraph.is_stateful());
         let mut functions = functions.into_iter();
         let mut node = scope.op(if is_stateful { "If" } else { "StatelessIf" }).input(condition);
         for name in ["then_branch", "else_branch"] {
@@ -137,35 +126,36 @@ impl Scope {
         node.branch(&bodies, &node_inputs)
     }
 
-    /// What the branch at position `index` builds; the last one if there is none. All give as many
-    /// tensors of the same types.
+    /// Results of the branch at position `index`, of the last branch if there is none. All return as
+    /// many tensors of the same types.
     pub fn case(&mut self, index: Output, branches: Vec<Branch<'_>>) -> Result<Vec<Output>> {
         ensure!(!branches.is_empty(), InvalidArgument, "a case needs a branch");
         let mut scope = self.child("case");
         let mut bodies = Vec::with_capacity(branches.len());
         for branch in branches {
-            bodies.push(Body::build(&scope, "branch", &[], |s, _| branch(s))?);
+            bodies.push(TracedBody::build(&scope, "branch", &[], |s, _| branch(s))?);
         }
         let (node_inputs, functions) = scope.branch_functions(&bodies, &["branch"])?;
-        let is_stateful = bodies.iter().any(|b| b.piece.is_stateful());
+        let is_stateful = bodies.iter().any(|b| b.subgraph.is_stateful());
         let functions = AttrValue::list_of(AttrKind::Func, &functions)?;
         let op = if is_stateful { "Case" } else { "StatelessCase" };
         scope.op(op).input(index).attr("branches", functions).branch(&bodies, &node_inputs)
     }
 
-    /// Functions of branches, all with the same arguments: what any of them captures.
+    /// Functions of branches. All have the same arguments: the captures of any of them.
     fn branch_functions(
         &self,
-        bodies: &[Body],
+        bodies: &[TracedBody],
         names: &[&str],
     ) -> Result<(Captured, Vec<AttrValue>)> {
         for (i, body) in bodies.iter().enumerate().skip(1) {
-            let types = |body: &Body| body.results.iter().map(|r| r.dtype).collect::<Vec<_>>();
+            let types =
+                |body: &TracedBody| body.results.iter().map(|r| r.dtype).collect::<Vec<_>>();
             let (first, other) = (types(&bodies[0]), types(body));
             ensure!(
                 first == other,
                 InvalidArgument,
-                "branches must give the same types: the first gives {first:?}, number {i} {other:?}"
+                "branches must return the same types: the first returns {first:?}, number {i} {other:?}"
             );
         }
         let (captures, after) = union(bodies);
@@ -177,8 +167,8 @@ impl Scope {
         Ok(((captures, after), functions))
     }
 
-    /// Runs `body` on its own results, beginning with `init`, as long as `condition` holds of them
-    /// when the step runs; what it ends with. Types stay, shapes may change.
+    /// A while loop: runs `body` on the loop variables, initially `init`, as long as `condition` is true
+    /// of them; their values after the last iteration. Types stay, shapes may change.
     ///
     /// ```
     /// # use thalweg_graph::Scope; use thalweg_tensor::{Result, Tensor};
@@ -204,24 +194,25 @@ impl Scope {
             let info = |&t: &Output| g.checked_output(t).map(|o| (o.dtype, o.shape.clone()));
             init.iter().map(info).collect::<Result<_>>()
         })?;
-        // A body that gives other shapes than it got is built again for what they share.
+        // A body that changes shapes is traced again with the shapes that both have in common.
         let built = loop {
-            let built = Body::build(&scope, "body", &vars, &mut body)?;
+            let built = TracedBody::build(&scope, "body", &vars, &mut body)?;
             let given: Vec<DType> = built.results.iter().map(|r| r.dtype).collect();
             let wanted: Vec<DType> = vars.iter().map(|v| v.0).collect();
             ensure!(
                 given == wanted,
                 InvalidArgument,
-                "the body gives {given:?} for variables of {wanted:?}"
+                "the body returns {given:?} for variables of {wanted:?}"
             );
-            let shapes = built.results.iter().zip(&vars).map(|(r, v)| common(&r.shape, &v.1));
+            let shapes =
+                built.results.iter().zip(&vars).map(|(r, v)| shape::common(&r.shape, &v.1));
             let wider: Vec<PartialShape> = shapes.collect();
             if wider.iter().zip(&vars).all(|(w, v)| *w == v.1) {
                 break built;
             }
             vars.iter_mut().zip(wider).for_each(|(v, w)| v.1 = w);
         };
-        let cond = Body::build(&scope, "cond", &vars, |s, v| Ok(vec![condition(s, v)?]))?;
+        let cond = TracedBody::build(&scope, "cond", &vars, |s, v| Ok(vec![condition(s, v)?]))?;
         let (captures, after) = union([&cond, &built]);
         let kept = &captures;
         let cond_function = cond.to_function(&scope, "cond", &captures, &[])?;
@@ -229,7 +220,7 @@ impl Scope {
         let mut shapes: Vec<PartialShape> = vars.into_iter().map(|v| v.1).collect();
         let captured = |&t: &Output| self.with_graph(|g| g.output(t).shape.clone());
         shapes.extend(captures.iter().map(captured));
-        let is_stateful = cond.piece.is_stateful() || built.piece.is_stateful();
+        let is_stateful = cond.subgraph.is_stateful() || built.subgraph.is_stateful();
         let node = scope.op(if is_stateful { "While" } else { "StatelessWhile" });
         let node = node.inputs(init).inputs(&captures).after(&after);
         let node = node.attr("cond", cond_function).attr("body", body_function);
@@ -238,8 +229,8 @@ impl Scope {
         Ok(outputs)
     }
 
-    /// Applies `body` to each row of `elems` in order, beginning with the state `init`; the last
-    /// state. `body` gets the state and one row of each of `elems`.
+    /// Left fold over the rows of `elems` with the initial state `init`; the final state. `body` takes
+    /// the state and one row of each of `elems`.
     pub fn foldl(
         &mut self,
         elems: &[Output],
@@ -252,7 +243,7 @@ impl Scope {
         rows.run(&mut scope, init, step)
     }
 
-    /// As [`Scope::foldl`], but gives the states after each row, stacked.
+    /// As [`Scope::foldl`], but returns the states after each row, stacked.
     pub fn scan(
         &mut self,
         elems: &[Output],
@@ -275,7 +266,7 @@ impl Scope {
             ensure!(
                 next.len() == count,
                 InvalidArgument,
-                "the body gives {} tensors for a state of {count}",
+                "the body returns {} tensors for a state of {count}",
                 next.len()
             );
             for i in 0..count {
@@ -294,8 +285,8 @@ impl Scope {
     ) -> Result<Vec<Output>> {
         let mut scope = self.child("map");
         let rows = Rows::new(&mut scope, elems)?;
-        // What the body gives is not known before it is built.
-        let trial = Body::build(&scope, "trial", &rows.types, &mut body)?;
+        // The types of the body's results are known once it is traced.
+        let trial = TracedBody::build(&scope, "trial", &rows.types, &mut body)?;
         let types: Vec<(DType, PartialShape)> =
             trial.results.iter().map(|r| (r.dtype, r.shape.clone())).collect();
         let mut lists = Vec::with_capacity(types.len());
@@ -311,7 +302,7 @@ impl Scope {
         stacked(&mut scope, &out, &types, rows.count)
     }
 
-    /// This scope without control dependencies: those of a body are its node's.
+    /// This scope without control dependencies: the node of the branch or loop has them.
     fn detached(&self) -> Scope {
         let mut scope = self.clone();
         scope.clear_control_inputs();
@@ -320,14 +311,14 @@ impl Scope {
 }
 
 impl crate::NodeBuilder<'_> {
-    /// A branch's node, but for what selects the branch and its functions.
-    fn branch(self, bodies: &[Body], (captures, after): &Captured) -> Result<Vec<Output>> {
+    /// Builds the node of a branch; its selector and functions are set.
+    fn branch(self, bodies: &[TracedBody], (captures, after): &Captured) -> Result<Vec<Output>> {
         let first = &bodies[0].results;
         let dtypes: Vec<DType> = first.iter().map(|r| r.dtype).collect();
         let mut shapes: Vec<PartialShape> = first.iter().map(|r| r.shape.clone()).collect();
         for body in &bodies[1..] {
             for (shape, other) in shapes.iter_mut().zip(&body.results) {
-                *shape = common(shape, &other.shape);
+                *shape = shape::common(shape, &other.shape);
             }
         }
         let node = self.inputs(captures).after(after).attr("Tout", &dtypes[..]);
@@ -335,13 +326,13 @@ impl crate::NodeBuilder<'_> {
     }
 }
 
-/// Tensors taken row by row.
+/// Tensors that a loop consumes row by row.
 struct Rows {
-    /// The rows of each, the first one last.
+    /// For each tensor, the list of its rows in reverse order.
     lists: Vec<Output>,
-    /// What one row of each is.
+    /// Type and shape of one row of each tensor.
     types: Vec<(DType, PartialShape)>,
-    /// How many rows there are, as a tensor and as far as known.
+    /// Number of rows, as a tensor and, if known, as a number.
     length: Output,
     count: Option<usize>,
 }
@@ -370,7 +361,7 @@ impl Rows {
         Ok(Rows { lists, types, length, count })
     }
 
-    /// Takes rows as long as there are any.
+    /// Runs `step` for each row; the final state.
     fn run(
         &self,
         scope: &mut Scope,
@@ -402,7 +393,7 @@ impl Rows {
     }
 }
 
-/// Lists of rows as tensors.
+/// Stacks lists of rows.
 fn stacked(
     scope: &mut Scope,
     lists: &[Output],

@@ -1,52 +1,17 @@
-//! The dataflow ops of branches and loops. The runtime interprets them; here is what they look like.
+//! Definitions of the control flow ops. The executor interprets them.
 //!
-//! `Switch` sends its input to one of its outputs, the others are dead; `Merge` passes on the input
-//! that is not. `Enter` hands a value to a loop's frame, `NextIteration` to its next iteration, `Exit`
-//! back to where the loop stands.
+//! `Switch` forwards its input to one of its outputs, the others are dead; `Merge` forwards the first
+//! input that is alive. `Enter` forwards a value into the first iteration of a loop's frame,
+//! `NextIteration` to the frame's next iteration, `Exit` to the parent frame.
 
-use smallvec::SmallVec;
 use thalweg_tensor::{PartialShape, Result};
 
 use crate::shape::{self, ShapeContext};
-use crate::{Flag, OpDef};
-
-/// What a node does to the flow of values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ControlFlow {
-    /// Chooses which of its outputs is alive.
-    Switch,
-    /// Passes on the input that is alive.
-    Merge,
-    /// Hands a value to a frame.
-    Enter,
-    /// Hands a value out of a frame.
-    Exit,
-    /// Hands a value to the frame's next iteration.
-    NextIteration,
-    /// Says whether a loop goes on.
-    LoopCond,
-    /// Runs even if what it waits for is dead.
-    Trigger,
-}
-
-impl ControlFlow {
-    /// What the op called `name` does, if it is one of these.
-    pub fn of(name: &str) -> Option<ControlFlow> {
-        Some(match name {
-            "Switch" | "RefSwitch" | "_SwitchN" => ControlFlow::Switch,
-            "Merge" | "RefMerge" => ControlFlow::Merge,
-            "Enter" | "RefEnter" => ControlFlow::Enter,
-            "Exit" | "RefExit" => ControlFlow::Exit,
-            "NextIteration" | "RefNextIteration" => ControlFlow::NextIteration,
-            "LoopCond" => ControlFlow::LoopCond,
-            "ControlTrigger" => ControlFlow::Trigger,
-            _ => return None,
-        })
-    }
-}
+use crate::{Flag, OpDef, Role};
 
 pub(crate) const SWITCH: OpDef = OpDef {
     name: "Switch",
+    role: Role::Switch,
     inputs: &["data: T", "pred: bool"],
     outputs: &["output_false: T", "output_true: T"],
     attrs: &["T: type"],
@@ -80,6 +45,7 @@ fn switch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 pub(crate) const MERGE: OpDef = OpDef {
     name: "Merge",
+    role: Role::Merge,
     inputs: &["inputs: N * T"],
     outputs: &["output: T", "value_index: int32"],
     attrs: &["T: type", "N: int >= 1"],
@@ -94,19 +60,10 @@ pub(crate) const REF_MERGE: OpDef = OpDef {
     ..MERGE
 };
 
-/// What all inputs have in common: any of them may be the one that comes.
+/// The most specific shape that all inputs have: any of them may be forwarded.
 fn merge_shape(c: &mut ShapeContext<'_>) -> Result<()> {
-    let mut common = c.input(0).clone();
-    for i in 1..c.num_inputs() {
-        common = match (common.dims(), c.input(i).dims()) {
-            (Some(a), Some(b)) if a.len() == b.len() => {
-                let dims: SmallVec<[Option<usize>; 4]> =
-                    a.iter().zip(b).map(|(x, y)| x.filter(|_| x == y)).collect();
-                PartialShape::new(dims)
-            }
-            _ => PartialShape::unknown(),
-        };
-    }
+    let inputs = (1..c.num_inputs()).map(|i| c.input(i));
+    let common = inputs.fold(c.input(0).clone(), |common, other| shape::common(&common, other));
     c.set_output(0, common);
     c.set_output(1, PartialShape::scalar());
     Ok(())
@@ -114,6 +71,7 @@ fn merge_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 pub(crate) const ENTER: OpDef = OpDef {
     name: "Enter",
+    role: Role::Enter,
     inputs: &["data: T"],
     outputs: &["output: T"],
     attrs: &[
@@ -131,6 +89,7 @@ pub(crate) const REF_ENTER: OpDef =
 
 pub(crate) const EXIT: OpDef = OpDef {
     name: "Exit",
+    role: Role::Exit,
     inputs: &["data: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
@@ -141,12 +100,15 @@ pub(crate) const EXIT: OpDef = OpDef {
 pub(crate) const REF_EXIT: OpDef =
     OpDef { name: "RefExit", inputs: &["data: Ref(T)"], outputs: &["output: Ref(T)"], ..EXIT };
 
-pub(crate) const NEXT_ITERATION: OpDef = OpDef { name: "NextIteration", ..EXIT };
+pub(crate) const NEXT_ITERATION: OpDef =
+    OpDef { name: "NextIteration", role: Role::NextIteration, ..EXIT };
 
-pub(crate) const REF_NEXT_ITERATION: OpDef = OpDef { name: "RefNextIteration", ..REF_EXIT };
+pub(crate) const REF_NEXT_ITERATION: OpDef =
+    OpDef { name: "RefNextIteration", role: Role::NextIteration, ..REF_EXIT };
 
 pub(crate) const LOOP_COND: OpDef = OpDef {
     name: "LoopCond",
+    role: Role::LoopCond,
     inputs: &["input: bool"],
     outputs: &["output: bool"],
     shape: loop_cond_shape,
@@ -159,4 +121,5 @@ fn loop_cond_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(crate) const CONTROL_TRIGGER: OpDef = OpDef { name: "ControlTrigger", ..OpDef::DEFAULT };
+pub(crate) const CONTROL_TRIGGER: OpDef =
+    OpDef { name: "ControlTrigger", role: Role::ControlTrigger, ..OpDef::DEFAULT };

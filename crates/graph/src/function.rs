@@ -1,173 +1,28 @@
-//! Functions: a library of named bodies, and bodies made into graphs.
+//! Instantiation of functions: from a `FunctionDef` and the caller's attrs to the body as a graph.
 //!
-//! A `FunctionDef` names its nodes' inputs by output argument (`node:output:0`); instantiation
-//! replaces attr placeholders by the caller's attrs and gives a graph with `_Arg` and `_Retval`.
+//! A `FunctionDef` names its nodes' inputs by output argument (`node:output:0`). Instantiation
+//! replaces attr placeholders by the caller's attrs; `_Arg` and `_Retval` nodes stand for arguments
+//! and results.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use thalweg_proto as pb;
 use thalweg_proto::attr_value::Value;
 use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 
-use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op};
+use crate::op::ArgType;
 use crate::{
-    AttrValue, Attrs, Endpoint, Gradient, GradientOptions, Graph, NodeId, Output, Scope,
-    functional_gradient, gradients, shape,
+    AttrValue, Attrs, Endpoint, GradientOptions, Graph, NodeId, Output, Role, Scope, gradients,
 };
 
-/// Tensors that one argument may stand for.
+/// Most tensors of one argument.
 const ARGS_MAX: usize = 1 << 16;
-/// Names that one body may expand to: a list is short in a message, its tensors are not.
+/// Most tensors of one body: a list is short in a message, its tensors are not.
 const NAMES_MAX: usize = 1 << 20;
 
-/// Functions by name, with the gradients that clients defined for them.
-#[derive(Clone, Default)]
-pub struct FunctionLibrary {
-    /// In the order in which they came, which is the order in which they leave.
-    functions: Vec<(Arc<pb::FunctionDef>, Arc<Op>)>,
-    by_name: BTreeMap<String, usize>,
-    gradients: Vec<pb::GradientDef>,
-    gradient_by_name: BTreeMap<String, usize>,
-    registered_gradients: Vec<pb::RegisteredGradient>,
-}
-
-impl FunctionLibrary {
-    /// Adds functions; one that is there already must be the same.
-    pub(crate) fn extend(&mut self, library: pb::FunctionDefLibrary) -> Result<()> {
-        for function in library.function {
-            let signature = function
-                .signature
-                .as_ref()
-                .ok_or_else(|| err!(InvalidArgument, "a function has no signature"))?;
-            let name = signature.name.clone();
-            ensure!(!name.is_empty(), InvalidArgument, "a function has no name");
-            if let Some(known) = self.get(&name) {
-                ensure!(
-                    **known == function,
-                    InvalidArgument,
-                    "function '{name}' is defined already, and differently"
-                );
-                continue;
-            }
-            let op = op_from_signature(signature).context(|| format!("function '{name}'"))?;
-            self.by_name.insert(name, self.functions.len());
-            self.functions.push((Arc::new(function), Arc::new(op)));
-        }
-        for gradient in library.gradient {
-            match self.gradient(&gradient.function_name) {
-                None => {
-                    let name = gradient.function_name.clone();
-                    self.gradient_by_name.insert(name, self.gradients.len());
-                    self.gradients.push(gradient);
-                }
-                Some(known) => ensure!(
-                    known == gradient.gradient_func,
-                    InvalidArgument,
-                    "function '{}' has the gradient '{known}' already, not '{}'",
-                    gradient.function_name,
-                    gradient.gradient_func
-                ),
-            }
-        }
-        self.registered_gradients.extend(library.registered_gradients);
-        Ok(())
-    }
-
-    /// Takes over the functions of another library that are not here.
-    pub(crate) fn absorb(&mut self, other: &FunctionLibrary) {
-        for (function, op) in &other.functions {
-            if !self.by_name.contains_key(&op.name) {
-                self.by_name.insert(op.name.clone(), self.functions.len());
-                self.functions.push((function.clone(), op.clone()));
-            }
-        }
-    }
-
-    /// Whether it holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.functions.is_empty()
-            && self.gradients.is_empty()
-            && self.registered_gradients.is_empty()
-    }
-
-    fn entry(&self, name: &str) -> Option<&(Arc<pb::FunctionDef>, Arc<Op>)> {
-        self.by_name.get(name).map(|&i| &self.functions[i])
-    }
-
-    /// The function called `name`.
-    pub fn get(&self, name: &str) -> Option<&Arc<pb::FunctionDef>> {
-        self.entry(name).map(|(function, _)| function)
-    }
-
-    /// The gradient function that a client defined for `name`.
-    pub fn gradient(&self, name: &str) -> Option<&str> {
-        self.gradient_by_name.get(name).map(|&i| self.gradients[i].gradient_func.as_str())
-    }
-
-    /// Names of all functions, sorted.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(String::as_str)
-    }
-
-    /// The function's signature as an op: a node may have the function's name as its op.
-    pub(crate) fn signature_op(&self, name: &str) -> Option<Arc<Op>> {
-        self.entry(name).map(|(_, op)| op.clone())
-    }
-
-    /// TensorFlow's message.
-    pub fn to_proto(&self) -> pb::FunctionDefLibrary {
-        pb::FunctionDefLibrary {
-            function: self.functions.iter().map(|(f, _)| (**f).clone()).collect(),
-            gradient: self.gradients.clone(),
-            registered_gradients: self.registered_gradients.clone(),
-        }
-    }
-}
-
-/// An op definition from TensorFlow's message.
-fn op_from_signature(signature: &pb::OpDef) -> Result<Op> {
-    let arg = |a: &pb::op_def::ArgDef| -> Result<ArgDef> {
-        let ty = if !a.type_attr.is_empty() {
-            ArgType::Attr(a.type_attr.clone())
-        } else if !a.type_list_attr.is_empty() {
-            ArgType::ListAttr(a.type_list_attr.clone())
-        } else {
-            ArgType::Fixed(DType::from_proto(a.r#type)?)
-        };
-        let number_attr = (!a.number_attr.is_empty()).then(|| a.number_attr.clone());
-        Ok(ArgDef { name: a.name.clone(), ty, number_attr, is_ref: a.is_ref })
-    };
-    let attr = |a: &pb::op_def::AttrDef| -> Result<AttrDef> {
-        let inner = a.r#type.strip_prefix("list(").and_then(|t| t.strip_suffix(')'));
-        let kind = AttrKind::from_name(inner.unwrap_or(&a.r#type))
-            .ok_or_else(|| err!(InvalidArgument, "attr '{}' has kind {:?}", a.name, a.r#type))?;
-        Ok(AttrDef {
-            name: a.name.clone(),
-            kind,
-            is_list: inner.is_some(),
-            default: a.default_value.clone().map(AttrValue::from_proto),
-            allowed_types: Vec::new(),
-            allowed_strings: Vec::new(),
-            minimum: a.has_minimum.then_some(a.minimum),
-        })
-    };
-    Ok(Op {
-        name: signature.name.clone(),
-        inputs: signature.input_arg.iter().map(arg).collect::<Result<_>>()?,
-        outputs: signature.output_arg.iter().map(arg).collect::<Result<_>>()?,
-        attrs: signature.attr.iter().map(attr).collect::<Result<_>>()?,
-        flags: if signature.is_stateful { vec![Flag::Stateful] } else { Vec::new() },
-        shape: shape::unknown,
-        value: None,
-        gradient: Gradient::By(functional_gradient::direct_call),
-        is_function: true,
-    })
-}
-
-/// A function as a graph.
+/// The body of a function as a graph.
 pub struct FunctionBody {
     /// Nodes, with `_Arg` and `_Retval` for arguments and results.
     pub graph: Graph,
@@ -175,8 +30,27 @@ pub struct FunctionBody {
     pub args: Vec<NodeId>,
     /// `_Retval` nodes in order.
     pub results: Vec<NodeId>,
-    /// Nodes that must run though no result needs them.
+    /// Nodes that must run though no result depends on them.
     pub control_results: Vec<NodeId>,
+}
+
+impl FunctionBody {
+    /// The outputs of the `_Arg` nodes.
+    pub fn arg_tensors(&self) -> Vec<Output> {
+        self.args.iter().map(|&node| Endpoint { node, index: 0 }).collect()
+    }
+
+    /// The inputs of the `_Retval` nodes.
+    pub fn result_tensors(&self) -> Vec<Output> {
+        self.results.iter().map(|&id| self.graph.node(id).inputs[0]).collect()
+    }
+}
+
+impl Graph {
+    /// The body of the function `name` of the graph's library, instantiated with the caller's attrs.
+    pub fn function_body(&self, name: &str, attrs: &Attrs) -> Result<FunctionBody> {
+        instantiate(self.library().find(name)?, attrs, self)
+    }
 }
 
 /// The body of `function`, instantiated with the caller's attrs. `like` gives ops and functions.
@@ -191,30 +65,24 @@ pub fn instantiate(
         .context(|| format!("function '{name}'"))
 }
 
-/// The gradient of the function `name`: from its arguments and the adjoints of its results to the
-/// adjoints of its arguments. It is the one that a client defined, or is made here.
+/// The gradient of the function `name`, from its arguments and the adjoints of its results to the
+/// adjoints of its arguments: the one that a client defined, else one by differentiation.
 pub fn instantiate_gradient(name: &str, attrs: &Attrs, like: &Graph) -> Result<FunctionBody> {
-    let find = |name: &str| {
-        let known = like.library().get(name);
-        known.ok_or_else(|| err!(NotFound, "function '{name}' is not in the graph's library"))
-    };
     if let Some(defined) = like.library().gradient(name) {
-        return instantiate(find(defined)?, attrs, like);
+        return like.function_body(defined, attrs);
     }
-    let body = instantiate(find(name)?, attrs, like)?;
+    let body = like.function_body(name, attrs)?;
     differentiated(body).context(|| format!("gradient of function '{name}'"))
 }
 
-/// A body with the adjoints of its arguments for results, and those of its results for further
-/// arguments.
+/// The gradient of a body: its arguments and the adjoints of its results are arguments, the adjoints
+/// of its arguments are results.
 fn differentiated(body: FunctionBody) -> Result<FunctionBody> {
+    let (xs, ys) = (body.arg_tensors(), body.result_tensors());
     let FunctionBody { graph, mut args, results, control_results } = body;
-    let value = |&id: &NodeId| graph.node(id).inputs[0];
-    let ys: Vec<Output> = results.iter().map(value).collect();
     let dtypes: Vec<DType> = ys.iter().map(|&y| graph.output(y).dtype).collect();
-    let xs: Vec<Output> = args.iter().map(|&node| Endpoint { node, index: 0 }).collect();
-    // The results of the function itself are nobody's.
-    let kept = graph.nodes().iter().filter(|n| n.op.name != "_Retval").count();
+    // The results of the function itself are not needed.
+    let kept = graph.nodes().iter().filter(|n| n.role() != Role::Retval).count();
     debug_assert_eq!(kept + results.len(), graph.len(), "instantiation puts results last");
     let mut scope = Scope::of(Graph::from_nodes(&graph, graph.nodes()[..kept].to_vec()));
     let mut grad_ys = Vec::with_capacity(ys.len());
@@ -239,9 +107,9 @@ struct Instantiation<'a> {
     function: &'a pb::FunctionDef,
     attrs: &'a Attrs,
     like: &'a Graph,
-    /// What `arg`, `node:out` mean: names of tensors as a GraphDef has them.
+    /// For `arg` and `node:out`, the names of their tensors as a GraphDef has them.
     outputs: FxHashMap<String, Vec<String>>,
-    /// Names made so far.
+    /// Number of names made so far.
     names: usize,
 }
 
@@ -300,7 +168,7 @@ impl Instantiation<'_> {
             .ok_or_else(|| err!(InvalidArgument, "attr '{name}' is not set by the caller"))
     }
 
-    /// Dtypes that an argument of the signature stands for under the caller's attrs.
+    /// Dtypes of the tensors of an argument under the caller's attrs.
     fn arg_types(&self, arg: &pb::op_def::ArgDef) -> Result<Vec<i32>> {
         let attr = |name: &str| self.attr(name);
         if !arg.type_list_attr.is_empty() {
@@ -386,7 +254,7 @@ impl Instantiation<'_> {
                 tensors.len()
             );
             for (tensor, dtype) in tensors.into_iter().zip(types) {
-                // A name that no node of the body can have, so that none is shadowed.
+                // No node of the body can have such a name.
                 let name = format!("_retval_{}", names.len());
                 nodes.push(node_def(
                     &name,
@@ -400,14 +268,10 @@ impl Instantiation<'_> {
         Ok(names)
     }
 
-    /// Records what `node:argument` stands for, by the op's output arguments.
+    /// Records the tensors of each `node:argument`, by the op's output arguments.
     fn name_outputs(&mut self, def: &pb::NodeDef) -> Result<()> {
         let op = self.like.find_op(&def.op).context(|| format!("node '{}'", def.name))?;
-        let attrs: Attrs = self
-            .substituted(&def.attr)?
-            .into_iter()
-            .map(|(n, v)| (n.into(), AttrValue::from_proto(v)))
-            .collect();
+        let attrs = Attrs::from_proto(&self.substituted(&def.attr)?);
         let lookup = crate::NodeAttrs::new(&op, &attrs);
         let mut position = 0;
         for arg in &op.outputs {
@@ -429,7 +293,7 @@ impl Instantiation<'_> {
         Ok(())
     }
 
-    /// Tensors that `arg`, `arg:i`, `node:out` or `node:out:i` stand for.
+    /// Tensors of `arg`, `arg:i`, `node:out` or `node:out:i`.
     fn tensors(&self, name: &str) -> Result<Vec<String>> {
         if let Some(all) = self.outputs.get(name) {
             return Ok(all.clone());

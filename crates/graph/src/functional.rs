@@ -1,12 +1,14 @@
-//! Ops that run functions of the graph's library: calls, branches, loops, gradients.
+//! Definitions of the ops that call functions of the graph's library: calls, branches, loops, symbolic
+//! gradients.
 
 use thalweg_tensor::{PartialShape, Result, ensure};
 
 use crate::shape::ShapeContext;
-use crate::{Flag, Node, OpDef, functional_gradient, loop_gradient};
+use crate::{Flag, OpDef, Role, functional_gradient, loop_gradient};
 
 pub(crate) const PARTITIONED_CALL: OpDef = OpDef {
     name: "PartitionedCall",
+    role: Role::PartitionedCall,
     inputs: &["args: Tin"],
     outputs: &["output: Tout"],
     attrs: &[
@@ -29,6 +31,7 @@ pub(crate) const STATEFUL_PARTITIONED_CALL: OpDef = OpDef {
 
 pub(crate) const REMOTE_CALL: OpDef = OpDef {
     name: "RemoteCall",
+    role: Role::RemoteCall,
     inputs: &["target: string", "args: Tin"],
     outputs: &["output: Tout"],
     attrs: &["Tin: list(type) >= 1", "Tout: list(type) >= 1", "f: func"],
@@ -38,6 +41,7 @@ pub(crate) const REMOTE_CALL: OpDef = OpDef {
 
 pub(crate) const SYMBOLIC_GRADIENT: OpDef = OpDef {
     name: "SymbolicGradient",
+    role: Role::SymbolicGradient,
     inputs: &["input: Tin"],
     outputs: &["output: Tout"],
     attrs: &["Tin: list(type) >= 1", "Tout: list(type) >= 1", "f: func"],
@@ -46,7 +50,7 @@ pub(crate) const SYMBOLIC_GRADIENT: OpDef = OpDef {
 }
 .with_gradient(functional_gradient::symbolic_gradient);
 
-/// An adjoint has the shape of what it belongs to.
+/// The adjoint of an input has the shape of the input.
 fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     ensure!(
         c.num_inputs() >= c.num_outputs(),
@@ -63,6 +67,7 @@ fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
 
 pub(crate) const STATELESS_IF: OpDef = OpDef {
     name: "StatelessIf",
+    role: Role::If,
     inputs: &["cond: Tcond", "input: Tin"],
     outputs: &["output: Tout"],
     attrs: &[
@@ -82,6 +87,7 @@ pub(crate) const IF: OpDef = OpDef { name: "If", flags: &[Flag::Stateful], ..STA
 
 pub(crate) const INTERNAL_IF: OpDef = OpDef {
     name: "_If",
+    role: Role::If,
     inputs: &["cond: Tcond", "input: Tin"],
     outputs: &["output: Tout"],
     attrs: &[
@@ -97,6 +103,7 @@ pub(crate) const INTERNAL_IF: OpDef = OpDef {
 
 pub(crate) const STATELESS_CASE: OpDef = OpDef {
     name: "StatelessCase",
+    role: Role::Case,
     inputs: &["branch_index: int32", "input: Tin"],
     outputs: &["output: Tout"],
     attrs: &[
@@ -114,6 +121,7 @@ pub(crate) const CASE: OpDef = OpDef { name: "Case", flags: &[Flag::Stateful], .
 
 pub(crate) const STATELESS_WHILE: OpDef = OpDef {
     name: "StatelessWhile",
+    role: Role::While,
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &[
@@ -133,6 +141,7 @@ pub(crate) const WHILE: OpDef =
 
 pub(crate) const INTERNAL_WHILE: OpDef = OpDef {
     name: "_While",
+    role: Role::While,
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &["T: list(type) >= 0", "cond: func", "body: func"],
@@ -143,6 +152,7 @@ pub(crate) const INTERNAL_WHILE: OpDef = OpDef {
 
 pub(crate) const FOR: OpDef = OpDef {
     name: "For",
+    role: Role::For,
     inputs: &["start: int32", "limit: int32", "delta: int32", "input: T"],
     outputs: &["output: T"],
     attrs: &["T: list(type) >= 0", "body: func"],
@@ -150,7 +160,7 @@ pub(crate) const FOR: OpDef = OpDef {
 }
 .with_gradient(loop_gradient::for_loop);
 
-/// The attr `output_shapes`, if it says anything.
+/// The attr `output_shapes`, if it is not empty.
 fn declared_shapes(c: &ShapeContext<'_>) -> Result<Option<Vec<PartialShape>>> {
     let shapes = c.attrs().shapes("output_shapes")?;
     if shapes.is_empty() {
@@ -173,7 +183,7 @@ fn branch_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What nothing is said of keeps the shape with which it enters, as TensorFlow has it.
+/// Without `output_shapes` a loop variable keeps the shape of its initial value, as in TensorFlow.
 fn loop_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     match declared_shapes(c)? {
         Some(shapes) => {
@@ -189,29 +199,4 @@ fn unchanged_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
         c.set_output(i, c.input(i).clone());
     }
     Ok(())
-}
-
-/// Whether a node runs functions: what it does is not known from its op alone.
-pub fn is_call(node: &Node) -> bool {
-    node.op.is_function
-        || matches!(
-            node.op.name.as_str(),
-            "PartitionedCall"
-                | "StatefulPartitionedCall"
-                | "RemoteCall"
-                | "SymbolicGradient"
-                | "For"
-        )
-        || is_branch(&node.op.name)
-        || is_while(&node.op.name)
-}
-
-/// Whether an op runs one of several functions.
-pub fn is_branch(op: &str) -> bool {
-    matches!(op, "If" | "StatelessIf" | "_If" | "Case" | "StatelessCase")
-}
-
-/// Whether an op runs a function while another says so.
-pub fn is_while(op: &str) -> bool {
-    matches!(op, "While" | "StatelessWhile" | "_While")
 }

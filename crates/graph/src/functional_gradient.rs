@@ -1,23 +1,23 @@
-//! Gradients through calls, branches and loops.
+//! Gradients of calls and branches; those of loops are in `loop_gradient`.
 //!
-//! The gradient of a function is built beside a copy of its nodes. What it reads of them must come
-//! from the forward pass, so the node that ran the function gets further outputs: it grows, its
-//! other outputs stay what they were. Loops are in `loop_gradient`.
+//! The gradient of a function is built in a graph that has a copy of the function's nodes. The
+//! intermediate values that it reads come from the forward pass: the differentiated node is extended
+//! by an output for each of them, after its own outputs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, err};
 
-use crate::piece::{Piece, Slot, add_function, first_outputs};
+use crate::subgraph::{FunctionArg, Subgraph, add_function};
 use crate::{
     AttrValue, Attrs, Endpoint, FunctionBody, GradientContext, GradientOptions, Graph, IntoAttr,
-    NodeId, Output, OutputInfo, Scope, connected_gradients, instantiate, instantiate_gradient,
+    NodeId, Output, OutputInfo, Role, Scope, connected_gradients, instantiate_gradient, reachable,
 };
 
-/// A function beside its gradient.
+/// A function and its gradient in one graph.
 pub(crate) struct Backward {
-    /// Over the function's nodes, then those of its gradient.
+    /// Over the function's nodes, followed by those of its gradient.
     pub(crate) scope: Scope,
     /// Number of the function's nodes.
     first: usize,
@@ -30,18 +30,17 @@ pub(crate) struct Backward {
 }
 
 impl Backward {
-    /// The gradient by way of the results that have an adjoint: their positions, and the types of
-    /// the adjoints.
+    /// Builds the gradient. `with` holds the positions of the results that have an adjoint, and the
+    /// types of the adjoints.
     pub(crate) fn new(
         outer: &Scope,
         body: FunctionBody,
         with: &BTreeMap<usize, DType>,
     ) -> Result<Backward> {
-        let results = body.results.iter().map(|&id| body.graph.node(id).inputs[0]).collect();
         let mut back = Backward {
             first: body.graph.len(),
-            args: first_outputs(&body.args),
-            results,
+            args: body.arg_tensors(),
+            results: body.result_tensors(),
             scope: outer.over(body.graph)?,
             dys: Vec::new(),
             dxs: BTreeMap::new(),
@@ -70,49 +69,44 @@ impl Backward {
         self.scope.with_graph(|g| g.output(tensor).clone())
     }
 
-    pub(crate) fn slot(&self, tensor: Output) -> Slot {
-        self.scope.with_graph(|g| Slot::of(g, tensor))
+    pub(crate) fn function_arg(&self, tensor: Output) -> FunctionArg {
+        self.scope.with_graph(|g| FunctionArg::of(g, tensor))
     }
 
-    pub(crate) fn slots(&self, tensors: &[Output]) -> Vec<Slot> {
-        tensors.iter().map(|&t| self.slot(t)).collect()
+    pub(crate) fn function_args(&self, tensors: &[Output]) -> Vec<FunctionArg> {
+        tensors.iter().map(|&t| self.function_arg(t)).collect()
     }
 
     pub(crate) fn len(&self) -> usize {
         self.scope.with_graph(Graph::len)
     }
 
-    /// A further argument. Its number is of no meaning: functions are written from slots.
+    /// Adds an `_Arg`. Its index is not used: functions are written from lists of arguments.
     pub(crate) fn arg(&mut self, name: &str, dtype: DType, shape: &PartialShape) -> Result<Output> {
         let node = self.scope.op("_Arg").name(name).attr("T", dtype).attr("index", 0i64);
         node.attr("_output_shapes", &[shape.clone()][..]).build()
     }
 
-    /// Nodes from a position on.
-    pub(crate) fn piece_from(&self, first: usize) -> Piece {
-        self.scope.with_graph(|g| Piece::of(g, g.ids().skip(first)))
+    /// The nodes from position `first` on.
+    pub(crate) fn subgraph_from(&self, first: usize) -> Subgraph {
+        self.scope.with_graph(|g| Subgraph::of(g, g.ids().skip(first)))
     }
 
-    /// The function's nodes, and what those that grew got besides; then the gradient's.
-    pub(crate) fn split(&self) -> (Piece, Piece) {
+    /// The forward nodes (the function's, and those that extended nodes depend on) and the gradient's.
+    pub(crate) fn split(&self) -> (Subgraph, Subgraph) {
         self.scope.with_graph(|graph| {
-            let mut is_forward: Vec<bool> = graph.ids().map(|id| id.index() < self.first).collect();
-            let mut stack: Vec<NodeId> = graph.ids().take(self.first).collect();
-            while let Some(id) = stack.pop() {
-                for source in graph.node(id).inputs.iter().map(|e| e.node) {
-                    if !std::mem::replace(&mut is_forward[source.index()], true) {
-                        stack.push(source);
-                    }
-                }
-            }
+            let function = graph.ids().take(self.first);
+            let is_forward = reachable(graph.len(), function, |id, stack| {
+                stack.extend(graph.node(id).inputs.iter().map(|e| e.node));
+            });
             let (forward, gradient): (Vec<NodeId>, Vec<NodeId>) =
                 graph.ids().partition(|id| is_forward[id.index()]);
-            (Piece::of(graph, forward), Piece::of(graph, gradient))
+            (Subgraph::of(graph, forward), Subgraph::of(graph, gradient))
         })
     }
 
-    /// What the gradient reads of the function.
-    pub(crate) fn captures(&self, gradient: &Piece) -> Vec<Output> {
+    /// The tensors of the function that the gradient reads.
+    pub(crate) fn captures(&self, gradient: &Subgraph) -> Vec<Output> {
         let results: Vec<Output> = self.dxs.values().copied().collect();
         self.scope.with_graph(|g| gradient.captures(g, &self.dys, &results))
     }
@@ -123,21 +117,21 @@ impl Backward {
 
     pub(crate) fn function(
         &self,
-        piece: &Piece,
-        args: &[Slot],
-        results: &[Slot],
+        subgraph: &Subgraph,
+        args: &[FunctionArg],
+        results: &[FunctionArg],
     ) -> Result<pb::FunctionDef> {
-        self.scope.with_graph(|g| piece.to_function(g, args, results))
+        self.scope.with_graph(|g| subgraph.to_function(g, args, results))
     }
 
     /// The function with further results.
-    fn forward(&self, piece: &Piece, more: &[Slot]) -> Result<pb::FunctionDef> {
-        let mut results = self.slots(&self.results);
+    fn forward(&self, subgraph: &Subgraph, more: &[FunctionArg]) -> Result<pb::FunctionDef> {
+        let mut results = self.function_args(&self.results);
         results.extend_from_slice(more);
-        self.function(piece, &self.slots(&self.args), &results)
+        self.function(subgraph, &self.function_args(&self.args), &results)
     }
 
-    /// Zeros for an argument that this function does not depend on.
+    /// Sets the adjoint of argument `i` to zeros if the results do not depend on it.
     fn ensure_adjoint(&mut self, i: usize, dtype: DType) -> Result<()> {
         if !self.dxs.contains_key(&i) {
             let zeros = zeros(&mut self.scope, self.args[i], dtype)?;
@@ -147,7 +141,7 @@ impl Backward {
     }
 }
 
-/// Zeros for the adjoint of `of`, which are of its type unless it is the handle of a variable.
+/// Zeros for the adjoint of `of`. The adjoint of a variable's handle has the variable's type, `dtype`.
 pub(crate) fn zeros(scope: &mut Scope, of: Output, dtype: DType) -> Result<Output> {
     let mut value = of;
     if scope.with_graph(|g| g.output(of).dtype) == DType::Resource && dtype != DType::Resource {
@@ -157,19 +151,8 @@ pub(crate) fn zeros(scope: &mut Scope, of: Output, dtype: DType) -> Result<Outpu
 }
 
 pub(crate) fn body_of(scope: &Scope, function: &pb::NameAttrList) -> Result<FunctionBody> {
-    scope.with_graph(|graph| {
-        let name = &function.name;
-        let known = graph.library().get(name);
-        let def = known
-            .ok_or_else(|| err!(NotFound, "function '{name}' is not in the graph's library"))?;
-        instantiate(def, &attrs_of(function), graph)
-    })
-}
-
-pub(crate) fn attrs_of(function: &pb::NameAttrList) -> Attrs {
-    let attr =
-        |(n, v): (&String, &pb::AttrValue)| (n.as_str().into(), AttrValue::from_proto(v.clone()));
-    function.attr.iter().map(attr).collect()
+    let attrs = Attrs::from_proto(&function.attr);
+    scope.with_graph(|graph| graph.function_body(&function.name, &attrs))
 }
 
 /// Adjoints of the outputs that have one.
@@ -190,7 +173,7 @@ pub(crate) fn types_of(
     tensors.iter().map(|(&i, &tensor)| (i, g.dtype(tensor))).collect()
 }
 
-/// Takes over the functions that building a gradient made, and adds one more.
+/// Adds the functions that building a gradient made, and `def`, to the graph's library.
 pub(crate) fn adopt(
     g: &mut GradientContext<'_>,
     back: &Backward,
@@ -205,33 +188,36 @@ pub(crate) fn adopt(
     Ok(AttrValue::function(&name, &Attrs::default()))
 }
 
-/// Gives the differentiated node further inputs and outputs, and other functions.
-pub(crate) fn grow(
+/// Extends the differentiated node by inputs and outputs, and sets attrs; the new outputs.
+pub(crate) fn extend_node(
     g: &mut GradientContext<'_>,
     inputs: &[Output],
-    outputs: &[Slot],
+    outputs: &[FunctionArg],
     attrs: Vec<(&str, AttrValue)>,
 ) -> Vec<Output> {
     let (node, old) = (g.id(), g.num_outputs() as u32);
     g.scope().with_graph_mut(|graph| {
-        let grown = graph.node_mut(node);
-        // Others may have made it grow since the gradient began; what they added is in the middle.
-        debug_assert_eq!(grown.outputs.len(), old as usize);
-        grown.inputs.extend_from_slice(inputs);
-        grown.outputs.extend(outputs.iter().map(|slot| OutputInfo {
-            dtype: slot.dtype,
+        let extended = graph.node_mut(node);
+        // No other gradient may have extended it since this one began.
+        debug_assert_eq!(extended.outputs.len(), old as usize);
+        extended.inputs.extend_from_slice(inputs);
+        extended.outputs.extend(outputs.iter().map(|function_arg| OutputInfo {
+            dtype: function_arg.dtype,
             is_ref: false,
-            shape: slot.shape.clone(),
+            shape: function_arg.shape.clone(),
         }));
         for (name, value) in attrs {
-            grown.attrs.set(name, value);
+            extended.attrs.set(name, value);
         }
     });
     (0..outputs.len() as u32).map(|i| Endpoint { node, index: old + i }).collect()
 }
 
-/// Types and shapes of the node's outputs and of those it is to have besides.
-pub(crate) fn grown_signature(g: &GradientContext<'_>, more: &[Slot]) -> (AttrValue, AttrValue) {
+/// Types and shapes of the node's outputs and of `more`, as attrs.
+pub(crate) fn extended_signature(
+    g: &GradientContext<'_>,
+    more: &[FunctionArg],
+) -> (AttrValue, AttrValue) {
     let own = g.node().outputs.iter().map(|o| (o.dtype, o.shape.clone()));
     let (dtypes, shapes): (Vec<DType>, Vec<PartialShape>) =
         own.chain(more.iter().map(|s| (s.dtype, s.shape.clone()))).unzip();
@@ -252,40 +238,40 @@ pub(crate) fn call(g: &mut GradientContext<'_>) -> Result<()> {
     let captures = back.captures(&gradient);
     let values: Vec<Output> =
         captures.iter().copied().filter(|&t| back.position(t).is_none()).collect();
-    let mut grown = Vec::new();
+    let mut extended = Vec::new();
     if !values.is_empty() {
-        let more = back.slots(&values);
+        let more = back.function_args(&values);
         let forward = adopt(g, &back, &function.name, back.forward(&forward, &more)?)?;
-        let (dtypes, _) = grown_signature(g, &more);
-        grown = grow(g, &[], &more, vec![("f", forward), ("Tout", dtypes)]);
+        let (dtypes, _) = extended_signature(g, &more);
+        extended = extend_node(g, &[], &more, vec![("f", forward), ("Tout", dtypes)]);
     }
     let mut inputs: Vec<Output> = given.values().copied().collect();
-    let mut next = grown.into_iter();
+    let mut next = extended.into_iter();
     for &capture in &captures {
         let from_outside = back.position(capture).map(|i| g.input(i));
         inputs.extend(from_outside.or_else(|| next.next()));
     }
-    let args = [back.slots(&back.dys), back.slots(&captures)].concat();
+    let args = [back.function_args(&back.dys), back.function_args(&captures)].concat();
     run_backward(g, &back, &gradient, &function.name, &args, &inputs)
 }
 
-/// Adds the call that computes the adjoints of a node's inputs.
+/// Adds the call of the gradient function, which computes the adjoints of the node's inputs.
 fn run_backward(
     g: &mut GradientContext<'_>,
     back: &Backward,
-    piece: &Piece,
+    subgraph: &Subgraph,
     name: &str,
-    args: &[Slot],
+    args: &[FunctionArg],
     inputs: &[Output],
 ) -> Result<()> {
     let dxs: Vec<Output> = back.dxs.values().copied().collect();
     if dxs.is_empty() {
         return Ok(());
     }
-    let results = back.slots(&dxs);
-    let def = back.function(piece, args, &results)?;
+    let results = back.function_args(&dxs);
+    let def = back.function(subgraph, args, &results)?;
     let function = adopt(g, back, &format!("gradient_of_{name}"), def)?;
-    let op = if piece.is_stateful() { "StatefulPartitionedCall" } else { "PartitionedCall" };
+    let op = if subgraph.is_stateful() { "StatefulPartitionedCall" } else { "PartitionedCall" };
     let dtypes: Vec<DType> = results.iter().map(|r| r.dtype).collect();
     let in_types: Vec<DType> = args.iter().map(|a| a.dtype).collect();
     let node = g.op(op).inputs(inputs).attr("Tin", &in_types[..]).attr("Tout", &dtypes[..]);
@@ -296,7 +282,7 @@ fn run_backward(
     Ok(())
 }
 
-/// The gradient that a client defined for a function.
+/// The name of the gradient that a client defined for a function.
 fn defined_gradient(g: &mut GradientContext<'_>, name: &str) -> Option<String> {
     g.scope().with_graph(|graph| graph.library().gradient(name).map(str::to_owned))
 }
@@ -311,7 +297,7 @@ fn call_defined(
     for i in 0..g.num_outputs() {
         inputs.push(g.grad(i)?);
     }
-    let function = AttrValue::function(gradient, &attrs_of(function));
+    let function = AttrValue::function(gradient, &Attrs::from_proto(&function.attr));
     let node = g.op("StatefulPartitionedCall").inputs(&inputs).attr("Tout", &dtypes[..]);
     let adjoints = node.attr("f", function).build_all()?;
     for (i, adjoint) in adjoints.into_iter().enumerate() {
@@ -320,10 +306,10 @@ fn call_defined(
     Ok(())
 }
 
-/// A node whose op is the name of a function. It cannot grow, so its gradient computes the function
-/// once more, as TensorFlow's does.
+/// A node whose op is a function. Its signature is fixed, so its gradient computes the function
+/// again, as in TensorFlow.
 pub(crate) fn direct_call(g: &mut GradientContext<'_>) -> Result<()> {
-    let attr = g.node().attrs.iter().map(|(n, v)| (n.to_string(), v.to_proto())).collect();
+    let attr = g.node().attrs.to_proto();
     let function = pb::NameAttrList { name: g.node().op.name.clone(), attr };
     if let Some(defined) = defined_gradient(g, &function.name) {
         return call_defined(g, &defined, &function);
@@ -335,7 +321,7 @@ pub(crate) fn direct_call(g: &mut GradientContext<'_>) -> Result<()> {
 /// `SymbolicGradient`, for second derivatives.
 pub(crate) fn symbolic_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let function = (**g.attrs().function("f")?).clone();
-    let (name, attrs) = (&function.name, attrs_of(&function));
+    let (name, attrs) = (&function.name, Attrs::from_proto(&function.attr));
     let body = g.scope().with_graph(|graph| instantiate_gradient(name, &attrs, graph))?;
     recomputed(g, body, &format!("gradient_of_{name}"))
 }
@@ -344,9 +330,9 @@ fn recomputed(g: &mut GradientContext<'_>, body: FunctionBody, name: &str) -> Re
     let given = given_adjoints(g)?;
     let types = types_of(g, &given);
     let back = Backward::new(g.scope(), body, &types)?;
-    let args = [back.slots(&back.args), back.slots(&back.dys)].concat();
+    let args = [back.function_args(&back.args), back.function_args(&back.dys)].concat();
     let inputs: Vec<Output> = g.inputs().iter().chain(given.values()).copied().collect();
-    run_backward(g, &back, &back.piece_from(0), name, &args, &inputs)
+    run_backward(g, &back, &back.subgraph_from(0), name, &args, &inputs)
 }
 
 /// `If`, `Case` and their stateless forms.
@@ -359,7 +345,7 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
         let body = body_of(g.scope(), function)?;
         backs.push(Backward::new(g.scope(), body, &types)?);
     }
-    // What has an adjoint in one branch has one in all.
+    // An argument with an adjoint in one branch gets one in all.
     let mut wanted: BTreeMap<usize, DType> = BTreeMap::new();
     for back in &backs {
         wanted.extend(back.dxs.iter().map(|(&i, &dx)| (i, back.info(dx).dtype)));
@@ -372,20 +358,23 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
             back.ensure_adjoint(i, dtype)?;
         }
     }
-    let (forwards, gradients): (Vec<Piece>, Vec<Piece>) = backs.iter().map(Backward::split).unzip();
+    let (forwards, gradients): (Vec<Subgraph>, Vec<Subgraph>) =
+        backs.iter().map(Backward::split).unzip();
     let captures: Vec<Vec<Output>> =
-        backs.iter().zip(&gradients).map(|(back, piece)| back.captures(piece)).collect();
+        backs.iter().zip(&gradients).map(|(back, subgraph)| back.captures(subgraph)).collect();
     let inside = |b: usize, t: &&Output| backs[b].position(**t).is_none();
-    // By branch, the values that its gradient reads; the other branches have nothing of the kind.
-    let values: Vec<Vec<Slot>> = captures
+    // For each branch, the values that its gradient reads; the other branches do not compute them.
+    let values: Vec<Vec<FunctionArg>> = captures
         .iter()
         .enumerate()
-        .map(|(b, c)| c.iter().filter(|t| inside(b, t)).map(|&t| backs[b].slot(t)).collect())
+        .map(|(b, c)| {
+            c.iter().filter(|t| inside(b, t)).map(|&t| backs[b].function_arg(t)).collect()
+        })
         .collect();
-    let seen_by = |b: usize| -> Vec<Slot> {
-        let slots = values.iter().enumerate();
-        slots
-            .flat_map(|(v, s)| s.iter().map(move |s| if v == b { s.clone() } else { s.foreign() }))
+    let seen_by = |b: usize| -> Vec<FunctionArg> {
+        let function_args = values.iter().enumerate();
+        function_args
+            .flat_map(|(v, s)| s.iter().map(move |s| if v == b { s.clone() } else { s.unbound() }))
             .collect()
     };
     let args: BTreeSet<usize> = backs
@@ -400,20 +389,20 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
         let more = seen_by(b);
         forward.push(adopt(g, back, &function.name, back.forward(&forwards[b], &more)?)?);
         let outer: Vec<Output> = args.iter().map(|&i| back.args[i]).collect();
-        let all = [back.slots(&back.dys), back.slots(&outer), more].concat();
+        let all = [back.function_args(&back.dys), back.function_args(&outer), more].concat();
         let dxs: Vec<Output> = back.dxs.values().copied().collect();
-        let def = back.function(&gradients[b], &all, &back.slots(&dxs))?;
+        let def = back.function(&gradients[b], &all, &back.function_args(&dxs))?;
         backward.push(adopt(g, back, &format!("gradient_of_{}", function.name), def)?);
     }
-    let more: Vec<Slot> = values.concat();
-    let mut grown = Vec::new();
+    let more: Vec<FunctionArg> = values.concat();
+    let mut extended = Vec::new();
     if !more.is_empty() {
-        let (dtypes, shapes) = grown_signature(g, &more);
+        let (dtypes, shapes) = extended_signature(g, &more);
         let mut attrs = branch_attrs(forward, is_case)?;
         attrs.extend([("Tout", dtypes), ("output_shapes", shapes)]);
-        grown = grow(g, &[], &more, attrs);
+        extended = extend_node(g, &[], &more, attrs);
     }
-    let is_stateful = gradients.iter().any(Piece::is_stateful);
+    let is_stateful = gradients.iter().any(Subgraph::is_stateful);
     let op = match (is_case, is_stateful) {
         (false, false) => "StatelessIf",
         (false, true) => "If",
@@ -424,7 +413,7 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
     let selector = g.input(0);
     let dtypes: Vec<DType> = wanted.values().copied().collect();
     let mut node = g.op(op).input(selector);
-    for inputs in [&given.values().copied().collect::<Vec<_>>(), &outer, &grown] {
+    for inputs in [&given.values().copied().collect::<Vec<_>>(), &outer, &extended] {
         node = node.inputs(inputs);
     }
     for (name, value) in branch_attrs(backward, is_case)? {
@@ -439,7 +428,7 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
 
 fn branches_of(g: &GradientContext<'_>) -> Result<(Vec<pb::NameAttrList>, bool)> {
     let attrs = g.attrs();
-    if matches!(g.node().op.name.as_str(), "Case" | "StatelessCase") {
+    if g.node().role() == Role::Case {
         return Ok((attrs.functions("branches")?.to_vec(), true));
     }
     let branch = |name: &str| attrs.function(name).map(|f| (**f).clone());
@@ -457,14 +446,14 @@ fn branch_attrs(
     Ok(["then_branch", "else_branch"].into_iter().zip(functions).collect())
 }
 
-/// A list for elements of this type and shape.
+/// An empty tensor list for elements of this type and shape.
 pub(crate) fn empty_list(scope: &mut Scope, dtype: DType, shape: &PartialShape) -> Result<Output> {
     let shape = shape_constant(scope, shape)?;
     let any = scope.constant(&Tensor::scalar(-1i32))?;
     scope.op("EmptyTensorList").inputs(&[shape, any]).attr("element_dtype", dtype).build()
 }
 
-/// A shape as list ops take it: -1 for what is unknown.
+/// A shape as tensor list ops take it: unknown dimensions are -1.
 pub(crate) fn shape_constant(scope: &mut Scope, shape: &PartialShape) -> Result<Output> {
     let size = |d: &Option<usize>| d.and_then(|d| i32::try_from(d).ok()).unwrap_or(-1);
     match shape.dims() {

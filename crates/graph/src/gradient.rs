@@ -1,10 +1,10 @@
-//! Reverse-mode differentiation: nodes that compute how `ys` change with `xs`.
+//! Reverse-mode differentiation: adds nodes that compute the derivatives of `ys` by `xs`.
 //!
-//! [`gradients`] walks the graph from `ys` back to `xs`. At each node on the way the op's gradient
-//! function turns the adjoints of the outputs (how the `ys` change with them) into those of the
-//! inputs, by adding nodes to the graph. A tensor that is used more than once gets the sum.
+//! [`gradients`] walks the graph from `ys` back to `xs`. At each node the op's gradient function adds
+//! nodes that compute the adjoints of the inputs from those of the outputs (an adjoint is the
+//! derivative of the sum of `ys` by a tensor). Adjoints of a tensor with several readers are summed.
 //!
-//! Adjoints of gathered rows stay sparse ([`IndexedSlices`]) until something needs them whole.
+//! Adjoints of gathered rows stay sparse ([`IndexedSlices`]) until a node needs them dense.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -12,36 +12,36 @@ use thalweg_tensor::{Context, DType, PartialShape, Result, Tensor, bail, ensure}
 
 use crate::value::partial_value;
 use crate::{
-    Endpoint, Graph, Node, NodeAttrs, NodeBuilder, NodeId, Output, PartialValue, Scope, functional,
+    Endpoint, Graph, Node, NodeAttrs, NodeBuilder, NodeId, Output, PartialValue, Role, Scope,
 };
 
 /// How an op is differentiated.
 #[derive(Clone, Copy, Default)]
 pub enum Gradient {
-    /// Nobody has said: a path through the op is an error.
+    /// Not defined: a path through the op is an error.
     #[default]
     Unknown,
-    /// The outputs are constant or do not change smoothly: every path ends here.
+    /// Not differentiable: every path ends here.
     None,
-    /// This function adds the nodes that compute it.
+    /// This function adds the nodes that compute the adjoints.
     By(GradientFn),
 }
 
 /// Adds the nodes that compute the adjoints of a node's inputs from those of its outputs.
 pub type GradientFn = fn(&mut GradientContext<'_>) -> Result<()>;
 
-/// A gradient function that a program brings along; see [`Scope::set_gradient`].
+/// A gradient function that a program registers; see [`Scope::set_gradient`].
 pub(crate) type CustomGradient = dyn Fn(&mut GradientContext<'_>) -> Result<()>;
 
 /// The node attr by which a program names another gradient function than the op's own.
 const OVERRIDE_ATTR: &str = "_gradient_op_type";
 
-/// How the `ys` change with one tensor.
+/// The adjoint of a tensor: the derivative of the `ys` by it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adjoint {
     /// A tensor of the same shape.
     Dense(Output),
-    /// Some rows of it; the others are zero.
+    /// Some rows of such a tensor; the others are zero.
     Sparse(IndexedSlices),
 }
 
@@ -57,7 +57,7 @@ pub struct IndexedSlices {
 }
 
 impl Adjoint {
-    /// The whole tensor; rows are summed into zeros.
+    /// The dense tensor; sparse rows are summed into zeros.
     pub fn to_dense(self, scope: &mut Scope) -> Result<Output> {
         let slices = match self {
             Adjoint::Dense(output) => return Ok(output),
@@ -74,17 +74,17 @@ impl Adjoint {
     }
 }
 
-/// What else [`gradients`] may be told.
+/// Options of [`gradients`].
 #[derive(Clone, Copy, Default)]
 pub struct GradientOptions<'a> {
-    /// Adjoints of the `ys`; where there is none it is one. Empty, or one for each of `ys`.
+    /// Adjoints of the `ys`, ones where there is none. Empty, or one entry for each of `ys`.
     pub grad_ys: &'a [Option<Output>],
-    /// Tensors taken as constant: nothing behind them gets an adjoint by way of them.
+    /// Tensors taken as constant: backpropagation stops at them.
     pub stop_gradients: &'a [Output],
 }
 
 /// Adds nodes that compute the derivative of the sum of `ys` by each of `xs`; zeros where no path
-/// leads from one to the other.
+/// leads from an `x` to the `ys`.
 pub fn gradients(
     scope: &mut Scope,
     ys: &[Output],
@@ -98,7 +98,7 @@ pub fn gradients(
         .collect()
 }
 
-/// As [`gradients`], but says by `None` that no path leads from an `x` to the `ys`.
+/// As [`gradients`], but `None` where no path leads from an `x` to the `ys`.
 pub fn connected_gradients(
     scope: &mut Scope,
     ys: &[Output],
@@ -116,25 +116,25 @@ pub fn connected_gradients(
         scope.with_graph(|graph| graph.checked_output(given).map(|_| ()))?;
     }
     let mut scope = scope.child("gradients");
-    let road = scope.with_graph(|graph| Road::between(graph, ys, xs, options.stop_gradients))?;
-    let mut sums = Sums::default();
+    let paths = scope.with_graph(|graph| Paths::between(graph, ys, xs, options.stop_gradients))?;
+    let mut sums = AdjointSums::default();
     for (i, &y) in ys.iter().enumerate() {
         let given = options.grad_ys.get(i).copied().flatten();
         sums.add(y, Adjoint::Dense(seed(&mut scope, i, y, given)?));
     }
-    for &id in road.nodes.iter().rev() {
-        step_back(&mut scope, id, &road, &mut sums)?;
+    for &id in paths.nodes.iter().rev() {
+        backpropagate(&mut scope, id, &paths, &mut sums)?;
     }
     xs.iter().map(|&x| sums.total(&mut scope, x)).collect()
 }
 
-/// The adjoint of a `y`: what the caller gave, or ones.
+/// The adjoint of a `y`: the caller's, or ones.
 fn seed(scope: &mut Scope, i: usize, y: Output, given: Option<Output>) -> Result<Output> {
     let name = format!("grad_ys_{i}");
     let (dtype, shape) = scope.with_graph(|g| (g.output(y).dtype, g.output(y).shape.clone()));
     if let Some(given) = given {
         let (d, s) = scope.with_graph(|g| (g.output(given).dtype, g.output(given).shape.clone()));
-        // What a handle or a list stands for has a type and shape of its own.
+        // The value behind a handle or list has a type and shape of its own.
         if !dtype.is_object() {
             ensure!(d == dtype, InvalidArgument, "grad_ys {i} is {d}, its y is {dtype}");
             s.merge(&shape).context(|| format!("grad_ys {i} is not of its y's shape"))?;
@@ -168,40 +168,40 @@ fn is_differentiable(dtype: DType) -> bool {
 }
 
 /// The nodes on paths from `xs` to `ys`.
-struct Road {
+struct Paths {
     /// Inputs before consumers.
     nodes: Vec<NodeId>,
-    is_on: FxHashSet<NodeId>,
-    /// Nodes of the road through which nothing flows further back.
+    members: FxHashSet<NodeId>,
+    /// Nodes on paths at which backpropagation stops.
     stops: FxHashSet<NodeId>,
 }
 
-impl Road {
-    fn between(graph: &Graph, ys: &[Output], xs: &[Output], stop: &[Output]) -> Result<Road> {
+impl Paths {
+    fn between(graph: &Graph, ys: &[Output], xs: &[Output], stop: &[Output]) -> Result<Paths> {
         for &e in ys.iter().chain(xs).chain(stop) {
             graph.checked_output(e)?;
         }
         let sources: FxHashSet<NodeId> = xs.iter().map(|x| x.node).collect();
-        let mut road =
-            Road { nodes: Vec::new(), is_on: FxHashSet::default(), stops: FxHashSet::default() };
+        let mut paths =
+            Paths { nodes: Vec::new(), members: FxHashSet::default(), stops: FxHashSet::default() };
         for id in ancestors(graph, ys) {
-            let leads_on = road.passes_to(graph, id);
+            let leads_on = paths.passes_to(graph, id);
             if leads_on || sources.contains(&id) {
-                road.nodes.push(id);
-                road.is_on.insert(id);
+                paths.nodes.push(id);
+                paths.members.insert(id);
             }
             if !leads_on && sources.contains(&id) {
-                road.stops.insert(id);
+                paths.stops.insert(id);
             }
         }
-        road.stops.extend(stop.iter().map(|s| s.node));
-        Ok(road)
+        paths.stops.extend(stop.iter().map(|s| s.node));
+        Ok(paths)
     }
 
-    /// Whether an input of the node can carry an adjoint to a node of the road.
+    /// Whether an input of the node can pass an adjoint to a node on a path.
     fn passes_to(&self, graph: &Graph, id: NodeId) -> bool {
         let carries = |e: &Endpoint| {
-            self.is_on.contains(&e.node) && is_differentiable(graph.output(*e).dtype)
+            self.members.contains(&e.node) && is_differentiable(graph.output(*e).dtype)
         };
         graph.node(id).inputs.iter().any(carries)
     }
@@ -217,9 +217,12 @@ fn ancestors(graph: &Graph, ys: &[Output]) -> Vec<NodeId> {
             stack.push((y.node, 0));
         }
         while let Some((id, next)) = stack.last_mut() {
-            // The edge that closes a loop is not followed.
+            // Back edges of loops are not followed.
             let node = graph.node(*id);
-            let inputs = if node.op.name == "NextIteration" { &[][..] } else { &node.inputs[..] };
+            let inputs = match node.role() {
+                Role::NextIteration => &[][..],
+                _ => &node.inputs[..],
+            };
             match inputs.get(*next) {
                 Some(input) => {
                     *next += 1;
@@ -237,18 +240,18 @@ fn ancestors(graph: &Graph, ys: &[Output]) -> Vec<NodeId> {
     order
 }
 
-/// The adjoints met so far, to be added up.
+/// Contributions to the adjoint of each tensor, to be summed.
 #[derive(Default)]
-struct Sums {
+struct AdjointSums {
     parts: FxHashMap<Endpoint, SmallVec<[Adjoint; 2]>>,
 }
 
-impl Sums {
+impl AdjointSums {
     fn add(&mut self, of: Endpoint, part: Adjoint) {
         self.parts.entry(of).or_default().push(part);
     }
 
-    /// The sum of what was added for `of`; asked twice, it is computed once.
+    /// The sum of the contributions to the adjoint of `of`, computed once.
     fn total(&mut self, scope: &mut Scope, of: Endpoint) -> Result<Option<Adjoint>> {
         let Some(parts) = self.parts.get_mut(&of) else { return Ok(None) };
         if parts.len() > 1 {
@@ -260,7 +263,7 @@ impl Sums {
     }
 }
 
-/// Rows are concatenated if there is nothing but rows.
+/// The sum of adjoints; sparse ones are concatenated if all are sparse.
 fn sum(scope: &mut Scope, parts: &[Adjoint]) -> Result<Adjoint> {
     let slices: Option<Vec<IndexedSlices>> = parts
         .iter()
@@ -286,14 +289,19 @@ fn sum(scope: &mut Scope, parts: &[Adjoint]) -> Result<Adjoint> {
     Ok(Adjoint::Sparse(IndexedSlices { values, indices, dense_shape: slices[0].dense_shape }))
 }
 
-/// The gradient of an op that hands its first input on: the adjoint as it is, rows or whole.
+/// The gradient of an op that forwards its first input: the adjoint of its output, dense or sparse.
 pub fn unchanged(g: &mut GradientContext<'_>) -> Result<()> {
     g.adjoint(0).map_or(Ok(()), |adjoint| g.set_adjoint(0, adjoint))
 }
 
-/// Hands the adjoints of a node's outputs on to its inputs.
-fn step_back(scope: &mut Scope, id: NodeId, road: &Road, sums: &mut Sums) -> Result<()> {
-    if road.stops.contains(&id) {
+/// Backpropagates through one node: from the adjoints of its outputs to those of its inputs.
+fn backpropagate(
+    scope: &mut Scope,
+    id: NodeId,
+    paths: &Paths,
+    sums: &mut AdjointSums,
+) -> Result<()> {
+    if paths.stops.contains(&id) {
         return Ok(());
     }
     let node = scope.with_graph(|graph| graph.node(id).clone());
@@ -319,7 +327,7 @@ fn step_back(scope: &mut Scope, id: NodeId, road: &Road, sums: &mut Sums) -> Res
         .context(|| format!("gradient of '{}' ({})", node.name, node.op.name))?;
     let results = context.results;
     for (&input, adjoint) in node.inputs.iter().zip(results) {
-        if let Some(adjoint) = adjoint.filter(|_| road.is_on.contains(&input.node)) {
+        if let Some(adjoint) = adjoint.filter(|_| paths.members.contains(&input.node)) {
             sums.add(input, adjoint);
         }
     }
@@ -350,9 +358,9 @@ impl GradientContext<'_> {
             None => op.gradient,
             Some(name) => match self.scope.with_graph(|g| g.find_op(name)) {
                 Ok(other) => other.gradient,
-                // TensorFlow's Python names the gradients of functions that it traced, and keeps
-                // them to itself.
-                Err(_) if functional::is_call(self.node) => op.gradient,
+                // TensorFlow's Python code registers the gradients of traced functions in its own
+                // process only.
+                Err(_) if self.node.role().is_call() => op.gradient,
                 Err(_) => bail!(NotFound, "no gradient function is called '{name}'"),
             },
         };
@@ -412,7 +420,7 @@ impl GradientContext<'_> {
         self.adjoints.get(i).copied().flatten()
     }
 
-    /// Whole adjoint of output `i`; zeros if nothing depends on it.
+    /// Dense adjoint of output `i`; zeros if it has none.
     pub fn grad(&mut self, i: usize) -> Result<Output> {
         match self.adjoint(i) {
             Some(adjoint) => adjoint.to_dense(self.scope),
@@ -423,7 +431,7 @@ impl GradientContext<'_> {
         }
     }
 
-    /// Says what the adjoint of input `i` is; inputs of which nothing is said get none.
+    /// Sets the adjoint of input `i`; other inputs have none.
     pub fn set(&mut self, i: usize, adjoint: Output) -> Result<()> {
         let (of, got) = self
             .scope
@@ -445,12 +453,12 @@ impl GradientContext<'_> {
         Ok(())
     }
 
-    /// Says that only these rows of input `i` have an adjoint.
+    /// Sets a sparse adjoint of input `i`.
     pub fn set_rows(&mut self, i: usize, rows: IndexedSlices) {
         self.results[i] = Some(Adjoint::Sparse(rows));
     }
 
-    /// Hands an adjoint on as it is.
+    /// Sets the adjoint of input `i`, dense or sparse.
     pub fn set_adjoint(&mut self, i: usize, adjoint: Adjoint) -> Result<()> {
         match adjoint {
             Adjoint::Dense(output) => self.set(i, output),
@@ -471,7 +479,7 @@ impl GradientContext<'_> {
         self.scope.with_graph(|g| g.output(of).shape.clone())
     }
 
-    /// The integers in a small tensor, as far as known.
+    /// The static value of a small integer tensor, as far as known.
     pub fn value(&self, of: Output) -> Option<PartialValue> {
         self.scope.with_graph(|g| partial_value(g, of))
     }
@@ -486,12 +494,12 @@ impl GradientContext<'_> {
         self.scope.add(op, inputs)
     }
 
-    /// Begins a node of which more is to be said.
+    /// A builder of a node of this op.
     pub fn op(&mut self, op: &str) -> NodeBuilder<'_> {
         self.scope.op(op)
     }
 
-    /// Begins a node that has these attrs of the differentiated one.
+    /// A builder of a node with these attrs of the differentiated node.
     pub fn op_like(&mut self, op: &str, attrs: &[&str]) -> NodeBuilder<'_> {
         let node = self.node.attrs();
         let mut given = Vec::new();

@@ -1,4 +1,4 @@
-//! Nodes, edges, and what each output is known to be.
+//! Graphs: nodes, edges, and types and shapes of outputs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use smallvec::SmallVec;
 use thalweg_proto as pb;
 use thalweg_tensor::{Context, DType, PartialShape, Result, bail, ensure, err};
 
-use crate::function::FunctionLibrary;
+use crate::library::FunctionLibrary;
 use crate::op::{ArgDef, ArgType, AttrDef, AttrKind, Op};
 use crate::shape::ShapeContext;
-use crate::{AttrValue, Attrs, NodeAttrs, OpRegistry};
+use crate::{AttrValue, Attrs, NodeAttrs, OpRegistry, Role};
 
-/// Tensors that one argument list may stand for; TensorFlow's own graphs stay far below.
+/// Most tensors of one argument list; TensorFlow's own graphs stay far below.
 const ARGS_MAX: usize = 1 << 20;
 
 /// Position of a node in its graph; dense, so it indexes plain vectors.
@@ -43,14 +43,14 @@ pub struct Endpoint {
     pub index: u32,
 }
 
-/// What a graph knows of an output before it exists.
+/// Type and shape of an output.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OutputInfo {
     /// Element type.
     pub dtype: DType,
-    /// Whether the edge carries a variable rather than its value.
+    /// Whether the output is a reference to a variable rather than a value.
     pub is_ref: bool,
-    /// Sizes, as far as known.
+    /// Shape, as far as known.
     pub shape: PartialShape,
 }
 
@@ -59,11 +59,11 @@ pub struct OutputInfo {
 pub struct Node {
     /// Unique within the graph.
     pub name: Arc<str>,
-    /// What it does.
+    /// Its op.
     pub op: Arc<Op>,
     /// Data inputs, in the order of the op's flattened arguments.
     pub inputs: SmallVec<[Endpoint; 2]>,
-    /// Nodes that must have run before.
+    /// Control inputs: nodes that must have run before.
     pub control_inputs: SmallVec<[NodeId; 1]>,
     /// Device constraint as the client wrote it: empty, partial or full.
     pub device: Arc<str>,
@@ -71,7 +71,7 @@ pub struct Node {
     pub attrs: Attrs,
     /// Types and shapes of the outputs.
     pub outputs: SmallVec<[OutputInfo; 1]>,
-    /// Fields of the message that nothing here reads, kept for the way out.
+    /// Fields of the NodeDef that nothing here reads, kept for `to_def`.
     pub(crate) extras: Option<Box<NodeExtras>>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct NodeExtras {
 }
 
 impl Node {
-    /// A node of this op without inputs, attrs or outputs, for passes that build nodes by hand.
+    /// A node without inputs, attrs or outputs, for passes that fill in the rest without checks.
     pub fn bare(name: impl Into<Arc<str>>, op: Arc<Op>) -> Node {
         Node {
             name: name.into(),
@@ -94,6 +94,12 @@ impl Node {
             outputs: SmallVec::new(),
             extras: None,
         }
+    }
+
+    /// What the node's op means to passes and the executor.
+    #[inline]
+    pub fn role(&self) -> Role {
+        self.op.role
     }
 
     /// Typed access to the attrs, with defaults.
@@ -170,7 +176,7 @@ pub struct Graph {
     by_name: FxHashMap<Arc<str>, NodeId>,
     registry: Arc<OpRegistry>,
     library: Arc<FunctionLibrary>,
-    /// What else a GraphDef says, kept for the way out.
+    /// Other fields of the GraphDef, kept for `to_def`.
     pub(crate) message: MessageFields,
 }
 
@@ -213,8 +219,8 @@ impl Graph {
         }
     }
 
-    /// A graph of nodes that are already typed, with edges by position: what a pass makes of a
-    /// graph that was checked. Ops, functions and versions are those of `like`.
+    /// A graph of nodes that have types and shapes, with edges by position: the result of a pass over
+    /// a checked graph. Ops, functions and versions are those of `like`.
     pub fn from_nodes(like: &Graph, nodes: Vec<Node>) -> Graph {
         let mut graph = Graph::new_like(like);
         graph.by_name.reserve(nodes.len());
@@ -223,12 +229,12 @@ impl Graph {
         graph
     }
 
-    /// The ops that nodes may have.
+    /// The registry of ops that nodes may have.
     pub fn registry(&self) -> &Arc<OpRegistry> {
         &self.registry
     }
 
-    /// The functions that nodes may call.
+    /// The library of functions that nodes may call.
     pub fn library(&self) -> &Arc<FunctionLibrary> {
         &self.library
     }
@@ -241,7 +247,8 @@ impl Graph {
         self.library = library;
     }
 
-    /// Takes over functions that another graph of the same origin has besides.
+    /// Adds the functions of `other` that the library lacks. Where both graphs descend from one, equal
+    /// names mean equal functions.
     pub fn adopt_functions(&mut self, other: &Graph) {
         self.library_mut().absorb(other.library());
     }
@@ -273,7 +280,7 @@ impl Graph {
         &self.nodes[id.index()]
     }
 
-    /// What is known of an output.
+    /// Type and shape of an output.
     pub fn output(&self, endpoint: Endpoint) -> &OutputInfo {
         &self.nodes[endpoint.node.index()].outputs[endpoint.index as usize]
     }
@@ -294,6 +301,11 @@ impl Graph {
     /// Sets the device constraint of a node.
     pub fn set_device(&mut self, id: NodeId, device: Arc<str>) {
         self.nodes[id.index()].device = device;
+    }
+
+    /// Adds a control edge to a node; `source` must not depend on it.
+    pub fn add_control_input(&mut self, id: NodeId, source: NodeId) {
+        self.nodes[id.index()].control_inputs.push(source);
     }
 
     /// Adds a node whose inputs exist; types and shapes are inferred and checked.
@@ -357,7 +369,7 @@ impl Graph {
         Ok(())
     }
 
-    /// Takes in nodes that refer to each other in any order; see `import`.
+    /// Appends nodes that refer to each other in any order; see `import`.
     pub(crate) fn append_prepared(&mut self, nodes: Vec<Node>) {
         for node in nodes {
             self.by_name.insert(node.name.clone(), NodeId(self.nodes.len() as u32));
@@ -369,7 +381,7 @@ impl Graph {
         &mut self.nodes[id.index()]
     }
 
-    /// Drops nodes from `len` on: undoes an import that failed.
+    /// Drops nodes from position `len` on: undoes an import that failed, removes a traced body.
     pub(crate) fn truncate(&mut self, len: usize) {
         for node in self.nodes.drain(len..) {
             self.by_name.remove(&node.name);
@@ -377,7 +389,7 @@ impl Graph {
     }
 }
 
-/// What a new node is made of.
+/// A node before its types and shapes are inferred.
 #[derive(Clone)]
 pub struct NewNode {
     /// Unique name.
@@ -426,7 +438,7 @@ pub(crate) fn infer_attrs(
     let mut position = 0;
     for (i, arg) in op.inputs.iter().enumerate() {
         let left = types.len().saturating_sub(position);
-        // A list whose length is not set takes what the single arguments after it leave.
+        // A list without a length takes all inputs but one for each argument after it.
         let rest = op.inputs.len() - i - 1;
         let unset = |name: &str, attrs: &Attrs| attrs.get(name).is_none();
         let len = match (&arg.number_attr, &arg.ty) {
@@ -565,14 +577,14 @@ pub(crate) fn is_node_name(name: &str) -> bool {
 pub struct TensorName<'a> {
     /// The node.
     pub node: &'a str,
-    /// The output; 0 if not said.
+    /// The output; 0 if the name has no index.
     pub index: u32,
     /// Whether it is a control input.
     pub is_control: bool,
 }
 
 impl<'a> TensorName<'a> {
-    /// Reads a name; what follows the last colon must be a number.
+    /// Parses a name; the part after the last colon must be a number.
     pub fn parse(text: &'a str) -> Result<TensorName<'a>> {
         if let Some(node) = text.strip_prefix('^') {
             return Ok(TensorName { node, index: 0, is_control: true });

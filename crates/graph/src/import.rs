@@ -1,7 +1,7 @@
-//! GraphDef in and out.
+//! Conversion from and to GraphDef.
 //!
-//! Nodes of a GraphDef stand in any order. Types and shapes are inferred in topological order;
-//! edges from `NextIteration` to `Merge` close loops and are taken to be there already.
+//! Nodes of a GraphDef are in any order. Types and shapes are inferred in topological order without
+//! the back edges of loops, which are checked at the end.
 
 use std::sync::Arc;
 
@@ -11,14 +11,15 @@ use thalweg_proto as pb;
 use thalweg_tensor::{Context, DType, Result, bail, ensure, err};
 
 use crate::graph::{MessageFields, NodeExtras, arg_types, build_node, is_node_name};
-use crate::op::{ArgType, Op};
+use crate::op::ArgType;
+use crate::rewrite::Successors;
 use crate::{
-    AttrValue, Attrs, ControlFlow, Endpoint, GRAPH_VERSION, Graph, NewNode, Node, NodeId,
-    OpRegistry, TensorName,
+    AttrValue, Attrs, Endpoint, GRAPH_VERSION, Graph, NewNode, Node, NodeId, OpRegistry, Role,
+    TensorName,
 };
 
-/// Outputs beyond the first of each node that one message may ask for: a number in an attr is a few
-/// bytes, the outputs it stands for are megabytes.
+/// Most outputs, beyond the first of each node, of one message: a number in an attr takes a few bytes,
+/// the outputs that it asks for take megabytes.
 const MORE_OUTPUTS_MAX: usize = 1 << 22;
 
 impl Graph {
@@ -30,7 +31,7 @@ impl Graph {
         Ok(graph)
     }
 
-    /// Adds the nodes and functions of a message. On error the graph is as it was.
+    /// Adds the nodes and functions of a message. On error the graph is unchanged.
     pub fn extend(&mut self, mut def: pb::GraphDef) -> Result<()> {
         let len_before = self.len();
         let library_before = self.library().clone();
@@ -80,9 +81,9 @@ impl Graph {
         first: usize,
         nodes: Vec<NewNode>,
         edges: Vec<Edges>,
-        order: &[u32],
+        order: &[NodeId],
     ) -> Result<()> {
-        // The nodes enter as they are, without types; then each gets its own in order.
+        // All nodes are appended without types; then each gets its types in topological order.
         let mut pending: Vec<Option<NewNode>> = Vec::with_capacity(nodes.len());
         let mut bare = Vec::with_capacity(nodes.len());
         for (new, edges) in nodes.into_iter().zip(edges) {
@@ -96,8 +97,8 @@ impl Graph {
         self.append_prepared(bare);
         let mut is_typed = vec![false; pending.len()];
         let mut more_outputs = 0;
-        for &i in order {
-            let mut new = pending[i as usize].take().expect("each node is in the order once");
+        for i in order.iter().map(|id| id.index()) {
+            let mut new = pending[i].take().expect("each node is in the order once");
             let (name, op) = (new.name.clone(), new.op.clone());
             let node = self
                 .typed_node(first, &mut new, &is_typed)
@@ -109,8 +110,8 @@ impl Graph {
                 "node '{name}' ({}): the graph has more than {MORE_OUTPUTS_MAX} outputs",
                 op.name
             );
-            *self.node_mut(NodeId((first + i as usize) as u32)) = node;
-            is_typed[i as usize] = true;
+            *self.node_mut(NodeId((first + i) as u32)) = node;
+            is_typed[i] = true;
         }
         self.check_loop_edges(first)
     }
@@ -135,16 +136,16 @@ impl Graph {
             })?;
             types.push(Some((output.dtype, output.is_ref)));
         }
-        // Unlike a node under construction, one in a message says what its types are.
+        // Unlike a node under construction, one in a message must set its type attrs.
         check_signature_attrs(new)?;
         let mut node = build_node(std::mem::take(new), &types)?;
         self.infer_shapes(&mut node)?;
         Ok(node)
     }
 
-    /// Edges that close loops were not there when their consumers were checked.
+    /// Checks back edges of loops, whose sources had no types when their targets were checked.
     fn check_loop_edges(&self, first: usize) -> Result<()> {
-        for node in self.nodes()[first..].iter().filter(|n| is_merge(&n.op)) {
+        for node in self.nodes()[first..].iter().filter(|n| n.role() == Role::Merge) {
             let expected = arg_types(&node.op.inputs, &node.attrs())?;
             for (i, (&input, (dtype, _))) in node.inputs.iter().zip(expected).enumerate() {
                 let source = self.node(input.node);
@@ -170,7 +171,7 @@ impl Graph {
         Ok(())
     }
 
-    /// TensorFlow's message; what came in by `from_def` goes out again, field by field.
+    /// TensorFlow's message; a graph from `from_def` gives an equal message, field by field.
     pub fn to_def(&self) -> pb::GraphDef {
         let message = &self.message;
         let has_library = message.has_library || !self.library().is_empty();
@@ -201,15 +202,14 @@ impl Graph {
                 .chain(node.control_inputs.iter().map(control))
                 .collect(),
             device: node.device.to_string(),
-            attr: node.attrs.iter().map(|(n, v)| (n.to_string(), v.to_proto())).collect(),
+            attr: node.attrs.to_proto(),
             experimental_debug_info: extras.and_then(|e| e.debug_info.clone()),
             experimental_type: extras.and_then(|e| e.full_type.clone()),
         }
     }
 }
 
-/// Attrs that types or numbers of arguments come from must be set; TensorFlow has a code of its own
-/// for this.
+/// Attrs that determine types or lengths of arguments must be set; TensorFlow answers `NotFound`.
 fn check_signature_attrs(new: &NewNode) -> Result<()> {
     for arg in new.op.inputs.iter().chain(&new.op.outputs) {
         let ty = match &arg.ty {
@@ -252,7 +252,7 @@ struct Importer<'a> {
     graph: &'a Graph,
     first: usize,
     by_name: FxHashMap<Arc<str>, u32>,
-    /// Attr names and devices repeat on most nodes; each text is kept once.
+    /// Interned attr names and devices, which repeat on most nodes.
     texts: FxHashSet<Arc<str>>,
 }
 
@@ -271,7 +271,7 @@ impl<'a> Importer<'a> {
         text
     }
 
-    /// Finds ops and takes over attrs; the inputs come back as the names they still are.
+    /// Finds the ops and converts attrs; returns the nodes and the names of their inputs.
     fn name_all(&mut self, defs: Vec<pb::NodeDef>) -> Result<(Vec<NewNode>, Vec<Vec<String>>)> {
         let mut nodes = Vec::with_capacity(defs.len());
         let mut inputs = Vec::with_capacity(defs.len());
@@ -314,7 +314,7 @@ impl<'a> Importer<'a> {
         Ok((nodes, inputs))
     }
 
-    /// Turns the names of inputs into edges.
+    /// Resolves the names of inputs to edges.
     fn resolve(&self, nodes: &[NewNode], inputs: Vec<Vec<String>>) -> Result<Vec<Edges>> {
         let mut all = Vec::with_capacity(nodes.len());
         for (node, inputs) in nodes.iter().zip(inputs) {
@@ -346,44 +346,23 @@ impl<'a> Importer<'a> {
     }
 }
 
-fn is_merge(op: &Op) -> bool {
-    ControlFlow::of(&op.name) == Some(ControlFlow::Merge)
-}
-
-/// New nodes (by position from `first`), each after those it depends on.
-fn topological_order(first: usize, nodes: &[NewNode], edges: &[Edges]) -> Result<Vec<u32>> {
-    let local = |id: NodeId| id.index().checked_sub(first);
-    let closes_loop = |source: usize, target: usize| {
-        ControlFlow::of(&nodes[source].op.name) == Some(ControlFlow::NextIteration)
-            && is_merge(&nodes[target].op)
+/// The new nodes in topological order, by position from `first`; back edges of loops do not count.
+fn topological_order(first: usize, nodes: &[NewNode], edges: &[Edges]) -> Result<Vec<NodeId>> {
+    let local = |id: NodeId| id.index().checked_sub(first).map(|i| NodeId(i as u32));
+    let is_back_edge = |source: NodeId, target: usize| {
+        nodes[source.index()].op.role == Role::NextIteration && nodes[target].op.role == Role::Merge
     };
-    let sources = |e: &Edges| {
-        let data = e.inputs.iter().map(|e| e.node).collect::<SmallVec<[NodeId; 4]>>();
-        data.into_iter().chain(e.control_inputs.clone()).filter_map(local)
-    };
-    let mut successors: Vec<SmallVec<[u32; 2]>> = vec![SmallVec::new(); nodes.len()];
-    let mut pending = vec![0u32; nodes.len()];
-    for (i, e) in edges.iter().enumerate() {
-        for source in sources(e).filter(|&s| !closes_loop(s, i)) {
-            successors[source].push(i as u32);
-            pending[i] += 1;
-        }
-    }
-    let mut ready: std::collections::VecDeque<u32> =
-        (0..nodes.len() as u32).filter(|&i| pending[i as usize] == 0).collect();
-    let mut order = Vec::with_capacity(nodes.len());
-    while let Some(i) = ready.pop_front() {
-        order.push(i);
-        for &s in &successors[i as usize] {
-            pending[s as usize] -= 1;
-            if pending[s as usize] == 0 {
-                ready.push_back(s);
-            }
-        }
-    }
+    let successors = Successors::new(nodes.len(), |i| {
+        let Edges { inputs, control_inputs } = &edges[i];
+        let sources = inputs.iter().map(|e| e.node).chain(control_inputs.iter().copied());
+        sources.filter_map(local).filter(move |&source| !is_back_edge(source, i))
+    });
+    let order = successors.topological_order();
     if order.len() < nodes.len() {
+        let mut is_ordered = vec![false; nodes.len()];
+        order.iter().for_each(|id| is_ordered[id.index()] = true);
         let stuck: Vec<&str> =
-            (0..nodes.len()).filter(|&i| pending[i] > 0).take(3).map(|i| &*nodes[i].name).collect();
+            (0..nodes.len()).filter(|&i| !is_ordered[i]).take(3).map(|i| &*nodes[i].name).collect();
         bail!(
             InvalidArgument,
             "the graph has a cycle: {} nodes wait for each other, among them {stuck:?}",

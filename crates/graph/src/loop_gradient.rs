@@ -1,7 +1,8 @@
 //! Gradients of loops.
 //!
-//! The loop counts its iterations and keeps a list for each value that its gradient reads, with an
-//! element per iteration. The gradient is a loop that takes them off again, the last one first.
+//! The loop is extended by a counter of iterations and, for each intermediate value that its gradient
+//! reads, by a tensor list to which each iteration pushes the value. The gradient is a loop over the
+//! same number of iterations that pops them.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +11,13 @@ use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, ensure, err};
 
 use crate::functional_gradient::{
-    Backward, adopt, attrs_of, body_of, empty_list, given_adjoints, grow, grown_signature,
+    Backward, adopt, body_of, empty_list, extend_node, extended_signature, given_adjoints,
     shape_constant, types_of, zeros,
 };
-use crate::piece::{Piece, Slot, first_outputs};
-use crate::{AttrValue, GradientContext, GradientOptions, Graph, Output, connected_gradients};
+use crate::subgraph::{FunctionArg, Subgraph};
+use crate::{
+    AttrValue, Attrs, GradientContext, GradientOptions, Graph, Output, Role, connected_gradients,
+};
 
 /// `While` and `StatelessWhile`.
 pub(crate) fn while_loop(g: &mut GradientContext<'_>) -> Result<()> {
@@ -22,7 +25,7 @@ pub(crate) fn while_loop(g: &mut GradientContext<'_>) -> Result<()> {
     let cond = (**g.attrs().function("cond")?).clone();
     let given = given_adjoints(g)?;
     let mut types = types_of(g, &given);
-    // What one iteration hands an adjoint on to, the one before it takes an adjoint from.
+    // An adjoint of a variable at the begin of an iteration is one at the end of the iteration before.
     let mut back = loop {
         let body = body_of(g.scope(), &function)?;
         let back = Backward::new(g.scope(), body, &types)?;
@@ -43,18 +46,19 @@ pub(crate) fn while_loop(g: &mut GradientContext<'_>) -> Result<()> {
         g.num_inputs()
     );
     for (k, &i) in types.keys().enumerate() {
-        // A variable that the body makes anew owes nothing to its old value.
+        // The body overwrites this variable without reading it.
         if !back.dxs.contains_key(&i) {
             let zeros = back.scope.add("ZerosLike", &[back.dys[k]])?;
             back.dxs.insert(i, zeros);
         }
     }
-    let mut lap = Lap::new(back);
-    let (count, lists) = lap.forward(g, &function, &cond)?;
-    lap.backward(g, &function, &types, &given, count, &lists)
+    let mut body = DifferentiatedBody::new(back);
+    let (count, lists) = body.forward(g, &function, &cond)?;
+    body.backward(g, &function, &types, &given, count, &lists)
 }
 
-/// `For`. It keeps nothing of its iterations, so its gradient runs them once more, as a `While` does.
+/// `For`. It cannot be extended, so its gradient computes the loop again as a `While` and
+/// differentiates that.
 pub(crate) fn for_loop(g: &mut GradientContext<'_>) -> Result<()> {
     let function = (**g.attrs().function("body")?).clone();
     let is_stateful = |graph: &Graph| {
@@ -68,11 +72,11 @@ pub(crate) fn for_loop(g: &mut GradientContext<'_>) -> Result<()> {
         function.name
     );
     let given = given_adjoints(g)?;
-    // Adjoints go no further back than to these, however the inputs depend on each other.
+    // Backpropagation stops at these, however the inputs depend on each other.
     let inputs = g.inputs()[3..].to_vec();
     let scope = g.scope();
     let xs = inputs.iter().map(|&x| scope.add("Identity", &[x])).collect::<Result<Vec<_>>>()?;
-    let ends = counted_again(g, &function, &xs)?;
+    let ends = for_as_while(g, &function, &xs)?;
     let ys: Vec<Output> = given.keys().map(|&i| ends[i]).collect();
     let grad_ys: Vec<Option<Output>> = given.values().copied().map(Some).collect();
     let options = GradientOptions { grad_ys: &grad_ys, ..Default::default() };
@@ -86,8 +90,8 @@ pub(crate) fn for_loop(g: &mut GradientContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// What a `For` gives for these variables, by way of a `While`.
-fn counted_again(
+/// The results of a `For` with the initial values `xs`, computed by a `While`.
+fn for_as_while(
     g: &mut GradientContext<'_>,
     body: &pb::NameAttrList,
     xs: &[Output],
@@ -95,12 +99,12 @@ fn counted_again(
     let dtypes: Vec<DType> = xs.iter().map(|&x| g.dtype(x)).collect();
     let (start, limit, delta) = (g.input(0), g.input(1), g.input(2));
     let s = g.scope();
-    // 64 bits, as the number after the last may be none of 32.
+    // 64 bits: the number after the last may overflow 32.
     let [start, limit, delta] = [start, limit, delta].map(|x| s.cast(x, DType::Int64));
     let (start, limit, delta) = (start?, limit?, delta?);
     let zero = s.constant(&Tensor::scalar(0i64))?;
     let one = s.constant(&Tensor::scalar(1i64))?;
-    // A step of zero goes with a loop that does nothing.
+    // With a delta of zero the loop has no iterations; one avoids a division by zero.
     let is_zero = s.op("Equal").inputs(&[delta, zero]).build()?;
     let is_zero = s.cast(is_zero, DType::Int64)?;
     let step = s.add("AddV2", &[delta, is_zero])?;
@@ -109,7 +113,7 @@ fn counted_again(
     let beyond = s.add("AddV2", &[span, step])?;
     let beyond = s.add("Sub", &[beyond, sign])?;
     let count = s.add("FloorDiv", &[beyond, step])?;
-    let name = AttrValue::function(&body.name, &attrs_of(body));
+    let name = AttrValue::function(&body.name, &Attrs::from_proto(&body.attr));
     let variables: Vec<Output> = std::iter::once(zero).chain(xs.iter().copied()).collect();
     let ends = s.while_loop(
         &variables,
@@ -127,19 +131,19 @@ fn counted_again(
     Ok(ends[1..].to_vec())
 }
 
-/// One iteration beside its gradient.
-struct Lap {
+/// The body of a loop and its gradient.
+struct DifferentiatedBody {
     back: Backward,
-    body: Piece,
-    gradient: Piece,
-    /// Arguments that stay as they are for the whole loop, and that the gradient reads.
+    body: Subgraph,
+    gradient: Subgraph,
+    /// Loop invariants that the gradient reads.
     fixed: Vec<Output>,
-    /// Values of each iteration that the gradient reads.
+    /// Values of each iteration that the gradient reads, saved in lists.
     saved: Vec<Output>,
 }
 
-impl Lap {
-    fn new(back: Backward) -> Lap {
+impl DifferentiatedBody {
+    fn new(back: Backward) -> DifferentiatedBody {
         let (body, gradient) = back.split();
         let captures = back.captures(&gradient);
         let is_fixed = |t: &Output| {
@@ -147,11 +151,10 @@ impl Lap {
             back.position(*t).is_some_and(same)
         };
         let (fixed, saved) = captures.into_iter().partition(is_fixed);
-        Lap { back, body, gradient, fixed, saved }
+        DifferentiatedBody { back, body, gradient, fixed, saved }
     }
 
-    /// Makes the loop count its iterations and keep what its gradient reads; the count and the
-    /// lists it ends with.
+    /// Extends the loop by the counter and the lists; their final values.
     fn forward(
         &mut self,
         g: &mut GradientContext<'_>,
@@ -173,43 +176,41 @@ impl Lap {
             results.push(back.scope.add("TensorListPushBack", &[list, value])?);
             inputs.push(empty_list(g.scope(), info.dtype, &info.shape)?);
         }
-        let mut piece = self.body.clone();
-        piece.append(back.piece_from(begin));
-        let more = back.slots(&results);
-        let all_args = [back.slots(&back.args), back.slots(&args)].concat();
-        let all_results = [back.slots(&back.results), more.clone()].concat();
-        let body = back.function(&piece, &all_args, &all_results)?;
+        let mut subgraph = self.body.clone();
+        subgraph.append(back.subgraph_from(begin));
+        let more = back.function_args(&results);
+        let all_args = [back.function_args(&back.args), back.function_args(&args)].concat();
+        let all_results = [back.function_args(&back.results), more.clone()].concat();
+        let body = back.function(&subgraph, &all_args, &all_results)?;
         let body = adopt(g, back, &function.name, body)?;
-        let cond = self.wider_condition(g, cond, &more)?;
-        let (dtypes, shapes) = grown_signature(g, &more);
+        let cond = self.extended_condition(g, cond, &more)?;
+        let (dtypes, shapes) = extended_signature(g, &more);
         let mut attrs = vec![("body", body), ("cond", cond), ("T", dtypes)];
         if g.node().op.attr("output_shapes").is_some() {
             attrs.push(("output_shapes", shapes));
         }
-        let outputs = grow(g, &inputs, &more, attrs);
+        let outputs = extend_node(g, &inputs, &more, attrs);
         Ok((outputs[0], outputs[1..].to_vec()))
     }
 
-    /// The condition, with arguments that it does not look at.
-    fn wider_condition(
+    /// The condition with further arguments, which it ignores.
+    fn extended_condition(
         &self,
         g: &mut GradientContext<'_>,
         cond: &pb::NameAttrList,
-        more: &[Slot],
+        more: &[FunctionArg],
     ) -> Result<AttrValue> {
         let body = body_of(g.scope(), cond)?;
-        let slot = |&t: &Output| Slot::of(&body.graph, t);
-        let mut args: Vec<Slot> = first_outputs(&body.args).iter().map(slot).collect();
-        args.extend(more.iter().map(Slot::foreign));
-        let results: Vec<Output> =
-            body.results.iter().map(|&id| body.graph.node(id).inputs[0]).collect();
-        let piece = Piece::of(&body.graph, body.graph.ids());
-        let results: Vec<Slot> = results.iter().map(slot).collect();
-        let def = piece.to_function(&body.graph, &args, &results)?;
+        let function_arg = |&t: &Output| FunctionArg::of(&body.graph, t);
+        let mut args: Vec<FunctionArg> = body.arg_tensors().iter().map(function_arg).collect();
+        args.extend(more.iter().map(FunctionArg::unbound));
+        let subgraph = Subgraph::of(&body.graph, body.graph.ids());
+        let results: Vec<FunctionArg> = body.result_tensors().iter().map(function_arg).collect();
+        let def = subgraph.to_function(&body.graph, &args, &results)?;
         adopt(g, &self.back, &cond.name, def)
     }
 
-    /// Adds the loop that runs the gradient of each iteration, the last one first.
+    /// Adds the loop that runs the gradient of each iteration, in reverse order.
     fn backward(
         &mut self,
         g: &mut GradientContext<'_>,
@@ -236,15 +237,15 @@ impl Lap {
             after.push(pop[0]);
             popped.insert(value, pop[1]);
         }
-        let mut piece = self.gradient.clone();
-        piece.replace_inputs(&popped);
-        piece.append(back.piece_from(begin));
+        let mut subgraph = self.gradient.clone();
+        subgraph.replace_inputs(&popped);
+        subgraph.append(back.subgraph_from(begin));
         let dxs: Vec<Output> =
             back.dxs.values().map(|dx| popped.get(dx).copied().unwrap_or(*dx)).collect();
         let args = [vec![counter], back.dys.clone(), before, self.fixed.clone()].concat();
         let results = [vec![fewer], dxs, after, self.fixed.clone()].concat();
-        let (args, results) = (back.slots(&args), back.slots(&results));
-        let def = back.function(&piece, &args, &results)?;
+        let (args, results) = (back.function_args(&args), back.function_args(&results));
+        let def = back.function(&subgraph, &args, &results)?;
         let body = adopt(g, back, &format!("gradient_of_{}", function.name), def)?;
         let cond = self.countdown(g, &args)?;
 
@@ -261,14 +262,14 @@ impl Lap {
         inputs.extend_from_slice(lists);
         let fixed = self.fixed.iter().filter_map(|&t| self.back.position(t));
         inputs.extend(fixed.map(|i| g.input(i)));
-        // An adjoint may be of another shape at the end than it is between iterations.
+        // An adjoint may have another shape after the loop than between iterations.
         let unknown = |i: usize| (1..=types.len()).contains(&i);
         let shapes: Vec<PartialShape> = args
             .iter()
             .enumerate()
             .map(|(i, a)| if unknown(i) { PartialShape::unknown() } else { a.shape.clone() })
             .collect();
-        let op = if piece.is_stateful() { "While" } else { "StatelessWhile" };
+        let op = if subgraph.is_stateful() { "While" } else { "StatelessWhile" };
         let node = g.op(op).inputs(&inputs).attr("cond", cond).attr("body", body);
         let outputs = node.attr("output_shapes", &shapes[..]).build_all()?;
         for (&i, &output) in types.keys().zip(&outputs[1..]) {
@@ -277,30 +278,34 @@ impl Lap {
         Ok(())
     }
 
-    /// Whether iterations are left, by the first of these arguments.
-    fn countdown(&mut self, g: &mut GradientContext<'_>, args: &[Slot]) -> Result<AttrValue> {
+    /// The condition of the gradient's loop: the first argument, the counter, is above zero.
+    fn countdown(
+        &mut self,
+        g: &mut GradientContext<'_>,
+        args: &[FunctionArg],
+    ) -> Result<AttrValue> {
         let back = &mut self.back;
         let begin = back.len();
         let zero = back.scope.constant(&Tensor::scalar(0i32))?;
         let counter = args[0].tensor.ok_or_else(|| err!(Internal, "the loop has no counter"))?;
         let goes_on = back.scope.add("Greater", &[counter, zero])?;
-        let mut slots: Vec<Slot> = args.iter().map(Slot::foreign).collect();
-        slots[0] = args[0].clone();
-        let piece = back.piece_from(begin);
-        let def = back.function(&piece, &slots, &[back.slot(goes_on)])?;
+        let mut function_args: Vec<FunctionArg> = args.iter().map(FunctionArg::unbound).collect();
+        function_args[0] = args[0].clone();
+        let subgraph = back.subgraph_from(begin);
+        let def = back.function(&subgraph, &function_args, &[back.function_arg(goes_on)])?;
         adopt(g, &self.back, "countdown", def)
     }
 }
 
-/// Where a tensor comes from, through nodes that hand it on.
+/// The source of a tensor behind a chain of `Identity` nodes.
 fn origin(graph: &Graph, mut tensor: Output) -> Output {
-    // A chain of identities is no longer than the graph, and has no loop outside of frames.
+    // A chain is no longer than the graph; it has no cycle outside of frames.
     for _ in 0..graph.len() {
         let node = graph.node(tensor.node);
-        match node.op.name.as_str() {
-            "Identity" => tensor = node.inputs[0],
-            _ => break,
+        if node.role() != Role::Identity {
+            break;
         }
+        tensor = node.inputs[0];
     }
     tensor
 }

@@ -4,9 +4,9 @@ use thalweg_tensor::{DType, PartialShape, Result, bail, ensure, err};
 
 use crate::shape::{self, ShapeFn};
 use crate::value::ValueFn;
-use crate::{AttrValue, Attrs, Gradient, GradientFn};
+use crate::{AttrValue, Attrs, Gradient, GradientFn, Role};
 
-/// The interface of an op, as its family writes it down.
+/// The definition of an op, as its family states it.
 ///
 /// ```
 /// use thalweg_graph::{OpDef, shape};
@@ -29,18 +29,20 @@ pub struct OpDef {
     pub outputs: &'static [&'static str],
     /// `name: kind = default`; kinds are TensorFlow's: `int >= 1`, `{float, double}`, `list(type)`.
     pub attrs: &'static [&'static str],
-    /// Shapes of the outputs, as far as the inputs' tell.
+    /// Shape function.
     pub shape: ShapeFn,
-    /// Value of a small integer output that shapes depend on, where the inputs' are known.
+    /// Value function, for integer outputs that shapes depend on.
     pub value: Option<ValueFn>,
     /// How it is differentiated.
     pub gradient: Gradient,
-    /// What is special about it.
+    /// Properties beyond the signature.
     pub flags: &'static [Flag],
+    /// What it means to passes and the executor.
+    pub role: Role,
 }
 
 impl OpDef {
-    /// Nothing in, nothing out; the base for `..OpDef::DEFAULT`.
+    /// No inputs, outputs or attrs; the base for `..OpDef::DEFAULT`.
     pub const DEFAULT: OpDef = OpDef {
         name: "",
         inputs: &[],
@@ -50,6 +52,7 @@ impl OpDef {
         value: None,
         gradient: Gradient::Unknown,
         flags: &[],
+        role: Role::Ordinary,
     };
 
     /// This op, differentiated by `function`.
@@ -57,7 +60,7 @@ impl OpDef {
         OpDef { gradient: Gradient::By(function), ..self }
     }
 
-    /// This op, as one that no adjoint passes.
+    /// This op, with no gradient: no adjoint passes it.
     pub const fn without_gradient(self) -> OpDef {
         OpDef { gradient: Gradient::None, ..self }
     }
@@ -66,15 +69,15 @@ impl OpDef {
 /// Properties of an op beyond its signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flag {
-    /// Holds state or has effects: never folded, merged or run when nobody asked.
+    /// Holds state or has side effects: never folded, merged or added to a step.
     Stateful,
     /// `f(a, b) == f(b, a)`.
     Commutative,
-    /// `f(f(a, b), c) == f(a, b, c)`: the op sums its inputs.
+    /// `f(f(a, b), c) == f(a, b, c)`: the op aggregates its inputs.
     Aggregate,
     /// Takes a reference to a variable that has no value yet.
     AllowsUninitializedInput,
-    /// Talks to other tasks.
+    /// Communicates with other tasks.
     DistributedCommunication,
 }
 
@@ -87,7 +90,7 @@ impl Flag {
         ("distcomm", Flag::DistributedCommunication),
     ];
 
-    /// The short name that the list of TensorFlow's ops uses.
+    /// The flag of this name in the list of TensorFlow's ops.
     pub fn from_name(name: &str) -> Option<Flag> {
         Self::NAMES.iter().find(|(n, _)| *n == name).map(|&(_, flag)| flag)
     }
@@ -112,18 +115,18 @@ pub struct Op {
     pub value: Option<ValueFn>,
     /// How it is differentiated.
     pub gradient: Gradient,
-    /// Whether this is a function of the graph's library under its own name.
-    pub is_function: bool,
+    /// What it means to passes and the executor.
+    pub role: Role,
 }
 
-/// One input or output of an op; it may stand for several tensors.
+/// One input or output argument of an op; it may be a list of tensors.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArgDef {
     /// Its name.
     pub name: String,
     /// Element type.
     pub ty: ArgType,
-    /// The attr that says how many tensors of that type there are.
+    /// The attr that holds the number of tensors, if it is a list of one type.
     pub number_attr: Option<String>,
     /// Whether it is a reference to a variable.
     pub is_ref: bool,
@@ -145,11 +148,11 @@ pub enum ArgType {
 pub struct AttrDef {
     /// Its name.
     pub name: String,
-    /// What its value is.
+    /// Kind of its value.
     pub kind: AttrKind,
-    /// Whether it is a list of that.
+    /// Whether its value is a list.
     pub is_list: bool,
-    /// Value when a node does not say.
+    /// Value if the node does not set it.
     pub default: Option<AttrValue>,
     /// Dtypes that a `type` attr may take.
     pub allowed_types: Vec<DType>,
@@ -159,7 +162,7 @@ pub struct AttrDef {
     pub minimum: Option<i64>,
 }
 
-/// What an attr holds.
+/// Kind of an attr's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names are TensorFlow's")]
 pub enum AttrKind {
@@ -189,7 +192,7 @@ impl AttrKind {
         Self::NAMES.iter().find(|(n, _)| *n == name).map(|&(_, kind)| kind)
     }
 
-    /// TensorFlow's word for it.
+    /// TensorFlow's name of it.
     pub fn name(self) -> &'static str {
         Self::NAMES.iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
@@ -203,6 +206,7 @@ impl Op {
         op.shape = def.shape;
         op.value = def.value;
         op.gradient = def.gradient;
+        op.role = def.role;
         Ok(op)
     }
 
@@ -222,7 +226,7 @@ impl Op {
             shape: shape::unknown,
             value: None,
             gradient: Gradient::Unknown,
-            is_function: false,
+            role: Role::Ordinary,
         })
     }
 

@@ -1,4 +1,4 @@
-//! Graphs of which more is known than when they were built: a pass knows the shapes of feeds, say.
+//! Refinement of a graph by a pass that knows more than its builder did, such as the shapes of feeds.
 
 use smallvec::SmallVec;
 use thalweg_tensor::{Context, PartialShape, Result, Tensor};
@@ -8,8 +8,8 @@ use crate::value::partial_value;
 use crate::{Endpoint, Graph, Node, NodeId};
 
 impl Graph {
-    /// Infers the shapes of a node's outputs again, now that more is known of its inputs. What was
-    /// known before stays known.
+    /// Infers the shapes of a node's outputs again, from the shapes that its inputs have now, and
+    /// merges them with those known before.
     pub fn refine(&mut self, id: NodeId) -> Result<()> {
         let node = self.node(id);
         let at = || format!("node '{}' ({})", node.name, node.op.name);
@@ -24,14 +24,15 @@ impl Graph {
         Ok(())
     }
 
-    /// The integers that an output holds in every step, if shapes and constants settle all of them.
-    pub fn settled_integers(&self, endpoint: Endpoint) -> Option<Tensor> {
+    /// The static value of an integer output: the elements that it has in every step, if shapes and
+    /// constants determine all of them.
+    pub fn static_value(&self, endpoint: Endpoint) -> Option<Tensor> {
         let info = self.output(endpoint);
         let value = partial_value(self, endpoint)?.to_tensor(info.dtype)?;
         info.shape.is_compatible_with(value.shape()).then_some(value)
     }
 
-    /// Puts another node in the place of one: of another op, with as many outputs.
+    /// Replaces a node by one of the same name with as many outputs.
     pub fn replace(&mut self, id: NodeId, node: Node) {
         debug_assert_eq!(node.outputs.len(), self.node(id).outputs.len(), "edges stay good");
         debug_assert_eq!(node.name, self.node(id).name, "names stay good");

@@ -1,4 +1,4 @@
-//! All op definitions that a process knows, by name.
+//! The op registry: op definitions by name.
 
 use std::sync::{Arc, OnceLock};
 
@@ -9,8 +9,8 @@ use crate::op::{Flag, Op, OpDef};
 
 /// Op definitions: ours, with shape functions, and TensorFlow's bare interfaces for the rest.
 ///
-/// A graph may hold any op of either kind. One that neither knows is refused when the graph is
-/// made; one without a kernel is refused by the step that reaches it.
+/// A graph may hold any op of either kind. An unknown op is refused when the graph is made; one
+/// without a kernel is refused when a step that needs it is planned.
 pub struct OpRegistry {
     ops: FxHashMap<String, Arc<Op>>,
     interfaces: &'static str,

@@ -1,4 +1,4 @@
-//! Building graphs: names by scope, and a bad node fails on the line that builds it.
+//! Graph construction: name scopes, and errors at the line that builds a node.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -11,14 +11,14 @@ use thalweg_tensor::{
 };
 
 use crate::gradient::{CustomGradient, GradientContext};
-use crate::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, NewNode, NodeId, OpRegistry};
+use crate::{Attrs, Endpoint, Graph, IntoAttr, NewNode, NodeId, OpRegistry};
 
 /// A tensor in a graph under construction.
 pub type Output = Endpoint;
 
-/// A place in a graph where nodes are added: a name prefix, a device, control dependencies.
+/// Adds nodes to a graph under a name scope, with a device and control dependencies.
 ///
-/// Scopes of one graph share it; [`Scope::child`] nests names.
+/// Scopes of one graph share it; [`Scope::child`] nests name scopes.
 #[derive(Clone)]
 pub struct Scope {
     shared: Rc<RefCell<Shared>>,
@@ -29,16 +29,15 @@ pub struct Scope {
 
 struct Shared {
     graph: Graph,
-    /// How often each name was asked for, so that repeats get a number.
+    /// How often each name was requested, so that repeats get a suffix.
     used: FxHashMap<String, u32>,
-    /// Gradient functions that the program brought along.
+    /// Gradient functions that the program registered.
     gradients: FxHashMap<String, Rc<CustomGradient>>,
-    /// Functions within functions whose gradients are being built.
+    /// Depth of nested functions whose gradients are being built.
     depth: u32,
 }
 
-/// Depth to which gradients of functions within functions are built: one that calls itself has no
-/// end.
+/// Greatest depth of nested functions whose gradients are built: a recursive function has no end.
 const GRADIENT_DEPTH_MAX: u32 = 64;
 
 impl Scope {
@@ -47,7 +46,7 @@ impl Scope {
         Scope::of(Graph::new(registry))
     }
 
-    /// A scope at the top of a graph that exists.
+    /// A scope at the top of an existing graph.
     pub fn of(graph: Graph) -> Scope {
         let mut used = FxHashMap::default();
         for node in graph.nodes() {
@@ -68,7 +67,7 @@ impl Scope {
         }
     }
 
-    /// A scope at the top of a function's graph, with the gradient functions known here.
+    /// A scope at the top of a function's graph, with the gradient functions registered here.
     pub(crate) fn over(&self, graph: Graph) -> Result<Scope> {
         let scope = Scope::of(graph);
         let shared = self.shared.borrow();
@@ -85,13 +84,13 @@ impl Scope {
         Ok(scope)
     }
 
-    /// A scope below this one; a name used before gets a number.
+    /// A nested scope; a name used before gets a numeric suffix.
     pub fn child(&self, name: &str) -> Scope {
         let name = self.unique_name(name);
         Scope { prefix: format!("{name}/"), ..self.clone() }
     }
 
-    /// What the names of this scope's nodes begin with.
+    /// The prefix of the names of this scope's nodes.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -117,7 +116,7 @@ impl Scope {
         self.shared.borrow().graph.clone()
     }
 
-    /// Looks at the graph as it stands.
+    /// Calls `look` with the graph as it stands.
     pub fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
         look(&self.shared.borrow().graph)
     }
@@ -131,7 +130,7 @@ impl Scope {
         self.op(op).inputs(inputs).build()
     }
 
-    /// Begins a node of which more is to be said.
+    /// A builder of a node of this op.
     pub fn op(&mut self, op: &str) -> NodeBuilder<'_> {
         NodeBuilder {
             op: op.to_owned(),
@@ -145,8 +144,9 @@ impl Scope {
 
     /// A constant.
     pub fn constant(&mut self, value: &Tensor) -> Result<Output> {
-        let proto = AttrValue::Tensor(Arc::new(value.to_proto()?));
-        self.op("Const").attr("value", proto).attr("dtype", value.dtype()).build()
+        let mut node = self.op("Const");
+        node.attrs = Attrs::of_const(value)?;
+        node.build()
     }
 
     /// A tensor that each step feeds.
@@ -191,8 +191,8 @@ impl Scope {
         self.op("Cast").input(of).attr("DstT", dtype).build()
     }
 
-    /// Brings a gradient function along under a name: that of an op, whose own it replaces, or one
-    /// that nodes name in their attr `_gradient_op_type`. It holds for every scope of this graph.
+    /// Registers a gradient function for every scope of this graph, under the name of an op, whose own
+    /// it replaces, or under one that nodes have in their attr `_gradient_op_type`.
     pub fn set_gradient(
         &self,
         name: &str,
@@ -230,7 +230,7 @@ impl Scope {
     }
 }
 
-/// A node on its way into a graph.
+/// A node under construction.
 pub struct NodeBuilder<'a> {
     scope: &'a mut Scope,
     op: String,
@@ -259,7 +259,7 @@ impl NodeBuilder<'_> {
         self
     }
 
-    /// Appends nodes that must have run before.
+    /// Appends control inputs: nodes that must have run before.
     pub fn after(mut self, nodes: &[NodeId]) -> Self {
         self.control_inputs.extend_from_slice(nodes);
         self

@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail, ensure};
 
 use crate::value::{PartialValue, partial_value};
-use crate::{Graph, Node, NodeAttrs};
+use crate::{Graph, Node, NodeAttrs, Role};
 
-/// Sets the shapes of a node's outputs, or says why the inputs cannot be right.
+/// A shape function: sets the shapes of a node's outputs, or refuses the inputs' shapes.
 pub type ShapeFn = fn(&mut ShapeContext<'_>) -> Result<()>;
 
 /// A node whose output shapes are being inferred.
@@ -48,31 +48,35 @@ impl<'a> ShapeContext<'a> {
         self.node.input_range(name)
     }
 
-    /// Shape of input `i`; unknown for edges that close a loop.
+    /// Shape of input `i`; unknown for back edges of loops.
     pub fn input(&self, i: usize) -> &'a PartialShape {
         input_shape(self.graph, self.node, i)
     }
 
-    /// Dtype of input `i`, if there is one and it does not close a loop.
+    /// Dtype of input `i`, if there is one and it is not the back edge of a loop.
     pub fn input_dtype(&self, i: usize) -> Option<DType> {
         let endpoint = self.node.inputs.get(i)?;
         let source = self.graph.nodes().get(endpoint.node.index())?;
         source.outputs.get(endpoint.index as usize).map(|o| o.dtype)
     }
 
-    /// The shape of the variable whose handle is input `i`, as far as the graph tells.
+    /// The shape of the variable whose resource handle is input `i`, as far as the graph tells.
     pub fn variable_shape(&self, i: usize) -> PartialShape {
-        /// Nodes that are followed back from the handle's consumer.
+        /// Most nodes between the consumer of the handle and the node that makes it.
         const HOPS_MAX: usize = 16;
         let Some(&start) = self.node.inputs.get(i) else { return PartialShape::unknown() };
         let mut endpoint = start;
         for _ in 0..HOPS_MAX {
             let Some(node) = self.graph.nodes().get(endpoint.node.index()) else { break };
             let attrs = node.attrs();
-            match (node.op.name.as_str(), node.inputs.first()) {
-                ("VarHandleOp", _) => return attrs.shape("shape").unwrap_or(PartialShape::UNKNOWN),
-                ("Identity" | "Enter" | "Switch", Some(&source)) => endpoint = source,
-                // A function's argument says what its caller knew.
+            match (node.role(), node.inputs.first()) {
+                (Role::VarHandle, _) => {
+                    return attrs.shape("shape").unwrap_or(PartialShape::UNKNOWN);
+                }
+                (Role::Identity | Role::Enter | Role::Switch, Some(&source)) => {
+                    endpoint = source;
+                }
+                // An `_Arg` holds what the caller of the function knew.
                 _ => {
                     let shapes = attrs.shapes("_handle_shapes").unwrap_or_default();
                     return shapes.into_iter().next().unwrap_or(PartialShape::UNKNOWN);
@@ -144,7 +148,7 @@ pub(crate) fn input_shape<'a>(graph: &'a Graph, node: &Node, i: usize) -> &'a Pa
     source.and_then(|n| n.outputs.get(endpoint.index as usize)).map_or(&UNKNOWN, |o| &o.shape)
 }
 
-/// Nothing is known of the outputs.
+/// The shapes of the outputs are unknown.
 pub fn unknown(_: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
@@ -163,7 +167,7 @@ pub fn scalar(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// All inputs have one shape, and so has the output.
+/// All inputs and the output have the same shape.
 pub fn merged(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut shape = PartialShape::unknown();
     for i in 0..c.num_inputs() {
@@ -185,13 +189,23 @@ pub fn from_attr(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The two inputs broadcast against each other.
+/// The output has the shape that the two inputs broadcast to.
 pub fn broadcast(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, broadcast_shapes(c.input(0), c.input(1))?);
     Ok(())
 }
 
-/// The shape of `a + b` under NumPy's rules.
+/// The most specific shape that both tensors have: dimensions that differ are unknown.
+pub(crate) fn common(a: &PartialShape, b: &PartialShape) -> PartialShape {
+    match (a.dims(), b.dims()) {
+        (Some(x), Some(y)) if x.len() == y.len() => {
+            PartialShape::new(x.iter().zip(y).map(|(p, q)| if p == q { *p } else { None }))
+        }
+        _ => PartialShape::unknown(),
+    }
+}
+
+/// The shape of `a + b` under NumPy's broadcasting rules.
 pub fn broadcast_shapes(a: &PartialShape, b: &PartialShape) -> Result<PartialShape> {
     let (Some(x), Some(y)) = (a.dims(), b.dims()) else { return Ok(PartialShape::unknown()) };
     let rank = x.len().max(y.len());

@@ -1,16 +1,18 @@
-//! The ops that the runtime itself interprets: sources, sinks, edges cut in two; those that run
-//! functions are defined in `functional`, those of branches and loops in `control_flow`.
+//! Definitions of the structural ops, which the executor runs without a kernel: constants, arguments
+//! and results of functions, sends and receives here, calls in `functional`, control flow in
+//! `control_flow`.
 
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
 use crate::shape::{self, ShapeContext};
 use crate::value::{PartialValue, ValueContext};
-use crate::{Flag, Gradient, OpDef, control_flow, functional, gradient};
+use crate::{Flag, Gradient, OpDef, Role, control_flow, functional, gradient};
 
-const NO_OP: OpDef = OpDef { name: "NoOp", ..OpDef::DEFAULT };
+const NO_OP: OpDef = OpDef { name: "NoOp", role: Role::NoOp, ..OpDef::DEFAULT };
 
 const CONST: OpDef = OpDef {
     name: "Const",
+    role: Role::Const,
     outputs: &["output: dtype"],
     attrs: &["value: tensor", "dtype: type"],
     shape: const_shape,
@@ -32,6 +34,7 @@ fn const_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 const IDENTITY: OpDef = OpDef {
     name: "Identity",
+    role: Role::Identity,
     inputs: &["input: T"],
     outputs: &["output: T"],
     attrs: &["T: type"],
@@ -47,6 +50,7 @@ fn first_input_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
 
 const ARG: OpDef = OpDef {
     name: "_Arg",
+    role: Role::Arg,
     outputs: &["output: T"],
     attrs: &["T: type", "index: int >= 0"],
     shape: arg_shape,
@@ -55,7 +59,7 @@ const ARG: OpDef = OpDef {
     ..OpDef::DEFAULT
 };
 
-/// What the function's author knew of the argument.
+/// The shape that the function declares for the argument, if it declares one.
 fn arg_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let known = c.attrs().shapes("_output_shapes").unwrap_or_default();
     if let [shape] = &known[..] {
@@ -66,6 +70,7 @@ fn arg_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 const RETVAL: OpDef = OpDef {
     name: "_Retval",
+    role: Role::Retval,
     inputs: &["input: T"],
     attrs: &["T: type", "index: int >= 0"],
     flags: &[Flag::Stateful],
@@ -92,6 +97,7 @@ const RECV_ATTRS: &[&str] = &[
 
 const SEND: OpDef = OpDef {
     name: "_Send",
+    role: Role::Send,
     inputs: &["tensor: T"],
     attrs: SEND_ATTRS,
     flags: &[Flag::Stateful],
@@ -102,6 +108,7 @@ const HOST_SEND: OpDef = OpDef { name: "_HostSend", ..SEND };
 
 const RECV: OpDef = OpDef {
     name: "_Recv",
+    role: Role::Recv,
     outputs: &["tensor: tensor_type"],
     attrs: RECV_ATTRS,
     flags: &[Flag::Stateful, Flag::DistributedCommunication],
@@ -148,8 +155,3 @@ pub static OPS: &[OpDef] = &[
     control_flow::LOOP_COND,
     control_flow::CONTROL_TRIGGER,
 ];
-
-/// Whether the runtime runs this op itself, on any device, without a kernel.
-pub fn is_interpreted(op: &str) -> bool {
-    OPS.iter().any(|def| def.name == op)
-}

@@ -1,4 +1,4 @@
-//! Values of small integer tensors, as far as a graph knows them: shapes depend on them.
+//! Static values: elements of small integer tensors that a graph determines, as shapes depend on them.
 //!
 //! `Reshape(x, Pack([Shape(x)[0], -1]))` has a known rank although no step has run. Ops that occur
 //! in such expressions carry a [`ValueFn`]; evaluation walks back from the consumer, bounded.
@@ -6,14 +6,14 @@
 use smallvec::SmallVec;
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail};
 
-use crate::{Endpoint, Graph, Node, NodeAttrs};
+use crate::{Endpoint, Graph, Node, NodeAttrs, Role};
 
-/// Elements that are followed; longer vectors are not shapes.
+/// Most elements of a tensor that is evaluated; longer vectors are not shapes.
 const LEN_MAX: usize = 1024;
-/// Nodes that one evaluation visits at most.
+/// Most nodes that one evaluation visits.
 const VISITS_MAX: usize = 256;
 
-/// The integers in a scalar or vector, each known or not.
+/// The elements of an integer scalar or vector, each known or not.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartialValue {
     /// The elements.
@@ -33,7 +33,7 @@ impl PartialValue {
         PartialValue { elements: elements.into_iter().collect(), is_scalar: false }
     }
 
-    /// The first element, if there is one and it is known: what a scalar is.
+    /// The first element, if there is one and it is known; of a scalar, its value.
     pub fn first(&self) -> Option<i64> {
         self.elements.first().copied().flatten()
     }
@@ -63,7 +63,7 @@ impl PartialValue {
         Ok(PartialShape::new(dims))
     }
 
-    /// As a tensor, if all elements are known and fit.
+    /// As a tensor, if all elements are known and representable in `dtype`.
     pub(crate) fn to_tensor(&self, dtype: DType) -> Option<Tensor> {
         let known = self.known()?;
         let shape = match self.is_scalar {
@@ -81,7 +81,7 @@ impl PartialValue {
         }
     }
 
-    /// Whether the known elements are what a step would compute: there, 32 bits wrap around.
+    /// Whether the known elements are representable in `dtype`: in a step, 32 bits wrap around.
     fn fits(&self, dtype: DType) -> bool {
         let fits = |x: &i64| dtype != DType::Int32 || i32::try_from(*x).is_ok();
         self.elements.len() <= LEN_MAX && self.elements.iter().flatten().all(fits)
@@ -102,10 +102,10 @@ impl PartialValue {
     }
 }
 
-/// Computes an output's value from what is known of the inputs.
+/// A value function: computes the static value of an output from those of the inputs.
 pub type ValueFn = fn(&mut ValueContext<'_>) -> Option<PartialValue>;
 
-/// A node whose output value is being computed.
+/// What a value function sees: a node and which of its outputs is evaluated.
 pub struct ValueContext<'a> {
     graph: &'a Graph,
     node: &'a Node,
@@ -129,7 +129,7 @@ impl<'a> ValueContext<'a> {
         self.node.inputs.len()
     }
 
-    /// Shape of input `i`; unknown for edges that close a loop.
+    /// Shape of input `i`; unknown for back edges of loops.
     pub fn input_shape(&self, i: usize) -> &'a PartialShape {
         crate::shape::input_shape(self.graph, self.node, i)
     }
@@ -140,7 +140,7 @@ impl<'a> ValueContext<'a> {
     }
 }
 
-/// What is known of the integers at `endpoint`.
+/// The static value of `endpoint`, as far as it is known.
 pub(crate) fn partial_value(graph: &Graph, endpoint: Endpoint) -> Option<PartialValue> {
     evaluate(graph, endpoint, &mut 0)
 }
@@ -167,7 +167,7 @@ fn evaluate(graph: &Graph, endpoint: Endpoint, visits: &mut usize) -> Option<Par
 /// The tensor of a `Const` node, if it is small enough to matter for shapes.
 pub(crate) fn constant(graph: &Graph, endpoint: Endpoint) -> Option<Tensor> {
     let node = graph.nodes().get(endpoint.node.index())?;
-    if node.op.name != "Const" {
+    if node.role() != Role::Const {
         return None;
     }
     let proto = node.attrs().tensor_proto("value").ok()?;

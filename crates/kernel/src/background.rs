@@ -1,30 +1,30 @@
-//! Work that goes on beside steps: input pipelines that run ahead of those who draw from them.
+//! Background jobs, which no step waits for: prefetching input pipelines, checkpoint I/O.
 
 use std::sync::LazyLock;
 
 use crate::Cancellation;
 
-/// Threads for work that no step waits for; `runtime` implements it.
+/// Threads for background jobs of a session; `runtime` implements it.
 pub trait Background: Send + Sync {
-    /// Runs `job` soon, on another thread. It must not wait for anything.
+    /// Queues `job` for a thread of the pool. The job must not block.
     fn spawn(&self, job: Box<dyn FnOnce() + Send>);
 
-    /// Runs `job` soon, on a thread on which it may wait for files. There are only so many of them,
-    /// so it must not wait for another such job.
-    fn spawn_waiting(&self, job: Box<dyn FnOnce() + Send>);
+    /// Queues `job` for a thread on which it may block on files. These threads are bounded in number,
+    /// so a job must not wait for another such job.
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>);
 
-    /// Calls `work(i)` for every `i < count`, on this thread and on others that may wait for files,
-    /// and returns when all are done. For threads that may wait themselves.
-    fn spread_waiting(&self, count: usize, work: &(dyn Fn(usize) + Sync));
+    /// Calls `work(i)` for every `i < count`, on this thread and on others that may block on files,
+    /// and returns when all calls have. The calling thread must be one that may block.
+    fn for_each_blocking(&self, count: usize, work: &(dyn Fn(usize) + Sync));
 
-    /// Cancelled when the session goes: work that was begun for it must end then.
+    /// Cancelled when the session is closed: its background jobs must end then.
     fn closing(&self) -> &Cancellation;
 
-    /// How many jobs may run at once; only for choosing how far to run ahead.
+    /// Number of jobs that may run at once; only a hint for how far to prefetch.
     fn threads(&self) -> usize;
 }
 
-/// Jobs run at once, on the thread that asks: for tests and for folding.
+/// Runs each job at once on the calling thread: for tests and constant folding.
 pub struct NoBackground;
 
 impl Background for NoBackground {
@@ -32,11 +32,11 @@ impl Background for NoBackground {
         job();
     }
 
-    fn spawn_waiting(&self, job: Box<dyn FnOnce() + Send>) {
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
         job();
     }
 
-    fn spread_waiting(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+    fn for_each_blocking(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
         (0..count).for_each(work);
     }
 

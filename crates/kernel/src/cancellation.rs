@@ -1,4 +1,4 @@
-//! One flag per step: the first error, a deadline or the caller's wish ends everything.
+//! Cancellation of a step: by its first error, its deadline or its caller.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use parking_lot::Mutex;
 use thalweg_tensor::{Error, Result, err};
 
-/// Tells kernels of a step to stop, and why. Clones share the flag.
+/// The cancellation flag of a step, with the error that set it. Clones share the flag.
 #[derive(Clone, Default)]
 pub struct Cancellation(Arc<Inner>);
 
@@ -26,7 +26,7 @@ struct State {
 
 type Callback = Box<dyn FnOnce(&Error) + Send>;
 
-/// Ends a callback's registration when it is dropped.
+/// Removes a callback when it is dropped.
 pub struct Registration {
     inner: Arc<Inner>,
     id: u64,
@@ -39,13 +39,13 @@ impl Drop for Registration {
 }
 
 impl Cancellation {
-    /// Whether the step is to stop. Cheap; ask between blocks of work.
+    /// Whether the step is cancelled: one relaxed load, cheap enough between blocks of a loop.
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.0.is_cancelled.load(Ordering::Relaxed)
     }
 
-    /// The cause as an error, if the step is to stop.
+    /// The error that cancelled the step, if it is cancelled.
     pub fn check(&self) -> Result<()> {
         if !self.is_cancelled() {
             return Ok(());
@@ -54,9 +54,9 @@ impl Cancellation {
         Err(cause.unwrap_or_else(|| err!(Cancelled, "the step was cancelled")))
     }
 
-    /// Stops the step. The first cause wins; waiting kernels are woken.
+    /// Cancels the step and calls the registered callbacks on this thread; a later cause has no effect.
     pub fn cancel(&self, cause: Error) {
-        let told = cause.clone();
+        let error = cause.clone();
         let callbacks = {
             let mut state = self.0.state.lock();
             if state.cause.is_some() {
@@ -67,15 +67,14 @@ impl Cancellation {
             std::mem::take(&mut state.callbacks)
         };
         for (_, callback) in callbacks {
-            // Whoever cancels (a failing kernel's thread, the timer) must not pay for a bug here,
-            // and the other callbacks must still run.
-            let _ = catch_unwind(AssertUnwindSafe(|| callback(&told)));
+            // A panic in a callback must not unwind into the canceller (the thread of a failing
+            // kernel, the timer), and the other callbacks must still run.
+            let _ = catch_unwind(AssertUnwindSafe(|| callback(&error)));
         }
     }
 
-    /// Runs `callback` when the step is cancelled, at once if it is already. Dropping the
-    /// registration ends it, but does not wait: a callback that another thread has begun to run
-    /// goes on.
+    /// Calls `callback` when the step is cancelled, at once if it is already. Dropping the
+    /// registration removes the callback; it does not wait for one that another thread is running.
     pub fn on_cancel(&self, callback: impl FnOnce(&Error) + Send + 'static) -> Registration {
         let mut state = self.0.state.lock();
         let id = state.next_id;
@@ -96,15 +95,15 @@ impl Cancellation {
         self.on_cancel(move |cause| other.cancel(cause.clone()))
     }
 
-    /// Makes the flag good for another step, unless somebody besides the caller's own `holders`
-    /// clones knows it: a timer that is just firing, a kernel that has not let go. Then it stays
-    /// as it is, the answer is false, and the next step needs a flag of its own.
+    /// Clears the flag for another step, if there are no clones besides the caller's `holders`. A timer
+    /// that is firing, or a kernel that has not ended, may have one: then nothing changes, the result
+    /// is false, and the next step needs a new flag.
     pub fn reset(&mut self, holders: usize) -> bool {
-        // The caller has all `holders` to itself, so the count cannot grow under its hands.
+        // The caller owns all `holders` clones exclusively, so no thread can make another.
         if Arc::strong_count(&self.0) != holders {
             return false;
         }
-        // What others did before they let go comes before what is done here.
+        // Synchronizes with the drops of other clones.
         fence(Ordering::Acquire);
         let mut state = self.0.state.lock();
         state.cause = None;

@@ -1,4 +1,4 @@
-//! What a kernel sees of the step it works for.
+//! The context in which a kernel runs: the session, the step and the node.
 
 use std::ops::Range;
 use std::sync::{Arc, Weak};
@@ -12,15 +12,15 @@ use crate::{
     Parallel, ResourceManager, Value, Variable,
 };
 
-/// Work worth one block of a parallel loop: enough to pay for waking a thread.
+/// Duration of one block of a parallel loop: long enough to be worth waking a thread.
 const BLOCK_NANOSECONDS: f64 = 40_000.0;
 
-/// Which step it is, and on whose behalf.
+/// Identifies a step, and the client's request that it serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StepId {
-    /// Number of the step, unique within the session.
+    /// The step's number, unique within the process; within the cluster if other tasks take part.
     pub number: u64,
-    /// The client's number for its request; zero where it gave none.
+    /// The client's number for its request; 0 if it gave none.
     pub request: i64,
 }
 
@@ -196,7 +196,7 @@ pub type Outputs = SmallVec<[Value; 1]>;
 /// One node in one step, as its kernel sees it.
 pub struct KernelContext<'a> {
     node: &'a Node,
-    /// The outputs' dtypes, apart from the node: large graphs' nodes do not fit the caches.
+    /// Dtypes of the outputs. A copy beside the node: the nodes of a large graph do not fit the caches.
     output_dtypes: &'a [DType],
     step: &'a Arc<StepContext>,
     inputs: &'a mut [Value],
@@ -258,7 +258,7 @@ impl<'a> KernelContext<'a> {
         self.input(i)?.as_slice()
     }
 
-    /// Input `i` by move: unique if nobody else needs it.
+    /// Input `i` by move: its buffer is unique if no other node reads it.
     #[inline]
     pub fn take_input(&mut self, i: usize) -> Result<Tensor> {
         match self.inputs.get_mut(i).map(std::mem::take) {
@@ -327,10 +327,10 @@ impl<'a> KernelContext<'a> {
         self.allocate(self.output_dtype(i)?, shape)
     }
 
-    /// The memory of an input among `candidates` that nobody else needs and that has this dtype
-    /// and shape, still holding the input's elements; else new memory. The flag says which.
+    /// The tensor of the first input among `candidates` whose buffer is unique and which has this dtype
+    /// and shape, with its elements; else new memory. The second result is the input's position.
     ///
-    /// The input is gone from the context if it was taken.
+    /// A forwarded input is removed from the context.
     #[inline]
     pub fn forward_input_or_allocate(
         &mut self,
@@ -384,29 +384,29 @@ impl<'a> KernelContext<'a> {
         Ok(())
     }
 
-    /// The session's memory.
+    /// Bounds the bytes of the session's tensors.
     pub fn budget(&self) -> &'a Arc<Budget> {
         self.step.budget()
     }
 
-    /// Named state.
+    /// Variables, queues, tables and other state that outlives the step.
     pub fn resources(&self) -> &'a ResourceManager {
         self.step.resources()
     }
 
-    /// Fails if the step is to stop.
+    /// The error that cancelled the step, if it is cancelled.
     pub fn check_cancelled(&self) -> Result<()> {
         self.step.cancellation().check()
     }
 
-    /// Threads for work that is already cut into blocks.
+    /// Threads for a loop that the caller cuts into blocks.
     pub fn parallel(&self) -> &'a dyn Parallel {
         &**self.step.parallel()
     }
 
-    /// Calls `body` on ranges that make up `0..total`, on several threads if it pays. The cut
-    /// depends on `total` and the cost of an item, never on the number of threads; cancellation is
-    /// checked between ranges.
+    /// Calls `body` on ranges that partition `0..total`, on several threads if the loop is long enough.
+    /// The ranges depend on `total` and the cost of an item, never on the number of threads;
+    /// cancellation is checked between ranges.
     #[inline]
     pub fn parallel_for(
         &self,
@@ -414,7 +414,7 @@ impl<'a> KernelContext<'a> {
         nanoseconds_per_item: f64,
         body: impl Fn(Range<usize>) + Sync,
     ) -> Result<()> {
-        // Most calls are small: they pay for one multiplication.
+        // Most loops are short: the check costs one multiplication.
         if total as f64 * nanoseconds_per_item <= BLOCK_NANOSECONDS {
             if total > 0 {
                 body(0..total);
@@ -439,10 +439,10 @@ fn block_items(total: usize, nanoseconds_per_item: f64) -> usize {
     items.clamp(1, total)
 }
 
-/// Called once with a node's outputs.
+/// Called once with a node's outputs, or with its error.
 pub type Completion = Box<dyn FnOnce(Result<Outputs>) + Send>;
 
-/// One node in one step, handed to a kernel that completes later.
+/// One node in one step, as its asynchronous kernel sees it.
 pub struct AsyncCall {
     /// The node's flattened inputs.
     pub inputs: SmallVec<[Value; 4]>,
@@ -454,7 +454,7 @@ pub struct AsyncCall {
 }
 
 impl AsyncCall {
-    /// A call that ends in `done`.
+    /// A call that completes by calling `done`.
     pub fn new(
         inputs: SmallVec<[Value; 4]>,
         step: Arc<StepContext>,
@@ -473,7 +473,7 @@ impl AsyncCall {
             .ok_or_else(|| err!(Internal, "input {i} is not there, or not a tensor"))
     }
 
-    /// Ends the call.
+    /// Completes the call.
     pub fn complete(self, result: Result<Outputs>) {
         (self.done)(result);
     }

@@ -1,4 +1,4 @@
-//! Devices: their names, what they are like, and how tensors get in and out of their memory.
+//! Devices: names, descriptions for placement, and copies between host and device memory.
 
 use std::fmt;
 use std::str::FromStr;
@@ -60,7 +60,7 @@ impl FromStr for DeviceSpec {
 }
 
 impl DeviceSpec {
-    /// Whether `name` is one of those meant.
+    /// Whether `name` agrees with every part that is given.
     pub fn matches(&self, name: &DeviceName) -> bool {
         self.job.as_ref().is_none_or(|j| *j == name.job)
             && self.replica.is_none_or(|r| r == name.replica)
@@ -115,12 +115,12 @@ impl FromStr for DeviceName {
     }
 }
 
-/// What placement knows of a device.
+/// The description of a device by which placement chooses.
 #[derive(Clone, Debug)]
 pub struct DeviceDescription {
     /// Its full name.
     pub name: DeviceName,
-    /// Changes whenever the device's task starts anew.
+    /// A number that is new whenever the device's task restarts.
     pub incarnation: u64,
     /// Arithmetic speed, floating-point operations per second.
     pub flops_per_second: f64,
@@ -148,7 +148,7 @@ impl DeviceDescription {
 
 /// A device that runs kernels.
 pub trait Device: Send + Sync {
-    /// What it is.
+    /// Its name, speed and memory.
     fn description(&self) -> &DeviceDescription;
     /// A copy (or the tensor itself) that host code can read.
     fn download(&self, tensor: &Tensor) -> Result<Tensor>;

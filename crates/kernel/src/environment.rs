@@ -1,25 +1,25 @@
-//! The world outside: time, entropy, files. Kernels see it only through these.
+//! The environment of a process: clock, entropy and files. Kernels reach them only through this.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_formats::{NoStorage, Storage};
 
-/// Time, so that a simulator can own it.
+/// A clock; a simulator implements its own.
 pub trait Clock: Send + Sync {
-    /// Since some fixed moment; never goes back.
+    /// Time since an arbitrary fixed moment; monotonic.
     fn monotonic(&self) -> Duration;
-    /// Since 1970, as the machine believes.
+    /// Time since 1970 by the system's clock.
     fn wall(&self) -> Duration;
 }
 
-/// Numbers that nobody can predict, for ops whose seeds are both 0.
+/// Unpredictable random numbers, for ops whose seeds are both 0.
 pub trait Entropy: Send + Sync {
     /// 64 random bits.
     fn next_u64(&self) -> u64;
 }
 
-/// What a process lends its kernels.
+/// Clock, entropy and files of a process.
 #[derive(Clone)]
 pub struct Environment {
     /// The time.
@@ -31,7 +31,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Time stands still, entropy is a counter, there are no files: for folding and for tests.
+    /// Time is always 0, entropy always 1, and there are no files: for constant folding and tests.
     pub fn frozen() -> Environment {
         let frozen = Arc::new(Frozen);
         Environment { clock: frozen.clone(), entropy: frozen, storage: Arc::new(NoStorage) }

@@ -8,7 +8,7 @@ use thalweg_tensor::{Result, Tensor};
 
 use crate::StepContext;
 
-/// Called with a function's results, from whatever thread finished it.
+/// Called with a function's results by the thread that ended the call.
 pub type CallDone = Box<dyn FnOnce(Result<Vec<Tensor>>) + Send>;
 
 /// Instantiates and runs functions; `runtime` implements it.
@@ -23,9 +23,9 @@ pub trait FunctionRunner: Send + Sync {
         done: CallDone,
     );
 
-    /// As [`FunctionRunner::call`], for one who calls the function again and again: state inside
-    /// of it is the caller's own, and nothing is looked up twice. `step` is the call's own, one
-    /// call deeper than what calls, and the caller may use it again when nobody else holds it.
+    /// As [`FunctionRunner::call`], for a caller that calls the function repeatedly: the function's
+    /// state belongs to this caller, and its instance is looked up once. `step` is made for the call,
+    /// one call deeper than the caller's; the caller may use it again once it is the only owner.
     fn call_kept(
         &self,
         function: &KeptFunction,
@@ -37,13 +37,13 @@ pub trait FunctionRunner: Send + Sync {
     }
 }
 
-/// A function that somebody calls again and again.
+/// A function that one caller calls repeatedly.
 pub struct KeptFunction {
     /// Its name in the graph's library.
     pub name: String,
     /// The attrs it is instantiated with.
     pub attrs: Attrs,
-    /// What the runner made of it.
+    /// The runner's instance of it.
     pub kept: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 

@@ -1,8 +1,9 @@
-//! The contract between kernels and whatever runs them.
+//! The interface between kernels and the runtime that executes them.
 //!
-//! A [`Kernel`] computes one node's outputs from its inputs; [`KernelContext`] is its only door to
-//! memory, state, files, the clock, randomness, threads and other functions. [`KernelSpec`] says
-//! which op, device and dtypes a kernel is for. Nothing here runs anything: `runtime` does.
+//! A [`Kernel`] computes one node's outputs from its inputs. It reaches memory, state, files, the
+//! clock, entropy, threads and functions only through its [`KernelContext`], which belongs to one
+//! node in one step ([`StepContext`]) of one session ([`SessionContext`]). [`KernelSpec`] names the
+//! op, device type and dtypes of a kernel. This crate runs no kernels: `runtime` does.
 
 mod background;
 mod cancellation;

@@ -1,16 +1,16 @@
-//! Threads for one kernel's work.
+//! Intra-op parallelism: threads that share the loop of one kernel.
 
-/// Runs blocks of work on as many threads as the step has.
+/// Runs the blocks of a loop on the threads that a session allows one kernel.
 pub trait Parallel: Send + Sync {
-    /// Calls `body(i)` once for every `i` in `0..blocks`, in any order, on any thread; returns
-    /// when all are done. The caller's thread works too.
+    /// Calls `body(i)` once for every `i` in `0..blocks`, in any order, on this thread and others;
+    /// returns when all calls have.
     fn run(&self, blocks: usize, body: &(dyn Fn(usize) + Sync));
 
     /// How many threads may work at once; only for choosing between algorithms with equal results.
     fn threads(&self) -> usize;
 }
 
-/// The caller's thread alone.
+/// Runs all blocks on the calling thread.
 pub struct OneThread;
 
 impl Parallel for OneThread {

@@ -1,4 +1,4 @@
-//! Kernels as data: which op, device and dtypes each is for, and how to make one for a node.
+//! The kernel registry: for each kernel its op, device type and dtypes, and a function that creates it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use thalweg_tensor::{Budget, DType, Result, err};
 use crate::context::{AsyncCall, KernelContext};
 use crate::environment::Environment;
 
-/// Computes a node. Attrs were read when it was made; `compute` never blocks its thread.
+/// Computes a node. Attrs are read when the kernel is created; `compute` must not block its thread.
 pub trait Kernel: Send + Sync {
     /// Reads the inputs and sets every output.
     fn compute(&self, ctx: &mut KernelContext<'_>) -> Result<()>;
@@ -24,9 +24,9 @@ where
     }
 }
 
-/// A kernel that may have to wait: it starts, and completes later from any thread.
+/// An asynchronous kernel: it starts, and completes later from any thread.
 pub trait AsyncKernel: Send + Sync {
-    /// Begins; `call.complete(..)` must follow exactly once, also when the step is cancelled.
+    /// Starts; `call.complete(..)` must be called exactly once, also when the step is cancelled.
     fn start(&self, call: AsyncCall);
 }
 
@@ -49,13 +49,13 @@ impl AnyKernel {
     }
 }
 
-/// What a kernel may look at when it is made.
+/// The node and the session's environment, from which a kernel is created.
 pub struct KernelInit<'a> {
     /// The node.
     pub node: &'a Node,
-    /// Memory for what the kernel keeps.
+    /// Bounds the bytes of tensors that the kernel owns.
     pub budget: &'a Arc<Budget>,
-    /// Seeds for kernels that want unpredictable ones.
+    /// Clock, entropy and files.
     pub environment: &'a Environment,
 }
 
@@ -74,14 +74,14 @@ impl<'a> KernelInit<'a> {
 /// A type attr and the dtypes it may have.
 pub type Constraint = (&'static str, &'static [DType]);
 
-/// One kernel: for which nodes, and how to make it.
+/// One kernel of the registry.
 #[derive(Clone, Copy)]
 pub struct KernelSpec {
     /// The op.
     pub op: &'static str,
     /// The device type.
     pub device: &'static str,
-    /// What must hold of the node's type attrs.
+    /// Dtypes that the node's type attrs may have.
     pub constraints: &'static [Constraint],
     /// Input arguments that the kernel reads on the host, by name.
     pub host_inputs: &'static [&'static str],
@@ -89,7 +89,7 @@ pub struct KernelSpec {
     pub host_outputs: &'static [&'static str],
     /// Whether the node's work is too small to be worth another thread, whatever its inputs.
     pub is_cheap: bool,
-    /// Makes the kernel.
+    /// Creates the kernel for a node.
     pub create: fn(&KernelInit<'_>) -> Result<AnyKernel>,
 }
 

@@ -1,4 +1,4 @@
-//! Where a `_Send` and its `_Recv` meet, in either order.
+//! The rendezvous of a step: a table by which a `_Send` passes a value to its `_Recv`, in either order.
 
 use std::fmt;
 use std::sync::Arc;
@@ -33,15 +33,15 @@ impl fmt::Debug for RendezvousKey {
     }
 }
 
-/// Called once with what arrived.
+/// Called once with the received value, or with the error that aborted the step.
 pub type Received = Box<dyn FnOnce(Result<Value>) + Send>;
 
-/// One step's meeting place.
+/// The rendezvous of one step.
 pub trait Rendezvous: Send + Sync {
-    /// Leaves a value for whoever receives `key`.
+    /// Passes `value` to the receiver of `key`, or keeps it until there is one.
     fn send(&self, key: &RendezvousKey, value: Value) -> Result<()>;
-    /// Calls `received` when the value for `key` is there, or when the step is aborted.
+    /// Calls `received` when the value for `key` was sent, or when the rendezvous is aborted.
     fn receive(&self, key: &RendezvousKey, received: Received);
-    /// Ends all waiting, now and later, with `cause`.
+    /// Fails all receives and sends, pending and future ones, with `cause`.
     fn abort(&self, cause: &Error);
 }

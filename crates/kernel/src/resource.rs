@@ -1,4 +1,4 @@
-//! State that outlives steps, by container and name.
+//! The resource manager: state that outlives steps, by container and name.
 
 use std::any::{Any, TypeId};
 use std::sync::Arc;
@@ -9,21 +9,22 @@ use thalweg_tensor::{Resource, ResourceHandle, Result, bail, err};
 
 use crate::StepId;
 
-/// Sees every change of named state; logs and replicas hang here.
+/// Observes every change of named state, for logs and replication.
 pub trait StateObserver: Send + Sync {
-    /// `resource` is about to change: what by, and in which step. An error prevents it.
+    /// Called before `update` (an op's name) changes `resource` in step `step_id`. An error prevents
+    /// the change.
     fn before_update(&self, resource: &dyn Resource, update: &str, step_id: StepId) -> Result<()> {
         let _ = (resource, update, step_id);
         Ok(())
     }
 
-    /// `resource` has changed. Changes of different steps may have happened in between; each of
-    /// them is told of after it, so the last one told has seen them all.
+    /// Called after the change. Other steps may have changed `resource` meanwhile; each change is
+    /// followed by its own call, so the last call sees all of them.
     fn after_update(&self, resource: &dyn Resource, update: &str, step_id: StepId) {
         let _ = (resource, update, step_id);
     }
 
-    /// A resource is gone: destroyed, or its container emptied.
+    /// Called after a resource was removed: destroyed, or its container reset.
     fn removed(&self, container: &str, name: &str, resource: &dyn Resource) {
         let _ = (container, name, resource);
     }
@@ -103,7 +104,7 @@ impl ResourceManager {
         downcast(found)
     }
 
-    /// The resource that a handle means: its own, or the one of that name.
+    /// The resource of a handle: the one it owns, or the one of its container and name.
     pub fn resolve<T: Resource>(&self, handle: &ResourceHandle) -> Result<Arc<T>> {
         if let Some(owned) = &handle.owned {
             return downcast(owned.clone()).ok_or_else(|| {
@@ -120,7 +121,7 @@ impl ResourceManager {
         })
     }
 
-    /// What kind of state has the name that a handle has.
+    /// The kind of the resource that has the handle's container and name.
     fn kind_of(&self, handle: &ResourceHandle) -> Option<&'static str> {
         let resources = self.resources.lock();
         let mut named = resources.iter().filter(|((container, name, _), resource)| {
@@ -147,19 +148,19 @@ impl ResourceManager {
         Ok(created)
     }
 
-    /// Removes a resource; those who hold it keep it.
+    /// Removes a resource; other owners keep it alive.
     pub fn remove<T: Resource>(&self, container: &str, name: &str) -> Result<()> {
         let removed = self.resources.lock().remove_entry(&self.key::<T>(container, name));
         match removed {
             Some(entry) => {
-                self.tell_removed(&[entry]);
+                self.notify_removed(&[entry]);
                 Ok(())
             }
             None => bail!(NotFound, "Resource {container}/{name} does not exist."),
         }
     }
 
-    /// Removes what a handle means, of whatever type; those who hold it keep it.
+    /// Removes the resource of a handle, of any type; other owners keep it alive.
     pub fn remove_handle(&self, handle: &ResourceHandle) -> Result<()> {
         let mut resources = self.resources.lock();
         let gone: Vec<_> = resources
@@ -168,7 +169,7 @@ impl ResourceManager {
             })
             .collect();
         drop(resources);
-        self.tell_removed(&gone);
+        self.notify_removed(&gone);
         if gone.is_empty() && handle.owned.is_none() {
             bail!(NotFound, "Resource {}/{} does not exist.", handle.container, handle.name);
         }
@@ -181,10 +182,10 @@ impl ResourceManager {
         let mut resources = self.resources.lock();
         let gone: Vec<_> = resources.extract_if(|(c, _, _), _| **c == *name).collect();
         drop(resources);
-        self.tell_removed(&gone);
+        self.notify_removed(&gone);
     }
 
-    fn tell_removed(&self, gone: &[(Key, Arc<dyn Resource>)]) {
+    fn notify_removed(&self, gone: &[(Key, Arc<dyn Resource>)]) {
         let Some(observer) = &self.observer else { return };
         // Hash order must not reach a log.
         let mut sorted: Vec<_> = gone.iter().collect();
@@ -194,7 +195,7 @@ impl ResourceManager {
         }
     }
 
-    /// Removes everything: the end of a step, for what dies with it.
+    /// Removes all resources: of step resources, at the end of the step.
     pub fn clear(&self) {
         let mut resources = self.resources.lock();
         if !resources.is_empty() {
@@ -205,7 +206,7 @@ impl ResourceManager {
         }
     }
 
-    /// The one door for changes of named state.
+    /// Changes named state; all changes pass through here, so that the observer sees them.
     pub fn update<R>(
         &self,
         resource: &dyn Resource,

@@ -1,7 +1,7 @@
 //! Where tensors begin: placeholders, constants of a shape, ranges.
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, ValueContext, gradient};
+use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, Role, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure,
@@ -48,6 +48,7 @@ pub(crate) static FAMILY: Family = Family {
 
 const PLACEHOLDER: OpDef = OpDef {
     name: "Placeholder",
+    role: Role::Placeholder,
     outputs: &["output: dtype"],
     attrs: &["dtype: type", "shape: shape = {unknown_rank: true}"],
     shape: shape::from_attr,
@@ -55,6 +56,7 @@ const PLACEHOLDER: OpDef = OpDef {
 };
 const PLACEHOLDER_V2: OpDef = OpDef {
     name: "PlaceholderV2",
+    role: Role::Placeholder,
     outputs: &["output: dtype"],
     attrs: &["dtype: type", "shape: shape"],
     shape: shape::from_attr,
@@ -82,6 +84,7 @@ fn placeholder(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 const PLACEHOLDER_WITH_DEFAULT: OpDef = OpDef {
     name: "PlaceholderWithDefault",
+    role: Role::PlaceholderWithDefault,
     inputs: &["input: dtype"],
     outputs: &["output: dtype"],
     attrs: &["dtype: type", "shape: shape"],

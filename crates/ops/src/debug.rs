@@ -7,6 +7,7 @@ use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{Flag, Gradient, OpDef, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Error, PartialShape, Result, Tensor, bail, ensure};
+use tracing::{Level, error, info, warn};
 
 use crate::array_sources::forward;
 use crate::parsing::scalar_string;
@@ -126,8 +127,8 @@ fn print(init: &KernelInit<'_>) -> Result<AnyKernel> {
 enum Stream {
     Stdout,
     Stderr,
-    /// The process's log, with a word that says how grave it is.
-    Log(&'static str),
+    /// The process's log.
+    Log(Level),
     File(String),
 }
 
@@ -136,9 +137,9 @@ impl Stream {
         Ok(match name {
             "stdout" => Stream::Stdout,
             "stderr" => Stream::Stderr,
-            "log(info)" => Stream::Log("info"),
-            "log(warning)" => Stream::Log("warning"),
-            "log(error)" => Stream::Log("error"),
+            "log(info)" => Stream::Log(Level::INFO),
+            "log(warning)" => Stream::Log(Level::WARN),
+            "log(error)" => Stream::Log(Level::ERROR),
             _ => match name.strip_prefix("file://") {
                 Some(path) if !path.is_empty() => Stream::File(path.to_owned()),
                 _ => bail!(
@@ -160,10 +161,7 @@ impl Stream {
             Stream::Stderr => {
                 let _ = std::io::stderr().lock().write_all(text);
             }
-            Stream::Log(level) => {
-                let mut log = std::io::stderr().lock();
-                let _ = write!(log, "{level}: ").and_then(|()| log.write_all(text));
-            }
+            Stream::Log(level) => log(*level, ctx, text),
             Stream::File(path) => {
                 let storage = &ctx.step().environment().storage;
                 storage.create_folder_of(path)?;
@@ -173,6 +171,18 @@ impl Stream {
             }
         }
         Ok(())
+    }
+}
+
+/// As a message whose last line needs no end.
+fn log(level: Level, ctx: &KernelContext<'_>, text: &[u8]) {
+    let (node, step) = (ctx.node().name.as_ref() as &str, ctx.step().step_id().number);
+    let text = String::from_utf8_lossy(text);
+    let text = text.trim_end_matches('\n');
+    match level {
+        Level::ERROR => error!(target: "thalweg::print", node, step, "{text}"),
+        Level::WARN => warn!(target: "thalweg::print", node, step, "{text}"),
+        _ => info!(target: "thalweg::print", node, step, "{text}"),
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use thalweg_graph::{Flag, OpDef, ShapeContext, gradient, shape};
+use thalweg_graph::{Flag, OpDef, Role, ShapeContext, gradient, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Variable};
 use thalweg_tensor::{
     Code, Complex32, Complex64, DType, Error, PartialShape, Resource, ResourceHandle, Result,
@@ -71,6 +71,7 @@ pub(crate) static FAMILY: Family = Family {
 
 const VARIABLE_V2: OpDef = OpDef {
     name: "VariableV2",
+    role: Role::Variable,
     outputs: &["ref: Ref(dtype)"],
     attrs: &["shape: shape", "dtype: type", "container: string = ''", "shared_name: string = ''"],
     shape: shape::from_attr,
@@ -174,6 +175,7 @@ const RESOURCE_COUNT_UP_TO: OpDef = OpDef {
 
 const VAR_HANDLE_OP: OpDef = OpDef {
     name: "VarHandleOp",
+    role: Role::VarHandle,
     outputs: &["resource: resource"],
     attrs: &[
         "container: string = ''",

@@ -6,7 +6,7 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
-use thalweg_graph::{AttrValue, ControlFlow, Endpoint, Graph, IntoAttr, Node, NodeId};
+use thalweg_graph::{AttrValue, Endpoint, Graph, IntoAttr, Node, NodeId, Role};
 use thalweg_tensor::Result;
 
 /// The outputs of a graph that may carry a reference or an alias.
@@ -70,7 +70,7 @@ pub(crate) fn mark_fetches(graph: Graph) -> Result<Graph> {
     let mut marked = Vec::new();
     for id in graph.ids() {
         let node = graph.node(id);
-        let is_alias = node.op.name == "_Send" && aliases.contains(node.inputs[0]);
+        let is_alias = node.role() == Role::Send && aliases.contains(node.inputs[0]);
         if is_alias && node.attrs().bool("client_terminated")? {
             marked.push(id);
         }
@@ -85,25 +85,24 @@ pub(crate) fn mark_fetches(graph: Graph) -> Result<Graph> {
     Ok(Graph::from_nodes(&graph, nodes))
 }
 
-/// Whether an op does nothing but pass its only input on.
-pub fn is_identity(op: &str) -> bool {
-    op == "Identity"
-}
-
 /// How many inputs, from the first on, a node passes on as they are.
 pub fn forwarded_inputs(node: &Node) -> usize {
-    match ControlFlow::of(&node.op.name) {
-        Some(ControlFlow::Merge) => node.inputs.len(),
-        Some(ControlFlow::Trigger) => 0,
-        Some(_) => 1,
-        None => usize::from(is_identity(&node.op.name)),
+    match node.role() {
+        Role::Merge => node.inputs.len(),
+        Role::Identity
+        | Role::Switch
+        | Role::Enter
+        | Role::Exit
+        | Role::NextIteration
+        | Role::LoopCond => 1,
+        _ => 0,
     }
 }
 
 /// The outputs to which a node passes them.
 fn forwarded_outputs(node: &Node) -> SmallVec<[u32; 2]> {
-    match ControlFlow::of(&node.op.name) {
-        Some(ControlFlow::Switch) => (0..node.outputs.len() as u32).collect(),
+    match node.role() {
+        Role::Switch => (0..node.outputs.len() as u32).collect(),
         _ => smallvec![0],
     }
 }

@@ -1,15 +1,15 @@
-//! Which of its possible devices a group of nodes gets.
+//! Choice of a device for each colocation group among the feasible ones.
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Graph, Node, NodeId};
 
+use crate::Target;
 use crate::cost::tensor_bytes;
 use crate::groups::Groups;
 use crate::place::{Placement, Reason};
-use crate::{Target, reads, topological_order};
 
-/// TensorFlow's default: the client's device where it is possible, else the first by name. What
-/// reads nothing and has one output goes to its readers if they agree.
+/// TensorFlow's default: the client's device if it is feasible, else the first by name. A source node
+/// goes to the device of its readers if all are on one (TensorFlow's heuristic A).
 pub(crate) fn by_default(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>) -> Placement {
     let mut rank: Vec<u32> = (0..target.devices.len() as u32).collect();
     let names: Vec<String> = target.devices.iter().map(|d| d.name.to_string()).collect();
@@ -19,43 +19,43 @@ pub(crate) fn by_default(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>
 
     let mut chosen: FxHashMap<u32, u32> = FxHashMap::default();
     let mut reasons = vec![Reason::Colocated; graph.len()];
-    let mut choose = |id: NodeId, wish: Option<u32>, reasons: &mut Vec<Reason>| {
+    let mut choose = |id: NodeId, preferred: Option<u32>, reasons: &mut Vec<Reason>| {
         let root = groups.root_of(id);
         *chosen.entry(root).or_insert_with(|| {
             let devices = groups.devices(root);
-            let wish = wish.filter(|d| devices.contains(d));
-            reasons[id.index()] = match (devices.len(), wish) {
+            let preferred = preferred.filter(|d| devices.contains(d));
+            reasons[id.index()] = match (devices.len(), preferred) {
                 (1, _) => Reason::OnlyChoice,
                 (_, Some(_)) => Reason::WithReaders,
                 _ => Reason::Default,
             };
             let first = devices.iter().copied().min_by_key(|&d| position[d as usize]);
-            wish.or(first).unwrap_or(0)
+            preferred.or(first).unwrap_or(0)
         })
     };
     let mut devices = vec![u32::MAX; graph.len()];
     for id in graph.ids().filter(|id| !is_source(graph.node(*id))) {
         devices[id.index()] = choose(id, None, &mut reasons);
     }
-    let agreed = readers_agree(graph, &devices);
+    let agreed = device_of_readers(graph, &devices);
     for id in graph.ids().filter(|id| is_source(graph.node(*id))) {
         devices[id.index()] = choose(id, agreed[id.index()], &mut reasons);
     }
     Placement { devices, reasons, predicted: Vec::new() }
 }
 
-/// Whether a node makes one tensor out of nothing.
+/// Whether a node has no inputs and one output, which is not a reference.
 fn is_source(node: &Node) -> bool {
     node.inputs.is_empty() && node.outputs.len() == 1 && !node.outputs[0].is_ref
 }
 
-/// For each node, the device that all who read it are on, if they are on one.
-fn readers_agree(graph: &Graph, devices: &[u32]) -> Vec<Option<u32>> {
+/// For each node, the device of its successors if all are on one.
+fn device_of_readers(graph: &Graph, devices: &[u32]) -> Vec<Option<u32>> {
     const NONE: u32 = u32::MAX;
     const SEVERAL: u32 = u32::MAX - 1;
     let mut agreed = vec![NONE; graph.len()];
     for (node, &device) in graph.nodes().iter().zip(devices) {
-        for source in reads(node) {
+        for source in node.predecessors() {
             let known = &mut agreed[source.index()];
             *known = if *known == NONE || *known == device { device } else { SEVERAL };
         }
@@ -63,7 +63,8 @@ fn readers_agree(graph: &Graph, devices: &[u32]) -> Vec<Option<u32>> {
     agreed.into_iter().map(|d| (d < SEVERAL).then_some(d)).collect()
 }
 
-/// Walks the graph on simulated devices and decides group by group.
+/// List scheduling: simulates the devices in topological order and puts each group where its first
+/// node finishes earliest.
 pub(crate) fn by_finish(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>) -> Placement {
     let mut free_at = vec![0.0f64; target.devices.len()];
     let mut decided: FxHashMap<u32, u32> = FxHashMap::default();
@@ -72,7 +73,7 @@ pub(crate) fn by_finish(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>)
         reasons: vec![Reason::OnlyChoice; graph.len()],
         predicted: vec![(0.0, 0.0); graph.len()],
     };
-    for id in topological_order(graph) {
+    for id in graph.topological_order() {
         let root = groups.root_of(id);
         let choices = groups.devices(root);
         let finish = |d: u32| {
@@ -91,7 +92,7 @@ pub(crate) fn by_finish(graph: &Graph, groups: &Groups<'_>, target: &Target<'_>)
         let (device, reason) = match (decided.get(&root), choices) {
             (Some(&device), _) => (device, Reason::Colocated),
             (None, [only]) => (*only, Reason::OnlyChoice),
-            // Of equals the first: `min_by` keeps it.
+            // Ties go to the first device.
             (None, several) => {
                 let best =
                     several.iter().copied().min_by(|&a, &b| finish(a).1.total_cmp(&finish(b).1));

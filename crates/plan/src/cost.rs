@@ -1,33 +1,33 @@
-//! What nodes and transfers cost, in seconds and bytes.
+//! Cost model: time of nodes and transfers, sizes of tensors.
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Endpoint, Graph, NodeId};
 use thalweg_kernel::{DeviceDescription, DeviceName};
 use thalweg_tensor::{DType, PartialShape};
 
-/// Bytes taken for a tensor whose shape is not known.
+/// Assumed bytes of a tensor of unknown shape.
 const UNKNOWN_BYTES: u64 = 1024;
-/// Bytes taken for an element that is an object: a string, a handle, a variant.
+/// Assumed bytes of an element that is an object: a string, a handle, a variant.
 const OBJECT_BYTES: usize = 16;
-/// What starting any kernel costs.
+/// Time to start a kernel.
 const OVERHEAD_SECONDS: f64 = 1e-6;
 
-/// What one node costs on one device.
+/// Cost of a node on a device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeCost {
-    /// Time to run it.
+    /// Execution time.
     pub seconds: f64,
-    /// Size of its outputs together.
+    /// Total size of its outputs.
     pub output_bytes: u64,
 }
 
-/// Estimates or measurements.
+/// A source of costs: estimates or measurements.
 pub trait CostSource {
-    /// What `node` costs on `device`.
+    /// The cost of `node` on `device`.
     fn cost(&self, graph: &Graph, node: NodeId, device: &DeviceDescription) -> NodeCost;
 }
 
-/// Estimates from shapes alone: a node moves its inputs and outputs through memory once.
+/// Estimates from shapes: a node is memory bound and moves its inputs and outputs once.
 pub struct StaticCosts;
 
 impl CostSource for StaticCosts {
@@ -45,13 +45,13 @@ impl CostSource for StaticCosts {
     }
 }
 
-/// Size of one tensor, as far as its shape is known.
+/// Size of an output; `UNKNOWN_BYTES` if its shape is not known.
 pub(crate) fn tensor_bytes(graph: &Graph, tensor: Endpoint) -> u64 {
     let output = graph.output(tensor);
     bytes_of(&output.shape, output.dtype)
 }
 
-/// Size of a tensor of this shape, as far as it is known.
+/// Size of a tensor of this shape; `UNKNOWN_BYTES` if it is not known.
 pub(crate) fn bytes_of(shape: &PartialShape, dtype: DType) -> u64 {
     let element_bytes = if dtype.is_object() { OBJECT_BYTES } else { dtype.size() };
     match shape.to_shape() {
@@ -60,14 +60,14 @@ pub(crate) fn bytes_of(shape: &PartialShape, dtype: DType) -> u64 {
     }
 }
 
-/// How fast tensors move between devices.
+/// Latency and bandwidth between devices.
 #[derive(Clone, Debug)]
 pub struct Links {
     /// Latency and bytes per second between two devices of one task.
     pub within_task: (f64, f64),
     /// Latency and bytes per second between tasks.
     pub between_tasks: (f64, f64),
-    /// Pairs that differ from these.
+    /// Latency and bytes per second of other pairs of devices.
     pub exceptions: FxHashMap<(DeviceName, DeviceName), (f64, f64)>,
 }
 
@@ -82,7 +82,7 @@ impl Default for Links {
 }
 
 impl Links {
-    /// Time for `bytes` to get from one device to another.
+    /// Time to transfer `bytes` from one device to another.
     pub fn seconds(&self, from: &DeviceName, to: &DeviceName, bytes: u64) -> f64 {
         if from == to {
             return 0.0;

@@ -1,61 +1,59 @@
-//! Which loop each node belongs to.
+//! Frames: which loop each node belongs to.
 //!
-//! A frame is a loop, named by its `Enter` nodes. An `Enter` belongs to where the loop stands and its
-//! readers to the loop; an `Exit` to the loop and its readers to where it stands. Every other node
-//! belongs where its inputs do, and they must agree.
+//! A frame is a loop, named by its `Enter` nodes. An `Enter` belongs to the parent frame and its
+//! readers to the frame; an `Exit` belongs to the frame and its readers to the parent. Every other
+//! node belongs to the frame of its inputs, which must agree.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{ControlFlow, Graph, Node, NodeId};
+use thalweg_graph::{Graph, Node, NodeId, Role};
 use thalweg_tensor::{Result, bail, ensure};
 
-use crate::{reads, topological_order};
-
-/// The loops of a graph. The first is what lies outside of all loops.
+/// The frames of a graph. The first is the root frame, outside of all loops.
 #[derive(Clone, Debug)]
 pub struct Frames {
     /// For each node, the position of its frame in `all`.
     pub of: Vec<u32>,
-    /// The frames; each after the one it stands in.
+    /// The frames, each after its parent.
     pub all: Vec<Frame>,
 }
 
-/// One loop.
+/// A frame: one loop, or the root.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// What its `Enter` nodes call it; empty outside of all loops.
+    /// The attr `frame_name` of its `Enter` nodes; empty for the root.
     pub name: Arc<str>,
-    /// The frame that it stands in; its own position outside of all loops.
+    /// The enclosing frame; of the root, itself.
     pub parent: u32,
-    /// How many iterations may overlap, as the graph says.
+    /// The attr `parallel_iterations`: how many iterations may run at once.
     pub parallel_iterations: i64,
 }
 
 impl Frames {
-    /// Finds the loops of `graph`; their structure must be sound.
+    /// Finds the frames of `graph`; an error if they are not well nested.
     pub fn of(graph: &Graph) -> Result<Frames> {
         let outside = Frame { name: "".into(), parent: 0, parallel_iterations: 1 };
         let mut frames = Frames { of: vec![0; graph.len()], all: vec![outside] };
-        if graph.nodes().iter().all(|n| ControlFlow::of(&n.op.name).is_none()) {
+        if !graph.has_control_flow() {
             return Ok(frames);
         }
-        let order = topological_order(graph);
+        let order = graph.topological_order();
         ensure!(
             order.len() == graph.len(),
             InvalidArgument,
             "the graph has a cycle that is not a loop from NextIteration to Merge"
         );
         let mut by_name: FxHashMap<Arc<str>, u32> = FxHashMap::default();
-        // For each node, the frame that its readers belong to.
-        let mut gives_to = vec![0u32; graph.len()];
+        // For each node, the frame of its readers.
+        let mut frame_of_readers = vec![0u32; graph.len()];
         for id in order {
             let node = graph.node(id);
-            let frame = frames.of_readers(graph, node, &gives_to)?;
+            let frame = frames.of_node(graph, node, &frame_of_readers)?;
             frames.of[id.index()] = frame;
-            gives_to[id.index()] = frames.target(node, frame, &mut by_name)?;
+            frame_of_readers[id.index()] = frames.target(node, frame, &mut by_name)?;
         }
-        frames.check_loop_edges(graph)?;
+        frames.check_back_edges(graph)?;
         Ok(frames)
     }
 
@@ -64,15 +62,14 @@ impl Frames {
         self.all.len() > 1
     }
 
-    /// The frame of a node, from those of its inputs.
-    fn of_readers(&self, graph: &Graph, node: &Node, gives_to: &[u32]) -> Result<u32> {
-        let is_merge = ControlFlow::of(&node.op.name) == Some(ControlFlow::Merge);
+    /// The frame of a node, from the frames of its inputs.
+    fn of_node(&self, graph: &Graph, node: &Node, frame_of_readers: &[u32]) -> Result<u32> {
         let mut known: Option<(NodeId, u32)> = None;
-        for source in reads(node) {
-            if is_merge && closes_loop(graph, source) {
+        for source in node.predecessors() {
+            if graph.is_back_edge(source, node) {
                 continue;
             }
-            let frame = gives_to[source.index()];
+            let frame = frame_of_readers[source.index()];
             match known {
                 None => known = Some((source, frame)),
                 Some((first, expected)) => ensure!(
@@ -91,16 +88,16 @@ impl Frames {
         Ok(known.map_or(0, |(_, frame)| frame))
     }
 
-    /// The frame to which a node in `frame` gives its outputs.
+    /// The frame of the readers of a node in `frame`.
     fn target(
         &mut self,
         node: &Node,
         frame: u32,
         by_name: &mut FxHashMap<Arc<str>, u32>,
     ) -> Result<u32> {
-        match ControlFlow::of(&node.op.name) {
-            Some(ControlFlow::Enter) => self.entered(node, frame, by_name),
-            Some(ControlFlow::Exit) => {
+        match node.role() {
+            Role::Enter => self.entered(node, frame, by_name),
+            Role::Exit => {
                 ensure!(
                     frame != 0,
                     InvalidArgument,
@@ -109,9 +106,9 @@ impl Frames {
                 );
                 Ok(self.all[frame as usize].parent)
             }
-            Some(ControlFlow::NextIteration) if frame == 0 => bail!(
+            Role::NextIteration if frame == 0 => bail!(
                 InvalidArgument,
-                "'{}' ({}) stands in no loop: there is no next iteration\n\t [[{{{{node {}}}}}]]",
+                "'{}' ({}) is not in a loop, so there is no next iteration\n\t [[{{{{node {}}}}}]]",
                 node.name,
                 node.op.name,
                 node.name
@@ -150,14 +147,11 @@ impl Frames {
         Ok(self.all.len() as u32 - 1)
     }
 
-    /// Edges that close loops must stay in their frame.
-    fn check_loop_edges(&self, graph: &Graph) -> Result<()> {
+    /// Back edges must stay in their frame.
+    fn check_back_edges(&self, graph: &Graph) -> Result<()> {
         for id in graph.ids() {
             let node = graph.node(id);
-            if ControlFlow::of(&node.op.name) != Some(ControlFlow::Merge) {
-                continue;
-            }
-            for source in reads(node).filter(|&source| closes_loop(graph, source)) {
+            for source in node.predecessors().filter(|&source| graph.is_back_edge(source, node)) {
                 let (here, there) = (self.of[id.index()], self.of[source.index()]);
                 ensure!(
                     here == there,
@@ -172,8 +166,4 @@ impl Frames {
         }
         Ok(())
     }
-}
-
-fn closes_loop(graph: &Graph, source: NodeId) -> bool {
-    ControlFlow::of(&graph.node(source).op.name) == Some(ControlFlow::NextIteration)
 }

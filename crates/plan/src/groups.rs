@@ -1,27 +1,28 @@
-//! Nodes that must share a device, and the devices that each such group can be on.
+//! Colocation groups: nodes that must share a device, and the devices that each group can be on.
 //!
-//! References and resource handles are only good where their state is, so who takes one stands
-//! beside who gives it; where the two ask for different devices the state's wish counts, as in
-//! TensorFlow. `_class` binds as well, and there both wishes must be met.
+//! References and resource handles are valid only on the device of their state, so a node that takes
+//! one is colocated with the node that makes it; if the two have different device constraints, that
+//! of the state counts, as in TensorFlow. The attr `_class` colocates nodes too, and then both
+//! constraints must be met.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{AttrValue, ControlFlow, Graph, Node, NodeId, OutputInfo};
+use thalweg_graph::{AttrValue, Graph, Node, NodeId, OutputInfo, Role};
 use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{DType, Error, Result, bail};
 
-use crate::place::{Specs, cannot_assign, check_kernel, needs_no_kernel};
-use crate::{Frames, Target, reads};
+use crate::place::{Specs, cannot_assign, check_kernel};
+use crate::{Frames, Target};
 
-/// Groups of nodes as a union-find forest; the leader of each knows its choices.
+/// Colocation groups as a union-find forest.
 pub(crate) struct Groups<'a> {
     graph: &'a Graph,
     target: &'a Target<'a>,
     parent: Vec<u32>,
-    choices: Vec<Choices>,
-    /// Whether wishes of a loop's nodes may be dropped to keep it together.
-    drops_wishes: bool,
+    feasible: Vec<Feasible>,
+    /// Whether device constraints of a loop's nodes may be ignored to keep the loop on one device.
+    ignores_loop_constraints: bool,
 }
 
 /// Positions of devices, ascending.
@@ -29,19 +30,19 @@ type Devices = Arc<[u32]>;
 
 /// Devices that a node, or a group of nodes, can be on.
 #[derive(Clone)]
-struct Choices {
-    /// Where there are kernels, or where its state is already.
-    able: Devices,
-    /// Those of them that the client wants; empty only if it may not get what it wants.
-    wanted: Devices,
+struct Feasible {
+    /// Devices with kernels; of existing state, the device that it is on.
+    supported: Devices,
+    /// Those of them that match the client's constraints; empty only under soft placement.
+    requested: Devices,
 }
 
-/// What joins two nodes.
+/// Why two nodes are colocated.
 #[derive(Clone, Copy, PartialEq)]
-enum Bond {
-    /// `_class`.
-    Colocated,
-    /// The first gives the second its state.
+enum Cause {
+    /// The attr `_class` of one names the other.
+    Class,
+    /// The second takes a reference or handle from the first.
     State,
     /// They belong to one loop.
     Loop,
@@ -50,10 +51,11 @@ enum Bond {
 impl<'a> Groups<'a> {
     /// The groups of `graph`.
     pub(crate) fn of(graph: &'a Graph, frames: &Frames, target: &'a Target<'a>) -> Result<Self> {
-        let mut finder = ChoiceFinder::new(target);
-        let choices: Result<Vec<Choices>> = graph.nodes().iter().map(|n| finder.of(n)).collect();
+        let mut finder = FeasibleFinder::new(target);
+        let feasible: Result<Vec<Feasible>> = graph.nodes().iter().map(|n| finder.of(n)).collect();
         let parent = (0..graph.len() as u32).collect();
-        let mut groups = Groups { graph, target, parent, choices: choices?, drops_wishes: false };
+        let mut groups =
+            Groups { graph, target, parent, feasible: feasible?, ignores_loop_constraints: false };
         groups.join_state()?;
         groups.join_classes()?;
         if frames.has_loops() {
@@ -65,15 +67,15 @@ impl<'a> Groups<'a> {
         Ok(groups)
     }
 
-    /// The leader of a node's group.
+    /// The root of a node's group.
     pub(crate) fn root_of(&self, id: NodeId) -> u32 {
         self.parent[id.index()]
     }
 
-    /// The devices that a group can be on, by its leader.
+    /// The devices that the group with this root can be on.
     pub(crate) fn devices(&self, root: u32) -> &[u32] {
-        let choices = &self.choices[root as usize];
-        if choices.wanted.is_empty() { &choices.able } else { &choices.wanted }
+        let feasible = &self.feasible[root as usize];
+        if feasible.requested.is_empty() { &feasible.supported } else { &feasible.requested }
     }
 
     fn join_state(&mut self) -> Result<()> {
@@ -82,12 +84,12 @@ impl<'a> Groups<'a> {
             let node = graph.node(id);
             for endpoint in &node.inputs {
                 if graph.output(*endpoint).dtype == DType::Resource {
-                    self.join(endpoint.node, id, Bond::State)?;
+                    self.join(endpoint.node, id, Cause::State)?;
                 }
             }
             for arg in node.op.inputs.iter().filter(|arg| arg.is_ref) {
                 for endpoint in &node.inputs[node.input_range(&arg.name)?] {
-                    self.join(endpoint.node, id, Bond::State)?;
+                    self.join(endpoint.node, id, Cause::State)?;
                 }
             }
         }
@@ -96,67 +98,69 @@ impl<'a> Groups<'a> {
 
     fn join_classes(&mut self) -> Result<()> {
         let graph = self.graph;
-        // Members may name a node that is not part of this step: that binds them to each other.
+        // Nodes that name the same node are colocated even if it is not part of this step.
         let mut absent: FxHashMap<&str, NodeId> = FxHashMap::default();
         for id in graph.ids() {
             let Some(AttrValue::List(list)) = graph.node(id).attrs.get("_class") else { continue };
             let names = list.s.iter().filter_map(|s| s.strip_prefix(b"loc:@"));
             for name in names.filter_map(|n| std::str::from_utf8(n).ok()) {
                 let other = graph.find(name).unwrap_or_else(|| *absent.entry(name).or_insert(id));
-                self.join(other, id, Bond::Colocated)?;
+                self.join(other, id, Cause::Class)?;
             }
         }
         Ok(())
     }
 
-    /// Keeps loops together as far as that is possible.
+    /// Colocates the nodes of each loop as far as possible.
     fn join_all_loops(&mut self, frames: &Frames) -> Result<()> {
         let mut loops = Loops::new(frames);
-        let before = (self.parent.clone(), self.choices.clone());
+        let before = (self.parent.clone(), self.feasible.clone());
         loop {
             match self.join_loops(&loops) {
                 Ok(()) => return Ok(()),
-                Err((blamed, error)) => match loops.next_apart(blamed) {
-                    Some(frame) => loops.is_apart[frame as usize] = true,
-                    // Soft placement gives up a wish only where nothing else helps.
-                    None if self.target.options.allow_soft_placement && !self.drops_wishes => {
-                        self.drops_wishes = true;
+                Err((blamed, error)) => match loops.next_to_split(blamed) {
+                    Some(frame) => loops.is_split[frame as usize] = true,
+                    // Soft placement ignores constraints only as the last resort.
+                    None if self.target.options.allow_soft_placement
+                        && !self.ignores_loop_constraints =>
+                    {
+                        self.ignores_loop_constraints = true;
                     }
                     None => return Err(error),
                 },
             }
-            (self.parent, self.choices) = before.clone();
+            (self.parent, self.feasible) = before.clone();
         }
     }
 
-    /// A loop is a unit, with what enters it and the loops in it. One that needs several devices is
-    /// one too, but for the nodes that say where they are. An error names the loop that does not
-    /// fit.
+    /// Colocates each loop with its `Enter` nodes and inner loops. In a loop that is split over devices,
+    /// nodes with constraints or state of their own are left out. An error comes with the outermost
+    /// loop that cannot be on one device.
     fn join_loops(&mut self, loops: &Loops<'_>) -> Result<(), (u32, Error)> {
         let (graph, frames) = (self.graph, loops.frames);
-        let mut leaders: Vec<Option<NodeId>> = vec![None; frames.all.len()];
+        let mut firsts: Vec<Option<NodeId>> = vec![None; frames.all.len()];
         for id in graph.ids() {
             let Some(outermost) = loops.around(id) else { continue };
-            let is_apart = loops.is_apart[outermost as usize];
-            let goes = |node: &Node| !is_apart || !says_where(graph, node);
+            let is_split = loops.is_split[outermost as usize];
+            let joins = |node: &Node| !is_split || !is_bound(graph, node);
             let (node, frame) = (graph.node(id), frames.of[id.index()]);
-            for source in reads(node).filter(|&s| gives_once(graph.node(s))) {
-                self.join(source, id, Bond::Loop).map_err(|e| (outermost, e))?;
+            for source in node.predecessors().filter(|&s| is_single_iteration(graph.node(s))) {
+                self.join(source, id, Cause::Loop).map_err(|e| (outermost, e))?;
             }
-            if !goes(node) {
+            if !joins(node) {
                 continue;
             }
-            let leader = *leaders[frame as usize].get_or_insert(id);
-            let sources = reads(node).filter(|s| frames.of[s.index()] != frame);
-            let sources = sources.filter(|&s| goes(graph.node(s)));
-            for other in std::iter::once(leader).chain(sources) {
-                self.join(other, id, Bond::Loop).map_err(|e| (outermost, e))?;
+            let first_of_frame = *firsts[frame as usize].get_or_insert(id);
+            let sources = node.predecessors().filter(|s| frames.of[s.index()] != frame);
+            let sources = sources.filter(|&s| joins(graph.node(s)));
+            for other in std::iter::once(first_of_frame).chain(sources) {
+                self.join(other, id, Cause::Loop).map_err(|e| (outermost, e))?;
             }
         }
         Ok(())
     }
 
-    /// The leader of a group; paths are halved on the way, so they stay short.
+    /// The root of a node's group, with path halving.
     fn root(&mut self, mut i: u32) -> u32 {
         while self.parent[i as usize] != i {
             self.parent[i as usize] = self.parent[self.parent[i as usize] as usize];
@@ -165,51 +169,51 @@ impl<'a> Groups<'a> {
         i
     }
 
-    fn join(&mut self, first: NodeId, second: NodeId, bond: Bond) -> Result<()> {
+    fn join(&mut self, first: NodeId, second: NodeId, cause: Cause) -> Result<()> {
         let (a, b) = (self.root(first.0), self.root(second.0));
         if a == b {
             return Ok(());
         }
-        let (of_a, of_b) = (&self.choices[a as usize], &self.choices[b as usize]);
-        let able = common(&of_a.able, &of_b.able);
-        let mut wanted = common(&of_a.wanted, &of_b.wanted);
-        if wanted.is_empty() && bond == Bond::State {
-            wanted = common(&of_a.wanted, &able);
+        let (of_a, of_b) = (&self.feasible[a as usize], &self.feasible[b as usize]);
+        let supported = common(&of_a.supported, &of_b.supported);
+        let mut requested = common(&of_a.requested, &of_b.requested);
+        if requested.is_empty() && cause == Cause::State {
+            requested = common(&of_a.requested, &supported);
         }
-        let is_soft = match bond {
-            Bond::Loop => self.drops_wishes,
-            Bond::Colocated | Bond::State => self.target.options.allow_soft_placement,
+        let is_soft = match cause {
+            Cause::Loop => self.ignores_loop_constraints,
+            Cause::Class | Cause::State => self.target.options.allow_soft_placement,
         };
-        if able.is_empty() || (wanted.is_empty() && !is_soft) {
-            return self.refuse(first, second, bond);
+        if supported.is_empty() || (requested.is_empty() && !is_soft) {
+            return self.refuse(first, second, cause);
         }
-        // The smaller id leads, so that equal graphs give equal groups.
-        let (lead, other) = (a.min(b), a.max(b));
-        self.parent[other as usize] = lead;
-        self.choices[lead as usize] = Choices { able, wanted };
+        // The smaller id becomes the root, so that equal graphs give equal groups.
+        let (root, other) = (a.min(b), a.max(b));
+        self.parent[other as usize] = root;
+        self.feasible[root as usize] = Feasible { supported, requested };
         Ok(())
     }
 
-    fn refuse(&self, first: NodeId, second: NodeId, bond: Bond) -> Result<()> {
+    fn refuse(&self, first: NodeId, second: NodeId, cause: Cause) -> Result<()> {
         let (a, b) = (self.graph.node(first), self.graph.node(second));
         let place = |n: &Node| match n.device.is_empty() {
             true => "no device of its own".to_owned(),
             false => format!("device '{}'", n.device),
         };
-        match bond {
-            Bond::Loop => bail!(
+        match cause {
+            Cause::Loop => bail!(
                 InvalidArgument,
-                "{{{{node {}}}}} ({}) and {{{{node {}}}}} ({}) belong to a loop that cannot be on \
-                 several devices\n\t [[{{{{node {}}}}}]]",
+                "{{{{node {}}}}} ({}) and {{{{node {}}}}} ({}) belong to a loop that cannot be split over \
+                 devices\n\t [[{{{{node {}}}}}]]",
                 b.name,
                 place(b),
                 a.name,
                 place(a),
                 b.name
             ),
-            Bond::State => bail!(
+            Cause::State => bail!(
                 InvalidArgument,
-                "{{{{node {}}}}} ({}) gives its state to {{{{node {}}}}} ({}), so they belong together, \
+                "{{{{node {}}}}} ({}) is colocated with {{{{node {}}}}} ({}), which takes its state, \
                  but no device satisfies both groups\n\t [[{{{{node {}}}}}]]",
                 a.name,
                 place(a),
@@ -217,10 +221,10 @@ impl<'a> Groups<'a> {
                 place(b),
                 b.name
             ),
-            Bond::Colocated => bail!(
+            Cause::Class => bail!(
                 InvalidArgument,
                 "Cannot colocate nodes {{{{colocation_node {}}}}} ({}) and {{{{colocation_node {}}}}} \
-                 ({}): no device satisfies both, and what else is colocated with them\n\t \
+                 ({}): no device satisfies both and their colocation groups\n\t \
                  [[{{{{node {}}}}}]]",
                 b.name,
                 place(b),
@@ -232,13 +236,13 @@ impl<'a> Groups<'a> {
     }
 }
 
-/// The loops of a graph, and which of them need more than one device.
+/// The loops of a graph, and which of them are split over devices.
 struct Loops<'a> {
     frames: &'a Frames,
-    /// For each frame, the loop around all others that it stands in.
+    /// For each frame, its outermost enclosing loop.
     outermost: Vec<u32>,
-    /// For each outermost loop, whether its nodes go where they must, each by itself.
-    is_apart: Vec<bool>,
+    /// For each outermost loop, whether it is split over devices.
+    is_split: Vec<bool>,
 }
 
 impl<'a> Loops<'a> {
@@ -246,10 +250,10 @@ impl<'a> Loops<'a> {
         let mut outermost: Vec<u32> = Vec::with_capacity(frames.all.len());
         for (i, frame) in frames.all.iter().enumerate() {
             let own = i as u32;
-            // A frame comes after the one it stands in.
+            // A frame comes after its parent.
             outermost.push(if frame.parent == 0 { own } else { outermost[frame.parent as usize] });
         }
-        Loops { frames, outermost, is_apart: vec![false; frames.all.len()] }
+        Loops { frames, outermost, is_split: vec![false; frames.all.len()] }
     }
 
     /// The outermost loop around a node, if it is in one.
@@ -260,34 +264,32 @@ impl<'a> Loops<'a> {
         }
     }
 
-    /// The loop to take apart next: the one that is blamed or, if it is apart already, another that
-    /// may hold it.
-    fn next_apart(&self, blamed: u32) -> Option<u32> {
+    /// The loop to split next: `blamed`, or another one if it is split already.
+    fn next_to_split(&self, blamed: u32) -> Option<u32> {
         let is_whole = |frame: &u32| {
             *frame != 0
                 && self.outermost[*frame as usize] == *frame
-                && !self.is_apart[*frame as usize]
+                && !self.is_split[*frame as usize]
         };
         let all = 0..self.frames.all.len() as u32;
         std::iter::once(blamed).chain(all).find(is_whole)
     }
 }
 
-/// Whether a node of a loop that needs several devices says itself where it is: by a wish, or by the
-/// state that it takes or gives a handle of.
-fn says_where(graph: &Graph, node: &Node) -> bool {
+/// Whether a node has a device constraint, or takes or makes a reference or handle of state.
+fn is_bound(graph: &Graph, node: &Node) -> bool {
     let is_state = |o: &OutputInfo| o.dtype == DType::Resource || o.is_ref;
     !node.device.is_empty()
         || node.outputs.iter().any(is_state)
         || node.inputs.iter().any(|&e| is_state(graph.output(e)))
 }
 
-/// Whether what a node gives is there in one iteration, but not in all: then it must be read where
-/// the node is, as readers elsewhere would wait for it in each.
-fn gives_once(node: &Node) -> bool {
-    match ControlFlow::of(&node.op.name) {
-        Some(ControlFlow::NextIteration) => true,
-        Some(ControlFlow::Enter) => !node.attrs().bool("is_constant").unwrap_or(false),
+/// Whether a node's output exists in one iteration only. Its readers must be on its device: a `_Recv`
+/// on another device would wait for it in every iteration.
+fn is_single_iteration(node: &Node) -> bool {
+    match node.role() {
+        Role::NextIteration => true,
+        Role::Enter => !node.attrs().bool("is_constant").unwrap_or(false),
         _ => false,
     }
 }
@@ -296,12 +298,12 @@ fn common(a: &Devices, b: &Devices) -> Devices {
     if Arc::ptr_eq(a, b) {
         return a.clone();
     }
-    // Both ascend.
+    // Both are sorted.
     a.iter().copied().filter(|d| b.binary_search(d).is_ok()).collect()
 }
 
-/// Finds the choices of nodes; most nodes share a few.
-struct ChoiceFinder<'a> {
+/// Finds the feasible devices of nodes; most nodes share a few sets.
+struct FeasibleFinder<'a> {
     target: &'a Target<'a>,
     specs: Specs,
     all: Devices,
@@ -309,35 +311,41 @@ struct ChoiceFinder<'a> {
     types: Vec<&'a str>,
 }
 
-impl<'a> ChoiceFinder<'a> {
+impl<'a> FeasibleFinder<'a> {
     fn new(target: &'a Target<'a>) -> Self {
         let mut types: Vec<&str> =
             target.devices.iter().map(|d| d.name.device_type.as_str()).collect();
         types.sort_unstable();
         types.dedup();
         let all = (0..target.devices.len() as u32).collect();
-        ChoiceFinder { target, specs: Specs::default(), all, by_text: FxHashMap::default(), types }
+        FeasibleFinder {
+            target,
+            specs: Specs::default(),
+            all,
+            by_text: FxHashMap::default(),
+            types,
+        }
     }
 
-    /// Devices that the node's text means.
-    fn meant(&mut self, node: &Node) -> Result<Devices> {
+    /// Devices that match the node's constraint.
+    fn matching(&mut self, node: &Node) -> Result<Devices> {
         if let Some(known) = self.by_text.get(&node.device) {
             return Ok(known.clone());
         }
         let spec = self.specs.of(node)?;
         let devices = self.target.devices;
-        let meant: Devices = if node.device.is_empty() {
+        let matching: Devices = if node.device.is_empty() {
             self.all.clone()
         } else {
             self.all.iter().copied().filter(|&d| spec.matches(&devices[d as usize].name)).collect()
         };
-        self.by_text.insert(node.device.clone(), meant.clone());
-        Ok(meant)
+        self.by_text.insert(node.device.clone(), matching.clone());
+        Ok(matching)
     }
 
-    fn able(&self, node: &Node) -> Devices {
+    fn supported(&self, node: &Node) -> Devices {
         let has_kernel = |device_type: &&str| {
-            needs_no_kernel(node) || self.target.kernels.find(node, device_type).is_ok()
+            node.role().is_interpreted() || self.target.kernels.find(node, device_type).is_ok()
         };
         let types: Vec<&str> = self.types.iter().copied().filter(|t| has_kernel(t)).collect();
         let pin = self.target.pins.get(&node.name);
@@ -350,26 +358,26 @@ impl<'a> ChoiceFinder<'a> {
         self.all.iter().copied().filter(|&d| can(&self.target.devices[d as usize])).collect()
     }
 
-    fn of(&mut self, node: &Node) -> Result<Choices> {
-        let able = self.able(node);
-        if able.is_empty() {
+    fn of(&mut self, node: &Node) -> Result<Feasible> {
+        let supported = self.supported(node);
+        if supported.is_empty() {
             check_kernel(node, &self.target.devices[0], self.target)?;
             bail!(
                 InvalidArgument,
-                "the state of '{}' is on a device that is not there any more\n\t [[{{{{node {}}}}}]]",
+                "the state of '{}' is on a device that does not exist any more\n\t [[{{{{node {}}}}}]]",
                 node.name,
                 node.name
             );
         }
-        let mut wanted = common(&self.meant(node)?, &able);
-        if wanted.is_empty() {
-            // An earlier plan has moved it to its state, whatever it asked for.
+        let mut requested = common(&self.matching(node)?, &supported);
+        if requested.is_empty() {
+            // The device of existing state overrides the constraint.
             let is_pinned = self.target.pins.contains_key(&node.name);
             if !is_pinned && !self.target.options.allow_soft_placement {
                 bail!(InvalidArgument, "{}", cannot_assign(node, self.target));
             }
-            wanted = able.clone();
+            requested = supported.clone();
         }
-        Ok(Choices { able, wanted })
+        Ok(Feasible { supported, requested })
     }
 }

@@ -1,153 +1,148 @@
-//! Receives that begin no earlier than their readers can need them.
+//! Delayed receives: a `_Recv` of a large tensor starts just before its readers need the tensor.
 //!
-//! A tensor that arrives long before its reader is ready lies in memory for nothing: a worker that asks
-//! for all of a model's weights at once holds all of them. From what nodes cost follows when each can
-//! begin at the earliest; a tensor is asked for as long before that as its way takes, with room to
-//! spare. That is a control edge from a node that ends about then.
+//! A tensor that arrives long before its reader is ready only occupies memory: a worker that receives
+//! all weights of a model at once holds all of them. The costs of nodes give the earliest start of each
+//! reader (as soon as possible schedule); the receive gets a control edge from a node that finishes
+//! before that by the transfer time times `LEAD`.
 //!
-//! The edge comes only from nodes that every reader of the tensor waits for anyway, so nothing waits for
-//! anything new, and no order of events can hang that did not before. Receives have an order, that of
-//! their need, and follow nodes that wait for earlier ones alone, so edges never close a circle. Graphs
-//! with branches and loops stay as they are: an edge from a branch not taken would kill the receive.
+//! The edge comes only from a node that every reader of the tensor depends on, so no reader waits for
+//! anything new and no deadlock is added. Receives are ordered by the time of their need, and each
+//! follows nodes that depend only on earlier ones, so the edges never form a cycle. Graphs with control
+//! flow stay unchanged: an edge from a dead branch would make the receive dead.
 
 use smallvec::{SmallVec, smallvec};
-use thalweg_graph::{Graph, NodeId};
+use thalweg_graph::{Graph, NodeId, Successors};
 
-use crate::topology::{Successors, reads, topological_order};
-
-/// Smaller tensors are asked for at once: they cost no memory to speak of, and their way is all wait.
+/// Smaller tensors are received at once: they take little memory, and their transfer time is latency.
 const BYTES_MIN: u64 = 64 << 10;
-/// How many times its way a tensor gets.
+/// The lead of a receive, as a multiple of its transfer time.
 const LEAD: f64 = 2.0;
-/// As many larger tensors are on their way at a time, however long their way is thought to be.
-const UNDER_WAY_MIN: usize = 3;
-/// Nodes between a tensor and those of its readers that wait for something else too, at most.
-const BETWEEN_MAX: usize = 16;
-/// Nodes visited at most for all receives; what a graph that needs more would gain is not worth it.
+/// Large tensors that are always in flight at once, whatever their estimated transfer time.
+const IN_FLIGHT_MIN: usize = 3;
+/// Most nodes that depend on nothing but the tensor.
+const FORWARDERS_MAX: usize = 16;
+/// Most nodes visited for all receives; beyond that, receives are not delayed.
 const VISITS_MAX: usize = 4_000_000;
 
-/// A tensor that comes from another device.
+/// A tensor that is received from another device.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Arrival {
-    /// The node that receives it.
+pub(crate) struct Received {
+    /// The `_Recv`.
     pub(crate) node: NodeId,
-    /// Its size.
+    /// Size of the tensor.
     pub(crate) bytes: u64,
-    /// How long it is on its way.
+    /// Transfer time.
     pub(crate) seconds: f64,
 }
 
-/// The graph of one device, with large tensors asked for late. `seconds` is what a node takes.
+/// The graph of one device with receives of large tensors delayed. `seconds` is the cost of a node.
 pub(crate) fn receive_late(
-    graph: Graph,
-    arrivals: &[Arrival],
+    mut graph: Graph,
+    receives: &[Received],
     seconds: impl Fn(&Graph, NodeId) -> f64,
 ) -> Graph {
-    let large: Vec<Arrival> = arrivals.iter().copied().filter(|a| a.bytes >= BYTES_MIN).collect();
-    if large.len() <= UNDER_WAY_MIN {
+    let large: Vec<Received> = receives.iter().copied().filter(|a| a.bytes >= BYTES_MIN).collect();
+    if large.len() <= IN_FLIGHT_MIN {
         return graph;
     }
-    let order = topological_order(&graph);
+    let order = graph.topological_order();
     if order.len() < graph.len() {
         return graph;
     }
-    let mut ends = vec![0.0; graph.len()];
-    arrivals.iter().for_each(|a| ends[a.node.index()] = f64::NAN);
+    let mut finish = vec![0.0; graph.len()];
+    receives.iter().for_each(|a| finish[a.node.index()] = f64::NAN);
     for &id in &order {
-        // What arrives is there at once as far as this is concerned: nobody is to wait for it.
-        ends[id.index()] = match ends[id.index()].is_nan() {
+        // Receives count as instant: the schedule is for readers that never wait for them.
+        finish[id.index()] = match finish[id.index()].is_nan() {
             true => 0.0,
             false => {
-                latest(&graph, id, &ends, &[]).map_or(0.0, |(_, end)| end) + seconds(&graph, id)
+                latest(&graph, id, &finish, &[]).map_or(0.0, |(_, end)| end) + seconds(&graph, id)
             }
         };
     }
-    let mut search = Search { successors: Successors::of(&graph), graph: &graph, ends, visits: 0 };
+    let mut search =
+        Search { successors: Successors::of(&graph), graph: &graph, finish, visits: 0 };
     let edges = search.edges(&large, &order);
-    if edges.is_empty() {
-        return graph;
-    }
-    let mut nodes = graph.nodes().to_vec();
     for (receive, after) in edges {
-        nodes[receive.index()].control_inputs.push(after);
+        graph.add_control_input(receive, after);
     }
-    Graph::from_nodes(&graph, nodes)
+    graph
 }
 
-/// Of what a node waits for, except for some, that which ends last, and when.
-fn latest(graph: &Graph, id: NodeId, ends: &[f64], except: &[NodeId]) -> Option<(NodeId, f64)> {
-    let all = reads(graph.node(id)).filter(|source| !except.contains(source));
-    all.map(|source| (source, ends[source.index()])).reduce(|a, b| if b.1 > a.1 { b } else { a })
+/// Predecessor of `id` with the latest finish time, ignoring `except`, with that time.
+fn latest(graph: &Graph, id: NodeId, finish: &[f64], except: &[NodeId]) -> Option<(NodeId, f64)> {
+    let all = graph.node(id).predecessors().filter(|source| !except.contains(source));
+    all.map(|source| (source, finish[source.index()])).reduce(|a, b| if b.1 > a.1 { b } else { a })
 }
 
 struct Search<'a> {
     graph: &'a Graph,
     successors: Successors,
-    /// When each node ends at the earliest.
-    ends: Vec<f64>,
+    /// Earliest finish time of each node.
+    finish: Vec<f64>,
     visits: usize,
 }
 
-/// Who needs a tensor, and when.
-struct Need {
-    arrival: Arrival,
-    /// When the first of them could begin.
+/// The first use of a received tensor.
+struct Use {
+    received: Received,
+    /// Earliest start of the first reader.
     at: f64,
-    /// What that one waits for last.
+    /// The predecessor of that reader that finishes last.
     last: NodeId,
     readers: SmallVec<[NodeId; 4]>,
 }
 
 impl Search<'_> {
-    /// Receives, and what each is to follow; `order` has each node after those it waits for.
-    fn edges(&mut self, arrivals: &[Arrival], order: &[NodeId]) -> Vec<(NodeId, NodeId)> {
-        let mut needs: Vec<Need> = arrivals.iter().filter_map(|a| self.need(*a)).collect();
-        needs.sort_by(|a, b| a.at.total_cmp(&b.at).then(a.arrival.node.cmp(&b.arrival.node)));
-        let ranks = ranks(self.graph, &needs, order);
+    /// Receives, and the nodes that each is to follow. `order` is topological.
+    fn edges(&mut self, receives: &[Received], order: &[NodeId]) -> Vec<(NodeId, NodeId)> {
+        let mut uses: Vec<Use> = receives.iter().filter_map(|a| self.first_use(*a)).collect();
+        uses.sort_by(|a, b| a.at.total_cmp(&b.at).then(a.received.node.cmp(&b.received.node)));
+        let ranks = ranks(self.graph, &uses, order);
         let mut edges = Vec::new();
-        for k in UNDER_WAY_MIN..needs.len() {
-            let need = &needs[k];
-            let limit = need.at - LEAD * need.arrival.seconds;
-            let limit = limit.min(needs[k - UNDER_WAY_MIN].at);
-            if let Some(after) = before(self.graph, &self.ends, need.last, limit)
-                // It may wait for the tensor itself, or for one that is to follow what this one feeds.
+        for k in IN_FLIGHT_MIN..uses.len() {
+            let first_use = &uses[k];
+            let limit = first_use.at - LEAD * first_use.received.seconds;
+            let limit = limit.min(uses[k - IN_FLIGHT_MIN].at);
+            if let Some(after) = before(self.graph, &self.finish, first_use.last, limit)
+                // It must not depend on this tensor, nor on one that is needed later.
                 && ranks[after.index()] <= k
-                && self.is_before_all(after, &need.readers)
+                && self.is_before_all(after, &first_use.readers)
             {
-                edges.push((need.arrival.node, after));
+                edges.push((first_use.received.node, after));
             }
         }
         edges
     }
 
-    /// Who needs a tensor and when; `None` if somebody could use it at once. A node that waits for
-    /// nothing but the tensor passes it on: its readers count.
-    fn need(&self, arrival: Arrival) -> Option<Need> {
-        let mut same: SmallVec<[NodeId; BETWEEN_MAX]> = smallvec![arrival.node];
+    /// The first use of a tensor; `None` if a reader could start at once. Nodes that depend on nothing
+    /// but the tensor count as forwarders of it: their readers are its readers.
+    fn first_use(&self, received: Received) -> Option<Use> {
+        let mut forwarders: SmallVec<[NodeId; FORWARDERS_MAX]> = smallvec![received.node];
         let mut readers: SmallVec<[NodeId; 4]> = SmallVec::new();
         let mut first: Option<(NodeId, f64)> = None;
         let mut next = 0;
-        while let Some(&id) = same.get(next) {
+        while let Some(&id) = forwarders.get(next) {
             next += 1;
             for &reader in self.successors.after(id) {
-                if readers.contains(&reader) || same.contains(&reader) {
+                if readers.contains(&reader) || forwarders.contains(&reader) {
                     continue;
                 }
-                match latest(self.graph, reader, &self.ends, &same) {
+                match latest(self.graph, reader, &self.finish, &forwarders) {
                     Some((last, at)) => {
                         readers.push(reader);
                         first = first.filter(|f| f.1 <= at).or(Some((last, at)));
                     }
-                    None if same.len() < BETWEEN_MAX => same.push(reader),
+                    None if forwarders.len() < FORWARDERS_MAX => forwarders.push(reader),
                     None => return None,
                 }
             }
         }
         let (last, at) = first?;
-        Some(Need { arrival, at, last, readers })
+        Some(Use { received, at, last, readers })
     }
 
-    /// Whether every one of `readers` waits for `node`.
+    /// Whether all `readers` depend on `node`.
     fn is_before_all(&mut self, node: NodeId, readers: &[NodeId]) -> bool {
         let mut left: SmallVec<[NodeId; 4]> = SmallVec::from_slice(readers);
         let mut seen = rustc_hash::FxHashSet::default();
@@ -171,24 +166,28 @@ impl Search<'_> {
     }
 }
 
-/// For each node one more than the place of the last among `needs` that it waits for, zero if for none.
-fn ranks(graph: &Graph, needs: &[Need], order: &[NodeId]) -> Vec<usize> {
+/// For each node, one more than the position in `uses` of the last tensor that it depends on; zero if
+/// it depends on none.
+fn ranks(graph: &Graph, uses: &[Use], order: &[NodeId]) -> Vec<usize> {
     let mut ranks = vec![0; graph.len()];
-    needs.iter().zip(1..).for_each(|(need, rank)| ranks[need.arrival.node.index()] = rank);
+    uses.iter()
+        .zip(1..)
+        .for_each(|(first_use, rank)| ranks[first_use.received.node.index()] = rank);
     for id in order {
-        let of_sources = reads(graph.node(*id)).map(|source| ranks[source.index()]).max();
+        let of_sources = graph.node(*id).predecessors().map(|source| ranks[source.index()]).max();
         ranks[id.index()] = ranks[id.index()].max(of_sources.unwrap_or(0));
     }
     ranks
 }
 
-/// What ends by `limit` among those that `node` waits for, and itself: the last on the way back along
-/// what ends last. What ends at once is nothing to follow.
-fn before(graph: &Graph, ends: &[f64], mut node: NodeId, limit: f64) -> Option<NodeId> {
-    while ends[node.index()] > limit {
-        node = latest(graph, node, ends, &[])?.0;
+/// The first node that finishes by `limit` on the critical path back from `node`, which is included;
+/// `None` if it finishes at time zero or has no predecessor.
+fn before(graph: &Graph, finish: &[f64], mut node: NodeId, limit: f64) -> Option<NodeId> {
+    while finish[node.index()] > limit {
+        node = latest(graph, node, finish, &[])?.0;
     }
-    let is_worth_it = ends[node.index()] > 0.0 && reads(graph.node(node)).next().is_some();
+    let is_worth_it =
+        finish[node.index()] > 0.0 && graph.node(node).predecessors().next().is_some();
     is_worth_it.then_some(node)
 }
 
@@ -200,7 +199,7 @@ mod tests {
 
     use super::*;
 
-    /// A graph of one device in which every node takes a second; what arrives is a placeholder.
+    /// A graph of one device in which every node takes a second; placeholders are receives.
     struct Part(Scope);
 
     impl Part {
@@ -237,10 +236,10 @@ mod tests {
         fn late(&self, names: &[&str]) -> Vec<bool> {
             let graph = self.0.to_graph();
             let receives = graph.ids().filter(|id| &*graph.node(*id).op.name == "Placeholder");
-            let arrivals: Vec<Arrival> =
-                receives.map(|node| Arrival { node, bytes: 1 << 20, seconds: 0.25 }).collect();
-            let late = receive_late(graph, &arrivals, |_, _| 1.0);
-            assert_eq!(topological_order(&late).len(), late.len(), "it is a circle");
+            let receives: Vec<Received> =
+                receives.map(|node| Received { node, bytes: 1 << 20, seconds: 0.25 }).collect();
+            let late = receive_late(graph, &receives, |_, _| 1.0);
+            assert_eq!(late.topological_order().len(), late.len(), "it is a circle");
             let is_late = |name: &&str| {
                 let node = late.nodes().iter().find(|node| *node.name == **name).unwrap();
                 !node.control_inputs.is_empty()

@@ -1,6 +1,6 @@
-//! From a graph and the wish to run a part of it, to one graph per device.
+//! Planning: from a graph and the feeds, fetches and targets of a step to one graph per device.
 //!
-//! Pure functions: no I/O, no thread, no clock, and equal inputs give equal plans. There is one
+//! Pure functions: no I/O, no thread, no clock, and equal inputs give byte-equal plans. There is one
 //! pipeline, [`compile`]; the local session and a cluster's master both call it.
 
 mod aliases;
@@ -10,13 +10,12 @@ mod frames;
 mod groups;
 mod late_receives;
 mod lower;
+mod multi_device;
 mod optimize;
 mod partition;
 mod place;
 mod prune;
-mod settle;
-mod span;
-mod topology;
+mod specialize;
 
 use std::sync::Arc;
 
@@ -25,33 +24,32 @@ use thalweg_graph::{Endpoint, Graph, NodeId, TensorName};
 use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
 use thalweg_tensor::{Context, Result, Shape, bail, err};
 
-pub use aliases::{Aliases, FETCHED_ALIAS, fetches_alias, forwarded_inputs, is_identity};
+pub use aliases::{Aliases, FETCHED_ALIAS, fetches_alias, forwarded_inputs};
 pub use cost::{CostSource, Links, NodeCost, StaticCosts};
 pub use frames::{Frame, Frames};
-pub use lower::{Which, lower};
+pub use lower::{LowerSelection, lower};
 pub use optimize::optimize;
 pub use partition::{BFLOAT16_SENDS, NEVER_DEAD, partition};
 pub use place::{Placement, Reason, place};
 pub use prune::prune;
-pub use topology::{reads, topological_order};
 
-/// What one kind of step feeds, fetches and runs.
+/// The feeds, fetches and targets of a step: one plan serves all steps with equal signatures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StepSignature {
-    /// Tensors that the caller gives.
+    /// Tensors that the client feeds.
     pub feeds: Vec<Endpoint>,
-    /// Tensors that the caller gets.
+    /// Tensors that the client fetches.
     pub fetches: Vec<Endpoint>,
-    /// Nodes to run for their effects.
+    /// Nodes to run though none of their outputs is fetched.
     pub targets: Vec<NodeId>,
-    /// Shapes of the feeds, if the plan is for these alone; none if it is for any.
+    /// Shapes of the feeds if the plan is specialized for them, else empty.
     pub feed_shapes: Vec<Shape>,
     /// Whether feeds and fetches come in several calls: a fetch then does not wait for the step's end.
     pub is_partial: bool,
 }
 
 impl StepSignature {
-    /// Finds the names that a client gave; `NotFound` names the one that is not there.
+    /// Resolves a client's names; `NotFound` if the graph lacks one.
     pub fn resolve(
         graph: &Graph,
         feeds: &[&str],
@@ -92,8 +90,8 @@ impl StepSignature {
     }
 }
 
-/// Nodes by name; a tensor's name stands for its node. TensorFlow lists all that are missing, each
-/// with a space behind it.
+/// Nodes by name; the name of a tensor means its node. As in TensorFlow, the error lists all missing
+/// names, each followed by a space.
 fn resolve_targets(graph: &Graph, names: &[&str]) -> Result<Vec<NodeId>> {
     let node = |name: &str| graph.find(TensorName::parse(name).map_or(name, |n| n.node));
     let missing: String =
@@ -104,46 +102,46 @@ fn resolve_targets(graph: &Graph, names: &[&str]) -> Result<Vec<NodeId>> {
     Ok(names.iter().filter_map(|n| node(n)).collect())
 }
 
-/// Devices that earlier plans gave to nodes with state, by the nodes' names: state does not move.
+/// Devices of stateful nodes in earlier plans, by the nodes' names: state does not move.
 pub type Pins = FxHashMap<Arc<str>, DeviceName>;
 
-/// What a plan is made for.
+/// The devices, links, costs and kernels that a plan is made for.
 pub struct Target<'a> {
-    /// The devices there are; the first is the client's, where feeds enter and fetches leave.
+    /// The devices; the first is the client's, where feeds enter and fetches leave.
     pub devices: &'a [DeviceDescription],
-    /// How fast tensors move between them.
+    /// Latency and bandwidth between them.
     pub links: &'a Links,
     /// What nodes cost.
     pub costs: &'a dyn CostSource,
-    /// The kernels there are.
+    /// The kernels of all device types.
     pub kernels: &'a Arc<KernelRegistry>,
-    /// Where state is already.
+    /// Devices of existing state.
     pub pins: &'a Pins,
-    /// Choices of the caller.
+    /// The caller's options.
     pub options: Options,
 }
 
-/// Choices that change a plan.
+/// Options of planning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// Fold constants and merge equal nodes.
+    /// Constant folding and common subexpression elimination.
     pub optimize: bool,
-    /// Where a device constraint cannot be met, take another device.
+    /// Soft placement: ignore a device constraint that cannot be met.
     pub allow_soft_placement: bool,
-    /// Write the functions out that nodes run, in place of the nodes: branches as `Switch` and
-    /// `Merge`, loops as frames. Without it that is done only where a function's nodes say on which of
-    /// several devices they are, or where state that it takes is on several.
+    /// Inline all functions: calls as nodes, branches as `Switch` and `Merge`, loops as frames. Without
+    /// it only functions that span several devices are inlined: those whose nodes have device
+    /// constraints, or that take handles of state on several devices.
     pub lower: bool,
-    /// How a device is chosen where several would do.
+    /// How a device is chosen among several feasible ones.
     pub choice: Choice,
-    /// Send 32-bit floats between tasks as the upper halves of their bits.
+    /// Send 32-bit floats between tasks as bfloat16 (truncated).
     pub bfloat16_transfers: bool,
 }
 
-/// How a device is chosen where several would do.
+/// How a device is chosen among several feasible ones.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Choice {
-    /// Where it would finish first, by simulation.
+    /// The device on which the node would finish first, by simulation (list scheduling).
     #[default]
     EarliestFinish,
     /// The client's device, else the first by name: TensorFlow's default.
@@ -162,16 +160,16 @@ impl Default for Options {
     }
 }
 
-/// A step's graph, cut by device.
+/// The graph of a step, partitioned by device.
 #[derive(Clone)]
 pub struct Plan {
-    /// One graph for each device that has something to do, in the order of the devices.
+    /// One graph for each device that has nodes, in the order of the devices.
     pub partitions: Vec<Partition>,
-    /// Where each node of the whole was put, and why.
+    /// Device of each node of the unpartitioned graph, and the reason for it.
     pub placement: Placement,
 }
 
-/// What one device does in a step.
+/// The part of a step's graph that runs on one device.
 #[derive(Clone)]
 pub struct Partition {
     /// The device.
@@ -180,15 +178,15 @@ pub struct Partition {
     pub graph: Graph,
 }
 
-/// Makes a plan for a graph that was pruned elsewhere: all of it runs, and its nodes name their
-/// devices.
+/// Makes a plan for a graph that another task has pruned and placed: all nodes run, and each has a
+/// device.
 pub fn compile_whole(graph: Graph, target: &Target<'_>) -> Result<Plan> {
     let (placed, placement) = place(graph, target).context(|| "place")?;
     let partitions = partition(placed, &placement, target).context(|| "partition")?;
     Ok(Plan { partitions, placement })
 }
 
-/// Makes a plan for one kind of step.
+/// Makes the plan for steps with the signature `step`.
 pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Result<Plan> {
     let client = target
         .devices
@@ -196,13 +194,13 @@ pub fn compile(graph: &Graph, step: &StepSignature, target: &Target<'_>) -> Resu
         .ok_or_else(|| err!(InvalidArgument, "there is no device to run on"))?;
     let mut pruned = prune(graph, step, client).context(|| "prune")?;
     if !step.feed_shapes.is_empty() {
-        pruned = settle::settle(&pruned, step).context(|| "settle")?;
+        pruned = specialize::specialize(&pruned, step).context(|| "specialize")?;
     }
-    let spanning = span::spanning(&pruned, target);
+    let multi_device = multi_device::calls(&pruned, target);
     if target.options.lower {
-        pruned = lower(&pruned, &Which::All).context(|| "lower")?;
-    } else if !spanning.is_empty() {
-        pruned = lower(&pruned, &Which::These(spanning)).context(|| "lower")?;
+        pruned = lower(&pruned, &LowerSelection::All).context(|| "lower")?;
+    } else if !multi_device.is_empty() {
+        pruned = lower(&pruned, &LowerSelection::Nodes(multi_device)).context(|| "lower")?;
     }
     let (mut placed, mut placement) = place(pruned, target).context(|| "place")?;
     if target.options.optimize {

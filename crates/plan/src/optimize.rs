@@ -1,4 +1,4 @@
-//! Fold constants and merge equal nodes: rewrites into TensorFlow's own ops only.
+//! Constant folding and common subexpression elimination. Results are nodes of TensorFlow's own ops.
 
 use std::hash::{Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,9 +6,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
-use thalweg_graph::{
-    AttrValue, ControlFlow, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, OutputInfo, functional,
-};
+use thalweg_graph::{Attrs, Graph, Node, NodeId, OutputInfo, Role, dependencies, keep_nodes};
 use thalweg_kernel::{
     AnyKernel, Cancellation, DeviceDescription, DeviceName, Environment, HostDevice, KernelContext,
     KernelInit, KernelRegistry, SessionContext, StepContext, StepId, Value,
@@ -16,18 +14,18 @@ use thalweg_kernel::{
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{Budget, FlushDenormals, Result, Tensor};
 
-use crate::{Placement, topological_order};
+use crate::Placement;
 
-/// Bytes of inputs and outputs up to which a node is folded: more belongs into a step.
+/// Most bytes of inputs, and of outputs, of a node that is folded.
 const FOLD_BYTES_MAX: usize = 1 << 20;
-/// Bytes that folding may go through in one plan: a small graph can stand for a lot of work.
+/// Most bytes that folding processes in one plan: a small graph may ask for a lot of work.
 const FOLD_TOTAL_BYTES_MAX: usize = 64 << 20;
-/// What an attempt that fails counts.
+/// Bytes that a failed attempt counts.
 const FOLD_FAILURE_BYTES: usize = 64 << 10;
-/// Bytes of constants that are kept decoded.
+/// Most bytes of decoded constants that are cached.
 const CACHE_BYTES_MAX: usize = 16 << 20;
-/// Bytes of a constant's message up to which it is merged with equal ones: larger ones would cost
-/// more to compare than they save.
+/// Most bytes of a constant's message for it to be merged with equal ones: comparing larger ones costs
+/// more than it saves.
 const MERGE_BYTES_MAX: usize = 4096;
 
 /// The graph with constants folded and equal nodes merged; `placement` follows the nodes.
@@ -36,9 +34,9 @@ pub fn optimize(
     placement: &mut Placement,
     kernels: &Arc<KernelRegistry>,
 ) -> Result<Graph> {
-    let order = topological_order(&graph);
+    let order = graph.topological_order();
     if order.len() < graph.len() {
-        // Loops without their back nodes: leave such a graph to the executor's errors.
+        // The graph has a cycle that is not a loop; the executor reports it.
         return Ok(graph);
     }
     let mut nodes = graph.nodes().to_vec();
@@ -54,13 +52,13 @@ struct Pass<'a> {
     kernels: &'a Arc<KernelRegistry>,
     const_op: Arc<thalweg_graph::Op>,
     step: Arc<StepContext>,
-    /// For a node merged into an equal one, that one.
+    /// For a merged node, the equal node that replaces it.
     same_as: FxHashMap<NodeId, NodeId>,
     seen: FxHashMap<u64, SmallVec<[NodeId; 1]>>,
     /// Constants decoded so far, while small.
     values: FxHashMap<NodeId, Tensor>,
     cache: Arc<Budget>,
-    /// Bytes that folding has gone through.
+    /// Bytes that folding has processed.
     spent: usize,
 }
 
@@ -91,12 +89,7 @@ impl<'a> Pass<'a> {
                 *control = other;
             }
         }
-        let is_pure = !node.op.has(Flag::Stateful)
-            && !functional::is_call(node)
-            && node.outputs.iter().all(|o| !o.is_ref)
-            && node.inputs.iter().all(|e| !self.graph.output(*e).is_ref)
-            && ControlFlow::of(&node.op.name).is_none();
-        if !is_pure {
+        if !self.graph.is_pure(node) {
             return;
         }
         if let Some(value) = self.folded(id, nodes) {
@@ -106,7 +99,7 @@ impl<'a> Pass<'a> {
         self.merge(id, nodes);
     }
 
-    /// The value of a node whose inputs are all constants, if computing it is small and works.
+    /// The value of a node whose inputs are all constants, if it is small and its kernel succeeds.
     fn folded(&mut self, id: NodeId, nodes: &[Node]) -> Option<Tensor> {
         let node = &nodes[id.index()];
         if node.inputs.is_empty()
@@ -128,7 +121,7 @@ impl<'a> Pass<'a> {
         if bytes > FOLD_BYTES_MAX {
             return None;
         }
-        let value = if node.op.name == "Identity" {
+        let value = if node.role() == Role::Identity {
             match std::mem::take(&mut inputs[0]) {
                 Value::Tensor(value) => Some(value),
                 _ => None,
@@ -144,8 +137,8 @@ impl<'a> Pass<'a> {
         (value.size_bytes() <= FOLD_BYTES_MAX).then_some(value)
     }
 
-    /// What a node's kernel makes of its inputs. A node that fails here fails in its step too, and
-    /// says there what is wrong; so it is just left.
+    /// The output of a node's kernel. A node whose kernel fails here stays, and fails in its step with
+    /// an error for the client.
     fn computed(&self, node: &Node, inputs: &mut [Value]) -> Option<Tensor> {
         let spec = self.kernels.find(node, "CPU").ok()?;
         let environment = self.step.environment();
@@ -163,14 +156,14 @@ impl<'a> Pass<'a> {
         Some(value)
     }
 
-    /// The value of a constant that waits for nothing, unless it is large.
+    /// The value of a constant without control inputs, unless it is large.
     fn constant(&mut self, id: NodeId, nodes: &[Node]) -> Option<Tensor> {
         if let Some(value) = self.values.get(&id) {
             return Some(value.clone());
         }
         let node = &nodes[id.index()];
-        // Folding drops edges: those of a constant that comes after something must stay.
-        if node.op.name != "Const"
+        // Folding drops edges; a control edge to a constant must keep its effect.
+        if node.role() != Role::Const
             || !node.control_inputs.is_empty()
             || known_bytes(&node.outputs[0]) > FOLD_BYTES_MAX
         {
@@ -184,20 +177,15 @@ impl<'a> Pass<'a> {
     }
 
     fn make_constant(&mut self, node: &mut Node, value: &Tensor) {
-        let Ok(proto) = value.to_proto() else { return };
+        let Ok(attrs) = Attrs::of_const(value) else { return };
         node.op = self.const_op.clone();
         node.inputs.clear();
-        node.attrs = [
-            ("dtype".into(), value.dtype().into_attr()),
-            ("value".into(), AttrValue::Tensor(Arc::new(proto))),
-        ]
-        .into_iter()
-        .collect();
+        node.attrs = attrs;
     }
 
     fn merge(&mut self, id: NodeId, nodes: &mut [Node]) {
         let node = &nodes[id.index()];
-        if node.op.name == "Const"
+        if node.role() == Role::Const
             && node.attrs().tensor_proto("value").is_ok_and(|t| message_bytes(t) > MERGE_BYTES_MAX)
         {
             return;
@@ -220,14 +208,14 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Bytes of a tensor, as far as its shape is known.
+/// Bytes of a tensor; zero if its shape is not known.
 fn known_bytes(output: &OutputInfo) -> usize {
     let element_bytes = if output.dtype.is_object() { 32 } else { output.dtype.size() };
     let elements = output.shape.to_shape().map_or(0, |shape| shape.num_elements());
     elements.saturating_mul(element_bytes)
 }
 
-/// Bytes that a tensor's message holds, roughly.
+/// Approximate bytes of a tensor's message.
 fn message_bytes(tensor: &TensorProto) -> usize {
     tensor.tensor_content.len()
         + tensor.string_val.iter().map(|s| s.len() + 8).sum::<usize>()
@@ -239,7 +227,7 @@ fn message_bytes(tensor: &TensorProto) -> usize {
         + 64 * (tensor.resource_handle_val.len() + tensor.variant_val.len())
 }
 
-/// Equal nodes have equal fingerprints. Attrs count, or all constants would look alike.
+/// A hash of a node's op, edges, device and attrs; equal nodes have equal fingerprints.
 fn fingerprint(node: &Node) -> u64 {
     let mut hasher = FxHasher::default();
     node.op.name.hash(&mut hasher);
@@ -250,45 +238,17 @@ fn fingerprint(node: &Node) -> u64 {
     hasher.finish()
 }
 
-/// Drops nodes that folding and merging left without readers.
+/// Drops nodes that have no readers left.
 fn without_orphans(graph: &Graph, nodes: Vec<Node>, placement: &mut Placement) -> Graph {
-    let mut needed = vec![false; nodes.len()];
-    // What had no reader before was wanted for itself: fetches, targets.
-    let mut was_read = vec![false; nodes.len()];
-    for node in graph.nodes() {
-        for source in crate::reads(node) {
-            was_read[source.index()] = true;
-        }
-    }
-    let mut stack: Vec<NodeId> = graph.ids().filter(|id| !was_read[id.index()]).collect();
-    while let Some(id) = stack.pop() {
-        if !std::mem::replace(&mut needed[id.index()], true) {
-            stack.extend(crate::reads(&nodes[id.index()]));
-        }
-    }
-    let keep_feed = |node: &Node| node.op.name == "_Recv";
-    let mut position = vec![NodeId(u32::MAX); nodes.len()];
-    let mut kept = Vec::new();
-    let mut kept_placement = Placement::default();
-    for (i, node) in nodes.into_iter().enumerate() {
-        if needed[i] || keep_feed(&node) {
-            position[i] = NodeId(kept.len() as u32);
-            kept.push(node);
-            kept_placement.devices.push(placement.devices[i]);
-            kept_placement.reasons.push(placement.reasons[i]);
-            kept_placement.predicted.extend(placement.predicted.get(i));
-        }
-    }
-    for node in &mut kept {
-        let moved = |e: &Endpoint| Endpoint { node: position[e.node.index()], index: e.index };
-        node.inputs.iter_mut().for_each(|e| *e = moved(e));
-        node.control_inputs.iter_mut().for_each(|c| *c = position[c.index()]);
-    }
-    *placement = kept_placement;
-    Graph::from_nodes(graph, kept)
+    // Nodes without readers before the pass are fetches and targets. Feeds are identified by position.
+    let was_read = graph.has_successor();
+    let is_root = |id: &NodeId| !was_read[id.index()] || graph.node(*id).role() == Role::Recv;
+    let is_kept = dependencies(&nodes, graph.ids().filter(is_root));
+    placement.retain(&is_kept);
+    Graph::from_nodes(graph, keep_nodes(nodes, &is_kept))
 }
 
-/// A step that reaches nothing: kernels of pure nodes need no more.
+/// A step context without devices, files or threads: kernels of pure nodes need none.
 fn folding_step() -> Arc<StepContext> {
     let budget = Budget::new(8 * FOLD_BYTES_MAX);
     let device = DeviceDescription::cpu(DeviceName::cpu("fold", 0, 0), 0);

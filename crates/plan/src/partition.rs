@@ -1,29 +1,31 @@
-//! Cut a placed graph by device; a cut edge becomes `_Send` and `_Recv`.
+//! Partitioning of a placed graph by device; a cut edge becomes a `_Send` and a `_Recv`.
 //!
-//! A loop that is cut goes round on each of its devices: where nothing else makes it do so, there is a
-//! small loop that waits for the same condition, and that those who receive in it follow.
+//! A loop that is split over devices runs on each of them. A device without the loop's `LoopCond` gets a
+//! control loop (TensorFlow's term): a small loop that receives the condition in every iteration. Each
+//! `_Recv` in the loop has a control edge from the `Merge` of its device's control loop, so that it runs
+//! once per iteration.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::smallvec;
 use thalweg_graph::{
-    AttrValue, Attrs, ControlFlow, Endpoint, Graph, IntoAttr, Node, NodeId, Op, OutputInfo,
+    AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, Op, OutputInfo, Role,
 };
 use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, err};
 
 use crate::aliases::{FETCHED_ALIAS, fetches_alias};
 use crate::cost::bytes_of;
-use crate::late_receives::{Arrival, receive_late};
+use crate::late_receives::{Received, receive_late};
 use crate::{Frame, Frames, Partition, Placement, Target};
 
-/// Marks a `_Recv` of a graph without branches, so that who runs it need not watch for dead values.
-/// TensorFlow pays no heed to it.
+/// The attr of a `_Recv` in a graph without control flow: its tensor is never dead. TensorFlow ignores
+/// it.
 pub const NEVER_DEAD: &str = "_never_dead";
 
-/// Set on a node, its 32-bit floats go between tasks as the upper halves of their bits, as with
-/// [`Options::bfloat16_transfers`](crate::Options) all of them do. TensorFlow's masters pay no heed to it.
+/// The attr of a node whose 32-bit float outputs are sent between tasks as bfloat16, as all are with
+/// [`Options::bfloat16_transfers`](crate::Options). TensorFlow's masters ignore it.
 pub const BFLOAT16_SENDS: &str = "_thalweg_bfloat16_sends";
 
 /// One graph for each device that has nodes.
@@ -35,36 +37,36 @@ pub fn partition(
     if target.devices.len() == 1 {
         return Ok(vec![Partition { device: target.devices[0].name.clone(), graph }]);
     }
-    Cut::new(&graph, placement, target)?.run()
+    Partitioner::new(&graph, placement, target)?.run()
 }
 
-struct Cut<'a> {
+struct Partitioner<'a> {
     graph: &'a Graph,
     placement: &'a Placement,
     target: &'a Target<'a>,
     parts: Vec<Vec<Node>>,
-    /// Position of each node in its part.
+    /// Position of each node in its partition.
     position: Vec<NodeId>,
-    /// What a tensor (or, for control edges, a node) is called on another device.
+    /// The node on another device that has a tensor, or that stands for a control edge (`true`).
     arrived: FxHashMap<(Endpoint, bool, u32), NodeId>,
     send: Arc<Op>,
     recv: Arc<Op>,
     constant: Arc<Op>,
     identity: Arc<Op>,
     next_edge: usize,
-    has_branches: bool,
+    has_control_flow: bool,
     frames: Frames,
-    /// For each loop, what says whether it goes on, and on which device.
+    /// For each frame, its `LoopCond` and the device of it.
     conditions: Vec<Option<(NodeId, u32)>>,
-    /// For each loop, whether it has nodes on several devices.
-    is_cut: Vec<bool>,
-    /// For each loop and device, what those who receive in it follow.
-    laps: FxHashMap<(u32, u32), NodeId>,
-    /// For each device, what it receives from others.
-    arrivals: Vec<Vec<Arrival>>,
+    /// For each frame, whether it has nodes on several devices.
+    is_split: Vec<bool>,
+    /// For each frame and device, the `Merge` of the control loop.
+    control_loops: FxHashMap<(u32, u32), NodeId>,
+    /// For each device, the tensors that it receives.
+    receives: Vec<Vec<Received>>,
 }
 
-impl<'a> Cut<'a> {
+impl<'a> Partitioner<'a> {
     fn new(graph: &'a Graph, placement: &'a Placement, target: &'a Target<'a>) -> Result<Self> {
         let op = |name: &str| graph.registry().get(name).cloned();
         let mut parts: Vec<Vec<Node>> = vec![Vec::new(); target.devices.len()];
@@ -77,15 +79,15 @@ impl<'a> Cut<'a> {
         let frames = Frames::of(graph)?;
         let mut conditions = vec![None; frames.all.len()];
         let mut first_device: Vec<Option<u32>> = vec![None; frames.all.len()];
-        let mut is_cut = vec![false; frames.all.len()];
+        let mut is_split = vec![false; frames.all.len()];
         for id in graph.ids() {
             let (frame, device) = (frames.of[id.index()] as usize, placement.devices[id.index()]);
-            is_cut[frame] |= *first_device[frame].get_or_insert(device) != device;
-            if ControlFlow::of(&graph.node(id).op.name) == Some(ControlFlow::LoopCond) {
+            is_split[frame] |= *first_device[frame].get_or_insert(device) != device;
+            if graph.node(id).role() == Role::LoopCond {
                 conditions[frame].get_or_insert((id, device));
             }
         }
-        Ok(Cut {
+        Ok(Partitioner {
             graph,
             placement,
             target,
@@ -97,12 +99,12 @@ impl<'a> Cut<'a> {
             constant: op("Const")?,
             identity: op("Identity")?,
             next_edge: 0,
-            has_branches: graph.nodes().iter().any(|n| ControlFlow::of(&n.op.name).is_some()),
+            has_control_flow: graph.has_control_flow(),
             frames,
             conditions,
-            is_cut,
-            laps: FxHashMap::default(),
-            arrivals: vec![Vec::new(); target.devices.len()],
+            is_split,
+            control_loops: FxHashMap::default(),
+            receives: vec![Vec::new(); target.devices.len()],
         })
     }
 
@@ -110,7 +112,7 @@ impl<'a> Cut<'a> {
         for id in self.graph.ids() {
             let here = self.placement.devices[id.index()];
             let frame = self.frames.of[id.index()];
-            if frame != 0 && self.is_cut[frame as usize] {
+            if frame != 0 && self.is_split[frame as usize] {
                 self.follow(frame, here)?;
             }
             let node = self.graph.node(id);
@@ -138,22 +140,22 @@ impl<'a> Cut<'a> {
             moved.inputs = inputs;
             moved.control_inputs = control_inputs;
         }
-        let (whole, target, has_branches) = (self.graph, self.target, self.has_branches);
+        let (whole, target, has_control_flow) = (self.graph, self.target, self.has_control_flow);
         let part =
-            |((nodes, device), arrivals): ((Vec<Node>, &DeviceDescription), Vec<Arrival>)| {
+            |((nodes, device), receives): ((Vec<Node>, &DeviceDescription), Vec<Received>)| {
                 let graph = Graph::from_nodes(whole, nodes);
                 let seconds = |graph: &Graph, id| target.costs.cost(graph, id, device).seconds;
-                let graph = match has_branches {
+                let graph = match has_control_flow {
                     true => graph,
-                    false => receive_late(graph, &arrivals, seconds),
+                    false => receive_late(graph, &receives, seconds),
                 };
                 Partition { device: device.name.clone(), graph }
             };
-        let parts = self.parts.into_iter().zip(target.devices).zip(self.arrivals);
+        let parts = self.parts.into_iter().zip(target.devices).zip(self.receives);
         Ok(parts.filter(|((nodes, _), _)| !nodes.is_empty()).map(part).collect())
     }
 
-    /// The node on device `to` that receives `tensor` in a loop; consumers there share it.
+    /// The node on device `to` that has `tensor`; consumers there share it.
     fn cut_data(&mut self, tensor: Endpoint, from: u32, to: u32, frame: u32) -> Result<NodeId> {
         let key = (tensor, false, to);
         if let Some(&arrived) = self.arrived.get(&key) {
@@ -185,7 +187,7 @@ impl<'a> Cut<'a> {
         Ok(received)
     }
 
-    /// Whether a tensor goes in 16 bits.
+    /// Whether a tensor is sent as bfloat16.
     fn is_narrowed(&self, source: &Node, output: &OutputInfo, from: u32, to: u32) -> bool {
         let task = |device: u32| {
             let name = &self.target.devices[device as usize].name;
@@ -197,7 +199,7 @@ impl<'a> Cut<'a> {
             && task(from) != task(to)
     }
 
-    /// Sends the upper halves of 32-bit floats.
+    /// Adds a transfer of 32-bit floats as bfloat16; the node that has them again as 32-bit floats.
     fn narrowed(
         &mut self,
         name: &str,
@@ -230,8 +232,8 @@ impl<'a> Cut<'a> {
         Ok(self.push(to, widened))
     }
 
-    /// A control edge travels as an empty tensor: a constant after the source, and an identity
-    /// that consumers wait for.
+    /// A control edge becomes the transfer of an empty constant with a control edge from `source`, and
+    /// an `Identity` from which the consumers have control edges.
     fn cut_control(&mut self, source: NodeId, from: u32, to: u32, frame: u32) -> Result<NodeId> {
         let key = (Endpoint { node: source, index: 0 }, true, to);
         if let Some(&arrived) = self.arrived.get(&key) {
@@ -252,7 +254,7 @@ impl<'a> Cut<'a> {
         Ok(arrived)
     }
 
-    /// An empty tensor that comes after a node.
+    /// Adds an empty constant with a control edge from `after`.
     fn signal(
         &mut self,
         device: u32,
@@ -263,19 +265,16 @@ impl<'a> Cut<'a> {
         let shape = PartialShape::from(empty.shape());
         let output = OutputInfo { dtype: DType::Float, is_ref: false, shape };
         let mut signal = Node::bare(name, self.constant.clone());
-        let value = AttrValue::Tensor(Arc::new(empty.to_proto()?));
-        signal.attrs = [("dtype".into(), DType::Float.into_attr()), ("value".into(), value)]
-            .into_iter()
-            .collect();
+        signal.attrs = Attrs::of_const(&empty)?;
         signal.control_inputs.extend(after);
         signal.outputs = smallvec![output.clone()];
         Ok((Endpoint { node: self.push(device, signal), index: 0 }, output))
     }
 
-    /// Makes a loop go round on a device where its condition is not.
+    /// Adds the control loop of a frame on a device without its `LoopCond`.
     fn follow(&mut self, frame: u32, device: u32) -> Result<()> {
         if self.condition(frame)?.1 != device {
-            self.lap(frame, device)?;
+            self.control_loop(frame, device)?;
         }
         Ok(())
     }
@@ -285,24 +284,23 @@ impl<'a> Cut<'a> {
             let name = &self.frames.all[frame as usize].name;
             err!(
                 Unimplemented,
-                "the loop '{name}' has no LoopCond, so it cannot run on several devices"
+                "the loop '{name}' has no LoopCond, so it cannot be split over devices"
             )
         })
     }
 
-    /// The node that comes first in each iteration of a loop on a device, of a loop that does nothing
-    /// but go round there.
-    fn lap(&mut self, frame: u32, device: u32) -> Result<NodeId> {
-        if let Some(&first) = self.laps.get(&(frame, device)) {
+    /// The `Merge` of the control loop of a frame on a device, which runs first in every iteration.
+    fn control_loop(&mut self, frame: u32, device: u32) -> Result<NodeId> {
+        if let Some(&first) = self.control_loops.get(&(frame, device)) {
             return Ok(first);
         }
         let (condition, home) = self.condition(frame)?;
         let Frame { name, parent, parallel_iterations } = self.frames.all[frame as usize].clone();
-        let outer = if parent == 0 { None } else { Some(self.lap(parent, device)?) };
+        let outer = if parent == 0 { None } else { Some(self.control_loop(parent, device)?) };
         let base = format!("{}/lap_{frame}", self.graph.node(condition).name);
         let (begin, output) = self.signal(device, format!("{base}/begin"), outer)?;
-        let bare = |cut: &Self, op: &str, inputs: &[Endpoint]| -> Result<Node> {
-            let op = cut.graph.registry().get(op)?.clone();
+        let bare = |this: &Self, op: &str, inputs: &[Endpoint]| -> Result<Node> {
+            let op = this.graph.registry().get(op)?.clone();
             let mut node = Node::bare(format!("{base}/{}", op.name.to_lowercase()), op);
             node.inputs = inputs.iter().copied().collect();
             node.attrs.set("T", DType::Float.into_attr());
@@ -313,20 +311,20 @@ impl<'a> Cut<'a> {
         enter.attrs.set("frame_name", (&*name).into_attr());
         enter.attrs.set("parallel_iterations", parallel_iterations.into_attr());
         let enter = Endpoint { node: self.push(device, enter), index: 0 };
-        // The second input is the next iteration's, as soon as that is there.
+        // The second input becomes the back edge once `NextIteration` is made.
         let mut merge = bare(self, "Merge", &[enter, enter])?;
         merge.attrs.set("N", 2i64.into_attr());
         let index =
             OutputInfo { dtype: DType::Int32, is_ref: false, shape: PartialShape::scalar() };
         merge.outputs.push(index);
         let merge = self.push(device, merge);
-        self.laps.insert((frame, device), merge);
-        let goes_on = if home == device {
+        self.control_loops.insert((frame, device), merge);
+        let loop_cond = if home == device {
             self.position[condition.index()]
         } else {
             self.cut_data(Endpoint { node: condition, index: 0 }, home, device, frame)?
         };
-        let choice = Endpoint { node: goes_on, index: 0 };
+        let choice = Endpoint { node: loop_cond, index: 0 };
         let mut switch = bare(self, "Switch", &[Endpoint { node: merge, index: 0 }, choice])?;
         switch.outputs.push(output.clone());
         let switch = self.push(device, switch);
@@ -346,48 +344,29 @@ impl<'a> Cut<'a> {
         to: u32,
         frame: u32,
     ) -> Result<NodeId> {
+        let devices = self.target.devices;
+        let (source, target) = (&devices[from as usize], &devices[to as usize]);
         let edge = self.next_edge;
         self.next_edge += 1;
         let tensor_name = format!("edge_{edge}_{name}");
         let mut send = Node::bare(format!("{name}_S{edge}"), self.send.clone());
         send.inputs = smallvec![input];
-        send.attrs = self.transfer_attrs("T", output.dtype, &tensor_name, from, to);
+        send.attrs = transfer_attrs("T", output.dtype, &tensor_name, source, target);
         self.push(from, send);
         let mut recv = Node::bare(format!("{name}_R{edge}"), self.recv.clone());
-        recv.attrs = self.transfer_attrs("tensor_type", output.dtype, &tensor_name, from, to);
+        recv.attrs = transfer_attrs("tensor_type", output.dtype, &tensor_name, source, target);
         let bytes = bytes_of(&output.shape, output.dtype);
         recv.outputs = smallvec![output];
-        if !self.has_branches {
+        if !self.has_control_flow {
             recv.attrs.set(NEVER_DEAD, true.into_attr());
         }
         if frame != 0 {
-            recv.control_inputs.push(self.lap(frame, to)?);
+            recv.control_inputs.push(self.control_loop(frame, to)?);
         }
         let node = self.push(to, recv);
-        let ends = [from, to].map(|device| &self.target.devices[device as usize].name);
-        let seconds = self.target.links.seconds(ends[0], ends[1], bytes);
-        self.arrivals[to as usize].push(Arrival { node, bytes, seconds });
+        let seconds = self.target.links.seconds(&source.name, &target.name, bytes);
+        self.receives[to as usize].push(Received { node, bytes, seconds });
         Ok(node)
-    }
-
-    fn transfer_attrs(
-        &self,
-        type_attr: &str,
-        dtype: DType,
-        name: &str,
-        from: u32,
-        to: u32,
-    ) -> Attrs {
-        let (from, to) = (&self.target.devices[from as usize], &self.target.devices[to as usize]);
-        [
-            (type_attr.into(), dtype.into_attr()),
-            ("tensor_name".into(), name.into_attr()),
-            ("send_device".into(), from.name.to_string().as_str().into_attr()),
-            ("send_device_incarnation".into(), AttrValue::Int(from.incarnation as i64)),
-            ("recv_device".into(), to.name.to_string().as_str().into_attr()),
-        ]
-        .into_iter()
-        .collect()
     }
 
     fn push(&mut self, device: u32, mut node: Node) -> NodeId {
@@ -396,4 +375,23 @@ impl<'a> Cut<'a> {
         part.push(node);
         NodeId(part.len() as u32 - 1)
     }
+}
+
+/// The attrs of a `_Send` or `_Recv`; `type_attr` is the attr that holds the dtype.
+pub(crate) fn transfer_attrs(
+    type_attr: &str,
+    dtype: DType,
+    tensor_name: &str,
+    from: &DeviceDescription,
+    to: &DeviceDescription,
+) -> Attrs {
+    [
+        (type_attr.into(), dtype.into_attr()),
+        ("tensor_name".into(), tensor_name.into_attr()),
+        ("send_device".into(), from.name.to_string().as_str().into_attr()),
+        ("send_device_incarnation".into(), AttrValue::Int(from.incarnation as i64)),
+        ("recv_device".into(), to.name.to_string().as_str().into_attr()),
+    ]
+    .into_iter()
+    .collect()
 }

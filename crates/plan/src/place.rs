@@ -1,13 +1,13 @@
-//! One device per node: first what must hold, then a choice.
+//! Placement: one device per node. `groups` applies the constraints, `choose` chooses among the
+//! devices that satisfy them.
 //!
-//! What must hold: the device that the client wrote, colocation (`_class`), state beside the ops
-//! that take it by reference or handle, and a kernel that exists; see `groups`. What may still be
-//! chosen is the affair of `choose`.
+//! The constraints: the client's device strings, colocation (`_class`), state on the device of the ops
+//! that take it by reference or handle, and kernels that exist.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::{Graph, Node, structural};
+use thalweg_graph::{Graph, Node};
 use thalweg_kernel::{DeviceDescription, DeviceSpec};
 use thalweg_tensor::{Context, Result, bail};
 
@@ -15,34 +15,47 @@ use crate::choose::{by_default, by_finish};
 use crate::groups::Groups;
 use crate::{Choice, Frames, Target};
 
-/// Where nodes were put.
+/// The devices of nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
     /// For each node, the position of its device among the target's.
     pub devices: Vec<u32>,
-    /// For each node, why it is there.
+    /// For each node, the reason for its device.
     pub reasons: Vec<Reason>,
-    /// For each node, when it is predicted to start and finish, in seconds.
+    /// For each node, its start and finish times in the simulation, in seconds; empty without one.
     pub predicted: Vec<(f64, f64)>,
 }
 
-/// Why a node is where it is.
+impl Placement {
+    /// Drops the nodes that are not marked.
+    pub(crate) fn retain(&mut self, is_kept: &[bool]) {
+        fn retain<T>(values: &mut Vec<T>, is_kept: &[bool]) {
+            let mut marks = is_kept.iter();
+            values.retain(|_| marks.next() == Some(&true));
+        }
+        retain(&mut self.devices, is_kept);
+        retain(&mut self.reasons, is_kept);
+        retain(&mut self.predicted, is_kept);
+    }
+}
+
+/// Why a node has its device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// There was only one device it could be on.
+    /// Only one device is feasible.
     OnlyChoice,
-    /// It belongs to a group that was placed by another member.
+    /// Another node of its colocation group was placed first.
     Colocated,
-    /// It finishes there first.
+    /// It finishes earliest there.
     EarliestFinish,
-    /// All who read it are there.
+    /// All its readers are there.
     WithReaders,
-    /// Nothing spoke for another device.
+    /// The default device.
     Default,
 }
 
-/// Gives every node a device; the nodes of the returned graph carry its full name.
-pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
+/// Gives every node a device, whose full name the nodes of the returned graph have.
+pub fn place(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
     if target.devices.len() == 1 {
         return place_on_one(graph, target);
     }
@@ -53,14 +66,13 @@ pub fn place(graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
         Choice::First => by_default(&graph, &groups, target),
     };
     let names: Vec<Arc<str>> = target.devices.iter().map(|d| d.name.to_string().into()).collect();
-    let mut nodes = graph.nodes().to_vec();
-    for (node, &device) in nodes.iter_mut().zip(&placement.devices) {
-        node.device = names[device as usize].clone();
+    for (id, &device) in graph.ids().zip(&placement.devices) {
+        graph.set_device(id, names[device as usize].clone());
     }
-    Ok((Graph::from_nodes(&graph, nodes), placement))
+    Ok((graph, placement))
 }
 
-/// The common case: nothing to choose, so only check.
+/// With one device, placement only checks constraints and kernels.
 fn place_on_one(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placement)> {
     let device = &target.devices[0];
     let name: Arc<str> = device.name.to_string().into();
@@ -84,7 +96,7 @@ fn place_on_one(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placeme
     Ok((graph, placement))
 }
 
-/// Device constraints as they were parsed: most nodes share one text.
+/// Parsed device constraints; most nodes share one string.
 #[derive(Default)]
 pub(crate) struct Specs(FxHashMap<Arc<str>, DeviceSpec>);
 
@@ -99,16 +111,12 @@ impl Specs {
     }
 }
 
-pub(crate) fn needs_no_kernel(node: &Node) -> bool {
-    node.op.is_function || structural::is_interpreted(&node.op.name)
-}
-
 pub(crate) fn check_kernel(
     node: &Node,
     device: &DeviceDescription,
     target: &Target<'_>,
 ) -> Result<()> {
-    if needs_no_kernel(node) {
+    if node.role().is_interpreted() {
         return Ok(());
     }
     match target.kernels.find(node, &device.name.device_type) {

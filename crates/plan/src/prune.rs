@@ -1,42 +1,43 @@
-//! Keep what the fetches and targets need; feeds and fetches become the client's `_Recv` and
-//! `_Send`, as TensorFlow names them.
+//! Pruning: keeps the nodes that fetches and targets depend on. Feeds and fetches become `_Recv` and
+//! `_Send` nodes with `client_terminated`, named as in TensorFlow.
 
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::smallvec;
-use thalweg_graph::{AttrValue, Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, OutputInfo};
+use thalweg_graph::{
+    Attrs, Endpoint, Graph, IntoAttr, Node, NodeId, OutputInfo, Renumbering, Role, dependencies,
+    reachable,
+};
 use thalweg_kernel::DeviceDescription;
 use thalweg_tensor::{PartialShape, Result, Shape, bail, ensure};
 
-use crate::{StepSignature, topology::reads};
+use crate::StepSignature;
+use crate::partition::transfer_attrs;
 
-/// The part of `graph` that a step runs. Feed `i` is node `i`; the fetches are the last nodes.
+/// The nodes of `graph` that a step runs. Feed `i` is node `i`; the fetches are the last nodes.
 pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) -> Result<Graph> {
     let fed: FxHashMap<Endpoint, u32> =
         step.feeds.iter().enumerate().map(|(i, &e)| (e, i as u32)).collect();
     let needed = needed_nodes(graph, step, &fed);
 
-    let mut position = vec![u32::MAX; graph.len()];
-    let mut next = step.feeds.len() as u32;
-    for id in graph.ids().filter(|id| needed[id.index()]) {
-        position[id.index()] = next;
-        next += 1;
-    }
-    let mapped = |e: &Endpoint| match fed.get(e) {
-        Some(&feed) => Endpoint { node: NodeId(feed), index: 0 },
-        None => Endpoint { node: NodeId(position[e.node.index()]), index: e.index },
+    let renumbering = Renumbering::keep(&needed, step.feeds.len() as u32);
+    let renumbered = |e: &Endpoint| match (fed.get(e), renumbering.get(e.node)) {
+        (Some(&feed), _) => Endpoint { node: NodeId(feed), index: 0 },
+        (None, Some(node)) => Endpoint { node, index: e.index },
+        (None, None) => unreachable!("a node that is needed has inputs that are needed or fed"),
     };
 
     let recv = graph.registry().get("_Recv")?.clone();
     let send = graph.registry().get("_Send")?.clone();
-    let mut nodes = Vec::with_capacity(next as usize + step.fetches.len());
+    let kept = needed.iter().filter(|is_needed| **is_needed).count();
+    let mut nodes = Vec::with_capacity(step.feeds.len() + kept + step.fetches.len());
     for (i, &feed) in step.feeds.iter().enumerate() {
         let output = graph.output(feed);
         let name = client_name(graph, "_recv", feed);
-        // What the client will feed is its own affair: the declared shape does not bind it.
+        // A feed may have another shape than the fed tensor declares.
         let shape = match step.feed_shapes.get(i) {
-            Some(shape) => settled_shape(graph, feed, shape)?,
+            Some(shape) => specialized_shape(graph, feed, shape)?,
             None => PartialShape::unknown(),
         };
         let outputs = smallvec![OutputInfo { dtype: output.dtype, is_ref: false, shape }];
@@ -48,34 +49,30 @@ pub fn prune(graph: &Graph, step: &StepSignature, client: &DeviceDescription) ->
     for node in graph.ids().filter(|id| needed[id.index()]).map(|id| graph.node(id)) {
         check_kept(graph, node, &fed)?;
         let mut kept = node.clone();
-        kept.inputs.iter_mut().for_each(|e| *e = mapped(e));
-        // A control edge from a node that only feeds replaced has nothing to wait for.
-        kept.control_inputs = node
-            .control_inputs
-            .iter()
-            .filter(|c| needed[c.index()])
-            .map(|c| NodeId(position[c.index()]))
-            .collect();
+        kept.inputs.iter_mut().for_each(|e| *e = renumbered(e));
+        // A control edge from a placeholder that is fed orders nothing.
+        let controls = node.control_inputs.iter();
+        kept.control_inputs = controls.filter_map(|&c| renumbering.get(c)).collect();
         nodes.push(kept);
     }
     let mut names: FxHashSet<String> = FxHashSet::default();
     for (i, &fetch) in step.fetches.iter().enumerate() {
         let mut name = client_name(graph, "_send", fetch);
-        // A tensor may be fetched twice; names are unique all the same.
+        // A tensor may be fetched twice, but names are unique.
         if !names.insert(name.clone()) {
             name = format!("{name}_{i}");
         }
         let mut node = client_node(name, &send, client);
         node.attrs = client_attrs(graph, fetch, "T", client);
-        node.inputs = smallvec![mapped(&fetch)];
+        node.inputs = smallvec![renumbered(&fetch)];
         nodes.push(node);
     }
     Ok(Graph::from_nodes(graph, nodes))
 }
 
-/// What a plan for feeds of this shape alone may take for granted: what other nodes are known to be
-/// rests on the declared shape.
-fn settled_shape(graph: &Graph, feed: Endpoint, shape: &Shape) -> Result<PartialShape> {
+/// The shape of a feed in a specialized plan. It must be compatible with the declared shape, from
+/// which other shapes of the graph were inferred.
+fn specialized_shape(graph: &Graph, feed: Endpoint, shape: &Shape) -> Result<PartialShape> {
     let declared = &graph.output(feed).shape;
     ensure!(
         declared.is_compatible_with(shape),
@@ -88,37 +85,30 @@ fn settled_shape(graph: &Graph, feed: Endpoint, shape: &Shape) -> Result<Partial
 }
 
 fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u32>) -> Vec<bool> {
-    let mut needed = vec![false; graph.len()];
     let roots = step.fetches.iter().filter(|e| !fed.contains_key(e)).map(|e| e.node);
-    let mut stack: Vec<NodeId> = roots.chain(step.targets.iter().copied()).collect();
-    while let Some(id) = stack.pop() {
-        if std::mem::replace(&mut needed[id.index()], true) {
-            continue;
-        }
-        let node = graph.node(id);
-        if fed.is_empty() {
-            stack.extend(reads(node).filter(|n| !needed[n.index()]));
-            continue;
-        }
-        stack.extend(node.inputs.iter().filter(|e| !fed.contains_key(e)).map(|e| e.node));
-        // A fed placeholder runs for nobody, not even for its order; any other node that is fed
-        // does run for those who wait for its end, as in TensorFlow.
-        let is_replaced = |id: &NodeId| {
-            matches!(graph.node(*id).op.name.as_str(), "Placeholder" | "PlaceholderV2")
-                && fed.contains_key(&Endpoint { node: *id, index: 0 })
-        };
-        stack.extend(node.control_inputs.iter().copied().filter(|id| !is_replaced(id)));
+    let roots = roots.chain(step.targets.iter().copied());
+    if fed.is_empty() {
+        return dependencies(graph.nodes(), roots);
     }
-    needed
+    // As in TensorFlow, a fed placeholder does not run, even for nodes with control edges from it; any
+    // other fed node does run for those.
+    let is_replaced = |id: &NodeId| {
+        graph.node(*id).role() == Role::Placeholder
+            && fed.contains_key(&Endpoint { node: *id, index: 0 })
+    };
+    reachable(graph.len(), roots, |id, stack| {
+        let node = graph.node(id);
+        stack.extend(node.inputs.iter().filter(|e| !fed.contains_key(e)).map(|e| e.node));
+        stack.extend(node.control_inputs.iter().copied().filter(|id| !is_replaced(id)));
+    })
 }
 
-/// Refuses what only a client's own nodes may be, and references replaced by fed values.
+/// Refuses transfers with `client_terminated` in the client's graph, and feeds of references.
 fn check_kept(graph: &Graph, node: &Node, fed: &FxHashMap<Endpoint, u32>) -> Result<()> {
-    let is_transfer = matches!(&*node.op.name, "_Send" | "_Recv" | "_HostSend" | "_HostRecv");
-    if is_transfer && node.attrs().bool("client_terminated")? {
+    if node.role().is_transfer() && node.attrs().bool("client_terminated")? {
         bail!(
             InvalidArgument,
-            "{} with client_terminated stands for a feed or a fetch; a graph cannot have its own\n\t \
+            "{} with client_terminated is reserved for feeds and fetches\n\t \
              [[{{{{node {}}}}}]]",
             node.op.name,
             node.name
@@ -132,7 +122,7 @@ fn check_kept(graph: &Graph, node: &Node, fed: &FxHashMap<Endpoint, u32>) -> Res
         if let Some(e) = inputs.iter().find(|e| fed.contains_key(e)) {
             bail!(
                 InvalidArgument,
-                "'{}:{}' cannot be fed: a value has no place that '{}' ({}) could change\n\t \
+                "'{}:{}' cannot be fed: '{}' ({}) takes a reference to a variable, a feed is a value\n\t \
                  [[{{{{node {}}}}}]]",
                 graph.node(e.node).name,
                 e.index,
@@ -162,15 +152,8 @@ fn client_attrs(
     client: &DeviceDescription,
 ) -> Attrs {
     let name = format!("{}:{}", graph.node(tensor.node).name, tensor.index);
-    let device = client.name.to_string();
-    [
-        (type_attr.into(), graph.output(tensor).dtype.into_attr()),
-        ("tensor_name".into(), name.as_str().into_attr()),
-        ("send_device".into(), device.as_str().into_attr()),
-        ("send_device_incarnation".into(), AttrValue::Int(client.incarnation as i64)),
-        ("recv_device".into(), device.as_str().into_attr()),
-        ("client_terminated".into(), true.into_attr()),
-    ]
-    .into_iter()
-    .collect()
+    let dtype = graph.output(tensor).dtype;
+    let mut attrs = transfer_attrs(type_attr, dtype, &name, client, client);
+    attrs.set("client_terminated", true.into_attr());
+    attrs
 }

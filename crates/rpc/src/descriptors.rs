@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Once;
 
 use thalweg_tensor::{Error, err};
+use tracing::warn;
 
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
@@ -19,7 +20,12 @@ fn is_exhausted(error: &io::Error) -> bool {
 pub fn report_accept_error(error: &io::Error) {
     static SAID: Once = Once::new();
     if is_exhausted(error) {
-        SAID.call_once(|| eprintln!("connections wait, as no more can be taken: {error}; {HOW}"));
+        SAID.call_once(|| {
+            warn!(
+                target: "thalweg::rpc",
+                "connections wait, as no more can be taken: {error}; {HOW}"
+            );
+        });
     }
 }
 

@@ -1,4 +1,4 @@
-//! The real world: the system's clock, entropy, files and memory.
+//! The environment of an ordinary process: the system's clock, entropy and files; its memory limit.
 #![expect(clippy::disallowed_methods, reason = "this is the one place that reads the clock")]
 
 use std::collections::hash_map::RandomState;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, SystemTime};
 use thalweg_formats::LocalStorage;
 use thalweg_kernel::{Clock, Entropy, Environment};
 
-/// Memory taken for granted when the system does not tell.
+/// Bytes of memory that are assumed if the system does not report them.
 const FALLBACK_MEMORY_BYTES: u64 = 4 << 30;
 
 /// The environment of an ordinary process.
@@ -51,7 +51,7 @@ impl Entropy for SystemEntropy {
     }
 }
 
-/// 80 % of what the machine, or the control groups that we are in, let us have.
+/// 80 % of the machine's memory, or of the limit of this process's control groups if that is smaller.
 pub fn memory_limit_bytes() -> usize {
     let machine = std::fs::read_to_string("/proc/meminfo").ok().and_then(|text| {
         let line = text.lines().find(|l| l.starts_with("MemTotal:"))?;
@@ -64,9 +64,9 @@ pub fn memory_limit_bytes() -> usize {
     usize::try_from(bytes / 10 * 8).unwrap_or(usize::MAX)
 }
 
-/// The smallest limit of our control groups and of those around them, of either version: `groups`
-/// is what /proc/self/cgroup says. In a container the files of the outermost group that we see are
-/// ours, whatever our group is called outside.
+/// The smallest memory limit of the process's control groups and their ancestors, of version 1 or 2;
+/// `groups` is the content of /proc/self/cgroup. In a container the root of the visible hierarchy is
+/// the process's group, whatever its name outside.
 fn group_memory_bytes(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let mut limits = Vec::new();
     for line in groups.lines() {
@@ -91,8 +91,7 @@ fn group_memory_bytes(groups: &str, read: &dyn Fn(&Path) -> Option<String>) -> O
     limits.into_iter().min()
 }
 
-/// Memory that this process has now, shared libraries and code among it; zero where the system does
-/// not tell.
+/// Resident set size of this process in bytes; 0 if the system does not report it.
 pub fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -10,6 +10,7 @@ use std::time::Duration;
 use thalweg_kernel::Clock;
 use thalweg_tensor::{Error, Result, err, trim_recycled_memory};
 use tokio::sync::{Semaphore, mpsc, oneshot};
+use tracing::{error, info, warn};
 
 use crate::config::ModelConfig;
 use crate::idle_priority;
@@ -222,7 +223,12 @@ impl Manager {
                 if model.missing != missing {
                     for number in &missing {
                         let name = &config.name;
-                        eprintln!("version {number} of model '{name}' is wanted; {base} has none");
+                        warn!(
+                            target: "thalweg::serve",
+                            model = name,
+                            version = number,
+                            "version {number} of model '{name}' is wanted; {base} has none"
+                        );
                     }
                     model.missing = missing;
                 }
@@ -245,14 +251,24 @@ impl Manager {
             }
             Err((error, stamp)) => {
                 model.failed.insert(number, stamp);
-                eprintln!("version {number} of model '{name}' cannot be loaded: {error}");
+                error!(
+                    target: "thalweg::serve",
+                    model = name,
+                    version = number,
+                    "version {number} of model '{name}' cannot be loaded: {error}"
+                );
                 Err(error)
             }
         };
         let was_loaded = outcome.is_ok();
         model.versions.loaded(number, outcome, self.clock.monotonic());
         if was_loaded {
-            eprintln!("version {number} of model '{name}' takes requests");
+            info!(
+                target: "thalweg::serve",
+                model = name,
+                version = number,
+                "version {number} of model '{name}' takes requests"
+            );
         }
         self.advance(name);
     }
@@ -368,7 +384,12 @@ fn start_unload(
             })
             .await;
         }
-        eprintln!("version {number} of model '{name}' is unloaded");
+        info!(
+            target: "thalweg::serve",
+            model = name,
+            version = number,
+            "version {number} of model '{name}' is unloaded"
+        );
         let _ = events.send(Event::Unloaded(name, number));
         give_back().await;
     });

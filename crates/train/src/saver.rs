@@ -101,7 +101,7 @@ impl Saver {
             let nodes = graph.nodes().iter().enumerate();
             let variables = nodes.filter(|(_, node)| {
                 let is_of_run = node.attrs().bool(RUN_STATE_ATTR).is_ok_and(|is_so| is_so);
-                is_variable(&node.op.name) && !is_of_run
+                node.role().is_variable() && !is_of_run
             });
             let named = variables.map(|(i, node)| {
                 (node.name.to_string(), Output { node: NodeId(i as u32), index: 0 })
@@ -306,10 +306,6 @@ pub(crate) fn entries(scope: &mut Scope, saved: Vec<(String, String)>) -> Result
         saved.into_iter().map(|(name, slice)| (name.into(), slice.into())).unzip();
     let names = scope.constant(&Tensor::from_strings(shape.clone(), names)?)?;
     Ok([names, scope.constant(&Tensor::from_strings(shape, slices)?)?])
-}
-
-fn is_variable(op: &str) -> bool {
-    matches!(op, "VarHandleOp" | "VariableV2" | "Variable")
 }
 
 fn dtype_of(scope: &Scope, output: Output) -> DType {

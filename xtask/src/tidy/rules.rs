@@ -14,7 +14,7 @@ const UNSAFE: &[&str] = &[
     "crates/cluster/src/network/stream/ring.rs",
     "crates/runtime/src/execute/",
     "crates/runtime/src/pool/mod.rs",
-    "crates/serve/src/idle_priority.rs",
+    "crates/serve/src/leisure.rs",
     "benches/ours/src/peak.rs",
 ];
 
@@ -25,7 +25,7 @@ const CLOCKS_AND_THREADS: &[&str] = &[
     "crates/runtime/src/environment.rs",
     "crates/runtime/src/pool/mod.rs",
     "crates/runtime/src/pool/waiting.rs",
-    "crates/serve/src/idle_priority.rs",
+    "crates/serve/src/leisure.rs",
     "crates/storage/src/clock.rs",
     // Clients of sessions, which may have threads of their own.
     "crates/cli/",
@@ -39,6 +39,19 @@ const CLOCKS_AND_THREADS: &[&str] = &[
 
 /// Crates in which no socket may occur: all that exist so far.
 const NO_SOCKETS: &[&str] = &["proto", "tensor", "graph", "kernel", "ops", "plan", "runtime"];
+
+/// Files and folders that may write to standard output or standard error. All other code of the
+/// libraries logs by `tracing`.
+const PRINTS: &[&str] = &[
+    // What a command prints is its result, a failure included.
+    "crates/cli/",
+    // A build script talks to cargo.
+    "crates/proto/build.rs",
+    // `Print` and `PrintV2` write to these streams.
+    "crates/ops/src/debug.rs",
+    // The progress of a training on its caller's terminal.
+    "crates/train/src/trainer/screen.rs",
+];
 
 /// Hosts that a text may name.
 const HOSTS: &[&str] = &[
@@ -62,50 +75,8 @@ const HOSTS: &[&str] = &[
 /// Crates that may name only structural ops: the others are data to them.
 const OP_BLIND: &[&str] = &["plan", "runtime"];
 
-/// Ops whose meaning lies in the graph itself.
-const STRUCTURAL: &[&str] = &[
-    "_Send",
-    "_Recv",
-    "_HostSend",
-    "_HostRecv",
-    "_Arg",
-    "_Retval",
-    "_DeviceArg",
-    "_DeviceRetval",
-    "Switch",
-    "_SwitchN",
-    "Merge",
-    "Enter",
-    "Exit",
-    "NextIteration",
-    "LoopCond",
-    "RefSwitch",
-    "RefMerge",
-    "RefEnter",
-    "RefExit",
-    "RefNextIteration",
-    "If",
-    "StatelessIf",
-    "While",
-    "StatelessWhile",
-    "Case",
-    "StatelessCase",
-    "PartitionedCall",
-    "StatefulPartitionedCall",
-    "RemoteCall",
-    "SymbolicGradient",
-    "For",
-    "_If",
-    "_While",
-    "NoOp",
-    "Const",
-    "Identity",
-    "Cast",
-    "ControlTrigger",
-    // What a feed stands in for.
-    "Placeholder",
-    "PlaceholderV2",
-];
+/// Ops besides the structural ones of which `plan` makes nodes: floats narrowed for a transfer.
+const MADE_BY_PLAN: &[&str] = &["Cast"];
 
 const LINES_MAX: usize = 600;
 
@@ -222,6 +193,25 @@ pub(super) fn clocks_and_threads(files: &[File]) -> Vec<Problem> {
     problems
 }
 
+/// Libraries log; they do not print.
+pub(super) fn prints(files: &[File]) -> Vec<Problem> {
+    let words = ["print!", "println!", "eprint!", "eprintln!", "io::stdout", "io::stderr"];
+    let mut problems = Vec::new();
+    for file in shipped(files).filter(|f| !under(&f.path, PRINTS)) {
+        if !file.path.starts_with("crates/") || file.path.contains("/examples/") {
+            continue;
+        }
+        let code = code(source::without_tests(&file.text)).text;
+        for word in words {
+            for line in lines_with(&code, word) {
+                let what = format!("{word}: log by `tracing`");
+                problems.push(Problem::new(file, line, what));
+            }
+        }
+    }
+    problems
+}
+
 pub(super) fn sockets(files: &[File]) -> Vec<Problem> {
     let words = ["std::net", "std::os::unix::net", "tokio", "async fn"];
     let mut problems = Vec::new();
@@ -306,15 +296,24 @@ fn file_sizes_with(files: &[File], longer: &[(&str, usize)]) -> Vec<Problem> {
     problems
 }
 
+/// Ops whose meaning lies in the graph itself: those that crate `graph` defines.
+fn structural_ops(files: &[File]) -> BTreeSet<String> {
+    let graph = shipped(files).filter(|f| crate_of(&f.path) == Some("graph"));
+    let lines = graph.flat_map(|f| source::without_tests(&f.text).lines());
+    let names = lines.filter_map(|line| line.split_once("name: \"")?.1.split_once('"'));
+    names.map(|(name, _)| name.to_owned()).collect()
+}
+
 /// Plans and executors know the structural ops; all others are data to them.
 pub(super) fn op_names(files: &[File]) -> Vec<Problem> {
     let list = files.iter().find(|f| f.path == "crates/ops/src/tensorflow_ops.txt");
+    let structural = structural_ops(files);
     let ops: BTreeSet<&str> = list
         .into_iter()
         .flat_map(|f| f.text.lines())
         .filter(|line| !line.starts_with('#'))
         .filter_map(|line| line.split(" |").next())
-        .filter(|op| !STRUCTURAL.contains(op))
+        .filter(|op| !structural.contains(*op) && !MADE_BY_PLAN.contains(op))
         .collect();
     let mut problems = Vec::new();
     for file in shipped(files) {
@@ -388,6 +387,13 @@ mod tests {
     }
 
     #[test]
+    fn libraries_do_not_print() {
+        let text = "//! x\nprintln!(1);\neprintln!(2);\nlet x = std::io::stderr();\n";
+        assert_eq!(lines(&prints(&[file("crates/plan/src/a.rs", text)])), [2, 3, 4]);
+        assert!(prints(&[file("crates/cli/src/a.rs", text)]).is_empty());
+    }
+
+    #[test]
     fn places_are_found() {
         let text = concat!(
             "see /ho",
@@ -417,7 +423,9 @@ mod tests {
     #[test]
     fn ops_are_data_to_the_plan() {
         let list = file("crates/ops/src/tensorflow_ops.txt", "# x\nMatMul | a\nConst | b\n");
+        let defined = "//! x\nconst CONST: OpDef = OpDef {\n    name: \"Const\",\n};\n";
+        let graph = file("crates/graph/src/a.rs", defined);
         let plan = file("crates/plan/src/a.rs", "//! x\nlet a = (\"Const\",\n\"MatMul\");\n");
-        assert_eq!(lines(&op_names(&[list, plan])), [3]);
+        assert_eq!(lines(&op_names(&[list, graph, plan])), [3]);
     }
 }

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use tracing::warn;
+
 /// Serve SavedModels over TensorFlow Serving's gRPC and REST interfaces.
 ///
 /// The first lines on standard output are `gRPC listening on HOST:PORT` and `HTTP listening on
@@ -322,7 +324,7 @@ impl Args {
             ),
         ] {
             if value.is_some() {
-                eprintln!("--{name} has no effect here");
+                warn!(target: "thalweg::serve", "--{name} has no effect here");
             }
         }
     }

@@ -8,6 +8,7 @@ use thalweg_plan::Options;
 use thalweg_proto as pb;
 use thalweg_runtime::{PlacementLog, Pool, RunOptions, SessionOptions};
 use thalweg_tensor::{Result, ensure};
+use tracing::info;
 
 use crate::task::{CPUS_MAX, Task};
 
@@ -67,9 +68,11 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
     })
 }
 
-/// Says on standard error where nodes were put, as TensorFlow does.
+/// Logs the device of each node, in TensorFlow's words.
 fn placement_log() -> PlacementLog {
-    Arc::new(|node, op, device| eprintln!("{node}: ({op}): {device}"))
+    Arc::new(|node, op, device| {
+        info!(target: "thalweg::placement", node, op, device, "{node}: ({op}): {device}");
+    })
 }
 
 /// A wish for milliseconds; zero and less is none.

@@ -10,6 +10,7 @@ use thalweg_runtime::on_pool;
 use thalweg_tensor::{Code, Error, Result, err};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tracing::warn;
 
 use crate::cluster_spec::TaskName;
 use crate::master::Master;
@@ -155,7 +156,12 @@ async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> 
             Err(_) => {}
         }
         if waited() >= report_after {
-            eprintln!("a session waits for {task}, which its graph needs and which is not there");
+            warn!(
+                target: "thalweg::cluster",
+                session = peers.handle,
+                task = %task,
+                "a session waits for {task}, which its graph needs and which is not there"
+            );
             report_after += REPORT_INTERVAL;
         }
         tokio::time::sleep(RETRY).await;

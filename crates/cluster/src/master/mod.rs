@@ -16,12 +16,14 @@ use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
 use thalweg_runtime::NodeWait;
 use thalweg_tensor::{Result, Tensor, bail, ensure, err};
+use tracing::debug;
 
 use crate::cluster_spec::ClusterSpec;
 use crate::errors::from_task;
-use crate::master::session::{MasterSession, Part, Ran, feeds_of};
+use crate::master::session::{MasterSession, PartialRunOutputs, Ran, feeds_of};
 use crate::master::session_peers::SessionPeers;
 use crate::member::Member;
+use crate::step::failure_log::FailureLog;
 use crate::task::{Task, attributes};
 
 /// Sessions open at once; each costs a graph.
@@ -92,7 +94,14 @@ impl Master {
         }
         let orphans: Vec<_> =
             self.sessions.write().extract_if(|_, session| is_orphan(session)).collect();
-        orphans.iter().for_each(|(_, session)| session.close());
+        for (handle, session) in &orphans {
+            debug!(
+                target: "thalweg::session",
+                session = handle,
+                "session {handle} is closed: its client is gone"
+            );
+            session.close();
+        }
     }
 
     /// What a session that is about to be opened knows of other tasks; `None` if there are none.
@@ -149,6 +158,7 @@ impl Master {
         let handle = peers.as_ref().map_or_else(|| self.new_handle(), |p| p.handle.clone());
         let session = MasterSession::new(&self.task, request, peers)?;
         self.sessions.write().insert(handle.clone(), Arc::new(session));
+        debug!(target: "thalweg::session", session = handle, "session {handle} is open");
         Ok(pb::CreateSessionResponse { session_handle: handle, graph_version: 0 })
     }
 
@@ -179,8 +189,10 @@ impl Master {
         };
         let (name, fetches) = (self.task.name(), request.fetch.clone());
         let watch = self.member.watch.clone();
-        let done = move |result: Result<Part>| {
+        let failures = FailureLog::new(&request.session_handle);
+        let done = move |result: Result<PartialRunOutputs>| {
             drop(place);
+            failures.of_master(&result);
             // A part of a step that is not its last has no report.
             if !matches!(&result, Ok((_, None))) {
                 watch.as_master.count(&result);
@@ -232,8 +244,10 @@ impl Master {
             Err(e) => return done(Err(e)),
         };
         let (name, watch) = (self.task.name(), self.member.watch.clone());
+        let failures = FailureLog::new(&request.session_handle);
         session.run_callable(&request, feeds, cancellation, move |result| {
             drop(place);
+            failures.of_master(&result);
             watch.as_master.count(&result);
             done(result.map_err(|e| from_task(&name, e)));
         });
@@ -258,6 +272,7 @@ impl Master {
             bail!(Aborted, "Session {handle} is not found. Possibly, this master has restarted.");
         };
         session.close();
+        debug!(target: "thalweg::session", session = handle, "session {handle} is closed");
         Ok(pb::CloseSessionResponse {})
     }
 
@@ -293,7 +308,7 @@ pub struct StepResult {
     /// The fetches, as the client named them.
     pub fetches: Vec<String>,
     /// Their tensors, and a report.
-    pub ran: Part,
+    pub ran: PartialRunOutputs,
 }
 
 fn check_version(graph: Option<&pb::GraphDef>) -> Result<()> {

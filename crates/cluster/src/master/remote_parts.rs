@@ -8,8 +8,9 @@ use thalweg_graph::Graph;
 use thalweg_kernel::{Cancellation, Registration};
 use thalweg_plan::Partition;
 use thalweg_proto as pb;
-use thalweg_runtime::{RemoteDone, RemoteParts, RunMetadata, RunOptions};
+use thalweg_runtime::{RemotePartitions, RemotePartitionsDone, RunMetadata, RunOptions};
 use thalweg_tensor::{Error, Result, err};
+use tracing::trace;
 
 use crate::cluster_spec::TaskName;
 use crate::errors::from_task;
@@ -122,14 +123,23 @@ impl Drop for RemotePart {
     }
 }
 
-impl RemoteParts for Registered {
+impl RemotePartitions for Registered {
     fn start(
         &self,
         step: u64,
         options: &RunOptions,
         cancellation: &Cancellation,
-        done: RemoteDone,
+        done: RemotePartitionsDone,
     ) -> Box<dyn Send + Sync> {
+        if let Some(part) = self.parts.first() {
+            let (session, tasks) = (&part.peers.handle, self.parts.len());
+            trace!(
+                target: "thalweg::step",
+                session,
+                step,
+                "step {step} of session {session} starts on {tasks} other tasks"
+            );
+        }
         let under_way = Arc::new(UnderWay {
             parts: self.parts.clone(),
             step,
@@ -160,7 +170,7 @@ struct UnderWay {
     /// For each part, what ends its call.
     calls: Box<[Cancellation]>,
     /// Who is told of the end, and what was reported so far.
-    end: Mutex<(Option<RemoteDone>, RunMetadata)>,
+    end: Mutex<(Option<RemotePartitionsDone>, RunMetadata)>,
 }
 
 /// Ends the step everywhere when it is dropped.

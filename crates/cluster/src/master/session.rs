@@ -10,7 +10,7 @@ use thalweg_graph::Graph;
 use thalweg_kernel::Cancellation;
 use thalweg_plan::Choice;
 use thalweg_proto as pb;
-pub(crate) use thalweg_runtime::Part;
+pub(crate) use thalweg_runtime::PartialRunOutputs;
 use thalweg_runtime::{Callable, NodeWait, PartialRun, RunMetadata, RunOptions, Session};
 use thalweg_tensor::{Budget, Error, Result, Tensor, bail, ensure, err};
 
@@ -64,7 +64,7 @@ impl MasterSession {
         let graph = Graph::from_def(task.ops.clone(), request.graph_def.unwrap_or_default())?;
         let mut options = config::session_options(task, &config)?;
         if let Some(peers) = &peers {
-            options.peers = Some(Arc::new(PeersOf(peers.clone())));
+            options.remote_tasks = Some(Arc::new(PeersOf(peers.clone())));
             options.plan.choice = Choice::First;
         }
         let devices = options.devices.iter().map(|d| attributes(d.description())).collect();
@@ -202,7 +202,7 @@ impl MasterSession {
         request: &pb::RunStepRequest,
         feeds: Vec<(String, Tensor)>,
         cancellation: &Cancellation,
-        done: impl FnOnce(Result<Part>) + Send + 'static,
+        done: impl FnOnce(Result<PartialRunOutputs>) + Send + 'static,
     ) {
         let handle = request.partial_run_handle.clone();
         let found = self.check_id("RunStep (Master)", request.request_id).and_then(|()| {
@@ -225,7 +225,7 @@ impl MasterSession {
             request.request_id,
         );
         let (session, kept) = (self.clone(), run.clone());
-        let done = move |result: Result<Part>| {
+        let done = move |result: Result<PartialRunOutputs>| {
             if kept.is_over() {
                 session.partial_runs.lock().remove(&handle);
             }

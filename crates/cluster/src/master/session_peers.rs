@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use thalweg_kernel::{Cancellation, DeviceDescription, DeviceName, Entropy, Rendezvous};
 use thalweg_plan::Partition;
 use thalweg_proto as pb;
-use thalweg_runtime::{Peers, RemoteParts};
+use thalweg_runtime::{RemotePartitions, RemoteTasks};
 use thalweg_tensor::{Result, err};
 
 use crate::cluster_spec::TaskName;
@@ -176,12 +176,12 @@ impl SessionPeers {
     }
 }
 
-impl Peers for PeersOf {
+impl RemoteTasks for PeersOf {
     fn devices(&self) -> Vec<DeviceDescription> {
         self.0.devices.read().clone()
     }
 
-    fn take(&self, parts: Vec<Partition>) -> Result<Arc<dyn RemoteParts>> {
+    fn take(&self, parts: Vec<Partition>) -> Result<Arc<dyn RemotePartitions>> {
         Ok(Arc::new(Registered::new(&self.0, parts)))
     }
 

@@ -1,5 +1,6 @@
 //! The steps that have something to do with this task, by number.
 
+pub(crate) mod failure_log;
 #[cfg(test)]
 mod histories_tests;
 pub(crate) mod life;

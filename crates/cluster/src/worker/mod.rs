@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 use thalweg_graph::Graph;
 use thalweg_kernel::{Cancellation, Registration, Rendezvous, RendezvousKey, Value};
 use thalweg_proto as pb;
-use thalweg_runtime::{NodeWait, RegisteredGraph, RunOptions, Session};
+use thalweg_runtime::{FetchCollector, NodeWait, RegisteredGraph, RunOptions, Session, StepEnd};
 use thalweg_tensor::{Error, Result, Tensor, ensure, err};
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
@@ -24,12 +24,13 @@ use crate::master::config;
 use crate::master::session::check_size;
 use crate::member::Member;
 use crate::network::transport::Transport;
+use crate::step::failure_log::FailureLog;
 use crate::step::recent_ids::RecentIds;
 use crate::step::rendezvous::{Renamed, Sender, TaskRendezvous};
 use crate::step::{Admitted, Steps};
 use crate::task::{Task, attributes};
 use crate::watch::Awaited;
-use crate::worker::part_answer::{Done, PartialStep, RanGraph, Wanted};
+use crate::worker::part_answer::{Done, GraphEnd, RanGraph, collect};
 
 /// Sessions of masters at once; graphs of one session.
 const SESSIONS_MAX: usize = 100_000;
@@ -42,7 +43,7 @@ pub struct Worker {
     member: Arc<Member>,
     sessions: RwLock<FxHashMap<String, Arc<WorkerSession>>>,
     recent: Mutex<RecentIds>,
-    partial: Mutex<FxHashMap<u64, Arc<PartialStep>>>,
+    partial: Mutex<FxHashMap<u64, Arc<StepEnd>>>,
     /// The steps that run under other names, which sessions gave this task. It may be the master of
     /// a step and, under another name, run a part of it.
     aliases: RwLock<BTreeMap<TaskName, Arc<Steps>>>,
@@ -334,19 +335,20 @@ impl Worker {
             }
         }
         let step = request.step_id as u64;
-        let wanted = Wanted::new(request.recv_key.clone(), done);
-        wanted.receive(&*meets);
+        let collector = collect(request.recv_key.clone(), &*meets, done);
         if request.is_partial {
             let part = Admission { graph, steps, table, meets, begins };
-            self.run_part(request, &part, cancellation, wanted);
+            self.run_part(request, &part, cancellation, collector);
             return Ok(());
         }
         let links = tied(&table, cancellation);
+        let failures = FailureLog::new(&request.session_handle);
         graph.start(&run_options(request, cancellation), step, meets, move |result| {
             drop(links);
             table.send_fetched();
+            failures.of_worker(step, &result);
             let is_forgotten = steps.finished_whole(step, result.as_ref().err().cloned());
-            wanted.ended(result, is_forgotten);
+            collector.event(result.map(|metadata| Some(GraphEnd { metadata, is_forgotten })));
         });
         Ok(())
     }
@@ -390,7 +392,7 @@ impl Worker {
         request: &pb::RunGraphRequest,
         part: &Admission,
         cancellation: &Cancellation,
-        wanted: Arc<Wanted>,
+        collector: Arc<FetchCollector<GraphEnd>>,
     ) {
         let table = &part.table;
         let step = request.step_id as u64;
@@ -406,7 +408,7 @@ impl Worker {
                 drop(links);
                 table.send_fetched();
                 steps.finished(step, result.as_ref().err().cloned());
-                ended.ended(result);
+                ended.set(result);
             });
         }
         if request.is_last_partial_run {
@@ -415,10 +417,11 @@ impl Worker {
             let link = cancellation.on_cancel(move |cause| table.abort(cause));
             end.wait(move |result| {
                 drop(link);
-                wanted.ended(result, false);
+                let is_forgotten = false;
+                collector.event(result.map(|metadata| Some(GraphEnd { metadata, is_forgotten })));
             });
         } else {
-            wanted.goes_on();
+            collector.event(Ok(None));
         }
     }
 

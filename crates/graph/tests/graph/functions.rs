@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use thalweg_graph::{AttrValue, Attrs, FunctionBody, Graph, instantiate};
+use thalweg_graph::{AttrValue, Attrs, FunctionBody, Graph, Role, instantiate};
 use thalweg_proto as pb;
 use thalweg_proto::attr_value::Value;
 use thalweg_tensor::{DType, Result};
@@ -252,7 +252,7 @@ fn a_function_is_an_op_under_its_own_name() {
                  attr { key: "Rest" value { list { } } }"#;
     graph.extend(call(all)).unwrap();
     let node = graph.node(graph.find("y").unwrap());
-    assert!(node.op.is_function);
+    assert_eq!(node.role(), Role::Function);
     assert_eq!(node.outputs[0].dtype, DType::Float);
     let unset = Graph::from_def(graph.registry().clone(), text_graph(LIBRARY))
         .and_then(|mut g| g.extend(call(r#"attr { key: "T" value { type: DT_FLOAT } }"#)))

@@ -3,6 +3,7 @@
 
 mod errors;
 mod functions;
+mod roles;
 mod round_trip;
 mod scopes;
 mod shapes;

@@ -50,7 +50,7 @@ where
     fn start(&self, call: AsyncCall) {
         let work = self.0.clone();
         let background = call.step.background().clone();
-        background.spawn_waiting(Box::new(move || {
+        background.spawn_blocking(Box::new(move || {
             let result = call.step.cancellation().check().and_then(|()| work(&call));
             finish(call, result);
         }));

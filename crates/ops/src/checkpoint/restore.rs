@@ -115,7 +115,7 @@ fn check(reader: &BundleReader, item: &Item) -> Result<()> {
 fn read_all(call: &AsyncCall, reader: &BundleReader, items: &[Item]) -> Result<Outputs> {
     let step = &call.step;
     let spread = |count: usize, work: &(dyn Fn(usize) + Sync)| {
-        step.background().spread_waiting(count, work);
+        step.background().for_each_blocking(count, work);
     };
     let one_by_one = |count: usize, work: &(dyn Fn(usize) + Sync)| (0..count).for_each(work);
     let are_few = items.len() < step.background().threads();

@@ -124,7 +124,7 @@ pub(super) fn save_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
         check_folder(&**storage, prefix)?;
         let background = call.step.background();
         let spread = |count: usize, work: &(dyn Fn(usize) + Sync)| {
-            background.spread_waiting(count, work);
+            background.for_each_blocking(count, work);
         };
         let files = data_files(&items, background.threads());
         let mut writer =

@@ -1,4 +1,5 @@
-//! How edges count down to a node's run, where values may be dead; `framed` says what the counts mean.
+//! Pending counts of nodes in graphs with control flow, where values may be dead; `framed` describes
+//! their layout.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -10,8 +11,8 @@ pub(super) fn counted(count: &AtomicU32, dead: &mut bool) -> bool {
     if *dead {
         count.fetch_or(DEAD, Ordering::Relaxed);
     }
-    // Released so that whoever runs the node sees what this one wrote; acquired so that the last
-    // sees what the others wrote.
+    // Release: the thread that runs the node sees this thread's writes. Acquire: the last thread sees
+    // those of the others.
     let before = count.fetch_sub(1, Ordering::AcqRel);
     *dead |= before & DEAD != 0;
     before & !DEAD == 1

@@ -1,4 +1,4 @@
-//! One thread that cancels steps whose time is up.
+//! Deadlines of steps: one timer thread cancels those that have passed theirs.
 #![expect(clippy::disallowed_methods, reason = "deadlines are real time, on a thread of their own")]
 
 use std::collections::BTreeMap;
@@ -23,34 +23,36 @@ struct State {
     waiting: BTreeMap<(Instant, u64), (Cancellation, Duration)>,
 }
 
-/// Disarms the deadline when dropped.
-pub(crate) struct Armed {
+/// A deadline of a step; dropping it disarms it.
+pub(crate) struct Deadline {
     timer: Arc<Timer>,
     key: (Instant, u64),
 }
 
-impl Drop for Armed {
+impl Drop for Deadline {
     fn drop(&mut self) {
         self.timer.state.lock().waiting.remove(&self.key);
     }
 }
 
-/// Cancels `step` with `DeadlineExceeded` after `timeout`, unless the result is dropped before. A
-/// timeout beyond what the clock can express is none.
-pub(crate) fn arm(step: &Cancellation, timeout: Duration) -> Option<Armed> {
-    let due = Instant::now().checked_add(timeout)?;
-    let timer = TIMER.get_or_init(start).clone();
-    let mut state = timer.state.lock();
-    let key = (due, state.next_id);
-    state.next_id += 1;
-    let is_first = state.waiting.first_key_value().is_none_or(|(first, _)| key < *first);
-    state.waiting.insert(key, (step.clone(), timeout));
-    drop(state);
-    // The timer sleeps until the earliest deadline; only an earlier one concerns it.
-    if is_first {
-        timer.changed.notify_one();
+impl Deadline {
+    /// Cancels `step` with `DeadlineExceeded` after `timeout`, unless it is dropped before. `None` for a
+    /// timeout beyond what the clock can express.
+    pub(crate) fn after(timeout: Duration, step: &Cancellation) -> Option<Deadline> {
+        let due = Instant::now().checked_add(timeout)?;
+        let timer = TIMER.get_or_init(start).clone();
+        let mut state = timer.state.lock();
+        let key = (due, state.next_id);
+        state.next_id += 1;
+        let is_first = state.waiting.first_key_value().is_none_or(|(first, _)| key < *first);
+        state.waiting.insert(key, (step.clone(), timeout));
+        drop(state);
+        // The timer sleeps until the earliest deadline, so only an earlier one wakes it.
+        if is_first {
+            timer.changed.notify_one();
+        }
+        Some(Deadline { timer, key })
     }
-    Some(Armed { timer, key })
 }
 
 fn start() -> Arc<Timer> {
@@ -102,18 +104,18 @@ mod tests {
         let step = Cancellation::default();
         let hour = Duration::from_secs(3600);
         for _ in 0..10_000 {
-            drop(arm(&step, hour));
+            drop(Deadline::after(hour, &step));
         }
         assert!(waiting() < 100, "{}", waiting());
-        assert!(arm(&step, Duration::MAX).is_none());
+        assert!(Deadline::after(Duration::MAX, &step).is_none());
         assert!(step.check().is_ok());
     }
 
     #[test]
     fn an_earlier_deadline_overtakes() {
         let (late, soon) = (Cancellation::default(), Cancellation::default());
-        let _late = arm(&late, Duration::from_secs(3600));
-        let _soon = arm(&soon, Duration::from_millis(5));
+        let _late = Deadline::after(Duration::from_secs(3600), &late);
+        let _soon = Deadline::after(Duration::from_millis(5), &soon);
         let begin = Instant::now();
         while !soon.is_cancelled() {
             assert!(begin.elapsed() < Duration::from_secs(30), "the timer did not fire");

@@ -3,19 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use thalweg_graph::{ControlFlow, Flag, Graph, Node};
+use thalweg_graph::{Flag, Graph, Node, Role, Successors};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
-use thalweg_plan::{is_identity, reads};
-use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure};
+use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
 
 use crate::execute::KeptStorage;
 use crate::execute::flat_inputs::FlatInputs;
 use crate::execute::framed::{EnterKind, Framed, Layout};
 use crate::execute::transfers::{Transfer, Transfers};
 use crate::functions::calls::CallSite;
-use crate::session::callable::KnownConstants;
+use crate::session::callable::SharedConstants;
 
 /// Cost of a kernel that has not run yet: dear, so that it may go to another thread.
 const UNKNOWN_COST_NS: u32 = 20_000;
@@ -175,7 +174,7 @@ impl Successor {
 /// Makes a node's kernel.
 pub(crate) type Create<'a> = &'a dyn Fn() -> Result<AnyKernel>;
 /// Finds the kernel of a node, or makes it with what is given.
-pub(crate) type FindOrMake<'a> = dyn Fn(&Node, Create<'_>) -> Result<AnyKernel> + 'a;
+pub(crate) type StatefulKernels<'a> = dyn Fn(&Node, Create<'_>) -> Result<AnyKernel> + 'a;
 
 /// Where kernels come from.
 pub(crate) struct KernelSource<'a> {
@@ -183,9 +182,9 @@ pub(crate) struct KernelSource<'a> {
     pub(crate) budget: &'a Arc<Budget>,
     pub(crate) environment: &'a Environment,
     /// Kernels with state, one per node for all plans of a session.
-    pub(crate) stateful: &'a FindOrMake<'a>,
+    pub(crate) stateful: &'a StatefulKernels<'a>,
     /// Constants that another plan of the graph has made.
-    pub(crate) constants: &'a KnownConstants,
+    pub(crate) constants: &'a SharedConstants,
 }
 
 /// What goes in and out of a graph.
@@ -212,7 +211,7 @@ impl Executable {
         source: &KernelSource<'_>,
     ) -> Result<Executable> {
         check_size(&graph)?;
-        let is_framed = interface.may_receive_dead || has_control_flow(&graph);
+        let is_framed = interface.may_receive_dead || graph.has_control_flow();
         let layout = if is_framed { Some(Layout::of(&graph)?) } else { None };
         let mut builder = Builder::new(&*device, interface, source, layout);
         let mut nodes = builder.nodes(&graph)?;
@@ -355,11 +354,6 @@ fn check_size(graph: &Graph) -> Result<()> {
     Ok(())
 }
 
-/// Whether a graph has branches or loops.
-pub(crate) fn has_control_flow(graph: &Graph) -> bool {
-    graph.nodes().iter().any(|n| ControlFlow::of(&n.op.name).is_some())
-}
-
 struct Builder<'a> {
     device: &'a dyn Device,
     source: &'a KernelSource<'a>,
@@ -436,53 +430,62 @@ impl<'a> Builder<'a> {
     }
 
     fn kind(&mut self, i: usize, node: &Node) -> Result<Kind> {
-        if let (Some(kind), Some(layout)) = (ControlFlow::of(&node.op.name), &self.layout) {
-            return Ok(match kind {
-                ControlFlow::Switch => Kind::Switch,
-                ControlFlow::Merge => Kind::Merge(layout.pending[i]),
-                ControlFlow::Enter => layout.enters[i].map_or(Kind::NoOp, Kind::Enter),
-                ControlFlow::Exit => Kind::Exit(layout.exit_position[i]),
-                ControlFlow::NextIteration => Kind::NextIteration,
-                ControlFlow::LoopCond => Kind::Identity,
-                ControlFlow::Trigger => Kind::Trigger,
-            });
-        }
-        if is_identity(&node.op.name) {
-            return Ok(Kind::Identity);
-        }
-        if let Some(site) = CallSite::of(node)? {
-            return Ok(Kind::Call(Box::new(site)));
-        }
-        Ok(match node.op.name.as_str() {
-            "NoOp" => Kind::NoOp,
-            "Const" => {
+        Ok(match node.role() {
+            Role::NoOp => Kind::NoOp,
+            Role::Identity | Role::LoopCond => Kind::Identity,
+            Role::Const => {
                 let value = self.constant(node)?;
                 self.constants.push(value);
                 Kind::Constant(self.constants.len() as u32 - 1)
             }
-            "_Recv" | "_HostRecv" if self.is_slot(node)? => {
+            Role::Recv if self.is_slot(node)? => {
                 self.next_feed += 1;
                 Kind::Feed(claim(&mut self.feeds, self.next_feed - 1, node, "tensor_type")?)
             }
-            "_Send" | "_HostSend" if self.is_slot(node)? => {
+            Role::Send if self.is_slot(node)? => {
                 self.next_fetch += 1;
                 Kind::Fetch(claim(&mut self.fetches, self.next_fetch - 1, node, "T")?)
             }
-            "_Arg" => {
+            Role::Arg => {
                 let index = self.index(node)?;
                 Kind::Feed(claim(&mut self.feeds, index, node, "T")?)
             }
-            "_Retval" => {
+            Role::Retval => {
                 let index = self.index(node)?;
                 Kind::Fetch(claim(&mut self.fetches, index, node, "T")?)
             }
-            "_Send" | "_HostSend" => Kind::Send(key(node)?),
-            "_Recv" | "_HostRecv" => Kind::Receive(key(node)?),
-            _ => match self.make_kernel(node)? {
+            Role::Send => Kind::Send(key(node)?),
+            Role::Recv => Kind::Receive(key(node)?),
+            Role::Switch => Kind::Switch,
+            Role::Merge => Kind::Merge(self.layout()?.pending[i]),
+            Role::Enter => self.layout()?.enters[i].map_or(Kind::NoOp, Kind::Enter),
+            Role::Exit => Kind::Exit(self.layout()?.exit_position[i]),
+            Role::NextIteration => Kind::NextIteration,
+            Role::ControlTrigger => Kind::Trigger,
+            Role::Function
+            | Role::PartitionedCall
+            | Role::RemoteCall
+            | Role::SymbolicGradient
+            | Role::If
+            | Role::Case
+            | Role::While
+            | Role::For => Kind::Call(Box::new(CallSite::new(node)?)),
+            Role::Ordinary
+            | Role::Placeholder
+            | Role::PlaceholderWithDefault
+            | Role::Variable
+            | Role::VarHandle => match self.make_kernel(node)? {
                 AnyKernel::Sync(kernel) => Kind::Kernel(kernel),
                 AnyKernel::Async(kernel) => Kind::Async(kernel),
             },
         })
+    }
+
+    /// The frames of the graph, which a graph with control flow has.
+    fn layout(&self) -> Result<&Layout> {
+        self.layout
+            .as_ref()
+            .ok_or_else(|| err!(Internal, "a graph with control flow has no frames"))
     }
 
     /// The value of a constant, on the device.
@@ -536,26 +539,17 @@ fn key(node: &Node) -> Result<RendezvousKey> {
     ))
 }
 
-/// Whom each node releases: counted first, then filled, so that it is one flat array.
+/// The successors of all nodes with their counts, as one array; each node gets its range of it.
 fn flat_successors(graph: &Graph, nodes: &mut [ExecNode], pending: &[u32]) -> Vec<Successor> {
-    let mut counts = vec![0u32; graph.len()];
-    for source in graph.nodes().iter().flat_map(reads) {
-        counts[source.index()] += 1;
+    let successors = Successors::of(graph);
+    let mut flat = Vec::with_capacity(successors.num_edges());
+    for (id, node) in graph.ids().zip(nodes) {
+        let start = flat.len() as u32;
+        let targets = successors.after(id).iter();
+        flat.extend(targets.map(|target| Successor::new(target.0, pending[target.index()])));
+        node.successors = (start, flat.len() as u32);
     }
-    let mut total = 0;
-    for (node, count) in nodes.iter_mut().zip(&counts) {
-        node.successors = (total, total);
-        total += count;
-    }
-    let mut successors = vec![Successor(0); total as usize];
-    for (i, node) in graph.nodes().iter().enumerate() {
-        for source in reads(node) {
-            let range = &mut nodes[source.index()].successors;
-            successors[range.1 as usize] = Successor::new(i as u32, pending[i]);
-            range.1 += 1;
-        }
-    }
-    successors
+    flat
 }
 
 impl std::fmt::Debug for Executable {

@@ -11,8 +11,8 @@
 //! upper half the inputs that are not known to be dead. When an input arrives alive, [`ARRIVED`] is
 //! raised and the upper half becomes that input's position.
 
-use thalweg_graph::{ControlFlow, Endpoint, Graph, Node};
-use thalweg_plan::{Frames, reads};
+use thalweg_graph::{Endpoint, Graph, Node, Role};
+use thalweg_plan::Frames;
 use thalweg_tensor::{Result, ensure};
 
 /// Raised in an ordinary node's count when an edge into it is dead.
@@ -179,8 +179,8 @@ impl Layout {
         let by_name: rustc_hash::FxHashMap<&str, u32> =
             self.frames.all.iter().enumerate().map(|(i, f)| (&*f.name, i as u32)).collect();
         for (i, node) in graph.nodes().iter().enumerate() {
-            match ControlFlow::of(&node.op.name) {
-                Some(ControlFlow::Enter) => {
+            match node.role() {
+                Role::Enter => {
                     let attrs = node.attrs();
                     let frame = by_name.get(attrs.string("frame_name")?).copied().unwrap_or(0);
                     let is_constant = attrs.bool("is_constant")?;
@@ -191,7 +191,7 @@ impl Layout {
                     self.outputs_in[i] = frame;
                     self.is_constant[i] = is_constant;
                 }
-                Some(ControlFlow::Exit) => {
+                Role::Exit => {
                     let frame = self.frames.of[i];
                     let exits = &mut self.statics[frame as usize].exits;
                     self.exit_position[i] = exits.len() as u32;
@@ -213,7 +213,7 @@ impl Layout {
         let mut edges: Vec<Vec<Edge>> = vec![Vec::new(); graph.len()];
         for (i, node) in graph.nodes().iter().enumerate() {
             let to = |output, kind| Edge { node: i as u32, pending: self.pending[i], output, kind };
-            let is_merge = ControlFlow::of(&node.op.name) == Some(ControlFlow::Merge);
+            let is_merge = node.role() == Role::Merge;
             let plain = self.plain_kind(node);
             for (k, e) in node.inputs.iter().enumerate() {
                 let kind = if is_merge { EdgeKind::Merge(k as u16) } else { plain };
@@ -240,11 +240,11 @@ impl Layout {
     /// Gives each node its count: its position in its frame.
     fn number_counts(&mut self, graph: &Graph) -> Result<()> {
         for (i, node) in graph.nodes().iter().enumerate() {
-            let waits = reads(node).filter(|s| !self.is_constant[s.index()]).count();
+            let waits = node.predecessors().filter(|s| !self.is_constant[s.index()]).count();
             let frame = &mut self.statics[self.frames.of[i] as usize];
             let pending = frame.pending.len() as u32;
             self.pending.push(pending);
-            if ControlFlow::of(&node.op.name) == Some(ControlFlow::Merge) {
+            if node.role() == Role::Merge {
                 check_merge(graph, node, &self.is_constant)?;
                 let controls = waits - node.inputs.len();
                 let inputs = (node.inputs.len() as u32) << INPUTS_SHIFT;
@@ -260,10 +260,10 @@ impl Layout {
     }
 
     fn plain_kind(&self, node: &Node) -> EdgeKind {
-        let waits = reads(node).filter(|s| !self.is_constant[s.index()]).count();
-        match ControlFlow::of(&node.op.name) {
+        let waits = node.predecessors().filter(|s| !self.is_constant[s.index()]).count();
+        match node.role() {
             _ if waits != 1 => EdgeKind::Counted,
-            Some(ControlFlow::Exit | ControlFlow::NextIteration) => EdgeKind::End,
+            Role::Exit | Role::NextIteration => EdgeKind::End,
             _ => EdgeKind::Only,
         }
     }

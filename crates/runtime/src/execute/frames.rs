@@ -21,7 +21,7 @@ use thalweg_tensor::{Result, Tensor, ensure, err};
 
 use super::counts::{counted, merge_control, merge_input};
 use super::iteration::{Frame, FrameInner, Iteration, Ready};
-use super::nodes::Ran;
+use super::nodes::NodeOutcome;
 use super::{Runner, StepState};
 use crate::execute::executable::{ExecNode, Kind};
 use crate::execute::framed::{
@@ -69,7 +69,7 @@ impl StepState {
                 Ok(())
             }
             _ => {
-                if self.run_node(it, ready, start, runner) == Ran::Otherwise {
+                if self.run_node(it, ready, start, runner) == NodeOutcome::FailedOrPending {
                     return;
                 }
                 if start.is_some() {

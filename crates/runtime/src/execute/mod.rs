@@ -1,27 +1,27 @@
-//! Running one step of an executable.
+//! The executor: runs the nodes of a partition in one step.
 //!
-//! Every output has a slot. A node writes the slots of its outputs and then counts its successors
-//! down; whoever brings a node's count to zero owns it and runs it. Inputs are copied out of their
-//! slots (tensors share memory, so that is cheap), the last reader takes the value with it: then
-//! its buffer is unique and may be written over. Ready nodes lie on the stack of the thread that
-//! made them ready; dear ones beyond the first go to the step's `overflow`, where the pool's threads
-//! and the waiting caller help themselves. No lock is taken and nothing is allocated per node.
+//! Every output has a slot. A node writes the slots of its outputs and then decrements the pending
+//! counts of its successors; the thread that brings a node's count to zero owns the node and runs it.
+//! Inputs are copied out of their slots (tensors share memory), except that the last reader moves the
+//! value: then its buffer is unique and a kernel may overwrite it. A thread keeps the nodes that it
+//! made ready on its own stack; expensive ones beyond the first go to `overflow`, from which the
+//! pool's threads and the waiting caller take them. No lock is taken and nothing is allocated per node.
 //!
-//! An error cancels the step with itself as the cause, so the first one wins; what is ready then is
-//! dropped. How a step ends, and who waits for that, is `step`'s affair.
+//! The first error cancels the step; ready nodes are dropped then. `step` counts a step down to its
+//! end; `run` starts it and waits for it.
 //!
-//! # Who runs what is in `overflow`
+//! # Which threads run the nodes in `overflow`
 //!
 //! Up to `inter_threads` threads run nodes of a partition at once. `active` counts them, `queued`
-//! counts jobs in the pool that will ask to become one. A thread that offers a node writes
-//! `overflow_len`, then wakes the waiting caller, or queues a job if `active` and `queued` leave room
-//! for one. A thread that leaves takes itself off `active`, a job that begins takes itself off
-//! `queued`, and then each looks at `overflow_len`. All of this is sequentially consistent, so if the
-//! offer counted on somebody who was leaving, that one sees the node and comes back (or finds that
-//! others have taken its place, to whom the same applies). No node is forgotten.
+//! counts jobs in the pool that will try to become active. A thread that offers a node writes
+//! `overflow_len`, then wakes the waiting caller, or queues a job if `active + queued` is below the
+//! bound. A thread that leaves decrements `active`, a job that begins decrements `queued`, and then
+//! each reads `overflow_len`. All accesses are sequentially consistent, so if the offer counted on a
+//! thread that was leaving, that thread sees the node and becomes active again, or finds that others
+//! are, to which the same applies. No node is left behind.
 //!
-//! A step may have no end, and the pool few threads: after a turn a thread of the pool that others
-//! wait for offers all it has, leaves, and queues behind them.
+//! A step may run for ever, and the pool may have few threads: after a turn of [`TURN`] nodes a thread
+//! of the pool for which jobs are queued offers its ready nodes, leaves, and queues behind them.
 
 mod counts;
 pub(crate) mod deadline;
@@ -31,8 +31,9 @@ pub(crate) mod framed;
 mod frames;
 mod iteration;
 mod nodes;
+pub(crate) mod recycler;
 pub(crate) mod rendezvous;
-mod start;
+mod run;
 pub(crate) mod step;
 mod storage;
 mod transfers;
@@ -54,21 +55,19 @@ use self::storage::Storage;
 use crate::execute::executable::{Executable, Kind};
 use crate::execute::step::StepShared;
 use crate::pool::Work;
-use crate::session::options::RunOptions;
-use crate::session::peers::RemoteParts;
 
-/// Kernels below this run on the thread that made them ready.
+/// Kernels that take less than this run on the thread that made them ready.
 const CHEAP_NS: u32 = 3_000;
 
-/// Cheap nodes that a thread of the pool runs before it looks whether others wait for it.
+/// Inexpensive nodes that a thread of the pool runs before it checks for queued jobs.
 const TURN: u32 = 1024;
-/// What a dear node counts in a turn.
-const DEAR: u32 = 32;
+/// What an expensive node counts in a turn.
+const EXPENSIVE: u32 = 32;
 
 /// One partition in one step.
 pub(crate) struct StepState {
     pub(crate) exec: Arc<Executable>,
-    /// What lies outside of loops.
+    /// Values outside of loops.
     outside: Iteration,
     /// The loops.
     frames: Mutex<FramePool>,
@@ -76,7 +75,7 @@ pub(crate) struct StepState {
     fetches: Box<[Slot]>,
     /// With branches and loops, for each fetch, whether it was set: a node in a loop may try again.
     is_fetched: Box<[AtomicBool]>,
-    /// Nodes for whoever has time.
+    /// Ready nodes for any thread that runs nodes of this partition.
     overflow: Mutex<Vec<Ready>>,
     overflow_len: AtomicUsize,
     /// Threads that run nodes of this partition.
@@ -90,7 +89,7 @@ pub(crate) struct StepState {
     pub(crate) shared: Arc<StepShared>,
 }
 
-/// What a thread needs to run nodes, kept between steps.
+/// Buffers of a thread that runs nodes, kept between steps.
 #[derive(Default)]
 struct Runner {
     /// Ready nodes of a graph without branches and loops.
@@ -100,7 +99,7 @@ struct Runner {
     inputs: Vec<Value>,
 }
 
-/// Where a kernel that completes while it is being started leaves what that makes ready.
+/// Ready nodes of an asynchronous kernel that completes while this thread is starting it.
 #[derive(Default)]
 struct Starting {
     /// The state whose node this thread is starting, if any.
@@ -109,7 +108,7 @@ struct Starting {
 }
 
 thread_local! {
-    /// What is left of this thread's turn, whatever it runs.
+    /// Nodes left of this thread's turn, over all steps that it runs.
     static TURN_LEFT: Cell<u32> = const { Cell::new(TURN) };
     static RUNNER: RefCell<Runner> = RefCell::default();
     static STARTING: Starting = const {
@@ -132,7 +131,7 @@ fn with_runner<R>(body: impl FnOnce(&mut Runner) -> R) -> R {
 }
 
 impl StepState {
-    /// A state for a step of `exec`.
+    /// The state of one execution of `exec`.
     pub(crate) fn new(
         exec: &Arc<Executable>,
         context: Arc<StepContext>,
@@ -157,24 +156,24 @@ impl StepState {
         }
     }
 
-    /// Makes the state of a step that ended well good for another. Nobody else may hold the state,
-    /// so no thread is active and no job queued.
+    /// Prepares the state of a step that ended well for another step. The caller owns it exclusively,
+    /// so no thread is active and no job is queued. `None` if the state cannot be used again.
     pub(crate) fn reset(&mut self, step_id: StepId) -> Option<()> {
         self.rewind()?;
         let context = Arc::get_mut(&mut self.context)?;
         let shared = Arc::get_mut(&mut self.shared)?;
-        // `context` and `shared` hold the cancellation; a deadline that is just passing, or a kernel
-        // that has not let go, may too, and must not end the next step.
+        // `context` and `shared` hold the cancellation. A deadline that is firing, or a kernel that has
+        // not dropped its call, may hold it too, and must not end the next step.
         context.restart(step_id, 2);
         shared.reset(context.cancellation().clone());
         Some(())
     }
 
-    /// Makes the state good for another run within the same step; otherwise as
-    /// [`StepState::reset`]. All values were taken by their readers, unless there are branches.
+    /// Prepares the state for another execution within the same step; otherwise as
+    /// [`StepState::reset`]. Without branches all values were moved out by their last readers.
     pub(crate) fn rewind(&mut self) -> Option<()> {
         if self.exec.framed.is_some() {
-            // A loop that never got what it waits for.
+            // A loop that never received all its inputs.
             if self.frames.get_mut().live > 0 {
                 return None;
             }
@@ -186,17 +185,25 @@ impl StepState {
         Some(())
     }
 
-    /// Sets what `_Recv` of the client, or `_Arg`, gives.
+    /// Sets feed `i`, which the client's `_Recv` or a function's `_Arg` reads.
     pub(crate) fn set_feed(&mut self, i: usize, tensor: Tensor) {
         *self.feeds[i].0.get_mut() = Value::Tensor(tensor);
     }
 
-    /// Number of tensors to fetch.
+    /// Number of fetches.
     pub(crate) fn num_fetches(&self) -> usize {
         self.fetches.len()
     }
 
-    /// Takes fetched tensor `i`; the step must be over.
+    /// Appends all fetches to `fetches`, in order; the execution must have ended.
+    pub(crate) fn take_fetches(&self, fetches: &mut Vec<Tensor>) -> Result<()> {
+        for i in 0..self.fetches.len() {
+            fetches.push(self.take_fetch(i)?);
+        }
+        Ok(())
+    }
+
+    /// Takes fetch `i`; the execution must have ended.
     pub(crate) fn take_fetch(&self, i: usize) -> Result<Tensor> {
         // SAFETY: the step is over, so no thread runs nodes of it any more.
         match std::mem::take(unsafe { &mut *self.fetches[i].0.get() }) {
@@ -204,7 +211,7 @@ impl StepState {
             // All updates of the step are done.
             Value::Alias(buffer) => Ok(buffer.snapshot()),
             Value::Dead => bail!(InvalidArgument, "Retval[{i}] does not have value"),
-            // A loop may wait for ever for a value that nothing gives it.
+            // A loop's fetch has no value if no value reached it.
             _ if self.exec.framed.is_some() => {
                 bail!(InvalidArgument, "Retval[{i}] does not have value: nothing reached it")
             }
@@ -212,50 +219,7 @@ impl StepState {
         }
     }
 
-    /// Runs the step's partitions, this thread working too; returns when all is over.
-    pub(crate) fn run_to_end(
-        states: &[Arc<StepState>],
-        remote: Option<&dyn RemoteParts>,
-        options: &RunOptions,
-    ) -> Result<()> {
-        let (own, shared) = (&states[0], &states[0].shared);
-        shared.outstanding.fetch_add(1, Ordering::Relaxed);
-        if let Some(remote) = remote {
-            shared.start_remote(remote, own.context.step_id().number, options);
-        }
-        own.active.fetch_add(1, Ordering::Relaxed);
-        for other in &states[1..] {
-            other.offer_roots();
-        }
-        with_runner(|runner| {
-            own.push_roots(runner);
-            own.run_nodes(runner);
-        });
-        own.active.fetch_sub(1, Ordering::SeqCst);
-        if !shared.release() {
-            Self::wait(states);
-        }
-        shared.cancellation.check()
-    }
-
-    /// Starts a function call; `done` is called at its end, perhaps before this returns.
-    pub(crate) fn start(self: &Arc<Self>, done: Box<dyn FnOnce() + Send>) {
-        self.shared.on_done(done);
-        self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
-        self.active.fetch_add(1, Ordering::Relaxed);
-        with_runner(|runner| {
-            self.push_roots(runner);
-            let has_yielded = self.run_nodes(runner);
-            self.shared.release();
-            if has_yielded {
-                self.queue_again();
-            } else if self.leave() {
-                self.assist(runner);
-            }
-        });
-    }
-
-    /// The nodes that wait for nothing.
+    /// The root nodes: those without inputs and control inputs.
     fn roots(&self) -> impl Iterator<Item = Ready> + '_ {
         let iteration = ptr::from_ref(&self.outside);
         self.exec.roots.iter().map(move |&node| Ready::new(iteration, node, false))
@@ -277,24 +241,10 @@ impl StepState {
         }
     }
 
-    /// Makes the nodes that wait for nothing available to whoever has time.
+    /// Offers the root nodes to other threads.
     pub(crate) fn offer_roots(self: &Arc<Self>) {
         let roots: Vec<Ready> = self.roots().collect();
         self.offer(&roots);
-    }
-
-    fn wait(states: &[Arc<StepState>]) {
-        loop {
-            for state in states {
-                if state.has_offers() && state.try_enter() {
-                    with_runner(|runner| state.assist(runner));
-                }
-            }
-            let can_help = || states.iter().any(|s| s.has_offers() && s.has_room());
-            if states[0].shared.wait(can_help) {
-                return;
-            }
-        }
     }
 
     fn has_offers(&self) -> bool {
@@ -305,20 +255,20 @@ impl StepState {
         self.active.load(Ordering::SeqCst) < self.threads_max
     }
 
-    /// Makes this thread one of those that run nodes, if there may be more.
+    /// Makes this thread active, unless `threads_max` are.
     fn try_enter(&self) -> bool {
         let one_more = |n: usize| (n < self.threads_max).then_some(n + 1);
         self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
-    /// Takes this thread off those that run nodes; true if it is one again, because there is more.
+    /// Makes this thread inactive; true if it is active again, because a node was offered meanwhile.
     fn leave(&self) -> bool {
         self.active.fetch_sub(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         self.has_offers() && self.try_enter()
     }
 
-    /// Makes nodes available to whoever has time. The caller counts as outstanding.
+    /// Offers ready nodes to other threads. The caller counts as outstanding.
     fn offer(self: &Arc<Self>, nodes: &[Ready]) {
         if nodes.is_empty() {
             return;
@@ -353,11 +303,11 @@ impl StepState {
         node
     }
 
-    /// Runs what was offered, and what that makes ready, until there is no more. This thread has
-    /// entered, and leaves here.
+    /// Runs offered nodes, and those that they make ready, until none is left. This thread is active,
+    /// and becomes inactive here.
     fn assist(self: &Arc<Self>, runner: &mut Runner) {
         loop {
-            // The node's place in `outstanding` becomes this thread's.
+            // The node's count in `outstanding` becomes this thread's.
             while let Some(ready) = self.take_offered() {
                 self.push(ready, runner);
                 let has_yielded = self.run_nodes(runner);
@@ -373,7 +323,7 @@ impl StepState {
         }
     }
 
-    /// Takes this thread off those that run nodes, and queues for when others have had their turn.
+    /// Makes this thread inactive, and queues a job behind all queued jobs.
     fn queue_again(self: &Arc<Self>) {
         self.active.fetch_sub(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
@@ -383,8 +333,8 @@ impl StepState {
         }
     }
 
-    /// Counts nodes of this thread's turn; true at its end if others wait for the thread. A turn
-    /// goes on as long as there is nothing to leave to others.
+    /// Counts nodes of this thread's turn; true at its end if jobs are queued for the pool. A turn is
+    /// extended as long as there are no nodes to offer.
     #[inline]
     fn ends_turn(&self, nodes: u32, has_more: bool) -> bool {
         TURN_LEFT.with(|left| {
@@ -397,7 +347,7 @@ impl StepState {
         })
     }
 
-    /// Offers everything that is ready here.
+    /// Offers all ready nodes of this thread.
     #[cold]
     fn offer_all(self: &Arc<Self>, runner: &mut Runner) {
         let outside = ptr::from_ref(&self.outside);
@@ -406,8 +356,8 @@ impl StepState {
         self.offer(&all);
     }
 
-    /// Runs what is ready, and what that makes ready, until there is no more; true if this thread's
-    /// turn ended before.
+    /// Runs ready nodes, and those that they make ready, until none is left; true if this thread's turn
+    /// ended before.
     fn run_nodes(self: &Arc<Self>, runner: &mut Runner) -> bool {
         loop {
             let has_yielded = if self.exec.framed.is_some() {
@@ -419,13 +369,13 @@ impl StepState {
                 self.offer_all(runner);
                 return true;
             }
-            if self.has_offers() && self.ends_turn(DEAR, true) {
+            if self.has_offers() && self.ends_turn(EXPENSIVE, true) {
                 return true;
             }
             match self.take_offered() {
                 Some(ready) => {
                     self.push(ready, runner);
-                    // This thread counts already; the node's own place is given up.
+                    // This thread is counted already; the node's own count is given up.
                     self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
                 }
                 None => return false,
@@ -433,8 +383,8 @@ impl StepState {
         }
     }
 
-    /// Runs what is ready, and what that makes ready; true if the turn ended before. Each form has
-    /// its loop to itself, so that one does not take the other's registers.
+    /// Runs ready nodes, and those that they make ready; true if the turn ended before. Each form of an
+    /// executable has a loop of its own, which keeps its state in registers.
     #[inline(never)]
     fn run_plain_nodes(self: &Arc<Self>, runner: &mut Runner) -> bool {
         while let Some(node) = runner.nodes.pop() {
@@ -468,7 +418,7 @@ impl StepState {
         false
     }
 
-    /// Leaves a ready node for this thread, or for others if it is dear and this one has some.
+    /// Keeps a ready node for this thread, or offers it if it is expensive and this thread has others.
     #[inline]
     fn schedule(self: &Arc<Self>, node: u32, runner: &mut Runner) {
         if runner.nodes.is_empty() || self.threads_max <= 1 || self.is_cheap(node) {
@@ -489,7 +439,7 @@ impl StepState {
         self.context.environment().clock.monotonic()
     }
 
-    /// Notes the time of a node that gave `outputs`, if asked to.
+    /// Records the time of a node that set `outputs`, if the step is traced.
     #[inline]
     fn record(&self, index: u32, start: Option<Duration>, outputs: &[Value]) {
         if let (Some(trace), Some(start)) = (&self.shared.trace, start) {

@@ -14,19 +14,19 @@ use super::iteration::{Iteration, Ready};
 use super::{Runner, STARTING, Starting, StepState};
 use crate::execute::executable::{ExecNode, Input, Kind, Takes, at_node};
 use crate::execute::transfers::Transfer;
-use crate::execute::wait_list::{UnderWay, Waiting};
+use crate::execute::wait_list::{PendingKernel, WaitGuard};
 use crate::functions::calls::{CallSite, Caller};
 
 /// In a loop, cheap kernels are measured in one iteration out of this many.
 const SAMPLE_ITERATIONS: u64 = 64;
 
-/// How running a node went.
+/// The outcome of running a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ran {
-    /// Its outputs are there.
-    Now,
-    /// It failed, or completes later.
-    Otherwise,
+pub(super) enum NodeOutcome {
+    /// The node has set its outputs.
+    Completed,
+    /// The node failed, or its kernel completes later.
+    FailedOrPending,
 }
 
 impl StepState {
@@ -39,7 +39,7 @@ impl StepState {
         runner: &mut Runner,
     ) {
         let ready = Ready::new(&self.outside, index, false);
-        if self.run_node(&self.outside, ready, start, runner) == Ran::Now {
+        if self.run_node(&self.outside, ready, start, runner) == NodeOutcome::Completed {
             let node = &self.exec.nodes[index as usize];
             if start.is_some() {
                 self.record(index, start, self.outputs_of(&self.outside, node));
@@ -56,7 +56,7 @@ impl StepState {
         ready: Ready,
         start: Option<Duration>,
         runner: &mut Runner,
-    ) -> Ran {
+    ) -> NodeOutcome {
         let index = ready.node();
         let node = &self.exec.nodes[index as usize];
         let result = match &node.kind {
@@ -83,7 +83,7 @@ impl StepState {
             Kind::Fetch(i) => self.only_input(it, node).and_then(|value| self.fetched(*i, value)),
             Kind::Kernel(kernel) => {
                 if !self.run_kernel(it, index, node, &**kernel, &mut runner.inputs) {
-                    return Ran::Otherwise;
+                    return NodeOutcome::FailedOrPending;
                 }
                 Ok(())
             }
@@ -92,15 +92,15 @@ impl StepState {
             }
             Kind::Async(_) | Kind::Receive(_) | Kind::Call(_) => {
                 self.start_node(ready, start, runner);
-                return Ran::Otherwise;
+                return NodeOutcome::FailedOrPending;
             }
             _ => Err(err!(Internal, "this node belongs to a loop or branch")),
         };
         match result {
-            Ok(()) => Ran::Now,
+            Ok(()) => NodeOutcome::Completed,
             Err(e) => {
                 self.fail_at(index, e);
-                Ran::Otherwise
+                NodeOutcome::FailedOrPending
             }
         }
     }
@@ -414,7 +414,7 @@ struct Pending {
     start: Option<Duration>,
     is_finished: bool,
     /// Its place among the session's waits, if it is a kernel.
-    wait: Option<Waiting<UnderWay>>,
+    wait: Option<WaitGuard<PendingKernel>>,
 }
 
 impl Pending {
@@ -426,7 +426,7 @@ impl Pending {
     /// Tells whoever asks what the step waits for.
     fn listed(mut self) -> Pending {
         let state = &self.state;
-        self.wait = Some(state.shared.core.waits.add(UnderWay {
+        self.wait = Some(state.shared.core.waits.add(PendingKernel {
             step: state.context.step_id().number,
             exec: state.exec.clone(),
             node: self.ready.node(),

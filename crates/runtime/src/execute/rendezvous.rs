@@ -1,11 +1,11 @@
-//! One step's meeting place within a process.
+//! The rendezvous of a step within one process.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::{Received, Rendezvous, RendezvousKey, Value};
 use thalweg_tensor::{Error, Result, bail};
 
-/// Values sent and not yet received, and receivers still waiting.
+/// A table of values that were sent and not received, and of receivers that wait.
 #[derive(Default)]
 pub struct LocalRendezvous {
     state: Mutex<State>,
@@ -23,7 +23,7 @@ enum Slot {
 }
 
 impl LocalRendezvous {
-    /// Whether all that was sent was received, and nobody waits.
+    /// Whether no value and no receiver is left.
     pub fn is_empty(&self) -> bool {
         self.state.lock().slots.is_empty()
     }

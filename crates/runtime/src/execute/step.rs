@@ -1,15 +1,16 @@
-//! What all partitions of one step share: when it ends, how it fails, who waits for it.
+//! What all partitions of one step share: the count of outstanding work, cancellation, the waiting
+//! caller and the partitions of other tasks.
 //!
 //! `outstanding` counts threads at work, nodes that were offered to others and kernels that complete
-//! later; the step is over when it falls to zero, and then nobody touches its values any more. Every
-//! change of it is an addition to an atomic number, so whoever brings it to zero, or sees it there,
-//! sees all that was done before: each subtraction releases and each acquires.
+//! later; the step has ended when it falls to zero, and then no thread touches its values any more.
+//! Every change is an atomic addition with acquire and release ordering, so the thread that brings the
+//! count to zero, or reads zero, sees all writes of the step.
 //!
-//! One thread may wait: the caller's. It raises `is_waiting` and then looks once more for an end and
-//! for something to do; whoever makes either writes it first and then looks at `is_waiting`. All
-//! four are sequentially consistent, so at least one sees the other's. The waiter holds the lock from
-//! before it raises the flag until it sleeps, and whoever takes the flag down takes the lock before
-//! it calls: the call is not lost.
+//! One thread may wait: the caller's. It sets `is_waiting` and then checks once more for the end and
+//! for offered nodes; a thread that ends the step or offers a node writes that first and then checks
+//! `is_waiting`. All four accesses are sequentially consistent, so at least one thread sees the other's
+//! write. The waiter holds the lock from before it sets the flag until it sleeps, and the waker takes
+//! the lock between clearing the flag and notifying: the wake-up is not lost.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
@@ -22,7 +23,7 @@ use crate::pool::Pool;
 use crate::session::SessionCore;
 use crate::session::metadata::{RunMetadata, Trace};
 use crate::session::options::RunOptions;
-use crate::session::peers::RemoteParts;
+use crate::session::remote_tasks::RemotePartitions;
 
 /// What all partitions of one step, or one function call, share.
 pub(crate) struct StepShared {
@@ -30,23 +31,23 @@ pub(crate) struct StepShared {
     pub(crate) outstanding: AtomicUsize,
     pub(crate) cancellation: Cancellation,
     pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
-    /// Ends what waits at the rendezvous when the step is cancelled, by whomever.
+    /// Aborts the rendezvous when the step is cancelled.
     _abort: Option<Registration>,
     pub(crate) trace: Option<Arc<Trace>>,
     /// Whether the caller sleeps, or is about to.
     is_waiting: AtomicBool,
     lock: Mutex<()>,
     changed: Condvar,
-    /// Called at the end: for function calls, for which nobody waits.
+    /// Called at the end of a step or function call for which no thread waits.
     on_done: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     remote: Mutex<Remote>,
 }
 
-/// The parts of a step that run on other tasks.
+/// The partitions of a step that other tasks run.
 #[derive(Default)]
 struct Remote {
-    /// Kept until the step is over.
-    under_way: Option<Box<dyn Send + Sync>>,
+    /// Kept until the step has ended; dropping it makes the other tasks forget the step.
+    running: Option<Box<dyn Send + Sync>>,
     report: Option<RunMetadata>,
 }
 
@@ -75,7 +76,7 @@ impl StepShared {
         }
     }
 
-    /// The flag for another step, if nobody else knows this one.
+    /// Prepares for another step, which has this cancellation.
     pub(crate) fn reset(&mut self, cancellation: Cancellation) {
         *self.outstanding.get_mut() = 0;
         *self.is_waiting.get_mut() = false;
@@ -91,10 +92,10 @@ impl StepShared {
         self.cancellation.cancel(error);
     }
 
-    /// Starts the parts that run elsewhere. The caller counts as outstanding.
+    /// Starts the partitions of other tasks. The caller counts as outstanding.
     pub(crate) fn start_remote(
         self: &Arc<Self>,
-        parts: &dyn RemoteParts,
+        partitions: &dyn RemotePartitions,
         step: u64,
         options: &RunOptions,
     ) {
@@ -107,14 +108,14 @@ impl StepShared {
             }
             shared.release();
         });
-        let under_way = parts.start(step, options, &self.cancellation, done);
-        self.remote.lock().under_way = Some(under_way);
+        let running = partitions.start(step, options, &self.cancellation, done);
+        self.remote.lock().running = Some(running);
     }
 
-    /// The step is over: tells the other tasks; what they reported, if any took part.
+    /// The step has ended: the other tasks forget it. Returns their report, if they took part.
     pub(crate) fn end_remote(&self) -> Option<RunMetadata> {
-        let Remote { under_way, report } = std::mem::take(&mut *self.remote.lock());
-        drop(under_way);
+        let Remote { running, report } = std::mem::take(&mut *self.remote.lock());
+        drop(running);
         report
     }
 
@@ -123,7 +124,7 @@ impl StepShared {
         *self.on_done.lock() = Some(done);
     }
 
-    /// Takes one away from `outstanding`; whoever takes the last ends the step.
+    /// Subtracts one from `outstanding`; true if that ended the step.
     pub(crate) fn release(&self) -> bool {
         if self.outstanding.fetch_sub(1, Ordering::SeqCst) != 1 {
             return false;
@@ -136,7 +137,7 @@ impl StepShared {
         true
     }
 
-    /// Wakes the caller if it sleeps; false if it does not, or somebody else wakes it just now.
+    /// Wakes the waiting caller; false if it does not wait, or another thread is waking it.
     pub(crate) fn wake_waiter(&self) -> bool {
         fence(Ordering::SeqCst);
         if !self.is_waiting.load(Ordering::SeqCst) || !self.is_waiting.swap(false, Ordering::SeqCst)
@@ -148,7 +149,7 @@ impl StepShared {
         true
     }
 
-    /// Sleeps until somebody calls, unless the step is over or `has_work`; true if it is over.
+    /// Sleeps until woken, unless the step has ended or `has_work`; true if the step has ended.
     pub(crate) fn wait(&self, has_work: impl FnOnce() -> bool) -> bool {
         let mut guard = self.lock.lock();
         self.is_waiting.store(true, Ordering::SeqCst);

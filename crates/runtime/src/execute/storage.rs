@@ -1,23 +1,24 @@
-//! The slots and counts of a step, kept for a later one: functions that datasets call for every
-//! element, and small branches, run too short to ask for memory each time.
+//! The slots and counts of one execution of an executable, recycled: functions that datasets call for
+//! every element, and small branches, are too short to allocate them each time.
 
 use std::ptr;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
 use thalweg_kernel::Value;
 
 use super::StepState;
 use super::iteration::{Iteration, Slot, empty_slots};
 use crate::execute::executable::Executable;
+use crate::execute::recycler::Recycler;
 
-/// What an executable keeps: this many, if each takes no more than so much.
+/// Most storages that an executable keeps.
 const KEPT_MAX: usize = 8;
+/// Most bytes of one that is kept.
 const BYTES_MAX: usize = 64 << 10;
 
-/// Where the values of a step lie.
+/// The values of one execution.
 pub(super) struct Storage {
-    /// What lies outside of loops.
+    /// Values outside of loops.
     pub(super) outside: Iteration,
     pub(super) feeds: Box<[Slot]>,
     pub(super) fetches: Box<[Slot]>,
@@ -25,9 +26,14 @@ pub(super) struct Storage {
     pub(super) is_fetched: Box<[AtomicBool]>,
 }
 
-/// Storage of steps that ended well, empty.
-#[derive(Default)]
-pub(crate) struct KeptStorage(Mutex<Vec<Storage>>);
+/// Storage of executions that ended well; all its slots are empty.
+pub(crate) struct KeptStorage(Recycler<Storage>);
+
+impl Default for KeptStorage {
+    fn default() -> KeptStorage {
+        KeptStorage(Recycler::new(KEPT_MAX))
+    }
+}
 
 impl Storage {
     fn new(exec: &Executable) -> Storage {
@@ -48,10 +54,9 @@ impl Storage {
         }
     }
 
-    /// Storage for a step, kept or new.
+    /// Storage for an execution, recycled or new.
     pub(super) fn of(exec: &Executable) -> Storage {
-        let kept = exec.kept_storage.0.lock().pop();
-        match kept {
+        match exec.kept_storage.0.take() {
             Some(mut storage) => {
                 storage.outside.reset(&exec.readers, &exec.pending);
                 storage
@@ -62,8 +67,8 @@ impl Storage {
 }
 
 impl Drop for StepState {
-    /// Gives the storage back, if all values in it were taken: in a step that ended well, without
-    /// branches, each was by its last reader.
+    /// Recycles the storage, if all its values were taken: in an execution that ended well, without
+    /// branches, the last reader of each value takes it.
     fn drop(&mut self) {
         let exec = &self.exec;
         let is_empty = exec.framed.is_none() && !self.shared.cancellation.is_cancelled();
@@ -79,13 +84,10 @@ impl Drop for StepState {
             fetches: std::mem::take(&mut self.fetches),
             is_fetched: Box::default(),
         };
-        // What a caller gave and nobody read, or did not ask for.
+        // Feeds that no node read, and fetches that the caller did not take.
         for slot in storage.feeds.iter_mut().chain(&mut storage.fetches) {
             *slot.0.get_mut() = Value::Empty;
         }
-        let mut kept = exec.kept_storage.0.lock();
-        if kept.len() < KEPT_MAX {
-            kept.push(storage);
-        }
+        exec.kept_storage.0.put(storage);
     }
 }

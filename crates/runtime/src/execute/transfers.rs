@@ -1,6 +1,6 @@
-//! Copies between a device's memory and the host's, where the two differ.
+//! Copies between device and host memory on the edges of a partition, where the two differ.
 
-use thalweg_graph::{ControlFlow, Endpoint, Graph, structural};
+use thalweg_graph::{Endpoint, Graph, Role};
 use thalweg_kernel::{Device, KernelRegistry};
 use thalweg_tensor::Result;
 
@@ -34,17 +34,17 @@ impl Transfers {
             let mut inputs: Vec<bool> =
                 node.inputs.iter().map(|e| graph.output(*e).dtype.is_object()).collect();
             let mut outputs: Vec<bool> = node.outputs.iter().map(|o| o.dtype.is_object()).collect();
-            match node.op.name.as_str() {
-                // What leaves a device, and what enters it, does so through the host.
-                "_Send" | "_HostSend" | "_Recv" | "_HostRecv" => {
+            match node.role() {
+                // Tensors leave and enter a device through host memory.
+                Role::Send | Role::Recv => {
                     inputs.fill(true);
                     outputs.fill(true);
                 }
-                // What is decided, and what was, is read and written on the host.
-                name if ControlFlow::of(name) == Some(ControlFlow::Switch) => inputs[1] = true,
-                name if ControlFlow::of(name) == Some(ControlFlow::Merge) => outputs[1] = true,
+                // The executor reads a predicate, and writes a merge's index, on the host.
+                Role::Switch => inputs[1] = true,
+                Role::Merge => outputs[1] = true,
                 // Identities, constants and calls with their `_Arg` and `_Retval` move nothing.
-                name if node.op.is_function || structural::is_interpreted(name) => {}
+                role if role.is_interpreted() => {}
                 _ => {
                     let spec = kernels.find(node, device_type)?;
                     for name in spec.host_inputs {

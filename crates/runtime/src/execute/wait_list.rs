@@ -1,4 +1,4 @@
-//! What is being waited for, for whoever wants to know why nothing happens.
+//! Lists of waits that have not ended, for diagnosis of steps that do not progress.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use crate::execute::executable::Executable;
 use crate::session::Session;
 
-/// Waits under way. Coming and going is a short lock; more is done only when somebody looks.
+/// Waits that have not ended. Adding and removing one takes a short lock and does no formatting.
 pub struct WaitList<T>(Mutex<Slots<T>>);
 
 struct Slots<T> {
@@ -23,8 +23,8 @@ impl<T> Default for WaitList<T> {
 }
 
 impl<T> WaitList<T> {
-    /// Something is waited for until what is returned is dropped.
-    pub fn add(self: &Arc<Self>, wait: T) -> Waiting<T> {
+    /// Adds a wait, which ends when the guard is dropped.
+    pub fn add(self: &Arc<Self>, wait: T) -> WaitGuard<T> {
         let mut slots = self.0.lock();
         let at = match slots.free.pop() {
             Some(at) => {
@@ -36,7 +36,7 @@ impl<T> WaitList<T> {
                 slots.entries.len() - 1
             }
         };
-        Waiting { list: self.clone(), at }
+        WaitGuard { list: self.clone(), at }
     }
 
     /// At most `most` of the waits, in no order.
@@ -48,26 +48,26 @@ impl<T> WaitList<T> {
     }
 }
 
-/// One wait; it is over when this is dropped.
-pub struct Waiting<T> {
+/// A wait in a [`WaitList`]; dropping it ends the wait.
+pub struct WaitGuard<T> {
     list: Arc<WaitList<T>>,
     at: usize,
 }
 
-impl<T> Drop for Waiting<T> {
+impl<T> Drop for WaitGuard<T> {
     fn drop(&mut self) {
         let mut slots = self.list.0.lock();
         let over = slots.entries[self.at].take();
         slots.free.push(self.at);
         drop(slots);
-        // It may hold the last of something large.
+        // It may own the last reference to a graph: that is freed without the lock.
         drop(over);
     }
 }
 
-/// A kernel that has begun and completes later, as its step keeps it.
+/// An asynchronous kernel that has started and not completed.
 #[derive(Clone)]
-pub(crate) struct UnderWay {
+pub(crate) struct PendingKernel {
     pub(crate) step: u64,
     pub(crate) exec: Arc<Executable>,
     pub(crate) node: u32,
@@ -90,10 +90,10 @@ pub struct NodeWait {
 }
 
 impl Session {
-    /// At most `most` of the nodes that have begun and not completed, in no order. Those that
-    /// receive tensors are not among them; who carries these knows.
+    /// At most `most` of the asynchronous nodes that have started and not completed, in no order.
+    /// `_Recv` nodes are not among them: the rendezvous lists those.
     pub fn waits(&self, most: usize) -> Vec<NodeWait> {
-        let describe = |wait: UnderWay| {
+        let describe = |wait: PendingKernel| {
             let graph = &wait.exec.graph;
             let node = &graph.nodes()[wait.node as usize];
             let on = node.inputs.first().map(|input| graph.node(input.node).name.to_string());

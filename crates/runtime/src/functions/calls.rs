@@ -1,10 +1,10 @@
-//! Nodes that run functions: which, with what, and what becomes of the results. Loops are in `loops`.
+//! Nodes that call functions: calls, `If` and `Case` here, `While` and `For` in `loops`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use smallvec::SmallVec;
-use thalweg_graph::{Attrs, Node};
+use thalweg_graph::{Attrs, Node, Role};
 use thalweg_kernel::{
     CallDone, Device, DeviceName, DeviceSpec, FunctionRunner, KeptFunction, Outputs, StepContext,
     Value,
@@ -18,14 +18,14 @@ use crate::functions::{Callee, Instance};
 use crate::session::SessionCore;
 use crate::session::metadata::Trace;
 
-/// Calls within calls; each takes a piece of its thread's stack.
+/// Deepest nesting of calls; each level uses its thread's stack.
 const CALL_DEPTH_MAX: u32 = 100;
 
-/// A node that runs functions.
+/// A node that calls functions.
 pub(crate) struct CallSite {
     form: Form,
     results: Box<[DType]>,
-    /// Whether all its functions are known to exist.
+    /// Whether its functions were found in the library.
     is_checked: AtomicBool,
 }
 
@@ -38,38 +38,32 @@ enum Form {
     If([Callee; 2]),
     /// The function at the position that the first input gives; the last one if there is none.
     Case(Box<[Callee]>),
-    /// The second function again and again, while the first one says so.
+    /// The second function, repeated while the first one is true.
     While([Callee; 2]),
     /// This function for each number from the first input to the second in steps of the third.
     For(Callee),
 }
 
 impl CallSite {
-    /// What the node runs, if it runs functions.
-    pub(crate) fn of(node: &Node) -> Result<Option<CallSite>> {
+    /// The call site of a node that calls functions.
+    pub(crate) fn new(node: &Node) -> Result<CallSite> {
         let attrs = node.attrs();
         let callee = |attr: &str| attrs.function(attr).map(|f| Callee::from_attr(f));
-        let form = match node.op.name.as_str() {
-            name if node.op.is_function => {
-                Form::Call(Callee::new(name.to_owned(), node.attrs.clone()))
-            }
-            "PartitionedCall" | "StatefulPartitionedCall" => Form::Call(callee("f")?),
-            "SymbolicGradient" => Form::Call(callee("f")?.differentiated()),
-            "RemoteCall" => Form::Remote(callee("f")?),
-            "If" | "StatelessIf" | "_If" => {
-                Form::If([callee("then_branch")?, callee("else_branch")?])
-            }
-            "Case" | "StatelessCase" => {
+        let form = match node.role() {
+            Role::Function => Form::Call(Callee::new(node.op.name.clone(), node.attrs.clone())),
+            Role::PartitionedCall => Form::Call(callee("f")?),
+            Role::SymbolicGradient => Form::Call(callee("f")?.differentiated()),
+            Role::RemoteCall => Form::Remote(callee("f")?),
+            Role::If => Form::If([callee("then_branch")?, callee("else_branch")?]),
+            Role::Case => {
                 Form::Case(attrs.functions("branches")?.iter().map(Callee::from_attr).collect())
             }
-            "While" | "StatelessWhile" | "_While" => {
-                Form::While([callee("cond")?, callee("body")?])
-            }
-            "For" => Form::For(callee("body")?),
-            _ => return Ok(None),
+            Role::While => Form::While([callee("cond")?, callee("body")?]),
+            Role::For => Form::For(callee("body")?),
+            other => bail!(Internal, "an op with the role {other:?} runs no function"),
         };
         let results = node.outputs.iter().map(|o| o.dtype).collect();
-        Ok(Some(CallSite { form, results, is_checked: AtomicBool::new(false) }))
+        Ok(CallSite { form, results, is_checked: AtomicBool::new(false) })
     }
 
     fn callees(&self) -> &[Callee] {
@@ -89,27 +83,28 @@ pub(crate) struct Caller<'a> {
     pub(crate) trace: Option<Arc<Trace>>,
 }
 
-/// What the runs of functions for one node in one step share.
+/// The step of a function call: within the caller's, one call deeper. A loop runs its condition and
+/// its body in one.
 #[derive(Clone)]
-pub(crate) struct Frame {
+pub(crate) struct NestedStep {
     pub(crate) context: Arc<StepContext>,
     pub(crate) shared: Arc<StepShared>,
 }
 
-impl Frame {
-    /// A frame one call deeper than its caller's.
-    fn new(core: &SessionCore, caller: Caller<'_>) -> Result<Frame> {
+impl NestedStep {
+    /// A step one call deeper than its caller's.
+    fn new(core: &SessionCore, caller: Caller<'_>) -> Result<NestedStep> {
         let Caller { step, trace } = caller;
         let context = Arc::new(StepContext::clone(step).at_call_depth(step.call_depth() + 1));
-        Frame::within(core, context, trace)
+        NestedStep::within(core, context, trace)
     }
 
-    /// A frame with a context of its own.
+    /// A step with this context.
     fn within(
         core: &SessionCore,
         context: Arc<StepContext>,
         trace: Option<Arc<Trace>>,
-    ) -> Result<Frame> {
+    ) -> Result<NestedStep> {
         ensure!(
             context.call_depth() <= CALL_DEPTH_MAX,
             ResourceExhausted,
@@ -118,10 +113,10 @@ impl Frame {
         let core =
             core.this.upgrade().ok_or_else(|| err!(Internal, "the session is being dropped"))?;
         let shared = Arc::new(StepShared::new(core, context.cancellation().clone(), None, trace));
-        Ok(Frame { context, shared })
+        Ok(NestedStep { context, shared })
     }
 
-    /// A state in which `instance` can run.
+    /// The execution state of one call of `instance`.
     pub(crate) fn state(&self, instance: &Instance) -> StepState {
         StepState::new(&instance.exec, self.context.clone(), self.shared.clone())
     }
@@ -136,8 +131,8 @@ impl FunctionRunner for SessionCore {
         step: &Arc<StepContext>,
         done: CallDone,
     ) {
-        let prepared = Frame::new(self, Caller { step, trace: None }).and_then(|frame| {
-            prepare(&frame, &*self.named_instance(name, attrs, step.device())?, args)
+        let prepared = NestedStep::new(self, Caller { step, trace: None }).and_then(|nested| {
+            prepare(&nested, &*self.named_instance(name, attrs, step.device())?, args)
         });
         start_named(name, prepared, done);
     }
@@ -155,20 +150,20 @@ impl FunctionRunner for SessionCore {
             Some(callee) => self.instance_of(callee, step.device()),
             None => Err(err!(Internal, "function '{name}' was kept for another runtime")),
         };
-        let prepared = Frame::within(self, step.clone(), None)
-            .and_then(|frame| prepare(&frame, &*instance()?, args));
+        let prepared = NestedStep::within(self, step.clone(), None)
+            .and_then(|step| prepare(&step, &*instance()?, args));
         start_named(name, prepared, done);
     }
 }
 
-/// What a node turns out to run.
-enum Begun {
-    Call(Arc<StepState>),
+/// A call that is ready to start.
+enum PreparedCall {
+    Function(Arc<StepState>),
     Loop(Loop),
 }
 
 impl SessionCore {
-    /// Runs what a node runs.
+    /// Runs the functions of a call site.
     pub(crate) fn call_site(
         &self,
         site: &CallSite,
@@ -176,20 +171,25 @@ impl SessionCore {
         caller: Caller<'_>,
         done: Box<dyn FnOnce(Result<Outputs>) + Send>,
     ) {
-        let begun = Frame::new(self, caller)
-            .and_then(|frame| self.begin_site(site, arguments(inputs?)?, frame));
+        let begun = NestedStep::new(self, caller)
+            .and_then(|step| self.begin_site(site, arguments(inputs?)?, step));
         let values = |tensors: Vec<Tensor>| tensors.into_iter().map(Value::Tensor).collect();
         let done = move |results: Result<Vec<Tensor>>| done(results.map(values));
         match begun {
-            Ok(Begun::Call(state)) => start(&state, Box::new(done)),
-            Ok(Begun::Loop(turns)) => turns.start(Box::new(done)),
+            Ok(PreparedCall::Function(state)) => start(&state, Box::new(done)),
+            Ok(PreparedCall::Loop(turns)) => turns.start(Box::new(done)),
             Err(e) => done(Err(e)),
         }
     }
 
-    fn begin_site(&self, site: &CallSite, mut args: Vec<Tensor>, frame: Frame) -> Result<Begun> {
+    fn begin_site(
+        &self,
+        site: &CallSite,
+        mut args: Vec<Tensor>,
+        step: NestedStep,
+    ) -> Result<PreparedCall> {
         self.check_callees(site)?;
-        let device = frame.context.device().clone();
+        let device = step.context.device().clone();
         let callee = match &site.form {
             Form::Call(callee) => callee,
             Form::Remote(callee) => {
@@ -210,7 +210,7 @@ impl SessionCore {
             Form::While([cond, body]) => {
                 let until = Until::False(self.instance_of(cond, &device)?);
                 let body = self.instance_of(body, &device)?;
-                return Loop::new(frame, until, body, args, &site.results).map(Begun::Loop);
+                return Loop::new(step, until, body, args, &site.results).map(PreparedCall::Loop);
             }
             Form::For(body) => {
                 let [start, limit, delta] = leading(&mut args, &*device)?;
@@ -220,18 +220,18 @@ impl SessionCore {
                     int_scalar(&delta, "delta")?,
                 )?);
                 let body = self.instance_of(body, &device)?;
-                return Loop::new(frame, until, body, args, &site.results).map(Begun::Loop);
+                return Loop::new(step, until, body, args, &site.results).map(PreparedCall::Loop);
             }
         };
         let prepared = self.instance_of(callee, &device).and_then(|instance| {
             instance.check_results(&site.results)?;
-            prepare(&frame, &instance, args)
+            prepare(&step, &instance, args)
         });
         let named = |m| format!("calling function '{}': {m}", callee.function.name);
-        prepared.map(Begun::Call).map_err(|e| e.map_message(named))
+        prepared.map(PreparedCall::Function).map_err(|e| e.map_message(named))
     }
 
-    /// A function that is not there is a mistake even where it is not run.
+    /// Fails if a function is not in the library, even if this call does not run it.
     fn check_callees(&self, site: &CallSite) -> Result<()> {
         if site.is_checked.load(Ordering::Relaxed) {
             return Ok(());
@@ -257,7 +257,7 @@ fn arguments(inputs: SmallVec<[Value; 4]>) -> Result<Vec<Tensor>> {
     inputs.into_iter().map(tensor).collect()
 }
 
-/// The inputs that say what to run, in host memory; what is left are arguments.
+/// Removes the first `N` inputs, which select the function, and copies them to host memory.
 fn leading<const N: usize>(args: &mut Vec<Tensor>, device: &dyn Device) -> Result<[Tensor; N]> {
     ensure!(args.len() >= N, Internal, "{} inputs are fewer than {N}", args.len());
     let taken: Vec<Tensor> =
@@ -265,7 +265,7 @@ fn leading<const N: usize>(args: &mut Vec<Tensor>, device: &dyn Device) -> Resul
     taken.try_into().map_err(|_| err!(Internal, "{N} inputs are not {N} inputs"))
 }
 
-/// A tensor where the runtime can read it.
+/// The tensor in host memory.
 pub(crate) fn on_host(tensor: Tensor, device: &dyn Device) -> Result<Tensor> {
     if device.description().shares_host_memory || tensor.dtype().is_object() {
         return Ok(tensor);
@@ -283,7 +283,7 @@ fn int_scalar(tensor: &Tensor, name: &str) -> Result<i32> {
     Ok(tensor.as_slice::<i32>()?[0])
 }
 
-/// What a condition says: a scalar whether it is not zero or empty, any other tensor whether it has
+/// A condition's truth value: a scalar is true if it is not zero or empty, another tensor if it has
 /// elements.
 pub(crate) fn truth(tensor: &Tensor) -> Result<bool> {
     if tensor.rank() != 0 {
@@ -303,8 +303,8 @@ pub(crate) fn truth(tensor: &Tensor) -> Result<bool> {
     })
 }
 
-/// A remote call goes to the caller's own device, or says so in fewer words: other devices get
-/// their part of a graph by placement.
+/// Fails unless the target of a `RemoteCall` matches the caller's device: nodes of other devices get
+/// there by placement.
 fn check_target(target: &Tensor, own: &DeviceName) -> Result<()> {
     let strings = target.strings()?;
     let name = strings.first().ok_or_else(|| err!(InvalidArgument, "target must not be empty"))?;
@@ -314,10 +314,10 @@ fn check_target(target: &Tensor, own: &DeviceName) -> Result<()> {
     Ok(())
 }
 
-/// A state with these arguments, ready to run.
-fn prepare(frame: &Frame, instance: &Instance, args: Vec<Tensor>) -> Result<Arc<StepState>> {
+/// The execution state of a call with these arguments.
+fn prepare(step: &NestedStep, instance: &Instance, args: Vec<Tensor>) -> Result<Arc<StepState>> {
     instance.check_args(&args)?;
-    let mut state = frame.state(instance);
+    let mut state = step.state(instance);
     for (i, arg) in args.into_iter().enumerate() {
         state.set_feed(i, arg);
     }
@@ -334,10 +334,11 @@ fn start_named(name: &str, prepared: Result<Arc<StepState>>, done: CallDone) {
 
 fn start(state: &Arc<StepState>, done: CallDone) {
     let running = state.clone();
-    state.start(Box::new(move || done(results_of(&running))));
-}
-
-fn results_of(state: &StepState) -> Result<Vec<Tensor>> {
-    state.context.cancellation().check()?;
-    (0..state.num_fetches()).map(|i| state.take_fetch(i)).collect()
+    let results = move || {
+        running.context.cancellation().check()?;
+        let mut results = Vec::with_capacity(running.num_fetches());
+        running.take_fetches(&mut results)?;
+        Ok(results)
+    };
+    state.start(Box::new(move || done(results())));
 }

@@ -1,10 +1,9 @@
-//! Functions run again and again: `While` and `For`.
+//! Functional loops: `While` and `For`.
 //!
-//! A loop holds the state of its body, and of its condition, and winds it back for each iteration.
+//! A loop owns the execution state of its body and of its condition, and rewinds it for each iteration.
 //! The variables move from one iteration to the next, so that the body can write into their memory.
-//! An iteration that ends on the thread that started it is followed by the next there, in a plain
-//! loop; one that ends elsewhere, because something in it had to wait, is followed by a job in the
-//! pool.
+//! If an iteration ends on the thread that started it, that thread runs the next one; if it ends on
+//! another thread, because an asynchronous kernel completed it, a job of the pool does.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -15,18 +14,18 @@ use thalweg_tensor::{DType, Result, Tensor, ensure, err};
 
 use crate::execute::StepState;
 use crate::functions::Instance;
-use crate::functions::calls::{Frame, on_host, truth};
+use crate::functions::calls::{NestedStep, on_host, truth};
 
-/// A loop on its way.
+/// A loop that runs.
 pub(crate) struct Loop {
-    frame: Frame,
+    step: NestedStep,
     until: Until,
     cond_state: Option<Arc<StepState>>,
     body: Arc<Instance>,
     body_state: Option<Arc<StepState>>,
     vars: Vec<Tensor>,
-    /// What ran last.
-    ran: Ran,
+    /// The function that ran last.
+    last_run: LastRun,
 }
 
 /// What ends a loop.
@@ -38,8 +37,8 @@ pub(crate) enum Until {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Ran {
-    Nothing,
+enum LastRun {
+    None,
     Cond,
     Body,
 }
@@ -74,7 +73,7 @@ impl Counter {
 impl Loop {
     /// A loop that has not begun; the functions' signatures must fit its variables.
     pub(crate) fn new(
-        frame: Frame,
+        step: NestedStep,
         until: Until,
         body: Arc<Instance>,
         vars: Vec<Tensor>,
@@ -95,7 +94,7 @@ impl Loop {
             }
         }
         let (cond_state, body_state) = (None, None);
-        Ok(Loop { frame, until, cond_state, body, body_state, vars, ran: Ran::Nothing })
+        Ok(Loop { step, until, cond_state, body, body_state, vars, last_run: LastRun::None })
     }
 
     /// Runs the loop; `done` gets the variables, perhaps before this returns.
@@ -104,21 +103,20 @@ impl Loop {
         Arc::new(Running { inner: Mutex::new((self, Some(done))), stage }).go_on();
     }
 
-    /// Takes what ran last into account; the state to run next, or nothing at the end.
+    /// Takes the results of the function that ran last; returns the state to run next, or `None` at the
+    /// end of the loop.
     fn next(&mut self) -> Result<Option<&Arc<StepState>>> {
-        self.frame.context.cancellation().check()?;
-        match self.ran {
-            Ran::Nothing => {}
-            Ran::Cond => {
+        self.step.context.cancellation().check()?;
+        match self.last_run {
+            LastRun::None => {}
+            LastRun::Cond => {
                 let state = self.cond_state.as_ref().ok_or_else(lost)?;
-                let cond = on_host(state.take_fetch(0)?, &**self.frame.context.device())?;
+                let cond = on_host(state.take_fetch(0)?, &**self.step.context.device())?;
                 return if truth(&cond)? { self.begin_body(None).map(Some) } else { Ok(None) };
             }
-            Ran::Body => {
+            LastRun::Body => {
                 let state = self.body_state.as_ref().ok_or_else(lost)?;
-                for i in 0..state.num_fetches() {
-                    self.vars.push(state.take_fetch(i)?);
-                }
+                state.take_fetches(&mut self.vars)?;
             }
         }
         match &mut self.until {
@@ -132,27 +130,27 @@ impl Loop {
 
     fn begin_cond(&mut self) -> Result<&Arc<StepState>> {
         let Until::False(cond) = &self.until else { return Err(lost()) };
-        let state = rewound(&mut self.cond_state, &self.frame, cond)?;
+        let state = rewound(&mut self.cond_state, &self.step, cond)?;
         for (i, var) in self.vars.iter().enumerate() {
-            // What the condition does not look at stays the variable's alone.
+            // A variable that the condition does not read keeps its buffer unique.
             if cond.exec.feeds[i].is_some() {
                 state.set_feed(i, var.clone());
             }
         }
-        self.ran = Ran::Cond;
+        self.last_run = LastRun::Cond;
         self.cond_state.as_ref().ok_or_else(lost)
     }
 
     fn begin_body(&mut self, count: Option<i32>) -> Result<&Arc<StepState>> {
-        let state = rewound(&mut self.body_state, &self.frame, &self.body)?;
-        let device = self.frame.context.device();
+        let state = rewound(&mut self.body_state, &self.step, &self.body)?;
+        let device = self.step.context.device();
         let count = count.map(|count| device.upload(&Tensor::scalar(count))).transpose()?;
         for (i, arg) in count.into_iter().chain(self.vars.drain(..)).enumerate() {
             if self.body.exec.feeds[i].is_some() {
                 state.set_feed(i, arg);
             }
         }
-        self.ran = Ran::Body;
+        self.last_run = LastRun::Body;
         self.body_state.as_ref().ok_or_else(lost)
     }
 }
@@ -161,25 +159,25 @@ fn lost() -> thalweg_tensor::Error {
     err!(Internal, "a loop lost its state")
 }
 
-/// The kept state, wound back, or a new one where somebody still holds the old.
+/// The execution state, rewound, or a new one if another thread still holds the old one.
 fn rewound<'a>(
     kept: &'a mut Option<Arc<StepState>>,
-    frame: &Frame,
+    step: &NestedStep,
     instance: &Instance,
 ) -> Result<&'a mut StepState> {
     if kept.as_mut().and_then(Arc::get_mut).and_then(StepState::rewind).is_none() {
-        *kept = Some(Arc::new(frame.state(instance)));
+        *kept = Some(Arc::new(step.state(instance)));
     }
     kept.as_mut().and_then(Arc::get_mut).ok_or_else(lost)
 }
 
-/// Runs of condition and body after which a thread of the pool looks whether others wait for it: a
-/// loop may have no end.
+/// Runs of condition and body after which a thread of the pool checks for queued jobs: a loop may have
+/// no end.
 const TURN: u32 = 64;
 
-/// The run has been started by a thread that is still at it.
+/// The thread that started the run has not returned from it.
 const STARTED: u8 = 0;
-/// That thread has left before the run's end: whoever ends it goes on with the loop.
+/// That thread returned before the run ended: the thread that ends it continues the loop.
 const LEFT: u8 = 1;
 /// The run has ended.
 const ENDED: u8 = 2;
@@ -193,7 +191,7 @@ struct Running {
 impl Running {
     fn go_on(self: Arc<Self>) {
         let mut inner = self.inner.lock();
-        let pool = inner.0.frame.shared.pool();
+        let pool = inner.0.step.shared.pool();
         let mut runs = 0u32;
         let result = loop {
             runs += 1;
@@ -210,7 +208,7 @@ impl Running {
             self.stage.store(STARTED, Ordering::Relaxed);
             let this = self.clone();
             state.start(Box::new(move || this.ended()));
-            // Released for whoever goes on, acquired if the run has ended.
+            // Release: the thread that continues sees this one's writes. Acquire: if the run has ended.
             if self.stage.swap(LEFT, Ordering::AcqRel) != ENDED {
                 return;
             }
@@ -222,10 +220,10 @@ impl Running {
         }
     }
 
-    /// A run has ended, on any thread and deep in any stack.
+    /// Called at the end of a run, by any thread and at any stack depth.
     fn ended(self: Arc<Self>) {
         if self.stage.swap(ENDED, Ordering::AcqRel) == LEFT {
-            let pool = self.inner.lock().0.frame.shared.pool();
+            let pool = self.inner.lock().0.step.shared.pool();
             pool.spawn(move || self.go_on());
         }
     }

@@ -1,10 +1,9 @@
-//! Functions as executables, made once for each set of attrs.
+//! Instances of functions: executables of their bodies, made once for each set of attrs.
 //!
-//! State inside a function (a seeded random op's, say) belongs to the call site, in one plan: that
-//! is what TensorFlow's sessions do by default, as they put a copy of the body in the place of each
-//! call. So a body with state is instantiated per site and kept by the site; all others, and those
-//! that call themselves, which cannot be copied so, share one instance per session. Variables and
-//! other resources inside functions are found by name, as everywhere.
+//! State inside a function (of a seeded random op, for example) belongs to the call site in one plan,
+//! because TensorFlow's sessions inline function bodies by default. So a stateful body is instantiated
+//! per call site, which owns the instance. Stateless functions, and recursive ones, which cannot be
+//! inlined, have one instance per session. Variables and other resources are found by name.
 
 pub(crate) mod calls;
 mod loops;
@@ -14,42 +13,43 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet, FxHasher};
+use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
-use thalweg_graph::{AttrValue, Attrs, Flag, Graph, NodeId, instantiate, instantiate_gradient};
+use thalweg_graph::{
+    Attrs, Flag, Graph, NodeId, Op, Role, callees, functions_in, instantiate_gradient,
+};
 use thalweg_kernel::{Device, DeviceName};
 use thalweg_plan::StepSignature;
 use thalweg_proto as pb;
-use thalweg_proto::attr_value::Value as ProtoValue;
-use thalweg_tensor::{DType, Result, Tensor, ensure, err};
+use thalweg_tensor::{DType, Result, Tensor, ensure};
 
 use crate::execute::executable::{Executable, Interface};
 use crate::session::SessionCore;
 
-/// Instances kept; a program with more makes the rest anew each time.
+/// Most instances that a session keeps; beyond, an instance is made for each call.
 const INSTANCES_MAX: usize = 4096;
 
-/// A function that a node runs.
+/// A function that a node calls.
 pub(crate) struct Callee {
     pub(crate) function: FunctionKey,
     instance: Mutex<SiteInstance>,
 }
 
-/// A function and the attrs it is made with.
+/// A function and the attrs that it is instantiated with.
 #[derive(Clone, PartialEq)]
 pub(crate) struct FunctionKey {
     pub(crate) name: String,
     attrs: Attrs,
-    /// Whether its gradient is meant: from arguments and adjoints of results to adjoints of
+    /// Whether this is its gradient function: from arguments and adjoints of results to adjoints of
     /// arguments.
     is_gradient: bool,
 }
 
 enum SiteInstance {
     Unknown,
-    /// The session's; it keeps it alive, or makes it again.
+    /// The session owns the instance; if it has dropped it, it makes another.
     Shared(Weak<Instance>),
-    /// This node's alone, because of the state in it.
+    /// The call site owns the instance, because it has state.
     Own(Arc<Instance>, #[expect(dead_code, reason = "it counts until it is dropped")] Counted),
 }
 
@@ -61,10 +61,7 @@ impl Callee {
 
     /// The function that an attr names.
     pub(crate) fn from_attr(function: &pb::NameAttrList) -> Callee {
-        let attr = |(n, v): (&String, &pb::AttrValue)| {
-            (n.as_str().into(), AttrValue::from_proto(v.clone()))
-        };
-        Callee::new(function.name.clone(), function.attr.iter().map(attr).collect())
+        Callee::new(function.name.clone(), Attrs::from_proto(&function.attr))
     }
 
     /// The function's gradient.
@@ -74,7 +71,7 @@ impl Callee {
     }
 }
 
-/// A function made to run on one device.
+/// A function instantiated for one device.
 pub(crate) struct Instance {
     pub(crate) exec: Arc<Executable>,
     results: Box<[DType]>,
@@ -117,7 +114,7 @@ impl Instance {
         Ok(())
     }
 
-    /// The one result that says whether a loop goes on.
+    /// Checks that the function has one result: a loop's condition.
     pub(crate) fn check_condition(&self) -> Result<()> {
         ensure!(
             self.results.len() == 1,
@@ -129,11 +126,11 @@ impl Instance {
     }
 }
 
-/// One of the instances that sites keep.
+/// Counts one instance that a call site owns, until it is dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
-    /// Counts one more, if there may be more.
+    /// Counts one more, unless there are too many.
     fn new(count: &Arc<AtomicUsize>) -> Option<Counted> {
         let more = |n: usize| (n < INSTANCES_MAX).then_some(n + 1);
         count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -151,9 +148,9 @@ impl Drop for Counted {
 #[derive(Default)]
 pub(crate) struct Functions {
     shared: Mutex<SharedInstances>,
-    /// For each function asked about, whether call sites share its instance.
+    /// By function, whether call sites share its instance.
     is_shared: Mutex<FxHashMap<String, bool>>,
-    /// Instances that call sites keep for themselves.
+    /// Number of instances that call sites own.
     own_count: Arc<AtomicUsize>,
 }
 
@@ -190,7 +187,7 @@ impl SharedInstances {
 }
 
 impl Functions {
-    /// Forgets all instances.
+    /// Drops all shared instances.
     pub(crate) fn clear(&self) {
         *self.shared.lock() = SharedInstances::default();
     }
@@ -212,7 +209,7 @@ impl Functions {
         }
         let instance = make(core, function, device)?;
         let mut shared = self.shared.lock();
-        // Another thread may have been faster; then its instance is everybody's.
+        // If another thread was faster, its instance is used.
         if let Some(known) = shared.find(fingerprint, function, device_name) {
             return Ok(known);
         }
@@ -225,7 +222,7 @@ impl Functions {
         Ok(instance)
     }
 
-    /// The instance that a node runs.
+    /// The instance that a call site runs.
     fn instance_for(
         &self,
         core: &SessionCore,
@@ -265,41 +262,17 @@ impl Functions {
     }
 }
 
-/// Whether a function, with all that it calls, has no state of its own, or calls itself.
+/// Whether a function, with all functions that it calls, is stateless, or is recursive.
 fn is_stateless_or_recursive(graph: &Graph, name: &str) -> bool {
-    let mut seen: FxHashSet<String> = FxHashSet::default();
-    let mut stack = vec![name.to_owned()];
     let (mut is_stateful, mut is_recursive) = (false, false);
-    while let Some(next) = stack.pop() {
-        let Some(function) = graph.library().get(&next) else { continue };
-        for node in &function.node_def {
-            let mut callees = Vec::new();
-            node.attr.values().for_each(|value| functions_in(value, &mut callees));
-            match graph.find_op(&node.op) {
-                Ok(op) if op.is_function => callees.push(node.op.as_str()),
-                // What a call does depends on what it calls.
-                Ok(op) => is_stateful |= op.has(Flag::Stateful) && callees.is_empty(),
-                Err(_) => {}
-            }
-            for callee in callees {
-                is_recursive |= callee == name;
-                if !seen.contains(callee) {
-                    seen.insert(callee.to_owned());
-                    stack.push(callee.to_owned());
-                }
-            }
-        }
+    for node in graph.library().reachable([name]).flat_map(|function| &function.node_def) {
+        is_recursive |= callees(node).any(|callee| callee == name);
+        // What a call does depends on what it calls.
+        let is_call = node.attr.values().any(|value| !functions_in(value).is_empty());
+        let keeps_state = |op: Arc<Op>| op.has(Flag::Stateful) && op.role != Role::Function;
+        is_stateful |= !is_call && graph.find_op(&node.op).is_ok_and(keeps_state);
     }
     !is_stateful || is_recursive
-}
-
-/// Names of the functions in an attr's value.
-fn functions_in<'a>(value: &'a pb::AttrValue, names: &mut Vec<&'a str>) {
-    match &value.value {
-        Some(ProtoValue::Func(function)) => names.push(&function.name),
-        Some(ProtoValue::List(list)) => names.extend(list.func.iter().map(|f| f.name.as_str())),
-        _ => {}
-    }
 }
 
 fn make(
@@ -309,14 +282,14 @@ fn make(
 ) -> Result<Arc<Instance>> {
     let body = core.with_graph(|graph| Body::of(graph, function))?;
     if function.is_gradient {
-        // What the function calls has its gradient in functions made just now.
+        // Gradients of its callees are functions that were made just now.
         core.adopt_functions(&body.graph);
     }
     let exec = core.compile_for_one(&body.graph, &body.signature, body.interface, device)?;
     Ok(Arc::new(Instance { exec: Arc::new(exec), results: body.results }))
 }
 
-/// A function's graph, and what of it must run: results, control results and whatever has effects.
+/// The graph of a function, and its targets: results, control results and stateful nodes.
 struct Body {
     graph: Graph,
     signature: StepSignature,
@@ -329,12 +302,7 @@ impl Body {
         let FunctionKey { name, attrs, is_gradient } = function;
         let body = match is_gradient {
             true => instantiate_gradient(name, attrs, graph)?,
-            false => {
-                let function = graph.library().get(name).ok_or_else(|| {
-                    err!(NotFound, "function '{name}' is not in the graph's library")
-                })?;
-                instantiate(function, attrs, graph)?
-            }
+            false => graph.function_body(name, attrs)?,
         };
         let effects = body.graph.ids().filter(|&id| body.graph.node(id).op.has(Flag::Stateful));
         let mut targets: Vec<_> =
@@ -355,7 +323,7 @@ impl Body {
 }
 
 impl SessionCore {
-    /// The function `name`, made to run on `device`.
+    /// The instance of function `name` for `device`.
     pub(crate) fn named_instance(
         &self,
         name: &str,
@@ -367,7 +335,7 @@ impl SessionCore {
         self.functions.shared_instance(self, &function, device)
     }
 
-    /// The function that a node runs, made to run on `device`.
+    /// The instance of a call site's function for `device`.
     pub(crate) fn instance_of(
         &self,
         callee: &Callee,

@@ -1,4 +1,4 @@
-//! What sessions lend kernels for work beside their steps: jobs on the pool, and word of the end.
+//! Background jobs of a session, on the process's pool and on its blocking threads.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use thalweg_tensor::Budget;
 
 use crate::environment::memory_limit_bytes;
 use crate::pool::Pool;
-use crate::pool::waiting;
+use crate::pool::blocking;
 
-/// A step of no session, for work that needs threads, files and memory but no graph: input pipelines
-/// that a program draws from itself.
+/// A step without a session, for input pipelines that a program iterates itself: it has threads, files
+/// and memory, but no graph.
 pub fn detached_step(environment: Environment) -> Arc<StepContext> {
     let memory = memory_limit_bytes();
     let budget = Budget::new(memory);
@@ -26,7 +26,7 @@ pub fn detached_step(environment: Environment) -> Arc<StepContext> {
     Arc::new(StepContext::new(Arc::new(session), HostDevice::shared(device), id, cancellation))
 }
 
-/// A session's jobs on the process's pool.
+/// Runs a session's background jobs on the process's pool.
 pub(crate) struct PoolJobs {
     pool: &'static Pool,
     closing: Cancellation,
@@ -43,12 +43,12 @@ impl Background for PoolJobs {
         self.pool.spawn(job);
     }
 
-    fn spawn_waiting(&self, job: Box<dyn FnOnce() + Send>) {
-        waiting::spawn(job);
+    fn spawn_blocking(&self, job: Box<dyn FnOnce() + Send>) {
+        blocking::spawn(job);
     }
 
-    fn spread_waiting(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
-        waiting::spread(self.pool.threads(), count, work);
+    fn for_each_blocking(&self, count: usize, work: &(dyn Fn(usize) + Sync)) {
+        blocking::for_each(self.pool.threads(), count, work);
     }
 
     fn closing(&self) -> &Cancellation {

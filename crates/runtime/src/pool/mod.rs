@@ -1,8 +1,8 @@
-//! The process's threads: work-stealing deques, and parallel loops on top of them.
+//! The thread pool of the process: work-stealing deques, and parallel loops on top of them.
 
 pub(crate) mod background;
+pub(crate) mod blocking;
 pub(crate) mod on_pool;
-pub(crate) mod waiting;
 
 use std::any::Any;
 use std::cell::Cell;
@@ -17,12 +17,12 @@ use parking_lot::{Condvar, Mutex};
 use thalweg_kernel::Parallel;
 use thalweg_tensor::FlushDenormals;
 
-/// Rounds that an idle thread looks around before it sleeps.
+/// Rounds that an idle thread spins before it sleeps.
 const SPINS: u32 = 200;
 
-/// Something that a pool thread can help with. Helping when nothing is left is harmless.
+/// Work that several threads of the pool can share. Helping when none is left has no effect.
 pub(crate) trait Work: Send + Sync {
-    /// Works until there is nothing left to do.
+    /// Runs until no work is left.
     fn help(self: Arc<Self>);
 }
 
@@ -40,7 +40,7 @@ impl<F: FnOnce() + Send> Work for Once<F> {
     }
 }
 
-/// Threads that run kernels. One pool serves the whole process; sessions take shares of it.
+/// Threads that run kernels. One pool serves all sessions of the process.
 pub struct Pool {
     shared: Arc<Shared>,
 }
@@ -69,8 +69,7 @@ impl Pool {
         })
     }
 
-    /// Starts the process's pool with so many threads. False when it runs already: whoever has a
-    /// wish says it first.
+    /// Starts the process's pool with `threads` threads. False if the pool runs already.
     pub fn start_global(threads: usize) -> bool {
         GLOBAL.set(Pool::new(threads)).is_ok()
     }
@@ -101,28 +100,28 @@ impl Pool {
         self.shared.stealers.len()
     }
 
-    /// Runs `body` on one of the pool's threads. It must not wait for anything.
+    /// Queues `body` for a thread of the pool. It must not block.
     pub fn spawn(&self, body: impl FnOnce() + Send + 'static) {
         self.push(Arc::new(Once(Mutex::new(Some(body)))));
     }
 
-    /// As [`Pool::spawn`], after everything that waits now.
+    /// As [`Pool::spawn`], behind all queued jobs.
     pub(crate) fn spawn_last(&self, body: impl FnOnce() + Send + 'static) {
         self.push_last(Arc::new(Once(Mutex::new(Some(body)))));
     }
 
-    /// Asks for help with `job`.
+    /// Queues `job`.
     pub(crate) fn push(&self, job: Job) {
         self.shared.push(job);
     }
 
-    /// Asks for help with `job`, after everything that waits now.
+    /// Queues `job` behind all queued jobs.
     pub(crate) fn push_last(&self, job: Job) {
         self.shared.injector.push(job);
         self.shared.wake_one();
     }
 
-    /// Whether this is one of the pool's threads, and others wait for one.
+    /// Whether this is a thread of the pool, and jobs are queued for the pool.
     pub(crate) fn is_asked(&self) -> bool {
         self.shared.local().is_some() && !self.shared.injector.is_empty()
     }
@@ -316,7 +315,7 @@ impl Work for ParallelLoop {
     }
 }
 
-/// A session's share of the pool, for the loops of one kernel.
+/// Intra-op parallelism of a session: up to `threads` threads of the pool share one kernel's loop.
 pub(crate) struct Share {
     pub(crate) pool: &'static Pool,
     pub(crate) threads: usize,

@@ -1,4 +1,4 @@
-//! Writing what a session has as a SavedModel.
+//! Writes the graph and variables of a session as a SavedModel.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use thalweg_tensor::{Context, Result, Tensor, err};
 
 use crate::Session;
 
-/// Collects what a SavedModel of a session's graph and variables is to hold, and writes it.
+/// Builds a SavedModel of a session's graph and variables.
 ///
 /// TensorFlow's loaders and servers take the result: `tf.saved_model.load`,
 /// `tf.compat.v1.saved_model.load`, TensorFlow Serving. Nodes lose their devices.
@@ -20,7 +20,7 @@ pub struct SavedModelBuilder<'a> {
 }
 
 impl<'a> SavedModelBuilder<'a> {
-    /// The graph as it stands now, tagged for serving.
+    /// A builder for the session's graph as it is now, tagged `serve`.
     pub fn new(session: &'a Session) -> SavedModelBuilder<'a> {
         let export = Export {
             graph: session.with_graph(Graph::to_def),
@@ -30,7 +30,7 @@ impl<'a> SavedModelBuilder<'a> {
         SavedModelBuilder { session, export }
     }
 
-    /// Other tags than that for serving.
+    /// Replaces the tags.
     pub fn tags(mut self, tags: &[&str]) -> Self {
         self.export.tags = tags.iter().map(|&t| t.to_owned()).collect();
         self
@@ -59,20 +59,20 @@ impl<'a> SavedModelBuilder<'a> {
         Ok(self)
     }
 
-    /// Takes a file along. `tensor` is the constant or placeholder that says where the file is; whoever
-    /// loads the model makes it say where the file is then.
+    /// Adds an asset file. `tensor` is the constant or placeholder that holds its path; a loader feeds it
+    /// the path in the loaded model.
     pub fn asset(mut self, tensor: &str, file: &str) -> Self {
         self.export.assets.push((tensor.to_owned(), file.to_owned()));
         self
     }
 
-    /// The node to run once the variables are there, one that fills tables for instance.
+    /// Sets the initializer: the node that a loader runs after it has restored the variables.
     pub fn init_op(mut self, node: &str) -> Self {
         self.export.init_op = Some(node.to_owned());
         self
     }
 
-    /// Writes the model to a folder that is not there yet, as a whole or not at all.
+    /// Writes the model to a folder that must not exist yet; after an error there is none.
     pub fn save(self, folder: &str) -> Result<()> {
         let SavedModelBuilder { session, export } = self;
         if let Some(node) = &export.init_op {

@@ -1,4 +1,4 @@
-//! From a folder to a session that can run.
+//! Loads a SavedModel from its folder into a session.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use thalweg_tensor::{Context, Result, Tensor, ensure};
 use super::SavedModel;
 use crate::{RunOptions, Session, SessionOptions};
 
-/// How a model is loaded.
+/// Options of loading.
 #[derive(Clone)]
 pub struct LoadOptions {
     /// The session that it will run in. A file larger than the session's memory is refused.
@@ -34,7 +34,7 @@ impl Default for LoadOptions {
     }
 }
 
-/// What ops there are, and how they run.
+/// Op and kernel registries.
 pub type Registries = (Arc<OpRegistry>, Arc<KernelRegistry>);
 
 impl SavedModel {
@@ -94,7 +94,7 @@ impl SavedModel {
     }
 }
 
-/// A signature names tensors that are there, with the dtypes that they have.
+/// Checks that the tensors of a signature exist and have its dtypes.
 fn check_signatures(graph: &Graph, signatures: &BTreeMap<String, Signature>) -> Result<()> {
     for (name, signature) in signatures {
         for (key, spec) in signature.inputs.iter().chain(&signature.outputs) {
@@ -114,7 +114,7 @@ fn check_signatures(graph: &Graph, signatures: &BTreeMap<String, Signature>) -> 
     Ok(())
 }
 
-/// When loading has to end.
+/// The deadline and cancellation of loading.
 struct Limits {
     clock: Arc<dyn Clock>,
     end: Option<Duration>,
@@ -135,7 +135,7 @@ impl Limits {
         self.options().map(|_| ())
     }
 
-    /// Those of the next step.
+    /// Options of the next step, with the time that is left.
     fn options(&self) -> Result<RunOptions> {
         if let Some(cancellation) = &self.cancellation {
             cancellation.check()?;

@@ -1,4 +1,4 @@
-//! SavedModels in use: loaded into a session of their own, run by signature; and written from one.
+//! SavedModels: loaded into a session, run by signature, and written from a session.
 
 mod builder;
 mod load;
@@ -16,15 +16,15 @@ pub use load::{LoadOptions, Registries};
 
 use crate::{RunMetadata, RunOptions, Session};
 
-/// A model that is ready to run, from any number of threads at once.
+/// A loaded model, usable from any number of threads at once.
 ///
-/// Its state is its own: other models, and other versions of this one, may be loaded beside it.
+/// It shares no state with other models, nor with other versions of this one.
 pub struct SavedModel {
     folder: String,
     session: Session,
     signatures: BTreeMap<String, Arc<Signature>>,
     functions: Functions,
-    /// Functions that were called, as signatures. The lock is held while the graph grows.
+    /// Signatures of functions that were called. The lock is held while the graph is extended.
     called: Mutex<BTreeMap<String, Arc<Signature>>>,
 }
 
@@ -49,12 +49,12 @@ impl SavedModel {
         &self.session
     }
 
-    /// What can be asked for, by name.
+    /// The signatures by name.
     pub fn signatures(&self) -> &BTreeMap<String, Arc<Signature>> {
         &self.signatures
     }
 
-    /// Functions of the model's objects, which can be called as signatures can.
+    /// Functions of the model's objects, which can be called like signatures.
     pub fn functions(&self) -> &Functions {
         &self.functions
     }
@@ -111,7 +111,7 @@ impl SavedModel {
         self.session.run_with(options, &feeds, &fetches, &[])
     }
 
-    /// Checks what a caller gives against a signature. Without names of `outputs` all are meant.
+    /// Checks feeds against a signature. No names of `outputs` means all outputs.
     pub fn step(
         &self,
         signature: &str,
@@ -173,7 +173,7 @@ pub fn described(specs: &BTreeMap<String, TensorSpec>) -> String {
     specs.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses a value that is not what a signature takes.
+/// Fails if a value has not the dtype and shape of a signature's input.
 pub fn check(spec: &TensorSpec, value: &Tensor) -> Result<()> {
     ensure!(
         value.dtype() == spec.dtype,

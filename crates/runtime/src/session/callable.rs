@@ -1,9 +1,9 @@
-//! One kind of step, ready to run; and the same for feeds of certain shapes.
+//! Callables: a step's feeds, fetches and targets with their plan, for any feed shapes or for given ones.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::functional;
+use thalweg_graph::Role;
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{Budget, Result, Shape, Tensor, ensure};
 
@@ -11,29 +11,30 @@ use crate::execute::executable::{Executable, Kind};
 use crate::session::metadata::RunMetadata;
 use crate::session::options::RunOptions;
 use crate::session::plan_cache::{CachedPlan, KeyRef};
+use crate::session::step::Step;
 use crate::session::{Session, SessionCore};
 
-/// Bytes of constants that a plan for certain shapes may hold besides those of the plan for any.
+/// Most bytes of constants that a plan for given shapes may own besides those it shares.
 const OWN_CONSTANT_BYTES_MAX: usize = 8 << 20;
 
-/// One kind of step of a session, ready to run.
+/// A step of a session with its plan: calling it looks nothing up.
 #[derive(Clone)]
 pub struct Callable {
     core: Arc<SessionCore>,
     plan: Arc<CachedPlan>,
 }
 
-/// How much a step does besides its kernels' work: less is less.
+/// The overhead of a step besides its kernels' work; smaller is faster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlanSize {
-    /// Nodes that call a function, each of which is a step within the step.
+    /// Nodes that call a function.
     pub calls: usize,
-    /// Nodes that are no constants, without those that functions have.
+    /// Nodes that are not constants; those of functions are not counted.
     pub nodes: usize,
 }
 
 impl Session {
-    /// Prepares one kind of step; calling it looks nothing up.
+    /// Plans a step with these feeds, fetches and targets.
     pub fn make_callable(
         &self,
         feeds: &[&str],
@@ -52,7 +53,7 @@ impl Callable {
         self.call_with(&RunOptions::default(), feeds).map(|(tensors, _)| tensors)
     }
 
-    /// What the session's tensors are charged to, for feeds that are made from others.
+    /// Bounds the bytes of the session's tensors; for callers that allocate feeds.
     pub fn budget(&self) -> &Arc<Budget> {
         self.core.budget()
     }
@@ -68,8 +69,8 @@ impl Callable {
         self.start_with(options, move || Ok((this, feeds)), done);
     }
 
-    /// As [`Callable::start`], with feeds that are made on the pool as well, and with the callable that
-    /// is chosen once they are there: this one, or one for their shapes.
+    /// As [`Callable::start`]; `choose` runs on the pool too, makes the feeds, and returns the callable
+    /// to run with them: this one, or one for their shapes.
     pub fn start_with(
         &self,
         options: RunOptions,
@@ -77,13 +78,12 @@ impl Callable {
         done: impl FnOnce(Result<(Vec<Tensor>, RunMetadata)>) + Send + 'static,
     ) {
         self.core.pool.spawn(move || {
-            let checked = choose().and_then(|(callable, feeds)| {
-                callable.plan.check_count(feeds.len()).map(|()| (callable, feeds))
+            let step = choose().and_then(|(Callable { core, plan }, feeds)| {
+                plan.check_count(feeds.len())?;
+                Step::with_feeds(&core, plan, &options, feeds.into_iter())
             });
-            match checked {
-                Ok((Callable { core, plan }, feeds)) => {
-                    core.start_plan(plan, &options, feeds.into_iter(), done);
-                }
+            match step {
+                Ok(step) => step.start(&options, done),
                 Err(e) => done(Err(e)),
             }
         });
@@ -96,16 +96,17 @@ impl Callable {
         feeds: &[Tensor],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         self.plan.check_count(feeds.len())?;
-        self.core.clone().run_plan(&self.plan, options, feeds.iter().cloned())
+        Step::with_feeds(&self.core, self.plan.clone(), options, feeds.iter().cloned())?
+            .run(options)
     }
 
-    /// The same step, planned for feeds of these shapes and no others: what follows from the shapes is
-    /// worked out now, and functions are written out where they are called. It gives what this one gives.
+    /// The same step, planned for feeds of these shapes only: sizes become constants and function calls
+    /// are inlined. Results are the same.
     ///
-    /// The session does not keep it; it goes with its last clone.
+    /// The session does not cache it; the plan is dropped with its last clone.
     pub fn for_shapes(&self, shapes: &[Shape]) -> Result<Callable> {
         ensure!(
-            self.plan.remote.is_none() && self.plan.parts.len() == 1,
+            self.plan.remote.is_none() && self.plan.executables.len() == 1,
             Unimplemented,
             "a step over several devices is planned for any shapes"
         );
@@ -114,9 +115,9 @@ impl Callable {
             (refs(&names.feeds), refs(&names.fetches), refs(&names.targets));
         let key =
             KeyRef { feeds: &&feeds[..], fetches: &fetches, targets: &targets, is_partial: false };
-        let shared = KnownConstants::of(&self.plan.parts);
+        let shared = SharedConstants::of(&self.plan.executables);
         let plan = self.core.make_plan(key, shapes, &shared)?;
-        let own: usize = plan.parts.iter().map(|part| shared.bytes_besides(part)).sum();
+        let own: usize = plan.executables.iter().map(|part| shared.bytes_besides(part)).sum();
         ensure!(
             own <= OWN_CONSTANT_BYTES_MAX,
             ResourceExhausted,
@@ -126,22 +127,22 @@ impl Callable {
         Ok(Callable { core: self.core.clone(), plan })
     }
 
-    /// Shapes of the feeds that it is for; none if it is for any.
+    /// Shapes that the feeds must have; empty if any shapes will do.
     pub fn shapes(&self) -> &[Shape] {
         &self.plan.shapes
     }
 
-    /// Whether it is for feeds of these shapes.
+    /// Whether feeds of these shapes may be given.
     pub fn is_for(&self, feeds: &[Tensor]) -> bool {
         self.plan.is_for(feeds)
     }
 
-    /// How much a step does besides its kernels' work.
+    /// The overhead of a step besides its kernels' work.
     pub fn size(&self) -> PlanSize {
-        let nodes = || self.plan.parts.iter().flat_map(|part| part.graph.nodes());
-        let is_flow = |op: &str| functional::is_branch(op) || functional::is_while(op);
-        let calls = nodes().filter(|node| functional::is_call(node) && !is_flow(&node.op.name));
-        let nodes = nodes().filter(|node| node.op.name != "Const");
+        let nodes = || self.plan.executables.iter().flat_map(|part| part.graph.nodes());
+        let is_flow = |role: Role| role.is_branch() || role == Role::While;
+        let calls = nodes().filter(|node| node.role().is_call() && !is_flow(node.role()));
+        let nodes = nodes().filter(|node| node.role() != Role::Const);
         PlanSize { calls: calls.count(), nodes: nodes.count() }
     }
 }
@@ -150,23 +151,23 @@ fn refs(names: &[String]) -> Vec<&str> {
     names.iter().map(String::as_str).collect()
 }
 
-/// Constants of a plan, for others of the same graph: weights may be among them.
+/// Constants of a plan, weights among them, that other plans of the same graph use too.
 #[derive(Default)]
-pub(crate) struct KnownConstants(FxHashMap<usize, Tensor>);
+pub(crate) struct SharedConstants(FxHashMap<usize, Tensor>);
 
-impl KnownConstants {
-    fn of(parts: &[Arc<Executable>]) -> KnownConstants {
+impl SharedConstants {
+    fn of(parts: &[Arc<Executable>]) -> SharedConstants {
         let constants = parts.iter().flat_map(|part| constants_of(part));
-        KnownConstants(constants.map(|(proto, tensor)| (address(proto), tensor.clone())).collect())
+        SharedConstants(constants.map(|(proto, tensor)| (address(proto), tensor.clone())).collect())
     }
 
-    /// The value of a constant, if its message is that of one of these. The plan that they are from
-    /// holds the messages, so an address means the same as long as this is used.
+    /// The tensor of the constant with this message, found by the message's address. The plan that the
+    /// constants are from owns the messages, so an address stays valid.
     pub(crate) fn find(&self, proto: &TensorProto) -> Option<Tensor> {
         self.0.get(&address(proto)).cloned()
     }
 
-    /// Bytes of constants that are not among these.
+    /// Bytes of the executable's constants that are not among these.
     fn bytes_besides(&self, part: &Executable) -> usize {
         let others = constants_of(part).filter(|(proto, _)| !self.0.contains_key(&address(proto)));
         others.map(|(_, tensor)| tensor.size_bytes()).sum()

@@ -1,4 +1,4 @@
-//! What a step did, when asked: times of nodes, and a timeline that trace viewers open.
+//! Metadata of a step: times of its nodes, collected on request, and a timeline for trace viewers.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use thalweg_tensor::{DType, Shape};
 
 use crate::execute::executable::Executable;
 
-/// One node's run.
+/// One execution of a node.
 #[derive(Clone, Debug)]
 pub struct NodeTiming {
     /// The node.
@@ -24,17 +24,17 @@ pub struct NodeTiming {
     pub device: Arc<str>,
     /// The thread that ran it, or on which it completed, numbered from 0 by first appearance.
     pub thread: u32,
-    /// When it started, in nanoseconds since the step began.
+    /// When it started, in ns since the step began.
     pub start_ns: u64,
-    /// When it was done, likewise.
+    /// When it ended, in ns since the step began.
     pub end_ns: u64,
-    /// What it is made of: `sum = AddV2(a, b:1, ^first)`.
+    /// The node with its op and inputs: `sum = AddV2(a, b:1, ^first)`.
     pub label: String,
-    /// What it gave, as far as somebody took it.
+    /// Its outputs that other nodes read.
     pub outputs: Vec<TracedOutput>,
 }
 
-/// A tensor that a node gave.
+/// An output tensor of a node.
 #[derive(Clone, Debug)]
 pub struct TracedOutput {
     /// Which of the node's outputs it is.
@@ -47,10 +47,10 @@ pub struct TracedOutput {
     pub bytes: u64,
 }
 
-/// Times kept: a loop may run for ever.
+/// Most timings kept: a loop may run for ever.
 const TIMINGS_MAX: usize = 1 << 18;
 
-/// Times of nodes, collected when asked for.
+/// Collects the times of a step's nodes.
 pub(crate) struct Trace {
     begin: Duration,
     /// When the step began, since 1970.
@@ -60,13 +60,13 @@ pub(crate) struct Trace {
 }
 
 impl Trace {
-    /// A step begins: at `begin` of the clock that times nodes, at `wall` of everybody's.
+    /// A step that begins at `begin` of the monotonic clock and at `wall` of the wall clock.
     pub(crate) fn new(begin: Duration, wall: Duration) -> Trace {
         let started_ns = wall.as_nanos() as u64;
         Trace { begin, started_ns, nodes: Mutex::default(), threads: Mutex::default() }
     }
 
-    /// A node ran between these times and gave `outputs`.
+    /// Records that a node ran between these times and set `outputs`.
     pub(crate) fn record(
         &self,
         exec: &Executable,
@@ -131,22 +131,22 @@ fn label(graph: &Graph, node: &Node) -> String {
     text
 }
 
-/// What a step reports besides its results.
+/// The report of a step, as TensorFlow's `RunMetadata`.
 #[derive(Clone, Debug, Default)]
 pub struct RunMetadata {
-    /// When it began, in nanoseconds since 1970; 0 unless nodes were timed.
+    /// When the step began, in ns since 1970; 0 unless nodes were timed.
     pub started_ns: u64,
     /// Nodes in the order in which they finished, up to a limit; empty unless tracing
     /// was asked for.
     pub nodes: Vec<NodeTiming>,
     /// The graphs that ran, one for each device, if they were asked for.
     pub partition_graphs: Vec<pb::GraphDef>,
-    /// What each node cost, if that was asked for.
+    /// The cost of each node, if that was asked for.
     pub cost_graph: Option<pb::CostGraphDef>,
 }
 
 impl RunMetadata {
-    /// Takes in what another task reports of the same step.
+    /// Merges the report of another task about the same step.
     pub fn absorb(&mut self, other: RunMetadata) {
         if self.started_ns == 0 {
             self.started_ns = other.started_ns;

@@ -1,54 +1,51 @@
-//! The in-process session: a graph, its state, and steps over it.
+//! The in-process session: a graph, its state and its cached plans. `step` runs steps.
 
 pub(crate) mod callable;
+pub(crate) mod fetch_collector;
 pub(crate) mod metadata;
 mod metadata_proto;
 pub(crate) mod options;
 pub(crate) mod partial_run;
-mod parts;
-pub(crate) mod peers;
+mod partitions;
 mod placement_log;
 pub(crate) mod plan_cache;
 pub(crate) mod registered;
+pub(crate) mod remote_tasks;
 pub(crate) mod report;
 pub(crate) mod sharing;
+pub(crate) mod step;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
 use thalweg_graph::{Flag, Graph, Node};
 use thalweg_kernel::{
-    AnyKernel, Cancellation, Device, DeviceDescription, DeviceName, FunctionRunner, HostDevice,
-    KernelRegistry, Registration, Rendezvous, ResourceManager, SessionContext, StepContext, StepId,
+    AnyKernel, Device, DeviceDescription, DeviceName, FunctionRunner, HostDevice, KernelRegistry,
+    ResourceManager, SessionContext,
 };
 use thalweg_plan::{Pins, Plan, StaticCosts, StepSignature, Target, compile};
 use thalweg_proto as pb;
-use thalweg_tensor::{Budget, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{Budget, Result, Shape, Tensor, ensure, err};
 
-use crate::execute::StepState;
-use crate::execute::deadline;
-use crate::execute::executable::{Create, Executable, FindOrMake, Interface, KernelSource};
-use crate::execute::rendezvous::LocalRendezvous;
-use crate::execute::step::StepShared;
-use crate::execute::wait_list::{UnderWay, WaitList};
+use crate::execute::executable::{Create, Executable, Interface, KernelSource, StatefulKernels};
+use crate::execute::wait_list::{PendingKernel, WaitList};
 use crate::functions::Functions;
 use crate::pool::background::PoolJobs;
 use crate::pool::{Pool, Share};
-use crate::session::callable::KnownConstants;
-use crate::session::metadata::{RunMetadata, Trace};
+use crate::session::callable::SharedConstants;
+use crate::session::metadata::RunMetadata;
 use crate::session::options::{RunOptions, SessionOptions};
 use crate::session::plan_cache::{CachedPlan, KeyRef, PlanCache};
-use crate::session::report::Reports;
+use crate::session::step::Step;
 
-/// Sessions so far, to tell their steps apart.
+/// Number of sessions that this process has made: the high bits of step numbers.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 /// Bits of a step's number that count the session's steps; above them is the session's number.
 const STEP_BITS: u32 = 40;
 
-/// A graph and everything to run it, usable from any number of threads at once.
+/// A graph and all that is needed to run it, usable from any number of threads at once.
 ///
 /// State (variables, random generators) lives as long as the session or, where a
 /// [`ResourceManager`] was given, as long as that.
@@ -58,9 +55,9 @@ pub struct Session {
 
 type NodeOnDevice = (Arc<str>, DeviceName);
 
-/// What steps and function calls share.
+/// The session as its steps and function calls own it.
 pub(crate) struct SessionCore {
-    /// Itself, for calls that outlive the borrow they came by.
+    /// A reference to itself, for function calls that outlive the borrow by which they were made.
     pub(crate) this: Weak<SessionCore>,
     graph: RwLock<Graph>,
     kernels: Arc<KernelRegistry>,
@@ -68,23 +65,23 @@ pub(crate) struct SessionCore {
     descriptions: Vec<DeviceDescription>,
     pub(crate) options: SessionOptions,
     pub(crate) pool: &'static Pool,
-    context: Arc<SessionContext>,
+    pub(crate) context: Arc<SessionContext>,
     plans: PlanCache,
     pub(crate) functions: Functions,
     /// By node and device.
     stateful_kernels: Mutex<FxHashMap<NodeOnDevice, AnyKernel>>,
-    /// Devices of nodes with state, once a plan has given them one.
+    /// Devices of stateful nodes, fixed by the first plan that placed them.
     pins: Mutex<Pins>,
     next_step: AtomicU64,
-    /// Kernels that complete later and have not yet.
-    pub(crate) waits: Arc<WaitList<UnderWay>>,
+    /// Asynchronous kernels that have started and not completed.
+    pub(crate) waits: Arc<WaitList<PendingKernel>>,
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // What iterators do in the background refers to the core too, until it ends.
+        // Background jobs own the core until they end.
         self.core.context.background.closing().cancel(err!(Cancelled, "the session was closed"));
-        // Idle step states refer to the core, and it to them.
+        // Recycled step states own the core, which owns them by its plans.
         self.core.plans.clear();
         self.core.functions.clear();
     }
@@ -128,8 +125,7 @@ impl Session {
         Ok(Session { core })
     }
 
-    /// A session over another graph with the same named state, devices and limits: what it assigns to
-    /// variables, this one sees.
+    /// A session over another graph that shares this one's named state, devices and limits.
     pub fn beside(&self, graph: Graph) -> Result<Session> {
         let options = SessionOptions {
             devices: self.core.devices.clone(),
@@ -139,17 +135,18 @@ impl Session {
         Session::new(graph, self.core.kernels.clone(), options)
     }
 
-    /// Adds nodes; plans made before stay good.
+    /// Adds nodes to the graph; cached plans stay valid.
     pub fn extend(&self, def: pb::GraphDef) -> Result<()> {
         self.core.graph.write().extend(def)
     }
 
-    /// Looks at the graph as it stands.
+    /// Calls `look` with the graph as it is now.
     pub fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
         self.core.with_graph(look)
     }
 
-    /// Feeds tensors, runs what the fetches and targets need, returns the fetches in order.
+    /// Runs one step: feeds tensors, runs the nodes that the fetches and targets need, and returns the
+    /// fetches in order.
     pub fn run(
         &self,
         feeds: &[(&str, Tensor)],
@@ -168,11 +165,12 @@ impl Session {
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
-        self.core.clone().run_plan(&plan, options, feeds.iter().map(|(_, tensor)| tensor.clone()))
+        let feeds = feeds.iter().map(|(_, tensor)| tensor.clone());
+        Step::with_feeds(&self.core, plan, options, feeds)?.run(options)
     }
 
-    /// As [`Session::run_with`], but does not wait: the step runs on the pool's threads, and `done`
-    /// is called by one of them at its end. A plan that is not there yet is made there as well.
+    /// As [`Session::run_with`], but does not wait: the step runs on the pool, which also makes the plan
+    /// if it is not cached, and one of its threads calls `done` at the end.
     pub fn start(
         &self,
         options: RunOptions,
@@ -191,16 +189,18 @@ impl Session {
                 targets: &targets,
                 is_partial: false,
             };
-            match core.plan(key) {
-                Ok(plan) => {
-                    core.start_plan(plan, &options, feeds.into_iter().map(|(_, t)| t), done);
-                }
+            let step = core.plan(key).and_then(|plan| {
+                let feeds = feeds.into_iter().map(|(_, tensor)| tensor);
+                Step::with_feeds(&core, plan, &options, feeds)
+            });
+            match step {
+                Ok(step) => step.start(&options, done),
                 Err(e) => done(Err(e)),
             }
         });
     }
 
-    /// How many nodes a step with these feeds, fetches and targets runs.
+    /// Number of nodes that a step with these feeds, fetches and targets runs on this task.
     pub fn planned_nodes(
         &self,
         feeds: &[&str],
@@ -208,10 +208,10 @@ impl Session {
         targets: &[&str],
     ) -> Result<usize> {
         let plan = self.core.plan(KeyRef { feeds: &feeds, fetches, targets, is_partial: false })?;
-        Ok(plan.parts.iter().map(|p| p.nodes.len()).sum())
+        Ok(plan.executables.iter().map(|p| p.nodes.len()).sum())
     }
 
-    /// How many plans the session keeps now.
+    /// Number of cached plans.
     pub fn cached_plans(&self) -> usize {
         self.core.plans.len()
     }
@@ -220,7 +220,7 @@ impl Session {
         &self.core
     }
 
-    /// Memory that the session's tensors take now.
+    /// Bytes that the session's tensors take now.
     pub fn memory_used_bytes(&self) -> usize {
         self.core.context.budget.used_bytes()
     }
@@ -235,7 +235,7 @@ impl SessionCore {
         &self.context.budget
     }
 
-    /// Takes over functions that were made for a function's gradient.
+    /// Adds the functions of another graph's library: gradients of functions, or a registered graph's.
     pub(crate) fn adopt_functions(&self, from: &Graph) {
         self.graph.write().adopt_functions(from);
     }
@@ -244,17 +244,17 @@ impl SessionCore {
         if let Some(plan) = self.plans.find(key) {
             return Ok(plan);
         }
-        let plan = self.make_plan(key, &[], &KnownConstants::default())?;
+        let plan = self.make_plan(key, &[], &SharedConstants::default())?;
         Ok(self.plans.insert(key, plan))
     }
 
-    /// A plan for feeds of these shapes alone, or of any if none are said; `shared` are constants that
-    /// another plan has already.
+    /// A plan for feeds of these shapes, or of any shapes if there are none; `shared` are constants of
+    /// another plan that it uses too.
     pub(crate) fn make_plan(
         &self,
         key: KeyRef<'_>,
         shapes: &[Shape],
-        shared: &KnownConstants,
+        shared: &SharedConstants,
     ) -> Result<Arc<CachedPlan>> {
         let plan = self.compile(key, shapes)?;
         let of_client = |count: usize| if key.is_partial { 0 } else { count };
@@ -265,15 +265,15 @@ impl SessionCore {
             is_partial: key.is_partial,
             may_receive_dead: false,
         };
-        let (parts, remote) = self.make_parts(plan.partitions, client, shared)?;
-        Ok(CachedPlan::new(key.to_owned(), shapes, parts, remote))
+        let (executables, remote) = self.make_executables(plan.partitions, client, shared)?;
+        Ok(CachedPlan::new(key.to_owned(), shapes, executables, remote))
     }
 
-    /// The devices of this task, and of those that it knows.
+    /// The devices of this task and of the other tasks that are known.
     fn all_devices(&self) -> Vec<DeviceDescription> {
         let mut devices = self.descriptions.clone();
-        if let Some(peers) = &self.options.peers {
-            devices.extend(peers.devices());
+        if let Some(tasks) = &self.options.remote_tasks {
+            devices.extend(tasks.devices());
         }
         devices
     }
@@ -300,7 +300,7 @@ impl SessionCore {
             self.log_placement(&graph, &signature, &devices, &pins)?;
             return compile(&graph, &signature, &self.target(&devices, &pins));
         }
-        // One plan after the other: what one decides about state binds the next.
+        // Plans are made one after the other: where one places state, the next must too.
         let mut pins = self.pins.lock();
         self.log_placement(&graph, &signature, &devices, &pins)?;
         let plan = compile(&graph, &signature, &self.target(&devices, &pins))?;
@@ -328,7 +328,7 @@ impl SessionCore {
         }
     }
 
-    /// The kernel of a node with state: one for all plans of the session.
+    /// The kernel of a stateful node, which all plans of the session share.
     pub(crate) fn stateful_kernel(
         &self,
         node: &Node,
@@ -352,8 +352,8 @@ impl SessionCore {
 
     pub(crate) fn kernel_source<'a>(
         &'a self,
-        stateful: &'a FindOrMake<'a>,
-        constants: &'a KnownConstants,
+        stateful: &'a StatefulKernels<'a>,
+        constants: &'a SharedConstants,
     ) -> KernelSource<'a> {
         KernelSource {
             constants,
@@ -364,8 +364,8 @@ impl SessionCore {
         }
     }
 
-    /// Compiles a graph all of which runs on one device: a function's body. Its nodes' state is
-    /// the executable's own: their names mean nothing outside of it.
+    /// Compiles the body of a function for one device. Stateful kernels belong to the executable: the
+    /// names of its nodes are not unique in the session.
     pub(crate) fn compile_for_one(
         &self,
         graph: &Graph,
@@ -377,127 +377,9 @@ impl SessionCore {
         let pins = Pins::default();
         let mut plan = compile(graph, signature, &self.target(&descriptions, &pins))?;
         let partition = plan.partitions.pop().ok_or_else(|| err!(Internal, "no partition"))?;
-        let constants = KnownConstants::default();
+        let constants = SharedConstants::default();
         let source = self.kernel_source(&|_, create| create(), &constants);
         Executable::new(partition.graph, device.clone(), interface, &source)
-    }
-
-    pub(crate) fn run_plan(
-        self: Arc<Self>,
-        plan: &CachedPlan,
-        options: &RunOptions,
-        feeds: impl Iterator<Item = Tensor>,
-    ) -> Result<Ran> {
-        let step = self.begin(plan, options, feeds)?;
-        let result = StepState::run_to_end(&step.states, plan.remote.as_deref(), options);
-        step.end(plan, result)
-    }
-
-    /// Runs a step of which nobody waits for the end.
-    pub(crate) fn start_plan(
-        self: Arc<Self>,
-        plan: Arc<CachedPlan>,
-        options: &RunOptions,
-        feeds: impl Iterator<Item = Tensor>,
-        done: impl FnOnce(Result<Ran>) + Send + 'static,
-    ) {
-        let step = match self.begin(&plan, options, feeds) {
-            Ok(step) => step,
-            Err(e) => return done(Err(e)),
-        };
-        let (states, remote) = (step.states.clone(), plan.remote.clone());
-        let end = move || {
-            let result = step.states[0].shared.cancellation.check();
-            done(step.end(&plan, result));
-        };
-        StepState::start_all(&states, remote.as_deref(), options, Box::new(end));
-    }
-
-    /// A step with its feeds set, about to run.
-    fn begin(
-        self: Arc<Self>,
-        plan: &CachedPlan,
-        options: &RunOptions,
-        feeds: impl Iterator<Item = Tensor>,
-    ) -> Result<Begun> {
-        let step_id = self.next_step_id(options);
-        let reports = Reports::from(options);
-        let is_plain = plan.parts.len() == 1 && plan.remote.is_none() && !reports.measures();
-        let recycled = if is_plain { plan.recycled_state(step_id) } else { None };
-        let mut states: SmallVec<[Arc<StepState>; 1]> = match recycled {
-            Some(state) => smallvec::smallvec![state],
-            None => {
-                let meets = (plan.parts.len() > 1).then(|| self.rendezvous(plan, step_id));
-                let meets = meets.or_else(|| self.shared_rendezvous(plan, step_id));
-                self.new_states(plan, options, step_id, meets)
-            }
-        };
-        let Some(state) = Arc::get_mut(&mut states[0]) else {
-            bail!(Internal, "somebody holds a step that has not begun");
-        };
-        for (i, tensor) in feeds.enumerate() {
-            check_feed(plan, i, &tensor)?;
-            state.set_feed(i, tensor);
-        }
-        let cancellation = states[0].context.cancellation();
-        let link = options.cancellation.as_ref().map(|caller| caller.link(cancellation));
-        let deadline = options.timeout.and_then(|t| deadline::arm(cancellation, t));
-        Ok(Begun { states, is_plain, reports, ends: (link, deadline) })
-    }
-
-    /// States of a step whose feeds and fetches pass through its rendezvous.
-    pub(crate) fn partial_states(
-        self: &Arc<Self>,
-        plan: &CachedPlan,
-        options: &RunOptions,
-    ) -> SmallVec<[Arc<StepState>; 1]> {
-        let step_id = self.next_step_id(options);
-        let rendezvous = self.rendezvous(plan, step_id);
-        self.new_states(plan, options, step_id, Some(rendezvous))
-    }
-
-    fn next_step_id(&self, options: &RunOptions) -> StepId {
-        let number = match &self.options.peers {
-            Some(peers) => peers.next_step(),
-            None => self.next_step.fetch_add(1, Ordering::Relaxed),
-        };
-        StepId { number, request: options.request_id }
-    }
-
-    /// Where the parts of a step meet.
-    fn rendezvous(&self, plan: &CachedPlan, step: StepId) -> Arc<dyn Rendezvous> {
-        self.shared_rendezvous(plan, step).unwrap_or_else(|| Arc::new(LocalRendezvous::default()))
-    }
-
-    /// The one that other tasks know too, if they take part.
-    fn shared_rendezvous(&self, plan: &CachedPlan, step: StepId) -> Option<Arc<dyn Rendezvous>> {
-        let peers = self.options.peers.as_ref().filter(|_| plan.remote.is_some());
-        peers.map(|peers| peers.rendezvous(step.number))
-    }
-
-    pub(crate) fn new_states(
-        self: &Arc<Self>,
-        plan: &CachedPlan,
-        options: &RunOptions,
-        step_id: StepId,
-        rendezvous: Option<Arc<dyn Rendezvous>>,
-    ) -> SmallVec<[Arc<StepState>; 1]> {
-        let clock = &self.options.environment.clock;
-        let begin = || Arc::new(Trace::new(clock.monotonic(), clock.wall()));
-        let cancellation = Cancellation::default();
-        let shared = Arc::new(StepShared::new(
-            self.clone(),
-            cancellation.clone(),
-            rendezvous,
-            Reports::from(options).measures().then(begin),
-        ));
-        let device = plan.parts[0].device.clone();
-        let step = StepContext::new(self.context.clone(), device, step_id, cancellation);
-        let state = |exec: &Arc<Executable>| {
-            let context = Arc::new(step.on_device(exec.device.clone()));
-            Arc::new(StepState::new(exec, context, shared.clone()))
-        };
-        plan.parts.iter().map(state).collect()
     }
 }
 
@@ -520,57 +402,4 @@ fn session_context(
         functions: Some(functions),
         environment: options.environment.clone(),
     }
-}
-
-/// What a step gave.
-pub(crate) type Ran = (Vec<Tensor>, RunMetadata);
-
-/// A step on its way.
-struct Begun {
-    states: SmallVec<[Arc<StepState>; 1]>,
-    is_plain: bool,
-    reports: Reports,
-    /// What may end the step before its time, disarmed when dropped.
-    ends: (Option<Registration>, Option<deadline::Armed>),
-}
-
-impl Begun {
-    /// Takes what the step gave; it is over.
-    fn end(self, plan: &CachedPlan, result: Result<()>) -> Result<Ran> {
-        let Begun { mut states, is_plain, reports, ends } = self;
-        drop(ends);
-        let state = &states[0];
-        state.context.step_resources().clear();
-        let remote = state.shared.end_remote();
-        result?;
-        let tensors: Vec<Tensor> =
-            (0..plan.key.fetches.len()).map(|i| state.take_fetch(i)).collect::<Result<_>>()?;
-        let metadata = reports.of(plan, &state.shared, remote);
-        if is_plain && let Some(state) = states.pop() {
-            plan.keep(state);
-        }
-        Ok((tensors, metadata))
-    }
-}
-
-/// Refuses what the plan was not made for.
-fn check_feed(plan: &CachedPlan, i: usize, tensor: &Tensor) -> Result<()> {
-    let expected = plan.parts[0].feeds[i].unwrap_or(tensor.dtype());
-    ensure!(
-        tensor.dtype() == expected,
-        InvalidArgument,
-        "'{}' is {expected}, but {} was fed",
-        plan.key.feeds[i],
-        tensor.dtype()
-    );
-    if let Some(expected) = plan.shapes.get(i) {
-        ensure!(
-            tensor.shape() == expected,
-            InvalidArgument,
-            "the step is planned for '{}' of shape {expected}, but {} was fed",
-            plan.key.feeds[i],
-            tensor.shape()
-        );
-    }
-    Ok(())
 }

@@ -1,4 +1,4 @@
-//! What a caller may choose, of a session and of a step.
+//! Options of a session and of a step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,9 +8,9 @@ use thalweg_plan::{Links, Options};
 
 use crate::environment::{memory_limit_bytes, system_environment};
 use crate::pool::Pool;
-use crate::session::peers::Peers;
+use crate::session::remote_tasks::RemoteTasks;
 
-/// How a session runs.
+/// Options of a session.
 #[derive(Clone)]
 pub struct SessionOptions {
     /// Threads that may run nodes of one step at once, the caller's among them; for each device,
@@ -20,28 +20,28 @@ pub struct SessionOptions {
     pub intra_threads: usize,
     /// Bytes that the session's tensors may take together.
     pub memory_limit_bytes: usize,
-    /// Whether weights that steps use again and again keep the form in which kernels read them, in
-    /// memory of the session's: for sessions whose variables stay as they are.
+    /// Whether kernels keep the packed form of weights that several steps multiply by, charged to the
+    /// session: for sessions whose variables do not change.
     pub keeps_packed_weights: bool,
-    /// Plans kept; beyond, the least recently used goes.
+    /// Most cached plans; beyond, the least recently used is evicted.
     pub plans_max: usize,
-    /// How plans are made.
+    /// Options of planning.
     pub plan: Options,
     /// Devices to run on; the first one is the client's. Empty means one CPU.
     pub devices: Vec<Arc<dyn Device>>,
     /// Other tasks, whose devices plans may use too.
-    pub peers: Option<Arc<dyn Peers>>,
-    /// How fast tensors move between the devices.
+    pub remote_tasks: Option<Arc<dyn RemoteTasks>>,
+    /// Speed of transfers between the devices.
     pub links: Links,
     /// Named state; `None` makes a manager for this session alone.
     pub resources: Option<Arc<ResourceManager>>,
-    /// Time, entropy and files.
+    /// Clock, entropy and files.
     pub environment: Environment,
-    /// Told where a plan puts each node.
+    /// Called for each node that a plan places.
     pub placement_log: Option<PlacementLog>,
 }
 
-/// Is told a node's name, its op and its device.
+/// Called with a node's name, its op and its device.
 pub type PlacementLog = Arc<dyn Fn(&str, &str, &str) + Send + Sync>;
 
 impl Default for SessionOptions {
@@ -55,7 +55,7 @@ impl Default for SessionOptions {
             plans_max: 256,
             plan: Options::default(),
             devices: Vec::new(),
-            peers: None,
+            remote_tasks: None,
             links: Links::default(),
             resources: None,
             environment: system_environment(),
@@ -64,7 +64,7 @@ impl Default for SessionOptions {
     }
 }
 
-/// How one step runs.
+/// Options of one step.
 #[derive(Clone, Default)]
 pub struct RunOptions {
     /// The step ends with `DeadlineExceeded` after this long.
@@ -73,10 +73,10 @@ pub struct RunOptions {
     pub trace: bool,
     /// Report the graphs that ran, one for each device.
     pub partition_graphs: bool,
-    /// Report what each node cost.
+    /// Report the cost of each node.
     pub cost_graph: bool,
     /// Cancelling this ends the step.
     pub cancellation: Option<Cancellation>,
-    /// The caller's number for the request, for whoever watches changes of state; zero is none.
+    /// The client's number for the request, which a `StateObserver` sees; 0 if there is none.
     pub request_id: i64,
 }

@@ -1,33 +1,32 @@
-//! Partial runs: one step whose feeds come, and whose fetches leave, in several calls.
+//! Partial runs: one step whose feeds and fetches are split over several calls.
 //!
-//! The step's `_Recv` and `_Send` of the client are real ones here: a feed is sent into the step's
-//! rendezvous, a fetch received from it. The step begins with the first call and ends when every
-//! feed was given and every node has run; dropping the run cancels what is left of it.
+//! The client's feeds are sent to the step's rendezvous, and its fetches received from it. The step
+//! begins with the first call and ends when every feed was given and every node has run; dropping the
+//! [`PartialRun`] before cancels it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
 use parking_lot::Mutex;
 use thalweg_graph::{Endpoint, Graph, NodeId};
-use thalweg_kernel::{Registration, RendezvousKey, Value};
+use thalweg_kernel::{RendezvousKey, Value};
 use thalweg_plan::StepSignature;
 use thalweg_tensor::{Error, Result, Tensor, bail, ensure, err};
 
-use crate::execute::StepState;
-use crate::execute::deadline;
 use crate::execute::step::StepShared;
+use crate::session::fetch_collector::{FetchCollector, StepEnd};
 use crate::session::metadata::RunMetadata;
 use crate::session::options::RunOptions;
 use crate::session::plan_cache::{CachedPlan, KeyRef};
-use crate::session::report::Reports;
+use crate::session::step::{CallerLink, Step};
 use crate::session::{Session, SessionCore};
 
-/// What one call gave: its fetches in order and, after the last call, the step's report.
-pub type Part = (Vec<Tensor>, Option<RunMetadata>);
+/// The fetches of one call in order and, from the last call, the step's report.
+pub type PartialRunOutputs = (Vec<Tensor>, Option<RunMetadata>);
 
-type Done = Box<dyn FnOnce(Result<Part>) + Send>;
+type Done = Box<dyn FnOnce(Result<PartialRunOutputs>) + Send>;
 
-/// A step that runs in parts. Any number of threads may call it at once.
+/// A step that runs in several calls, from any number of threads.
 pub struct PartialRun {
     core: Arc<SessionCore>,
     plan: Arc<CachedPlan>,
@@ -40,30 +39,21 @@ struct Progress {
     fetches: BTreeMap<String, Tensors>,
     /// The step, once it has begun.
     step: Option<Arc<StepShared>>,
-    /// Whether nobody can call it any more; calls on their way do not begin then.
+    /// Whether the [`PartialRun`] was dropped; a call that has not begun fails then.
     is_dropped: bool,
-    end: End,
+    end: Arc<StepEnd>,
 }
 
 /// One feed or fetch.
 struct Tensors {
     endpoint: Endpoint,
     key: RendezvousKey,
-    /// Whether it was fed or fetched; once is all it gets.
+    /// Whether a call has fed or fetched it.
     is_used: bool,
 }
 
-#[derive(Default)]
-enum End {
-    #[default]
-    Running,
-    /// The last call waits for it.
-    Awaited(Arc<Call>),
-    Over(Result<RunMetadata>),
-}
-
 impl Session {
-    /// Prepares a step whose feeds and fetches come in parts; each counts once.
+    /// Prepares a step whose feeds and fetches are split over several calls; each is given once.
     pub fn partial_run(
         &self,
         feeds: &[&str],
@@ -99,7 +89,7 @@ impl Session {
     }
 }
 
-/// Names with what they mean, and the keys under which the step knows them.
+/// The endpoint and the rendezvous key of each feed or fetch, by name.
 fn tensors(
     core: &SessionCore,
     graph: &Graph,
@@ -117,39 +107,41 @@ fn tensors(
 }
 
 impl PartialRun {
-    /// Feeds some, fetches some, and waits for what is fetched; the last call also for the end.
+    /// Feeds and fetches some of the tensors. The call returns when it has its fetches; the last one
+    /// also waits for the end of the step.
     pub fn run(&self, feeds: &[(&str, Tensor)], fetches: &[&str]) -> Result<Vec<Tensor>> {
         let feeds = feeds.iter().map(|(name, t)| ((*name).to_owned(), t.clone())).collect();
         let fetches = fetches.iter().map(|&name| name.to_owned()).collect();
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         self.start(RunOptions::default(), feeds, fetches, move |result| {
-            // The receiver is below.
-            let _ = tell.send(result);
+            // The receiver lives until it has received.
+            let _ = sender.send(result);
         });
-        let part = told.recv().unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
-        part.map(|(tensors, _)| tensors)
+        let outputs =
+            receiver.recv().unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        outputs.map(|(tensors, _)| tensors)
     }
 
-    /// As [`PartialRun::run`], but does not wait: a thread of the pool calls `done`. A timeout, or
-    /// the caller's wish, that ends the call ends the whole step.
+    /// As [`PartialRun::run`], but does not wait: a thread of the pool calls `done`. The call's timeout
+    /// and cancellation end the whole step.
     pub fn start(
         &self,
         options: RunOptions,
         feeds: Vec<(String, Tensor)>,
         fetches: Vec<String>,
-        done: impl FnOnce(Result<Part>) + Send + 'static,
+        done: impl FnOnce(Result<PartialRunOutputs>) + Send + 'static,
     ) {
         let (core, plan, progress) = (self.core.clone(), self.plan.clone(), self.progress.clone());
         self.core.pool.spawn(move || {
             if let Err((e, done)) =
-                begin_part(&core, &plan, &progress, &options, feeds, &fetches, Box::new(done))
+                begin_call(&core, &plan, &progress, &options, feeds, &fetches, Box::new(done))
             {
                 done(Err(e));
             }
         });
     }
 
-    /// Whether nothing more can come of it: it failed, or everything was fed and fetched.
+    /// Whether no further call can succeed: the step failed, or all was fed and fetched.
     pub fn is_over(&self) -> bool {
         let progress = self.progress.lock();
         let has_failed = progress.step.as_ref().is_some_and(|s| s.cancellation.is_cancelled());
@@ -161,7 +153,8 @@ impl Drop for PartialRun {
     fn drop(&mut self) {
         let mut progress = self.progress.lock();
         progress.is_dropped = true;
-        let step = progress.step.clone().filter(|_| matches!(progress.end, End::Running));
+        // Once all was fed and fetched, the last call waits for the end of the step.
+        let step = progress.step.clone().filter(|_| !progress.is_used_up());
         drop(progress);
         if let Some(step) = step {
             step.cancellation.cancel(dropped());
@@ -170,53 +163,14 @@ impl Drop for PartialRun {
 }
 
 fn dropped() -> Error {
-    err!(Cancelled, "the partial run was given up")
+    err!(Cancelled, "the partial run was dropped")
 }
 
-/// One call that waits for its fetches.
-struct Call {
-    state: Mutex<CallState>,
-}
-
-struct CallState {
-    left: usize,
-    values: Vec<Option<Value>>,
-    metadata: Option<RunMetadata>,
-    done: Option<Done>,
-    /// What may end the step while this call waits.
-    _ends: (Option<Registration>, Option<deadline::Armed>),
-}
-
-impl Call {
-    /// Counts one of the things waited for as there.
-    fn arrived(&self, what: impl FnOnce(&mut CallState) -> Result<()>) {
-        let mut state = self.state.lock();
-        let result = what(&mut state);
-        state.left = state.left.saturating_sub(1);
-        if result.is_ok() && state.left > 0 {
-            return;
-        }
-        // The first error answers; what comes later finds nobody.
-        let Some(done) = state.done.take() else { return };
-        let values = std::mem::take(&mut state.values);
-        let metadata = state.metadata.take();
-        drop(state);
-        // Of a variable the call gets what it is now, with the updates that the call waited for.
-        let tensor = |value: Value| match value.without_alias() {
-            Value::Tensor(tensor) => Some(tensor),
-            _ => None,
-        };
-        done(
-            result.map(|()| (values.into_iter().flatten().filter_map(tensor).collect(), metadata)),
-        );
-    }
-}
-
-/// Checks a call and sets it going; on an error the answer is the caller's to give.
-fn begin_part(
+/// Checks a call and starts it; after an error `done` is returned, and the caller calls it.
+fn begin_call(
     core: &Arc<SessionCore>,
     plan: &Arc<CachedPlan>,
-    progress: &Arc<Mutex<Progress>>,
+    progress: &Mutex<Progress>,
     options: &RunOptions,
     feeds: Vec<(String, Tensor)>,
     fetches: &[String],
@@ -231,91 +185,41 @@ fn begin_part(
     let step = match &locked.step {
         Some(step) => step.clone(),
         None => {
-            let states = core.partial_states(plan, options);
-            let step = states[0].shared.clone();
-            begun = Some(states);
-            locked.step = Some(step.clone());
-            step
+            let id = core.next_step_id(options);
+            let rendezvous = core.rendezvous(plan, id);
+            let step = Step::with_rendezvous(core, plan.clone(), options, id, rendezvous);
+            locked.step = Some(step.shared().clone());
+            begun.insert(step).shared().clone()
         }
     };
-    let is_last = locked.is_used_up();
-    let cancellation = &step.cancellation;
-    let link = options.cancellation.as_ref().map(|caller| caller.link(cancellation));
-    let deadline = options.timeout.and_then(|t| deadline::arm(cancellation, t));
-    let call = Arc::new(Call {
-        state: Mutex::new(CallState {
-            // One more than the fetches: this function itself.
-            left: fetches.len() + 1 + usize::from(is_last),
-            values: vec![None; fetches.len()],
-            metadata: None,
-            done: Some(done),
-            _ends: (link, deadline),
-        }),
-    });
-    let mut is_over = None;
-    if is_last {
-        match std::mem::replace(&mut locked.end, End::Awaited(call.clone())) {
-            End::Over(result) => is_over = Some(result),
-            End::Running | End::Awaited(_) => {}
-        }
-    }
+    let (is_last, end) = (locked.is_used_up(), locked.end.clone());
     drop(locked);
 
+    let link = CallerLink::new(options, &step.cancellation);
+    // Events: this function has sent the feeds; and the end of the step, if the call is the last.
+    let call = FetchCollector::new(fetches.len(), 1 + usize::from(is_last), move |result| {
+        drop(link);
+        done(result);
+    });
     let rendezvous = step.rendezvous.clone().expect("a partial step has a rendezvous");
     // Fetches first: with its last feed a step may end at once, and its rendezvous with it.
-    for (i, key) in fetch_keys.iter().enumerate() {
-        let call = call.clone();
-        let received = move |value| call.arrived(|state| state.put(i, value));
-        rendezvous.receive(key, Box::new(received));
-    }
+    call.receive(&fetch_keys, &*rendezvous);
     for (key, (_, tensor)) in feed_keys.iter().zip(feeds) {
         if rendezvous.send(key, Value::Tensor(tensor)).is_err() {
-            // The step is cancelled; the cause answers, below.
+            // The step is cancelled; its cause answers the call, below.
             break;
         }
     }
-    if let Some(states) = begun {
-        start(&states, plan, options, progress);
+    if let Some(step) = begun {
+        let end = end.clone();
+        step.start(options, move |result| end.set(result.map(|(_, metadata)| metadata)));
     }
-    if let Some(result) = is_over {
-        call.arrived(|state| result.map(|metadata| state.metadata = Some(metadata)));
+    if is_last {
+        let call = call.clone();
+        end.wait(move |result| call.event(result.map(Some)));
     }
-    call.arrived(|_| step.cancellation.check());
+    call.event(step.cancellation.check().map(|()| None));
     Ok(())
-}
-
-impl CallState {
-    fn put(&mut self, i: usize, value: Result<Value>) -> Result<()> {
-        self.values[i] = match value? {
-            value @ (Value::Tensor(_) | Value::Alias(_)) => Some(value),
-            Value::Dead => {
-                bail!(InvalidArgument, "fetch {i} is the result of a branch not taken")
-            }
-            _ => bail!(Internal, "fetch {i} was not produced"),
-        };
-        Ok(())
-    }
-}
-
-fn start(
-    states: &[Arc<StepState>],
-    plan: &Arc<CachedPlan>,
-    options: &RunOptions,
-    progress: &Arc<Mutex<Progress>>,
-) {
-    let (remote, plan, reports) = (plan.remote.clone(), plan.clone(), Reports::from(options));
-    let (shared, resources) = (states[0].shared.clone(), states[0].context.step_resources());
-    let (progress, resources) = (progress.clone(), resources.clone());
-    let end = move || {
-        resources.clear();
-        let remote = shared.end_remote();
-        let result = shared.cancellation.check().map(|()| reports.of(&plan, &shared, remote));
-        let previous = std::mem::replace(&mut progress.lock().end, End::Over(result.clone()));
-        if let End::Awaited(call) = previous {
-            call.arrived(|state| result.map(|metadata| state.metadata = Some(metadata)));
-        }
-    };
-    StepState::start_all(states, remote.as_deref(), options, Box::new(end));
 }
 
 /// Keys of a call's feeds and of its fetches.
@@ -326,7 +230,8 @@ impl Progress {
         self.feeds.values().chain(self.fetches.values()).all(|t| t.is_used)
     }
 
-    /// Marks what a call feeds and fetches, unless the call makes a mistake: then nothing changes.
+    /// Marks the call's feeds and fetches as used, and returns their keys. After an error nothing is
+    /// marked.
     fn claim(
         &mut self,
         core: &SessionCore,

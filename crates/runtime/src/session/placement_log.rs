@@ -1,4 +1,4 @@
-//! What a client is told of where its nodes go.
+//! The placement log: the device of each of the client's nodes.
 
 use thalweg_graph::Graph;
 use thalweg_kernel::DeviceDescription;
@@ -8,7 +8,7 @@ use thalweg_tensor::Result;
 use crate::session::SessionCore;
 
 impl SessionCore {
-    /// Tells where the client's nodes go, those too that are folded or merged away later.
+    /// Logs the device of each of the client's nodes, also of those that optimization removes.
     pub(crate) fn log_placement(
         &self,
         graph: &Graph,
@@ -22,9 +22,8 @@ impl SessionCore {
         for partition in &plan.partitions {
             let device = partition.device.to_string();
             for node in partition.graph.nodes() {
-                let op = node.op.name.as_str();
-                if !matches!(op, "_Send" | "_Recv" | "_HostSend" | "_HostRecv") {
-                    log(&node.name, op, &device);
+                if !node.role().is_transfer() {
+                    log(&node.name, &node.op.name, &device);
                 }
             }
         }

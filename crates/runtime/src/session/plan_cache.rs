@@ -1,10 +1,11 @@
-//! Plans by what they feed, fetch and run; the least recently used goes.
+//! The session's plans by feeds, fetches and targets: a bounded cache that evicts the least recently
+//! used plan.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 use thalweg_kernel::StepId;
@@ -12,51 +13,57 @@ use thalweg_tensor::{Result, Shape, Tensor, ensure};
 
 use crate::execute::StepState;
 use crate::execute::executable::Executable;
-use crate::session::peers::RemoteParts;
+use crate::execute::recycler::Recycler;
+use crate::session::remote_tasks::RemotePartitions;
+use crate::session::report::Reports;
 
-/// States of finished steps that a plan keeps, and the memory that they may take together.
+/// Most states of ended steps that a plan keeps, and most bytes of them together.
 const IDLE_STATES_MAX: usize = 64;
 const IDLE_BYTES_MAX: usize = 64 << 20;
 
-/// One kind of step, ready to run.
+/// A plan with its executables.
 pub(crate) struct CachedPlan {
     pub(crate) key: PlanKey,
-    /// Shapes of the feeds that it is for; none if it is for any.
+    /// Shapes that the feeds must have; empty if any shapes will do.
     pub(crate) shapes: Box<[Shape]>,
-    pub(crate) parts: Vec<Arc<Executable>>,
-    /// What other tasks do.
-    pub(crate) remote: Option<Arc<dyn RemoteParts>>,
+    /// One per partition of this task; the first has the client's feeds and fetches.
+    pub(crate) executables: Vec<Arc<Executable>>,
+    /// Partitions that other tasks run.
+    pub(crate) remote: Option<Arc<dyn RemotePartitions>>,
     last_used: AtomicU64,
-    /// States of finished steps, for the next ones. They refer to the executables, so these cannot
-    /// keep them.
-    idle: Mutex<Vec<Arc<StepState>>>,
-    idle_max: usize,
+    /// States of steps that ended well. They own the executables, so these cannot own them.
+    states: Recycler<Arc<StepState>>,
 }
 
 impl CachedPlan {
     pub(crate) fn new(
         key: PlanKey,
         shapes: &[Shape],
-        parts: Vec<Arc<Executable>>,
-        remote: Option<Arc<dyn RemoteParts>>,
+        executables: Vec<Arc<Executable>>,
+        remote: Option<Arc<dyn RemotePartitions>>,
     ) -> Arc<CachedPlan> {
-        let state_bytes: usize = parts.iter().map(|p| p.state_bytes()).sum();
+        let state_bytes: usize = executables.iter().map(|e| e.state_bytes()).sum();
         Arc::new(CachedPlan {
             key,
             shapes: shapes.into(),
-            parts,
+            executables,
             remote,
             last_used: AtomicU64::new(0),
-            idle: Mutex::default(),
-            idle_max: (IDLE_BYTES_MAX / state_bytes.max(1)).clamp(1, IDLE_STATES_MAX),
+            states: Recycler::new((IDLE_BYTES_MAX / state_bytes.max(1)).clamp(1, IDLE_STATES_MAX)),
         })
     }
 
-    /// A state of an earlier step, ready for this one. One that somebody still holds, a job of the
-    /// pool that came too late for instance, is let go.
+    /// Whether steps with these reports use the state of earlier steps: all of the plan is one
+    /// partition of this task, and nodes are not timed.
+    pub(crate) fn recycles(&self, reports: Reports) -> bool {
+        self.executables.len() == 1 && self.remote.is_none() && !reports.times_nodes()
+    }
+
+    /// The state of an earlier step, reset for step `step_id`. A state that is still in use, by a job
+    /// that the pool runs late for instance, is dropped.
     pub(crate) fn recycled_state(&self, step_id: StepId) -> Option<Arc<StepState>> {
         loop {
-            let mut state = self.idle.lock().pop()?;
+            let mut state = self.states.take()?;
             if Arc::get_mut(&mut state).and_then(|s| s.reset(step_id)).is_some() {
                 return Some(state);
             }
@@ -77,12 +84,9 @@ impl CachedPlan {
                 && self.shapes.iter().zip(feeds).all(|(shape, feed)| feed.shape() == shape)
     }
 
-    /// Keeps the state of a step that ended well, unless there are many already.
-    pub(crate) fn keep(&self, state: Arc<StepState>) {
-        let mut idle = self.idle.lock();
-        if idle.len() < self.idle_max {
-            idle.push(state);
-        }
+    /// Keeps the state of a step that ended well for a later one.
+    pub(crate) fn recycle(&self, state: Arc<StepState>) {
+        self.states.put(state);
     }
 }
 
@@ -151,7 +155,7 @@ impl KeyRef<'_> {
         hasher.finish()
     }
 
-    fn is(&self, key: &PlanKey) -> bool {
+    fn matches(&self, key: &PlanKey) -> bool {
         key.feeds.len() == self.feeds.len()
             && key.feeds.iter().enumerate().all(|(i, name)| name == self.feeds.get(i))
             && key.fetches == self.fetches
@@ -187,7 +191,7 @@ impl PlanCache {
 
     pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<Arc<CachedPlan>> {
         let plans = self.plans.read();
-        let found = plans.get(&key.hash())?.iter().find(|p| key.is(&p.key))?;
+        let found = plans.get(&key.hash())?.iter().find(|p| key.matches(&p.key))?;
         found.last_used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         Some(found.clone())
     }
@@ -196,7 +200,7 @@ impl PlanCache {
     pub(crate) fn insert(&self, key: KeyRef<'_>, plan: Arc<CachedPlan>) -> Arc<CachedPlan> {
         let hash = key.hash();
         let mut plans = self.plans.write();
-        let known = plans.get(&hash).and_then(|bucket| bucket.iter().find(|p| key.is(&p.key)));
+        let known = plans.get(&hash).and_then(|bucket| bucket.iter().find(|p| key.matches(&p.key)));
         if let Some(known) = known {
             return known.clone();
         }
@@ -204,15 +208,15 @@ impl PlanCache {
             .then(|| evict_oldest(&mut plans));
         plan.last_used.store(self.clock.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         plans.entry(hash).or_default().push(plan.clone());
-        // A plan has much to drop: kernels, constants, states of steps. Not under the lock.
+        // Dropping a plan frees kernels, constants and states: that is done without the lock.
         drop(plans);
         drop(evicted);
         plan
     }
 
     pub(crate) fn clear(&self) {
-        let gone = std::mem::take(&mut *self.plans.write());
-        drop(gone);
+        let plans = std::mem::take(&mut *self.plans.write());
+        drop(plans);
     }
 
     /// Number of plans.

@@ -1,7 +1,7 @@
-//! What a step reports besides its results, in TensorFlow's messages.
+//! Makes the report of a step: partition graphs and cost graph in TensorFlow's messages.
 
 use rustc_hash::FxHashMap;
-use thalweg_graph::Graph;
+use thalweg_graph::{Graph, Role};
 use thalweg_proto as pb;
 use thalweg_tensor::PartialShape;
 
@@ -10,7 +10,7 @@ use crate::session::metadata::{NodeTiming, RunMetadata};
 use crate::session::options::RunOptions;
 use crate::session::plan_cache::CachedPlan;
 
-/// Which reports a caller wishes.
+/// The reports that a caller asked for.
 #[derive(Clone, Copy)]
 pub(crate) struct Reports {
     trace: bool,
@@ -30,11 +30,11 @@ impl From<&RunOptions> for Reports {
 
 impl Reports {
     /// Whether nodes are timed.
-    pub(crate) fn measures(self) -> bool {
+    pub(crate) fn times_nodes(self) -> bool {
         self.trace || self.cost_graph
     }
 
-    /// The reports of a step that is over, with those of other tasks.
+    /// The report of a step that has ended, merged with that of other tasks.
     pub(crate) fn of(
         self,
         plan: &CachedPlan,
@@ -76,24 +76,24 @@ fn partition_graphs(plan: &CachedPlan) -> Vec<pb::GraphDef> {
         });
         def
     };
-    plan.parts.iter().map(graph).collect()
+    plan.executables.iter().map(graph).collect()
 }
 
 /// Numbers of the two nodes that TensorFlow adds to every graph.
 const SOURCE: i32 = 0;
 const SINK: i32 = 1;
 
-/// What each node cost in the step, as TensorFlow's tools read it.
+/// The cost of each node in the step.
 fn cost_graph(plan: &CachedPlan, timings: &[NodeTiming]) -> pb::CostGraphDef {
     let timed: FxHashMap<(&str, &str), &NodeTiming> =
         timings.iter().map(|t| ((&*t.device, &*t.node), t)).collect();
     let mut finals = Vec::new();
     let mut nodes = Vec::new();
     let mut base = SINK + 1;
-    for part in &plan.parts {
+    for part in &plan.executables {
         for (i, node) in part.graph.nodes().iter().enumerate() {
             let timing = timed.get(&(&*part.device_name, &*node.name)).copied();
-            let is_final = matches!(node.op.name.as_str(), "_Send" | "_HostSend");
+            let is_final = node.role() == Role::Send;
             let id = base + i as i32;
             if is_final {
                 finals.push(id);
@@ -136,7 +136,7 @@ fn input_info(base: i32, from: thalweg_graph::Endpoint) -> pb::cost_graph_def::n
     }
 }
 
-/// Sizes as they were seen, else unknown.
+/// Sizes of the outputs that were traced; the others are unknown.
 fn output_infos(
     graph: &Graph,
     node: usize,

@@ -1,4 +1,4 @@
-//! Variables of two sessions that hold the same numbers, in the same memory.
+//! Sharing of memory between equal variables of two sessions.
 
 use std::sync::Arc;
 
@@ -17,9 +17,8 @@ pub struct SharedVariable {
 }
 
 impl Session {
-    /// Has variables take the value that `other`'s variables of the same names have, where the two are
-    /// equal, so that there is one of each in memory. Who changes one later changes a copy. Says which
-    /// variables share now; those that did before are among them.
+    /// Lets variables share the memory of `other`'s variables of the same name and equal value. A later
+    /// update of either copies the value first. Returns all variables that share memory now.
     pub fn share_variables(&self, other: &Session) -> Vec<SharedVariable> {
         let (own, others) = (self.core().resources(), other.core().resources());
         let mut shared = Vec::new();
@@ -32,7 +31,7 @@ impl Session {
             let bytes = mine.size_bytes();
             if !mine.shares_memory_with(&theirs) {
                 let take = || variable.assign(theirs);
-                // What there is no room for in this session's books stays as it is.
+                // A variable that exceeds this session's budget keeps its own memory.
                 if own.update(&*variable, "share", StepId::default(), take).is_err() {
                     continue;
                 }
@@ -43,7 +42,7 @@ impl Session {
     }
 }
 
-/// Whether two tensors are equal to the bit, and memory of the host.
+/// Whether two tensors are in host memory and bitwise equal.
 fn is_same(a: &Tensor, b: &Tensor) -> bool {
     let is_alike = a.dtype() == b.dtype() && a.shape() == b.shape();
     let (Ok(x), Ok(y)) = (a.as_bytes(), b.as_bytes()) else { return false };

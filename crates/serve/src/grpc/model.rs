@@ -8,6 +8,7 @@ use http_body::Body;
 use thalweg_proto::tensorflow::serving as pb;
 use thalweg_rpc::{MessageBody, decode, message};
 use thalweg_tensor::{Result, bail, err};
+use tracing::warn;
 
 use super::prediction::model_name;
 use super::{Call, Services};
@@ -45,7 +46,9 @@ impl Services {
                     let config =
                         config.ok_or_else(|| err!(InvalidArgument, "there is no config"))?;
                     let models = config::models(config)?;
-                    config::without_effect(config).iter().for_each(|what| eprintln!("{what}"));
+                    for what in config::without_effect(config) {
+                        warn!(target: "thalweg::serve", "{what}");
+                    }
                     let before = counted(engine, &request.metric_names);
                     engine.store.reload(models).await?;
                     let after = counted(engine, &request.metric_names);

@@ -12,6 +12,7 @@ use thalweg_proto as pb;
 use thalweg_rpc::{Channel, ConnectPolicy, Method, Pieces, check_status, runtime};
 use thalweg_tensor::{Code, Error, Result, Tensor, err};
 use tokio::runtime::Handle;
+use tracing::{info, warn};
 
 use super::methods;
 use crate::addresses::{Addresses, TaskAddress};
@@ -81,7 +82,7 @@ impl Peers {
                 is_heard: AtomicBool::new(false),
                 incarnation: AtomicU64::new(0),
                 clock: clock.clone(),
-                streams: (way == TensorTransport::Auto).then(|| Streams::new(task.options.news)),
+                streams: (way == TensorTransport::Auto).then(Streams::default),
                 lost: Mutex::default(),
             };
             (name.clone(), Arc::new(peer))
@@ -238,11 +239,21 @@ impl Peer {
             Action::AskAnew => self.ask(Some(self.control.separate()), *limits),
             Action::Report(silent) => {
                 let seconds = silent.as_secs_f32();
-                eprintln!("{name} has been silent for {seconds:.0} s; calls to it wait");
+                warn!(
+                    target: "thalweg::cluster",
+                    task = %name,
+                    silent_s = seconds,
+                    "{name} has been silent for {seconds:.0} s; calls to it wait"
+                );
             }
             Action::ReportBack(silent) => {
                 let seconds = silent.as_secs_f32();
-                eprintln!("{name} is back after {seconds:.0} s of silence");
+                info!(
+                    target: "thalweg::cluster",
+                    task = %name,
+                    silent_s = seconds,
+                    "{name} is back after {seconds:.0} s of silence"
+                );
             }
             Action::Lose(silent) => {
                 let seconds = silent.as_secs_f32();
@@ -262,9 +273,11 @@ impl Peer {
 
     /// Ends the calls that wait for the task.
     fn lose(&self, why: &str) {
+        let name = &self.name;
+        warn!(target: "thalweg::cluster", task = %name, "{name} is lost: {why}; calls to it end");
         self.streams.iter().for_each(Streams::forget);
         let lost = std::mem::take(&mut *self.lost.lock());
-        lost.cancel(err!(Unavailable, "{} is lost: {why}", self.name));
+        lost.cancel(err!(Unavailable, "{name} is lost: {why}"));
     }
 
     fn hear(self: &Arc<Self>, now: Duration, limits: &Limits) {

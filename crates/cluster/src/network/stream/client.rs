@@ -16,6 +16,7 @@ use thalweg_tensor::{Budget, Charge, Code, Error, Result, ensure, err};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
+use tracing::info;
 
 use super::arriving::Arriving;
 use super::frame::{
@@ -36,9 +37,8 @@ const DEVICES_MAX: u64 = 1024;
 const STARTS_MAX: usize = 16;
 
 /// The stream of another task, if it has one.
+#[derive(Default)]
 pub(crate) struct Streams {
-    /// Takes a line when a connection is made.
-    news: fn(&str),
     state: Mutex<State>,
     /// Held by the one who connects.
     connecting: tokio::sync::Mutex<()>,
@@ -58,11 +58,6 @@ enum Way {
 }
 
 impl Streams {
-    /// No connection yet.
-    pub(crate) fn new(news: fn(&str)) -> Streams {
-        Streams { news, state: Mutex::default(), connecting: tokio::sync::Mutex::default() }
-    }
-
     /// The stream of the task's start that has this incarnation; none if its tensors come by gRPC.
     pub(crate) async fn find(
         &self,
@@ -125,7 +120,12 @@ impl Streams {
         let mut state = self.state.lock();
         match opened {
             Some((connection, socket)) => {
-                (self.news)(&format!("tensors of {name} come by a {socket} socket"));
+                info!(
+                    target: "thalweg::transport",
+                    task = %name,
+                    socket,
+                    "tensors of {name} come by a {socket} socket"
+                );
                 let connection = Arc::new(connection);
                 state.connection = Some(connection.clone());
                 Ok(Way::Stream(connection))

@@ -400,7 +400,7 @@ fn another_start_needs_no_connection_of_its_own() {
     let two = Two::new(TensorTransport::Auto, None);
     let incoming = two.asker.task.incoming.clone();
     let control = Channel::new(Arc::new(two.address()), ConnectPolicy::Once(LIMIT), incoming);
-    let (streams, earlier) = (Streams::new(|_| {}), two.owner.task.incarnation ^ (1 << 40));
+    let (streams, earlier) = (Streams::default(), two.owner.task.incarnation ^ (1 << 40));
     let find = async || streams.find(&"t", &control, earlier).await.unwrap().unwrap();
     two.runtime.as_ref().unwrap().block_on(async {
         let first = find().await;

@@ -1,7 +1,7 @@
-//! Threads for jobs that wait for files, so that no thread of the pool has to.
+//! Threads for jobs that block on files, so that no thread of the pool does.
 //!
-//! They are made as jobs come, up to a bound, and end when there has been nothing to do for a while.
-//! Such jobs must not wait for each other: with all threads taken, a job waits until one is free.
+//! A thread is started when a job finds none idle, up to [`THREADS_MAX`], and ends after [`IDLE`]
+//! without a job. When all threads are busy a job is queued, so jobs must not wait for each other.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,9 +11,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-/// Jobs at once. Most of them wait for a disk or a network, so this is no matter of cores.
+/// Most threads. Their jobs mostly wait for a disk or a network, so this does not depend on cores.
 const THREADS_MAX: usize = 16;
-/// How long a thread without a job stays.
+/// How long a thread waits for a job before it ends.
 const IDLE: Duration = Duration::from_secs(10);
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -25,20 +25,20 @@ struct State {
     threads: usize,
 }
 
-struct Waiting {
+struct BlockingThreads {
     state: Mutex<State>,
     wake: Condvar,
 }
 
-static WAITING: LazyLock<Waiting> =
-    LazyLock::new(|| Waiting { state: Mutex::default(), wake: Condvar::new() });
+static THREADS: LazyLock<BlockingThreads> =
+    LazyLock::new(|| BlockingThreads { state: Mutex::default(), wake: Condvar::new() });
 
-/// Runs `job` on a thread on which it may wait for files.
+/// Queues `job` for a blocking thread.
 pub(crate) fn spawn(job: Job) {
-    let mut state = WAITING.state.lock();
+    let mut state = THREADS.state.lock();
     state.jobs.push_back(job);
     if state.jobs.len() <= state.idle {
-        WAITING.wake.notify_one();
+        THREADS.wake.notify_one();
         return;
     }
     if state.threads >= THREADS_MAX {
@@ -49,9 +49,9 @@ pub(crate) fn spawn(job: Job) {
     drop(state);
     let name = format!("thalweg-files-{number}");
     if std::thread::Builder::new().name(name).spawn(work).is_err() {
-        let mut state = WAITING.state.lock();
+        let mut state = THREADS.state.lock();
         state.threads -= 1;
-        // Somebody will come for the job, unless nobody is there: then it is done here.
+        // A running thread takes the job; if there is none, this thread runs it.
         let left = if state.threads == 0 { state.jobs.pop_back() } else { None };
         drop(state);
         if let Some(job) = left {
@@ -61,7 +61,7 @@ pub(crate) fn spawn(job: Job) {
 }
 
 /// Calls `work(i)` for every `i < count` on this thread and up to `threads - 1` others.
-pub(crate) fn spread(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
+pub(crate) fn for_each(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)) {
     let next = AtomicUsize::new(0);
     let take = || {
         loop {
@@ -75,7 +75,7 @@ pub(crate) fn spread(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)
     std::thread::scope(|scope| {
         for _ in 1..threads.min(count) {
             let builder = std::thread::Builder::new().name("thalweg-files".into());
-            // Without room for another thread those that are there do the work.
+            // If the system refuses a thread, the others do the work.
             if builder.spawn_scoped(scope, take).is_err() {
                 break;
             }
@@ -84,19 +84,19 @@ pub(crate) fn spread(threads: usize, count: usize, work: &(dyn Fn(usize) + Sync)
     });
 }
 
-/// What a thread does until it has been idle for long.
+/// The loop of a blocking thread.
 fn work() {
-    let mut state = WAITING.state.lock();
+    let mut state = THREADS.state.lock();
     loop {
         if let Some(job) = state.jobs.pop_front() {
             drop(state);
-            // A bug in one job is that job's: whoever waits for it is told when it is dropped.
+            // A panic must not end the thread; the job's waiter sees that its completion is dropped.
             let _ = catch_unwind(AssertUnwindSafe(job));
-            state = WAITING.state.lock();
+            state = THREADS.state.lock();
             continue;
         }
         state.idle += 1;
-        let waited = WAITING.wake.wait_for(&mut state, IDLE);
+        let waited = THREADS.wake.wait_for(&mut state, IDLE);
         state.idle -= 1;
         if waited.timed_out() && state.jobs.is_empty() {
             state.threads -= 1;
@@ -111,10 +111,10 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn all_of_a_spread_is_done() {
+    fn every_index_is_visited() {
         for (threads, count) in [(1, 5), (4, 3), (3, 1000), (2, 0)] {
             let sum = AtomicUsize::new(0);
-            spread(threads, count, &|i| {
+            for_each(threads, count, &|i| {
                 sum.fetch_add(i + 1, Ordering::Relaxed);
             });
             assert_eq!(sum.into_inner(), count * (count + 1) / 2);
@@ -125,10 +125,10 @@ mod tests {
     fn jobs_wait_beside_each_other_and_survive_a_panic() {
         let (done, results) = mpsc::channel();
         let (go, gate) = mpsc::channel::<()>();
-        let told = done.clone();
+        let first_done = done.clone();
         spawn(Box::new(move || {
             gate.recv().unwrap();
-            told.send(0).unwrap();
+            first_done.send(0).unwrap();
         }));
         spawn(Box::new(|| panic!("a bug")));
         for i in 1..=40 {
@@ -140,6 +140,6 @@ mod tests {
         assert!(!others.contains(&0));
         go.send(()).unwrap();
         assert_eq!(results.recv().unwrap(), 0);
-        assert!(WAITING.state.lock().threads <= THREADS_MAX);
+        assert!(THREADS.state.lock().threads <= THREADS_MAX);
     }
 }

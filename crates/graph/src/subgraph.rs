@@ -1,8 +1,8 @@
-//! Parts of graphs as functions.
+//! Extraction of subgraphs as functions.
 //!
-//! Bodies of branches and loops, and gradients of functions, are built as nodes of some graph and
-//! then written down as a `FunctionDef`. What they read that is not among them is either given as
-//! an argument or, where it is a source without inputs, copied.
+//! Bodies of branches and loops, and gradients of functions, are built as nodes of a graph and then
+//! written as a `FunctionDef`. A tensor from outside of the subgraph becomes an argument; a constant
+//! or variable handle is copied into the function instead.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -12,60 +12,60 @@ use rustc_hash::{FxHashMap, FxHasher};
 use thalweg_proto as pb;
 use thalweg_tensor::{DType, PartialShape, Result, bail, ensure, err};
 
-use crate::{AttrValue, Endpoint, Flag, Graph, IntoAttr, Node, NodeId, Output};
+use crate::{AttrValue, Flag, Graph, IntoAttr, Node, NodeId, Output, Role};
 
-/// Nodes that are to become a function.
+/// Nodes of a graph that become a function.
 #[derive(Clone, Default)]
-pub(crate) struct Piece {
+pub(crate) struct Subgraph {
     nodes: Vec<(NodeId, Node)>,
     inside: FxHashMap<NodeId, usize>,
 }
 
 /// An argument or a result of a function.
 #[derive(Clone)]
-pub(crate) struct Slot {
-    /// The tensor that the argument stands for or that the result is; an argument without one is
-    /// not looked at, a result without one is never used.
+pub(crate) struct FunctionArg {
+    /// The tensor that the argument replaces or that the function returns. An argument without one
+    /// has no reader; a result without one is never used.
     pub(crate) tensor: Option<Output>,
     pub(crate) dtype: DType,
     pub(crate) shape: PartialShape,
 }
 
-impl Slot {
-    pub(crate) fn of(graph: &Graph, tensor: Output) -> Slot {
+impl FunctionArg {
+    pub(crate) fn of(graph: &Graph, tensor: Output) -> FunctionArg {
         let info = graph.output(tensor);
-        Slot { tensor: Some(tensor), dtype: info.dtype, shape: info.shape.clone() }
+        FunctionArg { tensor: Some(tensor), dtype: info.dtype, shape: info.shape.clone() }
     }
 
-    /// The same slot where nothing is known of its tensor.
-    pub(crate) fn foreign(&self) -> Slot {
-        Slot { tensor: None, ..self.clone() }
+    /// The same argument without a tensor.
+    pub(crate) fn unbound(&self) -> FunctionArg {
+        FunctionArg { tensor: None, ..self.clone() }
     }
 }
 
-/// Whether a function has this node anew instead of getting its output as an argument.
+/// Whether a function gets a copy of this node rather than its output as an argument.
 fn is_copied(node: &Node) -> bool {
-    node.inputs.is_empty() && matches!(node.op.name.as_str(), "Const" | "VarHandleOp")
+    node.inputs.is_empty() && matches!(node.role(), Role::Const | Role::VarHandle)
 }
 
 fn is_interface(node: &Node) -> bool {
-    matches!(node.op.name.as_str(), "_Arg" | "_Retval")
+    matches!(node.role(), Role::Arg | Role::Retval)
 }
 
-impl Piece {
-    /// These nodes of `graph`, without its arguments and results.
-    pub(crate) fn of(graph: &Graph, ids: impl IntoIterator<Item = NodeId>) -> Piece {
-        let mut piece = Piece::default();
+impl Subgraph {
+    /// The nodes `ids` of `graph` but for `_Arg` and `_Retval`.
+    pub(crate) fn of(graph: &Graph, ids: impl IntoIterator<Item = NodeId>) -> Subgraph {
+        let mut subgraph = Subgraph::default();
         for id in ids {
             if !is_interface(graph.node(id)) {
-                piece.inside.insert(id, piece.nodes.len());
-                piece.nodes.push((id, graph.node(id).clone()));
+                subgraph.inside.insert(id, subgraph.nodes.len());
+                subgraph.nodes.push((id, graph.node(id).clone()));
             }
         }
-        piece
+        subgraph
     }
 
-    /// Lets the nodes read other tensors in the place of some that are outside.
+    /// Replaces inputs of the nodes.
     pub(crate) fn replace_inputs(&mut self, by: &FxHashMap<Output, Output>) {
         for input in self.nodes.iter_mut().flat_map(|(_, node)| &mut node.inputs) {
             if let Some(&other) = by.get(input) {
@@ -74,8 +74,8 @@ impl Piece {
         }
     }
 
-    /// Takes other nodes in.
-    pub(crate) fn append(&mut self, other: Piece) {
+    /// Adds the nodes of another subgraph.
+    pub(crate) fn append(&mut self, other: Subgraph) {
         for (id, node) in other.nodes {
             self.inside.insert(id, self.nodes.len());
             self.nodes.push((id, node));
@@ -86,8 +86,8 @@ impl Piece {
         self.inside.contains_key(&id)
     }
 
-    /// Tensors outside that the nodes or `results` are made of, by first use; those in `given` and
-    /// those that are copied are not among them.
+    /// The captures: tensors from outside that the nodes read or `results` contains, in the order of
+    /// their first use, but for those in `given` and those that are copied.
     pub(crate) fn captures(
         &self,
         graph: &Graph,
@@ -105,7 +105,7 @@ impl Piece {
         found
     }
 
-    /// Nodes outside that the nodes wait for.
+    /// Nodes outside with a control edge to one of the nodes.
     pub(crate) fn control_captures(&self) -> Vec<NodeId> {
         let mut found: Vec<NodeId> =
             self.nodes.iter().flat_map(|(_, n)| n.control_inputs.clone()).collect();
@@ -115,17 +115,17 @@ impl Piece {
         found
     }
 
-    /// Whether running it has effects, or depends on more than its arguments.
+    /// Whether a node is stateful.
     pub(crate) fn is_stateful(&self) -> bool {
         self.nodes.iter().any(|(_, node)| node.op.has(Flag::Stateful))
     }
 
-    /// The function from `args` to `results`. `graph` has the tensors outside.
+    /// The function from `args` to `results`. `graph` is where captured tensors are looked up.
     pub(crate) fn to_function(
         &self,
         graph: &Graph,
-        args: &[Slot],
-        results: &[Slot],
+        args: &[FunctionArg],
+        results: &[FunctionArg],
     ) -> Result<pb::FunctionDef> {
         let mut writer = Writer::new(self, graph);
         for arg in args {
@@ -141,11 +141,11 @@ impl Piece {
     }
 }
 
-/// A function on its way to be written down.
+/// A `FunctionDef` under construction.
 struct Writer<'a> {
-    piece: &'a Piece,
+    subgraph: &'a Subgraph,
     graph: &'a Graph,
-    /// A name that no node's begins with.
+    /// A prefix that no node's name begins with.
     prefix: String,
     given: FxHashMap<Output, String>,
     copied: BTreeMap<NodeId, String>,
@@ -154,14 +154,14 @@ struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    fn new(piece: &'a Piece, graph: &'a Graph) -> Writer<'a> {
+    fn new(subgraph: &'a Subgraph, graph: &'a Graph) -> Writer<'a> {
         let mut prefix = "arg".to_owned();
-        while piece.nodes.iter().any(|(_, node)| node.name.starts_with(&prefix)) {
+        while subgraph.nodes.iter().any(|(_, node)| node.name.starts_with(&prefix)) {
             prefix.push('_');
         }
         let def = pb::FunctionDef { signature: Some(pb::OpDef::default()), ..Default::default() };
         Writer {
-            piece,
+            subgraph,
             graph,
             prefix,
             given: FxHashMap::default(),
@@ -175,20 +175,20 @@ impl<'a> Writer<'a> {
         self.def.signature.get_or_insert_default()
     }
 
-    fn arg(&mut self, slot: &Slot) {
+    fn arg(&mut self, function_arg: &FunctionArg) {
         let index = self.signature_len.0;
         self.signature_len.0 += 1;
         let name = format!("{}{index}", self.prefix);
         self.signature().input_arg.push(pb::op_def::ArgDef {
             name: name.clone(),
-            r#type: slot.dtype.to_proto(),
+            r#type: function_arg.dtype.to_proto(),
             ..Default::default()
         });
-        let shapes = (&[slot.shape.clone()][..]).into_attr().to_proto();
+        let shapes = (&[function_arg.shape.clone()][..]).into_attr().to_proto();
         let mut attrs = pb::function_def::ArgAttrs::default();
         attrs.attr.insert("_output_shapes".to_owned(), shapes);
         self.def.arg_attr.insert(index as u32, attrs);
-        if let Some(tensor) = slot.tensor {
+        if let Some(tensor) = function_arg.tensor {
             self.given.entry(tensor).or_insert(name);
         }
     }
@@ -198,7 +198,7 @@ impl<'a> Writer<'a> {
         for &e in &node.inputs {
             input.push(self.tensor(e)?);
         }
-        for &id in node.control_inputs.iter().filter(|&&id| self.piece.contains(id)) {
+        for &id in node.control_inputs.iter().filter(|&&id| self.subgraph.contains(id)) {
             input.push(format!("^{}", self.inside(id)?.name));
         }
         self.push(node, node.name.to_string(), input);
@@ -218,23 +218,23 @@ impl<'a> Writer<'a> {
             op: node.op.name.clone(),
             input,
             device: node.device.to_string(),
-            attr: node.attrs.iter().map(|(n, v)| (n.to_string(), v.to_proto())).collect(),
+            attr: node.attrs.to_proto(),
             ..Default::default()
         });
     }
 
     fn inside(&self, id: NodeId) -> Result<&'a Node> {
-        let position = self.piece.inside.get(&id);
+        let position = self.subgraph.inside.get(&id);
         let position = position.ok_or_else(|| err!(Internal, "a node is not in its function"))?;
-        Ok(&self.piece.nodes[*position].1)
+        Ok(&self.subgraph.nodes[*position].1)
     }
 
-    /// What the function calls a tensor.
+    /// The name of a tensor within the function.
     fn tensor(&mut self, e: Output) -> Result<String> {
         if let Some(name) = self.given.get(&e) {
             return Ok(name.clone());
         }
-        if self.piece.contains(e.node) {
+        if self.subgraph.contains(e.node) {
             let node = self.inside(e.node)?;
             return output_name(node, &node.name, e.index);
         }
@@ -257,32 +257,32 @@ impl<'a> Writer<'a> {
         output_name(node, &name, e.index)
     }
 
-    fn result(&mut self, slot: &Slot) -> Result<()> {
+    fn result(&mut self, function_arg: &FunctionArg) -> Result<()> {
         let index = self.signature_len.1;
         self.signature_len.1 += 1;
-        let source = match slot.tensor {
+        let source = match function_arg.tensor {
             Some(tensor) => self.tensor(tensor)?,
-            None => self.unused(slot),
+            None => self.unused(function_arg),
         };
         let name = format!("result{index}");
         self.signature().output_arg.push(pb::op_def::ArgDef {
             name: name.clone(),
-            r#type: slot.dtype.to_proto(),
+            r#type: function_arg.dtype.to_proto(),
             ..Default::default()
         });
         self.def.ret.insert(name, source);
         Ok(())
     }
 
-    /// Something of the right type, and of a shape that may be there.
-    fn unused(&mut self, slot: &Slot) -> String {
+    /// A `FakeParam` of the result's type and shape.
+    fn unused(&mut self, function_arg: &FunctionArg) -> String {
         let name = format!("{}_unused{}", self.prefix, self.signature_len.1);
-        let shape = AttrValue::from(&slot.shape).to_proto();
+        let shape = AttrValue::from(&function_arg.shape).to_proto();
         self.def.node_def.push(pb::NodeDef {
             name: name.clone(),
             op: "FakeParam".to_owned(),
             attr: BTreeMap::from([
-                ("dtype".to_owned(), slot.dtype.into_attr().to_proto()),
+                ("dtype".to_owned(), function_arg.dtype.into_attr().to_proto()),
                 ("shape".to_owned(), shape),
             ]),
             ..Default::default()
@@ -303,8 +303,8 @@ fn output_name(node: &Node, name: &str, index: u32) -> Result<String> {
     bail!(Internal, "'{name}' has no output {index}")
 }
 
-/// Adds a function to a graph's library under a name made of `base` and of what it does, so that
-/// the same function is there once and graphs that grew apart can be joined.
+/// Adds a function to a graph's library. Its name is `base` and a hash of its content, so equal
+/// functions are stored once and libraries of graphs with a common origin can be merged.
 pub(crate) fn add_function(graph: &mut Graph, base: &str, def: pb::FunctionDef) -> Result<String> {
     let mut hasher = FxHasher::default();
     hasher.write(&def.encode_to_vec());
@@ -315,9 +315,4 @@ pub(crate) fn add_function(graph: &mut Graph, base: &str, def: pb::FunctionDef) 
         .library_mut()
         .extend(pb::FunctionDefLibrary { function: vec![def], ..Default::default() })?;
     Ok(name)
-}
-
-/// Tensors as endpoints of nodes that have one output.
-pub(crate) fn first_outputs(nodes: &[NodeId]) -> Vec<Output> {
-    nodes.iter().map(|&node| Endpoint { node, index: 0 }).collect()
 }

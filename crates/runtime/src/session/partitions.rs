@@ -1,4 +1,4 @@
-//! The parts of a plan, made ready: those for this task's devices here, the others by their tasks.
+//! Executables of a plan's partitions for this task's devices; other tasks take over the rest.
 
 use std::sync::Arc;
 
@@ -6,35 +6,35 @@ use thalweg_graph::{Graph, Node};
 use thalweg_plan::Partition;
 use thalweg_tensor::{Result, ensure};
 
-use crate::execute::executable::{Create, Executable, Interface, has_control_flow};
+use crate::execute::executable::{Create, Executable, Interface};
 use crate::session::SessionCore;
-use crate::session::callable::KnownConstants;
-use crate::session::peers::RemoteParts;
+use crate::session::callable::SharedConstants;
+use crate::session::remote_tasks::RemotePartitions;
 
-/// What runs here, and what runs elsewhere.
-pub(crate) type Parts = (Vec<Arc<Executable>>, Option<Arc<dyn RemoteParts>>);
+/// Executables of this task, and the partitions of other tasks.
+pub(crate) type Executables = (Vec<Arc<Executable>>, Option<Arc<dyn RemotePartitions>>);
 
 impl SessionCore {
-    /// Makes parts ready to run. `client` is what the caller gives and gets; it does so on the first
-    /// device. Constants that are among `shared` are not made again.
-    pub(crate) fn make_parts(
+    /// Makes an executable of each partition for a device of this task. The first one has the
+    /// `client`'s feeds and fetches. Constants that are among `shared` are not made again.
+    pub(crate) fn make_executables(
         &self,
         partitions: Vec<Partition>,
         client: Interface,
-        shared: &KnownConstants,
-    ) -> Result<Parts> {
+        shared: &SharedConstants,
+    ) -> Result<Executables> {
         let may_receive_dead = client.may_receive_dead
-            || partitions.len() > 1 && partitions.iter().any(|p| has_control_flow(&p.graph));
+            || partitions.len() > 1 && partitions.iter().any(|p| p.graph.has_control_flow());
         let is_here = |p: &Partition| self.devices.iter().any(|d| d.description().name == p.device);
         let like = partitions.first().map(|p| Graph::new_like(&p.graph));
         let (mut here, elsewhere): (Vec<_>, Vec<_>) = partitions.into_iter().partition(is_here);
         if here.is_empty()
             && let Some(graph) = like
         {
-            // Somebody has to wait for the others.
+            // This task waits for the others, with an empty partition.
             here.push(Partition { device: self.client_device().name.clone(), graph });
         }
-        let mut parts = Vec::with_capacity(here.len());
+        let mut executables = Vec::with_capacity(here.len());
         for (i, partition) in here.into_iter().enumerate() {
             let of_client = |count: usize| if i == 0 { count } else { 0 };
             let interface = Interface {
@@ -43,25 +43,30 @@ impl SessionCore {
                 may_receive_dead,
                 ..client
             };
-            parts.push(Arc::new(self.make_part(partition, interface, shared)?));
+            executables.push(Arc::new(self.make_executable(partition, interface, shared)?));
         }
-        let Some(first) = elsewhere.first() else { return Ok((parts, None)) };
-        ensure!(self.options.peers.is_some(), Internal, "{} is not a device here", first.device);
-        let remote = match &self.options.peers {
-            Some(peers) => Some(peers.take(elsewhere)?),
+        let Some(first) = elsewhere.first() else { return Ok((executables, None)) };
+        ensure!(
+            self.options.remote_tasks.is_some(),
+            Internal,
+            "{} is not a device here",
+            first.device
+        );
+        let remote = match &self.options.remote_tasks {
+            Some(tasks) => Some(tasks.take(elsewhere)?),
             None => None,
         };
-        Ok((parts, remote))
+        Ok((executables, remote))
     }
 
-    fn make_part(
+    fn make_executable(
         &self,
         partition: Partition,
         interface: Interface,
-        shared: &KnownConstants,
+        shared: &SharedConstants,
     ) -> Result<Executable> {
         let found = self.devices.iter().find(|d| d.description().name == partition.device);
-        let device = found.expect("the part is one of those for devices here").clone();
+        let device = found.expect("the partition is one of those for devices of this task").clone();
         let stateful =
             |node: &Node, create: Create<'_>| self.stateful_kernel(node, &partition.device, create);
         let source = self.kernel_source(&stateful, shared);

@@ -1,0 +1,91 @@
+//! Running the partitions of a step, or one function call: the caller waits, or a callback is called.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::{StepState, with_runner};
+use crate::session::options::RunOptions;
+use crate::session::remote_tasks::RemotePartitions;
+
+impl StepState {
+    /// Runs the partitions of a step on this thread and the pool's; returns when all have ended.
+    pub(crate) fn run_to_end(
+        states: &[Arc<StepState>],
+        remote: Option<&dyn RemotePartitions>,
+        options: &RunOptions,
+    ) {
+        let (own, shared) = (&states[0], &states[0].shared);
+        shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        start_others(states, remote, options);
+        own.active.fetch_add(1, Ordering::Relaxed);
+        with_runner(|runner| {
+            own.push_roots(runner);
+            own.run_nodes(runner);
+        });
+        own.active.fetch_sub(1, Ordering::SeqCst);
+        if !shared.release() {
+            wait(states);
+        }
+    }
+
+    /// Starts the partitions of a step; `done` is called at its end, perhaps before this returns.
+    pub(crate) fn start_all(
+        states: &[Arc<StepState>],
+        remote: Option<&dyn RemotePartitions>,
+        options: &RunOptions,
+        done: Box<dyn FnOnce() + Send>,
+    ) {
+        // The step cannot end before all its partitions have begun.
+        states[0].shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        start_others(states, remote, options);
+        states[0].start(done);
+        states[0].shared.release();
+    }
+
+    /// Starts a function call; `done` is called at its end, perhaps before this returns.
+    pub(crate) fn start(self: &Arc<Self>, done: Box<dyn FnOnce() + Send>) {
+        self.shared.on_done(done);
+        self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.active.fetch_add(1, Ordering::Relaxed);
+        with_runner(|runner| {
+            self.push_roots(runner);
+            let has_yielded = self.run_nodes(runner);
+            self.shared.release();
+            if has_yielded {
+                self.queue_again();
+            } else if self.leave() {
+                self.assist(runner);
+            }
+        });
+    }
+}
+
+/// Starts all partitions but the first: those of other tasks, and those of this one on the pool. The
+/// caller counts as outstanding.
+fn start_others(
+    states: &[Arc<StepState>],
+    remote: Option<&dyn RemotePartitions>,
+    options: &RunOptions,
+) {
+    if let Some(remote) = remote {
+        states[0].shared.start_remote(remote, states[0].context.step_id().number, options);
+    }
+    for other in &states[1..] {
+        other.offer_roots();
+    }
+}
+
+/// Waits for the end of the step, and runs nodes that others offer meanwhile.
+fn wait(states: &[Arc<StepState>]) {
+    loop {
+        for state in states {
+            if state.has_offers() && state.try_enter() {
+                with_runner(|runner| state.assist(runner));
+            }
+        }
+        let can_help = || states.iter().any(|s| s.has_offers() && s.has_room());
+        if states[0].shared.wait(can_help) {
+            return;
+        }
+    }
+}
