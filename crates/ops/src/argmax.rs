@@ -1,4 +1,4 @@
-//! `ArgMax` and `ArgMin`: where along a dimension the extreme lies, the first of equals.
+//! `ArgMax` and `ArgMin`: the index of the extreme along a dimension, the first of equal ones.
 //!
 //! NaN is never an extreme; where there is nothing else, the answer is 0.
 

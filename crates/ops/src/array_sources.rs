@@ -1,4 +1,4 @@
-//! Where tensors begin: placeholders, constants of a shape, ranges.
+//! Source ops: placeholders, filled constants, ranges.
 
 use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, Role, ValueContext, gradient};

@@ -1,4 +1,4 @@
-//! Batch normalisation: channels brought to mean 0 and variance 1, then scaled and shifted.
+//! Batch normalization: channels are normalized to mean 0 and variance 1, then scaled and shifted.
 
 use half::{bf16, f16};
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! Gradients of batch normalisation: of the op, and of the op that computes its gradient.
+//! Gradients of batch normalization: of the op, and of its gradient op.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result};

@@ -1,4 +1,4 @@
-//! A vector added to every row, or to every channel of an image, and the gradient of that.
+//! `BiasAdd`: a vector added to every row, or to every channel of an image, and its gradient.
 
 use half::{bf16, f16};
 use num_complex::Complex;

@@ -1,4 +1,4 @@
-//! The bits of elements, seen as those of another dtype.
+//! `Bitcast`: reinterprets the bits of elements as another dtype.
 
 use smallvec::SmallVec;
 use thalweg_graph::{OpDef, ShapeContext};

@@ -1,4 +1,4 @@
-//! Bits of integers: logic, shifts, counts.
+//! Bitwise ops on integers: logic, shifts, population count.
 
 use thalweg_graph::{Flag, OpDef, shape};
 use thalweg_kernel::Family;

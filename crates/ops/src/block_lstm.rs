@@ -1,7 +1,7 @@
-//! Long short-term memory over whole sequences, and its gradient.
+//! `BlockLSTM`: LSTM over whole sequences, and its gradient.
 //!
-//! What depends on the input alone is one product for all steps, and so are the gradients by weights;
-//! the recurrent weights are packed once for the small products of the steps.
+//! The input products of all time steps are one matrix product, as are the gradients by the
+//! weights; the recurrent weights are packed once for the small products of the time steps.
 
 mod backward;
 mod forward;

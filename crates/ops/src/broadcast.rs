@@ -1,8 +1,8 @@
-//! How operands of different shapes line up under NumPy's rules.
+//! Broadcasting under NumPy's rules.
 //!
-//! A [`Plan`] is made once per call, without knowing dtypes: dimensions that all operands walk
-//! through alike are merged, so that what is left are long rows in which each operand either
-//! advances by one element or stands still.
+//! A [`Plan`] is made once per call, independently of dtypes: adjacent dimensions in which all
+//! operands advance alike are merged, so that the inner loop runs over long rows in which each
+//! operand has stride 1 or 0.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Candidate samplers for losses over very many classes, and the hits to take out of them again.
+//! Candidate samplers for sampled losses, and `ComputeAccidentalHits`.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! Conversion of elements from one dtype to another, by value.
+//! `Cast`: conversion of elements to another dtype.
 //!
 //! A cast is a chain of at most three loops: narrow floats are widened to `f32`, converted, and
 //! rounded again at the other end. In the middle stands one of the loops among the types that

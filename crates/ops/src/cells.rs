@@ -1,7 +1,8 @@
-//! Elements as cells: what a kernel needs to move them without knowing what they mean.
+//! Elements as opaque cells, for kernels that move them.
 //!
-//! Numbers move by their size, so one loop serves every dtype of 1, 2, 4, 8 or 16 bytes; strings,
-//! handles and variants move by reference count. [`with_cell!`] picks the cell of a dtype.
+//! Numbers are moved by their size, so one loop serves every dtype of 1, 2, 4, 8 or 16 bytes;
+//! strings, handles and variants are moved by reference count. [`with_cell!`] selects the cell type
+//! of a dtype.
 
 use bytes::Bytes;
 use thalweg_kernel::KernelContext;

@@ -1,4 +1,4 @@
-//! Elements held between two limits, each a scalar or of the tensor's own shape.
+//! `ClipByValue`: elements clipped to limits that are scalars or have the tensor's shape.
 
 use thalweg_graph::{GradientContext, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};

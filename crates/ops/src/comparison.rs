@@ -1,4 +1,4 @@
-//! Comparisons and logic of two inputs that broadcast against each other.
+//! Comparisons and logical ops with broadcasting.
 
 use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};

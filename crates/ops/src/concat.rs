@@ -1,4 +1,4 @@
-//! Joining tensors along a dimension and cutting them apart again.
+//! Concatenation and splitting along a dimension.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;

@@ -1,4 +1,4 @@
-//! Gradients of concatenation and splitting, each of which undoes the other.
+//! Gradients of concatenation and splitting.
 
 use thalweg_graph::{Adjoint, GradientContext, IndexedSlices, Output};
 use thalweg_tensor::{DType, Result};

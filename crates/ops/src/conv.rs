@@ -1,4 +1,4 @@
-//! Convolutions in two and three dimensions and their gradients.
+//! 2-D and 3-D convolutions and their gradient ops.
 
 use half::{bf16, f16};
 use smallvec::SmallVec;

@@ -1,7 +1,7 @@
 //! Gradients of convolutions.
 //!
-//! A convolution is linear in the images and in the filter. The two ops that take it back are so,
-//! too, in the filter or images and in the adjoint: each of the three is the gradient of the others.
+//! A convolution is bilinear in images and filter, and so are its two gradient ops in their inputs:
+//! each of the three ops is the gradient of the others.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::Result;

@@ -1,4 +1,4 @@
-//! `Cross`: the cross product of vectors in space.
+//! `Cross`: the cross product of 3-vectors.
 
 use half::{bf16, f16};
 use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext, shape};

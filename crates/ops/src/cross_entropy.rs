@@ -1,4 +1,4 @@
-//! Cross entropy between labels and the softmax of logits, with its gradient.
+//! Softmax cross entropy with dense and sparse labels, with its gradient.
 
 use half::{bf16, f16};
 use num_traits::{Float, One};

@@ -1,6 +1,6 @@
-//! Connectionist temporal classification: labels without times, for sequences of class scores.
+//! Connectionist temporal classification (CTC): loss and decoders.
 //!
-//! The last class is the blank. Sums of probabilities are kept as logarithms, in double precision.
+//! The last class is the blank. Probabilities are summed in log space, in double precision.
 
 mod beam_search;
 mod decode;

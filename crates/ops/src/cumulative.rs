@@ -1,4 +1,4 @@
-//! Running sums, products and logarithms of sums along a dimension.
+//! `Cumsum`, `Cumprod` and `CumulativeLogsumexp`.
 
 use half::{bf16, f16};
 use num_complex::Complex;

@@ -1,4 +1,4 @@
-//! Ops by which a graph checks and shows its values.
+//! `Assert`, `Print` and other debugging ops.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicI64, Ordering};

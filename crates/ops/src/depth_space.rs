@@ -1,4 +1,4 @@
-//! Blocks of an image moved into its channels and back: `SpaceToDepth` and `DepthToSpace`.
+//! `SpaceToDepth` and `DepthToSpace`.
 
 use smallvec::SmallVec;
 use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext};

@@ -1,4 +1,4 @@
-//! Depthwise convolutions: every channel has filters of its own.
+//! Depthwise convolutions.
 
 use half::{bf16, f16};
 use thalweg_graph::{OpDef, ShapeContext};

@@ -1,4 +1,4 @@
-//! Diagonals of tensors of any rank: `Diag` doubles the dimensions, `DiagPart` halves them.
+//! `Diag` and `DiagPart`: diagonals of tensors of any rank.
 
 use smallvec::SmallVec;
 use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};

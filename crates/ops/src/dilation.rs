@@ -1,5 +1,4 @@
-//! Grayscale dilation, `Dilation2D`: the largest sum of image and filter in each window; and its
-//! gradients, which go where that sum came from.
+//! `Dilation2D`: grayscale morphological dilation, and its gradients.
 
 use half::{bf16, f16};
 use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, shape};

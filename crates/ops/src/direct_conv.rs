@@ -1,5 +1,5 @@
-//! Convolutions without layouts of their windows: rows of an image, padded at both ends, are factors
-//! as they lie, since windows that follow each other overlap in them.
+//! Direct convolution without im2col: rows of a padded image are used as matrix factors in place,
+//! since consecutive windows overlap in them.
 //!
 //! A window's row of cells, all channels, is one piece of memory; the rows of a window are factors at
 //! equal distances, whose products `sum_products` adds up. Rows beside the image are left out. Where

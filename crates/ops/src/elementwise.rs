@@ -1,4 +1,4 @@
-//! The machinery of element-wise kernels.
+//! Elementwise kernels: dispatch, broadcasting, threading and buffer forwarding.
 //!
 //! An op is a type that implements [`Unary`] or [`Binary`] for the element types it computes in.
 //! What is compiled for each op and type are bare loops over raw memory; shapes, broadcasting,

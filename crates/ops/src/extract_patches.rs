@@ -1,4 +1,4 @@
-//! The windows of images laid out as channels: `ExtractImagePatches` and `ExtractVolumePatches`.
+//! `ExtractImagePatches` and `ExtractVolumePatches`: windows of images as channels.
 
 use smallvec::SmallVec;
 use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, Output, ShapeContext};

@@ -1,8 +1,8 @@
-//! Pooling over regions whose sizes vary at random: `FractionalMaxPool`, `FractionalAvgPool` and
-//! their gradients.
+//! `FractionalMaxPool`, `FractionalAvgPool` and their gradients: pooling over regions of random
+//! sizes.
 //!
-//! A sequence of borders for the rows and one for the columns cut an image into regions. Regions
-//! that overlap reach one pixel into the next.
+//! A sequence of row borders and one of column borders split an image into regions. Overlapping
+//! regions include the first pixel of the next one.
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! Small ops that functional control flow brings along: where it runs, and values never looked at.
+//! Auxiliary ops of functional control flow: device index, fake parameters.
 
 use thalweg_graph::shape;
 use thalweg_graph::{Flag, Gradient, OpDef};

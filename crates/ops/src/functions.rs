@@ -1,4 +1,4 @@
-//! The functions of one element behind the unary ops, by the type they compute in.
+//! The scalar functions of the unary ops, by compute type.
 
 use num_complex::Complex;
 use thalweg_tensor::{Complex32, Complex64};

@@ -1,4 +1,4 @@
-//! Picking elements and rows by index, and repeating them.
+//! `Gather`, `GatherNd`, `OneHot` and `Tile`.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;

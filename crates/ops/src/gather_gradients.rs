@@ -1,4 +1,4 @@
-//! Gradients of gathering: rows and points go back to where they were taken from.
+//! Gradients of gathers: scatters.
 
 use thalweg_graph::{GradientContext, IndexedSlices, Output};
 use thalweg_tensor::{DType, PartialShape, Result, err};

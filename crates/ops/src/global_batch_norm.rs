@@ -1,4 +1,4 @@
-//! `BatchNormWithGlobalNormalization`, which old graphs have: mean and variance come from outside.
+//! `BatchNormWithGlobalNormalization`, an op of old graphs, with given mean and variance.
 
 use half::f16;
 use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};

@@ -1,5 +1,5 @@
-//! Shapes as gradient functions need them: constants where they are known, else nodes that find
-//! out in the step.
+//! Shapes in gradient functions: constants if they are known statically, else nodes that compute
+//! them.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result, Tensor};

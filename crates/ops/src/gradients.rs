@@ -1,4 +1,4 @@
-//! What gradient functions of several families share.
+//! Helpers of gradient functions.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{PartialShape, Result};

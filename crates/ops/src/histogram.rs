@@ -1,4 +1,4 @@
-//! `HistogramFixedWidth`: how many values fall into each of equally wide bins.
+//! `HistogramFixedWidth`: a histogram with bins of equal width.
 
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};

@@ -1,4 +1,4 @@
-//! Ops that hand their input on, perhaps after a look at it.
+//! Ops that forward their input: `Identity`, `StopGradient`, `CheckNumerics` and the like.
 
 use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, ValueContext, gradient};

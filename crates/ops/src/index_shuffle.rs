@@ -1,7 +1,7 @@
-//! `RandomIndexShuffle`: where an index goes in a random permutation that is never written down.
+//! `RandomIndexShuffle`: one element of a random permutation, computed without storing it.
 //!
-//! The permutation is a cipher: Simon, with words half as wide as the largest index needs and few
-//! rounds, applied until the result is small enough again.
+//! The permutation is format-preserving encryption: the Simon cipher, with words of half the index
+//! width and few rounds, with cycle walking.
 
 use thalweg_graph::{Gradient, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};

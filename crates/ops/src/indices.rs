@@ -1,4 +1,4 @@
-//! Tensors of indices, whatever integer type they have.
+//! Index tensors of any integer dtype.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,4 +1,4 @@
-//! `IsotonicRegression`: the nearest sequence that does not increase, by pooling neighbours.
+//! `IsotonicRegression`, by pool adjacent violators.
 
 use half::{bf16, f16};
 use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};

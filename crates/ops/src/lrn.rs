@@ -1,4 +1,4 @@
-//! Local response normalisation, across neighbouring channels.
+//! Local response normalization across channels.
 
 use half::{bf16, f16};
 use thalweg_graph::{GradientContext, OpDef, ShapeContext};

@@ -1,6 +1,6 @@
-//! Element by element, in the memory of an input where nobody else needs it.
+//! Elementwise maps, in place if the input buffer can be forwarded.
 //!
-//! Blocks that fit the first cache are copied to the output and computed there, so that one loop
+//! Blocks that fit the L1 cache are copied to the output and computed there, so that one loop
 //! serves both cases.
 
 use thalweg_kernel::KernelContext;

@@ -1,4 +1,4 @@
-//! Products of matrices, and of batches of them.
+//! Matrix products and batched matrix products.
 
 use half::{bf16, f16};
 use num_complex::Complex;

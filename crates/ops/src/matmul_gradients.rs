@@ -1,4 +1,4 @@
-//! Gradients of products of matrices: products of the adjoint with the other factor.
+//! Gradients of matrix products.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, PartialShape, Result};

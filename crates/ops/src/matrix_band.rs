@@ -1,4 +1,4 @@
-//! `MatrixBandPart`: matrices with zeros outside a band around the main diagonal.
+//! `MatrixBandPart`.
 
 use thalweg_graph::{Gradient, GradientContext, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

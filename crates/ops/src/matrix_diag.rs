@@ -1,4 +1,4 @@
-//! Diagonals of matrices: made into matrices, taken out of them and put into them.
+//! `MatrixDiag`, `MatrixDiagPart` and `MatrixSetDiag`.
 //!
 //! A range of diagonals is stored as a matrix of its own: one row for each, the highest first, all
 //! as long as the longest. Shorter ones lie at the row's left or right end, which `align` says.

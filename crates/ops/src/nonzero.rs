@@ -1,4 +1,4 @@
-//! Where a tensor is true, or not zero.
+//! `Where`: coordinates of nonzero elements.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;

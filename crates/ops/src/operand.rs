@@ -1,5 +1,5 @@
-//! What element-wise ops are made of: functions of one and two elements, and the element types they
-//! are registered for.
+//! Traits of elementwise ops: functions of one and two elements, and the element types they are
+//! registered for.
 
 use half::{bf16, f16};
 use thalweg_tensor::{

@@ -1,4 +1,4 @@
-//! Padding with a constant or with mirror images.
+//! `Pad`, `PadV2` and `MirrorPad`.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;

@@ -1,4 +1,4 @@
-//! Rows put together into a tensor whose shape is declared.
+//! `ParallelConcat`: rows concatenated into a tensor of declared shape.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;

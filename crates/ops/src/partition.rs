@@ -1,4 +1,4 @@
-//! Sorting rows into several tensors by number, and putting them together again.
+//! `DynamicPartition` and `DynamicStitch`.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;

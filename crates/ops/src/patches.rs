@@ -1,4 +1,4 @@
-//! Convolutions as products of matrices: windows laid out as rows, and rows put back on images.
+//! im2col and col2im: convolutions as matrix products.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Pooling: the largest or the mean of each window, and the gradients.
+//! Max and average pooling, and the gradients of average pooling.
 
 use half::{bf16, f16};
 use smallvec::SmallVec;

@@ -1,4 +1,4 @@
-//! Gradients of max pooling, and max pooling that says where the largest lies.
+//! Gradients of max pooling, and max pooling with argmax.
 
 use half::{bf16, f16};
 use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};

@@ -1,4 +1,4 @@
-//! Products of matrices for kernels: threads, scratch and errors as they need them.
+//! Matrix products for kernels: threads, scratch memory and errors.
 
 use std::mem::MaybeUninit;
 

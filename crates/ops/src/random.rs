@@ -1,7 +1,7 @@
-//! Random ops that keep a generator between steps: uniform, normal, gamma, Poisson, shuffles, draws.
+//! Stateful random ops: uniform, normal, gamma, Poisson, shuffle, multinomial.
 //!
-//! The numbers are TensorFlow's, bit for bit, for the same seeds. A step sets its stretch of the
-//! stream aside first, under a lock; then any number of threads fill any part of the output.
+//! For the same seeds the numbers equal TensorFlow's bit for bit. A step reserves its part of the
+//! random stream first, under a lock; then any number of threads fill the output.
 
 mod fill;
 mod parameterized;

@@ -1,9 +1,9 @@
-//! Folding any set of dimensions of a tensor, in parallel, with the same bits for any number of
+//! Parallel reduction over any set of dimensions, with bitwise equal results for any number of
 //! threads.
 //!
-//! Adjacent dimensions that are both kept or both folded become one. What is left is a grid of
-//! blocks, each a contiguous matrix whose rows are folded into one row of `columns` results; a
-//! plain run is a matrix of one column.
+//! Adjacent dimensions that are both kept or both reduced are merged. The rest is a grid of blocks,
+//! each a contiguous matrix whose rows are reduced to one row of `columns` results; a contiguous
+//! run is a matrix of one column.
 
 use std::ops::Range;
 

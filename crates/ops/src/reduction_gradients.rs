@@ -1,4 +1,4 @@
-//! Gradients of reductions: each element's share of the adjoint of what it went into.
+//! Gradients of reductions.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result};

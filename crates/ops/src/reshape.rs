@@ -1,4 +1,4 @@
-//! Ops on shapes: the same elements in another shape, what a shape is, and broadcasting.
+//! Shape ops: `Reshape`, `Shape`, `ExpandDims`, `BroadcastTo` and the like.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext, broadcast_shapes};

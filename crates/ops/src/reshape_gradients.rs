@@ -1,4 +1,4 @@
-//! Gradients of the ops that change only the shape.
+//! Gradients of shape ops.
 
 use thalweg_graph::GradientContext;
 use thalweg_tensor::Result;

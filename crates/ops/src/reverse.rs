@@ -1,4 +1,4 @@
-//! Elements in another order along their dimensions: reversed, or rolled.
+//! `Reverse`, `ReverseSequence` and `Roll`.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext};

@@ -1,4 +1,4 @@
-//! Writing slices into places given by indices.
+//! `ScatterNd` and `TensorScatter` ops.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext};

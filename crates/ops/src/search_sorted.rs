@@ -1,4 +1,4 @@
-//! Where values belong among sorted ones: `LowerBound`, `UpperBound` and `Bucketize`.
+//! Binary search in sorted values: `LowerBound`, `UpperBound` and `Bucketize`.
 
 use half::{bf16, f16};
 use thalweg_graph::{OpDef, ShapeContext, shape};

@@ -1,4 +1,4 @@
-//! Combining rows that belong together: segments of consecutive rows, and rows numbered at will.
+//! Segment reductions: sorted and unsorted.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;

@@ -1,4 +1,4 @@
-//! Elements of one tensor or of another, as a third one says.
+//! `Select` and `SelectV2`.
 
 use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

@@ -1,4 +1,4 @@
-//! Parts of a tensor: slices with and without steps, and writing into them.
+//! `Slice`, `StridedSlice` and strided assignment.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::{self, ShapeContext};

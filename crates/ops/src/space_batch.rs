@@ -1,5 +1,4 @@
-//! Blocks of space moved into the batch and back: `SpaceToBatch`, `BatchToSpace` and their forms
-//! for any number of spatial dimensions.
+//! `SpaceToBatch`, `BatchToSpace` and their N-D forms.
 
 use smallvec::SmallVec;
 use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};

@@ -1,4 +1,4 @@
-//! Combining rows picked by indices into segments: what embeddings of several ids are made of.
+//! `SparseSegmentSum`, `SparseSegmentMean` and `SparseSegmentSqrtN`, and their gradients.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;

@@ -1,4 +1,4 @@
-//! Special functions: the gamma function's relatives, Bessel functions, integrals and inverses.
+//! Special functions: gamma, Bessel, error and related functions.
 //!
 //! All are computed in double precision and rounded to the tensor's.
 

@@ -1,5 +1,5 @@
-//! Where operands lie, and small pieces of them on the stack: half-precision elements widened to
-//! compute with, and copies of what a loop is about to overwrite.
+//! Operand staging: half-precision elements widened on the stack, and copies of elements that a
+//! loop overwrites.
 
 use half::f16;
 

@@ -1,4 +1,4 @@
-//! Random ops that are functions of their inputs: the same seed gives the same numbers, always.
+//! Stateless random ops: pure functions of their seed inputs.
 //!
 //! The first generation takes two seeds; the second takes key, counter and algorithm, which
 //! `StatelessRandomGetKeyCounter` and its kin make of two seeds. The kernels are those of `random`.

@@ -1,8 +1,8 @@
-//! Copies between two tensors whose elements lie in some regular order on either side.
+//! Strided copies between two tensors.
 //!
-//! Transpose, slice, pad, concat, split, tile, broadcast and reverse are all this: a box of
-//! elements, and for each of its dimensions how far apart neighbours are in the source (any
-//! distance, 0 and negative ones too) and in the target.
+//! Transpose, slice, pad, concat, split, tile, broadcast and reverse are all strided copies: a box
+//! of elements, with a stride per dimension in the source (any, also 0 and negative) and in the
+//! target.
 
 use std::ops::Range;
 

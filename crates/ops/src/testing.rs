@@ -1,4 +1,4 @@
-//! What the families' tests share: run one op on given tensors, or infer its shapes.
+//! Test helpers: run one op on given tensors, or infer its shapes.
 
 use std::sync::{Arc, LazyLock};
 

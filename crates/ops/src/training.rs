@@ -1,8 +1,8 @@
-//! Optimizers: a gradient changes a variable and its slots, all elements or the rows it names.
+//! Optimizer update ops (`ApplyGradientDescent` and the like), dense and sparse.
 //!
-//! What happens to an element is a [`rules::Rule`]; this file finds the variables, checks shapes,
-//! locks the cells and walks the elements. Dense and sparse, reference and resource forms of an
-//! optimizer are one kernel.
+//! The elementwise update is a [`rules::Rule`]; this module finds the variables, checks shapes,
+//! locks the cells and iterates. Dense and sparse, reference and resource forms of an optimizer
+//! share one kernel.
 
 mod definitions;
 mod rules;

@@ -1,4 +1,4 @@
-//! Permutations of dimensions.
+//! `Transpose`: permutation of dimensions.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;

@@ -1,4 +1,4 @@
-//! Element-wise ops of one input, and the ones that give their gradients.
+//! Unary elementwise ops and their gradient ops.
 
 use std::f64::consts::FRAC_2_SQRT_PI;
 

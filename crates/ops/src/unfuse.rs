@@ -1,8 +1,8 @@
-//! Ops that TensorFlow's optimizer makes of several, written out again.
+//! Expansion of ops that TensorFlow's optimizer fuses.
 //!
-//! A TensorFlow master optimizes a graph before it gives workers their parts of it, and some of what
-//! it makes are ops of no graph that a program builds: a product with its bias and activation, a
-//! chain of elementwise ops. A worker of ours runs the ops that they were made of.
+//! A TensorFlow master optimizes a graph before it sends workers their partitions, and some of the
+//! resulting ops never occur in graphs that programs build: a matrix product fused with bias and
+//! activation, a chain of elementwise ops. Thalweg workers run the ops that they consist of.
 
 use std::collections::BTreeSet;
 

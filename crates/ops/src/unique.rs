@@ -1,4 +1,4 @@
-//! Distinct elements, and differences of lists, by hashing.
+//! `Unique` and `ListDiff`, by hashing.
 
 use smallvec::SmallVec;
 use thalweg_graph::OpDef;

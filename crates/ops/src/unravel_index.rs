@@ -1,4 +1,4 @@
-//! `UnravelIndex`: positions in a row-major array as coordinates.
+//! `UnravelIndex`: flat row-major indices to coordinates.
 
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};

@@ -1,7 +1,7 @@
-//! Windows that slide over images: sizes, strides, padding, and where each window's cells lie.
+//! Sliding windows over images: sizes, strides, padding, and positions.
 //!
-//! Two and three spatial dimensions are treated as three; images of two have one of size 1 first.
-//! Loops work on images with the channels last; others are transposed.
+//! Two and three spatial dimensions are treated as three; 2-D images have a first spatial dimension
+//! of size 1. Loops work on NHWC; other layouts are transposed.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! `BlockLSTMGrad`: all steps of a sequence, last to first.
+//! `BlockLSTMGrad`: backpropagation through all time steps of a sequence.
 
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Result, Shape, Tensor, ensure};

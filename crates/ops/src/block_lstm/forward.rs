@@ -1,4 +1,4 @@
-//! `BlockLSTM`: all steps of a sequence.
+//! `BlockLSTM`: all time steps of a sequence.
 
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Result, Tensor};

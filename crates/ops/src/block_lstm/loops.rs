@@ -1,4 +1,4 @@
-//! What is done to one row of units at one step.
+//! The elementwise loops of one LSTM time step.
 
 use thalweg_tensor::{Result, Tensor};
 

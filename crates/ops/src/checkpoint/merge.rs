@@ -1,4 +1,4 @@
-//! `MergeV2Checkpoints`: checkpoints that were saved apart become one, under another name.
+//! `MergeV2Checkpoints`: merges the checkpoints of several tasks.
 
 use thalweg_formats::Storage;
 use thalweg_formats::checkpoint::{MergeOptions, WriteOptions, index_path, merge};

@@ -1,8 +1,8 @@
-//! Ops that save tensors to checkpoints and restore them.
+//! Save and restore ops.
 //!
-//! All of them wait for files, so they work on threads apart from the pool's, and steps go on
-//! meanwhile. `V2` is the format with an index and data files, the others the older one of a single
-//! file.
+//! All of them block on files, so they run on threads apart from the pool's, and other nodes run
+//! meanwhile. `SaveV2` and `RestoreV2` use V2 checkpoints (index and data files), the others V1
+//! checkpoints (a single file).
 
 mod merge;
 mod old;

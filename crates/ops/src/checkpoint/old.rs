@@ -1,4 +1,4 @@
-//! `Save`, `SaveSlices`, `Restore` and `RestoreSlice`: the older format, a single file.
+//! `Save`, `SaveSlices`, `Restore` and `RestoreSlice`: V1 checkpoints.
 
 use thalweg_formats::Storage;
 use thalweg_formats::checkpoint::{ReadContext, WriteOptions, prefix_of, v1};

@@ -1,4 +1,4 @@
-//! `RestoreV2`: tensors, or parts of them, come out of a checkpoint.
+//! `RestoreV2`: reads tensors or slices from a checkpoint.
 
 use parking_lot::Mutex;
 use thalweg_formats::checkpoint::{BundleReader, ReadContext, index_path};

@@ -1,4 +1,4 @@
-//! `SaveV2`: tensors, or parts of them, become a checkpoint.
+//! `SaveV2`: writes tensors or slices to a checkpoint.
 
 use thalweg_formats::checkpoint::{self, BundleWriter, WriteOptions};
 use thalweg_graph::{Flag, OpDef, ShapeContext};

@@ -1,4 +1,4 @@
-//! Which part of a tensor is meant: `"4 6 0,2:-"` is rows 0 and 1 of a 4 by 6 matrix.
+//! Slice specifications: `"4 6 0,2:-"` is rows 0 and 1 of a 4 by 6 matrix.
 
 use thalweg_formats::checkpoint::Slice;
 use thalweg_tensor::{Bytes, Result, Shape, bail, ensure};

@@ -1,4 +1,4 @@
-//! The likeliest labellings, found by keeping the best few prefixes at every time.
+//! CTC beam search.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Decoders: from scores to labels, as sparse matrices.
+//! CTC decoders: from logits to labels as sparse matrices.
 
 use parking_lot::Mutex;
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};

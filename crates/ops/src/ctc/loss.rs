@@ -1,4 +1,5 @@
-//! The loss: how unlikely the labels are, over all ways to place them in time.
+//! The CTC loss: the negative log-likelihood of the labels over all alignments (forward-backward
+//! algorithm).
 
 use parking_lot::Mutex;
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};

@@ -1,4 +1,4 @@
-//! Datasets of batches: several elements stacked into one, and one cut into several.
+//! `BatchDataset` and its inverse: elements stacked into batches, batches unstacked.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! Datasets that are computed once and kept, in memory or in a file.
+//! `CacheDataset`: elements cached in memory or in a file.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

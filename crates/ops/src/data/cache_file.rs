@@ -1,7 +1,7 @@
-//! Elements in a file, which takes its name when the last of them is in it.
+//! Cache files of datasets, renamed into place when the last element is written.
 //!
-//! It is a TFRecord file: a record that says what follows, one for each element (its tensors as
-//! messages, each after its length), and one with their number. Only we read it.
+//! A cache file is a TFRecord file: a header record, one record per element (its tensors as
+//! length-prefixed messages), and one with their number. The format is private to this crate.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

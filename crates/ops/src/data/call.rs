@@ -1,4 +1,4 @@
-//! Functions that a dataset applies to its elements.
+//! Calls of the functions of datasets.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

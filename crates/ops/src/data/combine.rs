@@ -1,4 +1,4 @@
-//! Datasets made of parts of others: side by side, end to end, again and again, some of them.
+//! Datasets composed of others: zip, concatenate, repeat, take, skip, shard.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! Datasets that read comma-separated values, RFC 4180.
+//! `CSVDataset`: comma-separated values by RFC 4180.
 
 use std::io::BufRead;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a dataset is, how it travels along an edge, and how its kernel is made.
+//! The dataset variant, and the construction of its kernels.
 
 use std::any::Any;
 use std::fmt;

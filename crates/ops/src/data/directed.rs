@@ -1,4 +1,4 @@
-//! Datasets whose elements come from others, in an order that yet another one gives.
+//! Datasets that draw from several inputs, selected by another dataset.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

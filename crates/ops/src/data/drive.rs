@@ -1,4 +1,4 @@
-//! Kernels that draw from a dataset until they have their answer.
+//! Kernels that iterate over a dataset until they have their result.
 
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};

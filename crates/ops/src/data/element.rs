@@ -1,4 +1,4 @@
-//! One element of a dataset, what is known of elements beforehand, and what it costs to keep them.
+//! Dataset elements, their static specification, and their memory cost.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Datasets that read files: lines of text, TFRecords, records of one length, names that match.
+//! File datasets: text lines, TFRecords, fixed-length records, matching file names.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

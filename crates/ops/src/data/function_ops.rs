@@ -1,5 +1,4 @@
-//! Datasets in which a function decides: which elements pass, where the sequence ends, what is
-//! carried from one element to the next.
+//! Datasets with a function that decides: filter, take-while, scan.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

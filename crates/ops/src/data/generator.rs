@@ -1,4 +1,4 @@
-//! Datasets that functions make up: one to begin, one for each element, one at the end.
+//! `GeneratorDataset`: elements computed by an init, a next and a finalize function.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

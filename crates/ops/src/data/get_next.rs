@@ -1,4 +1,4 @@
-//! Drawing from an iterator: calls wait in line, each for one element.
+//! `IteratorGetNext`: queued calls, each for one element.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Datasets whose elements are gathered by a key: window by window, or all into one state each.
+//! Datasets that group elements by key: by window, or by a reducer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

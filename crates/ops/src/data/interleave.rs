@@ -1,4 +1,4 @@
-//! Datasets made of the datasets that a function returns: one after the other, or in turns.
+//! `FlatMapDataset` and `InterleaveDataset`.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! Iterators as state: ops that make them, give them a dataset, name them and save their place.
+//! Iterator resources: creation, initialization, string handles, and saving of positions.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! Datasets whose elements are results of a function: one call after the other, or several at once.
+//! `MapDataset` and `ParallelMapDataset`.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,10 +1,10 @@
-//! Datasets and iterators: tf.data's graph form.
+//! Datasets and iterators: the ops of tf.data.
 //!
-//! A dataset is a variant that says how its elements come about; an `Iterate` draws them one by
-//! one. Drawing never blocks a thread: what has to wait (a function that dequeues, a buffer that
-//! another thread fills) answers `Poll::Pending` and wakes whoever asked. So a pipeline is a chain of
-//! small state machines that runs on the thread of the step that draws from it; only what is asked
-//! to run ahead (prefetch, parallel map) goes to other threads, as jobs of a `Task`.
+//! A dataset is a variant that describes how elements are computed; an `Iterate` yields them one by
+//! one. Iteration never blocks a thread: an operation that must wait (a function that dequeues, a
+//! buffer that another thread fills) returns `Poll::Pending` and wakes its caller later. A pipeline
+//! is therefore a chain of small state machines that runs on the thread of the step that iterates;
+//! only prefetch and parallel maps run on other threads, as jobs of a `Task`.
 
 pub(crate) mod batch;
 pub(crate) mod cache;

@@ -1,4 +1,4 @@
-//! One iterator for several devices: its elements are dealt out to them in turn.
+//! `MultiDeviceIterator`: elements distributed round-robin over several devices.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Values that may be missing.
+//! Optional values (`OptionalFromValue` and the like).
 
 use std::any::Any;
 use std::sync::Arc;

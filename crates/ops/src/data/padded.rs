@@ -1,4 +1,4 @@
-//! Datasets of batches whose elements are padded to one shape.
+//! `PaddedBatchDataset`: batches of elements padded to one shape.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Datasets of serialized examples, parsed batch by batch.
+//! `ParseExampleDataset`: batches of serialized examples, parsed.
 
 use std::sync::Arc;
 

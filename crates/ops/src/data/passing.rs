@@ -1,5 +1,4 @@
-//! Datasets that pass elements on as they are: wishes of the user to the runtime, promises about
-//! the number of elements, and errors that are to be left out.
+//! Datasets that pass elements through: options, assertions about cardinality, and ignored errors.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! Datasets that run ahead of those who draw from them.
+//! `PrefetchDataset`: a buffer that is filled ahead of the consumer.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Datasets of batches cut into batches of other sizes.
+//! `RebatchDataset`: batches split into batches of other sizes.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! The records of one file: lines, TFRecords, or as many bytes each.
+//! Record readers of one file: lines, TFRecords, fixed-length records.
 
 use std::io::{BufRead, BufReader, Read};
 

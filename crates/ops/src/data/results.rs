@@ -1,4 +1,4 @@
-//! What a dataset as a whole comes to: a reduction, its only element, its size, its options.
+//! Ops that consume a whole dataset: reduce, single element, cardinality, options.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! The world of an iterator, which outlives the steps that draw from it.
+//! The context of an iterator, which outlives the steps that use it.
 
 use std::sync::{Arc, LazyLock, Weak};
 

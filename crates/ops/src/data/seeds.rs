@@ -1,4 +1,4 @@
-//! Seeds for datasets that shuffle and draw: the same for every iteration, or new ones each time.
+//! Seeds of datasets that shuffle or sample: fixed, or new for each iteration.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Datasets in an order that a generator picks, TensorFlow's own for a seed.
+//! `ShuffleDataset`, with TensorFlow's order for a given seed.
 //!
-//! A buffer is filled from the input; each draw takes a random one of its elements and puts the
-//! oldest in its place. When the dataset is also repeated, the elements of one iteration leave the
-//! buffer before those of the next, and each iteration has new seeds.
+//! A buffer is filled from the input; each step takes a random element and puts the oldest in its
+//! place. If the dataset is also repeated, the elements of one iteration leave the buffer before
+//! those of the next, and each iteration has new seeds.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

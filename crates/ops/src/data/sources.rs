@@ -1,4 +1,4 @@
-//! Datasets that begin with tensors or numbers: whole tensors, slices, ranges, random numbers.
+//! Source datasets: tensors, slices, ranges, random numbers.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};

@@ -1,4 +1,4 @@
-//! Datasets of batches as sparse tensors: elements may differ in size.
+//! `DenseToSparseBatchDataset`: batches as sparse tensors, whose elements may differ in size.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};

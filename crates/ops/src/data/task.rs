@@ -1,4 +1,4 @@
-//! Background work that is run whenever somebody wakes it, by one thread at a time.
+//! Background tasks: polled when woken, by one thread at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -1,4 +1,4 @@
-//! Datasets without some of the elements: those seen before, those that chance leaves out.
+//! `UniqueDataset` and `SamplingDataset`.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Datasets of windows, each of them a dataset.
+//! `WindowDataset`: windows that are datasets.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

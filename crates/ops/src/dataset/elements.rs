@@ -1,4 +1,4 @@
-//! Drawing elements without a graph.
+//! Iteration over elements without a graph.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};

@@ -1,4 +1,4 @@
-//! A pipeline of the program as the input of a graph.
+//! A Rust pipeline as the input of a graph.
 
 use thalweg_graph::{Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result};

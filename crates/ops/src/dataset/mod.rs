@@ -1,10 +1,9 @@
-//! Input pipelines in Rust: the datasets that graphs have, without a graph.
+//! Input pipelines in Rust: the datasets of graphs, without a graph.
 //!
-//! A [`Dataset`] says how elements come about; nothing is read before somebody draws. An element is
-//! a `Vec` of tensors. What goes wrong while a pipeline is built is told when elements are drawn.
-//! Where threads and files come from is said by the step that elements are drawn in
-//! ([`Dataset::elements_in`]; `thalweg::elements` takes the process's own); a pipeline can also be
-//! fed to a graph ([`Dataset::into_tensor`], [`in_graph()`]).
+//! A [`Dataset`] describes how elements are computed; nothing is read before iteration. An element
+//! is a `Vec` of tensors. Errors of building a pipeline are returned by iteration. The step context
+//! provides threads and files ([`Dataset::elements_in`]; `thalweg::elements` uses the process's
+//! own); a pipeline can also be fed to a graph ([`Dataset::into_tensor`], [`in_graph()`]).
 
 mod elements;
 mod in_graph;

@@ -1,4 +1,4 @@
-//! Where elements come from: files, tensors, numbers, and formats of one's own.
+//! Source datasets: files, tensors, numbers, and custom sources.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What can be done with the elements of a dataset.
+//! Transformations of datasets.
 
 use std::sync::Arc;
 

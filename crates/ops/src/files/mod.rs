@@ -1,4 +1,4 @@
-//! Files: whole ones, and readers that take the names of theirs from a queue.
+//! File ops: whole files, and readers that dequeue file names.
 
 mod reader;
 mod sources;

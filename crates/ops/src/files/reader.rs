@@ -1,7 +1,7 @@
-//! Readers: state that takes work, the names of files, from a queue and gives the records in it.
+//! Readers: resources that dequeue file names and return records.
 //!
-//! A reader serves one call at a time. When it has no file it asks the queue that the call brought
-//! for one; the call waits, without a thread, until the queue has an answer.
+//! A reader serves one call at a time. Without a current file it dequeues a name from the call's
+//! queue; the call waits asynchronously, without a thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};

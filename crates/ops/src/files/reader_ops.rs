@@ -1,4 +1,4 @@
-//! Ops that make readers and read with them, by reference handle and, as `V2`, by resource handle.
+//! Reader ops, with reference handles and, as `V2`, with resource handles.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What readers make of a file: lines, records of one length, TFRecords, the whole, its name.
+//! The record formats of readers: lines, fixed-length records, TFRecords, whole files, names.
 
 use std::io::{BufRead, BufReader, Read};
 

@@ -1,4 +1,4 @@
-//! Files read, written and looked for as a whole.
+//! `ReadFile`, `WriteFile` and `MatchingFiles`.
 
 use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};

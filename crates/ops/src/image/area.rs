@@ -1,4 +1,4 @@
-//! Resizing by the mean of the area that a pixel covers.
+//! `ResizeArea`: resizing by area averages.
 
 use thalweg_graph::OpDef;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

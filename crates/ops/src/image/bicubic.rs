@@ -1,4 +1,4 @@
-//! Resizing by cubic interpolation between sixteen pixels.
+//! `ResizeBicubic`: resizing by cubic interpolation.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Resizing by linear interpolation between four pixels.
+//! `ResizeBilinear`: resizing by bilinear interpolation.
 
 use num_traits::AsPrimitive;
 use thalweg_graph::OpDef;

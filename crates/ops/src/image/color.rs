@@ -1,4 +1,4 @@
-//! Colours: contrast, hue, saturation, and hue-saturation-value for red-green-blue.
+//! Color ops: contrast, hue, saturation, RGB to HSV and back.
 
 use half::{bf16, f16};
 use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, shape};

@@ -1,4 +1,4 @@
-//! Non-maximum suppression for every class of every image, and the best of all classes together.
+//! `CombinedNonMaxSuppression`: per class and image, then over all classes.
 
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

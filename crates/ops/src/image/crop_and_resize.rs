@@ -1,4 +1,4 @@
-//! Boxes cut from images and resized to one size.
+//! `CropAndResize`: boxes cropped from images and resized.
 
 use half::f16;
 use num_traits::AsPrimitive;

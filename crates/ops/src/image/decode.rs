@@ -1,7 +1,7 @@
-//! Images out of encoded bytes: JPEG, PNG, GIF and BMP, by any of TensorFlow's ops for them.
+//! Image decoding ops: JPEG, PNG, GIF and BMP.
 //!
-//! Sizes are read and memory is charged before pixels are decoded, so that a small file cannot ask
-//! for more than the session has.
+//! Dimensions are read and memory is charged before pixels are decoded, so that a small file cannot
+//! allocate more than the budget.
 
 use bytes::Bytes;
 use thalweg_graph::{NodeAttrs, OpDef, ShapeContext};

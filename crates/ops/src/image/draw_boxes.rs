@@ -1,4 +1,4 @@
-//! Bounding boxes drawn into images.
+//! `DrawBoundingBoxes`.
 
 use half::f16;
 use thalweg_graph::{OpDef, ShapeContext, shape};

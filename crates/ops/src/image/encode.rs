@@ -1,4 +1,4 @@
-//! Images into encoded bytes: JPEG and PNG.
+//! Image encoding ops: JPEG and PNG.
 
 use bytes::Bytes;
 use jpeg_encoder::{ColorType, Encoder, PixelDensity, PixelDensityUnit, SamplingFactor};

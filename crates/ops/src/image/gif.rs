@@ -1,4 +1,4 @@
-//! GIF files: animations, each frame drawn over the one before.
+//! GIF decoding: each frame is drawn over the one before.
 
 use std::io::Cursor;
 

@@ -1,6 +1,6 @@
-//! JPEG files: sequential and progressive ones of 8 bits.
+//! JPEG decoding: baseline and progressive, 8 bits.
 //!
-//! The arithmetic is that of the library behind TensorFlow's ops, so that pixels are equal.
+//! The integer arithmetic is that of the library that TensorFlow uses, so that pixels are equal.
 
 mod entropy;
 mod frame;

@@ -1,4 +1,4 @@
-//! Resizing by the nearest pixel.
+//! `ResizeNearestNeighbor`.
 
 use half::{bf16, f16};
 use thalweg_graph::{GradientContext, OpDef, ShapeContext};

@@ -1,4 +1,4 @@
-//! Pixels as numbers to compute with, and small tables about them.
+//! Pixel types for computation, and interpolation tables.
 
 use num_traits::AsPrimitive;
 use thalweg_kernel::KernelContext;

@@ -1,5 +1,5 @@
-//! Projective transforms: each pixel of the result shows a place of the image that eight numbers
-//! say.
+//! `ImageProjectiveTransform`: each output pixel samples the input at the position given by eight
+//! parameters.
 
 use half::{bf16, f16};
 use num_traits::AsPrimitive;

@@ -1,4 +1,4 @@
-//! What all resizing ops share: sizes and scales, and the way back for gradients.
+//! Common parts of resizing ops: sizes, scales, and gradients.
 
 use num_traits::AsPrimitive;
 use thalweg_graph::{GradientContext, NodeAttrs, Output, ShapeContext};

@@ -1,4 +1,4 @@
-//! Random crops: boxes that cover enough of an object, and plain ones.
+//! `SampleDistortedBoundingBox` and random crops.
 
 use num_traits::AsPrimitive;
 use parking_lot::Mutex;

@@ -1,7 +1,7 @@
-//! Resizing and moving by any of several sampling kernels.
+//! `ScaleAndTranslate`: resampling with one of several kernels.
 //!
-//! Each pixel of the result is a weighted sum over a span of rows and a span of columns of the
-//! original; the gradient runs the same spans backwards.
+//! Each output pixel is a weighted sum over a span of input rows and one of columns; the gradient
+//! uses the transposed spans.
 
 use std::f32::consts::PI;
 

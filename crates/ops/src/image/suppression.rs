@@ -1,4 +1,4 @@
-//! Non-maximum suppression: of boxes that overlap, the one with the highest score stays.
+//! Non-maximum suppression.
 
 use std::collections::BinaryHeap;
 

@@ -1,4 +1,4 @@
-//! Batches of matrices: their sizes, loops over them, scratch for each.
+//! Batches of matrices: sizes, parallel loops, scratch memory.
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;

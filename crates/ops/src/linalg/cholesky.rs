@@ -1,4 +1,4 @@
-//! Cholesky factors of Hermitian positive definite matrices, and their gradient.
+//! Cholesky decomposition and its gradient.
 
 use num_complex::Complex;
 use num_traits::Float;

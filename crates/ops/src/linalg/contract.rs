@@ -1,4 +1,4 @@
-//! The product of two operands of an Einstein sum, as a batch of products of matrices.
+//! Tensor contraction of two einsum operands as a batched matrix product.
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;

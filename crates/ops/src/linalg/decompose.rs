@@ -1,4 +1,4 @@
-//! QR factors and singular values.
+//! QR and singular value decomposition.
 
 use half::f16;
 use num_complex::Complex;

@@ -1,8 +1,8 @@
-//! Einstein sums: diagonals, sums, transpositions and one product of matrices.
+//! `Einsum`: diagonals, reductions, transpositions and one batched matrix product.
 //!
-//! An operand is a view: labels with the distance of neighbours along each. Diagonals and labels of
-//! size 1 vanish from views without a copy; labels that only one operand has and that the output
-//! lacks are summed first; what is left is a batch of products of matrices.
+//! An operand is a strided view with a label per dimension. Diagonals and dimensions of size 1 are
+//! removed without a copy; labels of only one operand that the output lacks are reduced first; the
+//! rest is a batched matrix product.
 
 use half::{bf16, f16};
 use num_complex::Complex;

@@ -1,4 +1,4 @@
-//! The gradient of Einstein sums, which are Einstein sums.
+//! The gradient of `Einsum`, composed of `Einsum`s.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::Result;

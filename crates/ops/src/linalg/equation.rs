@@ -1,4 +1,4 @@
-//! The notation of Einstein sums: `ab,bc->ac`, with `...` for dimensions without a name.
+//! Einsum equations: `ab,bc->ac`, with `...` for broadcast dimensions.
 
 use smallvec::SmallVec;
 use thalweg_tensor::{Result, ensure, err};

@@ -1,4 +1,4 @@
-//! Gradients of Fourier transforms: each is, but for a factor, the inverse.
+//! Gradients of Fourier transforms: scaled inverse transforms.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result};

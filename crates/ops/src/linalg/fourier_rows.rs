@@ -1,4 +1,4 @@
-//! Transforms of rows, and of real rows by way of complex ones of half their length.
+//! FFTs of rows; real rows by complex FFTs of half the length.
 
 use std::sync::Arc;
 

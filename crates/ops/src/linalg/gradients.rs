@@ -1,4 +1,4 @@
-//! What gradients of linear algebra share: products, adjoints and diagonals of matrices.
+//! Helpers of linear algebra gradients: products, adjoints and diagonals of matrices.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result, Tensor};

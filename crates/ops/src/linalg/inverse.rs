@@ -1,4 +1,4 @@
-//! Determinants, inverses and solutions by LU factors.
+//! Determinant, inverse and solve, by LU decomposition.
 
 use half::f16;
 use num_complex::Complex;

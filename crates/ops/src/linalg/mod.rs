@@ -1,4 +1,4 @@
-//! Linear algebra: factorisations, solvers, Einstein sums, Fourier transforms.
+//! Linear algebra: decompositions, solvers, einsum, Fourier transforms.
 
 mod batch;
 pub(crate) mod cholesky;

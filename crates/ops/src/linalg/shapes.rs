@@ -1,4 +1,4 @@
-//! Shapes of ops on batches of matrices.
+//! Shape functions of ops on batches of matrices.
 
 use thalweg_graph::ShapeContext;
 use thalweg_tensor::{PartialShape, Result, ensure};

@@ -1,4 +1,4 @@
-//! Triangular and banded systems, and least squares.
+//! Triangular and banded solvers, and least squares.
 
 use num_complex::Complex;
 use thalweg_graph::{OpDef, ShapeContext, shape};

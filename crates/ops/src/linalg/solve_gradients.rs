@@ -1,4 +1,4 @@
-//! Gradients of factorisations and solvers.
+//! Gradients of decompositions and solvers.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{Result, ensure};

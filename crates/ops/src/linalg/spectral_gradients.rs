@@ -1,4 +1,4 @@
-//! Gradients of QR factors, singular values and eigenvalues.
+//! Gradients of QR, singular value and eigenvalue decompositions.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result, ensure};

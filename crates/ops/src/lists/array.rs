@@ -1,7 +1,7 @@
-//! The state of a tensor array: elements that are written once and read, most of them, once.
+//! The state of a `TensorArray`.
 //!
-//! The array of gradients of another array adds up what is written to an element, and knows the
-//! shapes of elements that nobody has written to.
+//! A gradient array accumulates the writes to each element, and knows the shapes of elements that
+//! were not written.
 
 use std::sync::Arc;
 

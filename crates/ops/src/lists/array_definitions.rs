@@ -1,5 +1,5 @@
-//! Definitions of the array ops, in three generations that differ in their handles: references to
-//! two strings, the strings themselves, resources.
+//! Definitions of the `TensorArray` ops in three versions, which differ in their handles:
+//! references to two strings, two strings, resources.
 
 use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{Flag, OpDef};

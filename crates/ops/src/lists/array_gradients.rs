@@ -1,5 +1,5 @@
-//! Gradients of array ops. What flows back goes through an array of gradients, one for each call of
-//! `gradients`, and the adjoints of flows say when it was written.
+//! Gradients of `TensorArray` ops. Adjoints go through a gradient array, one per call of
+//! `gradients`, and the adjoints of flows order its writes.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::Result;

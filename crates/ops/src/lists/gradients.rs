@@ -1,4 +1,4 @@
-//! Gradients of list ops. The adjoint of a list is a list of the adjoints of its elements.
+//! Gradients of `TensorList` ops. The adjoint of a list is the list of its elements' adjoints.
 
 use thalweg_graph::{GradientContext, Output};
 use thalweg_tensor::{DType, Result};

@@ -1,7 +1,7 @@
-//! Handles of state that lives for a step: arrays and stacks.
+//! Handles of per-step state: tensor arrays and stacks.
 //!
-//! A resource handle holds its state, which goes when the last handle does. The handles of the
-//! generations before are two strings; their state waits in the step for whoever brings them.
+//! A resource handle owns its state, which is freed with the last handle. Older handles are two
+//! strings; their state is kept in the step's resource manager.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Ops that make a list, or look at or change single elements of one.
+//! `TensorList` ops that create a list, or read or change single elements.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};

@@ -1,4 +1,4 @@
-//! Tensors put one behind the other in a new one.
+//! Concatenation of list elements into a new tensor.
 
 use std::ops::Range;
 

@@ -1,7 +1,7 @@
-//! The value of a tensor list: tensors of one dtype and compatible shapes, some perhaps not set.
+//! The `TensorList` variant: tensors of one dtype and compatible shapes, possibly uninitialized.
 //!
-//! A list is a variant, so edges carry it by reference. A kernel that holds the only reference
-//! changes it in place; any other copies the handles of its elements first.
+//! Edges carry a list by reference. A kernel that holds the only reference changes it in place; any
+//! other copies the element handles first.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Lists and arrays of tensors that a graph fills while it runs.
+//! Tensor lists, tensor arrays and stacks.
 
 mod array;
 mod array_definitions;

@@ -1,4 +1,5 @@
-//! Ops between lists and whole tensors: elements become rows, rows become elements.
+//! `TensorList` ops between lists and whole tensors: stack, unstack, gather, scatter, split,
+//! concat.
 
 use smallvec::SmallVec;
 use thalweg_graph::OpDef;

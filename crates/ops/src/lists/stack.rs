@@ -1,4 +1,4 @@
-//! Stacks that live for a step: what a loop of the old generation saves for its gradient.
+//! Stacks: per-step state in which TensorFlow 1 loops save values for their gradient.
 
 use std::sync::Arc;
 

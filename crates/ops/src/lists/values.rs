@@ -1,4 +1,4 @@
-//! Arithmetic on variants: sums of lists and of ragged tensors, and zeros like them.
+//! Arithmetic on variants: addition and zeros-like of lists and ragged tensors.
 
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{DType, Result, Tensor, VariantValue, bail, ensure};

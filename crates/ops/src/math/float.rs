@@ -1,4 +1,4 @@
-//! Single-precision functions without branches or calls, so that loops over them vectorise.
+//! Branch-free single-precision functions that vectorize.
 //!
 //! Each is within two units in the last place of the true value (`tanh` and `sigmoid`: three),
 //! for every argument. The polynomials are minimax fits of our own.

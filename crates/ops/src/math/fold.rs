@@ -1,7 +1,7 @@
-//! Many values made one: sums, products, extremes, over runs and over columns.
+//! Reductions: sums, products, extremes, over contiguous runs and over columns.
 //!
-//! Sums are cut in blocks that are added in pairs, so that their error grows with the logarithm of
-//! the count; the cut depends on the sizes only.
+//! Sums use pairwise summation over blocks, so that their error grows with the logarithm of the
+//! count; the blocking depends on the sizes only.
 
 use num_complex::Complex;
 

@@ -1,4 +1,4 @@
-//! Half precision to single and back, eight at a time where the machine can.
+//! Conversion between half and single precision, eight elements at a time with F16C.
 
 use half::f16;
 use half::slice::HalfFloatSliceExt;

@@ -1,4 +1,4 @@
-//! What softmax and cross entropy do with a row.
+//! Row-wise loops of softmax and cross entropy.
 
 use super::fold::{Fold, Maximum, loops};
 use super::real::Real;

@@ -1,4 +1,4 @@
-//! 1 / sqrt(x), from the machine's estimate: a root and a quotient cost more.
+//! Reciprocal square root by the hardware estimate and a Newton step.
 
 /// `out[i] = 1 / sqrt(x[i])`; `out` is as long as `x`.
 pub(crate) fn rsqrt(x: &[f32], out: &mut [f32]) {

@@ -1,4 +1,4 @@
-//! Integrals and inverses without a closed form, in double precision.
+//! Special functions: integrals and inverses without a closed form, in double precision.
 #![expect(clippy::neg_cmp_op_on_partial_ord, reason = "NaN must fail these comparisons")]
 
 use std::f64::consts::{FRAC_1_SQRT_2, FRAC_2_SQRT_PI, FRAC_PI_2, PI, SQRT_2};

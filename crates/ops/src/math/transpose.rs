@@ -1,5 +1,5 @@
-//! Transposition of tiles: blocks of a few cells turned in registers, in an order that uses each
-//! cache line of either side while it is there.
+//! Blocked transposition: tiles are transposed in registers, in an order that uses each cache line
+//! of either side while it is cached.
 
 /// A tile of a transposition: `target[r * target_stride + c] = source[r + c * source_stride]` for
 /// `r` below `height` and `c` below `width`.

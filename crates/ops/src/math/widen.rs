@@ -1,4 +1,4 @@
-//! The type in which an element is computed with: `f32` for the 16-bit floats, else its own.
+//! The compute type of an element type: `f32` for the 16-bit floats, else the type itself.
 
 use half::{bf16, f16};
 use num_complex::Complex;

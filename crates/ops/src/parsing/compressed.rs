@@ -1,4 +1,4 @@
-//! Compressed strings.
+//! `DecodeCompressed`.
 
 use flate2::{Decompress, FlushDecompress, Status};
 use thalweg_graph::{OpDef, shape};

@@ -1,4 +1,4 @@
-//! Records of comma-separated fields, RFC 4180.
+//! `DecodeCSV`: comma-separated values by RFC 4180.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Serialized `Example` messages: training data that becomes one tensor per feature.
+//! `ParseExample`: serialized `Example` messages to one tensor per feature.
 
 use std::sync::Arc;
 

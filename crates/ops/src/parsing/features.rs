@@ -1,7 +1,7 @@
-//! Named lists of values in serialized `Example` messages, found and decoded in place.
+//! Zero-copy lookup and decoding of features in serialized `Example` messages.
 //!
-//! [`find`] walks each message once and notes where the wanted lists lie and how long they are, so
-//! that every output is allocated once and several threads fill it. No message object is built.
+//! [`find`] scans each message once and records offset and length of the requested features, so
+//! that every output is allocated once and filled in parallel. No message object is built.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Examples written as JSON, turned into serialized messages.
+//! `DecodeJSONExample`: JSON examples to serialized messages.
 //!
 //! The syntax is protobuf's, which is more forgiving than JSON's: quotes of either kind, keys
 //! without any, a comma before a closing bracket. Values are written as they are read, so features

@@ -1,4 +1,4 @@
-//! Bytes and text that become tensors, and tensors that become bytes.
+//! Parsing and decoding ops.
 
 pub(crate) mod compressed;
 pub(crate) mod csv;

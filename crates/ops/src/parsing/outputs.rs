@@ -1,4 +1,4 @@
-//! Features of a batch of examples as tensors: sparse, dense and ragged.
+//! Output tensors of parsed features: sparse, dense and ragged.
 
 use thalweg_graph::NodeAttrs;
 use thalweg_kernel::KernelContext;

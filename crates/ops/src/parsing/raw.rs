@@ -1,4 +1,4 @@
-//! Numbers that lie in strings as plain bytes.
+//! `DecodeRaw`: strings reinterpreted as numbers.
 
 use thalweg_graph::shape::ShapeContext;
 use thalweg_graph::{Gradient, OpDef};

@@ -1,4 +1,4 @@
-//! Named lists of lists: the feature lists of serialized `SequenceExample` messages, as tensors.
+//! Feature lists of serialized `SequenceExample` messages, as tensors.
 
 use thalweg_formats::wire::{Content, Fields};
 use thalweg_kernel::KernelContext;

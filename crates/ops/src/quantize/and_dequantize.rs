@@ -1,5 +1,5 @@
-//! `QuantizeAndDequantize` in its four versions: floats rounded to the levels that an integer of
-//! some bits would have, and the gradient that passes where they lie in the range.
+//! `QuantizeAndDequantize` in its four versions: floats rounded to the levels of an integer type,
+//! with a straight-through gradient within the range.
 
 use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};

@@ -1,4 +1,4 @@
-//! `QuantizeV2` and `Dequantize`: floats to integers that stand for them, and back.
+//! `QuantizeV2` and `Dequantize`.
 
 use std::cmp::Ordering;
 

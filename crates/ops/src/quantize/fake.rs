@@ -1,8 +1,8 @@
-//! Training that pretends to be quantized: `FakeQuantWithMinMaxArgs`, `...Vars`,
-//! `...VarsPerChannel`, and their gradients.
+//! Simulated quantization for training: `FakeQuantWithMinMaxArgs`, `...Vars`, `...VarsPerChannel`,
+//! and their gradients.
 //!
-//! The range is moved a little so that zero is one of the levels. Gradients pass where the input
-//! lies in the range; what lies beyond changes with the range's end.
+//! The range is nudged so that zero is a level. The gradient is straight-through within the range;
+//! values beyond contribute to the gradients of its ends.
 
 use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

@@ -1,4 +1,4 @@
-//! Quantized numbers and the training that pretends to have them.
+//! Quantization ops.
 
 pub(crate) mod and_dequantize;
 pub(crate) mod convert;

@@ -1,5 +1,4 @@
-//! How quantized numbers stand for real ones: a range of floats spread over all integers of a
-//! dtype.
+//! Affine quantization: a float range mapped to all integers of a dtype.
 
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{Element, QInt8, QInt16, QInt32, QUInt8, QUInt16, Result, Shape, ensure};

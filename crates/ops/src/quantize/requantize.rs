@@ -1,5 +1,5 @@
-//! 32-bit results of quantized arithmetic brought down to 8 bits: `RequantizationRange`,
-//! `Requantize` and `QuantizeDownAndShrinkRange`.
+//! Requantization of 32-bit accumulators to 8 bits: `RequantizationRange`, `Requantize` and
+//! `QuantizeDownAndShrinkRange`.
 
 use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

@@ -1,4 +1,4 @@
-//! Ops on queues of any kind, by reference handle and, as `V2`, by resource handle.
+//! Queue ops, with reference handles and, as `V2`, with resource handles.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Barriers: values that arrive under keys, component by component, and leave once a key has all.
+//! Barriers: key-value components that are taken once a key is complete.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Many elements as one tensor, and back.
+//! Stacking of queue elements into batches, and unstacking.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Ops that make queues: first in first out, padded batches, shuffled, by priority; with reference
-//! handles and, as `V2`, with resource handles.
+//! Queue creation: FIFO, padding FIFO, random shuffle, priority; with reference handles and, as
+//! `V2`, with resource handles.
 
 use thalweg_graph::{Flag, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};

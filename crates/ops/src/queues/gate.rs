@@ -1,8 +1,9 @@
-//! State at which calls wait their turn.
+//! A monitor for asynchronous calls: state with queues of waiting calls.
 //!
-//! A [`Gate`] owns a [`Machine`] and the calls that the machine could not serve yet, in lanes. Every
-//! change is followed by going on with what waits, until nothing moves. Calls end outside the lock,
-//! exactly once: whoever takes a call out of its lane, under the lock, is the one to end it.
+//! A [`Gate`] owns a [`Machine`] and the calls that the machine could not serve yet, in lanes.
+//! After every change the waiting calls are retried until none makes progress. Calls complete
+//! outside the lock, exactly once: the thread that removes a call from its lane, under the lock,
+//! completes it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};

@@ -1,4 +1,4 @@
-//! A binary heap whose equals leave in TensorFlow's order.
+//! A binary heap with TensorFlow's order of equal elements.
 
 /// The smallest key first. Which of several equal keys comes first is settled by how the heap is
 /// kept, and clients that record their batches see it: the way down goes to a leaf, the way up from

@@ -1,7 +1,7 @@
-//! Staging areas by key: a tuple goes in under a key, perhaps in parts, and comes out by it.
+//! `MapStage` and `OrderedMapStage`: staging areas by key.
 //!
-//! `OrderedMap...` ops take the smallest key where none is asked for. For the others any key will
-//! do; they take the smallest, too, so that runs can be repeated.
+//! Without a requested key the `OrderedMap...` ops take the smallest. The others may take any key;
+//! they take the smallest too, so that runs are reproducible.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

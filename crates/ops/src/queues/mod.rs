@@ -1,8 +1,8 @@
-//! State through which steps hand each other tensors: queues, staging areas and barriers.
+//! Queues, staging areas and barriers.
 //!
-//! An op that must wait (the queue is full, or empty) leaves its call at a [`gate::Gate`] and gives
-//! its thread back. Whoever changes the state goes on with the calls that wait there, in the order
-//! in which they came; a step that ends takes its calls away.
+//! An op that must wait (the queue is full, or empty) leaves its call at a [`gate::Gate`] and
+//! returns its thread. A change of the state retries the waiting calls in the order of their
+//! arrival; a step that ends removes its calls.
 
 mod batch;
 pub(crate) mod gate;

@@ -1,4 +1,4 @@
-//! Queues of every kind: who may enqueue and dequeue when, and what becomes of those who wait.
+//! The state machine of queues: when calls may enqueue and dequeue, and closing and cancellation.
 
 use std::fmt;
 use std::sync::Arc;

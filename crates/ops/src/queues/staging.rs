@@ -1,4 +1,4 @@
-//! Staging areas: a first-in-first-out hand-over between steps, bounded by number or by bytes.
+//! `Stage` and `Unstage`: a FIFO between steps, bounded by number or by bytes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

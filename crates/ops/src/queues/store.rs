@@ -1,4 +1,4 @@
-//! What a queue holds, and which element leaves it next.
+//! Queue contents, and the order of dequeuing.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Kernels whose every element has the same distribution.
+//! Random kernels with one distribution for all elements.
 
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Element, Result, bail, ensure};

@@ -1,5 +1,4 @@
-//! Kernels whose distribution has parameters given as tensors: gamma, Poisson, binomial, bounded
-//! normal.
+//! Random kernels with parameters given as tensors: gamma, Poisson, binomial, truncated normal.
 
 use num_traits::{AsPrimitive, Float};
 use smallvec::SmallVec;

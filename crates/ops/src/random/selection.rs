@@ -1,4 +1,4 @@
-//! Kernels that choose among their inputs: shuffled rows, and classes drawn by their logits.
+//! `RandomShuffle` and `Multinomial`.
 
 use num_traits::AsPrimitive;
 use parking_lot::Mutex;

@@ -1,4 +1,4 @@
-//! Where a random kernel's numbers come from: the node's own generator, its inputs, a variable.
+//! The generator of a random kernel: stateful, from inputs, or from a variable.
 
 use parking_lot::Mutex;
 use thalweg_kernel::{KernelContext, KernelInit};

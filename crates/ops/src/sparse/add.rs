@@ -1,4 +1,5 @@
-//! Two sparse tensors of one shape, walked side by side: sums, and the larger or smaller values.
+//! Elementwise merges of two sparse tensors: `SparseAdd`, `SparseSparseMaximum`,
+//! `SparseSparseMinimum`.
 
 use std::cmp::Ordering;
 

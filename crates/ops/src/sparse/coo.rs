@@ -1,4 +1,4 @@
-//! A sparse tensor as its three parts: a matrix of coordinates, their values, the dense shape.
+//! Sparse tensors in coordinate (COO) format: indices, values, dense shape.
 
 use smallvec::SmallVec;
 use thalweg_graph::shape::ShapeContext;

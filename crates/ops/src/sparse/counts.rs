@@ -1,4 +1,4 @@
-//! How often numbers occur: histograms with a bin for every number, dense or sparse.
+//! `Bincount` and its sparse and ragged forms.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;

@@ -1,5 +1,4 @@
-//! Crosses of features: for each row of a batch, every combination of one feature from each column,
-//! joined as a string or hashed to a number.
+//! `SparseCross`: feature crosses, joined as strings or hashed to numbers.
 
 use smallvec::SmallVec;
 use thalweg_graph::OpDef;

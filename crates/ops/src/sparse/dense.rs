@@ -1,4 +1,4 @@
-//! Sparse tensors beside dense ones: making one dense, adding to, multiplying and dividing by one.
+//! Ops between sparse and dense tensors: `SparseToDense`, `SparseTensorDenseAdd` and the like.
 
 use smallvec::SmallVec;
 use thalweg_graph::OpDef;

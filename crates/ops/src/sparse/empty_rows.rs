@@ -1,4 +1,4 @@
-//! A default value for each row of a sparse or ragged tensor that has none.
+//! `SparseFillEmptyRows` and `RaggedFillEmptyRows`.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;

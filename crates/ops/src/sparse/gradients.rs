@@ -1,5 +1,5 @@
-//! Gradients of ops on sparse and ragged tensors. Coordinates, shapes and splits have none: only
-//! values do.
+//! Gradients of sparse and ragged ops. Only values have gradients: indices, shapes and splits have
+//! none.
 
 use thalweg_graph::{GradientContext, IndexedSlices, Output};
 use thalweg_tensor::{DType, Result, bail};

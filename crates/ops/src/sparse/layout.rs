@@ -1,4 +1,4 @@
-//! The same values of a sparse tensor in another order or another dense shape.
+//! `SparseReorder` and `SparseReshape`.
 
 use smallvec::SmallVec;
 use thalweg_graph::OpDef;

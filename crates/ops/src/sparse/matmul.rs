@@ -1,4 +1,4 @@
-//! The product of a sparse matrix and a dense one.
+//! `SparseTensorDenseMatMul`.
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;

@@ -1,4 +1,4 @@
-//! Sparse tensors put together along a dimension, and cut apart.
+//! `SparseConcat`, `SparseSplit` and `SparseSlice`.
 
 use smallvec::SmallVec;
 use thalweg_graph::OpDef;

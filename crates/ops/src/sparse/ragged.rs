@@ -1,4 +1,4 @@
-//! Ragged tensors: rows of different lengths, told apart by where each begins.
+//! Ragged tensors: rows of different lengths, given by row splits.
 
 use smallvec::SmallVec;
 use thalweg_graph::OpDef;

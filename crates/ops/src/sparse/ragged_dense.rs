@@ -1,4 +1,4 @@
-//! A ragged tensor made dense: rows padded with a default value, or cut off.
+//! `RaggedTensorToTensor`: rows padded with a default value, or truncated.
 
 use smallvec::SmallVec;
 use thalweg_graph::OpDef;

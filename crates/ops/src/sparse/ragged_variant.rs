@@ -1,4 +1,4 @@
-//! Ragged tensors as variants, so that one element of a tensor can hold rows of any length.
+//! Ragged tensors as variants.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Sums and maxima of a sparse tensor along some dimensions, and the softmax along the last.
+//! `SparseReduceSum`, `SparseReduceMax` and `SparseSoftmax`.
 
 use std::cmp::Ordering;
 

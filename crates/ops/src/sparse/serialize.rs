@@ -1,4 +1,4 @@
-//! Sparse tensors as strings or variants, one or a batch of them, and back.
+//! Serialization of sparse tensors, single or batched, and deserialization.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Sets along the last dimension of dense and sparse tensors: their sizes, unions, intersections
-//! and differences.
+//! Set ops along the last dimension of dense and sparse tensors: size, union, intersection,
+//! difference.
 
 use std::cmp::Ordering;
 use std::ops::Range;

@@ -1,4 +1,4 @@
-//! What gathers gradients until there are enough: dense and sparse ones, and those who wait.
+//! Conditional accumulators, dense and sparse, and the calls that wait for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Conditional accumulators: gradients are applied by many, and taken when there are enough.
+//! Conditional accumulator ops: workers apply gradients, and a take returns their mean once there
+//! are enough.
 //!
-//! Synchronous training rests on them: the chief takes a mean once enough workers have applied
-//! theirs, and gradients of steps that are over are dropped.
+//! Synchronous training uses them: the chief takes a mean once enough workers have applied their
+//! gradients, and stale gradients are dropped.
 
 use std::sync::Arc;
 

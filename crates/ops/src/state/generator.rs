@@ -1,6 +1,6 @@
-//! Random ops whose generator is a variable: two words of counter, then the key.
+//! Random ops whose generator state is a variable: a two-word counter, then the key.
 //!
-//! The numbers are those of `random`; what is here says where they begin and moves the variable on.
+//! The distributions are those of `random`; this module reads and advances the variable.
 
 use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

@@ -1,7 +1,7 @@
-//! How a node names the state that it makes, and how others find it again.
+//! State handles: creation by a node, and lookup by others.
 //!
-//! The old generation hands state on as a reference to a vector of two strings, container and name;
-//! the new one as a resource handle. Both find the same state.
+//! TensorFlow 1 handles are references to a vector of two strings, container and name; newer ones
+//! are resource handles. Both refer to the same state.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};

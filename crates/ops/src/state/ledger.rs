@@ -1,4 +1,4 @@
-//! Memory of state that is not in tensors: map entries, strings.
+//! Memory charges of state that is not in tensors: map entries, strings.
 
 use std::sync::Arc;
 

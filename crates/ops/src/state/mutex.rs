@@ -1,4 +1,4 @@
-//! Mutexes between steps: whoever holds the lock's only tensor holds the mutex.
+//! `MutexV2` and `MutexLock`: the lock is held as long as its only tensor exists.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Writing into a slice of a variable, and what else is said to a variable.
+//! `StridedSliceAssign` on variables.
 
 use thalweg_graph::{Flag, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};

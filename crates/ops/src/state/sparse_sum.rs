@@ -1,7 +1,7 @@
-//! Sums of gradients that have only some rows.
+//! Sums of sparse gradients.
 //!
-//! Two gradients merge as two sorted lists do, even if they are not sorted: the order of the rows
-//! is TensorFlow's. A row's mean is over the gradients that have it.
+//! Two gradients are merged like sorted lists, even if they are not sorted: the order of rows is
+//! TensorFlow's. The mean of a row is over the gradients that have it.
 
 use std::sync::Arc;
 

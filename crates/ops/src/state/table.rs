@@ -1,4 +1,4 @@
-//! A lookup table of any kind, as its ops see it.
+//! The trait of lookup tables.
 
 use std::ops::Range;
 

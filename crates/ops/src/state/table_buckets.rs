@@ -1,4 +1,5 @@
-//! The dense table: buckets in two tensors, with keys set aside for "empty" and "deleted".
+//! `MutableDenseHashTable`: open addressing in two tensors, with reserved keys for "empty" and
+//! "deleted".
 //!
 //! Exports show the buckets as they are, and checkpoints hold them so; hashes, probing and growth
 //! are therefore TensorFlow's.

@@ -1,4 +1,4 @@
-//! Rows of values that a map finds by key: static and mutable hash tables.
+//! Hash tables: static and mutable, with a row of values per key.
 //!
 //! Keys and values lie in row order, which is the order of insertion as long as nothing is removed;
 //! exports follow it, so no hash order shows.

@@ -1,4 +1,4 @@
-//! Base64 with the alphabet that is safe in addresses and file names.
+//! Web-safe base64.
 
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};

@@ -1,4 +1,4 @@
-//! Bytes and characters of each string: trimming, letter case, length, parts.
+//! String ops by byte and character: strip, lower, upper, length, substr.
 //!
 //! A character is what does not begin with a byte `10xxxxxx`, whether or not the text is UTF-8.
 

@@ -1,4 +1,4 @@
-//! Levenshtein's distance between the rows of two sparse tensors.
+//! `EditDistance`: the Levenshtein distance between rows of two sparse tensors.
 
 use bytes::Bytes;
 use smallvec::SmallVec;

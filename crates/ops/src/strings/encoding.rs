@@ -1,4 +1,4 @@
-//! Text in its encodings: bytes to code points and back.
+//! Text encodings: bytes to code points and back.
 
 use encoding_rs::DecoderResult;
 use thalweg_tensor::{Result, bail, err};

@@ -1,4 +1,4 @@
-//! Names of the files that a checkpoint or a data set is spread over.
+//! `ShardedFilename` and `ShardedFilespec`.
 
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

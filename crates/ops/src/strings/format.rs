@@ -1,4 +1,4 @@
-//! Numbers and tensors as text: `AsString` element by element, `StringFormat` by a template.
+//! `AsString` and `StringFormat`.
 
 use bytes::Bytes;
 use thalweg_graph::{OpDef, ShapeContext, shape};

@@ -1,4 +1,4 @@
-//! Strings to bucket numbers, and rows of any tensor to fingerprints.
+//! `StringToHashBucket` and `Fingerprint`.
 
 use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};

@@ -1,4 +1,4 @@
-//! Strings put together: element by element, along dimensions, and by segment.
+//! `StringJoin`, `ReduceJoin` and `UnsortedSegmentJoin`.
 
 use bytes::Bytes;
 use smallvec::SmallVec;

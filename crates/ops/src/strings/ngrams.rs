@@ -1,4 +1,4 @@
-//! N-grams: every run of so many neighbours within a row of tokens, as one string each.
+//! `StringNGrams`.
 
 use bytes::Bytes;
 use thalweg_graph::{OpDef, ShapeContext};

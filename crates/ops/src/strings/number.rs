@@ -1,4 +1,4 @@
-//! Numbers read from text, by the rules of C's `strtod` and `strtol` in base ten.
+//! `StringToNumber`, by the rules of C's `strtod` and `strtol` in base ten.
 
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};

@@ -1,4 +1,4 @@
-//! Strings taken apart: `StringSplit` and `StringSplitV2` give ragged rows as sparse tensors.
+//! `StringSplit` and `StringSplitV2`.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Matching and replacing by regular expressions.
+//! `RegexFullMatch` and `RegexReplace`.
 
 use std::sync::Arc;
 

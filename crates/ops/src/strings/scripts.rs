@@ -1,4 +1,4 @@
-//! The script of every code point, as Unicode says and ICU numbers it.
+//! Unicode scripts of code points, with ICU's numbers.
 
 /// Runs of code points of one script, ascending: the first code point, then the script's number in
 /// the lowest byte.

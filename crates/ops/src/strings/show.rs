@@ -1,4 +1,4 @@
-//! Tensors as TensorFlow shows them to people.
+//! Formatting of tensors as text, as in TensorFlow.
 //!
 //! [`flat`] is the form of `Assert` and `Print`: the first elements, brackets around inner
 //! dimensions. [`nested`] is the form of `StringFormat` (and so of `tf.print`): the elements at

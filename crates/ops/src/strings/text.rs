@@ -1,4 +1,4 @@
-//! Text that kernels write: it grows within the session's memory, and becomes string tensors.
+//! A growing text buffer that is charged to the session's budget.
 
 use std::ops::Range;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Sounds for the dashboard.
+//! `AudioSummary`.
 
 use thalweg_graph::{Gradient, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

@@ -1,4 +1,4 @@
-//! Pictures for the dashboard.
+//! `ImageSummary`.
 
 use thalweg_graph::{Gradient, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};

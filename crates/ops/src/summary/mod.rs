@@ -1,4 +1,4 @@
-//! Summaries: what the dashboard shows, as serialized `Summary` messages.
+//! Summary ops: serialized `Summary` messages for TensorBoard.
 
 pub(crate) mod audio;
 pub(crate) mod histogram;

@@ -1,4 +1,4 @@
-//! Writers of event files: state that ops hand summaries to.
+//! Summary writers: resources that write event files.
 
 use std::sync::Arc;
 use std::time::Duration;

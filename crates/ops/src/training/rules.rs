@@ -1,7 +1,7 @@
-//! What an optimizer does to one element: the formulas, and nothing else.
+//! Elementwise update rules of the optimizers.
 //!
 //! A rule gets the element of the variable and of its slots, in the order of the op's inputs, with
-//! an element of the gradient, and says what they become.
+//! an element of the gradient, and returns their new values.
 
 use std::ops::{Add, Div, Mul, Neg, Sub};
 

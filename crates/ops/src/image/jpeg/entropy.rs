@@ -1,4 +1,4 @@
-//! Huffman-coded bits of a JPEG scan.
+//! Huffman decoding of a JPEG scan.
 
 use thalweg_tensor::{Result, ensure, err};
 

@@ -1,4 +1,4 @@
-//! The segments of a JPEG file, and its scans as coefficients.
+//! The segments of a JPEG file, and the coefficients of its scans.
 
 use thalweg_kernel::KernelContext;
 use thalweg_tensor::{DType, Error, Result, Shape, Tensor, bail, ensure, err};

@@ -1,4 +1,4 @@
-//! Planes of samples, brought to one size and one colour space.
+//! Upsampling and color conversion of JPEG planes.
 
 use std::ops::Range;
 

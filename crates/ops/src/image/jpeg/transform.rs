@@ -1,5 +1,5 @@
-//! Blocks of coefficients into blocks of samples: the inverse cosine transform, in the integer
-//! arithmetic of the library that TensorFlow uses, so that samples come out the same.
+//! The inverse discrete cosine transform, in the integer arithmetic of the library that TensorFlow
+//! uses, so that samples are equal.
 
 /// How exactly blocks are transformed.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,4 +1,4 @@
-//! Square roots, logarithms and exponentials of matrices.
+//! Matrix square root, logarithm and exponential.
 
 use num_complex::Complex;
 use num_traits::Float;

@@ -1,5 +1,5 @@
-//! Reflections `H = I - tau v v^H` with `v[0] = 1`, which send a vector to a multiple of the first
-//! unit vector.
+//! Householder reflections `H = I - tau v v^H` with `v[0] = 1`, which map a vector to a multiple of
+//! the first unit vector.
 
 use num_traits::Float;
 

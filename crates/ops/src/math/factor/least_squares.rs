@@ -1,4 +1,4 @@
-//! The shortest solution of least squares, whatever the rank.
+//! The minimum-norm least squares solution, for any rank.
 
 use super::qr;
 use super::scalar::Scalar;

@@ -1,4 +1,4 @@
-//! LU factors with partial pivoting, and what follows from them.
+//! LU decomposition with partial pivoting; solve, inverse and determinant.
 
 use num_traits::Float;
 

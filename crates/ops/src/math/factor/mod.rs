@@ -1,4 +1,4 @@
-//! Dense factorisations of small matrices, real and complex, in single and double precision.
+//! Dense matrix decompositions, real and complex, in single and double precision.
 //!
 //! Matrices are row-major slices. Nothing here allocates: callers bring scratch of the lengths that
 //! the functions name. Every iteration is bounded, and input that is not finite ends it. Signs follow

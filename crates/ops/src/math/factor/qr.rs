@@ -1,4 +1,4 @@
-//! QR factors by Householder reflections, with and without exchanged columns.
+//! QR decomposition by Householder reflections, with and without column pivoting.
 
 use num_traits::Float;
 

@@ -1,4 +1,4 @@
-//! Rotations in a plane of two rows or two columns.
+//! Givens rotations.
 
 use num_traits::Float;
 

@@ -1,4 +1,4 @@
-//! What the factorisations need of their elements.
+//! The scalar trait of the decompositions.
 
 use std::fmt::Debug;
 use std::ops::{Add, AddAssign, Mul, MulAssign, Neg, Sub, SubAssign};

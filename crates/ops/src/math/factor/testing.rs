@@ -1,4 +1,4 @@
-//! What the tests of the factorisations share.
+//! Helpers of the decomposition tests.
 
 use num_traits::Float;
 

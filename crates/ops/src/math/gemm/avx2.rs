@@ -1,4 +1,4 @@
-//! Registers of 256 bits: 6 rows of two registers leave four of the 16 for operands.
+//! The AVX2 micro-kernel: 6 rows of two 256-bit registers leave four of the 16 for operands.
 
 use std::arch::x86_64::*;
 

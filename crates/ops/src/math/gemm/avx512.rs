@@ -1,4 +1,4 @@
-//! Registers of 512 bits: 14 rows of two registers leave four of the 32 for operands.
+//! The AVX-512 micro-kernel: 14 rows of two 512-bit registers leave four of the 32 for operands.
 
 use std::arch::x86_64::*;
 

@@ -1,4 +1,4 @@
-//! Runs a product along its plan: packs panels of the right factor, then multiplies blocks.
+//! Executes a GEMM plan: packs panels of the right factor, then multiplies blocks.
 
 use std::mem::MaybeUninit;
 use std::ops::Range;

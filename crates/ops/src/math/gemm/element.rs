@@ -1,4 +1,4 @@
-//! What a matrix may hold, and the type in which its products are summed.
+//! Element types of matrices, and their accumulator types.
 
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};

@@ -1,4 +1,4 @@
-//! The kernel: a tile of the product kept in registers while the inner dimension passes by.
+//! The micro-kernel: a register tile of the product, accumulated over the inner dimension.
 
 use super::lanes::Lanes;
 

@@ -1,4 +1,4 @@
-//! A few numbers handled as one: the vector registers behind the kernels.
+//! SIMD vector types of the micro-kernels.
 
 use std::marker::PhantomData;
 

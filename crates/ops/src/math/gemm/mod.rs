@@ -1,4 +1,4 @@
-//! The product of two matrices, `C = A * B` or `C += A * B`, for every numeric type.
+//! GEMM: the matrix product `C = A * B` or `C += A * B`, for every numeric type.
 //!
 //! Factors may have any strides, so that transposed ones need no copy first. The same bits come out
 //! whatever the number of threads: the work is cut by shape only, each element of the product is

@@ -1,4 +1,4 @@
-//! Copies of factors in the order in which the kernel reads them.
+//! Packing of factors into the order in which the micro-kernel reads them.
 
 use super::element::Number;
 use super::lanes::{Lanes, LoadAs};

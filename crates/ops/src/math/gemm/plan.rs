@@ -1,4 +1,4 @@
-//! How a product is cut: a function of its shape and the kernel's, never of the number of threads.
+//! Blocking of a product: a function of its shape and the kernel's, never of the number of threads.
 
 use std::ops::Range;
 

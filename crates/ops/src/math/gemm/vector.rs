@@ -1,4 +1,4 @@
-//! A matrix times a vector: bound by memory, so the matrix is read once, in order, and never packed.
+//! GEMV: memory-bound, so the matrix is read once, in order, and never packed.
 
 use std::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Memory that each thread keeps from one block to the next, of a size bounded by constants.
+//! Thread-local packing buffers, of a size bounded by constants.
 
 use std::cell::Cell;
 use std::mem::MaybeUninit;

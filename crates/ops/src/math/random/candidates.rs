@@ -1,4 +1,4 @@
-//! Candidate classes for sampled losses, and how often each is expected among them.
+//! Candidate sampling of classes, and their expected counts.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Choosing among given things: shuffled order and draws from a table of log-probabilities.
+//! Random permutations, and sampling from a categorical distribution.
 
 use num_traits::AsPrimitive;
 

@@ -1,4 +1,4 @@
-//! The normal distribution cut off at given bounds, with parameters per batch.
+//! The truncated normal distribution, with parameters per batch.
 //!
 //! Which random numbers a batch takes depends on how many the batches before it took, so the whole
 //! tensor is made in one go; TensorFlow's result is the same only as long as one of its threads
