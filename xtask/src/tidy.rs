@@ -56,6 +56,7 @@ fn problems(files: &[File]) -> Vec<Problem> {
         rules::places,
         rules::file_sizes,
         rules::op_names,
+        rules::op_comparisons,
     ];
     checks.iter().flat_map(|check| check(files)).collect()
 }

@@ -193,7 +193,7 @@ fn before(graph: &Graph, finish: &[f64], mut node: NodeId, limit: f64) -> Option
 
 #[cfg(test)]
 mod tests {
-    use thalweg_graph::{Output, Scope};
+    use thalweg_graph::{Output, Role, Scope};
     use thalweg_ops::{FAMILIES, op_registry};
     use thalweg_tensor::{DType, Tensor};
 
@@ -235,7 +235,7 @@ mod tests {
         /// Which of `names` are received late. Whatever comes of it is no circle.
         fn late(&self, names: &[&str]) -> Vec<bool> {
             let graph = self.0.to_graph();
-            let receives = graph.ids().filter(|id| &*graph.node(*id).op.name == "Placeholder");
+            let receives = graph.ids().filter(|id| graph.node(*id).role() == Role::Placeholder);
             let receives: Vec<Received> =
                 receives.map(|node| Received { node, bytes: 1 << 20, seconds: 0.25 }).collect();
             let late = receive_late(graph, &receives, |_, _| 1.0);

@@ -75,6 +75,9 @@ const HOSTS: &[&str] = &[
 /// Crates that may name only structural ops: the others are data to them.
 const OP_BLIND: &[&str] = &["plan", "runtime"];
 
+/// Crates that rewrite and run graphs: they recognise ops by their roles.
+const ROLE_BASED: &[&str] = &["graph", "plan", "runtime", "cluster"];
+
 /// Ops besides the structural ones of which `plan` makes nodes: floats narrowed for a transfer.
 const MADE_BY_PLAN: &[&str] = &["Cast"];
 
@@ -296,6 +299,27 @@ fn file_sizes_with(files: &[File], longer: &[(&str, usize)]) -> Vec<Problem> {
     problems
 }
 
+/// Ops have roles, which their definitions state; passes and executors do not compare names.
+pub(super) fn op_comparisons(files: &[File]) -> Vec<Problem> {
+    let is_comparison = |line: &str| {
+        line.split_once("op.name").is_some_and(|(before, after)| {
+            let after = after.trim_start_matches(".as_str()").trim_start();
+            let is_matched = before.contains("match ") || before.contains("matches!(");
+            is_matched || after.starts_with("== \"") || after.starts_with("!= \"")
+        })
+    };
+    let mut problems = Vec::new();
+    let is_covered = |f: &&File| crate_of(&f.path).is_some_and(|name| ROLE_BASED.contains(&name));
+    for file in shipped(files).filter(is_covered) {
+        let code = code(source::without_tests(&file.text)).text;
+        for (i, _) in code.lines().enumerate().filter(|(_, line)| is_comparison(line)) {
+            let what = "compares the name of an op; match on its role".to_owned();
+            problems.push(Problem::new(file, i + 1, what));
+        }
+    }
+    problems
+}
+
 /// Ops whose meaning lies in the graph itself: those that crate `graph` defines.
 fn structural_ops(files: &[File]) -> BTreeSet<String> {
     let graph = shipped(files).filter(|f| crate_of(&f.path) == Some("graph"));
@@ -418,6 +442,14 @@ mod tests {
         assert_eq!(what(701, &listed), ["701 lines without tests; it had 700"]);
         assert_eq!(what(679, &listed), ["679 lines now: lower its entry"]);
         assert_eq!(what(590, &listed), ["short enough now: take it off the list"]);
+    }
+
+    #[test]
+    fn ops_are_recognised_by_role() {
+        let text = "//! x\nlet a = node.op.name == \"Const\";\nmatch node.op.name.as_str() {}\n\
+                    let b = other.op.name == node.op.name;\n";
+        assert_eq!(lines(&op_comparisons(&[file("crates/plan/src/a.rs", text)])), [2, 3]);
+        assert_eq!(lines(&op_comparisons(&[file("crates/ops/src/a.rs", text)])), [0; 0]);
     }
 
     #[test]

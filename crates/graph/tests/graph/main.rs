@@ -3,6 +3,7 @@
 
 mod errors;
 mod functions;
+mod rewrites;
 mod roles;
 mod round_trip;
 mod scopes;
