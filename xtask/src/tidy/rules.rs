@@ -14,7 +14,7 @@ const UNSAFE: &[&str] = &[
     "crates/cluster/src/network/stream/ring.rs",
     "crates/runtime/src/execute/",
     "crates/runtime/src/pool/mod.rs",
-    "crates/serve/src/leisure.rs",
+    "crates/serve/src/idle_priority.rs",
     "benches/ours/src/peak.rs",
 ];
 
@@ -24,8 +24,8 @@ const CLOCKS_AND_THREADS: &[&str] = &[
     "crates/runtime/src/execute/deadline.rs",
     "crates/runtime/src/environment.rs",
     "crates/runtime/src/pool/mod.rs",
-    "crates/runtime/src/pool/waiting.rs",
-    "crates/serve/src/leisure.rs",
+    "crates/runtime/src/pool/blocking.rs",
+    "crates/serve/src/idle_priority.rs",
     "crates/storage/src/clock.rs",
     // Clients of sessions, which may have threads of their own.
     "crates/cli/",
