@@ -1,9 +1,9 @@
-//! Learns to write in the manner of this project's tutorial, letter by letter.
+//! A character-level language model of this project's tutorial, with an LSTM.
 //!
 //! `cargo run --release --example char_lstm -- [STEPS]`
 //!
-//! It prints the loss, which falls from 4.9 to below 1 in 2,000 steps, and a hundred letters of its own:
-//! lines that look like this project's tutorial, and mean little.
+//! It prints the loss, which falls from 4.9 to below 1 in 2,000 steps, and a hundred generated
+//! characters.
 
 use thalweg::prelude::*;
 
@@ -61,7 +61,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Goes on from `begin`, always with the letter that seems most likely.
+/// Greedy generation: continues `begin` with the most probable character at each step.
 fn write(session: &Session, guesses: &str, begin: &[i64]) -> Result<String> {
     let mut seen = begin.to_vec();
     for _ in 0..if cfg!(debug_assertions) { 10 } else { 100 } {

@@ -2,7 +2,7 @@
 //! `cargo run --example export -- FOLDER`. Without a folder it is written to a temporary one, loaded
 //! again and removed.
 //!
-//! It prints where the model is and what it makes of one row: about 5.50.
+//! It prints the model's folder and its prediction for one row: about 5.50.
 
 use thalweg::prelude::*;
 
@@ -63,7 +63,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A variable, and the name of the node that fills it with zeroes.
+/// A variable, and the name of its initializer.
 fn variable(scope: &mut Scope, name: &str, dims: &[usize]) -> Result<(Output, String)> {
     let shape = Shape::new(dims)?;
     let handle = scope.op("VarHandleOp").name(name).attr("dtype", DType::Float);
@@ -78,7 +78,7 @@ fn read(scope: &mut Scope, variable: Output) -> Result<Output> {
     scope.op("ReadVariableOp").input(variable).attr("dtype", DType::Float).build()
 }
 
-/// Names of the nodes that take a step of gradient descent. Variables come with their values.
+/// The names of the nodes of a gradient descent step, for variables with their values.
 fn training_step(
     scope: &mut Scope,
     y: Output,
@@ -102,7 +102,7 @@ fn training_step(
     Ok(updates)
 }
 
-/// `ids` of `words` by the lines of a file; `fill` reads it.
+/// A lookup table from `words` to `ids`, initialized from the lines of a file.
 fn lookup(scope: &mut Scope, file: Output) -> Result<()> {
     let table = scope.op("HashTableV2").name("table").attr("shared_name", "words");
     let table = table.attr("key_dtype", DType::String).attr("value_dtype", DType::Int64).build()?;

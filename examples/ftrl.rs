@@ -1,14 +1,14 @@
-//! A model that is no neural net: logistic regression on hashed keys, made sparse by FTRL.
+//! Sparse logistic regression on hashed keys, with FTRL-proximal.
 //!
-//! Every example has a few 64-bit keys out of very many; a handful of them decide. The first norm
-//! keeps the weights of all others at zero.
+//! Every example has a few 64-bit keys out of very many; a handful of them determine the label. L1
+//! regularization keeps the weights of all others at zero.
 //!
-//! It prints the loss, which falls from 0.693 to below 0.1, and how many weights are left: some 30 of
-//! 16384, for the 20 keys that tell something and a few that share their places.
+//! It prints the loss, which falls from 0.693 to below 0.1, and the number of nonzero weights: some
+//! 30 of 16384, for the 20 informative keys and a few hash collisions.
 
 use thalweg::prelude::*;
 
-/// Keys share this many weights.
+/// The number of hash buckets.
 const BUCKETS: usize = 1 << 14;
 const KEYS: usize = 8;
 const BATCH: usize = 128;
@@ -55,7 +55,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Examples of which those with a key below 10 are good, the others not.
+/// Examples whose label is 1 if they have a key below 10.
 fn batch(rng: &mut Rng) -> (Vec<i64>, Vec<f32>) {
     let mut keys = Vec::new();
     let mut labels = Vec::new();

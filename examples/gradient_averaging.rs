@@ -1,10 +1,11 @@
-//! One task with several devices: each computes the gradient of its part of a batch, and the variables
-//! change by the mean, as they would by the gradient of the whole batch on one device.
+//! Data parallelism over several devices of one task: each device computes the gradient of its part
+//! of a batch, and the variables are updated by the mean, which equals the gradient of the whole
+//! batch.
 //!
 //! `cargo run --release --example gradient_averaging -- [STEPS]`
 //!
-//! It prints the loss of both ways side by side: the same numbers, to rounding, from 2.34 down to 0.4
-//! and less.
+//! It prints the losses of one and of several devices side by side: equal up to rounding, from 2.34
+//! down to 0.4 and less.
 
 use thalweg::kernel::{Device, DeviceDescription, DeviceName, HostDevice};
 use thalweg::prelude::*;
@@ -13,7 +14,7 @@ use thalweg::train::{mnist, train_towers};
 const DEVICES: usize = 2;
 const BATCH: usize = 64;
 
-/// A session with so many CPU devices; they share the machine's cores.
+/// A session with this number of CPU devices, which share the machine's cores.
 fn session_on(model: &Model, devices: usize) -> Result<Session> {
     let device = |i: usize| -> std::sync::Arc<dyn Device> {
         let name = DeviceName::cpu("localhost", 0, i as u32);
@@ -26,7 +27,7 @@ fn session_on(model: &Model, devices: usize) -> Result<Session> {
     Session::new(model.to_graph(), thalweg::registry().kernels.clone(), options)
 }
 
-/// A net that trains on `towers` devices, each with its part of the batch; the losses of all steps.
+/// Trains on `towers` devices, each with its part of the batch; returns the losses of all steps.
 fn train(towers: usize, steps: usize) -> Result<Vec<f32>> {
     let mut model = Model::new(thalweg::scope());
     let side = Some(mnist::SIDE);

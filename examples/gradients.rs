@@ -1,4 +1,4 @@
-//! Fits a line by gradient descent; the gradients are nodes that `gradients` adds to the graph.
+//! Linear regression by gradient descent, with gradient nodes that `gradients` adds to the graph.
 //!
 //! It prints the loss, which falls to zero, and the line: `y = 3.00 x + -1.00`.
 
@@ -46,7 +46,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// A scalar variable, and the name of the node that sets it to zero.
+/// A scalar variable, and the name of its initializer.
 fn variable(scope: &mut Scope, name: &str) -> Result<(Output, String)> {
     let shape = PartialShape::scalar();
     let variable = scope.op("VariableV2").name(name).attr("shape", &shape);

@@ -1,8 +1,8 @@
 //! Loads a GraphDef that TensorFlow wrote and runs it:
 //! `cargo run --example graph_file [GRAPH.pb FETCH]`.
 //!
-//! It prints how many nodes and functions the graph has, and the tensor: `[3.0, 0.0, 2.5]` for the graph
-//! that it loads unless told otherwise.
+//! It prints the number of nodes and functions, and the fetched tensor: `[3.0, 0.0, 2.5]` for the
+//! default graph.
 
 use prost::Message;
 use thalweg::prelude::*;

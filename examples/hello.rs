@@ -1,6 +1,6 @@
 //! Builds a graph, feeds it, fetches from it: `cargo run --example hello`.
 //!
-//! It prints `y = [5.0, 0.0]`, then what a mistake is told: the node, and the shapes that do not fit.
+//! It prints `y = [5.0, 0.0]`, then an error message: the node, and the shapes that do not match.
 
 use thalweg::prelude::*;
 

@@ -1,8 +1,7 @@
 //! Reads TFRecords, shuffles and batches them, on its own and into a graph:
 //! `cargo run --example input_pipeline`.
 //!
-//! It prints batches of records as they are drawn, then two batches that a graph got from a format of
-//! one's own.
+//! It prints batches of records, then two batches of a custom source in a graph.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use thalweg::formats::{LocalStorage, Storage};
 use thalweg::ops::dataset::{ElementIter, InputSource, in_graph};
 use thalweg::prelude::*;
 
-/// A format of one's own: numbers in a text file, divided by spaces.
+/// A custom source: numbers in a text file, separated by spaces.
 struct Numbers(String);
 
 impl InputSource for Numbers {

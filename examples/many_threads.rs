@@ -1,6 +1,6 @@
-//! One session, steps from several threads at once: `cargo run --example many_threads`.
+//! Concurrent steps of one session: `cargo run --example many_threads`.
 //!
-//! It prints that four threads counted to 1000: no step of one is lost to another.
+//! It prints that four threads counted to 1000: no update is lost.
 
 use thalweg::prelude::*;
 

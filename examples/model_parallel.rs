@@ -1,10 +1,10 @@
-//! A net that is too large for one task: its layers lie on two, with their variables. What goes from
-//! one to the other are activations and their gradients.
+//! Model parallelism: the layers and their variables are on two tasks. Activations and their
+//! gradients are sent between them.
 //!
 //! `cargo run --release --example model_parallel -- [STEPS]`
 //!
-//! It prints where each variable lies, half of them on either task, then the loss, and that about 98 % of
-//! unseen digits are read.
+//! It prints the device of each variable, half of them on either task, then the loss, and a test
+//! accuracy of about 98 %.
 
 use thalweg::prelude::*;
 use thalweg::train::mnist;

@@ -1,4 +1,4 @@
-//! Reinforcement learning: an agent in a corridor learns to walk to its end, by policy gradients.
+//! Reinforcement learning by policy gradients (REINFORCE) on a corridor environment.
 //!
 //! `cargo run --release --example policy_gradient -- [EPISODES]`
 //!
@@ -6,7 +6,8 @@
 
 use thalweg::prelude::*;
 
-/// The agent begins in the middle; the right end is worth 1, the left end nothing.
+/// The number of states. The agent begins in the middle; the right end has reward 1, the left end
+/// 0.
 const CELLS: usize = 9;
 const STEPS_MAX: usize = 30;
 

@@ -1,4 +1,4 @@
-//! Fits a line through noisy points with a model of one layer.
+//! Linear regression with a model of one layer.
 //!
 //! It prints the loss, which falls to that of the noise, and the line: about `y = 3.00 x + -1.00`.
 

@@ -1,6 +1,6 @@
-//! A net whose weights are too large for one parameter server: they are cut and dealt by size. What
-//! is going on inside is written for TensorBoard, and the checkpoint has each variable as one, so it
-//! fits a net that is not cut.
+//! A partitioned model: the weights are split and placed on two parameter servers by size.
+//! Summaries are written for TensorBoard, and the checkpoint holds each variable as a whole, so it
+//! can be restored without partitioning.
 //!
 //! `cargo run --release --example sharded -- [FOLDER]`
 //!
@@ -18,7 +18,7 @@ use thalweg::formats::{LocalStorage, Storage};
 use thalweg::prelude::*;
 use thalweg::train::{Partitioner, Served, Spread, export, mnist};
 
-/// Bytes of a part at most.
+/// The maximum size of a partition in bytes.
 const PART: usize = 64 << 10;
 
 fn logits(model: &mut Model, images: Output) -> Result<Output> {

@@ -1,8 +1,8 @@
-//! A small transformer that learns to write in the manner of this project's book, letter by letter.
+//! A character-level language model of this project's book, with a small transformer.
 //!
 //! `cargo run --release --example transformer -- [STEPS]`
 //!
-//! It prints the loss, which falls below 1.5 in 600 steps, and two hundred letters of its own.
+//! It prints the loss, which falls below 1.5 in 600 steps, and two hundred generated characters.
 
 use thalweg::prelude::*;
 
@@ -11,7 +11,7 @@ const LETTERS: usize = 128;
 const LENGTH: usize = 48;
 const WIDTH: usize = 64;
 
-/// Letters attend to those before them, then each is worked on for itself.
+/// Causal self-attention, then a position-wise feed-forward layer.
 fn block() -> Sequential {
     let attention = Sequential::new().then(LayerNorm::new()).then(Attention::new(4).causal());
     let dense = Sequential::new()
@@ -71,7 +71,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Goes on from `begin`, always with the letter that seems most likely.
+/// Greedy generation: continues `begin` with the most probable character at each step.
 fn write(session: &Session, guesses: &str, begin: &[i64]) -> Result<String> {
     let mut seen = begin.to_vec();
     for _ in 0..if cfg!(debug_assertions) { 5 } else { 200 } {

@@ -1,7 +1,7 @@
 //! The program of `docs/tutorial.md`, piece by piece.
 //!
-//! It prints the probabilities of an image before any training, all 0.1, what each node took, and what a
-//! mistake is told.
+//! It prints the probabilities of an image before any training, all 0.1, the trace of each node,
+//! and an error message.
 
 use thalweg::prelude::*;
 

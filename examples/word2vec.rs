@@ -1,9 +1,9 @@
-//! Word vectors by skip-gram with sampled softmax, over tables in two parts.
+//! Word vectors by skip-gram with sampled softmax, over partitioned tables.
 //!
 //! `cargo run --release --example word2vec -- [STEPS]`
 //!
-//! It prints the mean loss of both halves of the training, about 3.0 and 2.8, and for some words those
-//! that lie nearest to them.
+//! It prints the mean loss of both halves of the training, about 3.0 and 2.8, and the nearest
+//! neighbours of some words.
 
 use std::collections::BTreeMap;
 
@@ -62,7 +62,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Words by how often they occur, the most frequent first, and the text as their numbers.
+/// The vocabulary by descending frequency, and the text as word indices.
 fn vocabulary(text: &str) -> (Vec<String>, Vec<i64>) {
     let lower = text.to_lowercase();
     let split = || lower.split(|c: char| !c.is_ascii_alphabetic()).filter(|word| !word.is_empty());
@@ -75,14 +75,14 @@ fn vocabulary(text: &str) -> (Vec<String>, Vec<i64>) {
     (words.into_iter().map(str::to_owned).collect(), ids)
 }
 
-/// Every word with each of its neighbours.
+/// Skip-gram pairs: every word with each of its neighbours.
 fn pairs(ids: &[i64]) -> Vec<(i64, i64)> {
     let near = |at: usize| at.saturating_sub(WINDOW)..(at + WINDOW + 1).min(ids.len());
     let around = |at: usize| near(at).filter(move |other| *other != at);
     (0..ids.len()).flat_map(|at| around(at).map(move |other| (ids[at], ids[other]))).collect()
 }
 
-/// The four words whose vectors have the least angle to that of `id`.
+/// The four words with the highest cosine similarity to `id`.
 fn nearest(rows: &[&[f32]], id: usize) -> [usize; 4] {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
     let likeness = |i: usize| dot(rows[id], rows[i]) / dot(rows[i], rows[i]).sqrt();
