@@ -454,14 +454,14 @@ fn mistakes_are_told() {
     let folder = Folder::new("mistakes");
     let here = cluster(1, 2);
     let mistakes = [
-        (TrainOptions { batch: 0, ..options(&folder, Mode::Async) }, "a batch has"),
+        (TrainOptions { batch: 0, ..options(&folder, Mode::Async) }, "batch must be at least 1"),
         (
             TrainOptions { workers: Some(vec![3]), ..options(&folder, Mode::Async) },
             "there is no worker 3",
         ),
         (
             TrainOptions { lease: Duration::from_secs(1), ..options(&folder, Mode::Async) },
-            "the lease of its samples",
+            "must be less than lease",
         ),
         (
             TrainOptions { updates_lost_max: 1, ..options(&folder, Mode::Async) },
@@ -469,7 +469,7 @@ fn mistakes_are_told() {
         ),
         (
             TrainOptions { save_time_max: Duration::ZERO, ..options(&folder, Mode::Async) },
-            "save_time_max is zero",
+            "save_time_max must not be zero",
         ),
     ];
     for (options, words) in mistakes {
