@@ -331,8 +331,8 @@ pub static FAMILIES: &[&Family] = &[
 /// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.
 pub static TENSORFLOW_INTERFACES: &str = include_str!("tensorflow_ops.txt");
 
-/// How the cases recorded from TensorFlow fare, a line `Op passed total` for each op that has any.
-/// `cargo xtask docs` writes it, the golden test holds it to the truth.
+/// How many recorded cases pass, a line `Op passed total` per op. `cargo xtask docs` writes it, and
+/// the golden test checks it.
 pub static GOLDEN_RESULTS: &str = include_str!("golden_results.txt");
 
 pub use unfuse::unfuse;

@@ -10,7 +10,7 @@ use thalweg_proto as pb;
 
 type Attrs = Vec<(String, pb::AttrValue)>;
 
-/// Writes such nodes out in place; what is not understood stays as it is.
+/// Expands fused nodes in place; unknown ones stay as they are.
 pub fn unfuse(graph: &mut pb::GraphDef) {
     let mut moved: BTreeSet<String> = BTreeSet::new();
     let mut nodes = Vec::with_capacity(graph.node.len());

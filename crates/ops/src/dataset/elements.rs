@@ -13,7 +13,7 @@ use crate::data::scope::Scope;
 
 /// The elements of one iteration. Whatever runs ahead for it ends when it is dropped.
 ///
-/// An error is that of one element: those after it can be drawn all the same.
+/// An error is that of one element: iteration can continue after it.
 pub struct Elements {
     iterator: Box<dyn Iterate>,
     scope: Arc<Scope>,
@@ -25,7 +25,7 @@ pub struct Elements {
 }
 
 impl Dataset {
-    /// Draws the elements with the threads, the files and the memory of a step.
+    /// An iterator over the elements, with the threads, files and memory of a step.
     pub fn elements_in(&self, step: &Arc<StepContext>) -> Result<Elements> {
         let source = self.source.as_ref().map_err(Clone::clone)?;
         let scope = Scope::new(step);

@@ -3,19 +3,20 @@
 use thalweg_graph::{Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result};
 
-/// The nodes through which a graph draws from a dataset that is fed to it.
+/// The nodes through which a graph iterates over a dataset that is fed to it.
 #[derive(Clone, Debug)]
 pub struct GraphInput {
-    /// Where the dataset is fed: [`Dataset::into_tensor`](super::Dataset::into_tensor).
+    /// The placeholder of the dataset: [`Dataset::into_tensor`](super::Dataset::into_tensor).
     pub dataset: String,
-    /// What to run once, with the dataset fed, before elements are drawn: it begins anew.
+    /// The target that initializes the iterator, with the dataset fed; it starts the iteration
+    /// again.
     pub initializer: String,
     /// The components of the next element.
     pub components: Vec<Output>,
 }
 
-/// Adds an iterator for elements of these types and shapes. A step that fetches something of its
-/// components draws an element; OUT_OF_RANGE says that there are no more.
+/// Adds an iterator for elements of these dtypes and shapes. A step that fetches one of the
+/// components advances it; OUT_OF_RANGE marks the end.
 pub fn in_graph(scope: &mut Scope, components: &[(DType, PartialShape)]) -> Result<GraphInput> {
     let dtypes: Vec<DType> = components.iter().map(|(dtype, _)| *dtype).collect();
     let shapes: Vec<PartialShape> = components.iter().map(|(_, shape)| shape.clone()).collect();

@@ -57,20 +57,20 @@ impl Dataset {
         }))
     }
 
-    /// How many elements there are, where that is known and not infinite.
+    /// The number of elements, if it is known and finite.
     pub fn cardinality(&self) -> Option<u64> {
         u64::try_from(self.source.as_ref().ok()?.cardinality()).ok()
     }
 
-    /// Says of what types and shapes the elements are, which each of them is held to when a graph
-    /// draws it; what a closure returns is not known otherwise.
+    /// Declares the dtypes and shapes of the elements, which are checked when a graph iterates; the
+    /// results of closures are unknown otherwise.
     pub fn typed(self, components: &[(DType, PartialShape)]) -> Dataset {
         let dtypes: Vec<DType> = components.iter().map(|(dtype, _)| *dtype).collect();
         let shapes: Vec<PartialShape> = components.iter().map(|(_, shape)| shape.clone()).collect();
         self.then(|source, _| source.then(Spec::new(dtypes, shapes)?, transforms::AsItIs))
     }
 
-    /// A scalar that holds the dataset: what ops that make iterators take. It can be fed to a
+    /// A scalar variant tensor that holds the dataset, as iterator ops take it. It can be fed to a
     /// session of this process.
     pub fn into_tensor(self) -> Result<Tensor> {
         self.source?.into_tensor()

@@ -54,28 +54,28 @@ pub trait InputSource: Send + Sync + 'static {
     }
 }
 
-/// Told of a damaged record that was passed over.
+/// A callback for skipped damaged records.
 pub type OnBadRecord = Arc<dyn Fn(&BadRecord) + Send + Sync>;
 
-/// How TFRecord files are read.
+/// Options of reading TFRecord files.
 #[derive(Clone, Default)]
 pub struct RecordOptions {
-    /// How the files are compressed; `None` for what each of them is itself.
+    /// The compression of the files; `None` to detect it per file.
     pub compression: Option<Compression>,
-    /// Damaged records in all files together that are passed over before one is an error.
+    /// The number of damaged records in all files that are skipped before damage is an error.
     pub bad_records_max: u64,
-    /// Told of each record that was passed over, when its file has been read.
+    /// Called for each skipped record, after its file has been read.
     pub on_bad_record: Option<OnBadRecord>,
 }
 
-/// Files of records of one length.
+/// The layout of files of fixed-length records.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedLength {
-    /// Bytes before the records.
+    /// The size of the header in bytes.
     pub header_bytes: u64,
-    /// Bytes of a record.
+    /// The size of a record in bytes.
     pub record_bytes: u64,
-    /// Bytes after the records.
+    /// The size of the footer in bytes.
     pub footer_bytes: u64,
 }
 
@@ -85,12 +85,12 @@ fn of_files<S: Into<String>>(files: impl IntoIterator<Item = S>, reading: Readin
 }
 
 impl Dataset {
-    /// Records of TFRecord files, one file after the other. Compressed files are recognised.
+    /// Records of TFRecord files, one file after the other. Compression is detected.
     pub fn tfrecords<S: Into<String>>(files: impl IntoIterator<Item = S>) -> Dataset {
         Dataset::tfrecords_with(files, RecordOptions::default())
     }
 
-    /// Records of TFRecord files, read as `options` say.
+    /// Records of TFRecord files, read with `options`.
     pub fn tfrecords_with<S: Into<String>>(
         files: impl IntoIterator<Item = S>,
         options: RecordOptions,
@@ -100,12 +100,12 @@ impl Dataset {
         of_files(files, Reading { bad_records_max, on_bad, ..reading })
     }
 
-    /// Lines of text files, without their ends.
+    /// Lines of text files, without line ends.
     pub fn text_lines<S: Into<String>>(files: impl IntoIterator<Item = S>) -> Dataset {
         of_files(files, Reading::new(Format::Lines, Some(Compression::None)))
     }
 
-    /// Records of one length.
+    /// Fixed-length records.
     pub fn fixed_length<S: Into<String>>(
         files: impl IntoIterator<Item = S>,
         length: FixedLength,
@@ -118,12 +118,12 @@ impl Dataset {
         }
     }
 
-    /// Names of files that match a pattern, in order: `*` and `?` stand for any characters but `/`.
+    /// Sorted names of files that match a glob pattern: `*` and `?` match any characters but `/`.
     pub fn matching_files(pattern: impl Into<String>) -> Dataset {
         Dataset::new(Source::new(Matching::new(Arc::new([Bytes::from(pattern.into())])), 0))
     }
 
-    /// Numbers, as int64 scalars.
+    /// A range of int64 scalars.
     pub fn range(range: Range<i64>) -> Dataset {
         Dataset::new(numbers(range.start, range.end, 1, DType::Int64))
     }
@@ -133,18 +133,18 @@ impl Dataset {
         Dataset::new(whole(components.into_iter().collect()))
     }
 
-    /// An element for each index into the first dimension, which all the tensors share.
+    /// Slices along the first dimension, which all the tensors share.
     pub fn slices(components: impl IntoIterator<Item = Tensor>) -> Dataset {
         Dataset::new(slices_of(components.into_iter().collect()))
     }
 
-    /// Elements of a source of one's own.
+    /// The elements of a custom source.
     pub fn from_source(source: impl InputSource) -> Dataset {
         let custom = Custom { source: Arc::new(source), spec: Spec::open() };
         Dataset::new(Source::new(custom, 0))
     }
 
-    /// What an iterator gives, which is made for each iteration anew.
+    /// The elements of an iterator, which is made for each iteration.
     pub fn generate<I>(make: impl Fn() -> I + Send + Sync + 'static) -> Dataset
     where
         I: Iterator<Item = Result<Vec<Tensor>>> + Send + 'static,

@@ -25,14 +25,14 @@ use crate::data::window::Windowed;
 /// TensorFlow's seed of a graph that has none of its own.
 const DEFAULT_GRAPH_SEED: i64 = 87_654_321;
 
-/// How a dataset is shuffled.
+/// Options of shuffling.
 #[derive(Clone, Copy, Debug)]
 pub struct Shuffle {
-    /// Elements among which the next one is chosen.
+    /// The buffer size.
     pub buffer: usize,
-    /// The order is that of `tf.data.Dataset.shuffle` with this seed.
+    /// The seed; the order is that of `tf.data.Dataset.shuffle` with this seed.
     pub seed: i64,
-    /// Whether every iteration has an order of its own.
+    /// Whether every iteration has its own order (`reshuffle_each_iteration`).
     pub reshuffles: bool,
 }
 
@@ -60,7 +60,7 @@ fn name(what: &str) -> Arc<str> {
 }
 
 impl Dataset {
-    /// What a function makes of each element.
+    /// Applies a function to each element.
     pub fn map(
         self,
         function: impl Fn(Vec<Tensor>) -> Result<Vec<Tensor>> + Send + Sync + 'static,
@@ -68,8 +68,8 @@ impl Dataset {
         self.mapped(None, code(function))
     }
 
-    /// As [`Dataset::map`], several elements at once; their order stays. No more than `calls`
-    /// results are under way or waiting.
+    /// As [`Dataset::map`], with parallel calls; the order of elements is kept. At most `calls`
+    /// results are being computed or waiting.
     pub fn parallel_map(
         self,
         calls: usize,
@@ -84,7 +84,7 @@ impl Dataset {
         self.then(|input, _| input.then(Spec::open(), mapped))
     }
 
-    /// Those elements that a predicate holds for.
+    /// The elements that satisfy a predicate.
     pub fn filter(
         self,
         holds: impl Fn(&[Tensor]) -> Result<bool> + Send + Sync + 'static,
@@ -92,7 +92,7 @@ impl Dataset {
         self.chosen(predicate(holds), false, "filter")
     }
 
-    /// The elements before the first that a predicate does not hold for.
+    /// The elements before the first that does not satisfy a predicate.
     pub fn take_while(
         self,
         holds: impl Fn(&[Tensor]) -> Result<bool> + Send + Sync + 'static,
@@ -105,8 +105,8 @@ impl Dataset {
         self.then(|input, spec| input.then(spec, chosen))
     }
 
-    /// What a function makes of each element and of what it made of those before: it gets the state
-    /// and the element, and gives the next state and what the dataset has in the element's place.
+    /// A stateful map: the function gets the state and an element, and returns the next state and
+    /// the output element.
     pub fn scan(
         self,
         state: Vec<Tensor>,
@@ -132,7 +132,7 @@ impl Dataset {
         self.then(|input, _| input.then(Spec::open(), scanned))
     }
 
-    /// The elements of the datasets that a function makes of each element.
+    /// Concatenates the datasets that a function returns for each element.
     pub fn flat_map(
         self,
         function: impl Fn(Vec<Tensor>) -> Result<Dataset> + Send + Sync + 'static,
@@ -140,8 +140,8 @@ impl Dataset {
         self.interleaved((1, 1, 0), function)
     }
 
-    /// As [`Dataset::flat_map`], with `cycle` datasets open at a time and `block` elements of each
-    /// in turn.
+    /// As [`Dataset::flat_map`], interleaved: `cycle` datasets are open at a time, and `block`
+    /// elements are taken of each in turn.
     pub fn interleave(
         self,
         cycle: usize,
@@ -151,7 +151,7 @@ impl Dataset {
         self.interleaved((cycle, block, 0), function)
     }
 
-    /// As [`Dataset::interleave`], each of the open datasets read `block` elements ahead on other
+    /// As [`Dataset::interleave`], with `block` elements of each open dataset read ahead on other
     /// threads; the order is the same.
     pub fn parallel_interleave(
         self,
@@ -174,12 +174,12 @@ impl Dataset {
         self.then(|input, _| input.then(Spec::open(), interleaved))
     }
 
-    /// So many elements stacked into one; the last batch may be smaller.
+    /// Batches of `size` stacked elements; the last batch may be smaller.
     pub fn batch(self, size: usize) -> Dataset {
         self.batched(size, false)
     }
 
-    /// As [`Dataset::batch`], without a last batch that is smaller.
+    /// As [`Dataset::batch`], without a smaller last batch (`drop_remainder`).
     pub fn full_batches(self, size: usize) -> Dataset {
         self.batched(size, true)
     }
@@ -192,8 +192,8 @@ impl Dataset {
         })
     }
 
-    /// So many elements stacked into one, each of them first padded with zeros (or empty strings)
-    /// to the largest sizes in the batch.
+    /// Batches of `size` elements, each padded with zeros (or empty strings) to the largest shape
+    /// in the batch.
     pub fn padded_batch(self, size: usize) -> Dataset {
         self.then(|input, _| {
             let size = checked_size(i64::try_from(size).unwrap_or(i64::MAX))?;
@@ -201,18 +201,18 @@ impl Dataset {
         })
     }
 
-    /// Every element cut along its first dimension.
+    /// Splits every element along its first dimension.
     pub fn unbatch(self) -> Dataset {
         self.then(|input, _| input.then(Spec::open(), Unbatched))
     }
 
-    /// The elements in the order in which `tf.data.Dataset.shuffle` puts them for this size of the
-    /// buffer and this seed, another one for every iteration.
+    /// Shuffles with the order of `tf.data.Dataset.shuffle` for this buffer size and seed, a new
+    /// one for each iteration.
     pub fn shuffle(self, buffer: usize, seed: i64) -> Dataset {
         self.shuffle_with(Shuffle { buffer, seed, reshuffles: true })
     }
 
-    /// As [`Dataset::shuffle`], as the options say.
+    /// As [`Dataset::shuffle`], with options.
     pub fn shuffle_with(self, options: Shuffle) -> Dataset {
         self.then(|input, spec| {
             let buffer = checked_size(i64::try_from(options.buffer).unwrap_or(i64::MAX))?;
@@ -222,22 +222,22 @@ impl Dataset {
         })
     }
 
-    /// The elements again and again, for ever.
+    /// Repeats the elements indefinitely.
     pub fn repeat(self) -> Dataset {
         self.counted(Part::Repeat, -1)
     }
 
-    /// The elements so many times.
+    /// Repeats the elements `count` times.
     pub fn repeat_times(self, count: u64) -> Dataset {
         self.counted(Part::Repeat, clamped(count))
     }
 
-    /// The first elements.
+    /// The first `count` elements.
     pub fn take(self, count: u64) -> Dataset {
         self.counted(Part::Take, clamped(count))
     }
 
-    /// The elements after the first.
+    /// The elements after the first `count`.
     pub fn skip(self, count: u64) -> Dataset {
         self.counted(Part::Skip, clamped(count))
     }
@@ -246,14 +246,14 @@ impl Dataset {
         self.then(|input, spec| input.then(spec, Counted { part, count }))
     }
 
-    /// Every `shards`-th element, from the `index`-th on.
+    /// Every `shards`-th element, beginning with element `index`.
     pub fn shard(self, shards: u64, index: u64) -> Dataset {
         self.then(|input, spec| {
             input.then(spec, Sharded::new(clamped(shards), clamped(index), false)?)
         })
     }
 
-    /// The elements, and then those of another dataset.
+    /// The elements, followed by those of another dataset.
     pub fn concatenate(self, other: Dataset) -> Dataset {
         self.then(|input, spec| {
             let other = other.source?;
@@ -265,42 +265,43 @@ impl Dataset {
         })
     }
 
-    /// Elements of several datasets side by side: one has the components of all.
+    /// Zips datasets: an element has the components of all.
     pub fn zip(datasets: impl IntoIterator<Item = Dataset>) -> Dataset {
         let sources = datasets.into_iter().map(|d| d.source).collect::<Result<Vec<_>>>();
         Dataset::new(sources.and_then(|sources| zipped(sources, Spec::open())))
     }
 
-    /// Windows of so many elements, each beginning `shift` elements after the one before; a window
-    /// is an element with all its elements stacked, unless fewer are left.
+    /// Windows of `size` elements, each beginning `shift` elements after the one before; a window
+    /// is one element with its elements stacked. The last windows may have fewer.
     pub fn window(self, size: usize, shift: usize) -> Dataset {
         let (size, shift) = (size.max(1), shift.max(1));
         let how = Windowed { size, shift, stride: 1, drops_remainder: false, is_batch: true };
         self.then(|input, _| input.then(Spec::open(), how))
     }
 
-    /// The elements as they were in the first iteration that came to its end, kept in memory.
+    /// Caches the elements of the first complete iteration in memory.
     pub fn cache(self) -> Dataset {
         self.then(|input, spec| cache::in_memory(input, spec, Arc::default()))
     }
 
-    /// As [`Dataset::cache`], kept in a file for later processes too; it appears when it is whole.
+    /// As [`Dataset::cache`], in a file that later processes can read; it appears when it is
+    /// complete.
     pub fn cache_in(self, file: &str) -> Dataset {
         self.then(|input, spec| cache::in_file(input, spec, file))
     }
 
-    /// So many elements are made before somebody asks for them, on other threads.
+    /// Prefetches `count` elements on other threads.
     pub fn prefetch(self, count: usize) -> Dataset {
         let buffer = i64::try_from(count).unwrap_or(i64::MAX);
         self.then(|input, spec| input.then(spec, Prefetched { buffer }))
     }
 
-    /// The elements without those that fail.
+    /// Drops elements whose computation fails.
     pub fn ignore_errors(self) -> Dataset {
         self.then(|input, spec| input.then(spec, WithoutErrors))
     }
 
-    /// Elements with their number in front, counted from 0.
+    /// Adds the index of each element as first component.
     pub fn enumerate(self) -> Dataset {
         let state = vec![Tensor::scalar(0i64)];
         self.scan(state, |state, element| {
