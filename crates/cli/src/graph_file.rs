@@ -2,8 +2,7 @@
 
 use std::path::Path;
 
-use prost::Message;
-use thalweg_proto as pb;
+use thalweg_proto::{self as pb, Codec};
 use thalweg_runtime::memory_limit_bytes;
 use thalweg_tensor::{Bytes, Result, bail, ensure, err};
 
@@ -38,7 +37,7 @@ pub(crate) fn decode(bytes: &Bytes) -> Result<pb::GraphDef> {
         InvalidArgument,
         "the file is empty; a GraphDef was expected, as tf.io.write_graph writes it"
     );
-    let binary = match pb::GraphDef::decode(bytes.clone()) {
+    let binary = match pb::GraphDef::decode_from(&mut bytes.clone()) {
         Ok(graph) if !graph.node.is_empty() => return Ok(graph),
         other => other,
     };
@@ -77,13 +76,13 @@ fn other_kind(bytes: &Bytes) -> Option<(&'static str, Vec<pb::GraphDef>)> {
     let graphs = |metas: Vec<pb::MetaGraphDef>| -> Vec<pb::GraphDef> {
         metas.into_iter().filter_map(|m| m.graph_def).filter(|g| !g.node.is_empty()).collect()
     };
-    if let Ok(model) = pb::SavedModel::decode(bytes.clone())
+    if let Ok(model) = pb::SavedModel::decode_from(&mut bytes.clone())
         && model.saved_model_schema_version > 0
         && !model.meta_graphs.is_empty()
     {
         return Some(("SavedModel", graphs(model.meta_graphs)));
     }
-    let meta = graphs(vec![pb::MetaGraphDef::decode(bytes.clone()).ok()?]);
+    let meta = graphs(vec![pb::MetaGraphDef::decode_from(&mut bytes.clone()).ok()?]);
     (!meta.is_empty()).then_some(("MetaGraphDef", meta))
 }
 
@@ -100,7 +99,7 @@ mod tests {
         let text = "node { name: 'x' op: 'NoOp' } # a comment";
         let graph = decode(&Bytes::from_static(text.as_bytes())).unwrap();
         assert_eq!(graph.node[0].name, "x");
-        assert_eq!(decode(&graph.encode_to_vec().into()).unwrap(), graph);
+        assert_eq!(decode(&graph.to_bytes().into()).unwrap(), graph);
     }
 
     #[test]
@@ -112,8 +111,8 @@ mod tests {
         let node = vec![pb::NodeDef { name: "x".into(), ..Default::default() }];
         let graph_def = Some(pb::GraphDef { node, ..Default::default() });
         let meta = pb::MetaGraphDef { graph_def, ..Default::default() };
-        assert!(message(&meta.encode_to_vec()).contains("MetaGraphDef"));
+        assert!(message(&meta.to_bytes()).contains("MetaGraphDef"));
         let model = pb::SavedModel { saved_model_schema_version: 1, meta_graphs: vec![meta] };
-        assert!(message(&model.encode_to_vec()).contains("SavedModel"));
+        assert!(message(&model.to_bytes()).contains("SavedModel"));
     }
 }

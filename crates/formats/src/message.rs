@@ -5,8 +5,8 @@
 //! are mostly unaligned, which costs another copy. Here a long `bytes` field is read into its own
 //! aligned memory; the rest passes through a window.
 
-use prost::Message;
 use prost::bytes::Buf;
+use thalweg_proto::Codec;
 use thalweg_tensor::{Bytes, Error, Result, ensure, err};
 
 use crate::storage::{ReadAt, Storage};
@@ -17,11 +17,7 @@ const WINDOW_BYTES: usize = 256 << 10;
 const LONG_BYTES: usize = 16 << 10;
 
 /// Reads the message of a file of at most `bytes_max` bytes.
-pub fn read<M: Message + Default>(
-    storage: &dyn Storage,
-    path: &str,
-    bytes_max: usize,
-) -> Result<M> {
+pub fn read<M: Codec>(storage: &dyn Storage, path: &str, bytes_max: usize) -> Result<M> {
     let file = storage.open(path)?;
     let size = file.size()?;
     ensure!(
@@ -33,9 +29,9 @@ pub fn read<M: Message + Default>(
 }
 
 /// Decodes the message in the first `size` bytes of a file.
-fn decode<M: Message + Default>(file: &dyn ReadAt, size: u64) -> Result<M> {
+fn decode<M: Codec>(file: &dyn ReadAt, size: u64) -> Result<M> {
     let mut content = Content::new(file, size)?;
-    let message = M::decode(&mut content);
+    let message = M::decode_from(&mut content);
     match content.error {
         Some(error) => Err(error),
         None => message.map_err(|e| err!(DataLoss, "{}: {e}", file.path())),
@@ -175,7 +171,7 @@ mod tests {
 
     #[test]
     fn what_was_written_is_read() {
-        let bytes = message().encode_to_vec();
+        let bytes = message().to_bytes();
         let size = bytes.len() as u64;
         let read: pb::SavedModel = decode(&file(bytes), size).unwrap();
         assert_eq!(read, message());
@@ -184,7 +180,7 @@ mod tests {
 
     #[test]
     fn long_fields_lie_by_themselves() {
-        let bytes = message().encode_to_vec();
+        let bytes = message().to_bytes();
         let read: pb::SavedModel = decode(&file(bytes.clone()), bytes.len() as u64).unwrap();
         for node in &read.meta_graphs[0].graph_def.as_ref().unwrap().node {
             let Some(pb::attr_value::Value::Tensor(t)) = &node.attr["value"].value else {
@@ -199,7 +195,7 @@ mod tests {
 
     #[test]
     fn damage_and_failures_are_told() {
-        let bytes = message().encode_to_vec();
+        let bytes = message().to_bytes();
         for end in (0..bytes.len()).step_by(9973) {
             let cut = file(bytes[..end].to_vec());
             // As it stands, and as if the end had gone while it was read.

@@ -7,9 +7,8 @@
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 
-use prost::Message;
 use rustc_hash::{FxHashMap, FxHasher};
-use thalweg_proto as pb;
+use thalweg_proto::{self as pb, Codec};
 use thalweg_tensor::{DType, PartialShape, Result, bail, ensure, err};
 
 use crate::{AttrValue, Flag, Graph, IntoAttr, Node, NodeId, Output, Role};
@@ -307,7 +306,7 @@ fn output_name(node: &Node, name: &str, index: u32) -> Result<String> {
 /// functions are stored once and libraries of graphs with a common origin can be merged.
 pub(crate) fn add_function(graph: &mut Graph, base: &str, def: pb::FunctionDef) -> Result<String> {
     let mut hasher = FxHasher::default();
-    hasher.write(&def.encode_to_vec());
+    hasher.write(&def.to_bytes());
     let name = format!("{base}_{:016x}", hasher.finish());
     let mut def = def;
     def.signature.get_or_insert_default().name = name.clone();

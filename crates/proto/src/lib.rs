@@ -3,7 +3,8 @@
 //! Packages, names and numbers are TensorFlow's, so both sides read each other's bytes and text.
 //! `bytes` fields are [`bytes::Bytes`]: decoding from a `Bytes` shares its buffer, it does not copy.
 //! Maps are ordered, so equal messages have equal encodings.
-//! Decoding refuses messages nested deeper than 100 levels.
+//! Decoding refuses messages nested deeper than 100 levels. [`Codec`] decodes and encodes by code that
+//! is compiled in this crate, [`prost::Message`] by code that each crate compiles for itself.
 //!
 //! Services are in the descriptors only, for gRPC server reflection; their methods are dispatched
 //! by the servers.
@@ -105,8 +106,10 @@ pub mod inference {
     package!("inference");
 }
 
+mod codec;
 pub mod text;
 
+pub use codec::Codec;
 pub use tensorflow::*;
 
 /// The compiled `.proto` files: an encoded `google.protobuf.FileDescriptorSet`.

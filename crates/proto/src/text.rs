@@ -1,4 +1,4 @@
-//! Protobuf text format (`.pbtxt`): parsing and printing of every message of this crate.
+//! Protobuf text format (`.pbtxt`): parsing and printing of every message that has a [`Codec`].
 //!
 //! Writing gives the layout TensorFlow writes: one field a line, repeated fields as repeated lines,
 //! maps sorted by key. Reading takes the whole language: lists in brackets, `<` `>`, comments,
@@ -13,6 +13,8 @@ use std::sync::LazyLock;
 
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
+
+use crate::Codec;
 
 /// The maximum nesting depth, as in the binary format: the parser recurses.
 const DEPTH_MAX: usize = 100;
@@ -29,13 +31,14 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
 /// assert_eq!(graph.node[0].op, "Placeholder");
 /// # Ok::<(), thalweg_proto::text::TextError>(())
 /// ```
-pub fn decode<M: Message + Default>(full_name: &str, text: &str) -> Result<M, TextError> {
+pub fn decode<M: Codec>(full_name: &str, text: &str) -> Result<M, TextError> {
     let start = |message| TextError { line: 1, column: 1, message };
     let descriptor = descriptor(full_name)
         .ok_or_else(|| start(format!("there is no message named '{full_name}'")))?;
     let message = read::message(descriptor, text)?;
     // The reader counts braces, the decoder counts messages: the latter may still find it too deep.
-    message.transcode_to().map_err(|error| start(error.to_string()))
+    let encoded = message.encode_to_vec();
+    M::decode_from(&mut encoded.as_slice()).map_err(|error| start(error.to_string()))
 }
 
 /// Prints a message; `full_name` is its name with the package.
@@ -43,11 +46,11 @@ pub fn decode<M: Message + Default>(full_name: &str, text: &str) -> Result<M, Te
 /// # Panics
 /// If `full_name` is not the name of `M`, or if the message nests deeper than any that was decoded
 /// can.
-pub fn encode<M: Message>(full_name: &str, message: &M) -> String {
+pub fn encode<M: Codec>(full_name: &str, message: &M) -> String {
     let Some(descriptor) = descriptor(full_name) else {
         panic!("there is no message named '{full_name}'");
     };
-    let dynamic = DynamicMessage::decode(descriptor, message.encode_to_vec().as_slice())
+    let dynamic = DynamicMessage::decode(descriptor, message.to_bytes().as_slice())
         .unwrap_or_else(|error| panic!("the message is not a '{full_name}': {error}"));
     write::message(&dynamic)
 }

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use prost::Message;
 use thalweg_formats::Storage;
-use thalweg_proto as pb;
 use thalweg_proto::tensorflow::serving::{self, model_server_config::Config};
+use thalweg_proto::{self as pb, Codec};
 use thalweg_tensor::{Context, Result, bail, ensure, err};
 
 use crate::policy::VersionPolicy;
@@ -110,11 +109,7 @@ pub fn check_names(models: &[ModelConfig]) -> Result<()> {
 const CONFIG_BYTES_MAX: usize = 16 << 20;
 
 /// Reads a message in protobuf text format from a file.
-pub fn read_text<M: Message + Default>(
-    storage: &dyn Storage,
-    path: &str,
-    full_name: &str,
-) -> Result<M> {
+pub fn read_text<M: Codec>(storage: &dyn Storage, path: &str, full_name: &str) -> Result<M> {
     let bytes = storage.read(path, CONFIG_BYTES_MAX)?;
     let text = std::str::from_utf8(&bytes)
         .map_err(|e| err!(InvalidArgument, "{path}: byte {} is not UTF-8", e.valid_up_to()))?;

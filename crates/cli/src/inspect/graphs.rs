@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use prost::Message;
 use serde_json::{Value as Json, json};
 use thalweg_formats::storage::join;
-use thalweg_proto as pb;
+use thalweg_proto::{self as pb, Codec};
 use thalweg_tensor::{Bytes, DType, PartialShape, Result, err};
 
 use super::{Finding, bytes_text, count, tensors};
@@ -25,7 +24,7 @@ pub(super) fn file(path: &str) -> Result<Finding> {
         finding.note = Some("its folder has the variables and assets; give that".to_owned());
         return Ok(finding);
     }
-    let meta = pb::MetaGraphDef::decode(bytes.clone()).ok();
+    let meta = pb::MetaGraphDef::decode_from(&mut bytes.clone()).ok();
     if let Some(meta) = meta.filter(|m| m.graph_def.as_ref().is_some_and(|g| !g.node.is_empty())) {
         let mut finding = Finding::new("MetaGraphDef");
         describe_meta(&mut finding, &meta);
@@ -33,7 +32,8 @@ pub(super) fn file(path: &str) -> Result<Finding> {
         finding.is_verified = true;
         return Ok(finding);
     }
-    let form = if pb::GraphDef::decode(bytes.clone()).is_ok() { "binary" } else { "text" };
+    let form =
+        if pb::GraphDef::decode_from(&mut bytes.clone()).is_ok() { "binary" } else { "text" };
     let graph = graph_file::decode(&bytes).map_err(|e| {
         e.map_message(|m| format!("{path} is nothing that is known here; taken for a graph: {m}"))
     })?;
@@ -50,7 +50,7 @@ fn decode_model(bytes: &Bytes) -> Option<(pb::SavedModel, &'static str)> {
     let is_model = |model: &pb::SavedModel| {
         model.saved_model_schema_version > 0 && !model.meta_graphs.is_empty()
     };
-    if let Some(model) = pb::SavedModel::decode(bytes.clone()).ok().filter(is_model) {
+    if let Some(model) = pb::SavedModel::decode_from(&mut bytes.clone()).ok().filter(is_model) {
         return Some((model, "binary"));
     }
     let text = std::str::from_utf8(bytes).ok()?;

@@ -1,7 +1,6 @@
 //! Reading of event files, and search for them.
 
-use prost::Message;
-use thalweg_proto as pb;
+use thalweg_proto::{self as pb, Codec};
 use thalweg_tensor::{Bytes, Result, err};
 
 use crate::record::{ReadOptions, RecordReader};
@@ -49,7 +48,7 @@ impl EventReader {
     /// The next event, or none at the end.
     pub fn next_event(&mut self) -> Result<Option<pb::Event>> {
         let Some(record) = self.records.next_record()? else { return Ok(None) };
-        let event = pb::Event::decode(Bytes::copy_from_slice(record));
+        let event = pb::Event::decode_from(&mut Bytes::copy_from_slice(record));
         let (path, offset) = (self.records.path(), self.records.record_offset());
         let what = "is not an event";
         let event =

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use prost::Message;
-use thalweg_proto as pb;
 use thalweg_proto::event::What;
+use thalweg_proto::{self as pb, Codec};
 use thalweg_tensor::{Bytes, Result, err};
 
 use super::FILE_VERSION;
@@ -64,7 +63,7 @@ impl EventWriter {
     /// Adds an event.
     pub fn write(&mut self, event: &pb::Event) -> Result<()> {
         self.scratch.clear();
-        event.encode(&mut self.scratch).expect("a vector grows as it is written");
+        event.encode_into(&mut self.scratch);
         self.records.write(&self.scratch)
     }
 
@@ -85,14 +84,14 @@ impl EventWriter {
 
     /// Adds a serialized `Summary` of a step, the output of `MergeSummary`.
     pub fn write_summary(&mut self, wall: Duration, step: i64, summary: &[u8]) -> Result<()> {
-        let summary = pb::Summary::decode(summary);
+        let summary = pb::Summary::decode_from(&mut &*summary);
         let summary = summary.map_err(|e| err!(InvalidArgument, "it is not a summary: {e}"))?;
         self.summary(wall, step, summary.value)
     }
 
     /// Adds a graph.
     pub fn graph(&mut self, wall: Duration, graph: &pb::GraphDef) -> Result<()> {
-        self.what(wall, 0, What::GraphDef(graph.encode_to_vec().into()))
+        self.what(wall, 0, What::GraphDef(graph.to_bytes().into()))
     }
 
     /// Adds the `RunMetadata` of a step under a tag.
@@ -103,7 +102,7 @@ impl EventWriter {
         tag: &str,
         metadata: &pb::RunMetadata,
     ) -> Result<()> {
-        let run_metadata = Bytes::from(metadata.encode_to_vec());
+        let run_metadata = Bytes::from(metadata.to_bytes());
         let tagged = pb::TaggedRunMetadata { tag: tag.to_owned(), run_metadata };
         self.what(wall, step, What::TaggedRunMetadata(tagged))
     }

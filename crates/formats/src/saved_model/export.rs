@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use prost::Message;
 use thalweg_proto::{
-    self as pb, attr_value::Value, collection_def::Kind, meta_graph_def::MetaInfoDef,
+    self as pb, Codec, attr_value::Value, collection_def::Kind, meta_graph_def::MetaInfoDef,
     tensor_info::Encoding,
 };
 use thalweg_tensor::{Bytes, Context, Result, ensure, err};
@@ -226,7 +226,7 @@ impl Prepared {
             saved_model_schema_version: SCHEMA_VERSION,
             meta_graphs: vec![self.meta.clone()],
         };
-        storage.write(&join(folder, BINARY_FILE), &model.encode_to_vec())
+        storage.write(&join(folder, BINARY_FILE), &model.to_bytes())
     }
 }
 

@@ -11,8 +11,8 @@ use prost::Message;
 use thalweg_formats::wire::{Content as Wire, Fields};
 use thalweg_graph::{Gradient, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
+use thalweg_proto::{self as pb, Codec};
 use thalweg_tensor::{Bytes, DType, Result, Tensor, bf16, ensure, err, f16};
 
 use crate::parsing::{scalar_string, set_scalar_string};
@@ -88,7 +88,7 @@ pub(crate) fn set_summary(
 ) -> Result<()> {
     let summary = pb::Summary { value };
     ctx.budget().check(summary.encoded_len())?;
-    set_scalar_string(ctx, 0, summary.encode_to_vec())
+    set_scalar_string(ctx, 0, summary.to_bytes())
 }
 
 /// The name of one of several pictures or sounds under a tag.
@@ -153,7 +153,7 @@ fn merge_summary(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let (mut seen, mut merged) = (HashSet::new(), Vec::new());
         for i in 0..ctx.num_inputs() {
             for bytes in ctx.input(i)?.strings()? {
-                let summary = pb::Summary::decode(bytes.clone()).map_err(|e| {
+                let summary = pb::Summary::decode_from(&mut bytes.clone()).map_err(|e| {
                     err!(InvalidArgument, "Could not parse one of the summary inputs: {e}")
                 })?;
                 for value in summary.value {
@@ -214,7 +214,7 @@ fn set_joined(ctx: &mut KernelContext<'_>, parts: &[pb::summary::Value]) -> Resu
     ctx.budget().check(2 * length)?;
     let mut joined = Vec::with_capacity(length);
     for part in parts {
-        part.encode(&mut joined).expect("a vector grows as it is written");
+        part.encode_into(&mut joined);
     }
     let mut summary = Vec::with_capacity(length + 16);
     push_value(&joined, &mut summary);
@@ -236,7 +236,7 @@ mod tests {
     use crate::testing::{call, code};
 
     pub(crate) fn decoded(output: Result<Tensor>) -> Vec<pb::summary::Value> {
-        pb::Summary::decode(output.unwrap().strings().unwrap()[0].clone()).unwrap().value
+        pb::Summary::decode_from(&mut output.unwrap().strings().unwrap()[0].clone()).unwrap().value
     }
 
     fn words(items: &[&str]) -> Tensor {

@@ -8,9 +8,9 @@ use prost::Message;
 use thalweg_formats::events::EventWriter;
 use thalweg_graph::{Flag, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_proto as pb;
 use thalweg_proto::event::What;
 use thalweg_proto::summary::value::Value as Content;
+use thalweg_proto::{self as pb, Codec};
 use thalweg_tensor::{DType, Resource, Result, Tensor, ensure, err};
 
 use super::audio::sounds;
@@ -293,7 +293,7 @@ fn write_raw(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let mut values = Vec::new();
         for serialized in ctx.input(2)?.strings()? {
-            let summary = pb::Summary::decode(serialized.clone())
+            let summary = pb::Summary::decode_from(&mut serialized.clone())
                 .map_err(|e| err!(DataLoss, "Bad tf.compat.v1.Summary binary proto: {e}"))?;
             values.extend(summary.value);
         }
@@ -371,7 +371,7 @@ fn write_audio(init: &KernelInit<'_>) -> Result<AnyKernel> {
 fn write_graph(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let serialized = scalar_string(ctx, 2, "tensor")?;
-        pb::GraphDef::decode(serialized.clone())
+        pb::GraphDef::decode_from(&mut serialized.clone())
             .map_err(|e| err!(DataLoss, "Bad tf.GraphDef binary proto: {e}"))?;
         write(ctx, What::GraphDef(serialized))
     })
@@ -379,7 +379,7 @@ fn write_graph(_: &KernelInit<'_>) -> Result<AnyKernel> {
 
 fn import_event(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
-        let event = pb::Event::decode(scalar_string(ctx, 1, "event")?)
+        let event = pb::Event::decode_from(&mut scalar_string(ctx, 1, "event")?)
             .map_err(|e| err!(DataLoss, "Bad tf.Event binary proto: {e}"))?;
         write_event(ctx, &event)
     })
