@@ -421,6 +421,17 @@ impl<'a> KernelContext<'a> {
             }
             return Ok(());
         }
+        self.parallel_blocks(total, nanoseconds_per_item, &body)
+    }
+
+    /// The part of [`Self::parallel_for`] that is compiled once, not for every loop.
+    #[inline(never)]
+    fn parallel_blocks(
+        &self,
+        total: usize,
+        nanoseconds_per_item: f64,
+        body: &(dyn Fn(Range<usize>) + Sync),
+    ) -> Result<()> {
         let items = block_items(total, nanoseconds_per_item);
         let blocks = total.div_ceil(items);
         let cancellation = self.step.cancellation();
