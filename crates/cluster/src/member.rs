@@ -9,7 +9,8 @@ use thalweg_kernel::{Cancellation, Rendezvous};
 
 use crate::addresses::Addresses;
 use crate::cluster_spec::{ClusterSpec, TaskName};
-use crate::network::transport::{Call, Transport};
+use crate::network::grpc::{GrpcTransport, ServerRuntime};
+use crate::network::transport::{Call, Done, Transport};
 use crate::step::Steps;
 use crate::step::rendezvous::Renamed;
 use crate::task::Task;
@@ -36,6 +37,8 @@ pub struct Member {
     pub(crate) seen: Mutex<BTreeSet<TaskName>>,
     /// What it counts, and who waits for whom.
     pub(crate) watch: Arc<Watch>,
+    /// Where the task's server runs, for its gRPC transports.
+    runtime: ServerRuntime,
 }
 
 impl Member {
@@ -52,14 +55,25 @@ impl Member {
 
     /// The same, where `addresses` tells, for every connection, where the tasks are.
     pub fn at(task: Arc<Task>, cluster: ClusterSpec, addresses: Arc<dyn Addresses>) -> Arc<Member> {
-        let transport = crate::network::grpc::Peers::new(&cluster, addresses, &task);
-        Member::with(task, cluster, Some(Arc::new(transport)))
+        let runtime = ServerRuntime::default();
+        let transport = GrpcTransport::new(&cluster, addresses, &task, runtime.clone());
+        Member::make(task, cluster, Some(Arc::new(transport)), runtime)
     }
 
+    /// A task in a cluster whose tasks `transport` reaches.
     pub(crate) fn with(
         task: Arc<Task>,
         cluster: ClusterSpec,
         transport: Option<Arc<dyn Transport>>,
+    ) -> Arc<Member> {
+        Member::make(task, cluster, transport, ServerRuntime::default())
+    }
+
+    fn make(
+        task: Arc<Task>,
+        cluster: ClusterSpec,
+        transport: Option<Arc<dyn Transport>>,
+        runtime: ServerRuntime,
     ) -> Arc<Member> {
         let name = TaskName::new(&task.options.job, task.options.index);
         let entropy = task.options.environment.entropy.clone();
@@ -76,6 +90,7 @@ impl Member {
             brought: Mutex::default(),
             seen: Mutex::default(),
             watch,
+            runtime,
         })
     }
 
@@ -91,14 +106,15 @@ impl Member {
             brought: Mutex::default(),
             seen: Mutex::default(),
             watch: self.watch.clone(),
+            runtime: self.runtime.clone(),
         })
     }
 
     /// A way to the tasks of a cluster that a session brought, as long as somebody holds it.
     pub(crate) fn way_to(&self, cluster: &ClusterSpec) -> Arc<dyn Transport> {
         let addresses = Arc::new(cluster.clone());
-        let peers = crate::network::grpc::Peers::new(cluster, addresses, &self.task);
-        let transport: Arc<dyn Transport> = Arc::new(peers);
+        let grpc = GrpcTransport::new(cluster, addresses, &self.task, self.runtime.clone());
+        let transport: Arc<dyn Transport> = Arc::new(grpc);
         self.brought.lock().push(Arc::downgrade(&transport));
         transport
     }
@@ -124,19 +140,22 @@ impl Member {
         self.cluster.tasks().map(|(task, _)| task.clone()).filter(|t| *t != self.name).collect()
     }
 
-    /// Tells a task something; whether it hears is not our affair.
-    pub(crate) fn notify(&self, to: &TaskName, call: Call) {
+    /// Makes a call whose answer is ignored: `make` gets the transport and what to pass to its method.
+    pub(crate) fn notify(
+        &self,
+        to: &TaskName,
+        make: impl FnOnce(&dyn Transport, Call<'_>, Done<()>),
+    ) {
         if let Some(transport) = &self.transport {
-            let nobody = Cancellation::default();
-            transport.call(to, call, Some(NOTICE_LIMIT), &nobody, Box::new(|_| {}));
+            let cancellation = &Cancellation::default();
+            let call = Call { to, timeout: Some(NOTICE_LIMIT), cancellation };
+            make(&**transport, call, Box::new(|_| {}));
         }
     }
 
-    /// The task is served on that runtime.
-    pub(crate) fn live_on(&self, runtime: tokio::runtime::Handle) {
-        if let Some(transport) = &self.transport {
-            transport.live_on(runtime);
-        }
+    /// The async runtime on which the task is served.
+    pub(crate) fn server_runtime(&self) -> &ServerRuntime {
+        &self.runtime
     }
 
     /// Time has passed.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Graph, Node, NodeId, Role};
-use thalweg_tensor::{Result, bail, ensure};
+use thalweg_tensor::{Result, ensure, err};
 
 /// The frames of a graph. The first is the root frame, outside of all loops.
 #[derive(Clone, Debug)]
@@ -98,21 +98,19 @@ impl Frames {
         match node.role() {
             Role::Enter => self.entered(node, frame, by_name),
             Role::Exit => {
-                ensure!(
-                    frame != 0,
-                    InvalidArgument,
-                    "Invalid Exit op: Cannot find a corresponding Enter op.\n\t [[{{{{node {}}}}}]]",
-                    node.name
-                );
+                if frame == 0 {
+                    let what = "Invalid Exit op: Cannot find a corresponding Enter op.";
+                    return Err(err!(InvalidArgument, "{what}").at_node(&node.name));
+                }
                 Ok(self.all[frame as usize].parent)
             }
-            Role::NextIteration if frame == 0 => bail!(
+            Role::NextIteration if frame == 0 => Err(err!(
                 InvalidArgument,
-                "'{}' ({}) is not in a loop, so there is no next iteration\n\t [[{{{{node {}}}}}]]",
+                "'{}' ({}) is not in a loop, so there is no next iteration",
                 node.name,
-                node.op.name,
-                node.name
-            ),
+                node.op.name
+            )
+            .at_node(&node.name)),
             _ => Ok(frame),
         }
     }
@@ -126,15 +124,15 @@ impl Frames {
         let name = node.attrs().string("frame_name")?;
         if let Some(&known) = by_name.get(name) {
             let other = self.all[known as usize].parent;
-            ensure!(
-                other == parent,
-                Internal,
-                "Invalid loop structure: Mismatched parent frames for \"{name}\": \"{}\" vs \"{}\"\n\t \
-                 [[{{{{node {}}}}}]]",
-                self.all[parent as usize].name,
-                self.all[other as usize].name,
-                node.name
-            );
+            if other != parent {
+                let e = err!(
+                    Internal,
+                    "Invalid loop structure: Mismatched parent frames for \"{name}\": \"{}\" vs \"{}\"",
+                    self.all[parent as usize].name,
+                    self.all[other as usize].name
+                );
+                return Err(e.at_node(&node.name));
+            }
             return Ok(known);
         }
         let frame = Frame {

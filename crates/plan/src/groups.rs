@@ -10,7 +10,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use thalweg_graph::{AttrValue, Graph, Node, NodeId, OutputInfo, Role};
 use thalweg_kernel::DeviceDescription;
-use thalweg_tensor::{DType, Error, Result, bail};
+use thalweg_tensor::{DType, Error, Result, err};
 
 use crate::place::{Specs, cannot_assign, check_kernel};
 use crate::{Frames, Target};
@@ -200,39 +200,36 @@ impl<'a> Groups<'a> {
             true => "no device of its own".to_owned(),
             false => format!("device '{}'", n.device),
         };
-        match cause {
-            Cause::Loop => bail!(
+        let e = match cause {
+            Cause::Loop => err!(
                 InvalidArgument,
                 "{{{{node {}}}}} ({}) and {{{{node {}}}}} ({}) belong to a loop that cannot be split over \
-                 devices\n\t [[{{{{node {}}}}}]]",
+                 devices",
                 b.name,
                 place(b),
                 a.name,
-                place(a),
-                b.name
+                place(a)
             ),
-            Cause::State => bail!(
+            Cause::State => err!(
                 InvalidArgument,
                 "{{{{node {}}}}} ({}) is colocated with {{{{node {}}}}} ({}), which takes its state, \
-                 but no device satisfies both groups\n\t [[{{{{node {}}}}}]]",
+                 but no device satisfies both groups",
                 a.name,
                 place(a),
                 b.name,
-                place(b),
-                b.name
+                place(b)
             ),
-            Cause::Class => bail!(
+            Cause::Class => err!(
                 InvalidArgument,
                 "Cannot colocate nodes {{{{colocation_node {}}}}} ({}) and {{{{colocation_node {}}}}} \
-                 ({}): no device satisfies both and their colocation groups\n\t \
-                 [[{{{{node {}}}}}]]",
+                 ({}): no device satisfies both and their colocation groups",
                 b.name,
                 place(b),
                 a.name,
-                place(a),
-                b.name
+                place(a)
             ),
-        }
+        };
+        Err(e.at_node(&b.name))
     }
 }
 
@@ -362,19 +359,19 @@ impl<'a> FeasibleFinder<'a> {
         let supported = self.supported(node);
         if supported.is_empty() {
             check_kernel(node, &self.target.devices[0], self.target)?;
-            bail!(
+            let e = err!(
                 InvalidArgument,
-                "the state of '{}' is on a device that does not exist any more\n\t [[{{{{node {}}}}}]]",
-                node.name,
+                "the state of '{}' is on a device that does not exist any more",
                 node.name
             );
+            return Err(e.at_node(&node.name));
         }
         let mut requested = common(&self.matching(node)?, &supported);
         if requested.is_empty() {
             // The device of existing state overrides the constraint.
             let is_pinned = self.target.pins.contains_key(&node.name);
             if !is_pinned && !self.target.options.allow_soft_placement {
-                bail!(InvalidArgument, "{}", cannot_assign(node, self.target));
+                return Err(cannot_assign(node, self.target));
             }
             requested = supported.clone();
         }

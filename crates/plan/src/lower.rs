@@ -363,13 +363,14 @@ impl<'a> Lowering<'a> {
     fn check_results(&self, node: &Node, lowered: &Lowered) -> Result<()> {
         let given: Vec<DType> = lowered.outputs.iter().map(|&e| self.info(e).dtype).collect();
         let wanted: Vec<DType> = node.outputs.iter().map(|o| o.dtype).collect();
-        ensure!(
-            given == wanted,
-            InvalidArgument,
-            "the function returns {given:?}, but the node has outputs {wanted:?}\n\t [[{{{{node {}}}}}]]",
-            node.name
-        );
-        Ok(())
+        match given == wanted {
+            true => Ok(()),
+            false => Err(err!(
+                InvalidArgument,
+                "the function returns {given:?}, but the node has outputs {wanted:?}"
+            )
+            .at_node(&node.name)),
+        }
     }
 
     /// A branch with these functions and the names of their scopes; `None` if one of them must stay a

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use thalweg_graph::{Graph, Node};
 use thalweg_kernel::{DeviceDescription, DeviceSpec};
-use thalweg_tensor::{Context, Result, bail};
+use thalweg_tensor::{Code, Context, Error, Result, err};
 
 use crate::choose::{by_default, by_finish};
 use crate::groups::Groups;
@@ -82,7 +82,7 @@ fn place_on_one(mut graph: Graph, target: &Target<'_>) -> Result<(Graph, Placeme
         check_kernel(node, device, target)?;
         let is_there = node.device == name || specs.of(node)?.matches(&device.name);
         if !is_there && !target.options.allow_soft_placement {
-            bail!(InvalidArgument, "{}", cannot_assign(node, target));
+            return Err(cannot_assign(node, target));
         }
     }
     for id in graph.ids() {
@@ -121,27 +121,29 @@ pub(crate) fn check_kernel(
     }
     match target.kernels.find(node, &device.name.device_type) {
         Ok(_) => Ok(()),
-        Err(e) => bail!(Unimplemented, "{}\n\t [[{{{{node {}}}}}]]", e.message(), node.name),
+        Err(e) => Err(e.with_code(Code::Unimplemented).at_node(&node.name)),
     }
 }
 
-pub(crate) fn cannot_assign(node: &Node, target: &Target<'_>) -> String {
+pub(crate) fn cannot_assign(node: &Node, target: &Target<'_>) -> Error {
     let exists = node
         .device
         .parse::<DeviceSpec>()
         .is_ok_and(|spec| target.devices.iter().any(|d| spec.matches(&d.name)));
     if exists {
-        return format!(
+        let e = err!(
+            InvalidArgument,
             "Cannot assign a device for operation {name}: Could not satisfy explicit device \
-             specification '{}' because no supported kernel of {} for such devices is available.\n\t \
-             [[{{{{node {name}}}}}]]",
+             specification '{}' because no supported kernel of {} for such devices is available.",
             node.device,
             node.op.name,
             name = node.name
         );
+        return e.at_node(&node.name);
     }
     let devices: Vec<String> = target.devices.iter().map(|d| d.name.to_string()).collect();
-    format!(
+    err!(
+        InvalidArgument,
         "Cannot assign a device for operation {name}: {{{{node {name}}}}} was explicitly assigned to \
          {} but available devices are [ {} ]. Make sure the device specification refers to a valid \
          device.\n\t [[{name}]]",

@@ -10,7 +10,7 @@ use thalweg_graph::{
     reachable,
 };
 use thalweg_kernel::DeviceDescription;
-use thalweg_tensor::{PartialShape, Result, Shape, bail, ensure};
+use thalweg_tensor::{PartialShape, Result, Shape, ensure, err};
 
 use crate::StepSignature;
 use crate::partition::transfer_attrs;
@@ -106,13 +106,12 @@ fn needed_nodes(graph: &Graph, step: &StepSignature, fed: &FxHashMap<Endpoint, u
 /// Refuses transfers with `client_terminated` in the client's graph, and feeds of references.
 fn check_kept(graph: &Graph, node: &Node, fed: &FxHashMap<Endpoint, u32>) -> Result<()> {
     if node.role().is_transfer() && node.attrs().bool("client_terminated")? {
-        bail!(
+        let e = err!(
             InvalidArgument,
-            "{} with client_terminated is reserved for feeds and fetches\n\t \
-             [[{{{{node {}}}}}]]",
-            node.op.name,
-            node.name
+            "{} with client_terminated is reserved for feeds and fetches",
+            node.op.name
         );
+        return Err(e.at_node(&node.name));
     }
     if fed.is_empty() || node.op.inputs.iter().all(|arg| !arg.is_ref) {
         return Ok(());
@@ -120,16 +119,15 @@ fn check_kept(graph: &Graph, node: &Node, fed: &FxHashMap<Endpoint, u32>) -> Res
     for arg in node.op.inputs.iter().filter(|arg| arg.is_ref) {
         let inputs = &node.inputs[node.input_range(&arg.name)?];
         if let Some(e) = inputs.iter().find(|e| fed.contains_key(e)) {
-            bail!(
+            let e = err!(
                 InvalidArgument,
-                "'{}:{}' cannot be fed: '{}' ({}) takes a reference to a variable, a feed is a value\n\t \
-                 [[{{{{node {}}}}}]]",
+                "'{}:{}' cannot be fed: '{}' ({}) takes a reference to a variable, a feed is a value",
                 graph.node(e.node).name,
                 e.index,
                 node.name,
-                node.op.name,
-                node.name
+                node.op.name
             );
+            return Err(e.at_node(&node.name));
         }
     }
     Ok(())

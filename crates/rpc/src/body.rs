@@ -12,7 +12,7 @@ use prost::Message;
 use thalweg_tensor::{Code, Error, Result};
 
 use crate::pieces::Pieces;
-use crate::status::percent_encoded;
+use crate::status::{percent_encoded, put_origin};
 
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
@@ -100,16 +100,37 @@ pub fn status(error: &Error) -> Response<MessageBody> {
     response
 }
 
+/// As [`status`], with where the error arose in headers of ours: what one of our tasks answers another.
+pub fn status_with_origin(error: &Error) -> Response<MessageBody> {
+    let mut response = status(error);
+    if let Some(origin) = error.origin() {
+        put_origin(response.headers_mut(), origin);
+    }
+    response
+}
+
 #[cfg(test)]
 mod tests {
     use thalweg_tensor::err;
 
     use super::*;
+    use crate::status::check_headers;
 
     #[test]
     fn a_status_is_percent_encoded() {
         let response = status(&err!(NotFound, "50 % \u{e9}\n"));
         assert_eq!(response.headers()["grpc-status"], "5");
         assert_eq!(response.headers()["grpc-message"], "50 %25 %C3%A9%0A");
+    }
+
+    #[test]
+    fn where_an_error_arose_travels_beside_its_text() {
+        let error = err!(NotFound, "no file").at_node("lesen/ä").from_task("/job:ps");
+        let response = status_with_origin(&error);
+        let read = check_headers(response.headers()).unwrap_err();
+        assert_eq!((read.message(), read.origin()), (error.message(), error.origin()));
+        let long = err!(NotFound, "no file").at_node(&"x".repeat(100_000));
+        let read = check_headers(status_with_origin(&long).headers()).unwrap_err();
+        assert_eq!((read.code(), read.origin()), (Code::NotFound, None));
     }
 }

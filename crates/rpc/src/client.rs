@@ -18,7 +18,7 @@ use crate::body::MessageBody;
 use crate::descriptors::connect_error;
 use crate::gather::FieldPath;
 use crate::http2::{CONNECTION_WINDOW_BYTES, FRAME_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES};
-use crate::message::{Limits, Receiving};
+use crate::message::{Limits, Receiving, decode_response};
 use crate::pieces::Pieces;
 use crate::rope::Rope;
 use crate::status::{check_headers, grpc_timeout};
@@ -182,8 +182,7 @@ impl Channel {
         request: Pieces,
         timeout: Option<Duration>,
     ) -> Result<M> {
-        let response = self.send(method, request, timeout).await?;
-        M::decode(response).map_err(|e| err!(DataLoss, "the answer cannot be read: {e}"))
+        decode_response(self.send(method, request, timeout).await?)
     }
 
     /// As [`Channel::call_with`], with the response as it came.

@@ -14,12 +14,12 @@ mod pieces;
 mod rope;
 mod status;
 
-pub use body::{MessageBody, message, not_grpc, response, status};
+pub use body::{MessageBody, message, not_grpc, response, status, status_with_origin};
 pub use client::{Channel, ConnectPolicy, Method, Resolve, forget, runtime, wait};
 pub use descriptors::{connect_error, report_accept_error};
 pub use gather::FieldPath;
 pub use http2::server_builder;
-pub use message::{Limits, decode, is_large, read};
+pub use message::{Limits, decode, decode_response, is_large, read};
 pub use pieces::{Pieces, field_len};
 pub use rope::Rope;
 pub use status::{check_status, parse_timeout};

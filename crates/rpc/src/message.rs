@@ -118,6 +118,11 @@ pub fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
     M::decode(rope).map_err(|e| err!(InvalidArgument, "the message cannot be read: {e}"))
 }
 
+/// Decodes a response.
+pub fn decode_response<M: Message + Default>(rope: Rope) -> Result<M> {
+    M::decode(rope).map_err(|e| err!(DataLoss, "the answer cannot be read: {e}"))
+}
+
 fn read_prefix(rope: &mut Rope, bytes_max: usize) -> Result<usize> {
     let compressed = rope.get_u8();
     ensure!(compressed == 0, Unimplemented, "compressed messages are not supported");

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use http::HeaderMap;
-use thalweg_tensor::{Code, Error, Result};
+use http::{HeaderMap, HeaderValue};
+use thalweg_tensor::{Code, Error, Origin, Result};
 
 /// Codes by number; number 1 comes first.
 const CODES: [Code; 16] = [
@@ -39,7 +39,32 @@ pub(crate) fn check_headers(headers: &HeaderMap) -> Result<()> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let Some(number) = text("grpc-status") else { return Ok(()) };
     let number = number.parse().unwrap_or(Code::Unknown as i64);
-    check_status(number, || percent_decoded(text("grpc-message").unwrap_or_default()))
+    check_status(number, || percent_decoded(text("grpc-message").unwrap_or_default())).map_err(
+        |e| {
+            let [node, function, task] = ORIGIN_HEADERS.map(|name| text(name).map(percent_decoded));
+            let origin = Origin { node, function, task };
+            if origin == Origin::default() { e } else { e.with_shown_origin(origin) }
+        },
+    )
+}
+
+/// Where an error arose: node, function and task.
+const ORIGIN_HEADERS: [&str; 3] =
+    ["thalweg-error-node", "thalweg-error-function", "thalweg-error-task"];
+/// Bytes that an origin header may have: with `grpc-message` all must fit into 16 KB.
+const ORIGIN_BYTES_MAX: usize = 1024;
+
+/// Adds the fields of `origin`; one that is too long is left out.
+pub(crate) fn put_origin(headers: &mut HeaderMap, origin: &Origin) {
+    let fields = [&origin.node, &origin.function, &origin.task];
+    for (name, field) in ORIGIN_HEADERS.into_iter().zip(fields) {
+        let Some(encoded) = field.as_deref().map(percent_encoded) else { continue };
+        if encoded.len() <= ORIGIN_BYTES_MAX
+            && let Ok(value) = HeaderValue::from_str(&encoded)
+        {
+            headers.insert(name, value);
+        }
+    }
 }
 
 /// Bytes of a status text that are sent; HTTP/2 peers refuse header blocks of more than some kilobytes.

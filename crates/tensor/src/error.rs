@@ -1,9 +1,11 @@
-//! One error type for the workspace: TensorFlow's canonical code and a sentence.
+//! One error type for the workspace: TensorFlow's canonical code, a sentence, and where the error arose.
 //!
-//! Callers match on the code, never on the text. `Internal` means a bug of ours; everything that a
+//! Callers match on the code and on the fields of the origin, never on the text, which is made when
+//! somebody asks for it. `Internal` means a bug of ours; everything that a
 //! user can cause has another code.
 
 use std::fmt;
+use std::sync::OnceLock;
 
 /// TensorFlow's (and gRPC's) canonical codes, with their numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,35 +54,175 @@ impl Code {
     }
 }
 
-/// A canonical code and a message, one pointer wide.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Error(Box<(Code, String)>);
+/// A canonical code, a sentence and an [`Origin`], one pointer wide.
+#[derive(Clone)]
+pub struct Error(Box<Inner>);
+
+#[derive(Clone)]
+struct Inner {
+    code: Code,
+    sentence: String,
+    located: Option<Box<Located>>,
+}
+
+/// Where an error arose.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The node that failed: of nested nodes (a call and a node of its function) the innermost.
+    pub node: Option<String>,
+    /// The function that could not be called.
+    pub function: Option<String>,
+    /// The task that failed, `/job:ps/replica:0/task:0`, if it is not the one that reports the error.
+    pub task: Option<String>,
+}
+
+#[derive(Clone, Default)]
+struct Located {
+    origin: Origin,
+    /// The fields of `origin` that the sentence shows already, as it came from elsewhere.
+    shown: Shown,
+    /// The sentence with the other fields, once somebody has asked for it.
+    text: OnceLock<String>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Shown {
+    node: bool,
+    function: bool,
+    task: bool,
+}
+
+impl Located {
+    /// TensorFlow's text: clients look for the node's name in it.
+    fn render(&self, sentence: &str) -> String {
+        let Located { origin, shown, .. } = self;
+        let mut text = String::with_capacity(sentence.len() + 100);
+        if let Some(task) = origin.task.as_ref().filter(|_| !shown.task) {
+            text += &format!("From {task}:\n");
+        }
+        if let Some(function) = origin.function.as_ref().filter(|_| !shown.function) {
+            text += &calling(function);
+        }
+        text += sentence;
+        if let Some(node) = origin.node.as_ref().filter(|_| !shown.node) {
+            text += &format!("\n\t [[{{{{node {node}}}}}]]");
+        }
+        text
+    }
+}
+
+fn calling(function: &str) -> String {
+    format!("calling function '{function}': ")
+}
 
 /// What everything fallible in the workspace returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
     /// An error with this code and sentence.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Error(Box::new((code, message.into())))
+    pub fn new(code: Code, sentence: impl Into<String>) -> Self {
+        Error(Box::new(Inner { code, sentence: sentence.into(), located: None }))
     }
 
     /// The canonical code.
     pub fn code(&self) -> Code {
-        self.0.0
+        self.0.code
     }
 
-    /// The sentence, without the code.
+    /// TensorFlow's text, without the code: the sentence and where the error arose.
     pub fn message(&self) -> &str {
-        &self.0.1
+        match &self.0.located {
+            None => &self.0.sentence,
+            Some(located) => located.text.get_or_init(|| located.render(&self.0.sentence)),
+        }
     }
 
-    /// The same code with the message rewritten.
-    pub fn map_message(mut self, rewrite: impl FnOnce(String) -> String) -> Self {
-        self.0.1 = rewrite(std::mem::take(&mut self.0.1));
+    /// Where the error arose, if that is known.
+    pub fn origin(&self) -> Option<&Origin> {
+        self.0.located.as_ref().map(|located| &located.origin)
+    }
+
+    /// The node that failed, if it is known.
+    pub fn node(&self) -> Option<&str> {
+        self.origin()?.node.as_deref()
+    }
+
+    /// The task that failed, if it is known not to be the one that reports the error.
+    pub fn task(&self) -> Option<&str> {
+        self.origin()?.task.as_deref()
+    }
+
+    /// The same error with another code.
+    pub fn with_code(mut self, code: Code) -> Self {
+        self.0.code = code;
         self
     }
+
+    /// The same error with its sentence rewritten; where it arose stays and is no part of the sentence.
+    pub fn map_message(mut self, rewrite: impl FnOnce(String) -> String) -> Self {
+        self.0.sentence = rewrite(std::mem::take(&mut self.0.sentence));
+        if let Some(located) = &mut self.0.located {
+            located.text = OnceLock::new();
+        }
+        self
+    }
+
+    /// Names the node that failed, unless a node within it is named already.
+    pub fn at_node(mut self, name: &str) -> Self {
+        let located = self.located();
+        if located.origin.node.is_none() {
+            located.origin.node = Some(name.to_owned());
+        }
+        self
+    }
+
+    /// Names the function that could not be called.
+    pub fn in_function(mut self, name: &str) -> Self {
+        let located = self.located();
+        let inner = located.origin.function.replace(name.to_owned());
+        let is_shown = std::mem::take(&mut located.shown.function);
+        match inner.filter(|_| !is_shown) {
+            Some(inner) => self.map_message(|m| calling(&inner) + &m),
+            None => self,
+        }
+    }
+
+    /// Names the task that failed, unless one is named already.
+    pub fn from_task(mut self, name: &str) -> Self {
+        let located = self.located();
+        if located.origin.task.is_none() {
+            located.origin.task = Some(name.to_owned());
+        }
+        self
+    }
+
+    /// Says where an error arose whose text shows it already: one that came from another process.
+    pub fn with_shown_origin(mut self, origin: Origin) -> Self {
+        let located = self.located();
+        located.shown = Shown {
+            node: origin.node.is_some(),
+            function: origin.function.is_some(),
+            task: origin.task.is_some(),
+        };
+        located.origin = origin;
+        self
+    }
+
+    fn located(&mut self) -> &mut Located {
+        let located = self.0.located.get_or_insert_default();
+        located.text = OnceLock::new();
+        located
+    }
 }
+
+impl PartialEq for Error {
+    fn eq(&self, other: &Self) -> bool {
+        (self.code(), self.message(), self.origin())
+            == (other.code(), other.message(), other.origin())
+    }
+}
+
+impl Eq for Error {}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -100,11 +242,18 @@ impl std::error::Error for Error {}
 pub trait Context<T> {
     /// Prefixes the message with `describe()` and a colon.
     fn context<S: fmt::Display>(self, describe: impl FnOnce() -> S) -> Result<T>;
+
+    /// As [`Error::at_node`].
+    fn at_node(self, name: &str) -> Result<T>;
 }
 
 impl<T> Context<T> for Result<T> {
     fn context<S: fmt::Display>(self, describe: impl FnOnce() -> S) -> Result<T> {
         self.map_err(|e| e.map_message(|message| format!("{}: {message}", describe())))
+    }
+
+    fn at_node(self, name: &str) -> Result<T> {
+        self.map_err(|e| e.at_node(name))
     }
 }
 
@@ -132,4 +281,40 @@ macro_rules! ensure {
             $crate::bail!($code, $($message)+);
         }
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_one_pointer_wide() {
+        assert_eq!(size_of::<Result<()>>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn the_text_shows_where_an_error_arose() {
+        let e = err!(NotFound, "no file").in_function("g").at_node("inner").at_node("outer");
+        let text = "calling function 'g': no file\n\t [[{{node inner}}]]";
+        assert_eq!((e.message(), e.node(), e.task()), (text, Some("inner"), None));
+        let e = e.map_message(|m| format!("{m}, at all")).from_task("/job:ps").from_task("/job:w");
+        assert_eq!(
+            e.message(),
+            "From /job:ps:\ncalling function 'g': no file, at all\n\t [[{{node inner}}]]"
+        );
+        let e = e.in_function("f");
+        assert!(
+            e.message().starts_with("From /job:ps:\ncalling function 'f': calling function 'g': ")
+        );
+        assert_ne!(err!(NotFound, "no file").at_node("x"), err!(NotFound, "no file"));
+    }
+
+    #[test]
+    fn an_error_from_elsewhere_keeps_its_text() {
+        let text = "boom [[{{node x}}]] and more";
+        let origin = Origin { node: Some("x".into()), ..Origin::default() };
+        let e = err!(Internal, "{text}").with_shown_origin(origin).at_node("y");
+        assert_eq!((e.message(), e.node()), (text, Some("x")));
+        assert_eq!(e.from_task("/job:w").message(), format!("From /job:w:\n{text}"));
+    }
 }

@@ -25,7 +25,7 @@ pub use bytes::Bytes;
 pub use denormal::FlushDenormals;
 pub use derived::Form;
 pub use dtype::{DType, Element, QInt8, QInt16, QInt32, QUInt8, QUInt16};
-pub use error::{Code, Context, Error, Result};
+pub use error::{Code, Context, Error, Origin, Result};
 pub use float8::{Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz};
 pub use half::{bf16, f16};
 pub use num_complex::{Complex32, Complex64};

@@ -17,7 +17,7 @@ use crate::master::Master;
 use crate::master::config::with_defaults;
 use crate::master::session_peers::SessionPeers;
 use crate::member::Member;
-use crate::network::transport::{Call, Reply};
+use crate::network::transport::Call;
 use crate::watch::Awaited;
 
 /// How long tasks have to answer that a session does not need.
@@ -179,36 +179,37 @@ fn missing(task: &TaskName, was_seen: bool, limit: Duration, error: &Error) -> E
     )
 }
 
-async fn ask(member: &Member, task: &TaskName, limit: Duration) -> Result<pb::GetStatusResponse> {
-    let (tell, told) = oneshot::channel();
+async fn ask(member: &Member, task: &TaskName, timeout: Duration) -> Result<pb::GetStatusResponse> {
     let Some(transport) = &member.transport else {
         return Err(err!(Unavailable, "this task is in no cluster"));
     };
-    let answered = Box::new(move |answer| {
-        // Whoever asked may have gone.
-        let _ = tell.send(answer);
+    let (tell, told) = oneshot::channel();
+    let done = Box::new(move |response| {
+        // The receiver is gone if the session was given up.
+        let _ = tell.send(response);
     });
-    transport.call(task, Call::GetStatus, Some(limit), &Cancellation::default(), answered);
-    match told.await {
-        Ok(Ok(Reply::Status(status))) => Ok(status),
-        Ok(Ok(_)) => Err(err!(Internal, "{task} answered another question")),
-        Ok(Err(e)) => Err(e),
-        Err(_) => Err(err!(Internal, "the call ended without an answer")),
+    // In a block of its own: a reference to it must not be held across the await.
+    {
+        let cancellation = &Cancellation::default();
+        transport.get_status(Call { to: task, timeout: Some(timeout), cancellation }, done);
     }
+    told.await
+        .unwrap_or_else(|_| Err(err!(Internal, "GetStatus to {task} ended without an answer")))
 }
 
-/// Has all other tasks empty containers; those that do not answer soon are let be.
+/// Has all other tasks empty containers; those that do not answer within [`ANSWER_LIMIT`] are ignored.
 pub(crate) async fn cleanup_all(member: &Arc<Member>, containers: &[String]) {
     let Some(transport) = &member.transport else { return };
     let mut waits = Vec::new();
     for task in member.others() {
         let (tell, told) = oneshot::channel();
         let request = pb::CleanupAllRequest { container: containers.to_vec() };
-        let answered = Box::new(move |_| {
+        let done = Box::new(move |_| {
             let _ = tell.send(());
         });
-        let nobody = Cancellation::default();
-        transport.call(&task, Call::CleanupAll(request), Some(ANSWER_LIMIT), &nobody, answered);
+        let cancellation = &Cancellation::default();
+        let call = Call { to: &task, timeout: Some(ANSWER_LIMIT), cancellation };
+        transport.cleanup_all(call, request, done);
         waits.push(told);
     }
     for wait in waits {

@@ -9,17 +9,16 @@ use thalweg_kernel::{Cancellation, Registration};
 use thalweg_plan::Partition;
 use thalweg_proto as pb;
 use thalweg_runtime::{RemotePartitions, RemotePartitionsDone, RunMetadata, RunOptions};
-use thalweg_tensor::{Error, Result, err};
+use thalweg_tensor::{Error, Result};
 use tracing::trace;
 
 use crate::cluster_spec::TaskName;
 use crate::errors::from_task;
 use crate::master::session_peers::{RemoteTask, SessionPeers};
-use crate::master::step::{Action, Actions, Event, MasterStep};
-use crate::network::once_call::OnceCall;
-use crate::network::transport::{Call, Reply};
+use crate::master::step::{Action, Actions, Event, MasterStep, Rest};
+use crate::network::single_flight::SingleFlight;
+use crate::network::transport::{Call, RunGraphReport};
 use crate::watch::Awaited;
-use crate::worker::part_answer::rest_of;
 
 /// The parts of a plan that run elsewhere.
 pub(crate) struct Registered {
@@ -33,7 +32,7 @@ struct RemotePart {
     /// The graph, until the task has it.
     graph: Mutex<Option<pb::GraphDef>>,
     /// What the task calls it.
-    handle: OnceCall<String>,
+    handle: SingleFlight<String>,
 }
 
 impl Registered {
@@ -48,7 +47,7 @@ impl Registered {
                 peers: peers.clone(),
                 task: peers.task(&name),
                 graph: Mutex::new(Some(joined(&graphs))),
-                handle: OnceCall::default(),
+                handle: SingleFlight::default(),
             })
         };
         Registered { parts: by_task.into_iter().map(part).collect() }
@@ -78,7 +77,7 @@ impl RemotePart {
         let part = self.clone();
         self.peers.open(&self.task, move |opened| match opened {
             Ok(()) => part.register(),
-            Err(e) => part.handle.answered(&Err(e)),
+            Err(e) => part.handle.complete(&Err(e)),
         });
     }
 
@@ -94,17 +93,16 @@ impl RemotePart {
             ..Default::default()
         };
         let part = self.clone();
-        peers.ask(&self.task.name, Call::RegisterGraph(Box::new(request)), move |answer| {
-            let handle = match answer {
-                Ok(Reply::Registered(response)) => Ok(response.graph_handle),
-                Ok(_) => Err(err!(Internal, "{} answered another question", part.task.name)),
-                Err(e) => Err(e),
-            };
+        let done = Box::new(move |response: Result<pb::RegisterGraphResponse>| {
+            let handle = response.map(|response| response.graph_handle);
             if handle.is_ok() {
                 // A task that starts anew has lost the session with it; it is never sent again.
                 *part.graph.lock() = None;
             }
-            part.handle.answered(&handle);
+            part.handle.complete(&handle);
+        });
+        peers.ask(&self.task.name, done, |transport, call, done| {
+            transport.register_graph(call, request, done);
         });
     }
 }
@@ -119,7 +117,9 @@ impl Drop for RemotePart {
             create_worker_session_called: true,
             graph_handle,
         };
-        self.peers.member.notify(&self.task.name, Call::DeregisterGraph(request));
+        self.peers.member.notify(&self.task.name, |transport, call, done| {
+            transport.deregister_graph(call, request, done);
+        });
     }
 }
 
@@ -200,7 +200,9 @@ impl UnderWay {
                 Action::Cleanup(i) => {
                     let part = &self.parts[i];
                     let request = pb::CleanupGraphRequest { step_id: self.step as i64 };
-                    part.peers.member.notify(&part.task.name, Call::CleanupGraph(request));
+                    part.peers.member.notify(&part.task.name, |transport, call, done| {
+                        transport.cleanup_graph(call, request, done);
+                    });
                 }
             }
         }
@@ -230,33 +232,19 @@ impl UnderWay {
         let step = self.clone();
         let awaited = Awaited::Part(part.task.name.clone());
         let waits = part.peers.member.watch.wait(self.step, awaited);
-        let answered = Box::new(move |answer: Result<Reply>| {
+        let done = Box::new(move |report: Result<RunGraphReport>| {
             drop(waits);
-            step.answered(
-                i,
-                match answer {
-                    Ok(Reply::Ran(response)) => Ok(*response),
-                    Ok(_) => Err(err!(Internal, "another question was answered")),
-                    Err(e) => Err(e),
-                },
-            );
+            step.answered(i, report);
         });
-        let call = Call::RunGraph(Box::new(request));
-        transport.call(&part.task.name, call, None, &self.calls[i], answered);
+        let call = Call { to: &part.task.name, timeout: None, cancellation: &self.calls[i] };
+        transport.run_graph(call, request, done);
     }
 
-    fn answered(self: &Arc<Self>, i: usize, answer: Result<pb::RunGraphResponse>) {
-        let result = match answer {
-            Ok(response) => {
-                let rest = rest_of(&response);
-                let reported = RunMetadata::from_proto(pb::RunMetadata {
-                    step_stats: response.step_stats,
-                    cost_graph: response.cost_graph.filter(|c| !c.node.is_empty()),
-                    partition_graphs: response.partition_graph,
-                    ..Default::default()
-                });
-                self.end.lock().1.absorb(reported);
-                Ok(rest)
+    fn answered(self: &Arc<Self>, i: usize, report: Result<RunGraphReport>) {
+        let result = match report {
+            Ok(report) => {
+                self.end.lock().1.absorb(report.metadata);
+                Ok(if report.is_forgotten { Rest::Nothing } else { Rest::Something })
             }
             Err(e) => Err(self.named(i, e)),
         };

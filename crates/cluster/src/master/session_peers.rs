@@ -15,8 +15,8 @@ use thalweg_tensor::{Result, err};
 use crate::cluster_spec::TaskName;
 use crate::master::remote_parts::Registered;
 use crate::member::Member;
-use crate::network::once_call::OnceCall;
-use crate::network::transport::{Call, Reply};
+use crate::network::single_flight::SingleFlight;
+use crate::network::transport::{Call, Done, Transport};
 
 /// How long a task has to open a session or to take a graph.
 const SETUP_LIMIT: Duration = Duration::from_secs(30);
@@ -39,7 +39,7 @@ pub(crate) struct SessionPeers {
 pub(crate) struct RemoteTask {
     pub(crate) name: TaskName,
     /// Whether the task knows of the session.
-    session: OnceCall<()>,
+    session: SingleFlight<()>,
 }
 
 impl SessionPeers {
@@ -117,13 +117,15 @@ impl SessionPeers {
         for task in tasks.values().filter(|t| t.session.known().is_some()) {
             let session_handle = self.handle.clone();
             let request = pb::DeleteWorkerSessionRequest { session_handle };
-            self.member.notify(&task.name, Call::DeleteWorkerSession(request));
+            self.member.notify(&task.name, |transport, call, done| {
+                transport.delete_worker_session(call, request, done);
+            });
         }
     }
 
     /// A task as this session uses it.
     pub(crate) fn task(&self, name: &TaskName) -> Arc<RemoteTask> {
-        let make = || Arc::new(RemoteTask { name: name.clone(), session: OnceCall::default() });
+        let make = || Arc::new(RemoteTask { name: name.clone(), session: SingleFlight::default() });
         self.tasks.lock().entry(name.clone()).or_insert_with(make).clone()
     }
 
@@ -156,23 +158,25 @@ impl SessionPeers {
             ..Default::default()
         };
         let opened = task.clone();
-        self.ask(&task.name, Call::CreateWorkerSession(Box::new(request)), move |answer| {
-            opened.session.answered(&answer.map(|_| ()));
+        let done = Box::new(move |result: Result<()>| opened.session.complete(&result));
+        self.ask(&task.name, done, |transport, call, done| {
+            transport.create_worker_session(call, request, done);
         });
     }
 
-    /// A call that a session or a plan needs; it is not one step's to cancel.
-    pub(crate) fn ask(
+    /// Makes a call that a session or a plan needs, which no step cancels: `make` gets the transport and
+    /// what to pass to its method.
+    pub(crate) fn ask<T>(
         &self,
         to: &TaskName,
-        call: Call,
-        then: impl FnOnce(Result<Reply>) + Send + 'static,
+        done: Done<T>,
+        make: impl FnOnce(&dyn Transport, Call<'_>, Done<T>),
     ) {
         let Some(transport) = &self.member.transport else {
-            return then(Err(err!(Unavailable, "{to} is not known: this task is in no cluster")));
+            return done(Err(err!(Unavailable, "{to} is not known: this task is in no cluster")));
         };
-        let nobody = Cancellation::default();
-        transport.call(to, call, Some(SETUP_LIMIT), &nobody, Box::new(then));
+        let cancellation = &Cancellation::default();
+        make(&**transport, Call { to, timeout: Some(SETUP_LIMIT), cancellation }, done);
     }
 }
 

@@ -1,21 +1,20 @@
 //! A cluster within one process: tasks that reach each other by calls, for tests and simulations.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
-use thalweg_kernel::{Cancellation, DeviceDescription, DeviceName, Registration, Value};
+use parking_lot::RwLock;
+use thalweg_kernel::{Cancellation, DeviceDescription, DeviceName, Value};
 use thalweg_proto as pb;
 use thalweg_runtime::Pool;
 use thalweg_tensor::{Error, Result, err};
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::member::Member;
-use crate::network::transport::{Answered, Call, Reply, Transport};
+use crate::network::completion::Completion;
+use crate::network::transport::{Call, Done, RunGraphReport, Transport};
 use crate::task::{Task, attributes};
 use crate::worker::Worker;
-use crate::worker::part_answer::RanGraph;
 
 /// The tasks of a cluster in this process. A task that has not joined, or has crashed, cannot be
 /// reached.
@@ -66,133 +65,166 @@ fn lost(task: &TaskName) -> Error {
     err!(Unavailable, "{task} is lost: it has crashed")
 }
 
-impl Transport for MemoryNetwork {
-    fn call(
-        &self,
-        to: &TaskName,
-        call: Call,
-        _limit: Option<Duration>,
-        cancellation: &Cancellation,
-        answered: Answered,
-    ) {
-        if self.idle.read().contains(to) {
-            return answered(idle_answer(to, &call));
+/// Makes calls to a worker of this process, on the pool.
+impl MemoryNetwork {
+    /// The task that a call reaches; `None` if it is an idle one.
+    fn reach(&self, call: Call<'_>) -> Result<Option<Arc<Node>>> {
+        if self.idle.read().contains(call.to) {
+            return Ok(None);
         }
-        let node = self.tasks.read().get(to).cloned();
-        let node = cancellation.check().and_then(|()| node.ok_or_else(|| lost(to)));
-        let node = match node {
-            Ok(node) => node,
-            Err(e) => return answered(Err(e)),
+        call.cancellation.check()?;
+        self.tasks.read().get(call.to).cloned().map(Some).ok_or_else(|| lost(call.to))
+    }
+
+    /// Has the pool run `body` with the worker that is called; an idle task answers `idle`. `body` gets a
+    /// cancellation that the caller and a crash of the task cancel.
+    fn start<T: Send + 'static>(
+        &self,
+        call: Call<'_>,
+        done: Done<T>,
+        idle: impl FnOnce() -> T,
+        body: impl FnOnce(&Arc<Worker>, &Cancellation, Completion<T>) + Send + 'static,
+    ) {
+        let node = match self.reach(call) {
+            Ok(Some(node)) => node,
+            Ok(None) => return done(Ok(idle())),
+            Err(e) => return done(Err(e)),
         };
-        let once = Once::new(answered);
+        let completion = Completion::new(done);
         let own = Cancellation::default();
-        let (of_caller, of_crash) = (once.clone(), once.clone());
-        let (ends, crash_ends) = (own.clone(), own.clone());
-        let links = [
-            cancellation.on_cancel(move |cause| {
-                ends.cancel(cause.clone());
-                of_caller.answer(Err(cause.clone()));
-            }),
-            node.crashed.on_cancel(move |cause| {
-                crash_ends.cancel(cause.clone());
-                of_crash.answer(Err(cause.clone()));
-            }),
-        ];
-        once.keep(links);
-        Pool::global().spawn(move || ask(&node.worker, call, &own, &once));
+        let ends = || {
+            let (own, completion) = (own.clone(), completion.clone());
+            move |cause: &Error| {
+                own.cancel(cause.clone());
+                completion.complete(Err(cause.clone()));
+            }
+        };
+        completion.keep([call.cancellation.on_cancel(ends()), node.crashed.on_cancel(ends())]);
+        Pool::global().spawn(move || body(&node.worker, &own, completion));
+    }
+
+    /// As `start`, for calls that the worker answers at once.
+    fn answer<T: Send + 'static>(
+        &self,
+        call: Call<'_>,
+        done: Done<T>,
+        idle: impl FnOnce() -> T,
+        body: impl FnOnce(&Worker) -> Result<T> + Send + 'static,
+    ) {
+        self.start(call, done, idle, move |worker, _, completion| {
+            completion.complete(body(worker))
+        });
     }
 }
 
-fn idle_answer(task: &TaskName, call: &Call) -> Result<Reply> {
-    Ok(match call {
-        Call::GetStatus => {
+impl Transport for MemoryNetwork {
+    fn get_status(&self, call: Call<'_>, done: Done<pb::GetStatusResponse>) {
+        let idle = || {
             let device = DeviceDescription {
                 incarnation: 1,
-                ..DeviceDescription::cpu(DeviceName::cpu(&task.job, task.index, 0), 1 << 30)
+                ..DeviceDescription::cpu(DeviceName::cpu(&call.to.job, call.to.index, 0), 1 << 30)
             };
-            Reply::Status(pb::GetStatusResponse { device_attributes: vec![attributes(&device)] })
-        }
-        Call::RegisterGraph(_) => {
-            Reply::Registered(pb::RegisterGraphResponse { graph_handle: "idle".into() })
-        }
-        Call::RunGraph(_) => Reply::Ran(Box::new(RanGraph::of_nothing().report())),
-        Call::RecvTensor(_) => Reply::Received(Value::Dead),
-        _ => Reply::Done,
-    })
-}
-
-/// An answer that is given once, by whoever is first.
-#[derive(Clone)]
-struct Once(Arc<Mutex<OnceState>>);
-
-struct OnceState {
-    answered: Option<Answered>,
-    links: Vec<Registration>,
-}
-
-impl Once {
-    fn new(answered: Answered) -> Once {
-        Once(Arc::new(Mutex::new(OnceState { answered: Some(answered), links: Vec::new() })))
-    }
-
-    /// Keeps what may end the call until it is answered.
-    fn keep<const N: usize>(&self, links: [Registration; N]) {
-        let mut state = self.0.lock();
-        if state.answered.is_some() {
-            state.links.extend(links);
-        }
-    }
-
-    fn answer(&self, result: Result<Reply>) {
-        let (answered, links) = {
-            let mut state = self.0.lock();
-            (state.answered.take(), std::mem::take(&mut state.links))
+            pb::GetStatusResponse { device_attributes: vec![attributes(&device)] }
         };
-        drop(links);
-        if let Some(answered) = answered {
-            answered(result);
-        }
+        self.answer(call, done, idle, |worker| Ok(worker.get_status()));
     }
-}
 
-fn ask(worker: &Arc<Worker>, call: Call, cancellation: &Cancellation, once: &Once) {
-    let done = |result: Result<()>| result.map(|()| Reply::Done);
-    let reply = match call {
-        Call::GetStatus => Ok(Reply::Status(worker.get_status())),
-        Call::CreateWorkerSession(r) => done(worker.create_session(&r).map(|_| ())),
-        Call::DeleteWorkerSession(r) => {
-            worker.delete_session(&r);
-            Ok(Reply::Done)
-        }
-        Call::RegisterGraph(r) => worker.register_graph(*r).map(Reply::Registered),
-        Call::DeregisterGraph(r) => done(worker.deregister_graph(&r).map(|_| ())),
-        Call::CleanupGraph(r) => {
-            worker.cleanup_graph(&r);
-            Ok(Reply::Done)
-        }
-        Call::CleanupAll(r) => {
-            worker.cleanup_all(&r);
-            Ok(Reply::Done)
-        }
-        Call::RunGraph(request) => {
-            let once = once.clone();
-            let none: Option<Weak<()>> = None;
-            return worker.run_graph(&request, Vec::new(), none, cancellation, move |result| {
-                once.answer(result.map(|ran| Reply::Ran(Box::new(ran.report()))));
+    fn create_worker_session(
+        &self,
+        call: Call<'_>,
+        request: pb::CreateWorkerSessionRequest,
+        done: Done<()>,
+    ) {
+        self.answer(call, done, || (), move |worker| worker.create_session(&request).map(|_| ()));
+    }
+
+    fn delete_worker_session(
+        &self,
+        call: Call<'_>,
+        request: pb::DeleteWorkerSessionRequest,
+        done: Done<()>,
+    ) {
+        self.answer(
+            call,
+            done,
+            || (),
+            move |worker| {
+                worker.delete_session(&request);
+                Ok(())
+            },
+        );
+    }
+
+    fn register_graph(
+        &self,
+        call: Call<'_>,
+        request: pb::RegisterGraphRequest,
+        done: Done<pb::RegisterGraphResponse>,
+    ) {
+        let idle = || pb::RegisterGraphResponse { graph_handle: "idle".into() };
+        self.answer(call, done, idle, move |worker| worker.register_graph(request));
+    }
+
+    fn deregister_graph(
+        &self,
+        call: Call<'_>,
+        request: pb::DeregisterGraphRequest,
+        done: Done<()>,
+    ) {
+        self.answer(call, done, || (), move |worker| worker.deregister_graph(&request).map(|_| ()));
+    }
+
+    fn run_graph(&self, call: Call<'_>, request: pb::RunGraphRequest, done: Done<RunGraphReport>) {
+        let idle = || RunGraphReport { is_forgotten: true, ..Default::default() };
+        self.start(call, done, idle, move |worker, cancellation, completion| {
+            worker.run_graph(&request, Vec::new(), None, cancellation, move |result| {
+                completion.complete(result.map(|ran| RunGraphReport {
+                    metadata: ran.metadata,
+                    is_forgotten: ran.is_forgotten,
+                }));
             });
-        }
-        Call::RecvTensor(request) => {
-            let asked = match worker.asked(&request) {
-                Ok(asked) => asked,
-                Err(e) => return once.answer(Err(e)),
-            };
-            let of_once = once.clone();
-            asked.receive(&request.rendezvous_key, move |value| {
-                of_once.answer(value.map(Reply::Received));
-            });
-            // Not before it is asked for: a call may have been given up already.
-            return once.keep([cancellation.on_cancel(move |_| asked.give_up())]);
-        }
-    };
-    once.answer(reply);
+        });
+    }
+
+    fn cleanup_graph(&self, call: Call<'_>, request: pb::CleanupGraphRequest, done: Done<()>) {
+        self.answer(
+            call,
+            done,
+            || (),
+            move |worker| {
+                worker.cleanup_graph(&request);
+                Ok(())
+            },
+        );
+    }
+
+    fn cleanup_all(&self, call: Call<'_>, request: pb::CleanupAllRequest, done: Done<()>) {
+        self.answer(
+            call,
+            done,
+            || (),
+            move |worker| {
+                worker.cleanup_all(&request);
+                Ok(())
+            },
+        );
+    }
+
+    fn recv_tensor(&self, call: Call<'_>, request: pb::RecvTensorRequest, done: Done<Value>) {
+        self.start(
+            call,
+            done,
+            || Value::Dead,
+            move |worker, cancellation, completion| {
+                let asked = match worker.asked(&request) {
+                    Ok(asked) => asked,
+                    Err(e) => return completion.complete(Err(e)),
+                };
+                let received = completion.clone();
+                asked.receive(&request.rendezvous_key, move |value| received.complete(value));
+                // Registered after the receive: a call that was cancelled before gives it up at once.
+                completion.keep([cancellation.on_cancel(move |_| asked.give_up())]);
+            },
+        );
+    }
 }

@@ -1,6 +1,8 @@
 //! Messages between tasks of ours. TensorFlow's, and those of the health protocol that probes speak,
 //! are in `thalweg-proto`.
 
+use thalweg_tensor::Origin;
+
 /// `/thalweg.Peer/Status`: how a task is.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusRequest {
@@ -144,3 +146,48 @@ pub struct StopRequest {
 /// It will end.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StopResponse {}
+
+/// Fields of ours in a `RunGraphResponse`. TensorFlow's masters skip them as unknown fields.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct RunGraphResponseExtension {
+    /// What the worker adds to its answer.
+    #[prost(message, optional, tag = "20000")]
+    pub(crate) part: Option<PartEnd>,
+}
+
+/// How a worker's part of a step ended, beyond what TensorFlow's message says.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct PartEnd {
+    /// Whether the worker has dropped all state of the step: it needs no `CleanupGraph`.
+    #[prost(bool, tag = "1")]
+    pub(crate) is_forgotten: bool,
+    /// Where the error in the response arose.
+    #[prost(message, optional, tag = "2")]
+    pub(crate) error: Option<ErrorOrigin>,
+}
+
+/// Where an error arose; its text is sent beside it and shows these fields already.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(crate) struct ErrorOrigin {
+    /// The node that failed.
+    #[prost(string, optional, tag = "1")]
+    pub(crate) node: Option<String>,
+    /// The function that could not be called.
+    #[prost(string, optional, tag = "2")]
+    pub(crate) function: Option<String>,
+    /// The task that failed, if it is not the one that reports the error.
+    #[prost(string, optional, tag = "3")]
+    pub(crate) task: Option<String>,
+}
+
+impl From<ErrorOrigin> for Origin {
+    fn from(ErrorOrigin { node, function, task }: ErrorOrigin) -> Origin {
+        Origin { node, function, task }
+    }
+}
+
+impl From<&Origin> for ErrorOrigin {
+    fn from(Origin { node, function, task }: &Origin) -> ErrorOrigin {
+        ErrorOrigin { node: node.clone(), function: function.clone(), task: task.clone() }
+    }
+}

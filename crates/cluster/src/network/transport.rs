@@ -1,71 +1,86 @@
-//! What tasks ask of each other, whatever carries it.
+//! The calls of TensorFlow's worker service that tasks make to each other, whatever carries them.
 
 use std::time::Duration;
 
 use thalweg_kernel::{Cancellation, Value};
 use thalweg_proto as pb;
+use thalweg_runtime::RunMetadata;
 use thalweg_tensor::Result;
 
 use crate::cluster_spec::TaskName;
 
-/// A question to another task's worker.
-pub(crate) enum Call {
-    GetStatus,
-    CreateWorkerSession(Box<pb::CreateWorkerSessionRequest>),
-    DeleteWorkerSession(pb::DeleteWorkerSessionRequest),
-    RegisterGraph(Box<pb::RegisterGraphRequest>),
-    DeregisterGraph(pb::DeregisterGraphRequest),
-    RunGraph(Box<pb::RunGraphRequest>),
-    CleanupGraph(pb::CleanupGraphRequest),
-    CleanupAll(pb::CleanupAllRequest),
-    RecvTensor(pb::RecvTensorRequest),
+/// Where a call goes and what ends it before it is answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Call<'a> {
+    /// The task that is called.
+    pub(crate) to: &'a TaskName,
+    /// Bound on the time until the answer; none if the call may take as long as a step.
+    pub(crate) timeout: Option<Duration>,
+    /// Cancelling it ends the call: the cause is the answer, and the called task learns that no one
+    /// waits any more.
+    pub(crate) cancellation: &'a Cancellation,
 }
 
-/// What a worker answers.
-pub(crate) enum Reply {
-    Status(pb::GetStatusResponse),
-    Registered(pb::RegisterGraphResponse),
-    /// Errors in the body have become errors already.
-    Ran(Box<pb::RunGraphResponse>),
-    /// A tensor, or the word that it is dead.
-    Received(Value),
-    Done,
+/// Receives the answer of a call. It is called exactly once, on any thread.
+pub(crate) type Done<T> = Box<dyn FnOnce(Result<T>) + Send>;
+
+/// A worker's answer to `RunGraph`.
+#[derive(Default)]
+pub(crate) struct RunGraphReport {
+    pub(crate) metadata: RunMetadata,
+    /// Whether the worker has dropped all state of the step, so that it needs no `CleanupGraph`.
+    pub(crate) is_forgotten: bool,
 }
 
-/// Is told the answer, once.
-pub(crate) type Answered = Box<dyn FnOnce(Result<Reply>) + Send>;
-
-/// The way to other tasks.
+/// Calls to the workers of other tasks. A task that cannot be reached answers `Unavailable`, at once.
 pub(crate) trait Transport: Send + Sync {
-    /// Asks `to`. Cancelling ends the call, with the cause as its answer, and tells the other side
-    /// that nobody waits any more. A task that cannot be reached is `Unavailable`, at once.
-    fn call(
+    fn get_status(&self, call: Call<'_>, done: Done<pb::GetStatusResponse>);
+
+    fn create_worker_session(
         &self,
-        to: &TaskName,
-        call: Call,
-        limit: Option<Duration>,
-        cancellation: &Cancellation,
-        answered: Answered,
+        call: Call<'_>,
+        request: pb::CreateWorkerSessionRequest,
+        done: Done<()>,
     );
 
-    /// Tasks whose tensors come by a stream of ours now.
+    fn delete_worker_session(
+        &self,
+        call: Call<'_>,
+        request: pb::DeleteWorkerSessionRequest,
+        done: Done<()>,
+    );
+
+    fn register_graph(
+        &self,
+        call: Call<'_>,
+        request: pb::RegisterGraphRequest,
+        done: Done<pb::RegisterGraphResponse>,
+    );
+
+    fn deregister_graph(&self, call: Call<'_>, request: pb::DeregisterGraphRequest, done: Done<()>);
+
+    /// An error in the response's body is an error here.
+    fn run_graph(&self, call: Call<'_>, request: pb::RunGraphRequest, done: Done<RunGraphReport>);
+
+    fn cleanup_graph(&self, call: Call<'_>, request: pb::CleanupGraphRequest, done: Done<()>);
+
+    fn cleanup_all(&self, call: Call<'_>, request: pb::CleanupAllRequest, done: Done<()>);
+
+    /// Receives a tensor, or [`Value::Dead`].
+    fn recv_tensor(&self, call: Call<'_>, request: pb::RecvTensorRequest, done: Done<Value>);
+
+    /// Number of tasks whose tensors come by our stream protocol now.
     fn streams(&self) -> usize {
         0
     }
 
-    /// Tasks that owe an answer and have been silent for long enough to be worth a word, sorted.
+    /// Tasks that owe an answer and whose silence has been reported, sorted, with its duration.
     fn silent(&self, now: Duration) -> Vec<(TaskName, Duration)> {
         let _ = now;
         Vec::new()
     }
 
-    /// Connections made from now on live where the task's own server does: an answer that makes
-    /// another one does so without waking a second thread.
-    fn live_on(&self, runtime: tokio::runtime::Handle) {
-        let _ = runtime;
-    }
-
-    /// Time has passed; it is `now`.
+    /// Runs what is due at `now`: probes of silent tasks, changed addresses.
     fn tick(&self, now: Duration) {
         let _ = now;
     }

@@ -17,7 +17,7 @@ use thalweg_tensor::{Error, Result, Tensor, err};
 use crate::cluster_spec::ClusterSpec;
 use crate::master::step::{Action, Actions, Event, MasterStep, Rest};
 use crate::member::Member;
-use crate::network::transport::{Reply, Transport};
+use crate::network::transport::Transport;
 use crate::step::Admitted;
 use crate::step::recent_ids::RecentIds;
 use crate::step::rendezvous::TaskRendezvous;
@@ -198,7 +198,7 @@ impl World {
             Message::Want { call, to, request } => self.want(call, to, &request),
             Message::Gave { call, result } => {
                 if let Some(caller) = end_call(&self.network, call) {
-                    (caller.answered)(result.map(Reply::Received));
+                    (caller.done)(result);
                 }
             }
             Message::GiveUp { call, to } => {

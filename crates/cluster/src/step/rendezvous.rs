@@ -12,7 +12,7 @@ use thalweg_tensor::{Error, Result, ensure, err};
 
 use crate::cluster_spec::TaskName;
 use crate::errors::from_task;
-use crate::network::transport::{Call, Reply, Transport};
+use crate::network::transport::{Call, Transport};
 use crate::watch::{Awaited, Watch};
 
 /// The meeting place of a step.
@@ -88,18 +88,15 @@ impl TaskRendezvous {
         let waits = self.watch.wait(self.step, Awaited::Tensor(key.clone()));
         let logged = self.watch.logged_from().map(|start| (self.watch.clone(), key.clone(), start));
         let step = self.step;
-        let answered = Box::new(move |answer: Result<Reply>| {
+        let done = Box::new(move |value: Result<Value>| {
             drop(waits);
-            if let (Some((watch, key, start)), Ok(Reply::Received(value))) = (logged, &answer) {
+            if let (Some((watch, key, start)), Ok(value)) = (logged, &value) {
                 watch.log(step, key, value, start);
             }
-            received(match answer {
-                Ok(Reply::Received(value)) => Ok(value),
-                Ok(_) => Err(err!(Internal, "{task} answered another question")),
-                Err(e) => Err(from_task(&task.to_string(), e)),
-            });
+            received(value.map_err(|e| from_task(&task.to_string(), e)));
         });
-        transport.call(&from, Call::RecvTensor(request), None, &self.aborted, answered);
+        let call = Call { to: &from, timeout: None, cancellation: &self.aborted };
+        transport.recv_tensor(call, request, done);
     }
 }
 

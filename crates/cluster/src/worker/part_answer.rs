@@ -7,8 +7,6 @@ use thalweg_proto as pb;
 use thalweg_runtime::{Collected, FetchCollector, RunMetadata};
 use thalweg_tensor::{Result, Tensor};
 
-use crate::master::step::Rest;
-
 /// What a part of a step gave: tensors for those who asked for them by key, and a report.
 pub(crate) struct RanGraph {
     pub(crate) received: Vec<(String, Tensor)>,
@@ -19,27 +17,7 @@ pub(crate) struct RanGraph {
     pub(crate) is_forgotten: bool,
 }
 
-/// What `RunGraph`'s answer has in place of an error's text if the task has forgotten the step: nobody
-/// need send `CleanupGraph`. Only a master of ours reads it; TensorFlow's looks there after an error.
-const FORGOTTEN: &str = "thalweg: forgotten";
-
-/// What an answer to `RunGraph` says of the step's rest.
-pub(crate) fn rest_of(answer: &pb::RunGraphResponse) -> Rest {
-    let is_forgotten = answer.status_code == 0 && answer.status_error_message == FORGOTTEN;
-    if is_forgotten { Rest::Nothing } else { Rest::Something }
-}
-
 impl RanGraph {
-    /// What a part without nodes gives.
-    pub(crate) fn of_nothing() -> RanGraph {
-        RanGraph {
-            received: Vec::new(),
-            metadata: RunMetadata::default(),
-            goes_on: false,
-            is_forgotten: true,
-        }
-    }
-
     /// The report, as an answer without tensors.
     pub(crate) fn report(&self) -> pb::RunGraphResponse {
         let report = self.metadata.to_proto();
@@ -47,7 +25,6 @@ impl RanGraph {
             step_stats: report.step_stats,
             cost_graph: Some(report.cost_graph.unwrap_or_default()),
             partition_graph: report.partition_graphs,
-            status_error_message: if self.is_forgotten { FORGOTTEN } else { "" }.to_owned(),
             ..Default::default()
         }
     }

@@ -7,7 +7,7 @@ use thalweg_graph::{Flag, Graph, Node, Role, Successors};
 use thalweg_kernel::{
     AnyKernel, AsyncKernel, Device, Environment, Kernel, KernelInit, KernelRegistry, RendezvousKey,
 };
-use thalweg_tensor::{Budget, DType, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{Budget, Context, DType, Result, Tensor, bail, ensure, err};
 
 use crate::execute::KeptStorage;
 use crate::execute::flat_inputs::FlatInputs;
@@ -333,14 +333,6 @@ impl ExecNode {
     }
 }
 
-/// TensorFlow's way to say which node failed; its clients look for it.
-pub(crate) fn at_node(error: thalweg_tensor::Error, name: &str) -> thalweg_tensor::Error {
-    if error.message().contains("[[{{node ") {
-        return error;
-    }
-    error.map_message(|message| format!("{message}\n\t [[{{{{node {name}}}}}]]"))
-}
-
 /// Positions of nodes and outputs are 32 bits wide, and one bit of a successor's is taken.
 fn check_size(graph: &Graph) -> Result<()> {
     let inputs: usize = graph.nodes().iter().map(|n| n.inputs.len() + n.control_inputs.len()).sum();
@@ -412,7 +404,7 @@ impl<'a> Builder<'a> {
         let mut nodes = Vec::with_capacity(graph.len());
         let (mut inputs, mut outputs) = (0u32, 0u32);
         for (i, node) in graph.nodes().iter().enumerate() {
-            let kind = self.kind(i, node).map_err(|e| at_node(e, &node.name))?;
+            let kind = self.kind(i, node).at_node(&node.name)?;
             nodes.push(ExecNode {
                 kind,
                 first_input: inputs,

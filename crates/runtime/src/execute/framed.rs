@@ -281,15 +281,15 @@ fn check_merge(graph: &Graph, node: &Node, is_constant: &[bool]) -> Result<()> {
     );
     let entered_once = |e: &&Endpoint| is_constant[e.node.index()];
     if let Some(e) = node.inputs.iter().find(entered_once) {
-        thalweg_tensor::bail!(
+        let e = thalweg_tensor::err!(
             InvalidArgument,
             "'{}' enters its loop once for all iterations, so '{}' ({}) cannot merge it with another \
-             value\n\t [[{{{{node {}}}}}]]",
+             value",
             graph.node(e.node).name,
             node.name,
-            node.op.name,
-            node.name
+            node.op.name
         );
+        return Err(e.at_node(&node.name));
     }
     Ok(())
 }

@@ -12,7 +12,7 @@ use thalweg_tensor::{Error, Result, bail, ensure, err};
 
 use super::iteration::{Iteration, Ready};
 use super::{Runner, STARTING, Starting, StepState};
-use crate::execute::executable::{ExecNode, Input, Kind, Takes, at_node};
+use crate::execute::executable::{ExecNode, Input, Kind, Takes};
 use crate::execute::transfers::Transfer;
 use crate::execute::wait_list::{PendingKernel, WaitGuard};
 use crate::functions::calls::{CallSite, Caller};
@@ -206,7 +206,7 @@ impl StepState {
     }
 
     pub(super) fn fail_at(&self, index: u32, error: Error) {
-        self.shared.fail(at_node(error, &self.exec.graph.nodes()[index as usize].name));
+        self.shared.fail(error.at_node(&self.exec.graph.nodes()[index as usize].name));
     }
 
     /// Runs a synchronous kernel; false if it failed.

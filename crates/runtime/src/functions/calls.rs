@@ -227,8 +227,7 @@ impl SessionCore {
             instance.check_results(&site.results)?;
             prepare(&step, &instance, args)
         });
-        let named = |m| format!("calling function '{}': {m}", callee.function.name);
-        prepared.map(PreparedCall::Function).map_err(|e| e.map_message(named))
+        prepared.map(PreparedCall::Function).map_err(|e| e.in_function(&callee.function.name))
     }
 
     /// Fails if a function is not in the library, even if this call does not run it.
@@ -328,7 +327,7 @@ fn prepare(step: &NestedStep, instance: &Instance, args: Vec<Tensor>) -> Result<
 fn start_named(name: &str, prepared: Result<Arc<StepState>>, done: CallDone) {
     match prepared {
         Ok(state) => start(&state, done),
-        Err(e) => done(Err(e.map_message(|m| format!("calling function '{name}': {m}")))),
+        Err(e) => done(Err(e.in_function(name))),
     }
 }
 

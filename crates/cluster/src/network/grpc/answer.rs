@@ -5,11 +5,12 @@ use std::time::Duration;
 use http::{HeaderValue, Response};
 use thalweg_kernel::Value;
 use thalweg_proto as pb;
-use thalweg_rpc::{MessageBody, Pieces, message, response, status};
+use thalweg_rpc::{MessageBody, Pieces, message, response, status, status_with_origin};
 use thalweg_tensor::{DType, Error, Result, Shape, Tensor, err};
 
 use crate::master::StepResult;
 use crate::master::session::Ran;
+use crate::network::own_messages::{PartEnd, RunGraphResponseExtension};
 use crate::worker::part_answer::RanGraph;
 
 /// What TensorFlow's workers put beside an error that tells of a restart: a map with the name of
@@ -78,13 +79,19 @@ pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<Me
     let ran = match result {
         Ok(ran) => ran,
         Err(e) if errors_in_body => {
-            return message(&pb::RunGraphResponse {
+            let mut pieces = Pieces::default();
+            pieces.put_fields(&pb::RunGraphResponse {
                 status_code: e.code() as i32,
                 status_error_message: e.message().to_owned(),
                 ..Default::default()
             });
+            if let Some(origin) = e.origin() {
+                let part = PartEnd { error: Some(origin.into()), ..Default::default() };
+                pieces.put_fields(&RunGraphResponseExtension { part: Some(part) });
+            }
+            return response(pieces);
         }
-        Err(e) => return status(&e),
+        Err(e) => return status_with_origin(&e),
     };
     let mut pieces = Pieces::default();
     for (key, tensor) in &ran.received {
@@ -95,6 +102,10 @@ pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<Me
     if !ran.goes_on {
         pieces.put_fields(&ran.report());
     }
+    if ran.is_forgotten {
+        let part = PartEnd { is_forgotten: true, error: None };
+        pieces.put_fields(&RunGraphResponseExtension { part: Some(part) });
+    }
     response(pieces)
 }
 
@@ -103,7 +114,7 @@ pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<Me
 pub(crate) fn received(result: Result<Value>, now: Duration) -> Response<MessageBody> {
     let value = match result {
         Ok(value) => value,
-        Err(e) => return status(&e),
+        Err(e) => return status_with_origin(&e),
     };
     let mut pieces = Pieces::default();
     pieces.put_fields(&pb::RecvTensorResponse {

@@ -4,13 +4,13 @@ mod answer;
 mod local;
 pub(crate) mod methods;
 mod own_service;
-mod peers;
 mod probe;
 mod server;
 mod service;
+mod transport;
 mod worker_service;
 
 pub use local::LocalCluster;
-pub(crate) use peers::Peers;
 pub use probe::{TaskReport, TaskState, check_health, status_of, stop_tasks};
 pub use server::{Server, ServerOptions};
+pub(crate) use transport::{GrpcTransport, ServerRuntime};

@@ -90,7 +90,8 @@ impl Server {
         let (ending, stop) = watch::channel(false);
         let asked = self.asked_to_stop();
         tokio::pin!(asked);
-        self.service.master.member().live_on(tokio::runtime::Handle::current());
+        let member = self.service.master.member();
+        member.server_runtime().set(tokio::runtime::Handle::current());
         let mut connections = JoinSet::new();
         let places = Arc::new(Semaphore::new(self.options.connections_max));
         let accept = || async {

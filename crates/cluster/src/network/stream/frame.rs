@@ -24,8 +24,10 @@ use thalweg_proto as pb;
 use thalweg_rpc::check_status;
 use thalweg_tensor::{DType, Error, Result, Shape, Tensor, ensure, err};
 
+use crate::network::own_messages::ErrorOrigin;
+
 /// Grows when the format changes; tasks of different versions keep to gRPC.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// What a client sends first. No other protocol of this port begins with this byte.
 pub(crate) const MAGIC: [u8; 8] = *b"\x17thalweg";
 pub(crate) const PREFACE_BYTES: usize = 20;
@@ -252,24 +254,39 @@ pub(crate) fn answer(result: &Result<Value>) -> Result<(Kind, Bytes, Bytes)> {
     }
 }
 
-/// A code and a message, cut where it gets too long.
+/// Bytes before the origin in an error: its code and the origin's length.
+const ERROR_HEAD_BYTES: usize = 8;
+/// Bytes of an origin; a longer one is left out.
+const ORIGIN_BYTES_MAX: usize = SMALL_BYTES_MAX / 2;
+
+/// A code, the length of the origin, the origin ([`ErrorOrigin`]) and the text, cut where it gets too long.
 pub(crate) fn encode_error(error: &Error) -> Bytes {
-    let message = error.message().as_bytes();
-    let message = &message[..message.len().min(SMALL_BYTES_MAX - 4)];
-    let mut body = BytesMut::with_capacity(4 + message.len());
+    let origin = error.origin().map(ErrorOrigin::from).unwrap_or_default().encode_to_vec();
+    let origin = if origin.len() <= ORIGIN_BYTES_MAX { &*origin } else { &[] };
+    let text = error.message().as_bytes();
+    let text = &text[..text.len().min(SMALL_BYTES_MAX - ERROR_HEAD_BYTES - origin.len())];
+    let mut body = BytesMut::with_capacity(ERROR_HEAD_BYTES + origin.len() + text.len());
     body.put_u32_le(error.code() as u32);
-    body.put_slice(message);
+    body.put_u32_le(origin.len() as u32);
+    body.put_slice(origin);
+    body.put_slice(text);
     body.freeze()
 }
 
 /// See [`encode_error`].
 pub(crate) fn decode_error(body: &[u8]) -> Error {
-    if body.len() < 4 {
+    let Some((head, rest)) = body.split_at_checked(ERROR_HEAD_BYTES) else {
         return broken("an error has no code");
-    }
-    let message = || String::from_utf8_lossy(&body[4..]).into_owned();
-    match check_status(u32_at(body, 0).into(), message) {
-        Err(e) => e,
+    };
+    let Some((origin, text)) = rest.split_at_checked(u32_at(head, 4) as usize) else {
+        return broken("the origin of an error is longer than the error");
+    };
+    let Ok(origin) = ErrorOrigin::decode(origin) else {
+        return broken("the origin of an error cannot be read");
+    };
+    match check_status(u32_at(head, 0).into(), || String::from_utf8_lossy(text).into_owned()) {
+        Err(e) if origin == ErrorOrigin::default() => e,
+        Err(e) => e.with_shown_origin(origin.into()),
         Ok(()) => broken("an error says that nothing is wrong"),
     }
 }
@@ -343,8 +360,10 @@ mod tests {
     fn errors_keep_their_code() {
         let e = decode_error(&encode_error(&err!(Aborted, "step 7 is over")));
         assert_eq!((e.code(), e.message()), (Code::Aborted, "step 7 is over"));
-        for strange in [&[][..], &[1, 0], &[0, 0, 0, 0], &[255; 8]] {
-            assert!(!decode_error(strange).message().is_empty() || strange.len() > 4);
+        let e = err!(Internal, "boom").at_node("x").from_task("/job:ps");
+        assert_eq!(decode_error(&encode_error(&e)), e);
+        for strange in [&[][..], &[1, 0], &[0; 8], &[255; 8], &[13, 0, 0, 0, 1, 0, 0, 0, 255]] {
+            assert!(!decode_error(strange).message().is_empty(), "{strange:?}");
         }
         let long = err!(Internal, "{}", "x".repeat(1 << 20));
         assert_eq!(encode_error(&long).len(), SMALL_BYTES_MAX);

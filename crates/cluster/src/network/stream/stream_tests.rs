@@ -18,7 +18,7 @@ use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::master::Master;
 use crate::member::Member;
 use crate::network::grpc::{Server, ServerOptions};
-use crate::network::transport::{Call, Reply};
+use crate::network::transport::Call;
 use crate::task::{Task, TaskOptions, TensorTransport};
 
 const LIMIT: Duration = Duration::from_secs(20);
@@ -94,14 +94,9 @@ impl Two {
         };
         let (tell, told) = mpsc::channel();
         let transport = self.asker.transport.as_ref().unwrap();
-        let answered = Box::new(move |answer: Result<Reply>| {
-            let _ = tell.send(answer.map(|reply| match reply {
-                Reply::Received(value) => value,
-                _ => panic!("another question was answered"),
-            }));
-        });
-        let to = TaskName::new("t", 0);
-        transport.call(&to, Call::RecvTensor(request), None, cancellation, answered);
+        let done = Box::new(move |value| drop(tell.send(value)));
+        let call = Call { to: &TaskName::new("t", 0), timeout: None, cancellation };
+        transport.recv_tensor(call, request, done);
         told
     }
 

@@ -1,17 +1,15 @@
 //! What is between the tasks of a history: messages in no order, and calls without an answer yet.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use thalweg_kernel::{Cancellation, Registration, Value};
+use thalweg_kernel::{Registration, Value};
 use thalweg_proto as pb;
 use thalweg_tensor::{Error, Result};
 
-use crate::cluster_spec::TaskName;
 use crate::master::step::Rest;
-use crate::network::transport::{Answered, Call, Transport};
+use crate::network::transport::{Call, Done, RunGraphReport, Transport};
 
 /// Small, seeded, good enough.
 pub(super) struct Random(pub(super) u64);
@@ -84,7 +82,7 @@ pub(super) struct Network {
 }
 
 pub(super) struct Caller {
-    pub(super) answered: Answered,
+    pub(super) done: Done<Value>,
     pub(super) from: usize,
     pub(super) to: usize,
 }
@@ -109,31 +107,63 @@ pub(super) struct Way {
     pub(super) from: usize,
 }
 
+/// Histories play the other calls as [`Message`]s of their own.
+const ONLY_TENSORS: &str = "tasks of a history ask each other for tensors only";
+
 impl Transport for Way {
-    fn call(
-        &self,
-        to: &TaskName,
-        call: Call,
-        _limit: Option<Duration>,
-        cancellation: &Cancellation,
-        answered: Answered,
-    ) {
-        let Call::RecvTensor(request) = call else { panic!("only tensors are asked for here") };
-        let (from, to) = (self.from, to.index as usize);
-        let call = {
+    fn recv_tensor(&self, call: Call<'_>, request: pb::RecvTensorRequest, done: Done<Value>) {
+        let (from, to) = (self.from, call.to.index as usize);
+        let number = {
             let mut network = self.network.lock();
             network.last_call += 1;
-            let call = network.last_call;
-            network.calls.insert(call, Caller { answered, from, to });
-            network.on_way.push(Message::Want { call, to, request });
-            call
+            let number = network.last_call;
+            network.calls.insert(number, Caller { done, from, to });
+            network.on_way.push(Message::Want { call: number, to, request });
+            number
         };
         let network = self.network.clone();
-        let link = cancellation.on_cancel(move |cause| {
-            if let Some(caller) = end_call(&network, call) {
-                (caller.answered)(Err(cause.clone()));
+        let link = call.cancellation.on_cancel(move |cause| {
+            if let Some(caller) = end_call(&network, number) {
+                (caller.done)(Err(cause.clone()));
             }
         });
         self.network.lock().links.push(link);
+    }
+
+    fn get_status(&self, _: Call<'_>, _: Done<pb::GetStatusResponse>) {
+        panic!("{ONLY_TENSORS}");
+    }
+
+    fn create_worker_session(&self, _: Call<'_>, _: pb::CreateWorkerSessionRequest, _: Done<()>) {
+        panic!("{ONLY_TENSORS}");
+    }
+
+    fn delete_worker_session(&self, _: Call<'_>, _: pb::DeleteWorkerSessionRequest, _: Done<()>) {
+        panic!("{ONLY_TENSORS}");
+    }
+
+    fn register_graph(
+        &self,
+        _: Call<'_>,
+        _: pb::RegisterGraphRequest,
+        _: Done<pb::RegisterGraphResponse>,
+    ) {
+        panic!("{ONLY_TENSORS}");
+    }
+
+    fn deregister_graph(&self, _: Call<'_>, _: pb::DeregisterGraphRequest, _: Done<()>) {
+        panic!("{ONLY_TENSORS}");
+    }
+
+    fn run_graph(&self, _: Call<'_>, _: pb::RunGraphRequest, _: Done<RunGraphReport>) {
+        panic!("{ONLY_TENSORS}");
+    }
+
+    fn cleanup_graph(&self, _: Call<'_>, _: pb::CleanupGraphRequest, _: Done<()>) {
+        panic!("{ONLY_TENSORS}");
+    }
+
+    fn cleanup_all(&self, _: Call<'_>, _: pb::CleanupAllRequest, _: Done<()>) {
+        panic!("{ONLY_TENSORS}");
     }
 }

@@ -1,4 +1,5 @@
-//! Other tasks by gRPC: a few connections to each, made when they are needed.
+//! Calls to other tasks by gRPC, and by the stream protocol for tensors of tasks of ours: connections are
+//! made when a call needs them, and tasks that do not answer are probed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,9 +8,10 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prost::Message;
 use rustc_hash::FxHashMap;
-use thalweg_kernel::{Cancellation, Clock, Registration, Value};
+use thalweg_kernel::{Cancellation, Clock, Value};
 use thalweg_proto as pb;
-use thalweg_rpc::{Channel, ConnectPolicy, Method, Pieces, check_status, runtime};
+use thalweg_rpc::{Channel, ConnectPolicy, Method, Pieces, check_status, decode_response, runtime};
+use thalweg_runtime::RunMetadata;
 use thalweg_tensor::{Code, Error, Result, Tensor, err};
 use tokio::runtime::Handle;
 use tracing::{info, warn};
@@ -17,57 +19,83 @@ use tracing::{info, warn};
 use super::methods;
 use crate::addresses::{Addresses, TaskAddress};
 use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::errors::received;
 use crate::member::NOTICE_LIMIT;
+use crate::network::completion::Completion;
+use crate::network::own_messages::RunGraphResponseExtension;
 use crate::network::silence::{Action, Limits, Silence};
 use crate::network::stream::client::Streams;
-use crate::network::transport::{Answered, Call, Reply, Transport};
+use crate::network::transport::{Call, Done, RunGraphReport, Transport};
 use crate::step::rendezvous::Sender;
 use crate::task::{Task, TensorTransport};
 
 /// How long a question on a connection of its own waits for its answer.
 const ANEW_LIMIT: Duration = Duration::from_secs(12);
 
-/// The other tasks of a cluster.
-pub(crate) struct Peers {
+/// The async runtime on which a task's server runs. Calls to other tasks are made there, so that an answer
+/// that leads to another call wakes no second thread.
+#[derive(Clone, Default)]
+pub(crate) struct ServerRuntime(Arc<OnceLock<Handle>>);
+
+impl ServerRuntime {
+    /// The server runs on `handle`; later servers of the same task are ignored.
+    pub(crate) fn set(&self, handle: Handle) {
+        let _ = self.0.set(handle);
+    }
+
+    /// The server's runtime, or the process's for calls while there is no server.
+    fn handle(&self) -> Result<Handle> {
+        match self.0.get() {
+            Some(handle) => Ok(handle.clone()),
+            None => Ok(runtime()?.handle().clone()),
+        }
+    }
+}
+
+/// Calls to the tasks of one cluster.
+pub(crate) struct GrpcTransport {
     tasks: FxHashMap<TaskName, Arc<Peer>>,
     addresses: Arc<dyn Addresses>,
-    /// Of the addresses, when they were last looked at.
+    /// Of `addresses`, when they were last read.
     generation: AtomicU64,
-    /// Where the task's server runs, once it does.
-    home: Arc<OnceLock<Handle>>,
     limits: Limits,
 }
 
+/// One other task.
 struct Peer {
     name: TaskName,
     control: Channel,
-    /// Tensors have a connection of their own: a small word must not wait behind a large one.
+    /// Tensors have a connection of their own: a small message must not wait behind a large one.
     tensors: Channel,
-    home: Arc<OnceLock<Handle>>,
-    /// Calls on their way that may take as long as they like.
+    runtime: ServerRuntime,
+    /// Calls in progress whose answer may take longer than [`NOTICE_LIMIT`].
     waiting: AtomicUsize,
     silence: Mutex<Silence>,
-    /// Whether it has answered anything since it was last looked after.
+    /// Whether it has answered a call since the last tick.
     is_heard: AtomicBool,
-    /// Which of its starts was seen last; 0 if none was.
+    /// The incarnation that it reported last; 0 if none.
     incarnation: AtomicU64,
     clock: Arc<dyn Clock>,
-    /// The fast stream, unless all goes by gRPC.
+    /// The stream protocol, unless tensors come by gRPC too.
     streams: Option<Streams>,
-    /// Ends the calls on their way when the task is taken for lost.
+    /// Ends the calls in progress when the task is considered lost.
     lost: Mutex<Cancellation>,
 }
 
-impl Peers {
-    /// Connects to nobody yet.
-    pub(crate) fn new(cluster: &ClusterSpec, addresses: Arc<dyn Addresses>, task: &Task) -> Peers {
+impl GrpcTransport {
+    /// Connects to no task yet.
+    pub(crate) fn new(
+        cluster: &ClusterSpec,
+        addresses: Arc<dyn Addresses>,
+        task: &Task,
+        runtime: ServerRuntime,
+    ) -> GrpcTransport {
         let clock = &task.options.environment.clock;
         let limits = Limits::with_loss(task.options.silence_limit);
         let way = task.options.tensor_transport;
-        let home: Arc<OnceLock<Handle>> = Arc::default();
         let peer = |(name, _): (&TaskName, &str)| {
             let channel = || {
-                // One that refuses is not there; one that says nothing is silent.
+                // A task that refuses a connection is not there; one that does not answer is silent.
                 let policy = ConnectPolicy::Once(limits.loss);
                 let resolver = TaskAddress { task: name.clone(), addresses: addresses.clone() };
                 Channel::new(Arc::new(resolver), policy, task.incoming.clone())
@@ -76,7 +104,7 @@ impl Peers {
                 name: name.clone(),
                 control: channel(),
                 tensors: channel(),
-                home: home.clone(),
+                runtime: runtime.clone(),
                 waiting: AtomicUsize::new(0),
                 silence: Mutex::default(),
                 is_heard: AtomicBool::new(false),
@@ -89,58 +117,135 @@ impl Peers {
         };
         let tasks = cluster.tasks().map(peer).collect();
         let generation = AtomicU64::new(addresses.generation());
-        Peers { tasks, addresses, generation, home, limits }
+        GrpcTransport { tasks, addresses, generation, limits }
     }
 
-    /// Looks whether tasks are elsewhere now.
-    fn follow(&self) {
+    /// Reads the addresses again if they have changed.
+    fn refresh_addresses(&self) {
         let generation = self.addresses.generation();
         if self.generation.swap(generation, Ordering::Relaxed) != generation {
-            self.tasks.values().for_each(|peer| peer.follow());
+            self.tasks.values().for_each(|peer| peer.refresh_address());
         }
     }
-}
 
-impl Transport for Peers {
-    fn call(
-        &self,
-        to: &TaskName,
-        call: Call,
-        limit: Option<Duration>,
-        cancellation: &Cancellation,
-        answered: Answered,
-    ) {
-        let begun = cancellation.check().and_then(|()| {
-            let peer = self.tasks.get(to).cloned();
-            let peer = peer.ok_or_else(|| err!(NotFound, "the cluster has no task {to}"))?;
-            let runtime = peer.runtime()?;
+    /// Makes a call: `make` gets the task that is called and returns the call's future, which runs until
+    /// it is answered, cancelled, or the task is lost.
+    fn start<T, F>(&self, call: Call<'_>, done: Done<T>, make: impl FnOnce(Arc<Peer>) -> F)
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        let begun = call.cancellation.check().and_then(|()| {
+            let peer = self.tasks.get(call.to).cloned();
+            let peer = peer.ok_or_else(|| err!(NotFound, "the cluster has no task {}", call.to))?;
+            let runtime = peer.runtime.handle()?;
             Ok((peer, runtime))
         });
         let (peer, runtime) = match begun {
             Ok(begun) => begun,
-            Err(e) => return answered(Err(e)),
+            Err(e) => return done(Err(e)),
         };
         let lost = peer.lost.lock().clone();
-        let waits = limit.is_none_or(|l| l > NOTICE_LIMIT).then(|| Waiting::new(&peer));
-        let once = Arc::new(Once::new(answered));
-        let of_task = AnswerOnDrop(once.clone());
+        let waiting = call.timeout.is_none_or(|t| t > NOTICE_LIMIT).then(|| Waiting::new(&peer));
+        let completion = Completion::new(done);
+        let of_task = CompleteOnDrop(completion.clone());
+        let future = make(peer.clone());
         let task = runtime.spawn(async move {
-            let result = peer.call(call, limit).await.map_err(|e| peer.named(e));
+            let result = future.await.map_err(|e| peer.named(received(e)));
             if result.is_ok() {
                 peer.is_heard.store(true, Ordering::Relaxed);
             }
-            drop(waits);
-            of_task.0.answer(result);
+            drop(waiting);
+            of_task.0.complete(result);
         });
         let ends = || {
-            let (abort, once) = (task.abort_handle(), once.clone());
+            let (abort, completion) = (task.abort_handle(), completion.clone());
             move |cause: &Error| {
-                // In this order: a call that is dropped has an answer of its own.
-                once.answer(Err(cause.clone()));
+                // In this order: aborting drops the future, which answers too.
+                completion.complete(Err(cause.clone()));
                 abort.abort();
             }
         };
-        once.keep([cancellation.on_cancel(ends()), lost.on_cancel(ends())]);
+        completion.keep([call.cancellation.on_cancel(ends()), lost.on_cancel(ends())]);
+    }
+
+    /// Makes a call whose response is empty.
+    fn start_empty(&self, call: Call<'_>, method: Method, request: &impl Message, done: Done<()>) {
+        let mut pieces = Pieces::default();
+        pieces.put_fields(request);
+        let timeout = call.timeout;
+        self.start(call, done, |peer| async move {
+            peer.control.send(method, pieces, timeout).await.map(|_| ())
+        });
+    }
+}
+
+impl Transport for GrpcTransport {
+    fn get_status(&self, call: Call<'_>, done: Done<pb::GetStatusResponse>) {
+        let timeout = call.timeout;
+        self.start(call, done, |peer| async move {
+            let request = pb::GetStatusRequest {};
+            let status = peer.control.call(methods::GET_STATUS, &request, timeout).await?;
+            peer.note_incarnation(&status);
+            Ok(status)
+        });
+    }
+
+    fn create_worker_session(
+        &self,
+        call: Call<'_>,
+        request: pb::CreateWorkerSessionRequest,
+        done: Done<()>,
+    ) {
+        self.start_empty(call, methods::CREATE_WORKER_SESSION, &request, done);
+    }
+
+    fn delete_worker_session(
+        &self,
+        call: Call<'_>,
+        request: pb::DeleteWorkerSessionRequest,
+        done: Done<()>,
+    ) {
+        self.start_empty(call, methods::DELETE_WORKER_SESSION, &request, done);
+    }
+
+    fn register_graph(
+        &self,
+        call: Call<'_>,
+        request: pb::RegisterGraphRequest,
+        done: Done<pb::RegisterGraphResponse>,
+    ) {
+        let timeout = call.timeout;
+        self.start(call, done, |peer| async move {
+            peer.control.call(methods::REGISTER_GRAPH, &request, timeout).await
+        });
+    }
+
+    fn deregister_graph(
+        &self,
+        call: Call<'_>,
+        request: pb::DeregisterGraphRequest,
+        done: Done<()>,
+    ) {
+        self.start_empty(call, methods::DEREGISTER_GRAPH, &request, done);
+    }
+
+    fn run_graph(&self, call: Call<'_>, request: pb::RunGraphRequest, done: Done<RunGraphReport>) {
+        let timeout = call.timeout;
+        self.start(call, done, |peer| async move { peer.run_graph(&request, timeout).await });
+    }
+
+    fn cleanup_graph(&self, call: Call<'_>, request: pb::CleanupGraphRequest, done: Done<()>) {
+        self.start_empty(call, methods::CLEANUP_GRAPH, &request, done);
+    }
+
+    fn cleanup_all(&self, call: Call<'_>, request: pb::CleanupAllRequest, done: Done<()>) {
+        self.start_empty(call, methods::CLEANUP_ALL, &request, done);
+    }
+
+    fn recv_tensor(&self, call: Call<'_>, request: pb::RecvTensorRequest, done: Done<Value>) {
+        let timeout = call.timeout;
+        self.start(call, done, |peer| async move { peer.recv_tensor(&request, timeout).await });
     }
 
     fn streams(&self) -> usize {
@@ -148,13 +253,8 @@ impl Transport for Peers {
         self.tasks.values().filter(is_open).count()
     }
 
-    fn live_on(&self, runtime: Handle) {
-        // A task is served once.
-        let _ = self.home.set(runtime);
-    }
-
     fn tick(&self, now: Duration) {
-        self.follow();
+        self.refresh_addresses();
         for peer in self.tasks.values() {
             let is_in_use = peer.waiting.load(Ordering::Relaxed) > 0;
             if peer.is_heard.swap(false, Ordering::Relaxed) {
@@ -173,16 +273,16 @@ impl Transport for Peers {
     }
 }
 
-/// Answers a call whose runtime ends, with its server.
-struct AnswerOnDrop(Arc<Once>);
+/// Answers a call whose future is dropped with its runtime, when the server ends.
+struct CompleteOnDrop<T>(Completion<T>);
 
-impl Drop for AnswerOnDrop {
+impl<T> Drop for CompleteOnDrop<T> {
     fn drop(&mut self) {
-        self.0.answer(Err(err!(Unavailable, "this task ends")));
+        self.0.complete(Err(err!(Unavailable, "this task ends")));
     }
 }
 
-/// One of the calls that may wait for a task.
+/// Counts a call that may wait for a task, as long as it lives.
 struct Waiting(Arc<Peer>);
 
 impl Waiting {
@@ -198,40 +298,7 @@ impl Drop for Waiting {
     }
 }
 
-/// An answer that is given once, by whoever is first.
-struct Once(Mutex<(Option<Answered>, Option<[Registration; 2]>)>);
-
-impl Once {
-    fn new(answered: Answered) -> Once {
-        Once(Mutex::new((Some(answered), None)))
-    }
-
-    /// Keeps what may end the call until it is answered.
-    fn keep(&self, registrations: [Registration; 2]) {
-        let mut state = self.0.lock();
-        if state.0.is_some() {
-            state.1 = Some(registrations);
-        }
-    }
-
-    fn answer(&self, result: Result<Reply>) {
-        let (answered, registrations) = std::mem::take(&mut *self.0.lock());
-        drop(registrations);
-        if let Some(answered) = answered {
-            answered(result);
-        }
-    }
-}
-
 impl Peer {
-    /// Where calls to it are made.
-    fn runtime(&self) -> Result<Handle> {
-        match self.home.get() {
-            Some(home) => Ok(home.clone()),
-            None => Ok(runtime()?.handle().clone()),
-        }
-    }
-
     fn act(self: &Arc<Self>, action: Action, limits: &Limits) {
         let name = &self.name;
         match action {
@@ -262,9 +329,9 @@ impl Peer {
         }
     }
 
-    /// Ends calls to where the task is no longer.
-    fn follow(&self) {
-        // Both, whatever the first says.
+    /// Resolves the task's address again, and ends the calls to its former address.
+    fn refresh_address(&self) {
+        // Both channels, whatever the first returns.
         let moved = [self.control.refresh_address(), self.tensors.refresh_address()];
         if let Some(address) = moved.into_iter().flatten().next() {
             self.lose(&format!("it has moved to {address}"));
@@ -289,7 +356,7 @@ impl Peer {
 
     /// Asks whether the task is there, on a connection that was made for it or on the usual one.
     fn ask(self: &Arc<Self>, anew: Option<Channel>, limits: Limits) {
-        let Ok(runtime) = self.runtime() else { return };
+        let Ok(runtime) = self.runtime.handle() else { return };
         let peer = self.clone();
         // The first question stays; those on connections of their own would pile up over a long limit.
         let limit = if anew.is_some() { limits.loss.min(ANEW_LIMIT) } else { limits.loss };
@@ -299,7 +366,7 @@ impl Peer {
             let answer: Result<pb::GetStatusResponse> =
                 channel.call(methods::GET_STATUS, &request, Some(limit)).await;
             let Ok(status) = answer else { return };
-            peer.note_start(&status);
+            peer.note_incarnation(&status);
             peer.hear(peer.clock.monotonic(), &limits);
             if anew.is_some() {
                 // The usual way may be stuck until TCP tries again, which can take a minute.
@@ -312,7 +379,7 @@ impl Peer {
 
     /// A task that was started anew has nothing for those who wait for what it was before. Their
     /// connections may not tell them: a machine that was cut off and lost its power says nothing.
-    fn note_start(&self, status: &pb::GetStatusResponse) {
+    fn note_incarnation(&self, status: &pb::GetStatusResponse) {
         let Some(device) = status.device_attributes.first() else { return };
         let before = self.incarnation.swap(device.incarnation, Ordering::Relaxed);
         if before != 0 && before != device.incarnation {
@@ -326,39 +393,34 @@ impl Peer {
         if error.code() != Code::Unavailable && !is_silent {
             return error;
         }
-        Error::new(Code::Unavailable, format!("{} is lost: {}", self.name, error.message()))
+        error.with_code(Code::Unavailable).map_message(|m| format!("{} is lost: {m}", self.name))
     }
 
-    async fn call(&self, call: Call, limit: Option<Duration>) -> Result<Reply> {
-        let control = &self.control;
-        Ok(match call {
-            Call::GetStatus => {
-                let request = pb::GetStatusRequest {};
-                let status = control.call(methods::GET_STATUS, &request, limit).await?;
-                self.note_start(&status);
-                Reply::Status(status)
-            }
-            Call::CreateWorkerSession(r) => {
-                done(control, methods::CREATE_WORKER_SESSION, &*r, limit).await?
-            }
-            Call::DeleteWorkerSession(r) => {
-                done(control, methods::DELETE_WORKER_SESSION, &r, limit).await?
-            }
-            Call::RegisterGraph(request) => {
-                Reply::Registered(control.call(methods::REGISTER_GRAPH, &*request, limit).await?)
-            }
-            Call::DeregisterGraph(r) => done(control, methods::DEREGISTER_GRAPH, &r, limit).await?,
-            Call::RunGraph(request) => {
-                let response: pb::RunGraphResponse =
-                    control.call(methods::RUN_GRAPH, &*request, limit).await?;
-                check_status(response.status_code.into(), || {
-                    response.status_error_message.clone()
-                })?;
-                Reply::Ran(Box::new(response))
-            }
-            Call::CleanupGraph(r) => done(control, methods::CLEANUP_GRAPH, &r, limit).await?,
-            Call::CleanupAll(r) => done(control, methods::CLEANUP_ALL, &r, limit).await?,
-            Call::RecvTensor(request) => Reply::Received(self.recv_tensor(&request, limit).await?),
+    async fn run_graph(
+        &self,
+        request: &pb::RunGraphRequest,
+        timeout: Option<Duration>,
+    ) -> Result<RunGraphReport> {
+        let mut pieces = Pieces::default();
+        pieces.put_fields(request);
+        let rope = self.control.send(methods::RUN_GRAPH, pieces, timeout).await?;
+        let extension: RunGraphResponseExtension = decode_response(rope.clone())?;
+        let response: pb::RunGraphResponse = decode_response(rope)?;
+        let part = extension.part.unwrap_or_default();
+        check_status(response.status_code.into(), || response.status_error_message).map_err(
+            |e| match part.error {
+                Some(origin) => e.with_shown_origin(origin.into()),
+                None => e,
+            },
+        )?;
+        Ok(RunGraphReport {
+            metadata: RunMetadata::from_proto(pb::RunMetadata {
+                step_stats: response.step_stats,
+                cost_graph: response.cost_graph.filter(|c| !c.node.is_empty()),
+                partition_graphs: response.partition_graph,
+                ..Default::default()
+            }),
+            is_forgotten: part.is_forgotten,
         })
     }
 
@@ -379,10 +441,10 @@ impl Peer {
                 };
             }
         }
-        self.received(self.tensors.call(methods::RECV_TENSOR, request, limit).await?)
+        self.tensor_of(self.tensors.call(methods::RECV_TENSOR, request, limit).await?)
     }
 
-    fn received(&self, response: pb::RecvTensorResponse) -> Result<Value> {
+    fn tensor_of(&self, response: pb::RecvTensorResponse) -> Result<Value> {
         if response.is_dead {
             return Ok(Value::Dead);
         }
@@ -390,17 +452,4 @@ impl Peer {
             response.tensor.ok_or_else(|| err!(DataLoss, "{} sent no tensor", self.name))?;
         Ok(Value::Tensor(Tensor::from_proto(&proto, Some(self.tensors.incoming()))?))
     }
-}
-
-/// A call whose answer says nothing.
-async fn done(
-    channel: &Channel,
-    method: Method,
-    request: &impl Message,
-    limit: Option<Duration>,
-) -> Result<Reply> {
-    let mut pieces = Pieces::default();
-    pieces.put_fields(request);
-    channel.send(method, pieces, limit).await?;
-    Ok(Reply::Done)
 }
