@@ -1,4 +1,4 @@
-//! Where tasks are: looked up anew for every connection, since a task may come back elsewhere.
+//! Resolvers of task addresses. A task may restart at another address, so every connection attempt asks.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,15 +12,15 @@ use tracing::warn;
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
 
-/// Bytes that a cluster file may have.
+/// Maximum size of a cluster file.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
-/// Tells where tasks are.
+/// Resolves tasks to addresses.
 pub trait Addresses: Send + Sync {
-    /// Where a task is now, `host:port`; none where nobody knows.
+    /// The current address of `task`, `host:port`; none if it is not known.
     fn address(&self, task: &TaskName) -> Option<String>;
 
-    /// A number that changes when an address has.
+    /// Changes whenever an address has changed.
     fn generation(&self) -> u64 {
         0
     }
@@ -44,13 +44,13 @@ impl Resolve for TaskAddress {
     }
 }
 
-/// How the text of a cluster file is read.
+/// Parses the text of a cluster file.
 pub type ParseCluster = fn(&str) -> Result<ClusterSpec>;
 
-/// A file that says where the tasks of a cluster are, read again when it has changed.
+/// A file with the tasks of a cluster and their addresses, read again when it has changed.
 ///
-/// Only addresses may change: tasks that were not there at first are not known, and one that the
-/// file no longer names stays where it was.
+/// Only addresses may change. Tasks that are added to the file later are ignored; a task that is removed
+/// from it keeps its last address.
 pub struct ClusterFile {
     path: PathBuf,
     parse: ParseCluster,
@@ -59,7 +59,7 @@ pub struct ClusterFile {
 
 struct State {
     cluster: ClusterSpec,
-    /// What the file looked like when it was read.
+    /// Inode, length and modification time of the file when it was read.
     version: Option<Version>,
     generation: u64,
 }
@@ -79,12 +79,12 @@ impl ClusterFile {
         Ok(ClusterFile { path: path.to_owned(), parse, state: Mutex::new(state) })
     }
 
-    /// The cluster as the file says it now.
+    /// The cluster, after reading the file again if it has changed.
     pub fn cluster(&self) -> ClusterSpec {
         self.refreshed(|state| state.cluster.clone())
     }
 
-    /// Looks at what is known, after a look at the file.
+    /// Calls `look` with the state, after reading the file again if it has changed.
     fn refreshed<R>(&self, look: impl FnOnce(&State) -> R) -> R {
         let mut state = self.state.lock();
         let now = std::fs::metadata(&self.path).ok().map(|found| Version::of(&found));
@@ -92,7 +92,7 @@ impl ClusterFile {
             state.version = now;
             match read(&self.path, self.parse) {
                 Ok((cluster, version)) => state.take(&cluster, version),
-                // It may be half written; its next version will be read too.
+                // The file may be half written; its next version will be read too.
                 Err(e) => {
                     let path = self.path.display();
                     warn!(
@@ -136,7 +136,7 @@ impl Version {
 
 fn read(path: &Path, parse: ParseCluster) -> Result<(ClusterSpec, Version)> {
     let failed = |e: std::io::Error| err!(InvalidArgument, "'{}': {e}", path.display());
-    // Looked at first: what is written after that is found by the next look.
+    // Taken before the text is read: a later change gives another version.
     let version = Version::of(&std::fs::metadata(path).map_err(failed)?);
     ensure!(
         version.len <= FILE_BYTES_MAX,

@@ -1,4 +1,4 @@
-//! Which tasks a cluster has, and where they are.
+//! TensorFlow's `ClusterSpec`: the tasks of a cluster with their addresses.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,15 +8,15 @@ use thalweg_kernel::{DeviceName, DeviceSpec};
 use thalweg_proto as pb;
 use thalweg_tensor::{Error, Result, ensure, err};
 
-/// Tasks that a cluster may have.
+/// Maximum number of tasks in a cluster.
 const TASKS_MAX: usize = 100_000;
 
-/// One task of a cluster.
+/// The name of a task, `/job:worker/replica:0/task:1`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TaskName {
-    /// Its job.
+    /// The job.
     pub job: String,
-    /// Its number within the job.
+    /// The index within the job.
     pub index: u32,
 }
 
@@ -55,7 +55,7 @@ pub struct ClusterSpec {
 }
 
 impl ClusterSpec {
-    /// Adds a task; one that is there already is refused.
+    /// Adds a task; an error if the cluster has it already.
     pub fn add(&mut self, task: TaskName, address: &str) -> Result<()> {
         ensure!(!task.job.is_empty(), InvalidArgument, "a job has no name");
         ensure!(
@@ -83,12 +83,12 @@ impl ClusterSpec {
         self.tasks.iter().map(|(task, address)| (task, address.as_str()))
     }
 
-    /// Where a task is.
+    /// The address of a task.
     pub fn address(&self, task: &TaskName) -> Option<&str> {
         self.tasks.get(task).map(String::as_str)
     }
 
-    /// Notes that a task is elsewhere; false if it is not, or there is no such task.
+    /// Changes the address of a task; false if it is the same, or there is no such task.
     pub(crate) fn move_to(&mut self, task: &TaskName, address: &str) -> bool {
         match self.tasks.get_mut(task) {
             Some(known) if known != address => {
@@ -106,12 +106,12 @@ impl ClusterSpec {
         jobs
     }
 
-    /// How many tasks a job has.
+    /// Number of tasks of a job.
     pub fn count(&self, job: &str) -> usize {
         self.tasks.keys().filter(|t| t.job == job).count()
     }
 
-    /// As TensorFlow's messages have it.
+    /// The cluster as a `ClusterDef`.
     pub(crate) fn to_proto(&self) -> pb::ClusterDef {
         let mut jobs: BTreeMap<&str, pb::JobDef> = BTreeMap::new();
         for (task, address) in &self.tasks {
@@ -122,7 +122,7 @@ impl ClusterSpec {
         pb::ClusterDef { job: jobs.into_values().collect() }
     }
 
-    /// A cluster as TensorFlow's messages have it.
+    /// The cluster that a `ClusterDef` describes.
     pub fn from_proto(proto: &pb::ClusterDef) -> Result<ClusterSpec> {
         let mut cluster = ClusterSpec::default();
         for job in &proto.job {

@@ -1,12 +1,14 @@
-//! Tasks: processes that hold devices and state, and that clients reach over the network.
+//! TensorFlow's distributed runtime: the tasks of a cluster, each with a master and a worker.
 //!
-//! [`Master`] is what a client talks to: it keeps sessions and runs their steps. A [`Worker`] runs the
-//! parts of steps that masters of other tasks give it, and the workers of a step hand each other
-//! tensors. Neither knows of sockets; [`grpc`] brings them TensorFlow's messages and takes their
-//! answers away.
+//! A [`Master`] implements TensorFlow's `MasterService`: it keeps the sessions of clients, plans their
+//! steps, registers the partitions of a plan with the workers of other tasks and runs the steps. A
+//! [`Worker`] implements `WorkerService`: it runs the partitions that masters registered with it and sends
+//! tensors to other workers. Neither uses sockets; [`grpc`] decodes requests for them, encodes their
+//! responses and carries the calls that they make to other tasks.
 
 mod addresses;
 mod cluster_spec;
+mod diagnostics;
 mod errors;
 mod master;
 mod member;
@@ -15,7 +17,6 @@ pub mod notation;
 mod remote_session;
 mod step;
 mod task;
-mod watch;
 mod worker;
 
 pub use addresses::{Addresses, ClusterFile, ParseCluster};

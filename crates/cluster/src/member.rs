@@ -1,4 +1,4 @@
-//! A task as a member of its cluster: who the others are, the way to them, the steps they share.
+//! A task as a member of a cluster: its cluster spec, its transport to the other tasks, its steps.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -9,34 +9,34 @@ use thalweg_kernel::{Cancellation, Rendezvous};
 
 use crate::addresses::Addresses;
 use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::diagnostics::Diagnostics;
 use crate::network::grpc::{GrpcTransport, ServerRuntime};
 use crate::network::transport::{Call, Done, Transport};
 use crate::step::Steps;
-use crate::step::rendezvous::Renamed;
+use crate::step::rendezvous::AliasRendezvous;
 use crate::task::Task;
-use crate::watch::Watch;
 
-/// How long a word to another task that nobody waits for may take.
+/// Timeout of calls whose answer is ignored.
 pub(crate) const NOTICE_LIMIT: Duration = Duration::from_secs(10);
 
 /// A task and its cluster.
 pub struct Member {
     /// The task.
     pub(crate) task: Arc<Task>,
-    /// The cluster; empty if the task is alone.
+    /// The cluster; empty if the task is in none.
     pub(crate) cluster: ClusterSpec,
     pub(crate) name: TaskName,
     pub(crate) transport: Option<Arc<dyn Transport>>,
     /// Steps on this task.
     pub(crate) steps: Arc<Steps>,
-    /// Whether a session brought the cluster.
-    pub(crate) is_brought: bool,
-    /// The ways to other tasks that sessions brought; they are looked after too.
-    brought: Mutex<Vec<Weak<dyn Transport>>>,
-    /// Tasks that have answered at some time.
+    /// Whether the cluster came with a session (ClusterSpec propagation).
+    pub(crate) is_propagated: bool,
+    /// Transports of propagated clusters; they need ticks too.
+    propagated: Mutex<Vec<Weak<dyn Transport>>>,
+    /// Tasks that have answered `GetStatus` at least once.
     pub(crate) seen: Mutex<BTreeSet<TaskName>>,
-    /// What it counts, and who waits for whom.
-    pub(crate) watch: Arc<Watch>,
+    /// Its counters and waits.
+    pub(crate) diagnostics: Arc<Diagnostics>,
     /// Where the task's server runs, for its gRPC transports.
     runtime: ServerRuntime,
 }
@@ -47,13 +47,13 @@ impl Member {
         Member::with(task, ClusterSpec::default(), None)
     }
 
-    /// A task in a cluster whose tasks reach each other by gRPC, and by streams of ours.
+    /// A task in a cluster whose tasks reach each other by gRPC and by our stream protocol.
     pub fn of(task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
         let addresses = Arc::new(cluster.clone());
         Member::at(task, cluster, addresses)
     }
 
-    /// The same, where `addresses` tells, for every connection, where the tasks are.
+    /// As [`Member::of`], with a resolver of addresses that is asked for every connection.
     pub fn at(task: Arc<Task>, cluster: ClusterSpec, addresses: Arc<dyn Addresses>) -> Arc<Member> {
         let runtime = ServerRuntime::default();
         let transport = GrpcTransport::new(&cluster, addresses, &task, runtime.clone());
@@ -78,53 +78,53 @@ impl Member {
         let name = TaskName::new(&task.options.job, task.options.index);
         let entropy = task.options.environment.entropy.clone();
         let clock = task.options.environment.clock.clone();
-        let watch = Arc::new(Watch::new(name.clone(), clock));
-        let steps = Steps::new(name.clone(), transport.clone(), entropy, watch.clone());
+        let diagnostics = Arc::new(Diagnostics::new(name.clone(), clock));
+        let steps = Steps::new(name.clone(), transport.clone(), entropy, diagnostics.clone());
         Arc::new(Member {
             task,
             cluster,
             name,
             transport,
             steps: Arc::new(steps),
-            is_brought: false,
-            brought: Mutex::default(),
+            is_propagated: false,
+            propagated: Mutex::default(),
             seen: Mutex::default(),
-            watch,
+            diagnostics,
             runtime,
         })
     }
 
-    /// The same task in the cluster that a session of its master brought.
+    /// The same task in a propagated cluster of one of its master's sessions.
     pub(crate) fn in_cluster(&self, cluster: ClusterSpec) -> Arc<Member> {
         Arc::new(Member {
             task: self.task.clone(),
-            transport: Some(self.way_to(&cluster)),
+            transport: Some(self.transport_to(&cluster)),
             cluster,
             name: self.name.clone(),
             steps: self.steps.clone(),
-            is_brought: true,
-            brought: Mutex::default(),
+            is_propagated: true,
+            propagated: Mutex::default(),
             seen: Mutex::default(),
-            watch: self.watch.clone(),
+            diagnostics: self.diagnostics.clone(),
             runtime: self.runtime.clone(),
         })
     }
 
-    /// A way to the tasks of a cluster that a session brought, as long as somebody holds it.
-    pub(crate) fn way_to(&self, cluster: &ClusterSpec) -> Arc<dyn Transport> {
+    /// A transport to the tasks of a propagated cluster; it gets ticks as long as a session holds it.
+    pub(crate) fn transport_to(&self, cluster: &ClusterSpec) -> Arc<dyn Transport> {
         let addresses = Arc::new(cluster.clone());
         let grpc = GrpcTransport::new(cluster, addresses, &self.task, self.runtime.clone());
         let transport: Arc<dyn Transport> = Arc::new(grpc);
-        self.brought.lock().push(Arc::downgrade(&transport));
+        self.propagated.lock().push(Arc::downgrade(&transport));
         transport
     }
 
-    /// Where this task and the others meet in a step of its master.
+    /// The rendezvous of this task for a step of its own master.
     pub(crate) fn rendezvous(&self, step: u64) -> Arc<dyn Rendezvous> {
         let table = self.steps.begin(step);
         match &self.transport {
-            Some(transport) if self.is_brought => {
-                Arc::new(Renamed::new(table, &self.name, transport.clone()))
+            Some(transport) if self.is_propagated => {
+                Arc::new(AliasRendezvous::new(table, &self.name, transport.clone()))
             }
             _ => table,
         }
@@ -158,37 +158,37 @@ impl Member {
         &self.runtime
     }
 
-    /// Time has passed.
+    /// Gives the transports the time; the server calls this every 100 ms.
     pub(crate) fn tick(&self) {
         let now = self.task.options.environment.clock.monotonic();
         self.transports().for_each(|transport| transport.tick(now));
     }
 
-    /// The ways to tasks of the cluster, and of those that sessions brought.
+    /// The transports to the tasks of the cluster and of propagated clusters.
     fn transports(&self) -> impl Iterator<Item = Arc<dyn Transport>> {
-        let mut brought = self.brought.lock();
-        brought.retain(|transport| transport.strong_count() > 0);
-        let brought: Vec<_> = brought.iter().filter_map(Weak::upgrade).collect();
-        self.transport.iter().cloned().chain(brought)
+        let mut propagated = self.propagated.lock();
+        propagated.retain(|transport| transport.strong_count() > 0);
+        let propagated: Vec<_> = propagated.iter().filter_map(Weak::upgrade).collect();
+        self.transport.iter().cloned().chain(propagated)
     }
 
-    /// Other tasks that owe an answer and say nothing.
+    /// Other tasks whose silence has been reported, with its duration.
     pub(crate) fn silent(&self) -> Vec<(TaskName, Duration)> {
         let now = self.task.options.environment.clock.monotonic();
         self.transports().flat_map(|transport| transport.silent(now)).collect()
     }
 
-    /// Steps of clients that ended well here, and parts of other tasks' steps.
+    /// Steps of clients that succeeded, and partitions that this task ran for other masters.
     pub fn steps_ended(&self) -> (u64, u64) {
-        (self.watch.as_master.numbers().0, self.watch.as_worker.numbers().0)
+        (self.diagnostics.as_master.ok_and_failed().0, self.diagnostics.as_worker.ok_and_failed().0)
     }
 
-    /// Steps that have something to do with this task now.
+    /// Steps with a rendezvous on this task now.
     pub fn steps_known(&self) -> usize {
         self.steps.len()
     }
 
-    /// Other tasks whose tensors come over a stream of ours now.
+    /// Number of tasks whose tensors come by our stream protocol now.
     pub fn streams_open(&self) -> usize {
         self.transport.as_ref().map_or(0, |transport| transport.streams())
     }

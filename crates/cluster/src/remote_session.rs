@@ -1,4 +1,4 @@
-//! Sessions on servers elsewhere: ours, or TensorFlow's own.
+//! Client sessions on remote servers, ours or TensorFlow's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use thalweg_tensor::{Budget, Result, Tensor, ensure, err};
 use crate::master::config;
 use crate::network::grpc::methods;
 
-/// Opens sessions elsewhere: `Session::connect("grpc://host:port", &graph)`.
+/// Creates remote sessions: `Session::connect("grpc://host:port", &graph)`.
 pub trait Connect {
     /// A session over `graph` on the server that `target`, `grpc://host:port`, names.
     fn connect(target: &str, graph: &Graph) -> Result<RemoteSession>;
@@ -26,10 +26,10 @@ impl Connect for Session {
     }
 }
 
-/// How to reach a server, and what its session is to be like.
+/// Options of a remote session.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
-    /// What the server is told; `operation_timeout_in_ms` bounds every call.
+    /// The session's config; `operation_timeout_in_ms` bounds every call.
     pub config: pb::ConfigProto,
     /// How long to try to reach the server.
     pub connect_timeout: Duration,
@@ -51,7 +51,7 @@ pub struct RemoteSession {
     is_closed: AtomicBool,
 }
 
-/// What a session and its callables share.
+/// The server and the session's handle, shared by a session and its callables.
 struct Link {
     channel: Channel,
     handle: String,
@@ -66,7 +66,7 @@ fn address(target: &str) -> Result<String> {
     Ok(address.to_owned())
 }
 
-/// Differs from that of every other request; zero would mean none.
+/// A random id for deduplication; zero would mean none.
 fn request_id() -> i64 {
     system_environment().entropy.next_u64().max(1) as i64
 }
@@ -129,7 +129,7 @@ impl RemoteSession {
 
     /// Adds nodes to the graph.
     pub fn extend(&self, def: pb::GraphDef) -> Result<()> {
-        // One after the other: each must know the version that the one before made.
+        // Serialized: each call needs the version that the one before returned.
         let mut version = self.graph_version.lock();
         let request = pb::ExtendSessionRequest {
             session_handle: self.link.handle.clone(),
@@ -164,7 +164,7 @@ impl RemoteSession {
         self.link.run_step(options, feeds, fetches, targets, String::new())
     }
 
-    /// Prepares one kind of step.
+    /// Prepares a callable.
     pub fn make_callable(
         &self,
         feeds: &[&str],
@@ -187,7 +187,7 @@ impl RemoteSession {
         Ok(RemoteCallable { link: self.link.clone(), handle: response.handle, feeds, fetches })
     }
 
-    /// Prepares a step whose feeds and fetches come in parts; each counts once.
+    /// Prepares a partial run; each feed and fetch is used once.
     pub fn partial_run(
         &self,
         feeds: &[&str],
@@ -232,7 +232,7 @@ impl Drop for RemoteSession {
     }
 }
 
-/// A tensor's name with its output's number, without which TensorFlow's servers wait for ever.
+/// A tensor's name with its output index, without which TensorFlow's servers hang.
 fn full_name(name: &str) -> String {
     if name.contains(':') { name.to_owned() } else { format!("{name}:0") }
 }
@@ -320,7 +320,7 @@ fn run_options(options: &RunOptions, operation_timeout: Option<Duration>) -> pb:
     let timeout = options.timeout.or(operation_timeout).unwrap_or_default();
     pb::RunOptions {
         trace_level: level as i32,
-        // A millisecond is the shortest: none at all would mean no limit.
+        // At least a millisecond: zero would mean no limit.
         timeout_in_ms: match timeout.is_zero() {
             true => 0,
             false => timeout.as_millis().clamp(1, i64::MAX as u128) as i64,
@@ -330,7 +330,7 @@ fn run_options(options: &RunOptions, operation_timeout: Option<Duration>) -> pb:
     }
 }
 
-/// One kind of step of a remote session. Dropping it releases it.
+/// A callable of a remote session. Dropping it releases it.
 pub struct RemoteCallable {
     link: Arc<Link>,
     handle: i64,
@@ -391,14 +391,14 @@ impl Drop for RemoteCallable {
     }
 }
 
-/// A step of a remote session that runs in parts.
+/// A partial run of a remote session.
 pub struct RemotePartialRun {
     link: Arc<Link>,
     handle: String,
 }
 
 impl RemotePartialRun {
-    /// Feeds some, fetches some, and waits for what is fetched.
+    /// Feeds some tensors and waits for some fetches.
     pub fn run(&self, feeds: &[(&str, Tensor)], fetches: &[&str]) -> Result<Vec<Tensor>> {
         let options = RunOptions::default();
         let handle = self.handle.clone();

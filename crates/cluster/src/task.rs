@@ -118,8 +118,8 @@ impl Task {
     }
 
     /// A place among the steps on their way; it is free again when it is dropped.
-    pub(crate) fn begin_step(&self) -> Result<StepPlace> {
-        let place = StepPlace(self.steps.clone());
+    pub(crate) fn begin_step(&self) -> Result<StepPermit> {
+        let place = StepPermit(self.steps.clone());
         let before = self.steps.fetch_add(1, Ordering::Relaxed);
         ensure!(
             before < self.options.steps_max,
@@ -166,9 +166,9 @@ impl Task {
 }
 
 /// One of the steps that a task may have on its way.
-pub(crate) struct StepPlace(Arc<AtomicUsize>);
+pub(crate) struct StepPermit(Arc<AtomicUsize>);
 
-impl Drop for StepPlace {
+impl Drop for StepPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -1,8 +1,8 @@
-//! A message gathered from its frames: the bytes of large tensors go straight into memory of their
+//! Scatter reads of a message: the bytes of large tensors are copied from each data frame into memory of their
 //! own, which the tensors then keep.
 //!
-//! So they are copied while they are still in the cache, the memory of a frame is free for the next
-//! one, and a large message is never there twice. All else stays in the frames it came in.
+//! They are copied while they are in the cache, the memory of a frame is free for the next one, and a large
+//! message is never in memory twice. All other fields stay in the frames they came in.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -11,35 +11,35 @@ use thalweg_tensor::{DType, Result, Shape, Tensor};
 
 use crate::rope::Rope;
 
-/// Tensors with fewer bytes stay in their frames.
+/// Tensors with fewer bytes stay in their data frames.
 const TENSOR_BYTES_MIN: usize = 64 << 10;
-/// A tag and a length, as long as they can be.
+/// Maximum length of a tag and a length.
 const HEADER_BYTES_MAX: usize = 20;
 
 /// Field numbers that lead from a message to the `tensor_content` of its tensors; empty if it has none.
 pub type FieldPath = &'static [u64];
 
-/// A message of which a part is there.
+/// A message that is being received.
 pub(crate) struct Gather {
     path: FieldPath,
     rope: Rope,
-    /// Bytes that came.
+    /// Bytes received.
     at: usize,
-    /// Where the messages end that the path led into, outermost first.
+    /// Ends of the messages that the path has entered, outermost first.
     ends: SmallVec<[usize; 4]>,
     reading: Reading,
 }
 
 enum Reading {
-    /// The beginning of a field.
+    /// The tag and the length of a field.
     Header(SmallVec<[u8; HEADER_BYTES_MAX]>),
-    /// What stays in its frames, and how much of it is to come.
+    /// Bytes that stay in their frames; how many are missing.
     Passing(usize),
-    /// A tensor's bytes, and how many are there.
+    /// A tensor's bytes; how many are filled.
     Filling(Tensor, usize),
 }
 
-/// A field as its header tells.
+/// The header of a field.
 struct Field {
     number: u64,
     /// Bytes after the header.
@@ -48,7 +48,7 @@ struct Field {
 }
 
 impl Gather {
-    /// A message of this many bytes, all yet to come.
+    /// A message of `len` bytes, none of them received.
     pub(crate) fn new(path: FieldPath, len: usize) -> Gather {
         let is_plain = path.is_empty() || len < TENSOR_BYTES_MIN;
         let reading =
@@ -56,14 +56,14 @@ impl Gather {
         Gather { path, rope: Rope::default(), at: 0, ends: SmallVec::from_slice(&[len]), reading }
     }
 
-    /// Bytes that came.
+    /// Bytes received.
     pub(crate) fn len(&self) -> usize {
         self.at
     }
 
-    /// Takes the next bytes, which must not go beyond the message's end.
+    /// Takes the next bytes, which must not exceed the message.
     pub(crate) fn push(&mut self, mut frame: Bytes) -> Result<()> {
-        // Where the frame's part begins that stays in it.
+        // Start of the part of the frame that stays in it.
         let mut kept = 0;
         let mut i = 0;
         while i < frame.len() {
@@ -99,12 +99,12 @@ impl Gather {
         Ok(())
     }
 
-    /// What came; the caller has seen that it is all.
+    /// The message; the caller has checked that it is complete.
     pub(crate) fn finish(self) -> Rope {
         self.rope
     }
 
-    /// Looks at what was read last; memory for a tensor if one begins here.
+    /// Advances the parser; returns memory for a tensor if one begins here.
     fn go_on(&mut self) -> Result<Option<Tensor>> {
         match &self.reading {
             Reading::Header(header) => match parse(header) {
@@ -133,7 +133,7 @@ impl Gather {
     fn enter(&mut self, field: &Field) -> Result<Option<Tensor>> {
         let room = self.ends.last().map_or(0, |end| end.saturating_sub(self.at));
         if field.len > room {
-            // Broken; whoever decodes the message says how.
+            // Malformed; decoding the message gives the error.
             self.reading = Reading::Passing(usize::MAX);
             return Ok(None);
         }
@@ -155,7 +155,7 @@ impl Gather {
 
 enum Parsed {
     Incomplete,
-    /// No field that may follow a field.
+    /// Malformed.
     Broken,
     Field(Field),
 }

@@ -9,24 +9,24 @@ use thalweg_tensor::{DType, Result, Tensor, ensure};
 
 /// Tensors below this size are copied behind the header rather than sent as a piece of their own.
 const SHARED_BYTES_MIN: usize = 4096;
-/// What a length prefix can say.
+/// Maximum of a length prefix.
 const MESSAGE_BYTES_MAX: usize = u32::MAX as usize;
 
 /// An encoded message: pieces of encoded fields, with the memory of large tensors between them.
 #[derive(Default)]
 pub struct Pieces {
     done: Vec<Bytes>,
-    /// What follows the pieces that are done.
+    /// The fields after the complete pieces.
     pub(crate) current: BytesMut,
 }
 
 impl Pieces {
-    /// The fields of a message.
+    /// Appends the fields of a message.
     pub fn put_fields(&mut self, message: &impl Message) {
         message.encode_raw(&mut self.current);
     }
 
-    /// A `NamedTensorProto` as field `field`.
+    /// Appends a `NamedTensorProto` as field `field`.
     pub fn put_named_tensor(&mut self, field: u32, name: &str, tensor: &Tensor) -> Result<()> {
         let head = TensorHead::new(tensor)?;
         let named = field_len(1, name.len()) + field_len(2, head.message_len());
@@ -37,7 +37,7 @@ impl Pieces {
         Ok(())
     }
 
-    /// A `TensorProto` as field `field`.
+    /// Appends a `TensorProto` as field `field`.
     pub fn put_tensor(&mut self, field: u32, tensor: &Tensor) -> Result<()> {
         let head = TensorHead::new(tensor)?;
         self.put_head(field, head);
@@ -53,7 +53,7 @@ impl Pieces {
         self.put_bytes(TENSOR_CONTENT, head.content);
     }
 
-    /// Bytes as field `field`; many are sent from where they are.
+    /// Appends bytes as field `field`; large ones are not copied.
     pub fn put_bytes(&mut self, field: u32, bytes: Bytes) {
         put_len_field(&mut self.current, field, bytes.len());
         if bytes.len() < SHARED_BYTES_MIN {
@@ -64,18 +64,18 @@ impl Pieces {
         }
     }
 
-    /// The beginning of a field of so many bytes, which the caller puts next.
+    /// Appends the header of a field of `len` bytes, which the caller appends next.
     pub fn begin_field(&mut self, field: u32, len: usize) {
         put_len_field(&mut self.current, field, len);
     }
 
-    /// Another message as field `field`.
+    /// Appends a message as field `field`.
     pub fn put_message(&mut self, field: u32, message: &impl Message) {
         put_len_field(&mut self.current, field, message.encoded_len());
         message.encode_raw(&mut self.current);
     }
 
-    /// The frames of the body, the length in front.
+    /// The data frames, with gRPC's length prefix.
     pub fn into_frames(mut self) -> Result<VecDeque<Frame<Bytes>>> {
         self.done.push(self.current.freeze());
         let len: usize = self.done.iter().map(Bytes::len).sum();
@@ -83,7 +83,7 @@ impl Pieces {
         let mut prefix = BytesMut::with_capacity(5 + self.done[0].len());
         prefix.put_u8(0);
         prefix.put_u32(len as u32);
-        // Small messages leave as one frame.
+        // A small message is one frame.
         prefix.put_slice(&self.done[0]);
         let mut frames = VecDeque::with_capacity(self.done.len() + 1);
         frames.push_back(Frame::data(prefix.freeze()));

@@ -1,4 +1,4 @@
-//! A message as the frames it came in.
+//! A rope: a message as the data frames it came in.
 
 use std::collections::VecDeque;
 
@@ -31,7 +31,7 @@ impl Buf for Rope {
     }
 
     fn advance(&mut self, mut count: usize) {
-        self.len = self.len.checked_sub(count).expect("nobody advances past the end");
+        self.len = self.len.checked_sub(count).expect("the count is at most `remaining`");
         while count > 0 {
             let Some(first) = self.pieces.front_mut() else { return };
             if first.len() > count {
@@ -43,9 +43,9 @@ impl Buf for Rope {
         }
     }
 
-    /// Shares the bytes if they lie in one piece; else this is the one copy that they get.
+    /// Shares the bytes if they lie in one piece, else copies them.
     fn copy_to_bytes(&mut self, count: usize) -> Bytes {
-        assert!(count <= self.len, "nobody takes more than there is");
+        assert!(count <= self.len, "the count is at most `remaining`");
         if let Some(first) = self.pieces.front_mut()
             && first.len() >= count
         {

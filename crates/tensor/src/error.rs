@@ -72,7 +72,7 @@ pub struct Origin {
     pub node: Option<String>,
     /// The function that could not be called.
     pub function: Option<String>,
-    /// The task that failed, `/job:ps/replica:0/task:0`, if it is not the one that reports the error.
+    /// The task on which it failed, `/job:ps/replica:0/task:0`.
     pub task: Option<String>,
 }
 
@@ -147,7 +147,7 @@ impl Error {
         self.origin()?.node.as_deref()
     }
 
-    /// The task that failed, if it is known not to be the one that reports the error.
+    /// The task on which it failed, if it is known.
     pub fn task(&self) -> Option<&str> {
         self.origin()?.task.as_deref()
     }
@@ -187,7 +187,7 @@ impl Error {
         }
     }
 
-    /// Names the task that failed, unless one is named already.
+    /// Names the task on which it failed, unless one is named already.
     pub fn from_task(mut self, name: &str) -> Self {
         let located = self.located();
         if located.origin.task.is_none() {

@@ -10,7 +10,7 @@ const UNSAFE: &[&str] = &[
     "crates/tensor/",
     "crates/ops/",
     "crates/formats/src/storage/map.rs",
-    "crates/cluster/src/network/stream/arriving.rs",
+    "crates/cluster/src/network/stream/incoming_tensor.rs",
     "crates/cluster/src/network/stream/ring.rs",
     "crates/runtime/src/execute/",
     "crates/runtime/src/pool/mod.rs",

@@ -1,4 +1,4 @@
-//! What a client's ConfigProto and RunOptions mean here.
+//! From `ConfigProto` and `RunOptions` to options of sessions and steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use tracing::info;
 
 use crate::task::{CPUS_MAX, Task};
 
-/// What a client wishes of its session, and for the rest what its task was started with: as
-/// TensorFlow's servers do it, lists are joined and numbers replaced.
+/// A client's `ConfigProto` merged over the task's default one, as TensorFlow's servers do it: lists are
+/// concatenated, scalars replaced.
 pub(crate) fn with_defaults(task: &Task, wishes: Option<pb::ConfigProto>) -> pb::ConfigProto {
     let (mut config, wishes) = (task.options.session_config.clone(), wishes.unwrap_or_default());
     if config == pb::ConfigProto::default() {
@@ -25,9 +25,9 @@ pub(crate) fn with_defaults(task: &Task, wishes: Option<pb::ConfigProto>) -> pb:
     config
 }
 
-/// Options of a session on `task` as its client wishes them.
+/// Options of a session on `task` with this config.
 pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<SessionOptions> {
-    // Other tasks know the devices that this one was started with: a session has no fewer.
+    // Other tasks have seen the devices that this one was started with: a session has no fewer.
     let least = task.cpus() as i32;
     let cpus = config.device_count.get("CPU").copied().unwrap_or(least);
     ensure!(
@@ -75,12 +75,12 @@ fn placement_log() -> PlacementLog {
     })
 }
 
-/// A wish for milliseconds; zero and less is none.
+/// A timeout in milliseconds; none if it is not positive.
 pub(crate) fn milliseconds(asked: i64) -> Option<Duration> {
     u64::try_from(asked).ok().filter(|&ms| ms > 0).map(Duration::from_millis)
 }
 
-/// Options of one step; `operation_timeout` is the session's for all of its calls.
+/// Options of one step; `operation_timeout` is the session's default timeout.
 pub(crate) fn run_options(
     options: Option<&pb::RunOptions>,
     operation_timeout: Option<Duration>,

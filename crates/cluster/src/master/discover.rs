@@ -1,4 +1,4 @@
-//! Before a session begins: which tasks its graph needs, and what devices they have.
+//! Discovery of devices before a session is created: `GetStatus` to the tasks that its graph needs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,27 +13,27 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use crate::cluster_spec::TaskName;
+use crate::diagnostics::Awaited;
 use crate::master::Master;
 use crate::master::config::with_defaults;
 use crate::master::session_peers::SessionPeers;
 use crate::member::Member;
 use crate::network::transport::Call;
-use crate::watch::Awaited;
 
-/// How long tasks have to answer that a session does not need.
+/// Time that tasks get to answer if the session's graph does not name them.
 const OTHERS_LIMIT: Duration = Duration::from_millis(300);
-/// How long a task may take for one answer.
+/// Timeout of one call.
 const ANSWER_LIMIT: Duration = Duration::from_secs(3);
-/// Between two questions.
+/// Pause between two calls to the same task.
 const RETRY: Duration = Duration::from_millis(100);
-/// When somebody who waits is first told for whom, and how often then.
+/// When a wait for a task is first reported, and how often after that.
 const FIRST_REPORT: Duration = Duration::from_secs(3);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// How long to wait for a task that was there before and is not now.
+/// How long to wait for a task that has answered before.
 const RETURN_LIMIT: Duration = Duration::from_secs(30);
 
 impl Master {
-    /// Opens a session over the client's graph, once the tasks that the graph names are there.
+    /// Creates a session over the client's graph, once the tasks that the graph names have answered.
     pub async fn open_session(
         self: &Arc<Self>,
         mut request: pb::CreateSessionRequest,
@@ -48,8 +48,8 @@ impl Master {
     }
 }
 
-/// Finds the devices of other tasks for a session: of those that `graph` names, however long they
-/// take to start, and of those among the others that answer at once.
+/// Finds the devices of other tasks for a session: waits for the tasks that `graph` names to start, and
+/// takes the other tasks that answer within [`OTHERS_LIMIT`].
 pub(crate) async fn discover(
     peers: &Arc<SessionPeers>,
     graph: Option<&pb::GraphDef>,
@@ -79,17 +79,17 @@ pub(crate) async fn discover(
     }
     let all = async { while asides.join_next().await.is_some() {} };
     let _ = tokio::time::timeout(OTHERS_LIMIT, all).await;
-    if member.is_brought { introduce(peers, &named).await } else { Ok(()) }
+    if member.is_propagated { introduce(peers, &named).await } else { Ok(()) }
 }
 
-/// Tells the tasks of a cluster that a session brought who they are in it, before one of them is
-/// asked for a tensor under its new name.
+/// Creates the worker sessions of a propagated cluster, which tell tasks their names in it, before one of
+/// them is asked for a tensor under its new name.
 async fn introduce(peers: &Arc<SessionPeers>, needed: &BTreeSet<TaskName>) -> Result<()> {
     let mut waits = Vec::new();
     for task in peers.known() {
         let (tell, told) = oneshot::channel();
         peers.open(&peers.task(&task), move |opened| {
-            // Whoever asked may have gone.
+            // The receiver is gone if the client cancelled the call.
             let _ = tell.send(opened);
         });
         waits.push((task, told));
@@ -104,7 +104,7 @@ async fn introduce(peers: &Arc<SessionPeers>, needed: &BTreeSet<TaskName>) -> Re
     Ok(())
 }
 
-/// Whether a task is one of those that a session's filters leave.
+/// Whether a session's `device_filters` allow a task.
 fn passes(filters: &[String], task: &TaskName) -> bool {
     let device = DeviceName::cpu(&task.job, task.index, 0);
     let matches = |filter: &String| {
@@ -116,7 +116,7 @@ fn passes(filters: &[String], task: &TaskName) -> bool {
     filters.is_empty() || filters.iter().any(matches)
 }
 
-/// The tasks that nodes of a graph name. A job without a number means its first task, or this one.
+/// The tasks that nodes of a graph name. A job without a task index means its first task, or this one.
 fn named_tasks(graph: &pb::GraphDef, member: &Member) -> BTreeSet<TaskName> {
     let functions = graph.library.as_ref().map_or(&[][..], |l| &l.function);
     let nodes = graph.node.iter().chain(functions.iter().flat_map(|f| &f.node_def));
@@ -136,7 +136,7 @@ fn named_tasks(graph: &pb::GraphDef, member: &Member) -> BTreeSet<TaskName> {
     named
 }
 
-/// Asks a task until it answers.
+/// Calls `GetStatus` on a task until it answers.
 async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> Result<()> {
     let was_seen = member.seen.lock().contains(&task);
     let limit = if was_seen { RETURN_LIMIT } else { member.task.options.startup_wait };
@@ -144,7 +144,7 @@ async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> 
     let begin = clock.monotonic();
     let waited = || clock.monotonic().saturating_sub(begin);
     let mut report_after = FIRST_REPORT;
-    let _waits = member.watch.wait(0, Awaited::Task(task.clone()));
+    let _waits = member.diagnostics.wait(0, Awaited::Task(task.clone()));
     loop {
         match ask(&member, &task, ANSWER_LIMIT).await {
             Ok(status) => {
@@ -168,8 +168,8 @@ async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> 
     }
 }
 
-/// A task that was there before may come back, and TensorFlow's clients ask for ever while the answer
-/// is UNAVAILABLE. For one that never came they are to end.
+/// The error for a task that does not answer. TensorFlow's clients retry UNAVAILABLE for ever, so it is
+/// only for a task that has answered before and may come back.
 fn missing(task: &TaskName, was_seen: bool, limit: Duration, error: &Error) -> Error {
     let code = if was_seen { Code::Unavailable } else { Code::DeadlineExceeded };
     let seconds = limit.as_secs_f32();
@@ -185,7 +185,7 @@ async fn ask(member: &Member, task: &TaskName, timeout: Duration) -> Result<pb::
     };
     let (tell, told) = oneshot::channel();
     let done = Box::new(move |response| {
-        // The receiver is gone if the session was given up.
+        // The receiver is gone if the client cancelled the call.
         let _ = tell.send(response);
     });
     // In a block of its own: a reference to it must not be held across the await.

@@ -1,4 +1,4 @@
-//! The master: sessions by handle, and what clients may ask of them.
+//! TensorFlow's `MasterService` without its transport: sessions by handle, and the calls of clients.
 
 pub(crate) mod config;
 pub(crate) mod discover;
@@ -20,18 +20,18 @@ use tracing::debug;
 
 use crate::cluster_spec::ClusterSpec;
 use crate::errors::from_task;
-use crate::master::session::{MasterSession, PartialRunOutputs, Ran, feeds_of};
+use crate::master::session::{MasterSession, PartialRunOutputs, StepOutput, feeds_of};
 use crate::master::session_peers::SessionPeers;
 use crate::member::Member;
 use crate::step::failure_log::FailureLog;
 use crate::task::{Task, attributes};
 
-/// Sessions open at once; each costs a graph.
+/// Maximum number of open sessions; each holds a graph.
 const SESSIONS_MAX: usize = 100_000;
-/// Newest graph version that is understood, as `versions.min_consumer` names it.
+/// The newest `versions.min_consumer` that is accepted.
 const CONSUMER_VERSION: i32 = thalweg_graph::GRAPH_VERSION;
 
-/// Serves the clients of one task.
+/// The master of one task.
 pub struct Master {
     member: Arc<Member>,
     task: Arc<Task>,
@@ -59,12 +59,12 @@ impl Master {
         &self.task
     }
 
-    /// Sessions open now.
+    /// Number of open sessions.
     pub fn session_count(&self) -> usize {
         self.sessions.read().len()
     }
 
-    /// At most `most` of the nodes that wait in its sessions.
+    /// Nodes of its sessions that wait, at most `most`.
     pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
         let sessions: Vec<_> = self.sessions.read().values().cloned().collect();
         sessions.iter().flat_map(|s| s.waits(most)).take(most).collect()
@@ -77,15 +77,15 @@ impl Master {
         Ok(session)
     }
 
-    /// A call of this session was given up by its client. If `connection` ends as well, the client
-    /// is gone, unless it comes back.
+    /// The client cancelled a call of this session. If `connection` ends as well, the session is an
+    /// orphan until its next call.
     pub(crate) fn call_lost(&self, handle: &str, connection: Weak<()>) {
         if let Some(session) = self.sessions.read().get(handle) {
             session.call_lost(connection, self.task.options.environment.clock.monotonic());
         }
     }
 
-    /// Closes sessions whose client went away in the middle of a call at least `limit` ago.
+    /// Closes sessions whose client disconnected during a call at least `limit` ago.
     pub fn close_orphans(&self, limit: Duration) {
         let now = self.task.options.environment.clock.monotonic();
         let is_orphan = |session: &Arc<MasterSession>| session.is_orphan(now, limit);
@@ -104,7 +104,7 @@ impl Master {
         }
     }
 
-    /// What a session that is about to be opened knows of other tasks; `None` if there are none.
+    /// The other tasks for a session that is about to be created; none if the task is in no cluster.
     pub(crate) fn new_peers(
         &self,
         request: &pb::CreateSessionRequest,
@@ -119,8 +119,8 @@ impl Master {
         Ok(Some(SessionPeers::new(member, &self.new_handle(), config)))
     }
 
-    /// The cluster that a session brought, with this server in it, under the name it was started with
-    /// and where the client reaches it: others have to reach it there too.
+    /// A propagated cluster with this task added, under the name it was started with and at the address
+    /// by which the client reaches it, since the other tasks must reach it too.
     fn with_itself(&self, mut cluster: ClusterSpec, target: &str) -> Result<ClusterSpec> {
         let own = &self.member.name;
         ensure!(
@@ -138,12 +138,12 @@ impl Master {
         format!("{:016x}", self.task.options.environment.entropy.next_u64())
     }
 
-    /// The other tasks, as an open session uses them.
+    /// The other tasks of an open session.
     pub(crate) fn peers_of(&self, handle: &str) -> Option<Arc<SessionPeers>> {
         self.sessions.read().get(handle)?.peers().cloned()
     }
 
-    /// Opens a session over the client's graph.
+    /// Creates a session over the client's graph.
     pub(crate) fn create_session(
         &self,
         request: pb::CreateSessionRequest,
@@ -172,7 +172,7 @@ impl Master {
         Ok(pb::ExtendSessionResponse { new_graph_version: session.extend(request)? })
     }
 
-    /// Runs a step. `done` gets the fetched names with what they gave.
+    /// Runs a step. `done` gets the fetched tensors with their names, or the step's error.
     pub fn run_step(
         &self,
         mut request: pb::RunStepRequest,
@@ -188,26 +188,27 @@ impl Master {
             Err(e) => return done(Err(e)),
         };
         let (name, fetches) = (self.task.name(), request.fetch.clone());
-        let watch = self.member.watch.clone();
+        let diagnostics = self.member.diagnostics.clone();
         let failures = FailureLog::new(&request.session_handle);
         let done = move |result: Result<PartialRunOutputs>| {
             drop(place);
             failures.of_master(&result);
-            // A part of a step that is not its last has no report.
+            // Only the last call of a partial run has a report.
             if !matches!(&result, Ok((_, None))) {
-                watch.as_master.count(&result);
+                diagnostics.as_master.count(&result);
             }
             done(result.map(|ran| StepResult { fetches, ran }).map_err(|e| from_task(&name, e)));
         };
         if request.partial_run_handle.is_empty() {
-            let whole = |result: Result<Ran>| done(result.map(|(tensors, r)| (tensors, Some(r))));
+            let whole =
+                |result: Result<StepOutput>| done(result.map(|(tensors, r)| (tensors, Some(r))));
             session.run(&request, feeds, cancellation, whole);
         } else {
             session.run_part(&request, feeds, cancellation, done);
         }
     }
 
-    /// Prepares a step that runs in parts.
+    /// Prepares a partial run.
     pub fn partial_run_setup(
         &self,
         request: &pb::PartialRunSetupRequest,
@@ -216,7 +217,7 @@ impl Master {
         Ok(pb::PartialRunSetupResponse { partial_run_handle: session.partial_run_setup(request)? })
     }
 
-    /// Prepares a kind of step.
+    /// Prepares a callable.
     pub fn make_callable(
         &self,
         request: &pb::MakeCallableRequest,
@@ -225,12 +226,12 @@ impl Master {
         Ok(pb::MakeCallableResponse { handle })
     }
 
-    /// Runs a step that was prepared; `done` gets the tensors in the order of its fetches.
+    /// Runs a callable; `done` gets the tensors in the order of its fetches.
     pub fn run_callable(
         &self,
         mut request: pb::RunCallableRequest,
         cancellation: &Cancellation,
-        done: impl FnOnce(Result<Ran>) + Send + 'static,
+        done: impl FnOnce(Result<StepOutput>) + Send + 'static,
     ) {
         let protos = std::mem::take(&mut request.feed);
         let incoming = Some(&self.task.incoming);
@@ -243,17 +244,17 @@ impl Master {
             Ok(found) => found,
             Err(e) => return done(Err(e)),
         };
-        let (name, watch) = (self.task.name(), self.member.watch.clone());
+        let (name, diagnostics) = (self.task.name(), self.member.diagnostics.clone());
         let failures = FailureLog::new(&request.session_handle);
         session.run_callable(&request, feeds, cancellation, move |result| {
             drop(place);
             failures.of_master(&result);
-            watch.as_master.count(&result);
+            diagnostics.as_master.count(&result);
             done(result.map_err(|e| from_task(&name, e)));
         });
     }
 
-    /// Forgets a prepared step.
+    /// Releases a callable.
     pub fn release_callable(
         &self,
         request: &pb::ReleaseCallableRequest,
@@ -262,7 +263,7 @@ impl Master {
         Ok(pb::ReleaseCallableResponse {})
     }
 
-    /// Closes a session; its steps end.
+    /// Closes a session; its steps end with `Cancelled`.
     pub fn close_session(
         &self,
         request: &pb::CloseSessionRequest,
@@ -303,9 +304,9 @@ impl Master {
     }
 }
 
-/// What a step gave, and under which names.
+/// The fetched tensors of a step with their names.
 pub struct StepResult {
-    /// The fetches, as the client named them.
+    /// The fetches, by the client's names.
     pub fetches: Vec<String>,
     /// Their tensors, and a report.
     pub ran: PartialRunOutputs,

@@ -1,4 +1,4 @@
-//! Parts of a plan that other tasks run: registered with each once, started in every step.
+//! The partitions of a plan that other tasks run: `RegisterGraph` once, `RunGraph` in every step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,48 +13,48 @@ use thalweg_tensor::{Error, Result};
 use tracing::trace;
 
 use crate::cluster_spec::TaskName;
+use crate::diagnostics::Awaited;
 use crate::errors::from_task;
 use crate::master::session_peers::{RemoteTask, SessionPeers};
-use crate::master::step::{Action, Actions, Event, MasterStep, Rest};
+use crate::master::step::{Action, Actions, Cleanup, Event, MasterStep};
 use crate::network::single_flight::SingleFlight;
 use crate::network::transport::{Call, RunGraphReport};
-use crate::watch::Awaited;
 
-/// The parts of a plan that run elsewhere.
-pub(crate) struct Registered {
-    parts: Arc<[Arc<RemotePart>]>,
+/// The partitions of one plan that other tasks run, one part for each task.
+pub(crate) struct RegisteredParts {
+    parts: Arc<[Arc<RegisteredPart>]>,
 }
 
-/// One task's part of a plan.
-struct RemotePart {
+/// The partitions of one task.
+struct RegisteredPart {
     peers: Arc<SessionPeers>,
     task: Arc<RemoteTask>,
-    /// The graph, until the task has it.
+    /// The graph, until it is registered.
     graph: Mutex<Option<pb::GraphDef>>,
-    /// What the task calls it.
+    /// The graph handle that `RegisterGraph` returned.
     handle: SingleFlight<String>,
 }
 
-impl Registered {
-    /// Parts for the tasks whose devices they name.
-    pub(crate) fn new(peers: &Arc<SessionPeers>, parts: Vec<Partition>) -> Registered {
+impl RegisteredParts {
+    /// Groups partitions by the task of their device.
+    pub(crate) fn new(peers: &Arc<SessionPeers>, parts: Vec<Partition>) -> RegisteredParts {
         let mut by_task: BTreeMap<TaskName, Vec<Graph>> = BTreeMap::new();
         for part in parts {
             by_task.entry(TaskName::of(&part.device)).or_default().push(part.graph);
         }
         let part = |(name, graphs): (TaskName, Vec<Graph>)| {
-            Arc::new(RemotePart {
+            Arc::new(RegisteredPart {
                 peers: peers.clone(),
                 task: peers.task(&name),
                 graph: Mutex::new(Some(joined(&graphs))),
                 handle: SingleFlight::default(),
             })
         };
-        Registered { parts: by_task.into_iter().map(part).collect() }
+        RegisteredParts { parts: by_task.into_iter().map(part).collect() }
     }
 }
 
-/// The graphs of one task's devices as one message.
+/// The graphs of one task's devices as one `GraphDef`.
 fn joined(graphs: &[Graph]) -> pb::GraphDef {
     let mut defs = graphs.iter().map(Graph::to_def);
     let mut whole = defs.next().unwrap_or_default();
@@ -67,9 +67,9 @@ fn joined(graphs: &[Graph]) -> pb::GraphDef {
     whole
 }
 
-impl RemotePart {
-    /// Gives `then` the name by which the task knows the part; opens the session there and sends
-    /// the graph first if that is still to be done.
+impl RegisteredPart {
+    /// Passes the graph handle to `then`, after `CreateWorkerSession` and `RegisterGraph` if this is the
+    /// first step.
     fn ready(self: &Arc<Self>, then: impl FnOnce(Result<String>) + Send + 'static) {
         if !self.handle.get(Box::new(then)) {
             return;
@@ -96,7 +96,7 @@ impl RemotePart {
         let done = Box::new(move |response: Result<pb::RegisterGraphResponse>| {
             let handle = response.map(|response| response.graph_handle);
             if handle.is_ok() {
-                // A task that starts anew has lost the session with it; it is never sent again.
+                // Never sent again: a task that restarts has lost the worker session too.
                 *part.graph.lock() = None;
             }
             part.handle.complete(&handle);
@@ -107,7 +107,7 @@ impl RemotePart {
     }
 }
 
-impl Drop for RemotePart {
+impl Drop for RegisteredPart {
     fn drop(&mut self) {
         let Some(graph_handle) = self.handle.known().filter(|_| !self.peers.is_closed()) else {
             return;
@@ -123,7 +123,7 @@ impl Drop for RemotePart {
     }
 }
 
-impl RemotePartitions for Registered {
+impl RemotePartitions for RegisteredParts {
     fn start(
         &self,
         step: u64,
@@ -140,7 +140,7 @@ impl RemotePartitions for Registered {
                 "step {step} of session {session} starts on {tasks} other tasks"
             );
         }
-        let under_way = Arc::new(UnderWay {
+        let step = Arc::new(RemoteStep {
             parts: self.parts.clone(),
             step,
             reports: pb::ExecutorOpts {
@@ -153,42 +153,42 @@ impl RemotePartitions for Registered {
             calls: self.parts.iter().map(|_| Cancellation::default()).collect(),
             end: Mutex::new((Some(done), RunMetadata::default())),
         });
-        let told = under_way.clone();
+        let told = step.clone();
         let cancelled =
             cancellation.on_cancel(move |cause| told.on(Event::Cancelled(cause.clone())));
-        under_way.on(Event::Begin);
-        Box::new(Guard { under_way, _cancelled: cancelled })
+        step.on(Event::Begin);
+        Box::new(CleanupOnDrop { step, _cancelled: cancelled })
     }
 }
 
-/// A step on its way on other tasks.
-struct UnderWay {
-    parts: Arc<[Arc<RemotePart>]>,
+/// One step on the other tasks: drives a [`MasterStep`].
+struct RemoteStep {
+    parts: Arc<[Arc<RegisteredPart>]>,
     step: u64,
     reports: pb::ExecutorOpts,
     machine: Mutex<MasterStep>,
-    /// For each part, what ends its call.
+    /// Cancels the `RunGraph` call of each part.
     calls: Box<[Cancellation]>,
-    /// Who is told of the end, and what was reported so far.
+    /// Receives the end of the step, and the reports so far.
     end: Mutex<(Option<RemotePartitionsDone>, RunMetadata)>,
 }
 
-/// Ends the step everywhere when it is dropped.
-struct Guard {
-    under_way: Arc<UnderWay>,
+/// Cleans the step up on all tasks when it is dropped.
+struct CleanupOnDrop {
+    step: Arc<RemoteStep>,
     _cancelled: Registration,
 }
 
-impl Drop for Guard {
+impl Drop for CleanupOnDrop {
     fn drop(&mut self) {
-        self.under_way.on(Event::Over);
-        if let Some(part) = self.under_way.parts.first() {
-            part.peers.member.steps.forget(self.under_way.step);
+        self.step.on(Event::Over);
+        if let Some(part) = self.step.parts.first() {
+            part.peers.member.steps.forget(self.step.step);
         }
     }
 }
 
-impl UnderWay {
+impl RemoteStep {
     fn on(self: &Arc<Self>, event: Event) {
         let mut actions = Actions::new();
         self.machine.lock().on(event, &mut actions);
@@ -231,7 +231,7 @@ impl UnderWay {
         };
         let step = self.clone();
         let awaited = Awaited::Part(part.task.name.clone());
-        let waits = part.peers.member.watch.wait(self.step, awaited);
+        let waits = part.peers.member.diagnostics.wait(self.step, awaited);
         let done = Box::new(move |report: Result<RunGraphReport>| {
             drop(waits);
             step.answered(i, report);
@@ -244,7 +244,7 @@ impl UnderWay {
         let result = match report {
             Ok(report) => {
                 self.end.lock().1.absorb(report.metadata);
-                Ok(if report.is_forgotten { Rest::Nothing } else { Rest::Something })
+                Ok(if report.is_forgotten { Cleanup::Done } else { Cleanup::Needed })
             }
             Err(e) => Err(self.named(i, e)),
         };

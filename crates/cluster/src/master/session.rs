@@ -1,4 +1,4 @@
-//! One client's session on the master: its graph's version, its callables, its steps.
+//! A client's session on the master: graph version, callables, partial runs, steps.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
@@ -15,22 +15,22 @@ use thalweg_runtime::{Callable, NodeWait, PartialRun, RunMetadata, RunOptions, S
 use thalweg_tensor::{Budget, Error, Result, Tensor, bail, ensure, err};
 
 use crate::master::config;
-use crate::master::session_peers::{PeersOf, SessionPeers};
+use crate::master::session_peers::SessionPeers;
 use crate::step::recent_ids::RecentIds;
 use crate::task::{Task, attributes};
 
-/// Callables that a session keeps at most.
+/// Maximum number of callables of a session.
 const CALLABLES_MAX: usize = 10_000;
-/// Partial runs that a session may have open.
+/// Maximum number of open partial runs of a session.
 const PARTIAL_RUNS_MAX: usize = 1_000;
 
-/// What a step gave: its tensors in the order of the fetches, and a report.
-pub(crate) type Ran = (Vec<Tensor>, RunMetadata);
+/// The fetched tensors of a step, in the order of the fetches, and its report.
+pub(crate) type StepOutput = (Vec<Tensor>, RunMetadata);
 
-/// A callable, and how it runs.
+/// A callable and the options of its steps.
 type Prepared = (Callable, Option<pb::RunOptions>);
 
-/// A session that a client has opened.
+/// A session that a client has created.
 pub(crate) struct MasterSession {
     session: Session,
     devices: Vec<pb::DeviceAttributes>,
@@ -45,9 +45,9 @@ pub(crate) struct MasterSession {
     cost_model: CostModel,
     graph_nodes_max: usize,
     recent: Mutex<RecentIds>,
-    /// The connection on which a call was given up, and when, unless a call came since.
+    /// The connection of a call that the client cancelled, and when, unless another call came since.
     lost: Mutex<Option<(Weak<()>, Duration)>>,
-    /// Ends every step of the session.
+    /// Cancels every step of the session.
     closing: Cancellation,
 }
 
@@ -64,7 +64,7 @@ impl MasterSession {
         let graph = Graph::from_def(task.ops.clone(), request.graph_def.unwrap_or_default())?;
         let mut options = config::session_options(task, &config)?;
         if let Some(peers) = &peers {
-            options.remote_tasks = Some(Arc::new(PeersOf(peers.clone())));
+            options.remote_tasks = Some(peers.clone());
             options.plan.choice = Choice::First;
         }
         let devices = options.devices.iter().map(|d| attributes(d.description())).collect();
@@ -108,7 +108,7 @@ impl MasterSession {
         [self.devices.clone(), others].concat()
     }
 
-    /// At most `most` of the nodes that wait.
+    /// Nodes that wait, at most `most`.
     pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
         self.session.waits(most)
     }
@@ -118,7 +118,7 @@ impl MasterSession {
         self.peers.as_ref()
     }
 
-    /// Ends all steps, now and later.
+    /// Closes the session: current and later steps end with `Cancelled`.
     pub(crate) fn close(&self) {
         self.closing.cancel(err!(
             Cancelled,
@@ -131,17 +131,17 @@ impl MasterSession {
         }
     }
 
-    /// A call came: whoever opened the session is there.
+    /// A call came, so the client is there.
     pub(crate) fn is_used(&self) {
         *self.lost.lock() = None;
     }
 
-    /// A call that came by `connection` was given up.
+    /// The client cancelled a call that came by `connection`.
     pub(crate) fn call_lost(&self, connection: Weak<()>, now: Duration) {
         *self.lost.lock() = Some((connection, now));
     }
 
-    /// Whether the client went away in the middle of a call and has not come back for `limit`.
+    /// Whether the client disconnected during a call and has made no call for `limit`.
     pub(crate) fn is_orphan(&self, now: Duration, limit: Duration) -> bool {
         let is_gone = |(connection, since): &(Weak<()>, Duration)| {
             connection.strong_count() == 0 && now.saturating_sub(*since) >= limit
@@ -155,13 +155,13 @@ impl MasterSession {
         Ok(())
     }
 
-    /// Runs a step; `done` is told of its end by a thread of the pool.
+    /// Runs a step; `done` is called on a thread of the pool.
     pub(crate) fn run(
         &self,
         request: &pb::RunStepRequest,
         feeds: Vec<(String, Tensor)>,
         cancellation: &Cancellation,
-        done: impl FnOnce(Result<Ran>) + Send + 'static,
+        done: impl FnOnce(Result<StepOutput>) + Send + 'static,
     ) {
         if let Err(e) = self.check_id("RunStep (Master)", request.request_id) {
             return done(Err(e));
@@ -176,7 +176,7 @@ impl MasterSession {
         self.session.start(options, feeds, request.fetch.clone(), request.target.clone(), done);
     }
 
-    /// Prepares a step that runs in parts.
+    /// Prepares a partial run.
     pub(crate) fn partial_run_setup(&self, request: &pb::PartialRunSetupRequest) -> Result<String> {
         self.check_id("PartialRunSetup (Master)", request.request_id)?;
         ensure!(
@@ -188,7 +188,7 @@ impl MasterSession {
         let run = self.session.partial_run(&names[0], &names[1], &names[2])?;
         let handle = self.next_partial_run.fetch_add(1, Ordering::Relaxed).to_string();
         self.partial_runs.lock().insert(handle.clone(), Arc::new(run));
-        // A session that was closed meanwhile has taken its partial runs away.
+        // The session may have been closed meanwhile, and its partial runs with it.
         if let Err(e) = self.closing.check() {
             self.partial_runs.lock().remove(&handle);
             return Err(e);
@@ -196,7 +196,7 @@ impl MasterSession {
         Ok(handle)
     }
 
-    /// Runs a part of a step; the last one, or one that fails, ends it.
+    /// Makes one call of a partial run; its last call, or one that fails, ends it.
     pub(crate) fn run_part(
         self: &Arc<Self>,
         request: &pb::RunStepRequest,
@@ -235,7 +235,7 @@ impl MasterSession {
         run.start(options, feeds, request.fetch.clone(), done);
     }
 
-    /// Prepares a kind of step.
+    /// Prepares a callable.
     pub(crate) fn make_callable(&self, request: &pb::MakeCallableRequest) -> Result<i64> {
         self.check_id("MakeCallable", request.request_id)?;
         let options = request.options.clone().unwrap_or_default();
@@ -260,13 +260,13 @@ impl MasterSession {
         Ok(handle)
     }
 
-    /// Runs a step that was prepared.
+    /// Runs a callable.
     pub(crate) fn run_callable(
         &self,
         request: &pb::RunCallableRequest,
         feeds: Vec<Tensor>,
         cancellation: &Cancellation,
-        done: impl FnOnce(Result<Ran>) + Send + 'static,
+        done: impl FnOnce(Result<StepOutput>) + Send + 'static,
     ) {
         let found = self.check_id("RunCallable", request.request_id).and_then(|()| {
             let callable = self.callables.lock().get(&request.handle).cloned();
@@ -283,7 +283,7 @@ impl MasterSession {
         callable.0.start(options, feeds, done);
     }
 
-    /// Forgets a prepared step.
+    /// Releases a callable.
     pub(crate) fn release_callable(&self, handle: i64) -> Result<()> {
         match self.callables.lock().remove(&handle) {
             Some(_) => Ok(()),
@@ -291,7 +291,7 @@ impl MasterSession {
         }
     }
 
-    /// Ties a step to the caller's wish and to the session's life.
+    /// Has the caller's cancellation and the session's closing cancel a step.
     fn guarded<T>(
         &self,
         mut options: RunOptions,
@@ -308,11 +308,11 @@ impl MasterSession {
     }
 }
 
-/// When a session's steps report what their nodes cost.
+/// Which steps of a session report the costs of their nodes (`build_cost_model`).
 struct CostModel {
-    /// Every so many steps; 0 is never.
+    /// The period in steps; 0 means never.
     every: i64,
-    /// Not before this many.
+    /// The first step that may report.
     after: i64,
     steps: AtomicI64,
 }
@@ -327,7 +327,7 @@ impl CostModel {
         }
     }
 
-    /// Counts a step; whether it is one that reports.
+    /// Counts a step; returns whether it reports.
     fn is_due(&self) -> bool {
         if self.every <= 0 {
             return false;
@@ -338,7 +338,7 @@ impl CostModel {
     }
 }
 
-/// Refuses graphs that are larger than a session may have, before they are built.
+/// Checks the number of nodes of a graph before it is built.
 pub(crate) fn check_size(
     nodes: usize,
     more: Option<&pb::GraphDef>,
@@ -363,7 +363,7 @@ fn no_callable(handle: i64) -> Error {
     err!(InvalidArgument, "No such callable handle: {handle}")
 }
 
-/// Tensors of a request's feeds.
+/// Decodes the feeds of a request.
 pub(crate) fn feeds_of(
     feeds: Vec<pb::NamedTensorProto>,
     budget: &Arc<Budget>,

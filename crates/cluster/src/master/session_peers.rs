@@ -1,8 +1,9 @@
-//! The other tasks, as one session of a master uses them.
+//! The other tasks of a cluster as one session of a master uses them: their devices, and the worker
+//! sessions on them.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -13,20 +14,21 @@ use thalweg_runtime::{RemotePartitions, RemoteTasks};
 use thalweg_tensor::{Result, err};
 
 use crate::cluster_spec::TaskName;
-use crate::master::remote_parts::Registered;
+use crate::master::remote_parts::RegisteredParts;
 use crate::member::Member;
 use crate::network::single_flight::SingleFlight;
 use crate::network::transport::{Call, Done, Transport};
 
-/// How long a task has to open a session or to take a graph.
+/// Timeout of `CreateWorkerSession` and `RegisterGraph`.
 const SETUP_LIMIT: Duration = Duration::from_secs(30);
-/// Numbers of steps are below this power of two, as TensorFlow's are.
+/// Step ids have this many bits, as TensorFlow's have.
 const STEP_BITS: u32 = 57;
 
-/// What a session knows of other tasks.
+/// The other tasks of one session.
 pub(crate) struct SessionPeers {
+    this: Weak<SessionPeers>,
     pub(crate) member: Arc<Member>,
-    /// The session's name, here and there.
+    /// The session's handle, which is also that of its worker sessions.
     pub(crate) handle: String,
     pub(crate) config: pb::ConfigProto,
     devices: RwLock<Vec<DeviceDescription>>,
@@ -35,10 +37,10 @@ pub(crate) struct SessionPeers {
     is_closed: AtomicBool,
 }
 
-/// The session on one other task.
+/// One other task.
 pub(crate) struct RemoteTask {
     pub(crate) name: TaskName,
-    /// Whether the task knows of the session.
+    /// `CreateWorkerSession` on the task.
     session: SingleFlight<()>,
 }
 
@@ -48,7 +50,8 @@ impl SessionPeers {
         handle: &str,
         config: pb::ConfigProto,
     ) -> Arc<SessionPeers> {
-        Arc::new(SessionPeers {
+        Arc::new_cyclic(|this| SessionPeers {
+            this: this.clone(),
             member,
             handle: handle.to_owned(),
             config,
@@ -59,15 +62,19 @@ impl SessionPeers {
         })
     }
 
-    /// Takes in the devices of a task, unless they are known.
+    fn shared(&self) -> Arc<SessionPeers> {
+        self.this.upgrade().expect("a borrowed SessionPeers has an owner")
+    }
+
+    /// Adds the devices of a task, unless they are known.
     pub(crate) fn add(&self, task: &TaskName, attributes: &[pb::DeviceAttributes]) {
         if self.knows(task) {
             return;
         }
         for device in attributes {
             let Ok(mut name) = device.name.parse::<DeviceName>() else { continue };
-            if self.member.is_brought {
-                // The task answers with the name that it was started with.
+            if self.member.is_propagated {
+                // The task answers under the name that it was started with.
                 (name.job, name.task) = (task.job.clone(), task.index);
             }
             if TaskName::of(&name) != *task {
@@ -98,17 +105,17 @@ impl SessionPeers {
         self.devices.read().iter().any(|d| TaskName::of(&d.name) == *task)
     }
 
-    /// The devices, as clients are told of them.
+    /// The devices, for `ListDevices`.
     pub(crate) fn attributes(&self) -> Vec<pb::DeviceAttributes> {
         self.attributes.read().clone()
     }
 
-    /// Whether the session is closed: then the other tasks forget all of it.
+    /// Whether the session is closed, and its worker sessions with it.
     pub(crate) fn is_closed(&self) -> bool {
         self.is_closed.load(Ordering::Relaxed)
     }
 
-    /// Has the other tasks forget the session.
+    /// Closes the worker sessions, without waiting for the tasks.
     pub(crate) fn close(&self) {
         if self.is_closed.swap(true, Ordering::Relaxed) {
             return;
@@ -123,7 +130,7 @@ impl SessionPeers {
         }
     }
 
-    /// A task as this session uses it.
+    /// The task of this name.
     pub(crate) fn task(&self, name: &TaskName) -> Arc<RemoteTask> {
         let make = || Arc::new(RemoteTask { name: name.clone(), session: SingleFlight::default() });
         self.tasks.lock().entry(name.clone()).or_insert_with(make).clone()
@@ -133,7 +140,7 @@ impl SessionPeers {
         &self.member.task.options.environment.entropy
     }
 
-    /// Opens the session on a task, if it is not open there.
+    /// Creates the worker session on a task, if there is none yet.
     pub(crate) fn open(
         &self,
         task: &Arc<RemoteTask>,
@@ -145,7 +152,7 @@ impl SessionPeers {
         let request = pb::CreateWorkerSessionRequest {
             session_handle: self.handle.clone(),
             server_def: Some(pb::ServerDef {
-                cluster: self.member.is_brought.then(|| self.member.cluster.to_proto()),
+                cluster: self.member.is_propagated.then(|| self.member.cluster.to_proto()),
                 job_name: task.name.job.clone(),
                 task_index: task.name.index as i32,
                 protocol: "grpc".into(),
@@ -180,23 +187,20 @@ impl SessionPeers {
     }
 }
 
-impl RemoteTasks for PeersOf {
+impl RemoteTasks for SessionPeers {
     fn devices(&self) -> Vec<DeviceDescription> {
-        self.0.devices.read().clone()
+        self.devices.read().clone()
     }
 
     fn take(&self, parts: Vec<Partition>) -> Result<Arc<dyn RemotePartitions>> {
-        Ok(Arc::new(Registered::new(&self.0, parts)))
+        Ok(Arc::new(RegisteredParts::new(&self.shared(), parts)))
     }
 
     fn next_step(&self) -> u64 {
-        (self.0.entropy().next_u64() >> (64 - STEP_BITS)).max(1)
+        (self.entropy().next_u64() >> (64 - STEP_BITS)).max(1)
     }
 
     fn rendezvous(&self, step: u64) -> Arc<dyn Rendezvous> {
-        self.0.member.rendezvous(step)
+        self.member.rendezvous(step)
     }
 }
-
-/// Peers of one session as its plans see them.
-pub(crate) struct PeersOf(pub(crate) Arc<SessionPeers>);

@@ -1,75 +1,75 @@
-//! One step as its master sees it: which tasks run parts of it, and how it ends.
+//! The master's state machine of one step: `RunGraph` on every other task, the first error, `CleanupGraph`.
 //!
-//! A state machine without I/O. The part of the master's own task is not among these: its session
-//! runs it and tells of its failure (`Cancelled`) and of the end of all (`Over`).
+//! It does no I/O. The partitions of the master's own task are not in it: the session runs them and
+//! reports their failure as `Cancelled` and the end of the whole step as `Over`.
 
 use smallvec::SmallVec;
 use thalweg_tensor::{Error, Result};
 
-/// What happens.
+/// An input of the state machine. Tasks are numbered from 0.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The step begins.
+    /// Start the step.
     Begin,
-    /// A task's part has ended.
-    Answered(usize, Result<Rest>),
-    /// The step ends before its time.
+    /// `RunGraph` of a task was answered.
+    Answered(usize, Result<Cleanup>),
+    /// The step failed on the master's task, or was cancelled.
     Cancelled(Error),
-    /// Nobody needs anything of the step any more.
+    /// The whole step has ended.
     Over,
 }
 
-/// What a task keeps of a step that went well.
+/// Whether a task that ran its part without an error needs a `CleanupGraph`.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(crate) enum Rest {
-    /// Perhaps something; it waits to be told to forget it.
-    Something,
-    /// Nothing: it has forgotten the step already.
-    Nothing,
+pub(crate) enum Cleanup {
+    /// It may hold tensors of the step.
+    Needed,
+    /// It has dropped the step already.
+    Done,
 }
 
-/// What is to be done.
+/// An output of the state machine.
 #[derive(Debug)]
 pub(crate) enum Action {
-    /// Have a task run its part.
+    /// Send `RunGraph` to a task.
     Run(usize),
-    /// End a task's part.
+    /// Cancel the `RunGraph` call of a task.
     GiveUp(usize, Error),
-    /// Tell the session how the parts ended; happens once.
+    /// Report the result of all parts to the session; happens once.
     Finish(Result<()>),
-    /// Have a task forget the step.
+    /// Send `CleanupGraph` to a task.
     Cleanup(usize),
 }
 
-/// Actions of one event.
+/// The outputs for one input.
 pub(crate) type Actions = SmallVec<[Action; 4]>;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Part {
+enum PartState {
     Waiting,
     Running,
     Ended,
     Forgotten,
 }
 
-/// A step's parts.
+/// The state of one step on the other tasks.
 pub(crate) struct MasterStep {
-    parts: SmallVec<[Part; 4]>,
+    parts: SmallVec<[PartState; 4]>,
     is_finished: bool,
     is_over: bool,
 }
 
 impl MasterStep {
-    /// A step that so many tasks take part in.
+    /// A step with parts on this many other tasks.
     pub(crate) fn new(tasks: usize) -> MasterStep {
         MasterStep {
-            parts: SmallVec::from_elem(Part::Waiting, tasks),
+            parts: SmallVec::from_elem(PartState::Waiting, tasks),
             is_finished: false,
             is_over: false,
         }
     }
 
-    /// Takes note of an event.
+    /// Handles an event; pushes what to do to `actions`.
     pub(crate) fn on(&mut self, event: Event, actions: &mut Actions) {
         match event {
             Event::Begin => self.begin(actions),
@@ -84,7 +84,7 @@ impl MasterStep {
             return;
         }
         for (i, part) in self.parts.iter_mut().enumerate() {
-            *part = Part::Running;
+            *part = PartState::Running;
             actions.push(Action::Run(i));
         }
         if self.parts.is_empty() {
@@ -92,23 +92,27 @@ impl MasterStep {
         }
     }
 
-    fn answered(&mut self, task: usize, result: Result<Rest>, actions: &mut Actions) {
-        let Some(part @ Part::Running) = self.parts.get_mut(task) else { return };
-        *part = if matches!(result, Ok(Rest::Nothing)) { Part::Forgotten } else { Part::Ended };
+    fn answered(&mut self, task: usize, result: Result<Cleanup>, actions: &mut Actions) {
+        let Some(part @ PartState::Running) = self.parts.get_mut(task) else { return };
+        *part = if matches!(result, Ok(Cleanup::Done)) {
+            PartState::Forgotten
+        } else {
+            PartState::Ended
+        };
         match result {
             Err(cause) => self.end(&cause, actions),
-            Ok(_) if !self.parts.contains(&Part::Running) => {
+            Ok(_) if !self.parts.contains(&PartState::Running) => {
                 self.finish(Ok(()), actions);
             }
             Ok(_) => {}
         }
     }
 
-    /// Ends all parts with the step's first cause.
+    /// Cancels all running parts; the first cause is the step's result.
     fn end(&mut self, cause: &Error, actions: &mut Actions) {
         for (i, part) in self.parts.iter_mut().enumerate() {
-            if *part == Part::Running {
-                *part = Part::Ended;
+            if *part == PartState::Running {
+                *part = PartState::Ended;
                 actions.push(Action::GiveUp(i, cause.clone()));
             }
         }
@@ -127,7 +131,7 @@ impl MasterStep {
         }
         let cause = thalweg_tensor::err!(Cancelled, "the step is over");
         self.end(&cause, actions);
-        let ended = self.parts.iter().enumerate().filter(|(_, p)| **p == Part::Ended);
+        let ended = self.parts.iter().enumerate().filter(|(_, p)| **p == PartState::Ended);
         actions.extend(ended.map(|(i, _)| Action::Cleanup(i)));
     }
 }
@@ -154,7 +158,7 @@ mod tests {
     fn a_step_that_goes_well() {
         let mut step = MasterStep::new(2);
         assert_eq!(told(&mut step, Event::Begin), ["run 0", "run 1"]);
-        let kept = || Ok(Rest::Something);
+        let kept = || Ok(Cleanup::Needed);
         assert!(told(&mut step, Event::Answered(1, kept())).is_empty());
         assert!(told(&mut step, Event::Answered(1, kept())).is_empty(), "it answered already");
         assert_eq!(told(&mut step, Event::Answered(0, kept())), ["ok"]);
@@ -166,8 +170,8 @@ mod tests {
     fn who_has_forgotten_a_step_is_not_told_to() {
         let mut step = MasterStep::new(2);
         told(&mut step, Event::Begin);
-        assert!(told(&mut step, Event::Answered(0, Ok(Rest::Nothing))).is_empty());
-        assert_eq!(told(&mut step, Event::Answered(1, Ok(Rest::Something))), ["ok"]);
+        assert!(told(&mut step, Event::Answered(0, Ok(Cleanup::Done))).is_empty());
+        assert_eq!(told(&mut step, Event::Answered(1, Ok(Cleanup::Needed))), ["ok"]);
         assert_eq!(told(&mut step, Event::Over), ["cleanup 1"]);
     }
 

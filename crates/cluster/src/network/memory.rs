@@ -1,4 +1,4 @@
-//! A cluster within one process: tasks that reach each other by calls, for tests and simulations.
+//! A transport within one process, for tests and simulations: tasks call each other's workers directly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub struct MemoryNetwork {
 /// A task on the network.
 struct Node {
     worker: Arc<Worker>,
-    /// Is cancelled when the task crashes.
+    /// Cancelled when the task crashes.
     crashed: Cancellation,
 }
 
@@ -37,7 +37,7 @@ impl MemoryNetwork {
         Arc::new(MemoryNetwork::default())
     }
 
-    /// Adds a task, or starts it anew.
+    /// Adds a task, or restarts it.
     pub fn join(self: &Arc<Self>, task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
         let member = Member::with(task, cluster, Some(self.clone()));
         let worker = Arc::new(Worker::new(member.clone()));
@@ -46,13 +46,13 @@ impl MemoryNetwork {
         member
     }
 
-    /// Adds a task that answers at once whatever it is asked, and does nothing: what a step costs then
-    /// is its master's work.
+    /// Adds a task that answers every call at once and does nothing: the cost of a step is then that of
+    /// its master.
     pub fn join_idle(&self, task: TaskName) {
         self.idle.write().insert(task);
     }
 
-    /// Takes a task away; calls to it end at once.
+    /// Removes a task; calls to it end with `Unavailable` at once.
     pub fn crash(&self, task: &TaskName) {
         let gone = self.tasks.write().remove(task);
         if let Some(node) = gone {
@@ -65,7 +65,6 @@ fn lost(task: &TaskName) -> Error {
     err!(Unavailable, "{task} is lost: it has crashed")
 }
 
-/// Makes calls to a worker of this process, on the pool.
 impl MemoryNetwork {
     /// The task that a call reaches; `None` if it is an idle one.
     fn reach(&self, call: Call<'_>) -> Result<Option<Arc<Node>>> {
@@ -216,7 +215,7 @@ impl Transport for MemoryNetwork {
             done,
             || Value::Dead,
             move |worker, cancellation, completion| {
-                let asked = match worker.asked(&request) {
+                let asked = match worker.tensor_request(&request) {
                     Ok(asked) => asked,
                     Err(e) => return completion.complete(Err(e)),
                 };

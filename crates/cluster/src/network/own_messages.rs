@@ -1,77 +1,77 @@
-//! Messages between tasks of ours. TensorFlow's, and those of the health protocol that probes speak,
+//! Messages of our own services and extensions. TensorFlow's messages and those of gRPC's health protocol
 //! are in `thalweg-proto`.
 
 use thalweg_tensor::Origin;
 
-/// `/thalweg.Peer/Status`: how a task is.
+/// Request of `/thalweg.Peer/Status`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusRequest {
-    /// How many waits the answer may have.
+    /// Maximum number of waits in the response.
     #[prost(uint32, tag = "1")]
     pub waits_max: u32,
 }
 
-/// What a task tells of itself.
+/// The status of a task.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StatusResponse {
     /// Its name, `/job:ps/replica:0/task:0`.
     #[prost(string, tag = "1")]
     pub task: String,
-    /// The version of its program.
+    /// The version of the program.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// Differs from that of every other start of the task.
+    /// A random number that the task drew when it was started.
     #[prost(fixed64, tag = "3")]
     pub incarnation: u64,
     /// Names of its devices.
     #[prost(string, repeated, tag = "4")]
     pub devices: Vec<String>,
-    /// Sessions that clients have opened here.
+    /// Sessions of clients on its master.
     #[prost(uint64, tag = "5")]
     pub master_sessions: u64,
-    /// Sessions that masters of other tasks have opened here.
+    /// Worker sessions that masters of other tasks have on it.
     #[prost(uint64, tag = "6")]
     pub worker_sessions: u64,
-    /// Steps of clients that ended well here.
+    /// Steps of clients that succeeded.
     #[prost(uint64, tag = "7")]
     pub master_steps: u64,
     /// Steps of clients that failed.
     #[prost(uint64, tag = "8")]
     pub master_steps_failed: u64,
-    /// Parts of steps that ran here for masters of other tasks and ended well.
+    /// `RunGraph` calls that succeeded.
     #[prost(uint64, tag = "9")]
     pub worker_steps: u64,
-    /// Such parts that failed.
+    /// `RunGraph` calls that failed.
     #[prost(uint64, tag = "10")]
     pub worker_steps_failed: u64,
-    /// Steps of clients that are on their way now.
+    /// Steps of clients that run now.
     #[prost(uint64, tag = "11")]
     pub steps_now: u64,
-    /// Memory that the process has.
+    /// Resident memory of the process.
     #[prost(uint64, tag = "12")]
     pub resident_bytes: u64,
-    /// Memory that its tensors may take.
+    /// Limit on the memory of its tensors.
     #[prost(uint64, tag = "13")]
     pub memory_limit_bytes: u64,
-    /// Variables that it holds.
+    /// Number of its variables.
     #[prost(uint64, tag = "14")]
     pub variables: u64,
-    /// Bytes of their values.
+    /// Bytes of the values of its variables.
     #[prost(uint64, tag = "15")]
     pub variable_bytes: u64,
-    /// Other named state: queues, tables, iterators.
+    /// Number of its other named resources: queues, tables, iterators.
     #[prost(uint64, tag = "16")]
     pub resources: u64,
-    /// How long it has been up.
+    /// Time since it was started.
     #[prost(uint64, tag = "17")]
     pub uptime_ms: u64,
-    /// What waits here, as far as was asked for.
+    /// Its waits, at most `waits_max`, the longest first.
     #[prost(message, repeated, tag = "18")]
     pub waits: Vec<WaitInfo>,
-    /// Other tasks that owe it an answer and say nothing.
+    /// Other tasks that owe it an answer and whose silence was reported.
     #[prost(message, repeated, tag = "19")]
     pub silent: Vec<SilentTask>,
-    /// Its process.
+    /// Its process id.
     #[prost(uint32, tag = "20")]
     pub process: u32,
     /// Threads that run its kernels.
@@ -79,31 +79,31 @@ pub struct StatusResponse {
     pub threads: u32,
 }
 
-/// Somebody waits for something.
+/// One wait.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct WaitInfo {
-    /// What kind of wait it is.
+    /// The kind of wait.
     #[prost(enumeration = "WaitKind", tag = "1")]
     pub kind: i32,
-    /// The step; zero if there is none yet.
+    /// The step id; zero if there is no step yet.
     #[prost(uint64, tag = "2")]
     pub step: u64,
     /// The task that waits.
     #[prost(string, tag = "3")]
     pub task: String,
-    /// The task that it waits for; empty if that does not depend on a task.
+    /// The task that it waits for; empty if it waits for no task.
     #[prost(string, tag = "4")]
     pub of: String,
-    /// A rendezvous key, or a node.
+    /// The rendezvous key or the node that waits.
     #[prost(string, tag = "5")]
     pub what: String,
     /// The node's op.
     #[prost(string, tag = "6")]
     pub op: String,
-    /// The node that it waits on: a queue, an accumulator.
+    /// The node of the resource that it waits on: a queue, an accumulator.
     #[prost(string, tag = "7")]
     pub on: String,
-    /// For how long.
+    /// Duration of the wait.
     #[prost(uint64, tag = "8")]
     pub waited_ms: u64,
 }
@@ -111,39 +111,39 @@ pub struct WaitInfo {
 /// Kinds of waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, prost::Enumeration)]
 pub enum WaitKind {
-    /// A node of a step: for a queue, an accumulator, a file.
+    /// A node of a step waits for a queue, an accumulator or a file.
     Node = 0,
-    /// A task, for a tensor of another.
+    /// A task waits for a tensor of another.
     Tensor = 1,
-    /// A master, for another task to run its part of a step.
+    /// A master waits for the answer to `RunGraph`.
     Part = 2,
-    /// A session that is being opened, for a task to be there.
+    /// `CreateSession` waits for a task to start.
     Task = 3,
 }
 
-/// A task that says nothing.
+/// A silent task.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SilentTask {
     /// Its name.
     #[prost(string, tag = "1")]
     pub task: String,
-    /// For how long.
+    /// Duration of its silence.
     #[prost(uint64, tag = "2")]
     pub silent_ms: u64,
 }
 
-/// `/thalweg.Peer/Stop`: a task is to end, as SIGTERM ends it, once nobody has a session on it.
+/// Request of `/thalweg.Peer/Stop`: the task ends, as by SIGTERM, once it has no session.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StopRequest {
-    /// The task that is meant, `/job:ps/replica:0/task:0`: another one at its address does not end.
+    /// The name of the task, `/job:ps/replica:0/task:0`; another task at the same address refuses.
     #[prost(string, tag = "1")]
     pub task: String,
-    /// How long it waits for sessions to be closed before it ends all the same.
+    /// After this long the task ends although it has sessions.
     #[prost(uint64, tag = "2")]
     pub grace_ms: u64,
 }
 
-/// It will end.
+/// The task will end.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct StopResponse {}
 
@@ -175,7 +175,7 @@ pub(crate) struct ErrorOrigin {
     /// The function that could not be called.
     #[prost(string, optional, tag = "2")]
     pub(crate) function: Option<String>,
-    /// The task that failed, if it is not the one that reports the error.
+    /// The task on which it failed.
     #[prost(string, optional, tag = "3")]
     pub(crate) task: Option<String>,
 }

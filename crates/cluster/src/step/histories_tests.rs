@@ -15,14 +15,14 @@ use thalweg_proto as pb;
 use thalweg_tensor::{Error, Result, Tensor, err};
 
 use crate::cluster_spec::ClusterSpec;
-use crate::master::step::{Action, Actions, Event, MasterStep, Rest};
+use crate::master::step::{Action, Actions, Cleanup, Event, MasterStep};
 use crate::member::Member;
 use crate::network::transport::Transport;
 use crate::step::Admitted;
 use crate::step::recent_ids::RecentIds;
 use crate::step::rendezvous::TaskRendezvous;
 use crate::task::{Task, TaskOptions};
-use crate::worker::{AskedTensor, Worker};
+use crate::worker::{TensorRequest, Worker};
 use network::{Caller, Message, PartId, Random, Shared, Way, end_call, send};
 
 /// How many histories are played, and the steps of each.
@@ -40,14 +40,14 @@ struct Edge {
 }
 
 /// One start of a task.
-struct Life {
+struct Incarnation {
     worker: Worker,
     member: Arc<Member>,
     recent: RecentIds,
     /// What runs, by step.
     parts: FxHashMap<u64, Part>,
     /// Tensors that others ask for, by call; and whether they were told.
-    asked: FxHashMap<u64, Vec<(AskedTensor, Arc<AtomicBool>)>>,
+    asked: FxHashMap<u64, Vec<(TensorRequest, Arc<AtomicBool>)>>,
 }
 
 struct Part {
@@ -82,7 +82,7 @@ struct World {
     random: Random,
     task_options: TaskOptions,
     network: Shared,
-    lives: Vec<Life>,
+    lives: Vec<Incarnation>,
     masters: FxHashMap<u64, Master>,
     /// Which parts ran, in any start of their task.
     ran: Vec<PartId>,
@@ -111,16 +111,16 @@ impl World {
         world
     }
 
-    fn live(&mut self, task: usize) -> Life {
+    fn live(&mut self, task: usize) -> Incarnation {
         let options =
             TaskOptions { job: "w".into(), index: task as u32, ..self.task_options.clone() };
         let ops = OpRegistry::new([], "").unwrap();
         let mut made = Task::new(options, ops, KernelRegistry::new([]));
         // Few values, so that one task's may be another's too; never one that the task had.
-        made.incarnation = 1 + self.lives.get(task).map_or(0, Life::number);
+        made.incarnation = 1 + self.lives.get(task).map_or(0, Incarnation::number);
         let way: Arc<dyn Transport> = Arc::new(Way { network: self.network.clone(), from: task });
         let member = Member::with(Arc::new(made), ClusterSpec::default(), Some(way));
-        Life {
+        Incarnation {
             worker: Worker::new(member.clone()),
             member,
             recent: RecentIds::default(),
@@ -132,7 +132,7 @@ impl World {
     /// A master makes a plan for a step and begins it.
     fn begin(&mut self, step: u64) {
         let tasks = self.lives.len();
-        let lives: Vec<u64> = self.lives.iter().map(Life::number).collect();
+        let lives: Vec<u64> = self.lives.iter().map(Incarnation::number).collect();
         let device = |task: usize| format!("/job:w/replica:0/task:{task}/device:CPU:0");
         let mut edges: Vec<Edge> = Vec::new();
         for edge in 0..self.random.below(3 * tasks) {
@@ -303,7 +303,7 @@ impl World {
         let life = &mut self.lives[id.task];
         life.parts.remove(&id.step);
         let is_forgotten = life.member.steps.finished_whole(id.step, error.clone());
-        let rest = if is_forgotten { Rest::Nothing } else { Rest::Something };
+        let rest = if is_forgotten { Cleanup::Done } else { Cleanup::Needed };
         let result = error.map_or(Ok(rest), Err);
         send(&self.network, Message::Ran { step: id.step, task: id.task, result });
     }
@@ -321,7 +321,7 @@ impl World {
         let is_awaited = self.network.lock().calls.contains_key(&call);
         let network = self.network.clone();
         let life = &mut self.lives[to];
-        let asked = match life.worker.asked(request) {
+        let asked = match life.worker.tensor_request(request) {
             Ok(asked) => asked,
             Err(e) => return send(&network, Message::Gave { call, result: Err(e) }),
         };
@@ -471,7 +471,7 @@ impl World {
     }
 }
 
-impl Life {
+impl Incarnation {
     /// Which of its task's starts it is.
     fn number(&self) -> u64 {
         self.member.task.incarnation

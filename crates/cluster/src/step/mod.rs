@@ -1,11 +1,11 @@
-//! The steps that have something to do with this task, by number.
+//! The steps of a task by id: their state machines and their rendezvous.
 
 pub(crate) mod failure_log;
 #[cfg(test)]
 mod histories_tests;
-pub(crate) mod life;
 pub(crate) mod recent_ids;
 pub(crate) mod rendezvous;
+pub(crate) mod worker_step;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -17,22 +17,22 @@ use thalweg_kernel::{Entropy, Received, Rendezvous, RendezvousKey};
 use thalweg_tensor::{Error, Result, ensure};
 
 use crate::cluster_spec::TaskName;
+use crate::diagnostics::Diagnostics;
 use crate::network::transport::Transport;
-use crate::step::life::{Action, Event, Life, is_over};
 use crate::step::rendezvous::TaskRendezvous;
-use crate::watch::Watch;
+use crate::step::worker_step::{Action, Event, WorkerStep, is_over};
 
-/// Steps that may have a table at once.
+/// Maximum number of steps with a rendezvous.
 const STEPS_MAX: usize = 1 << 20;
-/// Ended steps that are remembered, so that who comes late does not make a new table.
+/// Maximum number of ended steps that are remembered, so that late requests do not make a new rendezvous.
 const ENDED_MAX: usize = 1 << 16;
 
-/// All steps of a task.
+/// The steps of a task, under one of its names.
 pub(crate) struct Steps {
     own: TaskName,
     transport: Option<Arc<dyn Transport>>,
     entropy: Arc<dyn Entropy>,
-    watch: Arc<Watch>,
+    diagnostics: Arc<Diagnostics>,
     state: Mutex<State>,
 }
 
@@ -40,22 +40,22 @@ pub(crate) struct Steps {
 struct State {
     steps: FxHashMap<u64, Entry>,
     ended: FxHashMap<u64, Error>,
-    /// The ended ones, oldest first.
+    /// Ids of `ended`, oldest first.
     order: VecDeque<u64>,
 }
 
 struct Entry {
-    life: Life,
+    state: WorkerStep,
     table: Arc<TaskRendezvous>,
-    /// The connection by which the master had it run.
+    /// The connection on which the master sent `RunGraph`.
     connection: Option<Weak<()>>,
     /// When that connection was first seen to be gone.
     gone_since: Option<Duration>,
 }
 
-/// How a request to run a step is taken.
+/// An accepted `RunGraph`.
 pub(crate) enum Admitted {
-    /// It is the first.
+    /// It is the first of its step.
     Begins(Arc<TaskRendezvous>),
     /// The step runs already.
     Joins(Arc<TaskRendezvous>),
@@ -66,20 +66,20 @@ impl Steps {
         own: TaskName,
         transport: Option<Arc<dyn Transport>>,
         entropy: Arc<dyn Entropy>,
-        watch: Arc<Watch>,
+        diagnostics: Arc<Diagnostics>,
     ) -> Steps {
-        Steps { own, transport, entropy, watch, state: Mutex::default() }
+        Steps { own, transport, entropy, diagnostics, state: Mutex::default() }
     }
 
-    /// A step that this task's master begins.
+    /// Begins a step of this task's own master.
     pub(crate) fn begin(&self, step: u64) -> Arc<TaskRendezvous> {
         let mut state = self.state.lock();
         let entry = state.steps.entry(step).or_insert_with(|| self.entry(step));
-        entry.life.on(step, Event::Run { is_partial: false });
+        entry.state.on(step, Event::Run { is_partial: false });
         entry.table.clone()
     }
 
-    /// A request to run a step.
+    /// Accepts or refuses a `RunGraph`.
     pub(crate) fn run(
         &self,
         step: u64,
@@ -88,7 +88,7 @@ impl Steps {
     ) -> Result<Admitted> {
         let mut state = self.state.lock();
         let entry = self.find_or_make(&mut state, step)?;
-        match entry.life.on(step, Event::Run { is_partial }) {
+        match entry.state.on(step, Event::Run { is_partial }) {
             Action::Start => {
                 entry.connection = connection;
                 Ok(Admitted::Begins(entry.table.clone()))
@@ -98,13 +98,13 @@ impl Steps {
         }
     }
 
-    /// What ran here of a step has ended.
+    /// The partitions of this task have ended.
     pub(crate) fn finished(&self, step: u64, error: Option<Error>) {
         self.event(step, Event::Finished(error));
     }
 
-    /// What ran here of a step has ended. If it went well and everybody has what it gave, the step is
-    /// forgotten at once, and the answer is true: its master need not say so.
+    /// The partitions of this task have ended. If they succeeded and no tensor is left in the rendezvous,
+    /// the step is dropped at once and this returns true: it needs no `CleanupGraph`.
     pub(crate) fn finished_whole(&self, step: u64, error: Option<Error>) -> bool {
         let went_well = error.is_none();
         let mut state = self.state.lock();
@@ -114,23 +114,23 @@ impl Steps {
             self.finished(step, error);
             return false;
         }
-        entry.life.on(step, Event::Finished(None));
+        entry.state.on(step, Event::Finished(None));
         let gone = state.steps.remove(&step);
         state.remember(step, is_over(step));
         drop(state);
-        // Somebody may have found the table just before it went.
+        // A request may have found the rendezvous just before it was removed.
         if let Some(gone) = gone {
             gone.table.local().abort(&is_over(step));
         }
         true
     }
 
-    /// Another task wants a tensor.
-    pub(crate) fn want(&self, step: u64, key: &RendezvousKey, received: Received) {
+    /// Another task requests a tensor.
+    pub(crate) fn request_tensor(&self, step: u64, key: &RendezvousKey, received: Received) {
         let found = {
             let mut state = self.state.lock();
             self.find_or_make(&mut state, step).and_then(|entry| {
-                match entry.life.on(step, Event::Wanted) {
+                match entry.state.on(step, Event::TensorRequested) {
                     Action::Refuse(e) => Err(e),
                     _ => Ok(entry.table.clone()),
                 }
@@ -142,25 +142,25 @@ impl Steps {
         }
     }
 
-    /// A task that wanted a tensor has given up.
-    pub(crate) fn want_no_more(&self, step: u64) {
-        self.event(step, Event::WantedNoMore);
+    /// Another task has cancelled a request for a tensor.
+    pub(crate) fn cancel_request(&self, step: u64) {
+        self.event(step, Event::RequestCancelled);
     }
 
-    /// Lets a step go: its master forgets it.
+    /// Drops a step: its master sent `CleanupGraph`, or has ended it itself.
     pub(crate) fn forget(&self, step: u64) {
         let mut state = self.state.lock();
         if !state.steps.contains_key(&step) {
-            // Its RunGraph may still be on its way.
+            // Its `RunGraph` may come later.
             state.remember(step, is_over(step));
             return;
         }
         drop(state);
-        self.event(step, Event::Forget);
+        self.event(step, Event::Cleanup);
     }
 
-    /// Lets those steps go whose master's connection has been gone for `limit`. Until then it may
-    /// still come back to clean up, and others may still want what the step gave.
+    /// Drops steps whose master's connection has been gone for `limit`. Until then the master may still
+    /// send `CleanupGraph`, and other tasks may still request tensors.
     pub(crate) fn forget_orphans(&self, now: Duration, limit: Duration) {
         let is_orphan = |entry: &mut Entry| {
             let is_gone = entry.connection.as_ref().is_some_and(|c| c.strong_count() == 0);
@@ -175,10 +175,10 @@ impl Steps {
             let all = state.steps.iter_mut();
             all.filter_map(|(&step, entry)| is_orphan(entry).then_some(step)).collect()
         };
-        orphans.into_iter().for_each(|step| self.event(step, Event::Forget));
+        orphans.into_iter().for_each(|step| self.event(step, Event::Cleanup));
     }
 
-    /// Steps with a table.
+    /// Number of steps with a rendezvous.
     pub(crate) fn len(&self) -> usize {
         self.state.lock().steps.len()
     }
@@ -186,9 +186,9 @@ impl Steps {
     fn event(&self, step: u64, event: Event) {
         let mut state = self.state.lock();
         let Some(entry) = state.steps.get_mut(&step) else { return };
-        // One that nobody awaits any more may still begin; one that its master forgets may not.
-        let is_forgotten = matches!(event, Event::Forget);
-        match entry.life.on(step, event) {
+        // After cancelled requests a step may still begin; after a cleanup it may not.
+        let is_forgotten = matches!(event, Event::Cleanup);
+        match entry.state.on(step, event) {
             Action::Drop(cause) => {
                 let table = entry.table.clone();
                 state.steps.remove(&step);
@@ -221,9 +221,10 @@ impl Steps {
 
     fn entry(&self, step: u64) -> Entry {
         let (transport, entropy) = (self.transport.clone(), self.entropy.clone());
-        let table = TaskRendezvous::new(&self.own, transport, entropy, step, self.watch.clone());
+        let table =
+            TaskRendezvous::new(&self.own, transport, entropy, step, self.diagnostics.clone());
         let table = Arc::new(table);
-        Entry { life: Life::new(), table, connection: None, gone_since: None }
+        Entry { state: WorkerStep::new(), table, connection: None, gone_since: None }
     }
 }
 

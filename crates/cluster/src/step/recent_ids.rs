@@ -1,10 +1,10 @@
-//! Request ids that were seen lately, so that a request that arrives twice runs once.
+//! Deduplication of requests by their `request_id`.
 
 use std::collections::VecDeque;
 
 use rustc_hash::FxHashSet;
 
-/// Ids remembered; a client repeats a request within moments or not at all.
+/// Number of ids that are remembered; clients repeat a request within seconds.
 const IDS_MAX: usize = 100_000;
 
 /// The most recent ids.
@@ -15,7 +15,7 @@ pub(crate) struct RecentIds {
 }
 
 impl RecentIds {
-    /// Remembers an id; false if it was there. Zero means that the client does not number them.
+    /// Remembers an id; false if it was known. Zero means that the client gives no ids.
     pub(crate) fn insert(&mut self, id: i64) -> bool {
         if id == 0 {
             return true;

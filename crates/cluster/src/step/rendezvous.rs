@@ -1,4 +1,4 @@
-//! One step's meeting place on one task: what comes from other tasks is asked of them.
+//! The rendezvous of one step on one task: local tensors, and `RecvTensor` for those of other tasks.
 
 use std::sync::Arc;
 
@@ -11,23 +11,23 @@ use thalweg_runtime::LocalRendezvous;
 use thalweg_tensor::{Error, Result, ensure, err};
 
 use crate::cluster_spec::TaskName;
+use crate::diagnostics::{Awaited, Diagnostics};
 use crate::errors::from_task;
 use crate::network::transport::{Call, Transport};
-use crate::watch::{Awaited, Watch};
 
-/// The meeting place of a step.
+/// The rendezvous of a step.
 pub(crate) struct TaskRendezvous {
     step: u64,
-    /// What names of this task's devices begin with.
+    /// Prefix of the names of this task's devices.
     prefix: String,
     transport: Option<Arc<dyn Transport>>,
     entropy: Arc<dyn Entropy>,
     local: LocalRendezvous,
     /// Fetches of variables that another task's client waits for: sent when the updates are done.
     fetched: Mutex<Vec<(RendezvousKey, Value)>>,
-    /// Ends the calls to other tasks.
+    /// Cancels the calls to other tasks.
     aborted: Cancellation,
-    watch: Arc<Watch>,
+    diagnostics: Arc<Diagnostics>,
 }
 
 impl TaskRendezvous {
@@ -36,7 +36,7 @@ impl TaskRendezvous {
         transport: Option<Arc<dyn Transport>>,
         entropy: Arc<dyn Entropy>,
         step: u64,
-        watch: Arc<Watch>,
+        diagnostics: Arc<Diagnostics>,
     ) -> TaskRendezvous {
         TaskRendezvous {
             step,
@@ -46,16 +46,16 @@ impl TaskRendezvous {
             local: LocalRendezvous::default(),
             fetched: Mutex::default(),
             aborted: Cancellation::default(),
-            watch,
+            diagnostics,
         }
     }
 
-    /// What this task sends, and what others have asked of it.
+    /// The tensors that this task sends, and the requests of other tasks for them.
     pub(crate) fn local(&self) -> &LocalRendezvous {
         &self.local
     }
 
-    /// Is cancelled when the step ends before its time.
+    /// Cancelled when the step is aborted.
     pub(crate) fn aborted(&self) -> &Cancellation {
         &self.aborted
     }
@@ -85,13 +85,16 @@ impl TaskRendezvous {
             ..Default::default()
         };
         let task = from.clone();
-        let waits = self.watch.wait(self.step, Awaited::Tensor(key.clone()));
-        let logged = self.watch.logged_from().map(|start| (self.watch.clone(), key.clone(), start));
+        let waits = self.diagnostics.wait(self.step, Awaited::Tensor(key.clone()));
+        let logged = self
+            .diagnostics
+            .logged_from()
+            .map(|start| (self.diagnostics.clone(), key.clone(), start));
         let step = self.step;
         let done = Box::new(move |value: Result<Value>| {
             drop(waits);
-            if let (Some((watch, key, start)), Ok(value)) = (logged, &value) {
-                watch.log(step, key, value, start);
+            if let (Some((diagnostics, key, start)), Ok(value)) = (logged, &value) {
+                diagnostics.log(step, key, value, start);
             }
             received(value.map_err(|e| from_task(&task.to_string(), e)));
         });
@@ -123,25 +126,25 @@ impl Rendezvous for TaskRendezvous {
     }
 }
 
-/// A step's meeting place as a session uses it that brought its own cluster: the task has another
-/// name there, and the others are reached otherwise.
-pub(crate) struct Renamed {
+/// A step's rendezvous as a session with a propagated cluster uses it: the task has another name there, and
+/// another transport.
+pub(crate) struct AliasRendezvous {
     table: Arc<TaskRendezvous>,
     prefix: String,
     transport: Arc<dyn Transport>,
 }
 
-impl Renamed {
+impl AliasRendezvous {
     pub(crate) fn new(
         table: Arc<TaskRendezvous>,
         own: &TaskName,
         transport: Arc<dyn Transport>,
-    ) -> Renamed {
-        Renamed { table, prefix: format!("{own}/"), transport }
+    ) -> AliasRendezvous {
+        AliasRendezvous { table, prefix: format!("{own}/"), transport }
     }
 }
 
-impl Rendezvous for Renamed {
+impl Rendezvous for AliasRendezvous {
     fn send(&self, key: &RendezvousKey, value: Value) -> Result<()> {
         self.table.send(key, value)
     }
@@ -159,14 +162,14 @@ impl Rendezvous for Renamed {
     }
 }
 
-/// The parts of a key that say who sends.
+/// The sender in a rendezvous key.
 pub(crate) struct Sender {
     pub(crate) device: DeviceName,
     pub(crate) incarnation: u64,
 }
 
 impl Sender {
-    /// Takes a key apart.
+    /// Parses a rendezvous key.
     pub(crate) fn of(key: &str) -> Result<Sender> {
         let bad = || err!(InvalidArgument, "Invalid  rendezvous key: {key}");
         let parts: Vec<&str> = key.split(';').collect();

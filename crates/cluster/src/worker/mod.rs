@@ -1,4 +1,5 @@
-//! The worker: runs the parts of plans that masters give it, and hands tensors to other workers.
+//! TensorFlow's `WorkerService` without its transport: worker sessions, registered graphs, `RunGraph`,
+//! `RecvTensor`.
 
 #[cfg(test)]
 mod fused_parts_tests;
@@ -19,6 +20,7 @@ use thalweg_runtime::{FetchCollector, NodeWait, RegisteredGraph, RunOptions, Ses
 use thalweg_tensor::{Error, Result, Tensor, ensure, err};
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
+use crate::diagnostics::Awaited;
 use crate::errors::from_task;
 use crate::master::config;
 use crate::master::session::check_size;
@@ -26,83 +28,82 @@ use crate::member::Member;
 use crate::network::transport::Transport;
 use crate::step::failure_log::FailureLog;
 use crate::step::recent_ids::RecentIds;
-use crate::step::rendezvous::{Renamed, Sender, TaskRendezvous};
+use crate::step::rendezvous::{AliasRendezvous, Sender, TaskRendezvous};
 use crate::step::{Admitted, Steps};
 use crate::task::{Task, attributes};
-use crate::watch::Awaited;
-use crate::worker::part_answer::{Done, GraphEnd, RanGraph, collect};
+use crate::worker::part_answer::{Done, GraphEnd, RunGraphResult, collect};
 
-/// Sessions of masters at once; graphs of one session.
+/// Maximum numbers of worker sessions, and of registered graphs of one session.
 const SESSIONS_MAX: usize = 100_000;
 const GRAPHS_MAX: usize = 100_000;
-/// How long steps stay whose master's connection is gone.
+/// How long a step is kept after its master's connection is gone.
 const ORPHAN_LIMIT: Duration = Duration::from_secs(10);
 
-/// Serves the masters and the other workers of one task.
+/// The worker of one task.
 pub struct Worker {
     member: Arc<Member>,
     sessions: RwLock<FxHashMap<String, Arc<WorkerSession>>>,
     recent: Mutex<RecentIds>,
     partial: Mutex<FxHashMap<u64, Arc<StepEnd>>>,
-    /// The steps that run under other names, which sessions gave this task. It may be the master of
-    /// a step and, under another name, run a part of it.
+    /// Steps under the names that this task has in propagated clusters. It may be the master of a step
+    /// and, under another name, a worker of it.
     aliases: RwLock<BTreeMap<TaskName, Arc<Steps>>>,
 }
 
-/// What one master's session has here.
+/// A worker session.
 struct WorkerSession {
     session: Session,
     graphs: RwLock<FxHashMap<String, Arc<RegisteredGraph>>>,
     next_graph: AtomicU64,
-    /// The master's task, and which of its starts it was.
+    /// The master's task name and incarnation.
     master: (String, i64),
-    /// Who this task is in the cluster that the session brought, if it brought one.
-    place: Option<SessionPlace>,
+    /// This task in the session's propagated cluster, if it has one.
+    propagated: Option<PropagatedTask>,
 }
 
-/// A task in the cluster of one session.
-struct SessionPlace {
+/// This task in a propagated cluster.
+struct PropagatedTask {
     name: TaskName,
     transport: Arc<dyn Transport>,
     steps: Arc<Steps>,
 }
 
-/// A tensor that another worker asks for, of a step under one of this task's names.
+/// A `RecvTensor` request of another worker, for a step under one of this task's names.
 #[derive(Clone)]
-pub(crate) struct AskedTensor {
+pub(crate) struct TensorRequest {
     member: Arc<Member>,
     steps: Arc<Steps>,
     step: u64,
 }
 
-impl AskedTensor {
-    /// Gives it when it is there; `key` is that of the request.
+impl TensorRequest {
+    /// Passes the tensor to `done` when it has been sent; `key` is that of the request.
     pub(crate) fn receive(&self, key: &str, done: impl FnOnce(Result<Value>) + Send + 'static) {
         let key = RendezvousKey(key.into());
         let name = self.member.name.to_string();
-        let waits = self.member.watch.wait(self.step, Awaited::Wanted(key.clone()));
+        let waits = self.member.diagnostics.wait(self.step, Awaited::Wanted(key.clone()));
         let received = Box::new(move |value: Result<Value>| {
             drop(waits);
             done(value.map_err(|e| from_task(&name, e)));
         });
-        self.steps.want(self.step, &key, received);
+        self.steps.request_tensor(self.step, &key, received);
     }
 
-    /// Whoever asked has gone before there was an answer. Under other names of this task the same step
-    /// may be awaited by others, who are not concerned.
+    /// The caller has gone before the tensor was sent. Requests for the same step under other names of
+    /// this task stay.
     pub(crate) fn give_up(&self) {
-        self.steps.want_no_more(self.step);
+        self.steps.cancel_request(self.step);
     }
 }
 
-/// A part of a step that may run.
+/// An accepted `RunGraph`.
 struct Admission {
     graph: Arc<RegisteredGraph>,
     steps: Arc<Steps>,
-    /// The step's meeting place.
+    /// The step's rendezvous on this task.
     table: Arc<TaskRendezvous>,
-    /// The same, as the session uses it.
-    meets: Arc<dyn Rendezvous>,
+    /// `table` as the session uses it.
+    rendezvous: Arc<dyn Rendezvous>,
     /// Whether this is the first request for the step.
     begins: bool,
 }
@@ -119,17 +120,17 @@ impl Worker {
         }
     }
 
-    /// Sessions open now.
+    /// Number of worker sessions.
     pub fn session_count(&self) -> usize {
         self.sessions.read().len()
     }
 
-    /// Whose worker it is.
+    /// The worker's task.
     pub(crate) fn task(&self) -> &Task {
         &self.member.task
     }
 
-    /// At most `most` of the nodes that wait in its sessions.
+    /// Nodes of its sessions that wait, at most `most`.
     pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
         let sessions: Vec<_> = self.sessions.read().values().cloned().collect();
         sessions.iter().flat_map(|s| s.session.waits(most)).take(most).collect()
@@ -143,7 +144,7 @@ impl Worker {
         }
     }
 
-    /// Opens a session for a master; once more is as good as once.
+    /// Creates a worker session; idempotent.
     pub(crate) fn create_session(
         &self,
         request: &pb::CreateWorkerSessionRequest,
@@ -152,7 +153,7 @@ impl Worker {
         let master = (request.master_task.clone(), request.master_incarnation);
         let mut sessions = self.sessions.write();
         if !sessions.contains_key(handle) {
-            // A master that started anew has lost the sessions of its earlier life.
+            // A master that has restarted has lost its earlier sessions.
             let is_stale = |s: &WorkerSession| {
                 !master.0.is_empty() && s.master.0 == master.0 && s.master.1 != master.1
             };
@@ -162,15 +163,15 @@ impl Worker {
                 ResourceExhausted,
                 "{SESSIONS_MAX} sessions of masters are open on this task"
             );
-            let place = self.place_in(request.server_def.as_ref())?;
-            let session = self.new_session(request.isolate_session_state, master, place)?;
+            let propagated = self.propagated_task(request.server_def.as_ref())?;
+            let session = self.new_session(request.isolate_session_state, master, propagated)?;
             sessions.insert(handle.clone(), Arc::new(session));
         }
         Ok(pb::CreateWorkerSessionResponse {})
     }
 
-    /// Who this task is in the cluster that a master's session brought.
-    fn place_in(&self, server: Option<&pb::ServerDef>) -> Result<Option<SessionPlace>> {
+    /// This task in the propagated cluster of a request, if it has one.
+    fn propagated_task(&self, server: Option<&pb::ServerDef>) -> Result<Option<PropagatedTask>> {
         let Some(server) = server else { return Ok(None) };
         let cluster = ClusterSpec::from_proto(&server.cluster.clone().unwrap_or_default())?;
         if cluster.is_empty() {
@@ -186,18 +187,18 @@ impl Worker {
         );
         let new_steps = || {
             let entropy = self.member.task.options.environment.entropy.clone();
-            Arc::new(Steps::new(name.clone(), None, entropy, self.member.watch.clone()))
+            Arc::new(Steps::new(name.clone(), None, entropy, self.member.diagnostics.clone()))
         };
-        // Under its own name a task has one table of steps, whoever gave it the name.
+        // Under its own name a task has one set of steps, in whatever cluster.
         let steps = match name == self.member.name {
             true => self.member.steps.clone(),
             false => self.aliases.write().entry(name.clone()).or_insert_with(new_steps).clone(),
         };
-        let transport = self.member.way_to(&cluster);
-        Ok(Some(SessionPlace { name, transport, steps }))
+        let transport = self.member.transport_to(&cluster);
+        Ok(Some(PropagatedTask { name, transport, steps }))
     }
 
-    /// The steps of this task under a name, its own or another that a session gave it.
+    /// The steps of this task under one of its names.
     fn steps_of(&self, name: &TaskName) -> Option<Arc<Steps>> {
         if *name == self.member.name {
             return Some(self.member.steps.clone());
@@ -215,13 +216,13 @@ impl Worker {
         &self,
         is_isolated: bool,
         master: (String, i64),
-        place: Option<SessionPlace>,
+        propagated: Option<PropagatedTask>,
     ) -> Result<WorkerSession> {
         let task = &self.member.task;
         let config = pb::ConfigProto { isolate_session_state: is_isolated, ..Default::default() };
         let mut options = config::session_options(task, &config)?;
-        if let Some(place) = &place {
-            options.devices = task.devices_of(&place.name, task.cpus());
+        if let Some(propagated) = &propagated {
+            options.devices = task.devices_of(&propagated.name, task.cpus());
         }
         let graph = Graph::new(task.ops.clone());
         Ok(WorkerSession {
@@ -229,11 +230,11 @@ impl Worker {
             graphs: RwLock::default(),
             next_graph: AtomicU64::new(1),
             master,
-            place,
+            propagated,
         })
     }
 
-    /// Closes a session, if it is there.
+    /// Deletes a worker session, if it exists.
     pub(crate) fn delete_session(
         &self,
         request: &pb::DeleteWorkerSessionRequest,
@@ -253,12 +254,12 @@ impl Worker {
             Aborted,
             "Session handle is not found: {handle}. Possibly this worker (\"{name}\") just restarted."
         );
-        // Masters that open no sessions share one.
+        // Masters that create no worker sessions share one.
         let session = Arc::new(self.new_session(false, Default::default(), None)?);
         Ok(self.sessions.write().entry(String::new()).or_insert(session).clone())
     }
 
-    /// Takes a part of a plan.
+    /// Registers a graph: the partitions of a plan that this task runs.
     pub(crate) fn register_graph(
         &self,
         mut request: pb::RegisterGraphRequest,
@@ -283,7 +284,7 @@ impl Worker {
         Ok(pb::RegisterGraphResponse { graph_handle })
     }
 
-    /// Forgets a part of a plan.
+    /// Removes a registered graph.
     pub(crate) fn deregister_graph(
         &self,
         request: &pb::DeregisterGraphRequest,
@@ -295,19 +296,19 @@ impl Worker {
         Ok(pb::DeregisterGraphResponse {})
     }
 
-    /// Runs a part of a step. `done` gets the tensors that the caller asked for by key.
+    /// Runs a registered graph as part of a step. `done` gets the tensors of the request's `recv_key`s.
     pub(crate) fn run_graph(
         self: &Arc<Self>,
         request: &pb::RunGraphRequest,
         sent: Vec<(String, Tensor)>,
         connection: Option<Weak<()>>,
         cancellation: &Cancellation,
-        done: impl FnOnce(Result<RanGraph>) + Send + 'static,
+        done: impl FnOnce(Result<RunGraphResult>) + Send + 'static,
     ) {
-        let (name, watch) = (self.member.name.to_string(), self.member.watch.clone());
+        let (name, diagnostics) = (self.member.name.to_string(), self.member.diagnostics.clone());
         let done: Done = Box::new(move |result| {
-            if !matches!(&result, Ok(RanGraph { goes_on: true, .. })) {
-                watch.as_worker.count(&result);
+            if !matches!(&result, Ok(RunGraphResult { goes_on: true, .. })) {
+                diagnostics.as_worker.count(&result);
             }
             done(result.map_err(|e| from_task(&name, e)));
         });
@@ -324,26 +325,26 @@ impl Worker {
         cancellation: &Cancellation,
         done: Done,
     ) -> Result<(), (Error, Done)> {
-        let Admission { graph, steps, table, meets, begins } = match self.admit(request, connection)
-        {
-            Ok(admitted) => admitted,
-            Err(e) => return Err((e, done)),
-        };
+        let Admission { graph, steps, table, rendezvous, begins } =
+            match self.admit(request, connection) {
+                Ok(admitted) => admitted,
+                Err(e) => return Err((e, done)),
+            };
         for (key, tensor) in sent {
             if let Err(e) = table.send(&RendezvousKey(key.into()), Value::Tensor(tensor)) {
                 return Err((e, done));
             }
         }
         let step = request.step_id as u64;
-        let collector = collect(request.recv_key.clone(), &*meets, done);
+        let collector = collect(request.recv_key.clone(), &*rendezvous, done);
         if request.is_partial {
-            let part = Admission { graph, steps, table, meets, begins };
+            let part = Admission { graph, steps, table, rendezvous, begins };
             self.run_part(request, &part, cancellation, collector);
             return Ok(());
         }
-        let links = tied(&table, cancellation);
+        let links = link_aborts(&table, cancellation);
         let failures = FailureLog::new(&request.session_handle);
-        graph.start(&run_options(request, cancellation), step, meets, move |result| {
+        graph.start(&run_options(request, cancellation), step, rendezvous, move |result| {
             drop(links);
             table.send_fetched();
             failures.of_worker(step, &result);
@@ -372,21 +373,25 @@ impl Worker {
             "The same RunGraph (Worker) request was received twice."
         );
         let step = request.step_id as u64;
-        let steps = session.place.as_ref().map_or(&self.member.steps, |place| &place.steps).clone();
+        let steps = session
+            .propagated
+            .as_ref()
+            .map_or(&self.member.steps, |propagated| &propagated.steps)
+            .clone();
         let (table, begins) = match steps.run(step, request.is_partial, connection)? {
             Admitted::Begins(table) => (table, true),
             Admitted::Joins(table) => (table, false),
         };
-        let meets: Arc<dyn Rendezvous> = match &session.place {
+        let rendezvous: Arc<dyn Rendezvous> = match &session.propagated {
             None => table.clone(),
-            Some(SessionPlace { name, transport, .. }) => {
-                Arc::new(Renamed::new(table.clone(), name, transport.clone()))
+            Some(PropagatedTask { name, transport, .. }) => {
+                Arc::new(AliasRendezvous::new(table.clone(), name, transport.clone()))
             }
         };
-        Ok(Admission { graph, steps, table, meets, begins })
+        Ok(Admission { graph, steps, table, rendezvous, begins })
     }
 
-    /// One of several requests for the same step: the first starts it, the last waits for its end.
+    /// One `RunGraph` of a partial run: the first starts the step, the last waits for its end.
     fn run_part(
         self: &Arc<Self>,
         request: &pb::RunGraphRequest,
@@ -399,12 +404,12 @@ impl Worker {
         let state = self.partial.lock().entry(step).or_default().clone();
         if part.begins {
             let (steps, ended) = (part.steps.clone(), state.clone());
-            // The step is not this request's to end.
+            // Cancelling this request does not cancel the step.
             let of_step = Cancellation::default();
-            let links = tied(table, &of_step);
-            let (options, meets) = (run_options(request, &of_step), part.meets.clone());
+            let links = link_aborts(table, &of_step);
+            let (options, rendezvous) = (run_options(request, &of_step), part.rendezvous.clone());
             let table = table.clone();
-            part.graph.start(&options, step, meets, move |result| {
+            part.graph.start(&options, step, rendezvous, move |result| {
                 drop(links);
                 table.send_fetched();
                 steps.finished(step, result.as_ref().err().cloned());
@@ -425,13 +430,13 @@ impl Worker {
         }
     }
 
-    /// What another worker asks for; it is a tensor of this start of the task.
-    pub(crate) fn asked(&self, request: &pb::RecvTensorRequest) -> Result<AskedTensor> {
+    /// Checks a `RecvTensor` request: its key must name a device of this task and its incarnation.
+    pub(crate) fn tensor_request(&self, request: &pb::RecvTensorRequest) -> Result<TensorRequest> {
         let steps = self.check_key(&request.rendezvous_key)?;
-        Ok(AskedTensor { member: self.member.clone(), steps, step: request.step_id as u64 })
+        Ok(TensorRequest { member: self.member.clone(), steps, step: request.step_id as u64 })
     }
 
-    /// The steps that a key is about.
+    /// The steps under the name that the sender has in a key.
     fn check_key(&self, key: &str) -> Result<Arc<Steps>> {
         let sender = Sender::of(key)?;
         let (name, task) = (&self.member.name, &self.member.task);
@@ -449,7 +454,7 @@ impl Worker {
         Ok(steps)
     }
 
-    /// Whether a key names a device of this task, of another start of it.
+    /// Whether a key names a device of this task with another incarnation.
     pub(crate) fn is_of_another_start(&self, key: &str) -> bool {
         Sender::of(key).is_ok_and(|sender| {
             let own = self.member.task.incarnation.wrapping_add(u64::from(sender.device.index));
@@ -457,12 +462,12 @@ impl Worker {
         })
     }
 
-    /// Logs the tensors that come from other tasks, or tells what was logged.
+    /// Turns the log of received tensors on or off, or returns what was logged.
     pub(crate) fn logging(&self, request: &pb::LoggingRequest) -> pb::LoggingResponse {
-        self.member.watch.rpc_log.answer(request)
+        self.member.diagnostics.rpc_log.answer(request)
     }
 
-    /// Forgets a step.
+    /// Drops a step.
     pub(crate) fn cleanup_graph(
         &self,
         request: &pb::CleanupGraphRequest,
@@ -478,18 +483,18 @@ impl Worker {
         pb::CleanupAllResponse {}
     }
 
-    /// Lets go of what masters left behind that are gone.
+    /// Drops steps of masters that are gone, and unused names.
     pub(crate) fn sweep(&self) {
         let now = self.member.task.options.environment.clock.monotonic();
         self.all_steps().iter().for_each(|steps| steps.forget_orphans(now, ORPHAN_LIMIT));
-        // A name that no session uses any more is forgotten with its last step.
+        // A name is removed with its last session and step.
         let is_used = |steps: &Arc<Steps>| Arc::strong_count(steps) > 1 || steps.len() > 0;
         self.aliases.write().retain(|_, steps| is_used(steps));
     }
 }
 
-/// Has a step's run and its meeting place end each other, as long as the links live.
-fn tied(table: &Arc<TaskRendezvous>, run: &Cancellation) -> (Registration, Registration) {
+/// Has a run and its rendezvous abort each other until the registrations are dropped.
+fn link_aborts(table: &Arc<TaskRendezvous>, run: &Cancellation) -> (Registration, Registration) {
     let ended = table.clone();
     (run.on_cancel(move |cause| ended.abort(cause)), table.aborted().link(run))
 }
@@ -507,11 +512,11 @@ fn run_options(request: &pb::RunGraphRequest, cancellation: &Cancellation) -> Ru
 }
 
 #[cfg(test)]
-impl AskedTensor {
-    /// A question that nobody will answer.
-    pub(crate) fn of_a_task_alone(step: u64) -> AskedTensor {
+impl TensorRequest {
+    /// A request that is never answered.
+    pub(crate) fn of_a_task_alone(step: u64) -> TensorRequest {
         let member = tests::member();
-        AskedTensor { steps: member.steps.clone(), member, step }
+        TensorRequest { steps: member.steps.clone(), member, step }
     }
 }
 
@@ -562,7 +567,7 @@ mod tests {
             let key = format!("{task}/device:CPU:0;{incarnation:016x};{asker};edge_1_v;0:0");
             let (step_id, rendezvous_key) = (5, key);
             let request = pb::RecvTensorRequest { step_id, rendezvous_key, ..Default::default() };
-            let asked = worker.asked(&request).unwrap();
+            let asked = worker.tensor_request(&request).unwrap();
             let (tell, told) = mpsc::channel();
             asked.receive(&request.rendezvous_key, move |result| drop(tell.send(result)));
             (asked, told)

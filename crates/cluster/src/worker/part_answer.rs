@@ -1,4 +1,4 @@
-//! What a request to run a part of a step waits for, and what it is answered.
+//! The answer to `RunGraph`: the tensors of its `recv_key`s and the end of the partitions.
 
 use std::sync::Arc;
 
@@ -7,18 +7,18 @@ use thalweg_proto as pb;
 use thalweg_runtime::{Collected, FetchCollector, RunMetadata};
 use thalweg_tensor::{Result, Tensor};
 
-/// What a part of a step gave: tensors for those who asked for them by key, and a report.
-pub(crate) struct RanGraph {
+/// The tensors of the request's `recv_key`s, and a report.
+pub(crate) struct RunGraphResult {
     pub(crate) received: Vec<(String, Tensor)>,
     pub(crate) metadata: RunMetadata,
-    /// Whether the step goes on: then there is nothing to report.
+    /// Whether this is not the last call of a partial run: then there is no report.
     pub(crate) goes_on: bool,
-    /// Whether the task has forgotten the step already.
+    /// Whether the worker has dropped the step, so that it needs no `CleanupGraph`.
     pub(crate) is_forgotten: bool,
 }
 
-impl RanGraph {
-    /// The report, as an answer without tensors.
+impl RunGraphResult {
+    /// The report, as a response without tensors.
     pub(crate) fn report(&self) -> pb::RunGraphResponse {
         let report = self.metadata.to_proto();
         pb::RunGraphResponse {
@@ -31,7 +31,7 @@ impl RanGraph {
 }
 
 /// Called with the tensors and the report of a graph, or with its error.
-pub(crate) type Done = Box<dyn FnOnce(Result<RanGraph>) + Send>;
+pub(crate) type Done = Box<dyn FnOnce(Result<RunGraphResult>) + Send>;
 
 /// The end of a graph's run: its report, and whether the task has forgotten the step.
 pub(crate) struct GraphEnd {
@@ -55,7 +55,7 @@ pub(crate) fn collect(
                 let (metadata, is_forgotten) =
                     end.map_or_else(Default::default, |end| (end.metadata, end.is_forgotten));
                 let received = keys.into_iter().zip(tensors).collect();
-                RanGraph { received, metadata, goes_on, is_forgotten }
+                RunGraphResult { received, metadata, goes_on, is_forgotten }
             }));
         });
     collector.receive(&wanted, rendezvous);

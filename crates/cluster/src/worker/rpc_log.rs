@@ -1,4 +1,4 @@
-//! The log of tensors that came from other tasks, which a master may ask for: `Logging`.
+//! The log of received tensors behind `WorkerService.Logging`.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,32 +8,32 @@ use parking_lot::Mutex;
 use thalweg_kernel::{RendezvousKey, Value};
 use thalweg_proto as pb;
 
-/// Tensors that are kept in mind; what comes beyond that is not logged.
+/// Maximum number of logged tensors; later ones are not logged.
 const ENTRIES_MAX: usize = 100_000;
 
-/// Tensors that came, by step, if somebody wants to know.
+/// Received tensors by step, while a master has logging turned on.
 #[derive(Default)]
 pub(crate) struct RpcLog {
     is_on: AtomicBool,
     steps: Mutex<BTreeMap<u64, Vec<Transfer>>>,
 }
 
-/// One tensor's way here.
+/// One received tensor.
 struct Transfer {
     key: RendezvousKey,
     bytes: usize,
-    /// When it was asked for, since 1970, and how long it took.
+    /// When it was requested (wall clock), and how long it took.
     start: Duration,
     took: Duration,
 }
 
 impl RpcLog {
-    /// Whether tensors are to be logged.
+    /// Whether logging is on.
     pub(crate) fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
 
-    /// A tensor came that was asked for at `start`; it is `now`.
+    /// Logs a tensor that was requested at `start` and received at `now`.
     pub(crate) fn add(
         &self,
         step: u64,
@@ -50,13 +50,12 @@ impl RpcLog {
         }
     }
 
-    /// Does what a master asks. What it fetches it takes; a step of which nothing is known gives
-    /// nothing.
+    /// Answers a `LoggingRequest`. Fetched entries are removed; an unknown step gives none.
     pub(crate) fn answer(&self, request: &pb::LoggingRequest) -> pb::LoggingResponse {
         if request.enable_rpc_logging {
             self.is_on.store(true, Ordering::Relaxed);
         } else if request.disable_rpc_logging || request.fetch_step_id.is_empty() {
-            // Older masters end it so, by asking for nothing.
+            // Older masters turn logging off by an empty request.
             self.is_on.store(false, Ordering::Relaxed);
         }
         let fetch = |&step_id: &i64| {
@@ -71,7 +70,7 @@ impl RpcLog {
     }
 }
 
-/// Transfers by the device that they went to.
+/// Entries by receiving device.
 fn stats(transfers: &[Transfer]) -> pb::StepStats {
     let mut devices: BTreeMap<&str, Vec<pb::NodeExecStats>> = BTreeMap::new();
     for transfer in transfers {

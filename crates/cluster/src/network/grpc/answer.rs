@@ -9,18 +9,18 @@ use thalweg_rpc::{MessageBody, Pieces, message, response, status, status_with_or
 use thalweg_tensor::{DType, Error, Result, Shape, Tensor, err};
 
 use crate::master::StepResult;
-use crate::master::session::Ran;
+use crate::master::session::StepOutput;
 use crate::network::own_messages::{PartEnd, RunGraphResponseExtension};
-use crate::worker::part_answer::RanGraph;
+use crate::worker::part_answer::RunGraphResult;
 
-/// What TensorFlow's workers put beside an error that tells of a restart: a map with the name of
-/// `WorkerPossiblyRestarted` in it, in base64.
+/// The error payload by which TensorFlow's workers announce a restart: a map with the type URL of
+/// `WorkerPossiblyRestarted`, in base64.
 const RESTARTED: HeaderValue = HeaderValue::from_static(
     "Ck4KSnR5cGUuZ29vZ2xlYXBpcy5jb20vdGVuc29yZmxvdy5kaXN0cmlidXRlZF9ydW50aW1lLldvcmtlclBvc3NpYmx5\
      UmVzdGFydGVkEgA=",
 );
 
-/// As [`status`], for an error that whoever asked meets because this task was restarted.
+/// As [`status`], for an error whose cause is that this task was restarted.
 pub(crate) fn restarted(error: &Error) -> Response<MessageBody> {
     let mut response = status(error);
     response.headers_mut().insert("grpc-status-details-bin", RESTARTED);
@@ -41,7 +41,7 @@ pub(crate) fn step(result: Result<StepResult>, errors_in_body: bool) -> Response
         Err(e) => return status(&e),
     };
     let (tensors, report) = result.ran;
-    // TensorFlow sorts them by name; clients look them up by it.
+    // Sorted by name, as TensorFlow does; clients look tensors up by name.
     let mut named: Vec<(&String, &Tensor)> = result.fetches.iter().zip(&tensors).collect();
     named.sort_by_key(|(name, _)| *name);
     named.dedup_by_key(|(name, _)| *name);
@@ -51,7 +51,7 @@ pub(crate) fn step(result: Result<StepResult>, errors_in_body: bool) -> Response
             return step(Err(e), errors_in_body);
         }
     }
-    // TensorFlow sends it even if it is empty, but not before the last part of a partial run.
+    // TensorFlow sends it even if it is empty, but only with the last call of a partial run.
     if let Some(report) = report {
         pieces.put_message(2, &report.to_proto());
     }
@@ -59,7 +59,7 @@ pub(crate) fn step(result: Result<StepResult>, errors_in_body: bool) -> Response
 }
 
 /// The response of `RunCallable`: tensors in order.
-pub(crate) fn callable(result: Result<Ran>) -> Response<MessageBody> {
+pub(crate) fn callable(result: Result<StepOutput>) -> Response<MessageBody> {
     let (tensors, report) = match result {
         Ok(ran) => ran,
         Err(e) => return status(&e),
@@ -75,7 +75,7 @@ pub(crate) fn callable(result: Result<Ran>) -> Response<MessageBody> {
 }
 
 /// The response of `RunGraph`.
-pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<MessageBody> {
+pub(crate) fn ran(result: Result<RunGraphResult>, errors_in_body: bool) -> Response<MessageBody> {
     let ran = match result {
         Ok(ran) => ran,
         Err(e) if errors_in_body => {
@@ -109,8 +109,8 @@ pub(crate) fn ran(result: Result<RanGraph>, errors_in_body: bool) -> Response<Me
     response(pieces)
 }
 
-/// The response of `RecvTensor`, sent at `now` since 1970. TensorFlow reads it fastest with the
-/// tensor at its end.
+/// The response of `RecvTensor`; `now` is the wall clock. TensorFlow parses it fastest with the tensor as
+/// its last field.
 pub(crate) fn received(result: Result<Value>, now: Duration) -> Response<MessageBody> {
     let value = match result {
         Ok(value) => value,

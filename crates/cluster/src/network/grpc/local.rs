@@ -1,4 +1,4 @@
-//! All tasks of a cluster in this process, on loopback.
+//! A cluster whose tasks are all servers of this process, on loopback.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ use crate::master::Master;
 use crate::member::Member;
 use crate::task::{Task, TaskOptions};
 
-/// Threads that move bytes for all tasks together; kernels run on the process's pool.
+/// I/O threads of all tasks together; kernels run on the process's pool.
 const IO_THREADS: usize = 2;
-/// How long the end of the cluster may take.
+/// Bound on the shutdown of the I/O runtime.
 const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// A cluster whose tasks are servers of this process. They end with it.
@@ -31,11 +31,11 @@ pub struct LocalCluster {
     ops: Arc<OpRegistry>,
     kernels: Arc<KernelRegistry>,
     running: Mutex<BTreeMap<TaskName, Running>>,
-    /// Is there until the cluster is dropped.
+    /// Set until the cluster is dropped.
     runtime: Option<Runtime>,
 }
 
-/// A task that serves.
+/// A running task.
 struct Running {
     master: Arc<Master>,
     stop: watch::Sender<bool>,
@@ -43,8 +43,8 @@ struct Running {
 }
 
 impl LocalCluster {
-    /// Starts so many tasks of each job, on free ports. `options` holds for all tasks but for their
-    /// names.
+    /// Starts the given number of tasks of each job, on free ports. `options` are those of all tasks
+    /// except for job and index.
     pub fn start(
         jobs: &[(&str, u32)],
         options: TaskOptions,
@@ -74,7 +74,7 @@ impl LocalCluster {
         Ok(cluster)
     }
 
-    /// The tasks and where they listen.
+    /// The tasks and their addresses.
     pub fn spec(&self) -> &ClusterSpec {
         &self.spec
     }
@@ -84,13 +84,13 @@ impl LocalCluster {
         let gone = self.running.lock().remove(task);
         let gone = gone.ok_or_else(|| err!(NotFound, "{task} does not run"))?;
         gone.serving.abort();
-        // Nobody listens any more once it is over; that it was cut off is what was asked for.
+        // An error says that the server was aborted, as intended.
         let _ = self.runtime()?.block_on(gone.serving);
         gone.master.close_all();
         Ok(())
     }
 
-    /// Starts a task that has crashed anew, with nothing in it, where it was.
+    /// Restarts a crashed task without its state, at the same address.
     pub fn restart(&self, task: &TaskName) -> Result<()> {
         let is_running = self.running.lock().contains_key(task);
         ensure!(!is_running, AlreadyExists, "{task} runs");
@@ -105,7 +105,7 @@ impl LocalCluster {
             TaskOptions { job: task.job.clone(), index: task.index, ..self.options.clone() };
         let state = Arc::new(Task::new(options, self.ops.clone(), self.kernels.clone()));
         let master = Arc::new(Master::of(Member::of(state, self.spec.clone())));
-        // Whoever reaches it is on this machine.
+        // Clients are on this machine.
         let options = ServerOptions { may_be_stopped: true, ..ServerOptions::default() };
         let server = Server::new(master.clone(), options);
         let (stop, stopped) = watch::channel(false);
@@ -122,7 +122,7 @@ impl LocalCluster {
 impl Drop for LocalCluster {
     fn drop(&mut self) {
         for running in self.running.get_mut().values() {
-            // One that has ended does not listen.
+            // There is no receiver if the server has ended.
             let _ = running.stop.send(true);
             running.master.close_all();
         }

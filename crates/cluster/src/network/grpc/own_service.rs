@@ -1,4 +1,4 @@
-//! What tasks of ours, and probes, ask of this task beside TensorFlow's protocol.
+//! The services beside TensorFlow's: `thalweg.Peer` and gRPC's health protocol.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::network::own_messages::{
     SilentTask, StatusRequest, StatusResponse, StopRequest, StopResponse,
 };
 
-/// Waits that one answer may have.
+/// Maximum number of waits in a response.
 const WAITS_MAX: usize = 10_000;
-/// The longest that a task that is to end waits for sessions.
+/// Maximum time that `Stop` waits for sessions to be closed.
 const GRACE_MAX: Duration = Duration::from_secs(24 * 3600);
-/// The services that probes may ask for by name.
+/// The services that health checks may name.
 const SERVICES: &[&str] =
     &["", "tensorflow.MasterService", "tensorflow.WorkerService", "thalweg.Peer"];
 
@@ -49,7 +49,7 @@ impl Service {
         Ok(message(&HealthCheckResponse { status: status as i32 }))
     }
 
-    /// Has the server end once nobody needs it.
+    /// Has the server end once it has no session.
     fn stop(&self, request: &StopRequest) -> Result<StopResponse> {
         let own = self.master.task().name();
         ensure!(
@@ -64,7 +64,7 @@ impl Service {
             request.task
         );
         let grace = Duration::from_millis(request.grace_ms).min(GRACE_MAX);
-        // Of several the last counts; nobody listens any more if it has ended.
+        // The last request counts; there is no receiver if the server has ended.
         self.stop_asked.send_replace(Some(grace));
         Ok(StopResponse {})
     }
@@ -72,14 +72,14 @@ impl Service {
     fn status(&self, request: &StatusRequest) -> StatusResponse {
         let (master, worker) = (&self.master, &self.worker);
         let (member, task) = (master.member(), master.task());
-        let watch = &member.watch;
+        let diagnostics = &member.diagnostics;
         let waits_max = (request.waits_max as usize).min(WAITS_MAX);
         let mut nodes = master.waits(waits_max);
         nodes.extend(worker.waits(waits_max));
         let held = task.resources.all();
         let variables = || held.iter().filter(|r| r.kind() == "Variable");
-        let (master_steps, master_steps_failed) = watch.as_master.numbers();
-        let (worker_steps, worker_steps_failed) = watch.as_worker.numbers();
+        let (master_steps, master_steps_failed) = diagnostics.as_master.ok_and_failed();
+        let (worker_steps, worker_steps_failed) = diagnostics.as_worker.ok_and_failed();
         let silent = member.silent().into_iter().map(|(task, silent)| SilentTask {
             task: task.to_string(),
             silent_ms: silent.as_millis() as u64,
@@ -101,8 +101,8 @@ impl Service {
             variables: variables().count() as u64,
             variable_bytes: variables().map(|v| v.held_bytes() as u64).sum(),
             resources: (held.len() - variables().count()) as u64,
-            uptime_ms: watch.uptime().as_millis() as u64,
-            waits: watch.waits(nodes, waits_max),
+            uptime_ms: diagnostics.uptime().as_millis() as u64,
+            waits: diagnostics.waits(nodes, waits_max),
             silent: silent.collect(),
             process: std::process::id(),
             threads: Pool::global().threads() as u32,

@@ -1,4 +1,4 @@
-//! Asking tasks from outside how they are: bounded in time, whatever they do.
+//! Status, health and stop requests from outside a cluster, each with a time limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,37 +15,36 @@ use super::methods;
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::network::own_messages::{StatusRequest, StatusResponse, StopRequest, StopResponse};
 
-/// Bytes that an answer may have.
+/// Maximum size of a response.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Tasks that are asked at once.
+/// Maximum number of concurrent requests.
 const AT_ONCE: usize = 512;
 
-/// How a task is, as seen from outside.
+/// The state of a task, as seen from outside.
 #[derive(Clone, Debug)]
 pub enum TaskState {
-    /// One of ours, and what it says.
+    /// A task of ours, with its status.
     Alive(Box<StatusResponse>),
-    /// A task that speaks TensorFlow's protocol alone; its devices.
+    /// A task that has TensorFlow's protocol only, with its devices.
     Foreign(Vec<String>),
-    /// It says nothing, for as long as it was given.
+    /// It did not answer within the time limit.
     Silent,
-    /// It cannot be reached, and why.
+    /// It cannot be reached, for this reason.
     Dead(String),
 }
 
-/// A task and how it is.
+/// A task and its state.
 #[derive(Clone, Debug)]
 pub struct TaskReport {
-    /// Its name.
+    /// The task.
     pub task: TaskName,
-    /// Where it was asked.
+    /// Its address.
     pub address: String,
-    /// How it is.
+    /// Its state.
     pub state: TaskState,
 }
 
-/// Asks all tasks of a cluster how they are. Each has `limit` to answer, and may tell of `waits_max`
-/// waits.
+/// The states of all tasks of a cluster. Each has `limit` to answer, and lists at most `waits_max` waits.
 pub fn status_of(
     cluster: &ClusterSpec,
     waits_max: u32,
@@ -91,8 +90,8 @@ async fn ask(address: &str, waits_max: u32, limit: Duration) -> TaskState {
     }
 }
 
-/// Asks tasks of a cluster to end once nobody has a session on them, at the latest after `grace`: what
-/// each answered, within `limit`. Tasks that are not ours, or that clients may not end, go on.
+/// Asks tasks to end once they have no session, at the latest after `grace`; returns what each answered
+/// within `limit`. Tasks of TensorFlow, and those that do not allow it, refuse.
 pub fn stop_tasks(
     cluster: &ClusterSpec,
     tasks: &[TaskName],
@@ -134,8 +133,8 @@ async fn ask_to_stop(
     answer.map(|_| ())
 }
 
-/// Whether the server at `address` serves, within `limit`; a server without the health protocol
-/// does if it speaks TensorFlow's.
+/// Whether the server at `address` is healthy: asks gRPC's health protocol, or `GetStatus` of a server
+/// without it, for at most `limit`.
 pub fn check_health(address: &str, limit: Duration) -> Result<()> {
     let address = address.to_owned();
     let check = async move {

@@ -1,4 +1,4 @@
-//! The listening side: connections, limits, an orderly end.
+//! The server of a task: accepts connections, bounds them, shuts down.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -23,17 +23,17 @@ use crate::worker::Worker;
 /// Limits of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Bytes that one message may have.
+    /// Maximum size of a message, in bytes.
     pub message_bytes_max: usize,
-    /// Calls that one connection may have open at once; more wait.
+    /// Maximum number of open calls of a connection; more wait.
     pub calls_max: u32,
-    /// Connections that may be open at once; more wait to be taken.
+    /// Maximum number of open connections; more stay in the backlog.
     pub connections_max: usize,
-    /// How long a session stays open whose client went away in the middle of a call.
+    /// How long a session stays open after its client disconnected during a call.
     pub orphan_limit: Duration,
-    /// How long a connection may stay open without a word from who made it.
+    /// How long a connection may stay open before its first byte.
     pub greeting_limit: Duration,
-    /// Whether a client may end the server: a training that is over, its parameter servers.
+    /// Whether `Stop` may end the server, as training does with its parameter servers.
     pub may_be_stopped: bool,
 }
 
@@ -50,14 +50,14 @@ impl Default for ServerOptions {
     }
 }
 
-/// How often sessions without a client are looked for.
+/// How often orphaned sessions and steps are closed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
-/// How often other tasks are looked after that say nothing.
+/// How often transports get a tick.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
-/// For so many of these nobody has a session before a task ends that is to: who is told that a training
-/// is over may have closed one session and not opened the next.
+/// A task that is to stop ends after this many ticks without a session: a client may have closed one
+/// session and not created the next.
 const IDLE_TICKS: u32 = 10;
-/// How long the calls in progress have to end when the server stops.
+/// How long calls in progress may take when the server stops.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// A server of one task.
@@ -67,7 +67,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server for the clients of `master`.
+    /// A server for `master` and a worker of the same task.
     pub fn new(master: Arc<Master>, options: ServerOptions) -> Server {
         let worker = Arc::new(Worker::new(master.member().clone()));
         let message_bytes_max = options.message_bytes_max;
@@ -83,32 +83,33 @@ impl Server {
         Server { service: Arc::new(service), options }
     }
 
-    /// Serves connections until `stop` says so, or a client that may, then ends the sessions and lets
-    /// calls answer.
+    /// Serves connections until `stopped` or a `Stop` request, then closes the sessions and waits up to
+    /// [`DRAIN_TIME`] for calls in progress.
     pub async fn serve(self, listener: TcpListener, mut stopped: watch::Receiver<bool>) {
-        // Connections end for either reason.
+        // Stops the connections for either reason.
         let (ending, stop) = watch::channel(false);
         let asked = self.asked_to_stop();
         tokio::pin!(asked);
         let member = self.service.master.member();
         member.server_runtime().set(tokio::runtime::Handle::current());
         let mut connections = JoinSet::new();
-        let places = Arc::new(Semaphore::new(self.options.connections_max));
+        let permits = Arc::new(Semaphore::new(self.options.connections_max));
         let accept = || async {
-            // The semaphore is never closed, so there is always a place in the end.
-            let place = places.clone().acquire_owned().await;
-            (listener.accept().await, place)
+            // The semaphore is never closed, so this never fails.
+            let permit = permits.clone().acquire_owned().await;
+            (listener.accept().await, permit)
         };
         if let Some(listener) = self.open_stream() {
             let (worker, options) = (self.service.worker.clone(), &self.options);
-            let (places, limit) = (options.connections_max, options.greeting_limit);
-            let accept = stream::server::accept_all(listener, worker, places, limit, stop.clone());
+            let (connections_max, limit) = (options.connections_max, options.greeting_limit);
+            let accept =
+                stream::server::accept_all(listener, worker, connections_max, limit, stop.clone());
             connections.spawn(accept);
         }
         let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
         let mut tick = tokio::time::interval(TICK_INTERVAL);
         loop {
-            let (accepted, place) = tokio::select! {
+            let (accepted, permit) = tokio::select! {
                 accepted = accept() => accepted,
                 _ = sweep.tick() => {
                     self.service.master.close_orphans(self.options.orphan_limit);
@@ -127,10 +128,10 @@ impl Server {
                     let connection = self.connection(stream, stop.clone());
                     connections.spawn(async move {
                         connection.await;
-                        drop(place);
+                        drop(permit);
                     });
                 }
-                // Out of descriptors, or a client gone before it was taken: others may still come.
+                // No file descriptor left, or the client is gone already.
                 Err(e) => {
                     report_accept_error(&e);
                     tokio::time::sleep(Duration::from_millis(10)).await;
@@ -139,20 +140,19 @@ impl Server {
             while connections.try_join_next().is_some() {}
         }
         self.service.is_stopping.store(true, Ordering::Relaxed);
-        // Each of them has a receiver, while there are any.
+        // There is no receiver if no connection is open.
         let _ = ending.send(true);
         self.service.master.close_all();
         let all = async { while connections.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(DRAIN_TIME, all).await;
     }
 
-    /// Ready when a client has asked the task to end and nobody has a session on it, or the time that
-    /// was given for that is over.
+    /// Ready when a client has called `Stop` and the task has no session, or the grace period is over.
     fn asked_to_stop(&self) -> impl Future<Output = ()> + Send + 'static {
         let service = self.service.clone();
         async move {
             let mut asked = service.stop_asked.subscribe();
-            // The sender is the service's, which is there: there is no error to come.
+            // The service owns the sender, so this cannot fail.
             let grace = asked.wait_for(Option::is_some).await.map_or(None, |grace| *grace);
             let idle = async {
                 let mut ticks = 0;
@@ -162,12 +162,12 @@ impl Server {
                     tokio::time::sleep(TICK_INTERVAL).await;
                 }
             };
-            // What is still open then is closed.
+            // Sessions that are still open are closed by the caller.
             let _ = tokio::time::timeout(grace.unwrap_or_default(), idle).await;
         }
     }
 
-    /// Opens a unix socket for the streams of other tasks, and has `Hello` tell of it.
+    /// Listens on a unix socket for streams of other tasks, and sets the response of `Hello`.
     fn open_stream(&self) -> Option<UnixListener> {
         let member = self.service.master.member();
         let task = member.task();
@@ -175,7 +175,7 @@ impl Server {
             return None;
         }
         let entropy = &task.options.environment.entropy;
-        // Without it TCP does.
+        // Without a unix socket streams use TCP.
         let (listener, unix_name) = socket::listen(entropy.as_ref()).ok().unzip();
         let hello = HelloResponse {
             version: frame::VERSION,
@@ -183,12 +183,12 @@ impl Server {
             unix_name: unix_name.unwrap_or_default(),
             software: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        // A server serves once.
+        // Already set in tests only.
         let _ = self.service.hello.set(hello);
         listener
     }
 
-    /// Has `Hello` say this instead of what is so.
+    /// Replaces the response of `Hello`.
     #[cfg(test)]
     pub(crate) fn say(&self, hello: HelloResponse) {
         let _ = self.service.hello.set(hello);
@@ -208,7 +208,7 @@ impl Server {
                 peeked = tokio::time::timeout(limit, stream.peek(&mut first)) => peeked,
                 _ = stop.wait_for(|stopped| *stopped) => return,
             };
-            // Who connects and says nothing must not keep a place.
+            // A connection without a first byte must not count against the limit.
             let Ok(peeked) = peeked else { return };
             let is_stream = matches!(peeked, Ok(1)) && first[0] == frame::MAGIC[0];
             if is_stream && service.hello.get().is_some() {
@@ -216,7 +216,7 @@ impl Server {
                 let worker = service.worker.clone();
                 return stream::server::serve(worker, reader, writer, None, limit, stop).await;
             }
-            // Alive as long as the connection.
+            // Dropped with the connection.
             let alive = Arc::new(());
             let answer = service_fn(|request: Request<Incoming>| {
                 let (service, connection) = (service.clone(), Arc::downgrade(&alive));
@@ -232,7 +232,7 @@ impl Server {
                 _ = &mut connection => return,
                 _ = stop.wait_for(|stopped| *stopped) => connection.as_mut().graceful_shutdown(),
             }
-            // Whatever ended it, the client knows as well as we do.
+            // The client sees how the connection ended.
             let _ = connection.await;
         }
     }

@@ -1,4 +1,4 @@
-//! Methods by path: decodes the request, asks the master, encodes the answer.
+//! The gRPC services of a task: routes requests by path, decodes them, calls the master, encodes responses.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
@@ -24,22 +24,22 @@ use crate::master::discover::{cleanup_all, discover};
 use crate::network::stream::hello::{HelloRequest, HelloResponse};
 use crate::worker::Worker;
 
-/// Answers requests.
+/// The services of one task.
 pub(crate) struct Service {
     pub(crate) master: Arc<Master>,
     pub(crate) worker: Arc<Worker>,
     pub(crate) message_bytes_max: usize,
-    /// What other tasks of ours are told, once there is a stream.
+    /// The response of `Hello`, once the task listens for streams.
     pub(crate) hello: OnceLock<HelloResponse>,
-    /// Whether the server is about to end.
+    /// Whether the server is shutting down.
     pub(crate) is_stopping: AtomicBool,
-    /// Whether clients may end it.
+    /// Whether `Stop` is allowed.
     pub(crate) may_be_stopped: bool,
-    /// Set once one did: how long it waits for sessions to be closed.
+    /// Set by `Stop`: how long to wait for sessions to be closed.
     pub(crate) stop_asked: watch::Sender<Option<Duration>>,
 }
 
-/// Cancels what a call has begun when the caller is gone.
+/// Cancels a step when its call is dropped, because the client cancelled it or is gone.
 struct CancelOnDrop<'a> {
     cancellation: Cancellation,
     is_armed: bool,
@@ -58,7 +58,7 @@ impl Drop for CancelOnDrop<'_> {
 }
 
 impl Service {
-    /// Answers one request, within the time that its caller gives it.
+    /// Answers one request, within its `grpc-timeout`.
     pub(crate) async fn answer<B>(
         &self,
         request: Request<B>,
@@ -128,7 +128,7 @@ impl Service {
         result.unwrap_or_else(|e| status(&e))
     }
 
-    /// Where the stream of tensors is.
+    /// `/thalweg.Peer/Hello`: where the stream protocol is served.
     fn hello(&self, rope: Rope) -> Result<Response<MessageBody>> {
         let _: HelloRequest = decode(rope)?;
         let hello = self.hello.get();
@@ -206,7 +206,7 @@ impl Service {
         let mut guard = self.guard(&request.session_handle, connection);
         let (tell, told) = oneshot::channel();
         self.master.run_step(request, &guard.cancellation, move |result| {
-            // Nobody listens any more if the client is gone.
+            // The receiver is gone if the call was cancelled.
             let _ = tell.send(result);
         });
         let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));

@@ -22,15 +22,15 @@ use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::errors::received;
 use crate::member::NOTICE_LIMIT;
 use crate::network::completion::Completion;
+use crate::network::failure_detector::{Action, FailureDetector, Limits};
 use crate::network::own_messages::RunGraphResponseExtension;
-use crate::network::silence::{Action, Limits, Silence};
 use crate::network::stream::client::Streams;
 use crate::network::transport::{Call, Done, RunGraphReport, Transport};
 use crate::step::rendezvous::Sender;
 use crate::task::{Task, TensorTransport};
 
-/// How long a question on a connection of its own waits for its answer.
-const ANEW_LIMIT: Duration = Duration::from_secs(12);
+/// Timeout of a probe on a connection of its own.
+const PROBE_LIMIT: Duration = Duration::from_secs(12);
 
 /// The async runtime on which a task's server runs. Calls to other tasks are made there, so that an answer
 /// that leads to another call wakes no second thread.
@@ -70,7 +70,7 @@ struct Peer {
     runtime: ServerRuntime,
     /// Calls in progress whose answer may take longer than [`NOTICE_LIMIT`].
     waiting: AtomicUsize,
-    silence: Mutex<Silence>,
+    detector: Mutex<FailureDetector>,
     /// Whether it has answered a call since the last tick.
     is_heard: AtomicBool,
     /// The incarnation that it reported last; 0 if none.
@@ -106,7 +106,7 @@ impl GrpcTransport {
                 tensors: channel(),
                 runtime: runtime.clone(),
                 waiting: AtomicUsize::new(0),
-                silence: Mutex::default(),
+                detector: Mutex::default(),
                 is_heard: AtomicBool::new(false),
                 incarnation: AtomicU64::new(0),
                 clock: clock.clone(),
@@ -146,7 +146,8 @@ impl GrpcTransport {
             Err(e) => return done(Err(e)),
         };
         let lost = peer.lost.lock().clone();
-        let waiting = call.timeout.is_none_or(|t| t > NOTICE_LIMIT).then(|| Waiting::new(&peer));
+        let waiting =
+            call.timeout.is_none_or(|t| t > NOTICE_LIMIT).then(|| PendingCall::new(&peer));
         let completion = Completion::new(done);
         let of_task = CompleteOnDrop(completion.clone());
         let future = make(peer.clone());
@@ -260,13 +261,13 @@ impl Transport for GrpcTransport {
             if peer.is_heard.swap(false, Ordering::Relaxed) {
                 peer.hear(now, &self.limits);
             }
-            let actions = peer.silence.lock().tick(now, is_in_use, &self.limits);
+            let actions = peer.detector.lock().tick(now, is_in_use, &self.limits);
             actions.into_iter().for_each(|action| peer.act(action, &self.limits));
         }
     }
 
     fn silent(&self, now: Duration) -> Vec<(TaskName, Duration)> {
-        let of = |peer: &Arc<Peer>| Some((peer.name.clone(), peer.silence.lock().reported(now)?));
+        let of = |peer: &Arc<Peer>| Some((peer.name.clone(), peer.detector.lock().reported(now)?));
         let mut silent: Vec<_> = self.tasks.values().filter_map(of).collect();
         silent.sort();
         silent
@@ -283,16 +284,16 @@ impl<T> Drop for CompleteOnDrop<T> {
 }
 
 /// Counts a call that may wait for a task, as long as it lives.
-struct Waiting(Arc<Peer>);
+struct PendingCall(Arc<Peer>);
 
-impl Waiting {
-    fn new(peer: &Arc<Peer>) -> Waiting {
+impl PendingCall {
+    fn new(peer: &Arc<Peer>) -> PendingCall {
         peer.waiting.fetch_add(1, Ordering::Relaxed);
-        Waiting(peer.clone())
+        PendingCall(peer.clone())
     }
 }
 
-impl Drop for Waiting {
+impl Drop for PendingCall {
     fn drop(&mut self) {
         self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
@@ -302,9 +303,9 @@ impl Peer {
     fn act(self: &Arc<Self>, action: Action, limits: &Limits) {
         let name = &self.name;
         match action {
-            Action::Ask => self.ask(None, *limits),
-            Action::AskAnew => self.ask(Some(self.control.separate()), *limits),
-            Action::Report(silent) => {
+            Action::Probe => self.probe(None, *limits),
+            Action::ProbeAnew => self.probe(Some(self.control.separate()), *limits),
+            Action::ReportSilence(silent) => {
                 let seconds = silent.as_secs_f32();
                 warn!(
                     target: "thalweg::cluster",
@@ -313,7 +314,7 @@ impl Peer {
                     "{name} has been silent for {seconds:.0} s; calls to it wait"
                 );
             }
-            Action::ReportBack(silent) => {
+            Action::ReportRecovery(silent) => {
                 let seconds = silent.as_secs_f32();
                 info!(
                     target: "thalweg::cluster",
@@ -322,7 +323,7 @@ impl Peer {
                     "{name} is back after {seconds:.0} s of silence"
                 );
             }
-            Action::Lose(silent) => {
+            Action::DeclareLost(silent) => {
                 let seconds = silent.as_secs_f32();
                 self.lose(&format!("it has been silent for {seconds:.0} s"));
             }
@@ -348,18 +349,18 @@ impl Peer {
     }
 
     fn hear(self: &Arc<Self>, now: Duration, limits: &Limits) {
-        let back = self.silence.lock().hear(now);
+        let back = self.detector.lock().hear(now);
         if let Some(action) = back {
             self.act(action, limits);
         }
     }
 
-    /// Asks whether the task is there, on a connection that was made for it or on the usual one.
-    fn ask(self: &Arc<Self>, anew: Option<Channel>, limits: Limits) {
+    /// Sends `GetStatus`, on a new connection if one is given.
+    fn probe(self: &Arc<Self>, anew: Option<Channel>, limits: Limits) {
         let Ok(runtime) = self.runtime.handle() else { return };
         let peer = self.clone();
-        // The first question stays; those on connections of their own would pile up over a long limit.
-        let limit = if anew.is_some() { limits.loss.min(ANEW_LIMIT) } else { limits.loss };
+        // The first probe waits as long as the calls do; those on new connections would pile up.
+        let limit = if anew.is_some() { limits.loss.min(PROBE_LIMIT) } else { limits.loss };
         runtime.spawn(async move {
             let request = pb::GetStatusRequest {};
             let channel = anew.as_ref().unwrap_or(&peer.control);
@@ -369,7 +370,7 @@ impl Peer {
             peer.note_incarnation(&status);
             peer.hear(peer.clock.monotonic(), &limits);
             if anew.is_some() {
-                // The usual way may be stuck until TCP tries again, which can take a minute.
+                // The old connections may be stuck until TCP retransmits, which can take a minute.
                 peer.control.reconnect().await;
                 peer.tensors.reconnect().await;
                 peer.streams.iter().for_each(Streams::forget);
@@ -377,8 +378,8 @@ impl Peer {
         });
     }
 
-    /// A task that was started anew has nothing for those who wait for what it was before. Their
-    /// connections may not tell them: a machine that was cut off and lost its power says nothing.
+    /// A restarted task cannot answer calls to its former incarnation. Their connections may stay open: a
+    /// machine that lost its power sends no reset.
     fn note_incarnation(&self, status: &pb::GetStatusResponse) {
         let Some(device) = status.device_attributes.first() else { return };
         let before = self.incarnation.swap(device.incarnation, Ordering::Relaxed);
@@ -387,7 +388,7 @@ impl Peer {
         }
     }
 
-    /// An error with the task's name: who was lost is what matters most.
+    /// Names the task in errors that mean that it is lost.
     fn named(&self, error: Error) -> Error {
         let is_silent = error.code() == Code::DeadlineExceeded;
         if error.code() != Code::Unavailable && !is_silent {

@@ -1,4 +1,4 @@
-//! What masters and other workers ask of this task.
+//! TensorFlow's `WorkerService` over gRPC.
 
 use std::sync::Weak;
 
@@ -13,9 +13,9 @@ use tokio::sync::oneshot;
 use super::answer;
 use super::service::{Service, decode_step};
 use crate::master::session::feeds_of;
-use crate::worker::AskedTensor;
+use crate::worker::TensorRequest;
 
-/// Ends what a call has begun when the caller is gone.
+/// Calls a function when it is dropped, unless it was disarmed: the caller of an RPC is gone.
 struct EndOnDrop<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> EndOnDrop<F> {
@@ -56,7 +56,7 @@ impl Service {
             "RegisterGraph" => {
                 match on_pool(move || worker.register_graph(decode(rope)?)).await {
                     Ok(response) => message(&response),
-                    // The session is not known.
+                    // The worker session is not known.
                     Err(e) if e.code() == Code::Aborted => answer::restarted(&e),
                     Err(e) => return Err(e),
                 }
@@ -76,7 +76,7 @@ impl Service {
     }
 
     async fn recv_tensor(&self, request: &pb::RecvTensorRequest) -> Response<MessageBody> {
-        let result = match self.worker.asked(request) {
+        let result = match self.worker.tensor_request(request) {
             Ok(asked) => received(asked, request).await,
             Err(e) => Err(e),
         };
@@ -116,13 +116,13 @@ impl Service {
     }
 }
 
-/// The tensor, once it is there. Who drops this has given it up.
-async fn received(asked: AskedTensor, request: &pb::RecvTensorRequest) -> Result<Value> {
+/// The requested tensor, once it has been sent. Dropping the future cancels the request.
+async fn received(asked: TensorRequest, request: &pb::RecvTensorRequest) -> Result<Value> {
     let (tell, told) = oneshot::channel();
     let of_guard = asked.clone();
     let guard = EndOnDrop(Some(move || of_guard.give_up()));
     asked.receive(&request.rendezvous_key, move |result| {
-        // Nobody listens any more if the caller is gone.
+        // The receiver is gone if the call was cancelled.
         let _ = tell.send(result);
     });
     let step = request.step_id;

@@ -1,4 +1,4 @@
-//! The asking side: one connection to each task of ours, made when it is needed.
+//! The client side of the stream protocol: one connection to each task of ours, made on demand.
 
 use std::io;
 use std::sync::Arc;
@@ -18,47 +18,47 @@ use tokio::net::TcpStream;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::info;
 
-use super::arriving::Arriving;
 use super::frame::{
-    HEADER_BYTES, Header, Kind, Offer, PREFACE_BYTES, Place, Preface, SMALL_BYTES_MAX, START_BYTES,
-    TensorStart, VERSION, broken, decode_error,
+    HEADER_BYTES, Header, Kind, Offer, PREFACE_BYTES, Preface, SMALL_BYTES_MAX, START_BYTES,
+    SlotRange, TensorStart, VERSION, broken, decode_error,
 };
 use super::hello::{HelloRequest, HelloResponse};
+use super::incoming_tensor::IncomingTensor;
 use super::reader::Reader;
 use super::ring::{self, Ring, SlotSet, WORTHWHILE_BYTES};
 use super::socket;
 use crate::network::grpc::methods::HELLO;
 
-/// A connection that takes longer to make is not there.
+/// Timeout of a connection attempt.
 const CONNECT_LIMIT: Duration = Duration::from_secs(3);
-/// Devices of a task; the incarnation of each is the task's and its number.
+/// Maximum number of devices of a task; a device's incarnation is the task's plus its index.
 const DEVICES_MAX: u64 = 1024;
-/// Starts of a task that are known to have no stream for us.
+/// Maximum number of remembered incarnations without a stream.
 const STARTS_MAX: usize = 16;
 
-/// The stream of another task, if it has one.
+/// The connection to the stream server of another task, if it has one.
 #[derive(Default)]
 pub(crate) struct Streams {
     state: Mutex<State>,
-    /// Held by the one who connects.
+    /// Held while a connection is made.
     connecting: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    /// Incarnations, as keys have them, that keep to gRPC.
+    /// Incarnations, as in rendezvous keys, whose tensors come by gRPC.
     without: Vec<u64>,
 }
 
-/// The way to a task's tensors.
+/// How a task's tensors come.
 enum Way {
     Stream(Arc<Connection>),
     Grpc,
 }
 
 impl Streams {
-    /// The stream of the task's start that has this incarnation; none if its tensors come by gRPC.
+    /// The connection to the task with this incarnation; none if its tensors come by gRPC.
     pub(crate) async fn find(
         &self,
         name: &impl std::fmt::Display,
@@ -81,7 +81,7 @@ impl Streams {
         })
     }
 
-    /// Forgets the connection; what comes next makes a new one.
+    /// Drops the connection; the next request makes a new one.
     pub(crate) fn forget(&self) {
         self.state.lock().connection = None;
     }
@@ -109,7 +109,7 @@ impl Streams {
         incarnation: u64,
     ) -> Result<Way> {
         let hello = say_hello(control).await?;
-        // If it is another start than the one that is asked for, that one will say so.
+        // If the task has another incarnation than the key, it refuses the request itself.
         if let Some(connection) = hello.as_ref().and_then(|hello| self.alive(hello)) {
             return Ok(Way::Stream(connection));
         }
@@ -140,7 +140,7 @@ impl Streams {
         }
     }
 
-    /// The connection that there is, if it leads to who said this.
+    /// The open connection, if it is to the task that sent `hello`.
     fn alive(&self, hello: &HelloResponse) -> Option<Arc<Connection>> {
         let state = self.state.lock();
         let is_same = |c: &&Arc<Connection>| c.incarnation == hello.incarnation && !c.is_lost();
@@ -148,20 +148,20 @@ impl Streams {
     }
 }
 
-/// Asks the task where its stream is; none if it has none that we understand.
+/// Calls `Hello`; none if the task has no stream server of our version.
 async fn say_hello(control: &Channel) -> Result<Option<HelloResponse>> {
     let request = HelloRequest { version: VERSION };
     let answer: Result<HelloResponse> = control.call(HELLO, &request, None).await;
     match answer {
         Ok(hello) if hello.version == VERSION => Ok(Some(hello)),
-        // It is lost; gRPC would not reach it either.
+        // The task is lost; gRPC would not reach it either.
         Err(e) if e.code() == Code::Unavailable => Err(e),
-        // It is no task of ours, or of another version.
+        // A TensorFlow task, or one of another version.
         _ => Ok(None),
     }
 }
 
-/// Connects to the task that said hello, and says by which kind of socket; none if there is no way.
+/// Connects to the task that sent `hello`; returns the kind of socket too. None if it is not reachable.
 async fn open(control: &Channel, hello: &HelloResponse) -> Option<(Connection, &'static str)> {
     let incoming = control.incoming();
     if !hello.unix_name.is_empty()
@@ -175,7 +175,7 @@ async fn open(control: &Channel, hello: &HelloResponse) -> Option<(Connection, &
         }
     }
     let stream = tokio::time::timeout(CONNECT_LIMIT, TcpStream::connect(&*control.address())).await;
-    // The name may have been another machine's.
+    // The unix socket may have been one of another machine.
     let stream = stream.ok()?.ok()?;
     socket::tune_tcp(&stream);
     let (reader, writer) = stream.into_split();
@@ -183,8 +183,8 @@ async fn open(control: &Channel, hello: &HelloResponse) -> Option<(Connection, &
     Some((connection, "TCP"))
 }
 
-/// Exchanges prefaces and starts the connection; none if that is not the task that said hello.
-/// `is_near` says that memory can be shared.
+/// Exchanges prefaces and starts the connection; none if it is not the task that sent `hello`. `is_near`
+/// allows shared memory.
 async fn greet<R, W>(
     mut reader: R,
     mut writer: W,
@@ -210,25 +210,25 @@ where
 
 /// A connection over which tensors come.
 pub(crate) struct Connection {
-    /// The start of the task that is at the other end.
+    /// The incarnation of the task at the other end.
     incarnation: u64,
     next_id: AtomicU64,
-    questions: mpsc::UnboundedSender<Bytes>,
+    requests: mpsc::UnboundedSender<Bytes>,
     calls: Arc<Calls>,
 }
 
-/// Calls that wait for their tensors.
+/// Requests that wait for their tensors.
 #[derive(Default)]
 struct Calls {
     state: Mutex<CallsState>,
-    /// Told when somebody no longer waits: nothing more may come of what has begun to arrive.
+    /// Notified when a request is cancelled: its tensor may be half received.
     given_up: Notify,
 }
 
 #[derive(Default)]
 struct CallsState {
     waiting: FxHashMap<u64, oneshot::Sender<Result<Value>>>,
-    /// Why no more are taken.
+    /// Why the connection ended.
     lost: Option<Error>,
 }
 
@@ -236,7 +236,7 @@ impl Calls {
     fn answer(&self, id: u64, result: Result<Value>) {
         let waiting = self.state.lock().waiting.remove(&id);
         if let Some(waiting) = waiting {
-            // Whoever waited may be gone.
+            // The receiver is gone if the request was cancelled.
             let _ = waiting.send(result);
         }
     }
@@ -257,7 +257,7 @@ impl Calls {
     }
 }
 
-/// Tells the other side that nobody waits any more, unless there is an answer.
+/// Cancels a request when it is dropped, unless it is answered.
 struct GiveUp<'a> {
     connection: &'a Connection,
     id: u64,
@@ -271,7 +271,7 @@ impl Drop for GiveUp<'_> {
             calls.given_up.notify_one();
             let mut frame = BytesMut::with_capacity(HEADER_BYTES);
             Header { id: self.id, kind: Kind::GiveUp, len: 0 }.put(&mut frame);
-            let _ = self.connection.questions.send(frame.freeze());
+            let _ = self.connection.requests.send(frame.freeze());
         }
     }
 }
@@ -289,7 +289,7 @@ impl Connection {
         W: AsyncWrite + Unpin + Send + 'static,
     {
         let calls = Arc::new(Calls::default());
-        let (questions, asked) = mpsc::unbounded_channel();
+        let (requests, asked) = mpsc::unbounded_channel();
         let (of_task, incoming) = (calls.clone(), incoming.clone());
         tokio::spawn(async move {
             let notes = Notes::default();
@@ -302,18 +302,18 @@ impl Connection {
                 ring: None,
                 may_share: is_near,
             };
-            // What was read is asked for again before more is read.
+            // Notes of the reading side are written before more is read.
             let end = tokio::select! {
                 biased;
                 end = answers.take_all() => end,
-                end = write_questions(writer, asked, &notes) => end,
+                end = write_requests(writer, asked, &notes) => end,
             };
             of_task.lose(&end);
         });
-        Connection { incarnation, next_id: AtomicU64::new(1), questions, calls }
+        Connection { incarnation, next_id: AtomicU64::new(1), requests, calls }
     }
 
-    /// Whether the task's start with this incarnation is at the other end, as far as we know.
+    /// Whether the task at the other end has this device incarnation, as far as is known.
     fn serves(&self, incarnation: u64) -> bool {
         incarnation.wrapping_sub(self.incarnation) < DEVICES_MAX && !self.is_lost()
     }
@@ -322,7 +322,7 @@ impl Connection {
         self.calls.state.lock().lost.is_some()
     }
 
-    /// Asks for a tensor. Who drops the future gives it up.
+    /// Requests a tensor. Dropping the future cancels the request.
     pub(crate) async fn receive(&self, request: &pb::RecvTensorRequest) -> Result<Value> {
         let len = request.encoded_len();
         ensure!(len <= SMALL_BYTES_MAX, InvalidArgument, "a rendezvous key has {len} bytes");
@@ -339,14 +339,14 @@ impl Connection {
         let mut frame = BytesMut::with_capacity(HEADER_BYTES + len);
         Header { id, kind: Kind::Want, len }.put(&mut frame);
         request.encode_raw(&mut frame);
-        // If the connection is gone, so are its calls, this one among them.
-        let _ = self.questions.send(frame.freeze());
+        // If the connection is gone, its requests have been answered, this one too.
+        let _ = self.requests.send(frame.freeze());
         told.await.unwrap_or_else(|_| Err(err!(Unavailable, "the stream of tensors ended")))
     }
 }
 
-/// Sends questions until nobody asks any more; why it ended.
-async fn write_questions(
+/// Writes requests until the connection is dropped; returns why it ended.
+async fn write_requests(
     mut writer: impl AsyncWrite + Unpin,
     mut asked: mpsc::UnboundedReceiver<Bytes>,
     notes: &Notes,
@@ -372,10 +372,10 @@ async fn write_questions(
     }
 }
 
-/// What the reading side has the writing side say: however much comes, this stays small.
+/// What the reading side has the writing side send; bounded, however many frames come.
 #[derive(Default)]
 struct Notes {
-    /// What offers memory.
+    /// An offer of shared memory that is not sent yet.
     offer: Mutex<Option<Offer>>,
     freed: SlotSet,
     changed: Notify,
@@ -417,32 +417,32 @@ struct Answers<'a, R> {
     reader: Reader<R>,
     calls: &'a Calls,
     incoming: &'a Arc<Budget>,
-    /// Those of which a part is there.
-    arriving: FxHashMap<u64, Arriving>,
+    /// Tensors that are half received, by request.
+    arriving: FxHashMap<u64, IncomingTensor>,
     notes: &'a Notes,
-    /// Memory that was offered.
+    /// The shared memory that was offered.
     ring: Option<(Ring, Charge)>,
-    /// Whether the other side is on this machine and no memory was offered yet.
+    /// Whether the other side is on this machine and no shared memory was offered yet.
     may_share: bool,
 }
 
 impl<R: AsyncRead + Unpin> Answers<'_, R> {
-    /// Takes answers until the stream ends; why it ended.
+    /// Reads answers until the stream ends; returns why it ended.
     async fn take_all(mut self) -> Error {
         loop {
             match self.next().await {
                 Ok(true) => {}
                 Ok(false) => return err!(Unavailable, "it closed the stream of tensors"),
                 Err(Broken::Socket(e)) => return broke_off(&e),
-                // A peer that speaks nonsense is as good as lost.
+                // A peer that breaks the protocol is treated as lost.
                 Err(Broken::Rules(e)) => {
-                    return Error::new(Code::Unavailable, e.message().to_owned());
+                    return e.with_code(Code::Unavailable);
                 }
             }
         }
     }
 
-    /// Takes one frame, or lets go of what nobody waits for; false at the end.
+    /// Reads one frame, or drops tensors of cancelled requests; false at the end of the stream.
     async fn next(&mut self) -> Result<bool, Broken> {
         let header = tokio::select! {
             header = self.reader.array::<HEADER_BYTES>() => header?,
@@ -455,7 +455,7 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
         let header = Header::decode(&header)?;
         match header.kind {
             Kind::Want | Kind::GiveUp | Kind::Ring | Kind::Freed => {
-                return Err(broken("an answer is a question").into());
+                return Err(broken("the server sent a request").into());
             }
             Kind::Dead => {
                 self.arriving.remove(&header.id);
@@ -469,9 +469,9 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
             Kind::Tensor => self.begin(header).await?,
             Kind::More => self.go_on(header.id, header.len).await?,
             Kind::Placed => {
-                let place = Place::decode(&self.reader.array_whole().await?);
+                let place = SlotRange::decode(&self.reader.array_whole().await?);
                 self.take_placed(header.id, place)?;
-                // The writing side says at once that the slot is free, and other tasks get their turn.
+                // Lets the writing side send `Freed`, and other async tasks run.
                 tokio::task::yield_now().await;
             }
         }
@@ -494,11 +494,11 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
             self.share();
         }
         if self.calls.is_waiting(header.id) {
-            match Arriving::new(start, self.incoming) {
+            match IncomingTensor::new(start, self.incoming) {
                 Ok(arriving) => {
                     self.arriving.insert(header.id, arriving);
                 }
-                // There is no room; what comes of it is passed over.
+                // The budget has no room; its bytes are skipped.
                 Err(e) => self.calls.answer(header.id, Err(e)),
             }
         }
@@ -520,7 +520,7 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
         Ok(())
     }
 
-    /// Offers memory, once; if there is none, all comes by the socket.
+    /// Offers shared memory, once; if it cannot be had, all comes by the socket.
     fn share(&mut self) {
         if std::mem::take(&mut self.may_share)
             && let Ok(charge) = Charge::new(self.incoming, ring::BYTES)
@@ -532,7 +532,7 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
         }
     }
 
-    fn take_placed(&mut self, id: u64, place: Place) -> Result<()> {
+    fn take_placed(&mut self, id: u64, place: SlotRange) -> Result<()> {
         let ring = self.ring.as_ref().filter(|_| ring::has(place));
         let (ring, _) = ring.ok_or_else(|| broken("there is no such slot"))?;
         if !self.calls.is_waiting(id) {
@@ -577,7 +577,7 @@ mod tests {
     /// A connection and what is at its other end.
     struct Ends {
         connection: Arc<Connection>,
-        questions: Reader<DuplexStream>,
+        requests: Reader<DuplexStream>,
         answers: DuplexStream,
         incoming: Arc<Budget>,
     }
@@ -590,11 +590,11 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (answers, reader) = tokio::io::duplex(1000);
-            let (writer, questions) = tokio::io::duplex(1000);
+            let (writer, requests) = tokio::io::duplex(1000);
             let incoming = Budget::new(64 << 20);
             let connection = Arc::new(Connection::start(reader, writer, 7, &incoming, is_near));
-            let questions = Reader::new(questions);
-            let script = script(Ends { connection, questions, answers, incoming });
+            let requests = Reader::new(requests);
+            let script = script(Ends { connection, requests, answers, incoming });
             tokio::time::timeout(LIMIT, script).await.expect("nothing hangs");
         });
     }
@@ -610,9 +610,9 @@ mod tests {
 
         /// The next question: its number, what it is, its key.
         async fn question(&mut self) -> (u64, Kind, String) {
-            let header = self.questions.array_whole().await.unwrap();
+            let header = self.requests.array_whole().await.unwrap();
             let header = Header::decode(&header).unwrap();
-            let body = self.questions.bytes(header.len).await.unwrap();
+            let body = self.requests.bytes(header.len).await.unwrap();
             let request = pb::RecvTensorRequest::decode(&body[..]).unwrap();
             (header.id, header.kind, request.rendezvous_key)
         }
@@ -626,14 +626,14 @@ mod tests {
 
         /// The memory that is offered next.
         async fn offer(&mut self) -> Offer {
-            let header = Header::decode(&self.questions.array_whole().await.unwrap()).unwrap();
+            let header = Header::decode(&self.requests.array_whole().await.unwrap()).unwrap();
             assert_eq!(header.kind, Kind::Ring);
-            Offer::decode(header.id, &self.questions.array_whole().await.unwrap())
+            Offer::decode(header.id, &self.requests.array_whole().await.unwrap())
         }
 
         async fn place(&mut self, id: u64, slot: usize, count: usize) {
             let mut frame = BytesMut::new();
-            Place { slot, count }.put(id, &mut frame);
+            SlotRange { slot, count }.put(id, &mut frame);
             self.answers.write_all(&frame).await.unwrap();
         }
 
@@ -733,7 +733,7 @@ mod tests {
                 ends.frame(id, Kind::Tensor, &[&start]).await;
                 let mut frames = BytesMut::new();
                 for (slot, count) in places {
-                    Place { slot: *slot, count: *count }.put(id, &mut frames);
+                    SlotRange { slot: *slot, count: *count }.put(id, &mut frames);
                 }
                 ends.answers.write_all(&frames).await.unwrap();
                 drop(ends.answers);

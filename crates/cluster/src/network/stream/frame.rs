@@ -1,19 +1,19 @@
-//! What travels on a fast stream. All numbers are little-endian.
+//! The frame format of the stream protocol. All numbers are little-endian.
 //!
-//! Both sides begin with a [`Preface`]; a server that does not like the client's closes. Then come
-//! frames: a [`Header`] of 16 bytes and a body.
+//! Both sides begin with a [`Preface`]; the server closes the connection if the client's does not match. Then
+//! come frames: a [`Header`] of 16 bytes and a body.
 //!
 //! | kind | from | body |
 //! |---|---|---|
 //! | `Want` | client | a `RecvTensorRequest` |
-//! | `GiveUp` | client | nothing: the client no longer wants what it asked for under this number |
+//! | `GiveUp` | client | nothing: the client cancels the request of this id |
 //! | `Tensor` | server | a [`TensorStart`], then the first bytes of the content |
 //! | `More` | server | the next bytes of the content |
-//! | `Dead` | server | nothing: the tensor is the result of a branch not taken |
-//! | `Failed` | server | the error's code as four bytes, and its message |
-//! | `Ring` | client | an [`Offer`]'s file: it has memory to share under this number, see `ring` |
-//! | `Freed` | client | nothing: the slot of this number may be filled again |
-//! | `Placed` | server | a [`Place`]: the next bytes of the content lie there |
+//! | `Dead` | server | nothing: the tensor is dead (the result of a branch not taken) |
+//! | `Failed` | server | the error's code, where it arose, and its text; see [`encode_error`] |
+//! | `Ring` | client | an [`Offer`] of shared memory; its file descriptor is the frame's id, see `ring` |
+//! | `Freed` | client | nothing: the slot of this id is free again |
+//! | `Placed` | server | a [`SlotRange`]: the next bytes of the content lie there |
 //!
 //! The content of numbers is the tensor's memory; strings and other objects are a `TensorProto`.
 
@@ -26,16 +26,16 @@ use thalweg_tensor::{DType, Error, Result, Shape, Tensor, ensure, err};
 
 use crate::network::own_messages::ErrorOrigin;
 
-/// Grows when the format changes; tasks of different versions keep to gRPC.
+/// Changes with the format; tasks of different versions use gRPC.
 pub(crate) const VERSION: u32 = 3;
-/// What a client sends first. No other protocol of this port begins with this byte.
+/// The first bytes that a client sends. No other protocol of this port begins with the first of them.
 pub(crate) const MAGIC: [u8; 8] = *b"\x17thalweg";
 pub(crate) const PREFACE_BYTES: usize = 20;
 pub(crate) const HEADER_BYTES: usize = 16;
 /// The part of a [`TensorStart`] before its head.
 pub(crate) const START_BYTES: usize = 13;
 const OFFER_BYTES: usize = 8;
-const PLACE_BYTES: usize = 8;
+const SLOT_RANGE_BYTES: usize = 8;
 /// Bytes of a `Want`, of a head, of an error.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 << 10;
 /// Bytes of content in one frame: what a small tensor may have to wait for.
@@ -64,7 +64,7 @@ impl Preface {
     }
 }
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Kind {
     Want = 1,
@@ -90,10 +90,10 @@ const KINDS: [Kind; 9] = [
     Kind::Placed,
 ];
 
-/// The beginning of a frame.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Header {
-    /// Which question it belongs to.
+    /// The id of the request that it belongs to.
     pub(crate) id: u64,
     pub(crate) kind: Kind,
     /// Bytes of the body.
@@ -116,7 +116,7 @@ impl Header {
             Kind::Want | Kind::Failed => 0..=SMALL_BYTES_MAX,
             Kind::GiveUp | Kind::Dead | Kind::Freed => 0..=0,
             Kind::Ring => OFFER_BYTES..=OFFER_BYTES,
-            Kind::Placed => PLACE_BYTES..=PLACE_BYTES,
+            Kind::Placed => SLOT_RANGE_BYTES..=SLOT_RANGE_BYTES,
             Kind::Tensor => 0..=START_BYTES + SMALL_BYTES_MAX + PART_BYTES,
             Kind::More => 0..=PART_BYTES,
         };
@@ -130,51 +130,51 @@ impl Header {
     }
 }
 
-/// Where memory that a task shares is found.
+/// An offer of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Offer {
-    /// Its number among the open files of the process.
+    /// Its file descriptor in the process that offers it.
     pub(crate) number: u64,
-    /// The file's own number, which says whether it is the one that is meant.
+    /// Its inode number, to recognize the file.
     pub(crate) file: u64,
 }
 
 impl Offer {
-    /// Puts the whole frame.
+    /// Encodes the whole frame.
     pub(crate) fn put(&self, out: &mut BytesMut) {
         Header { id: self.number, kind: Kind::Ring, len: OFFER_BYTES }.put(out);
         out.put_u64_le(self.file);
     }
 
-    /// Of a frame's number and body.
+    /// Decodes a frame's id and body.
     pub(crate) fn decode(number: u64, body: &[u8; OFFER_BYTES]) -> Offer {
         Offer { number, file: u64_at(body, 0) }
     }
 }
 
-/// Where a part of a tensor lies in shared memory.
+/// The place of a part of a tensor in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct SlotRange {
     pub(crate) slot: usize,
-    /// Bytes, from the beginning of the slot on.
+    /// Number of bytes from the beginning of the slot.
     pub(crate) count: usize,
 }
 
-impl Place {
-    /// Puts the whole frame.
+impl SlotRange {
+    /// Encodes the whole frame.
     pub(crate) fn put(&self, id: u64, out: &mut BytesMut) {
-        Header { id, kind: Kind::Placed, len: PLACE_BYTES }.put(out);
+        Header { id, kind: Kind::Placed, len: SLOT_RANGE_BYTES }.put(out);
         out.put_u32_le(self.slot as u32);
         out.put_u32_le(self.count as u32);
     }
 
-    /// Of a frame's body.
-    pub(crate) fn decode(body: &[u8; PLACE_BYTES]) -> Place {
-        Place { slot: u32_at(body, 0) as usize, count: u32_at(body, 4) as usize }
+    /// Decodes a frame's body.
+    pub(crate) fn decode(body: &[u8; SLOT_RANGE_BYTES]) -> SlotRange {
+        SlotRange { slot: u32_at(body, 0) as usize, count: u32_at(body, 4) as usize }
     }
 }
 
-/// What comes against the rules ends the stream.
+/// The error for a violation of the protocol, which ends the stream.
 pub(crate) fn broken(what: &str) -> Error {
     err!(DataLoss, "the stream of tensors is broken: {what}")
 }
@@ -187,17 +187,17 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
     u64::from_le_bytes(bytes[at..at + 8].try_into().expect("the caller has as many bytes"))
 }
 
-/// What is said of a tensor before its content.
+/// The head of a tensor, which comes before its content.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TensorStart {
-    /// Bytes of the whole content.
+    /// Size of the whole content.
     pub(crate) content_bytes: u64,
     /// The dtype and shape if the content is the tensor's memory; none if it is a `TensorProto`.
     pub(crate) plain: Option<(DType, Shape)>,
 }
 
 impl TensorStart {
-    /// What is said of a tensor, encoded, and its content.
+    /// The encoded head of a tensor, and its content.
     pub(crate) fn of(tensor: &Tensor) -> Result<(Bytes, Bytes)> {
         let mut proto = tensor.to_proto()?;
         let is_plain = !tensor.dtype().is_object();
@@ -213,7 +213,7 @@ impl TensorStart {
         Ok((start.freeze(), content))
     }
 
-    /// How long the head is, which follows the fixed part.
+    /// Length of the variable part of the head.
     pub(crate) fn head_bytes(fixed: &[u8; START_BYTES]) -> Result<usize> {
         let len = u32_at(fixed, 8) as usize;
         ensure!(len <= SMALL_BYTES_MAX, DataLoss, "{}", broken("a head is too large").message());
@@ -226,7 +226,7 @@ impl TensorStart {
             return Ok(TensorStart { content_bytes, plain: None });
         }
         let proto = pb::TensorProto::decode(head)
-            .map_err(|e| broken(&format!("a head is unclear: {e}")))?;
+            .map_err(|e| broken(&format!("the head of a tensor cannot be decoded: {e}")))?;
         let dtype = DType::from_proto(proto.dtype)?;
         let shape = Shape::from_proto(&proto.tensor_shape.unwrap_or_default())?;
         let bytes = shape.num_elements().checked_mul(dtype.size()).map(|bytes| bytes as u64);
@@ -241,7 +241,7 @@ impl TensorStart {
     }
 }
 
-/// An answer as it leaves: the bytes before the content, and the content.
+/// The frame of an answer: its kind, the bytes before the content, and the content.
 pub(crate) fn answer(result: &Result<Value>) -> Result<(Kind, Bytes, Bytes)> {
     match result {
         Ok(Value::Tensor(tensor)) => {

@@ -1,26 +1,27 @@
-//! `/thalweg.Peer/Hello`: how tasks of ours find each other's stream. Other tasks answer UNIMPLEMENTED.
+//! `/thalweg.Peer/Hello`, by which tasks of ours find each other's stream servers. TensorFlow's tasks answer
+//! UNIMPLEMENTED.
 
-/// Who asks.
+/// The request of `Hello`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct HelloRequest {
-    /// The version of the stream that the caller speaks.
+    /// The protocol version of the caller.
     #[prost(uint32, tag = "1")]
     pub(crate) version: u32,
 }
 
-/// Where the stream is.
+/// The response of `Hello`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct HelloResponse {
-    /// The version of the stream that the task speaks.
+    /// The protocol version of the task.
     #[prost(uint32, tag = "1")]
     pub(crate) version: u32,
-    /// Which start of the task this is.
+    /// The task's incarnation.
     #[prost(fixed64, tag = "2")]
     pub(crate) incarnation: u64,
-    /// The abstract name of a unix socket; empty if there is none. The gRPC port takes the stream too.
+    /// The abstract name of its unix socket; empty if it has none. The gRPC port accepts streams too.
     #[prost(string, tag = "3")]
     pub(crate) unix_name: String,
-    /// The version of the program, for people.
+    /// The version of the program, for logs.
     #[prost(string, tag = "4")]
     pub(crate) software: String,
 }

@@ -1,18 +1,17 @@
-//! The fast stream: tensors between two tasks of ours, over a socket without HTTP/2.
+//! The stream protocol: tensors between two tasks of ours, over a socket without HTTP/2.
 //!
-//! A task asks another by gRPC whether it has one ([`hello`]). Then it connects, to a unix socket if
-//! both are on one machine, to the gRPC port otherwise, and asks for tensors by the same keys as with
-//! `RecvTensor`. A tensor leaves from where it is and arrives where it stays. Large ones travel in
-//! parts between which small ones pass, on one machine through memory that both share ([`ring`]).
-//! [`frame`] has the format.
+//! A task asks another by gRPC whether it serves streams ([`hello`]), connects to its unix socket if both are on
+//! one machine, to its gRPC port otherwise, and requests tensors by the rendezvous keys of `RecvTensor`. A tensor
+//! is sent from its own memory and received into the memory in which it stays. Large tensors are sent in parts,
+//! with small ones between them, and on one machine through shared memory ([`ring`]). [`frame`] has the format.
 
-mod arriving;
 pub(crate) mod client;
 pub(crate) mod frame;
 pub(crate) mod hello;
-mod leaving;
+mod incoming_tensor;
 mod reader;
 mod ring;
+mod send_queue;
 pub(crate) mod server;
 pub(crate) mod socket;
 #[cfg(test)]

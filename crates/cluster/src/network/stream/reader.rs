@@ -1,17 +1,17 @@
-//! Bytes of a stream: small things through a buffer, large ones straight to where they stay.
+//! Buffered reads of a stream: headers through a small buffer, tensors straight into their memory.
 
 use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Small, so that little of a large tensor takes the way through it.
+/// Small, so that few bytes of a large tensor are copied twice.
 const BUFFER_BYTES: usize = 4096;
 
 /// The reading side of a connection.
 pub(super) struct Reader<R> {
     source: R,
     buffer: Box<[u8; BUFFER_BYTES]>,
-    /// The part of the buffer that was not taken yet.
+    /// The part of the buffer that was not consumed yet.
     start: usize,
     end: usize,
 }
@@ -21,7 +21,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Reader { source, buffer: Box::new([0; BUFFER_BYTES]), start: 0, end: 0 }
     }
 
-    /// The next `N` bytes, or nothing if the stream ends before the first.
+    /// The next `N` bytes; none if the stream ends before the first.
     pub(super) async fn array<const N: usize>(&mut self) -> io::Result<Option<[u8; N]>> {
         const { assert!(N <= BUFFER_BYTES) }
         while self.end - self.start < N {
@@ -41,7 +41,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Ok(Some(taken.expect("so many were taken")))
     }
 
-    /// The next `N` bytes, which must come.
+    /// The next `N` bytes; an error if the stream ends before them.
     pub(super) async fn array_whole<const N: usize>(&mut self) -> io::Result<[u8; N]> {
         self.array().await?.ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
@@ -57,14 +57,14 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         Ok(())
     }
 
-    /// So many bytes, which the caller has found to be few.
+    /// The next `count` bytes; the caller bounds `count`.
     pub(super) async fn bytes(&mut self, count: usize) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; count];
         self.fill(&mut bytes).await?;
         Ok(bytes)
     }
 
-    /// Passes over bytes that nobody wants.
+    /// Skips `count` bytes.
     pub(super) async fn skip(&mut self, mut count: usize) -> io::Result<()> {
         let mut scratch = [0; BUFFER_BYTES];
         while count > 0 {

@@ -10,7 +10,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::frame::{Offer, Place};
+use super::frame::{Offer, SlotRange};
 
 pub(super) const SLOTS: usize = 4;
 /// Small enough that all slots stay in a cache.
@@ -25,7 +25,7 @@ pub(super) const PLACED_BYTES_MIN: usize = 64 << 10;
 pub(super) use system::Ring;
 
 /// Whether a ring has that place.
-pub(super) fn has(place: Place) -> bool {
+pub(super) fn has(place: SlotRange) -> bool {
     place.slot < SLOTS && place.count <= SLOT_BYTES
 }
 
@@ -65,7 +65,7 @@ mod system {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     use std::ptr::NonNull;
 
-    use super::{BYTES, Offer, Place, SLOT_BYTES, has};
+    use super::{BYTES, Offer, SLOT_BYTES, SlotRange, has};
 
     const NAME: &CStr = c"thalweg-ring";
     /// What the system calls such a file.
@@ -143,7 +143,7 @@ mod system {
 
         /// Copies into a slot, which has the room.
         pub(in super::super) fn write(&mut self, slot: usize, bytes: &[u8]) {
-            assert!(has(Place { slot, count: bytes.len() }), "a slot is as large as it is");
+            assert!(has(SlotRange { slot, count: bytes.len() }), "a slot is as large as it is");
             // SAFETY: the slot lies within the mapped pages, which no reference of ours points to. The
             // other process may touch it only against the rules; then it gets other bytes, no more.
             unsafe {
@@ -154,7 +154,7 @@ mod system {
 
         /// Copies out of a slot, which has as many bytes.
         pub(in super::super) fn read(&self, slot: usize, target: &mut [u8]) {
-            assert!(has(Place { slot, count: target.len() }), "a slot is as large as it is");
+            assert!(has(SlotRange { slot, count: target.len() }), "a slot is as large as it is");
             // SAFETY: as for `write`; bytes may be anything.
             unsafe {
                 let source = self.start.as_ptr().add(slot * SLOT_BYTES);
@@ -227,11 +227,11 @@ impl Filling {
     }
 
     /// Copies the first of these bytes into a slot; none if all are taken.
-    pub(super) fn fill(&mut self, bytes: &[u8]) -> Option<Place> {
+    pub(super) fn fill(&mut self, bytes: &[u8]) -> Option<SlotRange> {
         let slot = self.free.take()?;
         let count = bytes.len().min(SLOT_BYTES);
         self.ring.write(slot, &bytes[..count]);
-        Some(Place { slot, count })
+        Some(SlotRange { slot, count })
     }
 }
 

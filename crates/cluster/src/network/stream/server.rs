@@ -1,4 +1,4 @@
-//! The answering side of a fast stream.
+//! The server side of the stream protocol.
 
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
@@ -17,21 +17,21 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::frame::{self, HEADER_BYTES, Header, Kind, Offer, PREFACE_BYTES, Preface, VERSION};
-use super::leaving::{self, Answer, Leaving, Room};
 use super::reader::Reader;
 use super::ring::{Filling, SlotSet};
+use super::send_queue::{self, Answer, Outgoing, SendCharge};
 use super::socket;
-use crate::step::life::is_over;
-use crate::worker::{AskedTensor, Worker};
+use crate::step::worker_step::is_over;
+use crate::worker::{TensorRequest, Worker};
 
-/// What a question costs besides its bytes.
-const QUESTION_BYTES: usize = 256;
-/// What may be on its way out of a connection without a charge; more has to wait before it is read.
+/// Charged for a request besides its bytes.
+const REQUEST_BYTES: usize = 256;
+/// Maximum number of queued items without a charge; reading stops while all are in use.
 const SPARE_MAX: usize = 1024;
-/// Between attempts to take a connection.
+/// Pause after a failed `accept`.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Serves the connections of our user to a unix socket, so many at a time, until `stop` says so.
+/// Serves connections of our own user to a unix socket, at most `connections_max`, until `stop`.
 pub(crate) async fn accept_all(
     listener: UnixListener,
     worker: Arc<Worker>,
@@ -54,7 +54,7 @@ pub(crate) async fn accept_all(
                     let (worker, stop) = (worker.clone(), stop.clone());
                     connections.spawn(serve(worker, reader, writer, peer, greeting_limit, stop));
                 }
-                // Out of descriptors, or a client gone before it was taken: others may still come.
+                // No file descriptor left, or the client is gone already.
                 Err(e) => {
                     report_accept_error(&e);
                     tokio::time::sleep(RETRY).await;
@@ -67,14 +67,13 @@ pub(crate) async fn accept_all(
     while connections.join_next().await.is_some() {}
 }
 
-/// Ready when it is time to stop.
+/// Ready when `stop` is set or its sender is gone.
 async fn told(stop: &mut watch::Receiver<bool>) {
-    // Who could say so may be gone; that is as good as saying it.
     let _ = stop.wait_for(|stopped| *stopped).await;
 }
 
-/// Answers a connection's questions until it ends, or `stop` says so. Who has not greeted after
-/// `greeting_limit` is let go. `peer` is the process at the other end, if it is on this machine.
+/// Answers the requests of a connection until it ends, or `stop`. The preface must come within
+/// `greeting_limit`. `peer` is the process id of the other end, if it is on this machine.
 pub(crate) async fn serve<R, W>(
     worker: Arc<Worker>,
     mut reader: R,
@@ -97,27 +96,27 @@ pub(crate) async fn serve<R, W>(
     }
     let (leave, leaving) = mpsc::unbounded_channel();
     let spare = Arc::new(Semaphore::new(SPARE_MAX));
-    let questions =
-        Questions { worker, open: Arc::default(), leave, spare, peer, slots: OnceLock::new() };
+    let requests =
+        Requests { worker, open: Arc::default(), leave, spare, peer, slots: OnceLock::new() };
     let mut reader = Reader::new(reader);
     let asked = async {
         tokio::select! {
-            // Whatever ended it, the other side knows as well as we do.
-            _ = questions.take_all(&mut reader) => {}
+            // The other side sees how the connection ended.
+            _ = requests.take_all(&mut reader) => {}
             () = told(&mut stop) => {
-                // What is on its way arrives.
-                let _ = questions.leave.send(Leaving::Last);
+                // Queued answers are still sent.
+                let _ = requests.leave.send(Outgoing::Last);
                 std::future::pending::<()>().await;
             }
         }
     };
     tokio::select! {
         () = asked => {}
-        _ = leaving::write_all(writer, leaving) => {}
+        _ = send_queue::write_all(writer, leaving) => {}
     }
 }
 
-/// Exchanges prefaces; false if the other side means another task or speaks another version.
+/// Exchanges prefaces; false if the other side wants another incarnation or version.
 async fn greet(
     reader: &mut (impl AsyncRead + Unpin),
     writer: &mut (impl AsyncWrite + Unpin),
@@ -133,30 +132,29 @@ async fn greet(
     Ok(true)
 }
 
-/// Tensors that are wanted, by the number of the question.
-type Open = Mutex<FxHashMap<u64, (AskedTensor, Charge)>>;
+/// Open requests by id.
+type Open = Mutex<FxHashMap<u64, (TensorRequest, Charge)>>;
 
-struct Questions {
+struct Requests {
     worker: Arc<Worker>,
     open: Arc<Open>,
-    leave: mpsc::UnboundedSender<Leaving>,
+    leave: mpsc::UnboundedSender<Outgoing>,
     spare: Arc<Semaphore>,
-    /// The process at the other end, if it is on this machine.
+    /// The process id of the other end, if it is on this machine.
     peer: Option<i32>,
-    /// Slots of the memory that it shares which may be filled, once it has offered some; none if they
-    /// cannot be had.
+    /// Free slots of the shared memory that the peer has offered; none if it could not be opened.
     slots: OnceLock<Option<Arc<SlotSet>>>,
 }
 
-impl Drop for Questions {
-    /// Nobody waits for the answers any more.
+impl Drop for Requests {
+    /// Cancels the open requests.
     fn drop(&mut self) {
         let open = std::mem::take(&mut *self.open.lock());
         open.into_values().for_each(|(asked, _)| asked.give_up());
     }
 }
 
-impl Questions {
+impl Requests {
     async fn take_all(&self, reader: &mut Reader<impl AsyncRead + Unpin>) -> Result<()> {
         let lost = |e: io::Error| err!(Cancelled, "the stream broke off: {e}");
         while let Some(header) = reader.array::<HEADER_BYTES>().await.map_err(lost)? {
@@ -165,7 +163,7 @@ impl Questions {
                 Kind::Want => {
                     let body = reader.bytes(header.len).await.map_err(lost)?;
                     let request = pb::RecvTensorRequest::decode(&body[..])
-                        .map_err(|e| frame::broken(&format!("a question is unclear: {e}")))?;
+                        .map_err(|e| frame::broken(&format!("a request cannot be decoded: {e}")))?;
                     self.want(header.id, &request, header.len).await?;
                 }
                 Kind::GiveUp => self.give_up(header.id).await,
@@ -174,29 +172,29 @@ impl Questions {
                     self.share(Offer::decode(header.id, &body))?;
                 }
                 Kind::Freed => self.freed(header.id)?,
-                _ => return Err(frame::broken("a question is an answer")),
+                _ => return Err(frame::broken("the client sent an answer")),
             }
         }
         Ok(())
     }
 
-    /// Fails if the connection must end.
+    /// Handles a request; an error ends the connection.
     async fn want(&self, id: u64, request: &pb::RecvTensorRequest, len: usize) -> Result<()> {
         if self.open.lock().contains_key(&id) {
-            return Err(frame::broken("two questions have one number"));
+            return Err(frame::broken("two requests have one number"));
         }
-        // Charged until its answer has left.
-        let charge = match Charge::new(&self.worker.task().incoming, len + QUESTION_BYTES) {
+        // Charged until the answer is sent.
+        let charge = match Charge::new(&self.worker.task().incoming, len + REQUEST_BYTES) {
             Ok(charge) => charge,
             Err(e) => {
                 answer(&self.leave, id, &Err(e), self.spare().await);
                 return Ok(());
             }
         };
-        let tensor = match self.worker.asked(request) {
+        let tensor = match self.worker.tensor_request(request) {
             Ok(tensor) => tensor,
             Err(e) => {
-                answer(&self.leave, id, &Err(e), Room::Charged { _charge: charge });
+                answer(&self.leave, id, &Err(e), SendCharge::Charged { _charge: charge });
                 return Ok(());
             }
         };
@@ -207,13 +205,13 @@ impl Questions {
         Ok(())
     }
 
-    /// The other side offers memory; what we cannot open is not used.
+    /// The peer offers shared memory, which is ignored if it cannot be opened.
     fn share(&self, offer: Offer) -> Result<()> {
         let filling = self.peer.and_then(|process| Filling::open(process, offer).ok());
         let (filling, slots) = filling.unzip();
-        self.slots.set(slots).map_err(|_| frame::broken("memory is offered twice"))?;
+        self.slots.set(slots).map_err(|_| frame::broken("shared memory was offered twice"))?;
         if let Some(filling) = filling {
-            let _ = self.leave.send(Leaving::Ring(filling));
+            let _ = self.leave.send(Outgoing::Ring(filling));
         }
         Ok(())
     }
@@ -223,7 +221,7 @@ impl Questions {
         if !slots.is_some_and(|slots| slots.add(slot)) {
             return Err(frame::broken("a slot is freed that was not filled"));
         }
-        let _ = self.leave.send(Leaving::Freed);
+        let _ = self.leave.send(Outgoing::Freed);
         Ok(())
     }
 
@@ -231,27 +229,27 @@ impl Questions {
         let asked = self.open.lock().remove(&id);
         match asked {
             Some((asked, _)) => asked.give_up(),
-            // It is on its way already.
+            // The answer is queued already.
             None => {
-                let dropped = Leaving::Dropped { id, _room: self.spare().await };
+                let dropped = Outgoing::Dropped { id, _room: self.spare().await };
                 let _ = self.leave.send(dropped);
             }
         }
     }
 
-    /// Room that is always there in the end: what has it leaves, or the connection ends.
-    async fn spare(&self) -> Room {
+    /// Waits for a permit. Items that hold one are sent, or the connection ends, so this ends.
+    async fn spare(&self) -> SendCharge {
         let permit = self.spare.clone().acquire_owned().await;
-        Room::Spare { _permit: permit.expect("the semaphore is never closed") }
+        SendCharge::Spare { _permit: permit.expect("the semaphore is never closed") }
     }
 }
 
-/// A question that the worker answers; one that it lets go of is of a step that is over.
+/// An open request. If it is dropped without an answer, the answer is that its step is over.
 struct Asked {
     id: u64,
     step: u64,
     open: Weak<Open>,
-    leave: mpsc::UnboundedSender<Leaving>,
+    leave: mpsc::UnboundedSender<Outgoing>,
     is_answered: bool,
 }
 
@@ -259,9 +257,9 @@ impl Asked {
     fn answer(&mut self, result: &Result<Value>) {
         self.is_answered = true;
         let asked = self.open.upgrade().and_then(|open| open.lock().remove(&self.id));
-        // If it is not there, it was given up.
+        // If it is not there, it was cancelled.
         if let Some((_, charge)) = asked {
-            answer(&self.leave, self.id, result, Room::Charged { _charge: charge });
+            answer(&self.leave, self.id, result, SendCharge::Charged { _charge: charge });
         }
     }
 }
@@ -274,11 +272,16 @@ impl Drop for Asked {
     }
 }
 
-fn answer(leave: &mpsc::UnboundedSender<Leaving>, id: u64, result: &Result<Value>, room: Room) {
+fn answer(
+    leave: &mpsc::UnboundedSender<Outgoing>,
+    id: u64,
+    result: &Result<Value>,
+    room: SendCharge,
+) {
     let (kind, start, content) = frame::answer(result)
         .unwrap_or_else(|e| (Kind::Failed, frame::encode_error(&e), Default::default()));
-    // If the connection is gone, nobody waits.
-    let _ = leave.send(Leaving::Answer(Answer { id, kind, start, content, _room: room }));
+    // There is no receiver if the connection is gone.
+    let _ = leave.send(Outgoing::Answer(Answer { id, kind, start, content, _room: room }));
 }
 
 #[cfg(test)]
@@ -290,7 +293,7 @@ mod tests {
     fn a_question_is_answered_once_even_if_the_worker_lets_it_go() {
         let budget = Budget::new(10);
         let open = Arc::new(Open::default());
-        let tensor = AskedTensor::of_a_task_alone(7);
+        let tensor = TensorRequest::of_a_task_alone(7);
         let (leave, mut leaving) = mpsc::unbounded_channel();
         let ask = |id: u64| {
             open.lock().insert(id, (tensor.clone(), Charge::new(&budget, 1).unwrap()));
@@ -298,7 +301,7 @@ mod tests {
             Asked { id, step: 7, open, leave, is_answered: false }
         };
         let mut next = || match leaving.try_recv() {
-            Ok(Leaving::Answer(answer)) => Some((answer.id, answer.kind, answer.start)),
+            Ok(Outgoing::Answer(answer)) => Some((answer.id, answer.kind, answer.start)),
             _ => None,
         };
         drop(ask(1));

@@ -1,4 +1,4 @@
-//! Sockets of fast streams: unix ones within a machine, TCP between machines.
+//! Sockets of the stream protocol: unix sockets within a machine, TCP between machines.
 
 use std::io::{ErrorKind, Result};
 use std::time::Duration;
@@ -7,16 +7,16 @@ use socket2::{SockRef, TcpKeepalive};
 use thalweg_kernel::Entropy;
 use tokio::net::{TcpStream, UnixListener, UnixStream};
 
-/// Bytes under way in a socket; the system may allow less.
+/// Size of a socket's buffers; the system may allow less.
 const BUFFER_BYTES: usize = 4 << 20;
-/// A peer that has said nothing for that long is asked by the system whether it is there.
+/// TCP keep-alive: idle time before the first probe.
 const KEEP_ALIVE: Duration = Duration::from_secs(60);
 
-/// What names of unix sockets begin with.
+/// Prefix of the names of unix sockets.
 const NAME_PREFIX: &str = "thalweg-";
 
-/// A unix socket with a name that nobody else has, and the name. It leaves nothing in the file
-/// system. Every process of the same network namespace can find it; see [`is_of`] for who may use it.
+/// Listens on a unix socket with a random name in the abstract namespace; returns the name too. Every process
+/// of the same network namespace can connect to it; [`is_of`] checks the user.
 pub(crate) fn listen(entropy: &dyn Entropy) -> Result<(UnixListener, String)> {
     let name = format!("{NAME_PREFIX}{:016x}{:016x}", entropy.next_u64(), entropy.next_u64());
     let listener = bind(&name)?;
@@ -24,8 +24,7 @@ pub(crate) fn listen(entropy: &dyn Entropy) -> Result<(UnixListener, String)> {
     Ok((UnixListener::from_std(listener)?, name))
 }
 
-/// Connects to the socket of that name, which another task has told: it must be one of ours, and of
-/// our user.
+/// Connects to the socket of this name, which another task sent; its process must be of our user.
 pub(crate) async fn connect(name: &str) -> Result<UnixStream> {
     if !name.starts_with(NAME_PREFIX) {
         return Err(ErrorKind::InvalidInput.into());
@@ -37,13 +36,13 @@ pub(crate) async fn connect(name: &str) -> Result<UnixStream> {
     }
 }
 
-/// The user that this process acts as.
+/// The effective user id of this process.
 pub(crate) fn own_user() -> Result<u32> {
-    // The system tells each end who is at the other.
+    // Peer credentials of a socket pair are our own.
     Ok(UnixStream::pair()?.0.peer_cred()?.uid())
 }
 
-/// Whether a process of that user is at the other end. Others use TCP.
+/// Whether the process at the other end has this user id. Other users use TCP.
 pub(crate) fn is_of(user: u32, stream: &UnixStream) -> bool {
     stream.peer_cred().is_ok_and(|peer| peer.uid() == user)
 }
@@ -58,13 +57,13 @@ mod names {
         UnixListener::bind_addr(&SocketAddr::from_abstract_name(name)?)
     }
 
-    /// As tokio wants to have it.
+    /// The address in tokio's notation.
     pub(super) fn address(name: &str) -> Result<String> {
         Ok(format!("\0{name}"))
     }
 }
 
-/// Other systems have no names outside the file system; there TCP does it.
+/// Other systems have no abstract namespace; streams use TCP there.
 #[cfg(not(target_os = "linux"))]
 mod names {
     use std::io::{Error, ErrorKind, Result};

@@ -8,7 +8,7 @@ use thalweg_kernel::{Registration, Value};
 use thalweg_proto as pb;
 use thalweg_tensor::{Error, Result};
 
-use crate::master::step::Rest;
+use crate::master::step::Cleanup;
 use crate::network::transport::{Call, Done, RunGraphReport, Transport};
 
 /// Small, seeded, good enough.
@@ -40,7 +40,7 @@ pub(super) enum Message {
     /// The caller of `Run` is gone.
     CallerGone { step: u64, task: usize, life: u64 },
     /// The answer to `Run`.
-    Ran { step: u64, task: usize, result: Result<Rest> },
+    Ran { step: u64, task: usize, result: Result<Cleanup> },
     /// A master has a task forget a step.
     Cleanup { step: u64, task: usize },
     /// A task asks another for a tensor.

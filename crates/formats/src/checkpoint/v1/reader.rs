@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use prost::Message;
+
 use thalweg_proto::{SavedSliceMeta, SavedTensorSlices};
-use thalweg_tensor::{Code, Context, DType, Result, Shape, Tensor, ensure, err};
+use thalweg_tensor::{Bytes, Code, Context, DType, Result, Shape, Tensor, ensure, err};
 
 use super::{VERSION, values};
 use crate::Storage;
@@ -52,20 +53,20 @@ impl Reader {
         let mut reader = Reader { tables: Vec::new(), tensors: BTreeMap::new() };
         for path in &paths {
             let table = Table::open(storage.open(path)?)?;
-            reader.add_file(&table).map_err(|e| match e.code() {
+            // Errors of the table name the file already.
+            let list = table.get(b"")?;
+            reader.add_file(list).map_err(|e| match e.code() {
                 Code::InvalidArgument => damaged(path, 0, e.message()),
-                _ => {
-                    e.map_message(|m| if m.starts_with(path) { m } else { format!("{path}: {m}") })
-                }
+                _ => e.map_message(|m| format!("{path}: {m}")),
             })?;
             reader.tables.push(table);
         }
         Ok(reader)
     }
 
-    /// Adds the tensors of one file.
-    fn add_file(&mut self, table: &Table) -> Result<()> {
-        let list = table.get(b"")?.ok_or_else(|| {
+    /// Adds the tensors of one file, whose list of tensors this is.
+    fn add_file(&mut self, list: Option<Bytes>) -> Result<()> {
+        let list = list.ok_or_else(|| {
             err!(DataLoss, "byte 0: a table without the list that a checkpoint has")
         })?;
         let list = SavedTensorSlices::decode(list)

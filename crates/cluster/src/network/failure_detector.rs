@@ -1,67 +1,66 @@
-//! Tasks that say nothing: noticed, reported, and after a while taken for lost.
+//! Failure detector of one task: probes it while calls wait for it, reports its silence, declares it lost.
 //!
-//! A state machine without I/O. A task that dies is noticed by its connections, at once; this is for
-//! one that is stopped or cut off. While something is asked of a task and nothing comes, it is also
-//! asked whether it is there; any answer will do, to whatever question.
+//! A state machine without I/O. Broken connections end calls at once without it; it is for tasks that are
+//! stopped or cut off. Any answer of the task counts as a sign of life.
 
 use std::time::Duration;
 
-/// When silence is what.
+/// Durations of silence.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// A task from which nothing comes for so long is asked.
+    /// After this much silence the task is probed.
     pub(crate) ask: Duration,
-    /// A question that is not answered by then is asked again, by another way.
+    /// A probe that is not answered after this long is repeated on a new connection.
     pub(crate) again: Duration,
-    /// Silence is worth a line in the log.
+    /// After this much silence it is reported in the log.
     pub(crate) report: Duration,
-    /// The task is taken for lost.
+    /// After this much silence the task is declared lost.
     pub(crate) loss: Duration,
 }
 
 impl Limits {
-    /// A task is lost after this much silence; before that it is asked, and its silence reported.
+    /// The limits for tasks that are declared lost after `loss`.
     pub(crate) fn with_loss(loss: Duration) -> Limits {
-        // Somebody looks ten times a second: silence is reported before 3 s have passed, and a task
-        // that takes 2 s for every answer is not silent.
+        // With a tick every 100 ms silence is reported before 3 s have passed, and a task that takes 2 s
+        // for every answer is not silent.
         let [ask, report] = [500, 2700].map(Duration::from_millis);
         Limits { ask: ask.min(loss / 4), again: report, report: report.min(loss), loss }
     }
 }
 
-/// What is to be done.
+/// An output of the failure detector.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// Ask whether the task is there.
-    Ask,
-    /// Ask once more, on a new connection: the old one may have lost its way.
-    AskAnew,
-    /// Say that it has been silent for that long.
-    Report(Duration),
-    /// Say that it is back.
-    ReportBack(Duration),
-    /// End what waits for it.
-    Lose(Duration),
+    /// Send `GetStatus`.
+    Probe,
+    /// Send `GetStatus` on a new connection: packets of the old one may be lost.
+    ProbeAnew,
+    /// Report that the task has been silent for this long.
+    ReportSilence(Duration),
+    /// Report that the task has answered after this much silence.
+    ReportRecovery(Duration),
+    /// End the calls that wait for the task, which has been silent for this long.
+    DeclareLost(Duration),
 }
 
-/// What is known of one task.
+/// The failure detector of one task.
 #[derive(Debug, Default)]
-pub(crate) struct Silence {
-    /// When it was last heard, or when it began to matter.
+pub(crate) struct FailureDetector {
+    /// When the task last answered, or when a call began to wait for it.
     heard: Duration,
-    /// When it was last asked, if it has not answered.
+    /// When the probe was sent that is not answered yet.
     asked: Option<Duration>,
     is_reported: bool,
     is_in_use: bool,
 }
 
-impl Silence {
-    /// Time has passed; `is_in_use` if somebody waits for the task.
+impl FailureDetector {
+    /// It is `now`; `is_in_use` if a call waits for the task.
     pub(crate) fn tick(&mut self, now: Duration, is_in_use: bool, limits: &Limits) -> Vec<Action> {
         let mut actions = Vec::new();
         if !is_in_use {
-            // Nobody asks, so it has nothing to answer; what it owes from before does not count.
-            *self = Silence::default();
+            // Without a call the task owes no answer.
+            *self = FailureDetector::default();
             return actions;
         }
         if !std::mem::replace(&mut self.is_in_use, true) {
@@ -69,39 +68,39 @@ impl Silence {
         }
         let silent = now.saturating_sub(self.heard);
         if silent >= limits.loss {
-            *self = Silence::default();
-            actions.push(Action::Lose(silent));
+            *self = FailureDetector::default();
+            actions.push(Action::DeclareLost(silent));
             return actions;
         }
         if silent >= limits.report && self.asked.is_some() && !self.is_reported {
             self.is_reported = true;
-            actions.push(Action::Report(silent));
+            actions.push(Action::ReportSilence(silent));
         }
         match self.asked {
             None if silent >= limits.ask => {
                 self.asked = Some(now);
-                actions.push(Action::Ask);
+                actions.push(Action::Probe);
             }
             Some(asked) if now.saturating_sub(asked) >= limits.again => {
                 self.asked = Some(now);
-                actions.push(Action::AskAnew);
+                actions.push(Action::ProbeAnew);
             }
             _ => {}
         }
         actions
     }
 
-    /// For how long it has been silent, if that was reported.
+    /// The duration of its silence, if it was reported.
     pub(crate) fn reported(&self, now: Duration) -> Option<Duration> {
         self.is_reported.then(|| now.saturating_sub(self.heard))
     }
 
-    /// It has answered something.
+    /// The task has answered a call or a probe.
     pub(crate) fn hear(&mut self, now: Duration) -> Option<Action> {
         let silent = now.saturating_sub(self.heard);
         self.heard = now;
         self.asked = None;
-        std::mem::take(&mut self.is_reported).then_some(Action::ReportBack(silent))
+        std::mem::take(&mut self.is_reported).then_some(Action::ReportRecovery(silent))
     }
 }
 
@@ -130,34 +129,34 @@ mod tests {
 
     #[test]
     fn silence_is_reported_and_then_is_a_loss() {
-        let mut task = Silence::default();
+        let mut task = FailureDetector::default();
         assert!(task.tick(at(100), true, &LIMITS).is_empty());
-        assert_eq!(task.tick(at(101), true, &LIMITS), [Action::Ask]);
+        assert_eq!(task.tick(at(101), true, &LIMITS), [Action::Probe]);
         assert!(task.tick(at(102), true, &LIMITS).is_empty(), "one question at a time");
-        assert_eq!(task.tick(at(103), true, &LIMITS), [Action::Report(at(3))]);
+        assert_eq!(task.tick(at(103), true, &LIMITS), [Action::ReportSilence(at(3))]);
         assert!(task.tick(at(105), true, &LIMITS).is_empty(), "it is reported once");
-        assert_eq!(task.tick(at(106), true, &LIMITS), [Action::AskAnew]);
+        assert_eq!(task.tick(at(106), true, &LIMITS), [Action::ProbeAnew]);
         assert!(task.tick(at(107), true, &LIMITS).is_empty());
         assert_eq!(task.reported(at(107)), Some(at(7)));
-        assert_eq!(task.tick(at(130), true, &LIMITS), [Action::Lose(at(30))]);
+        assert_eq!(task.tick(at(130), true, &LIMITS), [Action::DeclareLost(at(30))]);
     }
 
     #[test]
     fn a_pause_heals() {
-        let mut task = Silence::default();
+        let mut task = FailureDetector::default();
         task.tick(at(0), true, &LIMITS);
         task.tick(at(1), true, &LIMITS);
         task.tick(at(20), true, &LIMITS);
-        assert_eq!(task.hear(at(21)), Some(Action::ReportBack(at(21))));
+        assert_eq!(task.hear(at(21)), Some(Action::ReportRecovery(at(21))));
         assert_eq!(task.reported(at(21)), None);
         assert!(task.tick(at(21), true, &LIMITS).is_empty());
-        assert_eq!(task.tick(at(22), true, &LIMITS), [Action::Ask]);
+        assert_eq!(task.tick(at(22), true, &LIMITS), [Action::Probe]);
         assert_eq!(task.hear(at(22)), None);
     }
 
     #[test]
     fn a_task_that_nobody_needs_may_be_silent() {
-        let mut task = Silence::default();
+        let mut task = FailureDetector::default();
         task.tick(at(0), true, &LIMITS);
         task.tick(at(1), true, &LIMITS);
         assert!(task.tick(at(50), false, &LIMITS).is_empty());

@@ -1,4 +1,4 @@
-//! A tensor of which a part is there.
+//! A tensor that is being received over a stream.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, err};
 
 use super::frame::{TensorStart, broken};
 
-/// Memory for a tensor's content, and how much of it came.
-pub(super) struct Arriving {
+/// Memory for a tensor's content, and how much of it is filled.
+pub(super) struct IncomingTensor {
     memory: Tensor,
     filled: usize,
     start: TensorStart,
 }
 
-impl Arriving {
-    /// Takes the memory, charged, before any byte is read.
-    pub(super) fn new(start: TensorStart, incoming: &Arc<Budget>) -> Result<Arriving> {
+impl IncomingTensor {
+    /// Allocates the memory, charged to `incoming`, before any byte is read.
+    pub(super) fn new(start: TensorStart, incoming: &Arc<Budget>) -> Result<IncomingTensor> {
         let memory = match &start.plain {
-            // Bools are looked at before they are bools.
+            // Bytes of bools must be checked before they are bools.
             Some((dtype, shape)) if *dtype != DType::Bool => {
                 Tensor::allocate(*dtype, shape.clone(), Some(incoming))?
             }
@@ -29,15 +29,15 @@ impl Arriving {
                 Tensor::allocate(DType::UInt8, Shape::new(&[bytes])?, Some(incoming))?
             }
         };
-        Ok(Arriving { memory, filled: 0, start })
+        Ok(IncomingTensor { memory, filled: 0, start })
     }
 
-    /// Bytes to come.
+    /// Bytes that have not been received.
     pub(super) fn missing(&self) -> usize {
         (self.start.content_bytes as usize).saturating_sub(self.filled)
     }
 
-    /// Room for the next `count` bytes, which are taken as there.
+    /// Memory for the next `count` bytes, which count as received.
     pub(super) fn room(&mut self, count: usize) -> Result<&mut [u8]> {
         let (begin, end) = (self.filled, self.filled + count);
         self.filled = end;
@@ -46,7 +46,7 @@ impl Arriving {
         memory.get_mut(begin..end).ok_or_else(|| broken("a tensor has more bytes than it said"))
     }
 
-    /// The tensor; the caller has seen that nothing is missing.
+    /// The tensor; the caller has checked that nothing is missing.
     pub(super) fn finish(self, incoming: &Arc<Budget>) -> Result<Tensor> {
         match self.start.plain {
             Some((DType::Bool, shape)) => {
@@ -82,7 +82,7 @@ mod tests {
         let numbers = Tensor::vector(&[1.5f64, -2.0, f64::NAN]).unwrap();
         for tensor in [bools, strings, numbers, Tensor::vector::<i32>(&[]).unwrap()] {
             let (start, content) = start_of(&tensor);
-            let mut arriving = Arriving::new(start, &budget).unwrap();
+            let mut arriving = IncomingTensor::new(start, &budget).unwrap();
             for part in content.chunks(5) {
                 assert!(arriving.missing() >= part.len());
                 arriving.room(part.len()).unwrap().copy_from_slice(part);
@@ -104,7 +104,7 @@ mod tests {
             TensorStart { content_bytes: 4 << 40, plain },
             TensorStart { content_bytes: 1 << 62, plain: None },
         ] {
-            let refused = Arriving::new(start, &budget).err().unwrap();
+            let refused = IncomingTensor::new(start, &budget).err().unwrap();
             assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
         }
     }

@@ -1,4 +1,4 @@
-//! Answers on their way out: small ones together, large ones in turn, a part at a time.
+//! The send queue of a stream's server: small answers in batches, large ones round robin, a part at a time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,50 +13,50 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::frame::{Header, Kind, PART_BYTES};
 use super::ring::{Filling, PLACED_BYTES_MIN};
 
-/// Answers with less content are copied and leave together.
+/// Answers with at most this much content are copied into a batch.
 const COPIED_BYTES_MAX: usize = 16 << 10;
-/// What leaves at once.
+/// Maximum size of a batch.
 const BATCH_BYTES: usize = 64 << 10;
-/// A peer that takes nothing for that long is not there.
+/// A peer that receives nothing for this long is considered lost.
 const STUCK_LIMIT: Duration = Duration::from_secs(600);
 
-/// Something for the writing side.
-pub(super) enum Leaving {
+/// An item for the writing side.
+pub(super) enum Outgoing {
     Answer(Answer),
-    /// Nobody wants this one any more.
+    /// The request of this id was cancelled.
     Dropped {
         id: u64,
-        _room: Room,
+        _room: SendCharge,
     },
-    /// From now on large content goes this way.
+    /// From now on large content goes through this shared memory.
     Ring(Filling),
-    /// A slot is free again.
+    /// A slot of the shared memory is free again.
     Freed,
-    /// Nothing comes after what is there.
+    /// The last item.
     Last,
 }
 
-/// An answer; its content leaves from where it is.
+/// An answer; its content is sent from the tensor's memory.
 pub(super) struct Answer {
     pub(super) id: u64,
     pub(super) kind: Kind,
     pub(super) start: Bytes,
     pub(super) content: Bytes,
-    pub(super) _room: Room,
+    pub(super) _room: SendCharge,
 }
 
-/// What something takes until it has left: somebody may ask and never listen.
-pub(super) enum Room {
-    /// For a question.
+/// What an item holds until it is sent: a peer may send requests and never read.
+pub(super) enum SendCharge {
+    /// The charge of a request.
     Charged { _charge: Charge },
-    /// One of a connection's few for what must be said although the budget has no room.
+    /// One of a connection's permits for answers that the budget has no room for.
     Spare { _permit: OwnedSemaphorePermit },
 }
 
-/// Writes what comes until the last of it.
+/// Writes items until the last one.
 pub(super) async fn write_all(
     mut target: impl AsyncWrite + Unpin,
-    mut source: UnboundedReceiver<Leaving>,
+    mut source: UnboundedReceiver<Outgoing>,
 ) -> io::Result<()> {
     let mut queue = Queue::default();
     loop {
@@ -82,19 +82,19 @@ pub(super) async fn write_all(
     }
 }
 
-/// What needs the other side to take something.
+/// Bounds a wait for the peer to receive something.
 async fn in_time<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let done = tokio::time::timeout(STUCK_LIMIT, work);
     done.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
-/// What is to be written.
+/// Items to be written.
 #[derive(Default)]
 struct Queue {
     small: VecDeque<Answer>,
-    /// Begun or not; each gets its turn.
+    /// Round robin, a part of each at a time.
     large: VecDeque<Answer>,
-    /// The way of the large ones, if it is not the socket.
+    /// Shared memory for large answers, if the peer has offered some.
     ring: Option<Filling>,
     is_last: bool,
 }
@@ -111,24 +111,24 @@ impl Queue {
         !self.small.is_empty() || self.large.front().is_some_and(|answer| !is_held_up(answer))
     }
 
-    fn take(&mut self, next: Leaving) {
+    fn take(&mut self, next: Outgoing) {
         match next {
-            Leaving::Answer(answer) if answer.content.len() > COPIED_BYTES_MAX => {
+            Outgoing::Answer(answer) if answer.content.len() > COPIED_BYTES_MAX => {
                 self.large.push_back(answer);
             }
-            Leaving::Answer(answer) => self.small.push_back(answer),
-            Leaving::Dropped { id, .. } => self.large.retain(|answer| answer.id != id),
-            Leaving::Ring(ring) => self.ring = Some(ring),
-            Leaving::Freed => {}
-            Leaving::Last => {
+            Outgoing::Answer(answer) => self.small.push_back(answer),
+            Outgoing::Dropped { id, .. } => self.large.retain(|answer| answer.id != id),
+            Outgoing::Ring(ring) => self.ring = Some(ring),
+            Outgoing::Freed => {}
+            Outgoing::Last => {
                 self.is_last = true;
-                // Nobody reads any more which slots are free.
+                // No `Freed` frames are read after this.
                 self.ring = None;
             }
         }
     }
 
-    /// What is written next: some small answers, then a part of a large one.
+    /// The next bytes: a batch of small answers, then a part of a large one.
     fn next_part(&mut self) -> impl Buf + use<> {
         let mut small = BytesMut::new();
         while small.len() < BATCH_BYTES {
@@ -142,7 +142,7 @@ impl Queue {
         small.freeze().chain(content)
     }
 
-    /// Puts the beginning of a part of a large answer; the bytes that follow it.
+    /// Puts the header of a part of a large answer; returns the bytes that follow it.
     fn next_of_large(&mut self, head: &mut BytesMut) -> Bytes {
         let Some(mut answer) = self.large.pop_front() else { return Bytes::new() };
         let mut follows = Bytes::new();
@@ -173,7 +173,7 @@ impl Queue {
     }
 }
 
-/// Whether what is left of an answer goes through shared memory where there is some.
+/// Whether the rest of an answer goes through shared memory, if there is some.
 fn is_placed(answer: &Answer) -> bool {
     answer.content.len() >= PLACED_BYTES_MIN
 }
@@ -183,13 +183,13 @@ mod tests {
     use super::*;
     use thalweg_tensor::Budget;
 
-    fn room() -> Room {
-        Room::Charged { _charge: Charge::new(&Budget::new(1), 1).unwrap() }
+    fn room() -> SendCharge {
+        SendCharge::Charged { _charge: Charge::new(&Budget::new(1), 1).unwrap() }
     }
 
-    fn answer(id: u64, bytes: usize) -> Leaving {
+    fn answer(id: u64, bytes: usize) -> Outgoing {
         let (start, content) = (Bytes::from_static(b"start"), Bytes::from(vec![id as u8; bytes]));
-        Leaving::Answer(Answer { id, kind: Kind::Tensor, start, content, _room: room() })
+        Outgoing::Answer(Answer { id, kind: Kind::Tensor, start, content, _room: room() })
     }
 
     /// Headers of what leaves, in order.
@@ -211,7 +211,7 @@ mod tests {
         let ring = Ring::make().unwrap();
         let (filling, free) = Filling::open(std::process::id() as i32, ring.offer()).unwrap();
         let mut queue = Queue::default();
-        queue.take(Leaving::Ring(filling));
+        queue.take(Outgoing::Ring(filling));
         assert!(!queue.is_ready());
         queue.take(answer(1, SLOT_BYTES * (SLOTS + 2)));
         let next = |queue: &mut Queue| {
@@ -230,7 +230,7 @@ mod tests {
         assert!(!queue.is_ready());
         assert!(free.add(3));
         assert_eq!(next(&mut queue), [(1, placed, 8)]);
-        queue.take(Leaving::Last);
+        queue.take(Outgoing::Last);
         assert_eq!(next(&mut queue), [(1, more, SLOT_BYTES)]);
         assert!(queue.is_empty());
         let mut got = vec![0; SLOT_BYTES];
@@ -246,7 +246,7 @@ mod tests {
         let ring = Ring::make().unwrap();
         let (filling, _) = Filling::open(std::process::id() as i32, ring.offer()).unwrap();
         let (tell, told) = tokio::sync::mpsc::unbounded_channel();
-        tell.send(Leaving::Ring(filling)).ok().unwrap();
+        tell.send(Outgoing::Ring(filling)).ok().unwrap();
         tell.send(answer(1, COPIED_BYTES_MAX + 1)).ok().unwrap();
         tell.send(answer(2, SLOT_BYTES + PLACED_BYTES_MIN - 1)).ok().unwrap();
         drop(tell);
@@ -272,8 +272,8 @@ mod tests {
         {
             tell.send(answer(id, bytes)).ok().unwrap();
         }
-        tell.send(Leaving::Dropped { id: 5, _room: room() }).ok().unwrap();
-        tell.send(Leaving::Last).ok().unwrap();
+        tell.send(Outgoing::Dropped { id: 5, _room: room() }).ok().unwrap();
+        tell.send(Outgoing::Last).ok().unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let mut written = Vec::new();
         runtime.block_on(write_all(&mut written, told)).unwrap();

@@ -1,4 +1,4 @@
-//! What a task knows of its own doings: what it counted, and who waits for whom.
+//! Counters of a task's steps, and its list of waits between tasks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,37 +11,37 @@ use crate::cluster_spec::TaskName;
 use crate::network::own_messages::{WaitInfo, WaitKind};
 use crate::worker::rpc_log::RpcLog;
 
-/// Steps that ended.
+/// Counters of ended steps.
 #[derive(Default)]
-pub(crate) struct Ended {
+pub(crate) struct StepCounts {
     well: AtomicU64,
     failed: AtomicU64,
 }
 
-impl Ended {
-    /// Counts one.
+impl StepCounts {
+    /// Counts one step.
     pub(crate) fn count<T, E>(&self, result: &Result<T, E>) {
         let counter = if result.is_ok() { &self.well } else { &self.failed };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many ended well, and how many did not.
-    pub(crate) fn numbers(&self) -> (u64, u64) {
+    /// How many steps succeeded and how many failed.
+    pub(crate) fn ok_and_failed(&self) -> (u64, u64) {
         (self.well.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 }
 
-/// The counters and waits of a task.
-pub(crate) struct Watch {
+/// The counters and the waits of a task.
+pub(crate) struct Diagnostics {
     own: TaskName,
     clock: Arc<dyn Clock>,
     begin: Duration,
     /// Steps of clients.
-    pub(crate) as_master: Ended,
-    /// Parts of steps of other tasks' masters.
-    pub(crate) as_worker: Ended,
+    pub(crate) as_master: StepCounts,
+    /// Partitions that the task ran for masters of other tasks.
+    pub(crate) as_worker: StepCounts,
     waits: Arc<WaitList<CallWait>>,
-    /// Tensors that came from other tasks, if a master wants to know.
+    /// Tensors received from other tasks, while a master has logging turned on.
     pub(crate) rpc_log: RpcLog,
 }
 
@@ -53,52 +53,52 @@ pub(crate) struct CallWait {
     since: Duration,
 }
 
-/// What is waited for.
+/// What a wait is for.
 #[derive(Clone)]
 pub(crate) enum Awaited {
-    /// This task wants a tensor of another.
+    /// This task waits for a tensor of another.
     Tensor(RendezvousKey),
-    /// Another task wants one of this.
+    /// Another task waits for a tensor of this one.
     Wanted(RendezvousKey),
-    /// This task's master has another run its part of a step.
+    /// This task's master waits for another task to run its partition of a step.
     Part(TaskName),
-    /// A session is being opened that needs the task.
+    /// A session that is being created waits for a task that its graph needs.
     Task(TaskName),
 }
 
-/// Until it is dropped, somebody waits.
+/// Keeps a wait in the list until it is dropped.
 pub(crate) type CallWaiting = WaitGuard<CallWait>;
 
-impl Watch {
-    pub(crate) fn new(own: TaskName, clock: Arc<dyn Clock>) -> Watch {
+impl Diagnostics {
+    pub(crate) fn new(own: TaskName, clock: Arc<dyn Clock>) -> Diagnostics {
         let begin = clock.monotonic();
-        Watch {
+        Diagnostics {
             own,
             clock,
             begin,
-            as_master: Ended::default(),
-            as_worker: Ended::default(),
+            as_master: StepCounts::default(),
+            as_worker: StepCounts::default(),
             waits: Arc::default(),
             rpc_log: RpcLog::default(),
         }
     }
 
-    /// Somebody waits until what is returned is dropped.
+    /// Adds a wait to the list, until the returned value is dropped.
     pub(crate) fn wait(&self, step: u64, what: Awaited) -> CallWaiting {
         self.waits.add(CallWait { step, what, since: self.clock.monotonic() })
     }
 
-    /// The time since 1970, if tensors are logged now.
+    /// The wall clock, if received tensors are logged now.
     pub(crate) fn logged_from(&self) -> Option<Duration> {
         self.rpc_log.is_on().then(|| self.clock.wall())
     }
 
-    /// A tensor came that is logged.
+    /// Logs a tensor that was requested at `start`.
     pub(crate) fn log(&self, step: u64, key: RendezvousKey, value: &Value, start: Duration) {
         self.rpc_log.add(step, key, value, start, self.clock.wall());
     }
 
-    /// How long the task has been up.
+    /// Time since the task was started.
     pub(crate) fn uptime(&self) -> Duration {
         self.clock.monotonic().saturating_sub(self.begin)
     }
@@ -130,7 +130,7 @@ impl Watch {
         };
         let calls = self.waits.list(most).into_iter().map(call);
         let mut waits: Vec<WaitInfo> = calls.chain(nodes.into_iter().map(node)).collect();
-        // The longest first: they are why the others wait.
+        // The longest first: others are likely to wait because of them.
         waits.sort_by(|a, b| b.waited_ms.cmp(&a.waited_ms).then_with(|| a.what.cmp(&b.what)));
         waits.truncate(most);
         waits
@@ -141,7 +141,7 @@ fn text(key: &RendezvousKey) -> String {
     key.0.to_string()
 }
 
-/// The task of the device that stands at this place of a key.
+/// The task of the device in this field of a rendezvous key.
 fn device(key: &RendezvousKey, place: usize) -> String {
     let device = key.0.split(';').nth(place).and_then(|d| d.parse::<DeviceName>().ok());
     device.map_or_else(String::new, |device| TaskName::of(&device).to_string())
@@ -155,11 +155,11 @@ mod tests {
     #[test]
     fn waits_say_who_and_for_whom() {
         let own = TaskName::new("worker", 1);
-        let watch = Watch::new(own, system_environment().clock);
+        let diagnostics = Diagnostics::new(own, system_environment().clock);
         let key = "/job:ps/replica:0/task:0/device:CPU:0;0000000000000001;\
                    /job:worker/replica:0/task:1/device:CPU:0;edge_1_v;0:0";
-        let tensor = watch.wait(7, Awaited::Tensor(RendezvousKey(key.into())));
-        let part = watch.wait(7, Awaited::Part(TaskName::new("ps", 0)));
+        let tensor = diagnostics.wait(7, Awaited::Tensor(RendezvousKey(key.into())));
+        let part = diagnostics.wait(7, Awaited::Part(TaskName::new("ps", 0)));
         let node = NodeWait {
             step: 7,
             node: "take".into(),
@@ -167,7 +167,7 @@ mod tests {
             on: Some("q".into()),
             since: Duration::ZERO,
         };
-        let waits = watch.waits(vec![node], 10);
+        let waits = diagnostics.waits(vec![node], 10);
         assert_eq!(waits.len(), 3);
         let of = |kind: WaitKind| waits.iter().find(|w| w.kind == kind as i32).unwrap();
         let tensor_wait = of(WaitKind::Tensor);
@@ -175,11 +175,11 @@ mod tests {
         assert_eq!(tensor_wait.task, "/job:worker/replica:0/task:1");
         assert_eq!(of(WaitKind::Node).on, "q");
         assert_eq!(of(WaitKind::Part).of, "/job:ps/replica:0/task:0");
-        assert_eq!(watch.waits(Vec::new(), 1).len(), 1);
+        assert_eq!(diagnostics.waits(Vec::new(), 1).len(), 1);
         drop((tensor, part));
-        assert!(watch.waits(Vec::new(), 10).is_empty());
-        watch.as_master.count(&Ok::<(), ()>(()));
-        watch.as_master.count(&Err::<(), ()>(()));
-        assert_eq!(watch.as_master.numbers(), (1, 1));
+        assert!(diagnostics.waits(Vec::new(), 10).is_empty());
+        diagnostics.as_master.count(&Ok::<(), ()>(()));
+        diagnostics.as_master.count(&Err::<(), ()>(()));
+        assert_eq!(diagnostics.as_master.ok_and_failed(), (1, 1));
     }
 }
