@@ -5,12 +5,12 @@ use std::task::{Context, Poll, ready};
 
 use thalweg_graph::OpDef;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Code, Error, Result, ensure};
+use thalweg_tensor::{Code, Result, ensure};
 
 use super::call::{Call, Function, FunctionAttr, truth};
 use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, UNKNOWN, transformation};
 use super::element::Element;
-use super::mapped::at_element;
+use super::mapped::{at_element, out_of_range};
 use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
@@ -285,10 +285,7 @@ impl Iterate for Scanning {
             Err(e) if e.code() == Code::OutOfRange && !self.preserves_cardinality => {
                 Poll::Ready(Ok(None))
             }
-            Err(e) if e.code() == Code::OutOfRange => Poll::Ready(Err(Error::new(
-                Code::InvalidArgument,
-                format!("Function invocation produced OutOfRangeError: {}", e.message()),
-            ))),
+            Err(e) if e.code() == Code::OutOfRange => Poll::Ready(Err(out_of_range(e))),
             Err(e) => Poll::Ready(Err(at_element(e, &self.node, number))),
         }
     }

@@ -149,16 +149,18 @@ impl Calling {
             Ok(element) => Ok(Some(element)),
             // A function that says so ends the sequence, unless that was promised not to happen.
             Err(e) if e.code() == Code::OutOfRange && !self.preserves_cardinality => Ok(None),
-            Err(e) if e.code() == Code::OutOfRange => Err(Error::new(
-                Code::InvalidArgument,
-                format!(
-                    "Function invocation produced OutOfRangeError: {}",
-                    at_element(e, &self.node, number).message()
-                ),
-            )),
+            Err(e) if e.code() == Code::OutOfRange => {
+                Err(out_of_range(at_element(e, &self.node, number)))
+            }
             Err(e) => Err(at_element(e, &self.node, number)),
         }
     }
+}
+
+/// The error of a function that ended a sequence which must keep its cardinality.
+pub(crate) fn out_of_range(e: Error) -> Error {
+    e.with_code(Code::InvalidArgument)
+        .map_message(|m| format!("Function invocation produced OutOfRangeError: {m}"))
 }
 
 /// An error with the element that it came up at.
