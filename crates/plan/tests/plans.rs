@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use prost::Message;
-use thalweg_graph::{Graph, NodeBuilder, NodeId, Output, Scope};
+use thalweg_graph::{Graph, NodeId, Output, Scope};
 use thalweg_kernel::{DeviceDescription, DeviceName, KernelRegistry};
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_plan::*;
@@ -158,35 +158,39 @@ fn variable(s: &mut Scope, name: &str) -> Output {
     s.op("VariableV2").name(name).attr("dtype", DType::Float).attr("shape", &shape).build().unwrap()
 }
 
-fn transfer(op: NodeBuilder<'_>) -> NodeBuilder<'_> {
-    let attrs = [("tensor_name", "t"), ("send_device", "/cpu:0"), ("recv_device", "/cpu:1")];
-    let op = attrs.iter().fold(op, |op, (name, value)| op.attr(name, *value));
-    op.attr("send_device_incarnation", 1i64)
-}
-
-/// A part of a graph, cut elsewhere: what it sends may be what it waits for, or not.
+/// The client's device and the variable's differ. Only a fetch may wait for the variable's updates.
 #[test]
-fn who_receives_may_come_after_an_update() {
-    for is_sent in [true, false] {
-        let mut s = scope();
-        let v = variable(&mut s, "v");
-        let read = named(&mut s, "Identity", "read", &[v]);
-        let one = constant(&mut s, "one", 1.0);
-        let updated = named(&mut s, "AssignAdd", "update", &[v, one]);
-        let sent = if is_sent { updated } else { one };
-        transfer(s.op("_Send").name("send").input(sent)).build_node().unwrap();
-        let back = transfer(s.op("_Recv").name("back").attr("tensor_type", DType::Float));
-        let back = back.build().unwrap();
-        named(&mut s, "AddV2", "late", &[read, back]);
-        named(&mut s, "AddV2", "early", &[read, one]);
-        let plan = compile_whole(s.to_graph(), &world(1).target()).unwrap();
-        let graph = &plan.partitions[0].graph;
-        let first = |name: &str| {
-            let input = graph.node(graph.find(name).unwrap()).inputs[0].node;
-            graph.node(input).name.to_string()
-        };
-        assert_eq!(first("late"), if is_sent { "v" } else { "read" });
-        assert_eq!(first("early"), "read");
+fn a_fetch_of_a_variable_travels_apart_from_other_reads() {
+    let s = scope();
+    let (mut here, mut there) = (s.on_device("/cpu:0"), s.on_device("/cpu:1"));
+    let v = variable(&mut there, "v");
+    let read = named(&mut there, "Identity", "read", &[v]);
+    let computed = named(&mut there, "Neg", "computed", &[read]);
+    named(&mut here, "AddV2", "sum", &[read, computed]);
+    let (graph, w) = (s.to_graph(), world(2));
+    let plan = |fetch: &str, is_partial: bool| {
+        let mut step = StepSignature::resolve(&graph, &[], &[fetch, "sum"], &[]).unwrap();
+        step.is_partial = is_partial;
+        compile(&graph, &step, &w.target()).unwrap()
+    };
+    let marked = |plan: &Plan| {
+        let nodes = plan.partitions.iter().flat_map(|p| p.graph.nodes());
+        let mut ops: Vec<String> =
+            nodes.filter(|n| fetches_alias(n)).map(|n| n.op.name.to_string()).collect();
+        ops.sort();
+        ops
+    };
+    let sends_of_read = |plan: &Plan| {
+        let names = names(plan);
+        names.iter().filter(|name| name.starts_with("read_S")).count()
+    };
+    let apart = plan("read", false);
+    assert_eq!(marked(&apart), ["_Recv", "_Send", "_Send"]);
+    assert_eq!(sends_of_read(&apart), 2);
+    for (fetch, is_partial) in [("read", true), ("computed", false)] {
+        let together = plan(fetch, is_partial);
+        assert!(marked(&together).is_empty(), "{fetch}");
+        assert_eq!(sends_of_read(&together), 1, "{fetch}");
     }
 }
 
