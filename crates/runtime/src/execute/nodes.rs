@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use thalweg_kernel::{AsyncCall, Kernel, KernelContext, Outputs, Rendezvous, RendezvousKey, Value};
+use thalweg_plan::fetches_alias;
 use thalweg_tensor::{Error, Result, bail, ensure, err};
 
 use super::iteration::{Iteration, Ready};
@@ -390,12 +391,8 @@ impl StepState {
 
     fn receive(&self, it: &Iteration, key: &RendezvousKey, pending: Pending) {
         match self.rendezvous() {
-            Ok(rendezvous) => rendezvous.receive(
-                &self.key_in(it, key),
-                Box::new(move |result| {
-                    pending.finish(result.map(|value| smallvec::smallvec![value]));
-                }),
-            ),
+            Ok(rendezvous) => rendezvous
+                .receive(&self.key_in(it, key), Box::new(move |result| pending.received(result))),
             Err(e) => pending.finish(Err(e)),
         }
     }
@@ -433,6 +430,16 @@ impl Pending {
             since: state.now(),
         }));
         self
+    }
+
+    /// Ends a `_Recv`. Only the readers of one that fetches an alias expect an alias.
+    fn received(self, result: Result<Value>) {
+        let node = &self.state.exec.graph.nodes()[self.ready.node() as usize];
+        let outputs = result.map(|value| match value {
+            Value::Alias(_) if !fetches_alias(node) => smallvec::smallvec![value.without_alias()],
+            other => smallvec::smallvec![other],
+        });
+        self.finish(outputs);
     }
 
     fn finish(mut self, result: Result<Outputs>) {
