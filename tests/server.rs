@@ -117,6 +117,67 @@ fn limits_come_from_flags() {
     assert_eq!(e.code(), Code::ResourceExhausted, "{e}");
 }
 
+/// A variable of ten million floats, with the nodes `NAME/assign` and `NAME/destroy`.
+fn large_variable(s: &mut Scope, name: &str) {
+    let shape = Shape::new(&[10_000_000]).unwrap();
+    let handle = s.op("VarHandleOp").name(name).attr("shared_name", name);
+    let handle = handle.attr("dtype", DType::Float).attr("shape", &shape).build().unwrap();
+    let dims = s.constant(&Tensor::vector(&[10_000_000i32]).unwrap()).unwrap();
+    let one = s.constant(&Tensor::scalar(1.0f32)).unwrap();
+    let value = s.add("Fill", &[dims, one]).unwrap();
+    let assign = s.op("AssignVariableOp").name(&format!("{name}/assign"));
+    assign.inputs(&[handle, value]).build_node().unwrap();
+    let destroy = s.op("DestroyResourceOp").name(&format!("{name}/destroy"));
+    destroy.input(handle).build_node().unwrap();
+}
+
+#[test]
+fn sessions_share_the_memory_limit() {
+    let server = Process::start(&["--memory-limit", "64"]);
+    let mut scope = thalweg::scope();
+    for name in ["a", "b"] {
+        large_variable(&mut scope, name);
+    }
+    let (first, second) = (server.open(&scope), server.open(&scope));
+    first.run(&[], &[], &["a/assign"]).unwrap();
+    for session in [&first, &second] {
+        let refused = session.run(&[], &[], &["b/assign"]).unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    }
+    // The task holds the variable, not the session that made it.
+    first.close().unwrap();
+    let refused = second.run(&[], &[], &["b/assign"]).unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+    second.run(&[], &[], &["a/destroy"]).unwrap();
+    second.run(&[], &[], &["b/assign"]).unwrap();
+}
+
+#[test]
+fn a_server_refuses_hostile_sizes_before_it_grows() {
+    let server = Process::start(&["--memory-limit", "64"]);
+    let mut s = model();
+    let word = s.constant(&Tensor::scalar_string(vec![b'x'; 10_000])).unwrap();
+    let count = s.constant(&Tensor::scalar(1_000_000_000i32)).unwrap();
+    let counts = s.constant(&Tensor::vector(&[200_000i32]).unwrap()).unwrap();
+    let scalar = s.constant(&Tensor::vector::<i32>(&[]).unwrap()).unwrap();
+    let list = s.op("TensorListReserve").name("list").attr("element_dtype", DType::Float);
+    list.inputs(&[scalar, count]).build().unwrap();
+    // 200,000 handles of one string fit; the string of two gigabytes that joins them does not.
+    let words = s.op("Fill").inputs(&[counts, word]).build().unwrap();
+    let axis = s.constant(&Tensor::scalar(0i32)).unwrap();
+    s.op("ReduceJoin").name("join").inputs(&[words, axis]).build().unwrap();
+    let session = server.open(&s);
+    step(&session, 1.0);
+    let before = server.kilobytes("VmRSS");
+    for fetch in ["list", "join"] {
+        let refused = session.run(&[], &[fetch], &[]).unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted, "{refused}");
+        step(&session, 2.0);
+    }
+    let growth = server.kilobytes("VmHWM").saturating_sub(before);
+    assert!(growth < 256 << 10, "the server grew by {growth} kB");
+}
+
 /// Memory is within a tenth of where it was.
 #[track_caller]
 fn assert_returned(server: &Process, before: usize, what: &str) {

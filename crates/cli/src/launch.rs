@@ -56,8 +56,8 @@ pub struct Args {
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     transport: Transport,
 
-    /// Memory limit for the tensors of each task in megabytes [default: 80 % of the machine's or
-    /// container's memory]
+    /// Memory limit for tensors, strings, lists, state and received messages of each task in megabytes
+    /// [default: 80 % of the machine's or container's memory]
     #[arg(long, value_name = "MB")]
     memory_limit: Option<usize>,
 

@@ -158,7 +158,8 @@ impl Files {
 /// Limits on all clients together.
 #[derive(clap::Args, Clone, Debug, Default)]
 struct Limits {
-    /// Memory limit for tensors in megabytes [default: 80 % of the machine's or container's memory]
+    /// Memory limit for tensors, strings, lists, state and received messages of all sessions together,
+    /// in megabytes [default: 80 % of the machine's or container's memory]
     #[arg(long, value_name = "MB")]
     memory_limit: Option<usize>,
 

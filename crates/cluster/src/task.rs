@@ -15,6 +15,9 @@ use thalweg_tensor::{Budget, Result, ensure};
 
 use crate::cluster_spec::TaskName;
 
+/// Bytes of the memory limit that only messages may take; a sixteenth of a limit below 16 MiB.
+const INCOMING_RESERVE_BYTES: usize = 1 << 20;
+
 /// CPU devices that a task may have, or one session may ask for.
 pub const CPUS_MAX: i32 = 256;
 
@@ -35,7 +38,8 @@ pub struct TaskOptions {
     pub job: String,
     /// Its number within the job.
     pub index: u32,
-    /// Bytes that its tensors may take together.
+    /// Bytes that tensors, objects and messages may take together: of all sessions, of state, and of
+    /// requests that are being received.
     pub memory_limit_bytes: usize,
     /// Steps that may be on their way at once, blocked ones among them.
     pub steps_max: usize,
@@ -87,7 +91,10 @@ pub struct Task {
     pub kernels: Arc<KernelRegistry>,
     /// Named state. TensorFlow calls the default container after the job.
     pub resources: Arc<ResourceManager>,
-    /// Memory of messages that are being received, and of what they say at length.
+    /// The task's memory. Budgets of sessions are its children; state is charged to it.
+    pub budget: Arc<Budget>,
+    /// Memory of messages that are being received: a child of `budget` that keeps
+    /// 1 MiB, so that a full task still takes requests to close sessions.
     pub incoming: Arc<Budget>,
     steps: Arc<AtomicUsize>,
     /// Differs from that of every other start of the task.
@@ -100,8 +107,19 @@ impl Task {
         let resources = ResourceManager::with_observer(&options.job, options.observer.clone());
         // Zero means "not known" in the protocol.
         let incarnation = options.environment.entropy.next_u64().max(1);
-        let incoming = Budget::new(options.memory_limit_bytes);
-        Task { options, ops, kernels, resources, incoming, steps: Arc::default(), incarnation }
+        let budget = Budget::new(options.memory_limit_bytes);
+        let reserve = INCOMING_RESERVE_BYTES.min(options.memory_limit_bytes / 16);
+        let incoming = Budget::child_with_reserve(&budget, reserve);
+        Task {
+            options,
+            ops,
+            kernels,
+            resources,
+            budget,
+            incoming,
+            steps: Arc::default(),
+            incarnation,
+        }
     }
 
     /// The task's name as messages have it, `/job:local/replica:0/task:0`.

@@ -1,9 +1,13 @@
 //! Element-wise arithmetic of two inputs that broadcast against each other.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 use thalweg_graph::{Flag, GradientContext, OpDef, Output, PartialValue, ValueContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, Complex32, Complex64, DType, Result, bf16, err, f16};
+use thalweg_tensor::{
+    Budget, Bytes, Complex32, Complex64, DType, Result, StringBuilder, bf16, f16,
+};
 
 use crate::arithmetic::*;
 use crate::broadcast::{Plan, broadcast_shape};
@@ -402,7 +406,7 @@ fn add_strings(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let mut failure = None;
         plan.for_each_row(0..n, |[i, j], position, len| {
             for k in 0..len {
-                match join(&x[i + k * strides[0]], &y[j + k * strides[1]]) {
+                match join(&x[i + k * strides[0]], &y[j + k * strides[1]], ctx.budget()) {
                     Ok(joined) => strings[position + k] = joined,
                     Err(e) => failure = Some(e),
                 }
@@ -413,15 +417,13 @@ fn add_strings(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn join(x: &Bytes, y: &Bytes) -> Result<Bytes> {
+fn join(x: &Bytes, y: &Bytes, budget: &Arc<Budget>) -> Result<Bytes> {
     if y.is_empty() {
         return Ok(x.clone());
     }
-    let (len, mut joined) = (x.len() + y.len(), Vec::new());
-    joined
-        .try_reserve_exact(len)
-        .map_err(|_| err!(ResourceExhausted, "out of memory for a string of {len} bytes"))?;
-    joined.extend_from_slice(x);
-    joined.extend_from_slice(y);
-    Ok(joined.into())
+    let mut joined = StringBuilder::new(budget);
+    joined.reserve(x.len() + y.len())?;
+    joined.push(x)?;
+    joined.push(y)?;
+    joined.take()
 }

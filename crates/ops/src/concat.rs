@@ -424,7 +424,7 @@ fn cut(
     let mut start = 0;
     for (n, (size, shape)) in parts.enumerate() {
         let part = if outer == 1 {
-            input.rows(start, size)?.reshaped(shape)?
+            input.rows(start, size, Some(ctx.budget()))?.reshaped(shape)?
         } else {
             let mut part = blank(ctx, input.dtype(), shape)?;
             let len = size * inner;

@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use thalweg_graph::shape::{self, ShapeContext};
 use thalweg_graph::{Flag, Gradient, OpDef, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Code, Error, PartialShape, Result, Tensor, bail, ensure};
+use thalweg_tensor::{Code, Error, PartialShape, Result, StringBuilder, Tensor, bail, ensure};
 use tracing::{Level, error, info, warn};
 
 use crate::array_sources::forward;
 use crate::parsing::scalar_string;
 use crate::strings::show;
-use crate::strings::text::Text;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[ASSERT, PRINT, PRINT_V2, TIMESTAMP],
@@ -82,7 +81,7 @@ fn assert(init: &KernelInit<'_>) -> Result<AnyKernel> {
         if condition.as_slice::<bool>()?[0] {
             return Ok(());
         }
-        let mut message = Text::new(ctx.budget());
+        let mut message = StringBuilder::new(ctx.budget());
         message.push(b"assertion failed: ")?;
         for i in 1..ctx.num_inputs() {
             bracketed(ctx.input(i)?, summarize, &mut message)?;
@@ -93,7 +92,7 @@ fn assert(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn bracketed(tensor: &Tensor, summarize: i64, out: &mut Text) -> Result<()> {
+fn bracketed(tensor: &Tensor, summarize: i64, out: &mut StringBuilder) -> Result<()> {
     out.push(b"[")?;
     show::flat(tensor, summarize, out)?;
     out.push(b"]")
@@ -111,7 +110,7 @@ fn print(init: &KernelInit<'_>) -> Result<AnyKernel> {
                 })
                 .is_ok();
         if may_print {
-            let mut line = Text::new(ctx.budget());
+            let mut line = StringBuilder::new(ctx.budget());
             line.push(&message)?;
             for i in 1..ctx.num_inputs() {
                 bracketed(ctx.input(i)?, summarize, &mut line)?;
@@ -190,7 +189,7 @@ fn print_v2(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let stream = Stream::parse(init.attrs().string("output_stream")?)?;
     let end = init.attrs().bytes("end")?.clone();
     AnyKernel::new(move |ctx| {
-        let mut text = Text::new(ctx.budget());
+        let mut text = StringBuilder::new(ctx.budget());
         text.push(&scalar_string(ctx, 0, "input")?)?;
         text.push(&end)?;
         stream.write(ctx, text.as_bytes())

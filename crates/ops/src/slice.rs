@@ -177,7 +177,8 @@ impl Part {
             return ctx.take_input(i);
         }
         if whole_from == 1 && self.dims[0].step == 1 {
-            return input.rows(self.dims[0].begin, self.dims[0].len);
+            let budget = Some(ctx.budget());
+            return input.rows(self.dims[0].begin, self.dims[0].len, budget);
         }
         let sizes = self.sizes();
         let mut output = blank(ctx, input.dtype(), Shape::new(&sizes)?)?;

@@ -316,7 +316,7 @@ fn unique(init: &KernelInit<'_>) -> Result<AnyKernel> {
             let rows = Rows { elements: view(x)?, rows, inner, seed };
             number_rows(ctx, &rows, |row, number| idx.set(row, number))?
         });
-        let y = gather(ctx, x, &found.firsts.rows(0, found.count)?, axis as i64, 0)?;
+        let y = gather(ctx, x, &found.firsts.rows(0, found.count, None)?, axis as i64, 0)?;
         if has_counts {
             let mut counts = Counters::new(ctx, out_idx, found.count)?;
             (0..rows).for_each(|row| counts.increment(idx.get(row)));
@@ -396,7 +396,7 @@ fn list_diff(init: &KernelInit<'_>) -> Result<AnyKernel> {
             "x has {} elements, too many for 32-bit indices",
             x.num_elements()
         );
-        let left = left.rows(0, count)?;
+        let left = left.rows(0, count, None)?;
         let out = gather(ctx, x, &left, 0, 0)?;
         let idx = match out_idx {
             DType::Int64 => left,

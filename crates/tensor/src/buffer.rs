@@ -1,9 +1,13 @@
-//! The memory of tensors: one block with a reference count, a shape and a dtype in its head, and
-//! elements behind it or elsewhere.
+//! Reference-counted blocks that hold tensors: a header with reference count, dtype and shape, and
+//! the elements after it or elsewhere.
 //!
-//! A tensor is one pointer wide, so moving it along an edge costs nothing, and making one takes one
-//! recycled block. Views (a reshaped tensor that others hold, some rows of one) are blocks of their
-//! own that keep their parent alive.
+//! A tensor is one pointer to a block, so moving it along an edge moves one word, and making one
+//! takes one block of the recycling allocator. A view (a tensor that is reshaped while it is shared, a
+//! range of rows) is a block without elements of its own that keeps its parent alive.
+//!
+//! A block that is charged to a budget is charged for [`charged_bytes`]: its header, the memory after
+//! it and, where elements are objects, their slots. Views and blocks that kernels make without a
+//! budget are charged when something keeps them ([`Buffer::ensure_charged`]).
 
 use std::any::Any;
 use std::fmt;
@@ -16,38 +20,38 @@ use smallvec::SmallVec;
 
 use crate::derived::Derived;
 use crate::object::{ResourceHandle, VariantValue};
-use crate::{Budget, Charge, DType, Result, Shape, recycle};
+use crate::{Budget, DType, Result, Shape, recycle};
 
 pub(crate) const BLOCK_ALIGN: usize = 64;
 pub(crate) const HEADER_BYTES: usize = size_of::<Block>();
 
-const _: () = assert!(HEADER_BYTES == 2 * BLOCK_ALIGN, "a head is two cache lines");
+const _: () = assert!(HEADER_BYTES == 2 * BLOCK_ALIGN, "a header is two cache lines");
 
-/// Head of an allocation. `data` points behind it, into a parent, or into foreign memory.
+/// Header of an allocation. `data` points behind it, into a parent, or into foreign memory.
 #[repr(C, align(64))]
 pub(crate) struct Block {
     pub(crate) references: AtomicUsize,
     pub(crate) data: *mut u8,
-    /// Bytes allocated behind the head.
+    /// Bytes allocated behind the header.
     pub(crate) capacity: usize,
-    /// `Arc<Budget>` as a raw pointer, or null; `capacity` bytes are charged to it.
+    /// `Arc<Budget>` as a raw pointer, or null; [`charged_bytes`] are charged to it.
     pub(crate) charge: AtomicPtr<Budget>,
     pub(crate) class: usize,
     /// Link in a free list.
     pub(crate) next: *mut Block,
-    /// The block whose elements this one shows.
+    /// The block whose elements this one is a view of.
     pub(crate) parent: Option<Buffer>,
     pub(crate) content: Option<Box<Content>>,
     pub(crate) shape: Shape,
     pub(crate) dtype: DType,
-    /// Whether a derived form was asked for: if not, there is none.
+    /// Whether a derived form was requested: if not, there is none.
     pub(crate) was_asked: AtomicBool,
-    /// What was derived from the elements. It goes before they change.
+    /// The derived form of the elements. It is dropped before the elements change.
     pub(crate) derived: OnceLock<Box<Derived>>,
 }
 
 impl Block {
-    /// Drops what was derived from the elements, which are about to change.
+    /// Drops the derived form of the elements, which are about to change.
     #[inline]
     pub(crate) fn forget_derived(&mut self) {
         if *self.was_asked.get_mut() {
@@ -62,9 +66,9 @@ impl Block {
     }
 }
 
-/// Elements that do not lie behind the head.
+/// Elements that do not lie behind the header.
 pub(crate) enum Content {
-    /// Received or mapped bytes: readable, never written; held so that they stay.
+    /// Received or mapped bytes: readable, never written.
     Bytes(#[expect(dead_code, reason = "it keeps the bytes alive")] Bytes),
     /// Memory of a device, which host code cannot read.
     Device(Arc<dyn DeviceMemory>),
@@ -73,11 +77,24 @@ pub(crate) enum Content {
     Variants(Objects<VariantValue>),
 }
 
-/// Elements that are objects, with what they cost a budget.
+impl Content {
+    /// Bytes charged for the slots of objects.
+    fn slot_bytes(&self) -> usize {
+        match self {
+            Content::Bytes(_) | Content::Device(_) => 0,
+            Content::Strings(objects) => objects.slot_bytes,
+            Content::Resources(objects) => objects.slot_bytes,
+            Content::Variants(objects) => objects.slot_bytes,
+        }
+    }
+}
+
+/// Elements that are objects.
 pub(crate) struct Objects<T> {
-    /// A scalar's one element lies here, without memory of its own.
+    /// A scalar's one element is stored inline.
     pub(crate) items: SmallVec<[T; 1]>,
-    pub(crate) _charge: Option<Charge>,
+    /// What a budget is charged for the slots. It does not change when `items` are moved out.
+    pub(crate) slot_bytes: usize,
 }
 
 /// Memory that only its device can read; the device downcasts it.
@@ -106,18 +123,19 @@ impl Buffer {
         bytes: usize,
         budget: Option<&Arc<Budget>>,
     ) -> Result<(Buffer, bool)> {
-        // Ask for the nominal size first, so that an absurd one never reaches the allocator.
-        if let Some(budget) = budget {
-            budget.check(bytes)?;
-        }
+        // Charged before it is allocated, so that an absurd size never reaches the allocator.
+        let reserved = Reserved::new(recycle::capacity(bytes), budget)?;
         let (mut buffer, zeroed) = Self::new_block(dtype, shape, bytes)?;
-        if let Some(budget) = budget {
-            budget.take(buffer.head().capacity)?;
-            // SAFETY: the block is new, so this is its only reference.
-            *unsafe { buffer.block.as_mut() }.charge.get_mut() =
-                Arc::into_raw(budget.clone()).cast_mut();
-        }
+        buffer.set_charge(reserved);
         Ok((buffer, zeroed))
+    }
+
+    /// Hands a new block the charge for it.
+    #[inline]
+    fn set_charge(&mut self, reserved: Reserved<'_>) {
+        debug_assert_eq!(reserved.bytes, charged_bytes(self.head()));
+        // SAFETY: only called on new blocks, so this is the only reference.
+        *unsafe { self.block.as_mut() }.charge.get_mut() = reserved.into_raw();
     }
 
     fn new_block(dtype: DType, shape: Shape, bytes: usize) -> Result<(Buffer, bool)> {
@@ -129,22 +147,26 @@ impl Buffer {
         Ok((Buffer { block }, zeroed))
     }
 
-    /// A block for elements that live elsewhere, at `data` if the host can read them.
+    /// A block for elements that are stored elsewhere, at `data` if the host can read them, and the
+    /// charge for it.
     pub(crate) fn with_content(
         dtype: DType,
         shape: Shape,
         data: *mut u8,
         content: Content,
+        reserved: Reserved<'_>,
     ) -> Result<Buffer> {
         let (mut buffer, _) = Self::new_block(dtype, shape, 0)?;
         // SAFETY: the block is new and nobody else refers to it.
         let head = unsafe { buffer.block.as_mut() };
         head.data = data;
         head.content = Some(Box::new(content));
+        buffer.set_charge(reserved);
         Ok(buffer)
     }
 
-    /// A block that shows the elements of this one from `offset_bytes` on.
+    /// A view of the elements of this block from `offset_bytes` on. It is not charged: most views go with
+    /// the step that makes them.
     pub(crate) fn view(&self, dtype: DType, shape: Shape, offset_bytes: usize) -> Result<Buffer> {
         let (mut view, _) = Self::new_block(dtype, shape, 0)?;
         // SAFETY: the block is new and nobody else refers to it.
@@ -160,8 +182,7 @@ impl Buffer {
         unsafe { self.block.as_ref() }
     }
 
-    /// The head for writing, if this is the only reference to it; what was derived from the elements
-    /// goes.
+    /// The header for writing, if this is the only reference to it; drops the derived form.
     #[inline]
     pub(crate) fn head_mut(&mut self) -> Option<&mut Block> {
         if self.head().references.load(Ordering::Acquire) != 1 {
@@ -173,8 +194,8 @@ impl Buffer {
         Some(head)
     }
 
-    /// Where the elements lie, for writing, if this is the only way to them and they may be written;
-    /// what was derived from them goes.
+    /// The address of the elements, for writing, if this is the only reference to them and they may be
+    /// written; drops the derived form.
     #[inline]
     pub(crate) fn data_mut(&mut self) -> Option<*mut u8> {
         let head = self.head_mut()?;
@@ -191,12 +212,12 @@ impl Buffer {
         self.head().parent.as_ref().unwrap_or(self)
     }
 
-    /// What holds the elements, if they do not lie behind a head.
+    /// The elements, if they do not lie behind a header.
     pub(crate) fn content(&self) -> Option<&Content> {
         self.root().head().content.as_deref()
     }
 
-    /// The objects for writing, if nobody else can see them.
+    /// The objects for writing, if no other tensor shares them.
     pub(crate) fn content_mut(&mut self) -> Option<&mut Content> {
         let head = self.head_mut()?;
         match &mut head.parent {
@@ -205,7 +226,7 @@ impl Buffer {
         }
     }
 
-    /// Whether this is the only way to the elements, and they may be written.
+    /// Whether this is the only reference to the elements, and they may be written.
     #[inline]
     pub(crate) fn is_unique(&self) -> bool {
         let head = self.head();
@@ -221,13 +242,39 @@ impl Buffer {
     /// Moves the charge for the elements' memory to another budget.
     pub(crate) fn charge_to(&self, budget: &Arc<Budget>) -> Result<()> {
         let head = self.root().head();
-        budget.take(head.capacity)?;
-        let raw = Arc::into_raw(budget.clone()).cast_mut();
-        uncharge(head.charge.swap(raw, Ordering::AcqRel), head.capacity);
+        let bytes = charged_bytes(head);
+        // The block counts as not charged meanwhile. Another thread may then charge it first.
+        let before = head.charge.swap(null_mut(), Ordering::AcqRel);
+        if before.is_null() {
+            self.root().charge_first(budget)?;
+        } else {
+            // SAFETY: the pointer came from `Arc::into_raw` and was taken out of the header once.
+            let before = unsafe { Arc::from_raw(before.cast_const()) };
+            let moved = Budget::transfer(&before, budget, bytes);
+            let holder = if moved.is_ok() { budget.clone() } else { before };
+            set_first(head, Arc::into_raw(holder).cast_mut());
+            moved?;
+        }
         if let Some(derived) = head.derived.get() {
-            // Where there is no room for it, whoever made it goes on paying.
+            // If it does not fit, the budget that it was made with stays charged.
             let _ = derived.elements.charge_to(budget);
         }
+        Ok(())
+    }
+
+    /// Charges this block and its parent to `budget`, each unless it is charged already.
+    #[inline]
+    pub(crate) fn ensure_charged(&self, budget: &Arc<Budget>) -> Result<()> {
+        let head = self.head();
+        if head.charge.load(Ordering::Relaxed).is_null() {
+            self.charge_first(budget)?;
+        }
+        head.parent.as_ref().map_or(Ok(()), |parent| parent.ensure_charged(budget))
+    }
+
+    fn charge_first(&self, budget: &Arc<Budget>) -> Result<()> {
+        let head = self.head();
+        set_first(head, Reserved::all(charged_bytes(head), Some(budget))?.into_raw());
         Ok(())
     }
 
@@ -237,16 +284,76 @@ impl Buffer {
     }
 }
 
-/// Whether the elements of a block are neither someone else's bytes nor a device's.
+/// Whether the elements of a block are neither received bytes nor in device memory.
 #[inline]
 fn is_written_here(head: &Block) -> bool {
     !matches!(head.content.as_deref(), Some(Content::Bytes(_) | Content::Device(_)))
 }
 
-fn uncharge(raw: *mut Budget, capacity: usize) {
+/// Bytes charged to a budget, if there is one, for a block that does not exist yet.
+pub(crate) struct Reserved<'a> {
+    budget: Option<&'a Arc<Budget>>,
+    bytes: usize,
+}
+
+impl<'a> Reserved<'a> {
+    /// Charges for a block with `bytes` behind its header.
+    #[inline]
+    pub(crate) fn new(bytes: usize, budget: Option<&'a Arc<Budget>>) -> Result<Reserved<'a>> {
+        Self::all(bytes.saturating_add(HEADER_BYTES), budget)
+    }
+
+    /// Charges for a block whose objects have slots of `slot_bytes` together.
+    pub(crate) fn slots(
+        slot_bytes: usize,
+        budget: Option<&'a Arc<Budget>>,
+    ) -> Result<Reserved<'a>> {
+        Self::new(slot_bytes.saturating_add(recycle::capacity(0)), budget)
+    }
+
+    #[inline]
+    fn all(bytes: usize, budget: Option<&'a Arc<Budget>>) -> Result<Reserved<'a>> {
+        if let Some(budget) = budget {
+            budget.take(bytes)?;
+        }
+        Ok(Reserved { budget, bytes })
+    }
+
+    /// The budget as [`Block::charge`] has it; the bytes stay charged.
+    #[inline]
+    fn into_raw(mut self) -> *mut Budget {
+        self.budget.take().map_or(null_mut(), |budget| Arc::into_raw(budget.clone()).cast_mut())
+    }
+}
+
+impl Drop for Reserved<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(budget) = self.budget {
+            budget.give_back(self.bytes);
+        }
+    }
+}
+
+/// What a block is charged for: header, memory behind it, slots of objects.
+#[inline]
+fn charged_bytes(head: &Block) -> usize {
+    let slots = head.content.as_ref().map_or(0, |content| content.slot_bytes());
+    HEADER_BYTES + head.capacity + slots
+}
+
+/// Hands a block that is not charged its charge; returns the bytes if another thread was first.
+fn set_first(head: &Block, raw: *mut Budget) {
+    let set = head.charge.compare_exchange(null_mut(), raw, Ordering::AcqRel, Ordering::Relaxed);
+    if set.is_err() {
+        uncharge(raw, charged_bytes(head));
+    }
+}
+
+fn uncharge(raw: *mut Budget, bytes: usize) {
     if !raw.is_null() {
         // SAFETY: the pointer came from `Arc::into_raw` and is taken back once.
-        unsafe { Arc::from_raw(raw) }.give_back(capacity);
+        unsafe { Arc::from_raw(raw) }.give_back(bytes);
     }
 }
 
@@ -275,22 +382,22 @@ impl Drop for Buffer {
     }
 }
 
-/// Empties a block that nobody refers to any more and gives it back.
+/// Empties a block without references and returns it to the recycling allocator.
 fn release(mut block: NonNull<Block>) {
     // SAFETY: the count fell to zero (or was one and the caller's), so access is exclusive.
     let head = unsafe { block.as_mut() };
     head.forget_derived();
     let charge = std::mem::replace(head.charge.get_mut(), null_mut());
     if !charge.is_null() {
-        uncharge(charge, head.capacity);
+        uncharge(charge, charged_bytes(head));
     }
     if head.shape.is_on_heap() {
         head.shape = Shape::scalar();
     }
     if head.content.is_some() || head.parent.is_some() {
-        // Behind a lock of their own or deep in a chain, drops may run long: take them out first.
+        // Dropping them may take long (deep nesting, locks): take them out of the header first.
         drop((head.content.take(), head.parent.take()));
-        // SAFETY: the data of a recycled block lie behind its head again.
+        // SAFETY: the data of a recycled block lie behind its header again.
         head.data = unsafe { block.as_ptr().cast::<u8>().add(HEADER_BYTES) };
     }
     recycle::release(block);

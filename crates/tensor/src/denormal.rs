@@ -1,13 +1,13 @@
-//! Numbers too small for full precision count as zero while kernels run.
+//! Flushing of denormal floats to zero while kernels run.
 
 use std::marker::PhantomData;
 
 /// While this lives, its thread reads and writes denormal floats as zero.
 ///
-/// TensorFlow computes like this on CPU, and so must we for the same results; besides, processors
-/// take many times longer over denormal numbers, which training produces in plenty. Every thread
-/// that runs kernels holds one. The compiler assumes that denormals are kept, so it may fold a
-/// constant expression otherwise; no kernel depends on that.
+/// TensorFlow does the same on CPUs, so equal results require it; besides, processors take many times
+/// longer for denormal operands, which training produces often. Every thread that runs kernels holds
+/// one. The compiler assumes the default mode when it folds constant expressions; no kernel depends on
+/// that.
 pub struct FlushDenormals {
     previous: u64,
     /// The state belongs to the thread.

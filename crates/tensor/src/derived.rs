@@ -1,19 +1,19 @@
-//! Another form of a tensor's elements, kept with them: weights in the order in which products read
-//! them.
+//! Derived forms: a tensor's elements in another layout, cached with the tensor. Matrix products keep
+//! packed weights this way.
 //!
-//! It is derived once and shared by all who hold the tensor. Elements change only when one reference
-//! is left, and whoever changes them drops the derived form first, so it is never out of date.
+//! A form is derived once and shared by all references to the tensor. Elements change only through the
+//! last reference, and writing drops the derived form first, so it is never stale.
 
 use std::sync::atomic::Ordering;
 
 use crate::Tensor;
 
-/// What a derived form is of: forms that have equal descriptions are equal.
+/// Identity of a derived form: two forms of the same elements with equal descriptions are equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Form {
-    /// The rule by which it is derived; one place in the program uses this name.
+    /// Name of the rule by which it is derived, unique in the program.
     pub rule: &'static str,
-    /// What else the rule depends on.
+    /// Further parameters of the rule.
     pub sizes: [usize; 4],
 }
 
@@ -24,9 +24,9 @@ pub(crate) struct Derived {
 }
 
 impl Tensor {
-    /// This form of the elements. The tensor keeps one form, which `derive` makes; none is made when a
-    /// form is asked for the first time, since most tensors are never seen again, and none if `derive`
-    /// cannot or the tensor has another.
+    /// This form of the elements, made by `derive` if the tensor has none yet. A tensor keeps one form.
+    /// The first request makes none, since most tensors are used once; there is none either if `derive`
+    /// fails or the tensor has another form.
     pub fn derived(&self, form: Form, derive: impl FnOnce() -> Option<Tensor>) -> Option<&Tensor> {
         let head = self.0.head();
         if !head.was_asked.load(Ordering::Relaxed) {
@@ -35,7 +35,7 @@ impl Tensor {
         }
         if head.derived.get().is_none() {
             let made = Derived { form, elements: derive()? };
-            // Whoever was faster made the same, or another, which then stays.
+            // If another thread set a form first, that one stays.
             let _ = head.derived.set(Box::new(made));
         }
         head.derived.get().filter(|derived| derived.form == form).map(|derived| &derived.elements)
@@ -104,7 +104,7 @@ mod tests {
             },
             |t| {
                 // Through a view that is the only way left.
-                let mut view = t.rows(0, 2).unwrap();
+                let mut view = t.rows(0, 2, None).unwrap();
                 assert_eq!((ask(&view), ask(&view).unwrap()[0]), (None, 2.0));
                 *t = Tensor::scalar(0f32);
                 view.as_mut_slice::<f32>().unwrap()[0] = 5.0;

@@ -4,7 +4,7 @@
 struct Format {
     mantissa_bits: u32,
     bias: i32,
-    /// What a number too large becomes, and whether `0x80` is NaN (then there is no -0).
+    /// Result of overflow, and whether `0x80` is NaN (then there is no -0).
     special: Special,
 }
 

@@ -1,8 +1,8 @@
 //! Element types, shapes, tensors and the buffers under them; the workspace's one error type.
 //!
 //! A [`Tensor`] is dense, typed and cheap to clone: clones share its memory. Memory comes from a
-//! recycling allocator and is charged to a [`Budget`]; sizes that come from outside can exhaust
-//! the budget, never the process. Nothing here computes.
+//! recycling allocator and is charged to a [`Budget`] before it is allocated, so that sizes from
+//! untrusted input exhaust the budget, not the process. Nothing here computes.
 
 mod budget;
 mod buffer;
@@ -17,6 +17,7 @@ mod partial_shape;
 mod proto;
 mod recycle;
 mod shape;
+mod string;
 mod tensor;
 
 pub use budget::{Budget, Charge};
@@ -33,4 +34,5 @@ pub use object::{Resource, ResourceHandle, Variant, VariantValue, check_nesting}
 pub use partial_shape::PartialShape;
 pub use recycle::trim as trim_recycled_memory;
 pub use shape::{RANK_MAX, Shape};
+pub use string::{SHORT_STRING_BYTES, StringBuilder, charge_string, copy_string, with_charge};
 pub use tensor::Tensor;

@@ -45,20 +45,20 @@ pub fn read(mut bytes: Bytes, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
     }
 }
 
-/// What the header of a file says of its array.
+/// Dtype, shape and position of a file's array, as its header describes them.
 #[derive(Clone, Debug)]
 pub struct Info {
     /// The type of its elements.
     pub dtype: DType,
     /// Its shape.
     pub shape: Shape,
-    /// Where the elements begin.
+    /// Offset of the first element in the file.
     pub data_start: usize,
-    /// Bytes that they take.
+    /// Bytes of all elements.
     pub data_bytes: u64,
 }
 
-/// What a file is that begins with these bytes; all of its header must be there.
+/// Describes the array of a file that begins with these bytes, which must include the whole header.
 pub fn info(bytes: &[u8]) -> Result<Info> {
     let (header, data_start) = read_header(bytes)?;
     let dtype = match header.item {
@@ -72,7 +72,7 @@ pub fn info(bytes: &[u8]) -> Result<Info> {
     Ok(Info { dtype, shape: header.shape, data_start, data_bytes })
 }
 
-/// The file that holds `tensor`.
+/// `tensor` as the content of an `.npy` file.
 pub fn write(tensor: &Tensor) -> Result<Vec<u8>> {
     let width = match tensor.dtype() {
         DType::String => tensor.strings()?.iter().map(Bytes::len).max().unwrap_or(0).max(1),
@@ -105,7 +105,7 @@ pub fn write(tensor: &Tensor) -> Result<Vec<u8>> {
     Ok(file)
 }
 
-/// What a header says.
+/// A parsed header.
 struct Header {
     descr: String,
     item: Item,
@@ -167,7 +167,7 @@ fn read_header(file: &[u8]) -> Result<(Header, usize)> {
     Ok((header, file.len() - rest.len() + length))
 }
 
-/// A reader of the one Python dictionary that a header is.
+/// Parser of the Python dictionary literal that a header consists of.
 struct Literal<'a> {
     all: &'a str,
     rest: &'a str,
@@ -378,7 +378,7 @@ fn from_fortran(shape: &Shape, source: &[u8], target: &mut [u8], size: usize) {
     }
 }
 
-/// Where the elements of a row-major array, one after the other, lie in column-major order.
+/// For each element of an array in row-major order, its index in column-major order.
 struct FortranPosition<'a> {
     shape: &'a Shape,
     strides: Vec<usize>,
@@ -434,7 +434,7 @@ fn read_strings(
     Ok(tensor)
 }
 
-/// Without the zeroes that pad it.
+/// `text` without the zeroes that pad it.
 fn trimmed(mut bytes: Bytes) -> Bytes {
     let end = bytes.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
     bytes.truncate(end);

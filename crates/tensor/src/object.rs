@@ -1,4 +1,8 @@
-//! Elements that are objects: strings' companions, resources and variants.
+//! Elements that are objects: resource handles and variants.
+//!
+//! Each element of an object tensor is charged for its slot, which pays for the object itself: a short
+//! string, a variant without its tensors. Longer strings carry charges of their own (`string.rs`), and
+//! so do the tensors in a variant.
 
 use std::any::Any;
 use std::fmt;
@@ -12,21 +16,21 @@ use crate::{DType, PartialShape, Result, Tensor, ensure};
 ///
 /// Kernels reach it by downcasting; [`ResourceHandle`] carries it along an edge.
 pub trait Resource: Any + Send + Sync {
-    /// The kind, as messages name it: `Variable`, `FIFOQueue`.
+    /// Name of the kind for messages: `Variable`, `FIFOQueue`.
     fn kind(&self) -> &'static str;
 
-    /// Whether resource tensors refer to it, rather than reference edges.
+    /// Whether resource tensors refer to it; reference edges do otherwise.
     fn has_handle(&self) -> bool {
         true
     }
 
-    /// Bytes of the tensors that it holds, where it is known at once.
+    /// Bytes of the tensors that it holds, if that is known without waiting for a lock; else 0.
     fn held_bytes(&self) -> usize {
         0
     }
 }
 
-/// An element of a resource tensor: where the state lives, and the state itself once it is found.
+/// An element of a resource tensor: the name of the state, and the state itself if the handle owns it.
 #[derive(Clone)]
 pub struct ResourceHandle {
     /// Full name of the device that holds the state.
@@ -42,7 +46,7 @@ pub struct ResourceHandle {
 }
 
 impl Default for ResourceHandle {
-    /// A handle to nothing, as a new resource tensor holds it before it is written.
+    /// An empty handle: the initial element of a new resource tensor.
     fn default() -> Self {
         ResourceHandle {
             device: "".into(),
@@ -67,24 +71,23 @@ impl PartialEq for ResourceHandle {
     }
 }
 
-/// A value of a type that TensorFlow does not know: tensor lists, optionals, datasets.
+/// The value of a variant element: a tensor list, an optional, a dataset.
 pub trait Variant: Any + Send + Sync + fmt::Debug {
     /// The registered type name, as it travels on the wire.
     fn type_name(&self) -> &str;
-    /// Metadata and tensors that rebuild the value elsewhere; `None` if it cannot travel.
+    /// Metadata and tensors from which another process can rebuild the value; `None` if none can.
     fn encode(&self) -> Option<(Bytes, Vec<Tensor>)>;
-    /// How many variants lie within one another inside this one.
+    /// Levels of variants nested in this one.
     fn depth(&self) -> usize {
         0
     }
 }
 
-/// Variants may hold tensors of variants, this many levels deep: dropping, adding and sending them
-/// recurses.
+/// Limit on the nesting of variants in tensors in variants: dropping, adding and encoding them recurse.
 const NESTING_MAX: usize = 64;
 
-/// The levels of variants in a tensor, none if it holds something else; too many are an error. What
-/// becomes part of a variant must pass here.
+/// Levels of nested variants in a tensor, 0 for other dtypes; 64 or more are an error. Every
+/// tensor that becomes part of a variant is checked here.
 pub fn check_nesting(tensor: &Tensor) -> Result<usize> {
     if tensor.dtype() != DType::Variant {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! Shapes as far as a graph knows them: each size, or the rank itself, may be unknown.
+//! Partially known shapes: each size, or the rank itself, may be unknown.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use thalweg_proto::{TensorShapeProto, tensor_shape_proto::Dim};
 
 use crate::{RANK_MAX, Result, Shape, bail, ensure};
 
-/// Sizes of a tensor that a step will make; `None` is a size not known before.
+/// What graph construction knows of a tensor's shape; `None` is a size that only the step determines.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct PartialShape(Option<SmallVec<[Option<usize>; 4]>>);
 
@@ -50,13 +50,13 @@ impl PartialShape {
         self.0.as_ref().and_then(|dims| dims.get(i).copied().flatten())
     }
 
-    /// The concrete shape, when every size is known and they multiply to something sensible.
+    /// The concrete shape, if every size is known and their product does not overflow.
     pub fn to_shape(&self) -> Option<Shape> {
         let dims: Option<SmallVec<[usize; 4]>> = self.0.as_ref()?.iter().copied().collect();
         Shape::new(&dims?).ok()
     }
 
-    /// Whether `shape` could be this one.
+    /// Whether `shape` has this rank and these sizes, as far as they are known.
     pub fn is_compatible_with(&self, shape: &Shape) -> bool {
         self.0.as_ref().is_none_or(|dims| {
             dims.len() == shape.rank()
@@ -64,7 +64,7 @@ impl PartialShape {
         })
     }
 
-    /// What is known when both descriptions hold; an error if they contradict each other.
+    /// The most specific shape that both agree with; an error if they contradict each other.
     pub fn merge(&self, other: &PartialShape) -> Result<PartialShape> {
         let (Some(a), Some(b)) = (&self.0, &other.0) else {
             return Ok(if self.0.is_some() { self.clone() } else { other.clone() });

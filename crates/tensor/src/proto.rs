@@ -1,7 +1,7 @@
-//! `TensorProto` in and out, in every encoding that TensorFlow writes.
+//! Conversion from and to `TensorProto`, in every encoding that TensorFlow writes.
 //!
-//! Plain elements travel as `tensor_content` (little-endian, row-major) or as typed value lists, in
-//! which the last value repeats to fill the shape and an empty list means zeroes. Strings travel as
+//! Plain elements are encoded as `tensor_content` (little-endian, row-major) or as typed value lists, in
+//! which the last value repeats to fill the shape and an empty list means zeroes. Strings are encoded as
 //! `string_val`, or as `tensor_content` with all lengths as varints before all bytes.
 
 use std::sync::Arc;
@@ -14,8 +14,9 @@ use thalweg_proto::{
 };
 
 use crate::{
-    Budget, DType, Element, PartialShape, QInt8, QInt16, QInt32, QUInt8, QUInt16, ResourceHandle,
-    Result, Shape, Tensor, Variant, VariantValue, bail, check_nesting, ensure, err,
+    Budget, Charge, DType, Element, PartialShape, QInt8, QInt16, QInt32, QUInt8, QUInt16,
+    ResourceHandle, Result, SHORT_STRING_BYTES, Shape, Tensor, Variant, VariantValue, bail,
+    check_nesting, ensure, err, with_charge,
 };
 
 impl Shape {
@@ -33,7 +34,16 @@ impl Shape {
 }
 
 impl Tensor {
+    /// The tensor in a message that was received. Content that the tensor shares with the message is
+    /// charged to `budget`, too, for as long as the tensor lives.
+    pub fn from_received_proto(mut proto: TensorProto, budget: &Arc<Budget>) -> Result<Tensor> {
+        charge_content(&mut proto, budget)?;
+        Tensor::from_proto(&proto, Some(budget))
+    }
+
     /// The tensor in a message. Memory is charged to `budget`: a few bytes can fill a large shape.
+    /// Content that the tensor shares with the message is not charged: a graph's constants are shared
+    /// by all plans.
     pub fn from_proto(proto: &TensorProto, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
         let dtype = DType::from_proto(proto.dtype)?;
         let shape = match &proto.tensor_shape {
@@ -42,7 +52,7 @@ impl Tensor {
         };
         if !proto.tensor_content.is_empty() {
             return match dtype {
-                DType::String => decode_strings(shape, proto.tensor_content.clone()),
+                DType::String => decode_strings(shape, proto.tensor_content.clone(), budget),
                 _ => Tensor::from_bytes(dtype, shape, proto.tensor_content.clone()),
             };
         }
@@ -68,7 +78,7 @@ impl Tensor {
             DType::BFloat16 => fill.numbers(&proto.half_val, |&x| bf16::from_bits(x as u16)),
             DType::Complex64 => fill.complex(&proto.scomplex_val),
             DType::Complex128 => fill.complex(&proto.dcomplex_val),
-            DType::String => fill.objects(&proto.string_val, Bytes::new(), Tensor::from_strings),
+            DType::String => fill.objects(dtype, &proto.string_val, Tensor::strings_mut),
             DType::Resource => {
                 let handles: Result<Vec<_>> =
                     proto.resource_handle_val.iter().map(handle_from_proto).collect();
@@ -77,7 +87,7 @@ impl Tensor {
             DType::Variant => {
                 let values: Result<Vec<VariantValue>> =
                     proto.variant_val.iter().map(|v| EncodedVariant::decode(v, budget)).collect();
-                fill.objects(&values?, None, Tensor::from_variants)
+                fill.objects(dtype, &values?, Tensor::variants_mut)
             }
             DType::Int4 | DType::UInt4 | DType::Int2 | DType::UInt2 => {
                 let bytes: Vec<u8> = proto.int_val.iter().map(|&x| x as u8).collect();
@@ -111,7 +121,7 @@ impl Tensor {
         Ok(proto)
     }
 
-    /// The elements as shared bytes, without a copy.
+    /// The elements as bytes that share this tensor's memory.
     pub fn to_bytes(&self) -> Result<Bytes> {
         struct Owner(Tensor);
         impl AsRef<[u8]> for Owner {
@@ -159,24 +169,19 @@ impl Fill<'_> {
 
     fn objects<T: Clone>(
         self,
+        dtype: DType,
         values: &[T],
-        empty: T,
-        make: fn(Shape, Vec<T>) -> Result<Tensor>,
+        items: fn(&mut Tensor) -> Result<&mut [T]>,
     ) -> Result<Tensor> {
-        let elements = self.shape.num_elements();
-        let bytes = elements.saturating_mul(size_of::<T>());
-        if let Some(budget) = self.budget {
-            // Checked, not held: object tensors are charged by what makes them in a step.
-            budget.take(bytes)?;
-            budget.give_back(bytes);
+        let mut tensor = Tensor::zeros_in(dtype, self.shape, self.budget)?;
+        let target = items(&mut tensor)?;
+        let given = values.len().min(target.len());
+        let (first, rest) = target.split_at_mut(given);
+        first.clone_from_slice(&values[..given]);
+        if let Some(last) = values.last() {
+            rest.fill(last.clone());
         }
-        let mut items = Vec::new();
-        items.try_reserve_exact(elements).map_err(|_| {
-            err!(ResourceExhausted, "out of memory for {elements} elements of shape {}", self.shape)
-        })?;
-        items.extend_from_slice(&values[..values.len().min(elements)]);
-        items.resize(elements, values.last().cloned().unwrap_or(empty));
-        make(self.shape, items)
+        Ok(tensor)
     }
 
     fn raw_bytes(self, dtype: DType, values: &[u8]) -> Result<Tensor> {
@@ -190,7 +195,11 @@ impl Fill<'_> {
 }
 
 /// Strings as `tensor_content` has them: every length as a varint, then every byte.
-fn decode_strings(shape: Shape, mut content: Bytes) -> Result<Tensor> {
+fn decode_strings(
+    shape: Shape,
+    mut content: Bytes,
+    budget: Option<&Arc<Budget>>,
+) -> Result<Tensor> {
     let elements = shape.num_elements();
     // Each length takes a byte at least, so a valid shape is no larger than the content.
     ensure!(
@@ -203,15 +212,28 @@ fn decode_strings(shape: Shape, mut content: Bytes) -> Result<Tensor> {
     for _ in 0..elements {
         lengths.push(read_varint(&mut content)?);
     }
-    let mut items = Vec::with_capacity(elements);
-    for length in lengths {
+    let mut tensor = Tensor::zeros_in(DType::String, shape, budget)?;
+    for (slot, length) in tensor.strings_mut()?.iter_mut().zip(lengths) {
         let length = usize::try_from(length).ok().filter(|&n| n <= content.len());
         let length = length
             .ok_or_else(|| err!(InvalidArgument, "a string ends beyond the tensor's content"))?;
-        items.push(content.split_to(length));
+        *slot = content.split_to(length);
     }
     ensure!(content.is_empty(), InvalidArgument, "{} bytes follow the last string", content.len());
-    Tensor::from_strings(shape, items)
+    Ok(tensor)
+}
+
+/// Charges the bytes of a message that a tensor made from it shares.
+fn charge_content(proto: &mut TensorProto, budget: &Arc<Budget>) -> Result<()> {
+    let strings = proto.string_val.iter_mut().filter(|s| s.len() > SHORT_STRING_BYTES);
+    for bytes in strings.chain(Some(&mut proto.tensor_content).filter(|b| !b.is_empty())) {
+        let charge = Charge::new(budget, bytes.len())?;
+        *bytes = with_charge(std::mem::take(bytes), charge);
+    }
+    for tensor in proto.variant_val.iter_mut().flat_map(|v| &mut v.tensors) {
+        charge_content(tensor, budget)?;
+    }
+    Ok(())
 }
 
 fn read_varint(bytes: &mut Bytes) -> Result<u64> {
@@ -257,7 +279,7 @@ fn handle_to_proto(handle: &ResourceHandle) -> ResourceHandleProto {
     }
 }
 
-/// A variant as it came over the wire; whoever knows its type name can decode it.
+/// A variant in its wire encoding. Kernels that know its type name decode it.
 #[derive(Debug)]
 struct EncodedVariant {
     type_name: String,

@@ -1,11 +1,12 @@
-//! The allocator under tensor buffers: blocks go back to lists, not to the system.
+//! Recycling allocator of tensor blocks: size-class free lists in front of the system allocator.
 //!
-//! A step makes the same tensors again and again, and a fresh large allocation costs more in page
-//! faults than the kernel that fills it. Small blocks live in per-thread lists without a lock;
-//! what overflows those, and large blocks, live in shared lists up to a limit in bytes.
+//! A step makes tensors of the same sizes every time, and the page faults of a fresh large allocation
+//! cost more than the kernel that fills it. Free small blocks are kept in per-thread lists without a
+//! lock; the overflow of those, and large blocks, are kept in shared lists up to
+//! [`SHARED_BYTES_MAX`]. Free blocks are charged to no budget.
 //!
-//! Memory handed out is initialised (zeroes, or what an earlier buffer left), so kernels may view
-//! it as numbers before they write it.
+//! Allocated memory is initialised (zeroes, or what an earlier block left), so kernels may view it as
+//! numbers before they write it.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::{Cell, UnsafeCell};
@@ -20,13 +21,13 @@ use crate::{DType, Result, Shape, err};
 
 /// Classes alternate between 64·2ⁱ and 96·2ⁱ bytes of data, up to 1 GiB.
 const CLASSES: usize = 49;
-/// Marks blocks above the largest class: they go straight back to the system.
+/// Class of blocks above the largest class: they return to the system when they are freed.
 const UNCLASSED: usize = usize::MAX;
 /// Classes up to 48 KiB are cached per thread.
 const THREAD_CLASSES: usize = 20;
-/// Blocks a thread keeps of each class before it shares half of them.
+/// Blocks of each class that a thread keeps; with more, it moves half of them to the shared list.
 const THREAD_BLOCKS_MAX: usize = 64;
-/// Bytes that the shared lists keep; beyond, memory goes back to the system.
+/// Bytes that the shared lists keep together; further blocks return to the system.
 const SHARED_BYTES_MAX: usize = 1 << 30;
 
 static SHARED: [Mutex<List>; CLASSES] = [const { Mutex::new(List::EMPTY) }; CLASSES];
@@ -34,11 +35,11 @@ static SHARED_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static LOCAL: ThreadLists = const { ThreadLists(UnsafeCell::new([const { List::EMPTY }; THREAD_CLASSES])) };
-    /// Set while the thread's lists are borrowed; re-entry then bypasses them.
+    /// Set while the thread's lists are borrowed; a nested call then uses the shared lists.
     static BUSY: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Blocks linked through their headers.
+/// A free list: blocks linked through their headers.
 struct List {
     head: *mut Block,
     len: usize,
@@ -78,7 +79,7 @@ impl Drop for ThreadLists {
     }
 }
 
-/// Runs `body` on this thread's lists, unless they are borrowed or gone already.
+/// Runs `body` on this thread's lists, unless they are borrowed or already dropped.
 fn with_thread_lists<R>(body: impl FnOnce(&mut [List; THREAD_CLASSES]) -> R) -> Option<R> {
     LOCAL
         .try_with(|lists| {
@@ -113,7 +114,14 @@ fn layout(data_bytes: usize) -> Option<Layout> {
     Layout::from_size_align(data_bytes.checked_add(HEADER_BYTES)?, BLOCK_ALIGN).ok()
 }
 
-/// A block with room for `bytes`, one reference, no charge; the flag says whether it is all zero.
+/// Bytes behind the header of a block that is asked for `bytes`.
+pub(crate) fn capacity(bytes: usize) -> usize {
+    let class = class_of(bytes);
+    if class < CLASSES { class_bytes(class) } else { bytes }
+}
+
+/// A block of [`capacity`] for `bytes`, one reference, no charge; the flag says whether it is all
+/// zero.
 pub(crate) fn allocate(bytes: usize) -> Result<(NonNull<Block>, bool)> {
     let class = class_of(bytes);
     if class >= CLASSES {
@@ -138,7 +146,8 @@ pub(crate) fn allocate(bytes: usize) -> Result<(NonNull<Block>, bool)> {
 }
 
 fn fresh(data_bytes: usize, class: usize) -> Result<NonNull<Block>> {
-    let too_large = || err!(ResourceExhausted, "out of memory: no {data_bytes} bytes to be had");
+    let too_large =
+        || err!(ResourceExhausted, "out of memory: the system has no {data_bytes} bytes");
     let layout = layout(data_bytes).ok_or_else(too_large)?;
     // SAFETY: the layout's size is at least the header's, so it is not zero.
     let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or_else(too_large)?;
@@ -163,7 +172,7 @@ fn fresh(data_bytes: usize, class: usize) -> Result<NonNull<Block>> {
     Ok(block)
 }
 
-/// Takes back a block that nobody refers to and that holds nothing any more.
+/// Frees an empty block without references.
 pub(crate) fn release(block: NonNull<Block>) {
     // SAFETY: the caller held the last reference.
     let class = unsafe { (*block.as_ptr()).class };
@@ -206,7 +215,7 @@ fn free(block: NonNull<Block>) {
     }
 }
 
-/// Gives the memory that the shared lists keep back to the system.
+/// Returns the memory of the shared free lists to the system.
 pub fn trim() {
     for (class, list) in SHARED.iter().enumerate() {
         let mut taken = std::mem::replace(&mut *list.lock(), List::EMPTY);
@@ -222,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_hold_what_they_are_asked_for() {
+    fn a_class_is_the_smallest_that_fits() {
         for bytes in (0..100_000).chain([1 << 20, (1 << 20) + 1, 3 << 19, (3 << 19) + 1, 1 << 30]) {
             let class = class_of(bytes);
             assert!(class_bytes(class) >= bytes, "{bytes} in class {class}");

@@ -1,4 +1,4 @@
-//! Concrete shapes: sizes of a tensor that exists.
+//! Concrete shapes: the sizes of an existing tensor's dimensions.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -29,7 +29,7 @@ impl Shape {
         Ok(shape)
     }
 
-    /// As [`Shape::new`], for sizes that came as signed numbers.
+    /// As [`Shape::new`], from signed sizes; negative ones are an error.
     pub fn from_i64(dims: &[i64]) -> Result<Shape> {
         let mut sizes = SmallVec::with_capacity(dims.len().min(RANK_MAX + 1));
         for (i, &d) in dims.iter().enumerate() {
@@ -74,13 +74,13 @@ impl Shape {
         self.0.iter().product()
     }
 
-    /// Whether the sizes did not fit into the shape itself.
+    /// Whether the sizes are stored on the heap because there are more than fit inline.
     #[inline]
     pub(crate) fn is_on_heap(&self) -> bool {
         self.0.spilled()
     }
 
-    /// The sizes as TensorFlow's wire and shape tensors have them.
+    /// The sizes as signed numbers, as messages and shape tensors hold them.
     pub fn to_i64(&self) -> SmallVec<[i64; 4]> {
         self.0.iter().map(|&d| d as i64).collect()
     }

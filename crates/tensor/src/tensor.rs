@@ -1,15 +1,17 @@
 //! Dense typed arrays that share their memory.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use smallvec::{SmallVec, smallvec};
 
-use crate::buffer::{Buffer, Content, Objects};
+use crate::buffer::{Buffer, Content, Objects, Reserved};
+use crate::string::Slot;
 use crate::{
-    Budget, Charge, DType, DeviceMemory, Element, ResourceHandle, Result, Shape, VariantValue,
-    bail, ensure, err,
+    Budget, DType, DeviceMemory, Element, ResourceHandle, Result, Shape, VariantValue, bail,
+    ensure, err,
 };
 
 /// A dense array of one dtype, one pointer wide. Cloning shares the memory.
@@ -50,7 +52,7 @@ impl Tensor {
         }
     }
 
-    /// A tensor of zeroes, charged to nobody.
+    /// A tensor of zeroes, charged to no budget.
     pub fn zeros(dtype: DType, shape: Shape) -> Result<Tensor> {
         Self::zeros_in(dtype, shape, None)
     }
@@ -86,7 +88,7 @@ impl Tensor {
         Ok(Tensor(buffer))
     }
 
-    fn filled_objects<T: Clone>(
+    fn filled_objects<T: Clone + Slot>(
         dtype: DType,
         shape: Shape,
         item: &T,
@@ -94,20 +96,43 @@ impl Tensor {
         wrap: fn(Objects<T>) -> Content,
     ) -> Result<Tensor> {
         let elements = shape.num_elements();
-        let items = reserved(elements, budget, |items: &mut SmallVec<[T; 1]>| {
-            items.resize(elements, item.clone());
-        })?;
-        Self::from_content(dtype, shape, wrap(items))
+        Self::make_objects(dtype, shape, budget, wrap, |items| items.resize(elements, item.clone()))
     }
 
-    fn from_content(dtype: DType, shape: Shape, content: Content) -> Result<Tensor> {
-        Ok(Tensor(Buffer::with_content(dtype, shape, std::ptr::null_mut(), content)?))
+    /// A tensor of objects that `fill` appends to memory that is charged and allocated before.
+    fn make_objects<T: Slot>(
+        dtype: DType,
+        shape: Shape,
+        budget: Option<&Arc<Budget>>,
+        wrap: fn(Objects<T>) -> Content,
+        fill: impl FnOnce(&mut SmallVec<[T; 1]>),
+    ) -> Result<Tensor> {
+        let elements = shape.num_elements();
+        let slot_bytes = elements.saturating_mul(T::BYTES);
+        let reserved = Reserved::slots(slot_bytes, budget)
+            .map_err(|e| e.map_message(|m| format!("allocating a {dtype} tensor: {m}")))?;
+        let mut items = SmallVec::new();
+        items
+            .try_reserve_exact(elements)
+            .map_err(|_| err!(ResourceExhausted, "out of memory for {elements} elements"))?;
+        fill(&mut items);
+        Self::from_content(dtype, shape, wrap(Objects { items, slot_bytes }), reserved)
     }
 
-    fn from_objects<T>(
+    fn from_content(
+        dtype: DType,
+        shape: Shape,
+        content: Content,
+        reserved: Reserved<'_>,
+    ) -> Result<Tensor> {
+        Ok(Tensor(Buffer::with_content(dtype, shape, std::ptr::null_mut(), content, reserved)?))
+    }
+
+    fn from_objects<T: Slot>(
         dtype: DType,
         shape: Shape,
         items: Vec<T>,
+        budget: Option<&Arc<Budget>>,
         wrap: fn(Objects<T>) -> Content,
     ) -> Result<Tensor> {
         ensure!(
@@ -116,42 +141,61 @@ impl Tensor {
             "{} elements do not fill shape {shape}",
             items.len()
         );
-        Self::from_content(dtype, shape, wrap(Objects { items: items.into(), _charge: None }))
+        let slot_bytes = items.len().saturating_mul(T::BYTES);
+        let reserved = Reserved::slots(slot_bytes, budget)?;
+        Self::from_content(
+            dtype,
+            shape,
+            wrap(Objects { items: items.into(), slot_bytes }),
+            reserved,
+        )
     }
 
-    /// A string tensor of these elements, in row-major order.
+    /// A string tensor of these elements, in row-major order, charged to no budget.
     pub fn from_strings(shape: Shape, items: Vec<Bytes>) -> Result<Tensor> {
-        Self::from_objects(DType::String, shape, items, Content::Strings)
+        Self::from_objects(DType::String, shape, items, None, Content::Strings)
     }
 
-    /// A resource tensor of these handles.
+    /// A string tensor of these elements, in row-major order; the elements' slots are charged to
+    /// `budget`.
+    pub fn from_strings_in(
+        shape: Shape,
+        items: Vec<Bytes>,
+        budget: &Arc<Budget>,
+    ) -> Result<Tensor> {
+        Self::from_objects(DType::String, shape, items, Some(budget), Content::Strings)
+    }
+
+    /// A resource tensor of these handles, charged to no budget.
     pub fn from_resources(shape: Shape, items: Vec<ResourceHandle>) -> Result<Tensor> {
-        Self::from_objects(DType::Resource, shape, items, Content::Resources)
+        Self::from_objects(DType::Resource, shape, items, None, Content::Resources)
     }
 
-    /// A variant tensor of these values.
+    /// A variant tensor of these values, charged to no budget.
     pub fn from_variants(shape: Shape, items: Vec<VariantValue>) -> Result<Tensor> {
-        Self::from_objects(DType::Variant, shape, items, Content::Variants)
+        Self::from_objects(DType::Variant, shape, items, None, Content::Variants)
     }
 
-    /// A scalar, charged to nobody.
+    /// A scalar, charged to no budget.
     pub fn scalar<T: Element>(value: T) -> Tensor {
-        Self::from_slice(Shape::scalar(), &[value]).expect("64 bytes are to be had")
+        Self::from_slice(Shape::scalar(), &[value]).expect("the system has 64 bytes")
     }
 
-    /// A scalar string.
+    /// A scalar string, charged to no budget.
     pub fn scalar_string(value: impl Into<Bytes>) -> Tensor {
-        let items = smallvec![value.into()];
-        let content = Content::Strings(Objects { items, _charge: None });
-        Self::from_content(DType::String, Shape::scalar(), content).expect("a head is to be had")
+        let content =
+            Content::Strings(Objects { items: smallvec![value.into()], slot_bytes: Bytes::BYTES });
+        Reserved::slots(Bytes::BYTES, None)
+            .and_then(|none| Self::from_content(DType::String, Shape::scalar(), content, none))
+            .expect("the system has memory for a header")
     }
 
-    /// A vector, charged to nobody.
+    /// A vector, charged to no budget.
     pub fn vector<T: Element>(values: &[T]) -> Result<Tensor> {
         Self::from_slice(Shape::new(&[values.len()])?, values)
     }
 
-    /// A copy of `values` in this shape, charged to nobody.
+    /// A copy of `values` in this shape, charged to no budget.
     pub fn from_slice<T: Element>(shape: Shape, values: &[T]) -> Result<Tensor> {
         ensure!(
             values.len() == shape.num_elements(),
@@ -178,7 +222,8 @@ impl Tensor {
         let is_clean = dtype != DType::Bool || bytes.iter().all(|&b| b <= 1);
         if is_clean && bytes.as_ptr().addr().is_multiple_of(align) {
             let data = bytes.as_ptr().cast_mut();
-            return Ok(Tensor(Buffer::with_content(dtype, shape, data, Content::Bytes(bytes))?));
+            let (content, reserved) = (Content::Bytes(bytes), Reserved::slots(0, None)?);
+            return Ok(Tensor(Buffer::with_content(dtype, shape, data, content, reserved)?));
         }
         let mut tensor = Self::allocate(dtype, shape, None)?;
         let target = tensor.as_mut_bytes()?;
@@ -218,7 +263,7 @@ impl Tensor {
             memory.len_bytes(),
             memory.space()
         );
-        Self::from_content(dtype, shape, Content::Device(memory))
+        Self::from_content(dtype, shape, Content::Device(memory), Reserved::slots(0, None)?)
     }
 
     /// The element type.
@@ -245,7 +290,7 @@ impl Tensor {
         self.shape().num_elements()
     }
 
-    /// Bytes of plain elements, or of the strings' contents and handles.
+    /// Bytes of plain elements; of strings, contents and handles; of other objects, handles only.
     pub fn size_bytes(&self) -> usize {
         match self.0.content() {
             Some(Content::Strings(s)) => s.items.iter().map(|s| s.len() + size_of::<Bytes>()).sum(),
@@ -263,7 +308,7 @@ impl Tensor {
         }
     }
 
-    /// Where the elements lie, if host code can read them as memory.
+    /// Address of the elements, if host code can read them as memory.
     #[inline]
     fn host_data(&self) -> Result<*mut u8> {
         let data = self.0.head().data;
@@ -306,7 +351,7 @@ impl Tensor {
         Ok(unsafe { std::slice::from_raw_parts(data.cast(), self.num_elements()) })
     }
 
-    /// The elements, for writing, if nobody else refers to them.
+    /// The elements, for writing, if no other tensor shares them.
     #[inline]
     pub fn as_mut_slice<T: Element>(&mut self) -> Result<&mut [T]> {
         if self.dtype() != T::DTYPE {
@@ -317,7 +362,7 @@ impl Tensor {
         Ok(unsafe { std::slice::from_raw_parts_mut(data.cast(), n) })
     }
 
-    /// The elements as bytes, for writing, if nobody else refers to them: for loops that work by
+    /// The elements as bytes, for writing, if no other tensor shares them: for loops that work by
     /// element size rather than by dtype.
     ///
     /// # Safety
@@ -344,13 +389,13 @@ impl Tensor {
         }
     }
 
-    /// Whether nobody else refers to the elements, so that they may be overwritten.
+    /// Whether no other tensor shares the elements, so that they may be overwritten.
     #[inline]
     pub fn is_unique(&self) -> bool {
         self.0.is_unique()
     }
 
-    /// Makes the memory this tensor's alone, copying it if others refer to it.
+    /// Makes this tensor the only one that refers to its elements, copying them if they are shared.
     pub fn make_unique(&mut self, budget: Option<&Arc<Budget>>) -> Result<()> {
         if !self.is_unique() {
             *self = self.deep_copy(budget)?;
@@ -358,20 +403,43 @@ impl Tensor {
         Ok(())
     }
 
-    /// A copy in memory of its own.
+    /// A copy in memory of its own. Strings and variants are shared with the copy: their contents never
+    /// change.
     pub fn deep_copy(&self, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
-        let (dtype, shape) = (self.dtype(), self.shape().clone());
-        let content = match self.0.content() {
-            Some(Content::Strings(s)) => Content::Strings(copied(s, budget)?),
-            Some(Content::Resources(r)) => Content::Resources(copied(r, budget)?),
-            Some(Content::Variants(v)) => Content::Variants(copied(v, budget)?),
-            _ => {
-                let mut copy = Self::allocate(dtype, shape, budget)?;
-                copy.as_mut_bytes()?.copy_from_slice(self.as_bytes()?);
-                return Ok(copy);
+        if self.dtype().is_object() {
+            return self.copy_objects(self.shape().clone(), 0..self.num_elements(), budget);
+        }
+        let mut copy = Self::allocate(self.dtype(), self.shape().clone(), budget)?;
+        copy.as_mut_bytes()?.copy_from_slice(self.as_bytes()?);
+        Ok(copy)
+    }
+
+    /// The objects in `range`, in this shape.
+    fn copy_objects(
+        &self,
+        shape: Shape,
+        range: Range<usize>,
+        budget: Option<&Arc<Budget>>,
+    ) -> Result<Tensor> {
+        let dtype = self.dtype();
+        match self.0.content() {
+            Some(Content::Strings(s)) => {
+                Self::make_objects(dtype, shape, budget, Content::Strings, |items| {
+                    items.extend(s.items[range].iter().cloned());
+                })
             }
-        };
-        Self::from_content(dtype, shape, content)
+            Some(Content::Resources(r)) => {
+                Self::make_objects(dtype, shape, budget, Content::Resources, |items| {
+                    items.extend(r.items[range].iter().cloned());
+                })
+            }
+            Some(Content::Variants(v)) => {
+                Self::make_objects(dtype, shape, budget, Content::Variants, |items| {
+                    items.extend(v.items[range].iter().cloned());
+                })
+            }
+            _ => bail!(Internal, "{dtype} elements are not objects"),
+        }
     }
 
     /// The strings of a string tensor.
@@ -382,7 +450,7 @@ impl Tensor {
         }
     }
 
-    /// The strings, for writing, if nobody else refers to them.
+    /// The strings, for writing, if no other tensor shares them.
     pub fn strings_mut(&mut self) -> Result<&mut [Bytes]> {
         if self.dtype() != DType::String {
             return self.wrong_dtype(DType::String);
@@ -401,7 +469,7 @@ impl Tensor {
         }
     }
 
-    /// The handles, for writing, if nobody else refers to them.
+    /// The handles, for writing, if no other tensor shares them.
     pub fn resources_mut(&mut self) -> Result<&mut [ResourceHandle]> {
         if self.dtype() != DType::Resource {
             return self.wrong_dtype(DType::Resource);
@@ -420,7 +488,7 @@ impl Tensor {
         }
     }
 
-    /// The values, for writing, if nobody else refers to them.
+    /// The values, for writing, if no other tensor shares them.
     pub fn variants_mut(&mut self) -> Result<&mut [VariantValue]> {
         if self.dtype() != DType::Variant {
             return self.wrong_dtype(DType::Variant);
@@ -431,7 +499,7 @@ impl Tensor {
         }
     }
 
-    /// The values of a variant tensor by move, if nobody else refers to them.
+    /// The values of a variant tensor by move if no other tensor shares them, cloned otherwise.
     pub fn into_variants(mut self) -> Result<Vec<VariantValue>> {
         if let Some(Content::Variants(v)) = self.0.content_mut() {
             return Ok(std::mem::take(&mut v.items).into_vec());
@@ -483,8 +551,9 @@ impl Tensor {
         Ok(self)
     }
 
-    /// Rows `start..start + count` of the first dimension; plain elements share the memory.
-    pub fn rows(&self, start: usize, count: usize) -> Result<Tensor> {
+    /// Rows `start..start + count` of the first dimension: a view of plain elements, a copy of objects'
+    /// handles that is charged to `budget`.
+    pub fn rows(&self, start: usize, count: usize, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
         let rows = self.shape().first().copied().unwrap_or(0);
         ensure!(
             start.checked_add(count).is_some_and(|end| end <= rows),
@@ -497,31 +566,35 @@ impl Tensor {
         let shape = Shape::new(&dims)?;
         let row_elements: usize = self.shape()[1..].iter().product();
         let range = start * row_elements..(start + count) * row_elements;
-        match self.0.content() {
-            Some(Content::Strings(s)) => Self::from_strings(shape, s.items[range].to_vec()),
-            Some(Content::Resources(r)) => Self::from_resources(shape, r.items[range].to_vec()),
-            Some(Content::Variants(v)) => Self::from_variants(shape, v.items[range].to_vec()),
-            _ => {
-                self.host_data()?;
-                let offset_bytes = range.start * self.dtype().size();
-                Ok(Tensor(self.0.view(self.dtype(), shape, offset_bytes)?))
-            }
+        if self.dtype().is_object() {
+            return self.copy_objects(shape, range, budget);
         }
+        self.host_data()?;
+        let offset_bytes = range.start * self.dtype().size();
+        Ok(Tensor(self.0.view(self.dtype(), shape, offset_bytes)?))
     }
 
-    /// Whether both tensors show the same memory.
+    /// Whether both tensors share their elements' memory.
     pub fn shares_memory_with(&self, other: &Tensor) -> bool {
         self.0.root().is_same(other.0.root())
     }
 
-    /// Moves the charge for the memory to another budget: a variable outlives its session.
+    /// Moves the charge for the memory to another budget: a variable outlives its session. Strings and
+    /// the tensors in variants keep the charges that they carry.
     pub fn charge_to(&self, budget: &Arc<Budget>) -> Result<()> {
         self.0.charge_to(budget)
     }
+
+    /// Charges the tensor to `budget`, unless it is charged already. Lists, queues and whatever else
+    /// keeps tensors in numbers that a program chooses call this for each of them.
+    #[inline]
+    pub fn ensure_charged(&self, budget: &Arc<Budget>) -> Result<()> {
+        self.0.ensure_charged(budget)
+    }
 }
 
-/// Bytes of a tensor that someone else writes; bools are clean again when it goes, however it goes:
-/// the memory may become that of other bools.
+/// Bytes of a tensor that a caller's closure writes. Dropping it, after an error or a panic too, turns
+/// bytes of a bool tensor other than 0 and 1 into 1: the memory may be recycled for another bool tensor.
 struct Cleaned<'a> {
     is_bool: bool,
     bytes: &'a mut [u8],
@@ -538,26 +611,6 @@ impl Drop for Cleaned<'_> {
 #[cold]
 fn shared<T>() -> Result<T> {
     bail!(Internal, "a shared tensor cannot be written in place")
-}
-
-/// Objects in memory that was asked for, not taken for granted.
-fn reserved<T>(
-    elements: usize,
-    budget: Option<&Arc<Budget>>,
-    fill: impl FnOnce(&mut SmallVec<[T; 1]>),
-) -> Result<Objects<T>> {
-    let bytes = elements.saturating_mul(size_of::<T>());
-    let charge = budget.map(|b| Charge::new(b, bytes)).transpose()?;
-    let mut items = SmallVec::new();
-    items
-        .try_reserve_exact(elements)
-        .map_err(|_| err!(ResourceExhausted, "out of memory for {bytes} bytes"))?;
-    fill(&mut items);
-    Ok(Objects { items, _charge: charge })
-}
-
-fn copied<T: Clone>(source: &Objects<T>, budget: Option<&Arc<Budget>>) -> Result<Objects<T>> {
-    reserved(source.items.len(), budget, |items| items.extend(source.items.iter().cloned()))
 }
 
 impl fmt::Debug for Tensor {
@@ -595,6 +648,24 @@ mod tests {
     }
 
     #[test]
+    fn a_full_session_can_hand_its_memory_to_the_task() {
+        let task = Budget::new(1 << 20);
+        let session = Budget::child(&task);
+        let shape = Shape::new(&[700 << 10]).unwrap();
+        let t = Tensor::allocate(DType::UInt8, shape, Some(&session)).unwrap();
+        let charged = session.used_bytes();
+        assert!(charged > task.limit_bytes() / 2);
+        t.charge_to(&task).unwrap();
+        assert_eq!((session.used_bytes(), task.used_bytes()), (0, charged));
+        t.charge_to(&task).unwrap();
+        let other = Budget::new(1000);
+        assert!(t.charge_to(&other).is_err());
+        assert_eq!((other.used_bytes(), task.used_bytes()), (0, charged));
+        drop((t, session));
+        assert_eq!(task.used_bytes(), 0);
+    }
+
+    #[test]
     fn absurd_sizes_are_refused() {
         let budget = Budget::new(1 << 20);
         for dims in [[1usize << 60], [1 << 40], [1 << 19]] {
@@ -628,9 +699,9 @@ mod tests {
     #[test]
     fn rows_share_memory() {
         let t = Tensor::from_slice(Shape::new(&[3, 2]).unwrap(), &[1, 2, 3, 4, 5, 6]).unwrap();
-        let middle = t.rows(1, 1).unwrap();
+        let middle = t.rows(1, 1, None).unwrap();
         assert_eq!(middle.as_slice::<i32>().unwrap(), [3, 4]);
         assert!(middle.shares_memory_with(&t));
-        assert!(t.rows(2, 2).is_err());
+        assert!(t.rows(2, 2, None).is_err());
     }
 }

@@ -51,6 +51,7 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
         inter_threads: threads(config.inter_op_parallelism_threads),
         intra_threads: threads(config.intra_op_parallelism_threads),
         memory_limit_bytes: task.options.memory_limit_bytes,
+        budget: Some(task.budget.clone()),
         plan: Options {
             optimize: level != pb::optimizer_options::Level::L0 as i32,
             allow_soft_placement: config.allow_soft_placement,

@@ -181,7 +181,7 @@ impl Master {
     ) {
         let feeds = std::mem::take(&mut request.feed);
         let found = self.session(&request.session_handle).and_then(|session| {
-            Ok((session, feeds_of(feeds, &self.task.incoming)?, self.task.begin_step()?))
+            Ok((session, feeds_of(feeds, &self.task.budget)?, self.task.begin_step()?))
         });
         let (session, feeds, place) = match found {
             Ok(found) => found,
@@ -234,10 +234,9 @@ impl Master {
         done: impl FnOnce(Result<StepOutput>) + Send + 'static,
     ) {
         let protos = std::mem::take(&mut request.feed);
-        let incoming = Some(&self.task.incoming);
         let found = self.session(&request.session_handle).and_then(|session| {
-            let feeds: Result<Vec<Tensor>> =
-                protos.iter().map(|proto| Tensor::from_proto(proto, incoming)).collect();
+            let feed = |proto| Tensor::from_received_proto(proto, &self.task.budget);
+            let feeds: Result<Vec<Tensor>> = protos.into_iter().map(feed).collect();
             Ok((session, feeds?, self.task.begin_step()?))
         });
         let (session, feeds, place) = match found {

@@ -372,7 +372,7 @@ pub(crate) fn feeds_of(
         let Some(proto) = feed.tensor else {
             bail!(InvalidArgument, "the feed '{}' has no tensor", feed.name);
         };
-        Ok((feed.name, Tensor::from_proto(&proto, Some(budget))?))
+        Ok((feed.name, Tensor::from_received_proto(proto, budget)?))
     };
     feeds.into_iter().map(tensor).collect()
 }

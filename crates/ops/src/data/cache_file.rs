@@ -9,7 +9,7 @@ use std::task::{Context, Poll, ready};
 use prost::Message;
 use thalweg_formats::record::{Compression, ReadOptions, RecordReader, RecordWriter};
 use thalweg_proto as pb;
-use thalweg_tensor::{Budget, Bytes, Result, Tensor, ensure, err};
+use thalweg_tensor::{Budget, Bytes, Result, Tensor, copy_string, ensure, err};
 
 use super::dataset::{Iterate, Next, Source};
 use super::element::Element;
@@ -68,7 +68,7 @@ impl FromFile {
         };
         match self.reader.next_record()?.ok_or_else(|| other("it ends too early"))? {
             [ELEMENT, tensors @ ..] => {
-                let element = decoded(Bytes::copy_from_slice(tensors), &self.budget)
+                let element = decoded(copy_string(tensors, &self.budget)?, &self.budget)
                     .map_err(|e| e.map_message(|m| format!("{path}, element {count}: {m}")))?;
                 self.count = Some(count + 1);
                 Ok(Some(element))

@@ -7,7 +7,9 @@ use std::task::{Context, Poll, ready};
 use thalweg_formats::record::Compression;
 use thalweg_graph::{Flag, OpDef};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, Code, DType, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{
+    Budget, Bytes, Code, DType, Result, Shape, Tensor, bail, copy_string, ensure, err,
+};
 
 use super::dataset::{
     DATASET, Dataset, Iterate, Next, Source, Turns, dataset_kernel, flag_input, string_input,
@@ -236,7 +238,7 @@ impl Iterate for ReadingCsv {
                     return Poll::Ready(Err(e));
                 }
             };
-            let element = self.format.element(&fields);
+            let element = self.format.element(&fields, &self.scope.budget);
             let place = format!("{}, record {}", open.path, open.number);
             return Poll::Ready(match element {
                 Ok(element) => Ok(Some(element)),
@@ -335,7 +337,7 @@ impl Records {
 
 impl Format {
     /// The wanted fields of a record as tensors.
-    fn element(&self, fields: &[Vec<u8>]) -> Result<Element> {
+    fn element(&self, fields: &[Vec<u8>], budget: &Arc<Budget>) -> Result<Element> {
         let wanted: Vec<&Vec<u8>> = match &self.columns {
             Columns::All => fields.iter().collect(),
             Columns::These(columns) => columns.iter().filter_map(|&c| fields.get(c)).collect(),
@@ -351,11 +353,11 @@ impl Format {
             self.defaults.len(),
             wanted.len()
         );
-        wanted.into_iter().enumerate().map(|(i, field)| self.value(i, field)).collect()
+        wanted.into_iter().enumerate().map(|(i, field)| self.value(i, field, budget)).collect()
     }
 
     /// A field as output `i`.
-    fn value(&self, i: usize, field: &[u8]) -> Result<Tensor> {
+    fn value(&self, i: usize, field: &[u8], budget: &Arc<Budget>) -> Result<Tensor> {
         if field.is_empty() || *field == self.missing {
             let default = &self.defaults[i];
             ensure!(
@@ -371,7 +373,7 @@ impl Format {
             DType::Double => f64::from_text(text).map(Tensor::scalar),
             DType::Int32 => i32::from_text(text).map(Tensor::scalar),
             DType::Int64 => i64::from_text(text).map(Tensor::scalar),
-            _ => Some(Tensor::scalar_string(field.to_vec())),
+            _ => Some(Tensor::scalar_string(copy_string(field, budget)?)),
         };
         value.ok_or_else(|| {
             let text = String::from_utf8_lossy(field);

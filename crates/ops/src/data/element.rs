@@ -122,18 +122,14 @@ impl Spec {
 /// An element in a buffer.
 pub(crate) struct Held {
     pub(crate) element: Element,
-    /// Empty and shared tensors cost no memory of their own, so what holds them is counted; so are
-    /// strings, which nobody else charges.
+    /// Pays for the element itself; the tensors are charged for themselves.
     _charge: Charge,
 }
 
 impl Held {
     pub(crate) fn new(element: Element, budget: &Arc<Budget>) -> Result<Held> {
-        /// What a tensor takes beside its elements.
-        const TENSOR_BYTES: usize = 96;
-        let strings = element.iter().filter(|tensor| tensor.dtype() == DType::String);
-        let bytes = size_of::<Held>() + element.len() * TENSOR_BYTES;
-        let bytes = bytes + strings.map(Tensor::size_bytes).sum::<usize>();
+        element.iter().try_for_each(|tensor| tensor.ensure_charged(budget))?;
+        let bytes = size_of::<Held>() + element.len() * size_of::<Tensor>();
         Ok(Held { element, _charge: Charge::new(budget, bytes)? })
     }
 }
@@ -143,7 +139,7 @@ impl Held {
 pub(crate) fn slice(tensor: &Tensor, i: usize, budget: &Arc<Budget>) -> Result<Tensor> {
     /// Up to here copying costs no more than sharing.
     const COPY_BYTES_MAX: usize = 1024;
-    let row = tensor.rows(i, 1)?;
+    let row = tensor.rows(i, 1, Some(budget))?;
     let shape = Shape::new(&tensor.shape()[1..])?;
     let is_small = !tensor.dtype().is_object() && row.size_bytes() <= COPY_BYTES_MAX;
     let row = if is_small { row.deep_copy(Some(budget))? } else { row };

@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use thalweg_formats::record::Compression;
 use thalweg_graph::{Flag, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, DType, Error, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{Bytes, DType, Error, Result, Tensor, bail, charge_string, ensure, err};
 
 use super::dataset::{Dataset, Iterate, Next, Source, Turns, dataset_kernel, string_input};
 use super::element::Spec;
@@ -264,6 +264,7 @@ impl Iterate for ReadingFiles {
             match open.next() {
                 Ok(Some(record)) => {
                     self.count += 1;
+                    let record = charge_string(record, &self.scope.budget)?;
                     return Poll::Ready(Ok(Some(smallvec![Tensor::scalar_string(record)])));
                 }
                 Ok(None) => self.leave(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_graph::OpDef;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Result, Tensor, bail};
+use thalweg_tensor::{Budget, Result, Tensor, bail};
 
 use super::call::Function;
 use super::dataset::{DATASET, transformation};
@@ -88,7 +88,7 @@ fn parse(init: &KernelInit<'_>) -> Result<AnyKernel> {
             let (Some(serialized), true) = (element.pop(), element.is_empty()) else {
                 bail!(InvalidArgument, "examples are elements of one component");
             };
-            components(&parser, &parser.parse(serialized, &defaults, step)?)
+            components(&parser, &parser.parse(serialized, &defaults, step)?, step.budget())
         }));
         let (calls, node) = (Some(calls), node.clone());
         input.then(spec, Mapped { function, preserves_cardinality: true, calls, node })
@@ -96,12 +96,16 @@ fn parse(init: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// One component for each feature, in the order of their keys: sparse and ragged ones as variants.
-fn components(parser: &ExampleParser, parts: &[Tensor]) -> Result<Vec<Tensor>> {
+fn components(
+    parser: &ExampleParser,
+    parts: &[Tensor],
+    budget: &Arc<Budget>,
+) -> Result<Vec<Tensor>> {
     let [sparse, dense, ragged] = parser.counts();
     let part = |i: usize| parts[i].clone();
     let mut features = Vec::with_capacity(sparse + dense + ragged);
     for s in 0..sparse {
-        features.push(as_variants(vec![part(s), part(sparse + s), part(2 * sparse + s)])?);
+        features.push(as_variants(vec![part(s), part(sparse + s), part(2 * sparse + s)], budget)?);
     }
     features.extend((0..dense).map(|d| part(3 * sparse + d)));
     for r in 0..ragged {

@@ -67,7 +67,8 @@ impl Transform for Split {
 
     fn iterate(&self, input: &Source, scope: &Arc<Scope>) -> Result<Box<dyn Iterate>> {
         let input = input.iterate(scope)?;
-        Ok(Box::new(Splitting { input, parts: self.parts, current: None }))
+        let scope = scope.clone();
+        Ok(Box::new(Splitting { input, parts: self.parts, current: None, scope }))
     }
 }
 
@@ -76,6 +77,7 @@ struct Splitting {
     parts: usize,
     /// The batch being cut, its rows, and the part that is next.
     current: Option<(Element, usize, usize)>,
+    scope: Arc<Scope>,
 }
 
 impl Iterate for Splitting {
@@ -91,7 +93,9 @@ impl Iterate for Splitting {
         let size = rows.div_ceil(self.parts);
         let from = part.saturating_mul(size).min(*rows);
         let to = from.saturating_add(size).min(*rows);
-        let cut = batch.iter().map(|t| t.rows(from, to - from)).collect::<Result<Element>>();
+        let budget = Some(&self.scope.budget);
+        let cut =
+            batch.iter().map(|t| t.rows(from, to - from, budget)).collect::<Result<Element>>();
         *part += 1;
         if *part == self.parts {
             self.current = None;
@@ -177,7 +181,8 @@ impl Rebatching {
                 continue;
             }
             let count = (wanted - self.gathered).min(self.rows - self.used);
-            let part = self.batch.iter().map(|t| t.rows(self.used, count));
+            let part =
+                self.batch.iter().map(|t| t.rows(self.used, count, Some(&self.scope.budget)));
             self.parts.push(part.collect::<Result<Element>>()?);
             self.used += count;
             self.gathered += count;

@@ -6,7 +6,7 @@ use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use thalweg_formats::Storage;
 use thalweg_formats::record::{BadRecord, Compression, ReadOptions, RecordReader};
 use thalweg_formats::storage::Sequential;
-use thalweg_tensor::{Bytes, Result, ensure, err};
+use thalweg_tensor::{Result, ensure, err};
 
 use super::files::{Format, Reading};
 
@@ -84,10 +84,10 @@ impl Content {
     }
 
     /// The next record.
-    pub(crate) fn next(&mut self) -> Result<Option<Bytes>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Vec<u8>>> {
         match self {
             Content::Lines(lines) => lines.next(),
-            Content::Records(reader) => Ok(reader.next_record()?.map(Bytes::copy_from_slice)),
+            Content::Records(reader) => Ok(reader.next_record()?.map(<[u8]>::to_vec)),
             Content::Fixed(pieces) => pieces.next(),
             Content::Nothing => Ok(None),
         }
@@ -124,7 +124,7 @@ pub(crate) struct Lines {
 
 impl Lines {
     /// A line without its end; carriage returns are left out wherever they are.
-    fn next(&mut self) -> Result<Option<Bytes>> {
+    fn next(&mut self) -> Result<Option<Vec<u8>>> {
         let mut line = Vec::new();
         let limit = RECORD_BYTES_MAX as u64;
         let read = self
@@ -144,7 +144,7 @@ impl Lines {
             self.path
         );
         line.retain(|&byte| byte != b'\r');
-        Ok(Some(line.into()))
+        Ok(Some(line))
     }
 }
 
@@ -187,7 +187,7 @@ impl Pieces {
         Ok(Pieces { content, path: path.to_owned(), fixed, ahead: Vec::new(), offset: header })
     }
 
-    fn next(&mut self) -> Result<Option<Bytes>> {
+    fn next(&mut self) -> Result<Option<Vec<u8>>> {
         let Fixed { record, footer, .. } = self.fixed;
         let wanted = record + footer - self.ahead.len() as u64;
         self.content
@@ -208,6 +208,6 @@ impl Pieces {
         );
         let rest = self.ahead.split_off(record as usize);
         self.offset += record;
-        Ok(Some(std::mem::replace(&mut self.ahead, rest).into()))
+        Ok(Some(std::mem::replace(&mut self.ahead, rest)))
     }
 }

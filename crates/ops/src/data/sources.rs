@@ -322,7 +322,7 @@ fn sparse_slices(_: &KernelInit<'_>) -> Result<AnyKernel> {
         let dataset = SparseSlices {
             indices: indices.clone(),
             values: values.clone(),
-            shape: shape.rows(1, rank - 1)?,
+            shape: shape.rows(1, rank - 1, None)?,
             rank,
             count: sizes[0] as i64,
             spec,
@@ -394,7 +394,7 @@ impl Iterate for SparseSlicesInOrder {
         for (target, row) in target.chunks_exact_mut((self.rank - 1).max(1)).zip(rows) {
             target.copy_from_slice(&row[1..]);
         }
-        let values = self.values.rows(self.used, own)?;
+        let values = self.values.rows(self.used, own, Some(&self.scope.budget))?;
         self.used += own;
         self.next += 1;
         Poll::Ready(Ok(Some(smallvec![indices, values, self.shape.clone()])))

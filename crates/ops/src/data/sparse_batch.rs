@@ -161,5 +161,5 @@ fn sparse(elements: &[Held], row: &[Option<usize>], budget: &Arc<Budget>) -> Res
     }
     let mut shape = vec![elements.len() as i64];
     shape.extend(sizes.iter().map(|&size| size as i64));
-    Ok(Element::from_iter([as_variants(vec![indices, values, Tensor::vector(&shape)?])?]))
+    Ok(Element::from_iter([as_variants(vec![indices, values, Tensor::vector(&shape)?], budget)?]))
 }

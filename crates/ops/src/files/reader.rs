@@ -186,7 +186,7 @@ impl Desk {
             }
             let next = self.source.next(path, step)?;
             if let Some(record) = next.record {
-                bytes += size_of::<Record>() + record.0.len() + record.1.len();
+                bytes += size_of::<Record>() + record.0.len();
                 step.budget().check(bytes)?;
                 records.push(record);
             }

@@ -5,7 +5,9 @@ use std::io::{BufRead, BufReader, Read};
 use thalweg_formats::record::{Compression, ReadOptions, RecordReader};
 use thalweg_formats::storage::{Sequential, Storage};
 use thalweg_kernel::StepContext;
-use thalweg_tensor::{Bytes, Result, bail, ensure, err};
+use thalweg_tensor::{
+    Bytes, Charge, Result, bail, charge_string, copy_string, ensure, err, with_charge,
+};
 
 /// Bytes of a text file that are read at once.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -101,6 +103,7 @@ impl Source for Lines {
     fn next(&mut self, path: &str, step: &StepContext) -> Result<Next> {
         let Some(line) = self.line(step)? else { return Ok(Next::END) };
         self.number += 1;
+        let line = charge_string(line, step.budget())?;
         Ok(Next::record(format!("{path}:{}", self.number), line))
     }
 
@@ -119,6 +122,8 @@ impl Source for Whole {
 
     fn next(&mut self, path: &str, step: &StepContext) -> Result<Next> {
         let content = storage(step).read(path, step.budget().left_bytes())?;
+        let charge = Charge::new(step.budget(), content.len())?;
+        let content = with_charge(content, charge);
         Ok(Next { is_at_end: true, ..Next::record(path.to_owned(), content) })
     }
 
@@ -172,10 +177,10 @@ impl Source for Records {
         Ok(())
     }
 
-    fn next(&mut self, path: &str, _: &StepContext) -> Result<Next> {
+    fn next(&mut self, path: &str, step: &StepContext) -> Result<Next> {
         let Some(reader) = &mut self.reader else { return Ok(Next::END) };
         let Some(record) = reader.next_record()? else { return Ok(Next::END) };
-        let value = Bytes::copy_from_slice(record);
+        let value = copy_string(record, step.budget())?;
         let key = format!("{path}:{}", reader.record_offset());
         Ok(Next::record(key, value))
     }
@@ -236,13 +241,13 @@ impl Source for FixedLength {
         Ok(())
     }
 
-    fn next(&mut self, path: &str, _: &StepContext) -> Result<Next> {
+    fn next(&mut self, path: &str, step: &StepContext) -> Result<Next> {
         let Sizes { record, hop, .. } = self.sizes;
         let content = self.content.as_mut().map_err(|e| e.clone())?;
         if content.len() < record {
             return Ok(Next::END);
         }
-        let value = Bytes::copy_from_slice(&content[..record]);
+        let value = copy_string(&content[..record], step.budget())?;
         *content = content.slice(hop.min(content.len())..);
         let key = format!("{path}:{}", self.number);
         self.number += 1;

@@ -2,10 +2,11 @@
 
 use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, PartialShape, Result, Shape, Tensor, ensure};
+use thalweg_tensor::{
+    Bytes, Charge, PartialShape, Result, Shape, Tensor, charge_string, ensure, with_charge,
+};
 
 use super::{path_of, read_file};
-use crate::parsing::set_scalar_string;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
@@ -74,7 +75,9 @@ fn only<'a>(tensor: &'a Tensor, name: &str) -> Result<&'a Bytes> {
 fn read(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let content = read_file(ctx, path_of(only(ctx.input(0)?, "filename")?)?)?;
-        set_scalar_string(ctx, 0, content)
+        // Charged after it is read: reading is bounded by what is left of the budget.
+        let charge = Charge::new(ctx.budget(), content.len())?;
+        ctx.set_output(0, Tensor::scalar_string(with_charge(content, charge)))
     })
 }
 
@@ -102,7 +105,8 @@ fn matching(_: &KernelInit<'_>) -> Result<AnyKernel> {
         }
         paths.sort();
         let shape = Shape::new(&[paths.len()])?;
-        let paths = paths.into_iter().map(Bytes::from).collect();
-        ctx.set_output(0, Tensor::from_strings(shape, paths)?)
+        let charged = |path: String| charge_string(path.into_bytes(), ctx.budget());
+        let paths = paths.into_iter().map(charged).collect::<Result<_>>()?;
+        ctx.set_output(0, Tensor::from_strings_in(shape, paths, ctx.budget())?)
     })
 }

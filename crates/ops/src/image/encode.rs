@@ -5,8 +5,9 @@ use jpeg_encoder::{ColorType, Encoder, PixelDensity, PixelDensityUnit, SamplingF
 use parking_lot::Mutex;
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{DType, Error, PartialShape, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{DType, Error, PartialShape, Result, Shape, bail, charge_string, ensure, err};
 
+use crate::parsing::set_scalar_string;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -115,7 +116,8 @@ fn encode_png(init: &KernelInit<'_>) -> Result<AnyKernel> {
         for_each_rows(ctx, out.strings_mut()?, 1, 20.0 * size as f64, |first, out| {
             for (i, out) in (first..).zip(out) {
                 let image = &bytes[i * size..(i + 1) * size];
-                match png_file(image, [height, width, channels], is_wide, level) {
+                let file = png_file(image, [height, width, channels], is_wide, level);
+                match file.and_then(|file| charge_string(file, ctx.budget())) {
                     Ok(file) => *out = file,
                     Err(e) => *failure.lock() = Some(e),
                 }
@@ -133,7 +135,7 @@ fn png_file(
     [height, width, channels]: [usize; 3],
     is_wide: bool,
     level: png::DeflateCompression,
-) -> Result<Bytes> {
+) -> Result<Vec<u8>> {
     let failed = |e: png::EncodingError| err!(Internal, "PNG encoding failed: {e}");
     let side = |x: usize| {
         u32::try_from(x).map_err(|_| err!(InvalidArgument, "a PNG cannot have a side of {x}"))
@@ -160,7 +162,7 @@ fn png_file(
         writer.write_image_data(image).map_err(failed)?;
     }
     writer.finish().map_err(failed)?;
-    Ok(file.into())
+    Ok(file)
 }
 
 /// How a JPEG is written.
@@ -218,7 +220,7 @@ fn encode_jpeg(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let options = JpegOptions::from_attrs(init)?;
     AnyKernel::new(move |ctx| {
         let file = jpeg_file(ctx, &options)?;
-        ctx.set_output(0, Tensor::scalar_string(file))
+        set_scalar_string(ctx, 0, file)
     })
 }
 
@@ -237,7 +239,7 @@ fn encode_jpeg_variable_quality(_: &KernelInit<'_>) -> Result<AnyKernel> {
             xmp: Bytes::new(),
         };
         let file = jpeg_file(ctx, &options)?;
-        ctx.set_output(0, Tensor::scalar_string(file))
+        set_scalar_string(ctx, 0, file)
     })
 }
 

@@ -67,7 +67,7 @@ pub(super) fn decode(ctx: &KernelContext<'_>, bytes: &[u8], only_first: bool) ->
         }
     }
     ensure!(drawn > 0, InvalidArgument, "Invalid GIF data: it has no frame");
-    if drawn < count { out.rows(0, drawn) } else { Ok(out) }
+    if drawn < count { out.rows(0, drawn, None) } else { Ok(out) }
 }
 
 /// Draws the next frame over what is there; false if there is none.

@@ -190,6 +190,7 @@ impl TensorArray {
                 state.elements.len()
             );
         };
+        value.ensure_charged(ctx.budget())?;
         state.grow(i + 1, ctx.budget())?;
         let refused = |why: &str| {
             err!(

@@ -445,7 +445,8 @@ fn scatter(ctx: &mut KernelContext<'_>) -> Result<()> {
     );
     array.mark_len(len);
     for (i, &index) in indices.iter().enumerate() {
-        array.write(ctx, index, value.rows(i, 1)?.reshaped(row_shape.clone())?)?;
+        let row = value.rows(i, 1, Some(ctx.budget()))?.reshaped(row_shape.clone())?;
+        array.write(ctx, index, row)?;
     }
     pass_flow(ctx)
 }
@@ -484,7 +485,8 @@ fn split(ctx: &mut KernelContext<'_>) -> Result<()> {
     array.mark_len(len);
     let mut start = 0;
     for (i, &length) in lengths.iter().enumerate() {
-        array.write(ctx, i as i64, value.rows(start, length as usize)?)?;
+        let piece = value.rows(start, length as usize, Some(ctx.budget()))?;
+        array.write(ctx, i as i64, piece)?;
         start += length as usize;
     }
     pass_flow(ctx)

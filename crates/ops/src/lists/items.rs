@@ -186,7 +186,7 @@ fn push_back_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
             check_element(&list, &row_shape)?;
             check_dtype(&list, dtype)?;
             let mut copy = list.copy(1, ctx.budget())?;
-            let row = tensor.rows(i, 1)?.reshaped(row_shape.clone())?;
+            let row = tensor.rows(i, 1, Some(ctx.budget()))?.reshaped(row_shape.clone())?;
             copy.push(Some(row), ctx.budget())?;
             *slot = copy.into_variant();
         }
@@ -313,7 +313,7 @@ fn set_item(init: &KernelInit<'_>) -> Result<AnyKernel> {
         if i >= len {
             list.resize(i + 1, None, ctx.budget())?;
         }
-        list.set(i, Some(item))?;
+        list.set(i, Some(item), ctx.budget())?;
         ctx.set_output(0, taken.into_tensor()?)
     })
 }

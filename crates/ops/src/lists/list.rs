@@ -31,7 +31,7 @@ pub(crate) struct TensorList {
     pub(crate) elements_max: i64,
     /// Levels of variants in the elements.
     depth: usize,
-    /// Pays for `elements`, not for what they refer to.
+    /// Pays for the capacity of `elements`; the tensors are charged for themselves.
     charge: Option<Charge>,
 }
 
@@ -54,7 +54,7 @@ impl TensorList {
 
     /// Appends an element.
     pub(crate) fn push(&mut self, element: Option<Tensor>, budget: &Arc<Budget>) -> Result<()> {
-        self.note_depth(element.as_ref())?;
+        self.admit(element.as_ref(), budget)?;
         self.reserve(1, budget)?;
         self.elements.push(element);
         Ok(())
@@ -66,8 +66,13 @@ impl TensorList {
     }
 
     /// Sets element `i`, which must exist.
-    pub(crate) fn set(&mut self, i: usize, element: Option<Tensor>) -> Result<()> {
-        self.note_depth(element.as_ref())?;
+    pub(crate) fn set(
+        &mut self,
+        i: usize,
+        element: Option<Tensor>,
+        budget: &Arc<Budget>,
+    ) -> Result<()> {
+        self.admit(element.as_ref(), budget)?;
         let len = self.elements.len();
         let slot = self
             .elements
@@ -85,6 +90,7 @@ impl TensorList {
         budget: &Arc<Budget>,
     ) -> Result<()> {
         self.reserve(len.saturating_sub(self.len()), budget)?;
+        self.admit(filler, budget)?;
         self.elements.resize(len, filler.cloned());
         Ok(())
     }
@@ -117,7 +123,15 @@ impl TensorList {
         Ok(())
     }
 
-    /// Lists in lists in lists end somewhere: their end is a recursion.
+    /// Charges a tensor that becomes an element, unless it is charged already, and checks its nesting.
+    fn admit(&mut self, element: Option<&Tensor>, budget: &Arc<Budget>) -> Result<()> {
+        if let Some(tensor) = element {
+            tensor.ensure_charged(budget)?;
+        }
+        self.note_depth(element)
+    }
+
+    /// Bounds the nesting of lists: dropping them recurses.
     fn note_depth(&mut self, element: Option<&Tensor>) -> Result<()> {
         if let Some(tensor) = element.filter(|_| self.dtype == DType::Variant) {
             self.depth = self.depth.max(check_nesting(tensor)?);

@@ -340,7 +340,7 @@ fn from_tensor(ctx: &mut KernelContext<'_>) -> Result<()> {
     check_element(&list, &row_shape)?;
     list.resize(rows, None, ctx.budget())?;
     for i in 0..rows {
-        list.set(i, Some(row(tensor, i, &row_shape)?))?;
+        list.set(i, Some(row(ctx, tensor, i, &row_shape)?), ctx.budget())?;
     }
     ctx.set_output(0, list.into_tensor()?)
 }
@@ -358,8 +358,8 @@ fn rows_of(tensor: &Tensor) -> Result<(usize, Shape)> {
 }
 
 /// Row `i` of a tensor.
-fn row(tensor: &Tensor, i: usize, shape: &Shape) -> Result<Tensor> {
-    tensor.rows(i, 1)?.reshaped(shape.clone())
+fn row(ctx: &KernelContext<'_>, tensor: &Tensor, i: usize, shape: &Shape) -> Result<Tensor> {
+    tensor.rows(i, 1, Some(ctx.budget()))?.reshaped(shape.clone())
 }
 
 const TENSOR_LIST_SPLIT: OpDef = OpDef {
@@ -398,7 +398,7 @@ fn split(ctx: &mut KernelContext<'_>) -> Result<()> {
                 "cannot cut a piece of length {length} at {start} from a tensor with {rows} rows"
             );
         };
-        list.push(Some(tensor.rows(start, piece)?), ctx.budget())?;
+        list.push(Some(tensor.rows(start, piece, Some(ctx.budget()))?), ctx.budget())?;
         start += piece;
     }
     ensure!(
@@ -446,7 +446,7 @@ fn scatter(ctx: &mut KernelContext<'_>) -> Result<()> {
         needed - 1
     );
     list.resize(len, None, ctx.budget())?;
-    put_rows(&mut list, tensor, indices, &row_shape)?;
+    put_rows(ctx, &mut list, tensor, indices, &row_shape)?;
     ctx.set_output(0, list.into_tensor()?)
 }
 
@@ -472,9 +472,15 @@ fn check_rows(list: &TensorList, tensor: &Tensor, indices: &[i32]) -> Result<(Sh
 }
 
 /// Sets the elements at `indices` to the rows; of equal indices the last counts.
-fn put_rows(list: &mut TensorList, tensor: &Tensor, indices: &[i32], shape: &Shape) -> Result<()> {
+fn put_rows(
+    ctx: &KernelContext<'_>,
+    list: &mut TensorList,
+    tensor: &Tensor,
+    indices: &[i32],
+    shape: &Shape,
+) -> Result<()> {
     for (i, &index) in indices.iter().enumerate() {
-        list.set(index as usize, Some(row(tensor, i, shape)?))?;
+        list.set(index as usize, Some(row(ctx, tensor, i, shape)?), ctx.budget())?;
     }
     Ok(())
 }
@@ -502,7 +508,7 @@ fn scatter_into(init: &KernelInit<'_>) -> Result<AnyKernel> {
             let filler = Tensor::vector::<f32>(&[])?;
             list.resize(needed, Some(&filler).filter(|_| dtype == DType::Float), ctx.budget())?;
         }
-        put_rows(list, tensor, indices, &row_shape)?;
+        put_rows(ctx, list, tensor, indices, &row_shape)?;
         ctx.set_output(0, taken.into_tensor()?)
     })
 }

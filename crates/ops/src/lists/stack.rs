@@ -76,6 +76,7 @@ impl Stack {
             self.elements_max
         );
         check_nesting(&element)?;
+        element.ensure_charged(budget)?;
         if elements.len() == elements.capacity() {
             let capacity = (elements.len() * 2).max(4);
             let bytes = capacity * size_of::<Tensor>();

@@ -63,6 +63,7 @@ fn sum_of_lists(ctx: &KernelContext<'_>, a: &TensorList, b: &TensorList) -> Resu
                 (Some(x), Some(y)) => Some(sum_of_elements(ctx, x, y)?),
                 (x, y) => x.clone().or_else(|| y.clone()),
             },
+            ctx.budget(),
         )?;
     }
     Ok(sum)
@@ -99,7 +100,7 @@ pub(crate) fn zero_variants(ctx: &KernelContext<'_>, tensor: &Tensor) -> Result<
         zeros.resize(list.len(), None, ctx.budget())?;
         for (i, element) in list.elements().iter().enumerate() {
             let zero = element.as_ref().map(|element| zero_element(ctx, element)).transpose()?;
-            zeros.set(i, zero)?;
+            zeros.set(i, zero, ctx.budget())?;
         }
         return zeros.into_tensor();
     }

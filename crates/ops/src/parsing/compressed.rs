@@ -3,7 +3,7 @@
 use flate2::{Decompress, FlushDecompress, Status};
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, Result, bail, err};
+use thalweg_tensor::{Result, bail, charge_string, err};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[DECODE_COMPRESSED],
@@ -45,7 +45,8 @@ fn decode_compressed(init: &KernelInit<'_>) -> Result<AnyKernel> {
             ctx.budget().check(bytes)
         };
         for (target, source) in output.strings_mut()?.iter_mut().zip(input.strings()?) {
-            *target = inflate(source, is_gzip, &may_grow)?;
+            let content = inflate(source, is_gzip, &may_grow)?;
+            *target = charge_string(content, ctx.budget())?;
         }
         ctx.set_output(0, output)
     })
@@ -53,7 +54,11 @@ fn decode_compressed(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 /// The stream's content; what a stream that ends too early gave so far is kept, as TensorFlow does.
 /// A few bytes can stand for gigabytes: `may_grow` is asked before the content takes more memory.
-fn inflate(source: &[u8], is_gzip: bool, may_grow: &dyn Fn(usize) -> Result<()>) -> Result<Bytes> {
+fn inflate(
+    source: &[u8],
+    is_gzip: bool,
+    may_grow: &dyn Fn(usize) -> Result<()>,
+) -> Result<Vec<u8>> {
     let start = || match is_gzip {
         true => Decompress::new_gzip(WINDOW_BITS),
         false => Decompress::new(true),
@@ -61,7 +66,8 @@ fn inflate(source: &[u8], is_gzip: bool, may_grow: &dyn Fn(usize) -> Result<()>)
     let mut content: Vec<u8> = Vec::new();
     let (mut stream, mut rest) = (start(), source);
     loop {
-        may_grow(content.len() + STEP_BYTES)?;
+        // A vector that grows doubles, and both copies exist for a moment.
+        may_grow(3 * content.len() + STEP_BYTES)?;
         content
             .try_reserve(STEP_BYTES)
             .map_err(|_| err!(ResourceExhausted, "no memory for the decompressed string"))?;
@@ -79,7 +85,7 @@ fn inflate(source: &[u8], is_gzip: bool, may_grow: &dyn Fn(usize) -> Result<()>)
             _ => {}
         }
     }
-    Ok(content.into())
+    Ok(content)
 }
 
 #[cfg(test)]
@@ -87,7 +93,7 @@ mod tests {
     use std::io::Write;
 
     use flate2::Compression;
-    use thalweg_tensor::{Code, Tensor};
+    use thalweg_tensor::{Bytes, Code, Tensor};
 
     use super::*;
     use crate::testing::call;

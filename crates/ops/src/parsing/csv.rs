@@ -1,11 +1,14 @@
 //! `DecodeCSV`: comma-separated values by RFC 4180.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, DType, Element, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{
+    Budget, Bytes, DType, Element, Result, Tensor, bail, charge_string, ensure, err,
+};
 
 use crate::split::Disjoint;
 use crate::strings::number::{FromText, trimmed};
@@ -192,10 +195,10 @@ impl Field {
     }
 
     /// As `text`, as a string of its own or a part of the record.
-    fn string(self, record: &Bytes) -> Bytes {
+    fn string(self, record: &Bytes, budget: &Arc<Budget>) -> Result<Bytes> {
         match self.text(record) {
-            Cow::Borrowed(_) => part(record, self.start..self.end),
-            Cow::Owned(text) => text.into(),
+            Cow::Borrowed(_) => part(record, self.start..self.end, budget),
+            Cow::Owned(text) => charge_string(text, budget),
         }
     }
 }
@@ -216,7 +219,9 @@ fn decode_csv(init: &KernelInit<'_>) -> Result<AnyKernel> {
             let mut fields = Vec::with_capacity(count);
             for r in range {
                 fields.clear();
-                if let Err(e) = decode_record(&format, &records[r], r, &mut fields, &columns) {
+                let decoded =
+                    decode_record(&format, (r, &records[r]), &mut fields, &columns, ctx.budget());
+                if let Err(e) = decoded {
                     return errors.note(r, e);
                 }
             }
@@ -232,10 +237,10 @@ fn decode_csv(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 fn decode_record(
     format: &Format,
-    record: &Bytes,
-    r: usize,
+    (r, record): (usize, &Bytes),
     fields: &mut Vec<Field>,
     columns: &[Column<'_>],
+    budget: &Arc<Budget>,
 ) -> Result<()> {
     format.split(record, fields)?;
     ensure!(
@@ -253,7 +258,7 @@ fn decode_record(
                 InvalidArgument,
                 "Field {f} is required but missing in record {r}!"
             );
-        } else if !column.put(r, &text, || field.string(record)) {
+        } else if !column.put(r, &text, || field.string(record, budget))? {
             bail!(
                 InvalidArgument,
                 "Field {f} in record {r} is not a valid {}: {}",
@@ -302,14 +307,14 @@ impl<'a> Column<'a> {
     }
 
     /// Whether the text is a value of this type, which then becomes record `r`'s.
-    fn put(&self, r: usize, text: &[u8], string: impl FnOnce() -> Bytes) -> bool {
-        match self {
+    fn put(&self, r: usize, text: &[u8], string: impl FnOnce() -> Result<Bytes>) -> Result<bool> {
+        Ok(match self {
             Column::Float(output, _) => store(output, r, f32::from_text(trimmed(text))),
             Column::Double(output, _) => store(output, r, f64::from_text(trimmed(text))),
             Column::Int32(output, _) => store(output, r, i32::from_text(trimmed(text))),
             Column::Int64(output, _) => store(output, r, i64::from_text(trimmed(text))),
-            Column::String(output, _) => store(output, r, Some(string())),
-        }
+            Column::String(output, _) => store(output, r, Some(string()?)),
+        })
     }
 
     /// Whether there is a default, which then becomes record `r`'s.

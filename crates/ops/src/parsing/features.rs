@@ -4,12 +4,13 @@
 //! that every output is allocated once and filled in parallel. No message object is built.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thalweg_formats::wire::{Content, Fields, varint};
 use thalweg_kernel::KernelContext;
-use thalweg_tensor::{Bytes, DType, Result, Tensor, bail, ensure, err};
+use thalweg_tensor::{Budget, Bytes, DType, Result, Tensor, bail, copy_string, ensure, err};
 
 use crate::split::{Disjoint, for_each_rows};
 use crate::strings::text::{FirstError, part};
@@ -248,7 +249,7 @@ fn not_a_list() -> thalweg_tensor::Error {
 /// An element type that examples can hold.
 pub(super) trait Value: Clone + Send + Sync {
     /// Decodes a list of as many values as `out` has room for; `source` holds its bytes.
-    fn decode(body: &[u8], source: &Bytes, out: &mut [Self]) -> Result<()>;
+    fn decode(body: &[u8], source: &Bytes, budget: &Arc<Budget>, out: &mut [Self]) -> Result<()>;
     /// The elements of a tensor.
     fn elements(tensor: &Tensor) -> Result<&[Self]>;
     /// The elements of a tensor, for writing.
@@ -256,7 +257,7 @@ pub(super) trait Value: Clone + Send + Sync {
 }
 
 impl Value for f32 {
-    fn decode(body: &[u8], _: &Bytes, out: &mut [f32]) -> Result<()> {
+    fn decode(body: &[u8], _: &Bytes, _: &Arc<Budget>, out: &mut [f32]) -> Result<()> {
         let mut slots = out.iter_mut();
         for field in Fields::new(body) {
             match field?.1 {
@@ -283,7 +284,7 @@ impl Value for f32 {
 }
 
 impl Value for i64 {
-    fn decode(body: &[u8], _: &Bytes, out: &mut [i64]) -> Result<()> {
+    fn decode(body: &[u8], _: &Bytes, _: &Arc<Budget>, out: &mut [i64]) -> Result<()> {
         let mut slots = out.iter_mut();
         for field in Fields::new(body) {
             match field?.1 {
@@ -311,7 +312,7 @@ impl Value for i64 {
 }
 
 impl Value for Bytes {
-    fn decode(body: &[u8], source: &Bytes, out: &mut [Bytes]) -> Result<()> {
+    fn decode(body: &[u8], source: &Bytes, budget: &Arc<Budget>, out: &mut [Bytes]) -> Result<()> {
         let mut slots = out.iter_mut();
         for field in Fields::new(body) {
             let Content::Bytes(value) = field?.1 else { return Err(not_a_list()) };
@@ -321,8 +322,8 @@ impl Value for Bytes {
             put(
                 &mut slots,
                 match is_inside {
-                    true => part(source, start..start + value.len()),
-                    false => Bytes::copy_from_slice(value),
+                    true => part(source, start..start + value.len(), budget)?,
+                    false => copy_string(value, budget)?,
                 },
             );
         }
@@ -402,7 +403,7 @@ mod tests {
         let packed = b"\x1a\x05\x0a\x03\x01\xac\x02";
         assert_eq!(read(packed, DType::Int64).unwrap(), 2);
         let mut out = [0i64; 2];
-        i64::decode(&packed[2..], &Bytes::new(), &mut out).unwrap();
+        i64::decode(&packed[2..], &Bytes::new(), &Budget::new(0), &mut out).unwrap();
         assert_eq!(out, [1, 300]);
         assert_eq!(read(b"\x1a\x05\x08\x01\x08\xac\x02", DType::Int64).unwrap(), 2);
         assert_eq!(read(b"\x12\x05\x0d\0\0\x80\x3f", DType::Float).unwrap(), 1);
@@ -427,14 +428,10 @@ mod tests {
         }
         // A number that does not end is met when it is decoded.
         let endless = [&[0x0a, 12][..], &[0xff; 11], &[1]].concat();
-        assert_eq!(
-            code(i64::decode(&endless, &Bytes::new(), &mut [0])),
-            Some(Code::InvalidArgument)
-        );
-        assert_eq!(
-            code(i64::decode(b"\x0a\x01\x05", &Bytes::new(), &mut [0; 2])),
-            Some(Code::InvalidArgument)
-        );
+        let decode =
+            |body: &[u8], out: &mut [i64]| i64::decode(body, &Bytes::new(), &Budget::new(0), out);
+        assert_eq!(code(decode(&endless, &mut [0])), Some(Code::InvalidArgument));
+        assert_eq!(code(decode(b"\x0a\x01\x05", &mut [0; 2])), Some(Code::InvalidArgument));
     }
 
     #[test]
@@ -467,8 +464,8 @@ mod tests {
         let mut row = [List::default(); 2];
         find_one(message, &wanted, &index(&wanted), &mut row)?;
         let (mut ints, mut strings) = (vec![0; row[0].count], vec![Bytes::new(); row[1].count]);
-        i64::decode(row[0].body, message, &mut ints)?;
-        Bytes::decode(row[1].body, message, &mut strings)?;
+        i64::decode(row[0].body, message, &Budget::new(0), &mut ints)?;
+        Bytes::decode(row[1].body, message, &Budget::new(1 << 20), &mut strings)?;
         Ok((ints, strings))
     }
 

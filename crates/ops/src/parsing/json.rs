@@ -6,7 +6,7 @@
 
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, Error, Result, bail, ensure, err};
+use thalweg_tensor::{Error, Result, bail, charge_string, ensure, err};
 
 use crate::strings::number::{FromText, trimmed};
 
@@ -31,14 +31,14 @@ fn decode_json(_: &KernelInit<'_>) -> Result<AnyKernel> {
             ctx.check_cancelled()?;
             // A message is never longer than its text, but for what wraps each value.
             ctx.budget().check(text.len().saturating_mul(4))?;
-            *target = example(text)?;
+            *target = charge_string(example(text)?, ctx.budget())?;
         }
         ctx.set_output(0, output)
     })
 }
 
 /// The message that a text describes.
-fn example(text: &[u8]) -> Result<Bytes> {
+fn example(text: &[u8]) -> Result<Vec<u8>> {
     let mut reader = Reader { text, at: 0 };
     let mut message = Vec::new();
     reader.object(&mut |reader, key| match key {
@@ -405,7 +405,7 @@ mod tests {
     use crate::testing::code;
     use thalweg_tensor::Code;
 
-    fn inside(list: &str) -> Result<Bytes> {
+    fn inside(list: &str) -> Result<Vec<u8>> {
         example(format!("{{\"features\":{{\"feature\":{{\"a\":{list}}}}}}}").as_bytes())
     }
 
@@ -438,7 +438,7 @@ mod tests {
         let text = br#"{"features":{"feature":{"i":{"int64List":{"value":["1",2,1e2,-3]}},
             "f":{"floatList":{"value":[1.5,"NaN","-Infinity","4.5"]}},
             "\u00e9":{"bytesList":{"value":["YWJj",""]}}}}}"#;
-        let features = pb::Example::decode(example(text).unwrap()).unwrap().features.unwrap();
+        let features = pb::Example::decode(&example(text).unwrap()[..]).unwrap().features.unwrap();
         let kind = |name: &str| features.feature[name].kind.clone().unwrap();
         let ints = pb::Int64List { value: vec![1, 2, 100, -3] };
         assert_eq!(kind("i"), pb::feature::Kind::Int64List(ints));

@@ -13,7 +13,7 @@ mod steps;
 pub(crate) mod wav;
 
 use thalweg_kernel::KernelContext;
-use thalweg_tensor::{Bytes, Result, Shape, Tensor, ensure};
+use thalweg_tensor::{Bytes, Result, Shape, Tensor, charge_string, ensure};
 
 /// The one string in input `i`, called `name`, which must be a scalar.
 pub(crate) fn scalar_string(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<Bytes> {
@@ -27,13 +27,13 @@ pub(crate) fn scalar_string(ctx: &KernelContext<'_>, i: usize, name: &str) -> Re
     Ok(tensor.strings()?[0].clone())
 }
 
-/// Sets output `i` to a scalar string.
+/// Sets output `i` to a scalar string, which is charged to the session.
 pub(crate) fn set_scalar_string(
     ctx: &mut KernelContext<'_>,
     i: usize,
-    value: impl Into<Bytes>,
+    value: Vec<u8>,
 ) -> Result<()> {
-    ctx.set_output(i, Tensor::scalar_string(value))
+    ctx.set_output(i, Tensor::scalar_string(charge_string(value, ctx.budget())?))
 }
 
 /// The sizes of `shape` with one more at the end.

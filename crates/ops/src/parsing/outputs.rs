@@ -253,7 +253,7 @@ impl<'a> Column<'a> {
             output,
             examples.len(),
             |i| ends[i]..ends[i + 1],
-            |i, part: &mut [T]| T::decode(self.list(i).body, &examples[i], part),
+            |i, part: &mut [T]| T::decode(self.list(i).body, &examples[i], ctx.budget(), part),
         )
     }
 
@@ -350,7 +350,7 @@ impl<'a> Column<'a> {
         fill(ctx, output, examples.len(), range, |i, row: &mut [T]| {
             let list = self.list(i);
             let (values, rest) = row.split_at_mut(list.count.min(length));
-            T::decode(list.body, &examples[i], values)?;
+            T::decode(list.body, &examples[i], ctx.budget(), values)?;
             match default {
                 [one] => rest.fill(one.clone()),
                 all if all.len() == rest.len() => rest.clone_from_slice(all),

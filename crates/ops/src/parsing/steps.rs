@@ -162,7 +162,7 @@ impl<'a> Column<'a> {
             for list in self.steps(i).lists(self.dtype) {
                 let list = list?;
                 let (values, rest) = part.split_at_mut(list.count);
-                T::decode(list.body, &examples[i], values)?;
+                T::decode(list.body, &examples[i], ctx.budget(), values)?;
                 part = rest;
             }
             Ok(())

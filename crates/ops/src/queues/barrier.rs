@@ -186,7 +186,8 @@ impl Barrier {
         let mut ready = Vec::new();
         let mut has_new = false;
         let result = keys.iter().enumerate().try_for_each(|(i, key)| {
-            let value = if values.rank() == 0 { values.clone() } else { row(values, i)? };
+            let value =
+                if values.rank() == 0 { values.clone() } else { row(values, i, step.budget())? };
             let whole = self.insert_one(&mut state, (i, key), value, component, step);
             has_new |= whole.as_ref().is_ok_and(|(is_new, _)| *is_new);
             ready.extend(whole?.1);
@@ -225,13 +226,16 @@ impl Barrier {
             );
             is_new = true;
             let components = vec![None; self.dtypes.len()];
-            let bytes = size_of::<Incomplete>() + key.len() + self.dtypes.len() * 96;
-            let _charge = Charge::new(step.budget(), bytes)?;
+            let bytes = size_of::<Incomplete>()
+                + key.len()
+                + self.dtypes.len() * size_of::<Option<Tensor>>();
+            let _charge = Charge::new(step.state_budget(), bytes)?;
             state.incomplete.insert(key.clone(), Incomplete { index, components, _charge });
         }
         let Some(entry) = state.incomplete.get_mut(key) else {
             bail!(Internal, "a key that was just inserted is gone");
         };
+        value.ensure_charged(step.state_budget())?;
         let place = &mut entry.components[component];
         ensure!(
             place.is_none(),

@@ -16,9 +16,9 @@ pub(crate) fn batch_shape(count: usize, element: &PartialShape) -> Result<Shape>
 }
 
 /// Row `index` of a batch, without the dimension that counts rows.
-pub(crate) fn row(batch: &Tensor, index: usize) -> Result<Tensor> {
+pub(crate) fn row(batch: &Tensor, index: usize, budget: &Arc<Budget>) -> Result<Tensor> {
     let shape = Shape::new(batch.shape().get(1..).unwrap_or_default())?;
-    batch.rows(index, 1)?.reshaped(shape)
+    batch.rows(index, 1, Some(budget))?.reshaped(shape)
 }
 
 /// Elements of one dtype one above the other; smaller ones are filled up with zeroes where `shape`
@@ -108,7 +108,7 @@ mod tests {
             batch.as_slice::<i32>().unwrap(),
             [1, 2, 3, 0, 0, 0, 4, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0]
         );
-        assert_eq!(row(&batch, 1).unwrap().as_slice::<i32>().unwrap(), [4, 0, 0, 5, 0, 0]);
+        assert_eq!(row(&batch, 1, &budget).unwrap().as_slice::<i32>().unwrap(), [4, 0, 0, 5, 0, 0]);
         let none: [Tensor; 0] = [];
         let empty = stack(none.iter(), DType::Int32, &open, &budget).unwrap();
         assert_eq!(empty.shape().dims(), [0, 0, 0]);

@@ -205,6 +205,9 @@ impl Staged {
             return Progress::Waits;
         }
         let values = std::mem::take(values);
+        if let Err(e) = values.iter().try_for_each(|v| v.ensure_charged(step.state_budget())) {
+            return Progress::Done(Err(e));
+        }
         let result = if is_whole {
             self.put_whole(key, values, step)
         } else {
@@ -214,8 +217,8 @@ impl Staged {
     }
 
     fn entry(&self, step: &StepContext) -> Result<Entry> {
-        let bytes = size_of::<Entry>() + 64 + self.width * (size_of::<Option<Tensor>>() + 96);
-        let _charge = Charge::new(step.budget(), bytes)?;
+        let bytes = size_of::<Entry>() + 64 + self.width * size_of::<Option<Tensor>>();
+        let _charge = Charge::new(step.state_budget(), bytes)?;
         Ok(Entry { parts: vec![None; self.width], _charge })
     }
 

@@ -360,7 +360,7 @@ impl Contents {
     }
 
     fn push(&mut self, components: Components, step: &StepContext) -> Result<()> {
-        self.store.push(Element::new(components, step.budget())?)
+        self.store.push(Element::new(components, step.state_budget())?)
     }
 
     fn enqueue_many(
@@ -394,7 +394,7 @@ impl Contents {
         }
         let mut components = Components::with_capacity(batch.len());
         for tensor in batch {
-            let mut row = row(tensor, index)?;
+            let mut row = row(tensor, index, step.budget())?;
             if self.store.keeps_stragglers() {
                 // One that stays must not keep the whole batch in memory.
                 row = row.deep_copy(Some(step.budget()))?;

@@ -196,7 +196,7 @@ impl Staged {
         if !self.limits.allow_count(self.elements.len() + 1) || !self.limits.allow_bytes(bytes) {
             return Progress::Waits;
         }
-        match Element::new(std::mem::take(components), step.budget()) {
+        match Element::new(std::mem::take(components), step.state_budget()) {
             Ok(element) => {
                 self.elements.push_back(element);
                 self.bytes = bytes;

@@ -15,15 +15,14 @@ pub(crate) type Components = SmallVec<[Tensor; 2]>;
 /// One element of a queue.
 pub(crate) struct Element {
     pub(crate) components: Components,
-    /// Empty tensors cost no memory of their own, so what holds them is counted.
+    /// Pays for the element itself; the tensors are charged for themselves.
     _charge: Charge,
 }
 
 impl Element {
     pub(crate) fn new(components: Components, budget: &Arc<Budget>) -> Result<Element> {
-        /// What a tensor takes beside its elements.
-        const TENSOR_BYTES: usize = 96;
-        let bytes = size_of::<Element>() + components.len() * TENSOR_BYTES;
+        components.iter().try_for_each(|component| component.ensure_charged(budget))?;
+        let bytes = size_of::<Element>() + components.len() * size_of::<Tensor>();
         Ok(Element { components, _charge: Charge::new(budget, bytes)? })
     }
 

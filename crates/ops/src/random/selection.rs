@@ -40,7 +40,9 @@ fn gather_rows(ctx: &KernelContext<'_>, value: &Tensor, order: &[i64]) -> Result
         }
         DType::Variant => {
             let rows = gather_objects(value.variants()?, order)?;
-            Tensor::from_variants(value.shape().clone(), rows)
+            let out = Tensor::from_variants(value.shape().clone(), rows)?;
+            out.ensure_charged(ctx.budget())?;
+            Ok(out)
         }
         _ => gather_plain(ctx, value, order),
     }

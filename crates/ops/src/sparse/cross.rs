@@ -4,7 +4,9 @@ use smallvec::SmallVec;
 use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Bytes, DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{
+    Bytes, DType, PartialShape, Result, Shape, StringBuilder, Tensor, bail, ensure, err,
+};
 
 use super::coo::{Coordinates, matrix, set_outputs, set_sparse_outputs};
 use super::ragged::{Splits, SplitsWriter, check_nested};
@@ -285,20 +287,23 @@ fn concatenate_fingerprints(first: u64, second: u64) -> u64 {
 }
 
 impl Maker {
-    fn joined(&self, separator: &[u8], columns: &[Column<'_>], picks: &[usize]) -> Bytes {
-        let mut cross = Vec::new();
+    fn join(
+        &self,
+        separator: &[u8],
+        columns: &[Column<'_>],
+        picks: &[usize],
+        cross: &mut StringBuilder,
+    ) -> Result<Bytes> {
         for (n, (column, &i)) in columns.iter().zip(picks).enumerate() {
             if n > 0 {
-                cross.extend_from_slice(separator);
+                cross.push(separator)?;
             }
             match column.features {
-                Features::Strings(strings) => cross.extend_from_slice(&strings[i]),
-                Features::Numbers(numbers) => {
-                    cross.extend_from_slice(numbers[i].to_string().as_bytes());
-                }
+                Features::Strings(strings) => cross.push(&strings[i])?,
+                Features::Numbers(numbers) => cross.print(numbers[i])?,
             }
         }
-        cross.into()
+        cross.take()
     }
 
     fn hashed(
@@ -329,6 +334,7 @@ impl Maker {
         let starts = counts.starts.as_slice::<i64>()?;
         let mut ranges: SmallVec<[(usize, usize); 4]> = SmallVec::new();
         let mut picks: SmallVec<[usize; 4]> = smallvec::smallvec![0; columns.len()];
+        let mut text = StringBuilder::new(ctx.budget());
         for (row, ends) in starts.windows(2).enumerate() {
             ranges.clear();
             for column in columns {
@@ -342,7 +348,7 @@ impl Maker {
                 }
                 match self {
                     Maker::Join(separator) => {
-                        let cross = self.joined(separator, columns, &picks);
+                        let cross = self.join(separator, columns, &picks, &mut text)?;
                         output.strings_mut()?[place as usize] = cross;
                     }
                     Maker::Hash { key, buckets, features } => {

@@ -182,7 +182,8 @@ fn component(
 ) -> Result<Ragged> {
     let Some((outer, inner)) = levels.split_first() else {
         let shape = Shape::new(&values.shape()[1..])?;
-        let values = values.rows(row, 1)?.reshaped(shape)?;
+        let values = values.rows(row, 1, Some(ctx.budget()))?.reshaped(shape)?;
+        values.ensure_charged(ctx.budget())?;
         return Ragged::new(SmallVec::new(), values);
     };
     let (mut start, mut end) = (outer.start(row), outer.start(row + 1));
@@ -196,7 +197,9 @@ fn component(
         splits.push(writer.finish());
         (start, end) = (first, level.start(end));
     }
-    Ragged::new(splits, values.rows(start, end - start)?)
+    let values = values.rows(start, end - start, Some(ctx.budget()))?;
+    values.ensure_charged(ctx.budget())?;
+    Ragged::new(splits, values)
 }
 
 const RAGGED_TENSOR_FROM_VARIANT: OpDef = OpDef {

@@ -9,7 +9,8 @@ use thalweg_graph::shape::ShapeContext;
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto::TensorProto;
 use thalweg_tensor::{
-    Bytes, DType, PartialShape, Result, Shape, Tensor, Variant, bail, ensure, err,
+    Budget, Bytes, Charge, DType, PartialShape, Result, Shape, Tensor, Variant, bail, ensure, err,
+    with_charge,
 };
 
 use super::coo::{Coordinates, matrix, set_outputs, set_sparse_outputs};
@@ -60,7 +61,10 @@ fn serialize_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// The message of a tensor, with all elements in its content: that is how TensorFlow writes it.
-fn message(tensor: &Tensor) -> Result<Bytes> {
+fn message(tensor: &Tensor, budget: &Arc<Budget>) -> Result<Bytes> {
+    // Contents of strings are copied into the message's content, and that into the message.
+    let strings = if tensor.dtype() == DType::String { tensor.size_bytes() } else { 0 };
+    let _copies = Charge::new(budget, strings)?;
     let mut proto = tensor.to_proto()?;
     if tensor.dtype() == DType::String {
         let strings = std::mem::take(&mut proto.string_val);
@@ -75,21 +79,24 @@ fn message(tensor: &Tensor) -> Result<Bytes> {
         strings.iter().for_each(|s| content.extend_from_slice(s));
         proto.tensor_content = content.into();
     }
-    Ok(proto.encode_to_vec().into())
+    let charge = Charge::new(budget, proto.encoded_len())?;
+    Ok(with_charge(proto.encode_to_vec(), charge))
 }
 
 /// Indices, values and shape of a sparse tensor as one tensor of variants.
-pub(crate) fn as_variants(parts: Vec<Tensor>) -> Result<Tensor> {
-    packed(DType::Variant, Shape::new(&[parts.len()])?, parts)
+pub(crate) fn as_variants(parts: Vec<Tensor>, budget: &Arc<Budget>) -> Result<Tensor> {
+    packed(DType::Variant, Shape::new(&[parts.len()])?, parts, budget)
 }
 
 /// Tensors as the elements of one string or variant tensor of this shape.
-fn packed(dtype: DType, shape: Shape, parts: Vec<Tensor>) -> Result<Tensor> {
+fn packed(dtype: DType, shape: Shape, parts: Vec<Tensor>, budget: &Arc<Budget>) -> Result<Tensor> {
     if dtype == DType::Variant {
+        parts.iter().try_for_each(|part| part.ensure_charged(budget))?;
         let wrap = |t| Some(Arc::new(TensorVariant(t)) as Arc<dyn Variant>);
         return Tensor::from_variants(shape, parts.into_iter().map(wrap).collect());
     }
-    Tensor::from_strings(shape, parts.iter().map(message).collect::<Result<_>>()?)
+    let messages = parts.iter().map(|part| message(part, budget)).collect::<Result<_>>()?;
+    Tensor::from_strings_in(shape, messages, budget)
 }
 
 fn serialize(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -107,7 +114,7 @@ fn serialize(init: &KernelInit<'_>) -> Result<AnyKernel> {
             );
             parts.push(tensor.clone());
         }
-        let output = packed(dtype, Shape::new(&[3])?, parts)?;
+        let output = packed(dtype, Shape::new(&[3])?, parts, ctx.budget())?;
         ctx.set_output(0, output)
     })
 }
@@ -151,8 +158,9 @@ fn serialize_many(init: &KernelInit<'_>) -> Result<AnyKernel> {
             let mut indices = matrix(ctx, end - start, sparse.rank - 1)?;
             let targets = indices.as_mut_slice::<i64>()?.chunks_exact_mut(sparse.rank - 1);
             targets.zip(start..end).for_each(|(to, i)| to.copy_from_slice(&sparse.row(i)[1..]));
-            let parts = vec![indices, values.rows(start, end - start)?, shape.clone()];
-            let packed = packed(dtype, Shape::new(&[3])?, parts)?;
+            let parts =
+                vec![indices, values.rows(start, end - start, Some(ctx.budget()))?, shape.clone()];
+            let packed = packed(dtype, Shape::new(&[3])?, parts, ctx.budget())?;
             with_cell!(dtype, C => {
                 C::view_mut(&mut output)?[row * 3..row * 3 + 3].clone_from_slice(C::view(&packed)?);
             });

@@ -2,9 +2,9 @@
 
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{Result, bail, ensure, err};
+use thalweg_tensor::{Result, StringBuilder, bail, ensure, err};
 
-use super::text::{Text, write_strings};
+use super::text::write_strings;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[ENCODE_BASE64, DECODE_BASE64],
@@ -65,7 +65,7 @@ fn decode_base64(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn encode(bytes: &[u8], pads: bool, out: &mut Text) -> Result<()> {
+fn encode(bytes: &[u8], pads: bool, out: &mut StringBuilder) -> Result<()> {
     for group in bytes.chunks(3) {
         let at = |i: usize| u32::from(group.get(i).copied().unwrap_or(0));
         let bits = at(0) << 16 | at(1) << 8 | at(2);
@@ -80,7 +80,7 @@ fn encode(bytes: &[u8], pads: bool, out: &mut Text) -> Result<()> {
 }
 
 /// Padding may be there or not, but only where it belongs.
-fn decode(text: &[u8], out: &mut Text) -> Result<()> {
+fn decode(text: &[u8], out: &mut StringBuilder) -> Result<()> {
     let digits = match text {
         [digits @ .., b'=', b'='] | [digits @ .., b'='] if text.len().is_multiple_of(4) => digits,
         _ => text,
@@ -113,9 +113,9 @@ mod tests {
 
     use super::*;
 
-    fn written(write: impl Fn(&mut Text) -> Result<()>) -> Option<Bytes> {
-        let mut out = Text::new(&Budget::new(1 << 20));
-        write(&mut out).ok().map(|()| out.take())
+    fn written(write: impl Fn(&mut StringBuilder) -> Result<()>) -> Option<Bytes> {
+        let mut out = StringBuilder::new(&Budget::new(1 << 20));
+        write(&mut out).and_then(|()| out.take()).ok()
     }
 
     #[test]

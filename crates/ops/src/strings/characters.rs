@@ -3,11 +3,12 @@
 //! A character is what does not begin with a byte `10xxxxxx`, whether or not the text is UTF-8.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
-use thalweg_tensor::{DType, PartialShape, Result, bail, ensure};
+use thalweg_tensor::{Budget, DType, PartialShape, Result, bail, ensure};
 
 use super::pieces::is_space;
 use super::text::{FirstError, make_strings, part, write_strings};
@@ -54,7 +55,7 @@ fn string_strip(_: &KernelInit<'_>) -> Result<AnyKernel> {
             let solid = |b: &u8| !is_space(*b);
             let start = string.iter().position(solid).unwrap_or(string.len());
             let end = string.iter().rposition(solid).map_or(start, |last| last + 1);
-            Ok(part(string, start..end))
+            part(string, start..end, ctx.budget())
         })?;
         ctx.set_output(0, output)
     })
@@ -203,7 +204,8 @@ fn substr(init: &KernelInit<'_>) -> Result<AnyKernel> {
                 for (k, slot) in slots.iter_mut().enumerate() {
                     let source = &strings[string + k * strides[0]];
                     let at = index + k * strides[1];
-                    match cut(source, positions.at(at), lengths.at(at), by_character) {
+                    let (pos, len) = (positions.at(at), lengths.at(at));
+                    match cut(source, pos, len, by_character, ctx.budget()) {
                         Ok(bytes) => *slot = bytes,
                         Err(e) => errors.note(start + k, e),
                     }
@@ -215,10 +217,16 @@ fn substr(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn cut(source: &Bytes, pos: i64, len: i64, by_character: bool) -> Result<Bytes> {
+fn cut(
+    source: &Bytes,
+    pos: i64,
+    len: i64,
+    by_character: bool,
+    budget: &Arc<Budget>,
+) -> Result<Bytes> {
     let range = if by_character { characters(source, pos, len) } else { bytes(source, pos, len) };
     match range {
-        Some(range) => Ok(part(source, range)),
+        Some(range) => part(source, range, budget),
         None => bail!(InvalidArgument, "pos {pos} lies outside a string of {} bytes", source.len()),
     }
 }

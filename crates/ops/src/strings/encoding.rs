@@ -1,9 +1,7 @@
 //! Text encodings: bytes to code points and back.
 
 use encoding_rs::DecoderResult;
-use thalweg_tensor::{Result, bail, err};
-
-use super::text::Text;
+use thalweg_tensor::{Result, StringBuilder, bail, err};
 
 /// How code points lie in bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -84,7 +82,7 @@ impl Encoding {
 
     /// Appends one code point, in one of the Unicode encodings with the highest byte first. Half
     /// a surrogate pair is written where a unit can hold it.
-    pub(crate) fn encode(self, code: u32, out: &mut Text) -> Result<()> {
+    pub(crate) fn encode(self, code: u32, out: &mut StringBuilder) -> Result<()> {
         match self {
             Encoding::Utf8 => {
                 let c = char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER);

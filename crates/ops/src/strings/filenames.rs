@@ -2,10 +2,10 @@
 
 use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Result, Shape, Tensor};
+use thalweg_tensor::{Result, StringBuilder, Tensor};
 
 use super::printf::{self, Spec};
-use super::text::{Text, scalar_string};
+use super::text::scalar_string;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[SHARDED_FILENAME, SHARDED_FILESPEC],
@@ -60,17 +60,17 @@ fn sharded_filespec(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn begin(ctx: &KernelContext<'_>) -> Result<Text> {
-    let mut name = Text::new(ctx.budget());
+fn begin(ctx: &KernelContext<'_>) -> Result<StringBuilder> {
+    let mut name = StringBuilder::new(ctx.budget());
     name.push(scalar_string(ctx, 0, "basename")?)?;
     name.push(b"-")?;
     Ok(name)
 }
 
-fn end(ctx: &mut KernelContext<'_>, mut name: Text, num_shards: usize) -> Result<()> {
+fn end(ctx: &mut KernelContext<'_>, mut name: StringBuilder, num_shards: usize) -> Result<()> {
     name.push(b"-of-")?;
     printf::signed(&mut name, FIVE_DIGITS, ctx.scalar_int(num_shards, "num_shards")?)?;
-    ctx.set_output(0, Tensor::from_strings(Shape::scalar(), vec![name.take()])?)
+    ctx.set_output(0, Tensor::scalar_string(name.take()?))
 }
 
 #[cfg(test)]

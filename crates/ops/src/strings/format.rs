@@ -4,13 +4,13 @@ use bytes::Bytes;
 use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
-    Complex32, Complex64, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure,
-    f16,
+    Complex32, Complex64, DType, Element, PartialShape, Result, StringBuilder, Tensor, bail, bf16,
+    charge_string, ensure, f16,
 };
 
 use super::printf::{self, Notation, Spec};
 use super::show;
-use super::text::{Text, make_strings, write_strings};
+use super::text::{make_strings, write_strings};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[AS_STRING, STRING_FORMAT],
@@ -79,8 +79,8 @@ fn as_string(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 fn printed(ctx: &KernelContext<'_>, notation: Notation, spec: Spec) -> Result<Tensor> {
     let input = ctx.input(0)?;
-    let float = |out: &mut Text, x: f64| printf::float(out, notation, spec, x);
-    let complex = |out: &mut Text, re: f64, im: f64| {
+    let float = |out: &mut StringBuilder, x: f64| printf::float(out, notation, spec, x);
+    let complex = |out: &mut StringBuilder, re: f64, im: f64| {
         out.push(b"(")?;
         float(out, re)?;
         out.push(b",")?;
@@ -88,8 +88,8 @@ fn printed(ctx: &KernelContext<'_>, notation: Notation, spec: Spec) -> Result<Te
         out.push(b")")
     };
     let wide = |x: f32| f64::from(printf::flushed_f32(x));
-    let signed = |out: &mut Text, x: i64| printf::signed(out, spec, x);
-    let unsigned = |out: &mut Text, x: u64| printf::unsigned(out, spec, x);
+    let signed = |out: &mut StringBuilder, x: i64| printf::signed(out, spec, x);
+    let unsigned = |out: &mut StringBuilder, x: u64| printf::unsigned(out, spec, x);
     match input.dtype() {
         DType::Float => each(ctx, |x: f32, out| float(out, wide(x))),
         DType::Half => each(ctx, |x: f16, out| float(out, wide(x.to_f32()))),
@@ -122,7 +122,8 @@ fn printed(ctx: &KernelContext<'_>, notation: Notation, spec: Spec) -> Result<Te
                     Some(v) => {
                         let name = v.type_name();
                         let short = name.rsplit("::").next().unwrap_or(name);
-                        format!("Variant<type: {name} value: {short}>").into()
+                        let text = format!("Variant<type: {name} value: {short}>");
+                        charge_string(text.into_bytes(), ctx.budget())?
                     }
                 })
             })
@@ -134,7 +135,7 @@ fn printed(ctx: &KernelContext<'_>, notation: Notation, spec: Spec) -> Result<Te
 /// A string for every element.
 fn each<T: Element>(
     ctx: &KernelContext<'_>,
-    write: impl Fn(T, &mut Text) -> Result<()> + Sync,
+    write: impl Fn(T, &mut StringBuilder) -> Result<()> + Sync,
 ) -> Result<Tensor> {
     let input = ctx.input(0)?;
     let elements = input.as_slice::<T>()?;
@@ -198,14 +199,14 @@ fn string_format(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let parts = template_parts(attrs.bytes("template")?, attrs.bytes("placeholder")?, inputs)?;
     let summarize = attrs.int("summarize")?;
     AnyKernel::new(move |ctx| {
-        let mut out = Text::new(ctx.budget());
+        let mut out = StringBuilder::new(ctx.budget());
         for (i, part) in parts.iter().enumerate() {
             out.push(part)?;
             if i < ctx.num_inputs() {
                 show::nested(ctx.input(i)?, summarize, &mut out)?;
             }
         }
-        ctx.set_output(0, Tensor::from_strings(Shape::scalar(), vec![out.take()])?)
+        ctx.set_output(0, Tensor::scalar_string(out.take()?))
     })
 }
 

@@ -4,9 +4,9 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
+use thalweg_tensor::{DType, PartialShape, Result, Shape, StringBuilder, Tensor, bail, ensure};
 
-use super::text::{Text, write_strings};
+use super::text::write_strings;
 use crate::indices::Indices;
 
 pub(crate) static FAMILY: Family = Family {
@@ -86,7 +86,7 @@ fn joined_shape(ctx: &KernelContext<'_>) -> Result<Shape> {
 }
 
 fn join<'a>(
-    text: &mut Text,
+    text: &mut StringBuilder,
     strings: impl Iterator<Item = &'a Bytes>,
     separator: &[u8],
 ) -> Result<()> {

@@ -3,9 +3,11 @@
 use bytes::Bytes;
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{
+    DType, PartialShape, Result, Shape, StringBuilder, Tensor, bail, ensure, err,
+};
 
-use super::text::{FirstError, Text};
+use super::text::FirstError;
 use crate::indices::Indices;
 use crate::split::Disjoint;
 
@@ -81,7 +83,7 @@ impl Grams {
         width: i64,
         count: i64,
         index: i64,
-        out: &mut Text,
+        out: &mut StringBuilder,
     ) -> Result<()> {
         let pads = self.pads(width);
         let left = (pads - index).max(0);
@@ -189,7 +191,7 @@ fn compute(ctx: &mut KernelContext<'_>, grams: &Grams) -> Result<()> {
     let rows = count - 1;
     let cost = 100.0 * (1 + total as usize / rows.max(1)) as f64;
     ctx.parallel_for(rows, cost, |range| {
-        let mut text = Text::new(ctx.budget());
+        let mut text = StringBuilder::new(ctx.budget());
         for row in range {
             let tokens = &tokens[splits.at(row) as usize..splits.at(row + 1) as usize];
             // SAFETY: rows are disjoint, and so are their n-grams.
@@ -204,12 +206,17 @@ fn compute(ctx: &mut KernelContext<'_>, grams: &Grams) -> Result<()> {
     set_splits(ctx, &starts)
 }
 
-fn write_row(grams: &Grams, tokens: &[Bytes], text: &mut Text, slots: &mut [Bytes]) -> Result<()> {
+fn write_row(
+    grams: &Grams,
+    tokens: &[Bytes],
+    text: &mut StringBuilder,
+    slots: &mut [Bytes],
+) -> Result<()> {
     let mut slots = slots.iter_mut();
     for (width, count) in grams.of_row(tokens.len() as i64) {
         for (index, slot) in (0..count).zip(&mut slots) {
             grams.write(tokens, width, count, index, text)?;
-            *slot = text.take();
+            *slot = text.take()?;
         }
     }
     Ok(())

@@ -1,13 +1,14 @@
 //! `StringSplit` and `StringSplitV2`.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
+use thalweg_tensor::{Budget, DType, PartialShape, Result, Shape, ensure};
 
-use super::text::{part, scalar_string};
+use super::text::{FirstError, part, scalar_string};
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
@@ -171,13 +172,18 @@ fn split(
     let mut values = ctx.zeros(DType::String, Shape::new(&[pieces])?)?;
     let places = Disjoint::new(indices.as_mut_slice::<i64>()?);
     let slots = Disjoint::new(values.strings_mut()?);
+    let errors = FirstError::new();
     ctx.parallel_for(rows.len(), NANOSECONDS_PER_ROW, |range| {
         let ends = |row: usize| starts.get(row).map_or(pieces, |&s| s as usize);
         let (first, end) = (ends(range.start), ends(range.end));
         // SAFETY: rows are disjoint, and each row's pieces lie between its start and the next's.
         let (places, slots) = unsafe { (places.part(first * 2..end * 2), slots.part(first..end)) };
-        fill(range, rows, &cut, places, slots);
+        let start = range.start;
+        if let Err(e) = fill(range, rows, &cut, (places, slots), ctx.budget()) {
+            errors.note(start, e);
+        }
     })?;
+    errors.check()?;
     let mut shape = ctx.allocate_output(2, Shape::new(&[2])?)?;
     shape.as_mut_slice::<i64>()?.copy_from_slice(&[rows.len() as i64, widest]);
     ctx.set_output(0, indices)?;
@@ -189,19 +195,26 @@ fn fill(
     range: Range<usize>,
     rows: &[Bytes],
     cut: &impl Fn(&[u8], &mut dyn FnMut(Range<usize>)),
-    places: &mut [i64],
-    slots: &mut [Bytes],
-) {
-    let mut next = 0;
+    (places, slots): (&mut [i64], &mut [Bytes]),
+    budget: &Arc<Budget>,
+) -> Result<()> {
+    let (mut next, mut failure) = (0, None);
     for row in range {
         let first = next;
         cut(&rows[row], &mut |piece| {
             places[2 * next] = row as i64;
             places[2 * next + 1] = (next - first) as i64;
-            slots[next] = part(&rows[row], piece);
+            match part(&rows[row], piece, budget) {
+                Ok(text) => slots[next] = text,
+                Err(e) => failure = failure.take().or(Some(e)),
+            }
             next += 1;
         });
+        if let Some(e) = failure {
+            return Err(e);
+        }
     }
+    Ok(())
 }
 
 #[cfg(test)]

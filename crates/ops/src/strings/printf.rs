@@ -2,9 +2,7 @@
 
 use std::fmt::Write;
 
-use thalweg_tensor::Result;
-
-use super::text::Text;
+use thalweg_tensor::{Result, StringBuilder};
 
 /// Decimals beyond which every digit of a double is zero.
 const DECIMALS_MAX: usize = 1100;
@@ -45,7 +43,13 @@ impl Spec {
     }
 
     /// Appends `sign` and `body`, filled up to the width.
-    fn put(self, out: &mut Text, sign: &[u8], body: &[u8], may_fill_zeroes: bool) -> Result<()> {
+    fn put(
+        self,
+        out: &mut StringBuilder,
+        sign: &[u8],
+        body: &[u8],
+        may_fill_zeroes: bool,
+    ) -> Result<()> {
         let missing = self.width.saturating_sub(sign.len() + body.len());
         let zeroes = self.flag == Some(b'0') && may_fill_zeroes;
         if !zeroes && self.flag != Some(b'-') {
@@ -64,23 +68,28 @@ impl Spec {
 }
 
 /// `%d` of a signed number.
-pub(crate) fn signed(out: &mut Text, spec: Spec, value: i64) -> Result<()> {
+pub(crate) fn signed(out: &mut StringBuilder, spec: Spec, value: i64) -> Result<()> {
     let digits = value.unsigned_abs().to_string();
     spec.put(out, spec.sign(value < 0), digits.as_bytes(), true)
 }
 
 /// `%u`, which knows no sign.
-pub(crate) fn unsigned(out: &mut Text, spec: Spec, value: u64) -> Result<()> {
+pub(crate) fn unsigned(out: &mut StringBuilder, spec: Spec, value: u64) -> Result<()> {
     spec.put(out, b"", value.to_string().as_bytes(), true)
 }
 
 /// `%s`, whose width counts bytes.
-pub(crate) fn string(out: &mut Text, spec: Spec, value: &[u8]) -> Result<()> {
+pub(crate) fn string(out: &mut StringBuilder, spec: Spec, value: &[u8]) -> Result<()> {
     spec.put(out, b"", value, false)
 }
 
 /// `%f`, `%e` or `%g`.
-pub(crate) fn float(out: &mut Text, notation: Notation, spec: Spec, value: f64) -> Result<()> {
+pub(crate) fn float(
+    out: &mut StringBuilder,
+    notation: Notation,
+    spec: Spec,
+    value: f64,
+) -> Result<()> {
     let sign = spec.sign(value.is_sign_negative());
     if !value.is_finite() {
         let word: &[u8] = if value.is_nan() { b"nan" } else { b"inf" };
@@ -102,7 +111,7 @@ pub(crate) fn float(out: &mut Text, notation: Notation, spec: Spec, value: f64) 
         return spec.put(out, sign, body.as_bytes(), true);
     }
     let at = body.find('e').unwrap_or(body.len());
-    let mut long = Text::new(out.budget());
+    let mut long = StringBuilder::new(out.budget());
     long.push(&body.as_bytes()[..at])?;
     long.push_repeated(b'0', more)?;
     long.push(&body.as_bytes()[at..])?;
@@ -151,7 +160,7 @@ fn general(magnitude: f64, precision: usize, keeps_zeroes: bool) -> String {
 }
 
 /// A float in the fewest of 6 or 9 digits that read back as the same number.
-pub(crate) fn brief_f32(out: &mut Text, value: f32) -> Result<()> {
+pub(crate) fn brief_f32(out: &mut StringBuilder, value: f32) -> Result<()> {
     let wide = f64::from(flushed_f32(value));
     let short = general(wide.abs(), 6, false);
     let is_same = short.parse::<f32>().is_ok_and(|back| f64::from(back) == wide.abs());
@@ -160,7 +169,7 @@ pub(crate) fn brief_f32(out: &mut Text, value: f32) -> Result<()> {
 }
 
 /// A double in the fewest of 15 or 17 digits that read back as the same number.
-pub(crate) fn brief_f64(out: &mut Text, value: f64) -> Result<()> {
+pub(crate) fn brief_f64(out: &mut StringBuilder, value: f64) -> Result<()> {
     let value = flushed_f64(value);
     let short = general(value.abs(), 15, false);
     let is_same = short.parse::<f64>().is_ok_and(|back| back == value.abs());
@@ -186,7 +195,7 @@ mod tests {
     use crate::testing::code;
 
     fn shown(notation: Notation, spec: Spec, value: f64) -> String {
-        let mut out = Text::new(&Budget::new(1 << 20));
+        let mut out = StringBuilder::new(&Budget::new(1 << 20));
         float(&mut out, notation, spec, value).unwrap();
         String::from_utf8(out.as_bytes().to_vec()).unwrap()
     }
@@ -251,7 +260,7 @@ mod tests {
         let spec = Spec { precision: 70_000, ..Spec::PLAIN };
         assert_eq!(shown(Notation::General, spec, 1.5), "1.5");
         let spec = Spec { precision: usize::MAX, ..Spec::PLAIN };
-        let mut out = Text::new(&Budget::new(1 << 20));
+        let mut out = StringBuilder::new(&Budget::new(1 << 20));
         assert_eq!(
             code(float(&mut out, Notation::Fixed, spec, 1.5)),
             Some(Code::ResourceExhausted)
@@ -260,7 +269,7 @@ mod tests {
 
     #[test]
     fn brief_numbers_read_back() {
-        let mut out = Text::new(&Budget::new(1 << 20));
+        let mut out = StringBuilder::new(&Budget::new(1 << 20));
         for value in [0.1, 1.0 / 3.0, 9_999_995.0, 12345.678, 1e-45, f32::MAX] {
             brief_f32(&mut out, value).unwrap();
             out.push(b" ").unwrap();

@@ -7,10 +7,10 @@ use parking_lot::Mutex;
 use regex::bytes::{CaptureLocations, Regex};
 use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{Result, Tensor};
+use thalweg_tensor::{Result, StringBuilder, Tensor};
 
 use super::re2;
-use super::text::{Text, scalar_string, write_strings};
+use super::text::{scalar_string, write_strings};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
@@ -191,7 +191,7 @@ impl Rewrite {
         parsed
     }
 
-    fn write(&self, text: &[u8], groups: &CaptureLocations, out: &mut Text) -> Result<()> {
+    fn write(&self, text: &[u8], groups: &CaptureLocations, out: &mut StringBuilder) -> Result<()> {
         for part in &self.parts {
             match part {
                 Part::Text(bytes) => out.push(bytes)?,
@@ -230,7 +230,12 @@ fn replace(
     })
 }
 
-fn replace_first(regex: &Regex, rewrite: &Rewrite, text: &[u8], out: &mut Text) -> Result<()> {
+fn replace_first(
+    regex: &Regex,
+    rewrite: &Rewrite,
+    text: &[u8],
+    out: &mut StringBuilder,
+) -> Result<()> {
     let mut groups = regex.capture_locations();
     let Some(found) = regex.captures_read(&mut groups, text) else { return out.push(text) };
     out.push(&text[..found.start()])?;
@@ -239,7 +244,12 @@ fn replace_first(regex: &Regex, rewrite: &Rewrite, text: &[u8], out: &mut Text) 
 }
 
 /// As RE2 does it: an empty match right after a match is passed over by a character.
-fn replace_all(regex: &Regex, rewrite: &Rewrite, text: &[u8], out: &mut Text) -> Result<()> {
+fn replace_all(
+    regex: &Regex,
+    rewrite: &Rewrite,
+    text: &[u8],
+    out: &mut StringBuilder,
+) -> Result<()> {
     let mut groups = regex.capture_locations();
     let (mut at, mut last_end) = (0, None);
     while at <= text.len() {

@@ -7,15 +7,14 @@
 
 use thalweg_tensor::{
     DType, Element, Float8E4m3b11fnuz, Float8E4m3fn, Float8E4m3fnuz, Float8E5m2, Float8E5m2fnuz,
-    QInt8, QInt16, QUInt8, QUInt16, ResourceHandle, Result, Tensor, bf16, f16,
+    QInt8, QInt16, QUInt8, QUInt16, ResourceHandle, Result, StringBuilder, Tensor, bf16, f16,
 };
 
 use super::printf::{brief_f32, brief_f64};
-use super::text::Text;
 
 /// Writes the first `entries_max` elements (all of them if it is negative), then `...` if there
 /// are more. The caller writes the outer brackets.
-pub(crate) fn flat(tensor: &Tensor, entries_max: i64, out: &mut Text) -> Result<()> {
+pub(crate) fn flat(tensor: &Tensor, entries_max: i64, out: &mut StringBuilder) -> Result<()> {
     let total = tensor.num_elements();
     let limit = limit(entries_max, total);
     if tensor.dtype() == DType::Bool && limit == 0 {
@@ -34,7 +33,7 @@ pub(crate) fn flat(tensor: &Tensor, entries_max: i64, out: &mut Text) -> Result<
 
 /// Writes up to `ends` elements from both ends of every dimension (all of them if it is negative)
 /// in brackets, strings in quotes.
-pub(crate) fn nested(tensor: &Tensor, ends: i64, out: &mut Text) -> Result<()> {
+pub(crate) fn nested(tensor: &Tensor, ends: i64, out: &mut StringBuilder) -> Result<()> {
     let total = tensor.num_elements();
     let limit = limit(ends, total);
     if tensor.dtype() == DType::Bool && limit == 0 {
@@ -57,14 +56,14 @@ fn limit(entries_max: i64, total: usize) -> usize {
     usize::try_from(entries_max).map_or(total, |max| max.min(total))
 }
 
-type Printer<'a> = dyn Fn(usize, &mut Text) -> Result<()> + 'a;
+type Printer<'a> = dyn Fn(usize, &mut StringBuilder) -> Result<()> + 'a;
 
 fn flat_dim(
     dims: &[usize],
     limit: usize,
     element: &Printer<'_>,
     next: &mut usize,
-    out: &mut Text,
+    out: &mut StringBuilder,
 ) -> Result<()> {
     let Some((&count, inner)) = dims.split_first() else { return Ok(()) };
     for i in 0..count {
@@ -98,7 +97,7 @@ struct Nested<'a> {
 }
 
 impl Nested<'_> {
-    fn dim(&self, depth: usize, first: usize, out: &mut Text) -> Result<()> {
+    fn dim(&self, depth: usize, first: usize, out: &mut StringBuilder) -> Result<()> {
         let Some(&count) = self.dims.get(depth) else { return (self.element)(first, out) };
         let step: usize = self.dims[depth + 1..].iter().product();
         out.push(b"[")?;
@@ -120,7 +119,7 @@ impl Nested<'_> {
     }
 
     /// A space within a row, else as many line ends as there are dimensions within.
-    fn spacing(&self, depth: usize, out: &mut Text) -> Result<()> {
+    fn spacing(&self, depth: usize, out: &mut StringBuilder) -> Result<()> {
         let within = self.dims.len() - depth - 1;
         out.push_repeated(b'\n', within)?;
         out.push_repeated(b' ', if within == 0 { 1 } else { depth + 1 })
@@ -190,7 +189,7 @@ fn printer(tensor: &Tensor, is_quoted: bool) -> Result<Option<Box<Printer<'_>>>>
 }
 
 /// Bytes as in a C string, except that those above ASCII stay as they are.
-fn escaped(bytes: &[u8], out: &mut Text) -> Result<()> {
+fn escaped(bytes: &[u8], out: &mut StringBuilder) -> Result<()> {
     for &byte in bytes {
         match byte {
             b'\n' => out.push(b"\\n")?,
@@ -205,7 +204,7 @@ fn escaped(bytes: &[u8], out: &mut Text) -> Result<()> {
 }
 
 /// Elements that are shown in a row whatever the shape: handles, variants, and unprintable ones.
-fn objects(tensor: &Tensor, limit: usize, out: &mut Text) -> Result<()> {
+fn objects(tensor: &Tensor, limit: usize, out: &mut StringBuilder) -> Result<()> {
     for i in 0..limit {
         if i > 0 {
             out.push(b" ")?;
@@ -223,7 +222,7 @@ fn objects(tensor: &Tensor, limit: usize, out: &mut Text) -> Result<()> {
     if limit < tensor.num_elements() { out.push(b"...") } else { Ok(()) }
 }
 
-fn handle(handle: &ResourceHandle, out: &mut Text) -> Result<()> {
+fn handle(handle: &ResourceHandle, out: &mut StringBuilder) -> Result<()> {
     let ResourceHandle { name, device, container, .. } = handle;
     let kind = handle.owned.as_ref().map_or("", |resource| resource.kind());
     out.print(format_args!(
@@ -245,8 +244,8 @@ mod tests {
     use super::*;
     use crate::testing::code;
 
-    fn text(write: impl Fn(&mut Text) -> Result<()>) -> String {
-        let mut out = Text::new(&Budget::new(1 << 20));
+    fn text(write: impl Fn(&mut StringBuilder) -> Result<()>) -> String {
+        let mut out = StringBuilder::new(&Budget::new(1 << 20));
         write(&mut out).unwrap();
         String::from_utf8_lossy(out.as_bytes()).into_owned()
     }
@@ -313,7 +312,7 @@ mod tests {
 
     #[test]
     fn long_text_is_refused() {
-        let mut out = Text::new(&Budget::new(1000));
+        let mut out = StringBuilder::new(&Budget::new(1000));
         assert_eq!(code(nested(&range(&[1000]), -1, &mut out)), Some(Code::ResourceExhausted));
     }
 }

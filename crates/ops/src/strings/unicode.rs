@@ -3,11 +3,13 @@
 use bytes::Bytes;
 use thalweg_graph::{NodeAttrs, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
-use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure, err};
+use thalweg_tensor::{
+    DType, PartialShape, Result, Shape, StringBuilder, Tensor, bail, ensure, err,
+};
 
 use super::encoding::Encoding;
 use super::scripts::script;
-use super::text::{FirstError, Text, make_strings, write_strings};
+use super::text::{FirstError, make_strings, write_strings};
 use crate::indices::Indices;
 use crate::split::{Disjoint, for_each_rows};
 
@@ -239,7 +241,7 @@ fn transcode(
     from: Encoding,
     to: Encoding,
     policy: Policy,
-    out: &mut Text,
+    out: &mut StringBuilder,
 ) -> Result<()> {
     let mut result = Ok(());
     from.decode(string, &mut |code, _| {
@@ -308,7 +310,7 @@ fn unicode_encode(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-fn encode(code: i32, to: Encoding, policy: Policy, out: &mut Text) -> Result<()> {
+fn encode(code: i32, to: Encoding, policy: Policy, out: &mut StringBuilder) -> Result<()> {
     let valid = u32::try_from(code).ok().filter(|&c| char::from_u32(c).is_some());
     ensure!(
         valid.is_some() || policy.on_error != OnError::Fail,

@@ -130,6 +130,7 @@ impl Session {
         let options = SessionOptions {
             devices: self.core.devices.clone(),
             resources: Some(self.core.context.resources.clone()),
+            budget: Some(self.core.context.state_budget.clone()),
             ..self.core.options.clone()
         };
         Session::new(graph, self.core.kernels.clone(), options)
@@ -220,9 +221,10 @@ impl Session {
         &self.core
     }
 
-    /// Bytes that the session's tensors take now.
+    /// Bytes charged now for tensors and state of the session, and of the other sessions of its task if
+    /// it shares a budget with them.
     pub fn memory_used_bytes(&self) -> usize {
-        self.core.context.budget.used_bytes()
+        self.core.context.state_budget.used_bytes()
     }
 }
 
@@ -389,12 +391,13 @@ fn session_context(
     options: &SessionOptions,
     resources: Arc<ResourceManager>,
 ) -> SessionContext {
-    let budget = Budget::new(options.memory_limit_bytes);
+    let own = || Budget::new(options.memory_limit_bytes);
+    let state_budget = options.budget.clone().unwrap_or_else(own);
     let functions: Weak<dyn FunctionRunner> = core.clone();
     let pool = Pool::global();
     SessionContext {
-        state_budget: budget.clone(),
-        budget,
+        budget: Budget::child(&state_budget),
+        state_budget,
         keeps_packed_weights: options.keeps_packed_weights,
         resources,
         parallel: Arc::new(Share { pool, threads: options.intra_threads }),

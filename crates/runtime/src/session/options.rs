@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thalweg_kernel::{Cancellation, Device, Environment, ResourceManager};
 use thalweg_plan::{Links, Options};
+use thalweg_tensor::Budget;
 
 use crate::environment::{memory_limit_bytes, system_environment};
 use crate::pool::Pool;
@@ -18,8 +19,12 @@ pub struct SessionOptions {
     pub inter_threads: usize,
     /// Threads that may share one kernel's loop, the kernel's own among them.
     pub intra_threads: usize,
-    /// Bytes that the session's tensors may take together.
+    /// Bytes that the session's tensors and objects may take together, where `budget` is `None`.
     pub memory_limit_bytes: usize,
+    /// The budget of the task that the session belongs to: the session's own budget is a child of it,
+    /// and state (variables, queues, tables) is charged to it. `None` makes one of
+    /// `memory_limit_bytes` for this session alone.
+    pub budget: Option<Arc<Budget>>,
     /// Whether kernels keep the packed form of weights that several steps multiply by, charged to the
     /// session: for sessions whose variables do not change.
     pub keeps_packed_weights: bool,
@@ -51,6 +56,7 @@ impl Default for SessionOptions {
             inter_threads: threads,
             intra_threads: threads,
             memory_limit_bytes: memory_limit_bytes(),
+            budget: None,
             keeps_packed_weights: false,
             plans_max: 256,
             plan: Options::default(),

@@ -32,7 +32,7 @@ impl Gathered {
         let inputs = self.parts.first().map_or(0, |(inputs, _)| inputs.len());
         let one = |input: usize| {
             let part = |(inputs, piece): &(Vec<Tensor>, Piece)| {
-                inputs[input].rows(piece.start, piece.rows)
+                inputs[input].rows(piece.start, piece.rows, None)
             };
             let parts = self.parts.iter().map(part).collect::<Result<Vec<Tensor>>>()?;
             rows::join(&parts, Joining { rows: filled_up, pads, budget: &self.budget })
@@ -57,7 +57,7 @@ pub(super) fn check(outputs: &[Tensor], rows: usize) -> Result<()> {
 /// Some rows of all outputs, or the error of the step.
 pub(super) fn slice(result: &Result<Vec<Tensor>>, at: usize, rows: usize) -> Result<Vec<Tensor>> {
     match result {
-        Ok(outputs) => outputs.iter().map(|output| output.rows(at, rows)).collect(),
+        Ok(outputs) => outputs.iter().map(|output| output.rows(at, rows, None)).collect(),
         Err(e) => Err(e.clone()),
     }
 }

@@ -451,6 +451,6 @@ impl Peer {
         }
         let proto =
             response.tensor.ok_or_else(|| err!(DataLoss, "{} sent no tensor", self.name))?;
-        Ok(Value::Tensor(Tensor::from_proto(&proto, Some(self.tensors.incoming()))?))
+        Ok(Value::Tensor(Tensor::from_received_proto(proto, self.tensors.incoming())?))
     }
 }

@@ -96,7 +96,7 @@ impl Service {
     ) -> Response<MessageBody> {
         let errors_in_body = request.store_errors_in_response_body;
         let sent = std::mem::take(&mut request.send);
-        let sent = match feeds_of(sent, &self.master.task().incoming) {
+        let sent = match feeds_of(sent, &self.master.task().budget) {
             Ok(sent) => sent,
             Err(e) => return answer::ran(Err(e), errors_in_body),
         };
