@@ -1,4 +1,4 @@
-//! What travels along an edge.
+//! The value of an edge in a step.
 
 use std::sync::Arc;
 
@@ -6,26 +6,26 @@ use thalweg_tensor::Tensor;
 
 use crate::{Variable, VariableBuffer};
 
-/// The content of one edge in one step.
+/// The value of one edge in one step.
 #[derive(Clone, Default)]
 pub enum Value {
-    /// Not there (yet, or any more).
+    /// Not set yet, or moved out.
     #[default]
     Empty,
     /// A tensor.
     Tensor(Tensor),
     /// A reference to a variable.
     Ref(Arc<Variable>),
-    /// What an op that forwards its input (`Identity`, `Switch`, `Enter` and their like) makes of a
-    /// reference: the variable's buffer. A kernel takes a snapshot of it when it starts, a fetch when
-    /// the step is over.
+    /// An alias of a reference variable: its buffer, which ops that forward their input (`Identity`,
+    /// `Switch`, `Enter` and others) output. A kernel takes a snapshot of it when it starts, a fetch
+    /// when the step has ended.
     Alias(Arc<VariableBuffer>),
     /// The result of a branch not taken.
     Dead,
 }
 
 impl Value {
-    /// Puts another value in the place of this one.
+    /// Replaces this value.
     ///
     /// A plain assignment must keep the new value in memory while the old one is dropped, writes it
     /// there in halves and reads it back whole, which the processor can only do when both halves have

@@ -1,4 +1,4 @@
-//! The cell that holds a variable's value between steps.
+//! Variables: tensors that outlive steps, and their buffers.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use thalweg_tensor::{Budget, DType, Error, PartialShape, Resource, Result, Tenso
 
 /// A named tensor that outlives steps.
 ///
-/// Readers take snapshots, which share memory with the cell; updates write in place when nobody
-/// holds a snapshot, else on a copy. The cell itself counts as a holder of its buffer, so a kernel
-/// never takes over a variable's memory.
+/// Readers take snapshots, which share memory with the variable. An update writes in place if there is
+/// no snapshot, else to a copy. The variable itself owns a reference to its tensor, so no kernel can
+/// take its memory over.
 ///
 /// Every update locks `buffer` for reading and the buffer's value for writing, in this order, so an
 /// assignment that replaces the buffer waits for updates under way.
@@ -17,15 +17,14 @@ pub struct Variable {
     name: Arc<str>,
     dtype: DType,
     shape: PartialShape,
-    /// Whom the value's memory is charged to: the task, not the session that made it.
+    /// The budget that the value is charged to: the task's, not that of the session that created it.
     budget: Arc<Budget>,
     buffer: RwLock<Option<Arc<VariableBuffer>>>,
 }
 
-/// Where a variable's value lies: what TensorFlow's aliases of a reference variable share.
+/// The buffer of a variable's value, which aliases of a reference variable share.
 ///
-/// An assignment of as many elements changes the value in the buffer, so whoever holds the buffer
-/// sees it; an assignment of another number of elements gives the variable a new buffer, and the old
+/// An assignment of as many elements changes the value in the buffer, so all aliases see it; an assignment of another number of elements gives the variable a new buffer, and the old
 /// one keeps the last value.
 pub struct VariableBuffer {
     value: RwLock<Tensor>,
@@ -108,7 +107,7 @@ impl Variable {
         Ok(())
     }
 
-    /// Changes the value in place, on a copy if somebody holds a snapshot; the cell is locked while
+    /// Changes the value in place, or a copy of it if there is a snapshot; the cell is locked while
     /// `change` runs. A kernel that locks several cells does so in the order of their addresses.
     pub fn update<R>(&self, change: impl FnOnce(&mut Tensor) -> Result<R>) -> Result<R> {
         let buffer = self.buffer.read();

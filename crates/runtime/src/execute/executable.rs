@@ -1,4 +1,4 @@
-//! One device's graph, flattened: nodes by dense index, edges as ranges, kernels made.
+//! The executable of a partition: nodes by dense index, edges as ranges of one array, kernels created.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -16,50 +16,50 @@ use crate::execute::transfers::{Transfer, Transfers};
 use crate::functions::calls::CallSite;
 use crate::session::callable::SharedConstants;
 
-/// Cost of a kernel that has not run yet: dear, so that it may go to another thread.
+/// Assumed cost of a kernel that has not run yet: expensive, so that it may go to another thread.
 const UNKNOWN_COST_NS: u32 = 20_000;
-/// Cheap kernels are measured again in one step out of this many.
+/// Inexpensive kernels are timed again in one step out of this many.
 const SAMPLE_STEPS: u32 = 64;
 
-/// A partition that can run, any number of steps at once.
+/// A partition in executable form, which any number of steps may run at once.
 ///
 /// There are two forms. In a graph without branches and loops every node runs once, every output has
-/// a slot and every edge is counted. Other graphs have `framed` too: then `readers`, `pending` and
-/// `roots` are those of what lies outside of loops, and `successors` is empty.
+/// a slot and every edge is counted. Graphs with control flow have `framed` too: then `readers`,
+/// `pending` and `roots` are those of the nodes outside of loops, and `successors` is empty.
 pub(crate) struct Executable {
     pub(crate) graph: Graph,
     pub(crate) device: Arc<dyn Device>,
     pub(crate) device_name: Arc<str>,
     pub(crate) nodes: Box<[ExecNode]>,
-    /// For each flattened input, where its value lies.
+    /// For each flattened input, the slot of its value.
     pub(crate) inputs: Box<[Input]>,
-    /// For each output that several inputs read, how many.
+    /// Number of readers of each output that has several.
     pub(crate) readers: Box<[u32]>,
-    /// Nodes that wait for others, for their data or just for their end.
+    /// Successors of all nodes, by data and control edges.
     pub(crate) successors: Box<[Successor]>,
-    /// For each node, how many edges it waits for.
+    /// For each node, its number of incoming edges.
     pub(crate) pending: Box<[u32]>,
-    /// Nodes that wait for nothing.
+    /// Nodes without incoming edges.
     pub(crate) roots: Box<[u32]>,
-    /// Slots for values, outside of loops.
+    /// Number of slots for values outside of loops.
     pub(crate) num_values: usize,
-    /// Branches and loops, if there are any.
+    /// The frames, if the graph has control flow.
     pub(crate) framed: Option<Framed>,
     pub(crate) constants: Box<[Tensor]>,
     /// Dtypes of the flattened outputs.
     pub(crate) output_dtypes: Box<[DType]>,
-    /// For each output, whether nobody reads it: then it goes as soon as it is there.
+    /// For each output, whether no input reads it: then it is dropped when it is set.
     pub(crate) is_unread: Box<[bool]>,
     pub(crate) num_fetches: usize,
-    /// Dtypes of what the caller gives; `None` for what no node here takes.
+    /// Dtypes of the feeds or arguments; `None` for those that no node reads.
     pub(crate) feeds: Box<[Option<DType>]>,
-    /// Steps begun, for sampling costs.
+    /// Number of steps begun, to sample costs.
     steps: AtomicU32,
-    /// Where values of earlier steps lay, for later ones.
+    /// Storage of earlier executions, for later ones.
     pub(crate) kept_storage: KeptStorage,
 }
 
-/// A node, ready to run.
+/// A node of an executable.
 pub(crate) struct ExecNode {
     pub(crate) kind: Kind,
     /// Its range in `inputs`.
@@ -69,44 +69,44 @@ pub(crate) struct ExecNode {
     pub(crate) first_slot: u32,
     /// Its outputs among all outputs.
     pub(crate) first_output: u32,
-    /// How many outputs, with [`PREPARES`] and [`HAS_UNREAD`] above: a node fits 56 bytes so.
+    /// Number of outputs, with [`PREPARES`] and [`HAS_UNREAD`] in its high bits: a node takes 56 bytes.
     pub(crate) outputs: u32,
     /// Its range in `successors`.
     pub(crate) successors: (u32, u32),
-    /// Average time of its kernel, learnt while running.
+    /// Moving average of its kernel's time, in ns.
     pub(crate) cost_ns: AtomicU32,
 }
 
-/// What running a node means.
+/// The action of a node.
 pub(crate) enum Kind {
     NoOp,
     Constant(u32),
     Identity,
-    /// A tensor that the caller gave: a fed one, or a function's argument.
+    /// Outputs a feed, or a function's argument.
     Feed(u32),
-    /// A tensor that the caller gets: a fetched one, or a function's result.
+    /// Sets a fetch, or a function's result.
     Fetch(u32),
     Kernel(Arc<dyn Kernel>),
     Async(Arc<dyn AsyncKernel>),
     Send(RendezvousKey),
     Receive(RendezvousKey),
     Call(Box<CallSite>),
-    /// Passes its first input to the output that its second says.
+    /// Forwards its first input to the output that its second input selects.
     Switch,
-    /// Passes on the input that is not dead; the position of its count says which.
+    /// Forwards the input that is not dead, which the count at this position names.
     Merge(u32),
-    /// Hands its input to a loop.
+    /// Forwards its input into a frame.
     Enter(EnterKind),
-    /// Hands its input out of its loop; which of the loop's exits it is.
+    /// Forwards its input out of its frame; the number is its position among the frame's exits.
     Exit(u32),
-    /// Hands its input to the next iteration.
+    /// Forwards its input to the next iteration.
     NextIteration,
-    /// Runs even if what it waits for is dead.
+    /// Runs even if its control inputs are dead.
     Trigger,
 }
 
 impl Kind {
-    /// Whether running the node is all about where values go.
+    /// Whether the node only forwards values between frames, iterations and branches.
     pub(crate) fn is_control_flow(&self) -> bool {
         matches!(
             self,
@@ -120,7 +120,7 @@ impl Kind {
     }
 }
 
-/// Where an input's value lies.
+/// An input of a node.
 #[derive(Clone, Copy)]
 pub(crate) struct Input {
     /// The output's slot.
@@ -132,12 +132,12 @@ pub(crate) struct Input {
     pub(crate) takes: Takes,
 }
 
-/// What a node makes of a reference or an alias that comes in.
+/// How a node takes an input that is a reference or an alias.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Takes {
     /// A snapshot, when the node starts.
     Tensor,
-    /// The variable's buffer, to be passed on or fetched.
+    /// The variable's buffer, to be forwarded or fetched.
     Alias,
     /// The reference itself.
     Ref,
@@ -149,7 +149,7 @@ pub(crate) const SOLE: u32 = u32::MAX;
 /// Marks an input that all iterations of its loop share; it lies beyond all of `readers`.
 pub(crate) const ENTERED_ONCE: u32 = u32::MAX - 1;
 
-/// A node that waits, and whether for this edge alone.
+/// A successor, with a flag if this edge is its only incoming one.
 #[derive(Clone, Copy)]
 pub(crate) struct Successor(u32);
 
@@ -171,39 +171,39 @@ impl Successor {
     }
 }
 
-/// Makes a node's kernel.
+/// Creates a node's kernel.
 pub(crate) type Create<'a> = &'a dyn Fn() -> Result<AnyKernel>;
-/// Finds the kernel of a node, or makes it with what is given.
+/// Finds the kernel of a stateful node, or creates it.
 pub(crate) type StatefulKernels<'a> = dyn Fn(&Node, Create<'_>) -> Result<AnyKernel> + 'a;
 
-/// Where kernels come from.
+/// The registries and the session's state from which kernels are created.
 pub(crate) struct KernelSource<'a> {
     pub(crate) kernels: &'a KernelRegistry,
     pub(crate) budget: &'a Arc<Budget>,
     pub(crate) environment: &'a Environment,
-    /// Kernels with state, one per node for all plans of a session.
+    /// Kernels of stateful nodes, one per node for all plans of a session.
     pub(crate) stateful: &'a StatefulKernels<'a>,
     /// Constants that another plan of the graph has made.
     pub(crate) constants: &'a SharedConstants,
 }
 
-/// What goes in and out of a graph.
+/// Feeds and fetches of a partition, or arguments and results of a function.
 #[derive(Clone, Copy)]
 pub(crate) struct Interface {
-    /// Tensors that the caller gives: feeds, or a function's arguments.
+    /// Number of feeds, or of a function's arguments.
     pub(crate) feeds: usize,
-    /// Tensors that the caller gets: fetches, or a function's results.
+    /// Number of fetches, or of a function's results.
     pub(crate) fetches: usize,
     /// Whether they pass through `_Arg` and `_Retval`.
     pub(crate) is_function: bool,
-    /// Whether they pass through the step's rendezvous, each when it comes.
+    /// Whether they pass through the step's rendezvous, as in a partial run.
     pub(crate) is_partial: bool,
-    /// Whether what other devices send may be dead: there are branches elsewhere.
+    /// Whether other devices may send dead values, because they run branches.
     pub(crate) may_receive_dead: bool,
 }
 
 impl Executable {
-    /// Flattens `graph` for `device`.
+    /// Makes an executable of `graph` for `device`.
     pub(crate) fn new(
         graph: Graph,
         device: Arc<dyn Device>,
@@ -250,7 +250,7 @@ impl Executable {
         Ok(exec)
     }
 
-    /// What each node waits for and whom it releases, where every node runs once.
+    /// Sets pending counts and successors of a graph without control flow.
     fn count_edges(&mut self) {
         let waits = |n: &Node| (n.inputs.len() + n.control_inputs.len()) as u32;
         self.pending = self.graph.nodes().iter().map(waits).collect();
@@ -259,7 +259,7 @@ impl Executable {
         self.roots = (0..len).filter(|&i| self.pending[i as usize] == 0).collect();
     }
 
-    /// The same with branches and loops.
+    /// Sets pending counts and successors of a graph with control flow.
     fn count_in_frames(&mut self, layout: Layout) {
         let nodes = &mut self.nodes;
         let mut framed = layout.finish(&self.graph, |i, range| nodes[i].successors = range);
@@ -271,12 +271,12 @@ impl Executable {
         self.framed = Some(framed);
     }
 
-    /// Counts a step; whether it is one of those that measure cheap kernels too.
+    /// Counts a step; true if inexpensive kernels are timed in it too.
     pub(crate) fn begins_sampled_step(&self) -> bool {
         self.steps.fetch_add(1, Ordering::Relaxed).is_multiple_of(SAMPLE_STEPS)
     }
 
-    /// Memory that one step's bookkeeping takes.
+    /// Bytes that the slots and counts of one execution take.
     pub(crate) fn state_bytes(&self) -> usize {
         16 * (self.num_values + self.feeds.len() + self.num_fetches)
             + 4 * (self.pending.len() + self.readers.len())
@@ -289,17 +289,17 @@ impl Executable {
         &self.output_dtypes[first..first + node.num_outputs() as usize]
     }
 
-    /// Where a node's inputs lie.
+    /// The inputs of a node.
     #[inline]
     pub(crate) fn inputs_of(&self, node: &ExecNode) -> &[Input] {
         &self.inputs[node.first_input as usize..(node.first_input + node.num_inputs) as usize]
     }
 }
 
-/// Marks a node of which an input may be a reference or an alias that the node does not take as it
-/// is, or lie in other memory than the op reads.
+/// Marks a node with an input that must be converted: a reference or alias of which the node takes
+/// something else, or a tensor in other memory than the op reads.
 pub(crate) const PREPARES: u32 = 1 << 31;
-/// Marks a node of which an output is not read by anybody.
+/// Marks a node with an output that no input reads.
 pub(crate) const HAS_UNREAD: u32 = 1 << 30;
 
 impl ExecNode {
@@ -308,20 +308,20 @@ impl ExecNode {
         self.outputs & (HAS_UNREAD - 1)
     }
 
-    /// Whether inputs must be made what the op takes.
+    /// Whether inputs must be converted.
     #[inline]
     pub(crate) fn prepares(&self) -> bool {
         self.outputs & PREPARES != 0
     }
 
-    /// Whether an output is not read by anybody.
+    /// Whether no input reads some output.
     #[inline]
     pub(crate) fn has_unread(&self) -> bool {
         self.outputs & HAS_UNREAD != 0
     }
 
-    /// Takes another run into the average cost. It at most doubles: a thread that lost its core in
-    /// mid-kernel must not make the kernel look dear for the next hundred steps.
+    /// Updates the average cost with another run. It at most doubles: a thread that was preempted in a
+    /// kernel must not make the kernel count as expensive for the next hundred steps.
     pub(crate) fn learn_cost(&self, took_ns: u32) {
         let cost_ns = self.cost_ns.load(Ordering::Relaxed);
         let learnt = if took_ns > cost_ns {
@@ -358,7 +358,7 @@ struct Builder<'a> {
     fetches: Vec<Option<DType>>,
     next_feed: usize,
     next_fetch: usize,
-    /// What to take for the cost of the last kernel made, until it is measured.
+    /// Assumed cost of the last kernel created, until it is measured.
     cost_ns: u32,
 }
 
@@ -395,7 +395,7 @@ impl<'a> Builder<'a> {
         node.attrs().size("index")
     }
 
-    /// Whether a transfer is one with the client that goes through a slot of the step.
+    /// Whether a `_Send` or `_Recv` is a fetch or feed of the client that passes through a slot.
     fn is_slot(&self, node: &Node) -> Result<bool> {
         Ok(!self.is_partial && node.attrs().bool("client_terminated")?)
     }
@@ -509,8 +509,8 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Gives slot `index` to a node. One slot belongs to one node: the executor takes that for granted,
-/// and a graph from outside may say otherwise.
+/// Gives slot `index` to a node. The executor requires that one node has a slot; a graph from outside
+/// may violate that, so it is checked.
 fn claim(slots: &mut [Option<DType>], index: usize, node: &Node, type_attr: &str) -> Result<u32> {
     let count = slots.len();
     let Some(slot) = slots.get_mut(index) else {

@@ -10,10 +10,10 @@ use crate::execute::executable::{
 use crate::execute::framed::Layout;
 use crate::execute::transfers::{Transfer, Transfers};
 
-/// Where each input's value lies, and how many read each output.
+/// The slots of all inputs, and the number of readers of each output.
 pub(crate) struct FlatInputs {
     pub(crate) inputs: Vec<Input>,
-    /// For each output that several inputs read, how many.
+    /// Number of readers of each output that has several.
     pub(crate) readers: Vec<u32>,
     pub(crate) is_unread: Vec<bool>,
 }
@@ -99,7 +99,7 @@ fn aliases(graph: &Graph, nodes: &[ExecNode]) -> Aliases {
 fn alias_inputs(node: &Node, kind: &Kind) -> Result<usize> {
     Ok(match kind {
         Kind::Fetch(_) => 1,
-        // Whoever takes it out of the rendezvous takes the snapshot.
+        // The receiver takes the snapshot.
         Kind::Send(_) => {
             usize::from(fetches_alias(node) || node.attrs().bool("client_terminated")?)
         }

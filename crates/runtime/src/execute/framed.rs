@@ -1,13 +1,13 @@
-//! The form in which graphs with branches and loops run: what each iteration of each loop consists of.
+//! The executable form of graphs with control flow: slots and pending counts of each frame.
 //!
 //! Slots and counts are numbered within their frame, so an iteration is as large as its loop. A value
-//! lies in the frame of those who read it: what enters a loop lies inside, what leaves it outside.
+//! has its slot in the frame of its readers: an `Enter`'s output inside the loop, an `Exit`'s outside.
 //!
-//! # What a node waits for
+//! # Pending counts
 //!
 //! An ordinary node's count is the number of edges into it, without those from values that enter
-//! once (all of them are there before the first iteration begins); [`DEAD`] is raised when one of
-//! them is dead. A merge's count has the control edges in the lower half ([`CONTROLS`]) and in the
+//! once (all of them are set before the first iteration begins); [`DEAD`] is set when one of them is
+//! dead. A merge's count has the control edges in the lower half ([`CONTROLS`]) and in the
 //! upper half the inputs that are not known to be dead. When an input arrives alive, [`ARRIVED`] is
 //! raised and the upper half becomes that input's position.
 
@@ -15,9 +15,9 @@ use thalweg_graph::{Endpoint, Graph, Node, Role};
 use thalweg_plan::Frames;
 use thalweg_tensor::{Result, ensure};
 
-/// Raised in an ordinary node's count when an edge into it is dead.
+/// Set in an ordinary node's count when an edge into it is dead.
 pub(crate) const DEAD: u32 = 1 << 31;
-/// Raised in a merge's count when it has what it waits for.
+/// Set in a merge's count when a live input has arrived, or none can any more.
 pub(crate) const ARRIVED: u32 = 1 << 31;
 /// The lower half of a merge's count: control edges.
 pub(crate) const CONTROLS: u32 = (1 << INPUTS_SHIFT) - 1;
@@ -29,16 +29,15 @@ const INPUTS_MAX: usize = (1 << 15) - 1;
 /// `Edge::output` of a control edge.
 pub(crate) const CONTROL: u32 = u32::MAX;
 
-/// Bytes that the iterations of one loop may take at once: what a graph says of their number is only
-/// a number.
+/// Most bytes of the concurrent iterations of one loop: a graph may ask for any `parallel_iterations`.
 const ITERATIONS_BYTES_MAX: usize = 64 << 20;
-/// As many iterations may overlap in any case.
+/// Concurrent iterations that are allowed whatever their size.
 const ITERATIONS_ALWAYS: usize = 32;
 
 /// A graph's frames, flattened.
 pub(crate) struct Framed {
-    pub(crate) frames: Box<[StaticFrame]>,
-    /// Whom each node releases, by the ranges in the nodes.
+    pub(crate) frames: Box<[FrameInfo]>,
+    /// Outgoing edges of all nodes, by the ranges in the nodes.
     pub(crate) edges: Box<[Edge]>,
 }
 
@@ -56,9 +55,9 @@ pub(crate) struct Edge {
 /// How an edge counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EdgeKind {
-    /// The node waits for nothing else.
+    /// The node's only incoming edge.
     Only,
-    /// The node waits for nothing else, and a dead value ends there.
+    /// The node's only incoming edge; a dead value ends there.
     End,
     Counted,
     /// A control edge into a merge.
@@ -67,31 +66,31 @@ pub(crate) enum EdgeKind {
     Merge(u16),
 }
 
-/// One loop, or what lies outside of all loops.
+/// A loop, or the graph outside of loops.
 #[derive(Default)]
-pub(crate) struct StaticFrame {
+pub(crate) struct FrameInfo {
     pub(crate) name_hash: u64,
-    /// Its position among the loops that stand in the same frame.
+    /// Its position among the loops of the enclosing frame.
     pub(crate) child: u32,
-    /// Loops that stand in this one.
+    /// Number of loops directly inside.
     pub(crate) num_children: u32,
     pub(crate) num_values: usize,
     pub(crate) num_constants: usize,
     /// For each output that several inputs read, how many.
     pub(crate) readers: Vec<u32>,
-    /// For each node, what it waits for.
+    /// For each node, its initial pending count.
     pub(crate) pending: Vec<u32>,
-    /// Nodes that wait for values that entered once, and for nothing else.
+    /// Nodes whose inputs are all loop constants.
     pub(crate) roots: Vec<Root>,
     /// Nodes that enter.
     pub(crate) enters: Vec<EnterNode>,
     /// Nodes that leave.
     pub(crate) exits: Vec<u32>,
-    /// Iterations that may be under way at once.
+    /// Most concurrent iterations.
     pub(crate) iterations_max: u32,
 }
 
-/// A node that waits for no counted edge.
+/// A node without counted edges.
 #[derive(Clone, Copy)]
 pub(crate) struct Root {
     pub(crate) node: u32,
@@ -99,7 +98,7 @@ pub(crate) struct Root {
     pub(crate) pending: u32,
 }
 
-/// A node that hands a value to a loop.
+/// An `Enter` node of a loop.
 #[derive(Clone, Copy)]
 pub(crate) struct EnterNode {
     pub(crate) node: u32,
@@ -116,10 +115,10 @@ pub(crate) struct EnterKind {
     pub(crate) is_constant: bool,
 }
 
-/// Where values lie: found first, then the executable's nodes and inputs are laid out by it.
+/// The slots of all values by frame, from which the executable's nodes and inputs are made.
 pub(crate) struct Layout {
     pub(crate) frames: Frames,
-    /// For each node, the frame in which its outputs lie.
+    /// For each node, the frame of its outputs' slots.
     pub(crate) outputs_in: Vec<u32>,
     /// For each node, whether its outputs entered once.
     pub(crate) is_constant: Vec<bool>,
@@ -127,7 +126,7 @@ pub(crate) struct Layout {
     pub(crate) first_output: Vec<u32>,
     /// For each node, the position of its count in its frame.
     pub(crate) pending: Vec<u32>,
-    pub(crate) statics: Vec<StaticFrame>,
+    pub(crate) statics: Vec<FrameInfo>,
     /// For each node that enters a loop, how.
     pub(crate) enters: Vec<Option<EnterKind>>,
     /// For each node that leaves a loop, its position among those.
@@ -135,10 +134,10 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Finds where the outputs of a graph's nodes lie.
+    /// Assigns frames, slots and counts to the nodes of a graph.
     pub(crate) fn of(graph: &Graph) -> Result<Layout> {
         let frames = Frames::of(graph)?;
-        let statics = frames.all.iter().map(|_| StaticFrame::default()).collect();
+        let statics = frames.all.iter().map(|_| FrameInfo::default()).collect();
         let mut layout = Layout {
             outputs_in: frames.of.clone(),
             is_constant: vec![false; graph.len()],
@@ -174,7 +173,7 @@ impl Layout {
         }
     }
 
-    /// Where nodes that enter or leave a loop leave their values.
+    /// Assigns the outputs of `Enter` and `Exit` nodes to the frames of their readers.
     fn find_targets(&mut self, graph: &Graph) -> Result<()> {
         let by_name: rustc_hash::FxHashMap<&str, u32> =
             self.frames.all.iter().enumerate().map(|(i, f)| (&*f.name, i as u32)).collect();
@@ -294,13 +293,13 @@ fn check_merge(graph: &Graph, node: &Node, is_constant: &[bool]) -> Result<()> {
     Ok(())
 }
 
-fn iterations_max(frame: &StaticFrame, wanted: i64) -> u32 {
+fn iterations_max(frame: &FrameInfo, wanted: i64) -> u32 {
     let bytes = 128 + 16 * frame.num_values + 4 * (frame.pending.len() + frame.readers.len());
     let most = (ITERATIONS_BYTES_MAX / bytes).max(ITERATIONS_ALWAYS);
     wanted.clamp(1, most as i64) as u32
 }
 
-/// TensorFlow's number of a frame, from those of the frame and iteration that it stands in.
+/// TensorFlow's id of a frame, from the ids of its parent frame and iteration.
 pub(crate) fn frame_id(parent_id: u64, parent_iteration: u64, name_hash: u64) -> u64 {
     combined(parent_id, combined(parent_iteration, name_hash))
 }

@@ -1,15 +1,15 @@
-//! Branches and loops: dead values, iterations, and when a loop is over.
+//! Control flow: dead values, frames and iterations, and how loops end.
 //!
-//! A loop begins when all that enters it has: then its constants are there in every iteration, and
-//! only other edges are counted. An iteration is over when no node in it is ready or running, no loop
-//! inside it is under way, and the iteration before it is over (until then values may still arrive);
-//! `outstanding` counts all of these. A thread first counts what it made ready and then shows it to
-//! others, so the count cannot fall to zero early. A loop is over when its last iteration is and no
-//! next one was asked for; exits that let nothing out are dead then.
+//! A loop begins when all its `Enter` nodes have run: then its constants are set for every iteration,
+//! and only other edges are counted. An iteration ends when none of its nodes is ready or running, no
+//! loop inside it runs, and the iteration before it has ended (until then values may still arrive);
+//! `outstanding` counts all of these. A thread first counts the nodes that it made ready and then
+//! offers them, so the count cannot fall to zero early. A loop ends when its last iteration has ended
+//! and no value was passed to a next one; an `Exit` that has passed no value out is dead then.
 //!
-//! At most `iterations_max` iterations have begun and are not over. What is handed to one more is kept
-//! in it; it begins when another is over. Iterations and loops are kept for later ones, so a loop's
-//! memory does not grow with its iterations.
+//! At most `iterations_max` iterations run at once. Values for one more are stored in it; it begins
+//! when another ends. Iterations and frames are recycled, so a loop's memory does not grow with the
+//! number of its iterations.
 
 use std::ptr;
 use std::sync::Arc;
@@ -20,12 +20,12 @@ use thalweg_kernel::{Outputs, RendezvousKey, Value};
 use thalweg_tensor::{Result, Tensor, ensure, err};
 
 use super::counts::{counted, merge_control, merge_input};
-use super::iteration::{Frame, FrameInner, Iteration, Ready};
+use super::iteration::{FrameInner, FrameState, Iteration, Ready};
 use super::nodes::NodeOutcome;
 use super::{Runner, StepState};
 use crate::execute::executable::{ExecNode, Kind};
 use crate::execute::framed::{
-    ARRIVED, CONTROL, DEAD, Edge, EdgeKind, EnterKind, Framed, INPUTS_SHIFT, StaticFrame, frame_id,
+    ARRIVED, CONTROL, DEAD, Edge, EdgeKind, EnterKind, FrameInfo, Framed, INPUTS_SHIFT, frame_id,
 };
 
 impl StepState {
@@ -34,7 +34,7 @@ impl StepState {
         self.exec.framed.as_ref().expect("only executables with frames come here")
     }
 
-    fn static_frame(&self, frame: &Frame) -> &StaticFrame {
+    fn static_frame(&self, frame: &FrameState) -> &FrameInfo {
         &self.framed().frames[frame.index as usize]
     }
 
@@ -99,7 +99,7 @@ impl StepState {
         }
     }
 
-    /// Offers what is dear of what was just made ready, beyond the first.
+    /// Offers the expensive nodes among those just made ready, beyond the first.
     fn offer_dear(self: &Arc<Self>, from: usize, runner: &mut Runner) {
         let mut i = from;
         while i < runner.stack.len() {
@@ -113,7 +113,7 @@ impl StepState {
         }
     }
 
-    /// Counts down those who wait for a node, each edge alive or dead, and then the node itself off
+    /// Decrements the counts of a node's successors, by live or dead edges, and then counts the node off
     /// its iteration.
     #[inline]
     fn pass_on(
@@ -127,7 +127,7 @@ impl StepState {
         self.settle(it, made as isize - 1, ready);
     }
 
-    /// Counts down those who wait for a node, in iteration `it`; how many that makes ready.
+    /// Decrements the counts of a node's successors in iteration `it`; returns how many are ready now.
     #[inline]
     fn release(
         &self,
@@ -176,7 +176,7 @@ impl StepState {
         }
     }
 
-    /// Ends an iteration in which nothing is outstanding, and all that waited for its end.
+    /// Ends an iteration in which nothing is outstanding, then the iterations and loops that end with it.
     fn end_iterations(&self, first: &Iteration, ready: &mut Vec<Ready>) {
         let mut it: *const Iteration = first;
         loop {
@@ -204,7 +204,7 @@ impl StepState {
     /// Ends one iteration; returns the one to settle then, and by how much.
     fn end_iteration(
         &self,
-        frame: &Frame,
+        frame: &FrameState,
         it: *mut Iteration,
         ready: &mut Vec<Ready>,
     ) -> (*const Iteration, isize) {
@@ -222,8 +222,8 @@ impl StepState {
         if next.is_null() { self.end_frame(frame, ready) } else { (next, -1) }
     }
 
-    /// Ends a loop whose last iteration is over: what did not leave it is dead.
-    fn end_frame(&self, frame: &Frame, ready: &mut Vec<Ready>) -> (*const Iteration, isize) {
+    /// Ends a loop whose last iteration has ended: exits that have passed no value out are dead.
+    fn end_frame(&self, frame: &FrameState, ready: &mut Vec<Ready>) -> (*const Iteration, isize) {
         let kind = self.static_frame(frame);
         let parent = frame.parent.load(Ordering::Relaxed).cast_const();
         // SAFETY: the iteration that a loop stands in counts it until the caller settles it.
@@ -244,11 +244,11 @@ impl StepState {
         (parent, made as isize - 1)
     }
 
-    /// Marks those who read dead constants, and makes ready who reads nothing but constants.
+    /// Marks the readers of dead constants, and makes nodes ready that read only constants.
     fn begin_iteration(
         &self,
-        frame: &Frame,
-        kind: &StaticFrame,
+        frame: &FrameState,
+        kind: &FrameInfo,
         it: &Iteration,
         ready: &mut Vec<Ready>,
     ) -> usize {
@@ -272,11 +272,11 @@ impl StepState {
         kind.roots.len()
     }
 
-    /// Begins the iteration that had to wait.
+    /// Begins the iteration that was deferred.
     fn begin_parked(
         &self,
-        frame: &Frame,
-        kind: &StaticFrame,
+        frame: &FrameState,
+        kind: &FrameInfo,
         inner: &mut FrameInner,
         ready: &mut Vec<Ready>,
     ) {
@@ -363,8 +363,8 @@ impl StepState {
         Ok(())
     }
 
-    /// The loop that stands in an iteration; it is made when the first value enters.
-    fn frame_in<'a>(&'a self, it: &'a Iteration, index: u32, kind: &StaticFrame) -> &'a Frame {
+    /// The frame of a loop inside an iteration; it is made when the first value enters.
+    fn frame_in<'a>(&'a self, it: &'a Iteration, index: u32, kind: &FrameInfo) -> &'a FrameState {
         let place = &it.children[kind.child as usize];
         let mut frame = place.load(Ordering::Acquire).cast_const();
         if frame.is_null() {
@@ -384,7 +384,7 @@ impl StepState {
         unsafe { &*frame }
     }
 
-    /// Frame and iteration in TensorFlow's numbers.
+    /// TensorFlow's ids of the frame and the iteration.
     fn position(&self, it: &Iteration) -> (u64, u64) {
         // SAFETY: a frame outlives its iterations.
         let frame = unsafe { it.frame.as_ref() };
@@ -401,8 +401,8 @@ impl StepState {
         key.in_frame(frame, iteration)
     }
 
-    /// Begins a loop: all that enters it has.
-    fn begin_frame(&self, frame: &Frame, kind: &StaticFrame, ready: &mut Vec<Ready>) {
+    /// Begins a loop, all of whose `Enter` nodes have run.
+    fn begin_frame(&self, frame: &FrameState, kind: &FrameInfo, ready: &mut Vec<Ready>) {
         // SAFETY: the frame owns its first iteration, which has not begun.
         let it = unsafe { &*frame.first.load(Ordering::Relaxed) };
         frame.inner.lock().live = 1;
@@ -468,8 +468,8 @@ impl StepState {
         Ok(())
     }
 
-    /// Hands a value to an iteration that had not begun when the caller looked; begins it if there
-    /// may be one more. Null if it must wait.
+    /// Passes a value to an iteration that had not begun when the caller checked; begins it unless
+    /// `iterations_max` run. Null if it is deferred.
     fn begin_next(
         &self,
         it: &Iteration,
@@ -506,7 +506,7 @@ impl StepState {
         next
     }
 
-    /// What a node does of which something it waited for is dead: nothing, and its outputs are dead.
+    /// Propagates deadness: a node with a dead input does not run, and its outputs are dead.
     fn pass_dead(
         self: &Arc<Self>,
         it: &Iteration,
@@ -516,8 +516,8 @@ impl StepState {
     ) -> Result<()> {
         let node = &self.exec.nodes[ready.node() as usize];
         match &node.kind {
-            // Whoever sends waits for nobody to receive, but whoever receives must be told; and what
-            // is sent must be received.
+            // A dead `_Send` sends a dead value, because its `_Recv` waits for one; a dead `_Recv` still
+            // receives, because its `_Send` has sent.
             Kind::Send(key) => self.send(it, key, Value::Dead)?,
             Kind::Receive(_) => {
                 self.start_node(ready, start, runner);
@@ -539,7 +539,7 @@ impl StepState {
         Ok(())
     }
 
-    /// Leaves what a node gave that completed later, and counts down those who wait for it.
+    /// Stores the outputs of a node that completed later, and decrements its successors' counts.
     pub(super) fn release_framed(&self, done: Ready, outputs: Outputs, ready: &mut Vec<Ready>) {
         let node = &self.exec.nodes[done.node() as usize];
         // SAFETY: whoever holds a `Ready` is counted by its iteration, which so is there.
@@ -560,8 +560,8 @@ impl StepState {
     }
 }
 
-/// Which output a `Switch` gives its input to: by a bool, or a number, where what is out of range
-/// means the last.
+/// The output of a `Switch` that a predicate selects: a bool, or an index, where one out of range means
+/// the last output.
 fn chosen_output(choice: &Value, outputs: u32) -> Result<u32> {
     let tensor = choice.tensor().ok_or_else(|| err!(Internal, "the choice is not a tensor"))?;
     ensure!(

@@ -1,5 +1,5 @@
-//! Where values lie while a step runs: one set of slots and counts for each iteration of each loop
-//! that is under way, and one for what lies outside of loops.
+//! Slots and pending counts of a running step: one set per running iteration of each loop, and one for
+//! the graph outside of loops.
 
 use std::cell::UnsafeCell;
 use std::ptr;
@@ -9,10 +9,10 @@ use parking_lot::Mutex;
 use thalweg_kernel::Value;
 
 use crate::execute::executable::{Input, SOLE};
-use crate::execute::framed::StaticFrame;
+use crate::execute::framed::FrameInfo;
 
-/// A value that its producer writes before it counts its successors down, and that readers only
-/// look at afterwards. Only the last reader changes it.
+/// A value that its producer writes before it decrements its successors' counts, and that readers read
+/// afterwards. Only the last reader moves it out.
 #[repr(transparent)]
 pub(super) struct Slot(pub(super) UnsafeCell<Value>);
 
@@ -28,7 +28,7 @@ fn counters(initial: &[u32]) -> Box<[AtomicU32]> {
     initial.iter().map(|&n| AtomicU32::new(n)).collect()
 }
 
-/// A node that has nothing left to wait for, in one iteration. Two words, which are kept in registers:
+/// A ready node in one iteration. Two words, which are kept in registers:
 /// with a third field it would be copied through memory, at a third of an `Identity`'s time.
 #[derive(Clone, Copy)]
 pub(super) struct Ready {
@@ -38,7 +38,7 @@ pub(super) struct Ready {
 }
 
 impl Ready {
-    /// A dead node does nothing, and its outputs are dead too.
+    /// A dead node does not run, and its outputs are dead.
     #[inline]
     pub(super) fn new(iteration: *const Iteration, node: u32, is_dead: bool) -> Ready {
         Ready { iteration, node: node | u32::from(is_dead) << 31 }
@@ -49,7 +49,7 @@ impl Ready {
         self.node & (u32::MAX >> 1)
     }
 
-    /// Whether something that it waited for is dead.
+    /// Whether an input or control input is dead.
     #[inline]
     pub(super) fn is_dead(self) -> bool {
         self.node >> 31 != 0
@@ -60,22 +60,22 @@ impl Ready {
 // iteration's `outstanding` (or holds the step's state, which owns the outermost one), so it is there.
 unsafe impl Send for Ready {}
 
-/// The values of one iteration of one loop, or of what lies outside of loops.
+/// The values of one iteration of a loop, or of the graph outside of loops.
 pub(super) struct Iteration {
     pub(super) values: Box<[Slot]>,
-    /// For outputs that several inputs read, how many have yet to.
+    /// For each output with several readers, how many have not read it.
     pub(super) readers: Box<[AtomicU32]>,
-    /// For each node what it waits for, as `framed` describes it.
+    /// Pending counts, as `framed` describes them.
     pub(super) pending: Box<[AtomicU32]>,
-    /// Nodes ready or running, loops under way inside, and the iteration before while it lasts.
+    /// Number of ready and running nodes, of running loops inside, and of the iteration before.
     pub(super) outstanding: AtomicUsize,
     /// Its loop; null outside of loops.
-    pub(super) frame: *const Frame,
+    pub(super) frame: *const FrameState,
     pub(super) number: AtomicU64,
     /// The iteration after this one, once it has begun.
     pub(super) next: AtomicPtr<Iteration>,
-    /// The loops that stand in this one, while they are under way.
-    pub(super) children: Box<[AtomicPtr<Frame>]>,
+    /// The running loops inside this iteration.
+    pub(super) children: Box<[AtomicPtr<FrameState>]>,
     /// Whether each edge must be counted, even one that its node waits for alone.
     pub(super) is_strict: AtomicBool,
 }
@@ -92,7 +92,7 @@ impl Iteration {
         readers: &[u32],
         pending: &[u32],
         children: usize,
-        frame: *const Frame,
+        frame: *const FrameState,
     ) -> Iteration {
         Iteration {
             values: empty_slots(num_values),
@@ -157,7 +157,7 @@ impl Iteration {
         }
     }
 
-    /// Drops what nobody took.
+    /// Drops values that no reader moved out.
     pub(super) fn clear(&mut self) {
         for slot in &mut self.values {
             *slot.0.get_mut() = Value::Empty;
@@ -165,31 +165,31 @@ impl Iteration {
     }
 }
 
-/// A loop under way, or kept for another time.
-pub(super) struct Frame {
+/// A frame of a running loop, or an idle one.
+pub(super) struct FrameState {
     /// Position among the executable's frames.
     pub(super) index: u32,
-    /// The iteration that it stands in.
+    /// The parent iteration.
     pub(super) parent: AtomicPtr<Iteration>,
-    /// TensorFlow's number of this frame in this step: in it, senders and receivers meet.
+    /// TensorFlow's id of this frame, a part of rendezvous keys.
     pub(super) id: AtomicU64,
-    /// Values that entered once and are the same in all iterations.
+    /// Loop constants: values that are the same in all iterations.
     pub(super) constants: Box<[Slot]>,
-    /// Nodes that enter and have not yet.
+    /// Number of `Enter` nodes that have not run.
     pub(super) enters_left: AtomicU32,
-    /// For each node that enters, whether it came dead.
+    /// For each `Enter` node, whether its value is dead.
     pub(super) dead_enters: Box<[AtomicBool]>,
     /// For each exit, whether its value has left.
     pub(super) exited: Box<[AtomicBool]>,
-    /// The iteration with which it begins.
+    /// The first iteration.
     pub(super) first: AtomicPtr<Iteration>,
     pub(super) inner: Mutex<FrameInner>,
 }
 
 // SAFETY: as for `Iteration`; pointers in it are to iterations that it owns, or that outlive it.
-unsafe impl Send for Frame {}
+unsafe impl Send for FrameState {}
 // SAFETY: as above.
-unsafe impl Sync for Frame {}
+unsafe impl Sync for FrameState {}
 
 /// A frame's iterations.
 pub(super) struct FrameInner {
@@ -207,10 +207,10 @@ pub(super) struct FrameInner {
     pub(super) parked_nodes: Vec<u32>,
 }
 
-impl Frame {
-    pub(super) fn new(index: u32, kind: &StaticFrame) -> Box<Frame> {
+impl FrameState {
+    pub(super) fn new(index: u32, kind: &FrameInfo) -> Box<FrameState> {
         let flags = |n: usize| (0..n).map(|_| AtomicBool::new(false)).collect();
-        Box::new(Frame {
+        Box::new(FrameState {
             index,
             parent: AtomicPtr::default(),
             id: AtomicU64::new(0),
@@ -230,8 +230,8 @@ impl Frame {
         })
     }
 
-    /// Makes an idle frame ready for another time.
-    pub(super) fn prepare(&self, kind: &StaticFrame, parent: *const Iteration, id: u64) {
+    /// Resets an idle frame for another run of the loop.
+    pub(super) fn prepare(&self, kind: &FrameInfo, parent: *const Iteration, id: u64) {
         self.parent.store(parent.cast_mut(), Ordering::Relaxed);
         self.id.store(id, Ordering::Relaxed);
         self.enters_left.store(kind.enters.len() as u32, Ordering::Relaxed);
@@ -245,11 +245,11 @@ impl Frame {
 }
 
 impl FrameInner {
-    /// An iteration that nobody uses, with its counts set.
+    /// An unused iteration, with its counts set.
     pub(super) fn take(
         &mut self,
-        frame: &Frame,
-        kind: &StaticFrame,
+        frame: &FrameState,
+        kind: &FrameInfo,
         number: u64,
     ) -> *mut Iteration {
         let it = self.free.pop().unwrap_or_else(|| {
@@ -272,7 +272,7 @@ impl FrameInner {
     /// # Safety
     ///
     /// It is one of this frame's, and nobody uses it.
-    pub(super) unsafe fn give_back(&mut self, it: *mut Iteration, kind: &StaticFrame) {
+    pub(super) unsafe fn give_back(&mut self, it: *mut Iteration, kind: &FrameInfo) {
         // SAFETY: the caller's promise.
         let it_ref = unsafe { &mut *it };
         it_ref.clear();
@@ -281,15 +281,15 @@ impl FrameInner {
     }
 }
 
-/// The loops of one step: those under way, and those kept for another time.
+/// The frames of one step, running and idle.
 #[derive(Default)]
 pub(super) struct FramePool {
     /// All there are. Boxed, as others point to them.
     #[expect(clippy::vec_box, reason = "pointers to frames must stay good")]
-    owned: Vec<Box<Frame>>,
+    owned: Vec<Box<FrameState>>,
     /// For each of the executable's frames, those that are idle.
-    free: Vec<Vec<*const Frame>>,
-    /// How many are under way.
+    free: Vec<Vec<*const FrameState>>,
+    /// Number of running frames.
     pub(super) live: usize,
 }
 
@@ -297,19 +297,19 @@ pub(super) struct FramePool {
 unsafe impl Send for FramePool {}
 
 impl FramePool {
-    /// A frame that nobody uses.
-    pub(super) fn take(&mut self, index: u32, kind: &StaticFrame) -> *const Frame {
+    /// An unused frame.
+    pub(super) fn take(&mut self, index: u32, kind: &FrameInfo) -> *const FrameState {
         self.live += 1;
         if let Some(frame) = self.free.get_mut(index as usize).and_then(Vec::pop) {
             return frame;
         }
-        self.owned.push(Frame::new(index, kind));
+        self.owned.push(FrameState::new(index, kind));
         let last = self.owned.last().expect("one was just pushed");
-        ptr::from_ref::<Frame>(last)
+        ptr::from_ref::<FrameState>(last)
     }
 
-    /// Takes a frame back that nobody uses any more.
-    pub(super) fn give_back(&mut self, frame: &Frame) {
+    /// Recycles a frame that is not used any more.
+    pub(super) fn give_back(&mut self, frame: &FrameState) {
         self.live -= 1;
         let index = frame.index as usize;
         if self.free.len() <= index {

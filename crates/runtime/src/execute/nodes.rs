@@ -1,4 +1,4 @@
-//! Running single nodes: their inputs, kernels and outputs, in either form of an executable.
+//! Runs single nodes: inputs, kernels and outputs, in either form of an executable.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
@@ -18,7 +18,7 @@ use crate::execute::transfers::Transfer;
 use crate::execute::wait_list::{PendingKernel, WaitGuard};
 use crate::functions::calls::{CallSite, Caller};
 
-/// In a loop, cheap kernels are measured in one iteration out of this many.
+/// In a loop, inexpensive kernels are timed in one iteration out of this many.
 const SAMPLE_ITERATIONS: u64 = 64;
 
 /// The outcome of running a node.
@@ -49,7 +49,7 @@ impl StepState {
         }
     }
 
-    /// Runs a node that is alive and does nothing to the flow of values.
+    /// Runs a live node that is no control flow op.
     #[inline(always)]
     pub(super) fn run_node(
         self: &Arc<Self>,
@@ -178,10 +178,10 @@ impl StepState {
         unsafe { std::slice::from_raw_parts_mut(slots.as_ptr().cast_mut().cast(), slots.len()) }
     }
 
-    /// Leaves an output for those who read it.
+    /// Stores an output for its readers.
     #[inline(always)]
     pub(super) fn put(&self, it: &Iteration, node: &ExecNode, output: u32, value: Value) {
-        // Nobody would take it out, and it would outlive the step.
+        // No reader would move it out, and it would outlive the step.
         if node.has_unread() && self.exec.is_unread[(node.first_output + output) as usize] {
             return;
         }
@@ -190,14 +190,14 @@ impl StepState {
         unsafe { (*it.values[slot].0.get()).set(value) };
     }
 
-    /// Counts a node's successors down and names those that have nothing left to wait for.
+    /// Decrements the counts of a node's successors and schedules those that are ready.
     #[inline]
     fn for_each_ready(&self, node: &ExecNode, mut ready: impl FnMut(u32)) {
         let (start, end) = node.successors;
         for &to in &self.exec.successors[start as usize..end as usize] {
             let node = to.node();
-            // Released so that whoever runs the node sees what this one wrote; acquired so that
-            // the last sees what the others wrote.
+            // Release: the thread that runs the node sees this thread's writes. Acquire: the last
+            // thread sees those of the others.
             if to.is_only()
                 || self.outside.pending[node as usize].fetch_sub(1, Ordering::AcqRel) == 1
             {
@@ -257,14 +257,14 @@ impl StepState {
         true
     }
 
-    /// Whether this is one of the runs in which cheap kernels are measured too.
+    /// Whether inexpensive kernels are timed in this step or iteration too.
     #[inline]
     fn samples_cost(&self, it: &Iteration) -> bool {
         self.samples_cost && it.number.load(Ordering::Relaxed).is_multiple_of(SAMPLE_ITERATIONS)
     }
 
-    /// Starts a node that may complete later, from any thread. If it completes at once, on this
-    /// thread, what that makes ready is run here.
+    /// Starts an asynchronous node. If it completes at once on this thread, this thread runs the nodes
+    /// that it makes ready.
     pub(super) fn start_node(
         self: &Arc<Self>,
         ready: Ready,
@@ -336,8 +336,8 @@ impl StepState {
         Ok(())
     }
 
-    /// Gives nodes to the thread that is starting one of this state, if this is it, else to whoever
-    /// has time: it may be any thread, deep in any stack.
+    /// Keeps ready nodes for this thread if it is starting a node of this state; else offers them,
+    /// because the completing thread may be any, at any stack depth.
     fn hand_over(self: &Arc<Self>, is_starting: bool, all: &[Ready]) {
         if is_starting {
             STARTING.with(|s| s.ready.borrow_mut().extend_from_slice(all));
@@ -346,7 +346,7 @@ impl StepState {
         }
     }
 
-    /// What came from outside the executor, a kernel or a function, is not trusted.
+    /// Checks the outputs of an asynchronous kernel or a function: number, dtypes and references.
     fn check_outputs(&self, index: u32, outputs: &Outputs) -> Result<()> {
         let declared = &self.exec.graph.nodes()[index as usize].outputs;
         let kind = &self.exec.nodes[index as usize].kind;
@@ -404,13 +404,14 @@ impl StepState {
     }
 }
 
-/// A node that completes later. Counts as outstanding; if it is dropped without an end, that is one.
+/// An asynchronous node that has started. It counts as outstanding; dropping it without completion fails
+/// the node.
 struct Pending {
     state: Arc<StepState>,
     ready: Ready,
     start: Option<Duration>,
     is_finished: bool,
-    /// Its place among the session's waits, if it is a kernel.
+    /// Its entry among the session's pending kernels, if it is a kernel.
     wait: Option<WaitGuard<PendingKernel>>,
 }
 
@@ -420,7 +421,7 @@ impl Pending {
         Pending { state: state.clone(), ready, start, is_finished: false, wait: None }
     }
 
-    /// Tells whoever asks what the step waits for.
+    /// Adds the node to the session's list of pending kernels.
     fn listed(mut self) -> Pending {
         let state = &self.state;
         self.wait = Some(state.shared.core.waits.add(PendingKernel {

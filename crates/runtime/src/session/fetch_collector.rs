@@ -75,11 +75,12 @@ impl<R: Send + 'static> FetchCollector<R> {
         let report = state.report.take();
         drop(state);
         // An alias gives the variable's value with the updates that the call waited for.
-        let tensor = |value: Value| match value.without_alias() {
-            Value::Tensor(tensor) => Some(tensor),
-            _ => None,
+        let tensor = |fetch: Option<Value>| match fetch.map(Value::without_alias) {
+            Some(Value::Tensor(tensor)) => Ok(tensor),
+            _ => bail!(Internal, "a fetch was not produced"),
         };
-        done(result.map(|()| (fetches.into_iter().flatten().filter_map(tensor).collect(), report)));
+        let tensors = |()| fetches.into_iter().map(tensor).collect::<Result<Vec<Tensor>>>();
+        done(result.and_then(tensors).map(|tensors| (tensors, report)));
     }
 }
 
