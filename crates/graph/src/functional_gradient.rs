@@ -340,23 +340,9 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
     let (functions, is_case) = branches_of(g)?;
     let given = given_adjoints(g)?;
     let types = types_of(g, &given);
-    let mut backs = Vec::with_capacity(functions.len());
-    for function in &functions {
-        let body = body_of(g.scope(), function)?;
-        backs.push(Backward::new(g.scope(), body, &types)?);
-    }
-    // An argument with an adjoint in one branch gets one in all.
-    let mut wanted: BTreeMap<usize, DType> = BTreeMap::new();
-    for back in &backs {
-        wanted.extend(back.dxs.iter().map(|(&i, &dx)| (i, back.info(dx).dtype)));
-    }
+    let (backs, wanted) = branch_gradients(g, &functions, &types)?;
     if wanted.is_empty() {
         return Ok(());
-    }
-    for back in &mut backs {
-        for (&i, &dtype) in &wanted {
-            back.ensure_adjoint(i, dtype)?;
-        }
     }
     let (forwards, gradients): (Vec<Subgraph>, Vec<Subgraph>) =
         backs.iter().map(Backward::split).unzip();
@@ -403,27 +389,60 @@ pub(crate) fn branch(g: &mut GradientContext<'_>) -> Result<()> {
         extended = extend_node(g, &[], &more, attrs);
     }
     let is_stateful = gradients.iter().any(Subgraph::is_stateful);
+    let outer = args.iter().map(|&i| g.input(i + 1));
+    let inputs: Vec<Output> = given.values().copied().chain(outer).chain(extended).collect();
+    let outputs = run_backward_branch(g, &inputs, &wanted, backward, (is_case, is_stateful))?;
+    for (&i, output) in wanted.keys().zip(outputs) {
+        g.set(i + 1, output)?;
+    }
+    Ok(())
+}
+
+/// The gradient of each branch, and the positions and types of the arguments that have an adjoint. An
+/// argument with an adjoint in one branch gets one in all.
+fn branch_gradients(
+    g: &mut GradientContext<'_>,
+    functions: &[pb::NameAttrList],
+    types: &BTreeMap<usize, DType>,
+) -> Result<(Vec<Backward>, BTreeMap<usize, DType>)> {
+    let mut backs = Vec::with_capacity(functions.len());
+    for function in functions {
+        let body = body_of(g.scope(), function)?;
+        backs.push(Backward::new(g.scope(), body, types)?);
+    }
+    let mut wanted: BTreeMap<usize, DType> = BTreeMap::new();
+    for back in &backs {
+        wanted.extend(back.dxs.iter().map(|(&i, &dx)| (i, back.info(dx).dtype)));
+    }
+    for back in &mut backs {
+        for (&i, &dtype) in &wanted {
+            back.ensure_adjoint(i, dtype)?;
+        }
+    }
+    Ok((backs, wanted))
+}
+
+/// Adds the `If` or `Case` of the branches' gradients, with the selector of the differentiated node.
+fn run_backward_branch(
+    g: &mut GradientContext<'_>,
+    inputs: &[Output],
+    wanted: &BTreeMap<usize, DType>,
+    functions: Vec<AttrValue>,
+    (is_case, is_stateful): (bool, bool),
+) -> Result<Vec<Output>> {
     let op = match (is_case, is_stateful) {
         (false, false) => "StatelessIf",
         (false, true) => "If",
         (true, false) => "StatelessCase",
         (true, true) => "Case",
     };
-    let outer: Vec<Output> = args.iter().map(|&i| g.input(i + 1)).collect();
     let selector = g.input(0);
     let dtypes: Vec<DType> = wanted.values().copied().collect();
-    let mut node = g.op(op).input(selector);
-    for inputs in [&given.values().copied().collect::<Vec<_>>(), &outer, &extended] {
-        node = node.inputs(inputs);
-    }
-    for (name, value) in branch_attrs(backward, is_case)? {
+    let mut node = g.op(op).input(selector).inputs(inputs);
+    for (name, value) in branch_attrs(functions, is_case)? {
         node = node.attr(name, value);
     }
-    let outputs = node.attr("Tout", &dtypes[..]).build_all()?;
-    for (&i, output) in wanted.keys().zip(outputs) {
-        g.set(i + 1, output)?;
-    }
-    Ok(())
+    node.attr("Tout", &dtypes[..]).build_all()
 }
 
 fn branches_of(g: &GradientContext<'_>) -> Result<(Vec<pb::NameAttrList>, bool)> {

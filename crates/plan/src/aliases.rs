@@ -1,8 +1,8 @@
-//! Which edges may carry a reference variable's buffer.
+//! Alias analysis: which edges may carry the buffer of a reference variable.
 //!
-//! In TensorFlow an op that only forwards its input makes of a reference a tensor that shares the
-//! variable's buffer: whoever reads it after an update sees the update. Here such a tensor is an alias,
-//! and only the readers of the edges found here have to look for one.
+//! In TensorFlow an op that forwards a reference returns a tensor that shares the variable's buffer, so a
+//! reader after an update sees the update. Here such a tensor is an alias, and only the readers of the
+//! edges found here check for one.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::{SmallVec, smallvec};
@@ -14,7 +14,7 @@ use thalweg_tensor::Result;
 pub struct Aliases(FxHashSet<Endpoint>);
 
 impl Aliases {
-    /// Finds them; those in `received` arrive as aliases from another device.
+    /// Finds the aliases of a graph; the nodes `received` receive aliases from another device.
     pub fn of(graph: &Graph, received: impl IntoIterator<Item = NodeId>) -> Aliases {
         let mut stack: Vec<Endpoint> =
             received.into_iter().map(|node| Endpoint { node, index: 0 }).collect();
@@ -85,7 +85,7 @@ pub(crate) fn mark_fetches(graph: Graph) -> Result<Graph> {
     Ok(Graph::from_nodes(&graph, nodes))
 }
 
-/// How many inputs, from the first on, a node passes on as they are.
+/// How many of its first inputs a node forwards.
 pub fn forwarded_inputs(node: &Node) -> usize {
     match node.role() {
         Role::Merge => node.inputs.len(),
@@ -99,7 +99,7 @@ pub fn forwarded_inputs(node: &Node) -> usize {
     }
 }
 
-/// The outputs to which a node passes them.
+/// The outputs to which a node forwards its inputs.
 fn forwarded_outputs(node: &Node) -> SmallVec<[u32; 2]> {
     match node.role() {
         Role::Switch => (0..node.outputs.len() as u32).collect(),
