@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn mistakes_are_named() {
         for (text, words) in [
-            ("{", "not JSON"),
+            ("{", "not valid JSON"),
             (r#"{"ps": 1}"#, "not a list of host:port"),
             (r#"{"ps": ["a"]}"#, "not host:port"),
             ("ps", "not job=host:port"),
