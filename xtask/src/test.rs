@@ -77,6 +77,7 @@ const PARTS: &[Part] = &[
     ("serving", serving),
     ("examples", examples),
     ("docs", || docs::check().map(|()| Outcome::Done)),
+    ("loom", || loom(&[])),
     ("outside", outside),
     ("licences", licences),
 ];
@@ -90,6 +91,7 @@ const LONG_PARTS: &[Part] = &[
             ["--skip", "tensorflows_server", "--skip", "s3s_server", "--skip", "hdfs_server"];
         cargo(&[&test[..], &skip].concat())
     }),
+    ("loom-all", || loom(&["--include-ignored"])),
     ("learning", whole_examples),
     ("by-grpc", cluster_by_grpc),
     ("scale", cluster_scale),
@@ -214,6 +216,16 @@ fn python() -> Result<Outcome> {
 fn rustdoc() -> Result<Outcome> {
     let mut doc = run::cargo(&["doc", "--workspace", "--no-deps", "--quiet"]);
     done(doc.env("RUSTDOCFLAGS", "-D warnings"))
+}
+
+/// Models of the concurrent parts in every order of their threads.
+fn loom(args: &[&str]) -> Result<Outcome> {
+    let manifest = ["--manifest-path", "tests/loom/Cargo.toml"];
+    run::check(run::cargo(&["fmt", "--check"]).args(manifest))?;
+    let mut test = run::cargo(&["test", "--quiet", "--locked"]);
+    test.args(manifest).args(["--test", "models", "--"]).args(args);
+    // Its dependencies have features of their own.
+    done(test.env("CARGO_TARGET_DIR", run::target_dir().join("loom")))
 }
 
 /// Every program in `examples/` runs to its end.

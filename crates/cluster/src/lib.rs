@@ -16,6 +16,7 @@ mod network;
 pub mod notation;
 mod remote_session;
 mod step;
+mod sync;
 mod task;
 mod worker;
 

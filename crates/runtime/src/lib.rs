@@ -10,6 +10,7 @@ mod functions;
 mod pool;
 pub mod saved_model;
 mod session;
+mod sync;
 
 pub use environment::{memory_limit_bytes, resident_bytes, system_environment};
 pub use execute::rendezvous::LocalRendezvous;

@@ -15,14 +15,8 @@ use thalweg_graph::{Endpoint, Graph, Node, Role};
 use thalweg_plan::Frames;
 use thalweg_tensor::{Result, ensure};
 
-/// Set in an ordinary node's count when an edge into it is dead.
-pub(crate) const DEAD: u32 = 1 << 31;
-/// Set in a merge's count when a live input has arrived, or none can any more.
-pub(crate) const ARRIVED: u32 = 1 << 31;
-/// The lower half of a merge's count: control edges.
-pub(crate) const CONTROLS: u32 = (1 << INPUTS_SHIFT) - 1;
-/// Where the upper half of a merge's count begins.
-pub(crate) const INPUTS_SHIFT: u32 = 16;
+pub(crate) use crate::execute::counts::{ARRIVED, CONTROLS, DEAD, INPUTS_SHIFT};
+
 /// Most inputs of a merge.
 const INPUTS_MAX: usize = (1 << 15) - 1;
 

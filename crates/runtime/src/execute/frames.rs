@@ -170,8 +170,8 @@ impl StepState {
             return;
         }
         if change > 0 {
-            it.outstanding.fetch_add(change as usize, Ordering::Relaxed);
-        } else if it.outstanding.fetch_sub(1, Ordering::AcqRel) == 1 {
+            it.outstanding.add(change as usize);
+        } else if it.outstanding.release() {
             self.end_iterations(it, ready);
         }
     }
@@ -191,10 +191,10 @@ impl StepState {
                 return;
             }
             if change >= 0 {
-                then.outstanding.fetch_add(change as usize, Ordering::Relaxed);
+                then.outstanding.add(change as usize);
                 return;
             }
-            if then.outstanding.fetch_sub(1, Ordering::AcqRel) != 1 {
+            if !then.outstanding.release() {
                 return;
             }
             it = then;
@@ -290,7 +290,7 @@ impl StepState {
             made += self.release(it, &self.exec.nodes[node as usize], |_| false, ready);
         }
         // One for the iteration before.
-        it.outstanding.store(made + 1, Ordering::Relaxed);
+        it.outstanding.begin(made + 1);
         before.next.store(parked, Ordering::Release);
     }
 
@@ -407,7 +407,7 @@ impl StepState {
         let it = unsafe { &*frame.first.load(Ordering::Relaxed) };
         frame.inner.lock().live = 1;
         // One for this thread, until it has counted what it makes ready.
-        it.outstanding.store(1, Ordering::Relaxed);
+        it.outstanding.begin(1);
         let mut made = self.begin_iteration(frame, kind, it, ready);
         for (enter, is_dead) in kind.enters.iter().zip(&frame.dead_enters) {
             if !enter.is_constant {

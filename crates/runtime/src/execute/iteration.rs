@@ -3,11 +3,12 @@
 
 use std::cell::UnsafeCell;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use thalweg_kernel::Value;
 
+use crate::execute::counts::{IterationCount, has_read, is_last_reader};
 use crate::execute::executable::{Input, SOLE};
 use crate::execute::framed::FrameInfo;
 
@@ -67,8 +68,7 @@ pub(super) struct Iteration {
     pub(super) readers: Box<[AtomicU32]>,
     /// Pending counts, as `framed` describes them.
     pub(super) pending: Box<[AtomicU32]>,
-    /// Number of ready and running nodes, of running loops inside, and of the iteration before.
-    pub(super) outstanding: AtomicUsize,
+    pub(super) outstanding: IterationCount,
     /// Its loop; null outside of loops.
     pub(super) frame: *const FrameState,
     pub(super) number: AtomicU64,
@@ -98,7 +98,7 @@ impl Iteration {
             values: empty_slots(num_values),
             readers: counters(readers),
             pending: counters(pending),
-            outstanding: AtomicUsize::new(0),
+            outstanding: IterationCount::default(),
             frame,
             number: AtomicU64::new(0),
             next: AtomicPtr::new(ptr::null_mut()),
@@ -125,14 +125,14 @@ impl Iteration {
             return self.entered_once(input);
         };
         let slot = self.values[input.slot as usize].0.get();
-        if readers.load(Ordering::Acquire) == 1 {
+        if is_last_reader(readers) {
             // SAFETY: all others have counted themselves off, after they read: this one is alone.
             return unsafe { std::mem::take(&mut *slot) };
         }
         // SAFETY: the slot was written before the node's count fell to zero, and nobody changes
         // it while a reader that has not counted itself off is left: this one.
         let value = unsafe { (*slot).clone() };
-        if readers.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if has_read(readers) {
             // SAFETY: all readers have counted themselves off, so this one is alone.
             unsafe { *slot = Value::Empty };
         }

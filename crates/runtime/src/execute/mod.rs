@@ -7,8 +7,8 @@
 //! made ready on its own stack; expensive ones beyond the first go to `overflow`, from which the
 //! pool's threads and the waiting caller take them. No lock is taken and nothing is allocated per node.
 //!
-//! The first error cancels the step; ready nodes are dropped then. `step` counts a step down to its
-//! end; `run` starts it and waits for it.
+//! The first error cancels the step; ready nodes are dropped then. `outstanding` counts a step down to
+//! its end; `run` starts it and waits for it.
 //!
 //! # Which threads run the nodes in `overflow`
 //!
@@ -31,6 +31,7 @@ pub(crate) mod framed;
 mod frames;
 mod iteration;
 mod nodes;
+mod outstanding;
 pub(crate) mod recycler;
 pub(crate) mod rendezvous;
 mod run;
@@ -273,14 +274,14 @@ impl StepState {
         if nodes.is_empty() {
             return;
         }
-        self.shared.outstanding.fetch_add(nodes.len(), Ordering::Relaxed);
+        self.shared.outstanding.add(nodes.len());
         let mut overflow = self.overflow.lock();
         overflow.extend_from_slice(nodes);
         self.overflow_len.store(overflow.len(), Ordering::SeqCst);
         drop(overflow);
         fence(Ordering::SeqCst);
         let mut wanted = nodes.len();
-        if self.shared.wake_waiter() {
+        if self.shared.outstanding.wake_waiter() {
             wanted -= 1;
         }
         while wanted > 0
@@ -376,7 +377,7 @@ impl StepState {
                 Some(ready) => {
                     self.push(ready, runner);
                     // This thread is counted already; the node's own count is given up.
-                    self.shared.outstanding.fetch_sub(1, Ordering::AcqRel);
+                    self.shared.outstanding.give_up();
                 }
                 None => return false,
             }

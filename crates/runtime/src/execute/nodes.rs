@@ -417,7 +417,7 @@ struct Pending {
 
 impl Pending {
     fn new(state: &Arc<StepState>, ready: Ready, start: Option<Duration>) -> Pending {
-        state.shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        state.shared.outstanding.add(1);
         Pending { state: state.clone(), ready, start, is_finished: false, wait: None }
     }
 

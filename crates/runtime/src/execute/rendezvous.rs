@@ -1,9 +1,10 @@
 //! The rendezvous of a step within one process.
 
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use thalweg_kernel::{Received, Rendezvous, RendezvousKey, Value};
 use thalweg_tensor::{Error, Result, bail};
+
+use crate::sync::Mutex;
 
 /// A table of values that were sent and not received, and of receivers that wait.
 #[derive(Default)]

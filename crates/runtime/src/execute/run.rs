@@ -15,7 +15,7 @@ impl StepState {
         options: &RunOptions,
     ) {
         let (own, shared) = (&states[0], &states[0].shared);
-        shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        shared.outstanding.add(1);
         start_others(states, remote, options);
         own.active.fetch_add(1, Ordering::Relaxed);
         with_runner(|runner| {
@@ -36,7 +36,7 @@ impl StepState {
         done: Box<dyn FnOnce() + Send>,
     ) {
         // The step cannot end before all its partitions have begun.
-        states[0].shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        states[0].shared.outstanding.add(1);
         start_others(states, remote, options);
         states[0].start(done);
         states[0].shared.release();
@@ -45,7 +45,7 @@ impl StepState {
     /// Starts a function call; `done` is called at its end, perhaps before this returns.
     pub(crate) fn start(self: &Arc<Self>, done: Box<dyn FnOnce() + Send>) {
         self.shared.on_done(done);
-        self.shared.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.shared.outstanding.add(1);
         self.active.fetch_add(1, Ordering::Relaxed);
         with_runner(|runner| {
             self.push_roots(runner);
@@ -84,7 +84,7 @@ fn wait(states: &[Arc<StepState>]) {
             }
         }
         let can_help = || states.iter().any(|s| s.has_offers() && s.has_room());
-        if states[0].shared.wait(can_help) {
+        if states[0].shared.outstanding.wait(can_help) {
             return;
         }
     }

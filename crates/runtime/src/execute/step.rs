@@ -1,24 +1,13 @@
-//! What all partitions of one step share: the count of outstanding work, cancellation, the waiting
+//! What all partitions of one step share: the count of outstanding work (`outstanding`), cancellation, the waiting
 //! caller and the partitions of other tasks.
-//!
-//! `outstanding` counts threads at work, nodes that were offered to others and kernels that complete
-//! later; the step has ended when it falls to zero, and then no thread touches its values any more.
-//! Every change is an atomic addition with acquire and release ordering, so the thread that brings the
-//! count to zero, or reads zero, sees all writes of the step.
-//!
-//! One thread may wait: the caller's. It sets `is_waiting` and then checks once more for the end and
-//! for offered nodes; a thread that ends the step or offers a node writes that first and then checks
-//! `is_waiting`. All four accesses are sequentially consistent, so at least one thread sees the other's
-//! write. The waiter holds the lock from before it sets the flag until it sleeps, and the waker takes
-//! the lock between clearing the flag and notifying: the wake-up is not lost.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use thalweg_kernel::{Cancellation, Registration, Rendezvous};
 use thalweg_tensor::Error;
 
+use crate::execute::outstanding::Outstanding;
 use crate::pool::Pool;
 use crate::session::SessionCore;
 use crate::session::metadata::{RunMetadata, Trace};
@@ -28,16 +17,12 @@ use crate::session::remote_tasks::RemotePartitions;
 /// What all partitions of one step, or one function call, share.
 pub(crate) struct StepShared {
     pub(crate) core: Arc<SessionCore>,
-    pub(crate) outstanding: AtomicUsize,
+    pub(crate) outstanding: Outstanding,
     pub(crate) cancellation: Cancellation,
     pub(crate) rendezvous: Option<Arc<dyn Rendezvous>>,
     /// Aborts the rendezvous when the step is cancelled.
     _abort: Option<Registration>,
     pub(crate) trace: Option<Arc<Trace>>,
-    /// Whether the caller sleeps, or is about to.
-    is_waiting: AtomicBool,
-    lock: Mutex<()>,
-    changed: Condvar,
     /// Called at the end of a step or function call for which no thread waits.
     on_done: Mutex<Option<Box<dyn FnOnce() + Send>>>,
     remote: Mutex<Remote>,
@@ -63,14 +48,11 @@ impl StepShared {
             .map(|rendezvous| cancellation.on_cancel(move |cause| rendezvous.abort(cause)));
         StepShared {
             core,
-            outstanding: AtomicUsize::new(0),
+            outstanding: Outstanding::new(),
             cancellation,
             rendezvous,
             _abort: abort,
             trace,
-            is_waiting: AtomicBool::new(false),
-            lock: Mutex::new(()),
-            changed: Condvar::new(),
             on_done: Mutex::new(None),
             remote: Mutex::default(),
         }
@@ -78,8 +60,7 @@ impl StepShared {
 
     /// Prepares for another step, which has this cancellation.
     pub(crate) fn reset(&mut self, cancellation: Cancellation) {
-        *self.outstanding.get_mut() = 0;
-        *self.is_waiting.get_mut() = false;
+        self.outstanding.reset();
         self.cancellation = cancellation;
     }
 
@@ -99,7 +80,7 @@ impl StepShared {
         step: u64,
         options: &RunOptions,
     ) {
-        self.outstanding.fetch_add(1, Ordering::Relaxed);
+        self.outstanding.add(1);
         let shared = self.clone();
         let done = Box::new(move |result| {
             match result {
@@ -126,39 +107,14 @@ impl StepShared {
 
     /// Subtracts one from `outstanding`; true if that ended the step.
     pub(crate) fn release(&self) -> bool {
-        if self.outstanding.fetch_sub(1, Ordering::SeqCst) != 1 {
+        if !self.outstanding.release() {
             return false;
         }
         let on_done = self.on_done.lock().take();
         if let Some(on_done) = on_done {
             on_done();
         }
-        self.wake_waiter();
+        self.outstanding.wake_waiter();
         true
-    }
-
-    /// Wakes the waiting caller; false if it does not wait, or another thread is waking it.
-    pub(crate) fn wake_waiter(&self) -> bool {
-        fence(Ordering::SeqCst);
-        if !self.is_waiting.load(Ordering::SeqCst) || !self.is_waiting.swap(false, Ordering::SeqCst)
-        {
-            return false;
-        }
-        drop(self.lock.lock());
-        self.changed.notify_one();
-        true
-    }
-
-    /// Sleeps until woken, unless the step has ended or `has_work`; true if the step has ended.
-    pub(crate) fn wait(&self, has_work: impl FnOnce() -> bool) -> bool {
-        let mut guard = self.lock.lock();
-        self.is_waiting.store(true, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        let is_over = self.outstanding.load(Ordering::SeqCst) == 0;
-        if !is_over && !has_work() {
-            self.changed.wait(&mut guard);
-        }
-        self.is_waiting.store(false, Ordering::SeqCst);
-        is_over
     }
 }

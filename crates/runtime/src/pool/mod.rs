@@ -2,20 +2,24 @@
 
 pub(crate) mod background;
 pub(crate) mod blocking;
+mod blocks;
 pub(crate) mod on_pool;
+mod sleepers;
 
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_deque::{Injector, Stealer, Worker};
-use crossbeam_utils::CachePadded;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use thalweg_kernel::Parallel;
 use thalweg_tensor::FlushDenormals;
+
+use blocks::Blocks;
+use sleepers::Sleepers;
 
 /// Rounds that an idle thread spins before it sleeps.
 const SPINS: u32 = 200;
@@ -48,10 +52,8 @@ pub struct Pool {
 struct Shared {
     injector: Injector<Job>,
     stealers: Vec<Stealer<Job>>,
-    sleeping: CachePadded<AtomicUsize>,
+    sleepers: Sleepers,
     is_closing: AtomicBool,
-    lock: Mutex<()>,
-    wake: Condvar,
 }
 
 thread_local! {
@@ -80,10 +82,8 @@ impl Pool {
         let shared = Arc::new(Shared {
             injector: Injector::new(),
             stealers: workers.iter().map(Worker::stealer).collect(),
-            sleeping: CachePadded::new(AtomicUsize::new(0)),
+            sleepers: Sleepers::new(),
             is_closing: AtomicBool::new(false),
-            lock: Mutex::new(()),
-            wake: Condvar::new(),
         });
         for (i, worker) in workers.into_iter().enumerate() {
             let shared = shared.clone();
@@ -118,7 +118,7 @@ impl Pool {
     /// Queues `job` behind all queued jobs.
     pub(crate) fn push_last(&self, job: Job) {
         self.shared.injector.push(job);
-        self.shared.wake_one();
+        self.shared.sleepers.wake_one();
     }
 
     /// Whether this is a thread of the pool, and jobs are queued for the pool.
@@ -143,9 +143,7 @@ impl Pool {
         };
         let work = Arc::new(ParallelLoop {
             body,
-            blocks,
-            next: CachePadded::new(AtomicUsize::new(0)),
-            finished: CachePadded::new(AtomicUsize::new(0)),
+            blocks: Blocks::new(blocks),
             has_panicked: AtomicBool::new(false),
             panic: Mutex::new(None),
         });
@@ -153,7 +151,7 @@ impl Pool {
             self.push(work.clone());
         }
         work.run_blocks();
-        work.wait();
+        work.blocks.wait();
         let panic = work.panic.lock().take();
         if let Some(panic) = panic {
             resume_unwind(panic);
@@ -164,8 +162,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.is_closing.store(true, Ordering::SeqCst);
-        let _guard = self.shared.lock.lock();
-        self.shared.wake.notify_all();
+        self.shared.sleepers.wake_all();
     }
 }
 
@@ -188,20 +185,7 @@ impl Shared {
             Some(worker) => worker.push(job),
             None => self.injector.push(job),
         }
-        self.wake_one();
-    }
-
-    fn wake_one(&self) {
-        // Pairs with the fence in `sleep`. A job is written, then `sleeping` is read; a sleeper
-        // writes `sleeping`, then looks for jobs. With a fence between the two on both sides at
-        // least one sees the other: we see the sleeper and wake it, or it sees the job and stays.
-        // A sleeper that was counted holds the lock until it waits, so the call is not lost; one
-        // that is already on its way back to work looks for jobs before it sleeps again.
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) > 0 {
-            let _guard = self.lock.lock();
-            self.wake.notify_one();
-        }
+        self.sleepers.wake_one();
     }
 
     fn run(&self, worker: Worker<Job>, index: usize) {
@@ -213,7 +197,9 @@ impl Shared {
                 // Jobs catch what kernels throw. Should one of ours get through, the thread lives:
                 // a pool that silently lost its threads would be worse than the bug.
                 Some(job) => drop(catch_unwind(AssertUnwindSafe(|| job.help()))),
-                None => self.sleep(),
+                None => self
+                    .sleepers
+                    .sleep(|| self.has_jobs() || self.is_closing.load(Ordering::SeqCst)),
             }
         }
         LOCAL.set(ptr::null());
@@ -245,31 +231,13 @@ impl Shared {
     fn has_jobs(&self) -> bool {
         !self.injector.is_empty() || self.stealers.iter().any(|s| !s.is_empty())
     }
-
-    fn sleep(&self) {
-        let mut guard = self.lock.lock();
-        self.sleeping.fetch_add(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if !self.has_jobs() && !self.is_closing.load(Ordering::SeqCst) {
-            self.wake.wait(&mut guard);
-        }
-        self.sleeping.fetch_sub(1, Ordering::SeqCst);
-    }
 }
 
-/// A loop whose blocks are claimed one by one.
-///
-/// `next` counts claims, `finished` counts blocks that were run (or skipped after a panic). The
-/// owner waits until `finished` reaches `blocks`, so while a claimed block runs, the owner, and with
-/// it `body`, is there. A helper that comes late finds `next >= blocks` and never touches `body`.
-///
-/// What the blocks write reaches the owner: each `fetch_add` of `finished` releases them, and the
-/// owner's load of the last sum acquires them all, as all changes of `finished` are such additions.
+/// A loop whose blocks are claimed one by one. While a claimed block runs, the owner, and with it
+/// `body`, is there; a helper that comes late never touches `body` (see `blocks`).
 struct ParallelLoop {
     body: *const (dyn Fn(usize) + Sync),
-    blocks: usize,
-    next: CachePadded<AtomicUsize>,
-    finished: CachePadded<AtomicUsize>,
+    blocks: Blocks,
     has_panicked: AtomicBool,
     /// What the first block that panicked threw.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
@@ -283,11 +251,7 @@ unsafe impl Sync for ParallelLoop {}
 impl ParallelLoop {
     /// Claims blocks until none is left. Never unwinds: the owner must not go while others work.
     fn run_blocks(&self) {
-        loop {
-            let block = self.next.fetch_add(1, Ordering::Relaxed);
-            if block >= self.blocks {
-                return;
-            }
+        while let Some(block) = self.blocks.claim() {
             if !self.has_panicked.load(Ordering::Relaxed) {
                 // SAFETY: the block was claimed and is not finished, so the owner still waits.
                 let run = || unsafe { (*self.body)(block) };
@@ -296,15 +260,7 @@ impl ParallelLoop {
                     self.panic.lock().get_or_insert(panic);
                 }
             }
-            self.finished.fetch_add(1, Ordering::Release);
-        }
-    }
-
-    fn wait(&self) {
-        let mut rounds = 0u32;
-        while self.finished.load(Ordering::Acquire) < self.blocks {
-            rounds += 1;
-            if rounds < 64 { std::hint::spin_loop() } else { std::thread::yield_now() }
+            self.blocks.finish();
         }
     }
 }
@@ -333,6 +289,8 @@ impl Parallel for Share {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
+
     use super::*;
 
     #[test]

@@ -13,6 +13,7 @@ mod reader;
 mod ring;
 mod send_queue;
 pub(crate) mod server;
+mod slot_set;
 pub(crate) mod socket;
 #[cfg(test)]
 mod stream_tests;

@@ -8,11 +8,10 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::frame::{Offer, SlotRange};
+pub(super) use super::slot_set::{SLOTS, SlotSet};
 
-pub(super) const SLOTS: usize = 4;
 /// Small enough that all slots stay in a cache.
 pub(super) const SLOT_BYTES: usize = 512 << 10;
 /// Of a whole ring.
@@ -27,33 +26,6 @@ pub(super) use system::Ring;
 /// Whether a ring has that place.
 pub(super) fn has(place: SlotRange) -> bool {
     place.slot < SLOTS && place.count <= SLOT_BYTES
-}
-
-/// A set of slots.
-#[derive(Default)]
-pub(super) struct SlotSet(AtomicU32);
-
-impl SlotSet {
-    pub(super) fn all() -> SlotSet {
-        SlotSet(AtomicU32::new((1 << SLOTS) - 1))
-    }
-
-    /// False if there is no such slot, or it is in the set already.
-    pub(super) fn add(&self, slot: u64) -> bool {
-        slot < SLOTS as u64 && self.0.fetch_or(1 << slot, Ordering::AcqRel) & (1 << slot) == 0
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.load(Ordering::Acquire) == 0
-    }
-
-    /// Takes a slot out of the set, if there is one.
-    pub(super) fn take(&self) -> Option<usize> {
-        let slot = self.0.load(Ordering::Acquire).trailing_zeros();
-        // Only one side takes, so the slot is still there.
-        let is_there = slot < u32::BITS;
-        is_there.then(|| self.0.fetch_and(!(1 << slot), Ordering::AcqRel)).map(|_| slot as usize)
-    }
 }
 
 #[cfg(target_os = "linux")]
@@ -300,15 +272,5 @@ mod tests {
         let mut got = [1];
         ring.read(SLOTS - 1, &mut got);
         assert_eq!(got, [0]);
-    }
-
-    #[test]
-    fn slots_are_taken_and_given_back_once() {
-        let free = SlotSet::all();
-        let taken: Vec<usize> = std::iter::from_fn(|| free.take()).collect();
-        assert_eq!(taken, [0, 1, 2, 3]);
-        assert!(free.is_empty());
-        assert!(free.add(2) && !free.add(2) && !free.add(SLOTS as u64) && !free.add(u64::MAX));
-        assert_eq!((free.take(), free.take()), (Some(2), None));
     }
 }
