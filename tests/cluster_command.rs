@@ -140,8 +140,8 @@ fn status_tells_how_each_task_is() {
     let text = String::from_utf8(status.stdout).unwrap();
     assert!(status.status.success(), "{text}");
     let lines: Vec<&str> = text.lines().collect();
-    // A heading, a line for each task, and who waits.
-    assert_eq!(lines.len(), tasks.len() + 2, "{text}");
+    // A heading, a line for each task, an empty line, and who waits.
+    assert_eq!(lines.len(), tasks.len() + 3, "{text}");
     for ((task, address), line) in tasks.iter().zip(&lines[1..]) {
         let words: Vec<&str> = line.split_whitespace().collect();
         assert_eq!(words[..3], [task, "alive", address], "{text}");

@@ -56,7 +56,7 @@ impl Member {
     /// As [`Member::of`], with a resolver of addresses that is asked for every connection.
     pub fn at(task: Arc<Task>, cluster: ClusterSpec, addresses: Arc<dyn Addresses>) -> Arc<Member> {
         let runtime = ServerRuntime::default();
-        let transport = GrpcTransport::new(&cluster, addresses, &task, runtime.clone());
+        let transport = GrpcTransport::new(&cluster, addresses, &task, &runtime);
         Member::make(task, cluster, Some(Arc::new(transport)), runtime)
     }
 
@@ -113,7 +113,7 @@ impl Member {
     /// A transport to the tasks of a propagated cluster; it gets ticks as long as a session holds it.
     pub(crate) fn transport_to(&self, cluster: &ClusterSpec) -> Arc<dyn Transport> {
         let addresses = Arc::new(cluster.clone());
-        let grpc = GrpcTransport::new(cluster, addresses, &self.task, self.runtime.clone());
+        let grpc = GrpcTransport::new(cluster, addresses, &self.task, &self.runtime);
         let transport: Arc<dyn Transport> = Arc::new(grpc);
         self.propagated.lock().push(Arc::downgrade(&transport));
         transport

@@ -176,11 +176,15 @@ impl Budget {
             self.available_bytes.fetch_add(ahead, Ordering::Relaxed);
             return Ok(());
         }
-        // Close to the limit: exactly what is asked for, with this budget's own idle bytes returned
-        // first.
-        self.return_idle(self.kept_bytes);
-        parent.take(bytes)?;
-        self.reserved_bytes.fetch_add(bytes, Ordering::Relaxed);
+        // Close to the limit: all that is available here, and exactly the rest of the parent's.
+        let own = self.available_bytes.swap(0, Ordering::Relaxed);
+        let missing = bytes.saturating_sub(own);
+        if parent.take(missing).is_err() {
+            self.available_bytes.fetch_add(own, Ordering::Relaxed);
+            return self.refuse(bytes);
+        }
+        self.reserved_bytes.fetch_add(missing, Ordering::Relaxed);
+        self.give_back((own + missing) - bytes);
         Ok(())
     }
 
@@ -321,6 +325,20 @@ mod tests {
         b.check(40 << 20).unwrap();
         drop((second, a, b));
         assert_eq!(task.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_reserve_counts_towards_a_large_charge() {
+        let task = Budget::new(64 << 20);
+        let incoming = Budget::child_with_reserve(&task, 1 << 20);
+        let all = incoming.left_bytes();
+        assert_eq!(all, 64 << 20);
+        let charge = Charge::new(&incoming, all).unwrap();
+        assert!(incoming.take(1).is_err() && task.take(1).is_err());
+        drop(charge);
+        assert_eq!(task.used_bytes(), 0);
+        task.check(63 << 20).unwrap();
+        assert!(task.check(64 << 20).is_err());
     }
 
     #[test]

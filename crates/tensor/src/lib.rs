@@ -19,6 +19,7 @@ mod recycle;
 mod shape;
 mod string;
 mod tensor;
+mod view;
 
 pub use budget::{Budget, Charge};
 pub use buffer::DeviceMemory;

@@ -111,7 +111,7 @@ impl MemoryNetwork {
         body: impl FnOnce(&Worker) -> Result<T> + Send + 'static,
     ) {
         self.start(call, done, idle, move |worker, _, completion| {
-            completion.complete(body(worker))
+            completion.complete(body(worker));
         });
     }
 }

@@ -16,7 +16,7 @@ fn diamond() -> Graph {
     .unwrap()
 }
 
-fn names<'a>(graph: &'a Graph, ids: impl IntoIterator<Item = NodeId>) -> Vec<&'a str> {
+fn names(graph: &Graph, ids: impl IntoIterator<Item = NodeId>) -> Vec<&str> {
     ids.into_iter().map(|id| &*graph.node(id).name).collect()
 }
 

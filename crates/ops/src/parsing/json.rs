@@ -52,7 +52,7 @@ fn example(text: &[u8]) -> Result<Vec<u8>> {
         "Error while parsing JSON: something follows the object, at byte {}",
         reader.at
     );
-    Ok(message.into())
+    Ok(message)
 }
 
 fn features(reader: &mut Reader<'_>, out: &mut Vec<u8>) -> Result<()> {

@@ -15,8 +15,18 @@ const DEPTH_MAX: usize = 200;
 /// Bytes that a compiled expression may take.
 const COMPILED_BYTES_MAX: usize = 32 << 20;
 
+/// Bytes of a pattern; RE2 refuses to compile a longer literal, too. Parsing one takes a hundred times
+/// its bytes.
+const PATTERN_BYTES_MAX: usize = 512 << 10;
+
 /// Compiles a pattern. `is_whole` makes it match only texts that it matches from start to end.
 pub(crate) fn compile(pattern: &[u8], is_whole: bool) -> Result<Regex> {
+    ensure!(
+        pattern.len() <= PATTERN_BYTES_MAX,
+        InvalidArgument,
+        "invalid pattern: pattern too large: {} bytes, at most {PATTERN_BYTES_MAX} are allowed",
+        pattern.len()
+    );
     let refused = |why: &dyn std::fmt::Display| {
         err!(InvalidArgument, "invalid pattern {:?}: {why}", String::from_utf8_lossy(pattern))
     };

@@ -181,7 +181,7 @@ fn partition_and_stitch() {
 
 #[test]
 fn unique_values() {
-    for op in ["Unique", "UniqueWithCounts"] {
+    for (op, outputs) in [("Unique", 2), ("UniqueWithCounts", 3)] {
         check(op, 60, |random| {
             let count = random.size(0, 20);
             let values = random.array(&[count], 0, 9);
@@ -209,7 +209,7 @@ fn unique_values() {
             ];
             let dtype = random.pick(&[DType::Int32, DType::Int64, DType::Float, DType::String]);
             let call = Call::new(op).array(&values, dtype);
-            call.attr("out_idx", random.pick(INDICES)).all_give(&expected)
+            call.attr("out_idx", random.pick(INDICES)).all_give(&expected[..outputs])
         });
     }
 }

@@ -18,13 +18,15 @@ pub type Collected<R> = (Vec<Tensor>, Option<R>);
 /// Waits for all fetches of one call and for a number of events, of which one may bring a report.
 pub struct FetchCollector<R>(Mutex<State<R>>);
 
+type Done<R> = Box<dyn FnOnce(Result<Collected<R>>) + Send>;
+
 struct State<R> {
     /// Fetches and events still to come.
     pending: usize,
     /// Tensors, and aliases of variables until the call is answered.
     fetches: Vec<Option<Value>>,
     report: Option<R>,
-    done: Option<Box<dyn FnOnce(Result<Collected<R>>) + Send>>,
+    done: Option<Done<R>>,
 }
 
 impl<R: Send + 'static> FetchCollector<R> {

@@ -88,7 +88,7 @@ impl GrpcTransport {
         cluster: &ClusterSpec,
         addresses: Arc<dyn Addresses>,
         task: &Task,
-        runtime: ServerRuntime,
+        runtime: &ServerRuntime,
     ) -> GrpcTransport {
         let clock = &task.options.environment.clock;
         let limits = Limits::with_loss(task.options.silence_limit);

@@ -129,11 +129,8 @@ unsafe fn multiply<V, const ROWS: usize, const VECTORS: usize, const PARTIAL: bo
                 }
                 for (i, sums) in sums.iter_mut().enumerate() {
                     let left = V::splat(*a.add(i * a_row_stride));
-                    #[expect(
-                        clippy::needless_range_loop,
-                        reason = "without link-time optimisation the constructor of a `Zip` is a \
-                                  call, which keeps the sums in memory"
-                    )]
+                    // By index: without link-time optimisation the constructor of a `Zip` is a call,
+                    // which keeps the sums in memory.
                     for j in 0..VECTORS {
                         sums[j] = sums[j].plus_product(left, right[j]);
                     }
