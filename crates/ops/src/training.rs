@@ -258,12 +258,24 @@ fn change_all(
         let name = variables[pair[0]].name();
         bail!(InvalidArgument, "variable {name} cannot be its own slot");
     }
-    lock_rest(ctx, variables, &order, SmallVec::new(), body)
+    let mut change = || lock_rest(variables, &order, SmallVec::new(), body);
+    update_rest(ctx, variables, &mut change)
+}
+
+/// Passes each variable through `ResourceManager::update`, around one change of all of them. An
+/// observer is told when no cell is locked any more: it may read the variables.
+fn update_rest(
+    ctx: &KernelContext<'_>,
+    variables: &[Arc<Variable>],
+    change: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    let Some((variable, rest)) = variables.split_first() else { return change() };
+    let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
+    ctx.resources().update(&**variable, op, step, || update_rest(ctx, rest, change))
 }
 
 /// Locks the variables that `order` names, with those `locked` before them held.
 fn lock_rest(
-    ctx: &KernelContext<'_>,
     variables: &[Arc<Variable>],
     order: &[usize],
     mut locked: SmallVec<[(usize, &mut Tensor); 4]>,
@@ -274,18 +286,14 @@ fn lock_rest(
         let mut values: SmallVec<[&mut Tensor; 4]> = locked.into_iter().map(|(_, v)| v).collect();
         return body(&mut values);
     };
-    let variable = &variables[next];
-    let (op, step) = (&ctx.node().op.name, ctx.step().step_id());
-    ctx.resources().update(&**variable, op, step, || {
-        variable.update(|value| {
-            let mut all: SmallVec<[(usize, &mut Tensor); 4]> = SmallVec::new();
-            // One by one, as a `SmallVec` of references cannot shorten their lifetime.
-            for (i, other) in locked {
-                all.push((i, other));
-            }
-            all.push((next, value));
-            lock_rest(ctx, variables, rest, all, body)
-        })
+    variables[next].update(|value| {
+        let mut all: SmallVec<[(usize, &mut Tensor); 4]> = SmallVec::new();
+        // One by one, as a `SmallVec` of references cannot shorten their lifetime.
+        for (i, other) in locked {
+            all.push((i, other));
+        }
+        all.push((next, value));
+        lock_rest(variables, rest, all, body)
     })
 }
 

@@ -84,7 +84,7 @@ impl Server {
     }
 
     /// Serves connections until `stopped` or a `Stop` request, then closes the sessions and waits up to
-    /// [`DRAIN_TIME`] for calls in progress.
+    /// 5 s for calls in progress.
     pub async fn serve(self, listener: TcpListener, mut stopped: watch::Receiver<bool>) {
         // Stops the connections for either reason.
         let (ending, stop) = watch::channel(false);
