@@ -9,6 +9,7 @@ mod size;
 mod source;
 mod test;
 mod tidy;
+mod valgrind;
 mod venv;
 
 use std::process::ExitCode;

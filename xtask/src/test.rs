@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::venv::{OLDER_TENSORFLOW, SERVING_CLIENTS, TENSORBOARD, TENSORFLOW};
-use crate::{docs, programs, run, tidy, venv};
+use crate::{docs, programs, run, tidy, valgrind, venv};
 
 /// A program that the parts need.
 struct Need {
@@ -78,6 +78,7 @@ const PARTS: &[Part] = &[
     ("examples", examples),
     ("docs", || docs::check().map(|()| Outcome::Done)),
     ("loom", || loom(&[])),
+    ("valgrind", || valgrind::quick().map(|()| Outcome::Done)),
     ("outside", outside),
     ("licences", licences),
 ];
@@ -92,6 +93,7 @@ const LONG_PARTS: &[Part] = &[
         cargo(&[&test[..], &skip].concat())
     }),
     ("loom-all", || loom(&["--include-ignored"])),
+    ("valgrind-all", || valgrind::long().map(|()| Outcome::Done)),
     ("learning", whole_examples),
     ("by-grpc", cluster_by_grpc),
     ("scale", cluster_scale),

@@ -7,6 +7,8 @@
 mod edges;
 mod features;
 mod rules;
+#[cfg(test)]
+pub(crate) use rules::UNSAFE;
 
 use anyhow::{Result, bail};
 

@@ -6,7 +6,7 @@ use super::Problem;
 use crate::source::{self, File, code, crate_of};
 
 /// Files and folders in which `unsafe` may stand.
-const UNSAFE: &[&str] = &[
+pub(crate) const UNSAFE: &[&str] = &[
     "crates/tensor/",
     "crates/ops/",
     "crates/formats/src/storage/map.rs",
