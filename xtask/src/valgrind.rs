@@ -93,8 +93,9 @@ fn check(suites: &[Suite]) -> Result<()> {
                    --show-leak-kinds=definite --num-callers=30";
     let runner = format!("valgrind --error-exitcode={FOUND} {options}");
     let host = format!("{}_UNKNOWN_LINUX_GNU", std::env::consts::ARCH.to_uppercase());
-    for Suite { package, target, names, skipped, .. } in suites {
+    for Suite { package, target, covers, names, skipped } in suites {
         println!("-- {package} {} {}", target.join(" "), names.join(" "));
+        println!("covers {}", covers.join(" "));
         let mut test = run::cargo(&["test", "--quiet", "--package", package]);
         test.args(*target).arg("--").args(*names);
         for (name, reason) in *skipped {
