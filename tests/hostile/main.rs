@@ -268,7 +268,7 @@ fn damaged_tensors() {
 
 #[test]
 fn damaged_notation() {
-    let lines: Vec<&str> = thalweg::ops::TENSORFLOW_INTERFACES
+    let lines: Vec<&str> = thalweg::graph::TENSORFLOW_INTERFACES
         .lines()
         .flat_map(|l| l.split(['|', ';']).map(str::trim))
         .filter(|l| l.contains(':'))

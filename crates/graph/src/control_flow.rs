@@ -7,33 +7,14 @@
 use thalweg_tensor::{PartialShape, Result};
 
 use crate::shape::{self, ShapeContext};
-use crate::{Flag, OpDef, Role};
+use crate::{OpDef, Role};
 
-pub(crate) const SWITCH: OpDef = OpDef {
-    name: "Switch",
-    role: Role::Switch,
-    inputs: &["data: T", "pred: bool"],
-    outputs: &["output_false: T", "output_true: T"],
-    attrs: &["T: type"],
-    shape: switch_shape,
-    ..OpDef::DEFAULT
-};
+pub(crate) const SWITCH: OpDef =
+    OpDef { name: "Switch", shape: switch_shape, role: Role::Switch, ..OpDef::DEFAULT };
 
-pub(crate) const REF_SWITCH: OpDef = OpDef {
-    name: "RefSwitch",
-    inputs: &["data: Ref(T)", "pred: bool"],
-    outputs: &["output_false: Ref(T)", "output_true: Ref(T)"],
-    flags: &[Flag::AllowsUninitializedInput],
-    ..SWITCH
-};
+pub(crate) const REF_SWITCH: OpDef = OpDef { name: "RefSwitch", ..SWITCH };
 
-pub(crate) const SWITCH_N: OpDef = OpDef {
-    name: "_SwitchN",
-    inputs: &["data: T", "output_index: int32"],
-    outputs: &["outputs: num_outs * T"],
-    attrs: &["num_outs: int >= 1", "T: type"],
-    ..SWITCH
-};
+pub(crate) const SWITCH_N: OpDef = OpDef { name: "_SwitchN", ..SWITCH };
 
 fn switch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "the index of the output to take", 0)?;
@@ -43,22 +24,10 @@ fn switch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(crate) const MERGE: OpDef = OpDef {
-    name: "Merge",
-    role: Role::Merge,
-    inputs: &["inputs: N * T"],
-    outputs: &["output: T", "value_index: int32"],
-    attrs: &["T: type", "N: int >= 1"],
-    shape: merge_shape,
-    ..OpDef::DEFAULT
-};
+pub(crate) const MERGE: OpDef =
+    OpDef { name: "Merge", shape: merge_shape, role: Role::Merge, ..OpDef::DEFAULT };
 
-pub(crate) const REF_MERGE: OpDef = OpDef {
-    name: "RefMerge",
-    inputs: &["inputs: Ref(N * T)"],
-    outputs: &["output: Ref(T)", "value_index: int32"],
-    ..MERGE
-};
+pub(crate) const REF_MERGE: OpDef = OpDef { name: "RefMerge", ..MERGE };
 
 /// The most specific shape that all inputs have: any of them may be forwarded.
 fn merge_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -69,36 +38,15 @@ fn merge_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(crate) const ENTER: OpDef = OpDef {
-    name: "Enter",
-    role: Role::Enter,
-    inputs: &["data: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: type",
-        "frame_name: string",
-        "is_constant: bool = false",
-        "parallel_iterations: int = 10",
-    ],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
+pub(crate) const ENTER: OpDef =
+    OpDef { name: "Enter", shape: shape::unchanged, role: Role::Enter, ..OpDef::DEFAULT };
 
-pub(crate) const REF_ENTER: OpDef =
-    OpDef { name: "RefEnter", inputs: &["data: Ref(T)"], outputs: &["output: Ref(T)"], ..ENTER };
+pub(crate) const REF_ENTER: OpDef = OpDef { name: "RefEnter", ..ENTER };
 
-pub(crate) const EXIT: OpDef = OpDef {
-    name: "Exit",
-    role: Role::Exit,
-    inputs: &["data: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
+pub(crate) const EXIT: OpDef =
+    OpDef { name: "Exit", shape: shape::unchanged, role: Role::Exit, ..OpDef::DEFAULT };
 
-pub(crate) const REF_EXIT: OpDef =
-    OpDef { name: "RefExit", inputs: &["data: Ref(T)"], outputs: &["output: Ref(T)"], ..EXIT };
+pub(crate) const REF_EXIT: OpDef = OpDef { name: "RefExit", ..EXIT };
 
 pub(crate) const NEXT_ITERATION: OpDef =
     OpDef { name: "NextIteration", role: Role::NextIteration, ..EXIT };
@@ -106,14 +54,8 @@ pub(crate) const NEXT_ITERATION: OpDef =
 pub(crate) const REF_NEXT_ITERATION: OpDef =
     OpDef { name: "RefNextIteration", role: Role::NextIteration, ..REF_EXIT };
 
-pub(crate) const LOOP_COND: OpDef = OpDef {
-    name: "LoopCond",
-    role: Role::LoopCond,
-    inputs: &["input: bool"],
-    outputs: &["output: bool"],
-    shape: loop_cond_shape,
-    ..OpDef::DEFAULT
-};
+pub(crate) const LOOP_COND: OpDef =
+    OpDef { name: "LoopCond", shape: loop_cond_shape, role: Role::LoopCond, ..OpDef::DEFAULT };
 
 fn loop_cond_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.with_rank(0, "a loop's condition", 0)?;

@@ -4,48 +4,22 @@
 use thalweg_tensor::{PartialShape, Result, ensure};
 
 use crate::shape::ShapeContext;
-use crate::{Flag, OpDef, Role, functional_gradient, loop_gradient};
+use crate::{OpDef, Role, functional_gradient, loop_gradient};
 
-pub(crate) const PARTITIONED_CALL: OpDef = OpDef {
-    name: "PartitionedCall",
-    role: Role::PartitionedCall,
-    inputs: &["args: Tin"],
-    outputs: &["output: Tout"],
-    attrs: &[
-        "Tin: list(type) >= 0",
-        "Tout: list(type) >= 0",
-        "f: func",
-        "config: string = ''",
-        "config_proto: string = ''",
-        "executor_type: string = ''",
-    ],
-    ..OpDef::DEFAULT
-}
-.with_gradient(functional_gradient::call);
+pub(crate) const PARTITIONED_CALL: OpDef =
+    OpDef { name: "PartitionedCall", role: Role::PartitionedCall, ..OpDef::DEFAULT }
+        .with_gradient(functional_gradient::call);
 
-pub(crate) const STATEFUL_PARTITIONED_CALL: OpDef = OpDef {
-    name: "StatefulPartitionedCall",
-    flags: &[Flag::Stateful, Flag::DistributedCommunication],
-    ..PARTITIONED_CALL
-};
+pub(crate) const STATEFUL_PARTITIONED_CALL: OpDef =
+    OpDef { name: "StatefulPartitionedCall", ..PARTITIONED_CALL };
 
-pub(crate) const REMOTE_CALL: OpDef = OpDef {
-    name: "RemoteCall",
-    role: Role::RemoteCall,
-    inputs: &["target: string", "args: Tin"],
-    outputs: &["output: Tout"],
-    attrs: &["Tin: list(type) >= 1", "Tout: list(type) >= 1", "f: func"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(crate) const REMOTE_CALL: OpDef =
+    OpDef { name: "RemoteCall", role: Role::RemoteCall, ..OpDef::DEFAULT };
 
 pub(crate) const SYMBOLIC_GRADIENT: OpDef = OpDef {
     name: "SymbolicGradient",
-    role: Role::SymbolicGradient,
-    inputs: &["input: Tin"],
-    outputs: &["output: Tout"],
-    attrs: &["Tin: list(type) >= 1", "Tout: list(type) >= 1", "f: func"],
     shape: gradient_shapes,
+    role: Role::SymbolicGradient,
     ..OpDef::DEFAULT
 }
 .with_gradient(functional_gradient::symbolic_gradient);
@@ -65,100 +39,31 @@ fn gradient_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-pub(crate) const STATELESS_IF: OpDef = OpDef {
-    name: "StatelessIf",
-    role: Role::If,
-    inputs: &["cond: Tcond", "input: Tin"],
-    outputs: &["output: Tout"],
-    attrs: &[
-        "Tcond: type",
-        "Tin: list(type) >= 0",
-        "Tout: list(type) >= 0",
-        "then_branch: func",
-        "else_branch: func",
-        "output_shapes: list(shape) = []",
-    ],
-    shape: branch_shapes,
-    ..OpDef::DEFAULT
-}
-.with_gradient(functional_gradient::branch);
+pub(crate) const STATELESS_IF: OpDef =
+    OpDef { name: "StatelessIf", shape: branch_shapes, role: Role::If, ..OpDef::DEFAULT }
+        .with_gradient(functional_gradient::branch);
 
-pub(crate) const IF: OpDef = OpDef { name: "If", flags: &[Flag::Stateful], ..STATELESS_IF };
+pub(crate) const IF: OpDef = OpDef { name: "If", ..STATELESS_IF };
 
-pub(crate) const INTERNAL_IF: OpDef = OpDef {
-    name: "_If",
-    role: Role::If,
-    inputs: &["cond: Tcond", "input: Tin"],
-    outputs: &["output: Tout"],
-    attrs: &[
-        "Tcond: type",
-        "Tin: list(type) >= 1",
-        "Tout: list(type) >= 1",
-        "then_branch: func",
-        "else_branch: func",
-    ],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(crate) const INTERNAL_IF: OpDef = OpDef { name: "_If", role: Role::If, ..OpDef::DEFAULT };
 
-pub(crate) const STATELESS_CASE: OpDef = OpDef {
-    name: "StatelessCase",
-    role: Role::Case,
-    inputs: &["branch_index: int32", "input: Tin"],
-    outputs: &["output: Tout"],
-    attrs: &[
-        "Tin: list(type) >= 0",
-        "Tout: list(type) >= 0",
-        "branches: list(func) >= 1",
-        "output_shapes: list(shape) = []",
-    ],
-    shape: branch_shapes,
-    ..OpDef::DEFAULT
-}
-.with_gradient(functional_gradient::branch);
+pub(crate) const STATELESS_CASE: OpDef =
+    OpDef { name: "StatelessCase", shape: branch_shapes, role: Role::Case, ..OpDef::DEFAULT }
+        .with_gradient(functional_gradient::branch);
 
-pub(crate) const CASE: OpDef = OpDef { name: "Case", flags: &[Flag::Stateful], ..STATELESS_CASE };
+pub(crate) const CASE: OpDef = OpDef { name: "Case", ..STATELESS_CASE };
 
-pub(crate) const STATELESS_WHILE: OpDef = OpDef {
-    name: "StatelessWhile",
-    role: Role::While,
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: list(type) >= 0",
-        "cond: func",
-        "body: func",
-        "output_shapes: list(shape) = []",
-        "parallel_iterations: int = 10",
-    ],
-    shape: loop_shapes,
-    ..OpDef::DEFAULT
-}
-.with_gradient(loop_gradient::while_loop);
+pub(crate) const STATELESS_WHILE: OpDef =
+    OpDef { name: "StatelessWhile", shape: loop_shapes, role: Role::While, ..OpDef::DEFAULT }
+        .with_gradient(loop_gradient::while_loop);
 
-pub(crate) const WHILE: OpDef =
-    OpDef { name: "While", flags: &[Flag::Stateful], ..STATELESS_WHILE };
+pub(crate) const WHILE: OpDef = OpDef { name: "While", ..STATELESS_WHILE };
 
-pub(crate) const INTERNAL_WHILE: OpDef = OpDef {
-    name: "_While",
-    role: Role::While,
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: list(type) >= 0", "cond: func", "body: func"],
-    shape: unchanged_shapes,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(crate) const INTERNAL_WHILE: OpDef =
+    OpDef { name: "_While", shape: unchanged_shapes, role: Role::While, ..OpDef::DEFAULT };
 
-pub(crate) const FOR: OpDef = OpDef {
-    name: "For",
-    role: Role::For,
-    inputs: &["start: int32", "limit: int32", "delta: int32", "input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: list(type) >= 0", "body: func"],
-    ..OpDef::DEFAULT
-}
-.with_gradient(loop_gradient::for_loop);
+pub(crate) const FOR: OpDef =
+    OpDef { name: "For", role: Role::For, ..OpDef::DEFAULT }.with_gradient(loop_gradient::for_loop);
 
 /// The attr `output_shapes`, if it is not empty.
 fn declared_shapes(c: &ShapeContext<'_>) -> Result<Option<Vec<PartialShape>>> {

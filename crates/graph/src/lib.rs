@@ -37,7 +37,7 @@ pub use gradient::{
 pub use graph::{Endpoint, Graph, NewNode, Node, NodeId, OutputInfo, TensorName};
 pub use library::{FunctionLibrary, callees, functions_in};
 pub use op::{ArgDef, ArgType, AttrDef, AttrKind, Flag, Op, OpDef};
-pub use registry::OpRegistry;
+pub use registry::{OpRegistry, TENSORFLOW_INTERFACES};
 pub use rewrite::{Renumbering, Successors, dependencies, keep_nodes, reachable};
 pub use role::Role;
 pub use scope::{NodeBuilder, Output, Scope};

@@ -8,52 +8,58 @@ use crate::{AttrValue, Attrs, Gradient, GradientFn, Role};
 
 /// The definition of an op, as its family states it.
 ///
+/// The interface of one of TensorFlow's ops (inputs, outputs, attrs, flags) is a line of
+/// `tensorflow_ops.txt`, found by the name; any other op states its own.
+///
 /// ```
 /// use thalweg_graph::{OpDef, shape};
-/// const LEAKY_RELU: OpDef = OpDef {
-///     name: "LeakyRelu",
-///     inputs: &["features: T"],
-///     outputs: &["activations: T"],
-///     attrs: &["alpha: float = 0.2", "T: {half, bfloat16, float, double} = DT_FLOAT"],
-///     shape: shape::unchanged,
-///     ..OpDef::DEFAULT
-/// };
+/// const LEAKY_RELU: OpDef = OpDef::new("LeakyRelu", shape::unchanged);
+/// const TRIPLE: OpDef =
+///     OpDef::new("Triple", shape::unchanged).with_interface("x: T | y: T | T: {float, double}");
 /// ```
 #[derive(Clone, Copy)]
 pub struct OpDef {
-    /// TensorFlow's name.
+    /// TensorFlow's name, or one of a program's own.
     pub name: &'static str,
-    /// `name: type`, where type is a dtype, a type attr, `N * type`, or `Ref(type)`.
-    pub inputs: &'static [&'static str],
-    /// As `inputs`.
-    pub outputs: &'static [&'static str],
-    /// `name: kind = default`; kinds are TensorFlow's: `int >= 1`, `{float, double}`, `list(type)`.
-    pub attrs: &'static [&'static str],
+    /// The interface of an op that is not TensorFlow's, in the notation of `tensorflow_ops.txt`
+    /// without the name: `inputs | outputs | attrs | flags`, each a list separated by `;`. Empty
+    /// fields at the end may be left out.
+    pub interface: Option<&'static str>,
     /// Shape function.
     pub shape: ShapeFn,
     /// Value function, for integer outputs that shapes depend on.
     pub value: Option<ValueFn>,
     /// How it is differentiated.
     pub gradient: Gradient,
-    /// Properties beyond the signature.
-    pub flags: &'static [Flag],
     /// What it means to passes and the executor.
     pub role: Role,
 }
 
 impl OpDef {
-    /// No inputs, outputs or attrs; the base for `..OpDef::DEFAULT`.
-    pub const DEFAULT: OpDef = OpDef {
-        name: "",
-        inputs: &[],
-        outputs: &[],
-        attrs: &[],
-        shape: shape::unknown,
-        value: None,
-        gradient: Gradient::Unknown,
-        flags: &[],
-        role: Role::Ordinary,
-    };
+    /// The op of this name, with outputs of unknown shape; the base for `..OpDef::DEFAULT`.
+    pub const DEFAULT: OpDef = OpDef::new("", shape::unknown);
+
+    /// The op of this name and shape function.
+    pub const fn new(name: &'static str, shape: ShapeFn) -> OpDef {
+        OpDef {
+            name,
+            interface: None,
+            shape,
+            value: None,
+            gradient: Gradient::Unknown,
+            role: Role::Ordinary,
+        }
+    }
+
+    /// This op with an interface of its own, in the notation of [`OpDef::interface`].
+    pub const fn with_interface(self, interface: &'static str) -> OpDef {
+        OpDef { interface: Some(interface), ..self }
+    }
+
+    /// This op with the value function `function`.
+    pub const fn with_value(self, function: ValueFn) -> OpDef {
+        OpDef { value: Some(function), ..self }
+    }
 
     /// This op, differentiated by `function`.
     pub const fn with_gradient(self, function: GradientFn) -> OpDef {
@@ -199,15 +205,28 @@ impl AttrKind {
 }
 
 impl Op {
-    /// Parses a definition.
-    pub fn from_def(def: &OpDef) -> Result<Op> {
-        let mut op = Op::parse(def.name, def.inputs, def.outputs, def.attrs)?;
-        op.flags = def.flags.to_vec();
-        op.shape = def.shape;
-        op.value = def.value;
-        op.gradient = def.gradient;
-        op.role = def.role;
-        Ok(op)
+    /// The op that `def` and its interface (see [`OpDef::interface`]) make.
+    pub(crate) fn of(def: &OpDef, interface: &str) -> Result<Op> {
+        let interface = Op::parse_interface(def.name, interface)?;
+        let &OpDef { shape, value, gradient, role, .. } = def;
+        Ok(Op { shape, value, gradient, role, ..interface })
+    }
+
+    /// Parses `inputs | outputs | attrs | flags`, each a list separated by `;`.
+    pub fn parse_interface(name: &str, interface: &str) -> Result<Op> {
+        let fields: Vec<&str> = interface.split('|').collect();
+        let [inputs, outputs, attrs, flags] = match fields[..] {
+            [ref given @ ..] if given.len() <= 4 => {
+                std::array::from_fn(|i| given.get(i).copied().unwrap_or(""))
+            }
+            _ => bail!(Internal, "an op's interface has at most 4 fields: {interface:?}"),
+        };
+        let flag = |name| {
+            Flag::from_name(name).ok_or_else(|| err!(Internal, "{name:?} is not an op's flag"))
+        };
+        let flags = flags.split_whitespace().map(flag).collect::<Result<_>>()?;
+        let op = Op::parse(name, &entries(inputs), &entries(outputs), &entries(attrs))?;
+        Ok(Op { flags, ..op })
     }
 
     /// Parses a signature in TensorFlow's notation.
@@ -239,6 +258,10 @@ impl Op {
     pub fn has(&self, flag: Flag) -> bool {
         self.flags.contains(&flag)
     }
+}
+
+fn entries(field: &str) -> Vec<&str> {
+    field.split(';').map(str::trim).filter(|entry| !entry.is_empty()).collect()
 }
 
 fn parse_arg(spec: &str, attrs: &[AttrDef]) -> Result<ArgDef> {
@@ -447,5 +470,17 @@ mod tests {
         assert_eq!(op.inputs[3].ty, ArgType::ListAttr("Tl".into()));
         assert_eq!(op.inputs[4].ty, ArgType::Fixed(DType::Int32));
         assert!(Op::parse("X", &["a: U"], &[], &[]).is_err());
+    }
+    #[test]
+    fn interface_notation() {
+        let op = Op::parse_interface("X", "a: T; b: float | y: T | T: type | stateful").unwrap();
+        assert_eq!((op.inputs.len(), op.outputs.len(), op.attrs.len()), (2, 1, 1));
+        assert_eq!(op.flags, [Flag::Stateful]);
+        let source = Op::parse_interface("X", "| y: float").unwrap();
+        assert_eq!((source.inputs.len(), source.outputs.len()), (0, 1));
+        for wrong in ["a: T", "| | | stateless", "||||"] {
+            let error = Op::parse_interface("X", wrong).map(|_| ()).unwrap_err();
+            assert_eq!(error.code(), thalweg_tensor::Code::Internal, "{wrong}: {error}");
+        }
     }
 }

@@ -1,87 +1,132 @@
 //! The op registry: op definitions by name.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use rustc_hash::FxHashMap;
 use thalweg_tensor::{Result, bail, err};
 
-use crate::op::{Flag, Op, OpDef};
+use crate::op::{Op, OpDef};
+
+/// The interface of every op of TensorFlow 2.21, one a line: `name | inputs | outputs | attrs | flags`.
+pub static TENSORFLOW_INTERFACES: &str = include_str!("tensorflow_ops.txt");
+
+/// The lines of [`TENSORFLOW_INTERFACES`] by name.
+static LISTED: LazyLock<FxHashMap<&'static str, &'static str>> = LazyLock::new(|| {
+    let lines = TENSORFLOW_INTERFACES.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| line.split_once(" | ")).collect()
+});
 
 /// Op definitions: ours, with shape functions, and TensorFlow's bare interfaces for the rest.
 ///
 /// A graph may hold any op of either kind. An unknown op is refused when the graph is made; one
 /// without a kernel is refused when a step that needs it is planned.
 pub struct OpRegistry {
-    ops: FxHashMap<String, Arc<Op>>,
-    interfaces: &'static str,
-    known: OnceLock<FxHashMap<String, Arc<Op>>>,
+    ops: FxHashMap<&'static str, Entry>,
+}
+
+/// An op whose interface is parsed when it is first asked for.
+struct Entry {
+    /// `None` for an op of which only the interface is known.
+    def: Option<OpDef>,
+    interface: &'static str,
+    parsed: OnceLock<Arc<Op>>,
+}
+
+impl Entry {
+    fn op(&self, name: &str) -> Result<&Arc<Op>> {
+        if let Some(op) = self.parsed.get() {
+            return Ok(op);
+        }
+        let op = match &self.def {
+            Some(def) => Op::of(def, self.interface),
+            None => Op::parse_interface(name, self.interface),
+        };
+        let op = op.map_err(|e| err!(Internal, "op {name}: {}", e.message()))?;
+        Ok(self.parsed.get_or_init(|| Arc::new(op)))
+    }
 }
 
 impl OpRegistry {
-    /// A registry of `ops`; `interfaces` lists further signatures, one a line, as
-    /// `parse_interface` reads them.
-    pub fn new<'a>(
-        ops: impl IntoIterator<Item = &'a OpDef>,
-        interfaces: &'static str,
-    ) -> Result<Arc<OpRegistry>> {
-        let mut table = FxHashMap::default();
+    /// A registry of `ops`, and of all other ops of TensorFlow by their interfaces.
+    pub fn new<'a>(ops: impl IntoIterator<Item = &'a OpDef>) -> Result<Arc<OpRegistry>> {
+        let listed = |(&name, &interface): (&&'static str, &&'static str)| {
+            (name, Entry { def: None, interface, parsed: OnceLock::new() })
+        };
+        let mut table: FxHashMap<&'static str, Entry> = LISTED.iter().map(listed).collect();
         for def in ops {
-            let op = Op::from_def(def)
-                .map_err(|e| err!(Internal, "op {}: {}", def.name, e.message()))?;
-            if table.insert(def.name.to_owned(), Arc::new(op)).is_some() {
+            let interface = def.interface.or_else(|| LISTED.get(def.name).copied());
+            let Some(interface) = interface else {
+                bail!(
+                    InvalidArgument,
+                    "op {}: TensorFlow has no op of this name, so its definition must state an interface",
+                    def.name
+                );
+            };
+            let entry = Entry { def: Some(*def), interface, parsed: OnceLock::new() };
+            if def.interface.is_some() {
+                entry.op(def.name)?;
+            }
+            if table.insert(def.name, entry).is_some_and(|former| former.def.is_some()) {
                 bail!(AlreadyExists, "op {} is defined twice", def.name);
             }
         }
-        Ok(Arc::new(OpRegistry { ops: table, interfaces, known: OnceLock::new() }))
+        Ok(Arc::new(OpRegistry { ops: table }))
     }
 
     /// The op called `name`.
     pub fn get(&self, name: &str) -> Result<&Arc<Op>> {
-        self.ops.get(name).or_else(|| self.interfaces().get(name)).ok_or_else(|| {
-            err!(
+        match self.ops.get(name) {
+            Some(entry) => entry.op(name),
+            None => bail!(
                 NotFound,
                 "Op type not registered '{name}': neither TensorFlow 2.21 nor this program defines it"
-            )
-        })
+            ),
+        }
     }
 
     /// Whether `name` has a definition of ours, not just TensorFlow's interface.
     pub fn is_defined(&self, name: &str) -> bool {
-        self.ops.contains_key(name)
+        self.ops.get(name).is_some_and(|entry| entry.def.is_some())
+    }
+
+    /// The names of all ops, sorted.
+    pub fn names(&self) -> Vec<&'static str> {
+        let mut names: Vec<_> = self.ops.keys().copied().collect();
+        names.sort_unstable();
+        names
     }
 
     /// Our definitions, sorted by name.
     pub fn defined(&self) -> Vec<&Arc<Op>> {
-        let mut ops: Vec<_> = self.ops.values().collect();
-        ops.sort_by(|a, b| a.name.cmp(&b.name));
-        ops
-    }
-
-    /// TensorFlow's interfaces.
-    pub fn interfaces(&self) -> &FxHashMap<String, Arc<Op>> {
-        self.known.get_or_init(|| {
-            self.interfaces
-                .lines()
-                .filter(|line| !line.is_empty() && !line.starts_with('#'))
-                .filter_map(|line| parse_interface(line).ok())
-                .map(|op| (op.name.clone(), Arc::new(op)))
-                .collect()
-        })
+        let names = self.names().into_iter().filter(|name| self.is_defined(name));
+        // An interface that a definition states was parsed before; a test parses the listed ones.
+        names.filter_map(|name| self.ops[name].op(name).ok()).collect()
     }
 }
 
-/// Reads `Name | input; input | output | attr; attr | flag flag`; `\n` in a string is a newline.
-pub(crate) fn parse_interface(line: &str) -> Result<Op> {
-    let fields: Vec<&str> = line.split('|').map(str::trim).collect();
-    let [name, inputs, outputs, attrs, flags] = fields[..] else {
-        bail!(Internal, "an op's line must have 5 fields: {line:?}");
-    };
-    let (inputs, outputs, attrs) = (entries(inputs), entries(outputs), entries(attrs));
-    let mut op = Op::parse(name, &inputs, &outputs, &attrs)?;
-    op.flags = flags.split_whitespace().filter_map(Flag::from_name).collect();
-    Ok(op)
-}
+#[cfg(test)]
+mod tests {
+    use thalweg_tensor::Code;
 
-fn entries(field: &str) -> Vec<&str> {
-    field.split(';').map(str::trim).filter(|entry| !entry.is_empty()).collect()
+    use super::*;
+    use crate::shape;
+
+    #[test]
+    fn definitions_without_an_interface_are_refused() {
+        let code = |defs: &[OpDef]| OpRegistry::new(defs).map(|_| ()).map_err(|e| e.code());
+        let own = OpDef::new("Own", shape::unknown);
+        assert_eq!(code(&[own]), Err(Code::InvalidArgument));
+        assert_eq!(code(&[own.with_interface("x: float | y: T")]), Err(Code::Internal));
+        let own = own.with_interface("x: float | y: float");
+        assert_eq!(code(&[own]), Ok(()));
+        assert_eq!(code(&[own, own]), Err(Code::AlreadyExists));
+    }
+
+    #[test]
+    fn a_definition_extends_the_listed_interface() {
+        let registry = OpRegistry::new(&[OpDef::new("Relu", shape::unchanged)]).unwrap();
+        assert!(registry.is_defined("Relu") && !registry.is_defined("Relu6"));
+        assert_eq!(registry.get("Relu").unwrap().inputs[0].name, "features");
+        assert_eq!(registry.get("Nothing").map(|_| ()).unwrap_err().code(), Code::NotFound);
+    }
 }

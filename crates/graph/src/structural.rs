@@ -6,17 +6,15 @@ use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
 use crate::shape::{self, ShapeContext};
 use crate::value::{PartialValue, ValueContext};
-use crate::{Flag, Gradient, OpDef, Role, control_flow, functional, gradient};
+use crate::{Gradient, OpDef, Role, control_flow, functional, gradient};
 
 const NO_OP: OpDef = OpDef { name: "NoOp", role: Role::NoOp, ..OpDef::DEFAULT };
 
 const CONST: OpDef = OpDef {
     name: "Const",
-    role: Role::Const,
-    outputs: &["output: dtype"],
-    attrs: &["value: tensor", "dtype: type"],
     shape: const_shape,
     gradient: Gradient::None,
+    role: Role::Const,
     ..OpDef::DEFAULT
 };
 
@@ -34,13 +32,10 @@ fn const_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 
 const IDENTITY: OpDef = OpDef {
     name: "Identity",
-    role: Role::Identity,
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type"],
     shape: shape::unchanged,
     value: Some(first_input_value),
     gradient: Gradient::By(gradient::unchanged),
+    role: Role::Identity,
     ..OpDef::DEFAULT
 };
 
@@ -50,12 +45,9 @@ fn first_input_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
 
 const ARG: OpDef = OpDef {
     name: "_Arg",
-    role: Role::Arg,
-    outputs: &["output: T"],
-    attrs: &["T: type", "index: int >= 0"],
     shape: arg_shape,
     gradient: Gradient::None,
-    flags: &[Flag::Stateful],
+    role: Role::Arg,
     ..OpDef::DEFAULT
 };
 
@@ -68,52 +60,13 @@ fn arg_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const RETVAL: OpDef = OpDef {
-    name: "_Retval",
-    role: Role::Retval,
-    inputs: &["input: T"],
-    attrs: &["T: type", "index: int >= 0"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const RETVAL: OpDef = OpDef { name: "_Retval", role: Role::Retval, ..OpDef::DEFAULT };
 
-const SEND_ATTRS: &[&str] = &[
-    "T: type",
-    "tensor_name: string",
-    "send_device: string",
-    "send_device_incarnation: int",
-    "recv_device: string",
-    "client_terminated: bool = false",
-];
-
-const RECV_ATTRS: &[&str] = &[
-    "tensor_type: type",
-    "tensor_name: string",
-    "send_device: string",
-    "send_device_incarnation: int",
-    "recv_device: string",
-    "client_terminated: bool = false",
-];
-
-const SEND: OpDef = OpDef {
-    name: "_Send",
-    role: Role::Send,
-    inputs: &["tensor: T"],
-    attrs: SEND_ATTRS,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const SEND: OpDef = OpDef { name: "_Send", role: Role::Send, ..OpDef::DEFAULT };
 
 const HOST_SEND: OpDef = OpDef { name: "_HostSend", ..SEND };
 
-const RECV: OpDef = OpDef {
-    name: "_Recv",
-    role: Role::Recv,
-    outputs: &["tensor: tensor_type"],
-    attrs: RECV_ATTRS,
-    flags: &[Flag::Stateful, Flag::DistributedCommunication],
-    ..OpDef::DEFAULT
-};
+const RECV: OpDef = OpDef { name: "_Recv", role: Role::Recv, ..OpDef::DEFAULT };
 
 const HOST_RECV: OpDef = OpDef { name: "_HostRecv", ..RECV };
 

@@ -15,20 +15,20 @@ use crate::math::widen::Widen;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        RELU,
+        OpDef::new("Relu", shape::unchanged).with_gradient(|g| by_output(g, "ReluGrad")),
         RELU_GRAD,
-        RELU6,
+        OpDef::new("Relu6", shape::unchanged).with_gradient(|g| by_output(g, "Relu6Grad")),
         RELU6_GRAD,
-        LEAKY_RELU,
+        OpDef::new("LeakyRelu", shape::unchanged).with_gradient(|g| by_input(g, "LeakyReluGrad")),
         LEAKY_RELU_GRAD,
-        ELU,
+        OpDef::new("Elu", shape::unchanged).with_gradient(|g| by_output(g, "EluGrad")),
         ELU_GRAD,
-        SELU,
+        OpDef::new("Selu", shape::unchanged).with_gradient(|g| by_output(g, "SeluGrad")),
         SELU_GRAD,
         SOFTPLUS,
-        SOFTPLUS_GRAD,
-        SOFTSIGN,
-        SOFTSIGN_GRAD,
+        OpDef::new("SoftplusGrad", shape::merged).with_gradient(softplus_grad_grad),
+        OpDef::new("Softsign", shape::unchanged).with_gradient(|g| by_input(g, "SoftsignGrad")),
+        OpDef::new("SoftsignGrad", shape::merged),
     ],
     kernels: &[
         cpu_kernel!("Relu", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64]
@@ -52,60 +52,18 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const REAL_NUMBER: &str = "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, \
-    half, uint32, uint64}";
-
-const FUNCTION: OpDef = OpDef {
-    inputs: &["features: T"],
-    outputs: &["activations: T"],
-    attrs: &["T: {half, bfloat16, float, double}"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
-
-/// A gradient in terms of the function's argument.
-const GRADIENT: OpDef = OpDef {
-    inputs: &["gradients: T", "features: T"],
-    outputs: &["backprops: T"],
-    shape: shape::merged,
-    ..FUNCTION
-};
-
-const RELU: OpDef = OpDef {
-    name: "Relu",
-    attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
-        uint32, uint64, qint8}"],
-    ..FUNCTION
-}
-.with_gradient(|g| by_output(g, "ReluGrad"));
-const RELU_GRAD: OpDef = OpDef { name: "ReluGrad", attrs: &[REAL_NUMBER], ..GRADIENT }
+const RELU_GRAD: OpDef = OpDef::new("ReluGrad", shape::merged)
     .with_gradient(|g| piecewise_linear_grad_grad(g, "ReluGrad"));
-const RELU6: OpDef = OpDef { name: "Relu6", attrs: &[REAL_NUMBER], ..FUNCTION }
-    .with_gradient(|g| by_output(g, "Relu6Grad"));
-const RELU6_GRAD: OpDef = OpDef { name: "Relu6Grad", attrs: &[REAL_NUMBER], ..GRADIENT }
+const RELU6_GRAD: OpDef = OpDef::new("Relu6Grad", shape::merged)
     .with_gradient(|g| piecewise_linear_grad_grad(g, "Relu6Grad"));
-const LEAKY_RELU: OpDef = OpDef {
-    name: "LeakyRelu",
-    attrs: &["alpha: float = 0.2", "T: {half, bfloat16, float, double} = DT_FLOAT"],
-    ..FUNCTION
-}
-.with_gradient(|g| by_input(g, "LeakyReluGrad"));
-const LEAKY_RELU_GRAD: OpDef = OpDef { name: "LeakyReluGrad", attrs: LEAKY_RELU.attrs, ..GRADIENT }
+const LEAKY_RELU_GRAD: OpDef = OpDef::new("LeakyReluGrad", shape::merged)
     .with_gradient(|g| piecewise_linear_grad_grad(g, "LeakyReluGrad"));
-const ELU: OpDef = OpDef { name: "Elu", ..FUNCTION }.with_gradient(|g| by_output(g, "EluGrad"));
 const ELU_GRAD: OpDef =
-    OpDef { name: "EluGrad", inputs: &["gradients: T", "outputs: T"], ..GRADIENT }
-        .with_gradient(|g| elu_grad_grad(g, "EluGrad"));
-const SELU: OpDef = OpDef { name: "Selu", ..FUNCTION }.with_gradient(|g| by_output(g, "SeluGrad"));
+    OpDef::new("EluGrad", shape::merged).with_gradient(|g| elu_grad_grad(g, "EluGrad"));
 const SELU_GRAD: OpDef =
     OpDef { name: "SeluGrad", ..ELU_GRAD }.with_gradient(|g| elu_grad_grad(g, "SeluGrad"));
-const SOFTPLUS: OpDef = OpDef { name: "Softplus", ..FUNCTION }
+const SOFTPLUS: OpDef = OpDef::new("Softplus", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.add("Sigmoid", &[x])));
-const SOFTPLUS_GRAD: OpDef =
-    OpDef { name: "SoftplusGrad", ..GRADIENT }.with_gradient(softplus_grad_grad);
-const SOFTSIGN: OpDef =
-    OpDef { name: "Softsign", ..FUNCTION }.with_gradient(|g| by_input(g, "SoftsignGrad"));
-const SOFTSIGN_GRAD: OpDef = OpDef { name: "SoftsignGrad", ..GRADIENT };
 
 /// By an op that takes the adjoint and the function's argument.
 fn by_input(g: &mut GradientContext<'_>, op: &str) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 use num_complex::Complex;
-use thalweg_graph::{Flag, GradientContext, OpDef, shape};
+use thalweg_graph::{GradientContext, OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result, Tensor, bail, ensure};
 
@@ -28,32 +28,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const ADD_N: OpDef = OpDef {
-    name: "AddN",
-    inputs: &["inputs: N * T"],
-    outputs: &["sum: T"],
-    attrs: &[
-        "N: int >= 1",
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, \
-            bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, variant}",
-    ],
-    shape: shape::merged,
-    flags: &[Flag::Commutative, Flag::Aggregate],
-    ..OpDef::DEFAULT
-}
-.with_gradient(add_n_grad);
+const ADD_N: OpDef = OpDef::new("AddN", shape::merged).with_gradient(add_n_grad);
 
-const ACCUMULATE_NV2: OpDef = OpDef {
-    name: "AccumulateNV2",
-    attrs: &[
-        "N: int >= 1",
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, \
-            bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "shape: shape",
-    ],
-    shape: shape::from_attr,
-    ..ADD_N
-};
+const ACCUMULATE_NV2: OpDef = OpDef { name: "AccumulateNV2", shape: shape::from_attr, ..ADD_N };
 
 /// Each term gets the adjoint of the sum, rows or whole.
 fn add_n_grad(g: &mut GradientContext<'_>) -> Result<()> {

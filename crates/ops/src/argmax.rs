@@ -23,28 +23,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const ORDERED: &str = "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, \
-    half, uint32, uint64, qint8, quint8, qint32, qint16, quint16, bool}";
+const ARG_MAX: OpDef = OpDef::new("ArgMax", without_dimension).without_gradient();
 
-const ARG_MAX: OpDef = OpDef {
-    name: "ArgMax",
-    inputs: &["input: T", "dimension: Tidx"],
-    outputs: &["output: output_type"],
-    attrs: &[
-        ORDERED,
-        "Tidx: {int16, int32, int64} = DT_INT32",
-        "output_type: {int16, uint16, int32, int64} = DT_INT64",
-    ],
-    shape: without_dimension,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const ARG_MIN: OpDef = OpDef {
-    name: "ArgMin",
-    attrs: &[ORDERED, "Tidx: {int32, int64} = DT_INT32", "output_type: {int32, int64} = DT_INT64"],
-    ..ARG_MAX
-};
+const ARG_MIN: OpDef = OpDef { name: "ArgMin", ..ARG_MAX };
 
 fn without_dimension(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "dimension", 0)?;

@@ -1,7 +1,7 @@
 //! Source ops: placeholders, filled constants, ranges.
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, Role, ValueContext, gradient};
+use thalweg_graph::{GradientContext, OpDef, PartialValue, Role, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, Element, PartialShape, Result, Shape, Tensor, bail, bf16, ensure,
@@ -24,7 +24,7 @@ pub(crate) static FAMILY: Family = Family {
         ONES_LIKE.without_gradient(),
         RANGE.without_gradient(),
         LIN_SPACE.without_gradient(),
-        EMPTY,
+        OpDef::new("Empty", shape::from_first_input),
     ],
     kernels: &[
         KernelSpec { op: "Placeholder", create: placeholder, ..KernelSpec::CPU },
@@ -48,18 +48,14 @@ pub(crate) static FAMILY: Family = Family {
 
 const PLACEHOLDER: OpDef = OpDef {
     name: "Placeholder",
-    role: Role::Placeholder,
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type", "shape: shape = {unknown_rank: true}"],
     shape: shape::from_attr,
+    role: Role::Placeholder,
     ..OpDef::DEFAULT
 };
 const PLACEHOLDER_V2: OpDef = OpDef {
     name: "PlaceholderV2",
-    role: Role::Placeholder,
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type", "shape: shape"],
     shape: shape::from_attr,
+    role: Role::Placeholder,
     ..OpDef::DEFAULT
 };
 
@@ -84,11 +80,8 @@ fn placeholder(init: &KernelInit<'_>) -> Result<AnyKernel> {
 
 const PLACEHOLDER_WITH_DEFAULT: OpDef = OpDef {
     name: "PlaceholderWithDefault",
-    role: Role::PlaceholderWithDefault,
-    inputs: &["input: dtype"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type", "shape: shape"],
     shape: placeholder_with_default_shape,
+    role: Role::PlaceholderWithDefault,
     ..OpDef::DEFAULT
 };
 
@@ -106,15 +99,7 @@ pub(crate) fn forward(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output(0, input)
 }
 
-const FILL: OpDef = OpDef {
-    name: "Fill",
-    inputs: &["dims: index_type", "value: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "index_type: {int32, int64} = DT_INT32"],
-    shape: fill_shape,
-    value: Some(fill_value),
-    ..OpDef::DEFAULT
-};
+const FILL: OpDef = OpDef::new("Fill", fill_shape).with_value(fill_value);
 
 fn fill_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     ensure!(
@@ -185,14 +170,7 @@ pub(crate) fn filled(
     Ok(output)
 }
 
-const ZEROS_LIKE: OpDef = OpDef {
-    name: "ZerosLike",
-    inputs: &["x: T"],
-    outputs: &["y: T"],
-    attrs: &["T: type"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
+const ZEROS_LIKE: OpDef = OpDef::new("ZerosLike", shape::unchanged);
 
 fn zeros_like(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.output_dtype(0);
@@ -206,16 +184,7 @@ fn zeros_like(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const ONES_LIKE: OpDef = OpDef {
-    name: "OnesLike",
-    inputs: &["x: T"],
-    outputs: &["y: T"],
-    attrs: &[
-        "T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, uint64, complex64, complex128, bool}",
-    ],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
+const ONES_LIKE: OpDef = OpDef::new("OnesLike", shape::unchanged);
 
 fn ones_like(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.output_dtype(0);
@@ -248,17 +217,7 @@ pub(crate) fn one(dtype: DType) -> Result<Tensor> {
     })
 }
 
-const RANGE: OpDef = OpDef {
-    name: "Range",
-    inputs: &["start: Tidx", "limit: Tidx", "delta: Tidx"],
-    outputs: &["output: Tidx"],
-    attrs: &[
-        "Tidx: {bfloat16, half, float, double, int8, int16, int32, int64, uint16, uint32, uint64} = DT_INT32",
-    ],
-    shape: range_shape,
-    value: Some(range_value),
-    ..OpDef::DEFAULT
-};
+const RANGE: OpDef = OpDef::new("Range", range_shape).with_value(range_value);
 
 fn range_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut size = None;
@@ -409,14 +368,7 @@ fn range<T: Ranged>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const LIN_SPACE: OpDef = OpDef {
-    name: "LinSpace",
-    inputs: &["start: T", "stop: T", "num: Tidx"],
-    outputs: &["output: T"],
-    attrs: &["T: {bfloat16, half, float, double}", "Tidx: {int32, int64} = DT_INT32"],
-    shape: lin_space_shape,
-    ..OpDef::DEFAULT
-};
+const LIN_SPACE: OpDef = OpDef::new("LinSpace", lin_space_shape);
 
 fn lin_space_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in ["start", "stop", "num"].into_iter().enumerate() {
@@ -455,16 +407,6 @@ fn lin_space<T: Ranged + num_traits::Float>(_: &KernelInit<'_>) -> Result<AnyKer
         ctx.set_output(0, output)
     })
 }
-
-const EMPTY: OpDef = OpDef {
-    name: "Empty",
-    inputs: &["shape: int32"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type", "init: bool = false"],
-    shape: shape::from_first_input,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
 
 /// Zeroes whether asked for or not: what lay in the memory before is nobody's business.
 fn empty(init: &KernelInit<'_>) -> Result<AnyKernel> {

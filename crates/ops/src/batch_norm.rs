@@ -34,135 +34,19 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const FUSED_BATCH_NORM: OpDef = OpDef {
-    name: "FusedBatchNorm",
-    inputs: &["x: T", "scale: T", "offset: T", "mean: T", "variance: T"],
-    outputs: &[
-        "y: T",
-        "batch_mean: T",
-        "batch_variance: T",
-        "reserve_space_1: T",
-        "reserve_space_2: T",
-    ],
-    attrs: &[
-        "T: {float}",
-        "epsilon: float = 0.0001",
-        "exponential_avg_factor: float = 1.0",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "is_training: bool = true",
-    ],
-    shape: normalized_shapes,
-    ..OpDef::DEFAULT
-};
+const FUSED_BATCH_NORM: OpDef = OpDef::new("FusedBatchNorm", normalized_shapes);
 
-const FUSED_BATCH_NORM_V2: OpDef = OpDef {
-    name: "FusedBatchNormV2",
-    inputs: &["x: T", "scale: U", "offset: U", "mean: U", "variance: U"],
-    outputs: &[
-        "y: T",
-        "batch_mean: U",
-        "batch_variance: U",
-        "reserve_space_1: U",
-        "reserve_space_2: U",
-    ],
-    attrs: &[
-        "T: {half, bfloat16, float}",
-        "U: {float}",
-        "epsilon: float = 0.0001",
-        "exponential_avg_factor: float = 1.0",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "is_training: bool = true",
-    ],
-    ..FUSED_BATCH_NORM
-};
+const FUSED_BATCH_NORM_V2: OpDef = OpDef { name: "FusedBatchNormV2", ..FUSED_BATCH_NORM };
 
-const FUSED_BATCH_NORM_V3: OpDef = OpDef {
-    name: "FusedBatchNormV3",
-    outputs: &[
-        "y: T",
-        "batch_mean: U",
-        "batch_variance: U",
-        "reserve_space_1: U",
-        "reserve_space_2: U",
-        "reserve_space_3: U",
-    ],
-    attrs: &[
-        "T: {half, bfloat16, float}",
-        "U: {bfloat16, float}",
-        "epsilon: float = 0.0001",
-        "exponential_avg_factor: float = 1.0",
-        "data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'",
-        "is_training: bool = true",
-    ],
-    ..FUSED_BATCH_NORM_V2
-};
+const FUSED_BATCH_NORM_V3: OpDef = OpDef { name: "FusedBatchNormV3", ..FUSED_BATCH_NORM_V2 };
 
-const FUSED_BATCH_NORM_GRAD: OpDef = OpDef {
-    name: "FusedBatchNormGrad",
-    inputs: &["y_backprop: T", "x: T", "scale: T", "reserve_space_1: T", "reserve_space_2: T"],
-    outputs: &[
-        "x_backprop: T",
-        "scale_backprop: T",
-        "offset_backprop: T",
-        "reserve_space_3: T",
-        "reserve_space_4: T",
-    ],
-    attrs: &[
-        "T: {float}",
-        "epsilon: float = 0.0001",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "is_training: bool = true",
-    ],
-    shape: gradient_shapes,
-    ..OpDef::DEFAULT
-};
+const FUSED_BATCH_NORM_GRAD: OpDef = OpDef::new("FusedBatchNormGrad", gradient_shapes);
 
-const FUSED_BATCH_NORM_GRAD_V2: OpDef = OpDef {
-    name: "FusedBatchNormGradV2",
-    inputs: &["y_backprop: T", "x: T", "scale: float", "reserve_space_1: U", "reserve_space_2: U"],
-    outputs: &[
-        "x_backprop: T",
-        "scale_backprop: U",
-        "offset_backprop: U",
-        "reserve_space_3: U",
-        "reserve_space_4: U",
-    ],
-    attrs: &[
-        "T: {half, bfloat16, float}",
-        "U: {float}",
-        "epsilon: float = 0.0001",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "is_training: bool = true",
-    ],
-    ..FUSED_BATCH_NORM_GRAD
-};
+const FUSED_BATCH_NORM_GRAD_V2: OpDef =
+    OpDef { name: "FusedBatchNormGradV2", ..FUSED_BATCH_NORM_GRAD };
 
-const FUSED_BATCH_NORM_GRAD_V3: OpDef = OpDef {
-    name: "FusedBatchNormGradV3",
-    inputs: &[
-        "y_backprop: T",
-        "x: T",
-        "scale: float",
-        "reserve_space_1: U",
-        "reserve_space_2: U",
-        "reserve_space_3: U",
-    ],
-    outputs: &[
-        "x_backprop: T",
-        "scale_backprop: U",
-        "offset_backprop: U",
-        "reserve_space_4: U",
-        "reserve_space_5: U",
-    ],
-    attrs: &[
-        "T: {half, bfloat16, float}",
-        "U: {float}",
-        "epsilon: float = 0.0001",
-        "data_format: {'NHWC', 'NCHW', 'NDHWC', 'NCDHW'} = 'NHWC'",
-        "is_training: bool = true",
-    ],
-    ..FUSED_BATCH_NORM_GRAD_V2
-};
+const FUSED_BATCH_NORM_GRAD_V3: OpDef =
+    OpDef { name: "FusedBatchNormGradV3", ..FUSED_BATCH_NORM_GRAD_V2 };
 
 /// The channels that images and vectors agree on, and the images' shape with them.
 fn agreed_channels(

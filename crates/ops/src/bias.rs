@@ -16,7 +16,11 @@ use crate::reduce::{Layout, fold};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[BIAS_ADD, BIAS_ADD_V1, BIAS_ADD_GRAD],
+    ops: &[
+        BIAS_ADD,
+        BIAS_ADD_V1,
+        OpDef::new("BiasAddGrad", channels_only).with_gradient(bias_add_grad_grad),
+    ],
     kernels: &[
         cpu_kernel!("BiasAdd", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
             Complex<f32>, Complex<f64>] => bias_add),
@@ -27,31 +31,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const NUMBER: &str = "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, \
-    quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}";
-const DATA_FORMAT: &str = "data_format: {'NHWC', 'NCHW'} = 'NHWC'";
+const BIAS_ADD: OpDef = OpDef::new("BiasAdd", with_bias).with_gradient(bias_add_op_grad);
 
-const BIAS_ADD: OpDef = OpDef {
-    name: "BiasAdd",
-    inputs: &["value: T", "bias: T"],
-    outputs: &["output: T"],
-    attrs: &[NUMBER, DATA_FORMAT],
-    shape: with_bias,
-    ..OpDef::DEFAULT
-}
-.with_gradient(bias_add_op_grad);
-
-const BIAS_ADD_V1: OpDef = OpDef { name: "BiasAddV1", attrs: &[NUMBER], ..BIAS_ADD };
-
-const BIAS_ADD_GRAD: OpDef = OpDef {
-    name: "BiasAddGrad",
-    inputs: &["out_backprop: T"],
-    outputs: &["output: T"],
-    attrs: &[NUMBER, DATA_FORMAT],
-    shape: channels_only,
-    ..OpDef::DEFAULT
-}
-.with_gradient(bias_add_grad_grad);
+const BIAS_ADD_V1: OpDef = OpDef { name: "BiasAddV1", ..BIAS_ADD };
 
 fn bias_add_op_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let grad = g.grad(0)?;

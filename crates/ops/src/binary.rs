@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use thalweg_graph::{Flag, GradientContext, OpDef, Output, PartialValue, ValueContext, shape};
+use thalweg_graph::{GradientContext, OpDef, Output, PartialValue, ValueContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Budget, Bytes, Complex32, Complex64, DType, Result, StringBuilder, bf16, f16,
@@ -15,144 +15,41 @@ use crate::elementwise::binary;
 use crate::gradients::{Arithmetic, conj, set_broadcast};
 use crate::number::Real;
 
-const ARITHMETIC: &[&str] = &[
-    "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, uint32, uint64, int64, complex64, complex128}",
-];
-const ORDERED: &[&str] = &[
-    "T: {bfloat16, half, float, double, int8, uint8, int16, uint16, int32, uint32, int64, uint64}",
-];
-const FLOATING: &[&str] = &["T: {half, bfloat16, float, double, complex64, complex128}"];
+const ADD: OpDef = OpDef::new("Add", shape::broadcast)
+    .with_value(|c| integers(c, i64::checked_add))
+    .with_gradient(add_grad);
 
-/// `z = f(x, y)`, all of one type.
-const fn zip(name: &'static str, attrs: &'static [&'static str]) -> OpDef {
-    OpDef {
-        name,
-        inputs: &["x: T", "y: T"],
-        outputs: &["z: T"],
-        attrs,
-        shape: shape::broadcast,
-        ..OpDef::DEFAULT
-    }
-}
+const ADD_V2: OpDef = OpDef::new("AddV2", shape::broadcast)
+    .with_value(|c| integers(c, i64::checked_add))
+    .with_gradient(add_grad);
 
-const ADD: OpDef = OpDef {
-    value: Some(|c| integers(c, i64::checked_add)),
-    ..zip(
-        "Add",
-        &[
-            "T: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, complex128, string}",
-        ],
-    )
-}
-.with_gradient(add_grad);
+const SUB: OpDef = OpDef::new("Sub", shape::broadcast)
+    .with_value(|c| integers(c, i64::checked_sub))
+    .with_gradient(sub_grad);
 
-const ADD_V2: OpDef = OpDef {
-    value: Some(|c| integers(c, i64::checked_add)),
-    flags: &[Flag::Commutative, Flag::Aggregate],
-    ..zip(
-        "AddV2",
-        &[
-            "T: {bfloat16, half, float, double, uint8, uint16, uint32, uint64, int8, int16, int32, int64, complex64, complex128}",
-        ],
-    )
-}
-.with_gradient(add_grad);
+const MUL: OpDef = OpDef::new("Mul", shape::broadcast)
+    .with_value(|c| integers(c, i64::checked_mul))
+    .with_gradient(mul_grad);
 
-const SUB: OpDef = OpDef {
-    value: Some(|c| integers(c, i64::checked_sub)),
-    ..zip(
-        "Sub",
-        &[
-            "T: {bfloat16, half, float, double, uint8, int8, uint16, int16, int32, int64, complex64, complex128, uint32, uint64}",
-        ],
-    )
-}
-.with_gradient(sub_grad);
+const TRUNCATE_DIV: OpDef = OpDef::new("TruncateDiv", shape::broadcast)
+    .with_value(|c| integers(c, i64::checked_div))
+    .without_gradient();
 
-const MUL: OpDef = OpDef {
-    value: Some(|c| integers(c, i64::checked_mul)),
-    flags: &[Flag::Commutative],
-    ..zip("Mul", ARITHMETIC)
-}
-.with_gradient(mul_grad);
+const FLOOR_DIV: OpDef = OpDef::new("FloorDiv", shape::broadcast)
+    .with_value(|c| integers(c, |x, y| (y != 0).then(|| x.floored_quotient(y))))
+    .without_gradient();
 
-const MUL_NO_NAN: OpDef =
-    zip("MulNoNan", &["T: {bfloat16, half, float, double, complex64, complex128}"])
-        .with_gradient(mul_no_nan_grad);
+const FLOOR_MOD: OpDef = OpDef::new("FloorMod", shape::broadcast)
+    .with_value(|c| integers(c, |x, y| (y != 0).then(|| x.floored_remainder(y))))
+    .with_gradient(floor_mod_grad);
 
-const DIV_NO_NAN: OpDef =
-    zip("DivNoNan", &["T: {half, float, bfloat16, double, complex64, complex128}"])
-        .with_gradient(|g| div_grad(g, "DivNoNan"));
+const MAXIMUM: OpDef = OpDef::new("Maximum", shape::broadcast)
+    .with_value(|c| integers(c, |x, y| Some(x.max(y))))
+    .with_gradient(|g| extreme_grad(g, "GreaterEqual"));
 
-const TRUNCATE_DIV: OpDef =
-    OpDef { value: Some(|c| integers(c, i64::checked_div)), ..zip("TruncateDiv", ARITHMETIC) }
-        .without_gradient();
-
-const FLOOR_DIV: OpDef = OpDef {
-    value: Some(|c| integers(c, |x, y| (y != 0).then(|| x.floored_quotient(y)))),
-    ..zip("FloorDiv", ARITHMETIC)
-}
-.without_gradient();
-
-const MOD: OpDef = zip("Mod", &["T: {int32, int64, half, half, bfloat16, float, double}"]);
-
-const FLOOR_MOD: OpDef = OpDef {
-    value: Some(|c| integers(c, |x, y| (y != 0).then(|| x.floored_remainder(y)))),
-    ..zip(
-        "FloorMod",
-        &[
-            "T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64, bfloat16, half, float, double}",
-        ],
-    )
-}
-.with_gradient(floor_mod_grad);
-
-const TRUNCATE_MOD: OpDef =
-    zip("TruncateMod", &["T: {int32, int64, bfloat16, half, float, double}"]);
-
-const POW: OpDef = zip(
-    "Pow",
-    &["T: {bfloat16, float, half, double, int8, int16, int32, int64, complex64, complex128}"],
-)
-.with_gradient(pow_grad);
-
-const MAXIMUM: OpDef =
-    OpDef { value: Some(|c| integers(c, |x, y| Some(x.max(y)))), ..zip("Maximum", ORDERED) }
-        .with_gradient(|g| extreme_grad(g, "GreaterEqual"));
-
-const MINIMUM: OpDef =
-    OpDef { value: Some(|c| integers(c, |x, y| Some(x.min(y)))), ..zip("Minimum", ORDERED) }
-        .with_gradient(|g| extreme_grad(g, "LessEqual"));
-
-const SQUARED_DIFFERENCE: OpDef = OpDef {
-    flags: &[Flag::Commutative],
-    ..zip(
-        "SquaredDifference",
-        &["T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"],
-    )
-}
-.with_gradient(squared_difference_grad);
-
-const ATAN2: OpDef =
-    OpDef { inputs: &["y: T", "x: T"], ..zip("Atan2", &["T: {bfloat16, half, float, double}"]) }
-        .with_gradient(atan2_grad);
-
-const NEXT_AFTER: OpDef = OpDef {
-    inputs: &["x1: T", "x2: T"],
-    outputs: &["output: T"],
-    ..zip("NextAfter", &["T: {double, float} = DT_FLOAT"])
-}
-.with_gradient(next_after_grad);
-
-const COMPLEX: OpDef = OpDef {
-    inputs: &["real: T", "imag: T"],
-    outputs: &["out: Tout"],
-    ..zip(
-        "Complex",
-        &["T: {float, double} = DT_FLOAT", "Tout: {complex64, complex128} = DT_COMPLEX64"],
-    )
-}
-.with_gradient(complex_grad);
+const MINIMUM: OpDef = OpDef::new("Minimum", shape::broadcast)
+    .with_value(|c| integers(c, |x, y| Some(x.min(y))))
+    .with_gradient(|g| extreme_grad(g, "LessEqual"));
 
 /// A kernel for every number.
 macro_rules! number {
@@ -181,25 +78,25 @@ pub(crate) static FAMILY: Family = Family {
         ADD_V2,
         SUB,
         MUL,
-        MUL_NO_NAN,
-        zip("Div", ARITHMETIC).with_gradient(|g| div_grad(g, "RealDiv")),
-        zip("RealDiv", ARITHMETIC).with_gradient(|g| div_grad(g, "RealDiv")),
-        DIV_NO_NAN,
+        OpDef::new("MulNoNan", shape::broadcast).with_gradient(mul_no_nan_grad),
+        OpDef::new("Div", shape::broadcast).with_gradient(|g| div_grad(g, "RealDiv")),
+        OpDef::new("RealDiv", shape::broadcast).with_gradient(|g| div_grad(g, "RealDiv")),
+        OpDef::new("DivNoNan", shape::broadcast).with_gradient(|g| div_grad(g, "DivNoNan")),
         TRUNCATE_DIV,
         FLOOR_DIV,
-        MOD,
+        OpDef::new("Mod", shape::broadcast),
         FLOOR_MOD,
-        TRUNCATE_MOD,
-        POW,
+        OpDef::new("TruncateMod", shape::broadcast),
+        OpDef::new("Pow", shape::broadcast).with_gradient(pow_grad),
         MAXIMUM,
         MINIMUM,
-        SQUARED_DIFFERENCE,
-        ATAN2,
-        zip("Xdivy", FLOATING).with_gradient(xdivy_grad),
-        zip("Xlogy", FLOATING).with_gradient(xlogy_grad),
-        zip("Xlog1py", FLOATING).with_gradient(xlog1py_grad),
-        NEXT_AFTER,
-        COMPLEX,
+        OpDef::new("SquaredDifference", shape::broadcast).with_gradient(squared_difference_grad),
+        OpDef::new("Atan2", shape::broadcast).with_gradient(atan2_grad),
+        OpDef::new("Xdivy", shape::broadcast).with_gradient(xdivy_grad),
+        OpDef::new("Xlogy", shape::broadcast).with_gradient(xlogy_grad),
+        OpDef::new("Xlog1py", shape::broadcast).with_gradient(xlog1py_grad),
+        OpDef::new("NextAfter", shape::broadcast).with_gradient(next_after_grad),
+        OpDef::new("Complex", shape::broadcast).with_gradient(complex_grad),
     ],
     kernels: &[
         cpu_kernel!("Add", "T" in [f16, bf16, f32, f64, i8, i16, i32, i64, u8, Complex32, Complex64] => binary::<Add>),

@@ -6,20 +6,8 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, bail, ensure, err};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[BITCAST],
+    ops: &[OpDef::new("Bitcast", bitcast_shape)],
     kernels: &[KernelSpec { op: "Bitcast", create: bitcast, ..KernelSpec::CPU }],
-};
-
-const BITCAST: OpDef = OpDef {
-    name: "Bitcast",
-    inputs: &["input: T"],
-    outputs: &["output: type"],
-    attrs: &[
-        "T: {bfloat16, half, float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16, complex64, complex128, qint8, quint8, qint16, quint16, qint32}",
-        "type: {bfloat16, half, float, double, int64, int32, uint8, uint16, uint32, uint64, int8, int16, complex64, complex128, qint8, quint8, qint16, quint16, qint32}",
-    ],
-    shape: bitcast_shape,
-    ..OpDef::DEFAULT
 };
 
 /// The shape under which the same bits are elements of another size.

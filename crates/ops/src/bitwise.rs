@@ -1,38 +1,15 @@
 //! Bitwise ops on integers: logic, shifts, population count.
 
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::Family;
 use thalweg_tensor::Element;
 
 use crate::elementwise::{Binary, Unary, binary, unary};
 use crate::math::simd::Level;
 
-const INTEGERS: &[&str] = &["T: {int8, int16, int32, int64, uint8, uint16, uint32, uint64}"];
+const INVERT: OpDef = OpDef::new("Invert", shape::unchanged).without_gradient();
 
-const fn zip(name: &'static str, flags: &'static [Flag]) -> OpDef {
-    OpDef {
-        name,
-        inputs: &["x: T", "y: T"],
-        outputs: &["z: T"],
-        attrs: INTEGERS,
-        shape: shape::broadcast,
-        flags,
-        ..OpDef::DEFAULT
-    }
-    .without_gradient()
-}
-
-const INVERT: OpDef = OpDef {
-    name: "Invert",
-    inputs: &["x: T"],
-    outputs: &["y: T"],
-    attrs: INTEGERS,
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const POPULATION_COUNT: OpDef = OpDef { name: "PopulationCount", outputs: &["y: uint8"], ..INVERT };
+const POPULATION_COUNT: OpDef = OpDef { name: "PopulationCount", ..INVERT };
 
 macro_rules! integers {
     ($name:literal, $create:ident, $op:ty) => {
@@ -42,11 +19,11 @@ macro_rules! integers {
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        zip("BitwiseAnd", &[Flag::Commutative]),
-        zip("BitwiseOr", &[Flag::Commutative]),
-        zip("BitwiseXor", &[Flag::Commutative]),
-        zip("LeftShift", &[]),
-        zip("RightShift", &[]),
+        OpDef::new("BitwiseAnd", shape::broadcast).without_gradient(),
+        OpDef::new("BitwiseOr", shape::broadcast).without_gradient(),
+        OpDef::new("BitwiseXor", shape::broadcast).without_gradient(),
+        OpDef::new("LeftShift", shape::broadcast).without_gradient(),
+        OpDef::new("RightShift", shape::broadcast).without_gradient(),
         INVERT,
         POPULATION_COUNT,
     ],

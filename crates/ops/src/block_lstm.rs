@@ -35,72 +35,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const BLOCK_LSTM: OpDef = OpDef {
-    name: "BlockLSTM",
-    inputs: &[
-        "seq_len_max: int64",
-        "x: T",
-        "cs_prev: T",
-        "h_prev: T",
-        "w: T",
-        "wci: T",
-        "wcf: T",
-        "wco: T",
-        "b: T",
-    ],
-    outputs: &["i: T", "cs: T", "f: T", "o: T", "ci: T", "co: T", "h: T"],
-    attrs: &[
-        "forget_bias: float = 1.0",
-        "cell_clip: float = 3.0",
-        "use_peephole: bool = false",
-        "T: {half, float}",
-    ],
-    shape: sequence_shapes,
-    ..OpDef::DEFAULT
-};
+const BLOCK_LSTM: OpDef = OpDef::new("BlockLSTM", sequence_shapes);
 
-const BLOCK_LSTM_V2: OpDef = OpDef {
-    name: "BlockLSTMV2",
-    attrs: &["cell_clip: float = 0.0", "use_peephole: bool = false", "T: {half, float}"],
-    ..BLOCK_LSTM
-};
+const BLOCK_LSTM_V2: OpDef = OpDef { name: "BlockLSTMV2", ..BLOCK_LSTM };
 
-const BLOCK_LSTM_GRAD: OpDef = OpDef {
-    name: "BlockLSTMGrad",
-    inputs: &[
-        "seq_len_max: int64",
-        "x: T",
-        "cs_prev: T",
-        "h_prev: T",
-        "w: T",
-        "wci: T",
-        "wcf: T",
-        "wco: T",
-        "b: T",
-        "i: T",
-        "cs: T",
-        "f: T",
-        "o: T",
-        "ci: T",
-        "co: T",
-        "h: T",
-        "cs_grad: T",
-        "h_grad: T",
-    ],
-    outputs: &[
-        "x_grad: T",
-        "cs_prev_grad: T",
-        "h_prev_grad: T",
-        "w_grad: T",
-        "wci_grad: T",
-        "wcf_grad: T",
-        "wco_grad: T",
-        "b_grad: T",
-    ],
-    attrs: &["use_peephole: bool", "T: {half, float}"],
-    shape: gradient_shapes,
-    ..OpDef::DEFAULT
-};
+const BLOCK_LSTM_GRAD: OpDef = OpDef::new("BlockLSTMGrad", gradient_shapes);
 
 const BLOCK_LSTM_GRAD_V2: OpDef = OpDef { name: "BlockLSTMGradV2", ..BLOCK_LSTM_GRAD };
 

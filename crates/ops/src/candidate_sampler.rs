@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use parking_lot::Mutex;
-use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Charge, PartialShape, Result, Shape, Tensor, bail, ensure, err};
 
@@ -21,7 +21,7 @@ pub(crate) static FAMILY: Family = Family {
         THREAD_UNSAFE_UNIGRAM_CANDIDATE_SAMPLER,
         FIXED_UNIGRAM_CANDIDATE_SAMPLER,
         ALL_CANDIDATE_SAMPLER,
-        COMPUTE_ACCIDENTAL_HITS,
+        OpDef::new("ComputeAccidentalHits", hits_shape),
     ],
     kernels: &[
         KernelSpec { op: "UniformCandidateSampler", create: uniform, ..KernelSpec::CPU },
@@ -38,26 +38,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const UNIFORM_CANDIDATE_SAMPLER: OpDef = OpDef {
-    name: "UniformCandidateSampler",
-    inputs: &["true_classes: int64"],
-    outputs: &[
-        "sampled_candidates: int64",
-        "true_expected_count: float",
-        "sampled_expected_count: float",
-    ],
-    attrs: &[
-        "num_true: int >= 1",
-        "num_sampled: int >= 1",
-        "unique: bool",
-        "range_max: int >= 1",
-        "seed: int = 0",
-        "seed2: int = 0",
-    ],
-    shape: sampler_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const UNIFORM_CANDIDATE_SAMPLER: OpDef = OpDef::new("UniformCandidateSampler", sampler_shape);
 
 const LOG_UNIFORM_CANDIDATE_SAMPLER: OpDef =
     OpDef { name: "LogUniformCandidateSampler", ..UNIFORM_CANDIDATE_SAMPLER };
@@ -68,45 +49,11 @@ const LEARNED_UNIGRAM_CANDIDATE_SAMPLER: OpDef =
 const THREAD_UNSAFE_UNIGRAM_CANDIDATE_SAMPLER: OpDef =
     OpDef { name: "ThreadUnsafeUnigramCandidateSampler", ..UNIFORM_CANDIDATE_SAMPLER };
 
-const FIXED_UNIGRAM_CANDIDATE_SAMPLER: OpDef = OpDef {
-    name: "FixedUnigramCandidateSampler",
-    attrs: &[
-        "num_true: int >= 1",
-        "num_sampled: int >= 1",
-        "unique: bool",
-        "range_max: int >= 1",
-        "vocab_file: string = ''",
-        "distortion: float = 1.0",
-        "num_reserved_ids: int = 0",
-        "num_shards: int >= 1 = 1",
-        "shard: int >= 0 = 0",
-        "unigrams: list(float) = []",
-        "seed: int = 0",
-        "seed2: int = 0",
-    ],
-    ..UNIFORM_CANDIDATE_SAMPLER
-};
+const FIXED_UNIGRAM_CANDIDATE_SAMPLER: OpDef =
+    OpDef { name: "FixedUnigramCandidateSampler", ..UNIFORM_CANDIDATE_SAMPLER };
 
-const ALL_CANDIDATE_SAMPLER: OpDef = OpDef {
-    name: "AllCandidateSampler",
-    attrs: &[
-        "num_true: int >= 1",
-        "num_sampled: int >= 1",
-        "unique: bool",
-        "seed: int = 0",
-        "seed2: int = 0",
-    ],
-    ..UNIFORM_CANDIDATE_SAMPLER
-};
-
-const COMPUTE_ACCIDENTAL_HITS: OpDef = OpDef {
-    name: "ComputeAccidentalHits",
-    inputs: &["true_classes: int64", "sampled_candidates: int64"],
-    outputs: &["indices: int32", "ids: int64", "weights: float"],
-    attrs: &["num_true: int", "seed: int = 0", "seed2: int = 0"],
-    shape: hits_shape,
-    ..OpDef::DEFAULT
-};
+const ALL_CANDIDATE_SAMPLER: OpDef =
+    OpDef { name: "AllCandidateSampler", ..UNIFORM_CANDIDATE_SAMPLER };
 
 /// `num_sampled` candidates and their counts, and a count for each true class.
 fn sampler_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -20,16 +20,8 @@ use crate::math::half_slices;
 use crate::math::simd::Level;
 use crate::stage::{STAGE_BYTES, Stage, round_to_bfloat16};
 
-const CAST: OpDef = OpDef {
-    name: "Cast",
-    inputs: &["x: SrcT"],
-    outputs: &["y: DstT"],
-    attrs: &["SrcT: type", "DstT: type", "Truncate: bool = false"],
-    shape: shape::unchanged,
-    value: Some(cast_value),
-    ..OpDef::DEFAULT
-}
-.with_gradient(cast_grad);
+const CAST: OpDef =
+    OpDef::new("Cast", shape::unchanged).with_value(cast_value).with_gradient(cast_grad);
 
 /// The cast back. Only the types that gradients are computed in pass it on.
 fn cast_grad(g: &mut GradientContext<'_>) -> Result<()> {

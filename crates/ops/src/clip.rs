@@ -8,18 +8,6 @@ use crate::gradients::{Arithmetic, set_repeated};
 use crate::math::simd::{self, Level, Loop};
 use crate::split::for_each_rows;
 
-const CLIP_BY_VALUE: OpDef = OpDef {
-    name: "ClipByValue",
-    inputs: &["t: T", "clip_value_min: T", "clip_value_max: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-    ],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-}
-.with_gradient(clip_by_value_grad);
-
 /// To the tensor where it lies between the limits, else to the limit beyond which it lies.
 fn clip_by_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, t, low, high) = (g.grad(0)?, g.input(0), g.input(1), g.input(2));
@@ -34,7 +22,7 @@ fn clip_by_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
 }
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[CLIP_BY_VALUE],
+    ops: &[OpDef::new("ClipByValue", shape::unchanged).with_gradient(clip_by_value_grad)],
     kernels: &[cpu_kernel!("ClipByValue", "T" in [
         f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, Complex32, Complex64,
     ] => clip_by_value)],

@@ -1,6 +1,6 @@
 //! Comparisons and logical ops with broadcasting.
 
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Bytes, Complex32, Complex64, DType, Element, PartialShape, QInt8, QInt16, QInt32, QUInt8,
@@ -15,47 +15,15 @@ use crate::split::for_each_rows;
 
 /// `z = x ? y`, a flag for each pair.
 const fn compare(name: &'static str) -> OpDef {
-    OpDef {
-        name,
-        inputs: &["x: T", "y: T"],
-        outputs: &["z: bool"],
-        attrs: &[
-            "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        ],
-        shape: shape::broadcast,
-        ..OpDef::DEFAULT
-    }
-    .without_gradient()
+    OpDef::new(name, shape::broadcast).without_gradient()
 }
 
 /// Equality, which can answer for shapes that do not fit.
 const fn equality(name: &'static str) -> OpDef {
-    OpDef {
-        attrs: &["T: type", "incompatible_shape_error: bool = true"],
-        shape: equality_shape,
-        flags: &[Flag::Commutative],
-        ..compare(name)
-    }
+    OpDef { shape: equality_shape, ..compare(name) }
 }
 
-const fn logical(name: &'static str) -> OpDef {
-    OpDef {
-        inputs: &["x: bool", "y: bool"],
-        attrs: &[],
-        flags: &[Flag::Commutative],
-        ..compare(name)
-    }
-}
-
-const APPROXIMATE_EQUAL: OpDef = OpDef {
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "tolerance: float = 1e-05",
-    ],
-    shape: shape::merged,
-    flags: &[Flag::Commutative],
-    ..compare("ApproximateEqual")
-};
+const APPROXIMATE_EQUAL: OpDef = OpDef { shape: shape::merged, ..compare("ApproximateEqual") };
 
 macro_rules! ordered {
     ($name:literal, $op:ty) => {
@@ -81,8 +49,8 @@ pub(crate) static FAMILY: Family = Family {
         compare("Greater"),
         compare("GreaterEqual"),
         APPROXIMATE_EQUAL,
-        logical("LogicalAnd"),
-        logical("LogicalOr"),
+        compare("LogicalAnd"),
+        compare("LogicalOr"),
     ],
     kernels: &[
         equality!("Equal", Equal),

@@ -50,24 +50,8 @@ fn checked_axis(axis: i64, rank: usize) -> Option<usize> {
     usize::try_from(from_end).ok().filter(|&a| a < rank)
 }
 
-const CONCAT: OpDef = OpDef {
-    name: "Concat",
-    inputs: &["concat_dim: int32", "values: N * T"],
-    outputs: &["output: T"],
-    attrs: &["N: int >= 2", "T: type"],
-    shape: concat_shape,
-    value: Some(concat_value),
-    ..OpDef::DEFAULT
-};
-const CONCAT_V2: OpDef = OpDef {
-    name: "ConcatV2",
-    inputs: &["values: N * T", "axis: Tidx"],
-    outputs: &["output: T"],
-    attrs: &["N: int >= 2", "T: type", "Tidx: {int32, int64} = DT_INT32"],
-    shape: concat_shape,
-    value: Some(concat_value),
-    ..OpDef::DEFAULT
-};
+const CONCAT: OpDef = OpDef::new("Concat", concat_shape).with_value(concat_value);
+const CONCAT_V2: OpDef = OpDef::new("ConcatV2", concat_shape).with_value(concat_value);
 
 fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let values = c.input_range("values")?;
@@ -221,14 +205,7 @@ pub(crate) fn joined(
     Ok(output)
 }
 
-const CONCAT_OFFSET: OpDef = OpDef {
-    name: "ConcatOffset",
-    inputs: &["concat_dim: int32", "shape: N * shape_type"],
-    outputs: &["offset: N * shape_type"],
-    attrs: &["N: int >= 2", "shape_type: {int32, int64} = DT_INT32"],
-    shape: concat_offset_shape,
-    ..OpDef::DEFAULT
-};
+const CONCAT_OFFSET: OpDef = OpDef::new("ConcatOffset", concat_offset_shape);
 
 fn concat_offset_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for i in 1..c.num_inputs() {
@@ -283,15 +260,7 @@ fn concat_offset(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const PACK: OpDef = OpDef {
-    name: "Pack",
-    inputs: &["values: N * T"],
-    outputs: &["output: T"],
-    attrs: &["N: int >= 1", "T: type", "axis: int = 0"],
-    shape: pack_shape,
-    value: Some(pack_value),
-    ..OpDef::DEFAULT
-};
+const PACK: OpDef = OpDef::new("Pack", pack_shape).with_value(pack_value);
 
 fn pack_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut shape = PartialShape::unknown();
@@ -351,15 +320,7 @@ fn pack(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const UNPACK: OpDef = OpDef {
-    name: "Unpack",
-    inputs: &["value: T"],
-    outputs: &["output: num * T"],
-    attrs: &["num: int >= 0", "T: type", "axis: int = 0"],
-    shape: unpack_shape,
-    value: Some(unpack_value),
-    ..OpDef::DEFAULT
-};
+const UNPACK: OpDef = OpDef::new("Unpack", unpack_shape).with_value(unpack_value);
 
 fn unpack_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let Some(dims) = c.input(0).dims() else { return Ok(()) };
@@ -443,15 +404,7 @@ fn cut(
     Ok(())
 }
 
-const SPLIT: OpDef = OpDef {
-    name: "Split",
-    inputs: &["split_dim: int32", "value: T"],
-    outputs: &["output: num_split * T"],
-    attrs: &["num_split: int >= 1", "T: type"],
-    shape: split_shape,
-    value: Some(split_value),
-    ..OpDef::DEFAULT
-};
+const SPLIT: OpDef = OpDef::new("Split", split_shape).with_value(split_value);
 
 fn split_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let num = c.attrs().size("num_split")?;
@@ -510,14 +463,7 @@ fn split(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SPLIT_V: OpDef = OpDef {
-    name: "SplitV",
-    inputs: &["value: T", "size_splits: Tlen", "split_dim: int32"],
-    outputs: &["output: num_split * T"],
-    attrs: &["num_split: int >= 1", "T: type", "Tlen: {int8, int32, int64} = DT_INT64"],
-    shape: split_v_shape,
-    ..OpDef::DEFAULT
-};
+const SPLIT_V: OpDef = OpDef::new("SplitV", split_v_shape);
 
 fn split_v_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let num = c.attrs().size("num_split")?;

@@ -40,96 +40,27 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CONV_2D: OpDef = OpDef {
-    name: "Conv2D",
-    inputs: &["input: T", "filter: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {half, bfloat16, float, double, int32}",
-        "strides: list(int)",
-        "use_cudnn_on_gpu: bool = true",
-        "padding: {'SAME', 'VALID', 'EXPLICIT'}",
-        "explicit_paddings: list(int) = []",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "dilations: list(int) = [1, 1, 1, 1]",
-    ],
-    shape: |c| convolved_shape(c, 2),
-    ..OpDef::DEFAULT
-};
+const CONV_2D: OpDef = OpDef::new("Conv2D", |c| convolved_shape(c, 2));
 
-const CONV_2D_BACKPROP_INPUT: OpDef = OpDef {
-    name: "Conv2DBackpropInput",
-    inputs: &["input_sizes: int32", "filter: T", "out_backprop: T"],
-    shape: |c| input_shape(c, 2),
-    ..CONV_2D
-};
+const CONV_2D_BACKPROP_INPUT: OpDef =
+    OpDef { name: "Conv2DBackpropInput", shape: |c| input_shape(c, 2), ..CONV_2D };
 
-const CONV_2D_BACKPROP_FILTER: OpDef = OpDef {
-    name: "Conv2DBackpropFilter",
-    inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
-    attrs: &[
-        "T: {half, bfloat16, float, double}",
-        "strides: list(int)",
-        "use_cudnn_on_gpu: bool = true",
-        "padding: {'SAME', 'VALID', 'EXPLICIT'}",
-        "explicit_paddings: list(int) = []",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "dilations: list(int) = [1, 1, 1, 1]",
-    ],
-    shape: |c| filter_shape(c, 2),
-    ..CONV_2D
-};
+const CONV_2D_BACKPROP_FILTER: OpDef =
+    OpDef { name: "Conv2DBackpropFilter", shape: |c| filter_shape(c, 2), ..CONV_2D };
 
-const CONV_3D: OpDef = OpDef {
-    name: "Conv3D",
-    attrs: &[
-        "T: {half, bfloat16, float, double}",
-        "strides: list(int) >= 5",
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'",
-        "dilations: list(int) = [1, 1, 1, 1, 1]",
-    ],
-    shape: |c| convolved_shape(c, 3),
-    ..CONV_2D
-};
+const CONV_3D: OpDef = OpDef { name: "Conv3D", shape: |c| convolved_shape(c, 3), ..CONV_2D };
 
-const CONV_3D_BACKPROP_INPUT: OpDef = OpDef {
-    name: "Conv3DBackpropInput",
-    inputs: &["input: T", "filter: T", "out_backprop: T"],
-    attrs: &[
-        "T: {half, float, double}",
-        "strides: list(int) >= 5",
-        "padding: {'SAME', 'VALID'}",
-        "dilations: list(int) = [1, 1, 1, 1, 1]",
-    ],
-    shape: |c| as_input(c, 0),
-    ..CONV_3D
-};
+const CONV_3D_BACKPROP_INPUT: OpDef =
+    OpDef { name: "Conv3DBackpropInput", shape: |c| as_input(c, 0), ..CONV_3D };
 
 const CONV_3D_BACKPROP_FILTER: OpDef =
     OpDef { name: "Conv3DBackpropFilter", shape: |c| as_input(c, 1), ..CONV_3D_BACKPROP_INPUT };
 
-const CONV_3D_BACKPROP_INPUT_V2: OpDef = OpDef {
-    name: "Conv3DBackpropInputV2",
-    inputs: &["input_sizes: Tshape", "filter: T", "out_backprop: T"],
-    attrs: &[
-        "T: {half, bfloat16, float, double}",
-        "strides: list(int) >= 5",
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'",
-        "dilations: list(int) = [1, 1, 1, 1, 1]",
-        "Tshape: {int32, int64} = DT_INT32",
-    ],
-    shape: |c| input_shape(c, 3),
-    ..CONV_3D
-};
+const CONV_3D_BACKPROP_INPUT_V2: OpDef =
+    OpDef { name: "Conv3DBackpropInputV2", shape: |c| input_shape(c, 3), ..CONV_3D };
 
-const CONV_3D_BACKPROP_FILTER_V2: OpDef = OpDef {
-    name: "Conv3DBackpropFilterV2",
-    inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
-    shape: |c| filter_shape(c, 3),
-    ..CONV_3D
-};
+const CONV_3D_BACKPROP_FILTER_V2: OpDef =
+    OpDef { name: "Conv3DBackpropFilterV2", shape: |c| filter_shape(c, 3), ..CONV_3D };
 
 fn convolved_shape(c: &mut ShapeContext<'_>, spatial: usize) -> Result<()> {
     let sliding = Sliding::from_attrs(c.attrs(), spatial)?;

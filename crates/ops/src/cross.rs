@@ -1,28 +1,16 @@
 //! `Cross`: the cross product of 3-vectors.
 
 use half::{bf16, f16};
-use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{Element, Result, ensure};
 
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[CROSS],
+    ops: &[OpDef::new("Cross", cross_shape).with_gradient(cross_grad)],
     kernels: &[cpu_kernel!("Cross", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
         u64] => cross)],
-};
-
-const CROSS: OpDef = OpDef {
-    name: "Cross",
-    inputs: &["a: T", "b: T"],
-    outputs: &["product: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-    ],
-    shape: cross_shape,
-    gradient: Gradient::By(cross_grad),
-    ..OpDef::DEFAULT
 };
 
 fn cross_grad(g: &mut GradientContext<'_>) -> Result<()> {

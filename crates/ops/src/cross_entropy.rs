@@ -17,32 +17,15 @@ use crate::math::widen::Widen;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SOFTMAX_CROSS_ENTROPY_WITH_LOGITS, SPARSE_SOFTMAX_CROSS_ENTROPY_WITH_LOGITS],
+    ops: &[
+        OpDef::new("SoftmaxCrossEntropyWithLogits", dense_shape).with_gradient(dense_grad),
+        OpDef::new("SparseSoftmaxCrossEntropyWithLogits", sparse_shape).with_gradient(sparse_grad),
+    ],
     kernels: &[
         cpu_kernel!("SoftmaxCrossEntropyWithLogits", "T" in [f32, f64, f16, bf16] => dense),
         cpu_kernel!("SparseSoftmaxCrossEntropyWithLogits", "T" in [f32, f64, f16, bf16] => sparse),
     ],
 };
-
-const SOFTMAX_CROSS_ENTROPY_WITH_LOGITS: OpDef = OpDef {
-    name: "SoftmaxCrossEntropyWithLogits",
-    inputs: &["features: T", "labels: T"],
-    outputs: &["loss: T", "backprop: T"],
-    attrs: &["T: {half, bfloat16, float, double}"],
-    shape: dense_shape,
-    ..OpDef::DEFAULT
-}
-.with_gradient(dense_grad);
-
-const SPARSE_SOFTMAX_CROSS_ENTROPY_WITH_LOGITS: OpDef = OpDef {
-    name: "SparseSoftmaxCrossEntropyWithLogits",
-    inputs: &["features: T", "labels: Tlabels"],
-    outputs: &["loss: T", "backprop: T"],
-    attrs: &["T: {half, bfloat16, float, double}", "Tlabels: {int32, int64} = DT_INT64"],
-    shape: sparse_shape,
-    ..OpDef::DEFAULT
-}
-.with_gradient(sparse_grad);
 
 /// The adjoint of the logits: from that of the loss by `backprop`, which is its gradient; from that
 /// of `backprop`, for second derivatives, by the softmax's.

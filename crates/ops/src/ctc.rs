@@ -41,79 +41,13 @@ pub(crate) static FAMILY: Family = Family {
 
 const FLOATS: &[thalweg_kernel::Constraint] = &[("T", &[DType::Float, DType::Double])];
 
-const CTC_LOSS: OpDef = OpDef {
-    name: "CTCLoss",
-    inputs: &[
-        "inputs: T",
-        "labels_indices: int64",
-        "labels_values: int32",
-        "sequence_length: int32",
-    ],
-    outputs: &["loss: T", "gradient: T"],
-    attrs: &[
-        "preprocess_collapse_repeated: bool = false",
-        "ctc_merge_repeated: bool = true",
-        "ignore_longer_outputs_than_inputs: bool = false",
-        "T: {float, double} = DT_FLOAT",
-    ],
-    shape: loss_shape,
-    ..OpDef::DEFAULT
-};
+const CTC_LOSS: OpDef = OpDef::new("CTCLoss", loss_shape);
 
-const CTC_LOSS_V2: OpDef = OpDef {
-    name: "CTCLossV2",
-    inputs: &[
-        "inputs: float",
-        "labels_indices: int64",
-        "labels_values: int32",
-        "sequence_length: int32",
-    ],
-    outputs: &["loss: float", "gradient: float"],
-    attrs: &[
-        "preprocess_collapse_repeated: bool = false",
-        "ctc_merge_repeated: bool = true",
-        "ignore_longer_outputs_than_inputs: bool = false",
-    ],
-    shape: loss_shape,
-    ..OpDef::DEFAULT
-};
+const CTC_LOSS_V2: OpDef = OpDef::new("CTCLossV2", loss_shape);
 
-const CTC_GREEDY_DECODER: OpDef = OpDef {
-    name: "CTCGreedyDecoder",
-    inputs: &["inputs: T", "sequence_length: int32"],
-    outputs: &[
-        "decoded_indices: int64",
-        "decoded_values: int64",
-        "decoded_shape: int64",
-        "log_probability: T",
-    ],
-    attrs: &[
-        "merge_repeated: bool = false",
-        "blank_index: int = -1",
-        "T: {float, double} = DT_FLOAT",
-    ],
-    shape: greedy_shape,
-    ..OpDef::DEFAULT
-};
+const CTC_GREEDY_DECODER: OpDef = OpDef::new("CTCGreedyDecoder", greedy_shape);
 
-const CTC_BEAM_SEARCH_DECODER: OpDef = OpDef {
-    name: "CTCBeamSearchDecoder",
-    inputs: &["inputs: T", "sequence_length: int32"],
-    outputs: &[
-        "decoded_indices: top_paths * int64",
-        "decoded_values: top_paths * int64",
-        "decoded_shape: top_paths * int64",
-        "log_probability: T",
-    ],
-    attrs: &[
-        "beam_width: int >= 1",
-        "top_paths: int >= 1",
-        "merge_repeated: bool = true",
-        "T: {float, double} = DT_FLOAT",
-    ],
-    shape: beam_shape,
-    ..OpDef::DEFAULT
-};
+const CTC_BEAM_SEARCH_DECODER: OpDef = OpDef::new("CTCBeamSearchDecoder", beam_shape);
 
 fn loss_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let inputs = c.with_rank(0, "inputs", 3)?;

@@ -25,35 +25,12 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CUMSUM: OpDef = OpDef {
-    name: "Cumsum",
-    inputs: &["x: T", "axis: Tidx"],
-    outputs: &["out: T"],
-    attrs: &[
-        "exclusive: bool = false",
-        "reverse: bool = false",
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, \
-            bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tidx: {int32, int64} = DT_INT32",
-    ],
-    shape: as_input,
-    ..OpDef::DEFAULT
-}
-.with_gradient(cumsum_grad);
+const CUMSUM: OpDef = OpDef::new("Cumsum", as_input).with_gradient(cumsum_grad);
 
 const CUMPROD: OpDef = OpDef { name: "Cumprod", ..CUMSUM }.with_gradient(cumprod_grad);
 
-const CUMULATIVE_LOGSUMEXP: OpDef = OpDef {
-    name: "CumulativeLogsumexp",
-    attrs: &[
-        "exclusive: bool = false",
-        "reverse: bool = false",
-        "T: {bfloat16, half, float, double}",
-        "Tidx: {int32, int64} = DT_INT32",
-    ],
-    ..CUMSUM
-}
-.with_gradient(cumulative_logsumexp_grad);
+const CUMULATIVE_LOGSUMEXP: OpDef =
+    OpDef { name: "CumulativeLogsumexp", ..CUMSUM }.with_gradient(cumulative_logsumexp_grad);
 
 /// The running `op` of `x` along the same dimension, the other way.
 fn backwards(g: &mut GradientContext<'_>, op: &str, x: Output) -> Result<Output> {

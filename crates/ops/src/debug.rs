@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{Flag, Gradient, OpDef, gradient};
+use thalweg_graph::{OpDef, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Error, PartialShape, Result, StringBuilder, Tensor, bail, ensure};
 use tracing::{Level, error, info, warn};
@@ -14,54 +14,18 @@ use crate::parsing::scalar_string;
 use crate::strings::show;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[ASSERT, PRINT, PRINT_V2, TIMESTAMP],
+    ops: &[
+        OpDef::new("Assert", shape::unknown).without_gradient(),
+        OpDef::new("Print", shape::unchanged).with_gradient(gradient::unchanged),
+        OpDef::new("PrintV2", scalar_in),
+        OpDef::new("Timestamp", shape::scalar).without_gradient(),
+    ],
     kernels: &[
         KernelSpec { op: "Assert", create: assert, is_cheap: true, ..KernelSpec::CPU },
         KernelSpec { op: "Print", create: print, ..KernelSpec::CPU },
         KernelSpec { op: "PrintV2", create: print_v2, ..KernelSpec::CPU },
         KernelSpec { op: "Timestamp", create: timestamp, is_cheap: true, ..KernelSpec::CPU },
     ],
-};
-
-const ASSERT: OpDef = OpDef {
-    name: "Assert",
-    inputs: &["condition: bool", "data: T"],
-    attrs: &["T: list(type) >= 1", "summarize: int = 3"],
-    gradient: Gradient::None,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-const PRINT: OpDef = OpDef {
-    name: "Print",
-    inputs: &["input: T", "data: U"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: type",
-        "U: list(type) >= 0",
-        "message: string = ''",
-        "first_n: int = -1",
-        "summarize: int = 3",
-    ],
-    shape: shape::unchanged,
-    gradient: Gradient::By(gradient::unchanged),
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-const PRINT_V2: OpDef = OpDef {
-    name: "PrintV2",
-    inputs: &["input: string"],
-    attrs: &["output_stream: string = 'stderr'", "end: string = '\n'"],
-    shape: scalar_in,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-const TIMESTAMP: OpDef = OpDef {
-    name: "Timestamp",
-    outputs: &["ts: double"],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
 };
 
 fn scalar_in(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -16,19 +16,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPACE_TO_DEPTH: OpDef = OpDef {
-    name: "SpaceToDepth",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: type",
-        "block_size: int >= 2",
-        "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'",
-    ],
-    shape: space_to_depth_shape,
-    gradient: Gradient::By(|g| by_inverse(g, "DepthToSpace")),
-    ..OpDef::DEFAULT
-};
+const SPACE_TO_DEPTH: OpDef = OpDef::new("SpaceToDepth", space_to_depth_shape)
+    .with_gradient(|g| by_inverse(g, "DepthToSpace"));
 
 const DEPTH_TO_SPACE: OpDef = OpDef {
     name: "DepthToSpace",

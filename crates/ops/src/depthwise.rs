@@ -30,32 +30,16 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DEPTHWISE_CONV_2D_NATIVE: OpDef = OpDef {
-    name: "DepthwiseConv2dNative",
-    inputs: &["input: T", "filter: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {half, bfloat16, float, double}",
-        "strides: list(int)",
-        "padding: {'SAME', 'VALID', 'EXPLICIT'}",
-        "explicit_paddings: list(int) = []",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "dilations: list(int) = [1, 1, 1, 1]",
-    ],
-    shape: convolved_shape,
-    ..OpDef::DEFAULT
-};
+const DEPTHWISE_CONV_2D_NATIVE: OpDef = OpDef::new("DepthwiseConv2dNative", convolved_shape);
 
 const DEPTHWISE_CONV_2D_NATIVE_BACKPROP_INPUT: OpDef = OpDef {
     name: "DepthwiseConv2dNativeBackpropInput",
-    inputs: &["input_sizes: int32", "filter: T", "out_backprop: T"],
     shape: |c| shape_in(c, 0),
     ..DEPTHWISE_CONV_2D_NATIVE
 };
 
 const DEPTHWISE_CONV_2D_NATIVE_BACKPROP_FILTER: OpDef = OpDef {
     name: "DepthwiseConv2dNativeBackpropFilter",
-    inputs: &["input: T", "filter_sizes: int32", "out_backprop: T"],
     shape: |c| shape_in(c, 1),
     ..DEPTHWISE_CONV_2D_NATIVE
 };

@@ -29,15 +29,7 @@ const NUMBERS: &[(&str, &[DType])] = &[(
     ],
 )];
 
-const DIAG: OpDef = OpDef {
-    name: "Diag",
-    inputs: &["diagonal: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {bfloat16, half, float, double, int32, int64, complex64, complex128}"],
-    shape: diag_shape,
-    gradient: Gradient::By(|g| by_inverse(g, "DiagPart")),
-    ..OpDef::DEFAULT
-};
+const DIAG: OpDef = OpDef::new("Diag", diag_shape).with_gradient(|g| by_inverse(g, "DiagPart"));
 
 /// The gradient of an op that moves elements: `inverse` moves them back.
 fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
@@ -70,8 +62,6 @@ fn diag(_: &KernelInit<'_>) -> Result<AnyKernel> {
 
 const DIAG_PART: OpDef = OpDef {
     name: "DiagPart",
-    inputs: &["input: T"],
-    outputs: &["diagonal: T"],
     shape: diag_part_shape,
     gradient: Gradient::By(|g| by_inverse(g, "Diag")),
     ..DIAG

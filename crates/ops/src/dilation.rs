@@ -20,20 +20,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DILATION_2D: OpDef = OpDef {
-    name: "Dilation2D",
-    inputs: &["input: T", "filter: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "strides: list(int) >= 4",
-        "rates: list(int) >= 4",
-        "padding: {'SAME', 'VALID'}",
-    ],
-    shape: dilation_shape,
-    gradient: Gradient::By(dilation_grad),
-    ..OpDef::DEFAULT
-};
+const DILATION_2D: OpDef = OpDef::new("Dilation2D", dilation_shape).with_gradient(dilation_grad);
 
 fn dilation_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let inputs = [g.input(0), g.input(1), g.grad(0)?];
@@ -47,19 +34,13 @@ fn dilation_grad(g: &mut GradientContext<'_>) -> Result<()> {
 
 const DILATION_2D_BACKPROP_INPUT: OpDef = OpDef {
     name: "Dilation2DBackpropInput",
-    inputs: &["input: T", "filter: T", "out_backprop: T"],
-    outputs: &["in_backprop: T"],
     shape: shape::unchanged,
     gradient: Gradient::Unknown,
     ..DILATION_2D
 };
 
-const DILATION_2D_BACKPROP_FILTER: OpDef = OpDef {
-    name: "Dilation2DBackpropFilter",
-    outputs: &["filter_backprop: T"],
-    shape: filter_shape,
-    ..DILATION_2D_BACKPROP_INPUT
-};
+const DILATION_2D_BACKPROP_FILTER: OpDef =
+    OpDef { name: "Dilation2DBackpropFilter", shape: filter_shape, ..DILATION_2D_BACKPROP_INPUT };
 
 fn filter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.input(1).clone());

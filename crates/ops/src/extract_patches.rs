@@ -1,7 +1,7 @@
 //! `ExtractImagePatches` and `ExtractVolumePatches`: windows of images as channels.
 
 use smallvec::SmallVec;
-use thalweg_graph::{Gradient, GradientContext, NodeAttrs, OpDef, Output, ShapeContext};
+use thalweg_graph::{GradientContext, NodeAttrs, OpDef, Output, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure, err};
 
@@ -10,7 +10,10 @@ use crate::split::for_each_rows;
 use crate::window::{Axis, Grid, Padding, Sliding};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[EXTRACT_IMAGE_PATCHES, EXTRACT_VOLUME_PATCHES],
+    ops: &[
+        OpDef::new("ExtractImagePatches", patches_shape).with_gradient(patches_grad),
+        OpDef::new("ExtractVolumePatches", patches_shape).with_gradient(patches_grad),
+    ],
     kernels: &[
         KernelSpec {
             op: "ExtractImagePatches",
@@ -43,37 +46,6 @@ const NUMBERS: &[DType] = &[
     DType::Int64,
     DType::UInt64,
 ];
-
-const EXTRACT_IMAGE_PATCHES: OpDef = OpDef {
-    name: "ExtractImagePatches",
-    inputs: &["images: T"],
-    outputs: &["patches: T"],
-    attrs: &[
-        "ksizes: list(int) >= 4",
-        "strides: list(int) >= 4",
-        "rates: list(int) >= 4",
-        "T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128, bool}",
-        "padding: {'SAME', 'VALID'}",
-    ],
-    shape: patches_shape,
-    gradient: Gradient::By(patches_grad),
-    ..OpDef::DEFAULT
-};
-
-const EXTRACT_VOLUME_PATCHES: OpDef = OpDef {
-    name: "ExtractVolumePatches",
-    inputs: &["input: T"],
-    outputs: &["patches: T"],
-    attrs: &[
-        "ksizes: list(int) >= 5",
-        "strides: list(int) >= 5",
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "padding: {'SAME', 'VALID'}",
-    ],
-    shape: patches_shape,
-    gradient: Gradient::By(patches_grad),
-    ..OpDef::DEFAULT
-};
 
 /// Numbers the pixels from 1, extracts patches of the numbers, and adds each element of the
 /// gradient to the pixel whose number lies in its place; 0 lies beyond the image.

@@ -25,53 +25,16 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAX_POOL: OpDef = OpDef {
-    name: "FractionalMaxPool",
-    inputs: &["value: T"],
-    outputs: &["output: T", "row_pooling_sequence: int64", "col_pooling_sequence: int64"],
-    attrs: &[
-        "pooling_ratio: list(float) >= 4",
-        "pseudo_random: bool = false",
-        "overlapping: bool = false",
-        "deterministic: bool = false",
-        "seed: int = 0",
-        "seed2: int = 0",
-        "T: {float, double, int32, int64}",
-    ],
-    shape: pool_shape,
-    gradient: Gradient::By(max_pool_gradient),
-    ..OpDef::DEFAULT
-};
+const MAX_POOL: OpDef =
+    OpDef::new("FractionalMaxPool", pool_shape).with_gradient(max_pool_gradient);
 
 const AVG_POOL: OpDef =
     OpDef { name: "FractionalAvgPool", gradient: Gradient::By(avg_pool_gradient), ..MAX_POOL };
 
-const MAX_POOL_GRAD: OpDef = OpDef {
-    name: "FractionalMaxPoolGrad",
-    inputs: &[
-        "orig_input: T",
-        "orig_output: T",
-        "out_backprop: T",
-        "row_pooling_sequence: int64",
-        "col_pooling_sequence: int64",
-    ],
-    outputs: &["output: T"],
-    attrs: &["overlapping: bool = false", "T: {float, double, int32, int64}"],
-    shape: max_grad_shape,
-    ..OpDef::DEFAULT
-};
+const MAX_POOL_GRAD: OpDef = OpDef::new("FractionalMaxPoolGrad", max_grad_shape);
 
-const AVG_POOL_GRAD: OpDef = OpDef {
-    name: "FractionalAvgPoolGrad",
-    inputs: &[
-        "orig_input_tensor_shape: int64",
-        "out_backprop: T",
-        "row_pooling_sequence: int64",
-        "col_pooling_sequence: int64",
-    ],
-    shape: avg_grad_shape,
-    ..MAX_POOL_GRAD
-};
+const AVG_POOL_GRAD: OpDef =
+    OpDef { name: "FractionalAvgPoolGrad", shape: avg_grad_shape, ..MAX_POOL_GRAD };
 
 fn max_pool_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let inputs = [g.input(0), g.output(0), g.grad(0)?, g.output(1), g.output(2)];

@@ -1,12 +1,15 @@
 //! Auxiliary ops of functional control flow: device index, fake parameters.
 
+use thalweg_graph::OpDef;
 use thalweg_graph::shape;
-use thalweg_graph::{Flag, Gradient, OpDef};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Shape, Tensor};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[FAKE_PARAM, DEVICE_INDEX],
+    ops: &[
+        OpDef::new("FakeParam", shape::from_attr).without_gradient(),
+        OpDef::new("DeviceIndex", shape::scalar).without_gradient(),
+    ],
     kernels: &[
         KernelSpec { op: "FakeParam", create: fake_param, ..CHEAP },
         KernelSpec { op: "DeviceIndex", create: device_index, ..CHEAP },
@@ -14,15 +17,6 @@ pub(crate) static FAMILY: Family = Family {
 };
 
 const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
-
-const FAKE_PARAM: OpDef = OpDef {
-    name: "FakeParam",
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type", "shape: shape"],
-    shape: shape::from_attr,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
-};
 
 /// One branch's stand-in for what only another branch computes: of the right type, never read.
 fn fake_param(init: &KernelInit<'_>) -> Result<AnyKernel> {
@@ -32,16 +26,6 @@ fn fake_param(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let value = Tensor::blank_in(init.attrs().dtype("dtype")?, shape, Some(init.budget))?;
     AnyKernel::new(move |ctx| ctx.set_output(0, value.clone()))
 }
-
-const DEVICE_INDEX: OpDef = OpDef {
-    name: "DeviceIndex",
-    outputs: &["index: int32"],
-    attrs: &["device_names: list(string)"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
-};
 
 /// Position of the device's type among those named; their number if it is not there.
 fn device_index(init: &KernelInit<'_>) -> Result<AnyKernel> {

@@ -31,14 +31,7 @@ pub(crate) static FAMILY: Family = Family {
 
 type Dims = SmallVec<[Option<usize>; 4]>;
 
-const GATHER: OpDef = OpDef {
-    name: "Gather",
-    inputs: &["params: Tparams", "indices: Tindices"],
-    outputs: &["output: Tparams"],
-    attrs: &["validate_indices: bool = true", "Tparams: type", "Tindices: {int32, int64}"],
-    shape: gather_v1_shape,
-    ..OpDef::DEFAULT
-};
+const GATHER: OpDef = OpDef::new("Gather", gather_v1_shape);
 
 fn gather_v1_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank_at_least(0, "params", 1)?;
@@ -57,20 +50,7 @@ fn gather_v1(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const GATHER_V2: OpDef = OpDef {
-    name: "GatherV2",
-    inputs: &["params: Tparams", "indices: Tindices", "axis: Taxis"],
-    outputs: &["output: Tparams"],
-    attrs: &[
-        "batch_dims: int = 0",
-        "Tparams: type",
-        "Tindices: {int16, int32, int64}",
-        "Taxis: {int32, int64}",
-    ],
-    shape: gather_v2_shape,
-    value: Some(gather_v2_value),
-    ..OpDef::DEFAULT
-};
+const GATHER_V2: OpDef = OpDef::new("GatherV2", gather_v2_shape).with_value(gather_v2_value);
 
 fn gather_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank_at_least(0, "params", 1)?;
@@ -268,14 +248,7 @@ fn pick<C: Cell>(
     }
 }
 
-const GATHER_ND: OpDef = OpDef {
-    name: "GatherNd",
-    inputs: &["params: Tparams", "indices: Tindices"],
-    outputs: &["output: Tparams"],
-    attrs: &["Tparams: type", "Tindices: {int16, int32, int64}", "bad_indices_policy: string = ''"],
-    shape: gather_nd_shape,
-    ..OpDef::DEFAULT
-};
+const GATHER_ND: OpDef = OpDef::new("GatherNd", gather_nd_shape);
 
 fn gather_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (params, indices) = (c.input(0), c.with_rank_at_least(1, "indices", 1)?);
@@ -402,14 +375,7 @@ impl<'a> Points<'a> {
     }
 }
 
-const ONE_HOT: OpDef = OpDef {
-    name: "OneHot",
-    inputs: &["indices: TI", "depth: int32", "on_value: T", "off_value: T"],
-    outputs: &["output: T"],
-    attrs: &["axis: int = -1", "T: type", "TI: {uint8, int8, int32, int64} = DT_INT64"],
-    shape: one_hot_shape,
-    ..OpDef::DEFAULT
-};
+const ONE_HOT: OpDef = OpDef::new("OneHot", one_hot_shape);
 
 fn one_hot_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in [(1, "depth"), (2, "on_value"), (3, "off_value")] {
@@ -491,14 +457,7 @@ fn one_hot_cells<C: Cell>(
     })
 }
 
-const TILE: OpDef = OpDef {
-    name: "Tile",
-    inputs: &["input: T", "multiples: Tmultiples"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tmultiples: {int32, int64} = DT_INT32"],
-    shape: tile_shape,
-    ..OpDef::DEFAULT
-};
+const TILE: OpDef = OpDef::new("Tile", tile_shape);
 
 fn tile_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let len = c.with_rank(1, "multiples", 1)?.dim(0);

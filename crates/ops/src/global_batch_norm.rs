@@ -1,7 +1,7 @@
 //! `BatchNormWithGlobalNormalization`, an op of old graphs, with given mean and variance.
 
 use half::f16;
-use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, ensure};
 
@@ -9,27 +9,14 @@ use crate::math::widen::Widen;
 use crate::split::{Disjoint, for_each_rows};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[NORM, NORM_GRAD],
+    ops: &[
+        OpDef::new("BatchNormWithGlobalNormalization", norm_shape).with_gradient(norm_gradient),
+        OpDef::new("BatchNormWithGlobalNormalizationGrad", norm_grad_shape),
+    ],
     kernels: &[
         cpu_kernel!("BatchNormWithGlobalNormalization", "T" in [f32, f64, f16] => norm),
         cpu_kernel!("BatchNormWithGlobalNormalizationGrad", "T" in [f32, f64, f16] => norm_grad),
     ],
-};
-
-const ATTRS: &[&str] = &[
-    "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-    "variance_epsilon: float",
-    "scale_after_normalization: bool",
-];
-
-const NORM: OpDef = OpDef {
-    name: "BatchNormWithGlobalNormalization",
-    inputs: &["t: T", "m: T", "v: T", "beta: T", "gamma: T"],
-    outputs: &["result: T"],
-    attrs: ATTRS,
-    shape: norm_shape,
-    gradient: Gradient::By(norm_gradient),
-    ..OpDef::DEFAULT
 };
 
 fn norm_gradient(g: &mut GradientContext<'_>) -> Result<()> {
@@ -39,15 +26,6 @@ fn norm_gradient(g: &mut GradientContext<'_>) -> Result<()> {
     let adjoints = g.op_like(op, &attrs).inputs(&inputs).build_all()?;
     adjoints.into_iter().enumerate().try_for_each(|(i, adjoint)| g.set(i, adjoint))
 }
-
-const NORM_GRAD: OpDef = OpDef {
-    name: "BatchNormWithGlobalNormalizationGrad",
-    inputs: &["t: T", "m: T", "v: T", "gamma: T", "backprop: T"],
-    outputs: &["dx: T", "dm: T", "dv: T", "db: T", "dg: T"],
-    attrs: ATTRS,
-    shape: norm_grad_shape,
-    ..OpDef::DEFAULT
-};
 
 /// Images and the channels' vectors, as far as known.
 fn split_shapes(

@@ -5,18 +5,9 @@ use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, bail, ensure};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[HISTOGRAM_FIXED_WIDTH],
+    ops: &[OpDef::new("HistogramFixedWidth", bins_shape)],
     kernels: &[cpu_kernel!("HistogramFixedWidth", "T" in [f32, f64, i32, i64] => histogram;
         host_inputs: &["value_range", "nbins"])],
-};
-
-const HISTOGRAM_FIXED_WIDTH: OpDef = OpDef {
-    name: "HistogramFixedWidth",
-    inputs: &["values: T", "value_range: T", "nbins: int32"],
-    outputs: &["out: dtype"],
-    attrs: &["T: {int32, int64, float, double}", "dtype: {int32, int64} = DT_INT32"],
-    shape: bins_shape,
-    ..OpDef::DEFAULT
 };
 
 fn bins_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! Ops that forward their input: `Identity`, `StopGradient`, `CheckNumerics` and the like.
 
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{Flag, GradientContext, OpDef, PartialValue, ValueContext, gradient};
+use thalweg_graph::{GradientContext, OpDef, PartialValue, ValueContext, gradient};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result, Tensor, bail, bf16, f16};
 
@@ -11,14 +11,14 @@ use crate::array_sources::forward;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         IDENTITY_N,
-        STOP_GRADIENT,
+        OpDef::new("StopGradient", shape::unchanged).with_value(same_input).without_gradient(),
         PREVENT_GRADIENT,
-        SNAPSHOT,
-        DEEP_COPY,
+        OpDef::new("Snapshot", shape::unchanged).with_value(same_input),
+        OpDef::new("DeepCopy", shape::unchanged),
         CHECK_NUMERICS,
         CHECK_NUMERICS_V2,
-        REF_IDENTITY,
-        DEBUG_GRADIENT_IDENTITY,
+        OpDef::new("RefIdentity", shape::unchanged).with_gradient(gradient::unchanged),
+        OpDef::new("DebugGradientIdentity", shape::unchanged).with_gradient(gradient::unchanged),
         DEBUG_GRADIENT_REF_IDENTITY,
     ],
     kernels: &[
@@ -38,16 +38,8 @@ pub(crate) static FAMILY: Family = Family {
 const FORWARD: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward), ..CHEAP };
 const FORWARD_REF: KernelSpec = KernelSpec { create: |_| AnyKernel::new(forward_ref), ..CHEAP };
 
-const IDENTITY_N: OpDef = OpDef {
-    name: "IdentityN",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: list(type) >= 1"],
-    shape: all_unchanged,
-    value: Some(same_input),
-    ..OpDef::DEFAULT
-}
-.with_gradient(identity_n_grad);
+const IDENTITY_N: OpDef =
+    OpDef::new("IdentityN", all_unchanged).with_value(same_input).with_gradient(identity_n_grad);
 
 fn all_unchanged(c: &mut ShapeContext<'_>) -> Result<()> {
     for i in 0..c.num_outputs() {
@@ -90,44 +82,9 @@ fn forward_all(ctx: &mut KernelContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const STOP_GRADIENT: OpDef = OpDef {
-    name: "StopGradient",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type"],
-    shape: shape::unchanged,
-    value: Some(same_input),
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-const PREVENT_GRADIENT: OpDef = OpDef {
-    name: "PreventGradient",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "message: string = ''"],
-    shape: shape::unchanged,
-    value: Some(same_input),
-    ..OpDef::DEFAULT
-}
-.with_gradient(prevent_gradient_grad);
-const SNAPSHOT: OpDef = OpDef {
-    name: "Snapshot",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type"],
-    shape: shape::unchanged,
-    value: Some(same_input),
-    ..OpDef::DEFAULT
-};
-const DEEP_COPY: OpDef = OpDef {
-    name: "DeepCopy",
-    inputs: &["x: T"],
-    outputs: &["y: T"],
-    attrs: &["T: type"],
-    shape: shape::unchanged,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const PREVENT_GRADIENT: OpDef = OpDef::new("PreventGradient", shape::unchanged)
+    .with_value(same_input)
+    .with_gradient(prevent_gradient_grad);
 
 fn deep_copy(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
@@ -140,61 +97,17 @@ fn deep_copy(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const REF_IDENTITY: OpDef = OpDef {
-    name: "RefIdentity",
-    inputs: &["input: Ref(T)"],
-    outputs: &["output: Ref(T)"],
-    attrs: &["T: type"],
-    shape: shape::unchanged,
-    flags: &[Flag::AllowsUninitializedInput],
-    ..OpDef::DEFAULT
-}
-.with_gradient(gradient::unchanged);
-const DEBUG_GRADIENT_IDENTITY: OpDef = OpDef {
-    name: "DebugGradientIdentity",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type"],
-    shape: shape::unchanged,
-    flags: &[Flag::AllowsUninitializedInput],
-    ..OpDef::DEFAULT
-}
-.with_gradient(gradient::unchanged);
-const DEBUG_GRADIENT_REF_IDENTITY: OpDef = OpDef {
-    name: "DebugGradientRefIdentity",
-    inputs: &["input: Ref(T)"],
-    outputs: &["output: Ref(T)"],
-    attrs: &["T: type"],
-    shape: shape::unchanged,
-    flags: &[Flag::AllowsUninitializedInput],
-    ..OpDef::DEFAULT
-}
-.with_gradient(gradient::unchanged);
+const DEBUG_GRADIENT_REF_IDENTITY: OpDef =
+    OpDef::new("DebugGradientRefIdentity", shape::unchanged).with_gradient(gradient::unchanged);
 
 fn forward_ref(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output_ref(0, ctx.input_ref(0)?)
 }
 
-const CHECK_NUMERICS: OpDef = OpDef {
-    name: "CheckNumerics",
-    inputs: &["tensor: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {bfloat16, half, float, double}", "message: string"],
-    shape: shape::unchanged,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-}
-.with_gradient(|g| check_numerics_grad(g, "CheckNumerics"));
-const CHECK_NUMERICS_V2: OpDef = OpDef {
-    name: "CheckNumericsV2",
-    inputs: &["tensor: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {bfloat16, half, float, double}", "message: string"],
-    shape: shape::unchanged,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-}
-.with_gradient(|g| check_numerics_grad(g, "CheckNumericsV2"));
+const CHECK_NUMERICS: OpDef = OpDef::new("CheckNumerics", shape::unchanged)
+    .with_gradient(|g| check_numerics_grad(g, "CheckNumerics"));
+const CHECK_NUMERICS_V2: OpDef = OpDef::new("CheckNumericsV2", shape::unchanged)
+    .with_gradient(|g| check_numerics_grad(g, "CheckNumericsV2"));
 
 /// Floats that can be looked at for NaN and infinities.
 trait Checked: Element {

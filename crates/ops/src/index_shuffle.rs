@@ -3,29 +3,15 @@
 //! The permutation is format-preserving encryption: the Simon cipher, with words of half the index
 //! width and few rounds, with cycle walking.
 
-use thalweg_graph::{Gradient, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RANDOM_INDEX_SHUFFLE],
+    ops: &[OpDef::new("RandomIndexShuffle", shuffle_shape).without_gradient()],
     kernels: &[cpu_kernel!("RandomIndexShuffle", "dtype" in [i32, u32, i64, u64] => shuffle)],
-};
-
-const RANDOM_INDEX_SHUFFLE: OpDef = OpDef {
-    name: "RandomIndexShuffle",
-    inputs: &["index: dtype", "seed: Tseed", "max_index: dtype"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "rounds: int = 4",
-        "dtype: {int32, uint32, int64, uint64}",
-        "Tseed: {int32, uint32, int64, uint64}",
-    ],
-    shape: shuffle_shape,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
 };
 
 fn shuffle_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `IsotonicRegression`, by pool adjacent violators.
 
 use half::{bf16, f16};
-use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, Result, ensure};
 
@@ -19,7 +19,7 @@ macro_rules! kernel {
 }
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[ISOTONIC_REGRESSION],
+    ops: &[OpDef::new("IsotonicRegression", both_unchanged).with_gradient(regression_grad)],
     kernels: &[
         kernel!(Float: f32 => Float: f32),
         kernel!(Double: f64 => Double: f64),
@@ -30,19 +30,6 @@ pub(crate) static FAMILY: Family = Family {
         kernel!(Int32: i32 => Double: f64),
         kernel!(Int64: i64 => Double: f64),
     ],
-};
-
-const ISOTONIC_REGRESSION: OpDef = OpDef {
-    name: "IsotonicRegression",
-    inputs: &["input: T"],
-    outputs: &["output: output_dtype", "segments: int32"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "output_dtype: {half, bfloat16, float, double} = DT_FLOAT",
-    ],
-    shape: both_unchanged,
-    gradient: Gradient::By(regression_grad),
-    ..OpDef::DEFAULT
 };
 
 /// The average of the gradient over each segment.

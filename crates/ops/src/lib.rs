@@ -328,9 +328,6 @@ pub static FAMILIES: &[&Family] = &[
     &data::window::FAMILY,
 ];
 
-/// Interfaces of all ops of TensorFlow 2.21, for graphs that hold ops we have no kernel for.
-pub static TENSORFLOW_INTERFACES: &str = include_str!("tensorflow_ops.txt");
-
 /// How many recorded cases pass, a line `Op passed total` per op. `cargo xtask docs` writes it, and
 /// the golden test checks it.
 pub static GOLDEN_RESULTS: &str = include_str!("golden_results.txt");
@@ -340,7 +337,7 @@ pub use unfuse::unfuse;
 /// The definitions of these families and of the structural ops.
 pub fn op_registry(families: &[&Family]) -> Result<Arc<OpRegistry>> {
     let ours = families.iter().flat_map(|f| f.ops.iter());
-    OpRegistry::new(structural::OPS.iter().chain(ours), TENSORFLOW_INTERFACES)
+    OpRegistry::new(structural::OPS.iter().chain(ours))
 }
 
 /// The kernels of these families.

@@ -17,26 +17,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const LRN: OpDef = OpDef {
-    name: "LRN",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "depth_radius: int = 5",
-        "bias: float = 1.0",
-        "alpha: float = 1.0",
-        "beta: float = 0.5",
-        "T: {half, bfloat16, float} = DT_FLOAT",
-    ],
-    shape: images,
-    ..OpDef::DEFAULT
-};
+const LRN: OpDef = OpDef::new("LRN", images);
 
-const LRN_GRAD: OpDef = OpDef {
-    name: "LRNGrad",
-    inputs: &["input_grads: T", "input_image: T", "output_image: T"],
-    ..LRN
-};
+const LRN_GRAD: OpDef = OpDef { name: "LRNGrad", ..LRN };
 
 fn images(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut shape = c.with_rank(0, "images", 4)?;

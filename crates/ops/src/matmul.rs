@@ -27,86 +27,18 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAT_MUL: OpDef = OpDef {
-    name: "MatMul",
-    inputs: &["a: T", "b: T"],
-    outputs: &["product: T"],
-    attrs: &[
-        "transpose_a: bool = false",
-        "transpose_b: bool = false",
-        "T: {bfloat16, half, float, double, int32, int64, uint8, uint16, uint32, uint64, \
-            complex64, complex128}",
-        "grad_a: bool = false",
-        "grad_b: bool = false",
-    ],
-    shape: product_shape,
-    ..OpDef::DEFAULT
-}
-.with_gradient(mat_mul_grad);
+const MAT_MUL: OpDef = OpDef::new("MatMul", product_shape).with_gradient(mat_mul_grad);
 
-const SPARSE_MAT_MUL: OpDef = OpDef {
-    name: "SparseMatMul",
-    inputs: &["a: Ta", "b: Tb"],
-    outputs: &["product: float"],
-    attrs: &[
-        "transpose_a: bool = false",
-        "transpose_b: bool = false",
-        "a_is_sparse: bool = false",
-        "b_is_sparse: bool = false",
-        "Ta: {float, bfloat16} = DT_FLOAT",
-        "Tb: {float, bfloat16} = DT_FLOAT",
-    ],
-    ..MAT_MUL
-}
-.with_gradient(sparse_mat_mul_grad);
+const SPARSE_MAT_MUL: OpDef =
+    OpDef { name: "SparseMatMul", ..MAT_MUL }.with_gradient(sparse_mat_mul_grad);
 
-const BATCH_MAT_MUL: OpDef = OpDef {
-    name: "BatchMatMul",
-    inputs: &["x: T", "y: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {bfloat16, half, float, double, int32, int64, complex64, complex128}",
-        "adj_x: bool = false",
-        "adj_y: bool = false",
-        "grad_x: bool = false",
-        "grad_y: bool = false",
-    ],
-    shape: batch_shape,
-    ..OpDef::DEFAULT
-}
-.with_gradient(batch_mat_mul_grad);
+const BATCH_MAT_MUL: OpDef =
+    OpDef::new("BatchMatMul", batch_shape).with_gradient(batch_mat_mul_grad);
 
-const BATCH_MAT_MUL_V2: OpDef = OpDef {
-    name: "BatchMatMulV2",
-    attrs: &[
-        "T: {bfloat16, half, float, double, int16, int32, int64, uint8, uint16, uint32, uint64, \
-            complex64, complex128}",
-        "adj_x: bool = false",
-        "adj_y: bool = false",
-        "grad_x: bool = false",
-        "grad_y: bool = false",
-    ],
-    shape: broadcast_batch_shape,
-    ..BATCH_MAT_MUL
-};
+const BATCH_MAT_MUL_V2: OpDef =
+    OpDef { name: "BatchMatMulV2", shape: broadcast_batch_shape, ..BATCH_MAT_MUL };
 
-const BATCH_MAT_MUL_V3: OpDef = OpDef {
-    name: "BatchMatMulV3",
-    inputs: &["x: Ta", "y: Tb"],
-    outputs: &["output: Tout"],
-    attrs: &[
-        "Ta: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, \
-            complex128}",
-        "Tb: {bfloat16, half, float, double, uint8, int8, int16, int32, int64, complex64, \
-            complex128}",
-        "Tout: {bfloat16, half, float, double, int16, int32, int64, complex64, complex128}",
-        "adj_x: bool = false",
-        "adj_y: bool = false",
-        "grad_x: bool = false",
-        "grad_y: bool = false",
-    ],
-    ..BATCH_MAT_MUL_V2
-};
+const BATCH_MAT_MUL_V3: OpDef = OpDef { name: "BatchMatMulV3", ..BATCH_MAT_MUL_V2 };
 
 /// The last two sizes of a factor, exchanged if it is to be transposed.
 fn matrix_dims(shape: &PartialShape, transpose: bool) -> (Option<usize>, Option<usize>) {

@@ -23,15 +23,8 @@ const fn kernel(op: &'static str) -> KernelSpec {
     }
 }
 
-const MATRIX_BAND_PART: OpDef = OpDef {
-    name: "MatrixBandPart",
-    inputs: &["input: T", "num_lower: Tindex", "num_upper: Tindex"],
-    outputs: &["band: T"],
-    attrs: &["T: type", "Tindex: {int32, int64} = DT_INT64"],
-    shape: shape::unchanged,
-    gradient: Gradient::By(band_grad),
-    ..OpDef::DEFAULT
-};
+const MATRIX_BAND_PART: OpDef =
+    OpDef::new("MatrixBandPart", shape::unchanged).with_gradient(band_grad);
 
 fn band_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let (grad, lower, upper) = (g.grad(0)?, g.input(1), g.input(2));
@@ -39,13 +32,8 @@ fn band_grad(g: &mut GradientContext<'_>) -> Result<()> {
     g.set(0, band)
 }
 
-const BATCH_MATRIX_BAND_PART: OpDef = OpDef {
-    name: "BatchMatrixBandPart",
-    inputs: &["input: T", "num_lower: int64", "num_upper: int64"],
-    attrs: &["T: type"],
-    gradient: Gradient::Unknown,
-    ..MATRIX_BAND_PART
-};
+const BATCH_MATRIX_BAND_PART: OpDef =
+    OpDef { name: "BatchMatrixBandPart", gradient: Gradient::Unknown, ..MATRIX_BAND_PART };
 
 /// How many diagonals on one side stay; all if the number is negative.
 fn kept(ctx: &KernelContext<'_>, i: usize, name: &str, size: usize, what: &str) -> Result<usize> {

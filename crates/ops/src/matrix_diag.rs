@@ -232,15 +232,8 @@ fn padding<C: Cell>(ctx: &KernelContext<'_>, i: usize) -> Result<C> {
     Ok(C::view(ctx.input(i)?)?.first().cloned().unwrap_or_default())
 }
 
-const MATRIX_DIAG: OpDef = OpDef {
-    name: "MatrixDiag",
-    inputs: &["diagonal: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type"],
-    shape: square_shape,
-    gradient: Gradient::By(|g| diag_grad(g, "MatrixDiagPart")),
-    ..OpDef::DEFAULT
-};
+const MATRIX_DIAG: OpDef =
+    OpDef::new("MatrixDiag", square_shape).with_gradient(|g| diag_grad(g, "MatrixDiagPart"));
 
 /// The diagonals of the gradient.
 fn diag_grad(g: &mut GradientContext<'_>, part: &str) -> Result<()> {
@@ -259,18 +252,13 @@ const BATCH_MATRIX_DIAG: OpDef =
 
 const MATRIX_DIAG_V2: OpDef = OpDef {
     name: "MatrixDiagV2",
-    inputs: &["diagonal: T", "k: int32", "num_rows: int32", "num_cols: int32", "padding_value: T"],
     shape: matrix_diag_shape,
     gradient: Gradient::By(|g| diag_grad(g, "MatrixDiagPartV2")),
     ..MATRIX_DIAG
 };
 
-const ALIGN: &str =
-    "align: {'LEFT_RIGHT', 'RIGHT_LEFT', 'LEFT_LEFT', 'RIGHT_RIGHT'} = 'RIGHT_LEFT'";
-
 const MATRIX_DIAG_V3: OpDef = OpDef {
     name: "MatrixDiagV3",
-    attrs: &["T: type", ALIGN],
     gradient: Gradient::By(|g| diag_grad(g, "MatrixDiagPartV3")),
     ..MATRIX_DIAG_V2
 };
@@ -376,15 +364,8 @@ fn matrix_diag(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const MATRIX_DIAG_PART: OpDef = OpDef {
-    name: "MatrixDiagPart",
-    inputs: &["input: T"],
-    outputs: &["diagonal: T"],
-    attrs: &["T: type"],
-    shape: matrix_diag_part_shape,
-    gradient: Gradient::By(|g| part_grad(g, "MatrixSetDiag")),
-    ..OpDef::DEFAULT
-};
+const MATRIX_DIAG_PART: OpDef = OpDef::new("MatrixDiagPart", matrix_diag_part_shape)
+    .with_gradient(|g| part_grad(g, "MatrixSetDiag"));
 
 /// The gradient as diagonals of a matrix of zeros.
 fn part_grad(g: &mut GradientContext<'_>, set: &str) -> Result<()> {
@@ -403,14 +384,12 @@ const BATCH_MATRIX_DIAG_PART: OpDef =
 
 const MATRIX_DIAG_PART_V2: OpDef = OpDef {
     name: "MatrixDiagPartV2",
-    inputs: &["input: T", "k: int32", "padding_value: T"],
     gradient: Gradient::By(|g| part_grad(g, "MatrixSetDiagV2")),
     ..MATRIX_DIAG_PART
 };
 
 const MATRIX_DIAG_PART_V3: OpDef = OpDef {
     name: "MatrixDiagPartV3",
-    attrs: &["T: type", ALIGN],
     gradient: Gradient::By(|g| part_grad(g, "MatrixSetDiagV3")),
     ..MATRIX_DIAG_PART_V2
 };
@@ -484,15 +463,8 @@ fn read_diagonal<C: Cell>(layout: &Layout, row: usize, out: &mut [C], source: &[
     }
 }
 
-const MATRIX_SET_DIAG: OpDef = OpDef {
-    name: "MatrixSetDiag",
-    inputs: &["input: T", "diagonal: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type"],
-    shape: matrix_set_diag_shape,
-    gradient: Gradient::By(|g| set_grad(g, "MatrixDiagPart")),
-    ..OpDef::DEFAULT
-};
+const MATRIX_SET_DIAG: OpDef = OpDef::new("MatrixSetDiag", matrix_set_diag_shape)
+    .with_gradient(|g| set_grad(g, "MatrixDiagPart"));
 
 /// The gradient without its diagonals, and these.
 fn set_grad(g: &mut GradientContext<'_>, part: &str) -> Result<()> {
@@ -515,14 +487,12 @@ const BATCH_MATRIX_SET_DIAG: OpDef =
 
 const MATRIX_SET_DIAG_V2: OpDef = OpDef {
     name: "MatrixSetDiagV2",
-    inputs: &["input: T", "diagonal: T", "k: int32"],
     gradient: Gradient::By(|g| set_grad(g, "MatrixDiagPartV2")),
     ..MATRIX_SET_DIAG
 };
 
 const MATRIX_SET_DIAG_V3: OpDef = OpDef {
     name: "MatrixSetDiagV3",
-    attrs: &["T: type", ALIGN],
     gradient: Gradient::By(|g| set_grad(g, "MatrixDiagPartV3")),
     ..MATRIX_SET_DIAG_V2
 };

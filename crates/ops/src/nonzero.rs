@@ -10,21 +10,10 @@ use thalweg_tensor::{
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[WHERE],
+    ops: &[OpDef::new("Where", where_shape)],
     kernels: &[cpu_kernel!("Where", "T" in [
         bool, f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64, Complex32, Complex64
     ] => find)],
-};
-
-const WHERE: OpDef = OpDef {
-    name: "Where",
-    inputs: &["input: T"],
-    outputs: &["index: int64"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool} = DT_BOOL",
-    ],
-    shape: where_shape,
-    ..OpDef::DEFAULT
 };
 
 fn where_shape(c: &mut ShapeContext<'_>) -> Result<()> {

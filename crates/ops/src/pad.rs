@@ -41,30 +41,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const PAD: OpDef = OpDef {
-    name: "Pad",
-    inputs: &["input: T", "paddings: Tpaddings"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32"],
-    shape: pad_shape,
-    ..OpDef::DEFAULT
-};
-const PAD_V2: OpDef = OpDef {
-    name: "PadV2",
-    inputs: &["input: T", "paddings: Tpaddings", "constant_values: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32"],
-    shape: pad_shape,
-    ..OpDef::DEFAULT
-};
-const MIRROR_PAD: OpDef = OpDef {
-    name: "MirrorPad",
-    inputs: &["input: T", "paddings: Tpaddings"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32", "mode: {'REFLECT', 'SYMMETRIC'}"],
-    shape: pad_shape,
-    ..OpDef::DEFAULT
-};
+const PAD: OpDef = OpDef::new("Pad", pad_shape);
+const PAD_V2: OpDef = OpDef::new("PadV2", pad_shape);
+const MIRROR_PAD: OpDef = OpDef::new("MirrorPad", pad_shape);
 
 fn pad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     padded_shape(c, |size, before, after| size.checked_add(before)?.checked_add(after))
@@ -279,14 +258,7 @@ fn check_mirror(size: usize, before: usize, after: usize, offset: usize) -> Resu
     Ok(())
 }
 
-const MIRROR_PAD_GRAD: OpDef = OpDef {
-    name: "MirrorPadGrad",
-    inputs: &["input: T", "paddings: Tpaddings"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32", "mode: {'REFLECT', 'SYMMETRIC'}"],
-    shape: mirror_pad_grad_shape,
-    ..OpDef::DEFAULT
-};
+const MIRROR_PAD_GRAD: OpDef = OpDef::new("MirrorPadGrad", mirror_pad_grad_shape);
 
 fn mirror_pad_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     padded_shape(c, |size, before, after| size.checked_sub(before)?.checked_sub(after))

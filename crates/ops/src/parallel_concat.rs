@@ -8,17 +8,8 @@ use thalweg_tensor::{PartialShape, Result, Tensor, bail, ensure, err};
 use crate::concat::joined;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[PARALLEL_CONCAT],
+    ops: &[OpDef::new("ParallelConcat", parallel_concat_shape)],
     kernels: &[KernelSpec { op: "ParallelConcat", create: parallel_concat, ..KernelSpec::CPU }],
-};
-
-const PARALLEL_CONCAT: OpDef = OpDef {
-    name: "ParallelConcat",
-    inputs: &["values: N * T"],
-    outputs: &["output: T"],
-    attrs: &["N: int >= 1", "T: type", "shape: shape"],
-    shape: parallel_concat_shape,
-    ..OpDef::DEFAULT
 };
 
 /// The shape is declared, and each input is one row of it.

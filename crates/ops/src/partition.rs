@@ -34,14 +34,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DYNAMIC_PARTITION: OpDef = OpDef {
-    name: "DynamicPartition",
-    inputs: &["data: T", "partitions: int32"],
-    outputs: &["outputs: num_partitions * T"],
-    attrs: &["num_partitions: int >= 1", "T: type"],
-    shape: dynamic_partition_shape,
-    ..OpDef::DEFAULT
-};
+const DYNAMIC_PARTITION: OpDef = OpDef::new("DynamicPartition", dynamic_partition_shape);
 
 fn dynamic_partition_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (data, partitions) = (c.input(0), c.input(1));
@@ -125,22 +118,8 @@ fn distribute<C: Cell>(
     Ok(())
 }
 
-const DYNAMIC_STITCH: OpDef = OpDef {
-    name: "DynamicStitch",
-    inputs: &["indices: N * int32", "data: N * T"],
-    outputs: &["merged: T"],
-    attrs: &["N: int >= 1", "T: type"],
-    shape: dynamic_stitch_shape,
-    ..OpDef::DEFAULT
-};
-const PARALLEL_DYNAMIC_STITCH: OpDef = OpDef {
-    name: "ParallelDynamicStitch",
-    inputs: &["indices: N * int32", "data: N * T"],
-    outputs: &["merged: T"],
-    attrs: &["N: int >= 1", "T: type"],
-    shape: dynamic_stitch_shape,
-    ..OpDef::DEFAULT
-};
+const DYNAMIC_STITCH: OpDef = OpDef::new("DynamicStitch", dynamic_stitch_shape);
+const PARALLEL_DYNAMIC_STITCH: OpDef = OpDef::new("ParallelDynamicStitch", dynamic_stitch_shape);
 
 fn dynamic_stitch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let n = c.attrs().size("N")?;

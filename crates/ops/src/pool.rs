@@ -38,90 +38,21 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAX_POOL: OpDef = OpDef {
-    name: "MaxPool",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = \
-            DT_FLOAT",
-        "ksize: list(int) >= 4",
-        "strides: list(int) >= 4",
-        "padding: {'SAME', 'VALID', 'EXPLICIT'}",
-        "explicit_paddings: list(int) = []",
-        "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'",
-    ],
-    shape: |c| pooled_shape(c, 2),
-    ..OpDef::DEFAULT
-};
+const MAX_POOL: OpDef = OpDef::new("MaxPool", |c| pooled_shape(c, 2));
 
-const MAX_POOL_V2: OpDef = OpDef {
-    name: "MaxPoolV2",
-    inputs: &["input: T", "ksize: int32", "strides: int32"],
-    attrs: &[
-        "T: {half, bfloat16, float, double, int32, int64, uint8, int16, int8, uint16, qint8} = \
-            DT_FLOAT",
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NHWC', 'NCHW', 'NCHW_VECT_C'} = 'NHWC'",
-    ],
-    ..MAX_POOL
-};
+const MAX_POOL_V2: OpDef = OpDef { name: "MaxPoolV2", ..MAX_POOL };
 
-const AVG_POOL: OpDef = OpDef {
-    name: "AvgPool",
-    inputs: &["value: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "ksize: list(int) >= 4",
-        "strides: list(int) >= 4",
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "T: {half, bfloat16, float, double}",
-    ],
-    shape: |c| pooled_shape(c, 2),
-    ..OpDef::DEFAULT
-};
+const AVG_POOL: OpDef = OpDef::new("AvgPool", |c| pooled_shape(c, 2));
 
-const AVG_POOL_GRAD: OpDef = OpDef {
-    name: "AvgPoolGrad",
-    inputs: &["orig_input_shape: int32", "grad: T"],
-    shape: shape::from_first_input,
-    ..AVG_POOL
-};
+const AVG_POOL_GRAD: OpDef =
+    OpDef { name: "AvgPoolGrad", shape: shape::from_first_input, ..AVG_POOL };
 
-const MAX_POOL_3D: OpDef = OpDef {
-    name: "MaxPool3D",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "ksize: list(int) >= 5",
-        "strides: list(int) >= 5",
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'",
-        "T: {half, bfloat16, float}",
-    ],
-    shape: |c| pooled_shape(c, 3),
-    ..OpDef::DEFAULT
-};
+const MAX_POOL_3D: OpDef = OpDef::new("MaxPool3D", |c| pooled_shape(c, 3));
 
-const AVG_POOL_3D: OpDef = OpDef {
-    name: "AvgPool3D",
-    attrs: &[
-        "ksize: list(int) >= 5",
-        "strides: list(int) >= 5",
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'",
-        "T: {half, bfloat16, float, double}",
-    ],
-    ..MAX_POOL_3D
-};
+const AVG_POOL_3D: OpDef = OpDef { name: "AvgPool3D", ..MAX_POOL_3D };
 
-const AVG_POOL_3D_GRAD: OpDef = OpDef {
-    name: "AvgPool3DGrad",
-    inputs: &["orig_input_shape: int32", "grad: T"],
-    shape: shape::from_first_input,
-    ..AVG_POOL_3D
-};
+const AVG_POOL_3D_GRAD: OpDef =
+    OpDef { name: "AvgPool3DGrad", shape: shape::from_first_input, ..AVG_POOL_3D };
 
 /// Windows and how they slide, from attrs or from inputs.
 #[derive(Clone, Copy, Debug)]

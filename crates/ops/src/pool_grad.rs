@@ -45,115 +45,23 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAX_POOL_GRAD: OpDef = OpDef {
-    name: "MaxPoolGrad",
-    inputs: &["orig_input: T", "orig_output: T", "grad: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "ksize: list(int) >= 4",
-        "strides: list(int) >= 4",
-        "padding: {'SAME', 'VALID', 'EXPLICIT'}",
-        "explicit_paddings: list(int) = []",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, \
-            uint64} = DT_FLOAT",
-    ],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
+const MAX_POOL_GRAD: OpDef = OpDef::new("MaxPoolGrad", shape::unchanged);
 
-const MAX_POOL_GRAD_V2: OpDef = OpDef {
-    name: "MaxPoolGradV2",
-    inputs: &["orig_input: T", "orig_output: T", "grad: T", "ksize: int32", "strides: int32"],
-    attrs: &[
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, \
-            uint64} = DT_FLOAT",
-    ],
-    ..MAX_POOL_GRAD
-};
+const MAX_POOL_GRAD_V2: OpDef = OpDef { name: "MaxPoolGradV2", ..MAX_POOL_GRAD };
 
-const REAL_NUMBER: &str = "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, \
-    half, uint32, uint64}";
+const MAX_POOL_GRAD_GRAD: OpDef =
+    OpDef { name: "MaxPoolGradGrad", shape: as_second, ..MAX_POOL_GRAD };
 
-const MAX_POOL_GRAD_GRAD: OpDef = OpDef {
-    name: "MaxPoolGradGrad",
-    attrs: &[
-        "ksize: list(int) >= 4",
-        "strides: list(int) >= 4",
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NHWC', 'NCHW'} = 'NHWC'",
-        REAL_NUMBER,
-    ],
-    shape: as_second,
-    ..MAX_POOL_GRAD
-};
+const MAX_POOL_GRAD_GRAD_V2: OpDef =
+    OpDef { name: "MaxPoolGradGradV2", shape: as_second, ..MAX_POOL_GRAD_V2 };
 
-const MAX_POOL_GRAD_GRAD_V2: OpDef = OpDef {
-    name: "MaxPoolGradGradV2",
-    attrs: &["padding: {'SAME', 'VALID'}", "data_format: {'NHWC', 'NCHW'} = 'NHWC'", REAL_NUMBER],
-    shape: as_second,
-    ..MAX_POOL_GRAD_V2
-};
+const MAX_POOL_3D_GRAD: OpDef = OpDef { name: "MaxPool3DGrad", ..MAX_POOL_GRAD };
 
-const MAX_POOL_3D_GRAD: OpDef = OpDef {
-    name: "MaxPool3DGrad",
-    inputs: &["orig_input: TInput", "orig_output: TInput", "grad: T"],
-    attrs: &[
-        "ksize: list(int) >= 5",
-        "strides: list(int) >= 5",
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'",
-        "T: {half, bfloat16, float} = DT_FLOAT",
-        "TInput: {half, bfloat16, float} = DT_FLOAT",
-    ],
-    ..MAX_POOL_GRAD
-};
+const MAX_POOL_3D_GRAD_GRAD: OpDef = OpDef { name: "MaxPool3DGradGrad", ..MAX_POOL_GRAD_GRAD };
 
-const MAX_POOL_3D_GRAD_GRAD: OpDef = OpDef {
-    name: "MaxPool3DGradGrad",
-    attrs: &[
-        "ksize: list(int) >= 5",
-        "strides: list(int) >= 5",
-        "padding: {'SAME', 'VALID'}",
-        "data_format: {'NDHWC', 'NCDHW'} = 'NDHWC'",
-        REAL_NUMBER,
-    ],
-    ..MAX_POOL_GRAD_GRAD
-};
+const MAX_POOL_WITH_ARGMAX: OpDef = OpDef::new("MaxPoolWithArgmax", pooled_twice);
 
-const MAX_POOL_WITH_ARGMAX: OpDef = OpDef {
-    name: "MaxPoolWithArgmax",
-    inputs: &["input: T"],
-    outputs: &["output: T", "argmax: Targmax"],
-    attrs: &[
-        "ksize: list(int) >= 4",
-        "strides: list(int) >= 4",
-        "Targmax: {int32, int64} = DT_INT64",
-        "padding: {'SAME', 'VALID'}",
-        "include_batch_in_index: bool = false",
-        REAL_NUMBER,
-    ],
-    shape: pooled_twice,
-    ..OpDef::DEFAULT
-};
-
-const MAX_POOL_GRAD_WITH_ARGMAX: OpDef = OpDef {
-    name: "MaxPoolGradWithArgmax",
-    inputs: &["input: T", "grad: T", "argmax: Targmax"],
-    outputs: &["output: T"],
-    attrs: &[
-        "ksize: list(int) >= 4",
-        "strides: list(int) >= 4",
-        "padding: {'SAME', 'VALID'}",
-        "include_batch_in_index: bool = false",
-        "Targmax: {int32, int64}",
-        REAL_NUMBER,
-    ],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
+const MAX_POOL_GRAD_WITH_ARGMAX: OpDef = OpDef::new("MaxPoolGradWithArgmax", shape::unchanged);
 
 const MAX_POOL_GRAD_GRAD_WITH_ARGMAX: OpDef =
     OpDef { name: "MaxPoolGradGradWithArgmax", shape: pooled_once, ..MAX_POOL_GRAD_WITH_ARGMAX };

@@ -14,7 +14,7 @@ pub(crate) use selection::{multinomial, shuffle_rows};
 pub(crate) use source::{ALGORITHM_AUTO, ALGORITHM_PHILOX, own_generator, philox_from_seed};
 
 use parameterized::{bounded_normal, gamma_grad};
-use thalweg_graph::{Flag, GradientContext, OpDef, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext, shape};
 use thalweg_kernel::{Family, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, bf16, ensure, f16};
 
@@ -25,14 +25,14 @@ pub(crate) static FAMILY: Family = Family {
         RANDOM_UNIFORM,
         RANDOM_STANDARD_NORMAL,
         TRUNCATED_NORMAL,
-        RANDOM_UNIFORM_INT,
-        RANDOM_SHUFFLE,
-        MULTINOMIAL,
-        RANDOM_GAMMA,
-        RANDOM_GAMMA_GRAD,
-        RANDOM_POISSON,
-        RANDOM_POISSON_V2,
-        PARAMETERIZED_TRUNCATED_NORMAL,
+        OpDef::new("RandomUniformInt", uniform_int_shape),
+        OpDef::new("RandomShuffle", shape::unchanged).without_gradient(),
+        OpDef::new("Multinomial", multinomial_shape).without_gradient(),
+        OpDef::new("RandomGamma", samples_by_parameters).with_gradient(|g| gamma_gradient(g, 1)),
+        OpDef::new("RandomGammaGrad", shape::broadcast),
+        OpDef::new("RandomPoisson", samples_by_parameters),
+        OpDef::new("RandomPoissonV2", samples_by_parameters),
+        OpDef::new("ParameterizedTruncatedNormal", bounded_normal_shape).without_gradient(),
     ],
     kernels: &[
         cpu_kernel!("RandomUniform", "dtype" in [f16, bf16, f32, f64] => uniform; host_inputs: &["shape"]),
@@ -49,35 +49,12 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const RANDOM_UNIFORM: OpDef = OpDef {
-    name: "RandomUniform",
-    inputs: &["shape: T"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "seed: int = 0",
-        "seed2: int = 0",
-        "dtype: {half, bfloat16, float, double}",
-        "T: {int32, int64}",
-    ],
-    shape: shape::from_first_input,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-}
-.without_gradient();
+const RANDOM_UNIFORM: OpDef =
+    OpDef::new("RandomUniform", shape::from_first_input).without_gradient();
 
 const RANDOM_STANDARD_NORMAL: OpDef = OpDef { name: "RandomStandardNormal", ..RANDOM_UNIFORM };
 
 const TRUNCATED_NORMAL: OpDef = OpDef { name: "TruncatedNormal", ..RANDOM_UNIFORM };
-
-const RANDOM_UNIFORM_INT: OpDef = OpDef {
-    name: "RandomUniformInt",
-    inputs: &["shape: T", "minval: Tout", "maxval: Tout"],
-    outputs: &["output: Tout"],
-    attrs: &["seed: int = 0", "seed2: int = 0", "Tout: {int32, int64}", "T: {int32, int64}"],
-    shape: uniform_int_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
 
 /// As the first input says; the bounds are scalars.
 pub(crate) fn uniform_int_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -86,33 +63,6 @@ pub(crate) fn uniform_int_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     }
     shape::from_first_input(c)
 }
-
-const RANDOM_SHUFFLE: OpDef = OpDef {
-    name: "RandomShuffle",
-    inputs: &["value: T"],
-    outputs: &["output: T"],
-    attrs: &["seed: int = 0", "seed2: int = 0", "T: type"],
-    shape: shape::unchanged,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const MULTINOMIAL: OpDef = OpDef {
-    name: "Multinomial",
-    inputs: &["logits: T", "num_samples: int32"],
-    outputs: &["output: output_dtype"],
-    attrs: &[
-        "seed: int = 0",
-        "seed2: int = 0",
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "output_dtype: {int32, int64} = DT_INT64",
-    ],
-    shape: multinomial_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-}
-.without_gradient();
 
 /// Rows of logits by the number of draws.
 pub(crate) fn multinomial_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -132,17 +82,6 @@ pub(crate) fn multinomial_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, PartialShape::new([logits.dim(0), samples]));
     Ok(())
 }
-
-const RANDOM_GAMMA: OpDef = OpDef {
-    name: "RandomGamma",
-    inputs: &["shape: S", "alpha: T"],
-    outputs: &["output: T"],
-    attrs: &["seed: int = 0", "seed2: int = 0", "S: {int32, int64}", "T: {half, float, double}"],
-    shape: samples_by_parameters,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-}
-.with_gradient(|g| gamma_gradient(g, 1));
 
 /// How the samples move with `alpha`, which is input `i`, while the probability of a smaller one
 /// stays the same.
@@ -165,62 +104,6 @@ fn samples_by_parameters(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, joined);
     Ok(())
 }
-
-const RANDOM_GAMMA_GRAD: OpDef = OpDef {
-    name: "RandomGammaGrad",
-    inputs: &["alpha: T", "sample: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {float, double}"],
-    shape: shape::broadcast,
-    ..OpDef::DEFAULT
-};
-
-const RANDOM_POISSON: OpDef = OpDef {
-    name: "RandomPoisson",
-    inputs: &["shape: S", "rate: dtype"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "seed: int = 0",
-        "seed2: int = 0",
-        "S: {int32, int64}",
-        "dtype: {half, float, double}",
-    ],
-    shape: samples_by_parameters,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const RANDOM_POISSON_V2: OpDef = OpDef {
-    name: "RandomPoissonV2",
-    inputs: &["shape: S", "rate: R"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "seed: int = 0",
-        "seed2: int = 0",
-        "S: {int32, int64}",
-        "R: {half, float, double, int32, int64} = DT_DOUBLE",
-        "dtype: {half, float, double, int32, int64} = DT_INT64",
-    ],
-    shape: samples_by_parameters,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const PARAMETERIZED_TRUNCATED_NORMAL: OpDef = OpDef {
-    name: "ParameterizedTruncatedNormal",
-    inputs: &["shape: T", "means: dtype", "stdevs: dtype", "minvals: dtype", "maxvals: dtype"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "seed: int = 0",
-        "seed2: int = 0",
-        "dtype: {half, bfloat16, float, double}",
-        "T: {int32, int64}",
-    ],
-    shape: bounded_normal_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-}
-.without_gradient();
 
 /// As the first input says; the parameters are scalars or vectors.
 fn bounded_normal_shape(c: &mut ShapeContext<'_>) -> Result<()> {

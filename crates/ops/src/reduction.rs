@@ -14,7 +14,17 @@ use crate::reduce::{Layout, fold};
 use crate::reduction_gradients::*;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SUM, MEAN, PROD, MAX, MIN, ALL, ANY, EUCLIDEAN_NORM, L2_LOSS],
+    ops: &[
+        SUM,
+        OpDef::new("Mean", reduced).with_gradient(mean_grad),
+        PROD,
+        MAX,
+        MIN,
+        ALL,
+        ANY,
+        OpDef::new("EuclideanNorm", reduced).with_gradient(euclidean_norm_grad),
+        OpDef::new("L2Loss", shape::scalar).with_gradient(l2_loss_grad),
+    ],
     kernels: &[
         cpu_kernel!("Sum", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64,
             Complex<f32>, Complex<f64>] => sum; host_inputs: AXES),
@@ -36,83 +46,25 @@ pub(crate) static FAMILY: Family = Family {
 
 const AXES: &[&str] = &["reduction_indices"];
 
-const ANY_NUMBER: &str = "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, \
-    quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}";
-const REAL_NUMBER: &str = "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, \
-    half, uint32, uint64, qint8, quint8, qint32, qint16, quint16}";
+const SUM: OpDef = OpDef::new("Sum", reduced)
+    .with_value(|c| reduced_value(c, 0, i64::checked_add))
+    .with_gradient(sum_grad);
 
-const BASE: OpDef = OpDef {
-    inputs: &["input: T", "reduction_indices: Tidx"],
-    outputs: &["output: T"],
-    shape: reduced,
-    ..OpDef::DEFAULT
-};
+const PROD: OpDef = OpDef::new("Prod", reduced)
+    .with_value(|c| reduced_value(c, 1, i64::checked_mul))
+    .with_gradient(prod_grad);
 
-const SUM: OpDef = OpDef {
-    name: "Sum",
-    attrs: &["keep_dims: bool = false", ANY_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
-    value: Some(|c| reduced_value(c, 0, i64::checked_add)),
-    ..BASE
-}
-.with_gradient(sum_grad);
+const MAX: OpDef = OpDef::new("Max", reduced)
+    .with_value(|c| reduced_value(c, i64::MIN, |a, b| Some(a.max(b))))
+    .with_gradient(extreme_grad);
 
-const MEAN: OpDef = OpDef {
-    name: "Mean",
-    attrs: &["keep_dims: bool = false", ANY_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
-    ..BASE
-}
-.with_gradient(mean_grad);
+const MIN: OpDef = OpDef::new("Min", reduced)
+    .with_value(|c| reduced_value(c, i64::MAX, |a, b| Some(a.min(b))))
+    .with_gradient(extreme_grad);
 
-const PROD: OpDef = OpDef {
-    name: "Prod",
-    attrs: &["keep_dims: bool = false", ANY_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
-    value: Some(|c| reduced_value(c, 1, i64::checked_mul)),
-    ..BASE
-}
-.with_gradient(prod_grad);
-
-const MAX: OpDef = OpDef {
-    name: "Max",
-    attrs: &["keep_dims: bool = false", REAL_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
-    value: Some(|c| reduced_value(c, i64::MIN, |a, b| Some(a.max(b)))),
-    ..BASE
-}
-.with_gradient(extreme_grad);
-
-const MIN: OpDef = OpDef {
-    name: "Min",
-    attrs: &["keep_dims: bool = false", REAL_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
-    value: Some(|c| reduced_value(c, i64::MAX, |a, b| Some(a.min(b)))),
-    ..BASE
-}
-.with_gradient(extreme_grad);
-
-const EUCLIDEAN_NORM: OpDef = OpDef {
-    name: "EuclideanNorm",
-    attrs: &["keep_dims: bool = false", ANY_NUMBER, "Tidx: {int32, int64} = DT_INT32"],
-    ..BASE
-}
-.with_gradient(euclidean_norm_grad);
-
-const ALL: OpDef = OpDef {
-    name: "All",
-    inputs: &["input: bool", "reduction_indices: Tidx"],
-    outputs: &["output: bool"],
-    attrs: &["keep_dims: bool = false", "Tidx: {int32, int64} = DT_INT32"],
-    ..BASE
-};
+const ALL: OpDef = OpDef::new("All", reduced);
 
 const ANY: OpDef = OpDef { name: "Any", ..ALL };
-
-const L2_LOSS: OpDef = OpDef {
-    name: "L2Loss",
-    inputs: &["t: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {half, bfloat16, float, double}"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-}
-.with_gradient(l2_loss_grad);
 
 /// `axis`, which may count from the end, as a dimension of a tensor of this rank.
 fn dimension(axis: i64, rank: usize) -> Result<usize> {

@@ -21,7 +21,7 @@ pub(crate) static FAMILY: Family = Family {
         RANK.without_gradient(),
         SIZE.without_gradient(),
         BROADCAST_TO.with_gradient(reshape_gradients::broadcast_to),
-        BROADCAST_ARGS,
+        OpDef::new("BroadcastArgs", broadcast_args_shape).with_value(broadcast_args_value),
         BROADCAST_GRADIENT_ARGS.without_gradient(),
         ENSURE_SHAPE.with_gradient(gradient::unchanged),
     ],
@@ -48,15 +48,7 @@ pub(crate) static FAMILY: Family = Family {
 type Ints = SmallVec<[i64; 4]>;
 type Dims = SmallVec<[Option<usize>; 4]>;
 
-const RESHAPE: OpDef = OpDef {
-    name: "Reshape",
-    inputs: &["tensor: T", "shape: Tshape"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tshape: {int32, int64} = DT_INT32"],
-    shape: reshape_shape,
-    value: Some(reshape_value),
-    ..OpDef::DEFAULT
-};
+const RESHAPE: OpDef = OpDef::new("Reshape", reshape_shape).with_value(reshape_value);
 
 fn reshape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let wanted = match c.partial_value(1) {
@@ -172,15 +164,8 @@ fn resolve(sizes: &[i64], input: &Shape) -> Result<Shape> {
     Ok(shape)
 }
 
-const EXPAND_DIMS: OpDef = OpDef {
-    name: "ExpandDims",
-    inputs: &["input: T", "dim: Tdim"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tdim: {int32, int64} = DT_INT32"],
-    shape: expand_dims_shape,
-    value: Some(expand_dims_value),
-    ..OpDef::DEFAULT
-};
+const EXPAND_DIMS: OpDef =
+    OpDef::new("ExpandDims", expand_dims_shape).with_value(expand_dims_value);
 
 fn expand_dims_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let Some(dims) = c.input(0).dims() else { return Ok(()) };
@@ -226,15 +211,7 @@ fn expand_dims(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SQUEEZE: OpDef = OpDef {
-    name: "Squeeze",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "squeeze_dims: list(int) >= 0 = []"],
-    shape: squeeze_shape,
-    value: Some(squeeze_value),
-    ..OpDef::DEFAULT
-};
+const SQUEEZE: OpDef = OpDef::new("Squeeze", squeeze_shape).with_value(squeeze_value);
 
 fn squeeze_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let Some(dims) = c.input(0).dims() else { return Ok(()) };
@@ -306,24 +283,8 @@ fn squeeze(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SHAPE: OpDef = OpDef {
-    name: "Shape",
-    inputs: &["input: T"],
-    outputs: &["output: out_type"],
-    attrs: &["T: type", "out_type: {int32, int64} = DT_INT32"],
-    shape: shapes_shape,
-    value: Some(shapes_value),
-    ..OpDef::DEFAULT
-};
-const SHAPE_N: OpDef = OpDef {
-    name: "ShapeN",
-    inputs: &["input: N * T"],
-    outputs: &["output: N * out_type"],
-    attrs: &["N: int >= 1", "T: type", "out_type: {int32, int64} = DT_INT32"],
-    shape: shapes_shape,
-    value: Some(shapes_value),
-    ..OpDef::DEFAULT
-};
+const SHAPE: OpDef = OpDef::new("Shape", shapes_shape).with_value(shapes_value);
+const SHAPE_N: OpDef = OpDef::new("ShapeN", shapes_shape).with_value(shapes_value);
 
 fn shapes_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for i in 0..c.num_outputs() {
@@ -369,15 +330,7 @@ pub(crate) fn ints_output(
     Ok(output)
 }
 
-const RANK: OpDef = OpDef {
-    name: "Rank",
-    inputs: &["input: T"],
-    outputs: &["output: int32"],
-    attrs: &["T: type"],
-    shape: shape::scalar,
-    value: Some(rank_value),
-    ..OpDef::DEFAULT
-};
+const RANK: OpDef = OpDef::new("Rank", shape::scalar).with_value(rank_value);
 
 fn rank_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     Some(PartialValue::scalar(Some(c.input_shape(0).rank()? as i64)))
@@ -391,15 +344,7 @@ fn rank(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SIZE: OpDef = OpDef {
-    name: "Size",
-    inputs: &["input: T"],
-    outputs: &["output: out_type"],
-    attrs: &["T: type", "out_type: {int32, int64} = DT_INT32"],
-    shape: shape::scalar,
-    value: Some(size_value),
-    ..OpDef::DEFAULT
-};
+const SIZE: OpDef = OpDef::new("Size", shape::scalar).with_value(size_value);
 
 fn size_value(c: &mut ValueContext<'_>) -> Option<PartialValue> {
     let elements = c.input_shape(0).to_shape()?.num_elements();
@@ -415,14 +360,7 @@ fn size(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const BROADCAST_TO: OpDef = OpDef {
-    name: "BroadcastTo",
-    inputs: &["input: T", "shape: Tidx"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tidx: {int32, int64} = DT_INT32"],
-    shape: broadcast_to_shape,
-    ..OpDef::DEFAULT
-};
+const BROADCAST_TO: OpDef = OpDef::new("BroadcastTo", broadcast_to_shape);
 
 fn broadcast_to_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "shape", 1)?;
@@ -477,16 +415,6 @@ pub(crate) fn broadcast_strides(from: &Shape, to: &Shape) -> Result<SmallVec<[is
     }
     Ok(result)
 }
-
-const BROADCAST_ARGS: OpDef = OpDef {
-    name: "BroadcastArgs",
-    inputs: &["s0: T", "s1: T"],
-    outputs: &["r0: T"],
-    attrs: &["T: {int32, int64} = DT_INT32"],
-    shape: broadcast_args_shape,
-    value: Some(broadcast_args_value),
-    ..OpDef::DEFAULT
-};
 
 fn broadcast_args_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let lens = [c.with_rank(0, "s0", 1)?.dim(0), c.with_rank(1, "s1", 1)?.dim(0)];
@@ -546,14 +474,8 @@ fn show(dims: &[i64]) -> String {
     format!("[{}]", dims.join(","))
 }
 
-const BROADCAST_GRADIENT_ARGS: OpDef = OpDef {
-    name: "BroadcastGradientArgs",
-    inputs: &["s0: T", "s1: T"],
-    outputs: &["r0: T", "r1: T"],
-    attrs: &["T: {int32, int64} = DT_INT32"],
-    shape: broadcast_gradient_args_shape,
-    ..OpDef::DEFAULT
-};
+const BROADCAST_GRADIENT_ARGS: OpDef =
+    OpDef::new("BroadcastGradientArgs", broadcast_gradient_args_shape);
 
 fn broadcast_gradient_args_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "s0", 1)?;
@@ -594,14 +516,7 @@ fn broadcast_gradient_args(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const ENSURE_SHAPE: OpDef = OpDef {
-    name: "EnsureShape",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["shape: shape", "T: type"],
-    shape: ensure_shape_shape,
-    ..OpDef::DEFAULT
-};
+const ENSURE_SHAPE: OpDef = OpDef::new("EnsureShape", ensure_shape_shape);
 
 fn ensure_shape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let declared = c.attrs().shape("shape")?;

@@ -29,16 +29,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const REVERSE: OpDef = OpDef {
-    name: "Reverse",
-    inputs: &["tensor: T", "dims: bool"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {uint8, int8, uint16, int16, uint32, int32, uint64, int64, bool, bfloat16, half, float, double, complex64, complex128, string}",
-    ],
-    shape: reverse_shape,
-    ..OpDef::DEFAULT
-};
+const REVERSE: OpDef = OpDef::new("Reverse", reverse_shape);
 
 fn reverse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let dims = c.with_rank(1, "dims", 1)?;
@@ -93,17 +84,7 @@ fn reverse_dims(ctx: &mut KernelContext<'_>, is_reversed: &SmallVec<[bool; 8]>) 
     ctx.set_output(0, output)
 }
 
-const REVERSE_V2: OpDef = OpDef {
-    name: "ReverseV2",
-    inputs: &["tensor: T", "axis: Tidx"],
-    outputs: &["output: T"],
-    attrs: &[
-        "Tidx: {int32, int64} = DT_INT32",
-        "T: {uint8, int8, uint16, int16, int32, uint32, int64, uint64, bool, bfloat16, half, float, double, complex64, complex128, string}",
-    ],
-    shape: reverse_v2_shape,
-    ..OpDef::DEFAULT
-};
+const REVERSE_V2: OpDef = OpDef::new("ReverseV2", reverse_v2_shape);
 
 fn reverse_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "axis", 1)?;
@@ -149,14 +130,7 @@ fn reverse_v2(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const REVERSE_SEQUENCE: OpDef = OpDef {
-    name: "ReverseSequence",
-    inputs: &["input: T", "seq_lengths: Tlen"],
-    outputs: &["output: T"],
-    attrs: &["seq_dim: int", "batch_dim: int = 0", "T: type", "Tlen: {int32, int64} = DT_INT64"],
-    shape: reverse_sequence_shape,
-    ..OpDef::DEFAULT
-};
+const REVERSE_SEQUENCE: OpDef = OpDef::new("ReverseSequence", reverse_sequence_shape);
 
 fn reverse_sequence_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let lens = c.with_rank(1, "seq_lengths", 1)?;
@@ -253,14 +227,7 @@ fn copy_sequence(
     Ok(())
 }
 
-const ROLL: OpDef = OpDef {
-    name: "Roll",
-    inputs: &["input: T", "shift: Tshift", "axis: Taxis"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tshift: {int32, int64}", "Taxis: {int32, int64}"],
-    shape: roll_shape,
-    ..OpDef::DEFAULT
-};
+const ROLL: OpDef = OpDef::new("Roll", roll_shape);
 
 fn roll_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank_at_least(0, "input", 1)?;

@@ -57,14 +57,7 @@ pub(crate) enum Update {
     Min,
 }
 
-const SCATTER_ND: OpDef = OpDef {
-    name: "ScatterNd",
-    inputs: &["indices: Tindices", "updates: T", "shape: Tindices"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tindices: {int16, int32, int64}", "bad_indices_policy: string = ''"],
-    shape: scatter_nd_shape,
-    ..OpDef::DEFAULT
-};
+const SCATTER_ND: OpDef = OpDef::new("ScatterNd", scatter_nd_shape);
 
 fn scatter_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.shape_from_input(2)?;
@@ -122,50 +115,11 @@ fn scatter_nd(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_SCATTER_UPDATE: OpDef = OpDef {
-    name: "TensorScatterUpdate",
-    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: type",
-        "Tindices: {int16, int32, int64, uint16}",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: tensor_scatter_shape,
-    ..OpDef::DEFAULT
-};
-const TENSOR_SCATTER_ADD: OpDef = OpDef {
-    name: "TensorScatterAdd",
-    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "bad_indices_policy: string = ''"],
-    shape: tensor_scatter_shape,
-    ..OpDef::DEFAULT
-};
-const TENSOR_SCATTER_SUB: OpDef = OpDef {
-    name: "TensorScatterSub",
-    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "bad_indices_policy: string = ''"],
-    shape: tensor_scatter_shape,
-    ..OpDef::DEFAULT
-};
-const TENSOR_SCATTER_MAX: OpDef = OpDef {
-    name: "TensorScatterMax",
-    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "bad_indices_policy: string = ''"],
-    shape: tensor_scatter_shape,
-    ..OpDef::DEFAULT
-};
-const TENSOR_SCATTER_MIN: OpDef = OpDef {
-    name: "TensorScatterMin",
-    inputs: &["tensor: T", "indices: Tindices", "updates: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "bad_indices_policy: string = ''"],
-    shape: tensor_scatter_shape,
-    ..OpDef::DEFAULT
-};
+const TENSOR_SCATTER_UPDATE: OpDef = OpDef::new("TensorScatterUpdate", tensor_scatter_shape);
+const TENSOR_SCATTER_ADD: OpDef = OpDef::new("TensorScatterAdd", tensor_scatter_shape);
+const TENSOR_SCATTER_SUB: OpDef = OpDef::new("TensorScatterSub", tensor_scatter_shape);
+const TENSOR_SCATTER_MAX: OpDef = OpDef::new("TensorScatterMax", tensor_scatter_shape);
+const TENSOR_SCATTER_MIN: OpDef = OpDef::new("TensorScatterMin", tensor_scatter_shape);
 
 fn tensor_scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     check_scatter_shapes(c.input(0), c.input(1), c.input(2))?;
@@ -173,17 +127,8 @@ fn tensor_scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
 }
 
 /// What `TensorScatterAdd` was before there were tensors that nobody else could see.
-const SCATTER_ND_NON_ALIASING_ADD: OpDef = OpDef {
-    name: "ScatterNdNonAliasingAdd",
-    inputs: &["input: T", "indices: Tindices", "updates: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, \
-         bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64, bool}",
-        "Tindices: {int32, int64}",
-        "bad_indices_policy: string = ''",
-    ],
-    ..TENSOR_SCATTER_ADD
-};
+const SCATTER_ND_NON_ALIASING_ADD: OpDef =
+    OpDef { name: "ScatterNdNonAliasingAdd", ..TENSOR_SCATTER_ADD };
 
 fn tensor_scatter(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let update = match init.node.op.name.as_str() {

@@ -8,7 +8,7 @@ use thalweg_tensor::{DType, Element, PartialShape, Result, ensure};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[LOWER_BOUND, UPPER_BOUND, BUCKETIZE],
+    ops: &[LOWER_BOUND, UPPER_BOUND, OpDef::new("Bucketize", shape::unchanged)],
     kernels: &[
         cpu_kernel!("LowerBound", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64] => lower_bound),
@@ -18,14 +18,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const LOWER_BOUND: OpDef = OpDef {
-    name: "LowerBound",
-    inputs: &["sorted_inputs: T", "values: T"],
-    outputs: &["output: out_type"],
-    attrs: &["T: type", "out_type: {int32, int64} = DT_INT32"],
-    shape: bound_shape,
-    ..OpDef::DEFAULT
-};
+const LOWER_BOUND: OpDef = OpDef::new("LowerBound", bound_shape);
 
 const UPPER_BOUND: OpDef = OpDef { name: "UpperBound", ..LOWER_BOUND };
 
@@ -110,15 +103,6 @@ fn bound<T: Element>(
     }
     ctx.set_output(0, out)
 }
-
-const BUCKETIZE: OpDef = OpDef {
-    name: "Bucketize",
-    inputs: &["input: T"],
-    outputs: &["output: int32"],
-    attrs: &["T: {int32, int64, float, double}", "boundaries: list(float)"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
 
 /// A number that is compared with the boundaries.
 trait Bucketed: Element {

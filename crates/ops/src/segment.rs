@@ -108,30 +108,10 @@ start! {
     Complex64: |n| Complex64::new(n as f64, 0.0);
 }
 
-const SEGMENT_SUM: OpDef = OpDef {
-    name: "SegmentSum",
-    inputs: &["data: T", "segment_ids: Tindices"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-    ],
-    shape: segment_shape,
-    ..OpDef::DEFAULT
-};
+const SEGMENT_SUM: OpDef = OpDef::new("SegmentSum", segment_shape);
 const SEGMENT_MEAN: OpDef = OpDef { name: "SegmentMean", ..SEGMENT_SUM };
 const SEGMENT_PROD: OpDef = OpDef { name: "SegmentProd", ..SEGMENT_SUM };
-const SEGMENT_MIN: OpDef = OpDef {
-    name: "SegmentMin",
-    inputs: &["data: T", "segment_ids: Tindices"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-    ],
-    shape: segment_shape,
-    ..OpDef::DEFAULT
-};
+const SEGMENT_MIN: OpDef = OpDef::new("SegmentMin", segment_shape);
 const SEGMENT_MAX: OpDef = OpDef { name: "SegmentMax", ..SEGMENT_MIN };
 
 fn segment_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -276,42 +256,9 @@ fn segment_max<T: Bounded>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     segments(T::ZERO, T::greater, |x, _| x)
 }
 
-const UNSORTED_SEGMENT_SUM: OpDef = OpDef {
-    name: "UnsortedSegmentSum",
-    inputs: &["data: T", "segment_ids: Tindices", "num_segments: Tnumsegments"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tindices: {int16, int32, int64}",
-        "Tnumsegments: {int32, int64} = DT_INT32",
-    ],
-    shape: unsorted_shape,
-    ..OpDef::DEFAULT
-};
-const UNSORTED_SEGMENT_PROD: OpDef = OpDef {
-    name: "UnsortedSegmentProd",
-    inputs: &["data: T", "segment_ids: Tindices", "num_segments: Tnumsegments"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-        "Tnumsegments: {int32, int64} = DT_INT32",
-    ],
-    shape: unsorted_shape,
-    ..OpDef::DEFAULT
-};
-const UNSORTED_SEGMENT_MIN: OpDef = OpDef {
-    name: "UnsortedSegmentMin",
-    inputs: &["data: T", "segment_ids: Tindices", "num_segments: Tnumsegments"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-        "Tnumsegments: {int32, int64} = DT_INT32",
-    ],
-    shape: unsorted_shape,
-    ..OpDef::DEFAULT
-};
+const UNSORTED_SEGMENT_SUM: OpDef = OpDef::new("UnsortedSegmentSum", unsorted_shape);
+const UNSORTED_SEGMENT_PROD: OpDef = OpDef::new("UnsortedSegmentProd", unsorted_shape);
+const UNSORTED_SEGMENT_MIN: OpDef = OpDef::new("UnsortedSegmentMin", unsorted_shape);
 const UNSORTED_SEGMENT_MAX: OpDef = OpDef { name: "UnsortedSegmentMax", ..UNSORTED_SEGMENT_MIN };
 
 fn unsorted_shape(c: &mut ShapeContext<'_>) -> Result<()> {

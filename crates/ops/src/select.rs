@@ -9,15 +9,7 @@ use crate::cells::{Cell, blank, nanoseconds_per_cell};
 use crate::gradients::{Arithmetic, set_repeated};
 use crate::split::for_each_rows;
 
-const SELECT: OpDef = OpDef {
-    name: "Select",
-    inputs: &["condition: bool", "t: T", "e: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type"],
-    shape: select_shape,
-    ..OpDef::DEFAULT
-}
-.with_gradient(select_grad);
+const SELECT: OpDef = OpDef::new("Select", select_shape).with_gradient(select_grad);
 
 const SELECT_V2: OpDef =
     OpDef { name: "SelectV2", shape: select_v2_shape, ..SELECT }.with_gradient(select_v2_grad);

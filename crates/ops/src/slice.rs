@@ -48,15 +48,7 @@ pub(crate) static FAMILY: Family = Family {
 
 type Dims = SmallVec<[Option<usize>; 4]>;
 
-const SLICE: OpDef = OpDef {
-    name: "Slice",
-    inputs: &["input: T", "begin: Index", "size: Index"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Index: {int32, int64}"],
-    shape: slice_shape,
-    value: Some(slice_value),
-    ..OpDef::DEFAULT
-};
+const SLICE: OpDef = OpDef::new("Slice", slice_shape).with_value(slice_value);
 
 fn slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (begin, size) = (c.partial_value(1), c.partial_value(2));
@@ -452,23 +444,8 @@ impl StridedSlice {
     }
 }
 
-const STRIDED_SLICE: OpDef = OpDef {
-    name: "StridedSlice",
-    inputs: &["input: T", "begin: Index", "end: Index", "strides: Index"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: type",
-        "Index: {int16, int32, int64}",
-        "begin_mask: int = 0",
-        "end_mask: int = 0",
-        "ellipsis_mask: int = 0",
-        "new_axis_mask: int = 0",
-        "shrink_axis_mask: int = 0",
-    ],
-    shape: strided_slice_shape,
-    value: Some(strided_slice_value),
-    ..OpDef::DEFAULT
-};
+const STRIDED_SLICE: OpDef =
+    OpDef::new("StridedSlice", strided_slice_shape).with_value(strided_slice_value);
 
 fn strided_slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let entries = |c: &ShapeContext<'_>, i: usize| c.partial_value(i).map(|v| v.elements);
@@ -532,22 +509,7 @@ fn strided_slice(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const STRIDED_SLICE_GRAD: OpDef = OpDef {
-    name: "StridedSliceGrad",
-    inputs: &["shape: Index", "begin: Index", "end: Index", "strides: Index", "dy: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: type",
-        "Index: {int32, int64}",
-        "begin_mask: int = 0",
-        "end_mask: int = 0",
-        "ellipsis_mask: int = 0",
-        "new_axis_mask: int = 0",
-        "shrink_axis_mask: int = 0",
-    ],
-    shape: shape::from_first_input,
-    ..OpDef::DEFAULT
-};
+const STRIDED_SLICE_GRAD: OpDef = OpDef::new("StridedSliceGrad", shape::from_first_input);
 
 fn strided_slice_grad(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let masks = Masks::from_attrs(&init.attrs())?;
@@ -569,22 +531,7 @@ fn strided_slice_grad(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_STRIDED_SLICE_UPDATE: OpDef = OpDef {
-    name: "TensorStridedSliceUpdate",
-    inputs: &["input: T", "begin: Index", "end: Index", "strides: Index", "value: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: type",
-        "Index: {int32, int64}",
-        "begin_mask: int = 0",
-        "end_mask: int = 0",
-        "ellipsis_mask: int = 0",
-        "new_axis_mask: int = 0",
-        "shrink_axis_mask: int = 0",
-    ],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
+const TENSOR_STRIDED_SLICE_UPDATE: OpDef = OpDef::new("TensorStridedSliceUpdate", shape::unchanged);
 
 fn tensor_strided_slice_update(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let masks = Masks::from_attrs(&init.attrs())?;

@@ -22,18 +22,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SOFTMAX: OpDef = OpDef {
-    name: "Softmax",
-    inputs: &["logits: T"],
-    outputs: &["softmax: T"],
-    attrs: &["T: {half, bfloat16, float, double}"],
-    shape: rank_at_least_one,
-    ..OpDef::DEFAULT
-}
-.with_gradient(softmax_grad);
+const SOFTMAX: OpDef = OpDef::new("Softmax", rank_at_least_one).with_gradient(softmax_grad);
 
-const LOG_SOFTMAX: OpDef = OpDef { name: "LogSoftmax", outputs: &["logsoftmax: T"], ..SOFTMAX }
-    .with_gradient(log_softmax_grad);
+const LOG_SOFTMAX: OpDef = OpDef { name: "LogSoftmax", ..SOFTMAX }.with_gradient(log_softmax_grad);
 
 /// y (grad - Σ grad y), along the last dimension.
 fn softmax_grad(g: &mut GradientContext<'_>) -> Result<()> {

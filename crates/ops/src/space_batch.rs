@@ -41,15 +41,8 @@ const REAL: &[DType] = &[
     DType::UInt64,
 ];
 
-const SPACE_TO_BATCH: OpDef = OpDef {
-    name: "SpaceToBatch",
-    inputs: &["input: T", "paddings: Tpaddings"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "Tpaddings: {int32, int64} = DT_INT32", "block_size: int >= 2"],
-    shape: space_to_batch_shape,
-    gradient: Gradient::By(|g| by_inverse(g, "BatchToSpace")),
-    ..OpDef::DEFAULT
-};
+const SPACE_TO_BATCH: OpDef = OpDef::new("SpaceToBatch", space_to_batch_shape)
+    .with_gradient(|g| by_inverse(g, "BatchToSpace"));
 
 /// The gradient goes back through the inverse, which crops what was padded.
 fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
@@ -61,20 +54,12 @@ fn by_inverse(g: &mut GradientContext<'_>, inverse: &str) -> Result<()> {
 
 const SPACE_TO_BATCH_ND: OpDef = OpDef {
     name: "SpaceToBatchND",
-    inputs: &["input: T", "block_shape: Tblock_shape", "paddings: Tpaddings"],
-    attrs: &[
-        "T: type",
-        "Tblock_shape: {int32, int64} = DT_INT32",
-        "Tpaddings: {int32, int64} = DT_INT32",
-    ],
     gradient: Gradient::By(|g| by_inverse(g, "BatchToSpaceND")),
     ..SPACE_TO_BATCH
 };
 
 const BATCH_TO_SPACE: OpDef = OpDef {
     name: "BatchToSpace",
-    inputs: &["input: T", "crops: Tidx"],
-    attrs: &["T: type", "block_size: int >= 2", "Tidx: {int32, int64} = DT_INT32"],
     shape: batch_to_space_shape,
     gradient: Gradient::By(|g| by_inverse(g, "SpaceToBatch")),
     ..SPACE_TO_BATCH
@@ -82,12 +67,6 @@ const BATCH_TO_SPACE: OpDef = OpDef {
 
 const BATCH_TO_SPACE_ND: OpDef = OpDef {
     name: "BatchToSpaceND",
-    inputs: &["input: T", "block_shape: Tblock_shape", "crops: Tcrops"],
-    attrs: &[
-        "T: type",
-        "Tblock_shape: {int32, int64} = DT_INT32",
-        "Tcrops: {int32, int64} = DT_INT32",
-    ],
     gradient: Gradient::By(|g| by_inverse(g, "SpaceToBatchND")),
     ..BATCH_TO_SPACE
 };

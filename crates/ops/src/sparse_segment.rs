@@ -21,9 +21,9 @@ pub(crate) static FAMILY: Family = Family {
         SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS.with_gradient(segment_gradients::sparse_mean),
         SPARSE_SEGMENT_SQRT_N.with_gradient(segment_gradients::sparse_sqrt_n),
         SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS.with_gradient(segment_gradients::sparse_sqrt_n),
-        SPARSE_SEGMENT_SUM_GRAD,
-        SPARSE_SEGMENT_MEAN_GRAD,
-        SPARSE_SEGMENT_SQRT_N_GRAD,
+        OpDef::new("SparseSegmentSumGrad", grad_shape),
+        OpDef::new("SparseSegmentMeanGrad", grad_shape),
+        OpDef::new("SparseSegmentSqrtNGrad", grad_shape),
         SPARSE_SEGMENT_SUM_GRAD_V2,
         OpDef { name: "SparseSegmentMeanGradV2", ..SPARSE_SEGMENT_SUM_GRAD_V2 },
         OpDef { name: "SparseSegmentSqrtNGradV2", ..SPARSE_SEGMENT_SUM_GRAD_V2 },
@@ -123,87 +123,15 @@ impl Scale {
     }
 }
 
-const SPARSE_SEGMENT_SUM: OpDef = OpDef {
-    name: "SparseSegmentSum",
-    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-        "sparse_gradient: bool = false",
-    ],
-    shape: sparse_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_SEGMENT_SUM_WITH_NUM_SEGMENTS: OpDef = OpDef {
-    name: "SparseSegmentSumWithNumSegments",
-    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids", "num_segments: Tnumsegments"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tnumsegments: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-        "sparse_gradient: bool = false",
-    ],
-    shape: sparse_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_SEGMENT_MEAN: OpDef = OpDef {
-    name: "SparseSegmentMean",
-    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {bfloat16, half, float, double}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-        "sparse_gradient: bool = false",
-    ],
-    shape: sparse_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS: OpDef = OpDef {
-    name: "SparseSegmentMeanWithNumSegments",
-    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids", "num_segments: Tnumsegments"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {bfloat16, half, float, double}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tnumsegments: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-        "sparse_gradient: bool = false",
-    ],
-    shape: sparse_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_SEGMENT_SQRT_N: OpDef = OpDef {
-    name: "SparseSegmentSqrtN",
-    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {bfloat16, half, float, double}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-        "sparse_gradient: bool = false",
-    ],
-    shape: sparse_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS: OpDef = OpDef {
-    name: "SparseSegmentSqrtNWithNumSegments",
-    inputs: &["data: T", "indices: Tidx", "segment_ids: Tsegmentids", "num_segments: Tnumsegments"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {bfloat16, half, float, double}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tnumsegments: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-        "sparse_gradient: bool = false",
-    ],
-    shape: sparse_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_SEGMENT_SUM: OpDef = OpDef::new("SparseSegmentSum", sparse_shape);
+const SPARSE_SEGMENT_SUM_WITH_NUM_SEGMENTS: OpDef =
+    OpDef::new("SparseSegmentSumWithNumSegments", sparse_shape);
+const SPARSE_SEGMENT_MEAN: OpDef = OpDef::new("SparseSegmentMean", sparse_shape);
+const SPARSE_SEGMENT_MEAN_WITH_NUM_SEGMENTS: OpDef =
+    OpDef::new("SparseSegmentMeanWithNumSegments", sparse_shape);
+const SPARSE_SEGMENT_SQRT_N: OpDef = OpDef::new("SparseSegmentSqrtN", sparse_shape);
+const SPARSE_SEGMENT_SQRT_N_WITH_NUM_SEGMENTS: OpDef =
+    OpDef::new("SparseSegmentSqrtNWithNumSegments", sparse_shape);
 
 fn sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let data = c.with_rank_at_least(0, "data", 1)?;
@@ -314,43 +242,6 @@ fn sum_rows<'a, T: Summed>(
     }
 }
 
-const SPARSE_SEGMENT_SUM_GRAD: OpDef = OpDef {
-    name: "SparseSegmentSumGrad",
-    inputs: &["grad: T", "indices: Tidx", "segment_ids: Tsegmentids", "output_dim0: int32"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {bfloat16, half, float, double}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-    ],
-    shape: grad_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_SEGMENT_MEAN_GRAD: OpDef = OpDef {
-    name: "SparseSegmentMeanGrad",
-    inputs: &["grad: T", "indices: Tidx", "segment_ids: Tsegmentids", "output_dim0: int32"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {bfloat16, half, float, double}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-    ],
-    shape: grad_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_SEGMENT_SQRT_N_GRAD: OpDef = OpDef {
-    name: "SparseSegmentSqrtNGrad",
-    inputs: &["grad: T", "indices: Tidx", "segment_ids: Tsegmentids", "output_dim0: int32"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {bfloat16, half, float, double}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-    ],
-    shape: grad_shape,
-    ..OpDef::DEFAULT
-};
-
 fn grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let grad = c.with_rank_at_least(0, "grad", 1)?;
     c.with_rank(1, "indices", 1)?.merge(&c.with_rank(2, "segment_ids", 1)?)?;
@@ -453,18 +344,7 @@ fn spread<T: Summed>(
     Ok(output)
 }
 
-const SPARSE_SEGMENT_SUM_GRAD_V2: OpDef = OpDef {
-    name: "SparseSegmentSumGradV2",
-    inputs: &["grad: T", "indices: Tidx", "segment_ids: Tsegmentids", "dense_output_dim0: int32"],
-    outputs: &["output: T", "sorted_unique_indices: Tidx"],
-    attrs: &[
-        "T: {bfloat16, half, float, double}",
-        "Tidx: {int32, int64} = DT_INT32",
-        "Tsegmentids: {int32, int64} = DT_INT32",
-    ],
-    shape: rows_grad_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_SEGMENT_SUM_GRAD_V2: OpDef = OpDef::new("SparseSegmentSumGradV2", rows_grad_shape);
 
 fn rows_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let grad = c.with_rank_at_least(0, "grad", 1)?;

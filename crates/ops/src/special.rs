@@ -13,38 +13,6 @@ use crate::math::{bessel, float, gamma, special};
 use crate::special_gradients::*;
 use crate::split::for_each_rows;
 
-const REAL: &[&str] = &["T: {bfloat16, half, float, double}"];
-const SINGLE_OR_DOUBLE: &[&str] = &["T: {float, double}"];
-
-const fn map(name: &'static str) -> OpDef {
-    OpDef {
-        name,
-        inputs: &["x: T"],
-        outputs: &["y: T"],
-        attrs: REAL,
-        shape: shape::unchanged,
-        ..OpDef::DEFAULT
-    }
-}
-
-const fn zip(
-    name: &'static str,
-    inputs: &'static [&'static str],
-    attrs: &'static [&'static str],
-) -> OpDef {
-    OpDef { name, inputs, outputs: &["z: T"], attrs, shape: shape::broadcast, ..OpDef::DEFAULT }
-}
-
-const BETAINC: OpDef = OpDef {
-    name: "Betainc",
-    inputs: &["a: T", "b: T", "x: T"],
-    outputs: &["z: T"],
-    attrs: SINGLE_OR_DOUBLE,
-    shape: betainc_shape,
-    ..OpDef::DEFAULT
-}
-.with_gradient(betainc_grad);
-
 /// A kernel for single and double precision.
 macro_rules! real {
     ($name:literal, $op:ty) => {
@@ -61,33 +29,35 @@ macro_rules! real_and_half {
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        map("Erfinv").with_gradient(erfinv_grad),
-        map("Ndtri").with_gradient(ndtri_grad),
-        map("Lgamma").with_gradient(|g| chain_input(g, |g, x| g.add("Digamma", &[x]))),
-        map("Digamma").with_gradient(digamma_grad),
-        map("BesselI0").with_gradient(|g| chain_input(g, |g, x| g.add("BesselI1", &[x]))),
-        map("BesselI1").with_gradient(bessel_i1_grad),
-        map("BesselI0e").with_gradient(bessel_i0e_grad),
-        map("BesselI1e").with_gradient(bessel_i1e_grad),
-        map("BesselJ0").with_gradient(|g| chain_negated(g, "BesselJ1")),
-        map("BesselJ1").with_gradient(bessel_j1_grad),
-        map("BesselK0").with_gradient(|g| chain_negated(g, "BesselK1")),
-        map("BesselK1").with_gradient(bessel_k1_grad),
-        map("BesselK0e").with_gradient(bessel_k0e_grad),
-        map("BesselK1e").with_gradient(bessel_k1e_grad),
-        map("BesselY0").with_gradient(|g| chain_negated(g, "BesselY1")),
-        map("BesselY1").with_gradient(bessel_y1_grad),
-        map("Dawsn").with_gradient(dawsn_grad),
-        map("Spence").with_gradient(spence_grad),
-        map("FresnelCos").with_gradient(|g| fresnel_grad(g, "Cos")),
-        map("FresnelSin").with_gradient(|g| fresnel_grad(g, "Sin")),
-        map("Expint").with_gradient(expint_grad),
-        zip("Igamma", &["a: T", "x: T"], REAL).with_gradient(|g| igamma_grad(g, 1.0)),
-        zip("Igammac", &["a: T", "x: T"], REAL).with_gradient(|g| igamma_grad(g, -1.0)),
-        zip("IgammaGradA", &["a: T", "x: T"], SINGLE_OR_DOUBLE),
-        zip("Polygamma", &["a: T", "x: T"], SINGLE_OR_DOUBLE).with_gradient(polygamma_grad),
-        zip("Zeta", &["x: T", "q: T"], SINGLE_OR_DOUBLE).with_gradient(zeta_grad),
-        BETAINC,
+        OpDef::new("Erfinv", shape::unchanged).with_gradient(erfinv_grad),
+        OpDef::new("Ndtri", shape::unchanged).with_gradient(ndtri_grad),
+        OpDef::new("Lgamma", shape::unchanged)
+            .with_gradient(|g| chain_input(g, |g, x| g.add("Digamma", &[x]))),
+        OpDef::new("Digamma", shape::unchanged).with_gradient(digamma_grad),
+        OpDef::new("BesselI0", shape::unchanged)
+            .with_gradient(|g| chain_input(g, |g, x| g.add("BesselI1", &[x]))),
+        OpDef::new("BesselI1", shape::unchanged).with_gradient(bessel_i1_grad),
+        OpDef::new("BesselI0e", shape::unchanged).with_gradient(bessel_i0e_grad),
+        OpDef::new("BesselI1e", shape::unchanged).with_gradient(bessel_i1e_grad),
+        OpDef::new("BesselJ0", shape::unchanged).with_gradient(|g| chain_negated(g, "BesselJ1")),
+        OpDef::new("BesselJ1", shape::unchanged).with_gradient(bessel_j1_grad),
+        OpDef::new("BesselK0", shape::unchanged).with_gradient(|g| chain_negated(g, "BesselK1")),
+        OpDef::new("BesselK1", shape::unchanged).with_gradient(bessel_k1_grad),
+        OpDef::new("BesselK0e", shape::unchanged).with_gradient(bessel_k0e_grad),
+        OpDef::new("BesselK1e", shape::unchanged).with_gradient(bessel_k1e_grad),
+        OpDef::new("BesselY0", shape::unchanged).with_gradient(|g| chain_negated(g, "BesselY1")),
+        OpDef::new("BesselY1", shape::unchanged).with_gradient(bessel_y1_grad),
+        OpDef::new("Dawsn", shape::unchanged).with_gradient(dawsn_grad),
+        OpDef::new("Spence", shape::unchanged).with_gradient(spence_grad),
+        OpDef::new("FresnelCos", shape::unchanged).with_gradient(|g| fresnel_grad(g, "Cos")),
+        OpDef::new("FresnelSin", shape::unchanged).with_gradient(|g| fresnel_grad(g, "Sin")),
+        OpDef::new("Expint", shape::unchanged).with_gradient(expint_grad),
+        OpDef::new("Igamma", shape::broadcast).with_gradient(|g| igamma_grad(g, 1.0)),
+        OpDef::new("Igammac", shape::broadcast).with_gradient(|g| igamma_grad(g, -1.0)),
+        OpDef::new("IgammaGradA", shape::broadcast),
+        OpDef::new("Polygamma", shape::broadcast).with_gradient(polygamma_grad),
+        OpDef::new("Zeta", shape::broadcast).with_gradient(zeta_grad),
+        OpDef::new("Betainc", betainc_shape).with_gradient(betainc_grad),
     ],
     kernels: &[
         real!("Erfinv", Erfinv),

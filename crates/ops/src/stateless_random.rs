@@ -5,7 +5,7 @@
 
 use std::f64::consts::FRAC_1_SQRT_2;
 
-use thalweg_graph::{Flag, GradientContext, OpDef, Output, ShapeContext, shape};
+use thalweg_graph::{GradientContext, OpDef, Output, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, bf16, ensure, f16};
 
@@ -21,23 +21,23 @@ pub(crate) static FAMILY: Family = Family {
         STATELESS_RANDOM_UNIFORM,
         STATELESS_RANDOM_NORMAL,
         STATELESS_TRUNCATED_NORMAL,
-        STATELESS_RANDOM_UNIFORM_INT,
-        STATELESS_RANDOM_UNIFORM_FULL_INT,
+        OpDef::new("StatelessRandomUniformInt", stateless_int_shape).without_gradient(),
+        OpDef::new("StatelessRandomUniformFullInt", stateless_shape).without_gradient(),
         STATELESS_RANDOM_UNIFORM_V2,
         STATELESS_RANDOM_NORMAL_V2,
         STATELESS_TRUNCATED_NORMAL_V2,
-        STATELESS_RANDOM_UNIFORM_INT_V2,
-        STATELESS_RANDOM_UNIFORM_FULL_INT_V2,
+        OpDef::new("StatelessRandomUniformIntV2", stateless_int_shape).without_gradient(),
+        OpDef::new("StatelessRandomUniformFullIntV2", stateless_shape).without_gradient(),
         STATELESS_RANDOM_GAMMA_V2,
         STATELESS_RANDOM_GAMMA_V3,
-        STATELESS_RANDOM_POISSON,
-        STATELESS_RANDOM_BINOMIAL,
-        STATELESS_MULTINOMIAL,
+        OpDef::new("StatelessRandomPoisson", stateless_shape).without_gradient(),
+        OpDef::new("StatelessRandomBinomial", stateless_shape).without_gradient(),
+        OpDef::new("StatelessMultinomial", stateless_multinomial_shape).without_gradient(),
         STATELESS_PARAMETERIZED_TRUNCATED_NORMAL,
-        STATELESS_SHUFFLE,
-        STATELESS_RANDOM_GET_KEY_COUNTER,
-        STATELESS_RANDOM_GET_KEY_COUNTER_ALG,
-        STATELESS_RANDOM_GET_ALG,
+        OpDef::new("StatelessShuffle", shuffle_shape),
+        OpDef::new("StatelessRandomGetKeyCounter", key_counter_shape),
+        OpDef::new("StatelessRandomGetKeyCounterAlg", key_counter_shape),
+        OpDef::new("StatelessRandomGetAlg", shape::scalar),
     ],
     kernels: &[
         cpu_kernel!("StatelessRandomUniform", "dtype" in [f16, bf16, f32, f64] => uniform; host_inputs: SEED),
@@ -86,19 +86,8 @@ pub(crate) static FAMILY: Family = Family {
 const SEED: &[&str] = &["shape", "seed"];
 const KEY: &[&str] = &["shape", "key", "counter", "alg"];
 
-const STATELESS_RANDOM_UNIFORM: OpDef = OpDef {
-    name: "StatelessRandomUniform",
-    inputs: &["shape: T", "seed: Tseed"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "dtype: {half, bfloat16, float, double} = DT_FLOAT",
-        "T: {int32, int64} = DT_INT32",
-        "Tseed: {int32, int64} = DT_INT64",
-    ],
-    shape: stateless_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
+const STATELESS_RANDOM_UNIFORM: OpDef =
+    OpDef::new("StatelessRandomUniform", stateless_shape).without_gradient();
 
 const STATELESS_RANDOM_NORMAL: OpDef =
     OpDef { name: "StatelessRandomNormal", ..STATELESS_RANDOM_UNIFORM };
@@ -106,42 +95,8 @@ const STATELESS_RANDOM_NORMAL: OpDef =
 const STATELESS_TRUNCATED_NORMAL: OpDef =
     OpDef { name: "StatelessTruncatedNormal", ..STATELESS_RANDOM_UNIFORM };
 
-const STATELESS_RANDOM_UNIFORM_INT: OpDef = OpDef {
-    name: "StatelessRandomUniformInt",
-    inputs: &["shape: T", "seed: Tseed", "minval: dtype", "maxval: dtype"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: {int32, int64}", "T: {int32, int64}", "Tseed: {int32, int64} = DT_INT64"],
-    shape: stateless_int_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const STATELESS_RANDOM_UNIFORM_FULL_INT: OpDef = OpDef {
-    name: "StatelessRandomUniformFullInt",
-    inputs: &["shape: T", "seed: Tseed"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "dtype: {int32, int64, uint32, uint64} = DT_UINT64",
-        "T: {int32, int64} = DT_INT32",
-        "Tseed: {int32, int64, uint32, uint64} = DT_INT64",
-    ],
-    shape: stateless_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const STATELESS_RANDOM_UNIFORM_V2: OpDef = OpDef {
-    name: "StatelessRandomUniformV2",
-    inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "dtype: {half, bfloat16, float, double} = DT_FLOAT",
-        "Tshape: {int32, int64} = DT_INT32",
-    ],
-    shape: stateless_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
+const STATELESS_RANDOM_UNIFORM_V2: OpDef =
+    OpDef::new("StatelessRandomUniformV2", stateless_shape).without_gradient();
 
 const STATELESS_RANDOM_NORMAL_V2: OpDef =
     OpDef { name: "StatelessRandomNormalV2", ..STATELESS_RANDOM_UNIFORM_V2 };
@@ -149,124 +104,15 @@ const STATELESS_RANDOM_NORMAL_V2: OpDef =
 const STATELESS_TRUNCATED_NORMAL_V2: OpDef =
     OpDef { name: "StatelessTruncatedNormalV2", ..STATELESS_RANDOM_UNIFORM_V2 };
 
-const STATELESS_RANDOM_UNIFORM_INT_V2: OpDef = OpDef {
-    name: "StatelessRandomUniformIntV2",
-    inputs: &[
-        "shape: Tshape",
-        "key: uint64",
-        "counter: uint64",
-        "alg: int32",
-        "minval: dtype",
-        "maxval: dtype",
-    ],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: {int32, int64, uint32, uint64}", "Tshape: {int32, int64} = DT_INT32"],
-    shape: stateless_int_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
+const STATELESS_RANDOM_GAMMA_V2: OpDef =
+    OpDef::new("StatelessRandomGammaV2", stateless_shape).with_gradient(|g| gamma_gradient(g, 2));
 
-const STATELESS_RANDOM_UNIFORM_FULL_INT_V2: OpDef = OpDef {
-    name: "StatelessRandomUniformFullIntV2",
-    inputs: &["shape: Tshape", "key: uint64", "counter: uint64", "alg: int32"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "dtype: {int32, int64, uint32, uint64} = DT_UINT64",
-        "Tshape: {int32, int64} = DT_INT32",
-    ],
-    shape: stateless_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
+const STATELESS_RANDOM_GAMMA_V3: OpDef =
+    OpDef::new("StatelessRandomGammaV3", stateless_shape).with_gradient(|g| gamma_gradient(g, 4));
 
-const STATELESS_RANDOM_GAMMA_V2: OpDef = OpDef {
-    name: "StatelessRandomGammaV2",
-    inputs: &["shape: T", "seed: Tseed", "alpha: dtype"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "dtype: {half, float, double}",
-        "T: {int32, int64}",
-        "Tseed: {int32, int64} = DT_INT64",
-    ],
-    shape: stateless_shape,
-    ..OpDef::DEFAULT
-}
-.with_gradient(|g| gamma_gradient(g, 2));
-
-const STATELESS_RANDOM_GAMMA_V3: OpDef = OpDef {
-    name: "StatelessRandomGammaV3",
-    inputs: &["shape: shape_dtype", "key: uint64", "counter: uint64", "alg: int32", "alpha: dtype"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: {half, float, double}", "shape_dtype: {int32, int64} = DT_INT32"],
-    shape: stateless_shape,
-    ..OpDef::DEFAULT
-}
-.with_gradient(|g| gamma_gradient(g, 4));
-
-const STATELESS_RANDOM_POISSON: OpDef = OpDef {
-    name: "StatelessRandomPoisson",
-    inputs: &["shape: T", "seed: Tseed", "lam: Rtype"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "Rtype: {half, float, double, int32, int64}",
-        "dtype: {half, float, double, int32, int64}",
-        "T: {int32, int64}",
-        "Tseed: {int32, int64} = DT_INT64",
-    ],
-    shape: stateless_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const STATELESS_RANDOM_BINOMIAL: OpDef = OpDef {
-    name: "StatelessRandomBinomial",
-    inputs: &["shape: S", "seed: Tseed", "counts: T", "probs: T"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "S: {int32, int64}",
-        "Tseed: {int32, int64} = DT_INT64",
-        "T: {half, float, double, int32, int64} = DT_DOUBLE",
-        "dtype: {half, float, double, int32, int64} = DT_INT64",
-    ],
-    shape: stateless_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const STATELESS_MULTINOMIAL: OpDef = OpDef {
-    name: "StatelessMultinomial",
-    inputs: &["logits: T", "num_samples: int32", "seed: Tseed"],
-    outputs: &["output: output_dtype"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        "Tseed: {int32, int64} = DT_INT64",
-        "output_dtype: {int32, int64} = DT_INT64",
-    ],
-    shape: stateless_multinomial_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: OpDef = OpDef {
-    name: "StatelessParameterizedTruncatedNormal",
-    inputs: &[
-        "shape: S",
-        "seed: Tseed",
-        "means: dtype",
-        "stddevs: dtype",
-        "minvals: dtype",
-        "maxvals: dtype",
-    ],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "S: {int32, int64}",
-        "Tseed: {int32, int64} = DT_INT64",
-        "dtype: {half, float, double}",
-    ],
-    shape: stateless_shape,
-    ..OpDef::DEFAULT
-}
-.with_gradient(truncated_normal_gradient);
+const STATELESS_PARAMETERIZED_TRUNCATED_NORMAL: OpDef =
+    OpDef::new("StatelessParameterizedTruncatedNormal", stateless_shape)
+        .with_gradient(truncated_normal_gradient);
 
 /// How the samples move with each parameter while the probability of a smaller one stays the same.
 fn truncated_normal_gradient(g: &mut GradientContext<'_>) -> Result<()> {
@@ -338,41 +184,6 @@ fn normal_distribution(g: &mut GradientContext<'_>, x: Output) -> Result<Output>
     let twice = g.select(is_near, near, far)?;
     g.scaled(twice, 0.5)
 }
-
-const STATELESS_SHUFFLE: OpDef = OpDef {
-    name: "StatelessShuffle",
-    inputs: &["value: T", "key: uint64", "counter: uint64", "alg: int32"],
-    outputs: &["output: T"],
-    attrs: &["T: type"],
-    shape: shuffle_shape,
-    ..OpDef::DEFAULT
-};
-
-const STATELESS_RANDOM_GET_KEY_COUNTER: OpDef = OpDef {
-    name: "StatelessRandomGetKeyCounter",
-    inputs: &["seed: Tseed"],
-    outputs: &["key: uint64", "counter: uint64"],
-    attrs: &["Tseed: {int32, int64} = DT_INT64"],
-    shape: key_counter_shape,
-    ..OpDef::DEFAULT
-};
-
-const STATELESS_RANDOM_GET_KEY_COUNTER_ALG: OpDef = OpDef {
-    name: "StatelessRandomGetKeyCounterAlg",
-    inputs: &["seed: Tseed"],
-    outputs: &["key: uint64", "counter: uint64", "alg: int32"],
-    attrs: &["Tseed: {int32, int64} = DT_INT64"],
-    shape: key_counter_shape,
-    ..OpDef::DEFAULT
-};
-
-const STATELESS_RANDOM_GET_ALG: OpDef = OpDef {
-    name: "StatelessRandomGetAlg",
-    outputs: &["alg: int32"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
 
 /// As the first input says; where the numbers come from has its own shapes.
 fn stateless_shape(c: &mut ShapeContext<'_>) -> Result<()> {

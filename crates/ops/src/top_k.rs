@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering as Memory};
 
 use half::{bf16, f16};
 use smallvec::SmallVec;
-use thalweg_graph::{Gradient, GradientContext, OpDef, ShapeContext};
+use thalweg_graph::{GradientContext, OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -17,7 +17,13 @@ use crate::indices::Indices;
 use crate::split::{Disjoint, for_each_rows};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[TOP_K, TOP_K_V2, IN_TOP_K, IN_TOP_K_V2, NTH_ELEMENT],
+    ops: &[
+        OpDef::new("TopK", top_k_shape).with_gradient(top_k_grad),
+        OpDef::new("TopKV2", top_k_shape).with_gradient(top_k_grad),
+        IN_TOP_K,
+        IN_TOP_K_V2,
+        OpDef::new("NthElement", nth_element_shape).with_gradient(nth_element_grad),
+    ],
     kernels: &[
         cpu_kernel!("TopK", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32, u64]
             => top_k),
@@ -28,34 +34,6 @@ pub(crate) static FAMILY: Family = Family {
         cpu_kernel!("NthElement", "T" in [f32, f64, f16, bf16, i8, i16, i32, i64, u8, u16, u32,
             u64] => nth_element; host_inputs: &["n"]),
     ],
-};
-
-const REAL: &str = "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
-    uint32, uint64}";
-
-const TOP_K: OpDef = OpDef {
-    name: "TopK",
-    inputs: &["input: T"],
-    outputs: &["values: T", "indices: int32"],
-    attrs: &["k: int >= 0", "sorted: bool = true", REAL],
-    shape: top_k_shape,
-    gradient: Gradient::By(top_k_grad),
-    ..OpDef::DEFAULT
-};
-
-const TOP_K_V2: OpDef = OpDef {
-    name: "TopKV2",
-    inputs: &["input: T", "k: Tk"],
-    outputs: &["values: T", "indices: index_type"],
-    attrs: &[
-        "sorted: bool = true",
-        REAL,
-        "Tk: {int16, int32, int64} = DT_INT32",
-        "index_type: {int16, int32, int64} = DT_INT32",
-    ],
-    shape: top_k_shape,
-    gradient: Gradient::By(top_k_grad),
-    ..OpDef::DEFAULT
 };
 
 /// Each element's gradient goes where it was taken from.
@@ -379,21 +357,9 @@ fn sort_heap<T: Copy + PartialOrd>(heap: &mut [Candidate<T>]) {
     }
 }
 
-const IN_TOP_K: OpDef = OpDef {
-    name: "InTopK",
-    inputs: &["predictions: float", "targets: T"],
-    outputs: &["precision: bool"],
-    attrs: &["k: int", "T: {int32, int64} = DT_INT32"],
-    shape: in_top_k_shape,
-    ..OpDef::DEFAULT
-};
+const IN_TOP_K: OpDef = OpDef::new("InTopK", in_top_k_shape);
 
-const IN_TOP_K_V2: OpDef = OpDef {
-    name: "InTopKV2",
-    inputs: &["predictions: float", "targets: T", "k: T"],
-    attrs: &["T: {int32, int64} = DT_INT32"],
-    ..IN_TOP_K
-};
+const IN_TOP_K_V2: OpDef = OpDef { name: "InTopKV2", ..IN_TOP_K };
 
 fn in_top_k_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let predictions = c.with_rank(0, "predictions", 2)?;
@@ -446,16 +412,6 @@ fn is_in_top(row: &[f32], target: usize, k: i64) -> bool {
     let larger = row.iter().filter(|&&x| x > wanted).count();
     (larger as i64) < k && row.iter().all(|x| x.is_finite())
 }
-
-const NTH_ELEMENT: OpDef = OpDef {
-    name: "NthElement",
-    inputs: &["input: T", "n: int32"],
-    outputs: &["values: T"],
-    attrs: &["reverse: bool = false", REAL],
-    shape: nth_element_shape,
-    gradient: Gradient::By(nth_element_grad),
-    ..OpDef::DEFAULT
-};
 
 /// The gradient, shared by all elements that are equal to the one taken.
 fn nth_element_grad(g: &mut GradientContext<'_>) -> Result<()> {

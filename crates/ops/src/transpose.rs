@@ -41,22 +41,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const TRANSPOSE: OpDef = OpDef {
-    name: "Transpose",
-    inputs: &["x: T", "perm: Tperm"],
-    outputs: &["y: T"],
-    attrs: &["T: type", "Tperm: {int32, int64} = DT_INT32"],
-    shape: transpose_shape,
-    ..OpDef::DEFAULT
-};
-const CONJUGATE_TRANSPOSE: OpDef = OpDef {
-    name: "ConjugateTranspose",
-    inputs: &["x: T", "perm: Tperm"],
-    outputs: &["y: T"],
-    attrs: &["T: type", "Tperm: {int32, int64} = DT_INT32"],
-    shape: transpose_shape,
-    ..OpDef::DEFAULT
-};
+const TRANSPOSE: OpDef = OpDef::new("Transpose", transpose_shape);
+const CONJUGATE_TRANSPOSE: OpDef = OpDef::new("ConjugateTranspose", transpose_shape);
 
 fn transpose_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let perm = c.partial_value(1).and_then(|v| v.known());
@@ -154,15 +140,8 @@ fn conjugate_transpose(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const INVERT_PERMUTATION: OpDef = OpDef {
-    name: "InvertPermutation",
-    inputs: &["x: T"],
-    outputs: &["y: T"],
-    attrs: &["T: {int32, int64} = DT_INT32"],
-    shape: invert_permutation_shape,
-    value: Some(invert_permutation_value),
-    ..OpDef::DEFAULT
-};
+const INVERT_PERMUTATION: OpDef =
+    OpDef::new("InvertPermutation", invert_permutation_shape).with_value(invert_permutation_value);
 
 fn invert_permutation_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.with_rank(0, "x", 1)?;

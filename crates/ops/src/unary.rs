@@ -12,64 +12,11 @@ use crate::gradients::{Arithmetic, chain_input, chain_output, conj};
 use crate::math::simd::Level;
 use crate::number::Number;
 
-const REAL: &[&str] = &["T: {bfloat16, half, float, double}"];
-const FLOATING: &[&str] = &["T: {bfloat16, half, float, double, complex64, complex128}"];
-const SIGNED: &[&str] =
-    &["T: {bfloat16, half, float, double, int8, int16, int32, int64, complex64, complex128}"];
-const COMPLEX: &[&str] =
-    &["T: {complex64, complex128} = DT_COMPLEX64", "Tout: {float, double} = DT_FLOAT"];
-
-/// `y = f(x)`, of the same type and shape.
-const fn map(name: &'static str, attrs: &'static [&'static str]) -> OpDef {
-    OpDef {
-        name,
-        inputs: &["x: T"],
-        outputs: &["y: T"],
-        attrs,
-        shape: shape::unchanged,
-        ..OpDef::DEFAULT
-    }
-}
-
-/// `y = f(x)`, a flag for each element.
-const fn test(name: &'static str) -> OpDef {
-    OpDef { outputs: &["y: bool"], ..map(name, REAL) }
-}
-
-/// One real number of each complex one.
-const fn part(name: &'static str) -> OpDef {
-    OpDef { inputs: &["input: T"], outputs: &["output: Tout"], ..map(name, COMPLEX) }
-}
-
-/// The gradient of an op from its result and the result's gradient.
-const fn grad(name: &'static str) -> OpDef {
-    OpDef { inputs: &["y: T", "dy: T"], outputs: &["z: T"], ..map(name, FLOATING) }
-}
-
-const ABS: OpDef = map("Abs", &["T: {bfloat16, half, float, double, int8, int16, int32, int64}"])
+const ABS: OpDef = OpDef::new("Abs", shape::unchanged)
     .with_gradient(|g| chain_input(g, |g, x| g.add("Sign", &[x])));
 
-const SQUARE: OpDef = map(
-    "Square",
-    &[
-        "T: {bfloat16, half, float, double, int8, int16, int32, int64, uint8, uint16, uint32, uint64, complex64, complex128}",
-    ],
-)
-.with_gradient(|g| chain_input(g, |g, x| g.scaled(x, 2.0)));
-
-const LOGICAL_NOT: OpDef =
-    OpDef { inputs: &["x: bool"], outputs: &["y: bool"], ..map("LogicalNot", &[]) }
-        .without_gradient();
-
-const CONJ: OpDef = OpDef {
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    ..map("Conj", &["T: {complex64, complex128, variant} = DT_COMPLEX64"])
-}
-.with_gradient(|g| through(g, "Conj"));
-
-const COMPLEX_ABS: OpDef =
-    OpDef { outputs: &["y: Tout"], ..map("ComplexAbs", COMPLEX) }.with_gradient(complex_abs_grad);
+const SQUARE: OpDef = OpDef::new("Square", shape::unchanged)
+    .with_gradient(|g| chain_input(g, |g, x| g.scaled(x, 2.0)));
 
 /// A kernel for real and complex floating point.
 macro_rules! floating {
@@ -95,51 +42,61 @@ macro_rules! gradient {
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         ABS,
-        map("Neg", SIGNED).with_gradient(|g| through(g, "Neg")),
-        map("Sign", SIGNED).with_gradient(zero_grad),
+        OpDef::new("Neg", shape::unchanged).with_gradient(|g| through(g, "Neg")),
+        OpDef::new("Sign", shape::unchanged).with_gradient(zero_grad),
         SQUARE,
-        map("Sqrt", FLOATING).with_gradient(|g| by_grad_op(g, "SqrtGrad")),
-        map("Rsqrt", FLOATING).with_gradient(|g| by_grad_op(g, "RsqrtGrad")),
-        map("Reciprocal", SIGNED).with_gradient(|g| by_grad_op(g, "ReciprocalGrad")),
-        map("Inv", SIGNED).with_gradient(|g| by_grad_op(g, "ReciprocalGrad")),
-        map("Exp", FLOATING).with_gradient(|g| chain_output(g, |_, y| Ok(y))),
-        map("Expm1", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.add("Exp", &[x]))),
-        map("Log", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.reciprocal(x))),
-        map("Log1p", FLOATING).with_gradient(log1p_grad),
-        map("Sin", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.add("Cos", &[x]))),
-        map("Cos", FLOATING).with_gradient(cos_grad),
-        map("Tan", FLOATING).with_gradient(tan_grad),
-        map("Asin", FLOATING).with_gradient(|g| chain_input(g, asin_slope)),
-        map("Acos", FLOATING).with_gradient(acos_grad),
-        map("Atan", FLOATING).with_gradient(atan_grad),
-        map("Sinh", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.add("Cosh", &[x]))),
-        map("Cosh", FLOATING).with_gradient(|g| chain_input(g, |g, x| g.add("Sinh", &[x]))),
-        map("Tanh", FLOATING).with_gradient(|g| by_conjugating_grad_op(g, "TanhGrad")),
-        map("Asinh", FLOATING).with_gradient(|g| over_function_of_output(g, "Cosh")),
-        map("Acosh", FLOATING).with_gradient(|g| over_function_of_output(g, "Sinh")),
-        map("Atanh", FLOATING).with_gradient(atanh_grad),
-        map("Sigmoid", FLOATING).with_gradient(|g| by_conjugating_grad_op(g, "SigmoidGrad")),
-        map("Erf", REAL).with_gradient(|g| chain_input(g, |g, x| gauss(g, x, FRAC_2_SQRT_PI))),
-        map("Erfc", REAL).with_gradient(|g| chain_input(g, |g, x| gauss(g, x, -FRAC_2_SQRT_PI))),
-        map("Floor", REAL).without_gradient(),
-        map("Ceil", REAL).without_gradient(),
-        map("Rint", REAL).without_gradient(),
-        map("Round", SIGNED).without_gradient(),
-        test("IsNan"),
-        test("IsInf"),
-        test("IsFinite"),
-        LOGICAL_NOT,
-        CONJ,
-        part("Real").with_gradient(real_grad),
-        part("Imag").with_gradient(imag_grad),
-        part("Angle").with_gradient(angle_grad),
-        COMPLEX_ABS,
-        grad("TanhGrad").with_gradient(tanh_grad_grad),
-        grad("SigmoidGrad").with_gradient(sigmoid_grad_grad),
-        grad("SqrtGrad").with_gradient(sqrt_grad_grad),
-        grad("RsqrtGrad").with_gradient(rsqrt_grad_grad),
-        grad("ReciprocalGrad").with_gradient(reciprocal_grad_grad),
-        grad("InvGrad").with_gradient(reciprocal_grad_grad),
+        OpDef::new("Sqrt", shape::unchanged).with_gradient(|g| by_grad_op(g, "SqrtGrad")),
+        OpDef::new("Rsqrt", shape::unchanged).with_gradient(|g| by_grad_op(g, "RsqrtGrad")),
+        OpDef::new("Reciprocal", shape::unchanged)
+            .with_gradient(|g| by_grad_op(g, "ReciprocalGrad")),
+        OpDef::new("Inv", shape::unchanged).with_gradient(|g| by_grad_op(g, "ReciprocalGrad")),
+        OpDef::new("Exp", shape::unchanged).with_gradient(|g| chain_output(g, |_, y| Ok(y))),
+        OpDef::new("Expm1", shape::unchanged)
+            .with_gradient(|g| chain_input(g, |g, x| g.add("Exp", &[x]))),
+        OpDef::new("Log", shape::unchanged)
+            .with_gradient(|g| chain_input(g, |g, x| g.reciprocal(x))),
+        OpDef::new("Log1p", shape::unchanged).with_gradient(log1p_grad),
+        OpDef::new("Sin", shape::unchanged)
+            .with_gradient(|g| chain_input(g, |g, x| g.add("Cos", &[x]))),
+        OpDef::new("Cos", shape::unchanged).with_gradient(cos_grad),
+        OpDef::new("Tan", shape::unchanged).with_gradient(tan_grad),
+        OpDef::new("Asin", shape::unchanged).with_gradient(|g| chain_input(g, asin_slope)),
+        OpDef::new("Acos", shape::unchanged).with_gradient(acos_grad),
+        OpDef::new("Atan", shape::unchanged).with_gradient(atan_grad),
+        OpDef::new("Sinh", shape::unchanged)
+            .with_gradient(|g| chain_input(g, |g, x| g.add("Cosh", &[x]))),
+        OpDef::new("Cosh", shape::unchanged)
+            .with_gradient(|g| chain_input(g, |g, x| g.add("Sinh", &[x]))),
+        OpDef::new("Tanh", shape::unchanged)
+            .with_gradient(|g| by_conjugating_grad_op(g, "TanhGrad")),
+        OpDef::new("Asinh", shape::unchanged).with_gradient(|g| over_function_of_output(g, "Cosh")),
+        OpDef::new("Acosh", shape::unchanged).with_gradient(|g| over_function_of_output(g, "Sinh")),
+        OpDef::new("Atanh", shape::unchanged).with_gradient(atanh_grad),
+        OpDef::new("Sigmoid", shape::unchanged)
+            .with_gradient(|g| by_conjugating_grad_op(g, "SigmoidGrad")),
+        OpDef::new("Erf", shape::unchanged)
+            .with_gradient(|g| chain_input(g, |g, x| gauss(g, x, FRAC_2_SQRT_PI))),
+        OpDef::new("Erfc", shape::unchanged)
+            .with_gradient(|g| chain_input(g, |g, x| gauss(g, x, -FRAC_2_SQRT_PI))),
+        OpDef::new("Floor", shape::unchanged).without_gradient(),
+        OpDef::new("Ceil", shape::unchanged).without_gradient(),
+        OpDef::new("Rint", shape::unchanged).without_gradient(),
+        OpDef::new("Round", shape::unchanged).without_gradient(),
+        OpDef::new("IsNan", shape::unchanged),
+        OpDef::new("IsInf", shape::unchanged),
+        OpDef::new("IsFinite", shape::unchanged),
+        OpDef::new("LogicalNot", shape::unchanged).without_gradient(),
+        OpDef::new("Conj", shape::unchanged).with_gradient(|g| through(g, "Conj")),
+        OpDef::new("Real", shape::unchanged).with_gradient(real_grad),
+        OpDef::new("Imag", shape::unchanged).with_gradient(imag_grad),
+        OpDef::new("Angle", shape::unchanged).with_gradient(angle_grad),
+        OpDef::new("ComplexAbs", shape::unchanged).with_gradient(complex_abs_grad),
+        OpDef::new("TanhGrad", shape::unchanged).with_gradient(tanh_grad_grad),
+        OpDef::new("SigmoidGrad", shape::unchanged).with_gradient(sigmoid_grad_grad),
+        OpDef::new("SqrtGrad", shape::unchanged).with_gradient(sqrt_grad_grad),
+        OpDef::new("RsqrtGrad", shape::unchanged).with_gradient(rsqrt_grad_grad),
+        OpDef::new("ReciprocalGrad", shape::unchanged).with_gradient(reciprocal_grad_grad),
+        OpDef::new("InvGrad", shape::unchanged).with_gradient(reciprocal_grad_grad),
     ],
     kernels: &[
         cpu_kernel!("Abs", "T" in [f16, bf16, f32, f64, i8, i16, i32, i64] => unary::<Abs>),

@@ -12,7 +12,13 @@ use crate::cells::{Bits, Cell};
 use crate::gather::gather;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[UNIQUE, UNIQUE_V2, UNIQUE_WITH_COUNTS, UNIQUE_WITH_COUNTS_V2, LIST_DIFF],
+    ops: &[
+        OpDef::new("Unique", unique_shape),
+        OpDef::new("UniqueV2", unique_v2_shape),
+        OpDef::new("UniqueWithCounts", unique_shape),
+        OpDef::new("UniqueWithCountsV2", unique_v2_shape),
+        OpDef::new("ListDiff", list_diff_shape),
+    ],
     kernels: &[
         KernelSpec { op: "Unique", create: unique, ..KernelSpec::CPU },
         KernelSpec { op: "UniqueV2", create: unique, ..KernelSpec::CPU },
@@ -20,39 +26,6 @@ pub(crate) static FAMILY: Family = Family {
         KernelSpec { op: "UniqueWithCountsV2", create: unique, ..KernelSpec::CPU },
         KernelSpec { op: "ListDiff", create: list_diff, ..KernelSpec::CPU },
     ],
-};
-
-const UNIQUE: OpDef = OpDef {
-    name: "Unique",
-    inputs: &["x: T"],
-    outputs: &["y: T", "idx: out_idx"],
-    attrs: &["T: type", "out_idx: {int32, int64} = DT_INT32"],
-    shape: unique_shape,
-    ..OpDef::DEFAULT
-};
-const UNIQUE_WITH_COUNTS: OpDef = OpDef {
-    name: "UniqueWithCounts",
-    inputs: &["x: T"],
-    outputs: &["y: T", "idx: out_idx", "count: out_idx"],
-    attrs: &["T: type", "out_idx: {int32, int64} = DT_INT32"],
-    shape: unique_shape,
-    ..OpDef::DEFAULT
-};
-const UNIQUE_V2: OpDef = OpDef {
-    name: "UniqueV2",
-    inputs: &["x: T", "axis: Taxis"],
-    outputs: &["y: T", "idx: out_idx"],
-    attrs: &["T: type", "Taxis: {int32, int64} = DT_INT64", "out_idx: {int32, int64} = DT_INT32"],
-    shape: unique_v2_shape,
-    ..OpDef::DEFAULT
-};
-const UNIQUE_WITH_COUNTS_V2: OpDef = OpDef {
-    name: "UniqueWithCountsV2",
-    inputs: &["x: T", "axis: Taxis"],
-    outputs: &["y: T", "idx: out_idx", "count: out_idx"],
-    attrs: &["T: type", "Taxis: {int32, int64} = DT_INT64", "out_idx: {int32, int64} = DT_INT32"],
-    shape: unique_v2_shape,
-    ..OpDef::DEFAULT
 };
 
 fn unique_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -360,15 +333,6 @@ impl Counters {
         }
     }
 }
-
-const LIST_DIFF: OpDef = OpDef {
-    name: "ListDiff",
-    inputs: &["x: T", "y: T"],
-    outputs: &["out: T", "idx: out_idx"],
-    attrs: &["T: type", "out_idx: {int32, int64} = DT_INT32"],
-    shape: list_diff_shape,
-    ..OpDef::DEFAULT
-};
 
 fn list_diff_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "x", 1)?;

@@ -7,17 +7,8 @@ use thalweg_tensor::{Element, PartialShape, Result, Shape, ensure, err};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[UNRAVEL_INDEX],
+    ops: &[OpDef::new("UnravelIndex", unravel_index_shape)],
     kernels: &[cpu_kernel!("UnravelIndex", "Tidx" in [i32, i64] => unravel_index)],
-};
-
-const UNRAVEL_INDEX: OpDef = OpDef {
-    name: "UnravelIndex",
-    inputs: &["indices: Tidx", "dims: Tidx"],
-    outputs: &["output: Tidx"],
-    attrs: &["Tidx: {int32, int64} = DT_INT32"],
-    shape: unravel_index_shape,
-    ..OpDef::DEFAULT
 };
 
 fn unravel_index_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use thalweg_graph::{Flag, OpDef, Role, ShapeContext, gradient, shape};
+use thalweg_graph::{OpDef, Role, ShapeContext, gradient, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec, Variable};
 use thalweg_tensor::{
     Code, Complex32, Complex64, DType, Error, PartialShape, Resource, ResourceHandle, Result,
@@ -22,22 +22,22 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         VARIABLE_V2,
         VARIABLE,
-        TEMPORARY_VARIABLE,
-        DESTROY_TEMPORARY_VARIABLE,
-        IS_VARIABLE_INITIALIZED,
+        OpDef::new("TemporaryVariable", shape::from_attr),
+        OpDef::new("DestroyTemporaryVariable", shape::unchanged),
+        OpDef::new("IsVariableInitialized", shape::scalar),
         ASSIGN.without_gradient(),
         ASSIGN_ADD.without_gradient(),
         ASSIGN_SUB.without_gradient(),
-        COUNT_UP_TO,
+        OpDef::new("CountUpTo", count_shape),
         VAR_HANDLE_OP,
         VAR_IS_INITIALIZED_OP.without_gradient(),
         READ_VARIABLE_OP.with_gradient(gradient::unchanged),
         ASSIGN_VARIABLE_OP,
         ASSIGN_ADD_VARIABLE_OP,
         ASSIGN_SUB_VARIABLE_OP,
-        DESTROY_RESOURCE_OP,
+        OpDef::new("DestroyResourceOp", shape::unknown),
         VARIABLE_SHAPE.without_gradient(),
-        RESOURCE_COUNT_UP_TO,
+        OpDef::new("ResourceCountUpTo", shape::scalar),
     ],
     kernels: &[
         KernelSpec { op: "VariableV2", create: ref_variable, ..CHEAP },
@@ -69,15 +69,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const VARIABLE_V2: OpDef = OpDef {
-    name: "VariableV2",
-    role: Role::Variable,
-    outputs: &["ref: Ref(dtype)"],
-    attrs: &["shape: shape", "dtype: type", "container: string = ''", "shared_name: string = ''"],
-    shape: shape::from_attr,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const VARIABLE_V2: OpDef =
+    OpDef { name: "VariableV2", shape: shape::from_attr, role: Role::Variable, ..OpDef::DEFAULT };
 
 const VARIABLE: OpDef = OpDef { name: "Variable", shape: old_variable_shape, ..VARIABLE_V2 };
 
@@ -88,43 +81,7 @@ fn old_variable_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const TEMPORARY_VARIABLE: OpDef = OpDef {
-    name: "TemporaryVariable",
-    outputs: &["ref: Ref(dtype)"],
-    attrs: &["shape: shape", "dtype: type", "var_name: string = ''"],
-    shape: shape::from_attr,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const DESTROY_TEMPORARY_VARIABLE: OpDef = OpDef {
-    name: "DestroyTemporaryVariable",
-    inputs: &["ref: Ref(T)"],
-    outputs: &["value: T"],
-    attrs: &["T: type", "var_name: string"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
-
-const IS_VARIABLE_INITIALIZED: OpDef = OpDef {
-    name: "IsVariableInitialized",
-    inputs: &["ref: Ref(dtype)"],
-    outputs: &["is_initialized: bool"],
-    attrs: &["dtype: type"],
-    shape: shape::scalar,
-    flags: &[Flag::AllowsUninitializedInput],
-    ..OpDef::DEFAULT
-};
-
-const ASSIGN: OpDef = OpDef {
-    name: "Assign",
-    inputs: &["ref: Ref(T)", "value: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: type", "validate_shape: bool = true", "use_locking: bool = true"],
-    shape: assign_shape,
-    flags: &[Flag::AllowsUninitializedInput],
-    ..OpDef::DEFAULT
-};
+const ASSIGN: OpDef = OpDef::new("Assign", assign_shape);
 
 /// The value's shape, which must be the variable's unless the op may change it.
 fn assign_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -135,93 +92,28 @@ fn assign_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const ASSIGN_ADD: OpDef = OpDef {
-    name: "AssignAdd",
-    inputs: &["ref: Ref(T)", "value: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "use_locking: bool = false",
-    ],
-    shape: shape::merged,
-    ..OpDef::DEFAULT
-};
+const ASSIGN_ADD: OpDef = OpDef::new("AssignAdd", shape::merged);
 
 const ASSIGN_SUB: OpDef = OpDef { name: "AssignSub", ..ASSIGN_ADD };
-
-const COUNT_UP_TO: OpDef = OpDef {
-    name: "CountUpTo",
-    inputs: &["ref: Ref(T)"],
-    outputs: &["output: T"],
-    attrs: &["limit: int", "T: {int32, int64}"],
-    shape: count_shape,
-    ..OpDef::DEFAULT
-};
 
 fn count_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "ref", 0)?;
     shape::scalar(c)
 }
 
-const RESOURCE_COUNT_UP_TO: OpDef = OpDef {
-    name: "ResourceCountUpTo",
-    inputs: &["resource: resource"],
-    outputs: &["output: T"],
-    attrs: &["limit: int", "T: {int32, int64}"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const VAR_HANDLE_OP: OpDef =
+    OpDef { name: "VarHandleOp", shape: shape::scalar, role: Role::VarHandle, ..OpDef::DEFAULT };
 
-const VAR_HANDLE_OP: OpDef = OpDef {
-    name: "VarHandleOp",
-    role: Role::VarHandle,
-    outputs: &["resource: resource"],
-    attrs: &[
-        "container: string = ''",
-        "shared_name: string = ''",
-        "debug_name: string = ''",
-        "dtype: type",
-        "shape: shape",
-        "allowed_devices: list(string) = []",
-    ],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const VAR_IS_INITIALIZED_OP: OpDef = OpDef::new("VarIsInitializedOp", shape::scalar);
 
-const VAR_IS_INITIALIZED_OP: OpDef = OpDef {
-    name: "VarIsInitializedOp",
-    inputs: &["resource: resource"],
-    outputs: &["is_initialized: bool"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const READ_VARIABLE_OP: OpDef = OpDef {
-    name: "ReadVariableOp",
-    inputs: &["resource: resource"],
-    outputs: &["value: dtype"],
-    attrs: &["dtype: type"],
-    shape: read_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const READ_VARIABLE_OP: OpDef = OpDef::new("ReadVariableOp", read_shape);
 
 fn read_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.variable_shape(0));
     Ok(())
 }
 
-const ASSIGN_VARIABLE_OP: OpDef = OpDef {
-    name: "AssignVariableOp",
-    inputs: &["resource: resource", "value: dtype"],
-    attrs: &["dtype: type", "validate_shape: bool = false"],
-    shape: update_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const ASSIGN_VARIABLE_OP: OpDef = OpDef::new("AssignVariableOp", update_shape);
 
 /// The value must fit the variable.
 fn update_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -229,29 +121,12 @@ fn update_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const ASSIGN_ADD_VARIABLE_OP: OpDef =
-    OpDef { name: "AssignAddVariableOp", attrs: &["dtype: type"], ..ASSIGN_VARIABLE_OP };
+const ASSIGN_ADD_VARIABLE_OP: OpDef = OpDef { name: "AssignAddVariableOp", ..ASSIGN_VARIABLE_OP };
 
 const ASSIGN_SUB_VARIABLE_OP: OpDef =
     OpDef { name: "AssignSubVariableOp", ..ASSIGN_ADD_VARIABLE_OP };
 
-const DESTROY_RESOURCE_OP: OpDef = OpDef {
-    name: "DestroyResourceOp",
-    inputs: &["resource: resource"],
-    attrs: &["ignore_lookup_error: bool = true"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const VARIABLE_SHAPE: OpDef = OpDef {
-    name: "VariableShape",
-    inputs: &["input: resource"],
-    outputs: &["output: out_type"],
-    attrs: &["out_type: {int32, int64} = DT_INT32"],
-    shape: shape_of_variable,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const VARIABLE_SHAPE: OpDef = OpDef::new("VariableShape", shape_of_variable);
 
 fn shape_of_variable(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, PartialShape::new([c.variable_shape(0).rank()]));

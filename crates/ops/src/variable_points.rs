@@ -1,6 +1,6 @@
 //! Slices of variables at points given by coordinates: gathered without a snapshot, and changed.
 
-use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{PartialShape, Result, ensure};
 
@@ -38,49 +38,14 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const RESOURCE_GATHER_ND: OpDef = OpDef {
-    name: "ResourceGatherNd",
-    inputs: &["resource: resource", "indices: Tindices"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type", "Tindices: {int32, int64}"],
-    shape: gather_nd_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const RESOURCE_GATHER_ND: OpDef = OpDef::new("ResourceGatherNd", gather_nd_shape);
 
-const SCATTER_ND_UPDATE: OpDef = OpDef {
-    name: "ScatterNdUpdate",
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &[
-        "T: type",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = true",
-        "bad_indices_policy: string = ''",
-    ],
-    shape: scatter_shape,
-    ..OpDef::DEFAULT
-};
+const SCATTER_ND_UPDATE: OpDef = OpDef::new("ScatterNdUpdate", scatter_shape);
 
-const SCATTER_ND_ADD: OpDef = OpDef {
-    name: "ScatterNdAdd",
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = false",
-        "bad_indices_policy: string = ''",
-    ],
-    ..SCATTER_ND_UPDATE
-};
+const SCATTER_ND_ADD: OpDef = OpDef { name: "ScatterNdAdd", ..SCATTER_ND_UPDATE };
 
-const RESOURCE_SCATTER_ND_UPDATE: OpDef = OpDef {
-    name: "ResourceScatterNdUpdate",
-    inputs: &["ref: resource", "indices: Tindices", "updates: T"],
-    outputs: &[],
-    shape: resource_scatter_shape,
-    flags: &[Flag::Stateful],
-    ..SCATTER_ND_UPDATE
-};
+const RESOURCE_SCATTER_ND_UPDATE: OpDef =
+    OpDef { name: "ResourceScatterNdUpdate", shape: resource_scatter_shape, ..SCATTER_ND_UPDATE };
 
 fn gather_nd_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let variable = c.variable_shape(0);

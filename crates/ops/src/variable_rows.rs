@@ -3,7 +3,7 @@
 //! Gathers and scatters work under the cell's lock, so that a sparse step costs the rows it touches
 //! and not the table. All indices are checked before the first row changes.
 
-use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Complex32, Complex64, DType, PartialShape, Result, Shape, Tensor, bail, bf16, ensure, f16,
@@ -70,67 +70,17 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SCATTER_UPDATE: OpDef = OpDef {
-    name: "ScatterUpdate",
-    inputs: &["ref: Ref(T)", "indices: Tindices", "updates: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &["T: type", "Tindices: {int32, int64}", "use_locking: bool = true"],
-    shape: scatter_shape,
-    ..OpDef::DEFAULT
-};
+const SCATTER_UPDATE: OpDef = OpDef::new("ScatterUpdate", scatter_shape);
 
-const SCATTER_ADD: OpDef = OpDef {
-    name: "ScatterAdd",
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = false",
-    ],
-    ..SCATTER_UPDATE
-};
+const SCATTER_ADD: OpDef = OpDef { name: "ScatterAdd", ..SCATTER_UPDATE };
 
-const SCATTER_MIN: OpDef = OpDef {
-    name: "ScatterMin",
-    attrs: &[
-        "T: {half, bfloat16, float, double, int32, int64}",
-        "Tindices: {int32, int64}",
-        "use_locking: bool = false",
-    ],
-    ..SCATTER_UPDATE
-};
+const SCATTER_MIN: OpDef = OpDef { name: "ScatterMin", ..SCATTER_UPDATE };
 
-const RESOURCE_SCATTER_UPDATE: OpDef = OpDef {
-    name: "ResourceScatterUpdate",
-    inputs: &["resource: resource", "indices: Tindices", "updates: dtype"],
-    attrs: &["dtype: type", "Tindices: {int32, int64}"],
-    shape: resource_scatter_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const RESOURCE_SCATTER_UPDATE: OpDef = OpDef::new("ResourceScatterUpdate", resource_scatter_shape);
 
-const RESOURCE_SCATTER_ADD: OpDef = OpDef {
-    name: "ResourceScatterAdd",
-    attrs: &[
-        "dtype: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-    ],
-    ..RESOURCE_SCATTER_UPDATE
-};
+const RESOURCE_SCATTER_ADD: OpDef = OpDef { name: "ResourceScatterAdd", ..RESOURCE_SCATTER_UPDATE };
 
-const RESOURCE_GATHER: OpDef = OpDef {
-    name: "ResourceGather",
-    inputs: &["resource: resource", "indices: Tindices"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "batch_dims: int = 0",
-        "validate_indices: bool = true",
-        "dtype: type",
-        "Tindices: {int32, int64}",
-    ],
-    shape: gather_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const RESOURCE_GATHER: OpDef = OpDef::new("ResourceGather", gather_shape);
 
 fn scatter_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     check_updates(c, c.input(0))?;

@@ -60,20 +60,9 @@ impl Device for TestDevice {
 
 static DEVICE_TOYS: Family = Family {
     ops: &[
-        OpDef {
-            name: "ToyScale",
-            inputs: &["x: float", "by: float"],
-            outputs: &["y: float", "where: string"],
-            shape: shape::unknown,
-            ..OpDef::DEFAULT
-        },
-        OpDef {
-            name: "ToyPeek",
-            inputs: &["x: float"],
-            outputs: &["y: float"],
-            shape: shape::unknown,
-            ..OpDef::DEFAULT
-        },
+        OpDef::new("ToyScale", shape::unknown)
+            .with_interface("x: float; by: float | y: float; where: string"),
+        OpDef::new("ToyPeek", shape::unknown).with_interface("x: float | y: float"),
     ],
     kernels: &[
         KernelSpec {

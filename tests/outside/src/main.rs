@@ -4,13 +4,7 @@ use thalweg::graph::{OpDef, shape};
 use thalweg::kernel::{AnyKernel, Family, KernelSpec};
 
 static FAMILY: Family = Family {
-    ops: &[OpDef {
-        name: "SquarePlusOne",
-        inputs: &["x: float"],
-        outputs: &["y: float"],
-        shape: shape::unchanged,
-        ..OpDef::DEFAULT
-    }],
+    ops: &[OpDef::new("SquarePlusOne", shape::unchanged).with_interface("x: float | y: float")],
     kernels: &[KernelSpec {
         op: "SquarePlusOne",
         create: |_| {

@@ -330,7 +330,7 @@ fn structural_ops(files: &[File]) -> BTreeSet<String> {
 
 /// Plans and executors know the structural ops; all others are data to them.
 pub(super) fn op_names(files: &[File]) -> Vec<Problem> {
-    let list = files.iter().find(|f| f.path == "crates/ops/src/tensorflow_ops.txt");
+    let list = files.iter().find(|f| f.path == "crates/graph/src/tensorflow_ops.txt");
     let structural = structural_ops(files);
     let ops: BTreeSet<&str> = list
         .into_iter()
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn ops_are_data_to_the_plan() {
-        let list = file("crates/ops/src/tensorflow_ops.txt", "# x\nMatMul | a\nConst | b\n");
+        let list = file("crates/graph/src/tensorflow_ops.txt", "# x\nMatMul | a\nConst | b\n");
         let defined = "//! x\nconst CONST: OpDef = OpDef {\n    name: \"Const\",\n};\n";
         let graph = file("crates/graph/src/a.rs", defined);
         let plan = file("crates/plan/src/a.rs", "//! x\nlet a = (\"Const\",\n\"MatMul\");\n");

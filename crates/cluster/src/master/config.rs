@@ -109,7 +109,7 @@ mod tests {
 
     fn task(config: pb::ConfigProto) -> Task {
         let options = TaskOptions { session_config: config, ..Default::default() };
-        Task::new(options, OpRegistry::new([], "").unwrap(), KernelRegistry::new([]))
+        Task::new(options, OpRegistry::new([]).unwrap(), KernelRegistry::new([]))
     }
 
     #[test]

@@ -114,7 +114,7 @@ impl World {
     fn live(&mut self, task: usize) -> Incarnation {
         let options =
             TaskOptions { job: "w".into(), index: task as u32, ..self.task_options.clone() };
-        let ops = OpRegistry::new([], "").unwrap();
+        let ops = OpRegistry::new([]).unwrap();
         let mut made = Task::new(options, ops, KernelRegistry::new([]));
         // Few values, so that one task's may be another's too; never one that the task had.
         made.incarnation = 1 + self.lives.get(task).map_or(0, Incarnation::number);

@@ -532,7 +532,7 @@ mod tests {
     use crate::task::TaskOptions;
 
     pub(super) fn member() -> Arc<Member> {
-        let ops = OpRegistry::new([], "").unwrap();
+        let ops = OpRegistry::new([]).unwrap();
         let task = Task::new(TaskOptions::default(), ops, KernelRegistry::new([]));
         Member::alone(Arc::new(task))
     }

@@ -8,53 +8,30 @@ use thalweg_graph::{
 };
 use thalweg_tensor::{DType, PartialShape, Result, Tensor, bail};
 
-const SOURCE: OpDef = OpDef {
-    name: "Placeholder",
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type", "shape: shape = {unknown_rank: true}"],
-    shape: shape::from_attr,
-    ..OpDef::DEFAULT
-};
+const SOURCE: OpDef = OpDef::new("Placeholder", shape::from_attr);
 
-const SHAPE_OF: OpDef = OpDef {
-    name: "ShapeOf",
-    inputs: &["x: T"],
-    outputs: &["sizes: int32"],
-    attrs: &["T: type"],
-    shape: |c| {
-        c.set_output(0, PartialShape::new([c.input(0).rank()]));
-        Ok(())
-    },
-    value: Some(|c: &mut ValueContext<'_>| {
-        let dims = c.input_shape(0).dims()?;
-        Some(PartialValue::vector(dims.iter().map(|d| d.map(|d| d as i64))))
-    }),
-    ..OpDef::DEFAULT
-};
+const SHAPE_OF: OpDef = OpDef::new("ShapeOf", |c| {
+    c.set_output(0, PartialShape::new([c.input(0).rank()]));
+    Ok(())
+})
+.with_interface("x: T | sizes: int32 | T: type")
+.with_value(|c: &mut ValueContext<'_>| {
+    let dims = c.input_shape(0).dims()?;
+    Some(PartialValue::vector(dims.iter().map(|d| d.map(|d| d as i64))))
+});
 
-const JOIN: OpDef = OpDef {
-    name: "Join",
-    inputs: &["parts: N * int32"],
-    outputs: &["sizes: int32"],
-    attrs: &["N: int >= 1"],
-    value: Some(|c: &mut ValueContext<'_>| {
+const JOIN: OpDef = OpDef::new("Join", shape::unknown)
+    .with_interface("parts: N * int32 | sizes: int32 | N: int >= 1")
+    .with_value(|c: &mut ValueContext<'_>| {
         let mut all = Vec::new();
         for i in 0..c.num_inputs() {
             all.extend(c.input(i)?.elements);
         }
         Some(PartialValue::vector(all))
-    }),
-    ..OpDef::DEFAULT
-};
+    });
 
-const RESHAPE_TO: OpDef = OpDef {
-    name: "ReshapeTo",
-    inputs: &["x: T", "sizes: int32"],
-    outputs: &["y: T"],
-    attrs: &["T: type"],
-    shape: reshape_to,
-    ..OpDef::DEFAULT
-};
+const RESHAPE_TO: OpDef =
+    OpDef::new("ReshapeTo", reshape_to).with_interface("x: T; sizes: int32 | y: T | T: type");
 
 fn reshape_to(c: &mut ShapeContext<'_>) -> Result<()> {
     let shape = c.shape_from_input(1)?;
@@ -70,7 +47,7 @@ fn reshape_to(c: &mut ShapeContext<'_>) -> Result<()> {
 fn scope() -> Scope {
     let ops = structural::OPS.iter().filter(|op| op.name != "Placeholder");
     let ours = [SOURCE, SHAPE_OF, JOIN, RESHAPE_TO];
-    let registry: Arc<OpRegistry> = OpRegistry::new(ops.chain(&ours), "").unwrap();
+    let registry: Arc<OpRegistry> = OpRegistry::new(ops.chain(&ours)).unwrap();
     Scope::new(registry)
 }
 

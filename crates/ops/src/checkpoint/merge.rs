@@ -2,21 +2,14 @@
 
 use thalweg_formats::Storage;
 use thalweg_formats::checkpoint::{MergeOptions, WriteOptions, index_path, merge};
-use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, KernelInit, Outputs};
 use thalweg_tensor::{Result, ensure};
 
 use super::{check_folder, on_files, only_path};
 use crate::files::path_of;
 
-pub(super) const MERGE_V2_CHECKPOINTS: OpDef = OpDef {
-    name: "MergeV2Checkpoints",
-    inputs: &["checkpoint_prefixes: string", "destination_prefix: string"],
-    attrs: &["delete_old_dirs: bool = true", "allow_missing_files: bool = false"],
-    shape: ranks,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(super) const MERGE_V2_CHECKPOINTS: OpDef = OpDef::new("MergeV2Checkpoints", ranks);
 
 fn ranks(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "checkpoint_prefixes", 1)?;

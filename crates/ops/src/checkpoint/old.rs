@@ -3,7 +3,7 @@
 use thalweg_formats::Storage;
 use thalweg_formats::checkpoint::{ReadContext, WriteOptions, prefix_of, v1};
 use thalweg_formats::storage::folder_of;
-use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, AsyncCall, KernelInit, Outputs, Value};
 use thalweg_tensor::{Bytes, Code, Result, Tensor, ensure, err};
 
@@ -12,43 +12,13 @@ use super::save::{items, one_for_each};
 use super::slices::Part;
 use super::{name_of, on_files, only_path};
 
-pub(super) const SAVE: OpDef = OpDef {
-    name: "Save",
-    inputs: &["filename: string", "tensor_names: string", "data: T"],
-    attrs: &["T: list(type) >= 1"],
-    shape: save_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(super) const SAVE: OpDef = OpDef::new("Save", save_shape);
 
-pub(super) const SAVE_SLICES: OpDef = OpDef {
-    name: "SaveSlices",
-    inputs: &["filename: string", "tensor_names: string", "shapes_and_slices: string", "data: T"],
-    attrs: &["T: list(type) >= 1"],
-    shape: save_slices_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(super) const SAVE_SLICES: OpDef = OpDef::new("SaveSlices", save_slices_shape);
 
-pub(super) const RESTORE: OpDef = OpDef {
-    name: "Restore",
-    inputs: &["file_pattern: string", "tensor_name: string"],
-    outputs: &["tensor: dt"],
-    attrs: &["dt: type", "preferred_shard: int = -1"],
-    shape: restore_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(super) const RESTORE: OpDef = OpDef::new("Restore", restore_shape);
 
-pub(super) const RESTORE_SLICE: OpDef = OpDef {
-    name: "RestoreSlice",
-    inputs: &["file_pattern: string", "tensor_name: string", "shape_and_slice: string"],
-    outputs: &["tensor: dt"],
-    attrs: &["dt: type", "preferred_shard: int = -1"],
-    shape: restore_slice_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(super) const RESTORE_SLICE: OpDef = OpDef::new("RestoreSlice", restore_slice_shape);
 
 fn save_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let tensors = c.num_inputs().saturating_sub(2);

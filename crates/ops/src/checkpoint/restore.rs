@@ -2,7 +2,7 @@
 
 use parking_lot::Mutex;
 use thalweg_formats::checkpoint::{BundleReader, ReadContext, index_path};
-use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, AsyncCall, KernelInit, Outputs, Value};
 use thalweg_tensor::{Bytes, DType, PartialShape, Result, Tensor, ensure, err};
 
@@ -10,15 +10,7 @@ use super::save::check_vectors;
 use super::slices::Part;
 use super::{name_of, old, on_files, only_path};
 
-pub(super) const RESTORE_V2: OpDef = OpDef {
-    name: "RestoreV2",
-    inputs: &["prefix: string", "tensor_names: string", "shape_and_slices: string"],
-    outputs: &["tensors: dtypes"],
-    attrs: &["dtypes: list(type) >= 1"],
-    shape: restore_v2_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(super) const RESTORE_V2: OpDef = OpDef::new("RestoreV2", restore_v2_shape);
 
 /// Names and slices are vectors of one length, and a slice that is known says its tensor's shape.
 fn restore_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -1,7 +1,7 @@
 //! `SaveV2`: writes tensors or slices to a checkpoint.
 
 use thalweg_formats::checkpoint::{self, BundleWriter, WriteOptions};
-use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, AsyncCall, KernelInit, Outputs};
 use thalweg_tensor::{Result, Tensor, ensure};
 
@@ -13,19 +13,7 @@ const PARALLEL_BYTES: usize = 64 << 20;
 /// Data files at most; more would not make a disk faster.
 const FILES_MAX: usize = 4;
 
-pub(super) const SAVE_V2: OpDef = OpDef {
-    name: "SaveV2",
-    inputs: &[
-        "prefix: string",
-        "tensor_names: string",
-        "shape_and_slices: string",
-        "tensors: dtypes",
-    ],
-    attrs: &["dtypes: list(type) >= 1"],
-    shape: save_v2_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(super) const SAVE_V2: OpDef = OpDef::new("SaveV2", save_v2_shape);
 
 /// Input `i` is a vector with an element for each tensor, as far as is known.
 pub(super) fn one_for_each(

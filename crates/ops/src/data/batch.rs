@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Budget, Bytes, DType, Error, Result, Shape, Tensor, bail, ensure};
 
 use super::call::FunctionAttr;
 use super::dataset::{
-    DATASET, Iterate, Next, Source, Transform, Turns, UNKNOWN, flag_input, transformation,
+    Iterate, Next, Source, Transform, Turns, UNKNOWN, flag_input, transformation,
 };
 use super::element::{Element, Held, slice};
 use super::mapped::{Mapped, checked_calls};
@@ -18,13 +18,13 @@ use crate::cells::Cell;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        BATCH_DATASET,
-        BATCH_DATASET_V2,
-        PARALLEL_BATCH_DATASET,
+        OpDef::new("BatchDataset", shape::scalar),
+        OpDef::new("BatchDatasetV2", shape::scalar),
+        OpDef::new("ParallelBatchDataset", shape::scalar),
         MAP_AND_BATCH_DATASET,
         EXPERIMENTAL_MAP_AND_BATCH_DATASET,
-        UNBATCH_DATASET,
-        EXPERIMENTAL_UNBATCH_DATASET,
+        OpDef::new("UnbatchDataset", shape::scalar),
+        OpDef::new("ExperimentalUnbatchDataset", shape::scalar),
     ],
     kernels: &[
         KernelSpec { op: "BatchDataset", create: batch, ..KernelSpec::CPU },
@@ -41,90 +41,10 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const BATCH_DATASET: OpDef = OpDef {
-    name: "BatchDataset",
-    inputs: &["input_dataset: variant", "batch_size: int64"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const MAP_AND_BATCH_DATASET: OpDef = OpDef::new("MapAndBatchDataset", shape::scalar);
 
-const BATCH_DATASET_V2: OpDef = OpDef {
-    name: "BatchDatasetV2",
-    inputs: &["input_dataset: variant", "batch_size: int64", "drop_remainder: bool"],
-    attrs: &[
-        "parallel_copy: bool = false",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const PARALLEL_BATCH_DATASET: OpDef = OpDef {
-    name: "ParallelBatchDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "batch_size: int64",
-        "num_parallel_calls: int64",
-        "drop_remainder: bool",
-    ],
-    attrs: &[
-        "parallel_copy: bool = false",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "deterministic: string = 'default'",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const MAP_AND_BATCH_DATASET: OpDef = OpDef {
-    name: "MapAndBatchDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "other_arguments: Targuments",
-        "batch_size: int64",
-        "num_parallel_calls: int64",
-        "drop_remainder: bool",
-    ],
-    attrs: &[
-        "f: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "preserve_cardinality: bool = false",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const EXPERIMENTAL_MAP_AND_BATCH_DATASET: OpDef = OpDef {
-    name: "ExperimentalMapAndBatchDataset",
-    attrs: &[
-        "f: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "preserve_cardinality: bool = false",
-    ],
-    ..MAP_AND_BATCH_DATASET
-};
-
-const UNBATCH_DATASET: OpDef = OpDef {
-    name: "UnbatchDataset",
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const EXPERIMENTAL_UNBATCH_DATASET: OpDef = OpDef { name: "ExperimentalUnbatchDataset", ..DATASET };
+const EXPERIMENTAL_MAP_AND_BATCH_DATASET: OpDef =
+    OpDef { name: "ExperimentalMapAndBatchDataset", ..MAP_AND_BATCH_DATASET };
 
 /// Elements stacked, a fixed number at a time.
 pub(crate) struct Batched {

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Resource, Result, err};
 
 use super::cache_file::{file_name, kept_in_file};
-use super::dataset::{DATASET, Iterate, Next, Source, Transform, string_input, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, string_input, transformation};
 use super::element::{Held, Spec};
 use super::scope::Scope;
 use super::seeds::{delete, dummy, set_anonymous};
@@ -20,7 +20,7 @@ pub(crate) static FAMILY: Family = Family {
         CACHE_DATASET_V2,
         ANONYMOUS_MEMORY_CACHE,
         DUMMY_MEMORY_CACHE,
-        DELETE_MEMORY_CACHE,
+        OpDef::new("DeleteMemoryCache", shape::unknown),
     ],
     kernels: &[
         KernelSpec { op: "CacheDataset", create: cache, ..KernelSpec::CPU },
@@ -31,41 +31,13 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CACHE_DATASET: OpDef = OpDef {
-    name: "CacheDataset",
-    inputs: &["input_dataset: variant", "filename: string"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const CACHE_DATASET: OpDef = OpDef::new("CacheDataset", shape::scalar);
 
-const CACHE_DATASET_V2: OpDef = OpDef {
-    name: "CacheDatasetV2",
-    inputs: &["input_dataset: variant", "filename: string", "cache: resource"],
-    flags: &[Flag::Stateful],
-    ..CACHE_DATASET
-};
+const CACHE_DATASET_V2: OpDef = OpDef { name: "CacheDatasetV2", ..CACHE_DATASET };
 
-const ANONYMOUS_MEMORY_CACHE: OpDef = OpDef {
-    name: "AnonymousMemoryCache",
-    outputs: &["handle: resource", "deleter: variant"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const ANONYMOUS_MEMORY_CACHE: OpDef = OpDef::new("AnonymousMemoryCache", shape::scalar);
 
-const DUMMY_MEMORY_CACHE: OpDef =
-    OpDef { name: "DummyMemoryCache", outputs: &["handle: resource"], ..ANONYMOUS_MEMORY_CACHE };
-
-const DELETE_MEMORY_CACHE: OpDef = OpDef {
-    name: "DeleteMemoryCache",
-    inputs: &["handle: resource", "deleter: variant"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const DUMMY_MEMORY_CACHE: OpDef = OpDef { name: "DummyMemoryCache", ..ANONYMOUS_MEMORY_CACHE };
 
 /// The elements of a dataset, once an iteration has come to its end.
 #[derive(Default)]

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Error, Result, ensure, err};
 
 use super::dataset::{
-    DATASET, Dataset, INFINITE, Iterate, Next, Source, Transform, Turns, UNKNOWN, dataset_kernel,
+    Dataset, INFINITE, Iterate, Next, Source, Transform, Turns, UNKNOWN, dataset_kernel,
     transformation,
 };
 use super::element::{Element, Spec};
@@ -16,12 +16,12 @@ use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        ZIP_DATASET,
-        CONCATENATE_DATASET,
+        OpDef::new("ZipDataset", shape::scalar),
+        OpDef::new("ConcatenateDataset", shape::scalar),
         REPEAT_DATASET,
         TAKE_DATASET,
         SKIP_DATASET,
-        SHARD_DATASET,
+        OpDef::new("ShardDataset", shape::scalar),
     ],
     kernels: &[
         KernelSpec { op: "ZipDataset", create: zip, ..KernelSpec::CPU },
@@ -33,54 +33,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const WITH_METADATA: OpDef = OpDef {
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const ZIP_DATASET: OpDef = OpDef {
-    name: "ZipDataset",
-    inputs: &["input_datasets: N * variant"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "N: int >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const CONCATENATE_DATASET: OpDef = OpDef {
-    name: "ConcatenateDataset",
-    inputs: &["input_dataset: variant", "another_dataset: variant"],
-    ..WITH_METADATA
-};
-
-const REPEAT_DATASET: OpDef = OpDef {
-    name: "RepeatDataset",
-    inputs: &["input_dataset: variant", "count: int64"],
-    ..WITH_METADATA
-};
+const REPEAT_DATASET: OpDef = OpDef::new("RepeatDataset", shape::scalar);
 
 const TAKE_DATASET: OpDef = OpDef { name: "TakeDataset", ..REPEAT_DATASET };
 
 const SKIP_DATASET: OpDef = OpDef { name: "SkipDataset", ..REPEAT_DATASET };
-
-const SHARD_DATASET: OpDef = OpDef {
-    name: "ShardDataset",
-    inputs: &["input_dataset: variant", "num_shards: int64", "index: int64"],
-    attrs: &[
-        "require_non_empty: bool = false",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
 
 /// The datasets in all inputs.
 pub(crate) fn inputs(ctx: &KernelContext<'_>) -> Result<Vec<Source>> {

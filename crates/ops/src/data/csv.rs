@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use thalweg_formats::record::Compression;
-use thalweg_graph::{Flag, OpDef};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Budget, Bytes, Code, DType, Result, Shape, Tensor, bail, copy_string, ensure, err,
 };
 
 use super::dataset::{
-    DATASET, Dataset, Iterate, Next, Source, Turns, dataset_kernel, flag_input, string_input,
+    Dataset, Iterate, Next, Source, Turns, dataset_kernel, flag_input, string_input,
 };
 use super::element::{Element, Spec};
 use super::files::compression;
@@ -29,45 +29,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CSV_DATASET: OpDef = OpDef {
-    name: "CSVDataset",
-    inputs: &[
-        "filenames: string",
-        "compression_type: string",
-        "buffer_size: int64",
-        "header: bool",
-        "field_delim: string",
-        "use_quote_delim: bool",
-        "na_value: string",
-        "select_cols: int64",
-        "record_defaults: output_types",
-    ],
-    attrs: &[
-        "output_types: list({float, double, int32, int64, string}) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    flags: &[Flag::Stateful],
-    ..DATASET
-};
+const CSV_DATASET: OpDef = OpDef::new("CSVDataset", shape::scalar);
 
 const EXPERIMENTAL_CSV_DATASET: OpDef = OpDef { name: "ExperimentalCSVDataset", ..CSV_DATASET };
 
-const CSV_DATASET_V2: OpDef = OpDef {
-    name: "CSVDatasetV2",
-    inputs: &[
-        "filenames: string",
-        "compression_type: string",
-        "buffer_size: int64",
-        "header: bool",
-        "field_delim: string",
-        "use_quote_delim: bool",
-        "na_value: string",
-        "select_cols: int64",
-        "record_defaults: output_types",
-        "exclude_cols: int64",
-    ],
-    ..CSV_DATASET
-};
+const CSV_DATASET_V2: OpDef = OpDef { name: "CSVDatasetV2", ..CSV_DATASET };
 
 /// How files are read.
 struct Format {

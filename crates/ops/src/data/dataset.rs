@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, KernelContext, KernelInit};
 use thalweg_tensor::{Bytes, Result, Shape, Tensor, Variant, VariantValue, bail, ensure, err};
 
@@ -213,15 +212,6 @@ pub(crate) fn transformation(
     let spec = Spec::of(init.attrs())?;
     dataset_kernel(move |ctx| make(ctx, Source::input(ctx, 0)?, spec.clone()))
 }
-
-/// What most dataset ops have in common; the base for their definitions.
-pub(crate) const DATASET: OpDef = OpDef {
-    inputs: &["input_dataset: variant"],
-    outputs: &["handle: variant"],
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
 
 /// Gives other work on the thread its turn in loops that may find nothing for long, and notices
 /// there that nobody waits any more.

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, ensure, err};
 
 use super::combine::{deepest, inputs};
-use super::dataset::{DATASET, Dataset, Iterate, Next, Source, Turns, dataset_kernel};
+use super::dataset::{Dataset, Iterate, Next, Source, Turns, dataset_kernel};
 use super::element::{Element, Spec};
 use super::scope::Scope;
 
@@ -24,23 +24,10 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DIRECTED_INTERLEAVE_DATASET: OpDef = OpDef {
-    name: "DirectedInterleaveDataset",
-    inputs: &["selector_input_dataset: variant", "data_input_datasets: N * variant"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "N: int >= 1",
-        "stop_on_empty_dataset: bool = false",
-    ],
-    ..DATASET
-};
+const DIRECTED_INTERLEAVE_DATASET: OpDef = OpDef::new("DirectedInterleaveDataset", shape::scalar);
 
-const EXPERIMENTAL_DIRECTED_INTERLEAVE_DATASET: OpDef = OpDef {
-    name: "ExperimentalDirectedInterleaveDataset",
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1", "N: int >= 1"],
-    ..DIRECTED_INTERLEAVE_DATASET
-};
+const EXPERIMENTAL_DIRECTED_INTERLEAVE_DATASET: OpDef =
+    OpDef { name: "ExperimentalDirectedInterleaveDataset", ..DIRECTED_INTERLEAVE_DATASET };
 
 /// Elements of the datasets that another one names.
 struct Directed {

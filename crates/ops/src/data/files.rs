@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use smallvec::smallvec;
 use thalweg_formats::record::Compression;
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, DType, Error, Result, Tensor, bail, charge_string, ensure, err};
 
@@ -36,60 +36,19 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const TEXT_LINE_DATASET: OpDef = OpDef {
-    name: "TextLineDataset",
-    inputs: &["filenames: string", "compression_type: string", "buffer_size: int64"],
-    outputs: &["handle: variant"],
-    attrs: &["metadata: string = ''"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const TEXT_LINE_DATASET: OpDef = OpDef::new("TextLineDataset", shape::scalar);
 
 const TF_RECORD_DATASET: OpDef = OpDef { name: "TFRecordDataset", ..TEXT_LINE_DATASET };
 
-const TF_RECORD_DATASET_V2: OpDef = OpDef {
-    name: "TFRecordDatasetV2",
-    inputs: &[
-        "filenames: string",
-        "compression_type: string",
-        "buffer_size: int64",
-        "byte_offsets: int64",
-    ],
-    ..TEXT_LINE_DATASET
-};
+const TF_RECORD_DATASET_V2: OpDef = OpDef { name: "TFRecordDatasetV2", ..TEXT_LINE_DATASET };
 
-const FIXED_LENGTH_RECORD_DATASET: OpDef = OpDef {
-    name: "FixedLengthRecordDataset",
-    inputs: &[
-        "filenames: string",
-        "header_bytes: int64",
-        "record_bytes: int64",
-        "footer_bytes: int64",
-        "buffer_size: int64",
-    ],
-    ..TEXT_LINE_DATASET
-};
+const FIXED_LENGTH_RECORD_DATASET: OpDef =
+    OpDef { name: "FixedLengthRecordDataset", ..TEXT_LINE_DATASET };
 
-const FIXED_LENGTH_RECORD_DATASET_V2: OpDef = OpDef {
-    name: "FixedLengthRecordDatasetV2",
-    inputs: &[
-        "filenames: string",
-        "header_bytes: int64",
-        "record_bytes: int64",
-        "footer_bytes: int64",
-        "buffer_size: int64",
-        "compression_type: string",
-    ],
-    ..TEXT_LINE_DATASET
-};
+const FIXED_LENGTH_RECORD_DATASET_V2: OpDef =
+    OpDef { name: "FixedLengthRecordDatasetV2", ..TEXT_LINE_DATASET };
 
-const MATCHING_FILES_DATASET: OpDef = OpDef {
-    name: "MatchingFilesDataset",
-    inputs: &["patterns: string"],
-    attrs: &[],
-    ..TEXT_LINE_DATASET
-};
+const MATCHING_FILES_DATASET: OpDef = OpDef { name: "MatchingFilesDataset", ..TEXT_LINE_DATASET };
 
 const EXPERIMENTAL_MATCHING_FILES_DATASET: OpDef =
     OpDef { name: "ExperimentalMatchingFilesDataset", ..MATCHING_FILES_DATASET };

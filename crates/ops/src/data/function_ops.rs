@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Result, ensure};
 
 use super::call::{Call, Function, FunctionAttr, truth};
-use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, UNKNOWN, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, Turns, UNKNOWN, transformation};
 use super::element::Element;
 use super::mapped::{at_element, out_of_range};
 use super::scope::Scope;
@@ -16,7 +16,7 @@ use super::scope::Scope;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         FILTER_DATASET,
-        PARALLEL_FILTER_DATASET,
+        OpDef::new("ParallelFilterDataset", shape::scalar),
         TAKE_WHILE_DATASET,
         EXPERIMENTAL_TAKE_WHILE_DATASET,
         SCAN_DATASET,
@@ -32,74 +32,16 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const FILTER_DATASET: OpDef = OpDef {
-    name: "FilterDataset",
-    inputs: &["input_dataset: variant", "other_arguments: Targuments"],
-    attrs: &[
-        "predicate: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const PARALLEL_FILTER_DATASET: OpDef = OpDef {
-    name: "ParallelFilterDataset",
-    inputs: &["input_dataset: variant", "other_arguments: Targuments", "num_parallel_calls: int64"],
-    attrs: &[
-        "predicate: func",
-        "deterministic: string = 'default'",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const FILTER_DATASET: OpDef = OpDef::new("FilterDataset", shape::scalar);
 
 const TAKE_WHILE_DATASET: OpDef = OpDef { name: "TakeWhileDataset", ..FILTER_DATASET };
 
-const EXPERIMENTAL_TAKE_WHILE_DATASET: OpDef = OpDef {
-    name: "ExperimentalTakeWhileDataset",
-    attrs: &[
-        "predicate: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    ..FILTER_DATASET
-};
+const EXPERIMENTAL_TAKE_WHILE_DATASET: OpDef =
+    OpDef { name: "ExperimentalTakeWhileDataset", ..FILTER_DATASET };
 
-const SCAN_DATASET: OpDef = OpDef {
-    name: "ScanDataset",
-    inputs: &["input_dataset: variant", "initial_state: Tstate", "other_arguments: Targuments"],
-    attrs: &[
-        "f: func",
-        "Tstate: list(type) >= 1",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "preserve_cardinality: bool = false",
-        "use_default_device: bool = true",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const SCAN_DATASET: OpDef = OpDef::new("ScanDataset", shape::scalar);
 
-const EXPERIMENTAL_SCAN_DATASET: OpDef = OpDef {
-    name: "ExperimentalScanDataset",
-    attrs: &[
-        "f: func",
-        "Tstate: list(type) >= 1",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "preserve_cardinality: bool = false",
-    ],
-    ..SCAN_DATASET
-};
+const EXPERIMENTAL_SCAN_DATASET: OpDef = OpDef { name: "ExperimentalScanDataset", ..SCAN_DATASET };
 
 /// Elements that a predicate holds for: all of them, or those before the first it does not.
 pub(crate) struct Chosen {

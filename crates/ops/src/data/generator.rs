@@ -3,41 +3,19 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::{Flag, OpDef};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Result};
 
 use super::call::{Call, Function, FunctionAttr};
-use super::dataset::{DATASET, Dataset, Iterate, Next, Source, dataset_kernel};
+use super::dataset::{Dataset, Iterate, Next, Source, dataset_kernel};
 use super::element::{Element, Spec};
 use super::mapped::at_element;
 use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[GENERATOR_DATASET],
+    ops: &[OpDef::new("GeneratorDataset", shape::scalar)],
     kernels: &[KernelSpec { op: "GeneratorDataset", create: generator, ..KernelSpec::CPU }],
-};
-
-const GENERATOR_DATASET: OpDef = OpDef {
-    name: "GeneratorDataset",
-    inputs: &[
-        "init_func_other_args: Tinit_func_args",
-        "next_func_other_args: Tnext_func_args",
-        "finalize_func_other_args: Tfinalize_func_args",
-    ],
-    attrs: &[
-        "init_func: func",
-        "next_func: func",
-        "finalize_func: func",
-        "Tinit_func_args: list(type) >= 0",
-        "Tnext_func_args: list(type) >= 0",
-        "Tfinalize_func_args: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    flags: &[Flag::Stateful],
-    ..DATASET
 };
 
 struct Generated {

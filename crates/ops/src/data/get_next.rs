@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec, Outputs, Registration, Value,
 };
@@ -28,24 +28,12 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const ITERATOR_GET_NEXT: OpDef = OpDef {
-    name: "IteratorGetNext",
-    inputs: &["iterator: resource"],
-    outputs: &["components: output_types"],
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
-    shape: declared_shapes,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const ITERATOR_GET_NEXT: OpDef = OpDef::new("IteratorGetNext", declared_shapes);
 
 const ITERATOR_GET_NEXT_SYNC: OpDef = OpDef { name: "IteratorGetNextSync", ..ITERATOR_GET_NEXT };
 
-const ITERATOR_GET_NEXT_AS_OPTIONAL: OpDef = OpDef {
-    name: "IteratorGetNextAsOptional",
-    outputs: &["optional: variant"],
-    shape: shape::scalar,
-    ..ITERATOR_GET_NEXT
-};
+const ITERATOR_GET_NEXT_AS_OPTIONAL: OpDef =
+    OpDef { name: "IteratorGetNextAsOptional", shape: shape::scalar, ..ITERATOR_GET_NEXT };
 
 /// A call that waits for an element.
 pub(crate) struct Request {

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::{Flag, OpDef};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Tensor, ensure};
 
 use super::call::{Call, Function, FunctionAttr, integer};
-use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, Turns, transformation};
 use super::element::{Element, Held, Spec};
 use super::mapped::at_element;
 use super::scope::Scope;
@@ -38,67 +38,12 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const GROUP_BY_WINDOW_DATASET: OpDef = OpDef {
-    name: "GroupByWindowDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "key_func_other_arguments: Tkey_func_other_arguments",
-        "reduce_func_other_arguments: Treduce_func_other_arguments",
-        "window_size_func_other_arguments: Twindow_size_func_other_arguments",
-    ],
-    attrs: &[
-        "key_func: func",
-        "reduce_func: func",
-        "window_size_func: func",
-        "Tkey_func_other_arguments: list(type) >= 0",
-        "Treduce_func_other_arguments: list(type) >= 0",
-        "Twindow_size_func_other_arguments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const GROUP_BY_WINDOW_DATASET: OpDef = OpDef::new("GroupByWindowDataset", shape::scalar);
 
-const EXPERIMENTAL_GROUP_BY_WINDOW_DATASET: OpDef = OpDef {
-    name: "ExperimentalGroupByWindowDataset",
-    attrs: &[
-        "key_func: func",
-        "reduce_func: func",
-        "window_size_func: func",
-        "Tkey_func_other_arguments: list(type) >= 0",
-        "Treduce_func_other_arguments: list(type) >= 0",
-        "Twindow_size_func_other_arguments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    ..GROUP_BY_WINDOW_DATASET
-};
+const EXPERIMENTAL_GROUP_BY_WINDOW_DATASET: OpDef =
+    OpDef { name: "ExperimentalGroupByWindowDataset", ..GROUP_BY_WINDOW_DATASET };
 
-const GROUP_BY_REDUCER_DATASET: OpDef = OpDef {
-    name: "GroupByReducerDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "key_func_other_arguments: Tkey_func_other_arguments",
-        "init_func_other_arguments: Tinit_func_other_arguments",
-        "reduce_func_other_arguments: Treduce_func_other_arguments",
-        "finalize_func_other_arguments: Tfinalize_func_other_arguments",
-    ],
-    attrs: &[
-        "key_func: func",
-        "init_func: func",
-        "reduce_func: func",
-        "finalize_func: func",
-        "Tkey_func_other_arguments: list(type) >= 0",
-        "Tinit_func_other_arguments: list(type) >= 0",
-        "Treduce_func_other_arguments: list(type) >= 0",
-        "Tfinalize_func_other_arguments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    flags: &[Flag::Stateful],
-    ..DATASET
-};
+const GROUP_BY_REDUCER_DATASET: OpDef = OpDef::new("GroupByReducerDataset", shape::scalar);
 
 const EXPERIMENTAL_GROUP_BY_REDUCER_DATASET: OpDef =
     OpDef { name: "ExperimentalGroupByReducerDataset", ..GROUP_BY_REDUCER_DATASET };

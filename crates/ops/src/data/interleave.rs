@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Charge, Result, ensure};
 
 use super::call::{Call, Function, FunctionAttr};
-use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, Turns, transformation};
 use super::element::Element;
 use super::mapped::{at_element, checked_calls};
 use super::prefetch;
@@ -45,114 +45,27 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const FLAT_MAP_DATASET: OpDef = OpDef {
-    name: "FlatMapDataset",
-    inputs: &["input_dataset: variant", "other_arguments: Targuments"],
-    attrs: &[
-        "f: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const FLAT_MAP_DATASET: OpDef = OpDef::new("FlatMapDataset", shape::scalar);
 
-const INTERLEAVE_DATASET: OpDef = OpDef {
-    name: "InterleaveDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "other_arguments: Targuments",
-        "cycle_length: int64",
-        "block_length: int64",
-    ],
-    ..FLAT_MAP_DATASET
-};
+const INTERLEAVE_DATASET: OpDef = OpDef { name: "InterleaveDataset", ..FLAT_MAP_DATASET };
 
-const PARALLEL_INTERLEAVE_DATASET: OpDef = OpDef {
-    name: "ParallelInterleaveDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "other_arguments: Targuments",
-        "cycle_length: int64",
-        "block_length: int64",
-        "sloppy: bool",
-        "buffer_output_elements: int64",
-        "prefetch_input_elements: int64",
-    ],
-    ..FLAT_MAP_DATASET
-};
+const PARALLEL_INTERLEAVE_DATASET: OpDef =
+    OpDef { name: "ParallelInterleaveDataset", ..FLAT_MAP_DATASET };
 
-const EXPERIMENTAL_PARALLEL_INTERLEAVE_DATASET: OpDef = OpDef {
-    name: "ExperimentalParallelInterleaveDataset",
-    attrs: &[
-        "f: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    ..PARALLEL_INTERLEAVE_DATASET
-};
+const EXPERIMENTAL_PARALLEL_INTERLEAVE_DATASET: OpDef =
+    OpDef { name: "ExperimentalParallelInterleaveDataset", ..PARALLEL_INTERLEAVE_DATASET };
 
-const LEGACY_PARALLEL_INTERLEAVE_DATASET_V2: OpDef = OpDef {
-    name: "LegacyParallelInterleaveDatasetV2",
-    inputs: &[
-        "input_dataset: variant",
-        "other_arguments: Targuments",
-        "cycle_length: int64",
-        "block_length: int64",
-        "buffer_output_elements: int64",
-        "prefetch_input_elements: int64",
-    ],
-    ..PARALLEL_INTERLEAVE_DATASET_V3
-};
+const LEGACY_PARALLEL_INTERLEAVE_DATASET_V2: OpDef =
+    OpDef { name: "LegacyParallelInterleaveDatasetV2", ..PARALLEL_INTERLEAVE_DATASET_V3 };
 
-const PARALLEL_INTERLEAVE_DATASET_V2: OpDef = OpDef {
-    name: "ParallelInterleaveDatasetV2",
-    inputs: &[
-        "input_dataset: variant",
-        "other_arguments: Targuments",
-        "cycle_length: int64",
-        "block_length: int64",
-        "num_parallel_calls: int64",
-    ],
-    attrs: &[
-        "f: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "sloppy: bool = false",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const PARALLEL_INTERLEAVE_DATASET_V2: OpDef =
+    OpDef::new("ParallelInterleaveDatasetV2", shape::scalar);
 
-const PARALLEL_INTERLEAVE_DATASET_V3: OpDef = OpDef {
-    name: "ParallelInterleaveDatasetV3",
-    attrs: &[
-        "f: func",
-        "deterministic: string = 'default'",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..PARALLEL_INTERLEAVE_DATASET_V2
-};
+const PARALLEL_INTERLEAVE_DATASET_V3: OpDef =
+    OpDef { name: "ParallelInterleaveDatasetV3", ..PARALLEL_INTERLEAVE_DATASET_V2 };
 
-const PARALLEL_INTERLEAVE_DATASET_V4: OpDef = OpDef {
-    name: "ParallelInterleaveDatasetV4",
-    inputs: &[
-        "input_dataset: variant",
-        "other_arguments: Targuments",
-        "cycle_length: int64",
-        "block_length: int64",
-        "buffer_output_elements: int64",
-        "prefetch_input_elements: int64",
-        "num_parallel_calls: int64",
-    ],
-    ..PARALLEL_INTERLEAVE_DATASET_V3
-};
+const PARALLEL_INTERLEAVE_DATASET_V4: OpDef =
+    OpDef { name: "ParallelInterleaveDatasetV4", ..PARALLEL_INTERLEAVE_DATASET_V3 };
 
 /// Elements of the datasets that a function returns, `cycle` of them at a time, `block` elements of
 /// each in turn.

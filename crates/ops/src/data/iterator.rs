@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
 use prost::Message;
-use thalweg_graph::{AttrValue, Attrs, Flag, OpDef, shape};
+use thalweg_graph::{AttrValue, Attrs, OpDef, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelContext, KernelInit, KernelSpec, Outputs,
     StepContext, Value,
@@ -31,13 +31,13 @@ pub(crate) static FAMILY: Family = Family {
         ANONYMOUS_ITERATOR_V2,
         ANONYMOUS_ITERATOR_V3,
         ONE_SHOT_ITERATOR,
-        MAKE_ITERATOR,
-        DELETE_ITERATOR,
-        ITERATOR_TO_STRING_HANDLE,
+        OpDef::new("MakeIterator", shape::unknown),
+        OpDef::new("DeleteIterator", shape::unknown),
+        OpDef::new("IteratorToStringHandle", shape::scalar),
         ITERATOR_FROM_STRING_HANDLE,
         ITERATOR_FROM_STRING_HANDLE_V2,
-        SERIALIZE_ITERATOR,
-        DESERIALIZE_ITERATOR,
+        OpDef::new("SerializeIterator", shape::unknown),
+        OpDef::new("DeserializeIterator", shape::unknown),
         ITERATOR_GET_DEVICE,
         EXPERIMENTAL_ITERATOR_GET_DEVICE,
     ],
@@ -72,109 +72,24 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const ITERATOR: OpDef = OpDef {
-    name: "Iterator",
-    outputs: &["handle: resource"],
-    attrs: &[
-        "shared_name: string",
-        "container: string",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const ITERATOR: OpDef = OpDef::new("Iterator", shape::scalar);
 
 const ITERATOR_V2: OpDef = OpDef { name: "IteratorV2", ..ITERATOR };
 
-const ANONYMOUS_ITERATOR: OpDef = OpDef {
-    name: "AnonymousIterator",
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
-    ..ITERATOR
-};
+const ANONYMOUS_ITERATOR: OpDef = OpDef { name: "AnonymousIterator", ..ITERATOR };
 
-const ANONYMOUS_ITERATOR_V2: OpDef = OpDef {
-    name: "AnonymousIteratorV2",
-    outputs: &["handle: resource", "deleter: variant"],
-    ..ANONYMOUS_ITERATOR
-};
+const ANONYMOUS_ITERATOR_V2: OpDef = OpDef { name: "AnonymousIteratorV2", ..ANONYMOUS_ITERATOR };
 
 const ANONYMOUS_ITERATOR_V3: OpDef = OpDef { name: "AnonymousIteratorV3", ..ANONYMOUS_ITERATOR };
 
-const ONE_SHOT_ITERATOR: OpDef = OpDef {
-    name: "OneShotIterator",
-    attrs: &[
-        "dataset_factory: func",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    ..ITERATOR
-};
+const ONE_SHOT_ITERATOR: OpDef = OpDef { name: "OneShotIterator", ..ITERATOR };
 
-const MAKE_ITERATOR: OpDef = OpDef {
-    name: "MakeIterator",
-    inputs: &["dataset: variant", "iterator: resource"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const DELETE_ITERATOR: OpDef = OpDef {
-    name: "DeleteIterator",
-    inputs: &["handle: resource", "deleter: variant"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const ITERATOR_TO_STRING_HANDLE: OpDef = OpDef {
-    name: "IteratorToStringHandle",
-    inputs: &["resource_handle: resource"],
-    outputs: &["string_handle: string"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const ITERATOR_FROM_STRING_HANDLE: OpDef = OpDef {
-    name: "IteratorFromStringHandle",
-    inputs: &["string_handle: string"],
-    outputs: &["resource_handle: resource"],
-    attrs: &["output_types: list(type) >= 0 = []", "output_shapes: list(shape) >= 0 = []"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const ITERATOR_FROM_STRING_HANDLE: OpDef = OpDef::new("IteratorFromStringHandle", shape::scalar);
 
 const ITERATOR_FROM_STRING_HANDLE_V2: OpDef =
     OpDef { name: "IteratorFromStringHandleV2", ..ITERATOR_FROM_STRING_HANDLE };
 
-const SERIALIZE_ITERATOR: OpDef = OpDef {
-    name: "SerializeIterator",
-    inputs: &["resource_handle: resource"],
-    outputs: &["serialized: variant"],
-    attrs: &["external_state_policy: int = 0"],
-    shape: shape::unknown,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const DESERIALIZE_ITERATOR: OpDef = OpDef {
-    name: "DeserializeIterator",
-    inputs: &["resource_handle: resource", "serialized: variant"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const ITERATOR_GET_DEVICE: OpDef = OpDef {
-    name: "IteratorGetDevice",
-    inputs: &["resource: resource"],
-    outputs: &["device: string"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const ITERATOR_GET_DEVICE: OpDef = OpDef::new("IteratorGetDevice", shape::scalar);
 
 const EXPERIMENTAL_ITERATOR_GET_DEVICE: OpDef =
     OpDef { name: "ExperimentalIteratorGetDevice", ..ITERATOR_GET_DEVICE };

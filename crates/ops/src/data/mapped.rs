@@ -4,71 +4,26 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, Error, Result, ensure};
 
 use super::call::{Call, Function, FunctionAttr};
-use super::dataset::{DATASET, Iterate, Next, Source, Transform, UNKNOWN, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, UNKNOWN, transformation};
 use super::element::Element;
 use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[MAP_DATASET, PARALLEL_MAP_DATASET, PARALLEL_MAP_DATASET_V2],
+    ops: &[
+        OpDef::new("MapDataset", shape::scalar),
+        OpDef::new("ParallelMapDataset", shape::scalar),
+        OpDef::new("ParallelMapDatasetV2", shape::scalar),
+    ],
     kernels: &[
         KernelSpec { op: "MapDataset", create: map, ..KernelSpec::CPU },
         KernelSpec { op: "ParallelMapDataset", create: map, ..KernelSpec::CPU },
         KernelSpec { op: "ParallelMapDatasetV2", create: map, ..KernelSpec::CPU },
     ],
-};
-
-const MAP_DATASET: OpDef = OpDef {
-    name: "MapDataset",
-    inputs: &["input_dataset: variant", "other_arguments: Targuments"],
-    attrs: &[
-        "f: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "use_inter_op_parallelism: bool = true",
-        "preserve_cardinality: bool = false",
-        "force_synchronous: bool = false",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const PARALLEL_MAP_DATASET: OpDef = OpDef {
-    name: "ParallelMapDataset",
-    inputs: &["input_dataset: variant", "other_arguments: Targuments", "num_parallel_calls: int32"],
-    attrs: &[
-        "f: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "use_inter_op_parallelism: bool = true",
-        "sloppy: bool = false",
-        "preserve_cardinality: bool = false",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const PARALLEL_MAP_DATASET_V2: OpDef = OpDef {
-    name: "ParallelMapDatasetV2",
-    inputs: &["input_dataset: variant", "other_arguments: Targuments", "num_parallel_calls: int64"],
-    attrs: &[
-        "f: func",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "use_inter_op_parallelism: bool = true",
-        "deterministic: string = 'default'",
-        "preserve_cardinality: bool = false",
-        "use_unbounded_threadpool: bool = false",
-        "metadata: string = ''",
-    ],
-    ..DATASET
 };
 
 /// A function applied to every element.

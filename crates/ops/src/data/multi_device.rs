@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use parking_lot::Mutex;
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Resource, Result, Tensor, bail, ensure, err};
 
@@ -54,78 +54,31 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MULTI_DEVICE_ITERATOR: OpDef = OpDef {
-    name: "MultiDeviceIterator",
-    outputs: &["handle: resource"],
-    attrs: &[
-        "devices: list(string) >= 1",
-        "shared_name: string",
-        "container: string",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const MULTI_DEVICE_ITERATOR: OpDef = OpDef::new("MultiDeviceIterator", shape::scalar);
 
-const ANONYMOUS_MULTI_DEVICE_ITERATOR: OpDef = OpDef {
-    name: "AnonymousMultiDeviceIterator",
-    outputs: &["handle: resource", "deleter: variant"],
-    ..ANONYMOUS_MULTI_DEVICE_ITERATOR_V3
-};
+const ANONYMOUS_MULTI_DEVICE_ITERATOR: OpDef =
+    OpDef { name: "AnonymousMultiDeviceIterator", ..ANONYMOUS_MULTI_DEVICE_ITERATOR_V3 };
 
-const ANONYMOUS_MULTI_DEVICE_ITERATOR_V3: OpDef = OpDef {
-    name: "AnonymousMultiDeviceIteratorV3",
-    attrs: &[
-        "devices: list(string) >= 1",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    ..MULTI_DEVICE_ITERATOR
-};
+const ANONYMOUS_MULTI_DEVICE_ITERATOR_V3: OpDef =
+    OpDef { name: "AnonymousMultiDeviceIteratorV3", ..MULTI_DEVICE_ITERATOR };
 
-const MULTI_DEVICE_ITERATOR_INIT: OpDef = OpDef {
-    name: "MultiDeviceIteratorInit",
-    inputs: &["dataset: variant", "multi_device_iterator: resource", "max_buffer_size: int64"],
-    outputs: &["incarnation_id: int64"],
-    attrs: &[],
-    ..MULTI_DEVICE_ITERATOR
-};
+const MULTI_DEVICE_ITERATOR_INIT: OpDef =
+    OpDef { name: "MultiDeviceIteratorInit", ..MULTI_DEVICE_ITERATOR };
 
 const MULTI_DEVICE_ITERATOR_GET_NEXT_FROM_SHARD: OpDef = OpDef {
     name: "MultiDeviceIteratorGetNextFromShard",
-    inputs: &["multi_device_iterator: resource", "shard_num: int32", "incarnation_id: int64"],
-    outputs: &["components: output_types"],
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
     shape: declared_shapes,
     ..MULTI_DEVICE_ITERATOR
 };
 
-const MULTI_DEVICE_ITERATOR_TO_STRING_HANDLE: OpDef = OpDef {
-    name: "MultiDeviceIteratorToStringHandle",
-    inputs: &["multi_device_iterator: resource"],
-    outputs: &["string_handle: string"],
-    attrs: &[],
-    ..MULTI_DEVICE_ITERATOR
-};
+const MULTI_DEVICE_ITERATOR_TO_STRING_HANDLE: OpDef =
+    OpDef { name: "MultiDeviceIteratorToStringHandle", ..MULTI_DEVICE_ITERATOR };
 
-const MULTI_DEVICE_ITERATOR_FROM_STRING_HANDLE: OpDef = OpDef {
-    name: "MultiDeviceIteratorFromStringHandle",
-    inputs: &["string_handle: string"],
-    outputs: &["multi_device_iterator: resource"],
-    attrs: &["output_types: list(type) >= 0 = []", "output_shapes: list(shape) >= 0 = []"],
-    ..MULTI_DEVICE_ITERATOR
-};
+const MULTI_DEVICE_ITERATOR_FROM_STRING_HANDLE: OpDef =
+    OpDef { name: "MultiDeviceIteratorFromStringHandle", ..MULTI_DEVICE_ITERATOR };
 
-const DELETE_MULTI_DEVICE_ITERATOR: OpDef = OpDef {
-    name: "DeleteMultiDeviceIterator",
-    inputs: &["multi_device_iterator: resource", "iterators: N * resource", "deleter: variant"],
-    outputs: &[],
-    attrs: &["N: int >= 0"],
-    shape: shape::unknown,
-    ..MULTI_DEVICE_ITERATOR
-};
+const DELETE_MULTI_DEVICE_ITERATOR: OpDef =
+    OpDef { name: "DeleteMultiDeviceIterator", shape: shape::unknown, ..MULTI_DEVICE_ITERATOR };
 
 /// The iterator of several devices.
 pub(crate) struct MultiDevice {

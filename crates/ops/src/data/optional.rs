@@ -14,7 +14,12 @@ use super::element::{Element, Spec};
 use crate::lists::values::zero_element;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[OPTIONAL_FROM_VALUE, OPTIONAL_NONE, OPTIONAL_HAS_VALUE, OPTIONAL_GET_VALUE],
+    ops: &[
+        OpDef::new("OptionalFromValue", shape::scalar).with_gradient(from_value_grad),
+        OpDef::new("OptionalNone", shape::scalar),
+        OpDef::new("OptionalHasValue", shape::scalar),
+        OpDef::new("OptionalGetValue", declared_shapes).with_gradient(get_value_grad),
+    ],
     kernels: &[
         KernelSpec { op: "OptionalFromValue", create: from_value, ..CHEAP },
         KernelSpec { op: "OptionalNone", create: none, ..CHEAP },
@@ -25,16 +30,6 @@ pub(crate) static FAMILY: Family = Family {
 
 const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
-const OPTIONAL_FROM_VALUE: OpDef = OpDef {
-    name: "OptionalFromValue",
-    inputs: &["components: Toutput_types"],
-    outputs: &["optional: variant"],
-    attrs: &["Toutput_types: list(type) >= 1"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-}
-.with_gradient(from_value_grad);
-
 fn from_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let grad = g.grad(0)?;
     let inputs = g.inputs().to_vec();
@@ -44,31 +39,6 @@ fn from_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let values = node.attr("output_shapes", &shapes[..]).build_all()?;
     values.into_iter().enumerate().try_for_each(|(i, value)| g.set(i, value))
 }
-
-const OPTIONAL_NONE: OpDef = OpDef {
-    name: "OptionalNone",
-    outputs: &["optional: variant"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
-
-const OPTIONAL_HAS_VALUE: OpDef = OpDef {
-    name: "OptionalHasValue",
-    inputs: &["optional: variant"],
-    outputs: &["has_value: bool"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
-
-const OPTIONAL_GET_VALUE: OpDef = OpDef {
-    name: "OptionalGetValue",
-    inputs: &["optional: variant"],
-    outputs: &["components: output_types"],
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
-    shape: declared_shapes,
-    ..OpDef::DEFAULT
-}
-.with_gradient(get_value_grad);
 
 fn get_value_grad(g: &mut GradientContext<'_>) -> Result<()> {
     let grads = (0..g.num_outputs()).map(|i| g.grad(i)).collect::<Result<Vec<_>>>()?;

@@ -2,58 +2,25 @@
 
 use std::sync::Arc;
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Budget, Result, Shape, Tensor, bail, ensure};
 
 use super::batch::{Batching, batches, checked_size};
-use super::dataset::{DATASET, Iterate, Source, Transform, Turns, flag_input, transformation};
+use super::dataset::{Iterate, Source, Transform, Turns, flag_input, transformation};
 use super::element::{Element, Held};
 use super::scope::Scope;
 use crate::cells::{Cell, fill};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[PADDED_BATCH_DATASET, PADDED_BATCH_DATASET_V2],
+    ops: &[
+        OpDef::new("PaddedBatchDataset", shape::scalar),
+        OpDef::new("PaddedBatchDatasetV2", shape::scalar),
+    ],
     kernels: &[
         KernelSpec { op: "PaddedBatchDataset", create: padded_batch, ..KernelSpec::CPU },
         KernelSpec { op: "PaddedBatchDatasetV2", create: padded_batch, ..KernelSpec::CPU },
     ],
-};
-
-const PADDED_BATCH_DATASET: OpDef = OpDef {
-    name: "PaddedBatchDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "batch_size: int64",
-        "padded_shapes: N * int64",
-        "padding_values: Toutput_types",
-    ],
-    attrs: &[
-        "Toutput_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "N: int >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const PADDED_BATCH_DATASET_V2: OpDef = OpDef {
-    name: "PaddedBatchDatasetV2",
-    inputs: &[
-        "input_dataset: variant",
-        "batch_size: int64",
-        "padded_shapes: N * int64",
-        "padding_values: Toutput_types",
-        "drop_remainder: bool",
-    ],
-    attrs: &[
-        "parallel_copy: bool = false",
-        "Toutput_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "N: int >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
 };
 
 /// To which shape a component is padded, `None` for as far as the batch needs, and with what.

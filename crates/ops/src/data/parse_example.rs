@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Budget, Result, Tensor, bail};
 
 use super::call::Function;
-use super::dataset::{DATASET, transformation};
+use super::dataset::transformation;
 use super::mapped::{Mapped, checked_calls};
 use crate::parsing::example::ExampleParser;
 use crate::sparse::ragged_variant::Ragged;
@@ -22,57 +22,13 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const PARSE_EXAMPLE_DATASET: OpDef = OpDef {
-    name: "ParseExampleDataset",
-    inputs: &["input_dataset: variant", "num_parallel_calls: int64", "dense_defaults: Tdense"],
-    attrs: &[
-        "sparse_keys: list(string) >= 0",
-        "dense_keys: list(string) >= 0",
-        "sparse_types: list({float, int64, string}) >= 0",
-        "Tdense: list({float, int64, string}) >= 0",
-        "dense_shapes: list(shape) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "sloppy: bool = false",
-        "ragged_keys: list(string) >= 0 = []",
-        "ragged_value_types: list({float, int64, string}) >= 0 = []",
-        "ragged_split_types: list({int32, int64}) >= 0 = []",
-    ],
-    ..DATASET
-};
+const PARSE_EXAMPLE_DATASET: OpDef = OpDef::new("ParseExampleDataset", shape::scalar);
 
-const EXPERIMENTAL_PARSE_EXAMPLE_DATASET: OpDef = OpDef {
-    name: "ExperimentalParseExampleDataset",
-    attrs: &[
-        "sparse_keys: list(string) >= 0",
-        "dense_keys: list(string) >= 0",
-        "sparse_types: list({float, int64, string}) >= 0",
-        "Tdense: list({float, int64, string}) >= 0",
-        "dense_shapes: list(shape) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "sloppy: bool = false",
-    ],
-    ..PARSE_EXAMPLE_DATASET
-};
+const EXPERIMENTAL_PARSE_EXAMPLE_DATASET: OpDef =
+    OpDef { name: "ExperimentalParseExampleDataset", ..PARSE_EXAMPLE_DATASET };
 
-const PARSE_EXAMPLE_DATASET_V2: OpDef = OpDef {
-    name: "ParseExampleDatasetV2",
-    attrs: &[
-        "sparse_keys: list(string) >= 0",
-        "dense_keys: list(string) >= 0",
-        "sparse_types: list({float, int64, string}) >= 0",
-        "Tdense: list({float, int64, string}) >= 0",
-        "dense_shapes: list(shape) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "deterministic: string = 'default'",
-        "ragged_keys: list(string) >= 0 = []",
-        "ragged_value_types: list({float, int64, string}) >= 0 = []",
-        "ragged_split_types: list({int32, int64}) >= 0 = []",
-    ],
-    ..PARSE_EXAMPLE_DATASET
-};
+const PARSE_EXAMPLE_DATASET_V2: OpDef =
+    OpDef { name: "ParseExampleDatasetV2", ..PARSE_EXAMPLE_DATASET };
 
 fn parse(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let parser = Arc::new(ExampleParser::new(init)?);

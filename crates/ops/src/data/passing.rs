@@ -7,29 +7,27 @@ use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, Code, Result, ensure, err};
 
-use super::dataset::{
-    DATASET, Dataset, INFINITE, Iterate, Next, Source, Transform, Turns, transformation,
-};
+use super::dataset::{Dataset, INFINITE, Iterate, Next, Source, Transform, Turns, transformation};
 use super::element::Spec;
 use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        OPTIONS_DATASET,
-        MODEL_DATASET,
+        OpDef::new("OptionsDataset", shape::scalar),
+        OpDef::new("ModelDataset", shape::scalar),
         OPTIMIZE_DATASET,
         OPTIMIZE_DATASET_V2,
-        FINALIZE_DATASET,
-        REWRITE_DATASET,
+        OpDef::new("FinalizeDataset", shape::scalar),
+        OpDef::new("RewriteDataset", shape::scalar),
         MAX_INTRA_OP_PARALLELISM_DATASET,
         EXPERIMENTAL_MAX_INTRA_OP_PARALLELISM_DATASET,
         PRIVATE_THREAD_POOL_DATASET,
         EXPERIMENTAL_PRIVATE_THREAD_POOL_DATASET,
-        NON_SERIALIZABLE_DATASET,
-        EXPERIMENTAL_NON_SERIALIZABLE_DATASET,
+        OpDef::new("NonSerializableDataset", shape::scalar),
+        OpDef::new("ExperimentalNonSerializableDataset", shape::scalar),
         WRAP_DATASET_VARIANT,
         UNWRAP_DATASET_VARIANT,
-        ASSERT_CARDINALITY_DATASET,
+        OpDef::new("AssertCardinalityDataset", shape::scalar),
         IGNORE_ERRORS_DATASET,
         EXPERIMENTAL_IGNORE_ERRORS_DATASET,
         LATENCY_STATS_DATASET,
@@ -88,125 +86,32 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const OPTIONS_DATASET: OpDef = OpDef {
-    name: "OptionsDataset",
-    attrs: &[
-        "serialized_options: string",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const OPTIMIZE_DATASET: OpDef = OpDef::new("OptimizeDataset", shape::scalar);
 
-const MODEL_DATASET: OpDef = OpDef {
-    name: "ModelDataset",
-    attrs: &[
-        "algorithm: int = 0",
-        "cpu_budget: int = 0",
-        "ram_budget: int = 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    ..DATASET
-};
+const OPTIMIZE_DATASET_V2: OpDef = OpDef { name: "OptimizeDatasetV2", ..OPTIMIZE_DATASET };
 
-const OPTIMIZE_DATASET: OpDef = OpDef {
-    name: "OptimizeDataset",
-    inputs: &["input_dataset: variant", "optimizations: string"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "optimization_configs: list(string) = []",
-    ],
-    ..DATASET
-};
-
-const OPTIMIZE_DATASET_V2: OpDef = OpDef {
-    name: "OptimizeDatasetV2",
-    inputs: &[
-        "input_dataset: variant",
-        "optimizations_enabled: string",
-        "optimizations_disabled: string",
-        "optimizations_default: string",
-    ],
-    ..OPTIMIZE_DATASET
-};
-
-const FINALIZE_DATASET: OpDef = OpDef {
-    name: "FinalizeDataset",
-    attrs: &[
-        "has_captured_ref: bool = false",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    ..DATASET
-};
-
-const REWRITE_DATASET: OpDef = OpDef {
-    name: "RewriteDataset",
-    inputs: &["input_dataset: variant", "rewrite_name: string"],
-    ..DATASET
-};
-
-const MAX_INTRA_OP_PARALLELISM_DATASET: OpDef = OpDef {
-    name: "MaxIntraOpParallelismDataset",
-    inputs: &["input_dataset: variant", "max_intra_op_parallelism: int64"],
-    ..DATASET
-};
+const MAX_INTRA_OP_PARALLELISM_DATASET: OpDef =
+    OpDef::new("MaxIntraOpParallelismDataset", shape::scalar);
 
 const EXPERIMENTAL_MAX_INTRA_OP_PARALLELISM_DATASET: OpDef =
     OpDef { name: "ExperimentalMaxIntraOpParallelismDataset", ..MAX_INTRA_OP_PARALLELISM_DATASET };
 
-const PRIVATE_THREAD_POOL_DATASET: OpDef = OpDef {
-    name: "PrivateThreadPoolDataset",
-    inputs: &["input_dataset: variant", "num_threads: int64"],
-    ..DATASET
-};
+const PRIVATE_THREAD_POOL_DATASET: OpDef = OpDef::new("PrivateThreadPoolDataset", shape::scalar);
 
 const EXPERIMENTAL_PRIVATE_THREAD_POOL_DATASET: OpDef =
     OpDef { name: "ExperimentalPrivateThreadPoolDataset", ..PRIVATE_THREAD_POOL_DATASET };
 
-const NON_SERIALIZABLE_DATASET: OpDef = OpDef { name: "NonSerializableDataset", ..DATASET };
-
-const EXPERIMENTAL_NON_SERIALIZABLE_DATASET: OpDef =
-    OpDef { name: "ExperimentalNonSerializableDataset", ..DATASET };
-
-const WRAP_DATASET_VARIANT: OpDef = OpDef {
-    name: "WrapDatasetVariant",
-    inputs: &["input_handle: variant"],
-    outputs: &["output_handle: variant"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const WRAP_DATASET_VARIANT: OpDef = OpDef::new("WrapDatasetVariant", shape::scalar);
 
 const UNWRAP_DATASET_VARIANT: OpDef =
     OpDef { name: "UnwrapDatasetVariant", ..WRAP_DATASET_VARIANT };
 
-const ASSERT_CARDINALITY_DATASET: OpDef = OpDef {
-    name: "AssertCardinalityDataset",
-    inputs: &["input_dataset: variant", "cardinality: int64"],
-    ..DATASET
-};
-
-const IGNORE_ERRORS_DATASET: OpDef = OpDef {
-    name: "IgnoreErrorsDataset",
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "log_warning: bool = false",
-    ],
-    ..DATASET
-};
+const IGNORE_ERRORS_DATASET: OpDef = OpDef::new("IgnoreErrorsDataset", shape::scalar);
 
 const EXPERIMENTAL_IGNORE_ERRORS_DATASET: OpDef =
     OpDef { name: "ExperimentalIgnoreErrorsDataset", ..IGNORE_ERRORS_DATASET };
 
-const LATENCY_STATS_DATASET: OpDef = OpDef {
-    name: "LatencyStatsDataset",
-    inputs: &["input_dataset: variant", "tag: string"],
-    ..DATASET
-};
+const LATENCY_STATS_DATASET: OpDef = OpDef::new("LatencyStatsDataset", shape::scalar);
 
 const EXPERIMENTAL_LATENCY_STATS_DATASET: OpDef =
     OpDef { name: "ExperimentalLatencyStatsDataset", ..LATENCY_STATS_DATASET };
@@ -217,26 +122,12 @@ const BYTES_PRODUCED_STATS_DATASET: OpDef =
 const EXPERIMENTAL_BYTES_PRODUCED_STATS_DATASET: OpDef =
     OpDef { name: "ExperimentalBytesProducedStatsDataset", ..LATENCY_STATS_DATASET };
 
-const CHOOSE_FASTEST_DATASET: OpDef = OpDef {
-    name: "ChooseFastestDataset",
-    inputs: &["input_datasets: N * variant"],
-    attrs: &[
-        "N: int >= 2",
-        "num_experiments: int",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    ..DATASET
-};
+const CHOOSE_FASTEST_DATASET: OpDef = OpDef::new("ChooseFastestDataset", shape::scalar);
 
 const EXPERIMENTAL_CHOOSE_FASTEST_DATASET: OpDef =
     OpDef { name: "ExperimentalChooseFastestDataset", ..CHOOSE_FASTEST_DATASET };
 
-const ASSERT_NEXT_DATASET: OpDef = OpDef {
-    name: "AssertNextDataset",
-    inputs: &["input_dataset: variant", "transformations: string"],
-    ..DATASET
-};
+const ASSERT_NEXT_DATASET: OpDef = OpDef::new("AssertNextDataset", shape::scalar);
 
 const EXPERIMENTAL_ASSERT_NEXT_DATASET: OpDef =
     OpDef { name: "ExperimentalAssertNextDataset", ..ASSERT_NEXT_DATASET };

@@ -5,32 +5,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, ensure};
 
-use super::dataset::{DATASET, Iterate, Next, Source, Transform, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, transformation};
 use super::element::Held;
 use super::scope::Scope;
 use super::task::{After, Task, Work};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[PREFETCH_DATASET],
+    ops: &[OpDef::new("PrefetchDataset", shape::scalar)],
     kernels: &[KernelSpec { op: "PrefetchDataset", create: prefetch, ..KernelSpec::CPU }],
-};
-
-const PREFETCH_DATASET: OpDef = OpDef {
-    name: "PrefetchDataset",
-    inputs: &["input_dataset: variant", "buffer_size: int64"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "slack_period: int = 0",
-        "legacy_autotune: bool = true",
-        "buffer_size_min: int = 0",
-        "metadata: string = ''",
-    ],
-    ..DATASET
 };
 
 /// Elements beyond which running ahead only takes memory.

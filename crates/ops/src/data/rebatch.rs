@@ -3,20 +3,22 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Shape, Tensor, bail, ensure};
 
 use super::batch::common_rows;
-use super::dataset::{
-    DATASET, Iterate, Next, Source, Transform, Turns, flag_input, transformation,
-};
+use super::dataset::{Iterate, Next, Source, Transform, Turns, flag_input, transformation};
 use super::element::{Element, Spec};
 use super::scope::Scope;
 use crate::cells::Cell;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[REBATCH_DATASET, EXPERIMENTAL_REBATCH_DATASET, REBATCH_DATASET_V2],
+    ops: &[
+        REBATCH_DATASET,
+        EXPERIMENTAL_REBATCH_DATASET,
+        OpDef::new("RebatchDatasetV2", shape::scalar),
+    ],
     kernels: &[
         KernelSpec { op: "RebatchDataset", create: split, ..KernelSpec::CPU },
         KernelSpec { op: "ExperimentalRebatchDataset", create: split, ..KernelSpec::CPU },
@@ -24,25 +26,10 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const REBATCH_DATASET: OpDef = OpDef {
-    name: "RebatchDataset",
-    inputs: &["input_dataset: variant", "num_replicas: int64"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "use_fallback: bool = true",
-    ],
-    ..DATASET
-};
+const REBATCH_DATASET: OpDef = OpDef::new("RebatchDataset", shape::scalar);
 
 const EXPERIMENTAL_REBATCH_DATASET: OpDef =
     OpDef { name: "ExperimentalRebatchDataset", ..REBATCH_DATASET };
-
-const REBATCH_DATASET_V2: OpDef = OpDef {
-    name: "RebatchDatasetV2",
-    inputs: &["input_dataset: variant", "batch_sizes: int64", "drop_remainder: bool"],
-    ..DATASET
-};
 
 /// Every batch in as many parts, the last of which may be smaller or empty.
 struct Split {

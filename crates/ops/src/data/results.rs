@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use thalweg_formats::record::{Compression, RecordWriter};
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec, Outputs, Value,
 };
@@ -20,11 +20,11 @@ use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        REDUCE_DATASET,
-        DATASET_TO_SINGLE_ELEMENT,
+        OpDef::new("ReduceDataset", declared_shapes),
+        OpDef::new("DatasetToSingleElement", declared_shapes),
         DATASET_CARDINALITY,
         EXPERIMENTAL_DATASET_CARDINALITY,
-        GET_OPTIONS,
+        OpDef::new("GetOptions", shape::scalar),
         DATASET_TO_TF_RECORD,
         EXPERIMENTAL_DATASET_TO_TF_RECORD,
     ],
@@ -39,64 +39,12 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const REDUCE_DATASET: OpDef = OpDef {
-    name: "ReduceDataset",
-    inputs: &["input_dataset: variant", "initial_state: Tstate", "other_arguments: Targuments"],
-    outputs: &["components: output_types"],
-    attrs: &[
-        "f: func",
-        "Tstate: list(type) >= 1",
-        "Targuments: list(type) >= 0",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "use_inter_op_parallelism: bool = true",
-        "metadata: string = ''",
-    ],
-    shape: declared_shapes,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const DATASET_TO_SINGLE_ELEMENT: OpDef = OpDef {
-    name: "DatasetToSingleElement",
-    inputs: &["dataset: variant"],
-    outputs: &["components: output_types"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    shape: declared_shapes,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const DATASET_CARDINALITY: OpDef = OpDef {
-    name: "DatasetCardinality",
-    inputs: &["input_dataset: variant"],
-    outputs: &["cardinality: int64"],
-    attrs: &["cardinality_options: string = ''"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const DATASET_CARDINALITY: OpDef = OpDef::new("DatasetCardinality", shape::scalar);
 
 const EXPERIMENTAL_DATASET_CARDINALITY: OpDef =
-    OpDef { name: "ExperimentalDatasetCardinality", attrs: &[], ..DATASET_CARDINALITY };
+    OpDef { name: "ExperimentalDatasetCardinality", ..DATASET_CARDINALITY };
 
-const GET_OPTIONS: OpDef = OpDef {
-    name: "GetOptions",
-    inputs: &["input_dataset: variant"],
-    outputs: &["serialized_options: string"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
-
-const DATASET_TO_TF_RECORD: OpDef = OpDef {
-    name: "DatasetToTFRecord",
-    inputs: &["input_dataset: variant", "filename: string", "compression_type: string"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const DATASET_TO_TF_RECORD: OpDef = OpDef::new("DatasetToTFRecord", shape::unknown);
 
 const EXPERIMENTAL_DATASET_TO_TF_RECORD: OpDef =
     OpDef { name: "ExperimentalDatasetToTFRecord", ..DATASET_TO_TF_RECORD };

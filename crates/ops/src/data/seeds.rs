@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Resource, ResourceHandle, Result, Shape, Tensor, bail};
 
@@ -12,36 +12,16 @@ use super::iterator::deleter;
 use crate::math::random::philox::{Philox, Samples};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[ANONYMOUS_SEED_GENERATOR, DUMMY_SEED_GENERATOR, DELETE_SEED_GENERATOR],
+    ops: &[
+        OpDef::new("AnonymousSeedGenerator", shape::scalar),
+        OpDef::new("DummySeedGenerator", shape::scalar),
+        OpDef::new("DeleteSeedGenerator", shape::unknown),
+    ],
     kernels: &[
         KernelSpec { op: "AnonymousSeedGenerator", create: anonymous, ..KernelSpec::CPU },
         KernelSpec { op: "DummySeedGenerator", create: dummy, ..KernelSpec::CPU },
         KernelSpec { op: "DeleteSeedGenerator", create: delete, ..KernelSpec::CPU },
     ],
-};
-
-const ANONYMOUS_SEED_GENERATOR: OpDef = OpDef {
-    name: "AnonymousSeedGenerator",
-    inputs: &["seed: int64", "seed2: int64", "reshuffle: bool"],
-    outputs: &["handle: resource", "deleter: variant"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const DUMMY_SEED_GENERATOR: OpDef = OpDef {
-    name: "DummySeedGenerator",
-    outputs: &["handle: resource"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const DELETE_SEED_GENERATOR: OpDef = OpDef {
-    name: "DeleteSeedGenerator",
-    inputs: &["handle: resource", "deleter: variant"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
 };
 
 /// Where iterations of a dataset get their seeds.

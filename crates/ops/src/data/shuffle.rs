@@ -8,11 +8,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::{Flag, OpDef};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, ensure, err};
 
-use super::dataset::{DATASET, INFINITE, Iterate, Next, Source, Transform, Turns, transformation};
+use super::dataset::{INFINITE, Iterate, Next, Source, Transform, Turns, transformation};
 use super::element::Held;
 use super::scope::Scope;
 use super::seeds::{SeedGenerator, input_seeds, seed_generator};
@@ -21,10 +21,10 @@ use crate::math::random::philox::{Philox, Samples};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SHUFFLE_DATASET,
-        SHUFFLE_DATASET_V2,
+        OpDef::new("ShuffleDatasetV2", shape::scalar),
         SHUFFLE_DATASET_V3,
-        SHUFFLE_AND_REPEAT_DATASET,
-        SHUFFLE_AND_REPEAT_DATASET_V2,
+        OpDef::new("ShuffleAndRepeatDataset", shape::scalar),
+        OpDef::new("ShuffleAndRepeatDatasetV2", shape::scalar),
     ],
     kernels: &[
         KernelSpec { op: "ShuffleDataset", create: shuffle, ..KernelSpec::CPU },
@@ -35,80 +35,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SHUFFLE_DATASET: OpDef = OpDef {
-    name: "ShuffleDataset",
-    inputs: &["input_dataset: variant", "buffer_size: int64", "seed: int64", "seed2: int64"],
-    attrs: &[
-        "reshuffle_each_iteration: bool = true",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const SHUFFLE_DATASET: OpDef = OpDef::new("ShuffleDataset", shape::scalar);
 
-const SHUFFLE_DATASET_V2: OpDef = OpDef {
-    name: "ShuffleDatasetV2",
-    inputs: &["input_dataset: variant", "buffer_size: int64", "seed_generator: resource"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    flags: &[Flag::Stateful],
-    ..DATASET
-};
-
-const SHUFFLE_DATASET_V3: OpDef = OpDef {
-    name: "ShuffleDatasetV3",
-    inputs: &[
-        "input_dataset: variant",
-        "buffer_size: int64",
-        "seed: int64",
-        "seed2: int64",
-        "seed_generator: resource",
-    ],
-    flags: &[Flag::Stateful],
-    ..SHUFFLE_DATASET
-};
-
-const SHUFFLE_AND_REPEAT_DATASET: OpDef = OpDef {
-    name: "ShuffleAndRepeatDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "buffer_size: int64",
-        "seed: int64",
-        "seed2: int64",
-        "count: int64",
-    ],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "reshuffle_each_iteration: bool = true",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const SHUFFLE_AND_REPEAT_DATASET_V2: OpDef = OpDef {
-    name: "ShuffleAndRepeatDatasetV2",
-    inputs: &[
-        "input_dataset: variant",
-        "buffer_size: int64",
-        "seed: int64",
-        "seed2: int64",
-        "count: int64",
-        "seed_generator: resource",
-    ],
-    attrs: &[
-        "reshuffle_each_iteration: bool = true",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    flags: &[Flag::Stateful],
-    ..DATASET
-};
+const SHUFFLE_DATASET_V3: OpDef = OpDef { name: "ShuffleDatasetV3", ..SHUFFLE_DATASET };
 
 pub(crate) struct Shuffled {
     pub(crate) buffer: usize,

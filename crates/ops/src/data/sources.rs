@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use smallvec::smallvec;
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     DType, PartialShape, Result, Shape, Tensor, bail, bf16, check_nesting, ensure, f16,
@@ -18,13 +18,13 @@ use crate::math::random::philox::{Philox, Samples};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        TENSOR_DATASET,
-        TENSOR_SLICE_DATASET,
-        SPARSE_TENSOR_SLICE_DATASET,
-        RANGE_DATASET,
+        OpDef::new("TensorDataset", shape::scalar),
+        OpDef::new("TensorSliceDataset", shape::scalar),
+        OpDef::new("SparseTensorSliceDataset", shape::scalar),
+        OpDef::new("RangeDataset", shape::scalar),
         RANDOM_DATASET,
         EXPERIMENTAL_RANDOM_DATASET,
-        RANDOM_DATASET_V2,
+        OpDef::new("RandomDatasetV2", shape::scalar),
     ],
     kernels: &[
         KernelSpec { op: "TensorDataset", create: tensors, ..KernelSpec::CPU },
@@ -37,84 +37,10 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SOURCE: OpDef = OpDef {
-    outputs: &["handle: variant"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const RANDOM_DATASET: OpDef = OpDef::new("RandomDataset", shape::scalar);
 
-const TENSOR_DATASET: OpDef = OpDef {
-    name: "TensorDataset",
-    inputs: &["components: Toutput_types"],
-    attrs: &[
-        "Toutput_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..SOURCE
-};
-
-const TENSOR_SLICE_DATASET: OpDef = OpDef {
-    name: "TensorSliceDataset",
-    inputs: &["components: Toutput_types"],
-    attrs: &[
-        "Toutput_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "is_files: bool = false",
-        "metadata: string = ''",
-        "replicate_on_split: bool = false",
-    ],
-    ..SOURCE
-};
-
-const SPARSE_TENSOR_SLICE_DATASET: OpDef = OpDef {
-    name: "SparseTensorSliceDataset",
-    inputs: &["indices: int64", "values: Tvalues", "dense_shape: int64"],
-    attrs: &["Tvalues: type"],
-    ..SOURCE
-};
-
-const RANGE_DATASET: OpDef = OpDef {
-    name: "RangeDataset",
-    inputs: &["start: int64", "stop: int64", "step: int64"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-        "replicate_on_split: bool = false",
-    ],
-    ..SOURCE
-};
-
-const RANDOM_DATASET: OpDef = OpDef {
-    name: "RandomDataset",
-    inputs: &["seed: int64", "seed2: int64"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..SOURCE
-};
-
-const EXPERIMENTAL_RANDOM_DATASET: OpDef = OpDef {
-    name: "ExperimentalRandomDataset",
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
-    ..RANDOM_DATASET
-};
-
-const RANDOM_DATASET_V2: OpDef = OpDef {
-    name: "RandomDatasetV2",
-    inputs: &["seed: int64", "seed2: int64", "seed_generator: resource"],
-    attrs: &[
-        "rerandomize_each_iteration: bool = false",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..SOURCE
-};
+const EXPERIMENTAL_RANDOM_DATASET: OpDef =
+    OpDef { name: "ExperimentalRandomDataset", ..RANDOM_DATASET };
 
 fn all_inputs(ctx: &KernelContext<'_>) -> Result<Element> {
     (0..ctx.num_inputs()).map(|i| ctx.input(i).cloned()).collect()

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, bail, ensure};
 
 use super::batch::{Batching, batches, checked_size};
-use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, Turns, transformation};
 use super::element::{Element, Held};
 use super::scope::Scope;
 use crate::cells::Cell;
@@ -26,11 +26,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DENSE_TO_SPARSE_BATCH_DATASET: OpDef = OpDef {
-    name: "DenseToSparseBatchDataset",
-    inputs: &["input_dataset: variant", "batch_size: int64", "row_shape: int64"],
-    ..DATASET
-};
+const DENSE_TO_SPARSE_BATCH_DATASET: OpDef = OpDef::new("DenseToSparseBatchDataset", shape::scalar);
 
 const EXPERIMENTAL_DENSE_TO_SPARSE_BATCH_DATASET: OpDef =
     OpDef { name: "ExperimentalDenseToSparseBatchDataset", ..DENSE_TO_SPARSE_BATCH_DATASET };

@@ -4,41 +4,27 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::OpDef;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Charge, DType, Result, Tensor, bail, ensure};
 
-use super::dataset::{DATASET, Iterate, Next, Source, Transform, Turns, transformation};
+use super::dataset::{Iterate, Next, Source, Transform, Turns, transformation};
 use super::scope::Scope;
 use super::seeds::{SeedGenerator, input_seeds};
 use crate::math::random::distributions::unit_f32;
 use crate::math::random::philox::{Philox, Samples};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[UNIQUE_DATASET, EXPERIMENTAL_UNIQUE_DATASET, SAMPLING_DATASET],
+    ops: &[
+        OpDef::new("UniqueDataset", shape::scalar),
+        OpDef::new("ExperimentalUniqueDataset", shape::scalar),
+        OpDef::new("SamplingDataset", shape::scalar),
+    ],
     kernels: &[
         KernelSpec { op: "UniqueDataset", create: unique, ..KernelSpec::CPU },
         KernelSpec { op: "ExperimentalUniqueDataset", create: unique, ..KernelSpec::CPU },
         KernelSpec { op: "SamplingDataset", create: sampling, ..KernelSpec::CPU },
     ],
-};
-
-const UNIQUE_DATASET: OpDef = OpDef {
-    name: "UniqueDataset",
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
-
-const EXPERIMENTAL_UNIQUE_DATASET: OpDef = OpDef { name: "ExperimentalUniqueDataset", ..DATASET };
-
-const SAMPLING_DATASET: OpDef = OpDef {
-    name: "SamplingDataset",
-    inputs: &["input_dataset: variant", "rate: float", "seed: int64", "seed2: int64"],
-    ..DATASET
 };
 
 /// Each element once.

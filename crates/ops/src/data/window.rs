@@ -4,21 +4,20 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, bail, ensure};
 
 use super::batch::stacked;
 use super::dataset::{
-    DATASET, Dataset, Iterate, Next, Source, Transform, Turns, dataset_kernel, flag_input,
-    transformation,
+    Dataset, Iterate, Next, Source, Transform, Turns, dataset_kernel, flag_input, transformation,
 };
 use super::element::{Element, Held, Spec};
 use super::scope::Scope;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        WINDOW_DATASET,
+        OpDef::new("WindowDataset", shape::scalar),
         WINDOW_OP,
         LIST_DATASET,
         SLIDING_WINDOW_DATASET,
@@ -33,70 +32,14 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const WINDOW_DATASET: OpDef = OpDef {
-    name: "WindowDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "size: int64",
-        "shift: int64",
-        "stride: int64",
-        "drop_remainder: bool",
-    ],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    ..DATASET
-};
+const WINDOW_OP: OpDef = OpDef::new("WindowOp", shape::scalar);
 
-const WINDOW_OP: OpDef = OpDef {
-    name: "WindowOp",
-    inputs: &["inputs: Tinputs"],
-    outputs: &["handle: variant"],
-    attrs: &[
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "Tinputs: list(type) >= 1",
-    ],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const LIST_DATASET: OpDef = OpDef { name: "ListDataset", ..WINDOW_OP };
 
-const LIST_DATASET: OpDef = OpDef {
-    name: "ListDataset",
-    inputs: &["tensors: Tinput_types"],
-    attrs: &[
-        "Tinput_types: list(type) >= 1",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-        "metadata: string = ''",
-    ],
-    flags: &[Flag::Stateful],
-    ..WINDOW_OP
-};
+const SLIDING_WINDOW_DATASET: OpDef = OpDef::new("SlidingWindowDataset", shape::scalar);
 
-const SLIDING_WINDOW_DATASET: OpDef = OpDef {
-    name: "SlidingWindowDataset",
-    inputs: &[
-        "input_dataset: variant",
-        "window_size: int64",
-        "window_shift: int64",
-        "window_stride: int64",
-    ],
-    attrs: &[
-        "drop_remainder: bool = true",
-        "output_types: list(type) >= 1",
-        "output_shapes: list(shape) >= 1",
-    ],
-    ..DATASET
-};
-
-const EXPERIMENTAL_SLIDING_WINDOW_DATASET: OpDef = OpDef {
-    name: "ExperimentalSlidingWindowDataset",
-    attrs: &["output_types: list(type) >= 1", "output_shapes: list(shape) >= 1"],
-    ..SLIDING_WINDOW_DATASET
-};
+const EXPERIMENTAL_SLIDING_WINDOW_DATASET: OpDef =
+    OpDef { name: "ExperimentalSlidingWindowDataset", ..SLIDING_WINDOW_DATASET };
 
 /// Elements that are there.
 pub(crate) struct Listed {

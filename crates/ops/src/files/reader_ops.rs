@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use thalweg_formats::record::Compression;
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Code, PartialShape, Result, Tensor, bail, ensure};
 
@@ -83,106 +83,36 @@ pub(crate) static FAMILY: Family = Family {
 
 const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
-const TEXT_LINE_READER: OpDef = OpDef {
-    name: "TextLineReader",
-    outputs: &["reader_handle: Ref(string)"],
-    attrs: &["skip_header_lines: int = 0", "container: string = ''", "shared_name: string = ''"],
-    shape: two_strings,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const TEXT_LINE_READER: OpDef = OpDef::new("TextLineReader", two_strings);
 
-const TEXT_LINE_READER_V2: OpDef = OpDef {
-    name: "TextLineReaderV2",
-    outputs: &["reader_handle: resource"],
-    shape: shape::scalar,
-    ..TEXT_LINE_READER
-};
+const TEXT_LINE_READER_V2: OpDef =
+    OpDef { name: "TextLineReaderV2", shape: shape::scalar, ..TEXT_LINE_READER };
 
-const WHOLE_FILE_READER: OpDef = OpDef {
-    name: "WholeFileReader",
-    attrs: &["container: string = ''", "shared_name: string = ''"],
-    ..TEXT_LINE_READER
-};
+const WHOLE_FILE_READER: OpDef = OpDef { name: "WholeFileReader", ..TEXT_LINE_READER };
 
-const WHOLE_FILE_READER_V2: OpDef = OpDef {
-    name: "WholeFileReaderV2",
-    attrs: &["container: string = ''", "shared_name: string = ''"],
-    ..TEXT_LINE_READER_V2
-};
+const WHOLE_FILE_READER_V2: OpDef = OpDef { name: "WholeFileReaderV2", ..TEXT_LINE_READER_V2 };
 
-const FIXED_LENGTH_RECORD_READER: OpDef = OpDef {
-    name: "FixedLengthRecordReader",
-    attrs: &[
-        "header_bytes: int = 0",
-        "record_bytes: int",
-        "footer_bytes: int = 0",
-        "hop_bytes: int = 0",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    ..TEXT_LINE_READER
-};
+const FIXED_LENGTH_RECORD_READER: OpDef =
+    OpDef { name: "FixedLengthRecordReader", ..TEXT_LINE_READER };
 
-const FIXED_LENGTH_RECORD_READER_V2: OpDef = OpDef {
-    name: "FixedLengthRecordReaderV2",
-    attrs: &[
-        "header_bytes: int = 0",
-        "record_bytes: int",
-        "footer_bytes: int = 0",
-        "hop_bytes: int = 0",
-        "container: string = ''",
-        "shared_name: string = ''",
-        "encoding: string = ''",
-    ],
-    ..TEXT_LINE_READER_V2
-};
+const FIXED_LENGTH_RECORD_READER_V2: OpDef =
+    OpDef { name: "FixedLengthRecordReaderV2", ..TEXT_LINE_READER_V2 };
 
-const TF_RECORD_READER: OpDef = OpDef {
-    name: "TFRecordReader",
-    attrs: &["container: string = ''", "shared_name: string = ''", "compression_type: string = ''"],
-    ..TEXT_LINE_READER
-};
+const TF_RECORD_READER: OpDef = OpDef { name: "TFRecordReader", ..TEXT_LINE_READER };
 
-const TF_RECORD_READER_V2: OpDef = OpDef {
-    name: "TFRecordReaderV2",
-    attrs: &["container: string = ''", "shared_name: string = ''", "compression_type: string = ''"],
-    ..TEXT_LINE_READER_V2
-};
+const TF_RECORD_READER_V2: OpDef = OpDef { name: "TFRecordReaderV2", ..TEXT_LINE_READER_V2 };
 
 const IDENTITY_READER: OpDef = OpDef { name: "IdentityReader", ..WHOLE_FILE_READER };
 
 const IDENTITY_READER_V2: OpDef = OpDef { name: "IdentityReaderV2", ..WHOLE_FILE_READER_V2 };
 
-const READER_READ: OpDef = OpDef {
-    name: "ReaderRead",
-    inputs: &["reader_handle: Ref(string)", "queue_handle: Ref(string)"],
-    outputs: &["key: string", "value: string"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const READER_READ: OpDef = OpDef::new("ReaderRead", shape::scalar);
 
-const READER_READ_V2: OpDef = OpDef {
-    name: "ReaderReadV2",
-    inputs: &["reader_handle: resource", "queue_handle: resource"],
-    flags: &[Flag::Stateful],
-    ..READER_READ
-};
+const READER_READ_V2: OpDef = OpDef { name: "ReaderReadV2", ..READER_READ };
 
-const READER_READ_UP_TO: OpDef = OpDef {
-    name: "ReaderReadUpTo",
-    inputs: &["reader_handle: Ref(string)", "queue_handle: Ref(string)", "num_records: int64"],
-    outputs: &["keys: string", "values: string"],
-    shape: two_vectors,
-    ..OpDef::DEFAULT
-};
+const READER_READ_UP_TO: OpDef = OpDef::new("ReaderReadUpTo", two_vectors);
 
-const READER_READ_UP_TO_V2: OpDef = OpDef {
-    name: "ReaderReadUpToV2",
-    inputs: &["reader_handle: resource", "queue_handle: resource", "num_records: int64"],
-    flags: &[Flag::Stateful],
-    ..READER_READ_UP_TO
-};
+const READER_READ_UP_TO_V2: OpDef = OpDef { name: "ReaderReadUpToV2", ..READER_READ_UP_TO };
 
 fn two_vectors(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(2, "num_records", 0)?;
@@ -191,73 +121,36 @@ fn two_vectors(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const READER_NUM_RECORDS_PRODUCED: OpDef = OpDef {
-    name: "ReaderNumRecordsProduced",
-    inputs: &["reader_handle: Ref(string)"],
-    outputs: &["records_produced: int64"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const READER_NUM_RECORDS_PRODUCED: OpDef = OpDef::new("ReaderNumRecordsProduced", shape::scalar);
 
-const READER_NUM_RECORDS_PRODUCED_V2: OpDef = OpDef {
-    name: "ReaderNumRecordsProducedV2",
-    inputs: &["reader_handle: resource"],
-    flags: &[Flag::Stateful],
-    ..READER_NUM_RECORDS_PRODUCED
-};
+const READER_NUM_RECORDS_PRODUCED_V2: OpDef =
+    OpDef { name: "ReaderNumRecordsProducedV2", ..READER_NUM_RECORDS_PRODUCED };
 
-const READER_NUM_WORK_UNITS_COMPLETED: OpDef = OpDef {
-    name: "ReaderNumWorkUnitsCompleted",
-    outputs: &["units_completed: int64"],
-    ..READER_NUM_RECORDS_PRODUCED
-};
+const READER_NUM_WORK_UNITS_COMPLETED: OpDef =
+    OpDef { name: "ReaderNumWorkUnitsCompleted", ..READER_NUM_RECORDS_PRODUCED };
 
-const READER_NUM_WORK_UNITS_COMPLETED_V2: OpDef = OpDef {
-    name: "ReaderNumWorkUnitsCompletedV2",
-    outputs: &["units_completed: int64"],
-    ..READER_NUM_RECORDS_PRODUCED_V2
-};
+const READER_NUM_WORK_UNITS_COMPLETED_V2: OpDef =
+    OpDef { name: "ReaderNumWorkUnitsCompletedV2", ..READER_NUM_RECORDS_PRODUCED_V2 };
 
-const READER_SERIALIZE_STATE: OpDef = OpDef {
-    name: "ReaderSerializeState",
-    outputs: &["state: string"],
-    ..READER_NUM_RECORDS_PRODUCED
-};
+const READER_SERIALIZE_STATE: OpDef =
+    OpDef { name: "ReaderSerializeState", ..READER_NUM_RECORDS_PRODUCED };
 
-const READER_SERIALIZE_STATE_V2: OpDef = OpDef {
-    name: "ReaderSerializeStateV2",
-    outputs: &["state: string"],
-    ..READER_NUM_RECORDS_PRODUCED_V2
-};
+const READER_SERIALIZE_STATE_V2: OpDef =
+    OpDef { name: "ReaderSerializeStateV2", ..READER_NUM_RECORDS_PRODUCED_V2 };
 
-const READER_RESTORE_STATE: OpDef = OpDef {
-    name: "ReaderRestoreState",
-    inputs: &["reader_handle: Ref(string)", "state: string"],
-    shape: scalar_state,
-    ..OpDef::DEFAULT
-};
+const READER_RESTORE_STATE: OpDef = OpDef::new("ReaderRestoreState", scalar_state);
 
-const READER_RESTORE_STATE_V2: OpDef = OpDef {
-    name: "ReaderRestoreStateV2",
-    inputs: &["reader_handle: resource", "state: string"],
-    flags: &[Flag::Stateful],
-    ..READER_RESTORE_STATE
-};
+const READER_RESTORE_STATE_V2: OpDef =
+    OpDef { name: "ReaderRestoreStateV2", ..READER_RESTORE_STATE };
 
 fn scalar_state(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "state", 0)?;
     Ok(())
 }
 
-const READER_RESET: OpDef =
-    OpDef { name: "ReaderReset", inputs: &["reader_handle: Ref(string)"], ..OpDef::DEFAULT };
+const READER_RESET: OpDef = OpDef::new("ReaderReset", shape::unknown);
 
-const READER_RESET_V2: OpDef = OpDef {
-    name: "ReaderResetV2",
-    inputs: &["reader_handle: resource"],
-    flags: &[Flag::Stateful],
-    ..READER_RESET
-};
+const READER_RESET_V2: OpDef = OpDef { name: "ReaderResetV2", ..READER_RESET };
 
 /// A kernel that makes a reader of this kind.
 fn reader<S: Source + 'static>(

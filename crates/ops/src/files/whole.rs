@@ -1,6 +1,6 @@
 //! `ReadFile`, `WriteFile` and `MatchingFiles`.
 
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Bytes, Charge, PartialShape, Result, Shape, Tensor, charge_string, ensure, with_charge,
@@ -21,29 +21,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const READ_FILE: OpDef = OpDef {
-    name: "ReadFile",
-    inputs: &["filename: string"],
-    outputs: &["contents: string"],
-    shape: scalar_of_scalar,
-    ..OpDef::DEFAULT
-};
+const READ_FILE: OpDef = OpDef::new("ReadFile", scalar_of_scalar);
 
-const WRITE_FILE: OpDef = OpDef {
-    name: "WriteFile",
-    inputs: &["filename: string", "contents: string"],
-    shape: two_scalars,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const WRITE_FILE: OpDef = OpDef::new("WriteFile", two_scalars);
 
-const MATCHING_FILES: OpDef = OpDef {
-    name: "MatchingFiles",
-    inputs: &["pattern: string"],
-    outputs: &["filenames: string"],
-    shape: unknown_vector,
-    ..OpDef::DEFAULT
-};
+const MATCHING_FILES: OpDef = OpDef::new("MatchingFiles", unknown_vector);
 
 fn scalar_of_scalar(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "filename", 0)?;

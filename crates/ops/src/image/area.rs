@@ -9,7 +9,7 @@ use super::resize::{Resizing, Sampling, resized_shape};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RESIZE_AREA],
+    ops: &[OpDef::new("ResizeArea", resized_shape)],
     kernels: &[KernelSpec {
         op: "ResizeArea",
         constraints: &[("T", IMAGE_TYPES)],
@@ -17,18 +17,6 @@ pub(crate) static FAMILY: Family = Family {
         create: resize_area,
         ..KernelSpec::CPU
     }],
-};
-
-const RESIZE_AREA: OpDef = OpDef {
-    name: "ResizeArea",
-    inputs: &["images: T", "size: int32"],
-    outputs: &["resized_images: float"],
-    attrs: &[
-        "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}",
-        "align_corners: bool = false",
-    ],
-    shape: resized_shape,
-    ..OpDef::DEFAULT
 };
 
 /// The pixels of the original along one axis that a pixel of the result covers: all of those

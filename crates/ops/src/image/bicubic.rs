@@ -17,7 +17,10 @@ use crate::math::widen::Widen;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RESIZE_BICUBIC.with_gradient(bicubic_gradient), RESIZE_BICUBIC_GRAD],
+    ops: &[
+        RESIZE_BICUBIC.with_gradient(bicubic_gradient),
+        OpDef::new("ResizeBicubicGrad", shape_of_original),
+    ],
     kernels: &[
         KernelSpec {
             op: "ResizeBicubic",
@@ -30,31 +33,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const RESIZE_BICUBIC: OpDef = OpDef {
-    name: "ResizeBicubic",
-    inputs: &["images: T", "size: int32"],
-    outputs: &["resized_images: float"],
-    attrs: &[
-        "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}",
-        "align_corners: bool = false",
-        "half_pixel_centers: bool = false",
-    ],
-    shape: resized_shape,
-    ..OpDef::DEFAULT
-};
-
-const RESIZE_BICUBIC_GRAD: OpDef = OpDef {
-    name: "ResizeBicubicGrad",
-    inputs: &["grads: float", "original_image: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double}",
-        "align_corners: bool = false",
-        "half_pixel_centers: bool = false",
-    ],
-    shape: shape_of_original,
-    ..OpDef::DEFAULT
-};
+const RESIZE_BICUBIC: OpDef = OpDef::new("ResizeBicubic", resized_shape);
 
 /// Only single and double precision have one.
 fn bicubic_gradient(g: &mut GradientContext<'_>) -> Result<()> {

@@ -30,31 +30,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const RESIZE_BILINEAR: OpDef = OpDef {
-    name: "ResizeBilinear",
-    inputs: &["images: T", "size: int32"],
-    outputs: &["resized_images: float"],
-    attrs: &[
-        "T: {int8, uint8, int16, uint16, int32, int64, bfloat16, half, float, double, bfloat16}",
-        "align_corners: bool = false",
-        "half_pixel_centers: bool = false",
-    ],
-    shape: resized_shape,
-    ..OpDef::DEFAULT
-};
+const RESIZE_BILINEAR: OpDef = OpDef::new("ResizeBilinear", resized_shape);
 
-const RESIZE_BILINEAR_GRAD: OpDef = OpDef {
-    name: "ResizeBilinearGrad",
-    inputs: &["grads: float", "original_image: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, bfloat16, half, double}",
-        "align_corners: bool = false",
-        "half_pixel_centers: bool = false",
-    ],
-    shape: shape_of_original,
-    ..OpDef::DEFAULT
-};
+const RESIZE_BILINEAR_GRAD: OpDef = OpDef::new("ResizeBilinearGrad", shape_of_original);
 
 /// Two neighbours and how far the sample lies from the first towards the second.
 #[derive(Clone, Copy)]

@@ -12,7 +12,7 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        ADJUST_CONTRAST,
+        OpDef::new("AdjustContrast", adjusted_shape),
         ADJUST_CONTRAST_V2,
         ADJUST_HUE,
         ADJUST_SATURATION,
@@ -59,41 +59,13 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const ADJUST_CONTRAST: OpDef = OpDef {
-    name: "AdjustContrast",
-    inputs: &["images: T", "contrast_factor: float", "min_value: float", "max_value: float"],
-    outputs: &["output: float"],
-    attrs: &["T: {uint8, int8, int16, int32, int64, float, double}"],
-    shape: adjusted_shape,
-    ..OpDef::DEFAULT
-};
+const ADJUST_CONTRAST_V2: OpDef = OpDef::new("AdjustContrastv2", adjusted_shape);
 
-const ADJUST_CONTRAST_V2: OpDef = OpDef {
-    name: "AdjustContrastv2",
-    inputs: &["images: T", "contrast_factor: float"],
-    outputs: &["output: T"],
-    attrs: &["T: {half, float} = DT_FLOAT"],
-    shape: adjusted_shape,
-    ..OpDef::DEFAULT
-};
+const ADJUST_HUE: OpDef = OpDef { name: "AdjustHue", ..ADJUST_CONTRAST_V2 };
 
-const ADJUST_HUE: OpDef =
-    OpDef { name: "AdjustHue", inputs: &["images: T", "delta: float"], ..ADJUST_CONTRAST_V2 };
+const ADJUST_SATURATION: OpDef = OpDef { name: "AdjustSaturation", ..ADJUST_CONTRAST_V2 };
 
-const ADJUST_SATURATION: OpDef = OpDef {
-    name: "AdjustSaturation",
-    inputs: &["images: T", "scale: float"],
-    ..ADJUST_CONTRAST_V2
-};
-
-const RGB_TO_HSV: OpDef = OpDef {
-    name: "RGBToHSV",
-    inputs: &["images: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {half, bfloat16, float, double} = DT_FLOAT"],
-    shape: colors_shape,
-    ..OpDef::DEFAULT
-};
+const RGB_TO_HSV: OpDef = OpDef::new("RGBToHSV", colors_shape);
 
 const HSV_TO_RGB: OpDef = OpDef { name: "HSVToRGB", ..RGB_TO_HSV };
 

@@ -9,33 +9,12 @@ use super::suppression::{Chosen, Rules, check_overlap_threshold, choose, overlap
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[COMBINED_NON_MAX_SUPPRESSION],
+    ops: &[OpDef::new("CombinedNonMaxSuppression", combined_shape)],
     kernels: &[KernelSpec {
         op: "CombinedNonMaxSuppression",
         create: combined_suppression,
         ..KernelSpec::CPU
     }],
-};
-
-const COMBINED_NON_MAX_SUPPRESSION: OpDef = OpDef {
-    name: "CombinedNonMaxSuppression",
-    inputs: &[
-        "boxes: float",
-        "scores: float",
-        "max_output_size_per_class: int32",
-        "max_total_size: int32",
-        "iou_threshold: float",
-        "score_threshold: float",
-    ],
-    outputs: &[
-        "nmsed_boxes: float",
-        "nmsed_scores: float",
-        "nmsed_classes: float",
-        "valid_detections: int32",
-    ],
-    attrs: &["pad_per_class: bool = false", "clip_boxes: bool = true"],
-    shape: combined_shape,
-    ..OpDef::DEFAULT
 };
 
 fn combined_shape(c: &mut ShapeContext<'_>) -> Result<()> {

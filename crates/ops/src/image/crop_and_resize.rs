@@ -16,8 +16,8 @@ use crate::split::{Disjoint, for_each_rows};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         CROP_AND_RESIZE.with_gradient(gradient),
-        CROP_AND_RESIZE_GRAD_IMAGE,
-        CROP_AND_RESIZE_GRAD_BOXES,
+        OpDef::new("CropAndResizeGradImage", grad_image_shape),
+        OpDef::new("CropAndResizeGradBoxes", grad_boxes_shape),
     ],
     kernels: &[
         KernelSpec {
@@ -37,39 +37,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CROP_AND_RESIZE: OpDef = OpDef {
-    name: "CropAndResize",
-    inputs: &["image: T", "boxes: float", "box_ind: int32", "crop_size: int32"],
-    outputs: &["crops: float"],
-    attrs: &[
-        "T: {uint8, uint16, int8, int16, int32, int64, half, float, double}",
-        "method: {'bilinear', 'nearest'} = 'bilinear'",
-        "extrapolation_value: float = 0.0",
-    ],
-    shape: crops_shape,
-    ..OpDef::DEFAULT
-};
-
-const CROP_AND_RESIZE_GRAD_IMAGE: OpDef = OpDef {
-    name: "CropAndResizeGradImage",
-    inputs: &["grads: float", "boxes: float", "box_ind: int32", "image_size: int32"],
-    outputs: &["output: T"],
-    attrs: &["T: {float, half, double}", "method: {'bilinear', 'nearest'} = 'bilinear'"],
-    shape: grad_image_shape,
-    ..OpDef::DEFAULT
-};
-
-const CROP_AND_RESIZE_GRAD_BOXES: OpDef = OpDef {
-    name: "CropAndResizeGradBoxes",
-    inputs: &["grads: float", "image: T", "boxes: float", "box_ind: int32"],
-    outputs: &["output: float"],
-    attrs: &[
-        "T: {uint8, uint16, int8, int16, int32, int64, half, float, double}",
-        "method: {'bilinear'} = 'bilinear'",
-    ],
-    shape: grad_boxes_shape,
-    ..OpDef::DEFAULT
-};
+const CROP_AND_RESIZE: OpDef = OpDef::new("CropAndResize", crops_shape);
 
 /// The number of boxes, from the boxes in input `i` and their images' numbers in the next.
 fn boxes_known(c: &ShapeContext<'_>, i: usize) -> Result<Option<usize>> {

@@ -16,11 +16,11 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         DECODE_JPEG,
         DECODE_AND_CROP_JPEG,
-        DECODE_PNG,
-        DECODE_GIF,
-        DECODE_BMP,
-        DECODE_IMAGE,
-        EXTRACT_JPEG_SHAPE,
+        OpDef::new("DecodePng", image_shape),
+        OpDef::new("DecodeGif", gif_shape),
+        OpDef::new("DecodeBmp", image_shape),
+        OpDef::new("DecodeImage", any_image_shape),
+        OpDef::new("ExtractJpegShape", jpeg_shape_shape),
     ],
     kernels: &[
         kernel("DecodeJpeg"),
@@ -37,76 +37,10 @@ const fn kernel(op: &'static str) -> KernelSpec {
     KernelSpec { op, create: decode, ..KernelSpec::CPU }
 }
 
-const DECODE_JPEG: OpDef = OpDef {
-    name: "DecodeJpeg",
-    inputs: &["contents: string"],
-    outputs: &["image: uint8"],
-    attrs: &[
-        "channels: int = 0",
-        "ratio: int = 1",
-        "fancy_upscaling: bool = true",
-        "try_recover_truncated: bool = false",
-        "acceptable_fraction: float = 1.0",
-        "dct_method: string = ''",
-    ],
-    shape: image_shape,
-    ..OpDef::DEFAULT
-};
+const DECODE_JPEG: OpDef = OpDef::new("DecodeJpeg", image_shape);
 
-const DECODE_AND_CROP_JPEG: OpDef = OpDef {
-    name: "DecodeAndCropJpeg",
-    inputs: &["contents: string", "crop_window: int32"],
-    shape: crop_shape,
-    ..DECODE_JPEG
-};
-
-const DECODE_PNG: OpDef = OpDef {
-    name: "DecodePng",
-    inputs: &["contents: string"],
-    outputs: &["image: dtype"],
-    attrs: &["channels: int = 0", "dtype: {uint8, uint16} = DT_UINT8"],
-    shape: image_shape,
-    ..OpDef::DEFAULT
-};
-
-const DECODE_GIF: OpDef = OpDef {
-    name: "DecodeGif",
-    inputs: &["contents: string"],
-    outputs: &["image: uint8"],
-    shape: gif_shape,
-    ..OpDef::DEFAULT
-};
-
-const DECODE_BMP: OpDef = OpDef {
-    name: "DecodeBmp",
-    inputs: &["contents: string"],
-    outputs: &["image: uint8"],
-    attrs: &["channels: int = 0"],
-    shape: image_shape,
-    ..OpDef::DEFAULT
-};
-
-const DECODE_IMAGE: OpDef = OpDef {
-    name: "DecodeImage",
-    inputs: &["contents: string"],
-    outputs: &["image: dtype"],
-    attrs: &[
-        "channels: int = 0",
-        "dtype: {uint8, uint16, float} = DT_UINT8",
-        "expand_animations: bool = true",
-    ],
-    shape: any_image_shape,
-    ..OpDef::DEFAULT
-};
-
-const EXTRACT_JPEG_SHAPE: OpDef = OpDef {
-    name: "ExtractJpegShape",
-    inputs: &["contents: string"],
-    outputs: &["image_shape: output_type"],
-    attrs: &["output_type: {int32, int64} = DT_INT32"],
-    shape: jpeg_shape_shape,
-    ..OpDef::DEFAULT
-};
+const DECODE_AND_CROP_JPEG: OpDef =
+    OpDef { name: "DecodeAndCropJpeg", shape: crop_shape, ..DECODE_JPEG };
 
 /// The channels asked for; none if the image decides.
 fn channels_known(c: &ShapeContext<'_>) -> Result<Option<usize>> {

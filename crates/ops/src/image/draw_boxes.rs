@@ -16,20 +16,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const DRAW_BOUNDING_BOXES: OpDef = OpDef {
-    name: "DrawBoundingBoxes",
-    inputs: &["images: T", "boxes: float"],
-    outputs: &["output: T"],
-    attrs: &["T: {float, half} = DT_FLOAT"],
-    shape: drawn_shape,
-    ..OpDef::DEFAULT
-};
+const DRAW_BOUNDING_BOXES: OpDef = OpDef::new("DrawBoundingBoxes", drawn_shape);
 
-const DRAW_BOUNDING_BOXES_V2: OpDef = OpDef {
-    name: "DrawBoundingBoxesV2",
-    inputs: &["images: T", "boxes: float", "colors: float"],
-    ..DRAW_BOUNDING_BOXES
-};
+const DRAW_BOUNDING_BOXES_V2: OpDef = OpDef { name: "DrawBoundingBoxesV2", ..DRAW_BOUNDING_BOXES };
 
 fn drawn_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank_at_least(0, "images", 3)?;

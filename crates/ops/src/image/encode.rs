@@ -11,7 +11,11 @@ use crate::parsing::set_scalar_string;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[ENCODE_PNG, ENCODE_JPEG, ENCODE_JPEG_VARIABLE_QUALITY],
+    ops: &[
+        OpDef::new("EncodePng", png_shape),
+        OpDef::new("EncodeJpeg", jpeg_shape),
+        OpDef::new("EncodeJpegVariableQuality", variable_quality_shape),
+    ],
     kernels: &[
         KernelSpec { op: "EncodePng", create: encode_png, ..KernelSpec::CPU },
         KernelSpec { op: "EncodeJpeg", create: encode_jpeg, ..KernelSpec::CPU },
@@ -21,42 +25,6 @@ pub(crate) static FAMILY: Family = Family {
             ..KernelSpec::CPU
         },
     ],
-};
-
-const ENCODE_PNG: OpDef = OpDef {
-    name: "EncodePng",
-    inputs: &["image: T"],
-    outputs: &["contents: string"],
-    attrs: &["compression: int = -1", "T: {uint8, uint16} = DT_UINT8"],
-    shape: png_shape,
-    ..OpDef::DEFAULT
-};
-
-const ENCODE_JPEG: OpDef = OpDef {
-    name: "EncodeJpeg",
-    inputs: &["image: uint8"],
-    outputs: &["contents: string"],
-    attrs: &[
-        "format: {'', 'grayscale', 'rgb'} = ''",
-        "quality: int = 95",
-        "progressive: bool = false",
-        "optimize_size: bool = false",
-        "chroma_downsampling: bool = true",
-        "density_unit: {'in', 'cm'} = 'in'",
-        "x_density: int = 300",
-        "y_density: int = 300",
-        "xmp_metadata: string = ''",
-    ],
-    shape: jpeg_shape,
-    ..OpDef::DEFAULT
-};
-
-const ENCODE_JPEG_VARIABLE_QUALITY: OpDef = OpDef {
-    name: "EncodeJpegVariableQuality",
-    inputs: &["images: uint8", "quality: int32"],
-    outputs: &["contents: string"],
-    shape: variable_quality_shape,
-    ..OpDef::DEFAULT
 };
 
 /// The dimensions before an image's three.

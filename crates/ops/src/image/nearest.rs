@@ -14,7 +14,10 @@ use crate::number::Number;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[RESIZE_NEAREST_NEIGHBOR.with_gradient(gradient), RESIZE_NEAREST_NEIGHBOR_GRAD],
+    ops: &[
+        RESIZE_NEAREST_NEIGHBOR.with_gradient(gradient),
+        OpDef::new("ResizeNearestNeighborGrad", grad_shape),
+    ],
     kernels: &[
         KernelSpec {
             op: "ResizeNearestNeighbor",
@@ -27,31 +30,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const RESIZE_NEAREST_NEIGHBOR: OpDef = OpDef {
-    name: "ResizeNearestNeighbor",
-    inputs: &["images: T", "size: int32"],
-    outputs: &["resized_images: T"],
-    attrs: &[
-        "T: {int8, uint8, int16, uint16, int32, int64, half, float, double, bfloat16}",
-        "align_corners: bool = false",
-        "half_pixel_centers: bool = false",
-    ],
-    shape: resized_shape,
-    ..OpDef::DEFAULT
-};
-
-const RESIZE_NEAREST_NEIGHBOR_GRAD: OpDef = OpDef {
-    name: "ResizeNearestNeighborGrad",
-    inputs: &["grads: T", "size: int32"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {uint8, int8, int32, half, float, double, bfloat16}",
-        "align_corners: bool = false",
-        "half_pixel_centers: bool = false",
-    ],
-    shape: grad_shape,
-    ..OpDef::DEFAULT
-};
+const RESIZE_NEAREST_NEIGHBOR: OpDef = OpDef::new("ResizeNearestNeighbor", resized_shape);
 
 fn grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let grads = c.with_rank(0, "grads", 4)?;

@@ -22,24 +22,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const IMAGE_PROJECTIVE_TRANSFORM_V2: OpDef = OpDef {
-    name: "ImageProjectiveTransformV2",
-    inputs: &["images: dtype", "transforms: float", "output_shape: int32"],
-    outputs: &["transformed_images: dtype"],
-    attrs: &[
-        "dtype: {uint8, int32, int64, half, bfloat16, float, double}",
-        "interpolation: string",
-        "fill_mode: string = 'CONSTANT'",
-    ],
-    shape: transformed_shape,
-    ..OpDef::DEFAULT
-};
+const IMAGE_PROJECTIVE_TRANSFORM_V2: OpDef =
+    OpDef::new("ImageProjectiveTransformV2", transformed_shape);
 
-const IMAGE_PROJECTIVE_TRANSFORM_V3: OpDef = OpDef {
-    name: "ImageProjectiveTransformV3",
-    inputs: &["images: dtype", "transforms: float", "output_shape: int32", "fill_value: float"],
-    ..IMAGE_PROJECTIVE_TRANSFORM_V2
-};
+const IMAGE_PROJECTIVE_TRANSFORM_V3: OpDef =
+    OpDef { name: "ImageProjectiveTransformV3", ..IMAGE_PROJECTIVE_TRANSFORM_V2 };
 
 fn transformed_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let images = c.with_rank(0, "images", 4)?;

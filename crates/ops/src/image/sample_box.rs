@@ -2,7 +2,7 @@
 
 use num_traits::AsPrimitive;
 use parking_lot::Mutex;
-use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Element, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -27,68 +27,15 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SAMPLE_DISTORTED_BOUNDING_BOX: OpDef = OpDef {
-    name: "SampleDistortedBoundingBox",
-    inputs: &["image_size: T", "bounding_boxes: float"],
-    outputs: &["begin: T", "size: T", "bboxes: float"],
-    attrs: &[
-        "T: {uint8, int8, int16, int32, int64}",
-        "seed: int = 0",
-        "seed2: int = 0",
-        "min_object_covered: float = 0.1",
-        "aspect_ratio_range: list(float) = [0.75, 1.33]",
-        "area_range: list(float) = [0.05, 1.0]",
-        "max_attempts: int = 100",
-        "use_image_if_no_bounding_boxes: bool = false",
-    ],
-    shape: box_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const SAMPLE_DISTORTED_BOUNDING_BOX: OpDef = OpDef::new("SampleDistortedBoundingBox", box_shape);
 
-const SAMPLE_DISTORTED_BOUNDING_BOX_V2: OpDef = OpDef {
-    name: "SampleDistortedBoundingBoxV2",
-    inputs: &["image_size: T", "bounding_boxes: float", "min_object_covered: float"],
-    attrs: &[
-        "T: {uint8, int8, int16, int32, int64}",
-        "seed: int = 0",
-        "seed2: int = 0",
-        "aspect_ratio_range: list(float) = [0.75, 1.33]",
-        "area_range: list(float) = [0.05, 1.0]",
-        "max_attempts: int = 100",
-        "use_image_if_no_bounding_boxes: bool = false",
-    ],
-    ..SAMPLE_DISTORTED_BOUNDING_BOX
-};
+const SAMPLE_DISTORTED_BOUNDING_BOX_V2: OpDef =
+    OpDef { name: "SampleDistortedBoundingBoxV2", ..SAMPLE_DISTORTED_BOUNDING_BOX };
 
-const STATELESS_SAMPLE_DISTORTED_BOUNDING_BOX: OpDef = OpDef {
-    name: "StatelessSampleDistortedBoundingBox",
-    inputs: &["image_size: T", "bounding_boxes: float", "min_object_covered: float", "seed: Tseed"],
-    attrs: &[
-        "T: {uint8, int8, int16, int32, int64}",
-        "Tseed: {int32, int64}",
-        "aspect_ratio_range: list(float) = [0.75, 1.33]",
-        "area_range: list(float) = [0.05, 1.0]",
-        "max_attempts: int = 100",
-        "use_image_if_no_bounding_boxes: bool = false",
-    ],
-    flags: &[],
-    ..SAMPLE_DISTORTED_BOUNDING_BOX
-};
+const STATELESS_SAMPLE_DISTORTED_BOUNDING_BOX: OpDef =
+    OpDef { name: "StatelessSampleDistortedBoundingBox", ..SAMPLE_DISTORTED_BOUNDING_BOX };
 
-const RANDOM_CROP: OpDef = OpDef {
-    name: "RandomCrop",
-    inputs: &["image: T", "size: int64"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {uint8, int8, int16, int32, int64, float, double}",
-        "seed: int = 0",
-        "seed2: int = 0",
-    ],
-    shape: crop_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const RANDOM_CROP: OpDef = OpDef::new("RandomCrop", crop_shape);
 
 fn box_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let size = c.with_rank(0, "image_size", 1)?;

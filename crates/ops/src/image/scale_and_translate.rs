@@ -14,7 +14,10 @@ use super::resize::{check_sizes, resized_shape, shape_of_original, size_input};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SCALE_AND_TRANSLATE.with_gradient(gradient), SCALE_AND_TRANSLATE_GRAD],
+    ops: &[
+        SCALE_AND_TRANSLATE.with_gradient(gradient),
+        OpDef::new("ScaleAndTranslateGrad", shape_of_original),
+    ],
     kernels: &[
         KernelSpec {
             op: "ScaleAndTranslate",
@@ -33,27 +36,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SCALE_AND_TRANSLATE: OpDef = OpDef {
-    name: "ScaleAndTranslate",
-    inputs: &["images: T", "size: int32", "scale: float", "translation: float"],
-    outputs: &["resized_images: float"],
-    attrs: &[
-        "T: {int8, uint8, int16, uint16, int32, int64, bfloat16, half, float, double}",
-        "kernel_type: string = 'lanczos3'",
-        "antialias: bool = true",
-    ],
-    shape: forward_shape,
-    ..OpDef::DEFAULT
-};
-
-const SCALE_AND_TRANSLATE_GRAD: OpDef = OpDef {
-    name: "ScaleAndTranslateGrad",
-    inputs: &["grads: T", "original_image: T", "scale: float", "translation: float"],
-    outputs: &["output: T"],
-    attrs: &["T: {float}", "kernel_type: string = 'lanczos3'", "antialias: bool = true"],
-    shape: shape_of_original,
-    ..OpDef::DEFAULT
-};
+const SCALE_AND_TRANSLATE: OpDef = OpDef::new("ScaleAndTranslate", forward_shape);
 
 fn forward_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in [(2, "scale"), (3, "translation")] {

@@ -15,7 +15,7 @@ pub(crate) static FAMILY: Family = Family {
         NON_MAX_SUPPRESSION_V2.without_gradient(),
         NON_MAX_SUPPRESSION_V3,
         NON_MAX_SUPPRESSION_V4,
-        NON_MAX_SUPPRESSION_V5,
+        OpDef::new("NonMaxSuppressionV5", selected_shape),
         NON_MAX_SUPPRESSION_WITH_OVERLAPS.without_gradient(),
     ],
     kernels: &[
@@ -41,74 +41,18 @@ const fn boxes_kernel(op: &'static str) -> KernelSpec {
     }
 }
 
-const NON_MAX_SUPPRESSION: OpDef = OpDef {
-    name: "NonMaxSuppression",
-    inputs: &["boxes: float", "scores: float", "max_output_size: int32"],
-    outputs: &["selected_indices: int32"],
-    attrs: &["iou_threshold: float = 0.5"],
-    shape: selected_shape,
-    ..OpDef::DEFAULT
-};
+const NON_MAX_SUPPRESSION: OpDef = OpDef::new("NonMaxSuppression", selected_shape);
 
-const NON_MAX_SUPPRESSION_V2: OpDef = OpDef {
-    name: "NonMaxSuppressionV2",
-    inputs: &["boxes: T", "scores: T", "max_output_size: int32", "iou_threshold: T_threshold"],
-    attrs: &["T: {half, float} = DT_FLOAT", "T_threshold: {half, float} = DT_FLOAT"],
-    ..NON_MAX_SUPPRESSION
-};
+const NON_MAX_SUPPRESSION_V2: OpDef = OpDef { name: "NonMaxSuppressionV2", ..NON_MAX_SUPPRESSION };
 
-const NON_MAX_SUPPRESSION_V3: OpDef = OpDef {
-    name: "NonMaxSuppressionV3",
-    inputs: &[
-        "boxes: T",
-        "scores: T",
-        "max_output_size: int32",
-        "iou_threshold: T_threshold",
-        "score_threshold: T_threshold",
-    ],
-    ..NON_MAX_SUPPRESSION_V2
-};
+const NON_MAX_SUPPRESSION_V3: OpDef =
+    OpDef { name: "NonMaxSuppressionV3", ..NON_MAX_SUPPRESSION_V2 };
 
-const NON_MAX_SUPPRESSION_V4: OpDef = OpDef {
-    name: "NonMaxSuppressionV4",
-    outputs: &["selected_indices: int32", "valid_outputs: int32"],
-    attrs: &[
-        "T: {half, float} = DT_FLOAT",
-        "T_threshold: {half, float} = DT_FLOAT",
-        "pad_to_max_output_size: bool = false",
-    ],
-    ..NON_MAX_SUPPRESSION_V3
-};
+const NON_MAX_SUPPRESSION_V4: OpDef =
+    OpDef { name: "NonMaxSuppressionV4", ..NON_MAX_SUPPRESSION_V3 };
 
-const NON_MAX_SUPPRESSION_V5: OpDef = OpDef {
-    name: "NonMaxSuppressionV5",
-    inputs: &[
-        "boxes: T",
-        "scores: T",
-        "max_output_size: int32",
-        "iou_threshold: T",
-        "score_threshold: T",
-        "soft_nms_sigma: T",
-    ],
-    outputs: &["selected_indices: int32", "selected_scores: T", "valid_outputs: int32"],
-    attrs: &["T: {half, float} = DT_FLOAT", "pad_to_max_output_size: bool = false"],
-    shape: selected_shape,
-    ..OpDef::DEFAULT
-};
-
-const NON_MAX_SUPPRESSION_WITH_OVERLAPS: OpDef = OpDef {
-    name: "NonMaxSuppressionWithOverlaps",
-    inputs: &[
-        "overlaps: float",
-        "scores: float",
-        "max_output_size: int32",
-        "overlap_threshold: float",
-        "score_threshold: float",
-    ],
-    outputs: &["selected_indices: int32"],
-    shape: overlaps_shape,
-    ..OpDef::DEFAULT
-};
+const NON_MAX_SUPPRESSION_WITH_OVERLAPS: OpDef =
+    OpDef::new("NonMaxSuppressionWithOverlaps", overlaps_shape);
 
 fn selected_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let boxes = c.with_rank(0, "boxes", 2)?;

@@ -26,29 +26,13 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const CHOLESKY: OpDef = OpDef {
-    name: "Cholesky",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {double, float, half, complex64, complex128}"],
-    shape: shapes::square,
-    ..OpDef::DEFAULT
-};
+const CHOLESKY: OpDef = OpDef::new("Cholesky", shapes::square);
 
-const BATCH_CHOLESKY: OpDef =
-    OpDef { name: "BatchCholesky", attrs: &["T: {double, float}"], ..CHOLESKY };
+const BATCH_CHOLESKY: OpDef = OpDef { name: "BatchCholesky", ..CHOLESKY };
 
-const CHOLESKY_GRAD: OpDef = OpDef {
-    name: "CholeskyGrad",
-    inputs: &["l: T", "grad: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {half, float, double}"],
-    shape: gradient_shape,
-    ..OpDef::DEFAULT
-};
+const CHOLESKY_GRAD: OpDef = OpDef::new("CholeskyGrad", gradient_shape);
 
-const BATCH_CHOLESKY_GRAD: OpDef =
-    OpDef { name: "BatchCholeskyGrad", attrs: &["T: {float, double}"], ..CHOLESKY_GRAD };
+const BATCH_CHOLESKY_GRAD: OpDef = OpDef { name: "BatchCholeskyGrad", ..CHOLESKY_GRAD };
 
 fn gradient_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     shapes::Matrices::square(c, 0, "l")?;

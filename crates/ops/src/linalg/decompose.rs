@@ -23,37 +23,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const QR: OpDef = OpDef {
-    name: "Qr",
-    inputs: &["input: T"],
-    outputs: &["q: T", "r: T"],
-    attrs: &["full_matrices: bool = false", "T: {double, float, half, complex64, complex128}"],
-    shape: qr_shape,
-    ..OpDef::DEFAULT
-};
+const QR: OpDef = OpDef::new("Qr", qr_shape);
 
-const SVD: OpDef = OpDef {
-    name: "Svd",
-    inputs: &["input: T"],
-    outputs: &["s: T", "u: T", "v: T"],
-    attrs: &[
-        "compute_uv: bool = true",
-        "full_matrices: bool = false",
-        "T: {double, float, half, complex64, complex128}",
-    ],
-    shape: svd_shape,
-    ..OpDef::DEFAULT
-};
+const SVD: OpDef = OpDef::new("Svd", svd_shape);
 
-const BATCH_SVD: OpDef = OpDef {
-    name: "BatchSvd",
-    attrs: &[
-        "compute_uv: bool = true",
-        "full_matrices: bool = false",
-        "T: {double, float, complex64, complex128}",
-    ],
-    ..SVD
-};
+const BATCH_SVD: OpDef = OpDef { name: "BatchSvd", ..SVD };
 
 fn qr_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrices = Matrices::of(c, 0, "input")?;

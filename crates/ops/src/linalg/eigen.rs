@@ -28,45 +28,16 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SELF_ADJOINT_EIG_V2: OpDef = OpDef {
-    name: "SelfAdjointEigV2",
-    inputs: &["input: T"],
-    outputs: &["e: T", "v: T"],
-    attrs: &["compute_v: bool = true", "T: {double, float, half, complex64, complex128}"],
-    shape: pairs_shape,
-    ..OpDef::DEFAULT
-};
+const SELF_ADJOINT_EIG_V2: OpDef = OpDef::new("SelfAdjointEigV2", pairs_shape);
 
-const BATCH_SELF_ADJOINT_EIG_V2: OpDef = OpDef {
-    name: "BatchSelfAdjointEigV2",
-    attrs: &["compute_v: bool = true", "T: {double, float}"],
-    ..SELF_ADJOINT_EIG_V2
-};
+const BATCH_SELF_ADJOINT_EIG_V2: OpDef =
+    OpDef { name: "BatchSelfAdjointEigV2", ..SELF_ADJOINT_EIG_V2 };
 
-const SELF_ADJOINT_EIG: OpDef = OpDef {
-    name: "SelfAdjointEig",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {double, float, half}"],
-    shape: stacked_shape,
-    ..OpDef::DEFAULT
-};
+const SELF_ADJOINT_EIG: OpDef = OpDef::new("SelfAdjointEig", stacked_shape);
 
-const BATCH_SELF_ADJOINT_EIG: OpDef =
-    OpDef { name: "BatchSelfAdjointEig", attrs: &["T: {double, float}"], ..SELF_ADJOINT_EIG };
+const BATCH_SELF_ADJOINT_EIG: OpDef = OpDef { name: "BatchSelfAdjointEig", ..SELF_ADJOINT_EIG };
 
-const EIG: OpDef = OpDef {
-    name: "Eig",
-    inputs: &["input: T"],
-    outputs: &["e: Tout", "v: Tout"],
-    attrs: &[
-        "compute_v: bool = true",
-        "T: {float, double, complex64, complex128}",
-        "Tout: {complex64, complex128}",
-    ],
-    shape: pairs_shape,
-    ..OpDef::DEFAULT
-};
+const EIG: OpDef = OpDef::new("Eig", pairs_shape);
 
 fn pairs_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrices = Matrices::square(c, 0, "input")?;

@@ -27,14 +27,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const EINSUM: OpDef = OpDef {
-    name: "Einsum",
-    inputs: &["inputs: N * T"],
-    outputs: &["output: T"],
-    attrs: &["equation: string", "N: int >= 1", "T: type"],
-    shape: einsum_shape,
-    ..OpDef::DEFAULT
-};
+const EINSUM: OpDef = OpDef::new("Einsum", einsum_shape);
 
 /// Sizes by label, as far as they are known.
 #[derive(Default)]

@@ -27,16 +27,13 @@ struct Transform {
 }
 
 macro_rules! transforms {
-    ($($constant:ident: $name:literal, $inputs:expr, $outputs:expr, $attrs:expr,
-        $rank:expr, $inverse:literal, $real:literal, $gradient:expr;)+) => {
+    ($($constant:ident: $name:literal, $rank:expr, $inverse:literal, $real:literal,
+        $gradient:expr;)+) => {
         $(const $constant: OpDef = OpDef {
-            name: $name,
-            inputs: $inputs,
-            outputs: $outputs,
-            attrs: $attrs,
-            shape: |c| infer(c, Transform { rank: $rank, is_inverse: $inverse, is_real: $real }),
             gradient: $gradient,
-            ..OpDef::DEFAULT
+            ..OpDef::new($name, |c| {
+                infer(c, Transform { rank: $rank, is_inverse: $inverse, is_real: $real })
+            })
         };)+
 
         pub(crate) static FAMILY: Family = Family {
@@ -61,42 +58,29 @@ const fn host_inputs(is_real: bool, rank: Option<usize>) -> &'static [&'static s
     }
 }
 
-const TO_COMPLEX: &[&str] = &["output: Tcomplex"];
-const TO_REAL: &[&str] = &["output: Treal"];
-const OLD_INPUT: &[&str] = &["input: complex64"];
-const OLD_OUTPUT: &[&str] = &["output: complex64"];
-const PLAIN: &[&str] = &["input: Tcomplex"];
-const SIZED: &[&str] = &["input: Tcomplex", "fft_length: int32"];
-const REAL_SIZED: &[&str] = &["input: Treal", "fft_length: int32"];
-const ALONG: &[&str] = &["input: Tcomplex", "fft_length: int32", "axes: int32"];
-const REAL_ALONG: &[&str] = &["input: Treal", "fft_length: int32", "axes: int32"];
-const COMPLEX: &[&str] = &["Tcomplex: {complex64, complex128} = DT_COMPLEX64"];
-const BOTH: &[&str] =
-    &["Treal: {float, double} = DT_FLOAT", "Tcomplex: {complex64, complex128} = DT_COMPLEX64"];
-
 transforms! {
-    FFT: "FFT", PLAIN, TO_COMPLEX, COMPLEX, Some(1), false, false, Gradient::By(|g| complex_grad(g, "IFFT", 1, false));
-    IFFT: "IFFT", PLAIN, TO_COMPLEX, COMPLEX, Some(1), true, false, Gradient::By(|g| complex_grad(g, "FFT", 1, true));
-    FFT_2D: "FFT2D", PLAIN, TO_COMPLEX, COMPLEX, Some(2), false, false, Gradient::By(|g| complex_grad(g, "IFFT2D", 2, false));
-    IFFT_2D: "IFFT2D", PLAIN, TO_COMPLEX, COMPLEX, Some(2), true, false, Gradient::By(|g| complex_grad(g, "FFT2D", 2, true));
-    FFT_3D: "FFT3D", PLAIN, TO_COMPLEX, COMPLEX, Some(3), false, false, Gradient::By(|g| complex_grad(g, "IFFT3D", 3, false));
-    IFFT_3D: "IFFT3D", PLAIN, TO_COMPLEX, COMPLEX, Some(3), true, false, Gradient::By(|g| complex_grad(g, "FFT3D", 3, true));
-    FFT_ND: "FFTND", ALONG, TO_COMPLEX, COMPLEX, None, false, false, Gradient::Unknown;
-    IFFT_ND: "IFFTND", ALONG, TO_COMPLEX, COMPLEX, None, true, false, Gradient::Unknown;
-    RFFT: "RFFT", REAL_SIZED, TO_COMPLEX, BOTH, Some(1), false, true, Gradient::By(|g| real_grad(g, "IFFT", 1));
-    IRFFT: "IRFFT", SIZED, TO_REAL, BOTH, Some(1), true, true, Gradient::By(|g| inverse_real_grad(g, "RFFT", 1));
-    RFFT_2D: "RFFT2D", REAL_SIZED, TO_COMPLEX, BOTH, Some(2), false, true, Gradient::By(|g| real_grad(g, "IFFT2D", 2));
-    IRFFT_2D: "IRFFT2D", SIZED, TO_REAL, BOTH, Some(2), true, true, Gradient::By(|g| inverse_real_grad(g, "RFFT2D", 2));
-    RFFT_3D: "RFFT3D", REAL_SIZED, TO_COMPLEX, BOTH, Some(3), false, true, Gradient::Unknown;
-    IRFFT_3D: "IRFFT3D", SIZED, TO_REAL, BOTH, Some(3), true, true, Gradient::Unknown;
-    RFFT_ND: "RFFTND", REAL_ALONG, TO_COMPLEX, BOTH, None, false, true, Gradient::Unknown;
-    IRFFT_ND: "IRFFTND", ALONG, TO_REAL, BOTH, None, true, true, Gradient::Unknown;
-    BATCH_FFT: "BatchFFT", OLD_INPUT, OLD_OUTPUT, &[], Some(1), false, false, Gradient::Unknown;
-    BATCH_IFFT: "BatchIFFT", OLD_INPUT, OLD_OUTPUT, &[], Some(1), true, false, Gradient::Unknown;
-    BATCH_FFT_2D: "BatchFFT2D", OLD_INPUT, OLD_OUTPUT, &[], Some(2), false, false, Gradient::Unknown;
-    BATCH_IFFT_2D: "BatchIFFT2D", OLD_INPUT, OLD_OUTPUT, &[], Some(2), true, false, Gradient::Unknown;
-    BATCH_FFT_3D: "BatchFFT3D", OLD_INPUT, OLD_OUTPUT, &[], Some(3), false, false, Gradient::Unknown;
-    BATCH_IFFT_3D: "BatchIFFT3D", OLD_INPUT, OLD_OUTPUT, &[], Some(3), true, false, Gradient::Unknown;
+    FFT: "FFT", Some(1), false, false, Gradient::By(|g| complex_grad(g, "IFFT", 1, false));
+    IFFT: "IFFT", Some(1), true, false, Gradient::By(|g| complex_grad(g, "FFT", 1, true));
+    FFT_2D: "FFT2D", Some(2), false, false, Gradient::By(|g| complex_grad(g, "IFFT2D", 2, false));
+    IFFT_2D: "IFFT2D", Some(2), true, false, Gradient::By(|g| complex_grad(g, "FFT2D", 2, true));
+    FFT_3D: "FFT3D", Some(3), false, false, Gradient::By(|g| complex_grad(g, "IFFT3D", 3, false));
+    IFFT_3D: "IFFT3D", Some(3), true, false, Gradient::By(|g| complex_grad(g, "FFT3D", 3, true));
+    FFT_ND: "FFTND", None, false, false, Gradient::Unknown;
+    IFFT_ND: "IFFTND", None, true, false, Gradient::Unknown;
+    RFFT: "RFFT", Some(1), false, true, Gradient::By(|g| real_grad(g, "IFFT", 1));
+    IRFFT: "IRFFT", Some(1), true, true, Gradient::By(|g| inverse_real_grad(g, "RFFT", 1));
+    RFFT_2D: "RFFT2D", Some(2), false, true, Gradient::By(|g| real_grad(g, "IFFT2D", 2));
+    IRFFT_2D: "IRFFT2D", Some(2), true, true, Gradient::By(|g| inverse_real_grad(g, "RFFT2D", 2));
+    RFFT_3D: "RFFT3D", Some(3), false, true, Gradient::Unknown;
+    IRFFT_3D: "IRFFT3D", Some(3), true, true, Gradient::Unknown;
+    RFFT_ND: "RFFTND", None, false, true, Gradient::Unknown;
+    IRFFT_ND: "IRFFTND", None, true, true, Gradient::Unknown;
+    BATCH_FFT: "BatchFFT", Some(1), false, false, Gradient::Unknown;
+    BATCH_IFFT: "BatchIFFT", Some(1), true, false, Gradient::Unknown;
+    BATCH_FFT_2D: "BatchFFT2D", Some(2), false, false, Gradient::Unknown;
+    BATCH_IFFT_2D: "BatchIFFT2D", Some(2), true, false, Gradient::Unknown;
+    BATCH_FFT_3D: "BatchFFT3D", Some(3), false, false, Gradient::Unknown;
+    BATCH_IFFT_3D: "BatchIFFT3D", Some(3), true, false, Gradient::Unknown;
 }
 
 /// Frequencies of a real signal of this length that do not follow from the others.

@@ -25,17 +25,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MATRIX_EXPONENTIAL: OpDef = OpDef {
-    name: "MatrixExponential",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {double, float, half, complex64, complex128}"],
-    shape: shapes::square,
-    ..OpDef::DEFAULT
-};
+const MATRIX_EXPONENTIAL: OpDef = OpDef::new("MatrixExponential", shapes::square);
 
-const MATRIX_LOGARITHM: OpDef =
-    OpDef { name: "MatrixLogarithm", attrs: &["T: {complex64, complex128}"], ..MATRIX_EXPONENTIAL };
+const MATRIX_LOGARITHM: OpDef = OpDef { name: "MatrixLogarithm", ..MATRIX_EXPONENTIAL };
 
 const MATRIX_SQUARE_ROOT: OpDef = OpDef { name: "MatrixSquareRoot", ..MATRIX_EXPONENTIAL };
 

@@ -48,68 +48,22 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MATRIX_DETERMINANT: OpDef = OpDef {
-    name: "MatrixDeterminant",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {half, float, double, complex64, complex128}"],
-    shape: shapes::numbers,
-    ..OpDef::DEFAULT
-};
+const MATRIX_DETERMINANT: OpDef = OpDef::new("MatrixDeterminant", shapes::numbers);
 
-const BATCH_MATRIX_DETERMINANT: OpDef = OpDef {
-    name: "BatchMatrixDeterminant",
-    attrs: &["T: {float, double, complex64, complex128}"],
-    ..MATRIX_DETERMINANT
-};
+const BATCH_MATRIX_DETERMINANT: OpDef =
+    OpDef { name: "BatchMatrixDeterminant", ..MATRIX_DETERMINANT };
 
-const LOG_MATRIX_DETERMINANT: OpDef = OpDef {
-    name: "LogMatrixDeterminant",
-    outputs: &["sign: T", "log_abs_determinant: T"],
-    ..MATRIX_DETERMINANT
-};
+const LOG_MATRIX_DETERMINANT: OpDef = OpDef { name: "LogMatrixDeterminant", ..MATRIX_DETERMINANT };
 
-const MATRIX_INVERSE: OpDef = OpDef {
-    name: "MatrixInverse",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &["adjoint: bool = false", "T: {double, float, half, complex64, complex128}"],
-    shape: shapes::square,
-    ..OpDef::DEFAULT
-};
+const MATRIX_INVERSE: OpDef = OpDef::new("MatrixInverse", shapes::square);
 
-const BATCH_MATRIX_INVERSE: OpDef = OpDef {
-    name: "BatchMatrixInverse",
-    attrs: &["adjoint: bool = false", "T: {double, float}"],
-    ..MATRIX_INVERSE
-};
+const BATCH_MATRIX_INVERSE: OpDef = OpDef { name: "BatchMatrixInverse", ..MATRIX_INVERSE };
 
-const MATRIX_SOLVE: OpDef = OpDef {
-    name: "MatrixSolve",
-    inputs: &["matrix: T", "rhs: T"],
-    outputs: &["output: T"],
-    attrs: &["adjoint: bool = false", "T: {double, float, half, complex64, complex128}"],
-    shape: solve_shape,
-    ..OpDef::DEFAULT
-};
+const MATRIX_SOLVE: OpDef = OpDef::new("MatrixSolve", solve_shape);
 
-const BATCH_MATRIX_SOLVE: OpDef = OpDef {
-    name: "BatchMatrixSolve",
-    attrs: &["adjoint: bool = false", "T: {double, float}"],
-    ..MATRIX_SOLVE
-};
+const BATCH_MATRIX_SOLVE: OpDef = OpDef { name: "BatchMatrixSolve", ..MATRIX_SOLVE };
 
-const LU: OpDef = OpDef {
-    name: "Lu",
-    inputs: &["input: T"],
-    outputs: &["lu: T", "p: output_idx_type"],
-    attrs: &[
-        "T: {double, float, half, complex64, complex128}",
-        "output_idx_type: {int32, int64} = DT_INT32",
-    ],
-    shape: lu_shape,
-    ..OpDef::DEFAULT
-};
+const LU: OpDef = OpDef::new("Lu", lu_shape);
 
 fn solve_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrix = Matrices::square(c, 0, "matrix")?;

@@ -34,50 +34,17 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MATRIX_TRIANGULAR_SOLVE: OpDef = OpDef {
-    name: "MatrixTriangularSolve",
-    inputs: &["matrix: T", "rhs: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "lower: bool = true",
-        "adjoint: bool = false",
-        "T: {bfloat16, double, float, half, complex64, complex128}",
-    ],
-    shape: triangular_shape,
-    ..OpDef::DEFAULT
-};
+const MATRIX_TRIANGULAR_SOLVE: OpDef = OpDef::new("MatrixTriangularSolve", triangular_shape);
 
-const BATCH_MATRIX_TRIANGULAR_SOLVE: OpDef = OpDef {
-    name: "BatchMatrixTriangularSolve",
-    attrs: &["lower: bool = true", "adjoint: bool = false", "T: {double, float}"],
-    ..MATRIX_TRIANGULAR_SOLVE
-};
+const BATCH_MATRIX_TRIANGULAR_SOLVE: OpDef =
+    OpDef { name: "BatchMatrixTriangularSolve", ..MATRIX_TRIANGULAR_SOLVE };
 
-const BANDED_TRIANGULAR_SOLVE: OpDef = OpDef {
-    name: "BandedTriangularSolve",
-    attrs: &[
-        "lower: bool = true",
-        "adjoint: bool = false",
-        "T: {double, float, half, complex64, complex128}",
-    ],
-    shape: banded_shape,
-    ..MATRIX_TRIANGULAR_SOLVE
-};
+const BANDED_TRIANGULAR_SOLVE: OpDef =
+    OpDef { name: "BandedTriangularSolve", shape: banded_shape, ..MATRIX_TRIANGULAR_SOLVE };
 
-const MATRIX_SOLVE_LS: OpDef = OpDef {
-    name: "MatrixSolveLs",
-    inputs: &["matrix: T", "rhs: T", "l2_regularizer: double"],
-    outputs: &["output: T"],
-    attrs: &["T: {double, float, half, complex64, complex128}", "fast: bool = true"],
-    shape: least_squares_shape,
-    ..OpDef::DEFAULT
-};
+const MATRIX_SOLVE_LS: OpDef = OpDef::new("MatrixSolveLs", least_squares_shape);
 
-const BATCH_MATRIX_SOLVE_LS: OpDef = OpDef {
-    name: "BatchMatrixSolveLs",
-    attrs: &["T: {double, float}", "fast: bool = true"],
-    ..MATRIX_SOLVE_LS
-};
+const BATCH_MATRIX_SOLVE_LS: OpDef = OpDef { name: "BatchMatrixSolveLs", ..MATRIX_SOLVE_LS };
 
 fn triangular_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let matrix = Matrices::square(c, 0, "matrix")?;

@@ -23,27 +23,9 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const TRIDIAGONAL_SOLVE: OpDef = OpDef {
-    name: "TridiagonalSolve",
-    inputs: &["diagonals: T", "rhs: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "partial_pivoting: bool = true",
-        "perturb_singular: bool = false",
-        "T: {double, float, complex64, complex128}",
-    ],
-    shape: solve_shape,
-    ..OpDef::DEFAULT
-};
+const TRIDIAGONAL_SOLVE: OpDef = OpDef::new("TridiagonalSolve", solve_shape);
 
-const TRIDIAGONAL_MAT_MUL: OpDef = OpDef {
-    name: "TridiagonalMatMul",
-    inputs: &["superdiag: T", "maindiag: T", "subdiag: T", "rhs: T"],
-    outputs: &["output: T"],
-    attrs: &["T: {double, float, complex64, complex128}"],
-    shape: multiply_shape,
-    ..OpDef::DEFAULT
-};
+const TRIDIAGONAL_MAT_MUL: OpDef = OpDef::new("TridiagonalMatMul", multiply_shape);
 
 fn solve_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let diagonals = Matrices::of(c, 0, "diagonals")?;

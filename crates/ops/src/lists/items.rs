@@ -74,14 +74,7 @@ pub(crate) static FAMILY: Family = Family {
 
 const CHEAP: KernelSpec = KernelSpec { is_cheap: true, ..KernelSpec::CPU };
 
-const EMPTY_TENSOR_LIST: OpDef = OpDef {
-    name: "EmptyTensorList",
-    inputs: &["element_shape: shape_type", "max_num_elements: int32"],
-    outputs: &["handle: variant"],
-    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const EMPTY_TENSOR_LIST: OpDef = OpDef::new("EmptyTensorList", shape::scalar);
 
 fn empty(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;
@@ -92,14 +85,7 @@ fn empty(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_RESERVE: OpDef = OpDef {
-    name: "TensorListReserve",
-    inputs: &["element_shape: shape_type", "num_elements: int32"],
-    outputs: &["handle: variant"],
-    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_RESERVE: OpDef = OpDef::new("TensorListReserve", shape::scalar);
 
 fn reserve(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;
@@ -117,14 +103,7 @@ fn size(ctx: &KernelContext<'_>, i: usize, name: &str) -> Result<usize> {
         .map_err(|_| err!(InvalidArgument, "{name} must be a non negative number, but got {size}"))
 }
 
-const TENSOR_LIST_PUSH_BACK: OpDef = OpDef {
-    name: "TensorListPushBack",
-    inputs: &["input_handle: variant", "tensor: element_dtype"],
-    outputs: &["output_handle: variant"],
-    attrs: &["element_dtype: type"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_PUSH_BACK: OpDef = OpDef::new("TensorListPushBack", shape::scalar);
 
 fn push_back(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;
@@ -145,14 +124,7 @@ fn push_back(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_PUSH_BACK_BATCH: OpDef = OpDef {
-    name: "TensorListPushBackBatch",
-    inputs: &["input_handles: variant", "tensor: element_dtype"],
-    outputs: &["output_handles: variant"],
-    attrs: &["element_dtype: type"],
-    shape: batch_shape,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_PUSH_BACK_BATCH: OpDef = OpDef::new("TensorListPushBackBatch", batch_shape);
 
 fn batch_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let handles = c.with_rank(0, "input_handles", 1)?;
@@ -194,14 +166,7 @@ fn push_back_batch(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_POP_BACK: OpDef = OpDef {
-    name: "TensorListPopBack",
-    inputs: &["input_handle: variant", "element_shape: int32"],
-    outputs: &["output_handle: variant", "tensor: element_dtype"],
-    attrs: &["element_dtype: type"],
-    shape: pop_back_shape,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_POP_BACK: OpDef = OpDef::new("TensorListPopBack", pop_back_shape);
 
 fn pop_back_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, PartialShape::scalar());
@@ -237,14 +202,7 @@ fn zeros(ctx: &KernelContext<'_>, dtype: DType, shape: &PartialShape) -> Result<
     ctx.zeros(dtype, shape)
 }
 
-const TENSOR_LIST_GET_ITEM: OpDef = OpDef {
-    name: "TensorListGetItem",
-    inputs: &["input_handle: variant", "index: int32", "element_shape: Tshape"],
-    outputs: &["item: element_dtype"],
-    attrs: &["element_dtype: type", "Tshape: {int32, int64} = DT_INT32"],
-    shape: get_item_shape,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_GET_ITEM: OpDef = OpDef::new("TensorListGetItem", get_item_shape);
 
 fn get_item_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.shape_from_input(2)?);
@@ -285,14 +243,7 @@ fn element(list: &TensorList, index: i64) -> Result<&Option<Tensor>> {
     })
 }
 
-const TENSOR_LIST_SET_ITEM: OpDef = OpDef {
-    name: "TensorListSetItem",
-    inputs: &["input_handle: variant", "index: int32", "item: element_dtype"],
-    outputs: &["output_handle: variant"],
-    attrs: &["element_dtype: type", "resize_if_index_out_of_bounds: bool = false"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_SET_ITEM: OpDef = OpDef::new("TensorListSetItem", shape::scalar);
 
 fn set_item(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;
@@ -318,27 +269,14 @@ fn set_item(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_LENGTH: OpDef = OpDef {
-    name: "TensorListLength",
-    inputs: &["input_handle: variant"],
-    outputs: &["length: int32"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_LENGTH: OpDef = OpDef::new("TensorListLength", shape::scalar);
 
 fn length(ctx: &mut KernelContext<'_>) -> Result<()> {
     let len = TensorList::input(ctx, 0)?.len();
     ctx.set_output(0, Tensor::scalar(i32::try_from(len).unwrap_or(i32::MAX)))
 }
 
-const TENSOR_LIST_ELEMENT_SHAPE: OpDef = OpDef {
-    name: "TensorListElementShape",
-    inputs: &["input_handle: variant"],
-    outputs: &["element_shape: shape_type"],
-    attrs: &["shape_type: {int32, int64}"],
-    shape: shape::unknown,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_ELEMENT_SHAPE: OpDef = OpDef::new("TensorListElementShape", shape::unknown);
 
 fn element_shape_of(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let is_long = init.output_dtype(0) == DType::Int64;
@@ -357,13 +295,7 @@ fn element_shape_of(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_RESIZE: OpDef = OpDef {
-    name: "TensorListResize",
-    inputs: &["input_handle: variant", "size: int32"],
-    outputs: &["output_handle: variant"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_RESIZE: OpDef = OpDef::new("TensorListResize", shape::scalar);
 
 fn resize(ctx: &mut KernelContext<'_>) -> Result<()> {
     let mut taken = Taken::input(ctx, 0)?;
@@ -373,14 +305,7 @@ fn resize(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output(0, taken.into_tensor()?)
 }
 
-const TENSOR_LIST_CONCAT_LISTS: OpDef = OpDef {
-    name: "TensorListConcatLists",
-    inputs: &["input_a: variant", "input_b: variant"],
-    outputs: &["output: variant"],
-    attrs: &["element_dtype: type"],
-    shape: shape::merged,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_CONCAT_LISTS: OpDef = OpDef::new("TensorListConcatLists", shape::merged);
 
 fn concat_lists(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;

@@ -76,14 +76,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const TENSOR_LIST_STACK: OpDef = OpDef {
-    name: "TensorListStack",
-    inputs: &["input_handle: variant", "element_shape: int32"],
-    outputs: &["tensor: element_dtype"],
-    attrs: &["element_dtype: type", "num_elements: int = -1"],
-    shape: stack_shape,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_STACK: OpDef = OpDef::new("TensorListStack", stack_shape);
 
 fn stack_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let rows = usize::try_from(c.attrs().int("num_elements")?).ok();
@@ -134,14 +127,7 @@ fn stacked<'a>(
     joined(ctx, dtype, Shape::new(&dims)?, count, |i| (element(i), i * len..(i + 1) * len))
 }
 
-const TENSOR_LIST_GATHER: OpDef = OpDef {
-    name: "TensorListGather",
-    inputs: &["input_handle: variant", "indices: int32", "element_shape: int32"],
-    outputs: &["values: element_dtype"],
-    attrs: &["element_dtype: type"],
-    shape: gather_shape,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_GATHER: OpDef = OpDef::new("TensorListGather", gather_shape);
 
 fn gather_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let element = c.shape_from_input(2)?;
@@ -176,14 +162,7 @@ fn gather(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_CONCAT: OpDef = OpDef {
-    name: "TensorListConcat",
-    inputs: &["input_handle: variant"],
-    outputs: &["tensor: element_dtype", "lengths: int64"],
-    attrs: &["element_dtype: type", "element_shape: shape = {unknown_rank: true}"],
-    shape: concat_shape,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_CONCAT: OpDef = OpDef::new("TensorListConcat", concat_shape);
 
 fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let element = c.attrs().shape("element_shape")?;
@@ -210,14 +189,7 @@ fn concat(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const TENSOR_LIST_CONCAT_V2: OpDef = OpDef {
-    name: "TensorListConcatV2",
-    inputs: &["input_handle: variant", "element_shape: shape_type", "leading_dims: int64"],
-    outputs: &["tensor: element_dtype", "lengths: int64"],
-    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
-    shape: concat_v2_shape,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_CONCAT_V2: OpDef = OpDef::new("TensorListConcatV2", concat_v2_shape);
 
 fn concat_v2_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let element = c.shape_from_input(1)?;
@@ -324,14 +296,7 @@ fn common_sizes(
     Ok((common.filter(|_| !differ), rest))
 }
 
-const TENSOR_LIST_FROM_TENSOR: OpDef = OpDef {
-    name: "TensorListFromTensor",
-    inputs: &["tensor: element_dtype", "element_shape: shape_type"],
-    outputs: &["output_handle: variant"],
-    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_FROM_TENSOR: OpDef = OpDef::new("TensorListFromTensor", shape::scalar);
 
 fn from_tensor(ctx: &mut KernelContext<'_>) -> Result<()> {
     let tensor = ctx.input(0)?;
@@ -362,14 +327,7 @@ fn row(ctx: &KernelContext<'_>, tensor: &Tensor, i: usize, shape: &Shape) -> Res
     tensor.rows(i, 1, Some(ctx.budget()))?.reshaped(shape.clone())
 }
 
-const TENSOR_LIST_SPLIT: OpDef = OpDef {
-    name: "TensorListSplit",
-    inputs: &["tensor: element_dtype", "element_shape: shape_type", "lengths: int64"],
-    outputs: &["output_handle: variant"],
-    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_SPLIT: OpDef = OpDef::new("TensorListSplit", shape::scalar);
 
 fn split(ctx: &mut KernelContext<'_>) -> Result<()> {
     let (tensor, lengths) = (ctx.input(0)?, ctx.input(2)?);
@@ -409,27 +367,8 @@ fn split(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output(0, list.into_tensor()?)
 }
 
-const TENSOR_LIST_SCATTER: OpDef = OpDef {
-    name: "TensorListScatter",
-    inputs: &["tensor: element_dtype", "indices: int32", "element_shape: shape_type"],
-    outputs: &["output_handle: variant"],
-    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
-const TENSOR_LIST_SCATTER_V2: OpDef = OpDef {
-    name: "TensorListScatterV2",
-    inputs: &[
-        "tensor: element_dtype",
-        "indices: int32",
-        "element_shape: shape_type",
-        "num_elements: int32",
-    ],
-    outputs: &["output_handle: variant"],
-    attrs: &["element_dtype: type", "shape_type: {int32, int64}"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_SCATTER: OpDef = OpDef::new("TensorListScatter", shape::scalar);
+const TENSOR_LIST_SCATTER_V2: OpDef = OpDef::new("TensorListScatterV2", shape::scalar);
 
 fn scatter(ctx: &mut KernelContext<'_>) -> Result<()> {
     let tensor = ctx.input(0)?;
@@ -485,14 +424,8 @@ fn put_rows(
     Ok(())
 }
 
-const TENSOR_LIST_SCATTER_INTO_EXISTING_LIST: OpDef = OpDef {
-    name: "TensorListScatterIntoExistingList",
-    inputs: &["input_handle: variant", "tensor: element_dtype", "indices: int32"],
-    outputs: &["output_handle: variant"],
-    attrs: &["element_dtype: type"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const TENSOR_LIST_SCATTER_INTO_EXISTING_LIST: OpDef =
+    OpDef::new("TensorListScatterIntoExistingList", shape::scalar);
 
 fn scatter_into(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("element_dtype")?;

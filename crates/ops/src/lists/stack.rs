@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use thalweg_graph::OpDef;
 use thalweg_graph::shape::{self, ShapeContext};
-use thalweg_graph::{Flag, OpDef};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{
     Budget, Charge, DType, Resource, Result, Tensor, bail, check_nesting, ensure, err,
@@ -15,14 +15,14 @@ use crate::state::handle::two_strings;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        STACK,
-        STACK_V2,
-        STACK_PUSH,
-        STACK_PUSH_V2,
-        STACK_POP,
-        STACK_POP_V2,
-        STACK_CLOSE,
-        STACK_CLOSE_V2,
+        OpDef::new("Stack", two_strings),
+        OpDef::new("StackV2", shape::unknown),
+        OpDef::new("StackPush", push_shape),
+        OpDef::new("StackPushV2", push_shape),
+        OpDef::new("StackPop", shape::unknown),
+        OpDef::new("StackPopV2", shape::unknown),
+        OpDef::new("StackClose", shape::unknown),
+        OpDef::new("StackCloseV2", shape::unknown),
     ],
     kernels: &[
         KernelSpec { op: "Stack", create: stack, ..CHEAP },
@@ -112,24 +112,6 @@ impl Stack {
     }
 }
 
-const STACK: OpDef = OpDef {
-    name: "Stack",
-    outputs: &["handle: Ref(string)"],
-    attrs: &["elem_type: type", "stack_name: string = ''"],
-    shape: two_strings,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-const STACK_V2: OpDef = OpDef {
-    name: "StackV2",
-    inputs: &["max_size: int32"],
-    outputs: &["handle: resource"],
-    attrs: &["elem_type: type", "stack_name: string = ''"],
-    shape: shape::unknown,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
 fn stack(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let dtype = init.attrs().dtype("elem_type")?;
     let name = match init.attrs().string("stack_name")? {
@@ -144,24 +126,6 @@ fn stack(init: &KernelInit<'_>) -> Result<AnyKernel> {
         set_handle(ctx, CONTAINER, &name, || Ok(stack))
     })
 }
-
-const STACK_PUSH: OpDef = OpDef {
-    name: "StackPush",
-    inputs: &["handle: Ref(string)", "elem: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "swap_memory: bool = false"],
-    shape: push_shape,
-    ..OpDef::DEFAULT
-};
-const STACK_PUSH_V2: OpDef = OpDef {
-    name: "StackPushV2",
-    inputs: &["handle: resource", "elem: T"],
-    outputs: &["output: T"],
-    attrs: &["T: type", "swap_memory: bool = false"],
-    shape: push_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
 
 fn push_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.input(1).clone());
@@ -181,24 +145,6 @@ fn push(ctx: &mut KernelContext<'_>) -> Result<()> {
     ctx.set_output(0, element)
 }
 
-const STACK_POP: OpDef = OpDef {
-    name: "StackPop",
-    inputs: &["handle: Ref(string)"],
-    outputs: &["elem: elem_type"],
-    attrs: &["elem_type: type"],
-    shape: shape::unknown,
-    ..OpDef::DEFAULT
-};
-const STACK_POP_V2: OpDef = OpDef {
-    name: "StackPopV2",
-    inputs: &["handle: resource"],
-    outputs: &["elem: elem_type"],
-    attrs: &["elem_type: type"],
-    shape: shape::unknown,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
 fn pop(ctx: &mut KernelContext<'_>) -> Result<()> {
     let element = step_state::<Stack>(ctx, 0)?.pop()?;
     if element.dtype() != ctx.output_dtype(0)? {
@@ -212,20 +158,6 @@ fn pop(ctx: &mut KernelContext<'_>) -> Result<()> {
     }
     ctx.set_output(0, element)
 }
-
-const STACK_CLOSE: OpDef = OpDef {
-    name: "StackClose",
-    inputs: &["handle: Ref(string)"],
-    shape: shape::unknown,
-    ..OpDef::DEFAULT
-};
-const STACK_CLOSE_V2: OpDef = OpDef {
-    name: "StackCloseV2",
-    inputs: &["handle: resource"],
-    shape: shape::unknown,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
 
 fn close(ctx: &mut KernelContext<'_>) -> Result<()> {
     step_state::<Stack>(ctx, 0)?.close();

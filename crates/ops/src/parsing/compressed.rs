@@ -6,17 +6,8 @@ use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, bail, charge_string, err};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[DECODE_COMPRESSED],
+    ops: &[OpDef::new("DecodeCompressed", shape::unchanged)],
     kernels: &[KernelSpec { op: "DecodeCompressed", create: decode_compressed, ..KernelSpec::CPU }],
-};
-
-const DECODE_COMPRESSED: OpDef = OpDef {
-    name: "DecodeCompressed",
-    inputs: &["bytes: string"],
-    outputs: &["output: string"],
-    attrs: &["compression_type: string = ''"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
 };
 
 /// Bytes asked for at a time while a string grows.

@@ -15,23 +15,8 @@ use crate::strings::number::{FromText, trimmed};
 use crate::strings::text::{FirstError, part};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[DECODE_CSV],
+    ops: &[OpDef::new("DecodeCSV", one_per_record)],
     kernels: &[KernelSpec { op: "DecodeCSV", create: decode_csv, ..KernelSpec::CPU }],
-};
-
-const DECODE_CSV: OpDef = OpDef {
-    name: "DecodeCSV",
-    inputs: &["records: string", "record_defaults: OUT_TYPE"],
-    outputs: &["output: OUT_TYPE"],
-    attrs: &[
-        "OUT_TYPE: list({float, double, int32, int64, string}) >= 1",
-        "field_delim: string = ','",
-        "use_quote_delim: bool = true",
-        "na_value: string = ''",
-        "select_cols: list(int) = []",
-    ],
-    shape: one_per_record,
-    ..OpDef::DEFAULT
 };
 
 fn one_per_record(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -13,87 +13,16 @@ use super::features::Wanted;
 use super::outputs::{AttrNames, Batch, Forms, parse};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[PARSE_EXAMPLE, PARSE_EXAMPLE_V2, PARSE_SINGLE_EXAMPLE],
+    ops: &[
+        OpDef::new("ParseExample", |c| batch_shapes(c, &V1, 1)),
+        OpDef::new("ParseExampleV2", |c| batch_shapes(c, &V2, 2)),
+        OpDef::new("ParseSingleExample", |c| batch_shapes(c, &V1, 0)),
+    ],
     kernels: &[
         KernelSpec { op: "ParseExample", create: parse_example, ..KernelSpec::CPU },
         KernelSpec { op: "ParseExampleV2", create: parse_example_v2, ..KernelSpec::CPU },
         KernelSpec { op: "ParseSingleExample", create: parse_single_example, ..KernelSpec::CPU },
     ],
-};
-
-const PARSE_EXAMPLE: OpDef = OpDef {
-    name: "ParseExample",
-    inputs: &[
-        "serialized: string",
-        "names: string",
-        "sparse_keys: Nsparse * string",
-        "dense_keys: Ndense * string",
-        "dense_defaults: Tdense",
-    ],
-    outputs: &[
-        "sparse_indices: Nsparse * int64",
-        "sparse_values: sparse_types",
-        "sparse_shapes: Nsparse * int64",
-        "dense_values: Tdense",
-    ],
-    attrs: &[
-        "Nsparse: int >= 0",
-        "Ndense: int >= 0",
-        "sparse_types: list({float, int64, string}) >= 0",
-        "Tdense: list({float, int64, string}) >= 0",
-        "dense_shapes: list(shape) >= 0",
-    ],
-    shape: |c| batch_shapes(c, &V1, 1),
-    ..OpDef::DEFAULT
-};
-const PARSE_EXAMPLE_V2: OpDef = OpDef {
-    name: "ParseExampleV2",
-    inputs: &[
-        "serialized: string",
-        "names: string",
-        "sparse_keys: string",
-        "dense_keys: string",
-        "ragged_keys: string",
-        "dense_defaults: Tdense",
-    ],
-    outputs: &[
-        "sparse_indices: num_sparse * int64",
-        "sparse_values: sparse_types",
-        "sparse_shapes: num_sparse * int64",
-        "dense_values: Tdense",
-        "ragged_values: ragged_value_types",
-        "ragged_row_splits: ragged_split_types",
-    ],
-    attrs: &[
-        "Tdense: list({float, int64, string}) >= 0",
-        "num_sparse: int >= 0",
-        "sparse_types: list({float, int64, string}) >= 0",
-        "ragged_value_types: list({float, int64, string}) >= 0",
-        "ragged_split_types: list({int32, int64}) >= 0",
-        "dense_shapes: list(shape) >= 0",
-    ],
-    shape: |c| batch_shapes(c, &V2, 2),
-    ..OpDef::DEFAULT
-};
-const PARSE_SINGLE_EXAMPLE: OpDef = OpDef {
-    name: "ParseSingleExample",
-    inputs: &["serialized: string", "dense_defaults: Tdense"],
-    outputs: &[
-        "sparse_indices: num_sparse * int64",
-        "sparse_values: sparse_types",
-        "sparse_shapes: num_sparse * int64",
-        "dense_values: Tdense",
-    ],
-    attrs: &[
-        "num_sparse: int >= 0",
-        "sparse_keys: list(string) >= 0",
-        "dense_keys: list(string) >= 0",
-        "sparse_types: list({float, int64, string}) >= 0",
-        "Tdense: list({float, int64, string}) >= 0",
-        "dense_shapes: list(shape) >= 0",
-    ],
-    shape: |c| batch_shapes(c, &V1, 0),
-    ..OpDef::DEFAULT
 };
 
 const V1: AttrNames = AttrNames {

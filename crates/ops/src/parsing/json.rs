@@ -11,16 +11,8 @@ use thalweg_tensor::{Error, Result, bail, charge_string, ensure, err};
 use crate::strings::number::{FromText, trimmed};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[DECODE_JSON_EXAMPLE],
+    ops: &[OpDef::new("DecodeJSONExample", shape::unchanged)],
     kernels: &[KernelSpec { op: "DecodeJSONExample", create: decode_json, ..KernelSpec::CPU }],
-};
-
-const DECODE_JSON_EXAMPLE: OpDef = OpDef {
-    name: "DecodeJSONExample",
-    inputs: &["json_examples: string"],
-    outputs: &["binary_examples: string"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
 };
 
 fn decode_json(_: &KernelInit<'_>) -> Result<AnyKernel> {

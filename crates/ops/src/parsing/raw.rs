@@ -1,7 +1,7 @@
 //! `DecodeRaw`: strings reinterpreted as numbers.
 
+use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
-use thalweg_graph::{Gradient, OpDef};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, DType, PartialShape, Result, Tensor, ensure, err};
 
@@ -9,37 +9,14 @@ use super::with_last;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[DECODE_RAW, DECODE_PADDED_RAW],
+    ops: &[
+        OpDef::new("DecodeRaw", one_more_dimension).without_gradient(),
+        OpDef::new("DecodePaddedRaw", padded_shape).without_gradient(),
+    ],
     kernels: &[
         KernelSpec { op: "DecodeRaw", create: decode_raw, ..KernelSpec::CPU },
         KernelSpec { op: "DecodePaddedRaw", create: decode_padded_raw, ..KernelSpec::CPU },
     ],
-};
-
-const DECODE_RAW: OpDef = OpDef {
-    name: "DecodeRaw",
-    inputs: &["bytes: string"],
-    outputs: &["output: out_type"],
-    attrs: &[
-        "out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, complex64, \
-         complex128, bool, bfloat16}",
-        "little_endian: bool = true",
-    ],
-    shape: one_more_dimension,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
-};
-const DECODE_PADDED_RAW: OpDef = OpDef {
-    name: "DecodePaddedRaw",
-    inputs: &["input_bytes: string", "fixed_length: int32"],
-    outputs: &["output: out_type"],
-    attrs: &[
-        "out_type: {half, float, double, int32, uint16, uint8, int16, int8, int64, bfloat16}",
-        "little_endian: bool = true",
-    ],
-    shape: padded_shape,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
 };
 
 fn one_more_dimension(c: &mut ShapeContext<'_>) -> Result<()> {

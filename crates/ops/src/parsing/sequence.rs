@@ -11,132 +11,16 @@ use super::outputs::{AttrNames, Batch, Forms, parse};
 use super::steps::{WantedSteps, parse_steps};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[PARSE_SEQUENCE_EXAMPLE, PARSE_SEQUENCE_EXAMPLE_V2, PARSE_SINGLE_SEQUENCE_EXAMPLE],
+    ops: &[
+        OpDef::new("ParseSequenceExample", |c| sequence_shapes(c, &V1, false)),
+        OpDef::new("ParseSequenceExampleV2", |c| sequence_shapes(c, &V2, false)),
+        OpDef::new("ParseSingleSequenceExample", |c| sequence_shapes(c, &V1, true)),
+    ],
     kernels: &[
         KernelSpec { op: "ParseSequenceExample", create: parse_v1, ..KernelSpec::CPU },
         KernelSpec { op: "ParseSequenceExampleV2", create: parse_v2, ..KernelSpec::CPU },
         KernelSpec { op: "ParseSingleSequenceExample", create: parse_single, ..KernelSpec::CPU },
     ],
-};
-
-const PARSE_SEQUENCE_EXAMPLE: OpDef = OpDef {
-    name: "ParseSequenceExample",
-    inputs: &["serialized: string", "debug_name: string", "context_dense_defaults: Tcontext_dense"],
-    outputs: &[
-        "context_sparse_indices: Ncontext_sparse * int64",
-        "context_sparse_values: context_sparse_types",
-        "context_sparse_shapes: Ncontext_sparse * int64",
-        "context_dense_values: Tcontext_dense",
-        "feature_list_sparse_indices: Nfeature_list_sparse * int64",
-        "feature_list_sparse_values: feature_list_sparse_types",
-        "feature_list_sparse_shapes: Nfeature_list_sparse * int64",
-        "feature_list_dense_values: feature_list_dense_types",
-        "feature_list_dense_lengths: Nfeature_list_dense * int64",
-    ],
-    attrs: &[
-        "feature_list_dense_missing_assumed_empty: list(string) >= 0",
-        "context_sparse_keys: list(string) >= 0",
-        "context_dense_keys: list(string) >= 0",
-        "feature_list_sparse_keys: list(string) >= 0",
-        "feature_list_dense_keys: list(string) >= 0",
-        "Ncontext_sparse: int >= 0 = 0",
-        "Ncontext_dense: int >= 0 = 0",
-        "Nfeature_list_sparse: int >= 0 = 0",
-        "Nfeature_list_dense: int >= 0 = 0",
-        "context_sparse_types: list({float, int64, string}) >= 0 = []",
-        "Tcontext_dense: list({float, int64, string}) >= 0 = []",
-        "feature_list_dense_types: list({float, int64, string}) >= 0 = []",
-        "context_dense_shapes: list(shape) >= 0 = []",
-        "feature_list_sparse_types: list({float, int64, string}) >= 0 = []",
-        "feature_list_dense_shapes: list(shape) >= 0 = []",
-    ],
-    shape: |c| sequence_shapes(c, &V1, false),
-    ..OpDef::DEFAULT
-};
-const PARSE_SEQUENCE_EXAMPLE_V2: OpDef = OpDef {
-    name: "ParseSequenceExampleV2",
-    inputs: &[
-        "serialized: string",
-        "debug_name: string",
-        "context_sparse_keys: string",
-        "context_dense_keys: string",
-        "context_ragged_keys: string",
-        "feature_list_sparse_keys: string",
-        "feature_list_dense_keys: string",
-        "feature_list_ragged_keys: string",
-        "feature_list_dense_missing_assumed_empty: bool",
-        "context_dense_defaults: Tcontext_dense",
-    ],
-    outputs: &[
-        "context_sparse_indices: Ncontext_sparse * int64",
-        "context_sparse_values: context_sparse_types",
-        "context_sparse_shapes: Ncontext_sparse * int64",
-        "context_dense_values: Tcontext_dense",
-        "context_ragged_values: context_ragged_value_types",
-        "context_ragged_row_splits: context_ragged_split_types",
-        "feature_list_sparse_indices: Nfeature_list_sparse * int64",
-        "feature_list_sparse_values: feature_list_sparse_types",
-        "feature_list_sparse_shapes: Nfeature_list_sparse * int64",
-        "feature_list_dense_values: feature_list_dense_types",
-        "feature_list_dense_lengths: Nfeature_list_dense * int64",
-        "feature_list_ragged_values: feature_list_ragged_value_types",
-        "feature_list_ragged_outer_splits: feature_list_ragged_split_types",
-        "feature_list_ragged_inner_splits: feature_list_ragged_split_types",
-    ],
-    attrs: &[
-        "Ncontext_sparse: int >= 0 = 0",
-        "Tcontext_dense: list({float, int64, string}) >= 0 = []",
-        "context_sparse_types: list({float, int64, string}) >= 0 = []",
-        "context_ragged_value_types: list({float, int64, string}) >= 0 = []",
-        "context_ragged_split_types: list({int32, int64}) >= 0 = []",
-        "context_dense_shapes: list(shape) >= 0 = []",
-        "Nfeature_list_sparse: int >= 0 = 0",
-        "Nfeature_list_dense: int >= 0 = 0",
-        "feature_list_dense_types: list({float, int64, string}) >= 0 = []",
-        "feature_list_sparse_types: list({float, int64, string}) >= 0 = []",
-        "feature_list_ragged_value_types: list({float, int64, string}) >= 0 = []",
-        "feature_list_ragged_split_types: list({int32, int64}) >= 0 = []",
-        "feature_list_dense_shapes: list(shape) >= 0 = []",
-    ],
-    shape: |c| sequence_shapes(c, &V2, false),
-    ..OpDef::DEFAULT
-};
-const PARSE_SINGLE_SEQUENCE_EXAMPLE: OpDef = OpDef {
-    name: "ParseSingleSequenceExample",
-    inputs: &[
-        "serialized: string",
-        "feature_list_dense_missing_assumed_empty: string",
-        "context_sparse_keys: Ncontext_sparse * string",
-        "context_dense_keys: Ncontext_dense * string",
-        "feature_list_sparse_keys: Nfeature_list_sparse * string",
-        "feature_list_dense_keys: Nfeature_list_dense * string",
-        "context_dense_defaults: Tcontext_dense",
-        "debug_name: string",
-    ],
-    outputs: &[
-        "context_sparse_indices: Ncontext_sparse * int64",
-        "context_sparse_values: context_sparse_types",
-        "context_sparse_shapes: Ncontext_sparse * int64",
-        "context_dense_values: Tcontext_dense",
-        "feature_list_sparse_indices: Nfeature_list_sparse * int64",
-        "feature_list_sparse_values: feature_list_sparse_types",
-        "feature_list_sparse_shapes: Nfeature_list_sparse * int64",
-        "feature_list_dense_values: feature_list_dense_types",
-    ],
-    attrs: &[
-        "Ncontext_sparse: int >= 0 = 0",
-        "Ncontext_dense: int >= 0 = 0",
-        "Nfeature_list_sparse: int >= 0 = 0",
-        "Nfeature_list_dense: int >= 0 = 0",
-        "context_sparse_types: list({float, int64, string}) >= 0 = []",
-        "Tcontext_dense: list({float, int64, string}) >= 0 = []",
-        "feature_list_dense_types: list({float, int64, string}) >= 0 = []",
-        "context_dense_shapes: list(shape) >= 0 = []",
-        "feature_list_sparse_types: list({float, int64, string}) >= 0 = []",
-        "feature_list_dense_shapes: list(shape) >= 0 = []",
-    ],
-    shape: |c| sequence_shapes(c, &V1, true),
-    ..OpDef::DEFAULT
 };
 
 /// What the attrs of the context are called, and those of the feature lists.

@@ -1,7 +1,7 @@
 //! Tensors as serialized `TensorProto` messages.
 
 use prost::Message;
-use thalweg_graph::{Gradient, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_proto as pb;
 use thalweg_tensor::{Code, Error, Result, Tensor, ensure, err};
@@ -9,30 +9,14 @@ use thalweg_tensor::{Code, Error, Result, Tensor, ensure, err};
 use super::{scalar_string, set_scalar_string};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[PARSE_TENSOR, SERIALIZE_TENSOR],
+    ops: &[
+        OpDef::new("ParseTensor", shape::unknown).without_gradient(),
+        OpDef::new("SerializeTensor", shape::scalar).without_gradient(),
+    ],
     kernels: &[
         KernelSpec { op: "ParseTensor", create: parse_tensor, ..KernelSpec::CPU },
         KernelSpec { op: "SerializeTensor", create: serialize_tensor, ..KernelSpec::CPU },
     ],
-};
-
-const PARSE_TENSOR: OpDef = OpDef {
-    name: "ParseTensor",
-    inputs: &["serialized: string"],
-    outputs: &["output: out_type"],
-    attrs: &["out_type: type"],
-    shape: shape::unknown,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
-};
-const SERIALIZE_TENSOR: OpDef = OpDef {
-    name: "SerializeTensor",
-    inputs: &["tensor: T"],
-    outputs: &["serialized: string"],
-    attrs: &["T: type"],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
 };
 
 fn parse_tensor(init: &KernelInit<'_>) -> Result<AnyKernel> {

@@ -9,27 +9,11 @@ use super::{scalar_string, set_scalar_string};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[DECODE_WAV, ENCODE_WAV],
+    ops: &[OpDef::new("DecodeWav", decoded_shape), OpDef::new("EncodeWav", encoded_shape)],
     kernels: &[
         KernelSpec { op: "DecodeWav", create: decode_wav, ..KernelSpec::CPU },
         KernelSpec { op: "EncodeWav", create: encode_wav, ..KernelSpec::CPU },
     ],
-};
-
-const DECODE_WAV: OpDef = OpDef {
-    name: "DecodeWav",
-    inputs: &["contents: string"],
-    outputs: &["audio: float", "sample_rate: int32"],
-    attrs: &["desired_channels: int = -1", "desired_samples: int = -1"],
-    shape: decoded_shape,
-    ..OpDef::DEFAULT
-};
-const ENCODE_WAV: OpDef = OpDef {
-    name: "EncodeWav",
-    inputs: &["audio: float", "sample_rate: int32"],
-    outputs: &["contents: string"],
-    shape: encoded_shape,
-    ..OpDef::DEFAULT
 };
 
 fn encoded_shape(c: &mut ShapeContext<'_>) -> Result<()> {

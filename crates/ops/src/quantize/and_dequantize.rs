@@ -11,11 +11,11 @@ use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        QUANTIZE_AND_DEQUANTIZE,
+        OpDef::new("QuantizeAndDequantize", shape::unchanged).with_gradient(straight_through),
         QUANTIZE_AND_DEQUANTIZE_V2,
-        QUANTIZE_AND_DEQUANTIZE_V3,
+        OpDef::new("QuantizeAndDequantizeV3", ranged_shape).with_gradient(straight_through),
         QUANTIZE_AND_DEQUANTIZE_V4,
-        QUANTIZE_AND_DEQUANTIZE_V4_GRAD,
+        OpDef::new("QuantizeAndDequantizeV4Grad", gradient_shape),
     ],
     kernels: &[
         cpu_kernel!("QuantizeAndDequantize", "T" in [f32, f64] => with_attr_range),
@@ -26,64 +26,14 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const FLOATS: &str = "T: {bfloat16, half, float, double}";
-
-const QUANTIZE_AND_DEQUANTIZE: OpDef = OpDef {
-    name: "QuantizeAndDequantize",
-    inputs: &["input: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "signed_input: bool = true",
-        "num_bits: int = 8",
-        "range_given: bool = false",
-        "input_min: float = 0.0",
-        "input_max: float = 0.0",
-        FLOATS,
-    ],
-    shape: shape::unchanged,
-    gradient: Gradient::By(straight_through),
-    ..OpDef::DEFAULT
-};
-
 /// The gradient as if nothing were rounded.
 fn straight_through(g: &mut GradientContext<'_>) -> Result<()> {
     let grad = g.grad(0)?;
     g.set(0, grad)
 }
 
-const QUANTIZE_AND_DEQUANTIZE_V2: OpDef = OpDef {
-    name: "QuantizeAndDequantizeV2",
-    inputs: &["input: T", "input_min: T", "input_max: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "signed_input: bool = true",
-        "num_bits: int = 8",
-        "range_given: bool = false",
-        FLOATS,
-        "round_mode: {'HALF_TO_EVEN', 'HALF_UP'} = 'HALF_TO_EVEN'",
-        "narrow_range: bool = false",
-        "axis: int = -1",
-    ],
-    shape: ranged_shape,
-    gradient: Gradient::By(straight_through),
-    ..OpDef::DEFAULT
-};
-
-const QUANTIZE_AND_DEQUANTIZE_V3: OpDef = OpDef {
-    name: "QuantizeAndDequantizeV3",
-    inputs: &["input: T", "input_min: T", "input_max: T", "num_bits: int32"],
-    outputs: &["output: T"],
-    attrs: &[
-        "signed_input: bool = true",
-        "range_given: bool = true",
-        FLOATS,
-        "narrow_range: bool = false",
-        "axis: int = -1",
-    ],
-    shape: ranged_shape,
-    gradient: Gradient::By(straight_through),
-    ..OpDef::DEFAULT
-};
+const QUANTIZE_AND_DEQUANTIZE_V2: OpDef =
+    OpDef::new("QuantizeAndDequantizeV2", ranged_shape).with_gradient(straight_through);
 
 const QUANTIZE_AND_DEQUANTIZE_V4: OpDef = OpDef {
     name: "QuantizeAndDequantizeV4",
@@ -98,15 +48,6 @@ fn within_range(g: &mut GradientContext<'_>) -> Result<()> {
     let adjoints = op.build_all()?;
     adjoints.into_iter().enumerate().try_for_each(|(i, adjoint)| g.set(i, adjoint))
 }
-
-const QUANTIZE_AND_DEQUANTIZE_V4_GRAD: OpDef = OpDef {
-    name: "QuantizeAndDequantizeV4Grad",
-    inputs: &["gradients: T", "input: T", "input_min: T", "input_max: T"],
-    outputs: &["input_backprop: T", "input_min_backprop: T", "input_max_backprop: T"],
-    attrs: &[FLOATS, "axis: int = -1"],
-    shape: gradient_shape,
-    ..OpDef::DEFAULT
-};
 
 /// The shape of the ranges' ends in inputs `first` and the next, for inputs of this shape.
 fn ends_shape(c: &ShapeContext<'_>, first: usize, input: &PartialShape) -> Result<PartialShape> {

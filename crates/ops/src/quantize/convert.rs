@@ -12,42 +12,11 @@ use thalweg_tensor::{
 use super::range::{Quantized, Slices, ToFloat, ToQuantized, clamp};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[QUANTIZE_V2, DEQUANTIZE],
+    ops: &[OpDef::new("QuantizeV2", quantize_shape), OpDef::new("Dequantize", quantize_shape)],
     kernels: &[
         cpu_kernel!("QuantizeV2", "T" in [QInt8, QUInt8, QInt16, QUInt16, QInt32] => quantize),
         cpu_kernel!("Dequantize", "T" in [QInt8, QUInt8, QInt16, QUInt16, QInt32] => dequantize),
     ],
-};
-
-const QUANTIZE_V2: OpDef = OpDef {
-    name: "QuantizeV2",
-    inputs: &["input: float", "min_range: float", "max_range: float"],
-    outputs: &["output: T", "output_min: float", "output_max: float"],
-    attrs: &[
-        "T: {qint8, quint8, qint32, qint16, quint16}",
-        "mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'",
-        "round_mode: {'HALF_AWAY_FROM_ZERO', 'HALF_TO_EVEN'} = 'HALF_AWAY_FROM_ZERO'",
-        "narrow_range: bool = false",
-        "axis: int = -1",
-        "ensure_minimum_range: float = 0.01",
-    ],
-    shape: quantize_shape,
-    ..OpDef::DEFAULT
-};
-
-const DEQUANTIZE: OpDef = OpDef {
-    name: "Dequantize",
-    inputs: &["input: T", "min_range: float", "max_range: float"],
-    outputs: &["output: dtype"],
-    attrs: &[
-        "T: {qint8, quint8, qint32, qint16, quint16}",
-        "mode: {'MIN_COMBINED', 'MIN_FIRST', 'SCALED'} = 'MIN_COMBINED'",
-        "narrow_range: bool = false",
-        "axis: int = -1",
-        "dtype: {bfloat16, float} = DT_FLOAT",
-    ],
-    shape: quantize_shape,
-    ..OpDef::DEFAULT
 };
 
 fn quantize_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -27,20 +27,8 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const ARGS: OpDef = OpDef {
-    name: "FakeQuantWithMinMaxArgs",
-    inputs: &["inputs: float"],
-    outputs: &["outputs: float"],
-    attrs: &[
-        "min: float = -6.0",
-        "max: float = 6.0",
-        "num_bits: int = 8",
-        "narrow_range: bool = false",
-    ],
-    shape: shape::unchanged,
-    gradient: Gradient::By(|g| through(g, "FakeQuantWithMinMaxArgsGradient")),
-    ..OpDef::DEFAULT
-};
+const ARGS: OpDef = OpDef::new("FakeQuantWithMinMaxArgs", shape::unchanged)
+    .with_gradient(|g| through(g, "FakeQuantWithMinMaxArgsGradient"));
 
 /// The gradients of all inputs, by an op that has them.
 fn through(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
@@ -51,28 +39,14 @@ fn through(g: &mut GradientContext<'_>, op: &str) -> Result<()> {
     adjoints.into_iter().enumerate().try_for_each(|(i, adjoint)| g.set(i, adjoint))
 }
 
-const ARGS_GRADIENT: OpDef = OpDef {
-    name: "FakeQuantWithMinMaxArgsGradient",
-    inputs: &["gradients: float", "inputs: float"],
-    outputs: &["backprops: float"],
-    gradient: Gradient::None,
-    ..ARGS
-};
+const ARGS_GRADIENT: OpDef =
+    OpDef { name: "FakeQuantWithMinMaxArgsGradient", gradient: Gradient::None, ..ARGS };
 
-const VARS: OpDef = OpDef {
-    name: "FakeQuantWithMinMaxVars",
-    inputs: &["inputs: float", "min: float", "max: float"],
-    outputs: &["outputs: float"],
-    attrs: &["num_bits: int = 8", "narrow_range: bool = false"],
-    shape: vars_shape,
-    gradient: Gradient::By(|g| through(g, "FakeQuantWithMinMaxVarsGradient")),
-    ..OpDef::DEFAULT
-};
+const VARS: OpDef = OpDef::new("FakeQuantWithMinMaxVars", vars_shape)
+    .with_gradient(|g| through(g, "FakeQuantWithMinMaxVarsGradient"));
 
 const VARS_GRADIENT: OpDef = OpDef {
     name: "FakeQuantWithMinMaxVarsGradient",
-    inputs: &["gradients: float", "inputs: float", "min: float", "max: float"],
-    outputs: &["backprops_wrt_input: float", "backprop_wrt_min: float", "backprop_wrt_max: float"],
     shape: vars_gradient_shape,
     gradient: Gradient::None,
     ..VARS

@@ -9,7 +9,11 @@ use super::range::{ToFloat, ToQuantized, to_float_exact};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[REQUANTIZATION_RANGE, REQUANTIZE, QUANTIZE_DOWN_AND_SHRINK_RANGE],
+    ops: &[
+        OpDef::new("RequantizationRange", range_shape),
+        REQUANTIZE,
+        QUANTIZE_DOWN_AND_SHRINK_RANGE,
+    ],
     kernels: &[
         KernelSpec {
             op: "RequantizationRange",
@@ -35,38 +39,10 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const INPUT: &str = "Tinput: {qint8, quint8, qint32, qint16, quint16}";
-const OUTPUT: &str = "out_type: {qint8, quint8, qint32, qint16, quint16}";
+const REQUANTIZE: OpDef = OpDef::new("Requantize", requantize_shape);
 
-const REQUANTIZATION_RANGE: OpDef = OpDef {
-    name: "RequantizationRange",
-    inputs: &["input: Tinput", "input_min: float", "input_max: float"],
-    outputs: &["output_min: float", "output_max: float"],
-    attrs: &[INPUT],
-    shape: range_shape,
-    ..OpDef::DEFAULT
-};
-
-const REQUANTIZE: OpDef = OpDef {
-    name: "Requantize",
-    inputs: &[
-        "input: Tinput",
-        "input_min: float",
-        "input_max: float",
-        "requested_output_min: float",
-        "requested_output_max: float",
-    ],
-    outputs: &["output: out_type", "output_min: float", "output_max: float"],
-    attrs: &[INPUT, OUTPUT],
-    shape: requantize_shape,
-    ..OpDef::DEFAULT
-};
-
-const QUANTIZE_DOWN_AND_SHRINK_RANGE: OpDef = OpDef {
-    name: "QuantizeDownAndShrinkRange",
-    inputs: &["input: Tinput", "input_min: float", "input_max: float"],
-    ..REQUANTIZE
-};
+const QUANTIZE_DOWN_AND_SHRINK_RANGE: OpDef =
+    OpDef { name: "QuantizeDownAndShrinkRange", ..REQUANTIZE };
 
 fn range_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(1, "input_min", 0)?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec, Outputs};
 use thalweg_tensor::{DType, Result, Tensor, bail, ensure};
 
@@ -50,53 +50,22 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const QUEUE_ENQUEUE: OpDef = OpDef {
-    name: "QueueEnqueue",
-    inputs: &["handle: Ref(string)", "components: Tcomponents"],
-    attrs: &["Tcomponents: list(type) >= 1", "timeout_ms: int = -1"],
-    ..OpDef::DEFAULT
-};
+const QUEUE_ENQUEUE: OpDef = OpDef::new("QueueEnqueue", shape::unknown);
 
-const QUEUE_ENQUEUE_V2: OpDef = OpDef {
-    name: "QueueEnqueueV2",
-    inputs: &["handle: resource", "components: Tcomponents"],
-    flags: &[Flag::Stateful],
-    ..QUEUE_ENQUEUE
-};
+const QUEUE_ENQUEUE_V2: OpDef = OpDef { name: "QueueEnqueueV2", ..QUEUE_ENQUEUE };
 
 const QUEUE_ENQUEUE_MANY: OpDef = OpDef { name: "QueueEnqueueMany", ..QUEUE_ENQUEUE };
 
 const QUEUE_ENQUEUE_MANY_V2: OpDef = OpDef { name: "QueueEnqueueManyV2", ..QUEUE_ENQUEUE_V2 };
 
-const QUEUE_DEQUEUE: OpDef = OpDef {
-    name: "QueueDequeue",
-    inputs: &["handle: Ref(string)"],
-    outputs: &["components: component_types"],
-    attrs: &["component_types: list(type) >= 1", "timeout_ms: int = -1"],
-    shape: shape::unknown,
-    ..OpDef::DEFAULT
-};
+const QUEUE_DEQUEUE: OpDef = OpDef::new("QueueDequeue", shape::unknown);
 
-const QUEUE_DEQUEUE_V2: OpDef = OpDef {
-    name: "QueueDequeueV2",
-    inputs: &["handle: resource"],
-    flags: &[Flag::Stateful],
-    ..QUEUE_DEQUEUE
-};
+const QUEUE_DEQUEUE_V2: OpDef = OpDef { name: "QueueDequeueV2", ..QUEUE_DEQUEUE };
 
-const QUEUE_DEQUEUE_MANY: OpDef = OpDef {
-    name: "QueueDequeueMany",
-    inputs: &["handle: Ref(string)", "n: int32"],
-    shape: batch_shapes,
-    ..QUEUE_DEQUEUE
-};
+const QUEUE_DEQUEUE_MANY: OpDef =
+    OpDef { name: "QueueDequeueMany", shape: batch_shapes, ..QUEUE_DEQUEUE };
 
-const QUEUE_DEQUEUE_MANY_V2: OpDef = OpDef {
-    name: "QueueDequeueManyV2",
-    inputs: &["handle: resource", "n: int32"],
-    flags: &[Flag::Stateful],
-    ..QUEUE_DEQUEUE_MANY
-};
+const QUEUE_DEQUEUE_MANY_V2: OpDef = OpDef { name: "QueueDequeueManyV2", ..QUEUE_DEQUEUE_MANY };
 
 const QUEUE_DEQUEUE_UP_TO: OpDef = OpDef { name: "QueueDequeueUpTo", ..QUEUE_DEQUEUE_MANY };
 
@@ -108,49 +77,17 @@ fn batch_shapes(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const QUEUE_CLOSE: OpDef = OpDef {
-    name: "QueueClose",
-    inputs: &["handle: Ref(string)"],
-    attrs: &["cancel_pending_enqueues: bool = false"],
-    ..OpDef::DEFAULT
-};
+const QUEUE_CLOSE: OpDef = OpDef::new("QueueClose", shape::unknown);
 
-const QUEUE_CLOSE_V2: OpDef = OpDef {
-    name: "QueueCloseV2",
-    inputs: &["handle: resource"],
-    flags: &[Flag::Stateful],
-    ..QUEUE_CLOSE
-};
+const QUEUE_CLOSE_V2: OpDef = OpDef { name: "QueueCloseV2", ..QUEUE_CLOSE };
 
-const QUEUE_IS_CLOSED: OpDef = OpDef {
-    name: "QueueIsClosed",
-    inputs: &["handle: Ref(string)"],
-    outputs: &["is_closed: bool"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const QUEUE_IS_CLOSED: OpDef = OpDef::new("QueueIsClosed", shape::scalar);
 
-const QUEUE_IS_CLOSED_V2: OpDef = OpDef {
-    name: "QueueIsClosedV2",
-    inputs: &["handle: resource"],
-    flags: &[Flag::Stateful],
-    ..QUEUE_IS_CLOSED
-};
+const QUEUE_IS_CLOSED_V2: OpDef = OpDef { name: "QueueIsClosedV2", ..QUEUE_IS_CLOSED };
 
-const QUEUE_SIZE: OpDef = OpDef {
-    name: "QueueSize",
-    inputs: &["handle: Ref(string)"],
-    outputs: &["size: int32"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const QUEUE_SIZE: OpDef = OpDef::new("QueueSize", shape::scalar);
 
-const QUEUE_SIZE_V2: OpDef = OpDef {
-    name: "QueueSizeV2",
-    inputs: &["handle: resource"],
-    flags: &[Flag::Stateful],
-    ..QUEUE_SIZE
-};
+const QUEUE_SIZE_V2: OpDef = OpDef { name: "QueueSizeV2", ..QUEUE_SIZE };
 
 /// Deadlines belong to steps; the attr is of an age before they did.
 pub(crate) fn check_timeout(init: &KernelInit<'_>) -> Result<()> {

@@ -21,9 +21,9 @@ use crate::state::handle::{state_input, state_kernel, state_of_call};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         BARRIER,
-        BARRIER_INSERT_MANY,
-        BARRIER_TAKE_MANY,
-        BARRIER_CLOSE,
+        OpDef::new("BarrierInsertMany", insert_shape),
+        OpDef::new("BarrierTakeMany", shape::unknown),
+        OpDef::new("BarrierClose", shape::unknown),
         BARRIER_READY_SIZE,
         BARRIER_INCOMPLETE_SIZE,
     ],
@@ -40,14 +40,6 @@ pub(crate) static FAMILY: Family = Family {
 /// A queue by its attrs.
 const BARRIER: OpDef = OpDef { name: "Barrier", ..FIFO_QUEUE };
 
-const BARRIER_INSERT_MANY: OpDef = OpDef {
-    name: "BarrierInsertMany",
-    inputs: &["handle: Ref(string)", "keys: string", "values: T"],
-    attrs: &["T: type", "component_index: int"],
-    shape: insert_shape,
-    ..OpDef::DEFAULT
-};
-
 /// One row of values for each key.
 fn insert_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let keys = c.with_rank(1, "keys", 1)?;
@@ -56,34 +48,7 @@ fn insert_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     Ok(())
 }
 
-const BARRIER_TAKE_MANY: OpDef = OpDef {
-    name: "BarrierTakeMany",
-    inputs: &["handle: Ref(string)", "num_elements: int32"],
-    outputs: &["indices: int64", "keys: string", "values: component_types"],
-    attrs: &[
-        "component_types: list(type) >= 1",
-        "allow_small_batch: bool = false",
-        "wait_for_incomplete: bool = false",
-        "timeout_ms: int = -1",
-    ],
-    shape: shape::unknown,
-    ..OpDef::DEFAULT
-};
-
-const BARRIER_CLOSE: OpDef = OpDef {
-    name: "BarrierClose",
-    inputs: &["handle: Ref(string)"],
-    attrs: &["cancel_pending_enqueues: bool = false"],
-    ..OpDef::DEFAULT
-};
-
-const BARRIER_READY_SIZE: OpDef = OpDef {
-    name: "BarrierReadySize",
-    inputs: &["handle: Ref(string)"],
-    outputs: &["size: int32"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const BARRIER_READY_SIZE: OpDef = OpDef::new("BarrierReadySize", shape::scalar);
 
 const BARRIER_INCOMPLETE_SIZE: OpDef =
     OpDef { name: "BarrierIncompleteSize", ..BARRIER_READY_SIZE };

@@ -1,7 +1,7 @@
 //! Queue creation: FIFO, padding FIFO, random shuffle, priority; with reference handles and, as
 //! `V2`, with resource handles.
 
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, bail, ensure};
 
@@ -33,72 +33,23 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-pub(super) const FIFO_QUEUE: OpDef = OpDef {
-    name: "FIFOQueue",
-    outputs: &["handle: Ref(string)"],
-    attrs: &[
-        "component_types: list(type) >= 1",
-        "shapes: list(shape) >= 0 = []",
-        "capacity: int = -1",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    shape: two_strings,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+pub(super) const FIFO_QUEUE: OpDef = OpDef::new("FIFOQueue", two_strings);
 
-const FIFO_QUEUE_V2: OpDef = OpDef {
-    name: "FIFOQueueV2",
-    outputs: &["handle: resource"],
-    shape: shape::scalar,
-    ..FIFO_QUEUE
-};
+const FIFO_QUEUE_V2: OpDef = OpDef { name: "FIFOQueueV2", shape: shape::scalar, ..FIFO_QUEUE };
 
 const PADDING_FIFO_QUEUE: OpDef = OpDef { name: "PaddingFIFOQueue", ..FIFO_QUEUE };
 
 const PADDING_FIFO_QUEUE_V2: OpDef = OpDef { name: "PaddingFIFOQueueV2", ..FIFO_QUEUE_V2 };
 
-const RANDOM_SHUFFLE_QUEUE: OpDef = OpDef {
-    name: "RandomShuffleQueue",
-    attrs: &[
-        "component_types: list(type) >= 1",
-        "shapes: list(shape) >= 0 = []",
-        "capacity: int = -1",
-        "min_after_dequeue: int = 0",
-        "seed: int = 0",
-        "seed2: int = 0",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    ..FIFO_QUEUE
-};
+const RANDOM_SHUFFLE_QUEUE: OpDef = OpDef { name: "RandomShuffleQueue", ..FIFO_QUEUE };
 
-const RANDOM_SHUFFLE_QUEUE_V2: OpDef = OpDef {
-    name: "RandomShuffleQueueV2",
-    outputs: &["handle: resource"],
-    shape: shape::scalar,
-    ..RANDOM_SHUFFLE_QUEUE
-};
+const RANDOM_SHUFFLE_QUEUE_V2: OpDef =
+    OpDef { name: "RandomShuffleQueueV2", shape: shape::scalar, ..RANDOM_SHUFFLE_QUEUE };
 
-const PRIORITY_QUEUE: OpDef = OpDef {
-    name: "PriorityQueue",
-    attrs: &[
-        "component_types: list(type) >= 0 = []",
-        "shapes: list(shape) >= 0",
-        "capacity: int = -1",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    ..FIFO_QUEUE
-};
+const PRIORITY_QUEUE: OpDef = OpDef { name: "PriorityQueue", ..FIFO_QUEUE };
 
-const PRIORITY_QUEUE_V2: OpDef = OpDef {
-    name: "PriorityQueueV2",
-    outputs: &["handle: resource"],
-    shape: shape::scalar,
-    ..PRIORITY_QUEUE
-};
+const PRIORITY_QUEUE_V2: OpDef =
+    OpDef { name: "PriorityQueueV2", shape: shape::scalar, ..PRIORITY_QUEUE };
 
 fn fifo(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let spec = declared(init, Kind::Fifo)?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, Family, KernelInit, KernelSpec, Outputs, ResourceManager, StepContext,
     Value,
@@ -56,70 +56,24 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const MAP_STAGE: OpDef = OpDef {
-    name: "MapStage",
-    inputs: &["key: int64", "indices: int32", "values: fake_dtypes"],
-    attrs: &[
-        "capacity: int >= 0 = 0",
-        "memory_limit: int >= 0 = 0",
-        "dtypes: list(type)",
-        "fake_dtypes: list(type) >= 1",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const MAP_STAGE: OpDef = OpDef::new("MapStage", shape::unknown);
 
-const MAP_PEEK: OpDef = OpDef {
-    name: "MapPeek",
-    inputs: &["key: int64", "indices: int32"],
-    outputs: &["values: dtypes"],
-    attrs: &[
-        "capacity: int >= 0 = 0",
-        "memory_limit: int >= 0 = 0",
-        "dtypes: list(type) >= 1",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    shape: shape::unknown,
-    ..MAP_STAGE
-};
+const MAP_PEEK: OpDef = OpDef { name: "MapPeek", shape: shape::unknown, ..MAP_STAGE };
 
 const MAP_UNSTAGE: OpDef = OpDef { name: "MapUnstage", ..MAP_PEEK };
 
-const MAP_UNSTAGE_NO_KEY: OpDef = OpDef {
-    name: "MapUnstageNoKey",
-    inputs: &["indices: int32"],
-    outputs: &["key: int64", "values: dtypes"],
-    shape: key_shape,
-    ..MAP_PEEK
-};
+const MAP_UNSTAGE_NO_KEY: OpDef = OpDef { name: "MapUnstageNoKey", shape: key_shape, ..MAP_PEEK };
 
 fn key_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, PartialShape::scalar());
     Ok(())
 }
 
-const MAP_SIZE: OpDef = OpDef {
-    name: "MapSize",
-    inputs: &[],
-    outputs: &["size: int32"],
-    attrs: &[
-        "capacity: int >= 0 = 0",
-        "memory_limit: int >= 0 = 0",
-        "dtypes: list(type)",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    shape: shape::scalar,
-    ..MAP_STAGE
-};
+const MAP_SIZE: OpDef = OpDef { name: "MapSize", shape: shape::scalar, ..MAP_STAGE };
 
 const MAP_INCOMPLETE_SIZE: OpDef = OpDef { name: "MapIncompleteSize", ..MAP_SIZE };
 
-const MAP_CLEAR: OpDef =
-    OpDef { name: "MapClear", outputs: &[], shape: shape::unknown, ..MAP_SIZE };
+const MAP_CLEAR: OpDef = OpDef { name: "MapClear", shape: shape::unknown, ..MAP_SIZE };
 
 /// Whole tuples, which wait for room one after the other.
 const PUTS: usize = 0;

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{
     AnyKernel, Family, KernelInit, KernelSpec, Outputs, ResourceManager, StepContext, Value,
 };
@@ -26,52 +26,20 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const STAGE: OpDef = OpDef {
-    name: "Stage",
-    inputs: &["values: dtypes"],
-    attrs: &[
-        "capacity: int >= 0 = 0",
-        "memory_limit: int >= 0 = 0",
-        "dtypes: list(type) >= 1",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const STAGE: OpDef = OpDef::new("Stage", shape::unknown);
 
-const UNSTAGE: OpDef = OpDef {
-    name: "Unstage",
-    inputs: &[],
-    outputs: &["values: dtypes"],
-    shape: shape::unknown,
-    ..STAGE
-};
+const UNSTAGE: OpDef = OpDef { name: "Unstage", shape: shape::unknown, ..STAGE };
 
-const STAGE_PEEK: OpDef =
-    OpDef { name: "StagePeek", inputs: &["index: int32"], shape: peek_shape, ..UNSTAGE };
+const STAGE_PEEK: OpDef = OpDef { name: "StagePeek", shape: peek_shape, ..UNSTAGE };
 
 fn peek_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "index", 0)?;
     Ok(())
 }
 
-const STAGE_SIZE: OpDef = OpDef {
-    name: "StageSize",
-    outputs: &["size: int32"],
-    attrs: &[
-        "capacity: int >= 0 = 0",
-        "memory_limit: int >= 0 = 0",
-        "dtypes: list(type)",
-        "container: string = ''",
-        "shared_name: string = ''",
-    ],
-    shape: shape::scalar,
-    ..UNSTAGE
-};
+const STAGE_SIZE: OpDef = OpDef { name: "StageSize", shape: shape::scalar, ..UNSTAGE };
 
-const STAGE_CLEAR: OpDef =
-    OpDef { name: "StageClear", outputs: &[], shape: shape::unknown, ..STAGE_SIZE };
+const STAGE_CLEAR: OpDef = OpDef { name: "StageClear", shape: shape::unknown, ..STAGE_SIZE };
 
 /// How much may be staged; zero is no limit.
 #[derive(Clone, Copy)]

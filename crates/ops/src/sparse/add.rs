@@ -18,8 +18,8 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_ADD.with_gradient(gradients::add),
         SPARSE_ADD_GRAD.with_gradient(gradients::add_grad),
-        SPARSE_SPARSE_MAXIMUM,
-        SPARSE_SPARSE_MINIMUM,
+        OpDef::new("SparseSparseMaximum", extreme_shape),
+        OpDef::new("SparseSparseMinimum", extreme_shape),
     ],
     kernels: &[
         cpu_kernel!("SparseAdd", "T" in [f32, f64, i8, i16, i32, i64, Complex32, Complex64] => add),
@@ -35,25 +35,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPARSE_ADD: OpDef = OpDef {
-    name: "SparseAdd",
-    inputs: &[
-        "a_indices: int64",
-        "a_values: T",
-        "a_shape: int64",
-        "b_indices: int64",
-        "b_values: T",
-        "b_shape: int64",
-        "thresh: Treal",
-    ],
-    outputs: &["sum_indices: int64", "sum_values: T", "sum_shape: int64"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Treal: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-    ],
-    shape: add_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_ADD: OpDef = OpDef::new("SparseAdd", add_shape);
 
 fn add_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let rank = c.with_rank(2, "a_shape", 1)?.dim(0);
@@ -212,16 +194,7 @@ fn add<T: Thresholded>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SPARSE_ADD_GRAD: OpDef = OpDef {
-    name: "SparseAddGrad",
-    inputs: &["backprop_val_grad: T", "a_indices: int64", "b_indices: int64", "sum_indices: int64"],
-    outputs: &["a_val_grad: T", "b_val_grad: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-    ],
-    shape: add_grad_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_ADD_GRAD: OpDef = OpDef::new("SparseAddGrad", add_grad_shape);
 
 fn add_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (output, name) in [(0, "a_indices"), (1, "b_indices")] {
@@ -281,41 +254,6 @@ fn pick(part: Coordinates<'_>, all: Coordinates<'_>, mut found: impl FnMut(usize
         }
     }
 }
-
-const SPARSE_SPARSE_MAXIMUM: OpDef = OpDef {
-    name: "SparseSparseMaximum",
-    inputs: &[
-        "a_indices: int64",
-        "a_values: T",
-        "a_shape: int64",
-        "b_indices: int64",
-        "b_values: T",
-        "b_shape: int64",
-    ],
-    outputs: &["output_indices: int64", "output_values: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-    ],
-    shape: extreme_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_SPARSE_MINIMUM: OpDef = OpDef {
-    name: "SparseSparseMinimum",
-    inputs: &[
-        "a_indices: int64",
-        "a_values: T",
-        "a_shape: int64",
-        "b_indices: int64",
-        "b_values: T",
-        "b_shape: int64",
-    ],
-    outputs: &["output_indices: int64", "output_values: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-    ],
-    shape: extreme_shape,
-    ..OpDef::DEFAULT
-};
 
 fn extreme_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     sparse_input_shapes(c, 0)?;

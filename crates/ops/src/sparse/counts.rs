@@ -11,13 +11,13 @@ use crate::number::Number;
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        BINCOUNT,
-        DENSE_BINCOUNT,
-        SPARSE_BINCOUNT,
-        RAGGED_BINCOUNT,
-        DENSE_COUNT_SPARSE_OUTPUT,
-        SPARSE_COUNT_SPARSE_OUTPUT,
-        RAGGED_COUNT_SPARSE_OUTPUT,
+        OpDef::new("Bincount", bincount_shape),
+        OpDef::new("DenseBincount", dense_bincount_shape),
+        OpDef::new("SparseBincount", sparse_bincount_shape),
+        OpDef::new("RaggedBincount", ragged_bincount_shape),
+        OpDef::new("DenseCountSparseOutput", dense_count_shape),
+        OpDef::new("SparseCountSparseOutput", sparse_count_shape),
+        OpDef::new("RaggedCountSparseOutput", ragged_count_shape),
     ],
     kernels: &[
         cpu_kernel!("Bincount", "T" in [f32, f64, i32, i64] => bincount),
@@ -104,15 +104,6 @@ fn check_weights(numbers: &Tensor, weights: &Tensor) -> Result<()> {
     Ok(())
 }
 
-const BINCOUNT: OpDef = OpDef {
-    name: "Bincount",
-    inputs: &["arr: int32", "size: int32", "weights: T"],
-    outputs: &["bins: T"],
-    attrs: &["T: {int32, int64, float, double}"],
-    shape: bincount_shape,
-    ..OpDef::DEFAULT
-};
-
 /// The number of bins in input `i`, as far as known.
 fn known_bins(c: &ShapeContext<'_>, i: usize) -> Result<Option<usize>> {
     c.with_rank(i, "size", 0)?;
@@ -139,19 +130,6 @@ fn bincount<T: Number>(_: &KernelInit<'_>) -> Result<AnyKernel> {
         ctx.set_output(0, output)
     })
 }
-
-const DENSE_BINCOUNT: OpDef = OpDef {
-    name: "DenseBincount",
-    inputs: &["input: Tidx", "size: Tidx", "weights: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "Tidx: {int32, int64}",
-        "T: {int32, int64, float, double}",
-        "binary_output: bool = false",
-    ],
-    shape: dense_bincount_shape,
-    ..OpDef::DEFAULT
-};
 
 fn dense_bincount_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let bins = known_bins(c, 1)?;
@@ -195,19 +173,6 @@ fn dense_bincount<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SPARSE_BINCOUNT: OpDef = OpDef {
-    name: "SparseBincount",
-    inputs: &["indices: int64", "values: Tidx", "dense_shape: int64", "size: Tidx", "weights: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "Tidx: {int32, int64}",
-        "T: {int32, int64, float, double}",
-        "binary_output: bool = false",
-    ],
-    shape: sparse_bincount_shape,
-    ..OpDef::DEFAULT
-};
-
 fn sparse_bincount_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let bins = known_bins(c, 3)?;
     let shape = c.shape_from_input(2)?;
@@ -244,19 +209,6 @@ fn sparse_bincount<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         ctx.set_output(0, output)
     })
 }
-
-const RAGGED_BINCOUNT: OpDef = OpDef {
-    name: "RaggedBincount",
-    inputs: &["splits: int64", "values: Tidx", "size: Tidx", "weights: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "Tidx: {int32, int64}",
-        "T: {int32, int64, float, double}",
-        "binary_output: bool = false",
-    ],
-    shape: ragged_bincount_shape,
-    ..OpDef::DEFAULT
-};
 
 fn ragged_bincount_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let bins = known_bins(c, 2)?;
@@ -307,39 +259,6 @@ fn ragged_bincount<T: Number>(init: &KernelInit<'_>) -> Result<AnyKernel> {
         });
         ctx.set_output(0, output)
     })
-}
-
-macro_rules! sparse_outputs {
-    ($($constant:ident: $name:literal, $inputs:expr, $shape:ident;)+) => { $(
-        const $constant: OpDef = OpDef {
-            name: $name,
-            inputs: $inputs,
-            outputs: &[
-                "output_indices: int64",
-                "output_values: output_type",
-                "output_dense_shape: int64",
-            ],
-            attrs: &[
-                "T: {int32, int64}",
-                "minlength: int >= -1 = -1",
-                "maxlength: int >= -1 = -1",
-                "binary_output: bool",
-                "output_type: {int32, int64, float, double}",
-            ],
-            shape: $shape,
-            ..OpDef::DEFAULT
-        };
-    )+ };
-}
-
-sparse_outputs! {
-    DENSE_COUNT_SPARSE_OUTPUT: "DenseCountSparseOutput",
-        &["values: T", "weights: output_type"], dense_count_shape;
-    SPARSE_COUNT_SPARSE_OUTPUT: "SparseCountSparseOutput",
-        &["indices: int64", "values: T", "dense_shape: int64", "weights: output_type"],
-        sparse_count_shape;
-    RAGGED_COUNT_SPARSE_OUTPUT: "RaggedCountSparseOutput",
-        &["splits: int64", "values: T", "weights: output_type"], ragged_count_shape;
 }
 
 fn dense_count_shape(c: &mut ShapeContext<'_>) -> Result<()> {

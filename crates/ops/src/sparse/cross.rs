@@ -14,74 +14,18 @@ use crate::cells::blank;
 use crate::strings::hash::{fingerprint64, sip_hash};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SPARSE_CROSS, SPARSE_CROSS_V2, SPARSE_CROSS_HASHED, RAGGED_CROSS],
+    ops: &[
+        OpDef::new("SparseCross", cross_shape),
+        OpDef::new("SparseCrossV2", cross_shape),
+        OpDef::new("SparseCrossHashed", cross_shape),
+        OpDef::new("RaggedCross", ragged_cross_shape),
+    ],
     kernels: &[
         KernelSpec { op: "SparseCross", create: cross, ..KernelSpec::CPU },
         KernelSpec { op: "SparseCrossV2", create: cross_joined, ..KernelSpec::CPU },
         KernelSpec { op: "SparseCrossHashed", create: cross_hashed, ..KernelSpec::CPU },
         KernelSpec { op: "RaggedCross", create: ragged_cross, ..KernelSpec::CPU },
     ],
-};
-
-const SPARSE_CROSS: OpDef = OpDef {
-    name: "SparseCross",
-    inputs: &[
-        "indices: N * int64",
-        "values: sparse_types",
-        "shapes: N * int64",
-        "dense_inputs: dense_types",
-    ],
-    outputs: &["output_indices: int64", "output_values: out_type", "output_shape: int64"],
-    attrs: &[
-        "N: int >= 0",
-        "hashed_output: bool",
-        "num_buckets: int >= 0",
-        "hash_key: int",
-        "sparse_types: list({int64, string}) >= 0",
-        "dense_types: list({int64, string}) >= 0",
-        "out_type: {int64, string}",
-        "internal_type: {int64, string}",
-    ],
-    shape: cross_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_CROSS_V2: OpDef = OpDef {
-    name: "SparseCrossV2",
-    inputs: &[
-        "indices: N * int64",
-        "values: sparse_types",
-        "shapes: N * int64",
-        "dense_inputs: dense_types",
-        "sep: string",
-    ],
-    outputs: &["output_indices: int64", "output_values: string", "output_shape: int64"],
-    attrs: &[
-        "N: int >= 0",
-        "sparse_types: list({int64, string}) >= 0",
-        "dense_types: list({int64, string}) >= 0",
-    ],
-    shape: cross_shape,
-    ..OpDef::DEFAULT
-};
-const SPARSE_CROSS_HASHED: OpDef = OpDef {
-    name: "SparseCrossHashed",
-    inputs: &[
-        "indices: N * int64",
-        "values: sparse_types",
-        "shapes: N * int64",
-        "dense_inputs: dense_types",
-        "num_buckets: int64",
-        "strong_hash: bool",
-        "salt: int64",
-    ],
-    outputs: &["output_indices: int64", "output_values: int64", "output_shape: int64"],
-    attrs: &[
-        "N: int >= 0",
-        "sparse_types: list({int64, string}) >= 0",
-        "dense_types: list({int64, string}) >= 0",
-    ],
-    shape: cross_shape,
-    ..OpDef::DEFAULT
 };
 
 fn cross_shape(c: &mut ShapeContext<'_>) -> Result<()> {
@@ -456,34 +400,6 @@ fn cross_hashed(_: &KernelInit<'_>) -> Result<AnyKernel> {
         set_outputs(ctx, outputs)
     })
 }
-
-const RAGGED_CROSS: OpDef = OpDef {
-    name: "RaggedCross",
-    inputs: &[
-        "ragged_values: ragged_values_types",
-        "ragged_row_splits: ragged_splits_types",
-        "sparse_indices: Nsparse * int64",
-        "sparse_values: sparse_values_types",
-        "sparse_shape: Nsparse * int64",
-        "dense_inputs: dense_types",
-    ],
-    outputs: &["output_values: out_values_type", "output_row_splits: out_row_splits_type"],
-    attrs: &[
-        "Nsparse: int >= 0",
-        "input_order: string",
-        "hashed_output: bool",
-        "num_buckets: int >= 0",
-        "hash_key: int",
-        "ragged_values_types: list({int64, string}) >= 0",
-        "ragged_splits_types: list({int32, int64}) >= 0",
-        "sparse_values_types: list({int64, string}) >= 0",
-        "dense_types: list({int64, string}) >= 0",
-        "out_values_type: {int64, string}",
-        "out_row_splits_type: {int32, int64}",
-    ],
-    shape: ragged_cross_shape,
-    ..OpDef::DEFAULT
-};
 
 fn ragged_cross_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, PartialShape::of_rank(1));

@@ -20,7 +20,7 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_TO_DENSE.with_gradient(gradients::to_dense),
         SPARSE_TENSOR_DENSE_ADD.with_gradient(gradients::tensor_dense_add),
-        SPARSE_DENSE_CWISE_ADD,
+        OpDef::new("SparseDenseCwiseAdd", cwise_shape),
         SPARSE_DENSE_CWISE_DIV.with_gradient(gradients::cwise_div),
         SPARSE_DENSE_CWISE_MUL.with_gradient(gradients::cwise_mul),
     ],
@@ -69,19 +69,7 @@ const MOVABLE: &[DType] = &[
     DType::QUInt16,
 ];
 
-const SPARSE_TO_DENSE: OpDef = OpDef {
-    name: "SparseToDense",
-    inputs: &[
-        "sparse_indices: Tindices",
-        "output_shape: Tindices",
-        "sparse_values: T",
-        "default_value: T",
-    ],
-    outputs: &["dense: T"],
-    attrs: &["validate_indices: bool = true", "T: type", "Tindices: {int32, int64}"],
-    shape: to_dense_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_TO_DENSE: OpDef = OpDef::new("SparseToDense", to_dense_shape);
 
 fn to_dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.shape_from_input(1)?);
@@ -162,17 +150,7 @@ fn check_to_dense(ctx: &KernelContext<'_>) -> Result<(usize, usize)> {
     Ok((count, rank))
 }
 
-const SPARSE_TENSOR_DENSE_ADD: OpDef = OpDef {
-    name: "SparseTensorDenseAdd",
-    inputs: &["a_indices: Tindices", "a_values: T", "a_shape: Tindices", "b: T"],
-    outputs: &["output: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        "Tindices: {int32, int64}",
-    ],
-    shape: dense_add_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_TENSOR_DENSE_ADD: OpDef = OpDef::new("SparseTensorDenseAdd", dense_add_shape);
 
 fn dense_add_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.input(3).clone());
@@ -265,26 +243,8 @@ fn check_dense_add(ctx: &KernelContext<'_>) -> Result<()> {
     check_rank(dense.rank())
 }
 
-macro_rules! cwise {
-    ($($constant:ident: $name:literal;)+) => { $(
-        const $constant: OpDef = OpDef {
-            name: $name,
-            inputs: &["sp_indices: int64", "sp_values: T", "sp_shape: int64", "dense: T"],
-            outputs: &["output: T"],
-            attrs: &[
-                "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-            ],
-            shape: cwise_shape,
-            ..OpDef::DEFAULT
-        };
-    )+ };
-}
-
-cwise! {
-    SPARSE_DENSE_CWISE_ADD: "SparseDenseCwiseAdd";
-    SPARSE_DENSE_CWISE_DIV: "SparseDenseCwiseDiv";
-    SPARSE_DENSE_CWISE_MUL: "SparseDenseCwiseMul";
-}
+const SPARSE_DENSE_CWISE_DIV: OpDef = OpDef::new("SparseDenseCwiseDiv", cwise_shape);
+const SPARSE_DENSE_CWISE_MUL: OpDef = OpDef::new("SparseDenseCwiseMul", cwise_shape);
 
 fn cwise_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, _) = sparse_input_shapes(c, 0)?;

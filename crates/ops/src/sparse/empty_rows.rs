@@ -15,9 +15,9 @@ use crate::number::Number;
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_FILL_EMPTY_ROWS.with_gradient(gradients::fill_empty_rows),
-        SPARSE_FILL_EMPTY_ROWS_GRAD,
+        OpDef::new("SparseFillEmptyRowsGrad", grad_shape),
         RAGGED_FILL_EMPTY_ROWS.with_gradient(gradients::fill_empty_rows),
-        RAGGED_FILL_EMPTY_ROWS_GRAD,
+        OpDef::new("RaggedFillEmptyRowsGrad", grad_shape),
     ],
     kernels: &[
         KernelSpec {
@@ -41,19 +41,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPARSE_FILL_EMPTY_ROWS: OpDef = OpDef {
-    name: "SparseFillEmptyRows",
-    inputs: &["indices: int64", "values: T", "dense_shape: int64", "default_value: T"],
-    outputs: &[
-        "output_indices: int64",
-        "output_values: T",
-        "empty_row_indicator: bool",
-        "reverse_index_map: int64",
-    ],
-    attrs: &["T: type"],
-    shape: fill_sparse_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_FILL_EMPTY_ROWS: OpDef = OpDef::new("SparseFillEmptyRows", fill_sparse_shape);
 
 fn fill_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, rank) = sparse_input_shapes(c, 0)?;
@@ -196,19 +184,7 @@ fn fill_sparse(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const RAGGED_FILL_EMPTY_ROWS: OpDef = OpDef {
-    name: "RaggedFillEmptyRows",
-    inputs: &["value_rowids: int64", "values: T", "nrows: int64", "default_value: T"],
-    outputs: &[
-        "output_value_rowids: int64",
-        "output_values: T",
-        "empty_row_indicator: bool",
-        "reverse_index_map: int64",
-    ],
-    attrs: &["T: type"],
-    shape: fill_ragged_shape,
-    ..OpDef::DEFAULT
-};
+const RAGGED_FILL_EMPTY_ROWS: OpDef = OpDef::new("RaggedFillEmptyRows", fill_ragged_shape);
 
 fn fill_ragged_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let ids = c.with_rank(0, "value_rowids", 1)?;
@@ -265,24 +241,6 @@ fn fill_ragged(_: &KernelInit<'_>) -> Result<AnyKernel> {
         ctx.set_output(2, filled.is_empty)?;
         ctx.set_output(3, filled.places)
     })
-}
-
-macro_rules! grads {
-    ($($constant:ident: $name:literal;)+) => { $(
-        const $constant: OpDef = OpDef {
-            name: $name,
-            inputs: &["reverse_index_map: int64", "grad_values: T"],
-            outputs: &["d_values: T", "d_default_value: T"],
-            attrs: &["T: type"],
-            shape: grad_shape,
-            ..OpDef::DEFAULT
-        };
-    )+ };
-}
-
-grads! {
-    SPARSE_FILL_EMPTY_ROWS_GRAD: "SparseFillEmptyRowsGrad";
-    RAGGED_FILL_EMPTY_ROWS_GRAD: "RaggedFillEmptyRowsGrad";
 }
 
 fn grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {

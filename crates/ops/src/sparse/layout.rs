@@ -11,21 +11,17 @@ use super::gradients;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SPARSE_REORDER.with_gradient(gradients::reorder), SPARSE_RESHAPE],
+    ops: &[
+        SPARSE_REORDER.with_gradient(gradients::reorder),
+        OpDef::new("SparseReshape", reshape_shape),
+    ],
     kernels: &[
         KernelSpec { op: "SparseReorder", create: reorder, ..KernelSpec::CPU },
         KernelSpec { op: "SparseReshape", create: reshape, ..KernelSpec::CPU },
     ],
 };
 
-const SPARSE_REORDER: OpDef = OpDef {
-    name: "SparseReorder",
-    inputs: &["input_indices: int64", "input_values: T", "input_shape: int64"],
-    outputs: &["output_indices: int64", "output_values: T"],
-    attrs: &["T: type"],
-    shape: reorder_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_REORDER: OpDef = OpDef::new("SparseReorder", reorder_shape);
 
 fn reorder_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, rank) = sparse_input_shapes(c, 0)?;
@@ -50,14 +46,6 @@ fn reorder(_: &KernelInit<'_>) -> Result<AnyKernel> {
         ctx.set_output(1, values)
     })
 }
-
-const SPARSE_RESHAPE: OpDef = OpDef {
-    name: "SparseReshape",
-    inputs: &["input_indices: int64", "input_shape: int64", "new_shape: int64"],
-    outputs: &["output_indices: int64", "output_shape: int64"],
-    shape: reshape_shape,
-    ..OpDef::DEFAULT
-};
 
 fn reshape_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let indices = c.with_rank(0, "input_indices", 2)?;

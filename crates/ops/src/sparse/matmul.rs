@@ -19,19 +19,7 @@ pub(crate) static FAMILY: Family = Family {
     ] => product; host_inputs: &["a_shape"])],
 };
 
-const SPARSE_TENSOR_DENSE_MAT_MUL: OpDef = OpDef {
-    name: "SparseTensorDenseMatMul",
-    inputs: &["a_indices: Tindices", "a_values: T", "a_shape: int64", "b: T"],
-    outputs: &["product: T"],
-    attrs: &[
-        "T: type",
-        "Tindices: {int32, int64} = DT_INT64",
-        "adjoint_a: bool = false",
-        "adjoint_b: bool = false",
-    ],
-    shape: product_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_TENSOR_DENSE_MAT_MUL: OpDef = OpDef::new("SparseTensorDenseMatMul", product_shape);
 
 fn product_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (adjoint_a, adjoint_b) = (c.attrs().bool("adjoint_a")?, c.attrs().bool("adjoint_b")?);

@@ -13,9 +13,9 @@ use crate::cells::{Cell, blank};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_CONCAT.without_gradient(),
-        SPARSE_SPLIT,
+        OpDef::new("SparseSplit", split_shape),
         SPARSE_SLICE.with_gradient(gradients::slice),
-        SPARSE_SLICE_GRAD,
+        OpDef::new("SparseSliceGrad", slice_grad_shape),
     ],
     kernels: &[
         KernelSpec { op: "SparseConcat", create: concat, ..KernelSpec::CPU },
@@ -25,14 +25,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SPARSE_CONCAT: OpDef = OpDef {
-    name: "SparseConcat",
-    inputs: &["indices: N * int64", "values: N * T", "shapes: N * int64"],
-    outputs: &["output_indices: int64", "output_values: T", "output_shape: int64"],
-    attrs: &["concat_dim: int", "N: int >= 2", "T: type"],
-    shape: concat_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_CONCAT: OpDef = OpDef::new("SparseConcat", concat_shape);
 
 fn concat_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let n = c.num_inputs() / 3;
@@ -128,19 +121,6 @@ fn join(
     Ok((indices, values))
 }
 
-const SPARSE_SPLIT: OpDef = OpDef {
-    name: "SparseSplit",
-    inputs: &["split_dim: int64", "indices: int64", "values: T", "shape: int64"],
-    outputs: &[
-        "output_indices: num_split * int64",
-        "output_values: num_split * T",
-        "output_shape: num_split * int64",
-    ],
-    attrs: &["num_split: int >= 1", "T: type"],
-    shape: split_shape,
-    ..OpDef::DEFAULT
-};
-
 fn split_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let rank = c.with_rank(3, "shape", 1)?.dim(0);
     let n = c.num_outputs() / 3;
@@ -223,14 +203,7 @@ fn split(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SPARSE_SLICE: OpDef = OpDef {
-    name: "SparseSlice",
-    inputs: &["indices: int64", "values: T", "shape: int64", "start: int64", "size: int64"],
-    outputs: &["output_indices: int64", "output_values: T", "output_shape: int64"],
-    attrs: &["T: type"],
-    shape: slice_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_SLICE: OpDef = OpDef::new("SparseSlice", slice_shape);
 
 fn slice_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (_, mut rank) = sparse_input_shapes(c, 0)?;
@@ -287,22 +260,6 @@ fn slice(_: &KernelInit<'_>) -> Result<AnyKernel> {
         ctx.set_output(2, Tensor::vector(&sizes)?)
     })
 }
-
-const SPARSE_SLICE_GRAD: OpDef = OpDef {
-    name: "SparseSliceGrad",
-    inputs: &[
-        "backprop_val_grad: T",
-        "input_indices: int64",
-        "input_start: int64",
-        "output_indices: int64",
-    ],
-    outputs: &["val_grad: T"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-    ],
-    shape: slice_grad_shape,
-    ..OpDef::DEFAULT
-};
 
 fn slice_grad_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let indices = c.with_rank(1, "input_indices", 2)?;

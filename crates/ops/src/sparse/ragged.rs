@@ -108,27 +108,7 @@ impl SplitsWriter {
     }
 }
 
-const RAGGED_GATHER: OpDef = OpDef {
-    name: "RaggedGather",
-    inputs: &[
-        "params_nested_splits: PARAMS_RAGGED_RANK * Tsplits",
-        "params_dense_values: Tvalues",
-        "indices: Tindices",
-    ],
-    outputs: &[
-        "output_nested_splits: OUTPUT_RAGGED_RANK * Tsplits",
-        "output_dense_values: Tvalues",
-    ],
-    attrs: &[
-        "Tvalues: type",
-        "Tindices: {int32, int64}",
-        "Tsplits: {int32, int64} = DT_INT64",
-        "PARAMS_RAGGED_RANK: int >= 1",
-        "OUTPUT_RAGGED_RANK: int >= 0",
-    ],
-    shape: gather_shape,
-    ..OpDef::DEFAULT
-};
+const RAGGED_GATHER: OpDef = OpDef::new("RaggedGather", gather_shape);
 
 fn gather_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (ragged_rank, outputs) = (c.attrs().size("PARAMS_RAGGED_RANK")?, c.num_outputs());
@@ -296,17 +276,7 @@ fn copy_ranges(ctx: &KernelContext<'_>, values: &Tensor, ranges: &[i64]) -> Resu
     Ok(output)
 }
 
-const RAGGED_RANGE: OpDef = OpDef {
-    name: "RaggedRange",
-    inputs: &["starts: T", "limits: T", "deltas: T"],
-    outputs: &["rt_nested_splits: Tsplits", "rt_dense_values: T"],
-    attrs: &[
-        "T: {bfloat16, float, double, int32, int64} = DT_INT32",
-        "Tsplits: {int32, int64} = DT_INT64",
-    ],
-    shape: range_shape,
-    ..OpDef::DEFAULT
-};
+const RAGGED_RANGE: OpDef = OpDef::new("RaggedRange", range_shape);
 
 fn range_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (mut rows, mut are_all_scalars) = (None, true);
@@ -424,14 +394,7 @@ fn range<T: Stepped>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const RAGGED_TENSOR_TO_SPARSE: OpDef = OpDef {
-    name: "RaggedTensorToSparse",
-    inputs: &["rt_nested_splits: RAGGED_RANK * Tsplits", "rt_dense_values: T"],
-    outputs: &["sparse_indices: int64", "sparse_values: T", "sparse_dense_shape: int64"],
-    attrs: &["RAGGED_RANK: int >= 1", "T: type", "Tsplits: {int32, int64} = DT_INT64"],
-    shape: to_sparse_shape,
-    ..OpDef::DEFAULT
-};
+const RAGGED_TENSOR_TO_SPARSE: OpDef = OpDef::new("RaggedTensorToSparse", to_sparse_shape);
 
 fn to_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let ragged_rank = c.attrs().size("RAGGED_RANK")?;

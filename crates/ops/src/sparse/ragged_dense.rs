@@ -17,25 +17,7 @@ pub(crate) static FAMILY: Family = Family {
     kernels: &[KernelSpec { op: "RaggedTensorToTensor", create: to_dense, ..KernelSpec::CPU }],
 };
 
-const RAGGED_TENSOR_TO_TENSOR: OpDef = OpDef {
-    name: "RaggedTensorToTensor",
-    inputs: &[
-        "shape: Tshape",
-        "values: T",
-        "default_value: T",
-        "row_partition_tensors: num_row_partition_tensors * Tindex",
-    ],
-    outputs: &["result: T"],
-    attrs: &[
-        "T: type",
-        "Tindex: {int64, int32}",
-        "Tshape: {int64, int32}",
-        "num_row_partition_tensors: int >= 1",
-        "row_partition_types: list(string)",
-    ],
-    shape: to_dense_shape,
-    ..OpDef::DEFAULT
-};
+const RAGGED_TENSOR_TO_TENSOR: OpDef = OpDef::new("RaggedTensorToTensor", to_dense_shape);
 
 fn to_dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let types = partition_types(c.attrs().strings("row_partition_types")?)?;

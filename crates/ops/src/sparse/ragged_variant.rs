@@ -20,7 +20,7 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         RAGGED_TENSOR_TO_VARIANT.with_gradient(gradients::ragged_to_variant),
         RAGGED_TENSOR_FROM_VARIANT.with_gradient(gradients::ragged_from_variant),
-        RAGGED_TENSOR_TO_VARIANT_GRADIENT,
+        OpDef::new("RaggedTensorToVariantGradient", to_variant_gradient_shape),
     ],
     kernels: &[
         KernelSpec { op: "RaggedTensorToVariant", create: to_variant, ..KernelSpec::CPU },
@@ -112,19 +112,7 @@ impl Ragged {
     }
 }
 
-const RAGGED_TENSOR_TO_VARIANT: OpDef = OpDef {
-    name: "RaggedTensorToVariant",
-    inputs: &["rt_nested_splits: RAGGED_RANK * Tsplits", "rt_dense_values: Tvalues"],
-    outputs: &["encoded_ragged: variant"],
-    attrs: &[
-        "RAGGED_RANK: int >= 0",
-        "Tvalues: type",
-        "Tsplits: {int32, int64} = DT_INT64",
-        "batched_input: bool",
-    ],
-    shape: to_variant_shape,
-    ..OpDef::DEFAULT
-};
+const RAGGED_TENSOR_TO_VARIANT: OpDef = OpDef::new("RaggedTensorToVariant", to_variant_shape);
 
 fn to_variant_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (ragged_rank, is_batched) =
@@ -202,22 +190,7 @@ fn component(
     Ragged::new(splits, values)
 }
 
-const RAGGED_TENSOR_FROM_VARIANT: OpDef = OpDef {
-    name: "RaggedTensorFromVariant",
-    inputs: &["encoded_ragged: variant"],
-    outputs: &[
-        "output_nested_splits: output_ragged_rank * Tsplits",
-        "output_dense_values: Tvalues",
-    ],
-    attrs: &[
-        "input_ragged_rank: int >= -1",
-        "output_ragged_rank: int >= 0",
-        "Tvalues: type",
-        "Tsplits: {int32, int64} = DT_INT64",
-    ],
-    shape: from_variant_shape,
-    ..OpDef::DEFAULT
-};
+const RAGGED_TENSOR_FROM_VARIANT: OpDef = OpDef::new("RaggedTensorFromVariant", from_variant_shape);
 
 fn from_variant_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (input, output) =
@@ -408,15 +381,6 @@ fn stacked(ctx: &KernelContext<'_>, components: &[Ragged], dtype: DType) -> Resu
     copy_values(components, &mut output)?;
     Ok(output)
 }
-
-const RAGGED_TENSOR_TO_VARIANT_GRADIENT: OpDef = OpDef {
-    name: "RaggedTensorToVariantGradient",
-    inputs: &["encoded_ragged_grad: variant", "row_splits: Tsplits", "dense_values_shape: int32"],
-    outputs: &["dense_values_grad: Tvalues"],
-    attrs: &["Tvalues: type", "Tsplits: {int32, int64} = DT_INT64"],
-    shape: to_variant_gradient_shape,
-    ..OpDef::DEFAULT
-};
 
 fn to_variant_gradient_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.set_output(0, c.shape_from_input(2)?);

@@ -17,9 +17,9 @@ use crate::number::{Number, Ordered};
 pub(crate) static FAMILY: Family = Family {
     ops: &[
         SPARSE_REDUCE_SUM.with_gradient(gradients::reduce_sum),
-        SPARSE_REDUCE_SUM_SPARSE,
-        SPARSE_REDUCE_MAX,
-        SPARSE_REDUCE_MAX_SPARSE,
+        OpDef::new("SparseReduceSumSparse", sparse_shape),
+        OpDef::new("SparseReduceMax", dense_shape),
+        OpDef::new("SparseReduceMaxSparse", sparse_shape),
         SPARSE_SOFTMAX.with_gradient(gradients::softmax),
     ],
     kernels: &[
@@ -39,40 +39,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-macro_rules! reductions {
-    ($($constant:ident: $name:literal, $outputs:expr, $types:literal, $shape:ident;)+) => { $(
-        const $constant: OpDef = OpDef {
-            name: $name,
-            inputs: &[
-                "input_indices: int64",
-                "input_values: T",
-                "input_shape: int64",
-                "reduction_axes: int32",
-            ],
-            outputs: $outputs,
-            attrs: &["keep_dims: bool = false", $types],
-            shape: $shape,
-            ..OpDef::DEFAULT
-        };
-    )+ };
-}
-
-reductions! {
-    SPARSE_REDUCE_SUM: "SparseReduceSum", &["output: T"],
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        dense_shape;
-    SPARSE_REDUCE_SUM_SPARSE: "SparseReduceSumSparse",
-        &["output_indices: int64", "output_values: T", "output_shape: int64"],
-        "T: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}",
-        sparse_shape;
-    SPARSE_REDUCE_MAX: "SparseReduceMax", &["output: T"],
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        dense_shape;
-    SPARSE_REDUCE_MAX_SPARSE: "SparseReduceMaxSparse",
-        &["output_indices: int64", "output_values: T", "output_shape: int64"],
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64}",
-        sparse_shape;
-}
+const SPARSE_REDUCE_SUM: OpDef = OpDef::new("SparseReduceSum", dense_shape);
 
 fn dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let keeps = c.attrs().bool("keep_dims")?;
@@ -272,14 +239,7 @@ fn max_sparse<T: Ordered>(init: &KernelInit<'_>) -> Result<AnyKernel> {
     to_sparse::<T>(init, later_larger::<T>)
 }
 
-const SPARSE_SOFTMAX: OpDef = OpDef {
-    name: "SparseSoftmax",
-    inputs: &["sp_indices: int64", "sp_values: T", "sp_shape: int64"],
-    outputs: &["output: T"],
-    attrs: &["T: {half, float, double}"],
-    shape: softmax_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_SOFTMAX: OpDef = OpDef::new("SparseSoftmax", softmax_shape);
 
 fn softmax_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (count, _) = sparse_input_shapes(c, 0)?;

@@ -17,7 +17,12 @@ use super::coo::{Coordinates, matrix, set_outputs, set_sparse_outputs};
 use crate::cells::{Cell, blank};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SERIALIZE_SPARSE, SERIALIZE_MANY_SPARSE, DESERIALIZE_SPARSE, DESERIALIZE_MANY_SPARSE],
+    ops: &[
+        OpDef::new("SerializeSparse", serialize_shape),
+        OpDef::new("SerializeManySparse", serialize_many_shape),
+        OpDef::new("DeserializeSparse", deserialize_shape),
+        OpDef::new("DeserializeManySparse", deserialize_many_shape),
+    ],
     kernels: &[
         KernelSpec { op: "SerializeSparse", create: serialize, ..KernelSpec::CPU },
         KernelSpec { op: "SerializeManySparse", create: serialize_many, ..KernelSpec::CPU },
@@ -42,15 +47,6 @@ impl Variant for TensorVariant {
         Some((Bytes::new(), vec![self.0.clone()]))
     }
 }
-
-const SERIALIZE_SPARSE: OpDef = OpDef {
-    name: "SerializeSparse",
-    inputs: &["sparse_indices: int64", "sparse_values: T", "sparse_shape: int64"],
-    outputs: &["serialized_sparse: out_type"],
-    attrs: &["T: type", "out_type: {string, variant} = DT_STRING"],
-    shape: serialize_shape,
-    ..OpDef::DEFAULT
-};
 
 fn serialize_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "sparse_indices", 2)?;
@@ -119,15 +115,6 @@ fn serialize(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const SERIALIZE_MANY_SPARSE: OpDef = OpDef {
-    name: "SerializeManySparse",
-    inputs: &["sparse_indices: int64", "sparse_values: T", "sparse_shape: int64"],
-    outputs: &["serialized_sparse: out_type"],
-    attrs: &["T: type", "out_type: {string, variant} = DT_STRING"],
-    shape: serialize_many_shape,
-    ..OpDef::DEFAULT
-};
-
 fn serialize_many_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     serialize_shape(c)?;
     c.set_output(0, PartialShape::new([None, Some(3)]));
@@ -170,15 +157,6 @@ fn serialize_many(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const DESERIALIZE_SPARSE: OpDef = OpDef {
-    name: "DeserializeSparse",
-    inputs: &["serialized_sparse: Tserialized"],
-    outputs: &["sparse_indices: int64", "sparse_values: dtype", "sparse_shape: int64"],
-    attrs: &["dtype: type", "Tserialized: {string, variant} = DT_STRING"],
-    shape: deserialize_shape,
-    ..OpDef::DEFAULT
-};
-
 fn deserialize_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     if let Some(dims) = c.with_rank_at_least(0, "serialized_sparse", 1)?.dims() {
         PartialShape::new([dims[dims.len() - 1]]).merge(&PartialShape::new([Some(3)]))?;
@@ -186,15 +164,6 @@ fn deserialize_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     set_sparse_outputs(c, 0, None, None);
     Ok(())
 }
-
-const DESERIALIZE_MANY_SPARSE: OpDef = OpDef {
-    name: "DeserializeManySparse",
-    inputs: &["serialized_sparse: string"],
-    outputs: &["sparse_indices: int64", "sparse_values: dtype", "sparse_shape: int64"],
-    attrs: &["dtype: type"],
-    shape: deserialize_many_shape,
-    ..OpDef::DEFAULT
-};
 
 fn deserialize_many_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let serialized = c.with_rank(0, "serialized_sparse", 2)?;

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use smallvec::SmallVec;
-use thalweg_graph::OpDef;
 use thalweg_graph::shape::ShapeContext;
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -29,16 +29,7 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SET_SIZE: OpDef = OpDef {
-    name: "SetSize",
-    inputs: &["set_indices: int64", "set_values: T", "set_shape: int64"],
-    outputs: &["size: int32"],
-    attrs: &[
-        "validate_indices: bool = true",
-        "T: {int8, int16, int32, int64, uint8, uint16, string}",
-    ],
-    ..OpDef::DEFAULT
-};
+const SET_SIZE: OpDef = OpDef::new("SetSize", shape::unknown);
 
 /// Values that can be compared, of any type that sets are made of.
 enum Members<'a> {
@@ -317,18 +308,8 @@ fn check_groups(first: &Shape, second: &Shape) -> Result<()> {
     Ok(())
 }
 
-const DENSE_TO_DENSE_SET_OPERATION: OpDef = OpDef {
-    name: "DenseToDenseSetOperation",
-    inputs: &["set1: T", "set2: T"],
-    outputs: &["result_indices: int64", "result_values: T", "result_shape: int64"],
-    attrs: &[
-        "set_operation: string",
-        "validate_indices: bool = true",
-        "T: {int8, int16, int32, int64, uint8, uint16, string}",
-    ],
-    shape: dense_dense_shape,
-    ..OpDef::DEFAULT
-};
+const DENSE_TO_DENSE_SET_OPERATION: OpDef =
+    OpDef::new("DenseToDenseSetOperation", dense_dense_shape);
 
 fn dense_dense_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (first, second) =
@@ -360,18 +341,8 @@ fn dense_dense(init: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const DENSE_TO_SPARSE_SET_OPERATION: OpDef = OpDef {
-    name: "DenseToSparseSetOperation",
-    inputs: &["set1: T", "set2_indices: int64", "set2_values: T", "set2_shape: int64"],
-    outputs: &["result_indices: int64", "result_values: T", "result_shape: int64"],
-    attrs: &[
-        "set_operation: string",
-        "validate_indices: bool = true",
-        "T: {int8, int16, int32, int64, uint8, uint16, string}",
-    ],
-    shape: dense_sparse_shape,
-    ..OpDef::DEFAULT
-};
+const DENSE_TO_SPARSE_SET_OPERATION: OpDef =
+    OpDef::new("DenseToSparseSetOperation", dense_sparse_shape);
 
 fn dense_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let first = c.with_rank_at_least(0, "set1", 2)?;
@@ -421,25 +392,8 @@ fn dense_sparse_sets(
     collector.finish(ctx, first, second, &shape)
 }
 
-const SPARSE_TO_SPARSE_SET_OPERATION: OpDef = OpDef {
-    name: "SparseToSparseSetOperation",
-    inputs: &[
-        "set1_indices: int64",
-        "set1_values: T",
-        "set1_shape: int64",
-        "set2_indices: int64",
-        "set2_values: T",
-        "set2_shape: int64",
-    ],
-    outputs: &["result_indices: int64", "result_values: T", "result_shape: int64"],
-    attrs: &[
-        "set_operation: string",
-        "validate_indices: bool = true",
-        "T: {int8, int16, int32, int64, uint8, uint16, string}",
-    ],
-    shape: sparse_sparse_shape,
-    ..OpDef::DEFAULT
-};
+const SPARSE_TO_SPARSE_SET_OPERATION: OpDef =
+    OpDef::new("SparseToSparseSetOperation", sparse_sparse_shape);
 
 fn sparse_sparse_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (_, first) = sparse_input_shapes(c, 0)?;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelContext, KernelInit, KernelSpec,
 };
@@ -24,7 +24,7 @@ pub(crate) static FAMILY: Family = Family {
         OpDef { name: "SparseConditionalAccumulator", ..CONDITIONAL_ACCUMULATOR },
         ACCUMULATOR_APPLY_GRADIENT,
         RESOURCE_ACCUMULATOR_APPLY_GRADIENT,
-        SPARSE_ACCUMULATOR_APPLY_GRADIENT,
+        OpDef::new("SparseAccumulatorApplyGradient", shape::unknown),
         ACCUMULATOR_TAKE_GRADIENT,
         RESOURCE_ACCUMULATOR_TAKE_GRADIENT,
         SPARSE_ACCUMULATOR_TAKE_GRADIENT,
@@ -72,104 +72,33 @@ pub(crate) static FAMILY: Family = Family {
 const FLOATS: &[thalweg_kernel::Constraint] =
     &[("dtype", &[DType::Half, DType::Float, DType::Double])];
 
-const CONDITIONAL_ACCUMULATOR: OpDef = OpDef {
-    name: "ConditionalAccumulator",
-    outputs: &["handle: Ref(string)"],
-    attrs: &[
-        NUMBER,
-        "shape: shape",
-        "container: string = ''",
-        "shared_name: string = ''",
-        "reduction_type: {'MEAN', 'SUM'} = 'MEAN'",
-    ],
-    shape: two_strings,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const CONDITIONAL_ACCUMULATOR: OpDef = OpDef::new("ConditionalAccumulator", two_strings);
 
-const NUMBER: &str = "dtype: {float, double, int32, uint8, int16, int8, complex64, int64, qint8, quint8, qint32, bfloat16, qint16, quint16, uint16, complex128, half, uint32, uint64}";
+const RESOURCE_CONDITIONAL_ACCUMULATOR: OpDef =
+    OpDef { name: "ResourceConditionalAccumulator", ..CONDITIONAL_ACCUMULATOR };
 
-const RESOURCE_CONDITIONAL_ACCUMULATOR: OpDef = OpDef {
-    name: "ResourceConditionalAccumulator",
-    outputs: &["handle: resource"],
-    ..CONDITIONAL_ACCUMULATOR
-};
+const ACCUMULATOR_APPLY_GRADIENT: OpDef = OpDef::new("AccumulatorApplyGradient", shape::unknown);
 
-const ACCUMULATOR_APPLY_GRADIENT: OpDef = OpDef {
-    name: "AccumulatorApplyGradient",
-    inputs: &["handle: Ref(string)", "local_step: int64", "gradient: dtype"],
-    attrs: &[NUMBER],
-    ..OpDef::DEFAULT
-};
+const RESOURCE_ACCUMULATOR_APPLY_GRADIENT: OpDef =
+    OpDef { name: "ResourceAccumulatorApplyGradient", ..ACCUMULATOR_APPLY_GRADIENT };
 
-const RESOURCE_ACCUMULATOR_APPLY_GRADIENT: OpDef = OpDef {
-    name: "ResourceAccumulatorApplyGradient",
-    inputs: &["handle: resource", "local_step: int64", "gradient: dtype"],
-    flags: &[Flag::Stateful],
-    ..ACCUMULATOR_APPLY_GRADIENT
-};
+const ACCUMULATOR_TAKE_GRADIENT: OpDef = OpDef::new("AccumulatorTakeGradient", shape::unknown);
 
-const SPARSE_ACCUMULATOR_APPLY_GRADIENT: OpDef = OpDef {
-    name: "SparseAccumulatorApplyGradient",
-    inputs: &[
-        "handle: Ref(string)",
-        "local_step: int64",
-        "gradient_indices: int64",
-        "gradient_values: dtype",
-        "gradient_shape: int64",
-    ],
-    attrs: &[NUMBER, "has_known_shape: bool"],
-    ..OpDef::DEFAULT
-};
+const RESOURCE_ACCUMULATOR_TAKE_GRADIENT: OpDef =
+    OpDef { name: "ResourceAccumulatorTakeGradient", ..ACCUMULATOR_TAKE_GRADIENT };
 
-const ACCUMULATOR_TAKE_GRADIENT: OpDef = OpDef {
-    name: "AccumulatorTakeGradient",
-    inputs: &["handle: Ref(string)", "num_required: int32"],
-    outputs: &["average: dtype"],
-    attrs: &[NUMBER],
-    ..OpDef::DEFAULT
-};
+const SPARSE_ACCUMULATOR_TAKE_GRADIENT: OpDef =
+    OpDef { name: "SparseAccumulatorTakeGradient", ..ACCUMULATOR_TAKE_GRADIENT };
 
-const RESOURCE_ACCUMULATOR_TAKE_GRADIENT: OpDef = OpDef {
-    name: "ResourceAccumulatorTakeGradient",
-    inputs: &["handle: resource", "num_required: int32"],
-    flags: &[Flag::Stateful],
-    ..ACCUMULATOR_TAKE_GRADIENT
-};
+const ACCUMULATOR_SET_GLOBAL_STEP: OpDef = OpDef::new("AccumulatorSetGlobalStep", shape::unknown);
 
-const SPARSE_ACCUMULATOR_TAKE_GRADIENT: OpDef = OpDef {
-    name: "SparseAccumulatorTakeGradient",
-    outputs: &["indices: int64", "values: dtype", "shape: int64"],
-    ..ACCUMULATOR_TAKE_GRADIENT
-};
+const RESOURCE_ACCUMULATOR_SET_GLOBAL_STEP: OpDef =
+    OpDef { name: "ResourceAccumulatorSetGlobalStep", ..ACCUMULATOR_SET_GLOBAL_STEP };
 
-const ACCUMULATOR_SET_GLOBAL_STEP: OpDef = OpDef {
-    name: "AccumulatorSetGlobalStep",
-    inputs: &["handle: Ref(string)", "new_global_step: int64"],
-    ..OpDef::DEFAULT
-};
+const ACCUMULATOR_NUM_ACCUMULATED: OpDef = OpDef::new("AccumulatorNumAccumulated", shape::scalar);
 
-const RESOURCE_ACCUMULATOR_SET_GLOBAL_STEP: OpDef = OpDef {
-    name: "ResourceAccumulatorSetGlobalStep",
-    inputs: &["handle: resource", "new_global_step: int64"],
-    flags: &[Flag::Stateful],
-    ..ACCUMULATOR_SET_GLOBAL_STEP
-};
-
-const ACCUMULATOR_NUM_ACCUMULATED: OpDef = OpDef {
-    name: "AccumulatorNumAccumulated",
-    inputs: &["handle: Ref(string)"],
-    outputs: &["num_accumulated: int32"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
-
-const RESOURCE_ACCUMULATOR_NUM_ACCUMULATED: OpDef = OpDef {
-    name: "ResourceAccumulatorNumAccumulated",
-    inputs: &["handle: resource"],
-    flags: &[Flag::Stateful],
-    ..ACCUMULATOR_NUM_ACCUMULATED
-};
+const RESOURCE_ACCUMULATOR_NUM_ACCUMULATED: OpDef =
+    OpDef { name: "ResourceAccumulatorNumAccumulated", ..ACCUMULATOR_NUM_ACCUMULATED };
 
 fn accumulator(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let attrs = init.attrs();

@@ -2,7 +2,7 @@
 //!
 //! The distributions are those of `random`; this module reads and advances the variable.
 
-use thalweg_graph::{Flag, OpDef, ShapeContext, shape};
+use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, Element, PartialShape, Result, Tensor, bail, bf16, ensure, f16};
 
@@ -23,9 +23,9 @@ pub(crate) static FAMILY: Family = Family {
         STATEFUL_UNIFORM_INT,
         STATEFUL_RANDOM_BINOMIAL,
         STATEFUL_STANDARD_NORMAL,
-        RNG_SKIP,
-        RNG_READ_AND_SKIP,
-        NON_DETERMINISTIC_INTS,
+        OpDef::new("RngSkip", shape::unknown),
+        OpDef::new("RngReadAndSkip", words_shape),
+        OpDef::new("NonDeterministicInts", shape::from_first_input),
     ],
     kernels: &[
         cpu_kernel!("StatefulUniform", "dtype" in [f16, bf16, f32, f64] => uniform; host_inputs: STATE),
@@ -59,77 +59,18 @@ const ALGORITHM_THREEFRY: i64 = 2;
 /// Words of a generator's state: counter and key.
 const WORDS: usize = 3;
 
-const STATEFUL_UNIFORM: OpDef = OpDef {
-    name: "StatefulUniform",
-    inputs: &["resource: resource", "algorithm: int64", "shape: shape_dtype"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type = DT_FLOAT", "shape_dtype: type = DT_INT64"],
-    shape: from_shape_input,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const STATEFUL_UNIFORM: OpDef = OpDef::new("StatefulUniform", from_shape_input);
 
-const STATEFUL_UNIFORM_FULL_INT: OpDef = OpDef {
-    name: "StatefulUniformFullInt",
-    attrs: &["dtype: type = DT_UINT64", "shape_dtype: type = DT_INT64"],
-    ..STATEFUL_UNIFORM
-};
+const STATEFUL_UNIFORM_FULL_INT: OpDef =
+    OpDef { name: "StatefulUniformFullInt", ..STATEFUL_UNIFORM };
 
-const STATEFUL_UNIFORM_INT: OpDef = OpDef {
-    name: "StatefulUniformInt",
-    inputs: &[
-        "resource: resource",
-        "algorithm: int64",
-        "shape: shape_dtype",
-        "minval: dtype",
-        "maxval: dtype",
-    ],
-    attrs: &["dtype: type = DT_INT64", "shape_dtype: type = DT_INT64"],
-    ..STATEFUL_UNIFORM
-};
+const STATEFUL_UNIFORM_INT: OpDef = OpDef { name: "StatefulUniformInt", ..STATEFUL_UNIFORM };
 
-const STATEFUL_RANDOM_BINOMIAL: OpDef = OpDef {
-    name: "StatefulRandomBinomial",
-    inputs: &["resource: resource", "algorithm: int64", "shape: S", "counts: T", "probs: T"],
-    attrs: &[
-        "S: {int32, int64}",
-        "T: {half, float, double, int32, int64} = DT_DOUBLE",
-        "dtype: {half, float, double, int32, int64} = DT_INT64",
-    ],
-    ..STATEFUL_UNIFORM
-};
+const STATEFUL_RANDOM_BINOMIAL: OpDef =
+    OpDef { name: "StatefulRandomBinomial", ..STATEFUL_UNIFORM };
 
-const STATEFUL_STANDARD_NORMAL: OpDef = OpDef {
-    name: "StatefulStandardNormal",
-    inputs: &["resource: resource", "shape: shape_dtype"],
-    ..STATEFUL_UNIFORM
-};
-
-const RNG_SKIP: OpDef = OpDef {
-    name: "RngSkip",
-    inputs: &["resource: resource", "algorithm: int64", "delta: int64"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const RNG_READ_AND_SKIP: OpDef = OpDef {
-    name: "RngReadAndSkip",
-    inputs: &["resource: resource", "alg: int32", "delta: uint64"],
-    outputs: &["value: int64"],
-    shape: words_shape,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const NON_DETERMINISTIC_INTS: OpDef = OpDef {
-    name: "NonDeterministicInts",
-    inputs: &["shape: shape_dtype"],
-    outputs: &["output: dtype"],
-    attrs: &["dtype: type = DT_INT64", "shape_dtype: type = DT_INT64"],
-    shape: shape::from_first_input,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const STATEFUL_STANDARD_NORMAL: OpDef =
+    OpDef { name: "StatefulStandardNormal", ..STATEFUL_UNIFORM };
 
 fn from_shape_input(c: &mut ShapeContext<'_>) -> Result<()> {
     let position = c.input_range("shape")?.start;

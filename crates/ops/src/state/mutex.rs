@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelSpec, Outputs, Registration,
 };
@@ -13,37 +13,16 @@ use thalweg_tensor::{Bytes, Resource, Result, Shape, Tensor, Variant, bail, ensu
 use super::handle::{state_kernel, state_of_call};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[MUTEX_V2, MUTEX_LOCK, CONSUME_MUTEX_LOCK],
+    ops: &[
+        OpDef::new("MutexV2", shape::scalar),
+        OpDef::new("MutexLock", shape::scalar),
+        OpDef::new("ConsumeMutexLock", shape::unknown),
+    ],
     kernels: &[
         KernelSpec { op: "MutexV2", create: mutex, is_cheap: true, ..KernelSpec::CPU },
         KernelSpec { op: "MutexLock", create: lock, ..KernelSpec::CPU },
         KernelSpec { op: "ConsumeMutexLock", create: consume, is_cheap: true, ..KernelSpec::CPU },
     ],
-};
-
-const MUTEX_V2: OpDef = OpDef {
-    name: "MutexV2",
-    outputs: &["resource: resource"],
-    attrs: &["container: string = ''", "shared_name: string = ''"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const MUTEX_LOCK: OpDef = OpDef {
-    name: "MutexLock",
-    inputs: &["mutex: resource"],
-    outputs: &["mutex_lock: variant"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const CONSUME_MUTEX_LOCK: OpDef = OpDef {
-    name: "ConsumeMutexLock",
-    inputs: &["mutex_lock: variant"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
 };
 
 /// A mutex that outlives steps.

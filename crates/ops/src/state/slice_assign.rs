@@ -1,6 +1,6 @@
 //! `StridedSliceAssign` on variables.
 
-use thalweg_graph::{Flag, OpDef, ShapeContext};
+use thalweg_graph::{OpDef, ShapeContext, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_tensor::{Result, Shape, Tensor, ensure};
 
@@ -8,7 +8,11 @@ use crate::slice::{Masks, StridedSlice};
 use crate::variable::{change, pass_on, variable_input};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[STRIDED_SLICE_ASSIGN, RESOURCE_STRIDED_SLICE_ASSIGN, DISABLE_COPY_ON_READ],
+    ops: &[
+        STRIDED_SLICE_ASSIGN,
+        RESOURCE_STRIDED_SLICE_ASSIGN,
+        OpDef::new("DisableCopyOnRead", shape::unknown),
+    ],
     kernels: &[
         KernelSpec {
             op: "StridedSliceAssign",
@@ -31,37 +35,10 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const STRIDED_SLICE_ASSIGN: OpDef = OpDef {
-    name: "StridedSliceAssign",
-    inputs: &["ref: Ref(T)", "begin: Index", "end: Index", "strides: Index", "value: T"],
-    outputs: &["output_ref: Ref(T)"],
-    attrs: &[
-        "T: type",
-        "Index: {int32, int64}",
-        "begin_mask: int = 0",
-        "end_mask: int = 0",
-        "ellipsis_mask: int = 0",
-        "new_axis_mask: int = 0",
-        "shrink_axis_mask: int = 0",
-    ],
-    shape: same_variable,
-    ..OpDef::DEFAULT
-};
+const STRIDED_SLICE_ASSIGN: OpDef = OpDef::new("StridedSliceAssign", same_variable);
 
-const RESOURCE_STRIDED_SLICE_ASSIGN: OpDef = OpDef {
-    name: "ResourceStridedSliceAssign",
-    inputs: &["ref: resource", "begin: Index", "end: Index", "strides: Index", "value: T"],
-    outputs: &[],
-    flags: &[Flag::Stateful],
-    ..STRIDED_SLICE_ASSIGN
-};
-
-const DISABLE_COPY_ON_READ: OpDef = OpDef {
-    name: "DisableCopyOnRead",
-    inputs: &["resource: resource"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const RESOURCE_STRIDED_SLICE_ASSIGN: OpDef =
+    OpDef { name: "ResourceStridedSliceAssign", ..STRIDED_SLICE_ASSIGN };
 
 fn same_variable(c: &mut ShapeContext<'_>) -> Result<()> {
     if c.num_outputs() > 0 {

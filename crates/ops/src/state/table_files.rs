@@ -1,6 +1,6 @@
 //! Static tables filled from text files, one entry per line.
 
-use thalweg_graph::{Flag, OpDef};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{Bytes, DType, Result, Shape, Tensor, bail, ensure, err};
 
@@ -29,25 +29,11 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const INITIALIZE_TABLE_FROM_TEXT_FILE: OpDef = OpDef {
-    name: "InitializeTableFromTextFile",
-    inputs: &["table_handle: Ref(string)", "filename: string"],
-    attrs: &[
-        "key_index: int >= -2",
-        "value_index: int >= -2",
-        "vocab_size: int >= -1 = -1",
-        "delimiter: string = '\t'",
-        "offset: int = 0",
-    ],
-    ..OpDef::DEFAULT
-};
+const INITIALIZE_TABLE_FROM_TEXT_FILE: OpDef =
+    OpDef::new("InitializeTableFromTextFile", shape::unknown);
 
-const INITIALIZE_TABLE_FROM_TEXT_FILE_V2: OpDef = OpDef {
-    name: "InitializeTableFromTextFileV2",
-    inputs: &["table_handle: resource", "filename: string"],
-    flags: &[Flag::Stateful],
-    ..INITIALIZE_TABLE_FROM_TEXT_FILE
-};
+const INITIALIZE_TABLE_FROM_TEXT_FILE_V2: OpDef =
+    OpDef { name: "InitializeTableFromTextFileV2", ..INITIALIZE_TABLE_FROM_TEXT_FILE };
 
 /// Where a key or value comes from.
 #[derive(Clone, Copy, PartialEq)]

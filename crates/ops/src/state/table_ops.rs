@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Constraint, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, bail, ensure};
 
@@ -30,7 +30,7 @@ pub(crate) static FAMILY: Family = Family {
         LOOKUP_TABLE_FIND_V2.without_gradient(),
         LOOKUP_TABLE_INSERT.without_gradient(),
         LOOKUP_TABLE_INSERT_V2.without_gradient(),
-        LOOKUP_TABLE_REMOVE_V2,
+        OpDef::new("LookupTableRemoveV2", shape::unknown),
         LOOKUP_TABLE_SIZE.without_gradient(),
         LOOKUP_TABLE_SIZE_V2.without_gradient(),
         LOOKUP_TABLE_EXPORT,
@@ -174,176 +174,51 @@ const DENSE: [&[Constraint]; 3] = [
     &[INT32_KEYS, INT32_TO_NUMBERS],
 ];
 
-const HASH_TABLE: OpDef = OpDef {
-    name: "HashTable",
-    outputs: &["table_handle: Ref(string)"],
-    attrs: &[
-        "container: string = ''",
-        "shared_name: string = ''",
-        "use_node_name_sharing: bool = false",
-        "key_dtype: type",
-        "value_dtype: type",
-    ],
-    shape: two_strings,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const HASH_TABLE: OpDef = OpDef::new("HashTable", two_strings);
 
-const HASH_TABLE_V2: OpDef = OpDef {
-    name: "HashTableV2",
-    outputs: &["table_handle: resource"],
-    shape: shape::scalar,
-    ..HASH_TABLE
-};
+const HASH_TABLE_V2: OpDef = OpDef { name: "HashTableV2", shape: shape::scalar, ..HASH_TABLE };
 
-const ANONYMOUS_HASH_TABLE: OpDef = OpDef {
-    name: "AnonymousHashTable",
-    attrs: &["key_dtype: type", "value_dtype: type"],
-    ..HASH_TABLE_V2
-};
+const ANONYMOUS_HASH_TABLE: OpDef = OpDef { name: "AnonymousHashTable", ..HASH_TABLE_V2 };
 
-const MUTABLE_HASH_TABLE_OF_TENSORS: OpDef = OpDef {
-    name: "MutableHashTableOfTensors",
-    attrs: &[
-        "container: string = ''",
-        "shared_name: string = ''",
-        "use_node_name_sharing: bool = false",
-        "key_dtype: type",
-        "value_dtype: type",
-        "value_shape: shape = {}",
-    ],
-    ..HASH_TABLE
-};
+const MUTABLE_HASH_TABLE_OF_TENSORS: OpDef =
+    OpDef { name: "MutableHashTableOfTensors", ..HASH_TABLE };
 
 const MUTABLE_HASH_TABLE_OF_TENSORS_V2: OpDef = OpDef {
     name: "MutableHashTableOfTensorsV2",
-    outputs: &["table_handle: resource"],
     shape: shape::scalar,
     ..MUTABLE_HASH_TABLE_OF_TENSORS
 };
 
-const ANONYMOUS_MUTABLE_HASH_TABLE_OF_TENSORS: OpDef = OpDef {
-    name: "AnonymousMutableHashTableOfTensors",
-    attrs: &["key_dtype: type", "value_dtype: type", "value_shape: shape = {}"],
-    ..MUTABLE_HASH_TABLE_OF_TENSORS_V2
-};
+const ANONYMOUS_MUTABLE_HASH_TABLE_OF_TENSORS: OpDef =
+    OpDef { name: "AnonymousMutableHashTableOfTensors", ..MUTABLE_HASH_TABLE_OF_TENSORS_V2 };
 
-const MUTABLE_DENSE_HASH_TABLE: OpDef = OpDef {
-    name: "MutableDenseHashTable",
-    inputs: &["empty_key: key_dtype"],
-    attrs: &[
-        "container: string = ''",
-        "shared_name: string = ''",
-        "use_node_name_sharing: bool = false",
-        "key_dtype: type",
-        "value_dtype: type",
-        "value_shape: shape = {}",
-        "initial_num_buckets: int = 131072",
-        "max_load_factor: float = 0.8",
-    ],
-    ..HASH_TABLE
-};
+const MUTABLE_DENSE_HASH_TABLE: OpDef = OpDef { name: "MutableDenseHashTable", ..HASH_TABLE };
 
-const MUTABLE_DENSE_HASH_TABLE_V2: OpDef = OpDef {
-    name: "MutableDenseHashTableV2",
-    inputs: &["empty_key: key_dtype", "deleted_key: key_dtype"],
-    outputs: &["table_handle: resource"],
-    shape: shape::scalar,
-    ..MUTABLE_DENSE_HASH_TABLE
-};
+const MUTABLE_DENSE_HASH_TABLE_V2: OpDef =
+    OpDef { name: "MutableDenseHashTableV2", shape: shape::scalar, ..MUTABLE_DENSE_HASH_TABLE };
 
-const ANONYMOUS_MUTABLE_DENSE_HASH_TABLE: OpDef = OpDef {
-    name: "AnonymousMutableDenseHashTable",
-    attrs: &[
-        "key_dtype: type",
-        "value_dtype: type",
-        "value_shape: shape = {}",
-        "initial_num_buckets: int = 131072",
-        "max_load_factor: float = 0.8",
-    ],
-    ..MUTABLE_DENSE_HASH_TABLE_V2
-};
+const ANONYMOUS_MUTABLE_DENSE_HASH_TABLE: OpDef =
+    OpDef { name: "AnonymousMutableDenseHashTable", ..MUTABLE_DENSE_HASH_TABLE_V2 };
 
-const LOOKUP_TABLE_FIND: OpDef = OpDef {
-    name: "LookupTableFind",
-    inputs: &["table_handle: Ref(string)", "keys: Tin", "default_value: Tout"],
-    outputs: &["values: Tout"],
-    attrs: &["Tin: type", "Tout: type"],
-    ..OpDef::DEFAULT
-};
+const LOOKUP_TABLE_FIND: OpDef = OpDef::new("LookupTableFind", shape::unknown);
 
-const LOOKUP_TABLE_FIND_V2: OpDef = OpDef {
-    name: "LookupTableFindV2",
-    inputs: &["table_handle: resource", "keys: Tin", "default_value: Tout"],
-    flags: &[Flag::Stateful],
-    ..LOOKUP_TABLE_FIND
-};
+const LOOKUP_TABLE_FIND_V2: OpDef = OpDef { name: "LookupTableFindV2", ..LOOKUP_TABLE_FIND };
 
-const LOOKUP_TABLE_INSERT: OpDef = OpDef {
-    name: "LookupTableInsert",
-    inputs: &["table_handle: Ref(string)", "keys: Tin", "values: Tout"],
-    attrs: &["Tin: type", "Tout: type"],
-    ..OpDef::DEFAULT
-};
+const LOOKUP_TABLE_INSERT: OpDef = OpDef::new("LookupTableInsert", shape::unknown);
 
-const LOOKUP_TABLE_INSERT_V2: OpDef = OpDef {
-    name: "LookupTableInsertV2",
-    inputs: &["table_handle: resource", "keys: Tin", "values: Tout"],
-    flags: &[Flag::Stateful],
-    ..LOOKUP_TABLE_INSERT
-};
+const LOOKUP_TABLE_INSERT_V2: OpDef = OpDef { name: "LookupTableInsertV2", ..LOOKUP_TABLE_INSERT };
 
-const LOOKUP_TABLE_REMOVE_V2: OpDef = OpDef {
-    name: "LookupTableRemoveV2",
-    inputs: &["table_handle: resource", "keys: Tin"],
-    attrs: &["Tin: type"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const LOOKUP_TABLE_SIZE: OpDef = OpDef::new("LookupTableSize", shape::scalar);
 
-const LOOKUP_TABLE_SIZE: OpDef = OpDef {
-    name: "LookupTableSize",
-    inputs: &["table_handle: Ref(string)"],
-    outputs: &["size: int64"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
+const LOOKUP_TABLE_SIZE_V2: OpDef = OpDef { name: "LookupTableSizeV2", ..LOOKUP_TABLE_SIZE };
 
-const LOOKUP_TABLE_SIZE_V2: OpDef = OpDef {
-    name: "LookupTableSizeV2",
-    inputs: &["table_handle: resource"],
-    flags: &[Flag::Stateful],
-    ..LOOKUP_TABLE_SIZE
-};
+const LOOKUP_TABLE_EXPORT: OpDef = OpDef::new("LookupTableExport", shape::unknown);
 
-const LOOKUP_TABLE_EXPORT: OpDef = OpDef {
-    name: "LookupTableExport",
-    inputs: &["table_handle: Ref(string)"],
-    outputs: &["keys: Tkeys", "values: Tvalues"],
-    attrs: &["Tkeys: type", "Tvalues: type"],
-    ..OpDef::DEFAULT
-};
+const LOOKUP_TABLE_EXPORT_V2: OpDef = OpDef { name: "LookupTableExportV2", ..LOOKUP_TABLE_EXPORT };
 
-const LOOKUP_TABLE_EXPORT_V2: OpDef = OpDef {
-    name: "LookupTableExportV2",
-    inputs: &["table_handle: resource"],
-    flags: &[Flag::Stateful],
-    ..LOOKUP_TABLE_EXPORT
-};
+const INITIALIZE_TABLE: OpDef = OpDef::new("InitializeTable", shape::unknown);
 
-const INITIALIZE_TABLE: OpDef = OpDef {
-    name: "InitializeTable",
-    inputs: &["table_handle: Ref(string)", "keys: Tkey", "values: Tval"],
-    attrs: &["Tkey: type", "Tval: type"],
-    ..OpDef::DEFAULT
-};
-
-const INITIALIZE_TABLE_V2: OpDef = OpDef {
-    name: "InitializeTableV2",
-    inputs: &["table_handle: resource", "keys: Tkey", "values: Tval"],
-    flags: &[Flag::Stateful],
-    ..INITIALIZE_TABLE
-};
+const INITIALIZE_TABLE_V2: OpDef = OpDef { name: "InitializeTableV2", ..INITIALIZE_TABLE };
 
 /// What a node says of its table.
 #[derive(Clone)]

@@ -30,17 +30,9 @@ const VALUES: [u8; 256] = {
     values
 };
 
-const ENCODE_BASE64: OpDef = OpDef {
-    name: "EncodeBase64",
-    inputs: &["input: string"],
-    outputs: &["output: string"],
-    attrs: &["pad: bool = false"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
+const ENCODE_BASE64: OpDef = OpDef::new("EncodeBase64", shape::unchanged).without_gradient();
 
-const DECODE_BASE64: OpDef = OpDef { name: "DecodeBase64", attrs: &[], ..ENCODE_BASE64 };
+const DECODE_BASE64: OpDef = OpDef { name: "DecodeBase64", ..ENCODE_BASE64 };
 
 fn encode_base64(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let pads = init.attrs().bool("pad")?;

@@ -17,7 +17,13 @@ use crate::indices::Indices;
 use crate::split::{Disjoint, for_each_rows};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[STRING_STRIP, STRING_LOWER, STRING_UPPER, STRING_LENGTH, SUBSTR],
+    ops: &[
+        OpDef::new("StringStrip", shape::unchanged),
+        STRING_LOWER,
+        STRING_UPPER,
+        OpDef::new("StringLength", shape::unchanged),
+        OpDef::new("Substr", substr_shape),
+    ],
     kernels: &[
         KernelSpec { op: "StringStrip", create: string_strip, ..KernelSpec::CPU },
         KernelSpec {
@@ -38,14 +44,6 @@ pub(crate) static FAMILY: Family = Family {
 /// Time to handle one short string, roughly.
 const NANOSECONDS: f64 = 60.0;
 
-const STRING_STRIP: OpDef = OpDef {
-    name: "StringStrip",
-    inputs: &["input: string"],
-    outputs: &["output: string"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
-
 fn string_strip(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {
         let input = ctx.input(0)?;
@@ -61,14 +59,7 @@ fn string_strip(_: &KernelInit<'_>) -> Result<AnyKernel> {
     })
 }
 
-const STRING_LOWER: OpDef = OpDef {
-    name: "StringLower",
-    inputs: &["input: string"],
-    outputs: &["output: string"],
-    attrs: &["encoding: string = ''"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
+const STRING_LOWER: OpDef = OpDef::new("StringLower", shape::unchanged);
 
 const STRING_UPPER: OpDef = OpDef { name: "StringUpper", ..STRING_LOWER };
 
@@ -110,15 +101,6 @@ fn change_case(init: &KernelInit<'_>, case: &'static Case) -> Result<AnyKernel> 
     })
 }
 
-const STRING_LENGTH: OpDef = OpDef {
-    name: "StringLength",
-    inputs: &["input: string"],
-    outputs: &["output: int32"],
-    attrs: &["unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
-
 /// Whether the attr `unit` asks for characters rather than bytes.
 fn counts_characters(init: &KernelInit<'_>) -> Result<bool> {
     Ok(match &init.attrs().bytes("unit")?[..] {
@@ -153,15 +135,6 @@ fn string_length(init: &KernelInit<'_>) -> Result<AnyKernel> {
         ctx.set_output(0, output)
     })
 }
-
-const SUBSTR: OpDef = OpDef {
-    name: "Substr",
-    inputs: &["input: string", "pos: T", "len: T"],
-    outputs: &["output: string"],
-    attrs: &["T: {int32, int64}", "unit: {'BYTE', 'UTF8_CHAR'} = 'BYTE'"],
-    shape: substr_shape,
-    ..OpDef::DEFAULT
-};
 
 fn substr_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (input, pos, len) = (c.input(0), c.input(1), c.input(2));

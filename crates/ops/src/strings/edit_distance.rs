@@ -11,26 +11,9 @@ use thalweg_tensor::{
 use crate::cells::{Bits, Cell};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[EDIT_DISTANCE],
+    ops: &[OpDef::new("EditDistance", edit_distance_shape).without_gradient()],
     kernels: &[KernelSpec { op: "EditDistance", create: edit_distance, ..KernelSpec::CPU }],
 };
-
-const EDIT_DISTANCE: OpDef = OpDef {
-    name: "EditDistance",
-    inputs: &[
-        "hypothesis_indices: int64",
-        "hypothesis_values: T",
-        "hypothesis_shape: int64",
-        "truth_indices: int64",
-        "truth_values: T",
-        "truth_shape: int64",
-    ],
-    outputs: &["output: float"],
-    attrs: &["normalize: bool = true", "T: type"],
-    shape: edit_distance_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
 
 fn edit_distance_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     for (i, name) in [(0, "hypothesis_indices"), (3, "truth_indices")] {

@@ -8,7 +8,10 @@ use super::printf::{self, Spec};
 use super::text::scalar_string;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SHARDED_FILENAME, SHARDED_FILESPEC],
+    ops: &[
+        OpDef::new("ShardedFilename", shape::scalar),
+        OpDef::new("ShardedFilespec", shape::scalar),
+    ],
     kernels: &[
         KernelSpec {
             op: "ShardedFilename",
@@ -23,22 +26,6 @@ pub(crate) static FAMILY: Family = Family {
             ..KernelSpec::CPU
         },
     ],
-};
-
-const SHARDED_FILENAME: OpDef = OpDef {
-    name: "ShardedFilename",
-    inputs: &["basename: string", "shard: int32", "num_shards: int32"],
-    outputs: &["filename: string"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
-};
-
-const SHARDED_FILESPEC: OpDef = OpDef {
-    name: "ShardedFilespec",
-    inputs: &["basename: string", "num_shards: int32"],
-    outputs: &["filename: string"],
-    shape: shape::scalar,
-    ..OpDef::DEFAULT
 };
 
 /// Numbers have at least five digits.

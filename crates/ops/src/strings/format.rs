@@ -13,7 +13,10 @@ use super::show;
 use super::text::{make_strings, write_strings};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[AS_STRING, STRING_FORMAT],
+    ops: &[
+        OpDef::new("AsString", shape::unchanged).without_gradient(),
+        OpDef::new("StringFormat", string_format_shape),
+    ],
     kernels: &[
         KernelSpec { op: "AsString", create: as_string, ..KernelSpec::CPU },
         KernelSpec { op: "StringFormat", create: string_format, ..KernelSpec::CPU },
@@ -22,23 +25,6 @@ pub(crate) static FAMILY: Family = Family {
 
 /// Time to print one number, roughly.
 const NANOSECONDS: f64 = 200.0;
-
-const AS_STRING: OpDef = OpDef {
-    name: "AsString",
-    inputs: &["input: T"],
-    outputs: &["output: string"],
-    attrs: &[
-        "T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, uint32, uint64, complex64, complex128, bool, variant, string}",
-        "precision: int = -1",
-        "scientific: bool = false",
-        "shortest: bool = false",
-        "width: int = -1",
-        "fill: string = ''",
-    ],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
 
 fn as_string(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let attrs = init.attrs();
@@ -141,20 +127,6 @@ fn each<T: Element>(
     let elements = input.as_slice::<T>()?;
     write_strings(ctx, input.shape().clone(), NANOSECONDS, |i, out| write(elements[i], out))
 }
-
-const STRING_FORMAT: OpDef = OpDef {
-    name: "StringFormat",
-    inputs: &["inputs: T"],
-    outputs: &["output: string"],
-    attrs: &[
-        "T: list(type) >= 0",
-        "template: string = '%s'",
-        "placeholder: string = '%s'",
-        "summarize: int = 3",
-    ],
-    shape: string_format_shape,
-    ..OpDef::DEFAULT
-};
 
 fn string_format_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let attrs = c.attrs();

@@ -13,7 +13,7 @@ pub(crate) static FAMILY: Family = Family {
         STRING_TO_HASH_BUCKET,
         STRING_TO_HASH_BUCKET_FAST,
         STRING_TO_HASH_BUCKET_STRONG,
-        FINGERPRINT,
+        OpDef::new("Fingerprint", fingerprint_shape),
     ],
     kernels: &[
         KernelSpec {
@@ -38,24 +38,14 @@ pub(crate) static FAMILY: Family = Family {
 /// Time to hash one short string, roughly.
 const NANOSECONDS: f64 = 20.0;
 
-const STRING_TO_HASH_BUCKET: OpDef = OpDef {
-    name: "StringToHashBucket",
-    inputs: &["string_tensor: string"],
-    outputs: &["output: int64"],
-    attrs: &["num_buckets: int >= 1"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
+const STRING_TO_HASH_BUCKET: OpDef =
+    OpDef::new("StringToHashBucket", shape::unchanged).without_gradient();
 
 const STRING_TO_HASH_BUCKET_FAST: OpDef =
-    OpDef { name: "StringToHashBucketFast", inputs: &["input: string"], ..STRING_TO_HASH_BUCKET };
+    OpDef { name: "StringToHashBucketFast", ..STRING_TO_HASH_BUCKET };
 
-const STRING_TO_HASH_BUCKET_STRONG: OpDef = OpDef {
-    name: "StringToHashBucketStrong",
-    attrs: &["num_buckets: int >= 1", "key: list(int)"],
-    ..STRING_TO_HASH_BUCKET_FAST
-};
+const STRING_TO_HASH_BUCKET_STRONG: OpDef =
+    OpDef { name: "StringToHashBucketStrong", ..STRING_TO_HASH_BUCKET_FAST };
 
 fn buckets(init: &KernelInit<'_>, hash: fn(&[u8], [u64; 2]) -> u64) -> Result<AnyKernel> {
     let count = init.attrs().int("num_buckets")?;
@@ -79,15 +69,6 @@ fn buckets(init: &KernelInit<'_>, hash: fn(&[u8], [u64; 2]) -> u64) -> Result<An
         ctx.set_output(0, output)
     })
 }
-
-const FINGERPRINT: OpDef = OpDef {
-    name: "Fingerprint",
-    inputs: &["data: T", "method: string"],
-    outputs: &["fingerprint: uint8"],
-    attrs: &["T: type"],
-    shape: fingerprint_shape,
-    ..OpDef::DEFAULT
-};
 
 /// Bytes of a fingerprint.
 const FINGERPRINT_BYTES: usize = 8;

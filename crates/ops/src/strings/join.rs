@@ -10,7 +10,11 @@ use super::text::write_strings;
 use crate::indices::Indices;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[STRING_JOIN, REDUCE_JOIN, UNSORTED_SEGMENT_JOIN],
+    ops: &[
+        OpDef::new("StringJoin", string_join_shape).without_gradient(),
+        OpDef::new("ReduceJoin", reduce_join_shape).without_gradient(),
+        OpDef::new("UnsortedSegmentJoin", unsorted_segment_join_shape),
+    ],
     kernels: &[
         KernelSpec { op: "StringJoin", create: string_join, ..KernelSpec::CPU },
         KernelSpec { op: "ReduceJoin", create: reduce_join, ..KernelSpec::CPU },
@@ -20,16 +24,6 @@ pub(crate) static FAMILY: Family = Family {
 
 /// Time to append one string, roughly.
 const NANOSECONDS_PER_STRING: f64 = 20.0;
-
-const STRING_JOIN: OpDef = OpDef {
-    name: "StringJoin",
-    inputs: &["inputs: N * string"],
-    outputs: &["output: string"],
-    attrs: &["N: int >= 0", "separator: string = ''"],
-    shape: string_join_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
 
 fn string_join_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let mut shape = PartialShape::scalar();
@@ -98,16 +92,6 @@ fn join<'a>(
     }
     Ok(())
 }
-
-const REDUCE_JOIN: OpDef = OpDef {
-    name: "ReduceJoin",
-    inputs: &["inputs: string", "reduction_indices: int32"],
-    outputs: &["output: string"],
-    attrs: &["keep_dims: bool = false", "separator: string = ''"],
-    shape: reduce_join_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
 
 fn reduce_join_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let keep = c.attrs().bool("keep_dims")?;
@@ -202,19 +186,6 @@ fn offset(dims: &[(usize, usize)], mut index: usize) -> usize {
     }
     at
 }
-
-const UNSORTED_SEGMENT_JOIN: OpDef = OpDef {
-    name: "UnsortedSegmentJoin",
-    inputs: &["inputs: string", "segment_ids: Tindices", "num_segments: Tnumsegments"],
-    outputs: &["output: string"],
-    attrs: &[
-        "separator: string = ''",
-        "Tindices: {int32, int64}",
-        "Tnumsegments: {int32, int64} = DT_INT32",
-    ],
-    shape: unsorted_segment_join_shape,
-    ..OpDef::DEFAULT
-};
 
 fn unsorted_segment_join_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let (Some(data), Some(ids)) = (c.input(0).dims(), c.input(1).dims()) else { return Ok(()) };

@@ -12,30 +12,13 @@ use crate::indices::Indices;
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[STRING_N_GRAMS],
+    ops: &[OpDef::new("StringNGrams", n_grams_shape)],
     kernels: &[KernelSpec {
         op: "StringNGrams",
         constraints: &[("Tsplits", &[DType::Int32, DType::Int64])],
         create: string_n_grams,
         ..KernelSpec::CPU
     }],
-};
-
-const STRING_N_GRAMS: OpDef = OpDef {
-    name: "StringNGrams",
-    inputs: &["data: string", "data_splits: Tsplits"],
-    outputs: &["ngrams: string", "ngrams_splits: Tsplits"],
-    attrs: &[
-        "separator: string",
-        "ngram_widths: list(int) >= 0",
-        "left_pad: string",
-        "right_pad: string",
-        "pad_width: int",
-        "preserve_short_sequences: bool",
-        "Tsplits: {int32, int64} = DT_INT64",
-    ],
-    shape: n_grams_shape,
-    ..OpDef::DEFAULT
 };
 
 fn n_grams_shape(c: &mut ShapeContext<'_>) -> Result<()> {

@@ -9,7 +9,7 @@ use super::text::FirstError;
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[STRING_TO_NUMBER],
+    ops: &[OpDef::new("StringToNumber", shape::unchanged).without_gradient()],
     kernels: &[cpu_kernel!(
         "StringToNumber", "out_type" in [f32, f64, i32, i64, u32, u64] => string_to_number
     )],
@@ -17,16 +17,6 @@ pub(crate) static FAMILY: Family = Family {
 
 /// Time to read one number, roughly.
 const NANOSECONDS: f64 = 40.0;
-
-const STRING_TO_NUMBER: OpDef = OpDef {
-    name: "StringToNumber",
-    inputs: &["string_tensor: string"],
-    outputs: &["output: out_type"],
-    attrs: &["out_type: {float, double, int32, int64, uint32, uint64} = DT_FLOAT"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
 
 fn string_to_number<T: FromText>(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {

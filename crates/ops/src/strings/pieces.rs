@@ -12,7 +12,10 @@ use super::text::{FirstError, part, scalar_string};
 use crate::split::Disjoint;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[STRING_SPLIT, STRING_SPLIT_V2],
+    ops: &[
+        OpDef::new("StringSplit", split_shape).without_gradient(),
+        OpDef::new("StringSplitV2", split_shape),
+    ],
     kernels: &[
         KernelSpec { op: "StringSplit", create: string_split, ..KernelSpec::CPU },
         KernelSpec { op: "StringSplitV2", create: string_split_v2, ..KernelSpec::CPU },
@@ -21,25 +24,6 @@ pub(crate) static FAMILY: Family = Family {
 
 /// Time to cut one row, roughly; rows are sentences more often than books.
 const NANOSECONDS_PER_ROW: f64 = 200.0;
-
-const STRING_SPLIT: OpDef = OpDef {
-    name: "StringSplit",
-    inputs: &["input: string", "delimiter: string"],
-    outputs: &["indices: int64", "values: string", "shape: int64"],
-    attrs: &["skip_empty: bool = true"],
-    shape: split_shape,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const STRING_SPLIT_V2: OpDef = OpDef {
-    name: "StringSplitV2",
-    inputs: &["input: string", "sep: string"],
-    outputs: &["indices: int64", "values: string", "shape: int64"],
-    attrs: &["maxsplit: int = -1"],
-    shape: split_shape,
-    ..OpDef::DEFAULT
-};
 
 fn split_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "input", 1)?;

@@ -14,7 +14,12 @@ use super::text::{scalar_string, write_strings};
 use crate::split::for_each_rows;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[REGEX_FULL_MATCH, STATIC_REGEX_FULL_MATCH, REGEX_REPLACE, STATIC_REGEX_REPLACE],
+    ops: &[
+        OpDef::new("RegexFullMatch", with_scalar_patterns),
+        OpDef::new("StaticRegexFullMatch", shape::unchanged),
+        OpDef::new("RegexReplace", with_scalar_patterns).without_gradient(),
+        OpDef::new("StaticRegexReplace", shape::unchanged),
+    ],
     kernels: &[
         KernelSpec { op: "RegexFullMatch", create: regex_full_match, ..KernelSpec::CPU },
         KernelSpec {
@@ -29,42 +34,6 @@ pub(crate) static FAMILY: Family = Family {
 
 /// Time to search one short string, roughly.
 const NANOSECONDS: f64 = 300.0;
-
-const REGEX_FULL_MATCH: OpDef = OpDef {
-    name: "RegexFullMatch",
-    inputs: &["input: string", "pattern: string"],
-    outputs: &["output: bool"],
-    shape: with_scalar_patterns,
-    ..OpDef::DEFAULT
-};
-
-const STATIC_REGEX_FULL_MATCH: OpDef = OpDef {
-    name: "StaticRegexFullMatch",
-    inputs: &["input: string"],
-    outputs: &["output: bool"],
-    attrs: &["pattern: string"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
-
-const REGEX_REPLACE: OpDef = OpDef {
-    name: "RegexReplace",
-    inputs: &["input: string", "pattern: string", "rewrite: string"],
-    outputs: &["output: string"],
-    attrs: &["replace_global: bool = true"],
-    shape: with_scalar_patterns,
-    ..OpDef::DEFAULT
-}
-.without_gradient();
-
-const STATIC_REGEX_REPLACE: OpDef = OpDef {
-    name: "StaticRegexReplace",
-    inputs: &["input: string"],
-    outputs: &["output: string"],
-    attrs: &["pattern: string", "rewrite: string", "replace_global: bool = true"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
 
 fn with_scalar_patterns(c: &mut ShapeContext<'_>) -> Result<()> {
     for i in 1..c.num_inputs() {

@@ -17,9 +17,9 @@ pub(crate) static FAMILY: Family = Family {
     ops: &[
         UNICODE_DECODE,
         UNICODE_DECODE_WITH_OFFSETS,
-        UNICODE_ENCODE,
-        UNICODE_TRANSCODE,
-        UNICODE_SCRIPT,
+        OpDef::new("UnicodeEncode", encode_shape),
+        OpDef::new("UnicodeTranscode", shape::unchanged),
+        OpDef::new("UnicodeScript", shape::unchanged),
     ],
     kernels: &[
         KernelSpec { op: "UnicodeDecode", create: unicode_decode, ..KernelSpec::CPU },
@@ -33,26 +33,10 @@ pub(crate) static FAMILY: Family = Family {
 /// Time for one short string, roughly.
 const NANOSECONDS: f64 = 150.0;
 
-const UNICODE_DECODE: OpDef = OpDef {
-    name: "UnicodeDecode",
-    inputs: &["input: string"],
-    outputs: &["row_splits: Tsplits", "char_values: int32"],
-    attrs: &[
-        "input_encoding: string",
-        "errors: {'strict', 'replace', 'ignore'} = 'replace'",
-        "replacement_char: int = 65533",
-        "replace_control_characters: bool = false",
-        "Tsplits: {int32, int64} = DT_INT64",
-    ],
-    shape: decode_shape,
-    ..OpDef::DEFAULT
-};
+const UNICODE_DECODE: OpDef = OpDef::new("UnicodeDecode", decode_shape);
 
-const UNICODE_DECODE_WITH_OFFSETS: OpDef = OpDef {
-    name: "UnicodeDecodeWithOffsets",
-    outputs: &["row_splits: Tsplits", "char_values: int32", "char_to_byte_starts: int64"],
-    ..UNICODE_DECODE
-};
+const UNICODE_DECODE_WITH_OFFSETS: OpDef =
+    OpDef { name: "UnicodeDecodeWithOffsets", ..UNICODE_DECODE };
 
 fn decode_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     let dims = c.input(0).dims();
@@ -196,21 +180,6 @@ fn narrowed(ctx: &KernelContext<'_>, splits: &Tensor) -> Result<Tensor> {
     Ok(narrow)
 }
 
-const UNICODE_TRANSCODE: OpDef = OpDef {
-    name: "UnicodeTranscode",
-    inputs: &["input: string"],
-    outputs: &["output: string"],
-    attrs: &[
-        "input_encoding: string",
-        "output_encoding: {'UTF-8', 'UTF-16-BE', 'UTF-32-BE'}",
-        "errors: {'strict', 'replace', 'ignore'} = 'replace'",
-        "replacement_char: int = 65533",
-        "replace_control_characters: bool = false",
-    ],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
-
 fn unicode_transcode(init: &KernelInit<'_>) -> Result<AnyKernel> {
     let attrs = init.attrs();
     let from = Encoding::named(attrs.bytes("input_encoding")?)?;
@@ -256,20 +225,6 @@ fn transcode(
     });
     result
 }
-
-const UNICODE_ENCODE: OpDef = OpDef {
-    name: "UnicodeEncode",
-    inputs: &["input_values: int32", "input_splits: Tsplits"],
-    outputs: &["output: string"],
-    attrs: &[
-        "errors: {'ignore', 'replace', 'strict'} = 'replace'",
-        "output_encoding: {'UTF-8', 'UTF-16-BE', 'UTF-32-BE'}",
-        "replacement_char: int = 65533",
-        "Tsplits: {int32, int64} = DT_INT64",
-    ],
-    shape: encode_shape,
-    ..OpDef::DEFAULT
-};
 
 fn encode_shape(c: &mut ShapeContext<'_>) -> Result<()> {
     c.with_rank(0, "input_values", 1)?;
@@ -319,14 +274,6 @@ fn encode(code: i32, to: Encoding, policy: Policy, out: &mut StringBuilder) -> R
     );
     policy.resolve(valid).map_or(Ok(()), |code| to.encode(code, out))
 }
-
-const UNICODE_SCRIPT: OpDef = OpDef {
-    name: "UnicodeScript",
-    inputs: &["input: int32"],
-    outputs: &["output: int32"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
 
 fn unicode_script(_: &KernelInit<'_>) -> Result<AnyKernel> {
     AnyKernel::new(|ctx| {

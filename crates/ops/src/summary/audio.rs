@@ -1,6 +1,6 @@
 //! `AudioSummary`.
 
-use thalweg_graph::{Gradient, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
@@ -10,30 +10,14 @@ use super::{numbered_tag, set_summary, text, value};
 use crate::parsing::{scalar_string, wav};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[AUDIO_SUMMARY, AUDIO_SUMMARY_V2],
+    ops: &[
+        OpDef::new("AudioSummary", shape::scalar).without_gradient(),
+        OpDef::new("AudioSummaryV2", shape::scalar).without_gradient(),
+    ],
     kernels: &[
         KernelSpec { op: "AudioSummary", create: audio_summary, ..KernelSpec::CPU },
         KernelSpec { op: "AudioSummaryV2", create: audio_summary_v2, ..KernelSpec::CPU },
     ],
-};
-
-const AUDIO_SUMMARY: OpDef = OpDef {
-    name: "AudioSummary",
-    inputs: &["tag: string", "tensor: float"],
-    outputs: &["summary: string"],
-    attrs: &["sample_rate: float", "max_outputs: int >= 1 = 3"],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
-};
-const AUDIO_SUMMARY_V2: OpDef = OpDef {
-    name: "AudioSummaryV2",
-    inputs: &["tag: string", "tensor: float", "sample_rate: float"],
-    outputs: &["summary: string"],
-    attrs: &["max_outputs: int >= 1 = 3"],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
 };
 
 fn audio_summary(init: &KernelInit<'_>) -> Result<AnyKernel> {

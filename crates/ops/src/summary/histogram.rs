@@ -1,7 +1,7 @@
 //! Histograms of tensors, in TensorFlow's buckets.
 
 use thalweg_formats::events::Histogram;
-use thalweg_graph::{Gradient, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelInit, KernelSpec};
 use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
@@ -11,19 +11,8 @@ use super::{for_each_number, set_summary, text, value};
 use crate::parsing::scalar_string;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[HISTOGRAM_SUMMARY],
+    ops: &[OpDef::new("HistogramSummary", shape::scalar).without_gradient()],
     kernels: &[KernelSpec { op: "HistogramSummary", create: histogram_summary, ..KernelSpec::CPU }],
-};
-
-const HISTOGRAM_SUMMARY: OpDef = OpDef {
-    name: "HistogramSummary",
-    inputs: &["tag: string", "values: T"],
-    outputs: &["summary: string"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
-              uint32, uint64} = DT_FLOAT"],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
 };
 
 fn histogram_summary(_: &KernelInit<'_>) -> Result<AnyKernel> {

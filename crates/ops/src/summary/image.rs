@@ -1,6 +1,6 @@
 //! `ImageSummary`.
 
-use thalweg_graph::{Gradient, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto as pb;
 use thalweg_proto::summary::value::Value as Content;
@@ -10,22 +10,8 @@ use super::{numbered_tag, set_summary, text, value};
 use crate::parsing::scalar_string;
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[IMAGE_SUMMARY],
+    ops: &[OpDef::new("ImageSummary", shape::scalar).without_gradient()],
     kernels: &[KernelSpec { op: "ImageSummary", create: image_summary, ..KernelSpec::CPU }],
-};
-
-const IMAGE_SUMMARY: OpDef = OpDef {
-    name: "ImageSummary",
-    inputs: &["tag: string", "tensor: T"],
-    outputs: &["summary: string"],
-    attrs: &[
-        "max_images: int >= 1 = 3",
-        "T: {uint8, float, half, double} = DT_FLOAT",
-        "bad_color: tensor = {}",
-    ],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
 };
 
 /// Pixels that are not numbers are red, unless the node says otherwise.

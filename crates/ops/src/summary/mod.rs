@@ -9,7 +9,7 @@ use std::collections::HashSet;
 
 use prost::Message;
 use thalweg_formats::wire::{Content as Wire, Fields};
-use thalweg_graph::{Gradient, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto::summary::value::Value as Content;
 use thalweg_proto::{self as pb, Codec};
@@ -18,56 +18,18 @@ use thalweg_tensor::{Bytes, DType, Result, Tensor, bf16, ensure, err, f16};
 use crate::parsing::{scalar_string, set_scalar_string};
 
 pub(crate) static FAMILY: Family = Family {
-    ops: &[SCALAR_SUMMARY, MERGE_SUMMARY, TENSOR_SUMMARY, TENSOR_SUMMARY_V2],
+    ops: &[
+        OpDef::new("ScalarSummary", shape::scalar).without_gradient(),
+        OpDef::new("MergeSummary", shape::scalar).without_gradient(),
+        OpDef::new("TensorSummary", shape::scalar).without_gradient(),
+        OpDef::new("TensorSummaryV2", shape::scalar).without_gradient(),
+    ],
     kernels: &[
         KernelSpec { op: "ScalarSummary", create: scalar_summary, ..KernelSpec::CPU },
         KernelSpec { op: "MergeSummary", create: merge_summary, ..KernelSpec::CPU },
         KernelSpec { op: "TensorSummary", create: tensor_summary, ..KernelSpec::CPU },
         KernelSpec { op: "TensorSummaryV2", create: tensor_summary_v2, ..KernelSpec::CPU },
     ],
-};
-
-const SCALAR_SUMMARY: OpDef = OpDef {
-    name: "ScalarSummary",
-    inputs: &["tags: string", "values: T"],
-    outputs: &["summary: string"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
-              uint32, uint64}"],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
-};
-const MERGE_SUMMARY: OpDef = OpDef {
-    name: "MergeSummary",
-    inputs: &["inputs: N * string"],
-    outputs: &["summary: string"],
-    attrs: &["N: int >= 1"],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
-};
-const TENSOR_SUMMARY: OpDef = OpDef {
-    name: "TensorSummary",
-    inputs: &["tensor: T"],
-    outputs: &["summary: string"],
-    attrs: &[
-        "T: type",
-        "description: string = ''",
-        "labels: list(string) = []",
-        "display_name: string = ''",
-    ],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
-};
-const TENSOR_SUMMARY_V2: OpDef = OpDef {
-    name: "TensorSummaryV2",
-    inputs: &["tag: string", "tensor: T", "serialized_summary_metadata: string"],
-    outputs: &["summary: string"],
-    attrs: &["T: type"],
-    shape: shape::scalar,
-    gradient: Gradient::None,
-    ..OpDef::DEFAULT
 };
 
 /// A tag as text.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use prost::Message;
 use thalweg_formats::events::EventWriter;
-use thalweg_graph::{Flag, OpDef, shape};
+use thalweg_graph::{OpDef, shape};
 use thalweg_kernel::{AnyKernel, Family, KernelContext, KernelInit, KernelSpec};
 use thalweg_proto::event::What;
 use thalweg_proto::summary::value::Value as Content;
@@ -24,18 +24,18 @@ use crate::state::handle::{state_input, state_kernel};
 
 pub(crate) static FAMILY: Family = Family {
     ops: &[
-        SUMMARY_WRITER,
-        CREATE_SUMMARY_FILE_WRITER,
+        OpDef::new("SummaryWriter", shape::scalar),
+        OpDef::new("CreateSummaryFileWriter", shape::unknown),
         FLUSH_SUMMARY_WRITER,
         CLOSE_SUMMARY_WRITER,
-        WRITE_SUMMARY,
+        OpDef::new("WriteSummary", shape::unknown),
         WRITE_RAW_PROTO_SUMMARY,
-        WRITE_SCALAR_SUMMARY,
-        WRITE_HISTOGRAM_SUMMARY,
-        WRITE_IMAGE_SUMMARY,
-        WRITE_AUDIO_SUMMARY,
+        OpDef::new("WriteScalarSummary", shape::unknown),
+        OpDef::new("WriteHistogramSummary", shape::unknown),
+        OpDef::new("WriteImageSummary", shape::unknown),
+        OpDef::new("WriteAudioSummary", shape::unknown),
         WRITE_GRAPH_SUMMARY,
-        IMPORT_EVENT,
+        OpDef::new("ImportEvent", shape::unknown),
     ],
     kernels: &[
         KernelSpec { op: "SummaryWriter", create: writer, is_cheap: true, ..KernelSpec::CPU },
@@ -53,106 +53,13 @@ pub(crate) static FAMILY: Family = Family {
     ],
 };
 
-const SUMMARY_WRITER: OpDef = OpDef {
-    name: "SummaryWriter",
-    outputs: &["writer: resource"],
-    attrs: &["shared_name: string = ''", "container: string = ''"],
-    shape: shape::scalar,
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const CREATE_SUMMARY_FILE_WRITER: OpDef = OpDef {
-    name: "CreateSummaryFileWriter",
-    inputs: &[
-        "writer: resource",
-        "logdir: string",
-        "max_queue: int32",
-        "flush_millis: int32",
-        "filename_suffix: string",
-    ],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const FLUSH_SUMMARY_WRITER: OpDef = OpDef {
-    name: "FlushSummaryWriter",
-    inputs: &["writer: resource"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const FLUSH_SUMMARY_WRITER: OpDef = OpDef::new("FlushSummaryWriter", shape::unknown);
 
 const CLOSE_SUMMARY_WRITER: OpDef = OpDef { name: "CloseSummaryWriter", ..FLUSH_SUMMARY_WRITER };
 
-const WRITE_SUMMARY: OpDef = OpDef {
-    name: "WriteSummary",
-    inputs: &[
-        "writer: resource",
-        "step: int64",
-        "tensor: T",
-        "tag: string",
-        "summary_metadata: string",
-    ],
-    attrs: &["T: type"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const WRITE_RAW_PROTO_SUMMARY: OpDef = OpDef {
-    name: "WriteRawProtoSummary",
-    inputs: &["writer: resource", "step: int64", "tensor: string"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const WRITE_SCALAR_SUMMARY: OpDef = OpDef {
-    name: "WriteScalarSummary",
-    inputs: &["writer: resource", "step: int64", "tag: string", "value: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
-              uint32, uint64}"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const WRITE_HISTOGRAM_SUMMARY: OpDef = OpDef {
-    name: "WriteHistogramSummary",
-    inputs: &["writer: resource", "step: int64", "tag: string", "values: T"],
-    attrs: &["T: {float, double, int32, uint8, int16, int8, int64, bfloat16, uint16, half, \
-              uint32, uint64, bool} = DT_FLOAT"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const WRITE_IMAGE_SUMMARY: OpDef = OpDef {
-    name: "WriteImageSummary",
-    inputs: &["writer: resource", "step: int64", "tag: string", "tensor: T", "bad_color: uint8"],
-    attrs: &["max_images: int >= 1 = 3", "T: {uint8, double, float, half} = DT_FLOAT"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
-
-const WRITE_AUDIO_SUMMARY: OpDef = OpDef {
-    name: "WriteAudioSummary",
-    inputs: &[
-        "writer: resource",
-        "step: int64",
-        "tag: string",
-        "tensor: float",
-        "sample_rate: float",
-    ],
-    attrs: &["max_outputs: int >= 1 = 3"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
+const WRITE_RAW_PROTO_SUMMARY: OpDef = OpDef::new("WriteRawProtoSummary", shape::unknown);
 
 const WRITE_GRAPH_SUMMARY: OpDef = OpDef { name: "WriteGraphSummary", ..WRITE_RAW_PROTO_SUMMARY };
-
-const IMPORT_EVENT: OpDef = OpDef {
-    name: "ImportEvent",
-    inputs: &["writer: resource", "event: string"],
-    flags: &[Flag::Stateful],
-    ..OpDef::DEFAULT
-};
 
 /// A writer, which has a file once it has been given one.
 #[derive(Default)]

@@ -7,7 +7,7 @@ pub(crate) mod flow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use thalweg_graph::{Flag, Graph, OpDef, OpRegistry, Output, Scope, shape};
+use thalweg_graph::{Graph, OpDef, OpRegistry, Output, Scope, shape};
 use thalweg_kernel::{
     AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelRegistry, KernelSpec, Value,
 };
@@ -15,30 +15,21 @@ use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{DType, Result, Shape, Tensor, bail, err};
 
-const UNARY: OpDef = OpDef {
-    inputs: &["x: float"],
-    outputs: &["y: float"],
-    shape: shape::unchanged,
-    ..OpDef::DEFAULT
-};
+const UNARY: OpDef = OpDef::new("", shape::unchanged).with_interface("x: float | y: float");
 
 pub(crate) static TOYS: Family = Family {
     ops: &[
-        OpDef { name: "ToyAdd", inputs: &["a: float", "b: float"], ..UNARY },
+        OpDef::new("ToyAdd", shape::unchanged).with_interface("a: float; b: float | y: float"),
         OpDef { name: "ToyFail", ..UNARY },
         OpDef { name: "ToyPanic", ..UNARY },
         OpDef { name: "ToyNothing", ..UNARY },
         OpDef { name: "ToyWrong", ..UNARY },
         OpDef { name: "ToyDear", ..UNARY },
         OpDef { name: "ToyLoop", ..UNARY },
-        OpDef { name: "ToyUnique", outputs: &["y: bool"], shape: shape::unknown, ..UNARY },
-        OpDef { name: "ToyAsync", attrs: &["mode: string"], flags: &[Flag::Stateful], ..UNARY },
-        OpDef {
-            name: "ToyTwo",
-            outputs: &["y: float", "z: float"],
-            shape: shape::unknown,
-            ..UNARY
-        },
+        OpDef::new("ToyUnique", shape::unknown).with_interface("x: float | y: bool"),
+        OpDef::new("ToyAsync", shape::unchanged)
+            .with_interface("x: float | y: float | mode: string | stateful"),
+        OpDef::new("ToyTwo", shape::unknown).with_interface("x: float | y: float; z: float"),
         OpDef { name: "ToyNoKernel", ..UNARY },
     ],
     kernels: &[

@@ -34,7 +34,7 @@ struct Two {
 fn member(index: u32, spec: &ClusterSpec, way: TensorTransport) -> Arc<Member> {
     let options =
         TaskOptions { job: "t".into(), index, tensor_transport: way, ..Default::default() };
-    let task = Task::new(options, OpRegistry::new([], "").unwrap(), KernelRegistry::new([]));
+    let task = Task::new(options, OpRegistry::new([]).unwrap(), KernelRegistry::new([]));
     Member::of(Arc::new(task), spec.clone())
 }
 
