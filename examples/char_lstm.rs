@@ -7,7 +7,7 @@
 
 use thalweg::prelude::*;
 
-const TEXT: &[u8] = include_bytes!("../docs/tutorial.md");
+const TEXT: &[u8] = include_bytes!("../docs/src/tutorial/graphs.md");
 const LENGTH: usize = 32;
 const BATCH: usize = 16;
 

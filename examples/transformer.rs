@@ -6,7 +6,7 @@
 
 use thalweg::prelude::*;
 
-const TEXT: &[u8] = include_bytes!("../docs/tutorial.md");
+const TEXT: &[u8] = include_bytes!("../docs/src/tutorial/graphs.md");
 const LETTERS: usize = 128;
 const LENGTH: usize = 48;
 const WIDTH: usize = 64;

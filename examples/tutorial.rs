@@ -1,4 +1,4 @@
-//! The program of `docs/tutorial.md`, piece by piece.
+//! The program of `docs/src/tutorial/graphs.md`, piece by piece.
 //!
 //! It prints the probabilities of an image before any training, all 0.1, the trace of each node,
 //! and an error message.

@@ -9,8 +9,10 @@ use std::collections::BTreeMap;
 
 use thalweg::prelude::*;
 
-const TEXT: &str =
-    concat!(include_str!("../docs/tutorial.md"), include_str!("../docs/control-flow.md"));
+const TEXT: &str = concat!(
+    include_str!("../docs/src/tutorial/graphs.md"),
+    include_str!("../docs/src/concepts/control-flow.md")
+);
 const WIDTH: usize = 16;
 const WINDOW: usize = 2;
 const BATCH: usize = 64;

@@ -26,7 +26,7 @@
 //!
 //! All of them log by `tracing`: a program sees no message until it installs a subscriber, such as
 //! `tracing_subscriber::fmt().init()`. Errors are returned, never only logged. Targets and fields
-//! stand in `docs/logging.md`.
+//! stand in `docs/src/how-to/logging.md`.
 
 use std::sync::{Arc, LazyLock};
 

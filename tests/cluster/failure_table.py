@@ -1,8 +1,8 @@
 """What happens to whom when a task fails: the table that `failures.py` plays and the book prints.
 
     python tests/cluster/failure_table.py                        # the table, as the book has it
-    python tests/cluster/failure_table.py --check docs/failures.md     # is it there?
-    python tests/cluster/failure_table.py --write docs/failures.md     # puts it there
+    python tests/cluster/failure_table.py --check docs/src/concepts/failures.md     # is it there?
+    python tests/cluster/failure_table.py --write docs/src/concepts/failures.md     # puts it there
 
 Two clients train, each by way of its own worker: the chief by worker 0, the other by worker 1. Both
 keep their variables on one parameter server. Worker 2 has nothing to do. A client has a

@@ -7,8 +7,10 @@ use anyhow::{Context, Result, ensure};
 use crate::run;
 
 /// A generated file, and the cargo command that prints it.
-const GENERATED: &[(&str, &[&str])] =
-    &[("docs/ops.md", &["run", "--quiet", "--package", "thalweg", "--", "ops", "--markdown"])];
+const GENERATED: &[(&str, &[&str])] = &[(
+    "docs/src/reference/ops.md",
+    &["run", "--quiet", "--package", "thalweg", "--", "ops", "--markdown"],
+)];
 
 /// How many recorded cases pass for each op; the golden test tells when it is stale.
 const RESULTS: &str = "crates/ops/src/golden_results.txt";

@@ -298,7 +298,7 @@ fn failures() -> Result<Outcome> {
 
 fn run_failures(python: &Path, server: &str, args: &[&str]) -> Result<Outcome> {
     let table = "tests/cluster/failure_table.py";
-    run::check(&mut run::command(python, &[table, "--check", "docs/failures.md"]))?;
+    run::check(&mut run::command(python, &[table, "--check", "docs/src/concepts/failures.md"]))?;
     let program = ["tests/cluster/failures.py", "--server", server];
     done(&mut run::command(python, &[&program[..], args].concat()))
 }

@@ -19,7 +19,7 @@ pub struct Args {
     #[arg(long, conflicts_with = "markdown")]
     json: bool,
 
-    /// Print a Markdown page (docs/ops.md)
+    /// Print a Markdown page (docs/src/reference/ops.md)
     #[arg(long)]
     markdown: bool,
 }

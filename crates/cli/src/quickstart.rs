@@ -262,7 +262,10 @@ fn tell_what_next(
     writeln!(out, "     {thalweg} checkpoint list {checkpoint}")?;
     writeln!(out, "     {thalweg} events {events}        (or: tensorboard --logdir {events})")?;
     writeln!(out, "     {thalweg} quickstart --kill ps/0   loses the parameter server instead")?;
-    writeln!(out, "     docs/training.md has the program behind this, for nets of your own\n")
+    writeln!(
+        out,
+        "     docs/src/how-to/training.md has the program behind this, for nets of your own\n"
+    )
 }
 
 /// The network for training.

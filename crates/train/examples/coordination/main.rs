@@ -2,7 +2,7 @@
 //! `cargo run --release -p thalweg-train --example coordination -- FOLDER SECONDS`.
 //!
 //! Writes `coordination.csv` (the course of each training) and `coordination-rates.csv` (what came of
-//! it) to the folder. `docs/experiments/plot.py` draws them.
+//! it) to the folder. `docs/src/concepts/experiments/plot.py` draws them.
 #![allow(clippy::disallowed_methods, reason = "an experiment has threads and time of its own")]
 
 mod race;
@@ -23,7 +23,7 @@ const MODES: [(&str, Mode); 4] = [
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
-    let folder = args.next().unwrap_or_else(|| "docs/experiments".into());
+    let folder = args.next().unwrap_or_else(|| "docs/src/concepts/experiments".into());
     let seconds: u64 = args.next().map_or(Ok(30), |text| text.parse())?;
     let mut course = String::from("mode,slowness,seconds,updates,used,dropped,loss\n");
     let mut rates = String::from(

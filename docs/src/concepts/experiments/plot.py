@@ -1,9 +1,9 @@
-"""Draws the figures of docs/coordination.md from the CSV files beside this program.
+"""Draws the figures of docs/src/concepts/coordination.md from the CSV files beside this program.
 
-    python3 docs/experiments/plot.py
+    python3 docs/src/concepts/experiments/plot.py
 
 Needs nothing but Python. The CSV files come from
-`cargo run --release -p thalweg-train --example coordination -- docs/experiments`.
+`cargo run --release -p thalweg-train --example coordination -- docs/src/concepts/experiments`.
 """
 
 import csv
