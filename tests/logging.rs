@@ -170,8 +170,8 @@ fn json_has_the_fields() {
     let opened = find("thalweg::session", "DEBUG", "is open");
     let session = opened["session"].as_str().unwrap();
     let started = find("thalweg::step", "TRACE", "starts on 1 other tasks");
-    let part = find("thalweg::step", "DEBUG", "a part of step");
-    for line in [started, part] {
+    let partition = find("thalweg::step", "DEBUG", "a partition of step");
+    for line in [started, partition] {
         assert_eq!(
             (&line["session"], &line["step"]),
             (&json(&format!("{session:?}")), &started["step"])

@@ -61,7 +61,7 @@ pub(crate) enum Awaited {
     /// Another task waits for a tensor of this one.
     Wanted(RendezvousKey),
     /// This task's master waits for another task to run its partition of a step.
-    Part(TaskName),
+    Partition(TaskName),
     /// A session that is being created waits for a task that its graph needs.
     Task(TaskName),
 }
@@ -112,7 +112,9 @@ impl Diagnostics {
             let (kind, task, of, what) = match &wait.what {
                 Awaited::Tensor(key) => (WaitKind::Tensor, own.clone(), device(key, 0), text(key)),
                 Awaited::Wanted(key) => (WaitKind::Tensor, device(key, 2), own.clone(), text(key)),
-                Awaited::Part(of) => (WaitKind::Part, own.clone(), of.to_string(), String::new()),
+                Awaited::Partition(of) => {
+                    (WaitKind::Partition, own.clone(), of.to_string(), String::new())
+                }
                 Awaited::Task(of) => (WaitKind::Task, own.clone(), of.to_string(), String::new()),
             };
             let (kind, waited_ms) = (kind as i32, waited(wait.since));
@@ -159,7 +161,7 @@ mod tests {
         let key = "/job:ps/replica:0/task:0/device:CPU:0;0000000000000001;\
                    /job:worker/replica:0/task:1/device:CPU:0;edge_1_v;0:0";
         let tensor = diagnostics.wait(7, Awaited::Tensor(RendezvousKey(key.into())));
-        let part = diagnostics.wait(7, Awaited::Part(TaskName::new("ps", 0)));
+        let partition = diagnostics.wait(7, Awaited::Partition(TaskName::new("ps", 0)));
         let node = NodeWait {
             step: 7,
             node: "take".into(),
@@ -174,9 +176,9 @@ mod tests {
         assert_eq!(tensor_wait.of, "/job:ps/replica:0/task:0");
         assert_eq!(tensor_wait.task, "/job:worker/replica:0/task:1");
         assert_eq!(of(WaitKind::Node).on, "q");
-        assert_eq!(of(WaitKind::Part).of, "/job:ps/replica:0/task:0");
+        assert_eq!(of(WaitKind::Partition).of, "/job:ps/replica:0/task:0");
         assert_eq!(diagnostics.waits(Vec::new(), 1).len(), 1);
-        drop((tensor, part));
+        drop((tensor, partition));
         assert!(diagnostics.waits(Vec::new(), 10).is_empty());
         diagnostics.as_master.count(&Ok::<(), ()>(()));
         diagnostics.as_master.count(&Err::<(), ()>(()));

@@ -225,7 +225,7 @@ fn show_waits(waits: &[WaitInfo], out: &mut dyn Write) -> Result<(), Failure> {
         let (who, whom) = (shortened(&wait.task), shortened(&wait.of));
         let what = match wait.kind() {
             WaitKind::Tensor => format!("for {} of {whom}", tensor(&wait.what)),
-            WaitKind::Part => format!("for {whom} to run its part"),
+            WaitKind::Partition => format!("for {whom} to run its partition"),
             WaitKind::Task => format!("for {whom} to be there, to open a session"),
             WaitKind::Node if wait.on.is_empty() => format!("in '{}' ({})", wait.what, wait.op),
             WaitKind::Node => {
@@ -252,7 +252,7 @@ fn wait_json(wait: &WaitInfo) -> Value {
     let kind = match wait.kind() {
         WaitKind::Node => "node",
         WaitKind::Tensor => "tensor",
-        WaitKind::Part => "part",
+        WaitKind::Partition => "part",
         WaitKind::Task => "task",
     };
     let some = |text: &str| if text.is_empty() { Value::Null } else { json!(text) };

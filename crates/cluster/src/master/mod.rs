@@ -2,7 +2,7 @@
 
 pub(crate) mod config;
 pub(crate) mod discover;
-pub(crate) mod remote_parts;
+pub(crate) mod remote_partitions;
 pub(crate) mod session;
 pub(crate) mod session_peers;
 pub(crate) mod step;
@@ -204,7 +204,7 @@ impl Master {
                 |result: Result<StepOutput>| done(result.map(|(tensors, r)| (tensors, Some(r))));
             session.run(&request, feeds, cancellation, whole);
         } else {
-            session.run_part(&request, feeds, cancellation, done);
+            session.partial_run(&request, feeds, cancellation, done);
         }
     }
 

@@ -197,7 +197,7 @@ impl MasterSession {
     }
 
     /// Makes one call of a partial run; its last call, or one that fails, ends it.
-    pub(crate) fn run_part(
+    pub(crate) fn partial_run(
         self: &Arc<Self>,
         request: &pb::RunStepRequest,
         feeds: Vec<(String, Tensor)>,

@@ -14,7 +14,7 @@ use thalweg_runtime::{RemotePartitions, RemoteTasks};
 use thalweg_tensor::{Result, err};
 
 use crate::cluster_spec::TaskName;
-use crate::master::remote_parts::RegisteredParts;
+use crate::master::remote_partitions::RegisteredPartitions;
 use crate::member::Member;
 use crate::network::single_flight::SingleFlight;
 use crate::network::transport::{Call, Done, Transport};
@@ -192,8 +192,8 @@ impl RemoteTasks for SessionPeers {
         self.devices.read().clone()
     }
 
-    fn take(&self, parts: Vec<Partition>) -> Result<Arc<dyn RemotePartitions>> {
-        Ok(Arc::new(RegisteredParts::new(&self.shared(), parts)))
+    fn take(&self, partitions: Vec<Partition>) -> Result<Arc<dyn RemotePartitions>> {
+        Ok(Arc::new(RegisteredPartitions::new(&self.shared(), partitions)))
     }
 
     fn next_step(&self) -> u64 {

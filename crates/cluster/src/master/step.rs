@@ -19,7 +19,7 @@ pub(crate) enum Event {
     Over,
 }
 
-/// Whether a task that ran its part without an error needs a `CleanupGraph`.
+/// Whether a task that ran its partition without an error needs a `CleanupGraph`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Cleanup {
     /// It may hold tensors of the step.
@@ -35,7 +35,7 @@ pub(crate) enum Action {
     Run(usize),
     /// Cancel the `RunGraph` call of a task.
     GiveUp(usize, Error),
-    /// Report the result of all parts to the session; happens once.
+    /// Report the result of all partitions to the session; happens once.
     Finish(Result<()>),
     /// Send `CleanupGraph` to a task.
     Cleanup(usize),
@@ -45,7 +45,7 @@ pub(crate) enum Action {
 pub(crate) type Actions = SmallVec<[Action; 4]>;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum PartState {
+enum PartitionState {
     Waiting,
     Running,
     Ended,
@@ -54,16 +54,16 @@ enum PartState {
 
 /// The state of one step on the other tasks.
 pub(crate) struct MasterStep {
-    parts: SmallVec<[PartState; 4]>,
+    partitions: SmallVec<[PartitionState; 4]>,
     is_finished: bool,
     is_over: bool,
 }
 
 impl MasterStep {
-    /// A step with parts on this many other tasks.
+    /// A step with partitions on this many other tasks.
     pub(crate) fn new(tasks: usize) -> MasterStep {
         MasterStep {
-            parts: SmallVec::from_elem(PartState::Waiting, tasks),
+            partitions: SmallVec::from_elem(PartitionState::Waiting, tasks),
             is_finished: false,
             is_over: false,
         }
@@ -83,36 +83,38 @@ impl MasterStep {
         if self.is_finished {
             return;
         }
-        for (i, part) in self.parts.iter_mut().enumerate() {
-            *part = PartState::Running;
+        for (i, partition) in self.partitions.iter_mut().enumerate() {
+            *partition = PartitionState::Running;
             actions.push(Action::Run(i));
         }
-        if self.parts.is_empty() {
+        if self.partitions.is_empty() {
             self.finish(Ok(()), actions);
         }
     }
 
     fn answered(&mut self, task: usize, result: Result<Cleanup>, actions: &mut Actions) {
-        let Some(part @ PartState::Running) = self.parts.get_mut(task) else { return };
-        *part = if matches!(result, Ok(Cleanup::Done)) {
-            PartState::Forgotten
+        let Some(partition @ PartitionState::Running) = self.partitions.get_mut(task) else {
+            return;
+        };
+        *partition = if matches!(result, Ok(Cleanup::Done)) {
+            PartitionState::Forgotten
         } else {
-            PartState::Ended
+            PartitionState::Ended
         };
         match result {
             Err(cause) => self.end(&cause, actions),
-            Ok(_) if !self.parts.contains(&PartState::Running) => {
+            Ok(_) if !self.partitions.contains(&PartitionState::Running) => {
                 self.finish(Ok(()), actions);
             }
             Ok(_) => {}
         }
     }
 
-    /// Cancels all running parts; the first cause is the step's result.
+    /// Cancels all running partitions; the first cause is the step's result.
     fn end(&mut self, cause: &Error, actions: &mut Actions) {
-        for (i, part) in self.parts.iter_mut().enumerate() {
-            if *part == PartState::Running {
-                *part = PartState::Ended;
+        for (i, partition) in self.partitions.iter_mut().enumerate() {
+            if *partition == PartitionState::Running {
+                *partition = PartitionState::Ended;
                 actions.push(Action::GiveUp(i, cause.clone()));
             }
         }
@@ -131,7 +133,8 @@ impl MasterStep {
         }
         let cause = thalweg_tensor::err!(Cancelled, "the step is over");
         self.end(&cause, actions);
-        let ended = self.parts.iter().enumerate().filter(|(_, p)| **p == PartState::Ended);
+        let ended =
+            self.partitions.iter().enumerate().filter(|(_, p)| **p == PartitionState::Ended);
         actions.extend(ended.map(|(i, _)| Action::Cleanup(i)));
     }
 }

@@ -116,7 +116,7 @@ pub enum WaitKind {
     /// A task waits for a tensor of another.
     Tensor = 1,
     /// A master waits for the answer to `RunGraph`.
-    Part = 2,
+    Partition = 2,
     /// `CreateSession` waits for a task to start.
     Task = 3,
 }
@@ -152,12 +152,12 @@ pub struct StopResponse {}
 pub(crate) struct RunGraphResponseExtension {
     /// What the worker adds to its answer.
     #[prost(message, optional, tag = "20000")]
-    pub(crate) part: Option<PartEnd>,
+    pub(crate) partition: Option<PartitionEnd>,
 }
 
-/// How a worker's part of a step ended, beyond what TensorFlow's message says.
+/// How the run of a worker's partition ended, beyond what TensorFlow's message says.
 #[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct PartEnd {
+pub(crate) struct PartitionEnd {
     /// Whether the worker has dropped all state of the step: it needs no `CleanupGraph`.
     #[prost(bool, tag = "1")]
     pub(crate) is_forgotten: bool,

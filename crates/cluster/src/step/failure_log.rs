@@ -19,14 +19,14 @@ impl FailureLog {
         }
     }
 
-    /// For a worker that ran a part of it.
+    /// For a worker that ran a partition of it.
     pub(crate) fn of_worker<R>(&self, step: u64, result: &Result<R, Error>) {
         if let (Some(session), Err(error)) = (&self.0, result) {
             debug!(
                 target: "thalweg::step",
                 session,
                 step,
-                "a part of step {step} of session {session} failed: {error}"
+                "a partition of step {step} of session {session} failed: {error}"
             );
         }
     }

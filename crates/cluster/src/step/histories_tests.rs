@@ -23,13 +23,13 @@ use crate::step::recent_ids::RecentIds;
 use crate::step::rendezvous::TaskRendezvous;
 use crate::task::{Task, TaskOptions};
 use crate::worker::{TensorRequest, Worker};
-use network::{Caller, Message, PartId, Random, Shared, Way, end_call, send};
+use network::{Caller, Message, PartitionId, Random, Shared, Way, end_call, send};
 
 /// How many histories are played, and the steps of each.
 const HISTORIES: u64 = 12_000;
 const STEPS: u64 = 5;
 
-/// A tensor between two parts. It is sent once some of the earlier ones to the sender are there.
+/// A tensor between two partitions. It is sent once some of the earlier ones to the sender are there.
 struct Edge {
     from: usize,
     to: usize,
@@ -44,13 +44,13 @@ struct Incarnation {
     worker: Worker,
     member: Arc<Member>,
     recent: RecentIds,
-    /// What runs, by step.
-    parts: FxHashMap<u64, Part>,
+    /// Running partitions, by step.
+    partitions: FxHashMap<u64, RunningPartition>,
     /// Tensors that others ask for, by call; and whether they were told.
     asked: FxHashMap<u64, Vec<(TensorRequest, Arc<AtomicBool>)>>,
 }
 
-struct Part {
+struct RunningPartition {
     table: Arc<TaskRendezvous>,
     received: BTreeSet<usize>,
     sent: BTreeSet<usize>,
@@ -84,8 +84,8 @@ struct World {
     network: Shared,
     lives: Vec<Incarnation>,
     masters: FxHashMap<u64, Master>,
-    /// Which parts ran, in any start of their task.
-    ran: Vec<PartId>,
+    /// Which partitions ran, in any start of their task.
+    ran: Vec<PartitionId>,
     seen: Seen,
 }
 
@@ -124,7 +124,7 @@ impl World {
             worker: Worker::new(member.clone()),
             member,
             recent: RecentIds::default(),
-            parts: FxHashMap::default(),
+            partitions: FxHashMap::default(),
             asked: FxHashMap::default(),
         }
     }
@@ -186,9 +186,9 @@ impl World {
 
     fn deliver(&mut self, message: Message) {
         match message {
-            Message::Run { step, task, life } => self.run(PartId { step, task, life }),
+            Message::Run { step, task, life } => self.run(PartitionId { step, task, life }),
             Message::CallerGone { step, task, life } => {
-                self.caller_gone(PartId { step, task, life });
+                self.caller_gone(PartitionId { step, task, life });
             }
             Message::Ran { step, task, result } => self.tell(step, Event::Answered(task, result)),
             Message::Cleanup { step, task } => {
@@ -206,114 +206,114 @@ impl World {
                 let unanswered = asked.iter().filter(|(_, told)| !told.load(Ordering::Relaxed));
                 unanswered.for_each(|(asked, _)| asked.give_up());
             }
-            Message::Sends { part, edge } => self.sends(part, edge),
-            Message::Received { part, edge, result } => self.received(part, edge, result),
-            Message::Ends { part, error } => self.ends(part, error),
+            Message::Sends { partition, edge } => self.sends(partition, edge),
+            Message::Received { partition, edge, result } => self.received(partition, edge, result),
+            Message::Ends { partition, error } => self.ends(partition, error),
         }
     }
 
-    /// A request to run a part arrives. Another start of the task knows nothing of its session.
-    fn run(&mut self, part: PartId) {
-        let PartId { step, task, life } = part;
+    /// A request to run a partition arrives. Another start of the task knows nothing of its session.
+    fn run(&mut self, partition: PartitionId) {
+        let PartitionId { step, task, life } = partition;
         let connection = self.masters[&step].connection.as_ref().map(Arc::downgrade);
         let admitted = self.lives[task].admit(step, life, connection.unwrap_or_default());
         let table = match admitted {
             Ok(table) => table,
             Err(e) => return send(&self.network, Message::Ran { step, task, result: Err(e) }),
         };
-        self.ran.push(part);
+        self.ran.push(partition);
         let edges = self.masters[&step].edges.clone();
-        let state = Part {
+        let state = RunningPartition {
             table: table.clone(),
             received: BTreeSet::new(),
             sent: BTreeSet::new(),
             begun: BTreeSet::new(),
         };
-        self.lives[task].parts.insert(step, state);
+        self.lives[task].partitions.insert(step, state);
         for (edge, told) in edges.iter().enumerate().filter(|(_, e)| e.to == task) {
             let (network, mark, key) = (self.network.clone(), told.mark, told.key.clone());
             let received = move |value: Result<Value>| {
                 let result = value.map(|value| assert_carries(&value, mark, &key));
-                send(&network, Message::Received { part, edge, result });
+                send(&network, Message::Received { partition, edge, result });
             };
             table.receive(&told.key, Box::new(received));
         }
         if self.random.chance(5) {
             let error = Some(err!(Internal, "boom"));
-            send(&self.network, Message::Ends { part, error });
+            send(&self.network, Message::Ends { partition, error });
         }
-        self.go_on(part);
+        self.go_on(partition);
     }
 
-    /// The part as it runs, if it still does.
-    fn part(&mut self, part: PartId) -> Option<&mut Part> {
-        let life = &mut self.lives[part.task];
-        let is_same = life.number() == part.life;
-        life.parts.get_mut(&part.step).filter(|_| is_same)
+    /// The partition, while it runs.
+    fn partition(&mut self, partition: PartitionId) -> Option<&mut RunningPartition> {
+        let life = &mut self.lives[partition.task];
+        let is_same = life.number() == partition.life;
+        life.partitions.get_mut(&partition.step).filter(|_| is_same)
     }
 
-    /// Sends what can be sent; ends the part if nothing is left.
-    fn go_on(&mut self, id: PartId) {
+    /// Sends what can be sent; ends the partition if nothing is left.
+    fn go_on(&mut self, id: PartitionId) {
         let (network, edges) = (self.network.clone(), self.masters[&id.step].edges.clone());
-        let Some(part) = self.part(id) else { return };
+        let Some(partition) = self.partition(id) else { return };
         let own = |(edge, e): (usize, &Edge)| (e.from == id.task).then_some(edge);
         for edge in edges.iter().enumerate().filter_map(own) {
-            let is_ready = edges[edge].needs.iter().all(|e| part.received.contains(e));
-            if is_ready && part.begun.insert(edge) {
-                send(&network, Message::Sends { part: id, edge });
+            let is_ready = edges[edge].needs.iter().all(|e| partition.received.contains(e));
+            if is_ready && partition.begun.insert(edge) {
+                send(&network, Message::Sends { partition: id, edge });
             }
         }
         let is_done = |e: &usize| {
-            (edges[*e].from != id.task || part.sent.contains(e))
-                && (edges[*e].to != id.task || part.received.contains(e))
+            (edges[*e].from != id.task || partition.sent.contains(e))
+                && (edges[*e].to != id.task || partition.received.contains(e))
         };
         if (0..edges.len()).all(|edge| is_done(&edge)) {
-            send(&network, Message::Ends { part: id, error: None });
+            send(&network, Message::Ends { partition: id, error: None });
         }
     }
 
-    fn sends(&mut self, id: PartId, edge: usize) {
+    fn sends(&mut self, id: PartitionId, edge: usize) {
         let edges = self.masters[&id.step].edges.clone();
-        let Some(part) = self.part(id) else { return };
-        let table = part.table.clone();
-        part.sent.insert(edge);
+        let Some(partition) = self.partition(id) else { return };
+        let table = partition.table.clone();
+        partition.sent.insert(edge);
         let tensor = Tensor::vector(&edges[edge].mark).unwrap();
         match table.send(&edges[edge].key, Value::Tensor(tensor)) {
             Ok(()) => self.go_on(id),
-            Err(error) => send(&self.network, Message::Ends { part: id, error: Some(error) }),
+            Err(error) => send(&self.network, Message::Ends { partition: id, error: Some(error) }),
         }
     }
 
-    fn received(&mut self, id: PartId, edge: usize, result: Result<()>) {
-        let Some(part) = self.part(id) else { return };
+    fn received(&mut self, id: PartitionId, edge: usize, result: Result<()>) {
+        let Some(partition) = self.partition(id) else { return };
         match result {
             Ok(()) => {
-                assert!(part.received.insert(edge), "{id:?}: edge {edge} came twice");
+                assert!(partition.received.insert(edge), "{id:?}: edge {edge} came twice");
                 self.seen.tensors += 1;
                 self.go_on(id);
             }
-            Err(error) => send(&self.network, Message::Ends { part: id, error: Some(error) }),
+            Err(error) => send(&self.network, Message::Ends { partition: id, error: Some(error) }),
         }
     }
 
-    fn ends(&mut self, id: PartId, error: Option<Error>) {
-        if self.part(id).is_none() {
+    fn ends(&mut self, id: PartitionId, error: Option<Error>) {
+        if self.partition(id).is_none() {
             return;
         }
         let life = &mut self.lives[id.task];
-        life.parts.remove(&id.step);
+        life.partitions.remove(&id.step);
         let is_forgotten = life.member.steps.finished_whole(id.step, error.clone());
         let rest = if is_forgotten { Cleanup::Done } else { Cleanup::Needed };
         let result = error.map_or(Ok(rest), Err);
         send(&self.network, Message::Ran { step: id.step, task: id.task, result });
     }
 
-    fn caller_gone(&mut self, id: PartId) {
-        let Some(part) = self.part(id) else { return };
+    fn caller_gone(&mut self, id: PartitionId) {
+        let Some(partition) = self.partition(id) else { return };
         let gone = err!(Cancelled, "the master is gone");
-        let table = part.table.clone();
+        let table = partition.table.clone();
         table.abort(&gone);
-        send(&self.network, Message::Ends { part: id, error: Some(gone) });
+        send(&self.network, Message::Ends { partition: id, error: Some(gone) });
     }
 
     /// A task is asked for a tensor, by somebody who may have given up already.
@@ -446,10 +446,10 @@ impl World {
             let [result] = &master.results[..] else {
                 panic!("seed {seed}: step {step} ended {} times", master.results.len())
             };
-            let ran = self.ran.iter().filter(|part| part.step == *step).count();
+            let ran = self.ran.iter().filter(|partition| partition.step == *step).count();
             match result {
                 Ok(()) => {
-                    assert_eq!(ran, master.lives.len(), "seed {seed}: parts of step {step}");
+                    assert_eq!(ran, master.lives.len(), "seed {seed}: partitions of step {step}");
                     self.seen.good += 1;
                 }
                 Err(_) => self.seen.failed += 1,
@@ -460,7 +460,7 @@ impl World {
         let twice = ran.windows(2).find(|w| w[0] == w[1]);
         assert_eq!(twice, None, "seed {seed}: a step and task that ran it twice");
         for (task, life) in self.lives.iter().enumerate() {
-            assert!(life.parts.is_empty(), "seed {seed}: a part hangs on task {task}");
+            assert!(life.partitions.is_empty(), "seed {seed}: a partition hangs on task {task}");
             assert_eq!(life.member.steps.len(), 0, "seed {seed}: task {task} keeps steps");
         }
         let mut network = self.network.lock();
@@ -477,7 +477,7 @@ impl Incarnation {
         self.member.task.incarnation
     }
 
-    /// As [`Worker`] takes requests to run a part.
+    /// As [`Worker`] takes requests to run a partition.
     fn admit(&mut self, step: u64, life: u64, connection: Weak<()>) -> Result<Arc<TaskRendezvous>> {
         if self.number() != life {
             return Err(err!(Aborted, "Session handle is not found"));

@@ -60,7 +60,7 @@ impl TaskRendezvous {
         &self.aborted
     }
 
-    /// Sends the fetched variables: this task's part of the step is over.
+    /// Sends the fetched variables: this task's partition of the step has ended.
     pub(crate) fn send_fetched(&self) {
         for (key, value) in std::mem::take(&mut *self.fetched.lock()) {
             // It fails in a step that was cancelled, whose cause whoever waits gets.

@@ -2,9 +2,9 @@
 //! `RecvTensor`.
 
 #[cfg(test)]
-mod fused_parts_tests;
-pub(crate) mod part_answer;
+mod fused_partitions_tests;
 pub(crate) mod rpc_log;
+pub(crate) mod run_graph_result;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,13 +25,13 @@ use crate::errors::from_task;
 use crate::master::config;
 use crate::master::session::check_size;
 use crate::member::Member;
-use crate::network::transport::Transport;
+use crate::network::transport::{RunGraphReport, Transport};
 use crate::step::failure_log::FailureLog;
 use crate::step::recent_ids::RecentIds;
 use crate::step::rendezvous::{AliasRendezvous, Sender, TaskRendezvous};
 use crate::step::{Admitted, Steps};
 use crate::task::{Task, attributes};
-use crate::worker::part_answer::{Done, GraphEnd, RunGraphResult, collect};
+use crate::worker::run_graph_result::{Done, RunGraphResult, collect};
 
 /// Maximum numbers of worker sessions, and of registered graphs of one session.
 const SESSIONS_MAX: usize = 100_000;
@@ -296,7 +296,7 @@ impl Worker {
         Ok(pb::DeregisterGraphResponse {})
     }
 
-    /// Runs a registered graph as part of a step. `done` gets the tensors of the request's `recv_key`s.
+    /// Runs a registered graph in a step. `done` gets the tensors of the request's `recv_key`s.
     pub(crate) fn run_graph(
         self: &Arc<Self>,
         request: &pb::RunGraphRequest,
@@ -338,8 +338,8 @@ impl Worker {
         let step = request.step_id as u64;
         let collector = collect(request.recv_key.clone(), &*rendezvous, done);
         if request.is_partial {
-            let part = Admission { graph, steps, table, rendezvous, begins };
-            self.run_part(request, &part, cancellation, collector);
+            let admission = Admission { graph, steps, table, rendezvous, begins };
+            self.partial_run_graph(request, &admission, cancellation, collector);
             return Ok(());
         }
         let links = link_aborts(&table, cancellation);
@@ -349,7 +349,7 @@ impl Worker {
             table.send_fetched();
             failures.of_worker(step, &result);
             let is_forgotten = steps.finished_whole(step, result.as_ref().err().cloned());
-            collector.event(result.map(|metadata| Some(GraphEnd { metadata, is_forgotten })));
+            collector.event(result.map(|metadata| Some(RunGraphReport { metadata, is_forgotten })));
         });
         Ok(())
     }
@@ -392,24 +392,25 @@ impl Worker {
     }
 
     /// One `RunGraph` of a partial run: the first starts the step, the last waits for its end.
-    fn run_part(
+    fn partial_run_graph(
         self: &Arc<Self>,
         request: &pb::RunGraphRequest,
-        part: &Admission,
+        admission: &Admission,
         cancellation: &Cancellation,
-        collector: Arc<FetchCollector<GraphEnd>>,
+        collector: Arc<FetchCollector<RunGraphReport>>,
     ) {
-        let table = &part.table;
+        let table = &admission.table;
         let step = request.step_id as u64;
         let state = self.partial.lock().entry(step).or_default().clone();
-        if part.begins {
-            let (steps, ended) = (part.steps.clone(), state.clone());
+        if admission.begins {
+            let (steps, ended) = (admission.steps.clone(), state.clone());
             // Cancelling this request does not cancel the step.
             let of_step = Cancellation::default();
             let links = link_aborts(table, &of_step);
-            let (options, rendezvous) = (run_options(request, &of_step), part.rendezvous.clone());
+            let (options, rendezvous) =
+                (run_options(request, &of_step), admission.rendezvous.clone());
             let table = table.clone();
-            part.graph.start(&options, step, rendezvous, move |result| {
+            admission.graph.start(&options, step, rendezvous, move |result| {
                 drop(links);
                 table.send_fetched();
                 steps.finished(step, result.as_ref().err().cloned());
@@ -423,7 +424,8 @@ impl Worker {
             end.wait(move |result| {
                 drop(link);
                 let is_forgotten = false;
-                collector.event(result.map(|metadata| Some(GraphEnd { metadata, is_forgotten })));
+                collector
+                    .event(result.map(|metadata| Some(RunGraphReport { metadata, is_forgotten })));
             });
         } else {
             collector.event(Ok(None));

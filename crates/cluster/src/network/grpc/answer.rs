@@ -10,8 +10,8 @@ use thalweg_tensor::{DType, Error, Result, Shape, Tensor, err};
 
 use crate::master::StepResult;
 use crate::master::session::StepOutput;
-use crate::network::own_messages::{PartEnd, RunGraphResponseExtension};
-use crate::worker::part_answer::RunGraphResult;
+use crate::network::own_messages::{PartitionEnd, RunGraphResponseExtension};
+use crate::worker::run_graph_result::RunGraphResult;
 
 /// The error payload by which TensorFlow's workers announce a restart: a map with the type URL of
 /// `WorkerPossiblyRestarted`, in base64.
@@ -86,8 +86,8 @@ pub(crate) fn ran(result: Result<RunGraphResult>, errors_in_body: bool) -> Respo
                 ..Default::default()
             });
             if let Some(origin) = e.origin() {
-                let part = PartEnd { error: Some(origin.into()), ..Default::default() };
-                pieces.put_fields(&RunGraphResponseExtension { part: Some(part) });
+                let partition = PartitionEnd { error: Some(origin.into()), ..Default::default() };
+                pieces.put_fields(&RunGraphResponseExtension { partition: Some(partition) });
             }
             return response(pieces);
         }
@@ -103,8 +103,8 @@ pub(crate) fn ran(result: Result<RunGraphResult>, errors_in_body: bool) -> Respo
         pieces.put_fields(&ran.report());
     }
     if ran.is_forgotten {
-        let part = PartEnd { is_forgotten: true, error: None };
-        pieces.put_fields(&RunGraphResponseExtension { part: Some(part) });
+        let partition = PartitionEnd { is_forgotten: true, error: None };
+        pieces.put_fields(&RunGraphResponseExtension { partition: Some(partition) });
     }
     response(pieces)
 }

@@ -407,9 +407,9 @@ impl Peer {
         let rope = self.control.send(methods::RUN_GRAPH, pieces, timeout).await?;
         let extension: RunGraphResponseExtension = decode_response(rope.clone())?;
         let response: pb::RunGraphResponse = decode_response(rope)?;
-        let part = extension.part.unwrap_or_default();
+        let partition = extension.partition.unwrap_or_default();
         check_status(response.status_code.into(), || response.status_error_message).map_err(
-            |e| match part.error {
+            |e| match partition.error {
                 Some(origin) => e.with_shown_origin(origin.into()),
                 None => e,
             },
@@ -421,7 +421,7 @@ impl Peer {
                 partition_graphs: response.partition_graph,
                 ..Default::default()
             }),
-            is_forgotten: part.is_forgotten,
+            is_forgotten: partition.is_forgotten,
         })
     }
 

@@ -35,7 +35,7 @@ impl Random {
 /// What is on its way. A `life` is one of a task's starts.
 #[derive(Clone)]
 pub(super) enum Message {
-    /// A master has a task run its part of a step.
+    /// A master has a task run its partition of a step.
     Run { step: u64, task: usize, life: u64 },
     /// The caller of `Run` is gone.
     CallerGone { step: u64, task: usize, life: u64 },
@@ -50,11 +50,11 @@ pub(super) enum Message {
     /// Nobody waits for the answer to a `Want` any more.
     GiveUp { call: u64, to: usize },
     /// Within a task: a node has what it needs and sends its tensor.
-    Sends { part: PartId, edge: usize },
+    Sends { partition: PartitionId, edge: usize },
     /// Within a task: a tensor is there, or will not be.
-    Received { part: PartId, edge: usize, result: Result<()> },
-    /// Within a task: what runs of a step ends.
-    Ends { part: PartId, error: Option<Error> },
+    Received { partition: PartitionId, edge: usize, result: Result<()> },
+    /// Within a task: its partition of a step ends.
+    Ends { partition: PartitionId, error: Option<Error> },
 }
 
 impl Message {
@@ -64,9 +64,9 @@ impl Message {
     }
 }
 
-/// What runs of a step on one start of a task.
+/// One partition of a step on one incarnation of a task.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct PartId {
+pub(super) struct PartitionId {
     pub(super) step: u64,
     pub(super) task: usize,
     pub(super) life: u64,

@@ -20,13 +20,13 @@ use crate::master::step::{Action, Actions, Cleanup, Event, MasterStep};
 use crate::network::single_flight::SingleFlight;
 use crate::network::transport::{Call, RunGraphReport};
 
-/// The partitions of one plan that other tasks run, one part for each task.
-pub(crate) struct RegisteredParts {
-    parts: Arc<[Arc<RegisteredPart>]>,
+/// The partitions of one plan on other tasks, joined by task.
+pub(crate) struct RegisteredPartitions {
+    partitions: Arc<[Arc<RegisteredPartition>]>,
 }
 
-/// The partitions of one task.
-struct RegisteredPart {
+/// The partitions on one task, joined into one graph.
+struct RegisteredPartition {
     peers: Arc<SessionPeers>,
     task: Arc<RemoteTask>,
     /// The graph, until it is registered.
@@ -35,22 +35,25 @@ struct RegisteredPart {
     handle: SingleFlight<String>,
 }
 
-impl RegisteredParts {
+impl RegisteredPartitions {
     /// Groups partitions by the task of their device.
-    pub(crate) fn new(peers: &Arc<SessionPeers>, parts: Vec<Partition>) -> RegisteredParts {
+    pub(crate) fn new(
+        peers: &Arc<SessionPeers>,
+        partitions: Vec<Partition>,
+    ) -> RegisteredPartitions {
         let mut by_task: BTreeMap<TaskName, Vec<Graph>> = BTreeMap::new();
-        for part in parts {
-            by_task.entry(TaskName::of(&part.device)).or_default().push(part.graph);
+        for partition in partitions {
+            by_task.entry(TaskName::of(&partition.device)).or_default().push(partition.graph);
         }
-        let part = |(name, graphs): (TaskName, Vec<Graph>)| {
-            Arc::new(RegisteredPart {
+        let partition = |(name, graphs): (TaskName, Vec<Graph>)| {
+            Arc::new(RegisteredPartition {
                 peers: peers.clone(),
                 task: peers.task(&name),
                 graph: Mutex::new(Some(joined(&graphs))),
                 handle: SingleFlight::default(),
             })
         };
-        RegisteredParts { parts: by_task.into_iter().map(part).collect() }
+        RegisteredPartitions { partitions: by_task.into_iter().map(partition).collect() }
     }
 }
 
@@ -67,17 +70,17 @@ fn joined(graphs: &[Graph]) -> pb::GraphDef {
     whole
 }
 
-impl RegisteredPart {
+impl RegisteredPartition {
     /// Passes the graph handle to `then`, after `CreateWorkerSession` and `RegisterGraph` if this is the
     /// first step.
     fn ready(self: &Arc<Self>, then: impl FnOnce(Result<String>) + Send + 'static) {
         if !self.handle.get(Box::new(then)) {
             return;
         }
-        let part = self.clone();
+        let partition = self.clone();
         self.peers.open(&self.task, move |opened| match opened {
-            Ok(()) => part.register(),
-            Err(e) => part.handle.complete(&Err(e)),
+            Ok(()) => partition.register(),
+            Err(e) => partition.handle.complete(&Err(e)),
         });
     }
 
@@ -92,14 +95,14 @@ impl RegisteredPart {
             config_proto: Some(peers.config.clone()),
             ..Default::default()
         };
-        let part = self.clone();
+        let partition = self.clone();
         let done = Box::new(move |response: Result<pb::RegisterGraphResponse>| {
             let handle = response.map(|response| response.graph_handle);
             if handle.is_ok() {
                 // Never sent again: a task that restarts has lost the worker session too.
-                *part.graph.lock() = None;
+                *partition.graph.lock() = None;
             }
-            part.handle.complete(&handle);
+            partition.handle.complete(&handle);
         });
         peers.ask(&self.task.name, done, |transport, call, done| {
             transport.register_graph(call, request, done);
@@ -107,7 +110,7 @@ impl RegisteredPart {
     }
 }
 
-impl Drop for RegisteredPart {
+impl Drop for RegisteredPartition {
     fn drop(&mut self) {
         let Some(graph_handle) = self.handle.known().filter(|_| !self.peers.is_closed()) else {
             return;
@@ -123,7 +126,7 @@ impl Drop for RegisteredPart {
     }
 }
 
-impl RemotePartitions for RegisteredParts {
+impl RemotePartitions for RegisteredPartitions {
     fn start(
         &self,
         step: u64,
@@ -131,8 +134,8 @@ impl RemotePartitions for RegisteredParts {
         cancellation: &Cancellation,
         done: RemotePartitionsDone,
     ) -> Box<dyn Send + Sync> {
-        if let Some(part) = self.parts.first() {
-            let (session, tasks) = (&part.peers.handle, self.parts.len());
+        if let Some(partition) = self.partitions.first() {
+            let (session, tasks) = (&partition.peers.handle, self.partitions.len());
             trace!(
                 target: "thalweg::step",
                 session,
@@ -141,7 +144,7 @@ impl RemotePartitions for RegisteredParts {
             );
         }
         let step = Arc::new(RemoteStep {
-            parts: self.parts.clone(),
+            partitions: self.partitions.clone(),
             step,
             reports: pb::ExecutorOpts {
                 record_costs: options.cost_graph,
@@ -149,8 +152,8 @@ impl RemotePartitions for RegisteredParts {
                 record_partition_graphs: options.partition_graphs,
                 report_tensor_allocations_upon_oom: false,
             },
-            machine: Mutex::new(MasterStep::new(self.parts.len())),
-            calls: self.parts.iter().map(|_| Cancellation::default()).collect(),
+            machine: Mutex::new(MasterStep::new(self.partitions.len())),
+            calls: self.partitions.iter().map(|_| Cancellation::default()).collect(),
             end: Mutex::new((Some(done), RunMetadata::default())),
         });
         let told = step.clone();
@@ -163,11 +166,11 @@ impl RemotePartitions for RegisteredParts {
 
 /// One step on the other tasks: drives a [`MasterStep`].
 struct RemoteStep {
-    parts: Arc<[Arc<RegisteredPart>]>,
+    partitions: Arc<[Arc<RegisteredPartition>]>,
     step: u64,
     reports: pb::ExecutorOpts,
     machine: Mutex<MasterStep>,
-    /// Cancels the `RunGraph` call of each part.
+    /// Cancels the `RunGraph` call of each partition.
     calls: Box<[Cancellation]>,
     /// Receives the end of the step, and the reports so far.
     end: Mutex<(Option<RemotePartitionsDone>, RunMetadata)>,
@@ -182,8 +185,8 @@ struct CleanupOnDrop {
 impl Drop for CleanupOnDrop {
     fn drop(&mut self) {
         self.step.on(Event::Over);
-        if let Some(part) = self.step.parts.first() {
-            part.peers.member.steps.forget(self.step.step);
+        if let Some(partition) = self.step.partitions.first() {
+            partition.peers.member.steps.forget(self.step.step);
         }
     }
 }
@@ -198,9 +201,9 @@ impl RemoteStep {
                 Action::GiveUp(i, cause) => self.calls[i].cancel(cause),
                 Action::Finish(result) => self.finish(result),
                 Action::Cleanup(i) => {
-                    let part = &self.parts[i];
+                    let partition = &self.partitions[i];
                     let request = pb::CleanupGraphRequest { step_id: self.step as i64 };
-                    part.peers.member.notify(&part.task.name, |transport, call, done| {
+                    partition.peers.member.notify(&partition.task.name, |transport, call, done| {
                         transport.cleanup_graph(call, request, done);
                     });
                 }
@@ -210,33 +213,33 @@ impl RemoteStep {
 
     fn run(self: &Arc<Self>, i: usize) {
         let step = self.clone();
-        self.parts[i].ready(move |handle| match handle {
+        self.partitions[i].ready(move |handle| match handle {
             Ok(handle) => step.send(i, handle),
             Err(e) => step.answered(i, Err(e)),
         });
     }
 
     fn send(self: &Arc<Self>, i: usize, graph_handle: String) {
-        let part = &self.parts[i];
-        let Some(transport) = &part.peers.member.transport else { return };
+        let partition = &self.partitions[i];
+        let Some(transport) = &partition.peers.member.transport else { return };
         let request = pb::RunGraphRequest {
-            session_handle: part.peers.handle.clone(),
+            session_handle: partition.peers.handle.clone(),
             create_worker_session_called: true,
             graph_handle,
             step_id: self.step as i64,
             exec_opts: Some(self.reports),
             store_errors_in_response_body: true,
-            request_id: part.peers.entropy().next_u64().max(1) as i64,
+            request_id: partition.peers.entropy().next_u64().max(1) as i64,
             ..Default::default()
         };
         let step = self.clone();
-        let awaited = Awaited::Part(part.task.name.clone());
-        let waits = part.peers.member.diagnostics.wait(self.step, awaited);
+        let awaited = Awaited::Partition(partition.task.name.clone());
+        let waits = partition.peers.member.diagnostics.wait(self.step, awaited);
         let done = Box::new(move |report: Result<RunGraphReport>| {
             drop(waits);
             step.answered(i, report);
         });
-        let call = Call { to: &part.task.name, timeout: None, cancellation: &self.calls[i] };
+        let call = Call { to: &partition.task.name, timeout: None, cancellation: &self.calls[i] };
         transport.run_graph(call, request, done);
     }
 
@@ -252,7 +255,7 @@ impl RemoteStep {
     }
 
     fn named(&self, i: usize, error: Error) -> Error {
-        from_task(&self.parts[i].task.name.to_string(), error)
+        from_task(&self.partitions[i].task.name.to_string(), error)
     }
 
     fn finish(&self, result: Result<()>) {

@@ -1,4 +1,4 @@
-//! Parts that a TensorFlow master's optimizer has fused: what a worker of ours makes of them.
+//! Partitions into which a TensorFlow master's optimizer has put fused ops, run by a worker of ours.
 
 use std::sync::Arc;
 use std::sync::mpsc;

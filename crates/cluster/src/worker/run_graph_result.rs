@@ -7,6 +7,8 @@ use thalweg_proto as pb;
 use thalweg_runtime::{Collected, FetchCollector, RunMetadata};
 use thalweg_tensor::{Result, Tensor};
 
+use crate::network::transport::RunGraphReport;
+
 /// The tensors of the request's `recv_key`s, and a report.
 pub(crate) struct RunGraphResult {
     pub(crate) received: Vec<(String, Tensor)>,
@@ -33,23 +35,17 @@ impl RunGraphResult {
 /// Called with the tensors and the report of a graph, or with its error.
 pub(crate) type Done = Box<dyn FnOnce(Result<RunGraphResult>) + Send>;
 
-/// The end of a graph's run: its report, and whether the task has forgotten the step.
-pub(crate) struct GraphEnd {
-    pub(crate) metadata: RunMetadata,
-    pub(crate) is_forgotten: bool,
-}
-
 /// Receives the tensors that a `RunGraph` request names by key, and waits for one event: the end of the
 /// graph's run, or that the request does not wait for it.
 pub(crate) fn collect(
     keys: Vec<String>,
     rendezvous: &dyn Rendezvous,
     done: Done,
-) -> Arc<FetchCollector<GraphEnd>> {
+) -> Arc<FetchCollector<RunGraphReport>> {
     let wanted: Vec<RendezvousKey> =
         keys.iter().map(|key| RendezvousKey(key.as_str().into())).collect();
     let collector =
-        FetchCollector::new(keys.len(), 1, move |result: Result<Collected<GraphEnd>>| {
+        FetchCollector::new(keys.len(), 1, move |result: Result<Collected<RunGraphReport>>| {
             done(result.map(|(tensors, end)| {
                 let goes_on = end.is_none();
                 let (metadata, is_forgotten) =
