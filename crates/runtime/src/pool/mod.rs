@@ -1,4 +1,12 @@
 //! The thread pool of the process: work-stealing deques, and parallel loops on top of them.
+//!
+//! A job waits in the injector, if a thread outside of the pool queued it or it is to run last, or in
+//! the deque of the pool's thread that queued it. A thread takes jobs one at a time, so none waits in the
+//! deque of a thread that only took it along. It prefers its own deque, newest job first, then the
+//! injector, then the other deques. Jobs that queue further jobs may go on for ever, so one job in
+//! [`OLDEST_EVERY`] is the oldest of the injector or of a deque instead, in rotation: every job runs
+//! unless all threads are held by jobs that do not return. Steps without an end return to the pool when
+//! [`Pool::is_asked`], wherever the job waits.
 
 pub(crate) mod background;
 pub(crate) mod blocking;
@@ -23,6 +31,8 @@ use sleepers::Sleepers;
 
 /// Rounds that an idle thread spins before it sleeps.
 const SPINS: u32 = 200;
+/// A thread takes one of this many jobs from where jobs wait longest.
+const OLDEST_EVERY: u32 = 16;
 
 /// Work that several threads of the pool can share. Helping when none is left has no effect.
 pub(crate) trait Work: Send + Sync {
@@ -121,9 +131,9 @@ impl Pool {
         self.shared.sleepers.wake_one();
     }
 
-    /// Whether this is a thread of the pool, and jobs are queued for the pool.
+    /// Whether this is a thread of the pool, and jobs are queued for any of its threads.
     pub(crate) fn is_asked(&self) -> bool {
-        self.shared.local().is_some() && !self.shared.injector.is_empty()
+        self.shared.local().is_some() && self.shared.has_jobs()
     }
 
     /// Calls `body(i)` for every `i < blocks` on this thread and up to `threads - 1` others.
@@ -192,11 +202,15 @@ impl Shared {
         let _flush = FlushDenormals::enter();
         let local = (worker, ptr::from_ref(self));
         LOCAL.set(&raw const local);
+        let mut taken = index as u32;
         while !self.is_closing.load(Ordering::Relaxed) {
-            match self.find(&local.0, index) {
+            match self.find(&local.0, index, taken) {
                 // Jobs catch what kernels throw. Should one of ours get through, the thread lives:
                 // a pool that silently lost its threads would be worse than the bug.
-                Some(job) => drop(catch_unwind(AssertUnwindSafe(|| job.help()))),
+                Some(job) => {
+                    taken = taken.wrapping_add(1);
+                    drop(catch_unwind(AssertUnwindSafe(|| job.help())));
+                }
                 None => self
                     .sleepers
                     .sleep(|| self.has_jobs() || self.is_closing.load(Ordering::SeqCst)),
@@ -205,19 +219,22 @@ impl Shared {
         LOCAL.set(ptr::null());
     }
 
-    fn find(&self, worker: &Worker<Job>, index: usize) -> Option<Job> {
+    /// A job for thread `index`, which has taken `taken` jobs before; `None` if it finds none for a while.
+    fn find(&self, worker: &Worker<Job>, index: usize, taken: u32) -> Option<Job> {
+        if taken.is_multiple_of(OLDEST_EVERY)
+            && let Some(job) = self.take_oldest(taken / OLDEST_EVERY)
+        {
+            return Some(job);
+        }
         for round in 0..SPINS {
             if let Some(job) = worker.pop() {
                 return Some(job);
             }
-            if let Some(job) = self.injector.steal_batch_and_pop(worker).success() {
+            if let Some(job) = self.injector.steal().success() {
                 return Some(job);
             }
-            let others = self.stealers.iter().enumerate().filter(|(i, _)| *i != index);
-            for (_, other) in others {
-                if let Some(job) = other.steal().success() {
-                    return Some(job);
-                }
+            if let Some(job) = self.steal_oldest(index + 1, self.stealers.len() - 1) {
+                return Some(job);
             }
             if round.is_multiple_of(16) {
                 std::thread::yield_now();
@@ -226,6 +243,20 @@ impl Shared {
             }
         }
         None
+    }
+
+    /// The oldest job of the injector, or of a deque; `turn` says which is asked first.
+    fn take_oldest(&self, turn: u32) -> Option<Job> {
+        if turn.is_multiple_of(2) {
+            return self.injector.steal().success();
+        }
+        self.steal_oldest(turn as usize / 2, self.stealers.len())
+    }
+
+    /// The oldest job of the first of `count` deques from `start` on, in a circle, that has one.
+    fn steal_oldest(&self, start: usize, count: usize) -> Option<Job> {
+        let deque = |i: usize| &self.stealers[i % self.stealers.len()];
+        (start..start + count).find_map(|i| deque(i).steal().success())
     }
 
     fn has_jobs(&self) -> bool {
@@ -290,6 +321,8 @@ impl Parallel for Share {
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::AtomicUsize;
+    use std::sync::{Barrier, mpsc};
+    use std::time::{Duration, Instant};
 
     use super::*;
 
@@ -315,6 +348,108 @@ mod tests {
             });
         });
         assert_eq!(count.load(Ordering::Relaxed), 64);
+    }
+
+    /// An endless loop, which leaves its thread to queued jobs as loops of steps do, until `is_over`.
+    fn take_turns(pool: &Arc<Pool>, is_over: &Arc<AtomicBool>) {
+        while !is_over.load(Ordering::Relaxed) {
+            if pool.is_asked() {
+                let (next_pool, next_over) = (pool.clone(), is_over.clone());
+                pool.spawn_last(move || take_turns(&next_pool, &next_over));
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    /// Whether `is_over` becomes true in time; the pool's endless loops end in any case.
+    fn ends(is_over: &AtomicBool) -> bool {
+        let begin = Instant::now();
+        while !is_over.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        is_over.swap(true, Ordering::Relaxed)
+    }
+
+    /// Occupies a thread of `pool` until the gate is dropped; returns once it does.
+    fn occupy(pool: &Pool) -> mpsc::Sender<()> {
+        let (gate, opened) = mpsc::channel::<()>();
+        let (begun, begins) = mpsc::channel();
+        pool.spawn(move || {
+            begun.send(()).unwrap();
+            opened.recv().unwrap_err();
+        });
+        begins.recv().unwrap();
+        gate
+    }
+
+    #[test]
+    fn a_job_queued_between_endless_loops_runs() {
+        let (pool, is_over) = (Arc::new(Pool::new(2)), Arc::new(AtomicBool::new(false)));
+        let gates = [occupy(&pool), occupy(&pool)];
+        let both_run = Arc::new(Barrier::new(2));
+        let begin_loop = || {
+            let (pool, is_over, both_run) = (pool.clone(), is_over.clone(), both_run.clone());
+            move || {
+                both_run.wait();
+                take_turns(&pool, &is_over);
+            }
+        };
+        pool.spawn(begin_loop());
+        let ending = is_over.clone();
+        pool.spawn(move || ending.store(true, Ordering::Relaxed));
+        pool.spawn(begin_loop());
+        // A thread that took half of the queue at once would keep the job in its deque.
+        drop(gates);
+        assert!(ends(&is_over), "the job lies in the deque of a thread that loops");
+    }
+
+    #[test]
+    fn a_job_that_an_endless_loop_queued_runs() {
+        let (pool, is_over) = (Arc::new(Pool::new(1)), Arc::new(AtomicBool::new(false)));
+        let (own_pool, own_over) = (pool.clone(), is_over.clone());
+        pool.spawn(move || {
+            let ending = own_over.clone();
+            own_pool.spawn(move || ending.store(true, Ordering::Relaxed));
+            take_turns(&own_pool, &own_over);
+        });
+        assert!(ends(&is_over), "the job lies in the deque of the thread that loops");
+    }
+
+    #[test]
+    fn a_job_of_an_occupied_thread_runs_on_one_that_loops() {
+        let (pool, is_over) = (Arc::new(Pool::new(2)), Arc::new(AtomicBool::new(false)));
+        // One thread loops; the other queues the job to its own deque, and does not return.
+        let (own_pool, own_over) = (pool.clone(), is_over.clone());
+        pool.spawn(move || take_turns(&own_pool, &own_over));
+        let (own_pool, ending) = (pool.clone(), is_over.clone());
+        let (gate, opened) = mpsc::channel::<()>();
+        pool.spawn(move || {
+            own_pool.spawn(move || ending.store(true, Ordering::Relaxed));
+            opened.recv().unwrap_err();
+        });
+        assert!(ends(&is_over), "the job lies in the deque of a thread that does not return");
+        drop(gate);
+    }
+
+    #[test]
+    fn jobs_that_queue_each_other_hold_nobody_up() {
+        let (pool, is_over) = (Arc::new(Pool::new(1)), Arc::new(AtomicBool::new(false)));
+        fn queue_next(pool: &Arc<Pool>, is_over: &Arc<AtomicBool>) {
+            if !is_over.load(Ordering::Relaxed) {
+                let (next_pool, next_over) = (pool.clone(), is_over.clone());
+                pool.spawn(move || queue_next(&next_pool, &next_over));
+            }
+        }
+        let gate = occupy(&pool);
+        for _ in 0..2 {
+            let (own_pool, own_over) = (pool.clone(), is_over.clone());
+            pool.spawn(move || queue_next(&own_pool, &own_over));
+        }
+        let ending = is_over.clone();
+        pool.spawn(move || ending.store(true, Ordering::Relaxed));
+        drop(gate);
+        assert!(ends(&is_over), "the thread takes jobs from its own deque alone");
     }
 
     #[test]
