@@ -153,7 +153,7 @@ fn status_tells_how_each_task_is() {
         let id = cluster.servers(&tasks[index].1);
         let of_task = |id: &&u32| {
             let (job, task) = tasks[index].0.split_once('/').unwrap();
-            told(**id, "--job").unwrap() == job && told(**id, "--task").unwrap() == task
+            told(**id, "--job-name").unwrap() == job && told(**id, "--task-index").unwrap() == task
         };
         let id = id.iter().find(of_task).unwrap().to_string();
         assert!(Command::new("kill").args([name, &id]).status().unwrap().success());

@@ -286,3 +286,77 @@ fn check_passes_what_runs() {
     refused(&["check", "/nosuchfile"], 1, &["/nosuchfile"]);
     refused(&["check", "/"], 1, &["saved_model.pb"]);
 }
+
+#[test]
+fn help_is_one_sentence_and_groups_of_commands() {
+    let output = thalweg(&["--help"]);
+    assert_eq!(output.status.code(), Some(0));
+    let text = String::from_utf8(output.stdout).unwrap();
+    let mut lines = text.lines();
+    let about =
+        "Run, train and serve TensorFlow graphs and SavedModels on one machine or a cluster";
+    assert_eq!(lines.next(), Some(about));
+    let headings: Vec<&str> = lines.filter(|l| l.ends_with(':') && !l.starts_with(' ')).collect();
+    let expected = ["Run graphs:", "Train:", "Serve models:", "Clusters:", "Files:"];
+    assert_eq!(headings[..5], expected);
+    refused(&["srve"], 2, &["unrecognized subcommand 'srve'", "'serve'"]);
+    refused(&["serve", "--prot", "1"], 2, &["'--prot'", "a similar argument exists: '--port'"]);
+    refused(&["run", "x", "--timeout", "-1"], 2, &["'--timeout <SECONDS>': it must be above 0"]);
+    refused(&["health", "--timeout", "0"], 2, &["'--timeout <SECONDS>': it must be above 0"]);
+}
+
+#[test]
+fn completions_are_scripts_that_their_shells_take() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let output = thalweg(&["completions", shell]);
+        assert_eq!(output.status.code(), Some(0), "{shell}");
+        let script = String::from_utf8(output.stdout).unwrap();
+        for word in ["quickstart", "skip-bad", "http-port"] {
+            assert!(script.contains(word), "{shell} has no {word}");
+        }
+    }
+    // The one shell that is everywhere: the script completes a command and its flags.
+    let script = String::from_utf8(thalweg(&["completions", "bash"]).stdout).unwrap();
+    let asks = "COMP_WORDS=(thalweg che); COMP_CWORD=1; _thalweg thalweg che thalweg; \
+                echo \"${COMPREPLY[@]}\"; \
+                COMP_WORDS=(thalweg health --se); COMP_CWORD=2; _thalweg thalweg --se health; \
+                echo \"${COMPREPLY[@]}\"";
+    let bash = Command::new("bash").arg("-c").arg(format!("{script}\n{asks}")).output().unwrap();
+    let said = String::from_utf8(bash.stdout).unwrap();
+    assert_eq!(said, "check checkpoint\n--server\n", "{}", String::from_utf8_lossy(&bash.stderr));
+    refused(&["completions", "tcsh"], 2, &["'tcsh'", "bash, elvish, fish, powershell, zsh"]);
+}
+
+#[test]
+fn manual_pages_are_printed_and_written() {
+    let page = String::from_utf8(thalweg(&["man", "cluster", "up"]).stdout).unwrap();
+    assert!(page.contains("\n.TH THALWEG-CLUSTER-UP 1 "), "{page}");
+    assert!(page.contains("\\-\\-foreground") && page.contains(".SH \"EXIT STATUS\""), "{page}");
+    let folder = folder("man");
+    let pages = folder.join("man1");
+    let output = thalweg(&["man", "--output", pages.to_str().unwrap()]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    let mut files: Vec<String> = std::fs::read_dir(&pages)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    files.sort();
+    assert_eq!(said, format!("{} manual pages in {}\n", files.len(), pages.display()));
+    for file in ["thalweg.1", "thalweg-run.1", "thalweg-checkpoint-diff.1", "thalweg-man.1"] {
+        assert!(files.iter().any(|f| f == file), "{file}: {files:?}");
+    }
+    let taken = folder.join("taken");
+    std::fs::write(&taken, "").unwrap();
+    refused(&["man", "--output", taken.to_str().unwrap()], 1, &["--output", "taken"]);
+    refused(&["man", "clutser"], 2, &["there is no command 'thalweg clutser'", "cluster"]);
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// The page of the book is what the program prints.
+#[test]
+fn the_book_lists_the_flags_that_there_are() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md");
+    let printed = String::from_utf8(thalweg(&["man", "--markdown"]).stdout).unwrap();
+    let stands = std::fs::read_to_string(page).unwrap();
+    assert!(printed == stands, "docs/commands.md is stale: run `cargo xtask docs`");
+}

@@ -21,14 +21,14 @@ impl Logs {
         Logs(Folder::new(&format!("launch-{test}")))
     }
 
-    /// The folder, for `--logs`.
+    /// The folder, for `--log-dir`.
     fn text(&self) -> &str {
         self.0.0.to_str().unwrap()
     }
 
     fn launch(&self, args: &[&str], script: &str) -> Output {
         Command::new(env!("CARGO_BIN_EXE_thalweg"))
-            .args(["launch", "--logs", self.text()])
+            .args(["launch", "--log-dir", self.text()])
             .args(args)
             .args(["--", "sh", "-c", script])
             .output()
@@ -91,7 +91,7 @@ fn a_failure_is_the_exit_code() {
 fn a_signal_ends_all() {
     let logs = Logs::new("signal");
     let mut child = Command::new(env!("CARGO_BIN_EXE_thalweg"))
-        .args(["launch", "--logs", logs.text(), "--", "sleep", "1000"])
+        .args(["launch", "--log-dir", logs.text(), "--", "sleep", "1000"])
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
@@ -152,7 +152,7 @@ fn as_the_first_process_it_reaps_orphans() {
         echo zombies $left; exit 7"#;
     let output = unshare
         .arg(env!("CARGO_BIN_EXE_thalweg"))
-        .args(["launch", "--logs", logs.text(), "--ps", "0", "--workers", "2"])
+        .args(["launch", "--log-dir", logs.text(), "--ps", "0", "--workers", "2"])
         .args(["--keep-going", "--", "sh", "-c", script])
         .output()
         .unwrap();
@@ -172,7 +172,7 @@ fn the_limit_on_open_files_is_raised_or_named() {
         let program = env!("CARGO_BIN_EXE_thalweg");
         let script = format!("ulimit {limit} 40 && exec {program} \"$@\"");
         Command::new("sh")
-            .args(["-c", &script, "sh", "launch", "--ps", "0", "--workers", "20", "--logs"])
+            .args(["-c", &script, "sh", "launch", "--ps", "0", "--workers", "20", "--log-dir"])
             .args([logs.text(), "--", "true"])
             .output()
             .unwrap()

@@ -97,10 +97,17 @@ fn damage_is_named_and_passed_over() {
     let words = String::from_utf8(counted.stderr).unwrap();
     assert!(words.contains("record at byte 19") && words.contains(&path), "{words}");
     let mended = folder.path("b");
-    text(&["tfrecord", "skip-bad", &path, "--out", &mended]);
+    text(&["tfrecord", "skip-bad", &path, "--output", &mended]);
     assert_eq!(json(&["tfrecord", "count", &mended, "--json"])["records"], 2);
-    let stingy =
-        thalweg(&["tfrecord", "skip-bad", &path, "--out", &folder.path("c"), "--budget", "0"]);
+    let stingy = thalweg(&[
+        "tfrecord",
+        "skip-bad",
+        &path,
+        "--output",
+        &folder.path("c"),
+        "--bad-record-limit",
+        "0",
+    ]);
     assert_eq!(stingy.status.code(), Some(1));
     assert!(!std::path::Path::new(&folder.path("c")).exists());
 }
@@ -111,12 +118,12 @@ fn files_are_split_merged_and_indexed() {
     let path = folder.path("a");
     write_records(&path, &[b"0", b"1", b"2", b"3", b"4"], Compression::Zlib);
     let prefix = folder.path("part");
-    text(&["tfrecord", "split", &path, "--shards", "2", "--out", &prefix]);
+    text(&["tfrecord", "split", &path, "--shards", "2", "--output", &prefix]);
     let parts = [format!("{prefix}-00000-of-00002"), format!("{prefix}-00001-of-00002")];
     assert_eq!(thalweg(&["tfrecord", "cat", "--raw", &parts[0]]).stdout, b"024");
     let merged = folder.path("m");
     let args =
-        ["tfrecord", "merge", &parts[0], &parts[1], "--out", &merged, "--compression", "gzip"];
+        ["tfrecord", "merge", &parts[0], &parts[1], "--output", &merged, "--compression", "gzip"];
     text(&args);
     assert_eq!(thalweg(&["tfrecord", "cat", "--raw", &merged]).stdout, b"02413");
     text(&["tfrecord", "index", &parts[1]]);
@@ -124,7 +131,7 @@ fn files_are_split_merged_and_indexed() {
     assert_eq!(index, "0 17\n17 17\n");
     let packed = thalweg(&["tfrecord", "index", &merged]);
     assert_eq!(packed.status.code(), Some(1));
-    let itself = thalweg(&["tfrecord", "merge", &parts[0], "--out", &parts[0]]);
+    let itself = thalweg(&["tfrecord", "merge", &parts[0], "--output", &parts[0]]);
     assert_eq!(itself.status.code(), Some(1));
     let missing = thalweg(&["tfrecord", "cat", &folder.path("no")]);
     assert!(String::from_utf8(missing.stderr).unwrap().contains("NOT_FOUND"));

@@ -113,24 +113,28 @@ fn mistakes_say_what_there_is() {
     let v2 = v2.to_str().unwrap();
     refused(&["run", v2], 2, &["tags: serve", "signature look:", "input   x  float [?,2]"]);
     refused(&["run", v2], 2, &["functions, for --signature too: look, scaled, serve"]);
-    refused(&["run", v2, "--signature=look"], 2, &["words  string [?]", "--input words=VALUE"]);
-    refused(&["run", v2, "--signature=scaled"], 2, &["x         float [2]", "--input x=VALUE"]);
+    refused(&["run", v2, "--signature=look"], 2, &["words  string [?]", "--feed words=VALUE"]);
+    refused(&["run", v2, "--signature=scaled"], 2, &["x         float [2]", "--feed x=VALUE"]);
     refused(&["run", v2, "--signature=no"], 1, &["NOT_FOUND", "'look', 'serving_default'"]);
-    refused(&["run", v2, "--tag=no"], 1, &["NOT_FOUND", "[no]", "[serve]"]);
-    refused(&["run", v2, "--input=y=1"], 1, &["--input y", "there is 'x'"]);
-    refused(&["run", v2, "--input=x=1"], 1, &["--input x", "[?,2] was expected"]);
-    refused(&["run", v2, "--input=x"], 2, &["--input \"x\" must be NAME=VALUE"]);
-    refused(&["run", v2, "--input=x=[[1,2]]", "--output=w"], 1, &["--output", "'y', 'z'"]);
-    refused(&["run", v2, "--feed=x=1"], 2, &["--input NAME=VALUE", "are for graphs"]);
+    refused(&["run", v2, "--saved-model-tags=no"], 1, &["NOT_FOUND", "[no]", "[serve]"]);
+    refused(&["run", v2, "--feed=y=1"], 1, &["--feed y", "it has 'x'"]);
+    refused(&["run", v2, "--feed=x=1"], 1, &["--feed x", "[?,2] was expected"]);
+    refused(&["run", v2, "--feed=x"], 2, &["--feed \"x\" must be NAME=VALUE"]);
+    refused(&["run", v2, "--feed=x=[[1,2]]", "--fetch=w"], 1, &["--fetch", "'y', 'z'"]);
+    refused(&["run", v2, "--target=y"], 2, &["--feed INPUT=VALUE", "are for graphs only"]);
     refused(&["run", &format!("{v2}/saved_model.pb")], 1, &["name the folder"]);
     refused(&["run", &format!("{v2}/variables")], 1, &["neither saved_model.pb nor"]);
-    refused(&["run", &format!("{v2}/saved_model.pb"), "--input=x=1"], 2, &["--signature"]);
+    refused(
+        &["run", &format!("{v2}/saved_model.pb"), "--signature=s"],
+        2,
+        &["for SavedModels only"],
+    );
 }
 
 #[test]
 fn missing_and_damaged_files_are_named() {
     let copy = Copy::of("v2", "saved-missing");
-    let run = ["run", copy.path(), "--input=x=[[1,2]]"];
+    let run = ["run", copy.path(), "--feed=x=[[1,2]]"];
     let data = copy.0.join("variables/variables.data-00000-of-00001");
     let mut bytes = std::fs::read(&data).unwrap();
     bytes[1] ^= 0xff;
@@ -156,7 +160,7 @@ fn missing_and_damaged_files_are_named() {
 fn models_cannot_reach_out_of_their_folder() {
     let copy = Copy::of("v2", "saved-outside");
     copy.change(|meta| meta.asset_file_def[0].filename = "../../../etc/passwd".to_owned());
-    refused(&["run", copy.path(), "--input=x=[[1,2]]"], 1, &["INVALID_ARGUMENT", "is refused"]);
+    refused(&["run", copy.path(), "--feed=x=[[1,2]]"], 1, &["INVALID_ARGUMENT", "is refused"]);
     refused(&["check", copy.path()], 1, &["is refused"]);
 }
 

@@ -81,7 +81,7 @@ struct Process {
 impl Process {
     fn start(args: &[&str]) -> Process {
         let mut child = Command::new(env!("CARGO_BIN_EXE_thalweg"))
-            .args(["serve", "--port", "any", "--rest_api_port", "any"])
+            .args(["serve", "--port", "0", "--http-port", "0"])
             .args(args)
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -298,13 +298,50 @@ fn flags_are_checked() {
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     };
     for (args, words) in [
-        (&["--model", "m"][..], "NAME=FOLDER"),
+        (&["--model", "m"][..], "must be NAME=DIR"),
         (&["--model_config_file", "/no/such/file"], "/no/such/file"),
         (&["--model", "m=/a", "--model", "m=/b"], "two models have the name 'm'"),
-        (&["--model", "m=/a", "--port", "99999"], "--port"),
+        (&["--model", "m=/a", "--port", "99999"], "0 picks a free one"),
     ] {
         let (code, said) = run(args);
         assert_eq!(code, Some(2), "{args:?}: {said}");
         assert!(said.contains(words), "{args:?}: {said}");
+    }
+}
+
+/// The listening lines of a server with these flags, which is then ended.
+fn listening(args: &[&str], count: usize) -> Vec<String> {
+    let folder = Folder::new("ports");
+    let model = format!("m={}", folder.path());
+    let mut child = Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .args(["serve", "--model", &model])
+        .args(args)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().take(count);
+    let lines: Vec<String> = lines.map(Result::unwrap).collect();
+    for line in &lines {
+        let (_, address) = line.split_once(" listening on ").unwrap();
+        assert!(!address.ends_with(":0"), "{line}");
+        TcpStream::connect(address).unwrap();
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    lines.iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn port_0_is_a_free_port_and_interfaces_are_disabled_by_name() {
+    for (args, expected) in [
+        (&["--port", "0", "--http-port", "0"][..], &["gRPC", "HTTP"][..]),
+        (&["--port=0", "--rest_api_port=any"], &["gRPC", "HTTP"]),
+        (&["--no-grpc", "--http-port=0"], &["HTTP"]),
+        (&["--port=0", "--no-http"], &["gRPC"]),
+        // As TensorFlow Serving reads its own flag.
+        (&["--port=0", "--rest_api_port=0"], &["gRPC"]),
+    ] {
+        assert_eq!(listening(args, expected.len()), expected, "{args:?}");
     }
 }

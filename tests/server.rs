@@ -239,7 +239,7 @@ fn victim() {
 #[test]
 #[ignore = "long"]
 fn a_hundred_killed_clients_leave_nothing() {
-    let server = Process::start(&["--orphan-limit", "1"]);
+    let server = Process::start(&["--session-timeout", "1"]);
     let kill = |times: usize| {
         for _ in 0..times {
             let mut client = Command::new(std::env::current_exe().unwrap())

@@ -44,7 +44,7 @@ FAULTS = {
                       "wires", 6, 12),
     "beside": Fault("killed, back after 3 s, while a worker that nobody needs is dead", None, 3, 9),
     "full": Fault("another client asks for more memory than it has", None, 5, 1),
-    "silent": Fault(f"cut off for 12 s, with --silence-limit {LIMIT}", "links", 12, 6),
+    "silent": Fault(f"cut off for 12 s, with --heartbeat-timeout {LIMIT}", "links", 12, 6),
 }
 
 # What a client sees. The text stands in the book; `failures.py` has the check of the same name.

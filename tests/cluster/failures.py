@@ -129,7 +129,7 @@ class Supervised(Cluster):
             supervisor = json.load(f)["supervisor"]
         for pid in pathlib.Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
             words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
-            if f"--job {job} --task {index}" in " ".join(words):
+            if f"--job-name {job} --task-index {index}" in " ".join(words):
                 os.kill(int(pid), signal.SIGKILL)
                 return
         raise AssertionError(f"the supervisor has no {task}")

@@ -18,14 +18,14 @@ STEPS = 60
 
 
 def kill_server():
-    """Ends the parameter server's process, which has `--job ps` on its command line, with signal 9."""
+    """Ends the parameter server's process, which has `--job-name ps` on its command line, with signal 9."""
     address = json.loads(os.environ["TF_CONFIG"])["cluster"]["ps"][0]
     for entry in pathlib.Path("/proc").iterdir():
         try:
             words = (entry / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue
-        if b"--job" not in words or words[words.index(b"--job") + 1] != b"ps":
+        if b"--job-name" not in words or words[words.index(b"--job-name") + 1] != b"ps":
             continue
         if any(address.encode() in word for word in words):
             os.kill(int(entry.name), signal.SIGKILL)

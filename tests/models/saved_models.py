@@ -45,7 +45,7 @@ def outputs(thalweg, folder, inputs, names, *args):
         for i, (name, value) in enumerate(inputs.items()):
             path = f"{files}/in{i}.npy"
             np.save(path, value)
-            options += ["--input", f"{name}=@{path}"]
+            options += ["--feed", f"{name}=@{path}"]
         for i, name in enumerate(names):
             options += ["--save", f"{name}={files}/out{i}.npy"]
         done = run(thalweg, folder, *options, *args)
@@ -185,7 +185,7 @@ def module(thalweg, folder):
     tf.saved_model.save(model, str(again), signatures=signatures)
     refused(thalweg, again, ["different arguments", "x: float [2]", "x: float [1,2]"], "--signature", "scaled")
     refused(thalweg, folder, ["'look', 'serving_default'", "'scaled'"], "--signature", "other")
-    refused(thalweg, folder, ["input   x  float [?,2]", "--input x=VALUE"])
+    refused(thalweg, folder, ["input   x  float [?,2]", "--feed x=VALUE"])
 
 
 def images(thalweg, folder):
@@ -206,7 +206,7 @@ def images(thalweg, folder):
     file.write_bytes(png)
     wanted = model.serve(tf.constant([png]))
     out = folder.parent / "mean.npy"
-    done = run(thalweg, folder, "--input", f"images=@{file}", "--save", f"mean={out}")
+    done = run(thalweg, folder, "--feed", f"images=@{file}", "--save", f"mean={out}")
     if done.returncode != 0:
         raise Wrong(done.stderr)
     same({"mean": np.load(out)}, {"mean": wanted["mean"]})
@@ -254,15 +254,15 @@ def builder(thalweg, folder):
         wanted = session.run([found, ids], {words: ["c", "x", "a"]})
     vocabulary.unlink()
     given = {"words": np.array(["c", "x", "a"])}
-    same(outputs(thalweg, folder, given, ["found"], "--tag", "serve"), {"found": wanted[0]})
-    same(outputs(thalweg, folder, given, ["ids"], "--tag", "serve", "--signature", "ids"), {"ids": wanted[1]})
-    got = outputs(thalweg, folder, given, ["found"], "--tag", "twice", "--tag", "serve")
+    same(outputs(thalweg, folder, given, ["found"], "--saved-model-tags", "serve"), {"found": wanted[0]})
+    same(outputs(thalweg, folder, given, ["ids"], "--saved-model-tags", "serve", "--signature", "ids"), {"ids": wanted[1]})
+    got = outputs(thalweg, folder, given, ["found"], "--saved-model-tags", "twice,serve")
     same(got, {"found": 2 * wanted[0]})
-    refused(thalweg, folder, ["[other]", "[serve], [serve, twice]"], "--tag", "other")
+    refused(thalweg, folder, ["[other]", "[serve], [serve, twice]"], "--saved-model-tags", "other")
     (folder / "variables" / "variables.index").unlink()
-    refused(thalweg, folder, ["variables.index is missing"], "--input", "words=a")
+    refused(thalweg, folder, ["variables.index is missing"], "--feed", "words=a")
     (folder / "assets" / "words.txt").unlink()
-    refused(thalweg, folder, ["assets/words.txt is missing"], "--input", "words=a")
+    refused(thalweg, folder, ["assets/words.txt is missing"], "--feed", "words=a")
 
 
 def legacy(thalweg, folder):

@@ -261,7 +261,7 @@ def case_memory_is_bounded(world):
             eventually(lambda: states(server).get(2, (0, 0)) == (END, 8))
             _, _, body = server.get("/v1/models/m/versions/2")
             message = body["model_version_status"][0]["status"]["error_message"]
-            assert "--memory_limit" in message, message
+            assert "--memory-limit" in message, message
             assert answer(server) == 2.0
 
 
@@ -292,7 +292,7 @@ def case_versions_that_are_not_there_are_named(world):
             assert answer(server) == 8.0
             said = server.stop()
         assert said.count("version 7 of model 'm' is wanted; ") == 1, said
-        assert "--model_base_path has no effect beside --model_config_file" in said, said
+        assert "--model-base-path has no effect beside --model-config-file" in said, said
 
 
 def case_models_in_an_object_store(world):

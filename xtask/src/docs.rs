@@ -7,10 +7,16 @@ use anyhow::{Context, Result, ensure};
 use crate::run;
 
 /// A generated file, and the cargo command that prints it.
-const GENERATED: &[(&str, &[&str])] = &[(
-    "docs/src/reference/ops.md",
-    &["run", "--quiet", "--package", "thalweg", "--", "ops", "--markdown"],
-)];
+const GENERATED: &[(&str, &[&str])] = &[
+    (
+        "docs/src/reference/ops.md",
+        &["run", "--quiet", "--package", "thalweg", "--", "ops", "--markdown"],
+    ),
+    (
+        "docs/src/reference/commands.md",
+        &["run", "--quiet", "--package", "thalweg", "--", "man", "--markdown"],
+    ),
+];
 
 /// How many recorded cases pass for each op; the golden test tells when it is stale.
 const RESULTS: &str = "crates/ops/src/golden_results.txt";

@@ -21,17 +21,17 @@ const NODES_SHOWN: usize = 8;
 /// The memory limit of kernels that are instantiated by the check.
 const KERNEL_BYTES_MAX: usize = 1 << 30;
 
-/// List the ops, dtypes and attrs that a graph needs and that are not supported; exit 1 if there
-/// are any.
+/// List the ops, dtypes and attrs that a graph needs and that are not supported.
 ///
 /// For a SavedModel folder: what loading it and running its signatures needs, including its files.
+/// The exit code is 1 if anything is not supported.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// GraphDef, MetaGraphDef or SavedModel (file or folder), binary or text
     graph: PathBuf,
 
     /// Print one JSON object instead of text
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -29,7 +29,7 @@ enum Command {
         #[arg(required = true)]
         paths: Vec<String>,
         /// Print one JSON object instead of text
-        #[arg(long)]
+        #[arg(long, help_heading = "Output")]
         json: bool,
     },
     /// Print name, dtype, shape and size of every tensor
@@ -37,7 +37,7 @@ enum Command {
         /// A checkpoint
         path: String,
         /// Print one JSON object instead of text
-        #[arg(long)]
+        #[arg(long, help_heading = "Output")]
         json: bool,
     },
     /// Print the differences of two checkpoints; exit 1 if there are any
@@ -47,10 +47,10 @@ enum Command {
         /// Another checkpoint
         right: String,
         /// Maximum absolute difference of numbers that count as equal
-        #[arg(long, default_value_t = 0.0, value_name = "NUMBER")]
+        #[arg(long, default_value_t = 0.0, value_name = "NUMBER", help_heading = "Comparison")]
         tolerance: f64,
         /// Print one JSON object instead of text
-        #[arg(long)]
+        #[arg(long, help_heading = "Output")]
         json: bool,
     },
     /// Write the tensors of a checkpoint in another file format
@@ -60,10 +60,10 @@ enum Command {
         /// A checkpoint's prefix, or a path that ends in .npz or .safetensors
         output: String,
         /// Leave out tensors that the output format does not support, and report them
-        #[arg(long)]
+        #[arg(long, help_heading = "Output")]
         skip_unsupported: bool,
         /// Do not sync the files to disk
-        #[arg(long)]
+        #[arg(long, help_heading = "Output")]
         no_sync: bool,
     },
 }

@@ -41,8 +41,8 @@ pub struct Args {
 
     /// Folder for logs and state of clusters [default: $XDG_STATE_HOME/thalweg or
     /// ~/.local/state/thalweg]
-    #[arg(long, global = true, value_name = "DIR")]
-    state: Option<PathBuf>,
+    #[arg(long, alias = "state", global = true, value_name = "DIR", help_heading = "Files")]
+    state_dir: Option<PathBuf>,
 }
 
 #[derive(Subcommand, Clone, Debug)]
@@ -53,10 +53,10 @@ enum Command {
         #[arg(default_value = "cluster.toml")]
         file: PathBuf,
         /// Run in the foreground: show the output of the tasks, and end them when this command ends
-        #[arg(long)]
+        #[arg(long, help_heading = "Tasks")]
         foreground: bool,
         /// How tensors are sent between tasks: see `thalweg server --help`; overrides the file
-        #[arg(long, value_name = "HOW", value_enum)]
+        #[arg(long, value_name = "PROTOCOL", value_enum, help_heading = "Tasks")]
         transport: Option<Transport>,
         /// Run quietly as the supervisor that `up` starts
         #[arg(long, hide = true)]
@@ -71,13 +71,13 @@ enum Command {
         #[arg(default_value = "cluster.toml")]
         file: PathBuf,
         /// Any cluster instead, wherever its tasks run: see `thalweg server --cluster`
-        #[arg(long, value_name = "SPEC")]
+        #[arg(long, value_name = "SPEC", help_heading = "Cluster")]
         cluster: Option<String>,
         /// Also show which step waits for which tensor of which task, and since when
-        #[arg(long)]
+        #[arg(long, help_heading = "Output")]
         waits: bool,
-        /// Print JSON
-        #[arg(long)]
+        /// Print one JSON object instead of text
+        #[arg(long, help_heading = "Output")]
         json: bool,
     },
     /// Show the output of a task
@@ -88,7 +88,7 @@ enum Command {
         #[arg(default_value = "cluster.toml")]
         file: PathBuf,
         /// Keep printing new output
-        #[arg(long, short)]
+        #[arg(long, short, help_heading = "Output")]
         follow: bool,
     },
     /// Stop all tasks
@@ -110,14 +110,14 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     | Command::Logs { file: path, .. }
     | Command::Down { file: path }) = &args.command;
     let mut file = ClusterFile::read(path)?;
-    let state = StateFolder::of(&file.name, args.state.as_deref())?;
+    let state = StateFolder::of(&file.name, args.state_dir.as_deref())?;
     match &args.command {
         Command::Up { foreground, supervise, transport, .. } => {
             file.transport = transport.or(file.transport);
             // A container ends with its first process.
             match *foreground || *supervise || std::process::id() == 1 {
                 true => stay(&file, &state, *supervise),
-                false => up(path, args.state.as_deref(), &file, &state, out),
+                false => up(path, args.state_dir.as_deref(), &file, &state, out),
             }
         }
         Command::Status { waits, json, .. } => {
@@ -152,7 +152,7 @@ fn up(
     let mut command = Process::new(std::env::current_exe()?);
     command.args(["cluster", "up", "--supervise"]).arg(path).envs(logging::variables());
     if let Some(parent) = parent {
-        command.arg("--state").arg(parent);
+        command.arg("--state-dir").arg(parent);
     }
     if let Some(transport) = file.transport {
         command.args(["--transport", transport.word()]);
@@ -253,9 +253,9 @@ fn programs(
                 [&thalweg, "server", "--with-parent", "--cluster", &spec]
                     .iter()
                     .chain(&[
-                        "--job",
+                        "--job-name",
                         job,
-                        "--task",
+                        "--task-index",
                         &task,
                         "--host",
                         host.trim_matches(['[', ']']),

@@ -25,24 +25,24 @@ enum Command {
         /// An event file, or a folder that is searched recursively
         path: String,
         /// Only this tag; may be repeated
-        #[arg(long)]
+        #[arg(long, value_name = "TAG", help_heading = "Events")]
         tag: Vec<String>,
-        /// Print one JSON object per line
-        #[arg(long, conflicts_with = "csv")]
+        /// Print one JSON object per line instead of text
+        #[arg(long, conflicts_with = "csv", help_heading = "Output")]
         json: bool,
-        /// Print comma-separated values
-        #[arg(long)]
+        /// Print comma-separated values (CSV) instead of text
+        #[arg(long, help_heading = "Output")]
         csv: bool,
     },
     /// Print every tag, its kind and its number of events
     Tags {
         /// An event file, or a folder that is searched recursively
         path: String,
-        /// Print one JSON object
-        #[arg(long, conflicts_with = "csv")]
+        /// Print one JSON object instead of text
+        #[arg(long, conflicts_with = "csv", help_heading = "Output")]
         json: bool,
-        /// Print comma-separated values
-        #[arg(long)]
+        /// Print comma-separated values (CSV) instead of text
+        #[arg(long, help_heading = "Output")]
         csv: bool,
     },
 }

@@ -6,35 +6,33 @@ use std::time::Duration;
 use serde_json::json;
 use thalweg_cluster::grpc::check_health;
 
-use crate::Failure;
-use crate::server;
+use crate::run::parse_seconds;
+use crate::{Failure, server};
 
 /// Check the health of a server: exit code 0 if it serves, else 1.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// The server, host:port [default: this machine, with the port of this task in TF_CONFIG, or
-    /// 2222]
-    #[arg(long, value_name = "ADDRESS")]
-    address: Option<String>,
+    /// The server [default: this machine, with the port of this task in TF_CONFIG, or 2222]
+    #[arg(long, alias = "address", value_name = "HOST:PORT", help_heading = "Request")]
+    server: Option<String>,
 
-    /// Deadline in seconds
-    #[arg(long, value_name = "SECONDS", default_value_t = 3.0)]
-    timeout: f64,
+    /// Deadline of the request in seconds
+    #[arg(long, value_name = "SECONDS", default_value = "3", value_parser = parse_seconds,
+          help_heading = "Request")]
+    timeout: Duration,
 
-    /// Print JSON
-    #[arg(long)]
+    /// Print one JSON object instead of text
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 
 /// Queries the server.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
-    let address = match &args.address {
+    let address = match &args.server {
         Some(address) => address.clone(),
         None => server::own_address(),
     };
-    let limit = Duration::try_from_secs_f64(args.timeout)
-        .map_err(|e| Failure::Usage(format!("--timeout {}: {e}", args.timeout)))?;
-    let health = check_health(&address, limit);
+    let health = check_health(&address, args.timeout);
     if args.json {
         let why = health.as_ref().err().map(|e| e.message().to_owned());
         writeln!(out, "{}", json!({"address": address, "serving": health.is_ok(), "why": why}))?;

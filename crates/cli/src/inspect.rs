@@ -12,18 +12,20 @@ use thalweg_tensor::{Error, err};
 
 use crate::Failure;
 
-/// Identify and describe a file or folder: graph, SavedModel, checkpoint, TFRecord, event file,
-/// arrays.
+/// Identify, describe and verify a file or folder.
+///
+/// Graphs, SavedModels, checkpoints and their files, TFRecord files, event files, .npy, .npz and
+/// safetensors files are recognized. The exit code is 1 if one is damaged or of unknown kind.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Files, folders or prefixes of checkpoints
     #[arg(required = true)]
     paths: Vec<String>,
     /// Read everything and verify every checksum, not only sizes
-    #[arg(long)]
+    #[arg(long, help_heading = "Checks")]
     verify: bool,
     /// Print one JSON object per path instead of text
-    #[arg(long)]
+    #[arg(long, help_heading = "Output")]
     json: bool,
 }
 

@@ -28,46 +28,47 @@ const SITE: &str = include_str!("launch/sitecustomize.py");
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Number of parameter servers
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count())]
+    #[arg(long, help_heading = "Tasks", value_name = "N", default_value_t = 1, value_parser = count())]
     ps: u16,
 
     /// Number of workers
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count())]
+    #[arg(long, help_heading = "Tasks", value_name = "N", default_value_t = 1, value_parser = count())]
     workers: u16,
 
     /// Add a task of job 'chief'; without it worker 0 is the chief
-    #[arg(long)]
+    #[arg(long, help_heading = "Tasks")]
     chief: bool,
 
     /// How often a task that was killed by a signal is restarted; the count is reset after five
     /// minutes without a failure
-    #[arg(long, value_name = "N", default_value_t = 3)]
+    #[arg(long, value_name = "N", default_value_t = 3, help_heading = "Failures")]
     restarts: u32,
 
     /// Also restart a task that failed with an exit code
-    #[arg(long)]
+    #[arg(long, help_heading = "Failures")]
     restart_failed: bool,
 
     /// Keep the other tasks running when one has failed
-    #[arg(long)]
+    #[arg(long, help_heading = "Failures")]
     keep_going: bool,
 
     /// How tensors are sent between tasks: see `thalweg server --help`
-    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
+    #[arg(long, value_name = "PROTOCOL", value_enum, default_value_t, help_heading = "Servers")]
     transport: Transport,
 
     /// Memory limit for tensors, strings, lists, state and received messages of each task in megabytes
     /// [default: 80 % of the machine's or container's memory]
-    #[arg(long, value_name = "MB")]
+    #[arg(long, value_name = "MB", help_heading = "Servers")]
     memory_limit: Option<usize>,
 
     /// Which flags to pass to the program
-    #[arg(long, value_enum, default_value_t = Flags::Known)]
+    #[arg(long, value_name = "WHICH", value_enum, default_value_t = Flags::Known,
+          help_heading = "Program")]
     flags: Flags,
 
     /// Folder for the output of each task [default: a new folder]
-    #[arg(long, value_name = "DIR")]
-    logs: Option<PathBuf>,
+    #[arg(long, alias = "logs", value_name = "DIR", help_heading = "Output")]
+    log_dir: Option<PathBuf>,
 
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "COMMAND")]
@@ -92,7 +93,9 @@ enum Flags {
 /// Runs the program as all tasks, to the end.
 pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
     if args.workers == 0 && !args.chief {
-        return Err(Failure::Usage("a cluster without workers and chief does nothing".into()));
+        return Err(Failure::Usage(
+            "a cluster without workers and chief runs nothing: --workers N, or --chief".into(),
+        ));
     }
     let counts = [
         ("chief", usize::from(args.chief)),
@@ -120,7 +123,7 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
 }
 
 fn log_folder(args: &Args) -> Result<PathBuf, Failure> {
-    let folder = args.logs.clone().unwrap_or_else(|| {
+    let folder = args.log_dir.clone().unwrap_or_else(|| {
         std::env::temp_dir().join(format!("thalweg-launch-{}", std::process::id()))
     });
     let failed = |e: io::Error| err!(Unavailable, "{}: {e}", folder.display());

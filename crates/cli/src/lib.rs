@@ -6,15 +6,18 @@
 pub mod check;
 pub mod checkpoint;
 pub mod cluster;
+pub mod completions;
 mod descriptors;
 pub mod events;
 mod files;
 mod graph_file;
 pub mod health;
+mod help;
 pub mod inspect;
 pub mod launch;
 mod literal;
 mod logging;
+pub mod man;
 mod model;
 mod names;
 mod needed;
@@ -36,19 +39,14 @@ use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use clap::{Parser, Subcommand};
+use clap::{FromArgMatches, Parser, Subcommand};
 use thalweg_graph::OpRegistry;
 use thalweg_kernel::{Family, KernelRegistry};
 use thalweg_tensor::{Error, Result};
 
-/// Runs TensorFlow graphs.
+/// Run, train and serve TensorFlow graphs and SavedModels on one machine or a cluster.
 #[derive(Parser)]
-#[command(
-    name = "thalweg",
-    version,
-    about = "Runs TensorFlow graphs",
-    arg_required_else_help = true
-)]
+#[command(name = "thalweg", version, arg_required_else_help = true)]
 struct Cli {
     #[command(flatten)]
     logging: logging::Args,
@@ -57,15 +55,17 @@ struct Cli {
     command: Command,
 }
 
-#[derive(Subcommand)]
+#[derive(Debug, Subcommand)]
 enum Command {
     Check(check::Args),
     Checkpoint(checkpoint::Args),
     Cluster(cluster::Args),
+    Completions(completions::Args),
     Events(events::Args),
     Health(health::Args),
     Inspect(inspect::Args),
     Launch(launch::Args),
+    Man(man::Args),
     Ops(ops::Args),
     Quickstart(quickstart::Args),
     Run(run::Args),
@@ -77,7 +77,8 @@ enum Command {
 /// The `main` of a `thalweg` command that knows `families` besides the built-in ones. The exit code
 /// is 0 on success, 1 on failure, 2 for invalid arguments, and that of the program for `launch`.
 pub fn main_with(families: &[&Family]) -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let parsed = help::parser().try_get_matches();
+    let cli = match parsed.and_then(|mut matches| Cli::from_arg_matches_mut(&mut matches)) {
         Ok(cli) => cli,
         Err(refusal) => {
             let _ = refusal.print();
@@ -121,10 +122,12 @@ fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Re
         Command::Check(args) => check::run(args, &registry()?, out),
         Command::Checkpoint(args) => checkpoint::run(args, out),
         Command::Cluster(args) => cluster::run(args, out),
+        Command::Completions(args) => completions::run(args, out),
         Command::Events(args) => events::run(args, out),
         Command::Health(args) => health::run(args, out),
         Command::Inspect(args) => inspect::run(args, out),
         Command::Launch(args) => launch::run(args, out),
+        Command::Man(args) => man::run(args, out),
         Command::Ops(args) => ops::run(args, &registry()?, out),
         Command::Quickstart(args) => quickstart::run(args, &registry()?, out),
         Command::Run(args) => run::run(args, &registry()?, out),

@@ -19,12 +19,12 @@ const FUNCTIONS_SHOWN: usize = 20;
 
 /// Runs a SavedModel.
 pub(crate) fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
-    let inputs = split_all(&args.inputs, "input", "VALUE")?;
+    let inputs = split_all(&args.feeds, "feed", "VALUE")?;
     let saves = split_all(&args.saves, "save", "FILE")?;
     let mut options = LoadOptions { timeout: args.timeout, ..Default::default() };
     options.session = session_options(args, options.session);
     let meta = open(args, &options)?;
-    // Only now is it known to be one.
+    // Only now is it known that the folder is a SavedModel.
     refuse_graph_options(args)?;
     let name = wanted(args, &meta, inputs.is_empty(), out)?;
     let model = SavedModel::of(meta, (registry.ops.clone(), registry.kernels.clone()), options)?;
@@ -38,12 +38,11 @@ pub(crate) fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Resu
 }
 
 fn refuse_graph_options(args: &Args) -> Result<(), Failure> {
-    let lists = [&args.feeds, &args.fetches, &args.targets, &args.inits];
-    if lists.iter().all(|l| l.is_empty()) {
+    if args.targets.is_empty() && args.inits.is_empty() {
         return Ok(());
     }
-    let sentence = "a SavedModel is run by signature: --input NAME=VALUE and --output NAME; --feed, \
-                    --fetch, --target and --init are for graphs";
+    let sentence = "a SavedModel is run by signature: --feed INPUT=VALUE and --fetch OUTPUT; \
+                    --target and --init are for graphs only";
     Err(Failure::Usage(sentence.to_owned()))
 }
 
@@ -100,11 +99,11 @@ fn step<'a>(
     saves: &[(&'a str, &'a str)],
 ) -> Result<Step<'a>> {
     let mut step = Step::new(args)?;
-    for name in &args.outputs {
-        let (name, spec) = find(&signature.outputs, name).context(|| "--output")?;
+    for name in &args.fetches {
+        let (name, spec) = find(&signature.outputs, name).context(|| "--fetch")?;
         step.show(name, &spec.tensor);
     }
-    if args.outputs.is_empty() && saves.is_empty() {
+    if args.fetches.is_empty() && saves.is_empty() {
         signature.outputs.iter().for_each(|(name, spec)| step.show(name, &spec.tensor));
     }
     for &(name, path) in saves {
@@ -113,13 +112,13 @@ fn step<'a>(
     }
     let mut given = BTreeMap::new();
     for &(name, text) in inputs {
-        let at = || format!("--input {name}");
+        let at = || format!("--feed {name}");
         let (key, spec) = find(&signature.inputs, name).context(at)?;
         let tensor = value::tensor(text, spec.dtype, &spec.shape).context(at)?;
         ensure!(
             given.insert(key, tensor).is_none(),
             InvalidArgument,
-            "--input {name} stands twice"
+            "--feed {name} is given twice"
         );
     }
     for (name, spec) in &signature.inputs {
@@ -127,7 +126,7 @@ fn step<'a>(
         let value = value.ok_or_else(|| {
             err!(
                 InvalidArgument,
-                "the input '{name}' is missing: --input {name}=VALUE, {} {}",
+                "the input '{name}' is missing: --feed {name}=VALUE, {} {}",
                 spec.dtype,
                 spec.shape
             )
@@ -143,7 +142,7 @@ fn find<'a>(
 ) -> Result<(&'a str, &'a TensorSpec)> {
     specs.get_key_value(name).map(|(name, spec)| (name.as_str(), spec)).ok_or_else(|| {
         let there: Vec<String> = specs.keys().map(|k| format!("'{k}'")).collect();
-        err!(NotFound, "there is no '{name}'; there is {}", there.join(", "))
+        err!(NotFound, "the signature has no '{name}'; it has {}", there.join(", "))
     })
 }
 
@@ -179,8 +178,8 @@ fn list_one(name: &str, signature: &Signature, out: &mut dyn Write) -> io::Resul
 
 fn how_to(name: &str, signature: &Signature) -> String {
     let lacking = signature.inputs.keys().filter(|key| !signature.defaults.contains_key(*key));
-    let inputs: Vec<String> = lacking.map(|key| format!("--input {key}=VALUE")).collect();
-    format!("say what goes into '{name}': {}", inputs.join(" "))
+    let inputs: Vec<String> = lacking.map(|key| format!("--feed {key}=VALUE")).collect();
+    format!("signature '{name}' needs values for its inputs: {}", inputs.join(" "))
 }
 
 fn write_signature(name: &str, signature: &Signature, out: &mut dyn Write) -> io::Result<()> {
@@ -190,7 +189,7 @@ fn write_signature(name: &str, signature: &Signature, out: &mut dyn Write) -> io
     for (what, specs) in [("input ", &signature.inputs), ("output", &signature.outputs)] {
         for (key, spec) in specs {
             let default = match signature.defaults.contains_key(key) && what == "input " {
-                true => " (may be left out)",
+                true => " (optional: it has a default)",
                 false => "",
             };
             writeln!(out, "  {what}  {key:width$}  {} {}{default}", spec.dtype, spec.shape)?;

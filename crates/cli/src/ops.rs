@@ -16,11 +16,11 @@ use crate::{Failure, Registry};
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// Print one JSON array instead of text
-    #[arg(long, conflicts_with = "markdown")]
+    #[arg(long, conflicts_with = "markdown", help_heading = "Output")]
     json: bool,
 
-    /// Print a Markdown page (docs/src/reference/ops.md)
-    #[arg(long)]
+    /// Print a Markdown page instead (docs/src/reference/ops.md)
+    #[arg(long, help_heading = "Output")]
     markdown: bool,
 }
 

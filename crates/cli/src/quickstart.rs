@@ -38,7 +38,7 @@ const BATCHES_PER_SHARD: usize = 5;
 /// The number of digits that are classified by the exported model, and by its server.
 const SHOWN: usize = 10;
 
-/// Train an MNIST classifier on a local cluster, kill a task, export the model and serve it.
+/// Train an MNIST classifier on a local cluster, kill a worker, and serve the model.
 ///
 /// Starts a parameter server and two workers on this machine, trains a convolutional network on
 /// MNIST (which is compiled in), kills a worker during training, exports a SavedModel, loads it,
@@ -47,41 +47,46 @@ const SHOWN: usize = 10;
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
     /// Number of training images, at most 60000
-    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(100..=60_000))]
+    #[arg(long, value_name = "N", default_value_t = 60_000, value_parser = clap::value_parser!(u32).range(100..=60_000), help_heading = "Training")]
     images: u32,
 
     /// Number of epochs
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000), help_heading = "Training")]
     epochs: u32,
 
     /// Batch size
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
-    batch: u32,
+    #[arg(long, alias = "batch", value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000), help_heading = "Training")]
+    batch_size: u32,
 
     /// Filters of the first layer; the second has twice as many
-    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1024), help_heading = "Training")]
     filters: u32,
 
     /// Number of test images, at most 10000
-    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(10..=10_000))]
+    #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(10..=10_000), help_heading = "Training")]
     test_images: u32,
 
     /// Maximum number of updates between checkpoints, which can be lost with the parameter server
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(3..))]
+    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u32).range(3..), help_heading = "Failures")]
     checkpoint_every: u32,
 
     /// Task to kill during training: ps/0, worker/0 or worker/1; several are killed one after the
     /// other
-    #[arg(long = "kill", value_name = "TASK", default_value = "worker/1")]
+    #[arg(
+        long = "kill",
+        value_name = "TASK",
+        default_value = "worker/1",
+        help_heading = "Failures"
+    )]
     kills: Vec<String>,
 
     /// Kill no task
-    #[arg(long, conflicts_with = "kills")]
-    undisturbed: bool,
+    #[arg(long, alias = "undisturbed", conflicts_with = "kills", help_heading = "Failures")]
+    no_kill: bool,
 
     /// Folder for checkpoints, event files, logs and the model [default: a new folder]
-    #[arg(long, value_name = "DIR")]
-    folder: Option<PathBuf>,
+    #[arg(long, alias = "folder", value_name = "DIR", help_heading = "Output")]
+    output: Option<PathBuf>,
 }
 
 /// Runs the tour.
@@ -141,7 +146,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
 }
 
 fn folder(args: &Args) -> Result<String> {
-    let folder = args.folder.clone().unwrap_or_else(|| {
+    let folder = args.output.clone().unwrap_or_else(|| {
         let now = system_environment().clock.wall();
         std::env::temp_dir().join(format!("thalweg-quickstart-{}", now.as_millis()))
     });
@@ -154,11 +159,13 @@ fn folder(args: &Args) -> Result<String> {
 
 /// The tasks to kill, and when.
 fn drill(args: &Args, tasks: &Arc<Tasks>, digits: usize) -> Result<Arc<Drill>, Failure> {
-    let kills = if args.undisturbed { Vec::new() } else { args.kills.clone() };
+    let kills = if args.no_kill { Vec::new() } else { args.kills.clone() };
     if let Some(unknown) = kills.iter().find(|name| !tasks.has(name)) {
-        return Err(Failure::Usage(format!("--kill {unknown}: there is no such task")));
+        return Err(Failure::Usage(format!(
+            "--kill {unknown}: there is no such task; there are ps/0, worker/0 and worker/1"
+        )));
     }
-    let updates = digits.div_ceil(args.batch as usize) as u64 * u64::from(args.epochs);
+    let updates = digits.div_ceil(args.batch_size as usize) as u64 * u64::from(args.epochs);
     Ok(Arc::new(Drill::new(tasks.clone(), kills, updates)))
 }
 
@@ -176,13 +183,13 @@ fn train(
     let options = TrainOptions {
         folder: folder.to_owned(),
         mode: Mode::Async,
-        batch: args.batch as usize,
+        batch: args.batch_size as usize,
         epochs: args.epochs.into(),
         batches_per_shard: BATCHES_PER_SHARD,
         updates_lost_max: args.checkpoint_every.into(),
         ..TrainOptions::default()
     };
-    let updates = digits.len().div_ceil(args.batch as usize) as f64 * f64::from(args.epochs);
+    let updates = digits.len().div_ceil(args.batch_size as usize) as f64 * f64::from(args.epochs);
     let rate = Rate::Cosine { initial: 2e-3, steps: updates, alpha: 0.02 };
     let trainer = Trainer::new(&cluster, options).screen(screen()?).hook(drill.clone());
     let outcome = trainer

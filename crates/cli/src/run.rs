@@ -16,76 +16,75 @@ use crate::{Failure, Registry, files, graph_file, model, names, value};
 
 /// Run a graph or SavedModel that TensorFlow wrote, and print or save the results.
 ///
-/// A graph takes --feed and --fetch, a SavedModel --input and --output. Without them the inputs and
-/// outputs are listed.
+/// With a graph, names are those of tensors and nodes; with a SavedModel, those of the inputs and
+/// outputs of a signature. Without --feed and --fetch they are listed.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
     /// GraphDef, binary or text, as tf.io.write_graph writes it; or the folder of a SavedModel
     pub(crate) graph: PathBuf,
 
-    /// Of a SavedModel: the signature to run [default: serving_default]
-    #[arg(long, value_name = "NAME")]
-    pub(crate) signature: Option<String>,
-
-    /// Of a SavedModel: the tags of the MetaGraph
-    #[arg(long = "tag", value_name = "TAG")]
-    pub(crate) tags: Vec<String>,
-
-    /// Value of an input of the signature, as for --feed; @FILE may be an image for strings
-    #[arg(long = "input", value_name = "NAME=VALUE")]
-    pub(crate) inputs: Vec<String>,
-
-    /// Output of the signature to fetch and print [default: all]
-    #[arg(long = "output", value_name = "NAME")]
-    pub(crate) outputs: Vec<String>,
-
-    /// Value of a tensor: a number, a list such as [[1,2],[3,4]], true, "text", or @FILE.npy
-    #[arg(long = "feed", value_name = "NAME=VALUE")]
+    /// Value of a tensor, or of an input of the signature: a number, a list such as [[1,2],[3,4]],
+    /// true, "text", or @FILE.npy; @FILE may be an image for strings
+    #[arg(long = "feed", alias = "input", value_name = "NAME=VALUE", help_heading = "Step")]
     pub(crate) feeds: Vec<String>,
 
-    /// Tensor to fetch and print
-    #[arg(long = "fetch", value_name = "NAME")]
+    /// Tensor, or output of the signature, to fetch and print [default: all outputs of the
+    /// signature]
+    #[arg(long = "fetch", alias = "output", value_name = "NAME", help_heading = "Step")]
     pub(crate) fetches: Vec<String>,
 
-    /// Target node to run
-    #[arg(long = "target", value_name = "NODE")]
+    /// Graphs only: target node to run
+    #[arg(long = "target", value_name = "NODE", help_heading = "Step")]
     pub(crate) targets: Vec<String>,
 
-    /// Node to run in a step of its own first, as the initializer of variables
-    #[arg(long = "init", value_name = "NODE")]
+    /// Graphs only: node to run in a step of its own first, such as the initializer of variables
+    #[arg(long = "init", value_name = "NODE", help_heading = "Step")]
     pub(crate) inits: Vec<String>,
 
-    /// Tensor to fetch and write to an .npy file
-    #[arg(long = "save", value_name = "NAME=FILE")]
-    pub(crate) saves: Vec<String>,
+    /// SavedModels only: the signature to run [default: serving_default]
+    #[arg(long, value_name = "NAME", help_heading = "Step")]
+    pub(crate) signature: Option<String>,
 
-    /// Of a graph: run it on this server, or on a task of a cluster, instead of locally
-    #[arg(long, value_name = "HOST:PORT")]
+    /// SavedModels only: tags of the MetaGraph, separated by commas [default: serve, or those of the
+    /// only MetaGraph]
+    #[arg(long = "saved-model-tags", aliases = ["tag", "saved_model_tags"], value_name = "TAGS",
+          value_delimiter = ',', help_heading = "Step")]
+    pub(crate) tags: Vec<String>,
+
+    /// Graphs only: run on this server, or on a task of a cluster, instead of locally
+    #[arg(long, value_name = "HOST:PORT", help_heading = "Execution")]
     pub(crate) server: Option<String>,
 
-    /// Print one JSON object instead of text
-    #[arg(long)]
-    pub(crate) json: bool,
-
-    /// Write a timeline of the (last) step, for ui.perfetto.dev or chrome://tracing
-    #[arg(long, value_name = "FILE")]
-    pub(crate) trace: Option<PathBuf>,
-
-    /// Number of threads [default: one per core]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    /// Number of threads that run kernels [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..),
+          help_heading = "Execution")]
     pub(crate) threads: Option<u16>,
 
-    /// Deadline of a step in seconds
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    /// Deadline of a step in seconds [default: none]
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true,
+          value_parser = parse_seconds, help_heading = "Execution")]
     pub(crate) timeout: Option<Duration>,
 
     /// Run the step this often and print its duration
-    #[arg(long, value_name = "N", default_value = "1", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", default_value = "1", help_heading = "Execution",
+          value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) repeat: u32,
+
+    /// Tensor, or output of the signature, to fetch and write to an .npy file
+    #[arg(long = "save", value_name = "NAME=FILE", help_heading = "Output")]
+    pub(crate) saves: Vec<String>,
+
+    /// Write a timeline of the (last) step, for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) trace: Option<PathBuf>,
+
+    /// Print one JSON object instead of text
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
 }
 
-/// Parses a number of seconds.
-fn seconds(text: &str) -> Result<Duration, String> {
+/// The value of a flag that is a positive number of seconds.
+pub(crate) fn parse_seconds(text: &str) -> Result<Duration, String> {
     let number: f64 = text.parse().map_err(|_| "it must be a number of seconds".to_owned())?;
     if number > 0.0 {
         Duration::try_from_secs_f64(number).map_err(|e| e.to_string())
@@ -102,9 +101,10 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         }
         return model::run(args, registry, out);
     }
-    if args.signature.is_some() || !args.tags.is_empty() || !args.inputs.is_empty() {
+    if args.signature.is_some() || !args.tags.is_empty() {
         return Err(Failure::Usage(format!(
-            "{} is not the folder of a SavedModel; --signature, --tag, --input and --output are for these",
+            "{} is not the folder of a SavedModel; --signature and --saved-model-tags are for \
+             SavedModels only",
             args.graph.display()
         )));
     }
@@ -123,7 +123,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
             if server.contains("://") { server.clone() } else { format!("grpc://{server}") };
         let session = Session::connect(&target, &graph)?;
         let ran = step.run_and_write(args, &AnySession::There(&session), out);
-        // Told, not left to the end of the process: the server may keep it for its client otherwise.
+        // Otherwise the server keeps the session for a client that might reconnect.
         let closed = session.close();
         return ran.and_then(|()| Ok(closed?));
     }

@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 pub use flags::Args;
+use flags::ModelFlags;
 
 use crate::orphans::{self, Children};
 use crate::server::{IO_THREADS, join, parent_gone, parent_pipe};
@@ -36,15 +37,15 @@ const MEGABYTE: usize = 1 << 20;
 
 /// Serves until a signal arrives, or checks one model.
 pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), Failure> {
-    if let Some(threads) = args.threads {
+    if let Some(threads) = args.limits.threads {
         Pool::start_global(threads as usize);
     }
     let usage = |e: thalweg_tensor::Error| Failure::Usage(e.to_string());
     let loader = Arc::new(loader(args, registry).map_err(usage)?);
     if let Some(model) = &args.check {
-        return check::run(model, (&args.model_name, args.json), &loader, out);
+        return check::run(model, (&args.models.model_name, args.json), &loader, out);
     }
-    let models = models(args, &loader).map_err(usage)?;
+    let models = models(&args.models, &loader).map_err(usage)?;
     let options = server_options(args, &loader).map_err(usage)?;
     descriptors::raise_limit();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -59,17 +60,17 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
 fn loader(args: &Args, registry: &Registry) -> Result<Loader> {
     let files = ByUrl::new(Arc::new(LocalStorage::default()), AllowedUrls::All);
     let memory =
-        args.memory_limit.map_or_else(memory_limit_bytes, |mb| mb.saturating_mul(MEGABYTE));
+        args.limits.memory_limit.map_or_else(memory_limit_bytes, |mb| mb.saturating_mul(MEGABYTE));
     let mut session = LoadOptions::default().session;
     session.environment.storage = Arc::new(ReadOnly(Arc::new(files)));
     session.memory_limit_bytes = memory;
     let warm_up = WarmUp {
-        recorded: args.enable_model_warmup,
-        iterations: args.num_request_iterations_for_warmup.unwrap_or(1),
-        generated: args.enable_model_warmup && args.generated_warmup,
+        recorded: args.loading.enable_model_warmup,
+        iterations: args.loading.num_request_iterations_for_warmup.unwrap_or(1),
+        generated: args.loading.enable_model_warmup && args.loading.generated_warmup,
         ..Default::default()
     };
-    let tags = args.saved_model_tags.split(',').filter(|t| !t.is_empty()).map(str::to_owned);
+    let tags = args.models.saved_model_tags.split(',').filter(|t| !t.is_empty()).map(str::to_owned);
     let options = LoaderOptions {
         batching: batching(args, &*session.environment.storage)?,
         batching_per_model: args.batching.enable_per_model_batching_parameters,
@@ -90,7 +91,7 @@ fn batching(args: &Args, storage: &dyn Storage) -> Result<Option<Batching>> {
     }
     let parameters = match (&args.batching_parameters_file, args.enable_batching) {
         (Some(path), _) => {
-            BatchingParameters::read(storage, path).context(|| "--batching_parameters_file")?
+            BatchingParameters::read(storage, path).context(|| "--batching-parameters-file")?
         }
         (None, true) => BatchingParameters::default(),
         (None, false) => return Ok(None),
@@ -99,21 +100,21 @@ fn batching(args: &Args, storage: &dyn Storage) -> Result<Option<Batching>> {
 }
 
 /// The models of flags, a file or the environment.
-fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
+fn models(args: &ModelFlags, loader: &Loader) -> Result<Vec<ModelConfig>> {
     if let Some(path) = &args.model_config_file {
         ensure!(
             args.models.is_empty(),
             InvalidArgument,
-            "--model_config_file names all models; --model does not go with it"
+            "--model-config-file names all models; --model does not go with it"
         );
         // TensorFlow Serving's container gives both of these whatever else it is given.
         for (flag, value) in
-            [("model_name", &args.model_name), ("model_base_path", &args.model_base_path)]
+            [("model-name", &args.model_name), ("model-base-path", &args.model_base_path)]
         {
             if value.is_some() {
                 warn!(
                     target: "thalweg::serve",
-                    "--{flag} has no effect beside --model_config_file"
+                    "--{flag} has no effect beside --model-config-file"
                 );
             }
         }
@@ -126,7 +127,7 @@ fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
         let Some((name, path)) =
             model.split_once('=').filter(|(n, p)| !n.is_empty() && !p.is_empty())
         else {
-            bail!(InvalidArgument, "--model {model}: it should be NAME=FOLDER")
+            bail!(InvalidArgument, "--model {model} must be NAME=DIR")
         };
         found.push(ModelConfig::new(name, path));
     }
@@ -145,8 +146,8 @@ fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
     ensure!(
         !found.is_empty(),
         InvalidArgument,
-        "say what to serve: --model NAME=FOLDER, --model_name NAME --model_base_path FOLDER, \
-         --model_config_file FILE, or MODEL_NAME and MODEL_BASE_PATH in the environment"
+        "say what to serve: --model NAME=DIR, --model-name NAME --model-base-path DIR, \
+         --model-config-file FILE, or MODEL_NAME and MODEL_BASE_PATH in the environment"
     );
     config::check_names(&found)?;
     Ok(found)
@@ -156,24 +157,24 @@ fn models(args: &Args, loader: &Loader) -> Result<Vec<ModelConfig>> {
 fn read_models(path: &str, loader: &Loader) -> Result<(Vec<ModelConfig>, Vec<String>)> {
     let full_name = "tensorflow.serving.ModelServerConfig";
     let file: pb::ModelServerConfig = config::read_text(&**loader.storage(), path, full_name)
-        .context(|| "--model_config_file")?;
-    let models = config::models(&file).context(|| format!("--model_config_file {path}"))?;
+        .context(|| "--model-config-file")?;
+    let models = config::models(&file).context(|| format!("--model-config-file {path}"))?;
     Ok((models, config::without_effect(&file)))
 }
 
 fn store_options(args: &Args) -> StoreOptions {
-    let seconds = args.file_system_poll_wait_seconds;
+    let seconds = args.models.file_system_poll_wait_seconds;
     StoreOptions {
         poll_interval: u64::try_from(seconds).ok().filter(|&s| s > 0).map(Duration::from_secs),
-        transition: match args.transition {
-            flags::TransitionFlag::Availability => Transition::KeepAvailable,
-            flags::TransitionFlag::Resources => Transition::KeepResources,
+        transition: match args.models.transition {
+            flags::TransitionFlag::AvailabilityPreserving => Transition::KeepAvailable,
+            flags::TransitionFlag::ResourcePreserving => Transition::KeepResources,
         },
         attempts: Attempts {
-            retries: args.max_num_load_retries,
-            interval: Duration::from_micros(args.load_retry_interval_micros),
+            retries: args.loading.max_num_load_retries,
+            interval: Duration::from_micros(args.loading.load_retry_interval_micros),
         },
-        load_threads: args.num_load_threads.max(1) as usize,
+        load_threads: args.loading.num_load_threads.max(1) as usize,
     }
 }
 
@@ -181,25 +182,25 @@ fn server_options(args: &Args, loader: &Loader) -> Result<ServerOptions> {
     let limits = &args.limits;
     let mut options = ServerOptions {
         // Messages of protobuf have lengths of 31 bits.
-        message_bytes_max: (limits.max_message_mb as usize * MEGABYTE).min(i32::MAX as usize),
-        connections_max: limits.max_connections as usize,
+        message_bytes_max: (limits.message_limit as usize * MEGABYTE).min(i32::MAX as usize),
+        connections_max: limits.connection_limit as usize,
         timeouts: ConnectionTimeouts {
-            idle: Duration::from_secs(limits.idle_seconds.into()),
-            answer: Duration::from_secs(limits.answer_seconds.into()),
+            idle: Duration::from_secs(limits.idle_timeout.into()),
+            answer: Duration::from_secs(limits.write_timeout.into()),
         },
-        session_service: args.enable_session_service,
-        lame_duck: Duration::from_secs(args.lame_duck_seconds.into()),
-        drain_limit: Duration::from_secs(args.drain_seconds.into()),
+        session_service: args.listen.enable_session_service,
+        lame_duck: Duration::from_secs(args.shutdown.lame_duck_seconds.into()),
+        drain_limit: Duration::from_secs(args.shutdown.drain_timeout.into()),
         ..Default::default()
     };
-    options.rest.body_bytes_max = limits.max_body_mb as usize * MEGABYTE;
-    options.rest.timeout = Duration::from_millis(args.rest_api_timeout_in_ms);
-    options.rest.cors = args.rest_api_enable_cors_support;
-    if let Some(path) = &args.monitoring_config_file {
+    options.rest.body_bytes_max = limits.body_limit as usize * MEGABYTE;
+    options.rest.timeout = Duration::from_millis(args.listen.http_timeout_ms);
+    options.rest.cors = args.listen.enable_cors;
+    if let Some(path) = &args.listen.monitoring_config_file {
         let full_name = "tensorflow.serving.MonitoringConfig";
         let monitoring: pb::MonitoringConfig =
             config::read_text(&**loader.storage(), path, full_name)
-                .context(|| "--monitoring_config_file")?;
+                .context(|| "--monitoring-config-file")?;
         let prometheus = monitoring.prometheus_config.unwrap_or_default();
         options.rest.metrics_path = match (prometheus.enable, prometheus.path.as_str()) {
             (false, _) => None,
@@ -217,10 +218,10 @@ async fn serve(
     options: ServerOptions,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut parent = args.with_parent.then(parent_pipe).transpose()?;
-    let host = args.host.as_deref().unwrap_or("127.0.0.1");
-    let grpc = listen(host, args.port).await?;
-    let rest = listen(host, args.rest_api_port).await?;
+    let mut parent = args.shutdown.with_parent.then(parent_pipe).transpose()?;
+    let host = args.listen.host.as_deref().unwrap_or("127.0.0.1");
+    let grpc = listen(host, args.listen.grpc()).await?;
+    let rest = listen(host, args.listen.http()).await?;
     let (mut terminate, mut interrupt) =
         (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     orphans::reap(&Children::default())?;
@@ -235,10 +236,10 @@ async fn serve(
     let incoming_max = loader.session().memory_limit_bytes / 2;
     let store = Store::start(models, loader.clone(), store_options(args));
     let engine = Arc::new(Engine::new(store, &loader, incoming_max));
-    if let Some(path) = &args.model_config_file
-        && args.model_config_file_poll_wait_seconds > 0
+    if let Some(path) = &args.models.model_config_file
+        && args.models.model_config_file_poll_wait_seconds > 0
     {
-        let interval = Duration::from_secs(args.model_config_file_poll_wait_seconds);
+        let interval = Duration::from_secs(args.models.model_config_file_poll_wait_seconds);
         tokio::spawn(watch_config(path.clone(), interval, loader, engine.clone()));
     }
     let (stop, stopped) = watch::channel(false);
@@ -257,13 +258,10 @@ async fn serve(
     Ok(())
 }
 
-async fn listen(host: &str, port: flags::Port) -> Result<Option<TcpListener>, Failure> {
-    let number = match port {
-        flags::Port::None => return Ok(None),
-        flags::Port::Any => 0,
-        flags::Port::Number(number) => number,
-    };
-    let address = join(host, number);
+/// Binds the port; `None` stands for an interface that is disabled.
+async fn listen(host: &str, port: Option<u16>) -> Result<Option<TcpListener>, Failure> {
+    let Some(port) = port else { return Ok(None) };
+    let address = join(host, port);
     let listener = TcpListener::bind(&address).await;
     listener
         .map(Some)

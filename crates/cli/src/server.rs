@@ -27,6 +27,7 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::orphans::{self, Children};
+use crate::ports::parse_port;
 use crate::{Failure, Registry, cluster, descriptors};
 
 /// The default port.
@@ -43,53 +44,80 @@ pub(crate) const IO_THREADS: usize = 2;
 /// signal at once; so does a training that stops its tasks, if --allow-stop permits it.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct Args {
-    /// Address to listen on [default: loopback]
-    #[arg(long, value_name = "HOST")]
-    host: Option<String>,
+    #[command(flatten)]
+    listen: ListenFlags,
 
-    /// Port to listen on; 0 picks a free one [default: that of the task in the cluster, or 2222]
-    #[arg(long, value_name = "PORT")]
-    port: Option<u16>,
-
-    /// Tasks of the cluster: job=host:port,host:port;job=..., TensorFlow's
-    /// job|host:port;host:port,job|..., JSON {"job": ["host:port", ...]}, or @FILE with one of
-    /// these or with a cluster file of `thalweg cluster up`; a file is read again when it changes,
-    /// for tasks that restart at another address
-    #[arg(long, value_name = "SPEC")]
-    cluster: Option<String>,
-
-    /// Job name of this task
-    #[arg(long, value_name = "NAME")]
-    job: Option<String>,
-
-    /// Index of this task within its job
-    #[arg(long, value_name = "N")]
-    task: Option<u32>,
-
-    /// How tensors are received from other tasks: auto uses the stream protocol where both tasks
-    /// support it, over a unix socket on the same machine; grpc uses TensorFlow's protocol only
-    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
-    transport: Transport,
-
-    /// Default configuration of sessions: a ConfigProto as text, or @FILE with one. Its
-    /// device_count is the number of this task's CPU devices
-    #[arg(long, value_name = "CONFIG")]
-    session_config: Option<String>,
-
-    /// Exit when standard input closes, which means that the parent process has ended
-    #[arg(long)]
-    with_parent: bool,
-
-    /// Let clients stop the task, as a training does with its parameter servers; always allowed on
-    /// a loopback address
-    #[arg(long)]
-    allow_stop: bool,
+    #[command(flatten)]
+    cluster: ClusterFlags,
 
     #[command(flatten)]
     files: Files,
 
     #[command(flatten)]
     limits: Limits,
+
+    #[command(flatten)]
+    timeouts: Timeouts,
+
+    #[command(flatten)]
+    shutdown: ShutdownFlags,
+}
+
+/// Flags of the network interface.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Network")]
+struct ListenFlags {
+    /// Address to listen on [default: loopback]
+    #[arg(long, value_name = "HOST")]
+    host: Option<String>,
+
+    /// Port to listen on; 0 picks a free one [default: that of the task in the cluster, or 2222]
+    #[arg(long, value_name = "PORT", value_parser = parse_port)]
+    port: Option<u16>,
+}
+
+/// Flags that say which task of which cluster the server is.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster")]
+struct ClusterFlags {
+    /// Tasks of the cluster: job=host:port,host:port;job=..., TensorFlow's
+    /// job|host:port;host:port,job|..., JSON {"job": ["host:port", ...]}, or @FILE with one of
+    /// these or with a cluster file of `thalweg cluster up`; a file is read again when it changes,
+    /// for tasks that restart at another address
+    #[arg(long = "cluster", value_name = "SPEC")]
+    spec: Option<String>,
+
+    /// Job of this task [default: that of TF_CONFIG, or the only job of the cluster]
+    #[arg(long, aliases = ["job", "job_name"], value_name = "NAME")]
+    job_name: Option<String>,
+
+    /// Index of this task within its job [default: that of TF_CONFIG, or 0]
+    #[arg(long, aliases = ["task", "task_index"], value_name = "N")]
+    task_index: Option<u32>,
+
+    /// How tensors are received from other tasks: auto uses the stream protocol where both tasks
+    /// support it, over a Unix socket on the same machine; grpc uses TensorFlow's protocol only
+    #[arg(long, value_name = "PROTOCOL", value_enum, default_value_t)]
+    transport: Transport,
+
+    /// Default configuration of sessions: a ConfigProto as text, or @FILE with one. Its
+    /// device_count is the number of this task's CPU devices
+    #[arg(long, value_name = "CONFIG")]
+    session_config: Option<String>,
+}
+
+/// Flags of the end of the server.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Shutdown")]
+struct ShutdownFlags {
+    /// Let clients stop the task, as a training does with its parameter servers; always allowed on
+    /// a loopback address
+    #[arg(long)]
+    allow_stop: bool,
+
+    /// Exit when standard input, a pipe, closes, which means that the parent process has ended
+    #[arg(long)]
+    with_parent: bool,
 }
 
 /// See [`TensorTransport`].
@@ -112,22 +140,23 @@ impl Transport {
 
 /// Flags of file access by clients.
 #[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Files")]
 struct Files {
-    /// Folder that clients may read and write, exclusively [default: on a loopback address all
-    /// files of this user, on others none]
-    #[arg(long, value_name = "FOLDER")]
+    /// Folder outside of which clients may neither read nor write [default: on a loopback address
+    /// all files of this user, on others none]
+    #[arg(long, value_name = "DIR")]
     file_root: Option<String>,
 
     /// URL prefix that clients may read and write, with the credentials of this process:
-    /// s3://BUCKET/FOLDER, hdfs://HOST:PORT/FOLDER, s3://; may be repeated [default: on a loopback
+    /// s3://BUCKET/PREFIX, hdfs://HOST:PORT/DIR, s3://; may be repeated [default: on a loopback
     /// address without --file-root all, otherwise none]
     #[arg(long = "allow-url", value_name = "URL")]
     allow_urls: Vec<String>,
 
     /// Rename checkpoints and other local files into place without syncing them: faster, but a
     /// power failure (not a crash of the process) may corrupt them
-    #[arg(long)]
-    unsynced: bool,
+    #[arg(long, alias = "unsynced")]
+    no_sync: bool,
 }
 
 impl Files {
@@ -139,7 +168,7 @@ impl Files {
                 "--allow-url {url}: it must begin with s3:// or hdfs://"
             );
         }
-        let files = LocalStorage { syncs: !self.unsynced };
+        let files = LocalStorage { syncs: !self.no_sync };
         let is_trusted = place.is_loopback();
         let local: Arc<dyn Storage> = match &self.file_root {
             Some(root) => Arc::new(Rooted::new(root, files).context(|| "--file-root")?),
@@ -157,6 +186,7 @@ impl Files {
 
 /// Limits on all clients together.
 #[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Limits")]
 struct Limits {
     /// Memory limit for tensors, strings, lists, state and received messages of all sessions together,
     /// in megabytes [default: 80 % of the machine's or container's memory]
@@ -179,16 +209,6 @@ struct Limits {
     #[arg(long, value_name = "N")]
     step_limit: Option<usize>,
 
-    /// Seconds that a session waits for tasks that its graph needs and that have never been
-    /// reachable [default: 600]
-    #[arg(long, value_name = "SECONDS")]
-    startup_wait: Option<u32>,
-
-    /// Seconds without an answer after which another task counts as lost, and its steps fail; a
-    /// crashed task is noticed at once [default: 30]
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86400))]
-    silence_limit: Option<u32>,
-
     /// Maximum number of open connections; further ones wait [default: 4096]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     connection_limit: Option<u32>,
@@ -196,10 +216,40 @@ struct Limits {
     /// Maximum number of concurrent calls per connection; further ones wait [default: 10000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     call_limit: Option<u32>,
+}
+
+/// Limits on time.
+#[derive(clap::Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Timeouts")]
+struct Timeouts {
+    /// Seconds that a session waits for tasks that its graph needs and that have never been
+    /// reachable [default: 600]
+    #[arg(long, alias = "startup-wait", value_name = "SECONDS")]
+    startup_timeout: Option<u32>,
+
+    /// Seconds without an answer after which another task counts as lost, and its steps fail; a
+    /// crashed task is noticed at once [default: 30]
+    #[arg(long, alias = "silence-limit", value_name = "SECONDS",
+          value_parser = clap::value_parser!(u32).range(1..=86400))]
+    heartbeat_timeout: Option<u32>,
 
     /// Seconds that a session stays open after its client disconnected during a call [default: 60]
-    #[arg(long, value_name = "SECONDS")]
-    orphan_limit: Option<u32>,
+    #[arg(long, alias = "orphan-limit", value_name = "SECONDS")]
+    session_timeout: Option<u32>,
+}
+
+impl Timeouts {
+    fn apply(&self, task: &mut TaskOptions, server: &mut ServerOptions) {
+        if let Some(seconds) = self.startup_timeout {
+            task.startup_wait = Duration::from_secs(seconds.into());
+        }
+        if let Some(seconds) = self.heartbeat_timeout {
+            task.silence_limit = Duration::from_secs(seconds.into());
+        }
+        if let Some(seconds) = self.session_timeout {
+            server.orphan_limit = Duration::from_secs(seconds.into());
+        }
+    }
 }
 
 impl Limits {
@@ -215,12 +265,6 @@ impl Limits {
         }
         options.graph_nodes_max = self.node_limit.unwrap_or(options.graph_nodes_max);
         options.steps_max = self.step_limit.unwrap_or(options.steps_max);
-        if let Some(seconds) = self.startup_wait {
-            options.startup_wait = Duration::from_secs(seconds.into());
-        }
-        if let Some(seconds) = self.silence_limit {
-            options.silence_limit = Duration::from_secs(seconds.into());
-        }
         options
     }
 
@@ -231,9 +275,6 @@ impl Limits {
         }
         if let Some(connections) = self.connection_limit {
             options.connections_max = connections as usize;
-        }
-        if let Some(seconds) = self.orphan_limit {
-            options.orphan_limit = Duration::from_secs(seconds.into());
         }
         options.calls_max = self.call_limit.unwrap_or(options.calls_max);
         options
@@ -256,10 +297,13 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         Pool::start_global(threads as usize);
     }
     let mut options = args.limits.task_options(&place);
+    let may_be_stopped = args.shutdown.allow_stop || place.is_loopback();
+    let mut server_options = ServerOptions { may_be_stopped, ..args.limits.server_options() };
+    args.timeouts.apply(&mut options, &mut server_options);
     options.session_config = config;
     let storage = args.files.storage(&place).map_err(|e| Failure::Usage(e.to_string()))?;
     options.environment.storage = Arc::new(storage);
-    options.tensor_transport = match args.transport {
+    options.tensor_transport = match args.cluster.transport {
         Transport::Auto => TensorTransport::Auto,
         Transport::Grpc => TensorTransport::Grpc,
     };
@@ -273,20 +317,18 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
         },
     };
     let master = Arc::new(Master::of(member.clone()));
-    let may_be_stopped = args.allow_stop || place.is_loopback();
-    let options = ServerOptions { may_be_stopped, ..args.limits.server_options() };
-    let server = Server::new(master, options);
+    let server = Server::new(master, server_options);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(IO_THREADS)
         .thread_name("thalweg-io")
         .enable_all()
         .build()
         .map_err(Failure::Output)?;
-    runtime.block_on(serve(server, &place.address, args.with_parent, &member, out))
+    runtime.block_on(serve(server, &place.address, args.shutdown.with_parent, &member, out))
 }
 
 fn session_config(args: &Args) -> Result<pb::ConfigProto> {
-    let Some(text) = &args.session_config else { return Ok(pb::ConfigProto::default()) };
+    let Some(text) = &args.cluster.session_config else { return Ok(pb::ConfigProto::default()) };
     let text = match text.strip_prefix('@') {
         Some(path) => {
             fs::read_to_string(path).map_err(|e| err!(NotFound, "--session-config: {path}: {e}"))?
@@ -400,26 +442,27 @@ impl Place {
                 .map_err(|e| err!(InvalidArgument, "TF_CONFIG is not JSON: {e}"))?,
             None => serde_json::Value::Null,
         };
-        let file = match args.cluster.as_ref().and_then(|text| text.strip_prefix('@')) {
+        let file = match args.cluster.spec.as_ref().and_then(|text| text.strip_prefix('@')) {
             Some(path) => {
                 let file = ClusterFile::open(path.as_ref(), parse_text).context(|| "--cluster")?;
                 Some(Arc::new(file))
             }
             None => None,
         };
-        let cluster = match (&file, &args.cluster) {
+        let cluster = match (&file, &args.cluster.spec) {
             (Some(file), _) => file.cluster(),
             (None, Some(text)) => parse_text(text).context(|| "--cluster")?,
             (None, None) => json_cluster(&config["cluster"]).context(|| "TF_CONFIG")?,
         };
         let given = &config["task"];
-        let job = args.job.clone().or_else(|| given["type"].as_str().map(str::to_owned));
-        let index = args.task.or_else(|| index_of(&given["index"])).unwrap_or(0);
+        let job =
+            args.cluster.job_name.clone().or_else(|| given["type"].as_str().map(str::to_owned));
+        let index = args.cluster.task_index.or_else(|| index_of(&given["index"])).unwrap_or(0);
         // As everywhere: nobody else can reach it unless its user says so.
-        let host = args.host.as_deref().unwrap_or("127.0.0.1");
+        let host = args.listen.host.as_deref().unwrap_or("127.0.0.1");
         if cluster.is_empty() {
             let job = job.unwrap_or_else(|| "local".into());
-            let address = join(host, args.port.unwrap_or(DEFAULT_PORT));
+            let address = join(host, args.listen.port.unwrap_or(DEFAULT_PORT));
             return Ok(Place { job, task: index, address, cluster, file });
         }
         let names = cluster.jobs();
@@ -427,7 +470,11 @@ impl Place {
             Some(job) => job,
             None if names.len() == 1 => names[0].to_owned(),
             None => {
-                bail!(InvalidArgument, "say which job this task has: --job {}", names.join("|"))
+                bail!(
+                    InvalidArgument,
+                    "say which job this task has: --job-name {}",
+                    names.join("|")
+                )
             }
         };
         ensure!(
@@ -442,7 +489,7 @@ impl Place {
         })?;
         let port = own.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
         let port: u16 = port.ok_or_else(|| err!(InvalidArgument, "'{own}' is not host:port"))?;
-        let address = join(host, args.port.unwrap_or(port));
+        let address = join(host, args.listen.port.unwrap_or(port));
         Ok(Place { job, task: index, address, cluster, file })
     }
 }
@@ -492,27 +539,39 @@ mod tests {
         }
     }
 
+    fn of_cluster(spec: Option<&str>, job: &str, index: u32) -> Args {
+        let cluster = ClusterFlags {
+            spec: spec.map(str::to_owned),
+            job_name: Some(job.to_owned()),
+            task_index: Some(index),
+            ..ClusterFlags::default()
+        };
+        Args { cluster, ..Args::default() }
+    }
+
     #[test]
     fn places() {
         let none = Args::default();
         assert_eq!(place(&none, None), "local/0 127.0.0.1:2222");
-        let free = Args { port: Some(0), host: Some("::1".into()), ..none.clone() };
+        let listen = ListenFlags { port: Some(0), host: Some("::1".into()) };
+        let free = Args { listen, ..none.clone() };
         assert_eq!(place(&free, None), "local/0 [::1]:0");
         let config = r#"{"cluster": {"ps": ["a:1"], "worker": ["b:2", "c:3"]},
             "task": {"type": "worker", "index": "1"}}"#;
         assert_eq!(place(&none, Some(config)), "worker/1 127.0.0.1:3");
-        let ps = Args { job: Some("ps".into()), task: Some(0), ..none.clone() };
+        let ps = of_cluster(None, "ps", 0);
         assert_eq!(place(&ps, Some(config)), "ps/0 127.0.0.1:1");
-        let flags = Args { cluster: Some("ps|a:7;b:8,worker|c:9".into()), task: Some(1), ..ps };
+        let flags = of_cluster(Some("ps|a:7;b:8,worker|c:9"), "ps", 1);
         assert_eq!(place(&flags, None), "ps/1 127.0.0.1:8");
-        let ours = Args { cluster: Some("ps=a:7,b:8;worker=c:9".into()), ..flags };
+        let ours = of_cluster(Some("ps=a:7,b:8;worker=c:9"), "ps", 1);
         assert_eq!(place(&ours, None), "ps/1 127.0.0.1:8");
     }
 
     #[test]
     fn files_that_clients_may_touch() {
         let code = |host: &str, files: &Files, path: &str| {
-            let args = Args { host: Some(host.into()), ..Args::default() };
+            let listen = ListenFlags { host: Some(host.into()), ..ListenFlags::default() };
+            let args = Args { listen, ..Args::default() };
             let place = Place::new(&args, None).unwrap();
             files.storage(&place).unwrap().exists(path).err().map(|e| e.code())
         };
@@ -539,13 +598,18 @@ mod tests {
         assert_eq!(code("0.0.0.0", &urls, here), refused);
         assert_eq!(code("127.0.0.1", &urls, here), None);
         let wrong = Files { allow_urls: vec!["/tmp".into()], ..Files::default() };
-        assert!(wrong.storage(&Place::new(&Args::default(), None).unwrap()).is_err());
+        let local = Place::new(&Args::default(), None).unwrap();
+        let error = wrong.storage(&local).err().unwrap();
+        assert_eq!(error.code(), Code::InvalidArgument);
+        assert!(error.message().contains("must begin with s3:// or hdfs://"), "{error}");
     }
 
     #[test]
     fn what_sessions_have_by_default() {
         let told = |text: &str| {
-            let args = Args { session_config: Some(text.into()), ..Args::default() };
+            let cluster =
+                ClusterFlags { session_config: Some(text.into()), ..ClusterFlags::default() };
+            let args = Args { cluster, ..Args::default() };
             session_config(&args).map_err(|e| e.message().to_owned())
         };
         let config =
@@ -554,7 +618,7 @@ mod tests {
         assert_eq!(threads_of(&told("inter_op_parallelism_threads: 99999").unwrap()), Some(1024));
         assert_eq!(threads_of(&told("inter_op_parallelism_threads: -1").unwrap()), None);
         let cpus = |n: i32| told(&format!("device_count {{ key: \"CPU\" value: {n} }}"));
-        assert!(cpus(2).is_ok());
+        assert_eq!(cpus(2).unwrap().device_count["CPU"], 2);
         assert!(cpus(1000).unwrap_err().contains("between 0 and 256"));
         assert!(told("device_cuont {}").unwrap_err().contains("--session-config"));
         assert!(told("@/nonexistent/config").unwrap_err().contains("/nonexistent/config"));
@@ -565,9 +629,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("thalweg-place-{}.toml", std::process::id()));
         let said = |text: &str, job: &str, task: u32| {
             fs::write(&path, text).unwrap();
-            let cluster = Some(format!("@{}", path.display()));
-            let args = Args { cluster, job: Some(job.into()), task: Some(task), ..Args::default() };
-            let status = parse_cluster(args.cluster.as_ref().unwrap());
+            let spec = format!("@{}", path.display());
+            let args = of_cluster(Some(&spec), job, task);
+            let status = parse_cluster(&spec);
             (place(&args, None), status.map(|cluster| cluster.tasks().count()))
         };
         let text = "name = \"mine\"\nrestarts = 1\n[job.ps]\ntasks = [\"a:1\", \"b:2\"]\n\
@@ -575,7 +639,7 @@ mod tests {
         assert_eq!(said(text, "ps", 1), ("ps/1 127.0.0.1:2".into(), Ok(3)));
         let (free, of_status) = said("[job.ps]\ntasks = 2\n", "ps", 0);
         assert!(free.contains("ps has 2 tasks without addresses"), "{free}");
-        assert!(of_status.is_err());
+        assert_eq!(of_status.unwrap_err().code(), Code::InvalidArgument);
         let (wrong, _) = said("[job.ps]\ntsks = 2\n", "ps", 0);
         assert!(wrong.contains("'tsks' is none of"), "{wrong}");
         fs::remove_file(path).unwrap();
@@ -583,12 +647,7 @@ mod tests {
 
     #[test]
     fn mistakes() {
-        let with = |cluster: &str, job: &str, task: u32| Args {
-            cluster: Some(cluster.into()),
-            job: Some(job.into()),
-            task: Some(task),
-            ..Args::default()
-        };
+        let with = |spec: &str, job: &str, task: u32| of_cluster(Some(spec), job, task);
         assert!(place(&with("ps|a:1", "nosuch", 0), None).contains("has no job 'nosuch'"));
         assert!(place(&with("ps|a:1", "ps", 4), None).contains("there is no task 4"));
         assert!(place(&with("ps|a", "ps", 0), None).contains("not host:port"));

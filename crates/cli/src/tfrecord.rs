@@ -30,7 +30,7 @@ enum Command {
         #[arg(required = true)]
         files: Vec<String>,
         /// Print one JSON object instead of text
-        #[arg(long)]
+        #[arg(long, help_heading = "Output")]
         json: bool,
     },
     /// Print records: tf.Example as JSON, others as base64, a line each
@@ -38,13 +38,13 @@ enum Command {
         /// A TFRecord file
         file: String,
         /// Number of records to skip first
-        #[arg(long, default_value_t = 0)]
+        #[arg(long, value_name = "N", default_value_t = 0, help_heading = "Records")]
         skip: u64,
         /// Maximum number of records to print [default: all]
-        #[arg(long)]
+        #[arg(long, value_name = "N", help_heading = "Records")]
         limit: Option<u64>,
         /// Print the raw bytes of the records, one after the other
-        #[arg(long)]
+        #[arg(long, help_heading = "Output")]
         raw: bool,
     },
     /// Verify every checksum and report every damaged place; exit 1 if there are any
@@ -53,7 +53,7 @@ enum Command {
         #[arg(required = true)]
         files: Vec<String>,
         /// Print one JSON object instead of text
-        #[arg(long)]
+        #[arg(long, help_heading = "Output")]
         json: bool,
     },
     /// Write offset and length of each record, one line each, to FILE.idx
@@ -61,19 +61,20 @@ enum Command {
         /// An uncompressed TFRecord file
         file: String,
         /// The index file [default: FILE.idx]
-        #[arg(long, value_name = "PATH")]
-        out: Option<String>,
+        #[arg(long, alias = "out", value_name = "PATH", help_heading = "Output")]
+        output: Option<String>,
     },
     /// Distribute the records of a file over several: PREFIX-00000-of-00004 and so on
     Split {
         /// A TFRecord file
         file: String,
         /// Number of files
-        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
+        #[arg(long, value_name = "N", help_heading = "Output",
+              value_parser = clap::value_parser!(u32).range(1..=1000))]
         shards: u32,
         /// Prefix of the new files
-        #[arg(long, value_name = "PREFIX")]
-        out: String,
+        #[arg(long, alias = "out", value_name = "PREFIX", help_heading = "Output")]
+        output: String,
         #[command(flatten)]
         compression: OutputCompression,
     },
@@ -83,8 +84,8 @@ enum Command {
         #[arg(required = true)]
         files: Vec<String>,
         /// The new file
-        #[arg(long, value_name = "PATH")]
-        out: String,
+        #[arg(long, alias = "out", value_name = "PATH", help_heading = "Output")]
+        output: String,
         #[command(flatten)]
         compression: OutputCompression,
     },
@@ -93,11 +94,12 @@ enum Command {
         /// A TFRecord file
         file: String,
         /// The new file
-        #[arg(long, value_name = "PATH")]
-        out: String,
-        /// Maximum number of damaged places
-        #[arg(long, default_value_t = u64::MAX, hide_default_value = true)]
-        budget: u64,
+        #[arg(long, alias = "out", value_name = "PATH", help_heading = "Output")]
+        output: String,
+        /// Maximum number of damaged places to skip [default: unlimited]
+        #[arg(long, alias = "budget", value_name = "N", default_value_t = u64::MAX,
+              hide_default_value = true, help_heading = "Records")]
+        bad_record_limit: u64,
         #[command(flatten)]
         compression: OutputCompression,
     },
@@ -106,7 +108,8 @@ enum Command {
 #[derive(clap::Args, Clone, Debug)]
 struct OutputCompression {
     /// Compression of the new file
-    #[arg(long, value_enum, default_value_t = Kind::None)]
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = Kind::None,
+          help_heading = "Output")]
     compression: Kind,
 }
 
@@ -137,20 +140,20 @@ pub fn run(args: &Args, out: &mut dyn Write) -> Result<(), Failure> {
             show::cat(&mut reader, *skip, *limit, *raw, out)
         }
         Command::Verify { files, json } => verify(&storage, &named(&storage, files)?, *json, out),
-        Command::Index { file, out: path } => {
+        Command::Index { file, output: path } => {
             let path = path.clone().unwrap_or_else(|| format!("{file}.idx"));
             let index = Index::build(&storage, file)?;
             storage.write(&path, index.to_text().as_bytes())?;
             Ok(writeln!(out, "{} records of {file} in {path}", index.entries.len())?)
         }
-        Command::Split { file, shards, out: prefix, compression } => {
+        Command::Split { file, shards, output: prefix, compression } => {
             split(&storage, file, *shards, prefix, compression.kind(), out)
         }
-        Command::Merge { files, out: path, compression } => {
+        Command::Merge { files, output: path, compression } => {
             merge(&storage, &named(&storage, files)?, path, compression.kind(), out)
         }
-        Command::SkipBad { file, out: path, budget, compression } => {
-            skip_bad(&storage, file, path, *budget, compression.kind(), out)
+        Command::SkipBad { file, output: path, bad_record_limit, compression } => {
+            skip_bad(&storage, file, path, *bad_record_limit, compression.kind(), out)
         }
     }
 }
@@ -358,15 +361,17 @@ fn skip_bad(
     storage: &dyn Storage,
     file: &str,
     path: &str,
-    budget: u64,
+    bad_records_max: u64,
     compression: Compression,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     ensure_other(path, &[file.to_owned()])?;
-    let mut reader = open(storage, file, budget)?;
+    let mut reader = open(storage, file, bad_records_max)?;
     let mut writer = RecordWriter::new(storage.replace(path)?, compression);
     let mut records = 0u64;
-    while let Some(record) = reader.next_record().context(|| "the budget is used up")? {
+    while let Some(record) =
+        reader.next_record().context(|| "more damaged places than --bad-record-limit")?
+    {
         writer.write(record)?;
         records += 1;
     }

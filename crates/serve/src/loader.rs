@@ -131,7 +131,7 @@ impl Loader {
             e.map_message(|_| {
                 format!(
                     "version {version} of model '{model}' has {} MB of files, and {} of the {} MB that \
-                     models may take are taken: unload something, or allow more with --memory_limit",
+                     models may take are taken: unload something, or allow more with --memory-limit",
                     bytes.div_ceil(1 << 20),
                     used >> 20,
                     limit >> 20

@@ -93,7 +93,7 @@ fn default_parent() -> Result<PathBuf> {
         (None, None) => {
             return Err(err!(
                 FailedPrecondition,
-                "HOME is not set: say --state where to keep logs"
+                "HOME is not set: --state-dir DIR says where logs are kept"
             ));
         }
     };

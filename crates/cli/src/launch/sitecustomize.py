@@ -113,7 +113,7 @@ def _server_class(server_lib):
             command = [
                 os.environ["THALWEG_PROGRAM"], "server", "--with-parent",
                 "--cluster", json.dumps(cluster),
-                "--job", definition.job_name, "--task", str(definition.task_index),
+                "--job-name", definition.job_name, "--task-index", str(definition.task_index),
                 "--session-config", self._config,
             ]
             if definition.port > 0:

@@ -32,7 +32,7 @@ pub(super) struct Conversation {
 pub(super) fn ask(folder: &str, digits: &Digits, indices: &[usize]) -> Result<Conversation> {
     let model = format!("{NAME}={folder}/model");
     let log = format!("{folder}/logs/serve.log");
-    let args = ["serve", "--with-parent", "--port=0", "--rest_api_port=any", "--model", &model];
+    let args = ["serve", "--with-parent", "--no-grpc", "--http-port=0", "--model", &model];
     let mut server = Process::start("the server of models", &args, log)?;
     let address = server.wait_for_line("HTTP listening on")?;
     let is_ready = || matches!(exchange(&address, "GET", "/readyz", ""), Ok((200, _)));
@@ -48,7 +48,7 @@ pub(super) fn ask(folder: &str, digits: &Digits, indices: &[usize]) -> Result<Co
     ensure!(guesses.len() == indices.len(), Internal, "{} answers came", guesses.len());
     let port = address.rsplit(':').next().unwrap_or_default();
     let serve =
-        format!("{} serve --port 0 --rest_api_port {port} --model {}", program(), quoted(&model));
+        format!("{} serve --no-grpc --http-port {port} --model {}", program(), quoted(&model));
     let curl = format!("curl -d {} {address}{path}", quoted(&format!("@{request}")));
     Ok(Conversation { serve, curl, request, guesses })
 }

@@ -107,7 +107,7 @@ impl Tasks {
     fn spawn(&self, name: &str) -> Result<()> {
         let (job, index) = name.split_once('/').unwrap_or((name, "0"));
         let spec = self.spec();
-        let cluster = ["--cluster", &spec, "--job", job, "--task", index];
+        let cluster = ["--cluster", &spec, "--job-name", job, "--task-index", index];
         let args = [&["server", "--with-parent", "--threads", "1"][..], &cluster].concat();
         let log = format!("{}/{}.log", self.logs, name.replace('/', "-"));
         let task = Process::start(name, &args, log)?;

@@ -1,144 +1,28 @@
-//! The flags of `thalweg serve`: TensorFlow Serving's, spelled as there, and a few of our own.
+//! The flags of `thalweg serve`: ours in kebab-case, and TensorFlow Serving's spellings of the same as
+//! hidden aliases, so that its command lines work.
 
 use std::str::FromStr;
 
 use tracing::warn;
 
-/// Serve SavedModels over TensorFlow Serving's gRPC and REST interfaces.
+use crate::ports::parse_port;
+
+/// Serve SavedModels over the gRPC and REST interfaces of TensorFlow Serving and KServe.
 ///
 /// The first lines on standard output are `gRPC listening on HOST:PORT` and `HTTP listening on
 /// HOST:PORT`. SIGTERM or SIGINT shuts the server down once the requests in flight are answered, a
-/// second signal at once.
+/// second signal at once. Flags of tensorflow_model_server are accepted as it spells them
+/// (--model_name, --rest_api_port); those that have no effect here are logged.
 #[derive(clap::Args, Clone, Debug)]
 pub struct Args {
-    /// Address to listen on [default: loopback]
-    #[arg(long, value_name = "HOST")]
-    pub(super) host: Option<String>,
+    #[command(flatten)]
+    pub(super) models: ModelFlags,
 
-    /// Port for gRPC; 0 disables it, `any` picks a free one
-    #[arg(long, value_name = "PORT", default_value = "8500")]
-    pub(super) port: Port,
+    #[command(flatten)]
+    pub(super) listen: ListenFlags,
 
-    /// Port for HTTP (REST, metrics, health checks); 0 disables it, `any` picks a free one
-    #[arg(long = "rest_api_port", value_name = "PORT", default_value = "8501")]
-    pub(super) rest_api_port: Port,
-
-    /// A model and the folder of its versions; may be repeated
-    #[arg(long = "model", value_name = "NAME=FOLDER")]
-    pub(super) models: Vec<String>,
-
-    /// Name of the model at --model_base_path [default: MODEL_NAME, or "default"]
-    #[arg(long = "model_name", value_name = "NAME")]
-    pub(super) model_name: Option<String>,
-
-    /// Folder that holds the versions of a model, each in a folder whose name is a number
-    #[arg(long = "model_base_path", value_name = "FOLDER")]
-    pub(super) model_base_path: Option<String>,
-
-    /// File with a ModelServerConfig in protobuf text format: models, version policies, labels
-    #[arg(long = "model_config_file", value_name = "FILE")]
-    pub(super) model_config_file: Option<String>,
-
-    /// Poll interval of --model_config_file in seconds; 0 reads it once
-    #[arg(
-        long = "model_config_file_poll_wait_seconds",
-        value_name = "SECONDS",
-        default_value_t = 0
-    )]
-    pub(super) model_config_file_poll_wait_seconds: u64,
-
-    /// File with a MonitoringConfig in protobuf text format: whether and where metrics are served
-    #[arg(long = "monitoring_config_file", value_name = "FILE")]
-    pub(super) monitoring_config_file: Option<String>,
-
-    /// Poll interval for new versions in seconds; 0 polls once
-    #[arg(
-        long = "file_system_poll_wait_seconds",
-        value_name = "SECONDS",
-        default_value_t = 1,
-        allow_negative_numbers = true
-    )]
-    pub(super) file_system_poll_wait_seconds: i64,
-
-    /// Number of retries after a version failed to load
-    #[arg(long = "max_num_load_retries", value_name = "N", default_value_t = 5)]
-    pub(super) max_num_load_retries: u32,
-
-    /// Interval of retries in microseconds
-    #[arg(long = "load_retry_interval_micros", value_name = "N", default_value_t = 60_000_000)]
-    pub(super) load_retry_interval_micros: u64,
-
-    /// Number of versions that are loaded concurrently [default: 1]
-    #[arg(long = "num_load_threads", value_name = "N", default_value_t = 0)]
-    pub(super) num_load_threads: u32,
-
-    /// Tags of the MetaGraph, separated by commas
-    #[arg(long = "saved_model_tags", value_name = "TAGS", default_value = "serve")]
-    pub(super) saved_model_tags: String,
-
-    /// Warm up each version before it is available: with the requests in its assets.extra, else
-    /// with zeros
-    #[arg(long = "enable_model_warmup", value_name = "BOOL", num_args = 0..=1,
-          default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(super) enable_model_warmup: bool,
-
-    /// Whether versions without warm-up requests are warmed up with zeros
-    #[arg(long = "generated_warmup", value_name = "BOOL", num_args = 0..=1,
-          default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(super) generated_warmup: bool,
-
-    /// How often each warm-up request is run
-    #[arg(long = "num_request_iterations_for_warmup", value_name = "N")]
-    pub(super) num_request_iterations_for_warmup: Option<u32>,
-
-    /// Deadline of an HTTP request in milliseconds
-    #[arg(long = "rest_api_timeout_in_ms", value_name = "N", default_value_t = 30_000)]
-    pub(super) rest_api_timeout_in_ms: u64,
-
-    /// Allow cross-origin requests over HTTP (CORS)
-    #[arg(long = "rest_api_enable_cors_support", value_name = "BOOL", num_args = 0..=1,
-          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(super) rest_api_enable_cors_support: bool,
-
-    /// Let callers run any part of a model's graph (SessionService), not only its signatures
-    #[arg(long = "enable_session_service", value_name = "BOOL", num_args = 0..=1,
-          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(super) enable_session_service: bool,
-
-    /// Order of loading and unloading when a version replaces another: load the new one first, or
-    /// unload the old one first
-    #[arg(long, value_name = "WHAT", value_enum, default_value = "availability")]
-    pub(super) transition: TransitionFlag,
-
-    /// Memory limit for all models in megabytes [default: 80 % of the machine's or container's
-    /// memory]
-    #[arg(long = "memory_limit", value_name = "MB")]
-    pub(super) memory_limit: Option<usize>,
-
-    /// Number of threads that run kernels [default: one per core, or as the container allows]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
-    pub(super) threads: Option<u32>,
-
-    /// Seconds that the server continues to serve after a shutdown signal, while it reports that it
-    /// is not ready
-    #[arg(long = "lame_duck_seconds", value_name = "SECONDS", default_value_t = 0)]
-    pub(super) lame_duck_seconds: u32,
-
-    /// Seconds that requests in flight have to end at shutdown
-    #[arg(long = "drain_seconds", value_name = "SECONDS", default_value_t = 30)]
-    pub(super) drain_seconds: u32,
-
-    /// Load this model, run it, describe it, and exit
-    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["models", "model_config_file"])]
-    pub(super) check: Option<String>,
-
-    /// Print the description as JSON
-    #[arg(long, requires = "check")]
-    pub(super) json: bool,
-
-    /// Exit when standard input closes, which means that the parent process has ended
-    #[arg(long)]
-    pub(super) with_parent: bool,
+    #[command(flatten)]
+    pub(super) loading: LoadingFlags,
 
     #[command(flatten)]
     pub(super) batching: BatchingFlags,
@@ -147,91 +31,283 @@ pub struct Args {
     pub(super) limits: LimitFlags,
 
     #[command(flatten)]
+    pub(super) shutdown: ShutdownFlags,
+
+    /// Load this model, run it, describe it, and exit
+    #[arg(long, value_name = "DIR", help_heading = "Check",
+          conflicts_with_all = ["models", "model_config_file"])]
+    pub(super) check: Option<String>,
+
+    /// Print one JSON object instead of text
+    #[arg(long, requires = "check", help_heading = "Check")]
+    pub(super) json: bool,
+
+    #[command(flatten)]
     ignored: Ignored,
 }
 
-/// Flags of batching.
+/// Flags that name models.
 #[derive(clap::Args, Clone, Debug)]
-pub(super) struct BatchingFlags {
-    /// Batch requests that arrive at the same time
-    #[arg(long = "enable_batching", value_name = "BOOL", num_args = 0..=1,
-          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(super) enable_batching: bool,
+#[command(next_help_heading = "Models")]
+pub(super) struct ModelFlags {
+    /// A model and the folder of its versions; may be repeated
+    #[arg(long = "model", value_name = "NAME=DIR")]
+    pub(super) models: Vec<String>,
 
-    /// File with BatchingParameters in protobuf text format; implies --enable_batching
-    #[arg(long = "batching_parameters_file", value_name = "FILE")]
-    pub(super) batching_parameters_file: Option<String>,
+    /// Name of the model at --model-base-path [default: MODEL_NAME, or "default"]
+    #[arg(long, alias = "model_name", value_name = "NAME")]
+    pub(super) model_name: Option<String>,
 
-    /// Let the file batching_params.pbtxt in a version's folder override the batching parameters
-    #[arg(long = "enable_per_model_batching_parameters", value_name = "BOOL", num_args = 0..=1,
-          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
-    pub(super) enable_per_model_batching_parameters: bool,
+    /// Folder that holds the versions of a model, each in a folder whose name is a number
+    #[arg(long, alias = "model_base_path", value_name = "DIR")]
+    pub(super) model_base_path: Option<String>,
 
-    /// Adapt batch sizes and timeouts to the load, with this latency goal
-    #[arg(long = "latency_goal_ms", value_name = "MS", conflicts_with = "batching_parameters_file",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) latency_goal_ms: Option<u32>,
+    /// File with a ModelServerConfig in protobuf text format: models, version policies, labels
+    #[arg(long, alias = "model_config_file", value_name = "FILE")]
+    pub(super) model_config_file: Option<String>,
 
-    /// Maximum rows of a batch with --latency_goal_ms
-    #[arg(long = "max_batch_rows", value_name = "N", default_value_t = 1024,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) max_batch_rows: u32,
+    /// Poll interval of --model-config-file in seconds; 0 reads it once
+    #[arg(
+        long,
+        alias = "model_config_file_poll_wait_seconds",
+        value_name = "SECONDS",
+        default_value_t = 0
+    )]
+    pub(super) model_config_file_poll_wait_seconds: u64,
+
+    /// Poll interval for new versions in seconds; 0 polls once
+    #[arg(
+        long,
+        alias = "file_system_poll_wait_seconds",
+        value_name = "SECONDS",
+        default_value_t = 1,
+        allow_negative_numbers = true
+    )]
+    pub(super) file_system_poll_wait_seconds: i64,
+
+    /// Tags of the MetaGraph, separated by commas
+    #[arg(long, alias = "saved_model_tags", value_name = "TAGS", default_value = "serve")]
+    pub(super) saved_model_tags: String,
+
+    /// Version transition policy: availability-preserving loads the new version before it unloads
+    /// the old one, resource-preserving unloads the old one first
+    #[arg(long, value_name = "POLICY", value_enum, default_value = "availability-preserving")]
+    pub(super) transition: TransitionFlag,
 }
 
-/// Limits on clients.
+/// Flags of the network interfaces.
 #[derive(clap::Args, Clone, Debug)]
-pub(super) struct LimitFlags {
-    /// Maximum number of open gRPC connections, and of HTTP connections; further ones wait
-    #[arg(long = "max_connections", value_name = "N", default_value_t = 16_384,
-          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub(super) max_connections: u32,
+#[command(next_help_heading = "Network")]
+pub(super) struct ListenFlags {
+    /// Address to listen on [default: loopback]
+    #[arg(long, value_name = "HOST")]
+    pub(super) host: Option<String>,
 
-    /// Maximum size of a gRPC message in megabytes
-    #[arg(long = "max_message_mb", value_name = "MB", default_value_t = 2048,
-          value_parser = clap::value_parser!(u32).range(1..=2048))]
-    pub(super) max_message_mb: u32,
+    /// Port for gRPC; 0 picks a free one
+    #[arg(long, value_name = "PORT", default_value = "8500", value_parser = parse_port)]
+    pub(super) port: u16,
 
-    /// Maximum size of an HTTP body in megabytes, compressed or not
-    #[arg(long = "max_body_mb", value_name = "MB", default_value_t = 256,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) max_body_mb: u32,
+    /// Port for HTTP (REST, metrics, health checks); 0 picks a free one
+    #[arg(long, value_name = "PORT", default_value = "8501", value_parser = parse_port)]
+    pub(super) http_port: u16,
 
-    /// Idle timeout of a connection in seconds; over HTTP at most 60
-    #[arg(long = "idle_seconds", value_name = "SECONDS", default_value_t = 300,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) idle_seconds: u32,
+    /// TensorFlow Serving's flag: 0 disables HTTP
+    #[arg(
+        long = "rest_api_port",
+        alias = "rest-api-port",
+        hide = true,
+        conflicts_with = "http_port"
+    )]
+    pub(super) rest_api_port: Option<RestApiPort>,
 
-    /// Timeout in seconds for a client to read an answer; then its connection is closed
-    #[arg(long = "answer_seconds", value_name = "SECONDS", default_value_t = 60,
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub(super) answer_seconds: u32,
+    /// Do not listen for gRPC
+    #[arg(long)]
+    pub(super) no_grpc: bool,
+
+    /// Do not listen for HTTP
+    #[arg(long, conflicts_with = "no_grpc")]
+    pub(super) no_http: bool,
+
+    /// Deadline of an HTTP request in milliseconds
+    #[arg(long, alias = "rest_api_timeout_in_ms", value_name = "MS", default_value_t = 30_000)]
+    pub(super) http_timeout_ms: u64,
+
+    /// Allow cross-origin requests over HTTP (CORS)
+    #[arg(long, alias = "rest_api_enable_cors_support", value_name = "BOOL", num_args = 0..=1,
+          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) enable_cors: bool,
+
+    /// Let clients run any part of a model's graph (SessionService), not only its signatures
+    #[arg(long, alias = "enable_session_service", value_name = "BOOL", num_args = 0..=1,
+          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) enable_session_service: bool,
+
+    /// File with a MonitoringConfig in protobuf text format: whether and where metrics are served
+    #[arg(long, alias = "monitoring_config_file", value_name = "FILE")]
+    pub(super) monitoring_config_file: Option<String>,
 }
 
-/// A port to listen on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Port {
-    None,
-    Any,
-    Number(u16),
-}
+impl ListenFlags {
+    /// The port for gRPC; `None` if it is disabled.
+    pub(super) fn grpc(&self) -> Option<u16> {
+        (!self.no_grpc).then_some(self.port)
+    }
 
-impl FromStr for Port {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Port, String> {
-        match text {
-            "0" => Ok(Port::None),
-            "any" => Ok(Port::Any),
-            number => number.parse().map(Port::Number).map_err(|_| "no port".to_owned()),
+    /// The port for HTTP; `None` if it is disabled.
+    pub(super) fn http(&self) -> Option<u16> {
+        match self.rest_api_port {
+            _ if self.no_http => None,
+            Some(RestApiPort(port)) => port,
+            None => Some(self.http_port),
         }
     }
 }
 
-/// The order of loading and unloading.
+/// Flags of loading and warming up versions.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Loading and warm-up")]
+pub(super) struct LoadingFlags {
+    /// Number of retries after a version failed to load
+    #[arg(long, alias = "max_num_load_retries", value_name = "N", default_value_t = 5)]
+    pub(super) max_num_load_retries: u32,
+
+    /// Interval of retries in microseconds
+    #[arg(
+        long,
+        alias = "load_retry_interval_micros",
+        value_name = "MICROSECONDS",
+        default_value_t = 60_000_000
+    )]
+    pub(super) load_retry_interval_micros: u64,
+
+    /// Number of versions that are loaded concurrently; 0 stands for 1
+    #[arg(long, alias = "num_load_threads", value_name = "N", default_value_t = 0)]
+    pub(super) num_load_threads: u32,
+
+    /// Warm up each version before it is available: with the requests in its assets.extra, else
+    /// with zeros
+    #[arg(long, alias = "enable_model_warmup", value_name = "BOOL", num_args = 0..=1,
+          default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) enable_model_warmup: bool,
+
+    /// Warm up versions that have no recorded requests with zeros
+    #[arg(long, alias = "generated_warmup", value_name = "BOOL", num_args = 0..=1,
+          default_value = "true", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) generated_warmup: bool,
+
+    /// How often each warm-up request is run [default: 1]
+    #[arg(long, alias = "num_request_iterations_for_warmup", value_name = "N")]
+    pub(super) num_request_iterations_for_warmup: Option<u32>,
+}
+
+/// Flags of batching.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Batching")]
+pub(super) struct BatchingFlags {
+    /// Batch requests that arrive at the same time
+    #[arg(long, alias = "enable_batching", value_name = "BOOL", num_args = 0..=1,
+          default_value = "false", default_missing_value = "true", action = clap::ArgAction::Set)]
+    pub(super) enable_batching: bool,
+
+    /// File with BatchingParameters in protobuf text format; implies --enable-batching
+    #[arg(long, alias = "batching_parameters_file", value_name = "FILE")]
+    pub(super) batching_parameters_file: Option<String>,
+
+    /// Let the file batching_params.pbtxt in a version's folder override the batching parameters
+    #[arg(long, alias = "enable_per_model_batching_parameters", value_name = "BOOL",
+          num_args = 0..=1, default_value = "false", default_missing_value = "true",
+          action = clap::ArgAction::Set)]
+    pub(super) enable_per_model_batching_parameters: bool,
+
+    /// Adapt batch sizes and batching timeouts to the load, with this latency goal in milliseconds
+    #[arg(long, alias = "latency_goal_ms", value_name = "MS",
+          conflicts_with = "batching_parameters_file",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) latency_goal_ms: Option<u32>,
+
+    /// Maximum number of rows of a batch with --latency-goal-ms
+    #[arg(long, alias = "max_batch_rows", value_name = "N", default_value_t = 1024,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) max_batch_rows: u32,
+}
+
+/// Limits on clients and memory.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Limits")]
+pub(super) struct LimitFlags {
+    /// Memory limit for all models in megabytes [default: 80 % of the machine's or container's
+    /// memory]
+    #[arg(long, alias = "memory_limit", value_name = "MB")]
+    pub(super) memory_limit: Option<usize>,
+
+    /// Number of threads that run kernels [default: one per core, or as the container allows]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(super) threads: Option<u32>,
+
+    /// Maximum number of open gRPC connections, and of HTTP connections; further ones wait
+    #[arg(long, alias = "max_connections", value_name = "N", default_value_t = 16_384,
+          value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(super) connection_limit: u32,
+
+    /// Maximum size of a gRPC message in megabytes
+    #[arg(long, alias = "max_message_mb", value_name = "MB", default_value_t = 2048,
+          value_parser = clap::value_parser!(u32).range(1..=2048))]
+    pub(super) message_limit: u32,
+
+    /// Maximum size of an HTTP body in megabytes, before and after decompression
+    #[arg(long, alias = "max_body_mb", value_name = "MB", default_value_t = 256,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) body_limit: u32,
+
+    /// Idle timeout of a connection in seconds; over HTTP at most 60
+    #[arg(long, alias = "idle_seconds", value_name = "SECONDS", default_value_t = 300,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) idle_timeout: u32,
+
+    /// Write timeout in seconds: a connection is closed if its client does not read a response for
+    /// so long
+    #[arg(long, alias = "answer_seconds", value_name = "SECONDS", default_value_t = 60,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) write_timeout: u32,
+}
+
+/// Flags of shutting down.
+#[derive(clap::Args, Clone, Debug)]
+#[command(next_help_heading = "Shutdown")]
+pub(super) struct ShutdownFlags {
+    /// Seconds that the server continues to serve after a shutdown signal, while it reports that it
+    /// is not ready
+    #[arg(long, alias = "lame_duck_seconds", value_name = "SECONDS", default_value_t = 0)]
+    pub(super) lame_duck_seconds: u32,
+
+    /// Seconds after which a shutdown no longer waits for the requests in flight
+    #[arg(long, alias = "drain_seconds", value_name = "SECONDS", default_value_t = 30)]
+    pub(super) drain_timeout: u32,
+
+    /// Exit when standard input, a pipe, closes, which means that the parent process has ended
+    #[arg(long)]
+    pub(super) with_parent: bool,
+}
+
+/// The value of TensorFlow Serving's --rest_api_port: 0 disables HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RestApiPort(Option<u16>);
+
+impl FromStr for RestApiPort {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<RestApiPort, String> {
+        Ok(RestApiPort(if text == "0" { None } else { Some(parse_port(text)?) }))
+    }
+}
+
+/// The policy by which a version replaces another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum TransitionFlag {
-    Availability,
-    Resources,
+    #[value(alias = "availability")]
+    AvailabilityPreserving,
+    #[value(alias = "resources")]
+    ResourcePreserving,
 }
 
 /// Flags of TensorFlow Serving that have no effect here. They are accepted, so that existing
