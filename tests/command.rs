@@ -355,8 +355,8 @@ fn manual_pages_are_printed_and_written() {
 /// The page of the book is what the program prints.
 #[test]
 fn the_book_lists_the_flags_that_there_are() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/commands.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/src/reference/commands.md");
     let printed = String::from_utf8(thalweg(&["man", "--markdown"]).stdout).unwrap();
     let stands = std::fs::read_to_string(page).unwrap();
-    assert!(printed == stands, "docs/commands.md is stale: run `cargo xtask docs`");
+    assert!(printed == stands, "docs/src/reference/commands.md is stale: run `cargo xtask docs`");
 }

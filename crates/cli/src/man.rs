@@ -25,7 +25,7 @@ pub struct Args {
     #[arg(long, value_name = "DIR", help_heading = "Output", conflicts_with = "markdown")]
     output: Option<PathBuf>,
 
-    /// Print the list of commands and flags as Markdown (docs/commands.md)
+    /// Print the list of commands and flags as Markdown (docs/src/reference/commands.md)
     #[arg(long, help_heading = "Output")]
     markdown: bool,
 }

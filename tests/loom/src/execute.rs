@@ -1,7 +1,8 @@
-//! The executor: the end of a step, the counts of nodes and readers, the rendezvous.
+//! The executor: offered nodes, the end of a step, the counts of nodes and readers, the rendezvous.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use loom::sync::mpsc;
 use loom::thread;
 
 use crate::shared_cell::SharedCell;
@@ -9,6 +10,8 @@ use crate::{Error, Rendezvous, RendezvousKey, Value};
 
 #[path = "../../../crates/runtime/src/execute/counts.rs"]
 mod counts;
+#[path = "../../../crates/runtime/src/execute/offers.rs"]
+mod offers;
 #[path = "../../../crates/runtime/src/execute/outstanding.rs"]
 mod outstanding;
 #[path = "../../../crates/runtime/src/execute/rendezvous.rs"]
@@ -18,6 +21,7 @@ use counts::{
     ARRIVED, INPUTS_SHIFT, IterationCount, counted, has_read, is_last_reader, merge_control,
     merge_input,
 };
+use offers::Offers;
 use outstanding::Outstanding;
 use rendezvous::LocalRendezvous;
 
@@ -90,6 +94,164 @@ pub mod outstanding_model {
         }
         assert_eq!(step.offers.load(Ordering::Relaxed), 0);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+}
+
+/// Models of offered nodes: every one runs, whatever the threads do at the time.
+pub mod offers_model {
+    use super::*;
+
+    const LEFT_BEHIND: &str = "a node was left behind, or ran twice";
+
+    /// What the channel to the pool's thread carries.
+    enum Message {
+        /// A job that was counted.
+        Job,
+        /// The sender queues no more.
+        End,
+    }
+
+    struct Partition {
+        offers: Offers<u32>,
+        outstanding: Outstanding,
+        threads_max: usize,
+        running: AtomicUsize,
+        run: AtomicUsize,
+    }
+
+    impl Partition {
+        /// A partition of a step for which `outstanding` threads and nodes are counted.
+        fn new(threads_max: usize, outstanding: usize) -> Arc<Partition> {
+            let partition = Partition {
+                offers: Offers::new(threads_max),
+                outstanding: Outstanding::new(),
+                threads_max,
+                running: AtomicUsize::new(0),
+                run: AtomicUsize::new(0),
+            };
+            partition.outstanding.add(outstanding);
+            Arc::new(partition)
+        }
+
+        fn release(&self) {
+            if self.outstanding.release() {
+                self.outstanding.wake_waiter();
+            }
+        }
+
+        /// As `StepState::assist`; after `turn` nodes the thread leaves, and `queue` queues a job.
+        fn assist(&self, turn: usize, mut queue: impl FnMut()) {
+            let mut nodes = 0;
+            loop {
+                while self.offers.pop().is_some() {
+                    let running = self.running.fetch_add(1, Ordering::Relaxed);
+                    assert!(running < self.threads_max, "too many threads are active");
+                    self.run.fetch_add(1, Ordering::Relaxed);
+                    self.running.fetch_sub(1, Ordering::Relaxed);
+                    self.release();
+                    nodes += 1;
+                    if nodes == turn {
+                        if self.offers.leave_for_job() {
+                            queue();
+                        }
+                        return;
+                    }
+                }
+                if !self.offers.leave() {
+                    return;
+                }
+            }
+        }
+
+        /// The pool's thread: runs jobs until `senders` senders have ended.
+        fn run_jobs(&self, messages: &mpsc::Receiver<Message>, senders: usize, turn: usize) {
+            let (mut open, mut own) = (senders, 0);
+            loop {
+                if own > 0 {
+                    own -= 1;
+                } else if open == 0 {
+                    return;
+                } else if matches!(messages.recv().unwrap(), Message::End) {
+                    open -= 1;
+                    continue;
+                }
+                if self.offers.begin_job() {
+                    self.assist(turn, || own += 1);
+                }
+            }
+        }
+    }
+
+    /// An active thread leaves, after `turn` nodes or for lack of them, while an asynchronous kernel
+    /// completes on another thread, which offers `nodes` nodes; a thread of the pool runs the jobs.
+    /// Nobody waits for the end.
+    pub fn leaving(threads_max: usize, nodes: u32, turn: usize) {
+        let partition = Partition::new(threads_max, 1);
+        let (sender, jobs) = mpsc::channel();
+        let offer = |partition: &Partition, node, sender: &mpsc::Sender<Message>| {
+            partition.outstanding.add(1);
+            partition.offers.push(&[node]);
+            if partition.offers.count_job() {
+                sender.send(Message::Job).unwrap();
+            }
+        };
+        let pool = {
+            let partition = partition.clone();
+            thread::spawn(move || partition.run_jobs(&jobs, 2, turn))
+        };
+        partition.offers.enter();
+        offer(&partition, 0, &sender);
+        let completion = {
+            let (partition, sender) = (partition.clone(), sender.clone());
+            thread::spawn(move || {
+                (1..=nodes).for_each(|node| offer(&partition, node, &sender));
+                sender.send(Message::End).unwrap();
+            })
+        };
+        partition.assist(turn, || sender.send(Message::Job).unwrap());
+        sender.send(Message::End).unwrap();
+        [completion, pool].into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(partition.run.load(Ordering::Relaxed), nodes as usize + 1, "{LEFT_BEHIND}");
+        assert!(partition.offers.is_empty());
+    }
+
+    /// The caller waits for the end of the step and helps, as `execute::run` does, while an asynchronous
+    /// kernel completes on another thread and offers `nodes` nodes; a thread of the pool runs the jobs.
+    pub fn waiting(threads_max: usize, nodes: u32) {
+        let partition = Partition::new(threads_max, 2);
+        let (sender, jobs) = mpsc::channel();
+        let pool = {
+            let partition = partition.clone();
+            thread::spawn(move || partition.run_jobs(&jobs, 1, usize::MAX))
+        };
+        let completion = {
+            let partition = partition.clone();
+            thread::spawn(move || {
+                for node in 0..nodes {
+                    partition.outstanding.add(1);
+                    partition.offers.push(&[node]);
+                    if !partition.outstanding.wake_waiter() && partition.offers.count_job() {
+                        sender.send(Message::Job).unwrap();
+                    }
+                }
+                partition.release();
+                sender.send(Message::End).unwrap();
+            })
+        };
+        partition.offers.enter();
+        partition.offers.leave_to_wait();
+        if !partition.outstanding.release() {
+            loop {
+                if partition.offers.try_enter() {
+                    partition.assist(usize::MAX, || unreachable!());
+                }
+                if partition.outstanding.wait(|| partition.offers.is_wanting()) {
+                    break;
+                }
+            }
+        }
+        assert_eq!(partition.run.load(Ordering::Relaxed), nodes as usize, "{LEFT_BEHIND}");
+        [pool, completion].into_iter().for_each(|thread| thread.join().unwrap());
     }
 }
 

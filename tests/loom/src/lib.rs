@@ -16,7 +16,7 @@ mod shared_cell;
 mod stand_ins;
 mod sync;
 
-pub use execute::{counts_model, outstanding_model, rendezvous_model};
+pub use execute::{counts_model, offers_model, outstanding_model, rendezvous_model};
 pub use stand_ins::{Error, Received, Rendezvous, RendezvousKey, Result, Value};
 
 /// Runs `model` in every order with at most `preemptions` switches between threads that could go

@@ -1,6 +1,8 @@
 //! The models that are quick run with every change; those marked `#[ignore]` in `cargo xtask test --all`.
 
-use loom_models::{counts_model, explore, outstanding_model, pool, rendezvous_model, ring};
+use loom_models::{
+    counts_model, explore, offers_model, outstanding_model, pool, rendezvous_model, ring,
+};
 
 /// Switches between threads that could go on; most mistakes need two.
 const QUICK: Option<usize> = Some(2);
@@ -28,6 +30,14 @@ fn a_step_ends_once_and_its_caller_wakes() {
 fn the_caller_of_a_step_wakes_for_offers() {
     explore(None, || outstanding_model::offers(1));
     explore(QUICK, || outstanding_model::offers(2));
+}
+
+#[test]
+fn no_offered_node_is_left_behind() {
+    explore(QUICK, || offers_model::leaving(1, 1, 1));
+    explore(QUICK, || offers_model::leaving(1, 2, usize::MAX));
+    explore(QUICK, || offers_model::leaving(2, 1, usize::MAX));
+    explore(QUICK, || offers_model::waiting(1, 1));
 }
 
 #[test]
@@ -84,6 +94,11 @@ fn larger_models_of_the_executor() {
     explore(None, || outstanding_model::end(2));
     explore(Some(3), || outstanding_model::end(3));
     explore(Some(3), || outstanding_model::offers(2));
+    explore(Some(3), || offers_model::leaving(1, 1, usize::MAX));
+    explore(QUICK, || offers_model::leaving(1, 2, 1));
+    explore(QUICK, || offers_model::leaving(2, 2, usize::MAX));
+    explore(Some(3), || offers_model::waiting(1, 2));
+    explore(Some(3), || offers_model::waiting(2, 2));
     explore(None, || counts_model::node(3, &[1]));
     explore(None, || counts_model::merge(2, Some(0), 1));
     explore(Some(3), || counts_model::merge(2, Some(1), 2));

@@ -85,7 +85,7 @@ impl StepState {
         if start.is_some() && node.kind.is_control_flow() && !ready.is_dead() {
             self.record(ready.node(), start, &[]);
         }
-        if runner.stack.len() > base.max(1) && self.threads_max > 1 {
+        if runner.stack.len() > base.max(1) && self.offers.is_parallel() {
             self.offer_dear(base.max(1), runner);
         }
     }
@@ -94,7 +94,7 @@ impl StepState {
     pub(super) fn schedule_framed(self: &Arc<Self>, ready: Ready, runner: &mut Runner) {
         let base = runner.stack.len().max(1);
         runner.stack.push(ready);
-        if self.threads_max > 1 {
+        if self.offers.is_parallel() {
             self.offer_dear(base, runner);
         }
     }

@@ -4,21 +4,16 @@
 //! counts of its successors; the thread that brings a node's count to zero owns the node and runs it.
 //! Inputs are copied out of their slots (tensors share memory), except that the last reader moves the
 //! value: then its buffer is unique and a kernel may overwrite it. A thread keeps the nodes that it
-//! made ready on its own stack; expensive ones beyond the first go to `overflow`, from which the
-//! pool's threads and the waiting caller take them. No lock is taken and nothing is allocated per node.
+//! made ready on its own stack; expensive ones beyond the first are offered (`offers`) to the
+//! pool's threads and the waiting caller. No lock is taken and nothing is allocated per node.
 //!
 //! The first error cancels the step; ready nodes are dropped then. `outstanding` counts a step down to
 //! its end; `run` starts it and waits for it.
 //!
-//! # Which threads run the nodes in `overflow`
+//! # Which threads run offered nodes
 //!
-//! Up to `inter_threads` threads run nodes of a partition at once. `active` counts them, `queued`
-//! counts jobs in the pool that will try to become active. A thread that offers a node writes
-//! `overflow_len`, then wakes the waiting caller, or queues a job if `active + queued` is below the
-//! bound. A thread that leaves decrements `active`, a job that begins decrements `queued`, and then
-//! each reads `overflow_len`. All accesses are sequentially consistent, so if the offer counted on a
-//! thread that was leaving, that thread sees the node and becomes active again, or finds that others
-//! are, to which the same applies. No node is left behind.
+//! Up to `inter_threads` threads run nodes of a partition at once; `offers` counts them, and the jobs in
+//! the pool that will try to join them, so that no node is left behind.
 //!
 //! A step may run for ever, and the pool may have few threads: after a turn of [`TURN`] nodes a thread
 //! of the pool for which jobs are queued offers its ready nodes, leaves, and queues behind them.
@@ -31,6 +26,7 @@ pub(crate) mod framed;
 mod frames;
 mod iteration;
 mod nodes;
+mod offers;
 mod outstanding;
 pub(crate) mod recycler;
 pub(crate) mod rendezvous;
@@ -43,7 +39,7 @@ pub(crate) mod wait_list;
 use std::cell::{Cell, RefCell};
 use std::ptr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -51,6 +47,7 @@ use thalweg_kernel::{StepContext, StepId, Value};
 use thalweg_tensor::{FlushDenormals, Result, Tensor, bail};
 
 use self::iteration::{FramePool, Iteration, Ready, Slot};
+use self::offers::Offers;
 pub(crate) use self::storage::KeptStorage;
 use self::storage::Storage;
 use crate::execute::executable::{Executable, Kind};
@@ -76,15 +73,8 @@ pub(crate) struct StepState {
     fetches: Box<[Slot]>,
     /// With branches and loops, for each fetch, whether it was set: a node in a loop may try again.
     is_fetched: Box<[AtomicBool]>,
-    /// Ready nodes for any thread that runs nodes of this partition.
-    overflow: Mutex<Vec<Ready>>,
-    overflow_len: AtomicUsize,
-    /// Threads that run nodes of this partition.
-    active: AtomicUsize,
-    /// Jobs in the pool that have not begun.
-    queued: AtomicUsize,
-    /// Most threads that may be active.
-    threads_max: usize,
+    /// Ready nodes for any thread, and the threads that run nodes of this partition.
+    offers: Offers<Ready>,
     samples_cost: bool,
     pub(crate) context: Arc<StepContext>,
     pub(crate) shared: Arc<StepShared>,
@@ -146,11 +136,7 @@ impl StepState {
             feeds,
             fetches,
             is_fetched,
-            overflow: Mutex::default(),
-            overflow_len: AtomicUsize::new(0),
-            active: AtomicUsize::new(0),
-            queued: AtomicUsize::new(0),
-            threads_max: shared.core.options.inter_threads,
+            offers: Offers::new(shared.core.options.inter_threads),
             samples_cost: exec.begins_sampled_step(),
             context,
             shared,
@@ -248,60 +234,21 @@ impl StepState {
         self.offer(&roots);
     }
 
-    fn has_offers(&self) -> bool {
-        self.overflow_len.load(Ordering::SeqCst) > 0
-    }
-
-    fn has_room(&self) -> bool {
-        self.active.load(Ordering::SeqCst) < self.threads_max
-    }
-
-    /// Makes this thread active, unless `threads_max` are.
-    fn try_enter(&self) -> bool {
-        let one_more = |n: usize| (n < self.threads_max).then_some(n + 1);
-        self.active.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
-    }
-
-    /// Makes this thread inactive; true if it is active again, because a node was offered meanwhile.
-    fn leave(&self) -> bool {
-        self.active.fetch_sub(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        self.has_offers() && self.try_enter()
-    }
-
     /// Offers ready nodes to other threads. The caller counts as outstanding.
     fn offer(self: &Arc<Self>, nodes: &[Ready]) {
         if nodes.is_empty() {
             return;
         }
         self.shared.outstanding.add(nodes.len());
-        let mut overflow = self.overflow.lock();
-        overflow.extend_from_slice(nodes);
-        self.overflow_len.store(overflow.len(), Ordering::SeqCst);
-        drop(overflow);
-        fence(Ordering::SeqCst);
+        self.offers.push(nodes);
         let mut wanted = nodes.len();
         if self.shared.outstanding.wake_waiter() {
             wanted -= 1;
         }
-        while wanted > 0
-            && self.active.load(Ordering::SeqCst) + self.queued.load(Ordering::SeqCst)
-                < self.threads_max
-        {
-            self.queued.fetch_add(1, Ordering::SeqCst);
+        while wanted > 0 && self.offers.count_job() {
             self.shared.pool().push(self.clone());
             wanted -= 1;
         }
-    }
-
-    fn take_offered(&self) -> Option<Ready> {
-        if self.overflow_len.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let mut overflow = self.overflow.lock();
-        let node = overflow.pop();
-        self.overflow_len.store(overflow.len(), Ordering::SeqCst);
-        node
     }
 
     /// Runs offered nodes, and those that they make ready, until none is left. This thread is active,
@@ -309,7 +256,7 @@ impl StepState {
     fn assist(self: &Arc<Self>, runner: &mut Runner) {
         loop {
             // The node's count in `outstanding` becomes this thread's.
-            while let Some(ready) = self.take_offered() {
+            while let Some(ready) = self.offers.pop() {
                 self.push(ready, runner);
                 let has_yielded = self.run_nodes(runner);
                 self.shared.release();
@@ -318,7 +265,7 @@ impl StepState {
                     return;
                 }
             }
-            if !self.leave() {
+            if !self.offers.leave() {
                 return;
             }
         }
@@ -326,10 +273,7 @@ impl StepState {
 
     /// Makes this thread inactive, and queues a job behind all queued jobs.
     fn queue_again(self: &Arc<Self>) {
-        self.active.fetch_sub(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if self.has_offers() {
-            self.queued.fetch_add(1, Ordering::SeqCst);
+        if self.offers.leave_for_job() {
             self.shared.pool().push_last(self.clone());
         }
     }
@@ -370,10 +314,10 @@ impl StepState {
                 self.offer_all(runner);
                 return true;
             }
-            if self.has_offers() && self.ends_turn(EXPENSIVE, true) {
+            if !self.offers.is_empty() && self.ends_turn(EXPENSIVE, true) {
                 return true;
             }
-            match self.take_offered() {
+            match self.offers.pop() {
                 Some(ready) => {
                     self.push(ready, runner);
                     // This thread is counted already; the node's own count is given up.
@@ -422,7 +366,7 @@ impl StepState {
     /// Keeps a ready node for this thread, or offers it if it is expensive and this thread has others.
     #[inline]
     fn schedule(self: &Arc<Self>, node: u32, runner: &mut Runner) {
-        if runner.nodes.is_empty() || self.threads_max <= 1 || self.is_cheap(node) {
+        if runner.nodes.is_empty() || !self.offers.is_parallel() || self.is_cheap(node) {
             runner.nodes.push(node);
         } else {
             self.offer(&[Ready::new(&self.outside, node, false)]);
@@ -451,9 +395,7 @@ impl StepState {
 
 impl Work for StepState {
     fn help(self: Arc<Self>) {
-        self.queued.fetch_sub(1, Ordering::SeqCst);
-        fence(Ordering::SeqCst);
-        if self.has_offers() && self.try_enter() {
+        if self.offers.begin_job() {
             with_runner(|runner| self.assist(runner));
         }
     }

@@ -1,7 +1,6 @@
 //! Running the partitions of a step, or one function call: the caller waits, or a callback is called.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::{StepState, with_runner};
 use crate::session::options::RunOptions;
@@ -17,12 +16,12 @@ impl StepState {
         let (own, shared) = (&states[0], &states[0].shared);
         shared.outstanding.add(1);
         start_others(states, remote, options);
-        own.active.fetch_add(1, Ordering::Relaxed);
+        own.offers.enter();
         with_runner(|runner| {
             own.push_roots(runner);
             own.run_nodes(runner);
         });
-        own.active.fetch_sub(1, Ordering::SeqCst);
+        own.offers.leave_to_wait();
         if !shared.release() {
             wait(states);
         }
@@ -46,14 +45,14 @@ impl StepState {
     pub(crate) fn start(self: &Arc<Self>, done: Box<dyn FnOnce() + Send>) {
         self.shared.on_done(done);
         self.shared.outstanding.add(1);
-        self.active.fetch_add(1, Ordering::Relaxed);
+        self.offers.enter();
         with_runner(|runner| {
             self.push_roots(runner);
             let has_yielded = self.run_nodes(runner);
             self.shared.release();
             if has_yielded {
                 self.queue_again();
-            } else if self.leave() {
+            } else if self.offers.leave() {
                 self.assist(runner);
             }
         });
@@ -79,11 +78,11 @@ fn start_others(
 fn wait(states: &[Arc<StepState>]) {
     loop {
         for state in states {
-            if state.has_offers() && state.try_enter() {
+            if state.offers.try_enter() {
                 with_runner(|runner| state.assist(runner));
             }
         }
-        let can_help = || states.iter().any(|s| s.has_offers() && s.has_room());
+        let can_help = || states.iter().any(|s| s.offers.is_wanting());
         if states[0].shared.outstanding.wait(can_help) {
             return;
         }

@@ -7,9 +7,11 @@ pub(crate) mod flow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use thalweg_graph::{Graph, OpDef, OpRegistry, Output, Scope, shape};
 use thalweg_kernel::{
-    AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelRegistry, KernelSpec, Value,
+    AnyKernel, AsyncCall, AsyncKernel, Family, KernelInit, KernelRegistry, KernelSpec,
+    Registration, Value,
 };
 use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
 use thalweg_runtime::{Session, SessionOptions};
@@ -107,7 +109,11 @@ fn two(_: &KernelInit<'_>) -> Result<AnyKernel> {
 }
 
 /// Adds one, at a time and on a thread that `mode` says.
-struct Later(String);
+struct Later {
+    mode: String,
+    /// Of the calls that wait for the end of their steps.
+    registrations: Mutex<Vec<Registration>>,
+}
 
 impl AsyncKernel for Later {
     fn start(&self, mut call: AsyncCall) {
@@ -116,7 +122,7 @@ impl AsyncKernel for Later {
             let x = call.input(0)?.scalar_value::<f32>()?;
             Ok(smallvec::smallvec![Value::Tensor(Tensor::scalar(x + 1.0))])
         };
-        match self.0.as_str() {
+        match self.mode.as_str() {
             "inline" => {
                 let result = add(&mut call);
                 call.complete(result);
@@ -139,7 +145,7 @@ impl AsyncKernel for Later {
                 let registration = step
                     .cancellation()
                     .on_cancel(move |_| call.complete(Err(err!(Cancelled, "derived"))));
-                std::mem::forget(registration);
+                self.registrations.lock().push(registration);
             }
             "dropped" => drop(call),
             "empty" => call.complete(Ok(smallvec::smallvec![Value::Empty])),
@@ -151,7 +157,8 @@ impl AsyncKernel for Later {
 }
 
 fn later(init: &KernelInit<'_>) -> Result<AnyKernel> {
-    Ok(AnyKernel::Async(Arc::new(Later(init.attrs().string("mode")?.to_owned()))))
+    let mode = init.attrs().string("mode")?.to_owned();
+    Ok(AnyKernel::Async(Arc::new(Later { mode, registrations: Mutex::default() })))
 }
 
 pub(crate) fn registries() -> (Arc<OpRegistry>, Arc<KernelRegistry>) {
