@@ -46,7 +46,7 @@ fn net(model: &mut Model) -> Result<Net> {
     let read = model.add("ArgMax", &[logits, axis])?;
     let read = model.add("AsString", &[read])?;
     model.text_summary("read as", read)?;
-    Ok(Net { inputs: vec![images, labels], loss, metrics: vec![("accuracy".into(), accuracy)] })
+    Ok(Net::new([images, labels], loss).metric("accuracy", accuracy))
 }
 
 fn served(model: &mut Model) -> Result<Served> {

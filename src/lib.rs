@@ -30,8 +30,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use graph::{OpRegistry, Scope};
-use kernel::{Environment, KernelRegistry};
+use graph::Scope;
+use kernel::Environment;
 use runtime::{LoadOptions, SavedModel, Session, SessionOptions};
 use tensor::Result;
 
@@ -49,6 +49,7 @@ pub use thalweg_storage as storage;
 pub use thalweg_tensor as tensor;
 pub use thalweg_train as train;
 
+pub use ops::Registry;
 pub use train::{RunSteps, Saver, SaverOptions};
 
 /// The items that most programs need.
@@ -72,19 +73,7 @@ pub mod prelude {
     pub use crate::train::{Cluster, Net, Samples, TrainOptions, Trainer};
 }
 
-/// The op definitions and kernels of a program.
-#[derive(Clone)]
-pub struct Registry {
-    /// The op definitions.
-    pub ops: Arc<OpRegistry>,
-    /// The kernels.
-    pub kernels: Arc<KernelRegistry>,
-}
-
-static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry {
-    ops: ops::op_registry(ops::FAMILIES).expect("our own definitions parse, as a test shows"),
-    kernels: ops::kernel_registry(ops::FAMILIES),
-});
+static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::built_in);
 
 /// All ops and kernels of this crate.
 pub fn registry() -> &'static Registry {

@@ -20,7 +20,7 @@ use thalweg::cluster::ConnectOptions;
 use thalweg::formats::checkpoint::{BundleReader, CheckpointState};
 use thalweg::formats::{LocalStorage, Storage};
 use thalweg::prelude::*;
-use thalweg::train::trainer::{Flow, Hook, Screen, Step};
+use thalweg::train::trainer::{Callback, Control, Screen, Step};
 use thalweg::train::{
     Cluster, Dense, Flatten, Layer, Mode, Net, Optimizer, TrainOptions, Trainer, losses, mnist,
 };
@@ -122,8 +122,8 @@ struct Killer {
     next: AtomicUsize,
 }
 
-impl Hook for Killer {
-    fn after_step(&self, step: &Step) -> Result<Flow> {
+impl Callback for Killer {
+    fn on_step(&self, step: &Step, _control: &Control) -> Result<()> {
         let next = self.next.load(Ordering::SeqCst);
         if let Some(&(at, name)) = self.victims.get(next)
             && step.updates >= at
@@ -134,7 +134,7 @@ impl Hook for Killer {
         {
             self.tasks.kill(name);
         }
-        Ok(Flow::Continue)
+        Ok(())
     }
 }
 
@@ -176,14 +176,14 @@ fn options(folder: &str) -> TrainOptions {
 fn train(
     spec: &str,
     options: TrainOptions,
-    hook: Option<Arc<dyn Hook>>,
+    callback: Option<Arc<dyn Callback>>,
     screen: Screen,
 ) -> Result<()> {
     let connect = ConnectOptions { connect_timeout: Duration::from_secs(1), ..Default::default() };
     let cluster = Cluster::connect(spec)?.options(connect);
     let mut trainer = Trainer::new(&cluster, options).screen(screen);
-    if let Some(hook) = hook {
-        trainer = trainer.hook(hook);
+    if let Some(callback) = callback {
+        trainer = trainer.callback(callback);
     }
     let digits = mnist::train()?.first(SAMPLES);
     let outcome = trainer.run(&digits, &Optimizer::sgd(0.1), |model| {
@@ -192,7 +192,7 @@ fn train(
         let x = Flatten.apply(model, images)?;
         let logits = Dense::new(10).apply(model, x)?;
         let loss = losses::softmax_cross_entropy(model, logits, labels)?;
-        Ok(Net { inputs: vec![images, labels], loss, metrics: vec![] })
+        Ok(Net::new([images, labels], loss))
     })?;
     assert_eq!(outcome.samples, SAMPLES as u64 * EPOCHS);
     Ok(())
@@ -247,8 +247,8 @@ fn worker_chief_and_server_are_killed_and_the_result_is_the_same() {
         let count = victims.len();
         let killer = Arc::new(Killer { tasks: tasks.clone(), victims, next: AtomicUsize::new(0) });
         let screen = Screen::new(false, Box::new(page.clone()));
-        let hook = killer.clone() as Arc<dyn Hook>;
-        let ended = train(&tasks.spec, options(&at), Some(hook), screen);
+        let callback = killer.clone() as Arc<dyn Callback>;
+        let ended = train(&tasks.spec, options(&at), Some(callback), screen);
         let text = page.text();
         ended.unwrap_or_else(|e| panic!("{name}: {e}\n{text}"));
         assert_eq!(killer.next.load(Ordering::SeqCst), count, "{text}");

@@ -103,7 +103,7 @@ fn net(model: &mut Model) -> Result<Net> {
     let x = Flatten.apply(model, images)?;
     let logits = Dense::new(10).apply(model, x)?;
     let loss = losses::softmax_cross_entropy(model, logits, labels)?;
-    Ok(Net { inputs: vec![images, labels], loss, metrics: vec![] })
+    Ok(Net::new([images, labels], loss))
 }
 
 #[test]

@@ -37,11 +37,10 @@ mod value;
 
 use std::io::{self, BufWriter, Write};
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::{FromArgMatches, Parser, Subcommand};
-use thalweg_graph::OpRegistry;
-use thalweg_kernel::{Family, KernelRegistry};
+use thalweg_kernel::Family;
+pub use thalweg_ops::Registry;
 use thalweg_tensor::{Error, Result};
 
 /// Run, train and serve TensorFlow graphs and SavedModels on one machine or a cluster.
@@ -134,25 +133,6 @@ fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Re
         Command::Serve(args) => serve::run(args, &registry()?, out),
         Command::Server(args) => server::run(args, &registry()?, out),
         Command::Tfrecord(args) => tfrecord::run(args, out),
-    }
-}
-
-/// The ops and kernels of a command.
-pub struct Registry {
-    /// Op definitions.
-    pub ops: Arc<OpRegistry>,
-    /// Kernels.
-    pub kernels: Arc<KernelRegistry>,
-}
-
-impl Registry {
-    /// The built-in families and these.
-    pub fn new(families: &[&Family]) -> Result<Registry> {
-        let all = [thalweg_ops::FAMILIES, families].concat();
-        Ok(Registry {
-            ops: thalweg_ops::op_registry(&all)?,
-            kernels: thalweg_ops::kernel_registry(&all),
-        })
     }
 }
 

@@ -103,7 +103,7 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     writeln!(out, "\n2. Training: {} digits, {} times each.", digits.len(), args.epochs)?;
     out.flush()?;
     let drill = drill(args, &tasks, digits.len())?;
-    let outcome = train(args, &folder, &tasks, &drill, &digits)?;
+    let outcome = train(args, registry, (&folder, &tasks), &drill, &digits)?;
     tell_of_training(&outcome, &drill, out)?;
     // The parameter server and the workers have done their part.
     tasks.end();
@@ -112,7 +112,8 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let checkpoint = checkpoint.ok_or_else(|| err!(Internal, "training left no checkpoint"))?;
     let filters = args.filters as usize;
     let models = format!("{folder}/model");
-    let saved_model = thalweg_train::export(&checkpoint, &models, |model| served(model, filters))?;
+    let served = |model: &mut Model| served(model, filters);
+    let saved_model = thalweg_train::export_with(registry, &checkpoint, &models, served)?;
     let model = load(&saved_model, registry)?;
     let test = mnist::test()?.first(args.test_images as usize);
     let accuracy = test_accuracy(&model, &test)?;
@@ -171,15 +172,15 @@ fn drill(args: &Args, tasks: &Arc<Tasks>, digits: usize) -> Result<Arc<Drill>, F
 
 fn train(
     args: &Args,
-    folder: &str,
-    tasks: &Tasks,
+    registry: &Registry,
+    (folder, tasks): (&str, &Tasks),
     drill: &Arc<Drill>,
     digits: &Digits,
 ) -> Result<Outcome> {
     let spec: ClusterSpec = tasks.spec().parse()?;
     // Not long: the trainer tries again, and what does not answer is to be missed soon.
     let options = ConnectOptions { connect_timeout: Duration::from_secs(1), ..Default::default() };
-    let cluster = Cluster::of(spec)?.options(options);
+    let cluster = Cluster::of(spec)?.options(options).with_registry(registry.clone());
     let options = TrainOptions {
         folder: folder.to_owned(),
         mode: Mode::Async,
@@ -191,7 +192,7 @@ fn train(
     };
     let updates = digits.len().div_ceil(args.batch_size as usize) as f64 * f64::from(args.epochs);
     let rate = Rate::Cosine { initial: 2e-3, steps: updates, alpha: 0.02 };
-    let trainer = Trainer::new(&cluster, options).screen(screen()?).hook(drill.clone());
+    let trainer = Trainer::new(&cluster, options).screen(screen()?).callback(drill.clone());
     let outcome = trainer
         .run(digits, &Optimizer::adam(rate), |model| net(model, args.filters as usize))
         .context(|| "training")?;
@@ -282,7 +283,7 @@ fn net(model: &mut Model, filters: usize) -> Result<Net> {
     let logits = logits(model, images, filters)?;
     let loss = losses::softmax_cross_entropy(model, logits, labels)?;
     let accuracy = metrics::accuracy(model, logits, labels)?;
-    Ok(Net { inputs: vec![images, labels], loss, metrics: vec![("accuracy".into(), accuracy)] })
+    Ok(Net::new([images, labels], loss).metric("accuracy", accuracy))
 }
 
 /// The network for inference.

@@ -344,3 +344,26 @@ pub fn op_registry(families: &[&Family]) -> Result<Arc<OpRegistry>> {
 pub fn kernel_registry(families: &[&Family]) -> Arc<KernelRegistry> {
     KernelRegistry::new(families.iter().flat_map(|f| f.kernels.iter()))
 }
+
+/// The op definitions and kernels of a program, which it passes on to what builds or runs its
+/// graphs.
+#[derive(Clone)]
+pub struct Registry {
+    /// The op definitions.
+    pub ops: Arc<OpRegistry>,
+    /// The kernels.
+    pub kernels: Arc<KernelRegistry>,
+}
+
+impl Registry {
+    /// The built-in families and these. A definition that does not parse is an error.
+    pub fn new(families: &[&Family]) -> Result<Registry> {
+        let all = [FAMILIES, families].concat();
+        Ok(Registry { ops: op_registry(&all)?, kernels: kernel_registry(&all) })
+    }
+
+    /// The built-in families.
+    pub fn built_in() -> Registry {
+        Registry::new(&[]).expect("our own definitions parse, as a test shows")
+    }
+}

@@ -6,7 +6,7 @@ use thalweg_cluster::grpc::{LocalCluster, stop_tasks};
 use thalweg_cluster::notation::read_cluster;
 use thalweg_cluster::{ClusterSpec, ConnectOptions, RemoteSession, TaskName, TaskOptions};
 use thalweg_graph::Graph;
-use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
+use thalweg_ops::Registry;
 use thalweg_tensor::{Error, Result, ensure, err};
 
 use crate::{Model, Replica, Spread};
@@ -68,6 +68,7 @@ pub struct Cluster {
     workers: Vec<TaskName>,
     options: ConnectOptions,
     spread: Spread,
+    registry: Registry,
     local: Option<LocalCluster>,
 }
 
@@ -90,17 +91,35 @@ impl Cluster {
         let ps = tasks(PS);
         ensure!(!workers.is_empty(), InvalidArgument, "a cluster without workers trains nothing");
         let (options, spread) = (ConnectOptions::default(), Spread::default());
-        Ok(Cluster { spec, ps, workers, options, spread, local: None })
+        let registry = Registry::built_in();
+        Ok(Cluster { spec, ps, workers, options, spread, registry, local: None })
     }
 
     /// A cluster of `ps` parameter servers and `workers` workers in this process, on loopback; the
     /// tasks end when the cluster is dropped.
     pub fn local(ps: u32, workers: u32) -> Result<Cluster> {
-        let (ops, kernels) = (op_registry(FAMILIES)?, kernel_registry(FAMILIES));
+        Cluster::local_with(ps, workers, Registry::built_in())
+    }
+
+    /// As [`Cluster::local`], with tasks that have these ops and kernels.
+    pub fn local_with(ps: u32, workers: u32, registry: Registry) -> Result<Cluster> {
+        let Registry { ops, kernels } = registry.clone();
         let jobs = [(PS, ps), ("worker", workers)];
         let local = LocalCluster::start(&jobs, TaskOptions::default(), ops, kernels)?;
-        let cluster = Cluster::of(local.spec().clone())?;
+        let cluster = Cluster::of(local.spec().clone())?.with_registry(registry);
         Ok(Cluster { local: Some(local), ..cluster })
+    }
+
+    /// Sets the ops of the graphs that a [`crate::Trainer`] builds for this cluster; the built-in
+    /// ones by default. Tasks that run elsewhere need the kernels too.
+    #[must_use]
+    pub fn with_registry(self, registry: Registry) -> Cluster {
+        Cluster { registry, ..self }
+    }
+
+    /// The ops of graphs for this cluster, with their kernels.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
     }
 
     /// Sets how sessions connect.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use thalweg_graph::{Output, Scope};
 use thalweg_kernel::Environment;
-use thalweg_ops::{FAMILIES, kernel_registry, op_registry};
+use thalweg_ops::Registry;
 use thalweg_runtime::{SavedModelBuilder, Session, SessionOptions, system_environment};
 use thalweg_storage::ByUrl;
 use thalweg_tensor::Result;
@@ -27,11 +27,21 @@ pub fn export(
     folder: &str,
     build: impl FnOnce(&mut Model) -> Result<Served>,
 ) -> Result<String> {
-    let mut model = Model::new(Scope::new(op_registry(FAMILIES)?)).inference();
+    export_with(&Registry::built_in(), checkpoint, folder, build)
+}
+
+/// As [`export`], of a model with these ops. What loads the model needs them too.
+pub fn export_with(
+    registry: &Registry,
+    checkpoint: &str,
+    folder: &str,
+    build: impl FnOnce(&mut Model) -> Result<Served>,
+) -> Result<String> {
+    let mut model = Model::new(Scope::new(registry.ops.clone())).inference();
     let served = build(&mut model)?;
     let environment = Environment { storage: Arc::new(ByUrl::default()), ..system_environment() };
     let options = SessionOptions { environment, ..SessionOptions::default() };
-    let session = Session::new(model.to_graph(), kernel_registry(FAMILIES), options)?;
+    let session = Session::new(model.to_graph(), registry.kernels.clone(), options)?;
     // Restored through a graph of its own: the model has no nodes that savers need.
     let variables: Vec<(String, Output)> =
         model.variables().into_iter().map(|variable| (variable.name, variable.handle)).collect();

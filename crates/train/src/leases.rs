@@ -19,7 +19,7 @@ use crate::{Initializer, Model, Variable};
 pub use shards::Shards;
 
 /// Name of the table in graphs and checkpoints.
-const TABLE: &str = "leases";
+pub(crate) const TABLE: &str = "leases";
 /// Columns of the table: holder, used, end of the lease.
 const COLUMNS: usize = 3;
 /// The holder column of a free shard; worker `i` is stored as `i + 1`.

@@ -33,6 +33,7 @@
 //!
 //! Names of variables and slots are TensorFlow's, so its checkpoints can be restored.
 
+mod accumulation;
 mod average;
 mod chief;
 mod clip;
@@ -42,6 +43,7 @@ mod export;
 mod initializer;
 pub mod layers;
 pub mod leases;
+mod loss_scale;
 pub mod losses;
 pub mod metrics;
 pub mod mnist;
@@ -61,17 +63,20 @@ pub mod trainer;
 mod variable;
 mod weights;
 
+pub use accumulation::Accumulation;
 pub use average::MovingAverage;
 pub use chief::Chief;
 pub use clip::Clip;
 #[cfg(feature = "remote")]
 pub use cluster::{Cluster, Stops};
-pub use export::{Served, export};
+pub use export::{Served, export, export_with};
 pub use initializer::Initializer;
 pub use layers::{
     Activation, Attention, AveragePool, BatchNorm, Conv, Dense, Dropout, Embedding, Flatten, Gru,
     Layer, LayerNorm, Lstm, MaxPool, Padding, Positions, Residual, Sequential, global_average_pool,
 };
+pub use loss_scale::LossScale;
+pub use metrics::Metric;
 pub use mode::{ChiefOps, Coordinated, Mode, Order, Replica, train_towers};
 pub use model::{Model, Phase};
 pub use optimizer::{Optimizer, Rule};

@@ -14,10 +14,10 @@ mod sync;
 mod tokens;
 mod towers;
 
-use thalweg_graph::{NodeId, Output};
+use thalweg_graph::{Adjoint, NodeId, Output};
 use thalweg_tensor::{Result, Tensor, ensure, err};
 
-use crate::{Model, Optimizer, RunSteps};
+use crate::{Model, Optimizer, RunSteps, Variable};
 
 pub(crate) use ledger::Ledger;
 pub use towers::train_towers;
@@ -118,17 +118,18 @@ impl Mode {
         loss: Output,
         replica: Replica,
     ) -> Result<Coordinated> {
-        self.minimize_with(model, optimizer, loss, replica, None)
+        let gradients = optimizer.whole_gradients(model, loss)?;
+        self.apply(model, optimizer, &gradients, (replica, None))
     }
 
-    /// As [`Mode::minimize`], with the samples of each update recorded in the lease table.
-    pub(crate) fn minimize_with(
+    /// As [`Mode::minimize`], for gradients that are not clipped yet, with the samples of each
+    /// update recorded in the lease table.
+    pub(crate) fn apply(
         self,
         model: &mut Model,
         optimizer: &Optimizer,
-        loss: Output,
-        replica: Replica,
-        ledger: Option<&Ledger>,
+        gradients: &[(Variable, Adjoint)],
+        (replica, ledger): (Replica, Option<&Ledger>),
     ) -> Result<Coordinated> {
         let Replica { index, count } = replica;
         ensure!(
@@ -139,14 +140,14 @@ impl Mode {
         match self {
             Mode::Async => {
                 let step = match ledger {
-                    Some(ledger) => ledger.minimize(model, optimizer, loss)?,
-                    None => optimizer.minimize(model, loss)?,
+                    Some(ledger) => ledger.apply(model, optimizer, gradients)?,
+                    None => optimizer.clip_and_apply(model, gradients)?,
                 };
                 Coordinated::of(model, step)
             }
             Mode::Sync { order } => {
                 let terms = sync::Terms { needed: count, order, ledger };
-                sync::minimize(model, optimizer, loss, replica, terms)
+                sync::apply(model, optimizer, gradients, replica, terms)
             }
             Mode::Backup { spare } => {
                 ensure!(
@@ -155,7 +156,7 @@ impl Mode {
                     "{spare} backup workers of {count} leave no worker to wait for"
                 );
                 let terms = sync::Terms { needed: count - spare, order: Order::Worker, ledger };
-                sync::minimize(model, optimizer, loss, replica, terms)
+                sync::apply(model, optimizer, gradients, replica, terms)
             }
             Mode::Stale { bound } => {
                 ensure!(
@@ -163,7 +164,7 @@ impl Mode {
                     InvalidArgument,
                     "the staleness bound must be at least 1; a bound of 0 is synchronous training"
                 );
-                stale::minimize(model, optimizer, loss, replica, (bound, ledger))
+                stale::apply(model, optimizer, gradients, replica, (bound, ledger))
             }
         }
     }

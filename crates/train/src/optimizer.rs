@@ -7,7 +7,7 @@ pub use rule::Rule;
 use thalweg_graph::{Adjoint, GradientOptions, IndexedSlices, NodeId, Output, connected_gradients};
 use thalweg_tensor::{DType, Result, ensure};
 
-use crate::{Clip, Initializer, Model, Rate, Variable};
+use crate::{Clip, Initializer, LossScale, Model, Rate, Variable};
 use rule::Part;
 
 /// An update rule with a learning rate, gradient clipping and weight decay.
@@ -16,6 +16,7 @@ pub struct Optimizer {
     rule: Rule,
     rate: Rate,
     clip: Option<Clip>,
+    loss_scale: Option<LossScale>,
     weight_decay: f64,
     is_locking: bool,
 }
@@ -23,7 +24,14 @@ pub struct Optimizer {
 impl Optimizer {
     /// An optimizer with this rule.
     pub fn new(rule: Rule, rate: impl Into<Rate>) -> Optimizer {
-        Optimizer { rule, rate: rate.into(), clip: None, weight_decay: 0.0, is_locking: false }
+        Optimizer {
+            rule,
+            rate: rate.into(),
+            clip: None,
+            loss_scale: None,
+            weight_decay: 0.0,
+            is_locking: false,
+        }
     }
 
     /// Stochastic gradient descent.
@@ -57,6 +65,13 @@ impl Optimizer {
         Optimizer { clip: Some(clip), ..self }
     }
 
+    /// Scales the loss, for gradients in 16 bits, and skips updates with gradients that are not
+    /// finite.
+    #[must_use]
+    pub fn loss_scale(self, loss_scale: LossScale) -> Optimizer {
+        Optimizer { loss_scale: Some(loss_scale), ..self }
+    }
+
     /// Sets decoupled weight decay: each step subtracts `rate * weight_decay * variable`.
     #[must_use]
     pub fn weight_decay(self, weight_decay: f64) -> Optimizer {
@@ -83,6 +98,17 @@ impl Optimizer {
         self.clipped(model, gradients, |model, _| model.with_scope((**model).clone()))
     }
 
+    /// As [`Optimizer::apply`], for gradients that are not clipped yet.
+    pub(crate) fn clip_and_apply(
+        &self,
+        model: &mut Model,
+        gradients: &[(Variable, Adjoint)],
+    ) -> Result<NodeId> {
+        let here = |model: &Model, _: &Variable| model.with_scope((**model).clone());
+        let gradients = self.clipped(model, gradients.to_vec(), here)?;
+        self.apply(model, &gradients)
+    }
+
     /// Clipped gradients, computed on the device that `place` returns for each variable.
     pub(crate) fn clipped(
         &self,
@@ -103,7 +129,13 @@ impl Optimizer {
         model: &mut Model,
         loss: Output,
     ) -> Result<Vec<(Variable, Adjoint)>> {
-        let loss = model.with_penalties(loss)?;
+        let mut loss = model.with_penalties(loss)?;
+        let scale = self.loss_scale.map(|scale| scale.factor(model)).transpose()?;
+        if let Some(scale) = scale {
+            let dtype = model.dtype(loss);
+            let factor = model.cast(scale, dtype)?;
+            loss = model.add("Mul", &[loss, factor])?;
+        }
         let variables = model.trainable();
         let handles: Vec<Output> = variables.iter().map(|variable| variable.handle).collect();
         let found = connected_gradients(model, &[loss], &handles, &GradientOptions::default())?;
@@ -115,7 +147,19 @@ impl Optimizer {
             "the loss '{}' depends on no trainable variable",
             model.name_of(loss)
         );
-        Ok(found)
+        let Some(scale) = scale else { return Ok(found) };
+        let unscale = |(variable, adjoint): (Variable, Adjoint)| {
+            let scale = model.cast(scale, variable.dtype)?;
+            let adjoint = match adjoint {
+                Adjoint::Dense(values) => Adjoint::Dense(model.add("RealDiv", &[values, scale])?),
+                Adjoint::Sparse(rows) => Adjoint::Sparse(IndexedSlices {
+                    values: model.add("RealDiv", &[rows.values, scale])?,
+                    ..rows
+                }),
+            };
+            Ok((variable, adjoint))
+        };
+        found.into_iter().map(unscale).collect()
     }
 
     /// Adds the nodes that apply these gradients, the model's updates, and the increment of
@@ -132,6 +176,15 @@ impl Optimizer {
         model: &Model,
         gradients: &[(Variable, Adjoint)],
     ) -> Result<Vec<NodeId>> {
+        match self.loss_scale {
+            Some(scale) => {
+                scale.guard(model, gradients, |gradients| self.change_each(model, gradients))
+            }
+            None => self.change_each(model, gradients),
+        }
+    }
+
+    fn change_each(&self, model: &Model, gradients: &[(Variable, Adjoint)]) -> Result<Vec<NodeId>> {
         let mut train = model.with_scope(model.child("train"));
         let step = model.global_step()?;
         let now = step.read(&mut train)?;

@@ -88,6 +88,8 @@ pub struct Checkpoints {
     options: SaverOptions,
     /// The checkpoints that are kept, newest last, each with its time in seconds since 1970.
     kept: Vec<(String, f64)>,
+    /// Checkpoints that are not deleted, however old they are.
+    pinned: Vec<String>,
     /// When a checkpoint was last kept for ever.
     preserved: Option<f64>,
 }
@@ -220,6 +222,11 @@ impl Checkpoints {
         Ok(())
     }
 
+    /// Sets which checkpoints are not deleted, however many newer ones there are.
+    pub fn keep(&mut self, prefixes: Vec<String>) {
+        self.pinned = prefixes;
+    }
+
     /// The most recent checkpoint in a folder, if there is one.
     pub fn latest(&self, folder: &str) -> Result<Option<String>> {
         let storage = &*self.options.storage;
@@ -247,8 +254,10 @@ impl Checkpoints {
     fn drop_old(&mut self) -> Vec<String> {
         let mut gone = Vec::new();
         let max = self.options.max_to_keep;
-        while max > 0 && self.kept.len() > max {
-            let (prefix, time) = self.kept.remove(0);
+        let is_pinned = |(prefix, _): &(String, f64)| self.pinned.contains(prefix);
+        while max > 0 && self.kept.iter().filter(|kept| !is_pinned(kept)).count() > max {
+            let Some(oldest) = self.kept.iter().position(|kept| !is_pinned(kept)) else { break };
+            let (prefix, time) = self.kept.remove(oldest);
             let last = *self.preserved.get_or_insert(time);
             match self.options.keep_every {
                 Some(span) if time - last >= span.as_secs_f64() => self.preserved = Some(time),

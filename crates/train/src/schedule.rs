@@ -1,9 +1,12 @@
 //! Learning-rate schedules.
 
-use thalweg_graph::Output;
+use thalweg_graph::{NodeId, Output};
 use thalweg_tensor::{DType, Result, Tensor, ensure};
 
-use crate::Model;
+use crate::{Initializer, Model};
+
+/// The variable that an adjustable rate is multiplied by.
+const SCALE: &str = "learning_rate_scale";
 
 /// A learning rate, possibly a function of the step.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,6 +60,32 @@ pub enum Rate {
         /// The schedule after the warm-up.
         then: Box<Rate>,
     },
+    /// Inverse time decay: `initial / (1 + decay * step / steps)`.
+    InverseTime {
+        /// The initial rate.
+        initial: f64,
+        /// The number of decay steps.
+        steps: f64,
+        /// The decay rate.
+        decay: f64,
+    },
+    /// One-cycle policy with cosine annealing: from `initial` to `max` within the first
+    /// `warmup * steps` steps, then to `end`, as PyTorch's `OneCycleLR`.
+    OneCycle {
+        /// The initial rate.
+        initial: f64,
+        /// The highest rate.
+        max: f64,
+        /// The final rate.
+        end: f64,
+        /// The number of steps of the cycle.
+        steps: f64,
+        /// The fraction of the steps in which the rate rises.
+        warmup: f64,
+    },
+    /// A schedule times the variable `learning_rate_scale`, which begins with 1, is saved in
+    /// checkpoints, and is changed by callbacks such as `ReduceOnPlateau`.
+    Adjustable(Box<Rate>),
 }
 
 impl From<f64> for Rate {
@@ -66,6 +95,59 @@ impl From<f64> for Rate {
 }
 
 impl Rate {
+    /// Exponential decay: the rate is multiplied by `decay` every `steps` steps.
+    pub fn exponential(initial: f64, steps: f64, decay: f64) -> Rate {
+        Rate::Exponential { initial, steps, decay, is_staircase: false }
+    }
+
+    /// Cosine decay to 0 within `steps`.
+    pub fn cosine(initial: f64, steps: f64) -> Rate {
+        Rate::Cosine { initial, steps, alpha: 0.0 }
+    }
+
+    /// Linear decay to `end` within `steps`.
+    pub fn linear(initial: f64, end: f64, steps: f64) -> Rate {
+        Rate::Polynomial { initial, end, steps, power: 1.0 }
+    }
+
+    /// `values[i]` up to and including step `boundaries[i]`, the last value beyond.
+    pub fn piecewise(boundaries: &[i64], values: &[f64]) -> Rate {
+        Rate::Piecewise { boundaries: boundaries.to_vec(), values: values.to_vec() }
+    }
+
+    /// The one-cycle policy with PyTorch's defaults: it begins with a 25th of `max`, rises for 30 %
+    /// of the steps, and ends with a 10,000th of where it began.
+    pub fn one_cycle(max: f64, steps: f64) -> Rate {
+        let initial = max / 25.0;
+        Rate::OneCycle { initial, max, end: initial / 1e4, steps, warmup: 0.3 }
+    }
+
+    /// Linear warm-up from 0 within `steps`, then this schedule, whose steps count from the
+    /// beginning of the warm-up.
+    #[must_use]
+    pub fn warmup(self, steps: f64) -> Rate {
+        Rate::Warmup { steps, then: Box::new(self) }
+    }
+
+    /// This schedule, [adjustable](Rate::Adjustable) while training runs.
+    #[must_use]
+    pub fn adjustable(self) -> Rate {
+        Rate::Adjustable(Box::new(self))
+    }
+
+    /// Adds the node that multiplies the rate by what is fed; `None` if it is not adjustable.
+    #[cfg(feature = "remote")]
+    pub(crate) fn scale(model: &Model) -> Result<Option<(Output, NodeId)>> {
+        let Some(scale) = model.find(SCALE) else { return Ok(None) };
+        let at = model.top_on(&scale.device);
+        let mut at = at.with_scope(at.child("scale_learning_rate"));
+        let factor = at.input("factor", DType::Float, &[])?;
+        let old = scale.read(&mut at)?;
+        let new = at.add("Mul", &[old, factor])?;
+        let node = at.op("AssignVariableOp").inputs(&[scale.handle, new]).build_node()?;
+        Ok(Some((factor, node)))
+    }
+
     /// Adds nodes that compute the float rate at `step`, an int64.
     pub fn build(&self, model: &mut Model, step: Output) -> Result<Output> {
         match self {
@@ -104,8 +186,54 @@ impl Rate {
                 let part = model.add("Minimum", &[part, one])?;
                 model.add("Mul", &[goal, part])
             }
+            Rate::InverseTime { initial, steps, decay } => {
+                let gone = quotient(model, step, *steps)?;
+                let gone = scaled(model, gone, *decay)?;
+                let one = model.float(1.0)?;
+                let divisor = model.add("AddV2", &[gone, one])?;
+                let initial = model.float(*initial as f32)?;
+                model.add("RealDiv", &[initial, divisor])
+            }
+            Rate::OneCycle { initial, max, end, steps, warmup } => {
+                let (top, last) = (warmup * steps - 1.0, steps - 1.0);
+                ensure!(
+                    top > 0.0 && top < last,
+                    InvalidArgument,
+                    "a cycle of {steps} steps cannot rise for {warmup} of them"
+                );
+                let up = annealed(model, step, (0.0, top), (*initial, *max))?;
+                let down = annealed(model, step, (top, last), (0.0, end - max))?;
+                model.add("AddV2", &[up, down])
+            }
+            Rate::Adjustable(rate) => {
+                let rate = rate.build(model, step)?;
+                let scale = model.top().counter(SCALE, DType::Float, &[], &Initializer::Ones)?;
+                let scale = scale.read(model)?;
+                model.add("Mul", &[rate, scale])
+            }
         }
     }
+}
+
+/// Cosine annealing between two rates while the step goes from `begin` to `end`; constant before
+/// and afterwards.
+fn annealed(
+    model: &mut Model,
+    step: Output,
+    (begin, end): (f64, f64),
+    (from, to): (f64, f64),
+) -> Result<Output> {
+    let step = model.cast(step, DType::Float)?;
+    let begin_at = model.float(begin as f32)?;
+    let gone = model.add("Sub", &[step, begin_at])?;
+    let part = scaled(model, gone, 1.0 / (end - begin))?;
+    let (zero, one) = (model.float(0.0)?, model.float(1.0)?);
+    let part = model.add("ClipByValue", &[part, zero, one])?;
+    let angle = scaled(model, part, std::f64::consts::PI)?;
+    let cosine = model.add("Cos", &[angle])?;
+    let swing = scaled(model, cosine, 0.5 * (from - to))?;
+    let middle = model.float((0.5 * (from + to)) as f32)?;
+    model.add("AddV2", &[swing, middle])
 }
 
 fn scaled(model: &mut Model, x: Output, by: f64) -> Result<Output> {

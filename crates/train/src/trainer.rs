@@ -7,15 +7,16 @@
 //! Checkpoints are written concurrently with steps, often enough that a failed parameter server
 //! loses at most `updates_lost_max` updates.
 
+mod callbacks;
 mod checkpoint;
-mod hooks;
+mod evaluation;
 mod monitor;
 mod program;
 mod replica;
 mod screen;
 mod shared;
+mod step;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use thalweg_cluster::TaskName;
@@ -23,8 +24,11 @@ use thalweg_graph::Output;
 use thalweg_tensor::{Error, Result, Tensor, ensure};
 
 use crate::leases::Shards;
+use crate::metrics::Metric;
 use crate::{Cluster, Mode, Model, Optimizer, Stops, mnist};
-pub use hooks::{EarlyStop, Flow, Hook, Step};
+pub use callbacks::{Callback, Checkpoint, Control, EarlyStopping, Epoch, ReduceOnPlateau, Step};
+use evaluation::Evaluator;
+pub use evaluation::{Evaluation, Every};
 use program::Program;
 pub use screen::{Event, Progress, Screen};
 use shared::Shared;
@@ -56,8 +60,24 @@ pub struct Net {
     pub inputs: Vec<Output>,
     /// The loss to minimize.
     pub loss: Output,
-    /// Scalar metrics that are reported beside the loss, with their names.
-    pub metrics: Vec<(String, Output)>,
+    /// Metrics that are reported beside the loss, by name.
+    pub metrics: Vec<(String, Metric)>,
+}
+
+impl Net {
+    /// A network with the tensors that batches are fed to, and the loss to minimize: a mean over
+    /// the batch.
+    pub fn new(inputs: impl Into<Vec<Output>>, loss: Output) -> Net {
+        Net { inputs: inputs.into(), loss, metrics: Vec::new() }
+    }
+
+    /// Adds a metric that is reported beside the loss, in training and in evaluation: a scalar that
+    /// is a mean over the batch, or a [`Metric`].
+    #[must_use]
+    pub fn metric(mut self, name: &str, metric: impl Into<Metric>) -> Net {
+        self.metrics.push((name.to_owned(), metric.into()));
+        self
+    }
 }
 
 /// Options of a training.
@@ -69,6 +89,11 @@ pub struct TrainOptions {
     pub mode: Mode,
     /// The batch size of each step.
     pub batch: usize,
+    /// The number of micro-batches of a batch: their gradients are computed one after the other and
+    /// accumulated, so that a step needs less memory.
+    pub micro_batches: usize,
+    /// The batch size of evaluations.
+    pub evaluation_batch: usize,
     /// The number of epochs.
     pub epochs: u64,
     /// The size of a shard in batches; a worker holds one shard at a time.
@@ -108,6 +133,8 @@ impl Default for TrainOptions {
             folder: "training".into(),
             mode: Mode::Async,
             batch: 100,
+            micro_batches: 1,
+            evaluation_batch: 500,
             epochs: 1,
             batches_per_shard: 10,
             updates_lost_max: 500,
@@ -129,6 +156,15 @@ impl Default for TrainOptions {
 impl TrainOptions {
     fn validate(&self, workers: usize) -> Result<()> {
         ensure!(self.batch > 0, InvalidArgument, "batch must be at least 1");
+        ensure!(
+            self.micro_batches > 0 && self.micro_batches <= self.batch,
+            InvalidArgument,
+            "micro_batches must be between 1 and the batch size {}, got {}",
+            self.batch,
+            self.micro_batches
+        );
+        let evaluation_batch = self.evaluation_batch;
+        ensure!(evaluation_batch > 0, InvalidArgument, "evaluation_batch must be at least 1");
         ensure!(
             self.batches_per_shard > 0,
             InvalidArgument,
@@ -175,8 +211,11 @@ pub struct Outcome {
     pub updates_lost: u64,
     /// How often a worker was interrupted.
     pub interruptions: u64,
-    /// The last checkpoint; `None` if another process runs the chief.
+    /// The last checkpoint, or the one that was restored at the end; `None` if another process runs
+    /// the chief.
     pub checkpoint: Option<String>,
+    /// The evaluations, in their order; those of the process that runs the chief.
+    pub evaluations: Vec<Evaluation>,
     /// The folder of event files.
     pub events: String,
     /// Tasks that should have stopped and still run, with the reason.
@@ -184,10 +223,40 @@ pub struct Outcome {
 }
 
 /// Trains a network on a cluster.
+///
+/// ```no_run
+/// use thalweg_tensor::{DType, Result};
+/// use thalweg_train::trainer::{EarlyStopping, Every};
+/// use thalweg_train::{
+///     Cluster, Dense, Flatten, Layer, Net, Optimizer, TrainOptions, Trainer, losses, metrics, mnist,
+/// };
+///
+/// # fn main() -> Result<()> {
+/// // This process; or `Cluster::connect("ps=host:port;worker=host:port,host:port")?`.
+/// let cluster = Cluster::local(1, 2)?;
+/// let options = TrainOptions { epochs: 10, ..TrainOptions::default() };
+/// let unseen = mnist::test()?;
+/// let outcome = Trainer::new(&cluster, options)
+///     .evaluate(&unseen, Every::Epochs(1))
+///     .callback(EarlyStopping::maximize("accuracy").patience(2).restore_best())
+///     .run(&mnist::train()?, &Optimizer::adam(1e-3), |model| {
+///         let images = model.input("images", DType::Float, &[None, Some(28), Some(28), Some(1)])?;
+///         let labels = model.input("labels", DType::Int64, &[None])?;
+///         let x = Flatten.apply(model, images)?;
+///         let logits = Dense::new(10).apply(model, x)?;
+///         let loss = losses::softmax_cross_entropy(model, logits, labels)?;
+///         let accuracy = metrics::accuracy(model, logits, labels)?;
+///         Ok(Net::new([images, labels], loss).metric("accuracy", accuracy))
+///     })?;
+/// println!("{:?} is in {:?}", outcome.evaluations.last(), outcome.checkpoint);
+/// # Ok(())
+/// # }
+/// ```
 pub struct Trainer<'a> {
     cluster: &'a Cluster,
     options: TrainOptions,
-    hooks: Vec<Arc<dyn Hook>>,
+    callbacks: Vec<Box<dyn Callback + 'a>>,
+    evaluation: Option<(&'a dyn Samples, Every)>,
     screen: Screen,
 }
 
@@ -198,7 +267,9 @@ struct Plan<'a> {
     optimizer: &'a Optimizer,
     shards: Shards,
     samples: &'a dyn Samples,
-    hooks: &'a [Arc<dyn Hook>],
+    callbacks: &'a [Box<dyn Callback + 'a>],
+    /// The evaluation, in the process that runs the chief.
+    evaluator: Option<Evaluator<'a>>,
     screen: &'a Screen,
     /// Whether this process runs worker 0.
     has_chief: bool,
@@ -220,13 +291,23 @@ impl Plan<'_> {
 impl<'a> Trainer<'a> {
     /// A training on `cluster`, with progress on standard output.
     pub fn new(cluster: &'a Cluster, options: TrainOptions) -> Trainer<'a> {
-        Trainer { cluster, options, hooks: Vec::new(), screen: Screen::standard() }
+        let screen = Screen::standard();
+        Trainer { cluster, options, callbacks: Vec::new(), evaluation: None, screen }
     }
 
-    /// Adds a hook.
+    /// Adds a callback.
     #[must_use]
-    pub fn hook(mut self, hook: Arc<dyn Hook>) -> Trainer<'a> {
-        self.hooks.push(hook);
+    pub fn callback(mut self, callback: impl Callback + 'a) -> Trainer<'a> {
+        self.callbacks.push(Box::new(callback));
+        self
+    }
+
+    /// Evaluates checkpoints on these samples during training and at its end, in the process that
+    /// runs the chief: the network is built for inference there, and gives its loss and metrics.
+    /// Workers train on meanwhile.
+    #[must_use]
+    pub fn evaluate(mut self, samples: &'a dyn Samples, every: Every) -> Trainer<'a> {
+        self.evaluation = Some((samples, every));
         self
     }
 
@@ -238,7 +319,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Trains the network that `build` adds to the graph of each worker, until the samples, a limit
-    /// or a hook ends training. If the folder has a checkpoint, training continues from it.
+    /// or a callback ends training. If the folder has a checkpoint, training continues from it.
     pub fn run(
         &self,
         samples: &dyn Samples,
@@ -250,13 +331,22 @@ impl<'a> Trainer<'a> {
         options.validate(count)?;
         let per_shard = options.batch.saturating_mul(options.batches_per_shard);
         let workers = options.workers.clone().unwrap_or_else(|| (0..count).collect());
+        let evaluation = self.evaluation.filter(|_| workers.contains(&0));
+        let evaluator = match evaluation {
+            Some(evaluation) => {
+                let registry = self.cluster.registry();
+                Some(Evaluator::new(registry, evaluation, options.evaluation_batch, &build)?)
+            }
+            None => None,
+        };
         let plan = Plan {
             cluster: self.cluster,
             options,
             optimizer,
             shards: Shards::new(samples.count(), per_shard, options.seed)?,
             samples,
-            hooks: &self.hooks,
+            callbacks: &self.callbacks,
+            evaluator,
             screen: &self.screen,
             has_chief: workers.contains(&0),
         };
@@ -269,8 +359,8 @@ impl<'a> Trainer<'a> {
         if plan.has_chief {
             outcome.left = self.stop(&plan, &shared)?;
         }
-        for hook in &self.hooks {
-            hook.end(&outcome)?;
+        for callback in &self.callbacks {
+            callback.on_end(&outcome)?;
         }
         Ok(outcome)
     }

@@ -5,9 +5,9 @@ use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_runtime::{Session, SessionOptions};
 use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
 use thalweg_train::{
-    Attention, AveragePool, BatchNorm, Clip, Conv, Dense, Dropout, Embedding, Flatten, Gru, Layer,
-    LayerNorm, Lstm, MaxPool, Model, MovingAverage, Optimizer, Padding, Placement, Rate,
-    Sequential, global_average_pool, losses, metrics,
+    Accumulation, Attention, AveragePool, BatchNorm, Clip, Conv, Dense, Dropout, Embedding,
+    Flatten, Gru, Layer, LayerNorm, LossScale, Lstm, MaxPool, Model, MovingAverage, Optimizer,
+    Padding, Placement, Rate, Sequential, global_average_pool, losses, metrics,
 };
 
 fn model() -> Model {
@@ -254,4 +254,164 @@ fn mistakes_are_named() {
     let free = model.float(1.0).unwrap();
     let error = Optimizer::sgd(0.1).minimize(&mut model, free).unwrap_err();
     assert!(error.message().contains("depends on no trainable variable"), "{error}");
+}
+
+/// What a schedule gives at these steps.
+fn rates(rate: &Rate, steps: &[i64]) -> Vec<f32> {
+    let mut model = model();
+    let step = model.input("step", DType::Int64, &[]).unwrap();
+    let value = rate.build(&mut model, step).unwrap();
+    let value = model.name_of(value);
+    let run = Run::new(&model);
+    steps.iter().map(|step| run.scalar(&[("step:0", Tensor::scalar(*step))], &value)).collect()
+}
+
+#[test]
+fn schedules_follow_their_formulas() {
+    let steps: Vec<i64> = (0..12).collect();
+    let close = |rate: &Rate, formula: &dyn Fn(f64) -> f64| {
+        for (step, found) in steps.iter().zip(rates(rate, &steps)) {
+            let wanted = formula(*step as f64);
+            assert!(
+                (f64::from(found) - wanted).abs() < 1e-6,
+                "{rate:?} at {step}: {found} {wanted}"
+            );
+        }
+    };
+    let cosine = |step: f64| 0.05 * (1.0 + (std::f64::consts::PI * (step / 10.0).min(1.0)).cos());
+    close(&Rate::cosine(0.1, 10.0), &cosine);
+    close(&Rate::cosine(0.1, 10.0).warmup(4.0), &|step| cosine(step) * (step / 4.0).min(1.0));
+    close(&Rate::exponential(0.1, 4.0, 0.5), &|step| 0.1 * 0.5f64.powf(step / 4.0));
+    close(&Rate::linear(0.1, 0.02, 8.0), &|step| 0.1 - 0.08 * (step / 8.0).min(1.0));
+    close(&Rate::piecewise(&[2, 5], &[0.1, 0.01, 0.001]), &|step| {
+        if step <= 2.0 {
+            0.1
+        } else if step <= 5.0 {
+            0.01
+        } else {
+            0.001
+        }
+    });
+    let inverse = Rate::InverseTime { initial: 0.1, steps: 3.0, decay: 0.5 };
+    close(&inverse, &|step| 0.1 / (1.0 + 0.5 * step / 3.0));
+    // PyTorch's OneCycleLR(max_lr=0.1, total_steps=11, pct_start=4/11).
+    let anneal = |from: f64, to: f64, part: f64| {
+        to + (from - to) / 2.0 * (1.0 + (std::f64::consts::PI * part).cos())
+    };
+    let cycle =
+        Rate::OneCycle { initial: 0.004, max: 0.1, end: 4e-7, steps: 11.0, warmup: 4.0 / 11.0 };
+    close(&cycle, &|step| match step {
+        step if step <= 3.0 => anneal(0.004, 0.1, step / 3.0),
+        step => anneal(0.1, 4e-7, ((step - 3.0) / 7.0).min(1.0)),
+    });
+    close(&Rate::from(0.3).adjustable(), &|_| 0.3);
+}
+
+/// `loss = mean(exp(w x))`, whose gradient is not finite for great `x`; after each step, with one
+/// `x` each, the variables' values.
+fn scaled_steps(scale: LossScale, xs: &[f32]) -> Vec<(f32, i64, f32)> {
+    let mut model = model();
+    let x = model.input("x", DType::Float, &[None]).unwrap();
+    let weight = model.variable("weight", &[], &thalweg_train::Initializer::Ones).unwrap();
+    let value = weight.read(&mut model).unwrap();
+    let product = model.add("Mul", &[x, value]).unwrap();
+    let each = model.add("Exp", &[product]).unwrap();
+    let loss = losses::mean(&mut model, each).unwrap();
+    let step = Optimizer::momentum(0.1, 0.5).loss_scale(scale).minimize(&mut model, loss).unwrap();
+    let step = name(&model, step);
+    let reads = ["weight", "global_step", "loss_scale"].map(|variable| {
+        let variable = model.find(variable)?;
+        let value = variable.read(&mut model.top()).unwrap();
+        Some(model.name_of(value))
+    });
+    let run = Run::new(&model);
+    let steps = xs.iter().map(|x| {
+        let feeds = [("x:0", Tensor::vector(&[*x]).unwrap())];
+        run.session.run(&feeds, &[], &[&step]).unwrap();
+        let read = |i: usize| {
+            let read = reads[i].as_ref()?;
+            Some(run.session.run(&[], &[read], &[]).unwrap().remove(0))
+        };
+        let scale = read(2).map_or(0.0, |scale| scale.scalar_value().unwrap());
+        (read(0).unwrap().scalar_value().unwrap(), read(1).unwrap().scalar_value().unwrap(), scale)
+    });
+    steps.collect()
+}
+
+#[test]
+fn updates_with_gradients_that_are_not_finite_are_skipped() {
+    // Plain momentum: v = v / 2 + x exp(w x), w -= v / 10.
+    let (mut w, mut v) = (1.0f32, 0.0f32);
+    let mut wanted = Vec::new();
+    for x in [0.5f32, 200.0, 0.25, 0.5, 200.0] {
+        if x < 100.0 {
+            v = v / 2.0 + x * (w * x).exp();
+            w -= v / 10.0;
+        }
+        wanted.push(w);
+    }
+    let xs = [0.5, 200.0, 0.25, 0.5, 200.0];
+    let dynamic = LossScale::Dynamic { initial: 8.0, growth_steps: 2 };
+    for scale in [LossScale::Static(8.0), dynamic] {
+        let found = scaled_steps(scale, &xs);
+        for ((weight, ..), wanted) in found.iter().zip(&wanted) {
+            assert!((weight - wanted).abs() < 1e-6, "{scale:?}: {found:?} {wanted:?}");
+        }
+        // The momentum and the number of steps stay too.
+        assert_eq!(found.iter().map(|step| step.1).collect::<Vec<_>>(), [1, 1, 2, 3, 3]);
+        if scale == dynamic {
+            // Halved by the skipped ones, doubled by two in a row.
+            assert_eq!(found.iter().map(|step| step.2).collect::<Vec<_>>(), [8., 4., 4., 8., 4.]);
+        }
+    }
+}
+
+#[test]
+fn accumulated_gradients_are_those_of_the_batch() {
+    let x: Vec<f32> = (0..7).map(|i| 0.3 * i as f32 - 1.0).collect();
+    let y: Vec<f32> = x.iter().map(|x| 2.0 * x + 1.0).collect();
+    let trained = |parts: Option<[usize; 3]>| -> Vec<f32> {
+        let mut model = model();
+        let input = model.input("x", DType::Float, &[None, Some(1)]).unwrap();
+        let labels = model.input("y", DType::Float, &[None, Some(1)]).unwrap();
+        let line = Dense::new(1).apply(&mut model, input).unwrap();
+        let loss = losses::mean_squared_error(&mut model, line, labels).unwrap();
+        let optimizer = Optimizer::adam(0.1);
+        let gradients = optimizer.gradients(&mut model, loss).unwrap();
+        let accumulation = Accumulation::new(&mut model, &gradients).unwrap();
+        let whole = optimizer.apply(&mut model, &gradients).unwrap();
+        let summed = optimizer.apply(&mut model, &accumulation.gradients).unwrap();
+        let kernel = model.find("dense/kernel").unwrap().read(&mut model).unwrap();
+        let [whole, summed, first, add] =
+            [whole, summed, accumulation.first, accumulation.add].map(|node| name(&model, node));
+        let (kernel, weight) = (model.name_of(kernel), model.name_of(accumulation.weight));
+        let run = Run::new(&model);
+        let column = |values: &[f32]| {
+            Tensor::from_slice(Shape::new(&[values.len(), 1]).unwrap(), values).unwrap()
+        };
+        let at = |range: std::ops::Range<usize>, target: &str| {
+            let part = range.len() as f32 / 7.0;
+            let feeds = [
+                ("x:0", column(&x[range.clone()])),
+                ("y:0", column(&y[range])),
+                (&*weight, Tensor::scalar(part)),
+            ];
+            run.session.run(&feeds, &[], &[target]).unwrap();
+        };
+        (0..4)
+            .map(|_| {
+                match parts {
+                    None => at(0..7, &whole),
+                    Some([a, b, c]) => {
+                        at(0..a, &first);
+                        at(a..a + b, &add);
+                        at(a + b..a + b + c, &summed);
+                    }
+                }
+                run.session.run(&[], &[&kernel], &[]).unwrap()[0].as_slice::<f32>().unwrap()[0]
+            })
+            .collect()
+    };
+    let (whole, parts) = (trained(None), trained(Some([3, 3, 1])));
+    assert!(whole.iter().zip(&parts).all(|(a, b)| (a - b).abs() < 1e-5), "{whole:?} {parts:?}");
 }

@@ -15,10 +15,13 @@ use thalweg_formats::{LocalStorage, Storage};
 use thalweg_proto::event::What;
 use thalweg_proto::summary::value::Value as Content;
 use thalweg_tensor::{Code, DType, Result, Tensor, err};
-use thalweg_train::trainer::{EarlyStop, Event, Flow, Hook, Outcome, Screen, Step};
+use thalweg_train::trainer::{
+    Callback, Checkpoint, Control, EarlyStopping, Epoch, Evaluation, Event, Every, Outcome,
+    ReduceOnPlateau, Screen, Step,
+};
 use thalweg_train::{
-    Cluster, Dense, Flatten, Layer, Mode, Model, Net, Optimizer, Order, TrainOptions, Trainer,
-    losses, metrics, mnist,
+    Cluster, Dense, Flatten, Layer, LossScale, Mode, Model, Net, Optimizer, Order, Rate,
+    TrainOptions, Trainer, losses, metrics, mnist,
 };
 
 /// A folder of one test; gone when dropped.
@@ -95,10 +98,10 @@ impl Killer {
     }
 }
 
-impl Hook for Killer {
-    fn after_step(&self, step: &Step) -> Result<Flow> {
+impl Callback for Killer {
+    fn on_step(&self, step: &Step, _control: &Control) -> Result<()> {
         let next = self.next.load(Ordering::SeqCst);
-        let Some((at, task)) = self.victims.get(next) else { return Ok(Flow::Continue) };
+        let Some((at, task)) = self.victims.get(next) else { return Ok(()) };
         let is_mine = step.updates >= *at
             && self
                 .next
@@ -110,10 +113,10 @@ impl Hook for Killer {
             std::thread::sleep(Duration::from_millis(100));
             tasks.restart(task)?;
         }
-        Ok(Flow::Continue)
+        Ok(())
     }
 
-    fn event(&self, event: &Event) {
+    fn on_event(&self, event: &Event) {
         self.events.lock().unwrap().push(event.clone());
     }
 }
@@ -125,18 +128,18 @@ struct Counter {
     dropped: AtomicUsize,
 }
 
-impl Hook for Counter {
-    fn before_step(&self, worker: usize) -> Result<()> {
+impl Callback for Counter {
+    fn on_step_begin(&self, worker: usize) -> Result<()> {
         if worker == 2 {
             std::thread::sleep(Duration::from_millis(20));
         }
         Ok(())
     }
 
-    fn after_step(&self, step: &Step) -> Result<Flow> {
+    fn on_step(&self, step: &Step, _control: &Control) -> Result<()> {
         let counter = if step.is_used { &self.used } else { &self.dropped };
         counter.fetch_add(step.samples, Ordering::SeqCst);
-        Ok(Flow::Continue)
+        Ok(())
     }
 }
 
@@ -151,7 +154,7 @@ fn net(model: &mut Model) -> Result<Net> {
     let logits = logits(model, images)?;
     let loss = losses::softmax_cross_entropy(model, logits, labels)?;
     let accuracy = metrics::accuracy(model, logits, labels)?;
-    Ok(Net { inputs: vec![images, labels], loss, metrics: vec![("accuracy".into(), accuracy)] })
+    Ok(Net::new([images, labels], loss).metric("accuracy", accuracy))
 }
 
 fn logits(model: &mut Model, images: thalweg_graph::Output) -> Result<thalweg_graph::Output> {
@@ -180,13 +183,13 @@ fn options(folder: &Folder, mode: Mode) -> TrainOptions {
 fn train(
     cluster: &Cluster,
     options: TrainOptions,
-    hooks: &[Arc<dyn Hook>],
+    callbacks: &[Arc<dyn Callback>],
     page: &Page,
 ) -> Result<Outcome> {
     let digits = mnist::train().unwrap().first(SAMPLES);
     let mut trainer = Trainer::new(cluster, options);
-    for hook in hooks {
-        trainer = trainer.hook(hook.clone());
+    for callback in callbacks {
+        trainer = trainer.callback(callback.clone());
     }
     let trainer = trainer.screen(Screen::new(false, Box::new(page.clone())));
     trainer.run(&digits, &Optimizer::sgd(0.1), net)
@@ -246,7 +249,7 @@ fn whatever_is_lost_the_result_is_the_same() {
     let killer = Killer::new(&here, &victims);
     let page = Page::default();
     let outcome =
-        train(&here, options(&rough, Mode::Async), &[killer.clone() as Arc<dyn Hook>], &page);
+        train(&here, options(&rough, Mode::Async), &[killer.clone() as Arc<dyn Callback>], &page);
     let text = page.text();
     let outcome = outcome.unwrap_or_else(|e| panic!("{e}\n{text}"));
     assert_eq!(killer.next.load(Ordering::SeqCst), 3, "{text}");
@@ -277,8 +280,8 @@ fn rounds_go_on_after_losses() {
     let here = cluster(2, 2);
     let killer = Killer::new(&here, &[(30, "worker", 1), (60, "ps", 1), (90, "worker", 0)]);
     let page = Page::default();
-    let hooks = [killer.clone() as Arc<dyn Hook>];
-    let outcome = train(&here, options(&folder, Mode::sync()), &hooks, &page);
+    let callbacks = [killer.clone() as Arc<dyn Callback>];
+    let outcome = train(&here, options(&folder, Mode::sync()), &callbacks, &page);
     let text = page.text();
     let prefix = outcome.unwrap_or_else(|e| panic!("{e}\n{text}")).checkpoint.unwrap();
     assert_eq!(killer.next.load(Ordering::SeqCst), 3, "{text}");
@@ -303,8 +306,8 @@ fn every_mode_uses_each_sample_once_per_epoch() {
         let page = Page::default();
         let here = cluster(1, 3);
         let counter = Arc::new(Counter::default());
-        let hooks = [counter.clone() as Arc<dyn Hook>];
-        let outcome = train(&here, options(&folder, mode), &hooks, &page);
+        let callbacks = [counter.clone() as Arc<dyn Callback>];
+        let outcome = train(&here, options(&folder, mode), &callbacks, &page);
         let outcome = outcome.unwrap_or_else(|e| panic!("{name}: {e}\n{}", page.text()));
         let prefix = outcome.checkpoint.unwrap();
         assert_eq!(used(&prefix), exactly_once(), "{name}\n{}", page.text());
@@ -356,33 +359,35 @@ impl Broken {
     fn count(&self) -> Result<()> {
         match self.steps.fetch_add(1, Ordering::SeqCst) {
             // Only once: it must not be forgotten.
-            10 => Err(err!(Unavailable, "the hook is broken")),
+            10 => Err(err!(Unavailable, "the callback is broken")),
             _ => Ok(()),
         }
     }
 }
 
-impl Hook for Broken {
-    fn before_step(&self, _worker: usize) -> Result<()> {
+impl Callback for Broken {
+    fn on_step_begin(&self, _worker: usize) -> Result<()> {
         if self.is_before { self.count() } else { Ok(()) }
     }
 
-    fn after_step(&self, _step: &Step) -> Result<Flow> {
+    fn on_step(&self, _step: &Step, _control: &Control) -> Result<()> {
         if !self.is_before {
             self.count()?;
         }
-        Ok(Flow::Continue)
+        Ok(())
     }
 }
 
 #[test]
-fn the_error_of_a_hook_ends_training() {
+fn the_error_of_a_callback_ends_training() {
     for is_before in [true, false] {
         let folder = Folder::new(if is_before { "before" } else { "after" });
-        let hook: Arc<dyn Hook> = Arc::new(Broken { steps: AtomicUsize::new(0), is_before });
-        let ended = train(&cluster(1, 2), options(&folder, Mode::Async), &[hook], &Page::default());
+        let callback: Arc<dyn Callback> =
+            Arc::new(Broken { steps: AtomicUsize::new(0), is_before });
+        let ended =
+            train(&cluster(1, 2), options(&folder, Mode::Async), &[callback], &Page::default());
         let error = ended.unwrap_err();
-        assert!(error.message().contains("the hook is broken"), "{error}");
+        assert!(error.message().contains("the callback is broken"), "{error}");
     }
 }
 
@@ -429,16 +434,18 @@ fn a_run_ends_and_goes_on() {
     let prefix = outcome.checkpoint.unwrap();
     assert!((50..60).contains(&updates(&prefix)), "{}", updates(&prefix));
 
-    let early: Arc<dyn Hook> = Arc::new(EarlyStop::new(20, 10.0));
+    let early: Arc<dyn Callback> =
+        Arc::new(EarlyStopping::minimize("loss").of_training().min_delta(10.0));
     let outcome = train(&here, options(&folder, Mode::Async), &[early], &page).unwrap();
     let stopped = updates(&outcome.checkpoint.unwrap());
-    assert!((70..100).contains(&stopped), "{stopped}");
+    // Epochs have 60 updates: the second one that is over is no better than the first.
+    assert!((120..140).contains(&stopped), "{stopped}");
 
     let none = Duration::ZERO;
     let limited = TrainOptions { time_max: Some(none), ..options(&folder, Mode::Async) };
     let outcome = train(&here, limited, &[], &page);
     let outcome = outcome.unwrap_or_else(|e| panic!("{e}\n{}", page.text()));
-    assert!(outcome.updates < 110, "{}", outcome.updates);
+    assert!(outcome.updates < 150, "{}", outcome.updates);
 
     let outcome = train(&here, options(&folder, Mode::Async), &[], &page).unwrap();
     assert_eq!(updates(&outcome.checkpoint.unwrap()), BATCHES as i64);
@@ -517,7 +524,7 @@ fn what_a_net_shows_is_written() {
     let killer = Killer::new(&here, &[(100, "worker", 0)]);
     let options = TrainOptions { summary_steps: 30, ..options(&folder, Mode::Async) };
     let digits = mnist::train().unwrap().first(SAMPLES);
-    let trainer = Trainer::new(&here, options).hook(killer).screen(Screen::none());
+    let trainer = Trainer::new(&here, options).callback(killer).screen(Screen::none());
     let outcome = trainer.run(&digits, &Optimizer::sgd(0.1), watched).unwrap();
 
     let storage = LocalStorage::default();
@@ -545,4 +552,173 @@ fn what_a_net_shows_is_written() {
     assert!(steps[0] <= 3, "{steps:?}");
     assert!(steps.windows(2).all(|pair| (30..40).contains(&(pair[1] - pair[0]))), "{steps:?}");
     assert!(steps.len() as u64 >= BATCHES / 40, "{steps:?}");
+}
+
+/// What the callbacks of a training were told.
+#[derive(Default)]
+struct Journal {
+    epochs: Mutex<Vec<Epoch>>,
+    evaluations: Mutex<Vec<Evaluation>>,
+    checkpoints: Mutex<Vec<String>>,
+    has_ended: AtomicUsize,
+}
+
+impl Callback for Journal {
+    fn on_epoch(&self, epoch: &Epoch, _control: &Control) -> Result<()> {
+        self.epochs.lock().unwrap().push(epoch.clone());
+        Ok(())
+    }
+
+    fn on_evaluation(&self, evaluation: &Evaluation, _control: &Control) -> Result<()> {
+        self.evaluations.lock().unwrap().push(evaluation.clone());
+        Ok(())
+    }
+
+    fn on_checkpoint(&self, checkpoint: &Checkpoint, _control: &Control) -> Result<()> {
+        self.checkpoints.lock().unwrap().push(checkpoint.prefix.clone());
+        Ok(())
+    }
+
+    fn on_end(&self, outcome: &Outcome) -> Result<()> {
+        assert!(outcome.evaluations == *self.evaluations.lock().unwrap());
+        self.has_ended.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn epochs_and_evaluations_are_reported() {
+    let folder = Folder::new("evaluated");
+    let (here, page) = (cluster(1, 2), Page::default());
+    let (digits, unseen) = (mnist::train().unwrap().first(SAMPLES), mnist::test().unwrap());
+    let (unseen, journal) = (unseen.first(1000), Journal::default());
+    let options =
+        TrainOptions { evaluation_batch: 300, checkpoints_max: 2, ..options(&folder, Mode::Async) };
+    let outcome = Trainer::new(&here, options)
+        .screen(Screen::new(false, Box::new(page.clone())))
+        .evaluate(&unseen, Every::Epochs(1))
+        .callback(&journal)
+        .run(&digits, &Optimizer::sgd(0.1), net)
+        .unwrap();
+    let epochs = journal.epochs.lock().unwrap();
+    assert_eq!(epochs.iter().map(|epoch| epoch.epoch).collect::<Vec<_>>(), [1, 2, 3, 4]);
+    assert!(epochs[3].loss < epochs[0].loss, "{epochs:?}");
+    assert_eq!(epochs[0].metrics[0].0, "accuracy");
+    assert_eq!(journal.has_ended.load(Ordering::SeqCst), 1);
+    // The last checkpoint is evaluated, and as it is used: on all samples, by its own variables.
+    let last = outcome.evaluations.last().unwrap();
+    let checkpoint = outcome.checkpoint.unwrap();
+    assert_eq!((&last.checkpoint, last.updates), (&checkpoint, BATCHES));
+    assert!((last.value("accuracy").unwrap() - accuracy(&checkpoint)).abs() < 1e-6, "{last:?}");
+    assert!((2..=5).contains(&outcome.evaluations.len()), "{:?}", outcome.evaluations);
+    assert!(journal.checkpoints.lock().unwrap().contains(&checkpoint));
+    assert!(page.text().contains("\"evaluated\""), "{}", page.text());
+}
+
+/// Ends training once the evaluation is worse than before, by unlearning.
+struct Unlearn(Mutex<u64>);
+
+impl Callback for Unlearn {
+    fn on_evaluation(&self, evaluation: &Evaluation, control: &Control) -> Result<()> {
+        *self.0.lock().unwrap() += 1;
+        // Uphill from here on.
+        if evaluation.updates > 0 && *self.0.lock().unwrap() == 2 {
+            control.scale_learning_rate(-20.0);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn early_stopping_restores_the_best_checkpoint() {
+    let folder = Folder::new("early-stopping");
+    let here = cluster(1, 1);
+    let (digits, unseen) = (mnist::train().unwrap().first(SAMPLES), mnist::test().unwrap());
+    let unseen = unseen.first(1000);
+    let options = TrainOptions { epochs: 50, checkpoints_max: 1, ..options(&folder, Mode::Async) };
+    let rate = Rate::from(0.1).adjustable();
+    let outcome = Trainer::new(&here, options)
+        .screen(Screen::none())
+        .evaluate(&unseen, Every::Updates(30))
+        .callback(EarlyStopping::maximize("accuracy").patience(3).restore_best())
+        .callback(Unlearn(Mutex::new(0)))
+        .run(&digits, &Optimizer::sgd(rate), net)
+        .unwrap();
+    let of = |evaluation: &Evaluation| evaluation.value("accuracy").unwrap();
+    let best = outcome.evaluations.iter().max_by(|a, b| of(a).total_cmp(&of(b))).unwrap();
+    assert!(outcome.updates < BATCHES * 50 / 4, "{}", outcome.updates);
+    assert_eq!(outcome.checkpoint.as_deref(), Some(&*best.checkpoint));
+    assert!(of(best) > 0.7 && of(outcome.evaluations.last().unwrap()) < of(best));
+    // It was kept although only one is, and it is the one that was evaluated.
+    assert!((accuracy(&best.checkpoint) - of(best)).abs() < 1e-6);
+    let scale = saved(&outcome.evaluations.last().unwrap().checkpoint, "learning_rate_scale");
+    assert_eq!(scale.scalar_value::<f32>().unwrap(), -20.0);
+}
+
+#[test]
+fn a_rate_that_is_not_adjustable_is_not_scaled() {
+    let folder = Folder::new("not-adjustable");
+    let here = cluster(0, 1);
+    let digits = mnist::train().unwrap().first(SAMPLES);
+    let error = Trainer::new(&here, options(&folder, Mode::Async))
+        .screen(Screen::none())
+        .evaluate(&digits, Every::Updates(10))
+        .callback(ReduceOnPlateau::maximize("accuracy").patience(1).min_delta(2.0))
+        .run(&digits, &Optimizer::sgd(0.1), net)
+        .unwrap_err();
+    assert!(error.message().contains("the rate is not Rate::adjustable"), "{error}");
+}
+
+/// The same updates, each from four micro-batches, on one worker: the order of samples is the same.
+#[test]
+fn micro_batches_train_as_whole_batches_do() {
+    let here = cluster(1, 1);
+    let trained = |name: &str, mode: Mode, micro_batches: usize| {
+        let folder = Folder::new(name);
+        let options = TrainOptions { micro_batches, epochs: 1, ..options(&folder, mode) };
+        let outcome = train(&here, options, &[], &Page::default()).unwrap();
+        let prefix = outcome.checkpoint.unwrap();
+        assert_eq!(updates(&prefix), SAMPLES as i64 / BATCH as i64);
+        (outcome.loss, saved(&prefix, "dense/kernel").as_slice::<f32>().unwrap().to_vec())
+    };
+    for mode in [Mode::Async, Mode::sync()] {
+        let (loss, whole) = trained("whole-batches", mode, 1);
+        let (loss_of_parts, parts) = trained("micro-batches", mode, 4);
+        let far = whole.iter().zip(&parts).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+        assert!(far < 1e-4 && (loss - loss_of_parts).abs() < 1e-3, "{far} {loss} {loss_of_parts}");
+    }
+}
+
+/// A loss that is not finite for some batches, in every mode.
+#[test]
+fn skipped_updates_end_no_training() {
+    for (name, mode) in [("async", Mode::Async), ("sync", Mode::sync())] {
+        let folder = Folder::new(&format!("skipped-{name}"));
+        let here = cluster(1, 2);
+        let digits = mnist::train().unwrap().first(SAMPLES);
+        let options = TrainOptions { epochs: 1, ..options(&folder, mode) };
+        let scale = LossScale::Dynamic { initial: 1e30, growth_steps: 1000 };
+        let outcome = Trainer::new(&here, options)
+            .screen(Screen::none())
+            .run(&digits, &Optimizer::sgd(0.1).loss_scale(scale), |model| {
+                let net = net(model)?;
+                // Backwards the factors come in the other order: 1e42 overflows.
+                let small = model.float(1e-12)?;
+                let small = model.add("Mul", &[net.loss, small])?;
+                let great = model.float(1e12)?;
+                let loss = model.add("Mul", &[small, great])?;
+                Ok(Net::new(net.inputs, loss))
+            })
+            .unwrap();
+        assert_eq!(outcome.samples, SAMPLES as u64);
+        let prefix = outcome.checkpoint.unwrap();
+        let scale = saved(&prefix, "loss_scale").scalar_value::<f32>().unwrap();
+        let halved = (1e30f32 / scale).log2().round() as u64;
+        assert!(scale < 1e29 && halved > 3, "{scale}");
+        // Each update was made, or skipped and halved the factor.
+        let rounds = if mode == Mode::Async { SAMPLES / BATCH } else { 0 } as u64;
+        assert!(rounds == 0 || outcome.updates + halved == rounds, "{} {halved}", outcome.updates);
+        let kernel = saved(&prefix, "dense/kernel");
+        assert!(kernel.as_slice::<f32>().unwrap().iter().all(|x| x.is_finite()));
+    }
 }

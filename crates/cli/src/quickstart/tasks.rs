@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use thalweg_kernel::Environment;
 use thalweg_runtime::system_environment;
 use thalweg_tensor::{Result, err};
-use thalweg_train::trainer::{Event, Flow, Hook, Step};
+use thalweg_train::trainer::{Callback, Control, Event, Step};
 
 use super::process::Process;
 use crate::ports::FreePorts;
@@ -169,10 +169,10 @@ impl Drill {
     }
 }
 
-impl Hook for Drill {
-    fn after_step(&self, step: &Step) -> Result<Flow> {
+impl Callback for Drill {
+    fn on_step(&self, step: &Step, _control: &Control) -> Result<()> {
         let next = self.next.load(Ordering::SeqCst);
-        let Some((name, at)) = self.kills.get(next) else { return Ok(Flow::Continue) };
+        let Some((name, at)) = self.kills.get(next) else { return Ok(()) };
         // In the middle of its work: a worker's own thread would kill it between two steps.
         let is_other = *name != format!("worker/{}", step.worker);
         let is_due = is_other
@@ -187,10 +187,10 @@ impl Hook for Drill {
             self.losses.lock().push(Loss { name: name.clone(), killed, noticed: None });
             self.tasks.kill(name)?;
         }
-        Ok(Flow::Continue)
+        Ok(())
     }
 
-    fn event(&self, event: &Event) {
+    fn on_event(&self, event: &Event) {
         if !matches!(event, Event::Lost { .. }) {
             return;
         }

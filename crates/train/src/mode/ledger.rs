@@ -17,15 +17,16 @@ pub(crate) struct Ledger {
 }
 
 impl Ledger {
-    /// As [`Optimizer::minimize`]; the variables are updated and the samples are recorded in one
-    /// critical section.
-    pub(super) fn minimize(
+    /// As [`Optimizer::clip_and_apply`]; the variables are updated and the samples are recorded in
+    /// one critical section.
+    pub(super) fn apply(
         &self,
         model: &mut Model,
         optimizer: &Optimizer,
-        loss: Output,
+        gradients: &[(Variable, Adjoint)],
     ) -> Result<NodeId> {
-        let gradients = optimizer.gradients(model, loss)?;
+        let here = |model: &Model, _: &Variable| model.with_scope((**model).clone());
+        let gradients = optimizer.clipped(model, gradients.to_vec(), here)?;
         let (gradients, ready) = arrived(model, &gradients)?;
         let commit = self.leases.commit(model, &self.batch, &ready, |inside| {
             optimizer.change_all(inside, &gradients)

@@ -56,7 +56,9 @@ impl Crew {
             let ledger = Ledger { leases: leases.clone(), batch: leases.batch(&model)? };
             let replica = Replica { index, count };
             let optimizer = Optimizer::sgd(1.0);
-            let step = mode.minimize_with(&mut model, &optimizer, loss, replica, Some(&ledger))?;
+            let gradients = optimizer.whole_gradients(&mut model, loss)?;
+            let terms = (replica, Some(&ledger));
+            let step = mode.apply(&mut model, &optimizer, &gradients, terms)?;
             let Batch { worker, generation, shard, used, count } = ledger.batch;
             let fed = [worker, generation, shard, used, count].map(|output| model.name_of(output));
             workers.push((step, fed));

@@ -7,28 +7,28 @@
 //! worker notified, how often, or whether that worker still lives. A worker that restarts continues
 //! with its clock.
 
-use thalweg_graph::{NodeId, Output, Scope};
+use thalweg_graph::{Adjoint, NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor};
 
 use super::sync::element;
 use super::tokens::Tokens;
 use super::{Coordinated, Ledger, Replica, home};
-use crate::{Model, Optimizer};
+use crate::{Model, Optimizer, Variable};
 
 /// The clock of a worker that has left: greater than all others, so that no worker waits for it.
 const LEFT: i64 = i64::MAX / 2;
 
-pub(super) fn minimize(
+pub(super) fn apply(
     model: &mut Model,
     optimizer: &Optimizer,
-    loss: Output,
+    gradients: &[(Variable, Adjoint)],
     replica: Replica,
     (bound, ledger): (usize, Option<&Ledger>),
 ) -> Result<Coordinated> {
     let clocks = Clocks::new(model, replica)?;
     let trained = match ledger {
-        Some(ledger) => ledger.minimize(model, optimizer, loss)?,
-        None => optimizer.minimize(model, loss)?,
+        Some(ledger) => ledger.apply(model, optimizer, gradients)?,
+        None => optimizer.clip_and_apply(model, gradients)?,
     };
     let ticked = clocks.tick(trained)?;
     let go_on = clocks.wait(&ticked, bound)?;

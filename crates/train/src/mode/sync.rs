@@ -35,18 +35,17 @@ pub(super) struct Terms<'a> {
 }
 
 /// Adds a worker's step and, for worker 0, the chief's ops.
-pub(super) fn minimize(
+pub(super) fn apply(
     model: &mut Model,
     optimizer: &Optimizer,
-    loss: Output,
+    gradients: &[(Variable, Adjoint)],
     replica: Replica,
     terms: Terms<'_>,
 ) -> Result<Coordinated> {
-    let gradients = optimizer.whole_gradients(model, loss)?;
-    let store = Store::new(model, &gradients, replica.count, terms.order)?;
+    let store = Store::new(model, gradients, replica.count, terms.order)?;
     let rounds = Rounds::new(model, replica, terms)?;
-    let (step, used) = rounds
-        .step(model, |model, round| store.deliver(model, &gradients, replica.index, round))?;
+    let (step, used) =
+        rounds.step(model, |model, round| store.deliver(model, gradients, replica.index, round))?;
     let (start_worker, leave) = (rounds.start_worker()?, rounds.leave()?);
     let chief = match replica.index {
         0 => Some(rounds.chief(model, optimizer, &store)?),

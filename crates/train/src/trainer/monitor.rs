@@ -1,16 +1,17 @@
 //! The calling thread: it starts the workers, reports progress, writes checkpoints, and ends the
 //! training.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use thalweg_formats::events::{EventWriter, summary};
 use thalweg_formats::storage::join;
 use thalweg_storage::ByUrl;
-use thalweg_tensor::{Code, Error, Result};
+use thalweg_tensor::{Code, Error, Result, Tensor, err};
 
+use super::callbacks::is_passing;
 use super::checkpoint;
-use super::hooks::is_passing;
 use super::program::Program;
 use super::replica::Replica;
 use super::shared::Shared;
@@ -46,8 +47,9 @@ pub(super) fn run(
                 let replica = Replica::new(plan, shared, *worker, program);
                 threads.spawn(move || replica.run());
             }
-            monitor.watch(chief);
+            monitor.watch(chief, threads);
         });
+        monitor.end_epochs();
         if let Some(error) = shared.take_error() {
             return Err(error);
         }
@@ -66,6 +68,9 @@ pub(super) fn run(
             Some(Err(error)) => return Err(error),
         }
     }
+    if let Some(error) = shared.take_error() {
+        return Err(error);
+    }
     monitor.entry()?;
     monitor.writer.flush()?;
     plan.screen.progress(&shared.progress(plan, &monitor.tags, monitor.rate));
@@ -79,6 +84,7 @@ pub(super) fn run(
         updates_lost: shared.updates_lost.load(Ordering::SeqCst),
         interruptions: shared.interruptions.load(Ordering::SeqCst),
         checkpoint,
+        evaluations: std::mem::take(&mut shared.evaluations.lock()),
         events,
         left: Vec::new(),
     })
@@ -99,6 +105,13 @@ struct Monitor<'a> {
     /// The number of updates at the last entry, and the rate before it.
     updates: u64,
     rate: f64,
+    /// The number of epochs that are over, those of earlier runs included; `None` at the beginning.
+    epochs: Option<u64>,
+    /// How often an evaluation was due, and whether one is running.
+    evaluations_due: Option<u64>,
+    is_evaluating: Arc<AtomicBool>,
+    /// The number of evaluations in the event file.
+    evaluations_entered: usize,
 }
 
 impl<'a> Monitor<'a> {
@@ -116,7 +129,7 @@ impl<'a> Monitor<'a> {
         };
         let mut writer = EventWriter::create(&ByUrl::default(), events, shared.wall(), &suffix)?;
         let tags = programs.first().map_or_else(Vec::new, |(_, program)| {
-            program.step.metrics.iter().map(|(tag, _)| tag.clone()).collect()
+            program.step.metrics.iter().map(|(tag, ..)| tag.clone()).collect()
         });
         if let Some((_, program)) = programs.first() {
             writer.graph(shared.wall(), &program.graph.to_def())?;
@@ -134,11 +147,21 @@ impl<'a> Monitor<'a> {
             failing_since: None,
             updates: 0,
             rate: 0.0,
+            epochs: None,
+            evaluations_due: None,
+            is_evaluating: Arc::default(),
+            evaluations_entered: 0,
         })
     }
 
     /// Waits until all workers have ended.
-    fn watch(&mut self, chief: Option<&Program>) {
+    fn watch<'scope>(
+        &mut self,
+        chief: Option<&Program>,
+        threads: &'scope std::thread::Scope<'scope, '_>,
+    ) where
+        'a: 'scope,
+    {
         let mut over_since = None;
         while self.shared.running.load(Ordering::SeqCst) > 0 {
             std::thread::sleep(PAUSE);
@@ -152,7 +175,10 @@ impl<'a> Monitor<'a> {
                 }
                 continue;
             }
+            self.end_epochs();
             if let Some(program) = chief {
+                self.scale_rate(program);
+                self.evaluate_if_due(program, threads);
                 self.save_if_due(program, now);
             }
             if now.saturating_sub(self.entered) >= ENTRY
@@ -161,6 +187,76 @@ impl<'a> Monitor<'a> {
                 self.shared.fail(error);
             }
             self.show(now);
+        }
+    }
+
+    /// Reports the epochs that are over.
+    fn end_epochs(&mut self) {
+        let Some(now) = self.shared.epochs(self.plan) else { return };
+        let epochs = self.epochs.get_or_insert(now);
+        while *epochs < now {
+            *epochs += 1;
+            let epoch = self.shared.take_epoch(*epochs, &self.tags);
+            self.shared.call(self.plan, |callback, control| callback.on_epoch(&epoch, control));
+        }
+    }
+
+    /// Scales the learning rate if a callback asked for that; tried again if a task is lost.
+    fn scale_rate(&mut self, program: &Program) {
+        let Some(session) = self.shared.chief.lock().clone() else { return };
+        let Some(factor) = self.shared.control.take_rate_factor() else { return };
+        let Some((fed, node)) = &program.lead.scale_rate else {
+            let error = err!(
+                FailedPrecondition,
+                "a callback scales the learning rate, but the rate is not Rate::adjustable"
+            );
+            return self.shared.fail(error);
+        };
+        let replica = Replica::new(self.plan, self.shared, 0, program);
+        let feeds = [(fed.as_str(), Tensor::scalar(factor))];
+        if let Err(error) = replica.run_step(&session, &feeds, &[], &[node]) {
+            self.shared.control.scale_learning_rate(factor);
+            if !is_passing(&error) {
+                self.shared.fail(error);
+            }
+        }
+    }
+
+    /// Writes a checkpoint and starts its evaluation, on a thread of its own, if one is due. One
+    /// that becomes due while another runs follows that one.
+    fn evaluate_if_due<'scope>(
+        &mut self,
+        program: &Program,
+        threads: &'scope std::thread::Scope<'scope, '_>,
+    ) where
+        'a: 'scope,
+    {
+        let (plan, shared) = (self.plan, self.shared);
+        let Some(evaluator) = &plan.evaluator else { return };
+        let Some(epochs) = self.epochs else { return };
+        let due = evaluator.every.times(epochs, shared.updates());
+        if due <= *self.evaluations_due.get_or_insert(due)
+            || self.is_evaluating.load(Ordering::SeqCst)
+        {
+            return;
+        }
+        let now = shared.elapsed();
+        let Some(session) = shared.chief.lock().clone().filter(|_| now >= self.save_after) else {
+            return;
+        };
+        match checkpoint::save(plan, shared, program, &session) {
+            Ok((prefix, updates)) => {
+                self.evaluations_due = Some(due);
+                self.is_evaluating.store(true, Ordering::SeqCst);
+                let is_evaluating = self.is_evaluating.clone();
+                shared.control.keep_checkpoint(&prefix);
+                threads.spawn(move || {
+                    checkpoint::evaluate(plan, shared, evaluator, (&prefix, updates));
+                    shared.control.release_checkpoint(&prefix);
+                    is_evaluating.store(false, Ordering::SeqCst);
+                });
+            }
+            Err(error) => self.save_failed(error, now),
         }
     }
 
@@ -186,7 +282,7 @@ impl<'a> Monitor<'a> {
         }
         let Some(session) = self.shared.chief.lock().clone() else { return };
         match checkpoint::save(self.plan, self.shared, program, &session) {
-            Ok(()) => (self.saves_failed, self.failing_since) = (0, None),
+            Ok(_) => (self.saves_failed, self.failing_since) = (0, None),
             Err(error) => self.save_failed(error, now),
         }
     }
@@ -220,6 +316,16 @@ impl<'a> Monitor<'a> {
         for (updates, summary) in self.shared.take_summaries() {
             self.writer.write_summary(self.shared.wall(), updates as i64, &summary)?;
         }
+        let evaluations = self.shared.evaluations.lock().clone();
+        for evaluation in &evaluations[self.evaluations_entered..] {
+            let all = [vec![("loss".to_owned(), evaluation.loss)], evaluation.metrics.clone()];
+            let values = all.concat().into_iter();
+            let values =
+                values.map(|(tag, value)| summary::scalar(&format!("evaluation/{tag}"), value));
+            let values = values.collect::<Result<_>>()?;
+            self.writer.summary(self.shared.wall(), evaluation.updates as i64, values)?;
+        }
+        self.evaluations_entered = evaluations.len();
         if progress.loss.is_nan() {
             return self.writer.flush();
         }

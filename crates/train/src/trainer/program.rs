@@ -1,13 +1,13 @@
 //! The graph of a worker, with the names of its feeds, fetches and targets.
 
 use thalweg_graph::{Graph, NodeId, Output, Scope};
-use thalweg_ops::{FAMILIES, op_registry};
 use thalweg_tensor::{DType, PartialShape, Result, Tensor};
 
 use super::{Net, Plan};
-use crate::leases::{Batch, Leases};
+use crate::leases::{Batch, Leases, TABLE as LEASES};
+use crate::metrics::Metric;
 use crate::mode::Ledger;
-use crate::{Cluster, Coordinated, Mode, Model, Variable};
+use crate::{Accumulation, Cluster, Coordinated, Mode, Model, Rate, Variable};
 
 /// The graph of one worker.
 pub(super) struct Program {
@@ -22,6 +22,8 @@ pub(super) struct Program {
     /// samples.
     pub state: [String; 3],
     pub coordinated: Coordinated,
+    /// With several micro-batches.
+    pub accumulation: Option<AccumulationNames>,
     /// The ops of the chief.
     pub lead: LeadNames,
 }
@@ -33,11 +35,19 @@ pub(super) struct StepNames {
     /// Fed: worker, generation, shard, used, count.
     pub batch: [String; 5],
     pub loss: String,
-    pub metrics: Vec<(String, String)>,
+    /// Metrics by name, with the tensors of their statistics.
+    pub metrics: Vec<(String, Metric, String)>,
     /// The merged summary of the model, if it has one.
     pub summary: Option<String>,
     /// Fetched: the number of updates after the step, and the number of saved updates.
     pub counts: [String; 2],
+}
+
+/// Gradient accumulation: fed with each micro-batch, and the targets.
+pub(super) struct AccumulationNames {
+    pub weight: String,
+    pub first: String,
+    pub add: String,
 }
 
 /// A claim of a shard: feeds, fetches, target.
@@ -59,6 +69,10 @@ pub(super) struct LeadNames {
     pub save: (String, [String; 2], [String; 2]),
     /// Fed: the prefix.
     pub restore: (String, String),
+    /// As `restore`, without the number of updates and the lease table.
+    pub restore_model: (String, String),
+    /// Fed: the factor of an adjustable learning rate.
+    pub scale_rate: Option<(String, String)>,
     /// Fed: the number of saved updates.
     pub set_saved: (String, String),
 }
@@ -70,7 +84,8 @@ impl Program {
         worker: usize,
         build: &dyn Fn(&mut Model) -> Result<Net>,
     ) -> Result<Program> {
-        let model = Model::new(Scope::new(op_registry(FAMILIES)?)).seed(plan.options.seed as i64);
+        let model = Model::new(Scope::new(cluster.registry().ops.clone()));
+        let model = model.seed(plan.options.seed as i64);
         let mut model = cluster.place(model, worker)?;
         let leases = Leases::new(&model, plan.shards, plan.options.epochs, plan.options.lease)?;
         let leases = match plan.options.mode {
@@ -85,8 +100,19 @@ impl Program {
         let ledger = Ledger { leases: leases.clone(), batch };
         let replica = cluster.replica(worker);
         let mode = plan.options.mode;
+        let gradients = plan.optimizer.whole_gradients(&mut model, net.loss)?;
+        let accumulation = match plan.options.micro_batches {
+            1 => None,
+            _ => Some(Accumulation::new(&mut model, &gradients)?),
+        };
+        let gradients = accumulation.as_ref().map_or(&gradients, |sum| &sum.gradients);
         let coordinated =
-            mode.minimize_with(&mut model, plan.optimizer, net.loss, replica, Some(&ledger))?;
+            mode.apply(&mut model, plan.optimizer, gradients, (replica, Some(&ledger)))?;
+        let accumulation = accumulation.map(|sum| AccumulationNames {
+            weight: model.name_of(sum.weight),
+            first: model.node_name(sum.first),
+            add: model.node_name(sum.add),
+        });
         let saved = Saved::new(&model, &leases)?;
         let step = step_names(&mut model, &net, batch, &coordinated, &saved)?;
         let claim = leases.claim(&model)?;
@@ -108,6 +134,7 @@ impl Program {
             ready: name(ready),
             state: [generation, now, left].map(name),
             coordinated,
+            accumulation,
             lead,
             graph: model.to_graph(),
         })
@@ -134,7 +161,11 @@ fn step_names(
         inputs: net.inputs.iter().map(|&input| name(input)).collect(),
         batch: [worker, generation, shard, used, count].map(name),
         loss: name(net.loss),
-        metrics: net.metrics.iter().map(|(tag, value)| (tag.clone(), name(*value))).collect(),
+        metrics: net
+            .metrics
+            .iter()
+            .map(|(tag, metric)| (tag.clone(), *metric, name(metric.statistics)))
+            .collect(),
         summary: summary.map(name),
         counts: [now, last_saved].map(name),
     })
@@ -181,7 +212,12 @@ impl LeadNames {
         let scope = model.top_on(leases.device());
         let scope = scope.with_scope(scope.child("checkpoint"));
         let save = save(&scope, leases, &variables)?;
+        let is_model =
+            |variable: &&Variable| !["global_step", LEASES].contains(&variable.name.as_str());
+        let of_model: Vec<Variable> = variables.iter().filter(is_model).cloned().collect();
+        let restore_model = restore(&scope, &of_model)?;
         let restore = restore(&scope, &variables)?;
+        let scale_rate = Rate::scale(model)?;
         let of = |(fed, node): (Output, NodeId)| (model.name_of(fed), model.node_name(node));
         Ok(LeadNames {
             init: model.node_name(init),
@@ -194,6 +230,8 @@ impl LeadNames {
                 save.2.map(|node| model.node_name(node)),
             ),
             restore: of(restore),
+            restore_model: of(restore_model),
+            scale_rate: scale_rate.map(of),
             set_saved: of(set_saved),
         })
     }

@@ -9,10 +9,10 @@ use thalweg_cluster::RemoteSession;
 use thalweg_runtime::RunOptions;
 use thalweg_tensor::{Error, Result, Tensor, err};
 
-use super::hooks::is_passing;
+use super::callbacks::is_passing;
 use super::program::Program;
 use super::shared::Shared;
-use super::{Event, Flow, Plan, Step};
+use super::{Event, Plan, Step};
 use crate::leases::NONE;
 use crate::{Chief, RunSteps};
 
@@ -44,7 +44,7 @@ pub(super) struct Replica<'a> {
 }
 
 /// Why a worker leaves its session.
-enum Trouble {
+pub(super) enum Trouble {
     /// The worker's generation of the variables is out of date.
     OutOfDate,
     /// A step failed; a new session may succeed.
@@ -61,9 +61,9 @@ impl From<Error> for Trouble {
 
 /// The samples that a worker holds.
 #[derive(Clone, Copy, Debug)]
-struct Lease {
-    shard: usize,
-    used: u64,
+pub(super) struct Lease {
+    pub shard: usize,
+    pub used: u64,
 }
 
 /// Marks the end of a worker's thread, also on a panic, so that other threads do not wait for it.
@@ -446,9 +446,10 @@ impl<'a> Replica<'a> {
             let is_wanted = lease.used < size.saturating_mul(self.plan.options.epochs);
             self.shared.note(generation, &step, saved, is_wanted);
             let is_enough = self.plan.options.updates_max.is_some_and(|most| step.updates >= most);
-            if is_enough || self.after_step(&step)? == Flow::Stop {
+            if is_enough {
                 self.shared.finish();
             }
+            self.after_step(&step)?;
             if step.is_used {
                 lease.used += step.samples as u64;
                 late = 0;
@@ -474,15 +475,12 @@ impl<'a> Replica<'a> {
         self.shared.tell(self.plan, &event);
     }
 
-    /// Calls the hooks; an error of a hook ends training.
-    fn after_step(&self, step: &Step) -> Result<Flow, Trouble> {
-        let mut flow = Flow::Continue;
-        for hook in self.plan.hooks {
-            if hook.after_step(step).map_err(Trouble::Final)? == Flow::Stop {
-                flow = Flow::Stop;
-            }
+    /// Calls the callbacks; the error of one ends training.
+    fn after_step(&self, step: &Step) -> Result<(), Trouble> {
+        for callback in self.plan.callbacks {
+            callback.on_step(step, &self.shared.control).map_err(Trouble::Final)?;
         }
-        Ok(flow)
+        Ok(())
     }
 
     /// Waits while so many updates are unsaved that, with those in flight, more than
@@ -511,77 +509,7 @@ impl<'a> Replica<'a> {
         Ok(())
     }
 
-    /// Runs a step; returns the number of updates that were saved then.
-    fn step(
-        &self,
-        session: &RemoteSession,
-        generation: i64,
-        lease: Lease,
-    ) -> Result<(Step, u64), Trouble> {
-        for hook in self.plan.hooks {
-            hook.before_step(self.worker).map_err(Trouble::Final)?;
-        }
-        let indices = self.plan.shards.batch(lease.shard, lease.used, self.plan.options.batch);
-        let tensors = self.plan.samples.batch(&indices).map_err(Trouble::Final)?;
-        let names = &self.program.step;
-        let numbers = [
-            self.worker as i64,
-            generation,
-            lease.shard as i64,
-            lease.used as i64,
-            indices.len() as i64,
-        ];
-        let mut feeds: Vec<(&str, Tensor)> =
-            names.inputs.iter().map(String::as_str).zip(tensors).collect();
-        feeds.extend(names.batch.iter().map(String::as_str).zip(numbers.map(Tensor::scalar)));
-        let mut fetches = vec![names.loss.as_str(), &names.counts[0], &names.counts[1]];
-        fetches.extend(names.metrics.iter().map(|(_, name)| name.as_str()));
-        let coordinated = &self.program.coordinated;
-        fetches.extend(coordinated.used.as_deref());
-        let summary = names.summary.as_deref().filter(|_| self.shared.takes_summary(self.plan));
-        fetches.extend(summary);
-        let found = self.run_step(session, &feeds, &fetches, &[&coordinated.step]);
-        let mut found = match (found, summary) {
-            (found, None) => found?,
-            (found, Some(_)) => self.without_summary(found)?,
-        };
-        let is_used = match coordinated.used {
-            Some(_) => found.pop().map_or(Ok(true), |used| used.scalar_value())?,
-            None => true,
-        };
-        let step = Step {
-            worker: self.worker,
-            updates: found[1].scalar_value::<i64>()?.max(0) as u64,
-            samples: indices.len(),
-            is_used,
-            loss: found[0].scalar_value()?,
-            metrics: found[3..].iter().map(Tensor::scalar_value).collect::<Result<_>>()?,
-        };
-        Ok((step, found[2].scalar_value::<i64>()?.max(0) as u64))
-    }
-
-    /// The fetches of a step without the summary, which is the last one and is recorded here.
-    fn without_summary(&self, found: Result<Vec<Tensor>>) -> Result<Vec<Tensor>> {
-        let noted = found.and_then(|mut found| {
-            let summary = found
-                .pop()
-                .ok_or_else(|| err!(Internal, "internal error: the step returned no fetches"))?;
-            let summary = summary.strings()?.first().cloned().unwrap_or_default();
-            Ok((found[1].scalar_value::<i64>()?.max(0) as u64, summary, found))
-        });
-        match noted {
-            Ok((updates, summary, found)) => {
-                self.shared.note_summary(self.plan, Some((updates, summary)));
-                Ok(found)
-            }
-            Err(error) => {
-                self.shared.note_summary(self.plan, None);
-                Err(error)
-            }
-        }
-    }
-
-    fn run_step(
+    pub(super) fn run_step(
         &self,
         session: &RemoteSession,
         feeds: &[(&str, Tensor)],

@@ -6,6 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
+use super::Evaluation;
 use crate::Stops;
 
 /// An event of a training besides its steps.
@@ -71,6 +72,8 @@ pub enum Event {
         /// The error message.
         error: String,
     },
+    /// A checkpoint was evaluated.
+    Evaluated(Evaluation),
     /// Training is over, and tasks were asked to stop.
     Stopped {
         /// Which tasks.
@@ -107,6 +110,13 @@ impl Event {
                 "saved {checkpoint} with {updates} updates in {:.0} ms",
                 took.as_secs_f64() * 1e3
             ),
+            Event::Evaluated(evaluation) => {
+                let metrics = shown(&evaluation.metrics);
+                format!(
+                    "evaluated after {} updates: loss {:.4}{metrics}",
+                    evaluation.updates, evaluation.loss
+                )
+            }
             Event::NotSaved { error } => format!("no checkpoint was written: {error}"),
             Event::Stopped { stops, refused } => {
                 let who = match stops {
@@ -147,6 +157,16 @@ impl Event {
                 "event": "saved", "checkpoint": checkpoint, "updates": updates,
                 "seconds": took.as_secs_f64()
             }),
+            Event::Evaluated(evaluation) => {
+                let mut value = json!({
+                    "event": "evaluated", "updates": evaluation.updates, "loss": evaluation.loss,
+                    "checkpoint": evaluation.checkpoint
+                });
+                for (tag, metric) in &evaluation.metrics {
+                    value[tag] = json!(metric);
+                }
+                value
+            }
             Event::NotSaved { error } => json!({"event": "not_saved", "error": error}),
             Event::Stopped { stops, refused } => {
                 let stops = match stops {
@@ -175,6 +195,13 @@ pub struct Progress {
     pub rate: f64,
     /// The number of workers that train.
     pub workers: usize,
+    /// The last evaluation.
+    pub evaluation: Option<Evaluation>,
+}
+
+/// Metrics as they follow the loss in a sentence.
+fn shown(metrics: &[(String, f32)]) -> String {
+    metrics.iter().map(|(tag, value)| format!("  {tag} {value:.3}")).collect()
 }
 
 const BAR: usize = 24;
@@ -185,15 +212,18 @@ impl Progress {
         let part = if all == 0 { 0.0 } else { (used as f64 / all as f64).min(1.0) };
         let full = (part * BAR as f64) as usize;
         let bar: String = (0..BAR).map(|i| if i < full { '█' } else { '░' }).collect();
-        let metrics = self.metrics.iter().map(|(tag, value)| format!("  {tag} {value:.3}"));
+        let metrics = shown(&self.metrics);
+        let evaluation = self.evaluation.as_ref().map(|evaluation| {
+            format!("  | evaluation: loss {:.4}{}", evaluation.loss, shown(&evaluation.metrics))
+        });
         format!(
-            "{bar} {:3.0} %  {} updates  {:.0}/s  {} workers  loss {:.4}{}",
+            "{bar} {:3.0} %  {} updates  {:.0}/s  {} workers  loss {:.4}{metrics}{}",
             part * 100.0,
             self.updates,
             self.rate,
             self.workers,
             self.loss,
-            metrics.collect::<String>()
+            evaluation.unwrap_or_default()
         )
     }
 

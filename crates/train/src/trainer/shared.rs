@@ -1,16 +1,18 @@
 //! Mutable state that the threads of a training share.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use thalweg_cluster::RemoteSession;
 use thalweg_kernel::{Cancellation, Environment};
 use thalweg_runtime::system_environment;
-use thalweg_tensor::{Bytes, Error, err};
+use thalweg_tensor::{Bytes, Error, Result, err};
 
-use super::{Event, Plan, Progress, Step, TrainOptions};
+use super::{
+    Callback, Checkpoint, Control, Epoch, Evaluation, Event, Plan, Progress, Step, TrainOptions,
+};
 use crate::{Checkpoints, SaverOptions};
 
 /// The weight of a step in the moving averages.
@@ -19,7 +21,8 @@ const WEIGHT: f32 = 0.05;
 pub(super) struct Shared {
     environment: Environment,
     begin: Duration,
-    is_over: AtomicBool,
+    /// Whether training is over, and what callbacks ask for.
+    pub control: Control,
     /// Cancels the steps in flight.
     cancellation: Mutex<Cancellation>,
     /// The error that ended training.
@@ -38,6 +41,9 @@ pub(super) struct Shared {
     /// Workers that lost their sessions, whose shards are to be freed.
     pub releases: Mutex<Vec<usize>>,
     averages: Mutex<Averages>,
+    /// Sums over the steps of the current epoch.
+    of_epoch: Mutex<EpochSums>,
+    pub evaluations: Mutex<Vec<Evaluation>>,
     summaries: Mutex<Summaries>,
 }
 
@@ -68,6 +74,14 @@ struct Averages {
     metrics: Vec<f32>,
 }
 
+/// Sums of the loss and the metrics over steps.
+#[derive(Default)]
+struct EpochSums {
+    steps: u64,
+    loss: f64,
+    metrics: Vec<f64>,
+}
+
 impl Shared {
     pub(super) fn new(options: &TrainOptions) -> Shared {
         let environment = system_environment();
@@ -75,7 +89,7 @@ impl Shared {
         Shared {
             begin: environment.clock.monotonic(),
             environment,
-            is_over: AtomicBool::new(false),
+            control: Control::default(),
             cancellation: Mutex::default(),
             error: Mutex::default(),
             counts: Mutex::new(Counts { generation: 0, updates: 0, saved: 0, left: i64::MAX }),
@@ -88,6 +102,8 @@ impl Shared {
             checkpoint: Mutex::default(),
             releases: Mutex::default(),
             averages: Mutex::default(),
+            of_epoch: Mutex::default(),
+            evaluations: Mutex::default(),
             summaries: Mutex::new(Summaries { due: Some(0), ..Summaries::default() }),
         }
     }
@@ -108,12 +124,12 @@ impl Shared {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.is_over.load(Ordering::SeqCst)
+        self.control.is_stopping()
     }
 
     /// Ends training in order.
     pub(super) fn finish(&self) {
-        self.is_over.store(true, Ordering::SeqCst);
+        self.control.stop();
     }
 
     pub(super) fn fail(&self, error: Error) {
@@ -143,7 +159,7 @@ impl Shared {
     pub(super) fn go_on(&self) {
         self.let_steps_run();
         self.counts.lock().left = i64::MAX;
-        self.is_over.store(false, Ordering::SeqCst);
+        self.control.go_on();
     }
 
     /// Begins with the variables of a generation that have seen this number of updates, all of them
@@ -190,6 +206,32 @@ impl Shared {
         for (average, metric) in averages.metrics.iter_mut().zip(&step.metrics) {
             *average += WEIGHT * (metric - *average);
         }
+        drop(averages);
+        let mut sums = self.of_epoch.lock();
+        sums.steps += 1;
+        sums.loss += f64::from(step.loss);
+        sums.metrics.resize(step.metrics.len(), 0.0);
+        for (sum, metric) in sums.metrics.iter_mut().zip(&step.metrics) {
+            *sum += f64::from(*metric);
+        }
+    }
+
+    /// The number of epochs that are over: as many samples were used as so many epochs have. `None`
+    /// while this process does not know the lease table.
+    pub(super) fn epochs(&self, plan: &Plan<'_>) -> Option<u64> {
+        if self.counts.lock().left == i64::MAX {
+            return None;
+        }
+        let used = self.progress(plan, &[], 0.0).samples.0;
+        Some(used.checked_div(plan.shards.samples() as u64).unwrap_or(0))
+    }
+
+    /// Ends an epoch of the averages.
+    pub(super) fn take_epoch(&self, epoch: u64, tags: &[String]) -> Epoch {
+        let sums = std::mem::take(&mut *self.of_epoch.lock());
+        let mean = |sum: f64| (sum / sums.steps as f64) as f32;
+        let metrics = tags.iter().cloned().zip(sums.metrics.iter().map(|sum| mean(*sum)));
+        Epoch { epoch, updates: self.updates(), loss: mean(sums.loss), metrics: metrics.collect() }
     }
 
     /// Records that this number of updates is saved.
@@ -272,15 +314,36 @@ impl Shared {
             metrics: tags.iter().cloned().zip(averages.metrics.iter().copied()).collect(),
             rate,
             workers: self.at_work.load(Ordering::SeqCst),
+            evaluation: self.evaluations.lock().last().cloned(),
         }
     }
 
-    /// Shows an event and calls the hooks.
+    /// Shows an event and calls the callbacks.
     pub(super) fn tell(&self, plan: &Plan<'_>, event: &Event) {
         plan.screen.event(event);
-        for hook in plan.hooks {
-            hook.event(event);
+        for callback in plan.callbacks {
+            callback.on_event(event);
         }
+    }
+
+    /// Calls all callbacks; the first error ends training.
+    pub(super) fn call(
+        &self,
+        plan: &Plan<'_>,
+        call: impl Fn(&dyn Callback, &Control) -> Result<()>,
+    ) {
+        for callback in plan.callbacks {
+            if let Err(error) = call(&**callback, &self.control) {
+                self.fail(error);
+            }
+        }
+    }
+
+    /// Reports a checkpoint.
+    pub(super) fn saved(&self, plan: &Plan<'_>, prefix: &str, updates: u64, took: Duration) {
+        self.tell(plan, &Event::Saved { checkpoint: prefix.to_owned(), updates, took });
+        let checkpoint = Checkpoint { prefix: prefix.to_owned(), updates };
+        self.call(plan, |callback, control| callback.on_checkpoint(&checkpoint, control));
     }
 }
 
