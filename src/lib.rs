@@ -128,6 +128,9 @@ pub fn elements(pipeline: &ops::dataset::Dataset) -> Result<ops::dataset::Elemen
     pipeline.elements_in(&runtime::detached_step(environment()))
 }
 
+#[cfg(doctest)]
+mod book;
+
 /// The README's example is a test.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

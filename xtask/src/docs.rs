@@ -1,10 +1,10 @@
-//! `cargo xtask docs`: the parts of `docs/` that are made from the code.
+//! `cargo xtask docs`: the parts of `docs/` that are made from the code, and the book around them.
 
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, ensure};
 
-use crate::run;
+use crate::{book, run};
 
 /// A generated file, and the cargo command that prints it.
 const GENERATED: &[(&str, &[&str])] = &[
@@ -21,7 +21,7 @@ const GENERATED: &[(&str, &[&str])] = &[
 /// How many recorded cases pass for each op; the golden test tells when it is stale.
 const RESULTS: &str = "crates/ops/src/golden_results.txt";
 
-/// Writes every generated file.
+/// Writes every generated file, checks the book and makes its site.
 pub(crate) fn write() -> Result<()> {
     write_results()?;
     for (path, command) in GENERATED {
@@ -30,7 +30,8 @@ pub(crate) fn write() -> Result<()> {
             .with_context(|| format!("cannot write {path}"))?;
         println!("wrote {path}");
     }
-    Ok(())
+    book::check()?;
+    book::build()
 }
 
 /// Plays the recorded cases and writes down how they fare. That fewer pass than before is a
@@ -64,53 +65,15 @@ fn fewer(before: &str, after: &str) -> Vec<String> {
     passed(before).into_iter().filter(is_less).map(|(op, _)| op).collect()
 }
 
-/// Fails if a generated file is not what the code makes of it now, or if a link leads nowhere.
+/// Fails if a generated file is not what the code makes of it now, or if the book is not as it
+/// should be.
 pub(crate) fn check() -> Result<()> {
     for (path, command) in GENERATED {
         let fresh = run::output(&mut run::cargo(command))?;
         let stands = std::fs::read_to_string(run::root().join(path)).unwrap_or_default();
         ensure!(stands == fresh, "{path} is stale: run `cargo xtask docs`");
     }
-    check_links()
-}
-
-/// Relative links in Markdown lead to files that are there.
-fn check_links() -> Result<()> {
-    let mut broken = Vec::new();
-    for file in crate::source::files()?.iter().filter(|f| f.path.ends_with(".md")) {
-        let folder = run::root().join(&file.path).parent().map(ToOwned::to_owned);
-        for target in links(&file.text) {
-            let path = target.split('#').next().unwrap_or_default();
-            let is_local = !path.is_empty() && !path.contains("://");
-            if is_local && !folder.as_ref().is_some_and(|f| f.join(path).exists()) {
-                broken.push(format!("{}: ({target})", file.path));
-            }
-        }
-    }
-    ensure!(broken.is_empty(), "links that lead nowhere:\n{}", broken.join("\n"));
-    Ok(())
-}
-
-/// Targets of `[text](target)` outside code blocks.
-fn links(text: &str) -> Vec<&str> {
-    let mut found = Vec::new();
-    let mut in_code = false;
-    for line in text.lines() {
-        if line.trim_start().starts_with("```") {
-            in_code = !in_code;
-        }
-        if in_code {
-            continue;
-        }
-        // Code between single backquotes has no links either.
-        for plain in line.split('`').step_by(2) {
-            for (at, mark) in plain.match_indices("](") {
-                let rest = &plain[at + mark.len()..];
-                found.extend(rest.find(')').map(|end| &rest[..end]));
-            }
-        }
-    }
-    found
+    book::check()
 }
 
 #[cfg(test)]
@@ -119,11 +82,5 @@ mod tests {
     fn a_count_that_goes_down_is_seen() {
         assert!(super::fewer("A 2 3\nB 1 1\n", "A 3 3\nB 1 1\nC 0 1\n").is_empty());
         assert_eq!(super::fewer("A 2 3\nB 1 1\n", "A 1 3\n"), ["A", "B"]);
-    }
-
-    #[test]
-    fn links_in_code_are_none() {
-        let text = "see [a](b.md#c) and `x[i](j)`\n```\n[d](e)\n```\n[f](g)";
-        assert_eq!(super::links(text), ["b.md#c", "g"]);
     }
 }

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "this program times what it starts")]
 
 mod bench;
+mod book;
 mod docs;
 mod programs;
 mod run;
@@ -12,6 +13,7 @@ mod tidy;
 mod valgrind;
 mod venv;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -23,7 +25,11 @@ usage: cargo xtask COMMAND
                       everything CI runs, with the time of each part; --all adds the long suites;
                       with names, only those parts
   tidy                what a program can check of the rules in ARCHITECTURE.md
-  docs [--check]      write the generated parts of docs/, or only say whether they are fresh
+  docs [--check]      write the generated parts of docs/, check the book and make its site (mdbook, if
+                      installed); or only say whether all is fresh and right
+  book [--program FILE] [PAGE]
+                      run the shell blocks of the book, or of pages whose path has PAGE in it; with
+                      this thalweg command instead of one that is built first
   size                lines by crate, the longest files and functions
   bench [--filter X] [--json FILE] [--venv DIR] [--rounds N] [--list]
                       this program beside TensorFlow and PyTorch, interleaved
@@ -64,6 +70,10 @@ fn dispatch(args: &[String]) -> Result<()> {
         ("tidy", []) => tidy::run(),
         ("docs", []) => docs::write(),
         ("docs", ["--check"]) => docs::check(),
+        ("book", ["--program", program]) => book::shell::run(Path::new(program), ""),
+        ("book", ["--program", program, page]) => book::shell::run(Path::new(program), page),
+        ("book", []) => test::run_book(""),
+        ("book", [page]) => test::run_book(page),
         ("size", []) => size::run(),
         ("bench", ["server", options @ ..]) => bench::server(options),
         ("bench", ["checkpoints", options @ ..]) => bench::checkpoints(options),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 
 use crate::venv::{OLDER_TENSORFLOW, SERVING_CLIENTS, TENSORBOARD, TENSORFLOW};
-use crate::{docs, programs, run, tidy, valgrind, venv};
+use crate::{book, docs, programs, run, tidy, valgrind, venv};
 
 /// A program that the parts need.
 struct Need {
@@ -77,6 +77,7 @@ const PARTS: &[Part] = &[
     ("serving", serving),
     ("examples", examples),
     ("docs", || docs::check().map(|()| Outcome::Done)),
+    ("book", || run_book("").map(|()| Outcome::Done)),
     ("loom", || loom(&[])),
     ("valgrind", || valgrind::quick().map(|()| Outcome::Done)),
     ("outside", outside),
@@ -436,6 +437,11 @@ fn older_clients() -> Result<Outcome> {
     let folder = run::target_dir().join("clients-older");
     let venv = venv::make_with(&python, &folder, &[&[OLDER_TENSORFLOW]])?;
     run_clients(&venv.join("bin/python"), "run.py", &["--server", &server()?])
+}
+
+/// The shell blocks of the book, or of pages whose path contains `filter`, do what they say.
+pub(crate) fn run_book(filter: &str) -> Result<()> {
+    book::shell::run(Path::new(&server()?), filter)
 }
 
 /// Builds the command; its path.
