@@ -15,21 +15,11 @@ use thalweg_train::{
 /// `y = x^3`, and `dx = 3 x^2 dy`.
 static FAMILY: Family = Family {
     ops: &[
-        OpDef {
-            name: "OwnCube",
-            inputs: &["x: float"],
-            outputs: &["y: float"],
-            shape: shape::unchanged,
-            ..OpDef::DEFAULT
-        }
-        .with_gradient(cube_gradient),
-        OpDef {
-            name: "OwnCubeGrad",
-            inputs: &["x: float", "dy: float"],
-            outputs: &["dx: float"],
-            shape: shape::unchanged,
-            ..OpDef::DEFAULT
-        },
+        OpDef::new("OwnCube", shape::unchanged)
+            .with_interface("x: float | y: float")
+            .with_gradient(cube_gradient),
+        OpDef::new("OwnCubeGrad", shape::unchanged)
+            .with_interface("x: float; dy: float | dx: float"),
     ],
     kernels: &[
         KernelSpec {
