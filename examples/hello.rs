@@ -1,27 +1,23 @@
 //! Builds a graph, feeds it, fetches from it: `cargo run --example hello`.
 //!
-//! It prints `y = [5.0, 0.0]`, then an error message: the node, and the shapes that do not match.
+//! It prints `y = [5.0, 0.0]`, then a mistake: the line that made it, and the shapes that do not match.
 
-use thalweg::prelude::*;
+use thalweg::{Code, Graph, Result, feed};
 
 fn main() -> Result<()> {
-    // The same nodes that TensorFlow's Python client would make.
-    let mut scope = thalweg::scope();
-    let x = scope.placeholder(DType::Float, &PartialShape::new([None, Some(2)]))?;
-    let weights = Tensor::from_slice(Shape::new(&[2, 1])?, &[2.0f32, -1.0])?;
-    let weights = scope.constant(&weights)?;
-    let product = scope.add("MatMul", &[x, weights])?;
-    let y = scope.op("Relu").name("y").input(product).build()?;
+    let g = Graph::new();
+    let x = g.placeholder("x", [None, Some(2)]);
+    let weights = g.constant([[2.0f32], [-1.0]]);
+    let y = x.matmul(&weights).relu();
 
-    let session = thalweg::session(&scope)?;
-    let rows = Tensor::from_slice(Shape::new(&[2, 2])?, &[3.0f32, 1.0, 1.0, 3.0])?;
-    let results = session.run(&[(&scope.name_of(x), rows)], &[&scope.name_of(y)], &[])?;
-    println!("y = {:?}", results[0].as_slice::<f32>()?);
-    assert_eq!(results[0].as_slice::<f32>()?, [5.0, 0.0]);
+    let session = g.session()?;
+    let result: Vec<[f32; 1]> = session.run(&y, feed! { x: [[3.0, 1.0], [1.0, 3.0]] }, &[])?;
+    println!("y = {:?}", result.as_flattened());
+    assert_eq!(result, [[5.0], [0.0]]);
 
-    // A mistake fails on the line that makes it, and names the node.
-    let mistake =
-        scope.add("MatMul", &[weights, weights]).expect_err("[2,1] times [2,1] does not fit");
+    // A mistake is kept with its line, and reported with all others before anything runs.
+    let _ = weights.matmul(&weights).relu();
+    let mistake = g.check().expect_err("[2,1] times [2,1] does not fit");
     println!("{mistake}");
     assert_eq!(mistake.code(), Code::InvalidArgument);
     Ok(())

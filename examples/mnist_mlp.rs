@@ -4,36 +4,29 @@
 //!
 //! It prints a line per epoch: the test accuracy is more than 97 % after three.
 
-use thalweg::prelude::*;
-use thalweg::train::mnist;
+use thalweg::train::{Dense, Dropout, Flatten, Layer, Phase, Rng, Sequential, mnist};
+use thalweg::{Adam, Graph, Result, feed};
 
 const BATCH: usize = 64;
 
-fn net(model: &mut Model, images: Output) -> Result<Output> {
-    let x = Flatten.apply(model, images)?;
-    let x = Dense::new(256).relu().apply(model, x)?;
-    let x = Dropout::new(0.2).apply(model, x)?;
-    Dense::new(mnist::CLASSES).apply(model, x)
-}
-
 fn main() -> Result<()> {
     let epochs: usize = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(3);
-    let mut model = Model::new(thalweg::scope());
+    let g = Graph::new();
     let side = Some(mnist::SIDE);
-    let images = model.input("images", DType::Float, &[None, side, side, Some(1)])?;
-    let labels = model.input("labels", DType::Int64, &[None])?;
-    let scores = net(&mut model, images)?;
-    let loss = losses::softmax_cross_entropy(&mut model, scores, labels)?;
-    let train = Optimizer::adam(1e-3).minimize(&mut model, loss)?;
-    let init = model.init()?;
+    let images = g.placeholder::<f32>("images", [None, side, side, Some(1)]);
+    let labels = g.placeholder::<i64>("labels", [None]);
+    let net = Sequential::new()
+        .then(Flatten)
+        .then(Dense::new(256).relu())
+        .then(Dropout::new(0.2))
+        .then(Dense::new(mnist::CLASSES));
+    let loss = net.forward(Phase::Training, &images).softmax_cross_entropy(&labels).mean();
+    let train = Adam::new(1e-3).minimize(&loss);
     // The same net with the same variables, as it is used: nothing is dropped.
-    let scores = net(&mut model.inference(), images)?;
-    let accuracy = metrics::accuracy(&mut model, scores, labels)?;
-    let (loss, accuracy) = (model.name_of(loss), model.name_of(accuracy));
-    let train = model.node_name(train);
+    let guesses = net.forward(Phase::Inference, &images).argmax(1);
+    let accuracy = guesses.equal(&labels).cast::<f32>().mean();
 
-    let session = thalweg::session(&model)?;
-    session.run(&[], &[], &[&model.node_name(init)])?;
+    let session = g.session()?;
     let (mut digits, mut unseen) = (mnist::train()?, mnist::test()?);
     if cfg!(debug_assertions) {
         // A build for development is a hundred times slower: it takes a look.
@@ -46,14 +39,12 @@ fn main() -> Result<()> {
         rng.shuffle(&mut order);
         let mut sum = 0.0;
         for batch in order.chunks(BATCH) {
-            let (images, labels) = digits.batch(batch)?;
-            let feeds = [("images:0", images), ("labels:0", labels)];
-            sum += session.run(&feeds, &[&loss], &[&train])?[0].scalar_value::<f32>()?;
+            let (pixels, digits) = digits.batch(batch)?;
+            let feeds = feed! { images: pixels, labels: digits };
+            sum += session.run::<_, f32>(&loss, feeds, &[&train])?;
         }
-        let all: Vec<usize> = (0..unseen.len()).collect();
-        let (images, labels) = unseen.batch(&all)?;
-        let feeds = [("images:0", images), ("labels:0", labels)];
-        reached = session.run(&feeds, &[&accuracy], &[])?[0].scalar_value::<f32>()?;
+        let (pixels, digits) = unseen.batch(&(0..unseen.len()).collect::<Vec<_>>())?;
+        reached = session.run(&accuracy, feed! { images: pixels, labels: digits }, &[])?;
         let mean = sum / order.len().div_ceil(BATCH) as f32;
         println!("epoch {epoch}: loss {mean:.3}, {:.2} % of unseen digits read", 100.0 * reached);
     }

@@ -1,25 +1,37 @@
 //! Thalweg: distributed TensorFlow, reimplemented in Rust.
 //!
-//! A graph is built and run:
+//! A graph is built by handles that know their graph and their element type, and run by handle:
 //!
 //! ```
-//! use thalweg::prelude::*;
+//! use thalweg::{Adam, Graph, Init, Output, Result, feed};
 //!
 //! # fn main() -> Result<()> {
-//! let mut scope = thalweg::scope();
-//! let x = scope.placeholder(DType::Float, &PartialShape::new([None]))?;
-//! let two = scope.constant(&Tensor::scalar(2.0f32))?;
-//! let y = scope.op("Mul").name("y").inputs(&[x, two]).build()?;
-//! let session = thalweg::session(&scope)?;
-//! let x_value = Tensor::vector(&[1.0f32, 2.0, 3.0])?;
-//! let results = session.run(&[(&scope.name_of(x), x_value)], &[&scope.name_of(y)], &[])?;
-//! assert_eq!(results[0].as_slice::<f32>()?, [2.0, 4.0, 6.0]);
+//! let g = Graph::new();
+//! let x = g.placeholder::<f32>("x", [None, Some(2)]);
+//! let labels = g.placeholder::<i64>("labels", [None]);
+//! let w = g.variable("w", Init::glorot([2, 3]));
+//! let logits = x.matmul(&w) + g.variable("b", Init::zeros([3]));
+//! let loss = logits.softmax_cross_entropy(&labels).mean();
+//! let train = Adam::new(0.1).minimize(&loss);
+//!
+//! let session = g.session()?; // mistakes above are reported here, with their source lines
+//! let points = [[0.0, 1.0], [1.0, 0.0], [-1.0, -1.0]];
+//! for _ in 0..50 {
+//!     let _: f32 = session.run(&loss, feed! { x: points, labels: [0, 1, 2] }, &[&train])?;
+//! }
+//! let (loss, best): (f32, Vec<i64>) =
+//!     session.run((&loss, &logits.argmax(1)), feed! { x: points, labels: [0, 1, 2] }, &[])?;
+//! assert!(loss < 0.2);
+//! assert_eq!(best, [0, 1, 2]);
 //! # Ok(())
 //! # }
 //! ```
 //!
+//! The layers below are there as well: ops by name and [`graph::Scope`], where every node returns a
+//! `Result`.
+//!
 //! The parts are crates of their own, re-exported here under their bare names: [`tensor`] (tensors,
-//! errors), [`formats`] (file formats), [`graph`] (ops, graphs, scopes), [`kernel`] (the kernel
+//! errors), [`api`] (the typed handles), [`formats`] (file formats), [`graph`] (ops, graphs, scopes), [`kernel`] (the kernel
 //! API), [`ops`] (the built-in ops), [`runtime`] (sessions), `cluster` (distributed sessions, with
 //! the feature `remote`), [`storage`] (files behind URLs), [`train`] (models and optimizers),
 //! [`proto`] (TensorFlow's messages).
@@ -28,13 +40,11 @@
 //! `tracing_subscriber::fmt().init()`. Errors are returned, never only logged. Targets and fields
 //! stand in `docs/src/how-to/logging.md`.
 
-use std::sync::{Arc, LazyLock};
-
 use graph::Scope;
 use kernel::Environment;
-use runtime::{LoadOptions, SavedModel, Session, SessionOptions};
-use tensor::Result;
+use runtime::{LoadOptions, SavedModel};
 
+pub use thalweg_api as api;
 #[cfg(feature = "cli")]
 pub use thalweg_cli as cli;
 #[cfg(feature = "remote")]
@@ -49,8 +59,14 @@ pub use thalweg_storage as storage;
 pub use thalweg_tensor as tensor;
 pub use thalweg_train as train;
 
-pub use ops::Registry;
-pub use train::{RunSteps, Saver, SaverOptions};
+pub use api::{
+    Any, Graph, Init, NewOp, Operation, Output, Ref, Registry, Resource, RunSteps, Session,
+    TensorType, Variable, Variant, concat, cond, feed, session_options, stack, while_loop,
+};
+pub use tensor::{Code, DType, Error, Result, Shape, Tensor};
+pub use train::{
+    Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Momentum, RmsProp, Saver, SaverOptions, Sgd,
+};
 
 /// The items that most programs need.
 pub mod prelude {
@@ -73,11 +89,9 @@ pub mod prelude {
     pub use crate::train::{Cluster, Net, Samples, TrainOptions, Trainer};
 }
 
-static REGISTRY: LazyLock<Registry> = LazyLock::new(Registry::built_in);
-
 /// All ops and kernels of this crate.
-pub fn registry() -> &'static Registry {
-    &REGISTRY
+pub fn registry() -> Registry {
+    Registry::built_in()
 }
 
 /// A scope at the root of a new graph, with all ops.
@@ -85,25 +99,19 @@ pub fn scope() -> Scope {
     Scope::new(registry().ops.clone())
 }
 
-/// Session options with access to URLs: local files, and the stores that this crate was built with.
-pub fn session_options() -> SessionOptions {
-    SessionOptions { environment: environment(), ..SessionOptions::default() }
-}
-
 fn environment() -> Environment {
-    let storage = Arc::new(storage::ByUrl::default());
-    Environment { storage, ..runtime::system_environment() }
+    session_options().environment
 }
 
 /// A session for the graph that `scope` has built so far, with all kernels and [`session_options`].
-pub fn session(scope: &Scope) -> Result<Session> {
-    Session::new(scope.to_graph(), registry().kernels.clone(), session_options())
+pub fn session(scope: &Scope) -> Result<runtime::Session> {
+    runtime::Session::new(scope.to_graph(), registry().kernels.clone(), session_options())
 }
 
 /// The SavedModel in `folder`, with all kernels and default options: the only MetaGraph, or the one
 /// for serving.
 pub fn saved_model(folder: &str) -> Result<SavedModel> {
-    let Registry { ops, kernels } = registry().clone();
+    let Registry { ops, kernels } = registry();
     let mut options = LoadOptions::default();
     options.session.environment = environment();
     SavedModel::load(folder, &[], (ops, kernels), options)

@@ -116,7 +116,7 @@ pub fn main_with(families: &[&Family]) -> ExitCode {
 
 /// Runs a command. The registry is built only for commands that need it.
 fn carry_out(command: &Command, families: &[&Family], out: &mut dyn Write) -> Result<(), Failure> {
-    let registry = || Registry::new(families);
+    let registry = || Registry::with_families(families);
     match command {
         Command::Check(args) => check::run(args, &registry()?, out),
         Command::Checkpoint(args) => checkpoint::run(args, out),

@@ -126,7 +126,7 @@ mod tests {
             ..Default::default()
         };
         let def = pb::GraphDef { node: names.iter().map(node).collect(), ..Default::default() };
-        Graph::from_def(crate::Registry::new(&[]).unwrap().ops, def).unwrap()
+        Graph::from_def(crate::Registry::with_families(&[]).unwrap().ops, def).unwrap()
     }
 
     #[test]

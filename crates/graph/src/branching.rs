@@ -30,6 +30,8 @@ impl TracedBody {
         args: &[(DType, PartialShape)],
         build: impl FnOnce(&mut Scope, &[Output]) -> Result<Vec<Output>>,
     ) -> Result<TracedBody> {
+        // Nodes that another thread added meanwhile would become part of the body.
+        let _alone = scope.lock();
         let first = scope.with_graph(Graph::len);
         let body = TracedBody::build_at_end(scope, name, args, build, first);
         scope.with_graph_mut(|g| g.truncate(first));

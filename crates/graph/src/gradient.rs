@@ -31,7 +31,7 @@ pub enum Gradient {
 pub type GradientFn = fn(&mut GradientContext<'_>) -> Result<()>;
 
 /// A gradient function that a program registers; see [`Scope::set_gradient`].
-pub(crate) type CustomGradient = dyn Fn(&mut GradientContext<'_>) -> Result<()>;
+pub(crate) type CustomGradient = dyn Fn(&mut GradientContext<'_>) -> Result<()> + Send + Sync;
 
 /// The node attr by which a program names another gradient function than the op's own.
 const OVERRIDE_ATTR: &str = "_gradient_op_type";

@@ -1,9 +1,9 @@
 //! Graph construction: name scopes, and errors at the line that builds a node.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::sync::Arc;
 
+use parking_lot::ReentrantMutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 use thalweg_tensor::{
@@ -18,13 +18,27 @@ pub type Output = Endpoint;
 
 /// Adds nodes to a graph under a name scope, with a device and control dependencies.
 ///
-/// Scopes of one graph share it; [`Scope::child`] nests name scopes.
+/// Scopes of one graph share it, on any threads; [`Scope::child`] nests name scopes.
 #[derive(Clone)]
 pub struct Scope {
-    shared: Rc<RefCell<Shared>>,
+    shared: Arc<Locked>,
     prefix: String,
     device: Arc<str>,
     control_inputs: SmallVec<[NodeId; 1]>,
+}
+
+/// What the scopes of a graph share, for one thread at a time. A thread may read while it reads: a
+/// function given to [`Scope::with_graph`] may use other scopes of the graph.
+struct Locked(ReentrantMutex<RefCell<Shared>>);
+
+impl Locked {
+    fn read<R>(&self, look: impl FnOnce(&Shared) -> R) -> R {
+        look(&self.0.lock().borrow())
+    }
+
+    fn write<R>(&self, change: impl FnOnce(&mut Shared) -> R) -> R {
+        change(&mut self.0.lock().borrow_mut())
+    }
 }
 
 struct Shared {
@@ -32,7 +46,7 @@ struct Shared {
     /// How often each name was requested, so that repeats get a suffix.
     used: FxHashMap<String, u32>,
     /// Gradient functions that the program registered.
-    gradients: FxHashMap<String, Rc<CustomGradient>>,
+    gradients: FxHashMap<String, Arc<CustomGradient>>,
     /// Depth of nested functions whose gradients are being built.
     depth: u32,
 }
@@ -58,9 +72,9 @@ impl Scope {
                 }
             }
         }
-        let gradients = FxHashMap::default();
+        let shared = Shared { graph, used, gradients: FxHashMap::default(), depth: 0 };
         Scope {
-            shared: Rc::new(RefCell::new(Shared { graph, used, gradients, depth: 0 })),
+            shared: Arc::new(Locked(ReentrantMutex::new(RefCell::new(shared)))),
             prefix: String::new(),
             device: "".into(),
             control_inputs: SmallVec::new(),
@@ -69,18 +83,17 @@ impl Scope {
 
     /// A scope at the top of a function's graph, with the gradient functions registered here.
     pub(crate) fn over(&self, graph: Graph) -> Result<Scope> {
-        let scope = Scope::of(graph);
-        let shared = self.shared.borrow();
+        let (gradients, depth) = self.shared.read(|s| (s.gradients.clone(), s.depth));
         ensure!(
-            shared.depth < GRADIENT_DEPTH_MAX,
+            depth < GRADIENT_DEPTH_MAX,
             ResourceExhausted,
             "functions call each other more than {GRADIENT_DEPTH_MAX} deep"
         );
-        {
-            let mut inner = scope.shared.borrow_mut();
-            inner.gradients = shared.gradients.clone();
-            inner.depth = shared.depth + 1;
-        }
+        let scope = Scope::of(graph);
+        scope.shared.write(|inner| {
+            inner.gradients = gradients;
+            inner.depth = depth + 1;
+        });
         Ok(scope)
     }
 
@@ -91,13 +104,18 @@ impl Scope {
     }
 
     /// The prefix of the names of this scope's nodes.
-    pub(crate) fn prefix(&self) -> &str {
+    pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
     /// This scope with nodes placed on `device`.
     pub fn on_device(&self, device: &str) -> Scope {
         Scope { device: device.into(), ..self.clone() }
+    }
+
+    /// The device that nodes of this scope request; empty for none.
+    pub fn device(&self) -> &str {
+        &self.device
     }
 
     /// This scope with nodes that run after `nodes`.
@@ -111,18 +129,23 @@ impl Scope {
         self.control_inputs.clear();
     }
 
+    /// Keeps other threads from adding nodes while the guard lives.
+    pub(crate) fn lock(&self) -> impl Sized + '_ {
+        self.shared.0.lock()
+    }
+
     /// A copy of the graph as it stands.
     pub fn to_graph(&self) -> Graph {
-        self.shared.borrow().graph.clone()
+        self.shared.read(|s| s.graph.clone())
     }
 
     /// Calls `look` with the graph as it stands.
     pub fn with_graph<R>(&self, look: impl FnOnce(&Graph) -> R) -> R {
-        look(&self.shared.borrow().graph)
+        self.shared.read(|s| look(&s.graph))
     }
 
     pub(crate) fn with_graph_mut<R>(&self, change: impl FnOnce(&mut Graph) -> R) -> R {
-        change(&mut self.shared.borrow_mut().graph)
+        self.shared.write(|s| change(&mut s.graph))
     }
 
     /// Adds a node with these inputs and default attrs; returns its first output.
@@ -132,6 +155,11 @@ impl Scope {
 
     /// A builder of a node of this op.
     pub fn op(&mut self, op: &str) -> NodeBuilder<'_> {
+        self.node(op)
+    }
+
+    /// As [`Scope::op`], from a scope that is shared.
+    pub fn node(&self, op: &str) -> NodeBuilder<'_> {
         NodeBuilder {
             op: op.to_owned(),
             name: None,
@@ -196,43 +224,46 @@ impl Scope {
     pub fn set_gradient(
         &self,
         name: &str,
-        function: impl Fn(&mut GradientContext<'_>) -> Result<()> + 'static,
+        function: impl Fn(&mut GradientContext<'_>) -> Result<()> + Send + Sync + 'static,
     ) {
-        self.shared.borrow_mut().gradients.insert(name.to_owned(), Rc::new(function));
+        self.shared.write(|s| s.gradients.insert(name.to_owned(), Arc::new(function)));
     }
 
-    pub(crate) fn custom_gradient(&self, name: &str) -> Option<Rc<CustomGradient>> {
-        self.shared.borrow().gradients.get(name).cloned()
+    pub(crate) fn custom_gradient(&self, name: &str) -> Option<Arc<CustomGradient>> {
+        self.shared.read(|s| s.gradients.get(name).cloned())
     }
 
     /// Name of a tensor, as feeds and fetches take it: `scope/node:0`.
     pub fn name_of(&self, output: Output) -> String {
-        format!("{}:{}", self.shared.borrow().graph.node(output.node).name, output.index)
+        self.with_graph(|g| format!("{}:{}", g.node(output.node).name, output.index))
     }
 
     fn unique_name(&self, name: &str) -> String {
-        let full = format!("{}{name}", self.prefix);
-        let used = &mut self.shared.borrow_mut().used;
-        let count = used.entry(full.clone()).or_insert(0);
-        *count += 1;
-        if *count == 1 {
-            return full;
+        self.shared.write(|shared| unique(&mut shared.used, format!("{}{name}", self.prefix)))
+    }
+}
+
+/// `full`, or `full` with the first number that makes it unique.
+fn unique(used: &mut FxHashMap<String, u32>, full: String) -> String {
+    let Some(count) = used.get_mut(&full) else {
+        used.insert(full.clone(), 1);
+        return full;
+    };
+    *count += 1;
+    let mut number = *count - 1;
+    loop {
+        let candidate = format!("{full}_{number}");
+        if !used.contains_key(&candidate) {
+            used.insert(candidate.clone(), 1);
+            return candidate;
         }
-        let mut number = *count - 1;
-        loop {
-            let candidate = format!("{full}_{number}");
-            if !used.contains_key(&candidate) {
-                used.insert(candidate.clone(), 1);
-                return candidate;
-            }
-            number += 1;
-        }
+        number += 1;
     }
 }
 
 /// A node under construction.
 pub struct NodeBuilder<'a> {
-    scope: &'a mut Scope,
+    scope: &'a Scope,
     op: String,
     name: Option<String>,
     inputs: SmallVec<[Endpoint; 2]>,
@@ -265,6 +296,24 @@ impl NodeBuilder<'_> {
         self
     }
 
+    /// Drops the control inputs, also those of the scope.
+    pub fn detached(mut self) -> Self {
+        self.control_inputs.clear();
+        self
+    }
+
+    /// Sets attrs.
+    pub fn attrs(mut self, attrs: Attrs) -> Self {
+        if self.attrs.iter().next().is_none() {
+            self.attrs = attrs;
+            return self;
+        }
+        for (name, value) in attrs.iter() {
+            self.attrs.set(name.clone(), value.clone());
+        }
+        self
+    }
+
     /// Sets an attr; types and numbers that the inputs determine need not be set.
     pub fn attr(mut self, name: &str, value: impl IntoAttr) -> Self {
         self.attrs.set(name, value.into_attr());
@@ -278,23 +327,22 @@ impl NodeBuilder<'_> {
 
     /// Adds the node.
     pub fn build_node(self) -> Result<NodeId> {
-        let name = self.scope.unique_name(self.name.as_deref().unwrap_or(&self.op));
-        let mut shared = self.scope.shared.borrow_mut();
-        let op = shared.graph.find_op(&self.op)?;
-        shared.graph.add(NewNode {
-            inputs: self.inputs,
-            control_inputs: self.control_inputs,
-            device: self.scope.device.clone(),
-            attrs: self.attrs,
-            ..NewNode::new(name, op)
+        let NodeBuilder { scope, op, name, inputs, control_inputs, attrs } = self;
+        scope.shared.write(|shared| {
+            let name = format!("{}{}", scope.prefix, name.as_deref().unwrap_or(&op));
+            let name = unique(&mut shared.used, name);
+            let op = shared.graph.find_op(&op)?;
+            let device = scope.device.clone();
+            let new = NewNode::new(name, op);
+            shared.graph.add(NewNode { inputs, control_inputs, device, attrs, ..new })
         })
     }
 
     /// Adds the node; returns all its outputs.
     pub fn build_all(self) -> Result<Vec<Output>> {
-        let shared = self.scope.shared.clone();
+        let scope = self.scope;
         let node = self.build_node()?;
-        let outputs = shared.borrow().graph.node(node).outputs.len() as u32;
+        let outputs = scope.with_graph(|g| g.node(node).outputs.len() as u32);
         Ok((0..outputs).map(|index| Endpoint { node, index }).collect())
     }
 }

@@ -137,7 +137,7 @@ mod lists;
 
 mod data;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use thalweg_graph::{OpRegistry, structural};
 use thalweg_kernel::{Family, KernelRegistry, KernelSpec};
@@ -355,15 +355,23 @@ pub struct Registry {
     pub kernels: Arc<KernelRegistry>,
 }
 
+/// The built-in families, parsed once: parsing takes longer than building a small graph.
+static BUILT_IN: LazyLock<Registry> =
+    LazyLock::new(|| Registry::of(FAMILIES).expect("our own definitions parse, as a test shows"));
+
 impl Registry {
-    /// The built-in families and these. A definition that does not parse is an error.
-    pub fn new(families: &[&Family]) -> Result<Registry> {
-        let all = [FAMILIES, families].concat();
-        Ok(Registry { ops: op_registry(&all)?, kernels: kernel_registry(&all) })
+    /// The built-in ops.
+    pub fn built_in() -> Registry {
+        BUILT_IN.clone()
     }
 
-    /// The built-in families.
-    pub fn built_in() -> Registry {
-        Registry::new(&[]).expect("our own definitions parse, as a test shows")
+    /// The built-in ops and those of further families.
+    pub fn with_families(families: &[&Family]) -> Result<Registry> {
+        Registry::of(&[FAMILIES, families].concat())
+    }
+
+    /// The ops of these families alone.
+    pub fn of(families: &[&Family]) -> Result<Registry> {
+        Ok(Registry { ops: op_registry(families)?, kernels: kernel_registry(families) })
     }
 }

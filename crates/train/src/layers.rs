@@ -19,15 +19,36 @@ pub use pool::{AveragePool, MaxPool, global_average_pool};
 pub use recurrent::{Gru, Lstm};
 pub use residual::{Positions, Residual};
 
+use thalweg_api as api;
 use thalweg_graph::Output;
 use thalweg_tensor::Result;
 
-use crate::Model;
+use crate::{Model, Phase};
 
 /// A layer: a function of one tensor, with variables.
 pub trait Layer {
     /// Adds the layer's nodes to the model, with `x` as input.
     fn apply(&self, model: &mut Model, x: Output) -> Result<Output>;
+
+    /// Adds a whole net by handle, in the name scope of `x`. Called again with the same name scope,
+    /// it finds the variables of the first call.
+    #[track_caller]
+    #[must_use]
+    fn forward<T: api::TensorType>(&self, phase: Phase, x: &api::Output<T>) -> api::Output<f32>
+    where
+        Self: Sized,
+    {
+        let graph = x.graph();
+        let Ok(at) = x.endpoint() else { return api::Output::poisoned(graph) };
+        let added = graph.build(|_| {
+            let model = Model::of(graph);
+            match phase {
+                Phase::Training => self.apply(&mut { model }, at),
+                Phase::Inference => self.apply(&mut model.inference(), at),
+            }
+        });
+        added.map_or_else(|| api::Output::poisoned(graph), |at| graph.output(at))
+    }
 }
 
 /// A sequence of layers, each applied to the output of the one before.

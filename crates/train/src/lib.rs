@@ -40,7 +40,6 @@ mod clip;
 #[cfg(feature = "remote")]
 mod cluster;
 mod export;
-mod initializer;
 pub mod layers;
 pub mod leases;
 mod loss_scale;
@@ -50,17 +49,16 @@ pub mod mnist;
 mod mode;
 mod model;
 mod optimizer;
+mod optimizers;
 mod partition;
 mod placement;
 mod rng;
 mod saver;
 mod schedule;
 mod section;
-mod steps;
 mod summaries;
 #[cfg(feature = "remote")]
 pub mod trainer;
-mod variable;
 mod weights;
 
 pub use accumulation::Accumulation;
@@ -70,7 +68,6 @@ pub use clip::Clip;
 #[cfg(feature = "remote")]
 pub use cluster::{Cluster, Stops};
 pub use export::{Served, export, export_with};
-pub use initializer::Initializer;
 pub use layers::{
     Activation, Attention, AveragePool, BatchNorm, Conv, Dense, Dropout, Embedding, Flatten, Gru,
     Layer, LayerNorm, Lstm, MaxPool, Padding, Positions, Residual, Sequential, global_average_pool,
@@ -80,13 +77,13 @@ pub use metrics::Metric;
 pub use mode::{ChiefOps, Coordinated, Mode, Order, Replica, train_towers};
 pub use model::{Model, Phase};
 pub use optimizer::{Optimizer, Rule};
-pub use partition::{Parameter, Part, Partitioner};
+pub use optimizers::{Adadelta, Adagrad, Adam, AdamW, Adamax, Ftrl, Momentum, RmsProp, Sgd};
+pub use partition::{Parameter, Partitioner};
 pub use placement::{Placement, Spread};
 pub use rng::Rng;
 pub use saver::{Checkpoints, Saver, SaverOptions};
 pub use schedule::Rate;
-pub use steps::RunSteps;
+pub use thalweg_api::{Initializer, Part, RunSteps, VariableInfo as Variable};
 #[cfg(feature = "remote")]
 pub use trainer::{Net, Samples, TrainOptions, Trainer};
-pub use variable::Variable;
 pub use weights::Weights;

@@ -4,13 +4,15 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
+use thalweg_api::{Graph, NewVariable, Registry};
 use thalweg_formats::saved_model::RUN_STATE_ATTR;
 use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Shape, Tensor, ensure, err};
 
 use crate::placement::Placer;
-use crate::variable::NewVariable;
 use crate::{Initializer, Parameter, Part, Partitioner, Placement, Variable};
 
 /// What a network is built for.
@@ -28,6 +30,8 @@ pub enum Phase {
 /// `dense_1`. [`Model::inference`] starts the names again, so a network that is built a second time
 /// finds the variables of the first.
 pub struct Model {
+    /// The graph, which keeps the variables.
+    graph: Graph,
     scope: Scope,
     phase: Phase,
     /// The prefix of variable names.
@@ -38,14 +42,12 @@ pub struct Model {
     partitioner: Option<Partitioner>,
     /// How often each layer name was used in this view.
     names: Rc<RefCell<BTreeMap<String, u32>>>,
-    shared: Rc<RefCell<Shared>>,
+    shared: Arc<Mutex<Shared>>,
 }
 
+/// What a graph keeps for its models besides variables.
+#[derive(Default)]
 struct Shared {
-    /// The root scope of the graph.
-    root: Scope,
-    variables: Vec<Variable>,
-    by_name: BTreeMap<String, usize>,
     /// Local state of a run, which is not saved.
     locals: BTreeMap<String, Local>,
     /// Nodes that a training step runs besides the optimizer's.
@@ -55,8 +57,6 @@ struct Shared {
     /// Summaries by tag.
     summaries: Vec<(String, Output)>,
     placer: Placer,
-    seed: i64,
-    seeds_used: i64,
 }
 
 /// A function that adds a variable's initial value.
@@ -87,27 +87,29 @@ impl DerefMut for Model {
 impl Model {
     /// A model at the root of a graph, for training.
     pub fn new(scope: Scope) -> Model {
-        let shared = Shared {
-            root: scope.clone(),
-            variables: Vec::new(),
-            by_name: BTreeMap::new(),
-            locals: BTreeMap::new(),
-            updates: Vec::new(),
-            penalties: Vec::new(),
-            summaries: Vec::new(),
-            placer: Placer::default(),
-            seed: 87_654_321,
-            seeds_used: 0,
-        };
+        let ops = scope.with_graph(|graph| graph.registry().clone());
+        let registry = Registry { ops, kernels: Registry::built_in().kernels };
+        Model::of(&Graph::over(scope, registry))
+    }
+
+    /// The model of a graph, in the name scope of this view: it has the graph's variables, and
+    /// sessions of the graph initialize those that it adds.
+    pub fn of(graph: &Graph) -> Model {
         Model {
-            scope,
+            scope: graph.as_scope().clone(),
+            shared: graph.extension(Mutex::<Shared>::default),
+            graph: graph.root(),
             phase: Phase::Training,
-            path: String::new(),
-            device: String::new(),
+            path: graph.as_scope().prefix().to_owned(),
+            device: graph.as_scope().device().to_owned(),
             partitioner: None,
             names: Rc::default(),
-            shared: Rc::new(RefCell::new(shared)),
         }
+    }
+
+    /// The graph, as a view that adds nodes where this model does.
+    pub fn graph(&self) -> Graph {
+        self.graph.with_scope(self.scope.clone())
     }
 
     /// The same model with layer parameters partitioned, each partition placed on its own. Only
@@ -121,14 +123,14 @@ impl Model {
     /// Sets the placement of variables that are added from now on.
     #[must_use]
     pub fn place(self, placement: Placement) -> Model {
-        self.shared.borrow_mut().placer = Placer::new(placement);
+        self.shared.lock().placer = Placer::new(placement);
         self
     }
 
     /// Sets the seed of random ops that are added from now on.
     #[must_use]
     pub fn seed(self, seed: i64) -> Model {
-        self.shared.borrow_mut().seed = seed;
+        self.graph.set_seed(seed);
         self
     }
 
@@ -141,6 +143,7 @@ impl Model {
             device: self.device.clone(),
             partitioner: self.partitioner,
             names: Rc::default(),
+            graph: self.graph.clone(),
             shared: self.shared.clone(),
         }
     }
@@ -172,6 +175,7 @@ impl Model {
             device: self.device.clone(),
             partitioner: self.partitioner,
             names: self.names.clone(),
+            graph: self.graph.clone(),
             shared: self.shared.clone(),
         }
     }
@@ -286,18 +290,15 @@ impl Model {
         seeds: (i64, i64),
         is_trainable: bool,
     ) -> Result<Variable> {
-        let (root, device) = {
-            let mut shared = self.shared.borrow_mut();
-            let bytes = new.shape.num_elements() * new.dtype.size();
-            (shared.root.clone(), shared.placer.next(bytes, &self.device))
-        };
+        let bytes = new.shape.num_elements() * new.dtype.size();
+        let device = self.shared.lock().placer.next(bytes, &self.device);
         let new = NewVariable { device: &device, ..new };
         let (dtype, shape, part) = (new.dtype, new.shape, new.part.clone());
         let initial = |scope: &mut Scope| match &part {
             Some(part) => first.build_part(scope, dtype, (part, shape), seeds),
             None => first.build(scope, dtype, shape, seeds),
         };
-        let added = Variable::add(&root, new, initial)?;
+        let added = Variable::add(self.graph.as_scope(), new, initial)?;
         Ok(self.keep(Variable { is_trainable, ..added }))
     }
 
@@ -328,32 +329,29 @@ impl Model {
         if let Some(found) = self.find(&full) {
             return Ok(found);
         }
-        let root = self.shared.borrow().root.clone();
         let part = of.part.as_ref();
         let part = part.map(|part| Part { of: format!("{}/{name}", part.of), ..part.clone() });
         let Variable { dtype, shape, device, .. } = of;
         let new = NewVariable { name: &full, dtype: *dtype, shape, device, part: part.clone() };
-        let added = Variable::add(&root, new, |scope| first(scope, (shape, part.as_ref())))?;
+        let added = Variable::add(self.graph.as_scope(), new, |scope| {
+            first(scope, (shape, part.as_ref()))
+        })?;
         Ok(self.keep(Variable { is_trainable: false, ..added }))
     }
 
     fn keep(&self, variable: Variable) -> Variable {
-        let mut shared = self.shared.borrow_mut();
-        let index = shared.variables.len();
-        shared.by_name.insert(variable.name.clone(), index);
-        shared.variables.push(variable.clone());
+        self.graph.keep_variable(variable.clone());
         variable
     }
 
     /// The variable with this full name.
     pub fn find(&self, name: &str) -> Option<Variable> {
-        let shared = self.shared.borrow();
-        shared.by_name.get(name).map(|&index| shared.variables[index].clone())
+        self.graph.find_variable(name)
     }
 
     /// All variables, in the order they were added.
     pub fn variables(&self) -> Vec<Variable> {
-        self.shared.borrow().variables.clone()
+        self.graph.variables()
     }
 
     /// The trainable variables.
@@ -373,7 +371,7 @@ impl Model {
 
     /// This model with nodes at the root of the graph, on `device`, without control inputs.
     pub(crate) fn top_on(&self, device: &str) -> Model {
-        let scope = self.shared.borrow().root.on_device(device);
+        let scope = self.graph.as_scope().on_device(device);
         Model { path: String::new(), ..self.with_scope(scope) }
     }
 
@@ -382,28 +380,28 @@ impl Model {
         let mut nodes: Vec<NodeId> =
             self.variables().iter().map(|variable| variable.init).collect();
         nodes.extend(self.local_inits());
-        self.shared.borrow().root.clone().op("NoOp").name("init").after(&nodes).build_node()
+        self.graph.as_scope().node("NoOp").name("init").after(&nodes).build_node()
     }
 
     /// The node that initializes local state, which checkpoints do not hold: a run that continues
     /// from a checkpoint begins with it.
     pub fn init_local(&self) -> Result<NodeId> {
         let nodes = self.local_inits();
-        self.shared.borrow().root.clone().op("NoOp").name("init_local").after(&nodes).build_node()
+        self.graph.as_scope().node("NoOp").name("init_local").after(&nodes).build_node()
     }
 
     fn local_inits(&self) -> Vec<NodeId> {
-        self.shared.borrow().locals.values().filter_map(|local| local.init).collect()
+        self.shared.lock().locals.values().filter_map(|local| local.init).collect()
     }
 
     /// Whether training can continue, a bool: all variables are initialized and the chief has
     /// started.
     pub fn ready(&self) -> Result<Output> {
         let (mut root, handles) = {
-            let shared = self.shared.borrow();
-            let variables = shared.variables.iter().map(|variable| variable.handle);
+            let variables = self.variables().into_iter().map(|variable| variable.handle);
+            let shared = self.shared.lock();
             let locals = shared.locals.values().map(|local| local.handle);
-            (shared.root.child("ready"), variables.chain(locals).collect::<Vec<Output>>())
+            (self.graph.as_scope().child("ready"), variables.chain(locals).collect::<Vec<Output>>())
         };
         let mut all = Vec::with_capacity(handles.len());
         for handle in handles {
@@ -424,11 +422,11 @@ impl Model {
         shape: &PartialShape,
         first: Option<&FirstValue<'_>>,
     ) -> Result<Output> {
-        let found = self.shared.borrow().locals.get(name).copied();
+        let found = self.shared.lock().locals.get(name).copied();
         if let Some(found) = found {
             return Ok(found.handle);
         }
-        let mut root = self.shared.borrow().root.on_device(device);
+        let mut root = self.graph.as_scope().on_device(device);
         let handle = root.op("VarHandleOp").name(name).attr("dtype", dtype);
         let handle = handle.attr("shape", shape).attr("shared_name", name);
         // In the graph too: savers that have only that leave it out.
@@ -437,28 +435,30 @@ impl Model {
             Some(first) => {
                 let value = first(&mut root.child(&format!("{name}/Initializer")))?;
                 let assign = root.op("AssignVariableOp").name(&format!("{name}/Assign"));
-                Some(assign.inputs(&[handle, value]).build_node()?)
+                let init = assign.inputs(&[handle, value]).build_node()?;
+                self.graph.add_initializer(init);
+                Some(init)
             }
             None => None,
         };
-        self.shared.borrow_mut().locals.insert(name.to_owned(), Local { handle, init });
+        self.shared.lock().locals.insert(name.to_owned(), Local { handle, init });
         Ok(handle)
     }
 
     /// Makes training steps run `node` too.
     pub fn add_update(&self, node: NodeId) {
-        self.shared.borrow_mut().updates.push(node);
+        self.shared.lock().updates.push(node);
     }
 
     /// The nodes that training steps run besides the optimizer.
     pub fn updates(&self) -> Vec<NodeId> {
-        self.shared.borrow().updates.clone()
+        self.shared.lock().updates.clone()
     }
 
     /// Adds a regularization term of a variable to the loss; it counts once, however often the
     /// network is built.
     pub fn add_penalty(&self, of: &Variable, penalty: Output) {
-        let mut shared = self.shared.borrow_mut();
+        let mut shared = self.shared.lock();
         if shared.penalties.iter().all(|(name, _)| *name != of.name) {
             shared.penalties.push((of.name.clone(), penalty));
         }
@@ -467,7 +467,7 @@ impl Model {
     /// `loss` plus all regularization terms.
     pub fn with_penalties(&mut self, loss: Output) -> Result<Output> {
         let penalties: Vec<Output> =
-            self.shared.borrow().penalties.iter().map(|(_, penalty)| *penalty).collect();
+            self.shared.lock().penalties.iter().map(|(_, penalty)| *penalty).collect();
         if penalties.is_empty() {
             return Ok(loss);
         }
@@ -477,17 +477,17 @@ impl Model {
 
     /// Keeps a summary under its tag; the first with a tag stays.
     pub(crate) fn keep_summary(&self, tag: String, summary: Output) {
-        self.shared.borrow_mut().summaries.push((tag, summary));
+        self.shared.lock().summaries.push((tag, summary));
     }
 
     /// Whether there is a summary with this tag.
     pub(crate) fn has_summary(&self, tag: &str) -> bool {
-        self.shared.borrow().summaries.iter().any(|(other, _)| other == tag)
+        self.shared.lock().summaries.iter().any(|(other, _)| other == tag)
     }
 
     /// All summaries, in the order they were added.
     pub(crate) fn kept_summaries(&self) -> Vec<Output> {
-        self.shared.borrow().summaries.iter().map(|(_, summary)| *summary).collect()
+        self.shared.lock().summaries.iter().map(|(_, summary)| *summary).collect()
     }
 
     /// A name with the prefix of this layer.
@@ -497,9 +497,7 @@ impl Model {
 
     /// Seeds for the next random op: the model's seed, and one that no other op of the model has.
     pub fn next_seeds(&self) -> (i64, i64) {
-        let mut shared = self.shared.borrow_mut();
-        shared.seeds_used += 1;
-        (shared.seed, shared.seeds_used)
+        self.graph.next_seeds()
     }
 
     /// The name of a node, as targets take it.

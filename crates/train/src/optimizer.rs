@@ -59,6 +59,12 @@ impl Optimizer {
         Optimizer::new(Rule::Adagrad { initial: 0.1 }, rate)
     }
 
+    /// The same optimizer with a changed rule.
+    pub(crate) fn with_rule(mut self, change: impl FnOnce(&mut Rule)) -> Optimizer {
+        change(&mut self.rule);
+        self
+    }
+
     /// Sets gradient clipping.
     #[must_use]
     pub fn clip(self, clip: Clip) -> Optimizer {

@@ -52,32 +52,6 @@ impl Partitioner {
     }
 }
 
-/// The position of a partition in its variable.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// The name of the whole variable, also in checkpoints.
-    pub of: String,
-    /// The shape of the whole variable.
-    pub whole: Shape,
-    /// The axis of the partitioning.
-    pub axis: usize,
-    /// The offset of the partition along that axis.
-    pub begin: usize,
-}
-
-impl Part {
-    /// The partition in the notation of TensorFlow's savers: `4 6 0,2:0,6` is rows 0 and 1 of a 4
-    /// by 6 matrix.
-    pub(crate) fn spec(&self, shape: &Shape) -> String {
-        let whole: Vec<String> = self.whole.dims().iter().map(usize::to_string).collect();
-        let extent = |(axis, size): (usize, &usize)| {
-            format!("{},{size}", if axis == self.axis { self.begin } else { 0 })
-        };
-        let extents: Vec<String> = shape.dims().iter().enumerate().map(extent).collect();
-        format!("{} {}", whole.join(" "), extents.join(":"))
-    }
-}
-
 /// A parameter of a layer, in one variable or partitioned.
 #[derive(Clone, Debug)]
 pub struct Parameter {
@@ -138,12 +112,5 @@ mod tests {
         assert_eq!(cut(bytes(80, None), &[10, 2]), None);
         assert_eq!(cut(bytes(0, None), &[0, 2]), None);
         assert_eq!(cut(bytes(9, None), &[9, 0]), None);
-    }
-
-    #[test]
-    fn parts_are_told_as_tensorflow_does() {
-        let whole = Shape::new(&[4, 6]).unwrap();
-        let part = Part { of: "w".into(), whole, axis: 1, begin: 4 };
-        assert_eq!(part.spec(&Shape::new(&[4, 2]).unwrap()), "4 6 0,4:4,2");
     }
 }

@@ -85,7 +85,7 @@ fn a_model_with_an_own_op_trains_on_a_cluster_and_is_exported() {
     let folder = std::env::temp_dir().join(format!("thalweg-own-ops-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     let path = folder.display().to_string();
-    let registry = Registry::new(&[&FAMILY]).unwrap();
+    let registry = Registry::with_families(&[&FAMILY]).unwrap();
     let cluster = Cluster::local_with(1, 2, registry.clone()).unwrap();
     let options = TrainOptions { folder: path.clone(), batch: 8, epochs: 30, ..Default::default() };
     let trainer = Trainer::new(&cluster, options).screen(Screen::none());

@@ -17,12 +17,16 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("cluster", &["proto", "tensor", "graph", "kernel", "plan", "runtime", "rpc"]),
     ("serve", &["proto", "tensor", "formats", "kernel", "runtime", "rpc"]),
     ("storage", &["proto", "tensor", "formats"]),
-    ("train", &["tensor", "formats", "graph", "kernel", "ops", "runtime", "cluster", "storage"]),
+    ("api", &["tensor", "formats", "graph", "kernel", "ops", "runtime", "cluster", "storage"]),
+    (
+        "train",
+        &["tensor", "formats", "graph", "kernel", "ops", "runtime", "cluster", "storage", "api"],
+    ),
     (
         "cli",
         &[
             "proto", "tensor", "formats", "graph", "kernel", "ops", "plan", "runtime", "cluster",
-            "serve", "storage", "train",
+            "serve", "storage", "api", "train",
         ],
     ),
 ];

@@ -1,4 +1,4 @@
-//! A trait over local and remote sessions.
+//! One trait for all sessions: in this process, or on a server.
 
 #[cfg(feature = "remote")]
 use thalweg_cluster::RemoteSession;

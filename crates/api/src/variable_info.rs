@@ -1,14 +1,12 @@
-//! Variables of a model.
+//! What a graph knows of a variable.
 
 use thalweg_formats::saved_model::{SLICE_ATTR, SLICE_OF_ATTR};
 use thalweg_graph::{NodeId, Output, Scope};
 use thalweg_tensor::{DType, PartialShape, Result, Shape};
 
-use crate::partition::Part;
-
 /// A variable: a parameter, a slot of an optimizer, or a counter.
 #[derive(Clone, Debug)]
-pub struct Variable {
+pub struct VariableInfo {
     /// `dense/kernel`: also its name in checkpoints.
     pub name: String,
     /// The dtype of its elements.
@@ -28,22 +26,53 @@ pub struct Variable {
 }
 
 /// The description of a variable to add.
-pub(crate) struct NewVariable<'a> {
+pub struct NewVariable<'a> {
+    /// Its full name.
     pub name: &'a str,
+    /// The dtype of its elements.
     pub dtype: DType,
+    /// Its shape.
     pub shape: &'a Shape,
+    /// The device that it requests; empty for none.
     pub device: &'a str,
+    /// Its position in the partitioned variable; `None` if it is not a partition.
     pub part: Option<Part>,
 }
 
-impl Variable {
+/// The position of a partition in its variable.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// The name of the whole variable, also in checkpoints.
+    pub of: String,
+    /// The shape of the whole variable.
+    pub whole: Shape,
+    /// The axis of the partitioning.
+    pub axis: usize,
+    /// The offset of the partition along that axis.
+    pub begin: usize,
+}
+
+impl Part {
+    /// The partition in the notation of TensorFlow's savers: `4 6 0,2:0,6` is rows 0 and 1 of a 4
+    /// by 6 matrix.
+    pub fn spec(&self, shape: &Shape) -> String {
+        let whole: Vec<String> = self.whole.dims().iter().map(usize::to_string).collect();
+        let extent = |(axis, size): (usize, &usize)| {
+            format!("{},{size}", if axis == self.axis { self.begin } else { 0 })
+        };
+        let extents: Vec<String> = shape.dims().iter().enumerate().map(extent).collect();
+        format!("{} {}", whole.join(" "), extents.join(":"))
+    }
+}
+
+impl VariableInfo {
     /// Adds a variable with the initial value that `initial` adds. Its nodes are at the root of the
     /// graph, whatever scope adds them, as their names are.
-    pub(crate) fn add(
+    pub fn add(
         scope: &Scope,
         new: NewVariable<'_>,
         initial: impl FnOnce(&mut Scope) -> Result<Output>,
-    ) -> Result<Variable> {
+    ) -> Result<VariableInfo> {
         let NewVariable { name, dtype, shape, device, part } = new;
         let mut scope = scope.on_device(device);
         let mut handle = scope
@@ -61,7 +90,7 @@ impl Variable {
         let value = initial(&mut first)?;
         let assign = scope.op("AssignVariableOp").name(&format!("{name}/Assign"));
         let init = assign.inputs(&[handle, value]).build_node()?;
-        Ok(Variable {
+        Ok(VariableInfo {
             name: name.to_owned(),
             dtype,
             shape: shape.clone(),
@@ -95,5 +124,17 @@ impl Variable {
     /// Its size in bytes.
     pub fn size_bytes(&self) -> usize {
         self.shape.num_elements() * self.dtype.size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_told_as_tensorflow_does() {
+        let whole = Shape::new(&[4, 6]).unwrap();
+        let part = Part { of: "w".into(), whole, axis: 1, begin: 4 };
+        assert_eq!(part.spec(&Shape::new(&[4, 2]).unwrap()), "4 6 0,4:4,2");
     }
 }

@@ -3,7 +3,7 @@
 use thalweg_graph::{Output, Scope};
 use thalweg_tensor::{DType, Result, Shape, Tensor};
 
-use crate::partition::Part;
+use crate::variable_info::Part;
 
 /// How the initial value of a variable is computed.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ const TRUNCATED: f64 = 0.879_625_661_034_239_8;
 
 impl Initializer {
     /// Adds the nodes that compute the initial value.
-    pub(crate) fn build(
+    pub fn build(
         &self,
         scope: &mut Scope,
         dtype: DType,
@@ -50,14 +50,14 @@ impl Initializer {
     }
 
     /// Whether a partition of the value can only be computed by slicing the whole value.
-    pub(crate) fn needs_whole(&self) -> bool {
+    pub fn needs_whole(&self) -> bool {
         matches!(self, Initializer::Value(_) | Initializer::Orthogonal)
     }
 
     /// Adds the nodes that compute one partition of the value. Each partition draws its own
     /// numbers, with the variance of the whole variable, so that no device ever holds the whole
     /// value.
-    pub(crate) fn build_part(
+    pub fn build_part(
         &self,
         scope: &mut Scope,
         dtype: DType,

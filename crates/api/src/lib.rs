@@ -1,0 +1,63 @@
+//! Typed handles on graphs, variables and sessions.
+//!
+//! A program builds a graph with handles that know their graph and their element type, makes a
+//! session of it, and runs steps by handle:
+//!
+//! ```
+//! use thalweg_api::{Graph, Init, Output, Result, feed};
+//!
+//! # fn main() -> Result<()> {
+//! let g = Graph::new();
+//! let x: Output<f32> = g.placeholder("x", [None, Some(3)]);
+//! let w = g.variable("w", Init::ones([3, 1]));
+//! let y = (x.matmul(&w) + 0.5).relu();
+//!
+//! let session = g.session()?; // mistakes are reported here, with their source lines
+//! let y: Vec<[f32; 1]> = session.run(&y, feed! { x: [[1.0, 2.0, 3.0], [-4.0, 0.0, 1.0]] }, &[])?;
+//! assert_eq!(y, [[6.5], [0.0]]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Building returns no `Result`. A node that cannot be added (a wrong dtype or shape, a handle of
+//! another graph) is a [`Mistake`] with the caller's file and line; its handle is poisoned, and nodes
+//! that use it cause no further mistakes. [`Graph::session`] reports all mistakes at once.
+
+mod arithmetic;
+mod control;
+mod dtype;
+mod feed;
+mod fetch;
+mod graph;
+mod init;
+mod initializer;
+mod methods;
+mod mistake;
+mod node;
+mod operand;
+mod output;
+mod session;
+mod steps;
+mod value;
+mod variable;
+mod variable_info;
+
+pub use control::{Outputs, cond, while_loop};
+pub use dtype::{Any, Ref, Resource, TensorType, Value, Variant};
+pub use feed::{Feed, Feeds};
+pub use fetch::Fetch;
+pub use graph::{Dims, Graph};
+pub use init::Init;
+pub use initializer::Initializer;
+pub use methods::{concat, stack};
+pub use mistake::{Caller, Mistake};
+pub use node::{Built, NewOp};
+pub use operand::{Handle, Operand};
+pub use output::{Operation, Output, Target};
+pub use session::{Session, session_options};
+pub use steps::RunSteps;
+pub use thalweg_ops::Registry;
+pub use thalweg_tensor::{Code, DType, Error, PartialShape, Result, Shape, Tensor};
+pub use value::{FromRows, FromTensor, IntoTensor, Nested};
+pub use variable::Variable;
+pub use variable_info::{NewVariable, Part, VariableInfo};

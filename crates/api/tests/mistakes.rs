@@ -1,0 +1,150 @@
+//! What a program is told about its mistakes: the messages, with source lines.
+
+use thalweg_api::{Any, Code, DType, Graph, Init, Output, Result, Tensor, feed};
+
+const FILE: &str = file!();
+
+/// The text of the mistakes so far.
+fn told(g: &Graph) -> String {
+    let error = g.check().expect_err("there is a mistake");
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    error.message().to_owned()
+}
+
+#[test]
+fn a_wrong_dtype_is_told_with_its_line() {
+    let g = Graph::new();
+    let x = g.placeholder::<bool>("x", [Some(2)]);
+    let (_, line) = (x.relu(), line!());
+    let text = told(&g);
+    let begin = format!("{FILE}:{line}: node 'Relu' (Relu): ");
+    assert!(text.starts_with(&begin), "{text}");
+    assert!(text.contains("bool"), "{text}");
+    assert_eq!(g.session().err().unwrap().message(), text);
+}
+
+#[test]
+fn an_untyped_handle_is_checked_when_it_is_typed() {
+    let g = Graph::new();
+    let x: Output<Any> = g.placeholder::<i64>("x", [None]).any();
+    let (_, line) = (x.typed::<f32>(), line!());
+    let wanted = format!("{FILE}:{line}: 'x:0' holds int64, where float was expected");
+    assert_eq!(told(&g), wanted);
+}
+
+#[test]
+fn a_wrong_shape_is_told_with_its_line() {
+    let g = Graph::new();
+    let x = g.placeholder::<f32>("x", [None, Some(3)]);
+    let w = g.variable("w", Init::zeros([4, 2]));
+    let (y, line) = (x.matmul(&w), line!());
+    // What follows from a mistake is none.
+    let _ = (y.relu() + 1.0).mean().shape();
+    let text = told(&g);
+    let begin = format!("{FILE}:{line}: node 'MatMul' (MatMul): ");
+    assert!(text.starts_with(&begin), "{text}");
+    assert!(text.contains("[?,3]") && text.contains("[4,2]"), "{text}");
+    assert_eq!(g.mistakes().len(), 1);
+}
+
+#[test]
+fn a_handle_of_another_graph_is_a_mistake() {
+    let (g, other) = (Graph::new(), Graph::new());
+    let x = g.placeholder::<f32>("x", [None]);
+    let y = other.placeholder::<f32>("y", [None]);
+    let (_, line) = (&x + &y, line!());
+    let wanted = format!("{FILE}:{line}: input 1 of AddV2: 'y:0' belongs to another graph");
+    assert_eq!(told(&g), wanted);
+    assert!(other.check().is_ok());
+    // As a fetch, a feed and a target too.
+    let session = other.session().unwrap();
+    let error = session.run::<_, Tensor>(&x, (), &[]).unwrap_err();
+    assert_eq!(error.message(), "'x:0' belongs to another graph");
+    let error = session.run::<_, Tensor>(&y, feed! { x: [1.0] }, &[]).unwrap_err();
+    assert_eq!(error.message(), "'x:0' belongs to another graph");
+    let error = session.run::<_, ()>((), (), &[&x]).unwrap_err();
+    assert_eq!(error.message(), "'x' belongs to another graph");
+}
+
+#[test]
+fn several_mistakes_are_reported_together() {
+    let g = Graph::new();
+    let x = g.placeholder::<f32>("x", [None, Some(3)]);
+    let first = line!() + 1;
+    let a = x.matmul([[1.0], [2.0]]);
+    let b = x.reshape([3, 2]) + &a;
+    let c = x.reshape([0.5f32]);
+    let _ = g.constant::<f32>(vec![vec![1.0], vec![2.0, 3.0]]);
+    let _ = (b, c);
+    let text = told(&g);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "the graph has 3 mistakes:");
+    for (line, (offset, what)) in lines[1..].iter().zip([
+        (0, "(MatMul): "),
+        (2, "(Reshape): "),
+        (3, "rows have 1 and 2 elements: a tensor cannot be ragged"),
+    ]) {
+        let begin = format!("  {FILE}:{}: ", first + offset);
+        assert!(line.starts_with(&begin) && line.contains(what), "{line}");
+    }
+    let error = g.session().err().expect("a session tells of the mistakes");
+    assert_eq!(error.message(), text);
+}
+
+#[test]
+fn a_missing_feed_names_the_placeholder() -> Result<()> {
+    let g = Graph::new();
+    let line = line!() + 1;
+    let x = g.placeholder::<f32>("images", [None, Some(2)]);
+    let y = x.sum();
+    let session = g.session()?;
+    let error = session.run::<_, f32>(&y, (), &[]).unwrap_err();
+    let wanted = format!(
+        "placeholder 'images' (float [?,2], added at {FILE}:{line}) was not fed: this step needs a \
+         value for it, as in `feed! {{ images: value }}`"
+    );
+    assert_eq!(error.message().lines().next(), Some(&*wanted));
+    assert_eq!(error.code(), Code::InvalidArgument);
+    Ok(())
+}
+
+#[test]
+fn feeds_and_fetches_are_checked() -> Result<()> {
+    let g = Graph::new();
+    let x = g.placeholder::<f32>("x", [None, Some(2)]);
+    let y = &x * 2.0;
+    let session = g.session()?;
+    let run = |feed| session.run::<_, Vec<Vec<f32>>>(&y, [feed], &[]);
+    assert_eq!(run(x.feed([[1.0, 2.0]]))?, [[2.0, 4.0]]);
+    let told = |feed| run(feed).unwrap_err().message().to_owned();
+    let wanted = "feed of 'x': its shape is [?,2], but the tensor fed has shape [1,3]";
+    assert_eq!(told(x.feed([[1.0, 2.0, 3.0]])), wanted);
+    let wanted = "feed of 'x:0': the tensor holds int64, where float was expected";
+    assert_eq!(told(x.feed(Tensor::scalar(1i64))), wanted);
+    let wanted = "feed of 'x:0': rows have 2 and 1 elements: a tensor cannot be ragged";
+    assert_eq!(told(x.feed(vec![vec![1.0, 2.0], vec![3.0]])), wanted);
+    let wanted = "feed of 'x': it holds float, but the tensor fed holds double";
+    assert_eq!(told(x.any().feed(Tensor::zeros(DType::Double, x_shape()?)?)), wanted);
+    let error = session.run::<_, f32>(&y, feed! { x: [[1.0, 2.0]] }, &[]).unwrap_err();
+    let wanted = "fetch of 'Mul:0': a scalar was asked for, but the tensor has shape [1,2]: fetch it \
+                  as a Vec, an array or a Tensor";
+    assert_eq!(error.message(), wanted);
+    Ok(())
+}
+
+fn x_shape() -> Result<thalweg_api::Shape> {
+    thalweg_api::Shape::new(&[1, 2])
+}
+
+#[test]
+fn a_failed_step_tells_the_line_of_the_node() -> Result<()> {
+    let g = Graph::new();
+    let i = g.placeholder::<i32>("i", []);
+    let (y, line) = (g.constant([1.0f32, 2.0]).gather(&i), line!());
+    let session = g.session()?;
+    assert_eq!(session.run::<_, f32>(&y, feed! { i: 1 }, &[])?, 2.0);
+    let error = session.run::<_, f32>(&y, feed! { i: 5 }, &[]).unwrap_err();
+    let at = format!("(node 'GatherV2' was added at {FILE}:{line})");
+    assert!(error.message().contains(&at), "{error}");
+    Ok(())
+}
