@@ -133,7 +133,7 @@ fn text_shows_placement_and_a_silent_task_by_default() {
         let waits = threads.spawn(|| run(&session, 1.0));
         worker.line("WARN /job:ps/replica:0/task:0 has been silent for 3 s; calls to it wait");
         ps.signal("-CONT");
-        worker.line("INFO /job:ps/replica:0/task:0 is back after ");
+        worker.line("INFO /job:ps/replica:0/task:0 has answered after ");
         waits.join().unwrap().unwrap();
     });
     drop(session);

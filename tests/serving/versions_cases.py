@@ -291,7 +291,7 @@ def case_versions_that_are_not_there_are_named(world):
             eventually(lambda: states(server).get(7, (0, 0))[0] == AVAILABLE)
             assert answer(server) == 8.0
             said = server.stop()
-        assert said.count("version 7 of model 'm' is wanted; ") == 1, said
+        assert said.count("version 7 of model 'm' is configured, but ") == 1, said
         assert "--model-base-path has no effect beside --model-config-file" in said, said
 
 

@@ -310,13 +310,13 @@ pub fn run(args: &Args, registry: &Registry, out: &mut dyn Write) -> Result<(), 
     let task = Task::new(options, registry.ops.clone(), registry.kernels.clone());
     let task = Arc::new(task);
     let member = match place.cluster.is_empty() {
-        true => Member::alone(task),
+        true => Member::standalone(task),
         false => match &place.file {
-            None => Member::of(task, place.cluster.clone()),
-            Some(file) => Member::at(task, place.cluster.clone(), file.clone()),
+            None => Member::new(task, place.cluster.clone()),
+            Some(file) => Member::with_addresses(task, place.cluster.clone(), file.clone()),
         },
     };
-    let master = Arc::new(Master::of(member.clone()));
+    let master = Arc::new(Master::with_member(member.clone()));
     let server = Server::new(master, server_options);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(IO_THREADS)

@@ -1,4 +1,5 @@
-//! Resolvers of task addresses. A task may restart at another address, so every connection attempt asks.
+//! Resolvers of task addresses. A task may restart at another address, so every connection attempt resolves it
+//! again.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -84,26 +85,26 @@ impl ClusterFile {
         self.refreshed(|state| state.cluster.clone())
     }
 
-    /// Calls `look` with the state, after reading the file again if it has changed.
-    fn refreshed<R>(&self, look: impl FnOnce(&State) -> R) -> R {
+    /// Calls `read_state` with the state, after reading the file again if it has changed.
+    fn refreshed<R>(&self, read_state: impl FnOnce(&State) -> R) -> R {
         let mut state = self.state.lock();
         let now = std::fs::metadata(&self.path).ok().map(|found| Version::of(&found));
         if now.is_some() && now != state.version {
             state.version = now;
             match read(&self.path, self.parse) {
-                Ok((cluster, version)) => state.take(&cluster, version),
+                Ok((cluster, version)) => state.update(&cluster, version),
                 // The file may be half written; its next version will be read too.
                 Err(e) => {
                     let path = self.path.display();
                     warn!(
                         target: "thalweg::cluster",
                         path = %path,
-                        "{path}: {e}; what it said before counts"
+                        "{path}: {e}; the addresses that were read before stay in use"
                     );
                 }
             }
         }
-        look(&state)
+        read_state(&state)
     }
 }
 
@@ -118,7 +119,7 @@ impl Addresses for ClusterFile {
 }
 
 impl State {
-    fn take(&mut self, cluster: &ClusterSpec, version: Version) {
+    fn update(&mut self, cluster: &ClusterSpec, version: Version) {
         self.version = Some(version);
         for (task, address) in cluster.tasks() {
             if self.cluster.move_to(task, address) {
@@ -163,14 +164,14 @@ mod tests {
         let at = |job: &str, index| file.address(&TaskName::new(job, index));
         assert_eq!(at("ps", 0).as_deref(), Some("a:1"));
         let before = file.generation();
-        // Another task is not known, and one that is gone stays.
+        // A task that was added later is unknown; a removed task keeps its address.
         std::fs::write(&path, "ps=c:33,d:4\n").unwrap();
         assert_eq!(at("ps", 0).as_deref(), Some("c:33"));
         assert_eq!(at("ps", 1), None);
         assert_eq!(at("worker", 0).as_deref(), Some("b:2"));
         assert_ne!(file.generation(), before);
         let before = file.generation();
-        for broken in ["ps=", "nonsense, at length"] {
+        for broken in ["ps=", "no job list"] {
             std::fs::write(&path, broken).unwrap();
             assert_eq!(at("ps", 0).as_deref(), Some("c:33"));
         }

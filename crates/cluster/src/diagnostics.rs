@@ -14,20 +14,20 @@ use crate::worker::rpc_log::RpcLog;
 /// Counters of ended steps.
 #[derive(Default)]
 pub(crate) struct StepCounts {
-    well: AtomicU64,
+    succeeded: AtomicU64,
     failed: AtomicU64,
 }
 
 impl StepCounts {
     /// Counts one step.
     pub(crate) fn count<T, E>(&self, result: &Result<T, E>) {
-        let counter = if result.is_ok() { &self.well } else { &self.failed };
+        let counter = if result.is_ok() { &self.succeeded } else { &self.failed };
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
     /// How many steps succeeded and how many failed.
-    pub(crate) fn ok_and_failed(&self) -> (u64, u64) {
-        (self.well.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
+    pub(crate) fn succeeded_and_failed(&self) -> (u64, u64) {
+        (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 }
 
@@ -49,25 +49,25 @@ pub(crate) struct Diagnostics {
 #[derive(Clone)]
 pub(crate) struct CallWait {
     step: u64,
-    what: Awaited,
+    target: WaitTarget,
     since: Duration,
 }
 
-/// What a wait is for.
+/// The call that a wait belongs to.
 #[derive(Clone)]
-pub(crate) enum Awaited {
+pub(crate) enum WaitTarget {
     /// This task waits for a tensor of another.
-    Tensor(RendezvousKey),
+    RecvTensor(RendezvousKey),
     /// Another task waits for a tensor of this one.
-    Wanted(RendezvousKey),
+    SendTensor(RendezvousKey),
     /// This task's master waits for another task to run its partition of a step.
-    Partition(TaskName),
+    RunGraph(TaskName),
     /// A session that is being created waits for a task that its graph needs.
-    Task(TaskName),
+    GetStatus(TaskName),
 }
 
 /// Keeps a wait in the list until it is dropped.
-pub(crate) type CallWaiting = WaitGuard<CallWait>;
+pub(crate) type CallWaitGuard = WaitGuard<CallWait>;
 
 impl Diagnostics {
     pub(crate) fn new(own: TaskName, clock: Arc<dyn Clock>) -> Diagnostics {
@@ -84,12 +84,12 @@ impl Diagnostics {
     }
 
     /// Adds a wait to the list, until the returned value is dropped.
-    pub(crate) fn wait(&self, step: u64, what: Awaited) -> CallWaiting {
-        self.waits.add(CallWait { step, what, since: self.clock.monotonic() })
+    pub(crate) fn wait(&self, step: u64, target: WaitTarget) -> CallWaitGuard {
+        self.waits.add(CallWait { step, target, since: self.clock.monotonic() })
     }
 
-    /// The wall clock, if received tensors are logged now.
-    pub(crate) fn logged_from(&self) -> Option<Duration> {
+    /// The wall clock time, if the log of received tensors is on.
+    pub(crate) fn rpc_log_start(&self) -> Option<Duration> {
         self.rpc_log.is_on().then(|| self.clock.wall())
     }
 
@@ -103,19 +103,25 @@ impl Diagnostics {
         self.clock.monotonic().saturating_sub(self.begin)
     }
 
-    /// At most `most` waits: those between tasks, then `nodes`.
-    pub(crate) fn waits(&self, nodes: Vec<NodeWait>, most: usize) -> Vec<WaitInfo> {
+    /// Waits between tasks and of `nodes`, the longest first, at most `waits_max`.
+    pub(crate) fn waits(&self, nodes: Vec<NodeWait>, waits_max: usize) -> Vec<WaitInfo> {
         let now = self.clock.monotonic();
         let waited = |since: Duration| now.saturating_sub(since).as_millis() as u64;
         let own = self.own.to_string();
         let call = |wait: CallWait| {
-            let (kind, task, of, what) = match &wait.what {
-                Awaited::Tensor(key) => (WaitKind::Tensor, own.clone(), device(key, 0), text(key)),
-                Awaited::Wanted(key) => (WaitKind::Tensor, device(key, 2), own.clone(), text(key)),
-                Awaited::Partition(of) => {
+            let (kind, task, of, what) = match &wait.target {
+                WaitTarget::RecvTensor(key) => {
+                    (WaitKind::Tensor, own.clone(), task_of(key, 0), text(key))
+                }
+                WaitTarget::SendTensor(key) => {
+                    (WaitKind::Tensor, task_of(key, 2), own.clone(), text(key))
+                }
+                WaitTarget::RunGraph(of) => {
                     (WaitKind::Partition, own.clone(), of.to_string(), String::new())
                 }
-                Awaited::Task(of) => (WaitKind::Task, own.clone(), of.to_string(), String::new()),
+                WaitTarget::GetStatus(of) => {
+                    (WaitKind::Task, own.clone(), of.to_string(), String::new())
+                }
             };
             let (kind, waited_ms) = (kind as i32, waited(wait.since));
             WaitInfo { kind, step: wait.step, task, of, what, waited_ms, ..Default::default() }
@@ -130,11 +136,11 @@ impl Diagnostics {
             waited_ms: waited(wait.since),
             ..Default::default()
         };
-        let calls = self.waits.list(most).into_iter().map(call);
+        let calls = self.waits.list(waits_max).into_iter().map(call);
         let mut waits: Vec<WaitInfo> = calls.chain(nodes.into_iter().map(node)).collect();
-        // The longest first: others are likely to wait because of them.
+        // The longest wait is the most likely cause of the others.
         waits.sort_by(|a, b| b.waited_ms.cmp(&a.waited_ms).then_with(|| a.what.cmp(&b.what)));
-        waits.truncate(most);
+        waits.truncate(waits_max);
         waits
     }
 }
@@ -144,8 +150,8 @@ fn text(key: &RendezvousKey) -> String {
 }
 
 /// The task of the device in this field of a rendezvous key.
-fn device(key: &RendezvousKey, place: usize) -> String {
-    let device = key.0.split(';').nth(place).and_then(|d| d.parse::<DeviceName>().ok());
+fn task_of(key: &RendezvousKey, field: usize) -> String {
+    let device = key.0.split(';').nth(field).and_then(|d| d.parse::<DeviceName>().ok());
     device.map_or_else(String::new, |device| TaskName::of(&device).to_string())
 }
 
@@ -155,13 +161,13 @@ mod tests {
     use thalweg_runtime::system_environment;
 
     #[test]
-    fn waits_say_who_and_for_whom() {
+    fn waits_name_the_waiting_and_the_awaited_task() {
         let own = TaskName::new("worker", 1);
         let diagnostics = Diagnostics::new(own, system_environment().clock);
         let key = "/job:ps/replica:0/task:0/device:CPU:0;0000000000000001;\
                    /job:worker/replica:0/task:1/device:CPU:0;edge_1_v;0:0";
-        let tensor = diagnostics.wait(7, Awaited::Tensor(RendezvousKey(key.into())));
-        let partition = diagnostics.wait(7, Awaited::Partition(TaskName::new("ps", 0)));
+        let tensor = diagnostics.wait(7, WaitTarget::RecvTensor(RendezvousKey(key.into())));
+        let partition = diagnostics.wait(7, WaitTarget::RunGraph(TaskName::new("ps", 0)));
         let node = NodeWait {
             step: 7,
             node: "take".into(),
@@ -182,6 +188,6 @@ mod tests {
         assert!(diagnostics.waits(Vec::new(), 10).is_empty());
         diagnostics.as_master.count(&Ok::<(), ()>(()));
         diagnostics.as_master.count(&Err::<(), ()>(()));
-        assert_eq!(diagnostics.as_master.ok_and_failed(), (1, 1));
+        assert_eq!(diagnostics.as_master.succeeded_and_failed(), (1, 1));
     }
 }

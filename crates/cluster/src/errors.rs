@@ -1,4 +1,4 @@
-//! Errors that other tasks report: which task, and where in its graph.
+//! Errors of other tasks: the task and the node of the graph where an error arose.
 
 use thalweg_tensor::{Code, Error, Origin};
 
@@ -50,9 +50,9 @@ mod tests {
         let by_text = from_task("/job:b", received(err!(Internal, "{}", e.message())));
         assert_eq!((by_text.message(), by_text.task()), (e.message(), Some("/job:a")));
         for plain in [
-            err!(Unavailable, "nobody is there"),
-            err!(DeadlineExceeded, "late").at_node("x"),
-            err!(Cancelled, "over").at_node("x"),
+            err!(Unavailable, "the task cannot be reached"),
+            err!(DeadlineExceeded, "Deadline Exceeded").at_node("x"),
+            err!(Cancelled, "the step was cancelled").at_node("x"),
         ] {
             assert_eq!(from_task("/job:a", plain.clone()), plain);
         }

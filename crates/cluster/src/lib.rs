@@ -4,7 +4,7 @@
 //! steps, registers the partitions of a plan with the workers of other tasks and runs the steps. A
 //! [`Worker`] implements `WorkerService`: it runs the partitions that masters registered with it and sends
 //! tensors to other workers. Neither uses sockets; [`grpc`] decodes requests for them, encodes their
-//! responses and carries the calls that they make to other tasks.
+//! responses and makes their calls to other tasks.
 
 mod addresses;
 mod cluster_spec;

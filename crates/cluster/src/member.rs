@@ -17,7 +17,7 @@ use crate::step::rendezvous::AliasRendezvous;
 use crate::task::Task;
 
 /// Timeout of calls whose answer is ignored.
-pub(crate) const NOTICE_LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A task and its cluster.
 pub struct Member {
@@ -35,7 +35,7 @@ pub struct Member {
     propagated: Mutex<Vec<Weak<dyn Transport>>>,
     /// Tasks that have answered `GetStatus` at least once.
     pub(crate) seen: Mutex<BTreeSet<TaskName>>,
-    /// Its counters and waits.
+    /// Its step counters and its waits.
     pub(crate) diagnostics: Arc<Diagnostics>,
     /// Where the task's server runs, for its gRPC transports.
     runtime: ServerRuntime,
@@ -43,33 +43,37 @@ pub struct Member {
 
 impl Member {
     /// A task in no cluster.
-    pub fn alone(task: Arc<Task>) -> Arc<Member> {
-        Member::with(task, ClusterSpec::default(), None)
+    pub fn standalone(task: Arc<Task>) -> Arc<Member> {
+        Member::with_transport(task, ClusterSpec::default(), None)
     }
 
     /// A task in a cluster whose tasks reach each other by gRPC and by our stream protocol.
-    pub fn of(task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
+    pub fn new(task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
         let addresses = Arc::new(cluster.clone());
-        Member::at(task, cluster, addresses)
+        Member::with_addresses(task, cluster, addresses)
     }
 
-    /// As [`Member::of`], with a resolver of addresses that is asked for every connection.
-    pub fn at(task: Arc<Task>, cluster: ClusterSpec, addresses: Arc<dyn Addresses>) -> Arc<Member> {
+    /// As [`Member::new`], with a resolver that is called for the address of every connection attempt.
+    pub fn with_addresses(
+        task: Arc<Task>,
+        cluster: ClusterSpec,
+        addresses: Arc<dyn Addresses>,
+    ) -> Arc<Member> {
         let runtime = ServerRuntime::default();
         let transport = GrpcTransport::new(&cluster, addresses, &task, &runtime);
-        Member::make(task, cluster, Some(Arc::new(transport)), runtime)
+        Member::build(task, cluster, Some(Arc::new(transport)), runtime)
     }
 
     /// A task in a cluster whose tasks `transport` reaches.
-    pub(crate) fn with(
+    pub(crate) fn with_transport(
         task: Arc<Task>,
         cluster: ClusterSpec,
         transport: Option<Arc<dyn Transport>>,
     ) -> Arc<Member> {
-        Member::make(task, cluster, transport, ServerRuntime::default())
+        Member::build(task, cluster, transport, ServerRuntime::default())
     }
 
-    fn make(
+    fn build(
         task: Arc<Task>,
         cluster: ClusterSpec,
         transport: Option<Arc<dyn Transport>>,
@@ -136,20 +140,20 @@ impl Member {
     }
 
     /// The other tasks of the cluster, sorted.
-    pub(crate) fn others(&self) -> Vec<TaskName> {
+    pub(crate) fn other_tasks(&self) -> Vec<TaskName> {
         self.cluster.tasks().map(|(task, _)| task.clone()).filter(|t| *t != self.name).collect()
     }
 
-    /// Makes a call whose answer is ignored: `make` gets the transport and what to pass to its method.
+    /// Makes a call whose answer is ignored: `start` gets the transport and the arguments of its method.
     pub(crate) fn notify(
         &self,
         to: &TaskName,
-        make: impl FnOnce(&dyn Transport, Call<'_>, Done<()>),
+        start: impl FnOnce(&dyn Transport, Call<'_>, Done<()>),
     ) {
         if let Some(transport) = &self.transport {
             let cancellation = &Cancellation::default();
-            let call = Call { to, timeout: Some(NOTICE_LIMIT), cancellation };
-            make(&**transport, call, Box::new(|_| {}));
+            let call = Call { to, timeout: Some(NOTIFY_TIMEOUT), cancellation };
+            start(&**transport, call, Box::new(|_| {}));
         }
     }
 
@@ -158,7 +162,7 @@ impl Member {
         &self.runtime
     }
 
-    /// Gives the transports the time; the server calls this every 100 ms.
+    /// Runs the periodic work of the transports; the server calls this every 100 ms.
     pub(crate) fn tick(&self) {
         let now = self.task.options.environment.clock.monotonic();
         self.transports().for_each(|transport| transport.tick(now));
@@ -172,15 +176,18 @@ impl Member {
         self.transport.iter().cloned().chain(propagated)
     }
 
-    /// Other tasks whose silence has been reported, with its duration.
-    pub(crate) fn silent(&self) -> Vec<(TaskName, Duration)> {
+    /// Other tasks that the failure detector has reported as silent, with the duration of the silence.
+    pub(crate) fn silent_tasks(&self) -> Vec<(TaskName, Duration)> {
         let now = self.task.options.environment.clock.monotonic();
         self.transports().flat_map(|transport| transport.silent(now)).collect()
     }
 
     /// Steps of clients that succeeded, and partitions that this task ran for other masters.
     pub fn steps_ended(&self) -> (u64, u64) {
-        (self.diagnostics.as_master.ok_and_failed().0, self.diagnostics.as_worker.ok_and_failed().0)
+        (
+            self.diagnostics.as_master.succeeded_and_failed().0,
+            self.diagnostics.as_worker.succeeded_and_failed().0,
+        )
     }
 
     /// Steps with a rendezvous on this task now.

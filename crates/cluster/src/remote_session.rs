@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use thalweg_graph::Graph;
 use thalweg_proto as pb;
-use thalweg_rpc::{Channel, ConnectPolicy, Method, Pieces, check_status, forget, wait};
+use thalweg_rpc::{Channel, ConnectPolicy, Method, Pieces, block_on, check_status, spawn_detached};
 use thalweg_runtime::{RunMetadata, RunOptions, Session, memory_limit_bytes, system_environment};
 use thalweg_tensor::{Budget, Result, Tensor, ensure, err};
 
@@ -46,23 +46,24 @@ impl Default for ConnectOptions {
 
 /// A session on a server, with the calls of the local [`Session`]. Dropping it closes it.
 pub struct RemoteSession {
-    link: Arc<Link>,
+    server: Arc<ServerSession>,
     graph_version: Mutex<i64>,
     is_closed: AtomicBool,
 }
 
 /// The server and the session's handle, shared by a session and its callables.
-struct Link {
+struct ServerSession {
     channel: Channel,
     handle: String,
     operation_timeout: Option<Duration>,
 }
 
 /// `host:port` of a target.
-fn address(target: &str) -> Result<String> {
+fn parse_target(target: &str) -> Result<String> {
     let address = target.strip_prefix("grpc://").filter(|a| a.contains(':') && !a.contains('/'));
-    let address = address
-        .ok_or_else(|| err!(InvalidArgument, "'{target}' is not a target; grpc://host:port is"))?;
+    let address = address.ok_or_else(|| {
+        err!(InvalidArgument, "'{target}' is not a target; expected grpc://host:port")
+    })?;
     Ok(address.to_owned())
 }
 
@@ -74,7 +75,7 @@ fn request_id() -> i64 {
 fn channel(target: &str, options: &ConnectOptions) -> Result<Channel> {
     let incoming = Budget::new(memory_limit_bytes());
     let policy = ConnectPolicy::Retry(options.connect_timeout);
-    Ok(Channel::new(Arc::new(address(target)?), policy, incoming))
+    Ok(Channel::new(Arc::new(parse_target(target)?), policy, incoming))
 }
 
 impl RemoteSession {
@@ -91,7 +92,7 @@ impl RemoteSession {
             config: Some(options.config),
             target: target.to_owned(),
         };
-        let (channel, response) = wait(
+        let (channel, response) = block_on(
             async move {
                 let response: pb::CreateSessionResponse =
                     channel.call(methods::CREATE_SESSION, &request, operation_timeout).await?;
@@ -102,11 +103,11 @@ impl RemoteSession {
         ensure!(
             !response.session_handle.is_empty(),
             DataLoss,
-            "the server at {target} opened a session without a name"
+            "the server at {target} answered CreateSession with an empty session handle"
         );
-        let link = Link { channel, handle: response.session_handle, operation_timeout };
+        let server = ServerSession { channel, handle: response.session_handle, operation_timeout };
         Ok(RemoteSession {
-            link: Arc::new(link),
+            server: Arc::new(server),
             graph_version: Mutex::new(response.graph_version),
             is_closed: AtomicBool::new(false),
         })
@@ -119,7 +120,7 @@ impl RemoteSession {
         let channel = channel(target, &options)?;
         let container = containers.iter().map(|&c| c.to_owned()).collect();
         let request = pb::ResetRequest { container, ..Default::default() };
-        wait(
+        block_on(
             async move {
                 channel.call(methods::RESET, &request, None).await.map(|_: pb::ResetResponse| ())
             },
@@ -132,12 +133,12 @@ impl RemoteSession {
         // Serialized: each call needs the version that the one before returned.
         let mut version = self.graph_version.lock();
         let request = pb::ExtendSessionRequest {
-            session_handle: self.link.handle.clone(),
+            session_handle: self.server.handle.clone(),
             graph_def: Some(def),
             current_graph_version: *version,
         };
         let response: pb::ExtendSessionResponse =
-            self.link.call(methods::EXTEND_SESSION, request)?;
+            self.server.call(methods::EXTEND_SESSION, request)?;
         *version = response.new_graph_version;
         Ok(())
     }
@@ -161,7 +162,7 @@ impl RemoteSession {
         targets: &[&str],
     ) -> Result<(Vec<Tensor>, RunMetadata)> {
         let targets = targets.iter().map(|&t| t.to_owned()).collect();
-        self.link.run_step(options, feeds, fetches, targets, String::new())
+        self.server.run_step(options, feeds, fetches, targets, String::new())
     }
 
     /// Prepares a callable.
@@ -178,13 +179,14 @@ impl RemoteSession {
             ..Default::default()
         };
         let request = pb::MakeCallableRequest {
-            session_handle: self.link.handle.clone(),
+            session_handle: self.server.handle.clone(),
             options: Some(options),
             request_id: request_id(),
         };
-        let response: pb::MakeCallableResponse = self.link.call(methods::MAKE_CALLABLE, request)?;
+        let response: pb::MakeCallableResponse =
+            self.server.call(methods::MAKE_CALLABLE, request)?;
         let (feeds, fetches) = (feeds.len(), fetches.len());
-        Ok(RemoteCallable { link: self.link.clone(), handle: response.handle, feeds, fetches })
+        Ok(RemoteCallable { server: self.server.clone(), handle: response.handle, feeds, fetches })
     }
 
     /// Prepares a partial run; each feed and fetch is used once.
@@ -195,21 +197,21 @@ impl RemoteSession {
         targets: &[&str],
     ) -> Result<RemotePartialRun> {
         let request = pb::PartialRunSetupRequest {
-            session_handle: self.link.handle.clone(),
+            session_handle: self.server.handle.clone(),
             feed: feeds.iter().map(|f| full_name(f)).collect(),
             fetch: fetches.iter().map(|f| full_name(f)).collect(),
             target: targets.iter().map(|&t| t.to_owned()).collect(),
             request_id: request_id(),
         };
         let response: pb::PartialRunSetupResponse =
-            self.link.call(methods::PARTIAL_RUN_SETUP, request)?;
-        Ok(RemotePartialRun { link: self.link.clone(), handle: response.partial_run_handle })
+            self.server.call(methods::PARTIAL_RUN_SETUP, request)?;
+        Ok(RemotePartialRun { server: self.server.clone(), handle: response.partial_run_handle })
     }
 
     /// The devices of the session.
     pub fn list_devices(&self) -> Result<Vec<pb::DeviceAttributes>> {
-        let request = pb::ListDevicesRequest { session_handle: self.link.handle.clone() };
-        let response: pb::ListDevicesResponse = self.link.call(methods::LIST_DEVICES, request)?;
+        let request = pb::ListDevicesRequest { session_handle: self.server.handle.clone() };
+        let response: pb::ListDevicesResponse = self.server.call(methods::LIST_DEVICES, request)?;
         Ok([response.local_device, response.remote_device].concat())
     }
 
@@ -218,16 +220,16 @@ impl RemoteSession {
         if self.is_closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
-        let request = pb::CloseSessionRequest { session_handle: self.link.handle.clone() };
-        self.link.call(methods::CLOSE_SESSION, request).map(|_: pb::CloseSessionResponse| ())
+        let request = pb::CloseSessionRequest { session_handle: self.server.handle.clone() };
+        self.server.call(methods::CLOSE_SESSION, request).map(|_: pb::CloseSessionResponse| ())
     }
 }
 
 impl Drop for RemoteSession {
     fn drop(&mut self) {
         if !self.is_closed.swap(true, Ordering::Relaxed) {
-            let request = pb::CloseSessionRequest { session_handle: self.link.handle.clone() };
-            self.link.forget(methods::CLOSE_SESSION, &request);
+            let request = pb::CloseSessionRequest { session_handle: self.server.handle.clone() };
+            self.server.spawn_detached(methods::CLOSE_SESSION, &request);
         }
     }
 }
@@ -237,23 +239,24 @@ fn full_name(name: &str) -> String {
     if name.contains(':') { name.to_owned() } else { format!("{name}:0") }
 }
 
-impl Link {
+impl ServerSession {
     fn call<M: prost::Message + Default + 'static>(
         self: &Arc<Self>,
         method: Method,
         request: impl prost::Message + 'static,
     ) -> Result<M> {
-        let link = self.clone();
-        let call = async move { link.channel.call(method, &request, link.operation_timeout).await };
-        wait(call, None)
+        let server = self.clone();
+        let call =
+            async move { server.channel.call(method, &request, server.operation_timeout).await };
+        block_on(call, None)
     }
 
-    fn forget(self: &Arc<Self>, method: Method, request: &impl prost::Message) {
+    fn spawn_detached(self: &Arc<Self>, method: Method, request: &impl prost::Message) {
         let mut pieces = Pieces::default();
         pieces.put_fields(request);
-        let link = self.clone();
-        let limit = link.operation_timeout.unwrap_or(Duration::from_secs(10));
-        forget(async move { link.channel.send(method, pieces, Some(limit)).await });
+        let server = self.clone();
+        let limit = server.operation_timeout.unwrap_or(Duration::from_secs(10));
+        spawn_detached(async move { server.channel.send(method, pieces, Some(limit)).await });
     }
 
     fn send<M: prost::Message + Default + 'static>(
@@ -262,9 +265,9 @@ impl Link {
         pieces: Pieces,
         options: &RunOptions,
     ) -> Result<M> {
-        let (link, timeout) = (self.clone(), options.timeout.or(self.operation_timeout));
-        let call = async move { link.channel.call_with(method, pieces, timeout).await };
-        wait(call, options.cancellation.as_ref())
+        let (server, timeout) = (self.clone(), options.timeout.or(self.operation_timeout));
+        let call = async move { server.channel.call_with(method, pieces, timeout).await };
+        block_on(call, options.cancellation.as_ref())
     }
 
     fn tensor(&self, proto: &pb::TensorProto) -> Result<Tensor> {
@@ -305,7 +308,9 @@ impl Link {
         for name in &wanted {
             let found = response.tensor.iter().find(|t| t.name == *name);
             let proto = found.and_then(|t| t.tensor.as_ref());
-            let proto = proto.ok_or_else(|| err!(DataLoss, "the server did not send '{name}'"))?;
+            let proto = proto.ok_or_else(|| {
+                err!(DataLoss, "the response of RunStep lacks the fetch '{name}'")
+            })?;
             tensors.push(self.tensor(proto)?);
         }
         Ok((tensors, RunMetadata::from_proto(response.metadata.unwrap_or_default())))
@@ -332,7 +337,7 @@ fn run_options(options: &RunOptions, operation_timeout: Option<Duration>) -> pb:
 
 /// A callable of a remote session. Dropping it releases it.
 pub struct RemoteCallable {
-    link: Arc<Link>,
+    server: Arc<ServerSession>,
     handle: i64,
     feeds: usize,
     fetches: usize,
@@ -344,7 +349,7 @@ impl RemoteCallable {
         self.call_with(&RunOptions::default(), feeds).map(|(tensors, _)| tensors)
     }
 
-    /// As [`RemoteCallable::call`]; of the options, the timeout and the cancellation count.
+    /// As [`RemoteCallable::call`]; uses the timeout and the cancellation of `options`.
     pub fn call_with(
         &self,
         options: &RunOptions,
@@ -358,7 +363,7 @@ impl RemoteCallable {
             feeds.len()
         );
         let request = pb::RunCallableRequest {
-            session_handle: self.link.handle.clone(),
+            session_handle: self.server.handle.clone(),
             handle: self.handle,
             request_id: request_id(),
             ..Default::default()
@@ -369,31 +374,31 @@ impl RemoteCallable {
             pieces.put_tensor(3, tensor)?;
         }
         let response: pb::RunCallableResponse =
-            self.link.send(methods::RUN_CALLABLE, pieces, options)?;
+            self.server.send(methods::RUN_CALLABLE, pieces, options)?;
         ensure!(
             response.fetch.len() == self.fetches,
             DataLoss,
-            "{} tensors came, {} were expected",
-            response.fetch.len(),
-            self.fetches
+            "expected {} fetched tensors, the server sent {}",
+            self.fetches,
+            response.fetch.len()
         );
         let tensors: Result<Vec<Tensor>> =
-            response.fetch.iter().map(|proto| self.link.tensor(proto)).collect();
+            response.fetch.iter().map(|proto| self.server.tensor(proto)).collect();
         Ok((tensors?, RunMetadata::from_proto(response.metadata.unwrap_or_default())))
     }
 }
 
 impl Drop for RemoteCallable {
     fn drop(&mut self) {
-        let session_handle = self.link.handle.clone();
+        let session_handle = self.server.handle.clone();
         let request = pb::ReleaseCallableRequest { session_handle, handle: self.handle };
-        self.link.forget(methods::RELEASE_CALLABLE, &request);
+        self.server.spawn_detached(methods::RELEASE_CALLABLE, &request);
     }
 }
 
 /// A partial run of a remote session.
 pub struct RemotePartialRun {
-    link: Arc<Link>,
+    server: Arc<ServerSession>,
     handle: String,
 }
 
@@ -402,7 +407,7 @@ impl RemotePartialRun {
     pub fn run(&self, feeds: &[(&str, Tensor)], fetches: &[&str]) -> Result<Vec<Tensor>> {
         let options = RunOptions::default();
         let handle = self.handle.clone();
-        let ran = self.link.run_step(&options, feeds, fetches, Vec::new(), handle)?;
+        let ran = self.server.run_step(&options, feeds, fetches, Vec::new(), handle)?;
         Ok(ran.0)
     }
 }

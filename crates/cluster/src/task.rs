@@ -31,7 +31,7 @@ pub enum TensorTransport {
     Grpc,
 }
 
-/// What a task is told when it starts.
+/// Options of a task.
 #[derive(Clone)]
 pub struct TaskOptions {
     /// The job it belongs to.
@@ -41,24 +41,24 @@ pub struct TaskOptions {
     /// Bytes that tensors, objects and messages may take together: of all sessions, of state, and of
     /// requests that are being received.
     pub memory_limit_bytes: usize,
-    /// Steps that may be on their way at once, blocked ones among them.
+    /// Maximum number of concurrent steps, including steps that wait.
     pub steps_max: usize,
-    /// Nodes that the graph of one session may have.
+    /// Maximum number of nodes of a session's graph.
     pub graph_nodes_max: usize,
-    /// Time, entropy and files.
+    /// Clock, entropy and file systems.
     pub environment: Environment,
-    /// How long a session waits for tasks that it needs and that were never seen.
+    /// How long `CreateSession` waits for tasks that its graph names and that have never answered.
     pub startup_wait: Duration,
-    /// After how much silence another task is taken for lost.
+    /// After this long without an answer another task is declared lost.
     pub silence_limit: Duration,
-    /// Rewrites the graphs that masters of other tasks send, before they are looked at.
+    /// Rewrites the graphs that masters of other tasks register, before validation.
     pub rewrite: Option<fn(&mut pb::GraphDef)>,
-    /// How tensors come from other tasks and go to them.
+    /// How tensors travel to and from other tasks.
     pub tensor_transport: TensorTransport,
-    /// Sees every change of the task's named state.
+    /// Observes every change of the task's named state.
     pub observer: Option<Arc<dyn StateObserver>>,
-    /// What its clients' sessions have where they do not say otherwise. Its `device_count` is how many
-    /// CPU devices the task has.
+    /// Default config of its clients' sessions. Its `device_count` is the number of the task's CPU
+    /// devices.
     pub session_config: pb::ConfigProto,
 }
 
@@ -81,13 +81,13 @@ impl Default for TaskOptions {
     }
 }
 
-/// A task: everything that its sessions share.
+/// A task: the state that its sessions share.
 pub struct Task {
-    /// What it was told.
+    /// Its options.
     pub options: TaskOptions,
-    /// The ops it knows.
+    /// Its ops.
     pub ops: Arc<OpRegistry>,
-    /// The kernels it has.
+    /// Its kernels.
     pub kernels: Arc<KernelRegistry>,
     /// Named state. TensorFlow calls the default container after the job.
     pub resources: Arc<ResourceManager>,
@@ -102,7 +102,7 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task with nothing in it.
+    /// A task without sessions or named state.
     pub fn new(options: TaskOptions, ops: Arc<OpRegistry>, kernels: Arc<KernelRegistry>) -> Task {
         let resources = ResourceManager::with_observer(&options.job, options.observer.clone());
         // Zero means "not known" in the protocol.
@@ -135,19 +135,20 @@ impl Task {
         }
     }
 
-    /// A place among the steps on their way; it is free again when it is dropped.
+    /// A permit for one concurrent step, released when it is dropped.
     pub(crate) fn begin_step(&self) -> Result<StepPermit> {
-        let place = StepPermit(self.steps.clone());
+        let permit = StepPermit(self.steps.clone());
         let before = self.steps.fetch_add(1, Ordering::Relaxed);
         ensure!(
             before < self.options.steps_max,
             ResourceExhausted,
-            "{before} steps are on their way, as many as this task takes"
+            "{before} steps are running, and this task runs at most {} at once; run fewer steps concurrently",
+            self.options.steps_max
         );
-        Ok(place)
+        Ok(permit)
     }
 
-    /// Steps on their way now.
+    /// Number of running steps.
     pub fn steps(&self) -> usize {
         self.steps.load(Ordering::Relaxed)
     }
@@ -164,11 +165,11 @@ impl Task {
 
     /// How many CPU devices it has.
     pub(crate) fn cpus(&self) -> u32 {
-        let told = self.options.session_config.device_count.get("CPU").copied().unwrap_or(1);
-        told.clamp(1, CPUS_MAX) as u32
+        let count = self.options.session_config.device_count.get("CPU").copied().unwrap_or(1);
+        count.clamp(1, CPUS_MAX) as u32
     }
 
-    /// The same, under the name that the task has in a cluster that a session brought.
+    /// The same devices, under the task's name in a propagated cluster.
     pub(crate) fn devices_of(&self, task: &TaskName, cpus: u32) -> Vec<Arc<dyn Device>> {
         let device = |i: u32| {
             let name = DeviceName::cpu(&task.job, task.index, i);
@@ -183,7 +184,7 @@ impl Task {
     }
 }
 
-/// One of the steps that a task may have on its way.
+/// A permit for one of a task's concurrent steps.
 pub(crate) struct StepPermit(Arc<AtomicUsize>);
 
 impl Drop for StepPermit {
@@ -192,7 +193,7 @@ impl Drop for StepPermit {
     }
 }
 
-/// A device as `ListDevices` tells of it.
+/// A device as a `DeviceAttributes` message.
 pub(crate) fn attributes(device: &DeviceDescription) -> pb::DeviceAttributes {
     pb::DeviceAttributes {
         name: device.name.to_string(),

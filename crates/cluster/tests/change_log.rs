@@ -1,4 +1,4 @@
-//! A training run's changes of state, logged, and played into an empty server.
+//! Changes of state of a training run, logged by a `StateObserver` and replayed on another server.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
 mod support;
@@ -16,7 +16,7 @@ use thalweg_tensor::{DType, PartialShape, Resource, Shape, Tensor};
 const ROWS: usize = 6;
 const WIDTH: usize = 3;
 
-/// What happened: the state's name, what changed it, and its value since if it is a variable.
+/// Changes in order: the resource's name, the op that changed it, and a variable's new value.
 #[derive(Default)]
 struct Log(Mutex<Vec<Entry>>);
 
@@ -129,7 +129,7 @@ impl Model {
         m
     }
 
-    /// Queues, tables and accumulators change through the same door.
+    /// Queues, tables and accumulators are observed too.
     fn other_state(&mut self) {
         let gradient = self.gradient;
         queue(&mut self.scope, gradient);
@@ -148,7 +148,7 @@ impl Model {
     }
 }
 
-/// Numbers that look like a gradient.
+/// Pseudorandom numbers in [-0.5, 0.5).
 fn noise(seed: u32, rows: usize) -> Tensor {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);
     let mut next = || {
@@ -174,7 +174,7 @@ fn server(log: Option<Arc<Log>>) -> TestServer {
 }
 
 #[test]
-fn a_training_run_plays_again() {
+fn a_logged_training_run_can_be_replayed() {
     let log = Arc::new(Log::default());
     let first = server(Some(log.clone()));
     let model = Model::with_training();
@@ -194,7 +194,7 @@ fn a_training_run_plays_again() {
         ];
         session.run(&feeds, &[], &train).unwrap();
     }
-    let wanted = bits(&session, &model.names);
+    let expected = bits(&session, &model.names);
 
     // Every op that changes something was seen, and every kind of state.
     let entries = log.0.lock().unwrap();
@@ -204,7 +204,7 @@ fn a_training_run_plays_again() {
         other => other,
     });
     for op in ops.chain(["Assign", "AssignVariableOp"]) {
-        assert!(seen.contains(op), "{op} changed state behind the log's back: {seen:?}");
+        assert!(seen.contains(op), "{op} changed state without a log entry: {seen:?}");
     }
     let kinds: BTreeSet<&str> = entries.iter().map(|e| e.kind).collect();
     assert!(kinds.len() >= 4, "{kinds:?}");
@@ -221,11 +221,11 @@ fn a_training_run_plays_again() {
         let feed = format!("{}/value", entry.name);
         replica.run(&[(feed.as_str(), value)], &[], &[&assign]).unwrap();
     }
-    assert_eq!(bits(&replica, &empty.names), wanted);
+    assert_eq!(bits(&replica, &empty.names), expected);
 }
 
 #[test]
-fn removals_are_told() {
+fn removals_are_logged() {
     let log = Arc::new(Log::default());
     let server = server(Some(log.clone()));
     let mut model = Model::new();

@@ -1,5 +1,5 @@
-//! What a step costs the master of a cluster, whatever its tasks do: the only test here, as it counts
-//! all processor time of the process.
+//! Processor time of a step on the master of a cluster, with idle tasks. The only test in this file: it measures
+//! the processor time of the whole process.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
 
@@ -17,11 +17,11 @@ use thalweg_proto as pb;
 use thalweg_tensor::{DType, Shape};
 
 const OTHERS: u32 = 7;
-/// What a step may cost, optimised; unoptimised code is slower by far.
+/// Maximum processor time of a step; unoptimised code gets a larger bound.
 const MICROSECONDS_MAX: f64 = if cfg!(debug_assertions) { 3000.0 } else { 50.0 };
 const STEPS: u32 = if cfg!(debug_assertions) { 500 } else { 20_000 };
 
-/// A number on each of the other tasks, to which this one adds.
+/// A variable on each of the other tasks, to which the worker adds one.
 fn graph(s: &Scope) -> Vec<String> {
     let one = s.on_device("/job:worker/task:0").constant(&number(1.0)).unwrap();
     let add = |i: u32| {
@@ -55,7 +55,7 @@ fn a_step_over_eight_tasks_costs_its_master_little() {
     }
     let options = TaskOptions { job: "worker".into(), ..Default::default() };
     let task = Task::new(options, op_registry(FAMILIES).unwrap(), kernel_registry(FAMILIES));
-    let master = Arc::new(Master::of(network.join(Arc::new(task), spec)));
+    let master = Arc::new(Master::with_member(network.join(Arc::new(task), spec)));
     let s = scope();
     let targets = graph(&s);
     let request =
@@ -68,11 +68,11 @@ fn a_step_over_eight_tasks_costs_its_master_little() {
         ..Default::default()
     };
     let run = || {
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         master.run_step(step.clone(), &Cancellation::default(), move |result| {
-            let _ = tell.send(result.map(|_| ()));
+            let _ = sender.send(result.map(|_| ()));
         });
-        told.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+        receiver.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
     };
     (0..STEPS / 10).for_each(|_| run());
     let begin = cpu_seconds();

@@ -1,4 +1,4 @@
-//! Sessions over the wire, our client against our server.
+//! Remote sessions: our client against our server.
 #![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -45,7 +45,7 @@ fn a_session_runs_grows_and_closes() {
 }
 
 #[test]
-fn every_type_travels() {
+fn strings_and_numbers_round_trip() {
     let server = TestServer::new();
     let mut s = scope();
     let strings = s.op("Placeholder").name("s").attr("dtype", DType::String).build().unwrap();
@@ -130,7 +130,7 @@ fn reports_come_with_the_results() {
     let mut s = scope();
     constant_sum(&mut s);
     let mut config = pb::ConfigProto::default();
-    // Without folding, there is something to see.
+    // Without constant folding, so that nodes run.
     config.graph_options.get_or_insert_default().build_cost_model = 1;
     config
         .graph_options
@@ -182,10 +182,9 @@ fn timeouts_cancellation_and_closing_end_a_step() {
     wait_for_steps(&server, 0);
 }
 
-/// A thousand steps that wait for a queue: no thread is taken by any of them, and a task that has
-/// as many as it takes says so.
+/// A thousand steps that wait for a queue occupy no threads, and a task at its maximum of steps refuses more.
 #[test]
-fn blocked_steps_take_no_threads() {
+fn blocked_steps_occupy_no_threads() {
     const BLOCKED: usize = 1000;
     let task = thalweg_cluster::TaskOptions { steps_max: BLOCKED, ..Default::default() };
     let server = TestServer::with(task, Default::default());

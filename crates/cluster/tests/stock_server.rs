@@ -1,4 +1,4 @@
-//! Our client against TensorFlow's own server: what it says there, it says here.
+//! Our client against TensorFlow's server and ours: both must give the same results.
 //!
 //! The environment variable `TENSORFLOW_PYTHON` names a Python that has TensorFlow; `cargo xtask test
 //! peers` sets it.
@@ -16,13 +16,13 @@ use thalweg_cluster::{ConnectOptions, RemoteSession};
 use thalweg_runtime::RunOptions;
 use thalweg_tensor::{Code, DType, PartialShape, Tensor};
 
-struct Stock {
+struct TensorFlowServer {
     child: Child,
     target: String,
 }
 
-impl Stock {
-    fn start() -> Stock {
+impl TensorFlowServer {
+    fn start() -> TensorFlowServer {
         let python = std::env::var("TENSORFLOW_PYTHON")
             .expect("TENSORFLOW_PYTHON must name a Python with TensorFlow");
         let program =
@@ -31,19 +31,19 @@ impl Stock {
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let target = format!("grpc://{}", line.split_whitespace().last().unwrap());
-        Stock { child, target }
+        TensorFlowServer { child, target }
     }
 }
 
-impl Drop for Stock {
+impl Drop for TensorFlowServer {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The same calls on either server, with the same outcome.
-fn drive(target: &str) {
+/// Makes calls whose results must be the same on both servers.
+fn check_server(target: &str) {
     let mut s = scope();
     let (a, b) = (placeholder(&mut s, "a"), placeholder(&mut s, "b"));
     let sum = s.op("AddV2").name("sum").inputs(&[a, b]).build().unwrap();
@@ -93,12 +93,12 @@ fn drive(target: &str) {
 }
 
 #[test]
-fn our_server_answers() {
-    drive(&TestServer::new().target());
+fn our_server_passes_the_checks() {
+    check_server(&TestServer::new().target());
 }
 
 #[test]
 #[ignore = "needs TensorFlow: `cargo xtask test peers`"]
-fn tensorflows_server_answers_alike() {
-    drive(&Stock::start().target);
+fn tensorflows_server_passes_the_same_checks() {
+    check_server(&TensorFlowServer::start().target);
 }

@@ -1,4 +1,4 @@
-//! Masters and workers in one process, with every transport between them: calls, gRPC, streams.
+//! Masters and workers in one process over every transport: direct calls, gRPC, streams.
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
 
@@ -26,27 +26,27 @@ use tokio::sync::watch;
 static REGISTRIES: LazyLock<(Arc<OpRegistry>, Arc<KernelRegistry>)> =
     LazyLock::new(|| (op_registry(FAMILIES).unwrap(), kernel_registry(FAMILIES)));
 
-/// What is between the tasks.
+/// The transport between the tasks.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Way {
+enum Carrier {
     Memory,
     Grpc,
     Stream,
 }
 
-const WAYS: [Way; 3] = [Way::Memory, Way::Grpc, Way::Stream];
+const CARRIERS: [Carrier; 3] = [Carrier::Memory, Carrier::Grpc, Carrier::Stream];
 
 struct Cluster {
-    way: Way,
+    carrier: Carrier,
     network: Arc<MemoryNetwork>,
     spec: ClusterSpec,
-    /// Of tasks that did not start yet.
+    /// Listeners of tasks that have not been started.
     listeners: Mutex<BTreeMap<TaskName, TcpListener>>,
     servers: Mutex<BTreeMap<TaskName, (Runtime, watch::Sender<bool>)>>,
 }
 
 impl Cluster {
-    fn new(way: Way, tasks: &[(&str, u32)]) -> Cluster {
+    fn new(carrier: Carrier, tasks: &[(&str, u32)]) -> Cluster {
         let (mut spec, mut listeners) = (ClusterSpec::default(), BTreeMap::new());
         for (job, index) in tasks {
             let (name, listener) =
@@ -55,25 +55,25 @@ impl Cluster {
             listeners.insert(name, listener);
         }
         let (network, servers) = (MemoryNetwork::new(), Mutex::default());
-        Cluster { way, network, spec, listeners: Mutex::new(listeners), servers }
+        Cluster { carrier, network, spec, listeners: Mutex::new(listeners), servers }
     }
 
     /// All tasks, started.
-    fn of(way: Way, tasks: &[(&str, u32)]) -> (Cluster, Vec<Arc<Member>>) {
-        let cluster = Cluster::new(way, tasks);
+    fn of(carrier: Carrier, tasks: &[(&str, u32)]) -> (Cluster, Vec<Arc<Member>>) {
+        let cluster = Cluster::new(carrier, tasks);
         let members = tasks.iter().map(|(job, i)| cluster.start(job, *i)).collect();
         (cluster, members)
     }
 
     fn start(&self, job: &str, index: u32) -> Arc<Member> {
-        let tensor_transport = match self.way {
-            Way::Stream => TensorTransport::Auto,
+        let tensor_transport = match self.carrier {
+            Carrier::Stream => TensorTransport::Auto,
             _ => TensorTransport::Grpc,
         };
         let options =
             TaskOptions { job: job.into(), index, tensor_transport, ..Default::default() };
         let task = Arc::new(Task::new(options, REGISTRIES.0.clone(), REGISTRIES.1.clone()));
-        if self.way == Way::Memory {
+        if self.carrier == Carrier::Memory {
             return self.network.join(task, self.spec.clone());
         }
         let name = TaskName::new(job, index);
@@ -85,8 +85,9 @@ impl Cluster {
             .enable_all()
             .build()
             .unwrap();
-        let member = Member::of(task, self.spec.clone());
-        let server = Server::new(Arc::new(Master::of(member.clone())), ServerOptions::default());
+        let member = Member::new(task, self.spec.clone());
+        let server =
+            Server::new(Arc::new(Master::with_member(member.clone())), ServerOptions::default());
         let (stop, stopped) = watch::channel(false);
         runtime.spawn(async move {
             server.serve(tokio::net::TcpListener::from_std(listener).unwrap(), stopped).await;
@@ -107,8 +108,8 @@ impl Cluster {
     }
 
     fn crash(&self, name: &TaskName) {
-        match self.way {
-            Way::Memory => self.network.crash(name),
+        match self.carrier {
+            Carrier::Memory => self.network.crash(name),
             _ => self.servers.lock().unwrap().remove(name).unwrap().0.shutdown_background(),
         }
     }
@@ -130,7 +131,7 @@ struct Client {
 
 impl Client {
     fn open(member: &Arc<Member>, scope: &Scope) -> Client {
-        let master = Arc::new(Master::of(member.clone()));
+        let master = Arc::new(Master::with_member(member.clone()));
         let request = pb::CreateSessionRequest {
             graph_def: Some(scope.to_graph().to_def()),
             ..Default::default()
@@ -153,16 +154,16 @@ impl Client {
             target: names(target),
             ..Default::default()
         };
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         self.master.run_step(request, cancellation, move |result| {
-            let _ = tell.send(result.map(|step| step.ran.0));
+            let _ = sender.send(result.map(|step| step.ran.0));
         });
-        told
+        receiver
     }
 
     fn run(&self, fetch: &[&str], target: &[&str]) -> Result<Vec<Tensor>> {
-        let told = self.start(fetch, target, &Cancellation::default());
-        told.recv_timeout(Duration::from_secs(20)).expect("the step ends")
+        let receiver = self.start(fetch, target, &Cancellation::default());
+        receiver.recv_timeout(Duration::from_secs(20)).expect("the step ends")
     }
 }
 
@@ -193,9 +194,9 @@ fn counter() -> Scope {
 const TASKS: [(&str, u32); 3] = [("ps", 0), ("worker", 0), ("worker", 1)];
 
 #[test]
-fn masters_share_state_and_leave_nothing_behind() {
-    for way in WAYS {
-        let (_cluster, members) = Cluster::of(way, &TASKS);
+fn masters_share_state_and_clean_up_their_steps() {
+    for carrier in CARRIERS {
+        let (_cluster, members) = Cluster::of(carrier, &TASKS);
         let clients =
             [Client::open(&members[1], &counter()), Client::open(&members[2], &counter())];
         clients[0].run(&[], &["init"]).unwrap();
@@ -208,21 +209,21 @@ fn masters_share_state_and_leave_nothing_behind() {
                 });
             }
         });
-        assert_eq!(numbers(&clients[1].run(&["v:0"], &[]).unwrap()), [150.0], "{way:?}");
+        assert_eq!(numbers(&clients[1].run(&["v:0"], &[]).unwrap()), [150.0], "{carrier:?}");
         let streams = members[0].streams_open();
-        assert_eq!(streams, if way == Way::Stream { 2 } else { 0 }, "{way:?}");
+        assert_eq!(streams, if carrier == Carrier::Stream { 2 } else { 0 }, "{carrier:?}");
         let begin = Instant::now();
         while members.iter().any(|m| m.steps_known() > 0) {
-            assert!(begin.elapsed() < Duration::from_secs(5), "steps are left behind");
+            assert!(begin.elapsed() < Duration::from_secs(5), "the tasks still hold steps");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
 #[test]
-fn a_crash_ends_steps_that_need_the_task() {
-    for way in WAYS {
-        let (cluster, members) = Cluster::of(way, &TASKS);
+fn a_crash_fails_the_steps_that_need_the_task() {
+    for carrier in CARRIERS {
+        let (cluster, members) = Cluster::of(carrier, &TASKS);
         let client = Client::open(&members[1], &counter());
         client.run(&[], &["init"]).unwrap();
         let waiting = client.start(&["late:0"], &[], &Cancellation::default());
@@ -236,12 +237,12 @@ fn a_crash_ends_steps_that_need_the_task() {
         assert!(e.message().contains("/job:ps/replica:0/task:0"), "{e}");
         let e = client.run(&["v:0"], &[]).unwrap_err();
         assert_eq!(e.code(), Code::Unavailable, "{e}");
-        // What does not need it goes on.
+        // A step that does not need the task succeeds.
         let mut s = scope();
         constant_sum(&mut s);
         let other = Client::open(&members[1], &s);
         assert_eq!(numbers(&other.run(&["sum:0"], &[]).unwrap()), [3.0]);
-        // A task that starts anew is found by new sessions, and refused by old ones.
+        // After a restart new sessions find the task, and steps of old sessions fail.
         cluster.start("ps", 0);
         let e = client.run(&["v:0"], &[]).unwrap_err();
         assert!(matches!(e.code(), Code::Aborted | Code::Unavailable), "{e}");
@@ -253,8 +254,8 @@ fn a_crash_ends_steps_that_need_the_task() {
 
 #[test]
 fn a_cancelled_step_ends_on_all_tasks() {
-    for way in WAYS {
-        let (_cluster, members) = Cluster::of(way, &TASKS);
+    for carrier in CARRIERS {
+        let (_cluster, members) = Cluster::of(carrier, &TASKS);
         let client = Client::open(&members[1], &counter());
         for _ in 0..20 {
             let cancellation = Cancellation::default();
@@ -265,13 +266,13 @@ fn a_cancelled_step_ends_on_all_tasks() {
         }
         let begin = Instant::now();
         while members.iter().any(|m| m.steps_known() > 0) {
-            assert!(begin.elapsed() < Duration::from_secs(5), "steps are left behind");
+            assert!(begin.elapsed() < Duration::from_secs(5), "the tasks still hold steps");
             std::thread::sleep(Duration::from_millis(5));
         }
     }
 }
 
-/// `count` vectors on the worker, of which each goes to the parameter server to be summed.
+/// `count` vectors on the worker, each of which is sent to the parameter server and summed there.
 fn vectors(count: usize, elements: usize) -> Scope {
     let s = scope();
     let mut worker = s.on_device("/job:worker/task:0");
@@ -279,7 +280,7 @@ fn vectors(count: usize, elements: usize) -> Scope {
     for i in 0..count {
         let value = worker.constant(&number(i as f32)).unwrap();
         let dims = worker.constant(&Tensor::vector(&[elements as i32]).unwrap()).unwrap();
-        // Below one, so zero when it is cut off; and nobody can know it beforehand.
+        // In [0, 1), so its floor is zero; random, so that no constant folding removes it.
         let random = worker.op("RandomUniform").attr("dtype", DType::Float).input(dims);
         let random = random.build().unwrap();
         let zero = worker.op("Floor").input(random).build().unwrap();
@@ -292,17 +293,17 @@ fn vectors(count: usize, elements: usize) -> Scope {
 
 #[test]
 fn large_tensors_and_many_small_ones_arrive_whole() {
-    for way in WAYS {
-        let (_cluster, members) = Cluster::of(way, &TASKS);
+    for carrier in CARRIERS {
+        let (_cluster, members) = Cluster::of(carrier, &TASKS);
         for (count, elements) in [(3, 600_000), (300, 3)] {
             let client = Client::open(&members[1], &vectors(count, elements));
             let names: Vec<String> = (0..count).map(|i| format!("sum{i}:0")).collect();
             let fetches: Vec<&str> = names.iter().map(String::as_str).collect();
             let sums = numbers(&client.run(&fetches, &[]).unwrap());
-            let wanted: Vec<f32> = (0..count).map(|i| (i * elements) as f32).collect();
-            assert_eq!(sums, wanted, "{way:?}");
+            let expected: Vec<f32> = (0..count).map(|i| (i * elements) as f32).collect();
+            assert_eq!(sums, expected, "{carrier:?}");
             let streams = members[0].streams_open();
-            assert_eq!(streams, usize::from(way == Way::Stream), "{way:?}");
+            assert_eq!(streams, usize::from(carrier == Carrier::Stream), "{carrier:?}");
         }
     }
 }

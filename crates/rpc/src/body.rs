@@ -1,4 +1,4 @@
-//! Bodies and responses: a message in pieces, so that tensors leave from their own memory, or a status.
+//! Bodies and responses: a message in pieces, so that tensors are sent from their own memory, or a status.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -16,7 +16,7 @@ use crate::status::{percent_encoded, put_origin};
 
 const CONTENT_TYPE: HeaderValue = HeaderValue::from_static("application/grpc");
 
-/// The body of a unary request or response, complete before the first frame leaves.
+/// The body of a unary request or response, encoded completely before the first frame is sent.
 pub struct MessageBody {
     pub(crate) frames: VecDeque<Frame<Bytes>>,
 }
@@ -27,7 +27,7 @@ impl MessageBody {
         self.frames.iter().filter_map(Frame::data_ref).map(Bytes::len).sum()
     }
 
-    /// Replaces the bytes of each data frame: a caller may return bytes that own something besides.
+    /// Replaces the bytes of each data frame, for example by bytes that also own a charge.
     pub fn map_data(&mut self, mut replace: impl FnMut(Bytes) -> Bytes) {
         for frame in &mut self.frames {
             if let Some(data) = frame.data_mut() {
@@ -100,7 +100,7 @@ pub fn status(error: &Error) -> Response<MessageBody> {
     response
 }
 
-/// As [`status`], with where the error arose in headers of ours: what one of our tasks answers another.
+/// As [`status`], with the error's origin in headers of ours, which tasks of ours read.
 pub fn status_with_origin(error: &Error) -> Response<MessageBody> {
     let mut response = status(error);
     if let Some(origin) = error.origin() {
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn where_an_error_arose_travels_beside_its_text() {
+    fn an_errors_origin_travels_beside_its_text() {
         let error = err!(NotFound, "no file").at_node("lesen/ä").from_task("/job:ps");
         let response = status_with_origin(&error);
         let read = check_headers(response.headers()).unwrap_err();

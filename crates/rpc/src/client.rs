@@ -1,4 +1,4 @@
-//! The calling side of gRPC: channels, and how threads outside of an async runtime wait for calls.
+//! The client side of gRPC: channels, and blocking calls for threads outside of an async runtime.
 
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
@@ -18,13 +18,13 @@ use crate::body::MessageBody;
 use crate::descriptors::connect_error;
 use crate::gather::FieldPath;
 use crate::http2::{CONNECTION_WINDOW_BYTES, FRAME_BYTES, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES};
-use crate::message::{Limits, Receiving, decode_response};
+use crate::message::{MessageReader, ReceiveLimits, decode_response};
 use crate::pieces::Pieces;
 use crate::rope::Rope;
 use crate::status::{check_headers, grpc_timeout};
 
-/// Between attempts to connect.
-const RETRY: Duration = Duration::from_millis(50);
+/// Pause between attempts to connect.
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A unary method of a gRPC service.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +33,7 @@ pub struct Method {
     pub service: &'static str,
     /// The method's name.
     pub name: &'static str,
-    /// Where the tensors of its responses are.
+    /// The field path to the tensors of its responses.
     pub tensors: FieldPath,
 }
 
@@ -44,9 +44,9 @@ impl Method {
     }
 }
 
-/// Finds the address of a server.
+/// Resolves the address of a server.
 pub trait Resolve: Send + Sync {
-    /// The address now, `host:port`; none if it is not known. Asked for every connection attempt.
+    /// The current address, `host:port`; none if it is not known. Called for every connection attempt.
     fn address(&self) -> Option<String>;
 }
 
@@ -57,20 +57,19 @@ impl Resolve for String {
     }
 }
 
-/// How often and for how long to try to connect.
+/// Whether a refused connection is retried, and the timeout.
 #[derive(Clone, Copy, Debug)]
 pub enum ConnectPolicy {
-    /// Repeat refused attempts for at most this long: the server may be about to start.
+    /// Retries refused connections for at most this long: the server may still start.
     Retry(Duration),
-    /// One attempt, which fails at once if it is refused and after this long if nothing answers.
+    /// One attempt, which fails at once if it is refused, and after this long without an answer.
     Once(Duration),
 }
 
-/// The calling side of one server: a connection that is made when a call needs it, and again after it
-/// broke.
+/// A gRPC channel to one server: connects on demand, and again after the connection broke.
 pub struct Channel {
     resolver: Arc<dyn Resolve>,
-    /// As last resolved.
+    /// The last resolved address.
     address: parking_lot::Mutex<Arc<str>>,
     policy: ConnectPolicy,
     connection: Mutex<Option<Connected>>,
@@ -80,10 +79,10 @@ pub struct Channel {
 /// A connection and the address it was made to.
 type Connected = (SendRequest<MessageBody>, Arc<str>);
 
-/// The process's I/O runtime for calls made outside of any other: one thread.
+/// The process's I/O runtime, of one thread, for calls from outside of an async runtime.
 pub fn runtime() -> Result<&'static tokio::runtime::Runtime> {
     static RUNTIME: OnceLock<std::io::Result<tokio::runtime::Runtime>> = OnceLock::new();
-    // Made under the lock: tokio forbids to drop a superfluous one on a thread of a runtime.
+    // Built under the lock: a second runtime could not be dropped on a thread of a runtime.
     let made = RUNTIME.get_or_init(|| {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
@@ -91,31 +90,31 @@ pub fn runtime() -> Result<&'static tokio::runtime::Runtime> {
             .enable_all()
             .build()
     });
-    made.as_ref().map_err(|e| err!(Internal, "there is no thread for connections: {e}"))
+    made.as_ref().map_err(|e| err!(Internal, "the client's I/O thread cannot be started: {e}"))
 }
 
-/// Blocks until a call is answered; cancelling ends it, here and at the server.
-pub fn wait<T: Send + 'static>(
+/// Blocks the calling thread until the call has completed; `cancellation` cancels it, on the server too.
+pub fn block_on<T: Send + 'static>(
     call: impl Future<Output = Result<T>> + Send + 'static,
     cancellation: Option<&Cancellation>,
 ) -> Result<T> {
-    let (tell, told) = mpsc::channel();
-    let tell_end = tell.clone();
+    let (result_sender, receiver) = mpsc::channel();
+    let cancel_sender = result_sender.clone();
     let task = runtime()?.spawn(async move {
         // The receiver waits below.
-        let _ = tell.send(call.await);
+        let _ = result_sender.send(call.await);
     });
     let _registration = cancellation.map(|cancellation| {
         cancellation.on_cancel(move |cause| {
             task.abort();
-            let _ = tell_end.send(Err(cause.clone()));
+            let _ = cancel_sender.send(Err(cause.clone()));
         })
     });
-    told.recv().unwrap_or_else(|_| Err(err!(Internal, "the call ended without an answer")))
+    receiver.recv().unwrap_or_else(|_| Err(err!(Internal, "the call ended without an answer")))
 }
 
-/// Makes a call and ignores its answer.
-pub fn forget(call: impl Future<Output = Result<Rope>> + Send + 'static) {
+/// Runs a call in the background and ignores its result.
+pub fn spawn_detached(call: impl Future<Output = Result<Rope>> + Send + 'static) {
     if let Ok(runtime) = runtime() {
         runtime.spawn(call);
     }
@@ -137,7 +136,7 @@ impl Channel {
         Channel::new(self.resolver.clone(), self.policy, self.incoming.clone())
     }
 
-    /// What received messages are charged to.
+    /// The budget that received messages are charged to.
     pub fn incoming(&self) -> &Arc<Budget> {
         &self.incoming
     }
@@ -151,9 +150,9 @@ impl Channel {
     /// the former address.
     pub fn refresh_address(&self) -> Option<Arc<str>> {
         let now = resolve(&*self.resolver)?;
-        let mut known = self.address.lock();
-        (*known != now).then(|| {
-            *known = now.clone();
+        let mut address = self.address.lock();
+        (*address != now).then(|| {
+            *address = now.clone();
             now
         })
     }
@@ -185,7 +184,7 @@ impl Channel {
         decode_response(self.send(method, request, timeout).await?)
     }
 
-    /// As [`Channel::call_with`], with the response as it came.
+    /// As [`Channel::call_with`], with the encoded response.
     pub async fn send(
         &self,
         method: Method,
@@ -217,19 +216,20 @@ impl Channel {
         }
         let request = request
             .body(MessageBody { frames: pieces.into_frames()? })
-            .map_err(|e| err!(InvalidArgument, "'{address}' cannot be called: {e}"))?;
-        let lost = |e: hyper::Error| err!(Unavailable, "{address} was lost: {e}");
+            .map_err(|e| err!(InvalidArgument, "'{address}' is not a valid host:port: {e}"))?;
+        let lost = |e: hyper::Error| err!(Unavailable, "the connection to {address} was lost: {e}");
         sender.ready().await.map_err(lost)?;
         let response = sender.send_request(request).await.map_err(lost)?;
-        let limits = Limits { message_bytes_max: u32::MAX as usize, incoming: &self.incoming };
+        let limits =
+            ReceiveLimits { message_bytes_max: u32::MAX as usize, incoming: &self.incoming };
         read_response(response, limits, tensors).await
     }
 
     async fn sender(&self) -> Result<Connected> {
         let mut connection = self.connection.lock().await;
-        let is_good =
+        let is_current =
             |(sender, to): &&Connected| !sender.is_closed() && *to == *self.address.lock();
-        if let Some(connected) = connection.as_ref().filter(is_good) {
+        if let Some(connected) = connection.as_ref().filter(is_current) {
             return Ok(connected.clone());
         }
         let (ConnectPolicy::Retry(limit) | ConnectPolicy::Once(limit)) = self.policy;
@@ -237,7 +237,7 @@ impl Channel {
             Ok(connected) => connected,
             Err(_) => Err(err!(
                 Unavailable,
-                "nobody answers at {} after {} s",
+                "{} did not answer within {} s",
                 self.address(),
                 limit.as_secs_f32()
             )),
@@ -252,7 +252,7 @@ impl Channel {
             let address = self.address();
             match (TcpStream::connect(&*address).await, self.policy) {
                 (Ok(stream), _) => break (stream, address),
-                (Err(_), ConnectPolicy::Retry(_)) => tokio::time::sleep(RETRY).await,
+                (Err(_), ConnectPolicy::Retry(_)) => tokio::time::sleep(RETRY_INTERVAL).await,
                 (Err(e), ConnectPolicy::Once(_)) => {
                     return Err(connect_error(&address, &e));
                 }
@@ -270,7 +270,7 @@ impl Channel {
             .await
             .map_err(|e| err!(Unavailable, "{address} does not speak HTTP/2: {e}"))?;
         tokio::spawn(async move {
-            // Calls on it learn of its end themselves.
+            // Each call on the connection gets an error of its own.
             let _ = connection.await;
         });
         Ok((sender, address))
@@ -283,7 +283,7 @@ fn resolve(resolver: &dyn Resolve) -> Option<Arc<str>> {
 
 async fn read_response(
     response: Response<Incoming>,
-    limits: Limits<'_>,
+    limits: ReceiveLimits<'_>,
     tensors: FieldPath,
 ) -> Result<Rope> {
     let (head, mut body) = response.into_parts();
@@ -294,11 +294,11 @@ async fn read_response(
         head.status
     );
     check_headers(&head.headers)?;
-    let mut receiving = Receiving::new(limits, tensors);
+    let mut reader = MessageReader::new(limits, tensors);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| err!(Unavailable, "the answer broke off: {e}"))?;
+        let frame = frame.map_err(|e| err!(Unavailable, "the response was cut off: {e}"))?;
         match frame.into_data() {
-            Ok(data) => receiving.push(data)?,
+            Ok(data) => reader.push(data)?,
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
                     check_headers(&trailers)?;
@@ -306,5 +306,5 @@ async fn read_response(
             }
         }
     }
-    receiving.finish()
+    reader.finish()
 }

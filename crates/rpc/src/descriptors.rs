@@ -1,4 +1,4 @@
-//! Connections that fail because the process has no file descriptor left (EMFILE, ENFILE).
+//! Errors of connections, and of connections that fail for lack of file descriptors (EMFILE, ENFILE).
 
 use std::io;
 use std::sync::Once;
@@ -9,7 +9,7 @@ use tracing::warn;
 const EMFILE: i32 = 24;
 const ENFILE: i32 = 23;
 
-const HOW: &str = "raise the limit on open files (ulimit -n, LimitNOFILE= of systemd, --ulimit \
+const REMEDY: &str = "raise the limit on open files (ulimit -n, LimitNOFILE= of systemd, --ulimit \
                    nofile= of docker)";
 
 fn is_exhausted(error: &io::Error) -> bool {
@@ -18,22 +18,22 @@ fn is_exhausted(error: &io::Error) -> bool {
 
 /// Reports, once per process, that connections stay in the backlog for want of file descriptors.
 pub fn report_accept_error(error: &io::Error) {
-    static SAID: Once = Once::new();
+    static REPORTED: Once = Once::new();
     if is_exhausted(error) {
-        SAID.call_once(|| {
+        REPORTED.call_once(|| {
             warn!(
                 target: "thalweg::rpc",
-                "connections wait, as no more can be taken: {error}; {HOW}"
+                "new connections wait in the backlog, because accept failed: {error}; {REMEDY}"
             );
         });
     }
 }
 
 /// The error of a failed connection to `address`: UNAVAILABLE, or RESOURCE_EXHAUSTED if this process has
-/// no file descriptor left, which says nothing about the other side.
+/// no file descriptor left: the server may be alive.
 pub fn connect_error(address: &str, error: &io::Error) -> Error {
     match is_exhausted(error) {
-        true => err!(ResourceExhausted, "no connection to {address} can be made: {error}; {HOW}"),
+        true => err!(ResourceExhausted, "cannot connect to {address}: {error}; {REMEDY}"),
         false => err!(Unavailable, "{address} cannot be reached: {error}"),
     }
 }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_not_lost_because_we_have_no_descriptor_left() {
+    fn exhausted_descriptors_do_not_mean_a_lost_server() {
         for (number, code) in [
             (EMFILE, Code::ResourceExhausted),
             (ENFILE, Code::ResourceExhausted),

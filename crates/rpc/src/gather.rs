@@ -24,19 +24,19 @@ pub(crate) struct Gather {
     path: FieldPath,
     rope: Rope,
     /// Bytes received.
-    at: usize,
+    received: usize,
     /// Ends of the messages that the path has entered, outermost first.
     ends: SmallVec<[usize; 4]>,
-    reading: Reading,
+    state: ParserState,
 }
 
-enum Reading {
+enum ParserState {
     /// The tag and the length of a field.
     Header(SmallVec<[u8; HEADER_BYTES_MAX]>),
-    /// Bytes that stay in their frames; how many are missing.
-    Passing(usize),
-    /// A tensor's bytes; how many are filled.
-    Filling(Tensor, usize),
+    /// Bytes that stay in their frames; the number of missing bytes.
+    Skip(usize),
+    /// A tensor's bytes; the number of received bytes.
+    Tensor(Tensor, usize),
 }
 
 /// The header of a field.
@@ -51,48 +51,54 @@ impl Gather {
     /// A message of `len` bytes, none of them received.
     pub(crate) fn new(path: FieldPath, len: usize) -> Gather {
         let is_plain = path.is_empty() || len < TENSOR_BYTES_MIN;
-        let reading =
-            if is_plain { Reading::Passing(len) } else { Reading::Header(SmallVec::new()) };
-        Gather { path, rope: Rope::default(), at: 0, ends: SmallVec::from_slice(&[len]), reading }
+        let state =
+            if is_plain { ParserState::Skip(len) } else { ParserState::Header(SmallVec::new()) };
+        Gather {
+            path,
+            rope: Rope::default(),
+            received: 0,
+            ends: SmallVec::from_slice(&[len]),
+            state,
+        }
     }
 
     /// Bytes received.
     pub(crate) fn len(&self) -> usize {
-        self.at
+        self.received
     }
 
-    /// Takes the next bytes, which must not exceed the message.
+    /// Appends the next bytes, which must not exceed the message.
     pub(crate) fn push(&mut self, mut frame: Bytes) -> Result<()> {
-        // Start of the part of the frame that stays in it.
+        // Start of the bytes that stay in this frame.
         let mut kept = 0;
         let mut i = 0;
         while i < frame.len() {
-            let count = match &mut self.reading {
-                Reading::Header(header) => {
+            let count = match &mut self.state {
+                ParserState::Header(header) => {
                     header.push(frame[i]);
                     1
                 }
-                Reading::Passing(left) => {
+                ParserState::Skip(left) => {
                     let count = (*left).min(frame.len() - i);
                     *left -= count;
                     count
                 }
-                Reading::Filling(tensor, filled) => {
-                    let room = &mut tensor.as_mut_slice::<u8>()?[*filled..];
-                    let count = room.len().min(frame.len() - i);
-                    room[..count].copy_from_slice(&frame[i..i + count]);
+                ParserState::Tensor(tensor, filled) => {
+                    let rest = &mut tensor.as_mut_slice::<u8>()?[*filled..];
+                    let count = rest.len().min(frame.len() - i);
+                    rest[..count].copy_from_slice(&frame[i..i + count]);
                     *filled += count;
                     kept = i + count;
                     count
                 }
             };
             i += count;
-            self.at += count;
-            let begun = self.go_on()?;
-            if let Some(tensor) = begun {
+            self.received += count;
+            let tensor = self.advance()?;
+            if let Some(tensor) = tensor {
                 self.rope.push(frame.slice(kept..i));
                 kept = i;
-                self.reading = Reading::Filling(tensor, 0);
+                self.state = ParserState::Tensor(tensor, 0);
             }
         }
         self.rope.push(frame.split_off(kept));
@@ -105,47 +111,47 @@ impl Gather {
     }
 
     /// Advances the parser; returns memory for a tensor if one begins here.
-    fn go_on(&mut self) -> Result<Option<Tensor>> {
-        match &self.reading {
-            Reading::Header(header) => match parse(header) {
+    fn advance(&mut self) -> Result<Option<Tensor>> {
+        match &self.state {
+            ParserState::Header(header) => match parse(header) {
                 Parsed::Incomplete => return Ok(None),
-                Parsed::Broken => self.reading = Reading::Passing(usize::MAX),
+                Parsed::Malformed => self.state = ParserState::Skip(usize::MAX),
                 Parsed::Field(field) => return self.enter(&field),
             },
-            Reading::Passing(0) => self.next_field(),
-            Reading::Passing(_) => {}
-            Reading::Filling(tensor, filled) if *filled == tensor.num_elements() => {
+            ParserState::Skip(0) => self.next_field(),
+            ParserState::Skip(_) => {}
+            ParserState::Tensor(tensor, filled) if *filled == tensor.num_elements() => {
                 self.rope.push(tensor.to_bytes()?);
                 self.next_field();
             }
-            Reading::Filling(..) => {}
+            ParserState::Tensor(..) => {}
         }
         Ok(None)
     }
 
     fn next_field(&mut self) {
-        while self.ends.len() > 1 && self.ends.last() == Some(&self.at) {
+        while self.ends.len() > 1 && self.ends.last() == Some(&self.received) {
             self.ends.pop();
         }
-        self.reading = Reading::Header(SmallVec::new());
+        self.state = ParserState::Header(SmallVec::new());
     }
 
     fn enter(&mut self, field: &Field) -> Result<Option<Tensor>> {
-        let room = self.ends.last().map_or(0, |end| end.saturating_sub(self.at));
-        if field.len > room {
+        let rest = self.ends.last().map_or(0, |end| end.saturating_sub(self.received));
+        if field.len > rest {
             // Malformed; decoding the message gives the error.
-            self.reading = Reading::Passing(usize::MAX);
+            self.state = ParserState::Skip(usize::MAX);
             return Ok(None);
         }
         let is_on_path =
             field.is_bytes && field.len > 0 && field.number == self.path[self.ends.len() - 1];
         if is_on_path && self.ends.len() < self.path.len() {
-            self.ends.push(self.at + field.len);
-            self.reading = Reading::Header(SmallVec::new());
+            self.ends.push(self.received + field.len);
+            self.state = ParserState::Header(SmallVec::new());
         } else if is_on_path && field.len >= TENSOR_BYTES_MIN {
             return Tensor::allocate(DType::UInt8, Shape::new(&[field.len])?, None).map(Some);
         } else if field.len > 0 {
-            self.reading = Reading::Passing(field.len);
+            self.state = ParserState::Skip(field.len);
         } else {
             self.next_field();
         }
@@ -155,8 +161,7 @@ impl Gather {
 
 enum Parsed {
     Incomplete,
-    /// Malformed.
-    Broken,
+    Malformed,
     Field(Field),
 }
 
@@ -164,9 +169,9 @@ fn parse(header: &[u8]) -> Parsed {
     if header.last().is_none_or(|byte| byte & 0x80 != 0) {
         // Within a number, which may take half of a header.
         let is_possible = header.len() < HEADER_BYTES_MAX;
-        return if is_possible { Parsed::Incomplete } else { Parsed::Broken };
+        return if is_possible { Parsed::Incomplete } else { Parsed::Malformed };
     }
-    let Ok((tag, tag_len)) = varint(header) else { return Parsed::Broken };
+    let Ok((tag, tag_len)) = varint(header) else { return Parsed::Malformed };
     let rest = &header[tag_len..];
     let (len, is_bytes) = match tag & 7 {
         1 => (8, false),
@@ -175,9 +180,9 @@ fn parse(header: &[u8]) -> Parsed {
         0 => (0, false),
         2 => match varint(rest).map(|(len, _)| usize::try_from(len)) {
             Ok(Ok(len)) => (len, true),
-            _ => return Parsed::Broken,
+            _ => return Parsed::Malformed,
         },
-        _ => return Parsed::Broken,
+        _ => return Parsed::Malformed,
     };
     Parsed::Field(Field { number: tag >> 3, len, is_bytes })
 }
@@ -222,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_the_same_however_they_come() {
+    fn messages_are_the_same_for_all_frame_sizes() {
         for sizes in [&[][..], &[100_000], &[0, 70_000, 3, 65_536, 65_535, 200_001], &[1, 2]] {
             let message = request(sizes);
             let bytes = Bytes::from(message.encode_to_vec());
@@ -243,16 +248,16 @@ mod tests {
         }
     }
 
-    /// Whatever bytes come, they come out again.
+    /// Malformed messages come out byte for byte.
     #[test]
-    fn broken_messages_pass_unchanged() {
+    fn malformed_messages_pass_unchanged() {
         let whole = request(&[70_000]).encode_to_vec();
-        for at in 0..200 {
+        for received in 0..200 {
             for value in [0, 0x7f, 0xff] {
                 let mut bytes = whole.clone();
-                bytes[at] = value;
+                bytes[received] = value;
                 let mut rope = gathered(&Bytes::from(bytes.clone()), 999);
-                assert_eq!(rope.copy_to_bytes(rope.remaining()), bytes, "{at} {value}");
+                assert_eq!(rope.copy_to_bytes(rope.remaining()), bytes, "{received} {value}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Receiving one message: the data frames of a body, charged to a budget, without gRPC's prefix.
+//! Receiving one message: collects the data frames of a body, charged to a budget, without gRPC's prefix.
 
 use bytes::{Buf, Bytes};
 use http_body::Body;
@@ -16,42 +16,42 @@ const PIECE_BYTES: usize = 64;
 
 /// Bounds on received messages.
 #[derive(Clone, Copy)]
-pub struct Limits<'a> {
-    /// Bytes of one message.
+pub struct ReceiveLimits<'a> {
+    /// Maximum size of a message in bytes.
     pub message_bytes_max: usize,
-    /// Bytes of all messages that are being received.
+    /// Budget of all messages that are being received.
     pub incoming: &'a Budget,
 }
 
 /// A message that is being received.
-pub(crate) struct Receiving<'a> {
-    limits: Limits<'a>,
+pub(crate) struct MessageReader<'a> {
+    limits: ReceiveLimits<'a>,
     path: FieldPath,
-    /// Bytes that came before the prefix was complete.
+    /// Bytes received before the prefix was complete.
     prefix: Rope,
     /// The message and its announced length, once the prefix is complete.
     message: Option<(Gather, usize)>,
     /// Bytes charged to `limits.incoming`.
-    taken: usize,
+    charged: usize,
 }
 
-impl Drop for Receiving<'_> {
+impl Drop for MessageReader<'_> {
     fn drop(&mut self) {
-        self.limits.incoming.give_back(self.taken);
+        self.limits.incoming.give_back(self.charged);
     }
 }
 
-impl<'a> Receiving<'a> {
+impl<'a> MessageReader<'a> {
     /// An empty message whose tensors are at `path`.
-    pub(crate) fn new(limits: Limits<'a>, path: FieldPath) -> Receiving<'a> {
-        Receiving { limits, path, prefix: Rope::default(), message: None, taken: 0 }
+    pub(crate) fn new(limits: ReceiveLimits<'a>, path: FieldPath) -> MessageReader<'a> {
+        MessageReader { limits, path, prefix: Rope::default(), message: None, charged: 0 }
     }
 
     /// Takes the bytes of the next data frame.
     pub(crate) fn push(&mut self, data: Bytes) -> Result<()> {
         let bytes = data.len() + PIECE_BYTES;
         self.limits.incoming.take(bytes)?;
-        self.taken += bytes;
+        self.charged += bytes;
         if let Some((message, expected)) = &mut self.message {
             return push_into(message, *expected, data);
         }
@@ -75,7 +75,7 @@ impl<'a> Receiving<'a> {
                 "the message ends after {} of {expected} bytes",
                 message.len()
             ),
-            None => bail!(InvalidArgument, "there is no message"),
+            None => bail!(InvalidArgument, "the call has no message; one is expected"),
         }
     }
 }
@@ -84,25 +84,25 @@ fn push_into(message: &mut Gather, expected: usize, data: Bytes) -> Result<()> {
     ensure!(
         data.len() <= expected - message.len(),
         InvalidArgument,
-        "there is more than one message"
+        "the call has more than one message; one is expected"
     );
     message.push(data)
 }
 
 /// Reads the one message of a unary call, whose tensors are at `path`.
-pub async fn read<B>(mut body: B, limits: Limits<'_>, path: FieldPath) -> Result<Rope>
+pub async fn read<B>(mut body: B, limits: ReceiveLimits<'_>, path: FieldPath) -> Result<Rope>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let mut receiving = Receiving::new(limits, path);
+    let mut reader = MessageReader::new(limits, path);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| err!(Cancelled, "the request broke off: {e}"))?;
+        let frame = frame.map_err(|e| err!(Cancelled, "the request was cut off: {e}"))?;
         if let Ok(data) = frame.into_data() {
-            receiving.push(data)?;
+            reader.push(data)?;
         }
     }
-    receiving.finish()
+    reader.finish()
 }
 
 /// Messages with more bytes than this may hold very many fields: I/O threads should not decode them.
@@ -115,12 +115,12 @@ pub fn is_large(rope: &Rope) -> bool {
 
 /// Decodes a request.
 pub fn decode<M: Message + Default>(rope: Rope) -> Result<M> {
-    M::decode(rope).map_err(|e| err!(InvalidArgument, "the message cannot be read: {e}"))
+    M::decode(rope).map_err(|e| err!(InvalidArgument, "the message cannot be decoded: {e}"))
 }
 
 /// Decodes a response.
 pub fn decode_response<M: Message + Default>(rope: Rope) -> Result<M> {
-    M::decode(rope).map_err(|e| err!(DataLoss, "the answer cannot be read: {e}"))
+    M::decode(rope).map_err(|e| err!(DataLoss, "the response cannot be decoded: {e}"))
 }
 
 fn read_prefix(rope: &mut Rope, bytes_max: usize) -> Result<usize> {
@@ -130,7 +130,7 @@ fn read_prefix(rope: &mut Rope, bytes_max: usize) -> Result<usize> {
     ensure!(
         len <= bytes_max,
         ResourceExhausted,
-        "the message has {len} bytes; at most {bytes_max} are taken"
+        "the message has {len} bytes; at most {bytes_max} are accepted"
     );
     Ok(len)
 }

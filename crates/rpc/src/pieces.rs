@@ -7,15 +7,16 @@ use http_body::Frame;
 use prost::Message;
 use thalweg_tensor::{DType, Result, Tensor, ensure};
 
-/// Tensors below this size are copied behind the header rather than sent as a piece of their own.
+/// Smaller byte fields are copied behind their header rather than sent as a piece of their own.
 const SHARED_BYTES_MIN: usize = 4096;
-/// Maximum of a length prefix.
+/// Maximum value of gRPC's length prefix.
 const MESSAGE_BYTES_MAX: usize = u32::MAX as usize;
 
 /// An encoded message: pieces of encoded fields, with the memory of large tensors between them.
 #[derive(Default)]
 pub struct Pieces {
-    done: Vec<Bytes>,
+    /// The complete pieces.
+    complete: Vec<Bytes>,
     /// The fields after the complete pieces.
     pub(crate) current: BytesMut,
 }
@@ -59,8 +60,8 @@ impl Pieces {
         if bytes.len() < SHARED_BYTES_MIN {
             self.current.put_slice(&bytes);
         } else {
-            self.done.push(self.current.split().freeze());
-            self.done.push(bytes);
+            self.complete.push(self.current.split().freeze());
+            self.complete.push(bytes);
         }
     }
 
@@ -77,17 +78,17 @@ impl Pieces {
 
     /// The data frames, with gRPC's length prefix.
     pub fn into_frames(mut self) -> Result<VecDeque<Frame<Bytes>>> {
-        self.done.push(self.current.freeze());
-        let len: usize = self.done.iter().map(Bytes::len).sum();
+        self.complete.push(self.current.freeze());
+        let len: usize = self.complete.iter().map(Bytes::len).sum();
         check_len(len)?;
-        let mut prefix = BytesMut::with_capacity(5 + self.done[0].len());
+        let mut prefix = BytesMut::with_capacity(5 + self.complete[0].len());
         prefix.put_u8(0);
         prefix.put_u32(len as u32);
         // A small message is one frame.
-        prefix.put_slice(&self.done[0]);
-        let mut frames = VecDeque::with_capacity(self.done.len() + 1);
+        prefix.put_slice(&self.complete[0]);
+        let mut frames = VecDeque::with_capacity(self.complete.len() + 1);
         frames.push_back(Frame::data(prefix.freeze()));
-        let rest = self.done.into_iter().skip(1).filter(|piece| !piece.is_empty());
+        let rest = self.complete.into_iter().skip(1).filter(|piece| !piece.is_empty());
         frames.extend(rest.map(Frame::data));
         Ok(frames)
     }
@@ -97,12 +98,12 @@ fn check_len(len: usize) -> Result<()> {
     ensure!(
         len <= MESSAGE_BYTES_MAX,
         ResourceExhausted,
-        "the message has {len} bytes; one holds at most {MESSAGE_BYTES_MAX}"
+        "the message has {len} bytes; a gRPC message has at most {MESSAGE_BYTES_MAX}"
     );
     Ok(())
 }
 
-/// Number of `TensorProto.tensor_content`.
+/// Field number of `TensorProto.tensor_content`.
 const TENSOR_CONTENT: u32 = 4;
 
 /// A TensorProto without its content, and the content.

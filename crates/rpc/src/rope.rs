@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, Bytes, BytesMut};
 
-/// Bytes in pieces, read from the front.
+/// A sequence of byte slices that is read from the front.
 #[derive(Clone, Default)]
 pub struct Rope {
     pieces: VecDeque<Bytes>,

@@ -1,11 +1,11 @@
-//! gRPC's status and timeout headers, out and in.
+//! Encoding and decoding of gRPC's status and timeout headers.
 
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
 use thalweg_tensor::{Code, Error, Origin, Result};
 
-/// Codes by number; number 1 comes first.
+/// The canonical codes from number 1 on.
 const CODES: [Code; 16] = [
     Code::Cancelled,
     Code::Unknown,
@@ -25,7 +25,7 @@ const CODES: [Code; 16] = [
     Code::Unauthenticated,
 ];
 
-/// The result that a canonical code's number stands for; 0 is OK. `message` is called for errors only.
+/// The result of a canonical code's number; 0 is OK. `message` is called for errors only.
 pub fn check_status(number: i64, message: impl FnOnce() -> String) -> Result<()> {
     if number == 0 {
         return Ok(());
@@ -48,10 +48,10 @@ pub(crate) fn check_headers(headers: &HeaderMap) -> Result<()> {
     )
 }
 
-/// Where an error arose: node, function and task.
+/// Headers of an error's origin: node, function and task.
 const ORIGIN_HEADERS: [&str; 3] =
     ["thalweg-error-node", "thalweg-error-function", "thalweg-error-task"];
-/// Bytes that an origin header may have: with `grpc-message` all must fit into 16 KB.
+/// Maximum size of an origin header: together with `grpc-message` they must fit into 16 KB.
 const ORIGIN_BYTES_MAX: usize = 1024;
 
 /// Adds the fields of `origin`; one that is too long is left out.
@@ -67,7 +67,7 @@ pub(crate) fn put_origin(headers: &mut HeaderMap, origin: &Origin) {
     }
 }
 
-/// Bytes of a status text that are sent; HTTP/2 peers refuse header blocks of more than some kilobytes.
+/// Maximum size of a status text; HTTP/2 peers refuse header blocks of more than some kilobytes.
 const STATUS_TEXT_BYTES_MAX: usize = 4096;
 
 /// `grpc-message`: printable ASCII except `%` as it is, every other byte as `%XX`.

@@ -23,7 +23,7 @@ pub struct ModelConfig {
 }
 
 impl ModelConfig {
-    /// A model of which the latest version under a folder is served.
+    /// A model whose latest version under a folder is served.
     pub fn new(name: impl Into<String>, base_path: impl Into<String>) -> ModelConfig {
         ModelConfig {
             name: name.into(),
@@ -35,17 +35,17 @@ impl ModelConfig {
 
     fn from_proto(proto: &serving::ModelConfig) -> Result<ModelConfig> {
         let name = &proto.name;
-        ensure!(!name.is_empty(), InvalidArgument, "it has no name");
+        ensure!(!name.is_empty(), InvalidArgument, "the model has no name");
         ensure!(
             !name.contains(['/', ':']),
             InvalidArgument,
-            "'/' and ':' cannot be in a model's name: paths of requests have them"
+            "a model's name must not contain '/' or ':', which separate the parts of a request's path"
         );
-        ensure!(!proto.base_path.is_empty(), InvalidArgument, "it has no base_path");
+        ensure!(!proto.base_path.is_empty(), InvalidArgument, "the model has no base_path");
         ensure!(
             matches!(proto.model_platform.as_str(), "" | "tensorflow"),
             InvalidArgument,
-            "its model_platform '{}' is not known; 'tensorflow' is",
+            "the model_platform '{}' is not supported; expected 'tensorflow'",
             proto.model_platform
         );
         Ok(ModelConfig {
@@ -80,7 +80,7 @@ pub fn models(config: &serving::ModelServerConfig) -> Result<Vec<ModelConfig>> {
                 "custom_model_config is not supported; name the models in a model_config_list"
             )
         }
-        None => bail!(InvalidArgument, "there is no model_config_list"),
+        None => bail!(InvalidArgument, "the configuration has no model_config_list"),
     };
     let mut found = Vec::with_capacity(list.config.len());
     for (i, proto) in list.config.iter().enumerate() {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_as_tensorflow_serving_takes_it() {
+    fn a_file_of_tensorflow_serving_is_read() {
         let text = r#"
             model_config_list {
               config {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_effect_is_named() {
+    fn settings_without_effect_are_named() {
         let text = r#"model_config_list {
             config { name: "a" base_path: "/a" }
             config { name: "b" base_path: "/b" logging_config {
@@ -163,12 +163,15 @@ mod tests {
     fn mistakes_are_named() {
         for (text, words) in [
             ("", "no model_config_list"),
-            ("model_config_list { config { base_path: '/a' } }", "it has no name"),
+            ("model_config_list { config { base_path: '/a' } }", "the model has no name"),
             ("model_config_list { config { name: 'a' } }", "model 1 'a'"),
-            ("model_config_list { config { name: 'a/b' base_path: '/a' } }", "'/' and ':'"),
+            (
+                "model_config_list { config { name: 'a/b' base_path: '/a' } }",
+                "must not contain '/' or ':'",
+            ),
             (
                 "model_config_list { config { name: 'a' base_path: '/a' model_platform: 'onnx' } }",
-                "'onnx' is not known",
+                "'onnx' is not supported",
             ),
             (
                 "model_config_list { config { name: 'a' base_path: '/a' } \
@@ -177,8 +180,8 @@ mod tests {
             ),
             ("custom_model_config {}", "custom_model_config is not supported"),
         ] {
-            let message = read(text).unwrap_err().to_string();
-            assert!(message.contains(words), "{text}: {message}");
+            let error = read(text).unwrap_err();
+            assert!(error.message().contains(words), "{text}: {error}");
         }
     }
 }

@@ -32,24 +32,24 @@ impl Default for ConnectionTimeouts {
 /// The idle timeout while few connection slots are free.
 pub(crate) const IDLE_CROWDED: Duration = Duration::from_secs(5);
 /// How long a client has to close a connection that the server wants to end.
-const GOODBYE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum interval of timeout checks.
-const LOOK: Duration = Duration::from_secs(5);
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(5);
 
 /// The connection slots of one protocol.
 #[derive(Clone)]
-pub(crate) struct Places {
+pub(crate) struct ConnectionSlots {
     pub(crate) left: Arc<Semaphore>,
     pub(crate) max: usize,
 }
 
-impl Places {
-    pub(crate) fn new(max: usize) -> Places {
-        Places { left: Arc::new(Semaphore::new(max)), max }
+impl ConnectionSlots {
+    pub(crate) fn new(max: usize) -> ConnectionSlots {
+        ConnectionSlots { left: Arc::new(Semaphore::new(max)), max }
     }
 
     /// Whether few slots are free.
-    fn are_few(&self) -> bool {
+    fn is_crowded(&self) -> bool {
         self.left.available_permits() < self.max.div_ceil(8)
     }
 }
@@ -74,18 +74,18 @@ pub(crate) struct Calls {
 pub(crate) struct Call {
     of: Arc<Calls>,
     slot: Option<usize>,
-    _room: Option<Charge>,
+    _charge: Option<Charge>,
 }
 
 impl Calls {
     /// Begins a call.
     pub(crate) fn begin(self: &Arc<Self>) -> Call {
         self.open.fetch_add(1, Ordering::Relaxed);
-        Call { of: self.clone(), slot: None, _room: None }
+        Call { of: self.clone(), slot: None, _charge: None }
     }
 
     /// Advances to the next slot; false if an answer is overdue.
-    fn turn(&self) -> bool {
+    fn advance_slot(&self) -> bool {
         let next = (self.slot.load(Ordering::Relaxed) + 1) % SLOTS;
         self.slot.store(next, Ordering::Relaxed);
         self.sending[next].load(Ordering::Relaxed) == 0
@@ -93,11 +93,11 @@ impl Calls {
 }
 
 impl Call {
-    /// Marks the answer as ready; it holds `room`, its memory charge, until it is sent.
-    pub(crate) fn answered(&mut self, room: Option<Charge>) {
+    /// Marks the answer as ready; it holds `charge`, its memory charge, until it is sent.
+    pub(crate) fn answered(&mut self, charge: Option<Charge>) {
         let slot = self.of.slot.load(Ordering::Relaxed);
         self.of.sending[slot].fetch_add(1, Ordering::Relaxed);
-        (self.slot, self._room) = (Some(slot), room);
+        (self.slot, self._charge) = (Some(slot), charge);
     }
 }
 
@@ -111,88 +111,96 @@ impl Drop for Call {
 }
 
 /// The bytes of an answer. The transport keeps them until they are sent, and with them the call.
-pub(crate) fn held(bytes: Bytes, call: Arc<Call>) -> Bytes {
-    struct Held {
+pub(crate) fn with_call(bytes: Bytes, call: Arc<Call>) -> Bytes {
+    struct BytesWithCall {
         bytes: Bytes,
         _call: Arc<Call>,
     }
-    impl AsRef<[u8]> for Held {
+    impl AsRef<[u8]> for BytesWithCall {
         fn as_ref(&self) -> &[u8] {
             &self.bytes
         }
     }
-    Bytes::from_owner(Held { bytes, _call: call })
+    Bytes::from_owner(BytesWithCall { bytes, _call: call })
 }
 
 /// The timeouts and counters that a connection is checked against.
-pub(crate) struct Watch {
+pub(crate) struct ConnectionMonitor {
     pub(crate) calls: Arc<Calls>,
     pub(crate) timeouts: ConnectionTimeouts,
-    pub(crate) places: Places,
+    pub(crate) slots: ConnectionSlots,
 }
 
 /// Why a connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Verdict {
+enum CloseReason {
     Idle,
-    Stuck,
+    AnswerOverdue,
 }
 
 /// The state between two checks.
 #[derive(Default)]
-struct Seen {
-    idled: Duration,
-    since_turn: Duration,
+struct CheckState {
+    idle_time: Duration,
+    slot_time: Duration,
 }
 
-impl Watch {
+impl ConnectionMonitor {
     /// Completes when the connection must be closed.
-    async fn verdict(&self, may_idle: bool) -> Verdict {
-        let (mut seen, pause) = (Seen::default(), self.pause());
+    async fn close_reason(&self, may_idle: bool) -> CloseReason {
+        let (mut state, check_interval) = (CheckState::default(), self.check_interval());
         loop {
-            tokio::time::sleep(pause).await;
-            if let Some(verdict) = self.look(&mut seen, pause, may_idle) {
-                return verdict;
+            tokio::time::sleep(check_interval).await;
+            if let Some(close_reason) = self.check(&mut state, check_interval, may_idle) {
+                return close_reason;
             }
         }
     }
 
     /// The duration of a slot.
-    fn part(&self) -> Duration {
+    fn slot_duration(&self) -> Duration {
         self.timeouts.answer / (SLOTS as u32 - 1)
     }
 
     /// The interval of checks.
-    fn pause(&self) -> Duration {
-        LOOK.min(self.part()).min(self.timeouts.idle / 4).max(Duration::from_millis(1))
+    fn check_interval(&self) -> Duration {
+        CHECK_INTERVAL_MAX
+            .min(self.slot_duration())
+            .min(self.timeouts.idle / 4)
+            .max(Duration::from_millis(1))
     }
 
     /// Checks the timeouts after `passed` since the last check.
-    fn look(&self, seen: &mut Seen, passed: Duration, may_idle: bool) -> Option<Verdict> {
-        seen.since_turn += passed;
-        if seen.since_turn >= self.part() {
-            seen.since_turn = Duration::ZERO;
-            if !self.calls.turn() {
-                return Some(Verdict::Stuck);
+    fn check(
+        &self,
+        state: &mut CheckState,
+        passed: Duration,
+        may_idle: bool,
+    ) -> Option<CloseReason> {
+        state.slot_time += passed;
+        if state.slot_time >= self.slot_duration() {
+            state.slot_time = Duration::ZERO;
+            if !self.calls.advance_slot() {
+                return Some(CloseReason::AnswerOverdue);
             }
         }
         let is_idle = may_idle && self.calls.open.load(Ordering::Relaxed) == 0;
-        seen.idled = if is_idle { seen.idled + passed } else { Duration::ZERO };
+        state.idle_time = if is_idle { state.idle_time + passed } else { Duration::ZERO };
         let idle = self.timeouts.idle;
-        let limit = if self.places.are_few() { idle.min(IDLE_CROWDED) } else { idle };
-        (seen.idled >= limit).then_some(Verdict::Idle)
+        let limit = if self.slots.is_crowded() { idle.min(IDLE_CROWDED) } else { idle };
+        (state.idle_time >= limit).then_some(CloseReason::Idle)
     }
 
     /// Waits for the first byte of a client; false on timeout. A client that sends nothing costs no
     /// more memory than this wait.
-    pub(crate) async fn is_greeted(
+    pub(crate) async fn has_first_byte(
         &self,
         stream: &TcpStream,
         stop: &mut watch::Receiver<bool>,
     ) -> bool {
         tokio::select! {
-            greeted = stream.readable() => greeted.is_ok(),
-            _ = self.verdict(true) => false,
+            ready = stream.readable() => ready.is_ok(),
+            _ = self.close_reason(true) => false,
             _ = stop.wait_for(|stopped| *stopped) => false,
         }
     }
@@ -206,28 +214,28 @@ impl Watch {
         mut stop: watch::Receiver<bool>,
     ) {
         tokio::pin!(connection);
-        let verdict = tokio::select! {
+        let close_reason = tokio::select! {
             _ = &mut connection => return,
-            verdict = self.verdict(true) => Some(verdict),
+            close_reason = self.close_reason(true) => Some(close_reason),
             _ = stop.wait_for(|stopped| *stopped) => None,
         };
-        if verdict == Some(Verdict::Stuck) {
-            // Whatever is left of it goes with the connection.
+        if close_reason == Some(CloseReason::AnswerOverdue) {
+            // The connection is dropped with what is unsent.
             return;
         }
         end(connection.as_mut());
-        // A call that came in the meantime is answered, and its answer has its time.
+        // A call that began in the meantime is still answered, within the answer timeout.
         tokio::select! {
             _ = connection => {}
-            _ = self.verdict(false) => {}
-            () = self.silence() => {}
+            _ = self.close_reason(false) => {}
+            () = self.drained() => {}
         }
     }
 
     /// Completes when no call is open, after a grace period in which the client can close.
-    async fn silence(&self) {
+    async fn drained(&self) {
         loop {
-            tokio::time::sleep(GOODBYE).await;
+            tokio::time::sleep(CLOSE_TIMEOUT).await;
             if self.calls.open.load(Ordering::Relaxed) == 0 {
                 return;
             }
@@ -241,63 +249,63 @@ mod tests {
 
     use super::*;
 
-    fn watch(idle: u64, answer: u64) -> Watch {
+    fn watch(idle: u64, answer: u64) -> ConnectionMonitor {
         let timeouts = ConnectionTimeouts {
             idle: Duration::from_secs(idle),
             answer: Duration::from_secs(answer),
         };
-        Watch { calls: Arc::default(), timeouts, places: Places::new(8) }
+        ConnectionMonitor { calls: Arc::default(), timeouts, slots: ConnectionSlots::new(8) }
     }
 
-    /// The verdict, and after how many seconds it came.
-    fn wait(watch: &Watch, may_idle: bool) -> Option<(Verdict, u64)> {
-        let (mut seen, mut waited) = (Seen::default(), Duration::ZERO);
+    /// Why the connection is closed, and after how many seconds.
+    fn wait(watch: &ConnectionMonitor, may_idle: bool) -> Option<(CloseReason, u64)> {
+        let (mut state, mut waited) = (CheckState::default(), Duration::ZERO);
         while waited < Duration::from_secs(10_000) {
-            waited += watch.pause();
-            if let Some(verdict) = watch.look(&mut seen, watch.pause(), may_idle) {
-                return Some((verdict, waited.as_secs()));
+            waited += watch.check_interval();
+            if let Some(close_reason) = watch.check(&mut state, watch.check_interval(), may_idle) {
+                return Some((close_reason, waited.as_secs()));
             }
         }
         None
     }
 
     #[test]
-    fn who_idles_has_to_go_and_sooner_in_a_crowd() {
+    fn idle_connections_are_closed_and_sooner_if_slots_are_scarce() {
         let watch = watch(60, 1000);
-        assert_eq!(wait(&watch, true), Some((Verdict::Idle, 60)));
+        assert_eq!(wait(&watch, true), Some((CloseReason::Idle, 60)));
         assert_eq!(wait(&watch, false), None);
-        let taken = watch.places.left.clone().try_acquire_many_owned(8).unwrap();
-        assert_eq!(wait(&watch, true), Some((Verdict::Idle, 5)));
+        let taken = watch.slots.left.clone().try_acquire_many_owned(8).unwrap();
+        assert_eq!(wait(&watch, true), Some((CloseReason::Idle, 5)));
         drop(taken);
-        // Who asks does not idle.
+        // A connection with a call is not idle.
         let call = watch.calls.begin();
         assert_eq!(wait(&watch, true), None);
         drop(call);
-        assert_eq!(wait(&watch, true), Some((Verdict::Idle, 60)));
+        assert_eq!(wait(&watch, true), Some((CloseReason::Idle, 60)));
     }
 
     #[test]
-    fn an_answer_that_nobody_takes_ends_the_connection() {
+    fn an_unread_answer_closes_the_connection() {
         let watch = watch(1000, 7);
         let budget = Budget::new(100);
         let mut call = watch.calls.begin();
-        // The time that it takes to make an answer does not count.
+        // The time before the answer is ready does not count.
         assert_eq!(wait(&watch, true), None);
         call.answered(Some(Charge::new(&budget, 60).unwrap()));
-        let bytes = held(Bytes::from_static(b"answer"), Arc::new(call));
-        let (verdict, seconds) = wait(&watch, true).unwrap();
-        assert_eq!(verdict, Verdict::Stuck);
+        let bytes = with_call(Bytes::from_static(b"answer"), Arc::new(call));
+        let (close_reason, seconds) = wait(&watch, true).unwrap();
+        assert_eq!(close_reason, CloseReason::AnswerOverdue);
         assert!((7..=8).contains(&seconds), "{seconds}");
         assert_eq!((&bytes[..], budget.used_bytes()), (&b"answer"[..], 60));
         drop(bytes);
         assert_eq!((budget.used_bytes(), watch.calls.open.load(Ordering::Relaxed)), (0, 0));
-        // Many that are taken in time are fine.
-        let mut seen = Seen::default();
+        // Many answers that are read in time are allowed.
+        let mut state = CheckState::default();
         for _ in 0..100 {
             let mut call = watch.calls.begin();
             call.answered(None);
             for _ in 0..6 {
-                assert_eq!(watch.look(&mut seen, Duration::from_secs(1), true), None);
+                assert_eq!(watch.check(&mut state, Duration::from_secs(1), true), None);
             }
         }
     }

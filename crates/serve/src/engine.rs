@@ -11,7 +11,7 @@ use crate::loader::Loader;
 use crate::metrics::{Api, Entry, Metrics};
 use crate::store::Store;
 
-/// Answers requests of all interfaces.
+/// State of the server that all interfaces share.
 pub struct Engine {
     /// The models.
     pub store: Store,
@@ -101,7 +101,7 @@ impl Engine {
             Err(e) => Err(e),
         };
         let code = result.as_ref().err().map(thalweg_tensor::Error::code);
-        // Models that nobody has would each add lines of their own.
+        // Unknown models must not add lines to the metrics.
         let model = if self.store.view(model).is_some() { model } else { "" };
         self.metrics.request(model, api, entry, code, self.now().saturating_sub(begin));
         result

@@ -24,18 +24,18 @@ impl GrowingCharge {
 
     /// Adds bytes to the charge.
     #[inline]
-    pub(crate) fn more(&mut self, bytes: usize) -> Result<()> {
+    pub(crate) fn add(&mut self, bytes: usize) -> Result<()> {
         self.used = self.used.saturating_add(bytes);
-        if self.used <= self.taken { Ok(()) } else { self.take() }
+        if self.used <= self.taken { Ok(()) } else { self.grow() }
     }
 
     #[cold]
-    fn take(&mut self) -> Result<()> {
+    fn grow(&mut self) -> Result<()> {
         let needed = self.used - self.taken;
         let ahead = needed.max(self.taken).max(FIRST_BYTES);
         let taken = match self.budget.take(ahead) {
             Ok(()) => ahead,
-            // What is needed may still be there.
+            // The exact amount may still be available.
             Err(_) => self.budget.take(needed).map(|()| needed)?,
         };
         self.taken += taken;
@@ -54,18 +54,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_takes_ahead_and_gives_back() {
+    fn it_charges_ahead_and_releases() {
         let budget = Budget::new(20 << 10);
         let mut charge = GrowingCharge::new(&budget);
         assert_eq!(budget.used_bytes(), 0);
-        charge.more(1).unwrap();
+        charge.add(1).unwrap();
         assert_eq!(budget.used_bytes(), 4 << 10);
-        charge.more(4 << 10).unwrap();
+        charge.add(4 << 10).unwrap();
         assert_eq!(budget.used_bytes(), 8 << 10);
-        charge.more(10 << 10).unwrap();
+        charge.add(10 << 10).unwrap();
         assert!((14 << 10..=20 << 10).contains(&budget.used_bytes()));
-        assert!(charge.more(10 << 10).is_err());
-        assert!(charge.more(usize::MAX).is_err());
+        assert!(charge.add(10 << 10).is_err());
+        assert!(charge.add(usize::MAX).is_err());
         drop(charge);
         assert_eq!(budget.used_bytes(), 0);
     }

@@ -20,17 +20,17 @@ const IDLE_PART: f64 = 0.2;
 /// allocator returns memory to the system that has been free for a while.
 pub(crate) fn start(body: impl FnOnce() + Send + 'static) -> Result<()> {
     let work = move || {
-        // Where that is not allowed it has the priority of the others.
+        // If that is not permitted the thread keeps the default priority.
         let _ = setpriority_process(None, NICENESS);
         if cores_idle() {
-            take_idle_time_only();
+            set_sched_idle();
         }
         body();
     };
     std::thread::Builder::new()
         .name("thalweg-load".into())
         .spawn(work)
-        .map_err(|e| err!(ResourceExhausted, "there is no thread to be had: {e}"))?;
+        .map_err(|e| err!(ResourceExhausted, "cannot start a background thread: {e}"))?;
     Ok(())
 }
 
@@ -38,10 +38,10 @@ pub(crate) fn start(body: impl FnOnce() + Send + 'static) -> Result<()> {
 pub(crate) async fn run<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) -> Result<T> {
     let (sender, receiver) = oneshot::channel();
     start(move || {
-        // Whoever asked may have gone.
+        // The caller may have dropped the receiver.
         let _ = sender.send(body());
     })?;
-    receiver.await.map_err(|_| err!(Internal, "it panicked; this is a bug"))
+    receiver.await.map_err(|_| err!(Internal, "internal error: the background task panicked"))
 }
 
 /// Sets the scheduling policy of this thread to `SCHED_IDLE`: it runs only on otherwise idle cores
@@ -50,7 +50,7 @@ pub(crate) async fn run<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'st
 /// A thread with a high niceness alone keeps a core to the end of its time slice, which is longer
 /// than a request takes. Most processes may not raise the priority again, so the caller checks
 /// first that there is idle time.
-fn take_idle_time_only() {
+fn set_sched_idle() {
     let parameters = libc::sched_param { sched_priority: 0 };
     // SAFETY: the call changes how the calling thread (0) is scheduled and reads the parameters, which
     // outlive it. What it returns does not matter: where it is refused the thread is nice at least.
@@ -104,7 +104,7 @@ mod tests {
             unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) }
         };
         let thread = std::thread::spawn(move || {
-            take_idle_time_only();
+            set_sched_idle();
             // Threads that it starts inherit it.
             (policy(), std::thread::spawn(policy).join().unwrap())
         });

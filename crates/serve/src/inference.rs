@@ -110,7 +110,9 @@ pub async fn session_run(
     session.start(options, feeds, fetches, request.target.clone(), move |result| {
         let _ = sender.send(result);
     });
-    let result = receiver.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+    let result = receiver.await.unwrap_or_else(|_| {
+        Err(err!(Internal, "internal error: the step was dropped without a result"))
+    });
     guard.disarm();
     let (tensors, metadata) = result?;
     Ok((request.fetch.iter().cloned().zip(tensors).collect(), metadata))

@@ -45,7 +45,7 @@ pub(crate) fn dtype(datatype: &str) -> Result<DType> {
         let names: Vec<&str> = DATATYPES.iter().map(|(name, _)| *name).collect();
         err!(
             InvalidArgument,
-            "there is no datatype '{}'; there are {}",
+            "unknown datatype '{}'; expected one of {}",
             shown(datatype),
             names.join(", ")
         )
@@ -78,7 +78,7 @@ pub(crate) fn spec(name: &str, version: &str) -> ModelSpec {
 /// Whether a model has an available version. Fails if the model is unknown.
 pub(crate) fn is_model_ready(engine: &Engine, spec: &ModelSpec) -> Result<bool> {
     let is_known = engine.store.view(&spec.name).is_some();
-    ensure!(is_known, NotFound, "there is no model '{}'", shown(&spec.name));
+    ensure!(is_known, NotFound, "unknown model '{}'", shown(&spec.name));
     Ok(engine.store.get(Some(spec)).is_ok())
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn model_metadata(
     let available = view.iter().flat_map(|view| view.available.keys());
     let one = |(name, spec): (&String, &TensorSpec)| TensorMetadata {
         name: name.clone(),
-        // A dtype that the protocol cannot name has TensorFlow's name: nobody will take it for another.
+        // A dtype that the protocol cannot name has TensorFlow's name, which is unambiguous.
         datatype: datatype(spec.dtype).unwrap_or_else(|_| spec.dtype.name()).to_owned(),
         shape: sizes(&spec.shape),
     };
@@ -126,10 +126,15 @@ fn sizes(shape: &PartialShape) -> Vec<i64> {
 pub(crate) fn check_parameter(name: &str) -> Result<()> {
     match name {
         "sequence_id" | "sequence_start" | "sequence_end" => {
-            bail!(Unimplemented, "the parameter '{name}': models here keep no state of sequences")
+            bail!(
+                Unimplemented,
+                "the parameter '{name}' is not supported: models have no sequence state"
+            )
         }
-        "shared_memory_region" => bail!(Unimplemented, "tensors in shared memory are not taken"),
-        "classification" => bail!(Unimplemented, "the parameter 'classification' is not there"),
+        "shared_memory_region" => {
+            bail!(Unimplemented, "tensors in shared memory are not supported")
+        }
+        "classification" => bail!(Unimplemented, "the parameter 'classification' is not supported"),
         _ => Ok(()),
     }
 }
@@ -163,7 +168,7 @@ pub(crate) fn shape(sizes: &[i64]) -> Result<Shape> {
     ensure!(
         sizes.len() <= RANK_MAX,
         InvalidArgument,
-        "the shape has {} sizes; at most {RANK_MAX} are taken",
+        "the shape has {} dimensions; at most {RANK_MAX} are supported",
         sizes.len()
     );
     Shape::from_i64(sizes)
@@ -180,7 +185,7 @@ pub(crate) fn from_raw(dtype: DType, shape: Shape, mut raw: Bytes) -> Result<Ten
         ensure!(
             strings.len() < expected,
             InvalidArgument,
-            "there are more strings than shape {shape} has room for"
+            "the input has more strings than shape {shape} has elements"
         );
         ensure!(raw.len() >= 4, InvalidArgument, "the raw strings end within a length");
         let len = raw.get_u32_le() as usize;
@@ -218,15 +223,17 @@ pub(crate) fn to_raw(tensor: &Tensor) -> Result<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
-    fn datatypes_there_and_back() {
+    fn datatypes_round_trip() {
         for (name, wanted) in DATATYPES {
             assert_eq!(dtype(name).unwrap(), *wanted);
             assert_eq!(datatype(*wanted).unwrap(), *name);
         }
-        assert!(dtype("fp32").unwrap_err().message().contains("'fp32'; there are BOOL"));
+        assert!(dtype("fp32").unwrap_err().message().contains("'fp32'; expected one of BOOL"));
         assert!(dtype(&"\u{e9}".repeat(1000)).unwrap_err().message().len() < 300);
         assert!(datatype(DType::Complex64).is_err());
     }
@@ -240,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_there_and_back() {
+    fn raw_round_trip() {
         let shape = Shape::new(&[2, 1]).unwrap();
         let strings = vec![Bytes::from_static(b"ab"), Bytes::new()];
         let tensor = Tensor::from_strings(shape.clone(), strings).unwrap();
@@ -254,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn raw_that_lies() {
+    fn invalid_raw_contents_are_rejected() {
         let refused = |dtype, sizes: &[usize], raw: &'static [u8]| {
             let shape = Shape::new(sizes).unwrap();
             from_raw(dtype, shape, Bytes::from_static(raw)).unwrap_err().message().to_owned()
@@ -265,7 +272,8 @@ mod tests {
         assert!(refused(DType::String, &[1], b"\xff\xff\xff\xffa").contains("1 are left"));
         assert!(refused(DType::String, &[1 << 40], b"").contains("0 strings"));
         assert!(refused(DType::Float, &[1 << 40], b"abcd").contains("4 bytes are not"));
-        assert!(shape(&[0; 300]).unwrap_err().message().contains("300 sizes"));
-        assert!(shape(&[-1]).is_err());
+        assert!(shape(&[0; 300]).unwrap_err().message().contains("300 dimensions"));
+        let e = shape(&[-1]).unwrap_err();
+        assert_eq!(e.code(), Code::InvalidArgument, "{e}");
     }
 }

@@ -6,7 +6,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::connection::Places;
+use crate::connection::ConnectionSlots;
 
 /// Accepts connections until `stop` is set, then waits for the open ones up to a deadline.
 pub(crate) async fn accept<F, C>(
@@ -16,34 +16,34 @@ pub(crate) async fn accept<F, C>(
     mut stop: watch::Receiver<bool>,
     serve: F,
 ) where
-    F: Fn(TcpStream, Places, watch::Receiver<bool>) -> C,
+    F: Fn(TcpStream, ConnectionSlots, watch::Receiver<bool>) -> C,
     C: Future<Output = ()> + Send + 'static,
 {
     let mut connections = JoinSet::new();
-    let places = Places::new(connections_max);
+    let slots = ConnectionSlots::new(connections_max);
     let next = || async {
-        // The semaphore is never closed, so there is always a place in the end.
-        let place = places.left.clone().acquire_owned().await;
+        // The semaphore is never closed, so a permit becomes free eventually.
+        let place = slots.left.clone().acquire_owned().await;
         (listener.accept().await, place)
     };
     loop {
         let (accepted, place) = tokio::select! {
             accepted = next() => accepted,
-            // Whoever has ended is freed now, not when somebody comes next.
+            // Ended connections are freed at once, not with the next accept.
             Some(_) = connections.join_next() => continue,
             _ = stop.wait_for(|stopped| *stopped) => break,
         };
         match accepted {
             Ok((stream, _)) => {
-                // An answer must not wait for more bytes to send.
+                // Responses are sent at once (no Nagle).
                 let _ = stream.set_nodelay(true);
-                let connection = serve(stream, places.clone(), stop.clone());
+                let connection = serve(stream, slots.clone(), stop.clone());
                 connections.spawn(async move {
                     connection.await;
                     drop(place);
                 });
             }
-            // Out of descriptors, or a client gone before it was taken: others may still come.
+            // Out of descriptors, or the client disconnected before the accept: later accepts may succeed.
             Err(_) => tokio::time::sleep(Duration::from_millis(10)).await,
         }
     }

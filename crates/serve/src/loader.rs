@@ -95,7 +95,7 @@ impl Loader {
         for name in storage.list(base)? {
             let Some(number) = version_of(&name) else { continue };
             let folder = join(base, &name);
-            // One that is being copied here has no graph yet, or is about to be renamed.
+            // A version that is being copied has no graph yet, or a temporary name.
             if is_saved_model(storage, &folder) {
                 found.insert(number, folder);
             }
@@ -118,7 +118,7 @@ impl Loader {
         let took = clock.monotonic().saturating_sub(end);
         self.metrics.warm_up(folder, warmed.is_ok(), took);
         warmed?;
-        // After it was warmed, which runs signatures that write as well.
+        // After the warm-up, because signatures may assign variables.
         self.share(&servable);
         Ok(servable)
     }
@@ -162,7 +162,7 @@ impl Loader {
             !versions.is_empty()
         });
         let others = loaded.entry(servable.model().to_owned()).or_default();
-        // The newest first: most likely it is what this one was made from.
+        // The newest first: it is most likely to have equal variables.
         let there = others.iter().rev().filter_map(Weak::upgrade);
         if there.filter(|other| servable.share_with(other)).count() > 0 {
             trim_recycled_memory();
@@ -184,7 +184,7 @@ impl Loader {
     /// A fingerprint of a version's files: their number, sizes and modification times.
     pub fn stamp(&self, folder: &str) -> Stamp {
         let mut stamp = Stamp::default();
-        // What cannot be read counts as not there; loading says why.
+        // An unreadable file counts as missing; loading reports the error.
         let _ = each_file(&**self.storage(), folder, |file| {
             stamp.files += 1;
             stamp.bytes = stamp.bytes.saturating_add(file.bytes);

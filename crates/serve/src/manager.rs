@@ -31,7 +31,7 @@ pub(crate) enum Event {
     /// Serve these models, and no others.
     Configure(Vec<ModelConfig>, oneshot::Sender<()>),
     /// The versions found in the folders of the models.
-    Found(Vec<Look>),
+    Found(Vec<Poll>),
     /// Loading has ended; if it failed, with the fingerprint of the folder's files before.
     Loaded(String, i64, Result<Arc<Servable>, (Error, Stamp)>),
     /// A version is unloaded.
@@ -39,7 +39,7 @@ pub(crate) enum Event {
 }
 
 /// The versions found in the folder of a model.
-pub(crate) struct Look {
+pub(crate) struct Poll {
     config: ModelConfig,
     versions: Result<BTreeMap<i64, String>>,
     /// Versions that failed to load, with their current fingerprints.
@@ -115,7 +115,7 @@ impl Manager {
                     let is_due = |interval| now.saturating_sub(looked) >= interval;
                     if self.options.poll_interval.is_some_and(is_due) {
                         looked = now;
-                        self.look();
+                        self.poll();
                     }
                     self.advance_all();
                 }
@@ -127,12 +127,12 @@ impl Manager {
         match event {
             Event::Configure(models, tell) => {
                 self.configure(models);
-                // Whoever asked may have gone.
+                // The caller may have dropped the receiver.
                 let _ = tell.send(());
             }
             Event::Found(found) => {
                 self.is_looking = false;
-                found.into_iter().for_each(|look| self.found(look));
+                found.into_iter().for_each(|poll| self.found(poll));
             }
             Event::Loaded(name, number, result) => self.loaded(&name, number, result),
             Event::Unloaded(name, number) => {
@@ -164,7 +164,7 @@ impl Manager {
                 is_removed: false,
             });
             if model.config.base_path != config.base_path {
-                // Other files under the same numbers: what is there goes first.
+                // Another folder: its versions replace those loaded, which are unloaded first.
                 model.versions.want(&BTreeSet::new());
             }
             model.was_looked_for = false;
@@ -172,11 +172,11 @@ impl Manager {
         }
         self.advance_all();
         self.is_looking = false;
-        self.look();
+        self.poll();
     }
 
     /// Starts a poll of the folders.
-    fn look(&mut self) {
+    fn poll(&mut self) {
         if self.is_looking {
             return;
         }
@@ -186,24 +186,24 @@ impl Manager {
             there.map(|m| (m.config.clone(), m.failed_folders())).collect();
         let (loader, events) = (self.loader.clone(), self.events.clone());
         tokio::task::spawn_blocking(move || {
-            let look = |(config, failed): (ModelConfig, Vec<(i64, String)>)| {
+            let poll = |(config, failed): (ModelConfig, Vec<(i64, String)>)| {
                 let versions = loader.find(&config);
                 let failed = failed.into_iter().map(|(n, f)| (n, loader.stamp(&f))).collect();
-                Look { config, versions, failed }
+                Poll { config, versions, failed }
             };
             // The manager may have ended.
-            let _ = events.send(Event::Found(asked.into_iter().map(look).collect()));
+            let _ = events.send(Event::Found(asked.into_iter().map(poll).collect()));
         });
     }
 
-    fn found(&mut self, look: Look) {
-        let Look { config, versions, failed } = look;
+    fn found(&mut self, poll: Poll) {
+        let Poll { config, versions, failed } = poll;
         let Some(model) = self.models.get_mut(&config.name) else { return };
         if model.config != config || model.is_removed {
             return;
         }
         model.was_looked_for = true;
-        // Somebody was copying it when it was tried.
+        // The files have changed since: the copy may be complete now.
         for (number, stamp) in failed {
             if model.failed.get(&number).is_some_and(|before| *before != stamp) {
                 model.failed.remove(&number);
@@ -217,7 +217,7 @@ impl Manager {
                 let base = &config.base_path;
                 model.trouble = wanted.is_empty().then(|| {
                     let name = &config.name;
-                    err!(NotFound, "no versions of model '{name}' that are wanted lie in {base}")
+                    err!(NotFound, "{base} has none of the configured versions of model '{name}'")
                 });
                 let missing = config.policy.missing(&there);
                 if model.missing != missing {
@@ -227,7 +227,7 @@ impl Manager {
                             target: "thalweg::serve",
                             model = name,
                             version = number,
-                            "version {number} of model '{name}' is wanted; {base} has none"
+                            "version {number} of model '{name}' is configured, but {base} does not have it"
                         );
                     }
                     model.missing = missing;
@@ -235,7 +235,7 @@ impl Manager {
                 model.folders = folders;
                 model.versions.want(&wanted);
             }
-            // What is there stays: a store that does not answer is no reason to stop serving.
+            // Loaded versions stay: a storage error is no reason to stop serving.
             Err(error) => model.trouble = Some(error),
         }
         self.advance(&config.name);
@@ -267,7 +267,7 @@ impl Manager {
                 target: "thalweg::serve",
                 model = name,
                 version = number,
-                "version {number} of model '{name}' takes requests"
+                "version {number} of model '{name}' is available"
             );
         }
         self.advance(name);
@@ -343,7 +343,7 @@ fn start_load(
     let (loader, places, events) = (loader.clone(), places.clone(), events.clone());
     let name = name.to_owned();
     tokio::spawn(async move {
-        // The semaphore is never closed, so there is always a place in the end.
+        // The semaphore is never closed, so a permit becomes free eventually.
         let place = places.acquire_owned().await;
         let of_thread = name.clone();
         let loading = idle_priority::run(move || {
@@ -353,13 +353,13 @@ fn start_load(
         let result = loading.await.unwrap_or_else(|e| Err((e, Stamp::default())));
         let _ = events.send(Event::Loaded(name, number, result));
         drop(place);
-        give_back().await;
+        release_free_memory().await;
     });
 }
 
 /// Makes the allocator return free memory to the system: it keeps free memory for a second and
 /// returns it when a thread ends.
-async fn give_back() {
+async fn release_free_memory() {
     tokio::time::sleep(GIVE_BACK_AFTER).await;
     let _ = idle_priority::run(|| ()).await;
 }
@@ -377,7 +377,7 @@ fn start_unload(
             while Arc::strong_count(&servable) > 1 {
                 tokio::time::sleep(UNLOAD_CHECK).await;
             }
-            // Without a thread for it, it is freed here.
+            // Without a background thread it is freed here.
             let _ = idle_priority::run(move || {
                 drop(servable);
                 trim_recycled_memory();
@@ -391,6 +391,6 @@ fn start_unload(
             "version {number} of model '{name}' is unloaded"
         );
         let _ = events.send(Event::Unloaded(name, number));
-        give_back().await;
+        release_free_memory().await;
     });
 }

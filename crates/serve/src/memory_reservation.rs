@@ -10,10 +10,10 @@ use thalweg_tensor::Charge;
 /// The memory that a version is assumed to need, released when it is dropped.
 pub(crate) struct MemoryReservation {
     bytes: usize,
-    parts: Mutex<Parts>,
+    parts: Mutex<Charges>,
 }
 
-struct Parts {
+struct Charges {
     /// The charge of this version alone.
     own: Charge,
     /// Charges that several versions share, by variable; each is released with the last of them.
@@ -23,7 +23,7 @@ struct Parts {
 impl MemoryReservation {
     /// A reservation for files of this size, which `own` charges.
     pub(crate) fn new(bytes: usize, own: Charge) -> MemoryReservation {
-        MemoryReservation { bytes, parts: Mutex::new(Parts { own, shared: BTreeMap::new() }) }
+        MemoryReservation { bytes, parts: Mutex::new(Charges { own, shared: BTreeMap::new() }) }
     }
 
     /// The size of the files in bytes, whether or not their contents are shared.
@@ -35,11 +35,11 @@ impl MemoryReservation {
     pub(crate) fn share(&self, other: &MemoryReservation, variable: &SharedVariable) {
         let name = &variable.name;
         let charge = {
-            let Parts { own, shared } = &mut *other.parts.lock();
+            let Charges { own, shared } = &mut *other.parts.lock();
             let split = || Arc::new(own.split(variable.bytes));
             shared.entry(name.clone()).or_insert_with(split).clone()
         };
-        let Parts { own, shared } = &mut *self.parts.lock();
+        let Charges { own, shared } = &mut *self.parts.lock();
         if !shared.contains_key(name) {
             drop(own.split(variable.bytes));
             shared.insert(name.clone(), charge);
@@ -53,7 +53,7 @@ mod tests {
     use thalweg_tensor::Budget;
 
     #[test]
-    fn what_is_shared_is_charged_once_until_the_last_has_gone() {
+    fn shared_variables_are_charged_once_until_the_last_version_is_dropped() {
         let budget = Budget::new(1000);
         let reservation = || MemoryReservation::new(100, Charge::new(&budget, 100).unwrap());
         let variable = |name: &str, bytes| SharedVariable { name: ("".into(), name.into()), bytes };
@@ -70,7 +70,7 @@ mod tests {
         assert_eq!(budget.used_bytes(), 100);
         drop(third);
         assert_eq!(budget.used_bytes(), 0);
-        // More than there is: files may be smaller than what is made of them.
+        // The variables may exceed the reservation: files may be smaller than what is loaded from them.
         let (first, second) = (reservation(), reservation());
         second.share(&first, &variable("w", 500));
         assert_eq!(budget.used_bytes(), 100);

@@ -218,7 +218,7 @@ fn requests(out: &mut String, counts: &Counts) {
     let name = ":tensorflow:serving:request_count";
     head(out, name, "counter", "The total number of requests.");
     let mut by_status: BTreeMap<(&str, &str), u64> = BTreeMap::new();
-    // Those that run a model: what else may be asked is counted under our own name alone.
+    // Only APIs that run a model; all others are counted under our own name alone.
     let runs = |(_, api, _, _): &RequestKey| {
         matches!(
             api,
@@ -238,7 +238,7 @@ fn requests(out: &mut String, counts: &Counts) {
         let _ = writeln!(out, "{name}{{model_name=\"{model}\",status=\"{status}\"}} {count}");
     }
     let name = "thalweg_serve_requests_total";
-    head(out, name, "counter", "Requests by model, method, way and outcome.");
+    head(out, name, "counter", "Requests by model, method, protocol and outcome.");
     for ((model, api, entry, code), count) in &counts.requests {
         let (model, api, entry) = (label(model), api.name(), entry.name());
         let _ = writeln!(
@@ -293,7 +293,7 @@ fn outcome(is_ok: bool) -> &'static str {
 
 fn loads(out: &mut String, counts: &Counts) {
     let name = ":tensorflow:cc:saved_model:load_attempt_count";
-    head(out, name, "counter", "The number of times a SavedModel was to be loaded.");
+    head(out, name, "counter", "The number of attempts to load a SavedModel.");
     for ((folder, status), (count, _)) in &counts.loads {
         let folder = label(folder);
         let _ = writeln!(out, "{name}{{model_path=\"{folder}\",status=\"{status}\"}} {count}");
@@ -354,7 +354,7 @@ fn models(out: &mut String, store: &Store) {
         }
     }
     let plans = "thalweg_serve_sized_plans";
-    head(out, plans, "gauge", "Plans for inputs of certain shapes that a version keeps.");
+    head(out, plans, "gauge", "Plans for specific input shapes that a version keeps.");
     for (model, view) in &views {
         for (version, servable) in &view.available {
             let (model, count) = (label(model), servable.sized_plans());
@@ -362,7 +362,7 @@ fn models(out: &mut String, store: &Store) {
         }
     }
     let failed = "thalweg_serve_load_failures";
-    head(out, failed, "gauge", "Versions that could not be loaded the last time it was tried.");
+    head(out, failed, "gauge", "Versions whose last attempt to load failed.");
     for (model, view) in &views {
         let is_failed = |s: &&(Stage, Option<thalweg_tensor::Error>)| s.1.is_some();
         let count = view.statuses.values().filter(is_failed).count();
@@ -384,9 +384,12 @@ fn batches(out: &mut String, store: &Store) {
     let fields: [(&str, &str, &str, Field); 4] = [
         ("thalweg_serve_batches_total", "counter", "Batches that have run.", |c| c.batches),
         ("thalweg_serve_batched_rows_total", "counter", "Rows of requests in batches.", |c| c.rows),
-        ("thalweg_serve_refused_total", "counter", "Requests turned away, the queue full.", |c| {
-            c.refused
-        }),
+        (
+            "thalweg_serve_refused_total",
+            "counter",
+            "Requests rejected by a full batching queue.",
+            |c| c.rejected,
+        ),
         ("thalweg_serve_waiting_rows", "gauge", "Rows that wait for a batch.", |c| c.waiting),
     ];
     for (name, kind, help, field) in fields {
@@ -439,7 +442,7 @@ mod tests {
             (":tensorflow:serving:request_count", Some(2)),
             ("/tensorflow/cc/saved_model/load_attempt_count", Some(2)),
             ("/tensorflow/cc/saved_model/load_latency", Some(14)),
-            // Neither histograms nor what nobody counts.
+            // Neither histograms nor unknown names.
             ("/tensorflow/serving/request_latency", None),
             ("/tensorflow/serving/request_latency_count", None),
             ("nobody", None),
@@ -451,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_run_nothing_are_counted_under_our_name_alone() {
+    fn metadata_requests_are_counted_under_our_name_alone() {
         let metrics = Metrics::default();
         for api in [Api::Predict, Api::GetModelStatus, Api::GetModelMetadata] {
             metrics.request("m", api, Entry::Grpc, None, Duration::ZERO);

@@ -29,7 +29,7 @@ impl VersionPolicy {
     pub fn from_proto(proto: Option<&ServableVersionPolicy>) -> Result<VersionPolicy> {
         Ok(match proto.and_then(|p| p.policy_choice.as_ref()) {
             None => VersionPolicy::default(),
-            // Zero is what a file that says only `latest {}` means.
+            // `latest {}` without a number has zero, which means one.
             Some(PolicyChoice::Latest(latest)) => {
                 VersionPolicy::Latest(latest.num_versions.max(1) as usize)
             }

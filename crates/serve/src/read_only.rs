@@ -9,7 +9,7 @@ use thalweg_tensor::{Result, bail};
 pub struct ReadOnly(pub Arc<dyn Storage>);
 
 fn refused<T>(path: &str) -> Result<T> {
-    bail!(PermissionDenied, "{path}: models that are served may not change files")
+    bail!(PermissionDenied, "{path}: served models must not change files")
 }
 
 impl Storage for ReadOnly {

@@ -53,7 +53,7 @@ pub struct Method {
     batcher: Option<Arc<Batcher>>,
 }
 
-/// Cancels a step whose caller is gone.
+/// Cancels a step when its caller's future is dropped.
 pub(crate) struct CancelOnDrop(Option<Cancellation>);
 
 impl CancelOnDrop {
@@ -71,7 +71,7 @@ impl CancelOnDrop {
 impl Drop for CancelOnDrop {
     fn drop(&mut self) {
         if let Some(cancellation) = self.0.take() {
-            cancellation.cancel(err!(Cancelled, "the client is gone"));
+            cancellation.cancel(err!(Cancelled, "the client disconnected"));
         }
     }
 }
@@ -175,7 +175,7 @@ impl Servable {
     ) -> Result<Arc<Method>> {
         let (name, _) = self.signature(signature)?;
         let mut key = (name.to_owned(), outputs.to_vec());
-        // The order in which a caller names outputs makes no kind of its own.
+        // The order in which a caller names outputs does not matter.
         key.1.sort_unstable();
         if let Some(method) = self.methods.read().get(&key) {
             return Ok(method.clone());
@@ -210,7 +210,7 @@ impl Servable {
         });
         let mut methods = self.methods.write();
         if methods.len() >= METHODS_MAX {
-            // Those that give all outputs are as few as the signatures.
+            // Methods that fetch all outputs are at most as many as the signatures.
             methods.retain(|(_, outputs), _| outputs.is_empty());
         }
         Ok(methods.entry(key).or_insert(method).clone())
@@ -256,11 +256,13 @@ impl Method {
             options,
             move || Ok(feeds),
             move |result| {
-                // Nobody listens any more if the client is gone.
+                // The receiver is dropped if the client has disconnected.
                 let _ = sender.send(result.map(|(tensors, _)| tensors));
             },
         );
-        let result = receiver.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        let result = receiver.await.unwrap_or_else(|_| {
+            Err(err!(Internal, "internal error: the step was dropped without a result"))
+        });
         guard.disarm();
         result
     }

@@ -13,7 +13,7 @@ use thalweg_rpc::server_builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-use crate::connection::{ConnectionTimeouts, Places, Watch};
+use crate::connection::{ConnectionMonitor, ConnectionSlots, ConnectionTimeouts};
 use crate::engine::Engine;
 use crate::grpc::Services;
 use crate::listen;
@@ -83,7 +83,7 @@ impl Server {
         let (engine, lame_duck) = (self.engine.clone(), self.options.lame_duck);
         let (close, stop) = watch::channel(false);
         let draining = async move {
-            // The sender gone means the same.
+            // A dropped sender means shutdown too.
             let _ = shutdown.wait_for(|shutdown| *shutdown).await;
             engine.drain();
             tokio::time::sleep(lame_duck).await;
@@ -92,30 +92,30 @@ impl Server {
         let (max, limit) = (self.options.connections_max, self.options.drain_limit);
         let grpc = async {
             if let Some(listener) = grpc {
-                let serve = |stream, places, stop| self.grpc(stream, places, stop);
+                let serve = |stream, slots, stop| self.grpc(stream, slots, stop);
                 listen::accept(listener, max, limit, stop.clone(), serve).await;
             }
         };
         let rest = async {
             if let Some(listener) = rest {
-                let serve = |stream, places, stop| self.rest(stream, places, stop);
+                let serve = |stream, slots, stop| self.rest(stream, slots, stop);
                 listen::accept(listener, max, limit, stop.clone(), serve).await;
             }
         };
         tokio::join!(draining, grpc, rest);
     }
 
-    fn watch(&self, places: Places) -> Watch {
-        Watch { calls: Arc::default(), timeouts: self.options.timeouts, places }
+    fn watch(&self, slots: ConnectionSlots) -> ConnectionMonitor {
+        ConnectionMonitor { calls: Arc::default(), timeouts: self.options.timeouts, slots }
     }
 
     fn grpc(
         &self,
         stream: TcpStream,
-        places: Places,
+        slots: ConnectionSlots,
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let watch = self.watch(places);
+        let watch = self.watch(slots);
         let services = Arc::new(Services {
             engine: self.engine.clone(),
             calls: watch.calls.clone(),
@@ -124,7 +124,7 @@ impl Server {
         });
         let calls_max = self.options.calls_max;
         async move {
-            if !watch.is_greeted(&stream, &mut stop).await {
+            if !watch.has_first_byte(&stream, &mut stop).await {
                 return;
             }
             let answer = service_fn(|request: Request<Incoming>| {
@@ -140,10 +140,10 @@ impl Server {
     fn rest(
         &self,
         stream: TcpStream,
-        places: Places,
+        slots: ConnectionSlots,
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send + 'static {
-        let watch = self.watch(places);
+        let watch = self.watch(slots);
         let rest = Arc::new(Rest {
             engine: self.engine.clone(),
             calls: watch.calls.clone(),
@@ -151,7 +151,7 @@ impl Server {
         });
         let head_limit = HEAD_LIMIT.min(self.options.timeouts.idle);
         async move {
-            if !watch.is_greeted(&stream, &mut stop).await {
+            if !watch.has_first_byte(&stream, &mut stop).await {
                 return;
             }
             let answer = service_fn(|request: Request<Incoming>| {

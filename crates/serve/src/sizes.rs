@@ -45,7 +45,7 @@ pub(crate) struct Sizes {
 
 #[derive(Default)]
 struct State {
-    special: Vec<Special>,
+    special: Vec<SizedPlan>,
     counted: Vec<Counted>,
     /// The number of calls in this period.
     calls: u32,
@@ -54,7 +54,7 @@ struct State {
 }
 
 /// A plan for specific shapes.
-struct Special {
+struct SizedPlan {
     callable: Callable,
     calls: u32,
 }
@@ -68,11 +68,11 @@ struct Counted {
 /// Limits the planning of a version: one plan at a time, with pauses in between.
 pub(crate) struct PlanLimiter {
     clock: Arc<dyn Clock>,
-    state: Mutex<Work>,
+    state: Mutex<PlanningState>,
 }
 
 #[derive(Default)]
-struct Work {
+struct PlanningState {
     is_busy: bool,
     rests_until: Duration,
     plans: usize,
@@ -107,7 +107,7 @@ impl PlanLimiter {
         has_room
     }
 
-    fn give_room(&self, plans: usize) {
+    fn release_slots(&self, plans: usize) {
         self.state.lock().plans -= plans;
     }
 }
@@ -179,11 +179,11 @@ impl Sizes {
             let shapes = state.counted.swap_remove(i).shapes;
             drop(state);
             let this = Arc::downgrade(self);
-            // Without a thread for it the general plan goes on.
+            // Without a planning thread the general plan is used.
             let _ = idle_priority::start(move || {
                 permit.begins();
                 if let Some(this) = this.upgrade() {
-                    this.make(&shapes);
+                    this.make_plan(&shapes);
                 }
                 drop(permit);
             });
@@ -192,29 +192,29 @@ impl Sizes {
     }
 
     /// Makes a plan for these shapes and keeps it if it is smaller than the general one.
-    fn make(&self, shapes: &[Shape]) {
+    fn make_plan(&self, shapes: &[Shape]) {
         match self.general.for_shapes(shapes) {
-            Ok(callable) if callable.size() < self.general.size() => self.keep(callable),
+            Ok(callable) if callable.size() < self.general.size() => self.keep_plan(callable),
             Ok(_) => self.is_useless.store(true, Ordering::Relaxed),
             Err(e) if e.code() == Code::Unimplemented => {
                 self.is_useless.store(true, Ordering::Relaxed);
             }
-            // Other shapes may suit the model, and what is wrong with these its steps sender the callers.
+            // An error concerns these shapes only; the callers' steps report it.
             Err(_) => {}
         }
     }
 
     /// Adds a plan; the least used one is dropped if there are too many.
-    fn keep(&self, callable: Callable) {
+    fn keep_plan(&self, callable: Callable) {
         let mut state = self.state.lock();
         let has_room = state.special.len() < state.plans_max() && self.plan_limiter.reserve_slot();
         let given_up = if has_room { None } else { state.least_used() };
-        // Where all room is taken by other methods the plan was made in vain; that is rare.
+        // Rare: other methods may have taken all slots meanwhile; the plan is dropped then.
         if has_room || given_up.is_some() {
-            state.special.push(Special { callable, calls: CALLS });
+            state.special.push(SizedPlan { callable, calls: CALLS });
         }
         drop(state);
-        // A plan has much to drop: not under the lock.
+        // Dropping a plan takes long, so not under the lock.
         drop(given_up);
     }
 
@@ -233,7 +233,7 @@ impl Sizes {
         }
         for shapes in wanted {
             if !self.is_useless.load(Ordering::Relaxed) {
-                self.make(&shapes);
+                self.make_plan(&shapes);
             }
         }
         let State { special, counted, .. } = &mut *self.state.lock();
@@ -250,7 +250,7 @@ impl Sizes {
 
 impl Drop for Sizes {
     fn drop(&mut self) {
-        self.plan_limiter.give_room(self.state.get_mut().special.len());
+        self.plan_limiter.release_slots(self.state.get_mut().special.len());
     }
 }
 
@@ -300,7 +300,7 @@ impl State {
         calls >= CALLS && (!is_full || self.special.iter().any(|s| s.calls < calls))
     }
 
-    fn least_used(&mut self) -> Option<Special> {
+    fn least_used(&mut self) -> Option<SizedPlan> {
         let least = (0..self.special.len()).min_by_key(|&i| self.special[i].calls)?;
         Some(self.special.swap_remove(least))
     }
@@ -326,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    /// `x` as one row, by a size that steps find out; or `-x`, where there is nothing to find out.
+    /// `x` reshaped to one row, whose size constant folding can use; or `-x`, which known shapes do not improve.
     fn sizes(fetch: &str) -> (Arc<Sizes>, Session) {
         let mut s = Scope::new(op_registry(FAMILIES).unwrap());
         let shape = PartialShape::new([None, None]);
@@ -361,7 +361,7 @@ mod tests {
         receiver.await.unwrap()
     }
 
-    /// Calls until there are so many plans.
+    /// Calls until the method has this many plans.
     async fn until(sizes: &Arc<Sizes>, plans: usize, feed: impl Fn() -> Tensor) {
         for _ in 0..60_000 {
             let elements = feed().num_elements();
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn shapes_that_come_often_get_a_plan() {
+    async fn frequent_shapes_get_a_plan() {
         let (sizes, _session) = sizes("row");
         for _ in 0..CALLS - 1 {
             call(&sizes, ones(2, 3)).await.unwrap();
@@ -384,24 +384,24 @@ mod tests {
         assert_eq!(sizes.state.lock().counted[0].calls, CALLS - 1);
         until(&sizes, 1, || ones(2, 3)).await;
         assert!(sizes.choose(&[ones(2, 3)]).size() < sizes.general.size());
-        // Others go on with the general one.
+        // Other shapes use the general plan.
         assert_eq!(sizes.choose(&[ones(3, 2)]).size(), sizes.general.size());
         until(&sizes, 2, || ones(3, 2)).await;
         let plan_limiter = sizes.plan_limiter.clone();
         assert_eq!(plan_limiter.plans(), 2);
         drop(sizes);
-        // The last step may still hold it for a moment.
+        // The last step may still hold the plan.
         for _ in 0..1000 {
             if plan_limiter.plans() == 0 {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        panic!("the plans keep their room");
+        panic!("the dropped plans keep their slots");
     }
 
     #[tokio::test]
-    async fn a_plan_that_does_no_less_is_not_kept() {
+    async fn a_plan_that_is_not_smaller_is_dropped() {
         let (sizes, _session) = sizes("negated");
         for _ in 0..60_000 {
             call(&sizes, ones(2, 3)).await.unwrap();
@@ -411,11 +411,11 @@ mod tests {
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        panic!("nobody noticed within a minute");
+        panic!("the plan was not dropped within a minute");
     }
 
     #[test]
-    fn ever_new_shapes_neither_grow_nor_hide_what_is_common() {
+    fn rare_shapes_do_not_displace_frequent_ones() {
         let mut state = State::default();
         let mut common = 0;
         for i in 0..100_000 {
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn the_workshop_makes_one_at_a_time_and_rests() {
+    fn the_limiter_permits_one_plan_at_a_time_with_pauses() {
         let (sizes, _session) = sizes("row");
         let plan_limiter = &sizes.plan_limiter;
         let permit = plan_limiter.permit().expect("it is idle");
@@ -445,22 +445,22 @@ mod tests {
             assert!(plan_limiter.reserve_slot());
         }
         assert!(!plan_limiter.reserve_slot());
-        // Where there is no room a plan takes the place of one of its own method, or goes.
-        sizes.make(&[Shape::new(&[2, 2]).unwrap()]);
+        // Without a free slot a plan replaces one of its own method, or is dropped.
+        sizes.make_plan(&[Shape::new(&[2, 2]).unwrap()]);
         assert_eq!(sizes.plans(), 0);
-        plan_limiter.give_room(VERSION_PLANS_MAX);
+        plan_limiter.release_slots(VERSION_PLANS_MAX);
     }
 
     #[test]
-    fn the_least_used_plan_goes() {
+    fn the_least_used_plan_is_dropped() {
         let (sizes, _session) = sizes("row");
         for rows in 1..=PLANS_MAX {
-            sizes.make(&[Shape::new(&[rows, 2]).unwrap()]);
+            sizes.make_plan(&[Shape::new(&[rows, 2]).unwrap()]);
         }
         for rows in (1..=PLANS_MAX).filter(|&rows| rows != 3) {
             sizes.choose(&[ones(rows, 2)]);
         }
-        sizes.make(&[Shape::new(&[40, 2]).unwrap()]);
+        sizes.make_plan(&[Shape::new(&[40, 2]).unwrap()]);
         assert_eq!(sizes.plans(), PLANS_MAX);
         let general = sizes.general.size();
         assert_eq!(sizes.choose(&[ones(3, 2)]).size(), general);
@@ -469,7 +469,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_were_set_are_prepared_for() {
+    fn allowed_batch_sizes_are_planned_in_advance() {
         let (sizes, _session) = sizes("row");
         sizes.choose(&[ones(16, 5)]);
         let allowed: Vec<usize> = (1..=12).collect();

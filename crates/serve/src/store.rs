@@ -102,7 +102,7 @@ impl Store {
     /// Starts loading these models, on the runtime of the caller.
     pub fn start(models: Vec<ModelConfig>, loader: Arc<Loader>, options: StoreOptions) -> Store {
         let shared = Arc::new(Shared::default());
-        // Who asks before the manager has begun learns that they are to come.
+        // Requests before the first poll get UNAVAILABLE rather than NOT_FOUND.
         for model in &models {
             shared.publish(&model.name, Some(ModelView::default()));
         }
@@ -197,7 +197,7 @@ impl Store {
         let labels: Vec<(String, BTreeMap<String, i64>)> =
             models.iter().map(|m| (m.name.clone(), m.labels.clone())).collect();
         let (sender, receiver) = oneshot::channel();
-        let gone = |_| err!(Unavailable, "the server is ending");
+        let gone = |_| err!(Unavailable, "the server is shutting down");
         self.events.send(Event::Configure(models, sender)).map_err(|_| gone(()))?;
         receiver.await.map_err(|_| gone(()))?;
         self.settled(&names).await;
@@ -239,7 +239,7 @@ fn check_loaded(name: &str, view: &ModelView, labels: &BTreeMap<String, i64>) ->
         ensure!(
             view.available.contains_key(version),
             FailedPrecondition,
-            "the label '{label}' of model '{name}' is for version {version}, which takes no requests"
+            "the label '{label}' of model '{name}' refers to version {version}, which is not available"
         );
     }
     Ok(())
@@ -281,7 +281,7 @@ fn not_found(spec: &pb::ModelSpec, view: Option<&ModelView>) -> Error {
     let there: Vec<String> = view.available.keys().map(ToString::to_string).collect();
     err!(
         NotFound,
-        "Servable not found for request: {request}; the versions that are there: {{{}}}",
+        "Servable not found for request: {request}; available versions: {{{}}}",
         there.join(", ")
     )
 }

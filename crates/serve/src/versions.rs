@@ -123,8 +123,8 @@ impl Versions {
     pub fn want(&mut self, wanted: &BTreeSet<i64>) {
         for (number, version) in &mut self.versions {
             version.is_wanted = wanted.contains(number);
-            // One that failed for good stays so until it has been away. One that was unloaded and
-            // is wanted again begins anew, as does one that was wanted no more before it was begun.
+            // A version that failed for good is retried only after it was removed and found again. An unloaded
+            // version that is wanted again is loaded again, as is one that was dropped before loading began.
             if !version.is_wanted && version.stage == Stage::End {
                 version.failures = 0;
             }
@@ -145,7 +145,7 @@ impl Versions {
                 next_try: None,
             });
         }
-        self.forget();
+        self.evict_ended();
     }
 
     /// Records the end of loading.
@@ -163,7 +163,7 @@ impl Versions {
         version.error = Some(error);
         version.failures += 1;
         if !version.is_wanted {
-            // If it comes back it is tried again.
+            // It is loaded again if it is found again.
             version.failures = 0;
             version.stage = Stage::End;
         } else if version.failures > self.attempts.retries {
@@ -192,11 +192,11 @@ impl Versions {
         {
             version.stage = Stage::End;
             if version.is_wanted {
-                // Wanted again while it went.
+                // Wanted again while it was being unloaded.
                 version.stage = Stage::Start;
             }
         }
-        self.forget();
+        self.evict_ended();
     }
 
     /// The next actions; the caller runs them.
@@ -214,7 +214,7 @@ impl Versions {
                 version.stage = Stage::Unloading;
                 actions.push(Action::Unload(number));
             }
-            // Waiting for another attempt that nobody wants any more.
+            // It waited for a retry and is not wanted any more.
             if !version.is_wanted && version.stage == Stage::Loading && version.next_try.is_some() {
                 version.next_try = None;
                 version.stage = Stage::End;
@@ -243,7 +243,7 @@ impl Versions {
         actions
     }
 
-    fn forget(&mut self) {
+    fn evict_ended(&mut self) {
         let ended = |v: &Version| v.stage == Stage::End && !v.is_wanted;
         let mut excess = self.versions.values().filter(|v| ended(v)).count();
         self.versions.retain(|_, v| {
@@ -280,7 +280,7 @@ mod tests {
         assert!(v.is_settled());
         wants(&mut v, &[2]);
         assert_eq!(v.actions(NOW), [Action::Load(2)]);
-        // The old one stays until the new one is there, and for as long as it fails.
+        // The old version stays until the new one is available, also while the new one fails.
         v.loaded(2, Err(err!(DataLoss, "no")), NOW);
         assert_eq!(v.actions(NOW), []);
         assert_eq!(stages(&v), [(1, Stage::Available), (2, Stage::Loading)]);
@@ -289,7 +289,7 @@ mod tests {
         assert_eq!(v.actions(NOW), [Action::Unload(1)]);
         v.unloaded(1);
         assert_eq!(stages(&v), [(1, Stage::End), (2, Stage::Available)]);
-        // Without any that is wanted the last one goes too.
+        // Without a wanted version the last one is unloaded too.
         wants(&mut v, &[]);
         assert_eq!(v.actions(NOW), [Action::Unload(2)]);
     }
@@ -321,7 +321,7 @@ mod tests {
         assert_eq!(v.actions(Duration::from_secs(99)), []);
         assert!(v.is_settled());
         assert_eq!(v.all()[&7].error.as_ref().unwrap().message(), "second");
-        // Polls find it again and again, which is no reason to try; taken away and put back it is.
+        // Found by another poll it is not retried; removed and found again it is.
         wants(&mut v, &[7]);
         assert_eq!(v.actions(Duration::from_secs(99)), []);
         wants(&mut v, &[]);
@@ -338,7 +338,7 @@ mod tests {
         assert_eq!(v.actions(NOW), [Action::Load(1)]);
         v.changed(1);
         assert_eq!(v.actions(NOW), []);
-        // While it waits for its next attempt, and after the last.
+        // While it waits for its next attempt, and after the last one.
         for _ in 0..2 {
             v.loaded(1, Err(err!(NotFound, "half of it")), NOW);
             assert_eq!(v.actions(NOW), []);
@@ -353,25 +353,25 @@ mod tests {
     }
 
     #[test]
-    fn changes_of_mind() {
+    fn versions_wanted_again_or_no_more() {
         let mut v = Versions::default();
         wants(&mut v, &[1]);
         assert_eq!(v.actions(NOW), [Action::Load(1)]);
-        // Wanted no more while it loads: it goes as soon as it is there.
+        // Not wanted any more while it loads: unloaded once it is loaded.
         wants(&mut v, &[]);
         assert_eq!(v.actions(NOW), []);
         v.loaded(1, Ok(()), NOW);
         assert_eq!(v.actions(NOW), [Action::Unload(1)]);
-        // Wanted again while it goes: it comes back once it is gone.
+        // Wanted again while it is unloaded: loaded again after that.
         wants(&mut v, &[1]);
         assert_eq!(v.actions(NOW), []);
         v.unloaded(1);
         assert_eq!(v.actions(NOW), [Action::Load(1)]);
-        // What nobody waits for changes nothing.
+        // Unexpected events change nothing.
         v.unloaded(1);
         v.loaded(5, Ok(()), NOW);
         assert_eq!(stages(&v), [(1, Stage::Loading)]);
-        // One that failed and is wanted no more is not tried again.
+        // A failed version that is not wanted any more is not retried.
         v.loaded(1, Err(err!(NotFound, "no")), NOW);
         wants(&mut v, &[]);
         assert_eq!(v.actions(Duration::from_secs(999)), []);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dead_are_forgotten_in_the_end() {
+    fn ended_versions_are_evicted() {
         let mut v = Versions::default();
         for number in 0..1000 {
             wants(&mut v, &[number]);
@@ -398,10 +398,10 @@ mod tests {
         assert_eq!(v.all()[&999].stage, Stage::Available);
     }
 
-    /// Whatever order things happen in: with availability kept, there is always a version from the
-    /// first that was there on; with resources kept, never one that is wanted beside one that is not.
+    /// For random orders of events: availability-preserving, a version is always available after the first;
+    /// resource-preserving, a wanted version is never loaded beside an unwanted one.
     #[test]
-    fn random_histories_keep_the_promise() {
+    fn random_histories_keep_the_invariants() {
         for seed in 0..500u64 {
             let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
             let mut next = |n: u64| {

@@ -48,11 +48,11 @@ impl Default for WarmUp {
 /// Warms up a version. Recorded requests must succeed; generated ones may fail.
 pub fn warm(servable: &Arc<Servable>, options: &WarmUp, storage: &dyn Storage) -> Result<()> {
     let path = join(servable.saved().folder(), FILE);
-    // A runtime of its own: loading waits on a thread that may wait.
+    // A runtime of its own: loading runs on a blocking thread.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
-        .map_err(|e| err!(ResourceExhausted, "there is no room for warming up: {e}"))?;
+        .map_err(|e| err!(ResourceExhausted, "cannot start the warm-up runtime: {e}"))?;
     if options.recorded && storage.exists(&path)? {
         runtime.block_on(replay(servable, options, storage, &path))?;
     } else if options.generated {
@@ -77,15 +77,16 @@ async fn replay(
         ensure!(
             records <= RECORDS_MAX,
             InvalidArgument,
-            "{path} has more than {RECORDS_MAX} requests to warm up with"
+            "{path} has more than {RECORDS_MAX} warm-up requests"
         );
         let log = pb::PredictionLog::decode(record)
-            .map_err(|e| err!(DataLoss, "it is no PredictionLog: {e}"))
+            .map_err(|e| err!(DataLoss, "the record is not a PredictionLog: {e}"))
             .context(at)?;
         for _ in 0..options.iterations.max(1) {
             let run = one(servable, log.log_type.as_ref());
             let ended = tokio::time::timeout(options.timeout, run).await;
-            let late = |_| err!(DeadlineExceeded, "it took longer than {:?}", options.timeout);
+            let late =
+                |_| err!(DeadlineExceeded, "the request took longer than {:?}", options.timeout);
             ended.map_err(late).flatten().context(at)?;
         }
     }
@@ -94,7 +95,7 @@ async fn replay(
 
 async fn one(servable: &Arc<Servable>, log: Option<&LogType>) -> Result<()> {
     let budget = Budget::new(usize::MAX);
-    let missing = || err!(InvalidArgument, "it has no request");
+    let missing = || err!(InvalidArgument, "the PredictionLog has no request");
     match log {
         Some(LogType::PredictLog(log)) => {
             let request = log.request.clone().ok_or_else(missing)?;
@@ -120,9 +121,10 @@ async fn one(servable: &Arc<Servable>, log: Option<&LogType>) -> Result<()> {
             let request = log.request.as_ref().ok_or_else(missing)?;
             session_run(servable, request, &budget).await.map(|_| ())
         }
-        Some(LogType::PredictStreamedLog(_)) | None => {
-            Err(err!(Unimplemented, "it holds no request that a server without streams answers"))
-        }
+        Some(LogType::PredictStreamedLog(_)) | None => Err(err!(
+            Unimplemented,
+            "the PredictionLog holds a streaming request, which is not supported"
+        )),
     }
 }
 

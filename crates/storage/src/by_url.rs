@@ -15,10 +15,10 @@ use crate::url::Url;
 /// Which URLs may be accessed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AllowedUrls {
-    /// All that the process's credentials permit.
+    /// All URLs that the process's credentials permit.
     All,
-    /// Those with one of these prefixes, compared by whole path components: `s3://bucket/folder`,
-    /// `s3://`. None if the list is empty.
+    /// URLs with one of these prefixes, compared by whole path components: `s3://bucket/folder`,
+    /// `s3://`. No URL if the list is empty.
     Under(Vec<String>),
 }
 
@@ -92,13 +92,13 @@ impl ByUrl {
         ensure!(
             !url.path.split('/').any(|part| part == ".."),
             PermissionDenied,
-            "{path}: '..' may not be part of a path here"
+            "{path}: '..' must not be part of a path when access is limited by --allow-url"
         );
         let mut folders = folders.iter().filter_map(|folder| Url::parse(folder));
         ensure!(
             folders.any(|folder| url.is_in(&folder)),
             PermissionDenied,
-            "{path}: this URL may not be touched here (a server is told with --allow-url which may)"
+            "{path}: access to this URL is not allowed; `thalweg server --allow-url` allows URL prefixes"
         );
         Ok(())
     }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_allowed() {
+    fn urls_outside_the_allowed_prefixes_are_refused() {
         let under = |urls: &[&str]| AllowedUrls::Under(urls.iter().map(|&u| u.into()).collect());
         let refused = Some(Code::PermissionDenied);
         assert_eq!(code(under(&[]), "s3://b/k"), refused);
@@ -247,10 +247,10 @@ mod tests {
     }
 
     #[test]
-    fn leftovers_of_local_files_go() {
+    fn leftovers_of_local_files_are_removed() {
         let folder = std::env::temp_dir().join(format!("thalweg-left-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        // No process has so high a number.
+        // No process has such a high process id.
         let left = folder.join(".a.index.4294967295-0.tmp");
         std::fs::write(&left, b"").unwrap();
         let storage = ByUrl::default();

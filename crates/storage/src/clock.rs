@@ -1,5 +1,5 @@
 //! Clocks: for request signatures and timeouts.
-#![expect(clippy::disallowed_methods, reason = "stores elsewhere have clocks of their own")]
+#![expect(clippy::disallowed_methods, reason = "remote stores measure real time")]
 
 use std::time::{Duration, SystemTime};
 

@@ -18,7 +18,7 @@ struct Threads(Option<Runtime>);
 
 impl Drop for Threads {
     fn drop(&mut self) {
-        // The last owner may be a thread that must not wait.
+        // The last owner may be a thread that must not block.
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
         }
@@ -29,9 +29,9 @@ impl Driver {
     pub(crate) fn new() -> Result<Driver> {
         let mut builder = Builder::new_multi_thread();
         let builder = builder.worker_threads(THREADS).thread_name("thalweg-storage").enable_all();
-        let runtime = builder
-            .build()
-            .map_err(|e| err!(ResourceExhausted, "no threads for stores behind URLs: {e}"))?;
+        let runtime = builder.build().map_err(|e| {
+            err!(ResourceExhausted, "cannot start the I/O threads for remote stores: {e}")
+        })?;
         Ok(Driver(Arc::new(Threads(Some(runtime)))))
     }
 
@@ -41,7 +41,7 @@ impl Driver {
         work: impl Future<Output = Result<T>> + Send + 'static,
     ) -> Pending<T> {
         let (sender, receiver) = mpsc::sync_channel(1);
-        let runtime = self.0.0.as_ref().expect("it is taken only when it is dropped");
+        let runtime = self.0.0.as_ref().expect("only `drop` takes the runtime");
         let task = runtime.spawn(async move {
             let _ = sender.send(work.await);
         });
@@ -59,7 +59,7 @@ impl Driver {
     /// The runtime handle for libraries that spawn tasks.
     #[cfg(feature = "hdfs")]
     pub(crate) fn handle(&self) -> tokio::runtime::Handle {
-        self.0.0.as_ref().expect("it is taken only when it is dropped").handle().clone()
+        self.0.0.as_ref().expect("only `drop` takes the runtime").handle().clone()
     }
 }
 
@@ -71,8 +71,9 @@ pub(crate) struct Pending<T> {
 
 impl<T> Pending<T> {
     pub(crate) fn wait(self) -> Result<T> {
-        // A task that panicked sends nothing.
-        let lost = |_| err!(Internal, "a request to a store ended without a result");
+        // A task that panicked drops its sender.
+        let lost =
+            |_| err!(Internal, "internal error: a request to a store ended without a result");
         self.receiver.recv().map_err(lost)?
     }
 }

@@ -24,15 +24,15 @@ const FIRST_BYTES: usize = 256 << 10;
 /// The maximum size of a read-ahead.
 const AHEAD_BYTES_MAX: usize = 8 << 20;
 /// The number of cached ranges.
-const KEPT_MAX: usize = 4;
+const CACHED_RANGES_MAX: usize = 4;
 
 /// A range request in flight.
-pub(crate) type Fetching = Pin<Box<dyn Future<Output = Result<Bytes>> + Send>>;
+pub(crate) type RangeFuture = Pin<Box<dyn Future<Output = Result<Bytes>> + Send>>;
 
-/// A remote file.
+/// Range reads of a remote file.
 pub(crate) trait Ranges: Send + Sync + 'static {
     /// Fetches `bytes` bytes from offset `begin`, which the file has.
-    fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> Fetching;
+    fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> RangeFuture;
 }
 
 /// A remote file, open for reading.
@@ -41,18 +41,18 @@ pub(crate) struct RemoteFile<R> {
     size: u64,
     source: Arc<R>,
     driver: Driver,
-    ahead: Mutex<Ahead>,
+    cache: Mutex<ReadCache>,
 }
 
 #[derive(Default)]
-struct Ahead {
-    kept: VecDeque<Range>,
+struct ReadCache {
+    ranges: VecDeque<Range>,
     /// The offset at which a sequential reader reaches the end of the cached ranges.
     next: u64,
     /// The number of consecutive sequential reads.
-    in_order: u32,
-    /// The range request from there on.
-    coming: Option<Coming>,
+    sequential_reads: u32,
+    /// The read-ahead request from `next` on.
+    pending: Option<PendingRange>,
 }
 
 struct Range {
@@ -60,7 +60,7 @@ struct Range {
     content: Bytes,
 }
 
-struct Coming {
+struct PendingRange {
     begin: u64,
     bytes: usize,
     content: Pending<Bytes>,
@@ -69,21 +69,21 @@ struct Coming {
 impl<R: Ranges> RemoteFile<R> {
     pub(crate) fn new(path: &str, size: u64, source: R, driver: Driver) -> RemoteFile<R> {
         let (path, source) = (path.to_owned(), Arc::new(source));
-        RemoteFile { path, size, source, driver, ahead: Mutex::default() }
+        RemoteFile { path, size, source, driver, cache: Mutex::default() }
     }
 
-    fn start(&self, begin: u64, bytes: usize) -> Coming {
+    fn start(&self, begin: u64, bytes: usize) -> PendingRange {
         let content = self.driver.start(self.source.clone().fetch(begin, bytes));
-        Coming { begin, bytes, content }
+        PendingRange { begin, bytes, content }
     }
 
-    fn wait(&self, coming: Coming) -> Result<Range> {
-        let Coming { begin, bytes, content } = coming;
+    fn wait(&self, pending: PendingRange) -> Result<Range> {
+        let PendingRange { begin, bytes, content } = pending;
         let content = content.wait()?;
         ensure!(
             content.len() == bytes,
             DataLoss,
-            "{}: {bytes} bytes were asked for at {begin}, {} came",
+            "{}: requested {bytes} bytes at offset {begin}, received {}",
             self.path,
             content.len()
         );
@@ -97,20 +97,20 @@ impl<R: Ranges> RemoteFile<R> {
             begin += bytes as u64;
             self.start(begin - bytes as u64, bytes)
         });
-        let mut coming: VecDeque<Coming> = to_start.by_ref().take(PIECES_MAX).collect();
+        let mut pending: VecDeque<PendingRange> = to_start.by_ref().take(PIECES_MAX).collect();
         for piece in target.chunks_mut(PIECE_BYTES) {
-            let first = coming.pop_front().expect("one is begun for each that is taken");
+            let first = pending.pop_front().expect("a request is started for each piece");
             piece.copy_from_slice(&self.wait(first)?.content);
-            coming.extend(to_start.next());
+            pending.extend(to_start.next());
         }
         Ok(())
     }
 
     /// Copies cached bytes from `offset` on; returns their number.
-    fn copy_kept(&self, offset: u64, target: &mut [u8]) -> usize {
-        let ahead = self.ahead.lock();
+    fn copy_cached(&self, offset: u64, target: &mut [u8]) -> usize {
+        let cache = self.cache.lock();
         let holds = |r: &&Range| r.begin <= offset && offset - r.begin < r.content.len() as u64;
-        let Some(range) = ahead.kept.iter().find(holds) else { return 0 };
+        let Some(range) = cache.ranges.iter().find(holds) else { return 0 };
         let rest = &range.content[(offset - range.begin) as usize..];
         let read = rest.len().min(target.len());
         target[..read].copy_from_slice(&rest[..read]);
@@ -118,37 +118,38 @@ impl<R: Ranges> RemoteFile<R> {
     }
 
     /// Fetches a range that is not cached, and starts the read-ahead of the next one.
-    fn fetch_kept(&self, offset: u64, wanted: usize) -> Result<()> {
-        let (coming, in_order) = self.take_or_start(offset, wanted);
-        let range = self.wait(coming)?;
-        let mut ahead = self.ahead.lock();
+    fn fetch_uncached(&self, offset: u64, wanted: usize) -> Result<()> {
+        let (pending, sequential_reads) = self.take_or_start(offset, wanted);
+        let range = self.wait(pending)?;
+        let mut cache = self.cache.lock();
         let end = range.begin + range.content.len() as u64;
-        if ahead.kept.len() == KEPT_MAX {
-            ahead.kept.pop_front();
+        if cache.ranges.len() == CACHED_RANGES_MAX {
+            cache.ranges.pop_front();
         }
-        ahead.kept.push_back(range);
-        (ahead.next, ahead.in_order) = (end, in_order);
+        cache.ranges.push_back(range);
+        (cache.next, cache.sequential_reads) = (end, sequential_reads);
         let rest = self.rest(end);
-        // One read says nothing; a second where the first ended does.
-        if in_order >= 1 && rest > 0 {
-            let bytes = (FIRST_BYTES << in_order.min(8)).min(AHEAD_BYTES_MAX).min(rest);
-            ahead.coming = Some(self.start(end, bytes));
+        // Read-ahead starts with the second sequential read.
+        if sequential_reads >= 1 && rest > 0 {
+            let bytes = (FIRST_BYTES << sequential_reads.min(8)).min(AHEAD_BYTES_MAX).min(rest);
+            cache.pending = Some(self.start(end, bytes));
         }
         Ok(())
     }
 
     /// The request for the range with `offset`, and the number of sequential reads before it.
-    fn take_or_start(&self, offset: u64, wanted: usize) -> (Coming, u32) {
-        let mut ahead = self.ahead.lock();
-        let in_order = if offset == ahead.next && offset > 0 { ahead.in_order + 1 } else { 0 };
-        let holds = |c: &Coming| c.begin <= offset && offset - c.begin < c.bytes as u64;
-        if ahead.coming.as_ref().is_some_and(holds)
-            && let Some(coming) = ahead.coming.take()
+    fn take_or_start(&self, offset: u64, wanted: usize) -> (PendingRange, u32) {
+        let mut cache = self.cache.lock();
+        let sequential_reads =
+            if offset == cache.next && offset > 0 { cache.sequential_reads + 1 } else { 0 };
+        let holds = |c: &PendingRange| c.begin <= offset && offset - c.begin < c.bytes as u64;
+        if cache.pending.as_ref().is_some_and(holds)
+            && let Some(pending) = cache.pending.take()
         {
-            return (coming, in_order.max(1));
+            return (pending, sequential_reads.max(1));
         }
         let bytes = wanted.max(FIRST_BYTES).min(self.rest(offset));
-        (self.start(offset, bytes), in_order)
+        (self.start(offset, bytes), sequential_reads)
     }
 
     fn rest(&self, offset: u64) -> usize {
@@ -175,8 +176,8 @@ impl<R: Ranges> ReadAt for RemoteFile<R> {
         let mut read = 0;
         while read < wanted {
             let at = offset + read as u64;
-            match self.copy_kept(at, &mut target[read..]) {
-                0 => self.fetch_kept(at, wanted - read)?,
+            match self.copy_cached(at, &mut target[read..]) {
+                0 => self.fetch_uncached(at, wanted - read)?,
                 copied => read += copied,
             }
         }
@@ -187,15 +188,15 @@ impl<R: Ranges> ReadAt for RemoteFile<R> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use thalweg_tensor::err;
+    use thalweg_tensor::{Code, err};
 
-    /// Remembers what was asked for; fails from some place on.
-    struct Counted(Asked, u64);
+    /// Records the requested ranges; fails from an offset on.
+    struct RecordingSource(Requests, u64);
 
-    type Asked = Arc<Mutex<Vec<(u64, usize)>>>;
+    type Requests = Arc<Mutex<Vec<(u64, usize)>>>;
 
-    impl Ranges for Counted {
-        fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> Fetching {
+    impl Ranges for RecordingSource {
+        fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> RangeFuture {
             self.0.lock().push((begin, bytes));
             Box::pin(async move {
                 if begin >= self.1 {
@@ -206,7 +207,7 @@ mod tests {
         }
     }
 
-    /// What the file has there: the same again only after a prime number of bytes.
+    /// The file's content: periodic with a prime period, so that a wrong offset is detected.
     fn content(begin: u64, bytes: usize) -> Vec<u8> {
         const PERIOD: u64 = 65_537;
         let period: Vec<u8> = (0..PERIOD).map(|i| (i * i % 251) as u8).collect();
@@ -216,13 +217,13 @@ mod tests {
         content.split_off(skipped)
     }
 
-    fn file(size: u64, fails_at: u64) -> (RemoteFile<Counted>, Asked) {
-        let asked = Arc::new(Mutex::default());
-        let source = Counted(Arc::clone(&asked), fails_at);
-        (RemoteFile::new("x://y", size, source, Driver::new().unwrap()), asked)
+    fn file(size: u64, fails_at: u64) -> (RemoteFile<RecordingSource>, Requests) {
+        let requests = Arc::new(Mutex::default());
+        let source = RecordingSource(Arc::clone(&requests), fails_at);
+        (RemoteFile::new("x://y", size, source, Driver::new().unwrap()), requests)
     }
 
-    fn check(file: &RemoteFile<Counted>, offset: u64, bytes: usize) {
+    fn check(file: &RemoteFile<RecordingSource>, offset: u64, bytes: usize) {
         let mut target = vec![0; bytes];
         let read = file.read_at(offset, &mut target).unwrap();
         assert_eq!(read, bytes.min(file.rest(offset)));
@@ -230,44 +231,46 @@ mod tests {
     }
 
     #[test]
-    fn small_reads_in_order_take_few_requests() {
+    fn sequential_small_reads_take_few_requests() {
         let size = 40 << 20;
-        let (file, asked) = file(size, u64::MAX);
+        let (file, requests) = file(size, u64::MAX);
         for begin in (0..size).step_by(100_000) {
             check(&file, begin, 100_000);
         }
         check(&file, size, 10);
-        let asked = asked.lock();
-        assert!(asked.len() < 15, "{asked:?}");
-        assert!(asked.iter().all(|&(begin, bytes)| begin + bytes as u64 <= size));
+        let requests = requests.lock();
+        assert!(requests.len() < 15, "{requests:?}");
+        assert!(requests.iter().all(|&(begin, bytes)| begin + bytes as u64 <= size));
     }
 
     #[test]
-    fn reads_here_and_there_fetch_no_more_than_they_need() {
-        let (file, asked) = file(1 << 30, u64::MAX);
+    fn random_reads_fetch_no_read_ahead() {
+        let (file, requests) = file(1 << 30, u64::MAX);
         for i in 0..20u64 {
             check(&file, (i * 7919 * 104_729) % (1 << 30), 1000);
         }
-        let asked = asked.lock();
-        assert_eq!(asked.len(), 20);
-        assert!(asked.iter().all(|&(_, bytes)| bytes <= FIRST_BYTES), "{asked:?}");
+        let requests = requests.lock();
+        assert_eq!(requests.len(), 20);
+        assert!(requests.iter().all(|&(_, bytes)| bytes <= FIRST_BYTES), "{requests:?}");
     }
 
     #[test]
-    fn large_reads_come_in_pieces() {
-        let (file, asked) = file(100 << 20, u64::MAX);
+    fn large_reads_are_split_into_pieces() {
+        let (file, requests) = file(100 << 20, u64::MAX);
         check(&file, 5, 90 << 20);
         check(&file, 99 << 20, 2 << 20);
-        assert_eq!(asked.lock().len(), 12 + 1);
+        assert_eq!(requests.lock().len(), 12 + 1);
     }
 
     #[test]
-    fn failures_are_told_and_cost_nothing_else() {
+    fn failed_ranges_fail_only_their_readers() {
         let (file, _) = file(100 << 20, 50 << 20);
-        assert!(file.read_at(0, &mut vec![0; 80 << 20]).is_err());
-        assert!(file.read_at(51 << 20, &mut [0; 10]).is_err());
+        for (offset, bytes) in [(0, 80 << 20), (51 << 20, 10)] {
+            let e = file.read_at(offset, &mut vec![0; bytes]).unwrap_err();
+            assert_eq!((e.code(), e.message()), (Code::Unavailable, "no further"));
+        }
         check(&file, 1000, 10);
-        // What was begun ahead and failed is told to who comes to it.
+        // A failed read-ahead fails only a read that reaches it.
         for begin in ((48 << 20)..(50 << 20)).step_by(100_000) {
             check(&file, begin, 50_000);
         }

@@ -1,4 +1,4 @@
-//! A store that loses connections, answers late, wrongly or not at all.
+//! Fault injection: a store that drops connections, truncates, delays or fails its responses.
 #![cfg(feature = "s3")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
@@ -49,9 +49,9 @@ fn local_files_keep_the_same_contract() {
     std::fs::remove_dir_all(root).unwrap();
 }
 
-/// Every request fails once, in turn in each of these ways, and nobody notices.
+/// Every request fails once with each of these faults; retries hide it.
 #[test]
-fn passing_failures_are_not_noticed() {
+fn transient_failures_are_retried() {
     for fault in [Fault::Drop, Fault::Status(503), Fault::Status(500), Fault::Truncate(5)] {
         let server = FakeS3::new();
         let mut seen = HashSet::new();
@@ -61,21 +61,21 @@ fn passing_failures_are_not_noticed() {
                 request.method,
                 request.path,
                 request.query.get("partNumber"),
-                // What is gone on with ends where it did before.
+                // A resumed read ends at the same offset.
                 request.headers.get("range").and_then(|range| range.split('-').nth(1)),
             );
             if seen.insert(shown) { fault } else { Fault::None }
         });
         contract::check(store(&server), "s3://bucket/root", Folders::Kept);
-        // An upload whose name never came back is one that only the store knows of.
-        let is_heard = !matches!(fault, Fault::Truncate(_));
+        // If the response of CreateMultipartUpload was truncated, the client does not know the upload.
+        let knows_upload = !matches!(fault, Fault::Truncate(_));
         let uploads = server.state.lock().unwrap().uploads.len();
-        assert!(uploads == 0 || !is_heard, "{fault:?}: {uploads} uploads are left");
+        assert!(uploads == 0 || !knows_upload, "{fault:?}: {uploads} uploads are left");
     }
 }
 
 #[test]
-fn short_answers_are_gone_on_with() {
+fn truncated_responses_are_resumed() {
     let server = FakeS3::new();
     let storage = store(&server);
     let expected = contract::content(300_000);
@@ -83,12 +83,12 @@ fn short_answers_are_gone_on_with() {
     server.requests();
     server.fail(|_| Fault::Truncate(70_000));
     assert!(storage.read("s3://bucket/k", usize::MAX).unwrap() == expected);
-    // 256 KiB in four pieces, the rest in one, after one look at it.
+    // One HEAD, 256 KiB in four requests, the rest in one.
     assert_eq!(server.requests().len(), 1 + 4 + 1);
 }
 
 #[test]
-fn lasting_failures_end() {
+fn permanent_failures_end_after_the_last_retry() {
     let server = FakeS3::new();
     let storage = store(&server);
     storage.write("s3://bucket/k", b"x").unwrap();
@@ -97,8 +97,8 @@ fn lasting_failures_end() {
     let error = storage.read("s3://bucket/k", 9).unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     let shown = error.to_string();
-    for part in ["s3://bucket/k", "cannot open it", "503", "tried 8 times"] {
-        assert!(shown.contains(part), "{shown}");
+    for words in ["s3://bucket/k", "cannot open it", "503", "tried 8 times"] {
+        assert!(shown.contains(words), "{shown}");
     }
     assert_eq!(server.requests().len(), 8);
     server.fail(|_| Fault::Drop);
@@ -110,7 +110,7 @@ fn lasting_failures_end() {
 }
 
 #[test]
-fn time_is_bounded_too() {
+fn retries_end_after_the_time_limit() {
     let server = FakeS3::new();
     let mut settings = settings(&server);
     settings.retries.silence_max = Duration::from_millis(200);
@@ -125,7 +125,7 @@ fn time_is_bounded_too() {
 }
 
 #[test]
-fn nobody_there() {
+fn a_refused_connection_is_unavailable() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -137,7 +137,7 @@ fn nobody_there() {
 }
 
 #[test]
-fn refusals_are_told_at_once() {
+fn client_errors_are_not_retried() {
     let server = FakeS3::new();
     let mut wrong = settings(&server);
     wrong.credentials.as_mut().unwrap().access_key = "other".into();
@@ -154,7 +154,7 @@ fn refusals_are_told_at_once() {
 }
 
 #[test]
-fn uploads_that_fail_are_given_up() {
+fn failed_uploads_are_aborted() {
     let server = FakeS3::new();
     let storage = store(&server);
     let content = contract::content(30 << 20);
@@ -167,7 +167,7 @@ fn uploads_that_fail_are_given_up() {
     let written = file.write(&content).and_then(|()| file.finish());
     assert_eq!(written.unwrap_err().code(), Code::PermissionDenied);
     server.fail(|_| Fault::None);
-    // Dropped in the middle.
+    // Dropped before it was finished.
     let mut file = storage.replace("s3://bucket/k").unwrap();
     file.write(&content).unwrap();
     drop(file);
@@ -175,9 +175,9 @@ fn uploads_that_fail_are_given_up() {
     assert_eq!(&storage.read("s3://bucket/k", 9).unwrap()[..], b"old");
 }
 
-/// The answer to the last request is lost, and the upload with it: it had succeeded.
+/// The response of CompleteMultipartUpload is lost although the upload has succeeded.
 #[test]
-fn an_upload_that_succeeded_unheard() {
+fn a_completed_upload_with_a_lost_response_succeeds() {
     let server = FakeS3::new();
     let storage = store(&server);
     let content = contract::content(20 << 20);
@@ -194,7 +194,7 @@ fn an_upload_that_succeeded_unheard() {
 }
 
 #[test]
-fn a_reader_never_meets_two_contents() {
+fn a_reader_never_mixes_two_contents() {
     let server = FakeS3::new();
     let storage = store(&server);
     storage.write("s3://bucket/k", &contract::content(1 << 20)).unwrap();

@@ -1,9 +1,9 @@
-//! A store that is reached over encrypted connections.
+//! S3 over TLS.
 #![cfg(feature = "https")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 #![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
 
-#[allow(dead_code, reason = "this test needs it whole and well")]
+#[allow(dead_code, reason = "this test injects no faults")]
 #[path = "support/fake_s3.rs"]
 mod fake_s3;
 
@@ -22,8 +22,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/tls");
 
-/// Decrypts what comes for `store`; its port.
-fn encrypted(runtime: &tokio::runtime::Runtime, store: &FakeS3) -> u16 {
+/// Starts a TLS proxy in front of `store`; returns its port.
+fn tls_proxy(runtime: &tokio::runtime::Runtime, store: &FakeS3) -> u16 {
     let file = |name: &str| format!("{FOLDER}/{name}");
     let certificate = CertificateDer::from_pem_file(file("server.pem")).unwrap();
     let key = PrivateKeyDer::from_pem_file(file("server-key.pem")).unwrap();
@@ -38,7 +38,7 @@ fn encrypted(runtime: &tokio::runtime::Runtime, store: &FakeS3) -> u16 {
             let (stream, _) = listener.accept().await.unwrap();
             let (acceptor, address) = (acceptor.clone(), address.clone());
             tokio::spawn(async move {
-                // One that does not trust us goes away.
+                // A client that does not trust the certificate disconnects.
                 let Ok(mut outside) = acceptor.accept(stream).await else { return };
                 let mut inside = TcpStream::connect(address).await.unwrap();
                 let _ = tokio::io::copy_bidirectional(&mut outside, &mut inside).await;
@@ -59,19 +59,19 @@ fn store(endpoint: String, certificates: Option<String>) -> S3Storage {
 }
 
 #[test]
-fn encrypted_connections() {
+fn tls_connections_are_verified() {
     let (runtime, server) = (tokio::runtime::Runtime::new().unwrap(), FakeS3::new());
-    let port = encrypted(&runtime, &server);
+    let port = tls_proxy(&runtime, &server);
     let trusted = Some(format!("{FOLDER}/authority.pem"));
     let storage = store(format!("https://localhost:{port}"), trusted.clone());
     let content: Vec<u8> = (0..10 << 20).map(|i| (i % 251) as u8).collect();
     storage.write("s3://bucket/k", &content).unwrap();
     assert!(storage.read("s3://bucket/k", usize::MAX).unwrap() == content);
-    // Nobody known vouches for it; the certificate has another name.
-    let strangers =
+    // An unknown certificate authority, and a certificate of another host name.
+    let untrusted =
         store(format!("https://localhost:{port}"), Some(format!("{FOLDER}/server.pem")));
     let misnamed = store(["https", "://127.0.0.1:", &port.to_string()].concat(), trusted);
-    for storage in [strangers, misnamed] {
+    for storage in [untrusted, misnamed] {
         let error = storage.read("s3://bucket/k", 9).unwrap_err();
         assert_eq!(error.code(), Code::Unavailable, "{error}");
         assert!(error.message().contains("certificate"), "{error}");

@@ -95,10 +95,10 @@ fn s3s_server_refuses_a_wrong_key() {
     assert_eq!(error.code(), Code::NotFound, "{error}");
 }
 
-/// Killed in the middle of a read and of a write, and started again.
+/// The server is killed; requests fail with UNAVAILABLE.
 #[test]
 #[ignore = "needs s3s-fs: cargo xtask test s3"]
-fn s3s_server_goes_away() {
+fn s3s_server_that_is_killed_is_unavailable() {
     let mut server = Server::start("away");
     let storage = server.store("secret");
     storage.write("s3://bucket/k", b"x").unwrap();

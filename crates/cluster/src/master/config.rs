@@ -1,4 +1,4 @@
-//! From `ConfigProto` and `RunOptions` to options of sessions and steps.
+//! Conversion of `ConfigProto` and `RunOptions` to options of sessions and steps.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +14,17 @@ use crate::task::{CPUS_MAX, Task};
 
 /// A client's `ConfigProto` merged over the task's default one, as TensorFlow's servers do it: lists are
 /// concatenated, scalars replaced.
-pub(crate) fn with_defaults(task: &Task, wishes: Option<pb::ConfigProto>) -> pb::ConfigProto {
-    let (mut config, wishes) = (task.options.session_config.clone(), wishes.unwrap_or_default());
+pub(crate) fn with_defaults(
+    task: &Task,
+    client_config: Option<pb::ConfigProto>,
+) -> pb::ConfigProto {
+    let (mut config, client_config) =
+        (task.options.session_config.clone(), client_config.unwrap_or_default());
     if config == pb::ConfigProto::default() {
-        return wishes;
+        return client_config;
     }
     config
-        .merge(wishes.encode_to_vec().as_slice())
+        .merge(client_config.encode_to_vec().as_slice())
         .expect("a message that was decoded can be decoded again");
     config
 }
@@ -28,14 +32,14 @@ pub(crate) fn with_defaults(task: &Task, wishes: Option<pb::ConfigProto>) -> pb:
 /// Options of a session on `task` with this config.
 pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<SessionOptions> {
     // Other tasks have seen the devices that this one was started with: a session has no fewer.
-    let least = task.cpus() as i32;
-    let cpus = config.device_count.get("CPU").copied().unwrap_or(least);
+    let cpus_min = task.cpus() as i32;
+    let cpus = config.device_count.get("CPU").copied().unwrap_or(cpus_min);
     ensure!(
         (0..=CPUS_MAX).contains(&cpus),
         InvalidArgument,
         "device_count of CPU is {cpus}; it must be between 0 and {CPUS_MAX}"
     );
-    // TensorFlow reads 0 as "decide yourself" and -1 as "the caller's thread".
+    // As in TensorFlow: 0 means the number of cores, -1 the calling thread.
     let threads = |asked: i32| match asked {
         1.. => (asked as usize).min(Pool::global().threads()),
         0 => Pool::global().threads(),
@@ -61,7 +65,7 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
                 .is_some_and(|g| g.enable_bfloat16_sendrecv),
             ..Options::default()
         },
-        devices: task.first_devices(cpus.max(least) as u32),
+        devices: task.first_devices(cpus.max(cpus_min) as u32),
         resources: (!is_isolated).then(|| task.resources.clone()),
         environment: task.options.environment.clone(),
         placement_log: config.log_device_placement.then(placement_log),
@@ -69,7 +73,7 @@ pub(crate) fn session_options(task: &Task, config: &pb::ConfigProto) -> Result<S
     })
 }
 
-/// Logs the device of each node, in TensorFlow's words.
+/// Logs the device of each node, in TensorFlow's format.
 fn placement_log() -> PlacementLog {
     Arc::new(|node, op, device| {
         info!(target: "thalweg::placement", node, op, device, "{node}: ({op}): {device}");
@@ -103,6 +107,7 @@ pub(crate) fn run_options(
 mod tests {
     use thalweg_graph::OpRegistry;
     use thalweg_kernel::KernelRegistry;
+    use thalweg_tensor::Code;
 
     use super::*;
     use crate::task::TaskOptions;
@@ -113,23 +118,24 @@ mod tests {
     }
 
     #[test]
-    fn clients_have_the_last_word() {
-        let wish = |cpus: i32, timeout: i64, filter: &str| pb::ConfigProto {
+    fn the_clients_config_overrides_the_tasks() {
+        let client_config = |cpus: i32, timeout: i64, filter: &str| pb::ConfigProto {
             device_count: [("CPU".to_owned(), cpus)].into(),
             operation_timeout_in_ms: timeout,
             device_filters: vec![filter.into()],
             ..Default::default()
         };
-        let task = task(pb::ConfigProto { log_device_placement: true, ..wish(2, 10, "/job:ps") });
+        let task =
+            task(pb::ConfigProto { log_device_placement: true, ..client_config(2, 10, "/job:ps") });
         assert_eq!(with_defaults(&task, None), task.options.session_config);
-        let config = with_defaults(&task, Some(wish(3, 20, "/job:worker")));
+        let config = with_defaults(&task, Some(client_config(3, 20, "/job:worker")));
         assert_eq!((config.device_count["CPU"], config.operation_timeout_in_ms), (3, 20));
         assert_eq!(config.device_filters, ["/job:ps", "/job:worker"]);
         assert!(config.log_device_placement);
     }
 
     #[test]
-    fn a_task_has_the_devices_that_it_was_started_with() {
+    fn a_session_has_at_least_the_devices_of_its_task() {
         let cpus = |n: i32| pb::ConfigProto {
             device_count: [("CPU".to_owned(), n)].into(),
             ..Default::default()
@@ -141,6 +147,7 @@ mod tests {
             let config = with_defaults(&task, Some(cpus(asked)));
             assert_eq!(session_options(&task, &config).unwrap().devices.len(), has);
         }
-        assert!(session_options(&task, &cpus(300)).is_err());
+        let e = session_options(&task, &cpus(300)).err().expect("300 devices are too many");
+        assert_eq!(e.code(), Code::InvalidArgument, "{e}");
     }
 }

@@ -13,24 +13,24 @@ use tokio::task::JoinSet;
 use tracing::warn;
 
 use crate::cluster_spec::TaskName;
-use crate::diagnostics::Awaited;
+use crate::diagnostics::WaitTarget;
 use crate::master::Master;
 use crate::master::config::with_defaults;
 use crate::master::session_peers::SessionPeers;
 use crate::member::Member;
 use crate::network::transport::Call;
 
-/// Time that tasks get to answer if the session's graph does not name them.
-const OTHERS_LIMIT: Duration = Duration::from_millis(300);
+/// Timeout of `GetStatus` on tasks that the session's graph does not name.
+const OPTIONAL_TIMEOUT: Duration = Duration::from_millis(300);
 /// Timeout of one call.
-const ANSWER_LIMIT: Duration = Duration::from_secs(3);
+const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause between two calls to the same task.
-const RETRY: Duration = Duration::from_millis(100);
-/// When a wait for a task is first reported, and how often after that.
-const FIRST_REPORT: Duration = Duration::from_secs(3);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
+/// Delay until a wait for a task is logged, and the interval after that.
+const REPORT_DELAY: Duration = Duration::from_secs(3);
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// How long to wait for a task that has answered before.
-const RETURN_LIMIT: Duration = Duration::from_secs(30);
+/// How long to wait for a task that has answered before: it may restart.
+const RESTART_TIMEOUT: Duration = Duration::from_secs(30);
 
 impl Master {
     /// Creates a session over the client's graph, once the tasks that the graph names have answered.
@@ -48,28 +48,31 @@ impl Master {
     }
 }
 
-/// Finds the devices of other tasks for a session: waits for the tasks that `graph` names to start, and
-/// takes the other tasks that answer within [`OTHERS_LIMIT`].
+/// Finds the devices of other tasks for a session: waits until the tasks that `graph` names have
+/// started, and adds the other tasks that answer within [`OPTIONAL_TIMEOUT`].
 pub(crate) async fn discover(
     peers: &Arc<SessionPeers>,
     graph: Option<&pb::GraphDef>,
 ) -> Result<()> {
     let member = &peers.member;
-    let allowed: Vec<TaskName> =
-        member.others().into_iter().filter(|t| passes(&peers.config.device_filters, t)).collect();
+    let allowed: Vec<TaskName> = member
+        .other_tasks()
+        .into_iter()
+        .filter(|t| matches_filters(&peers.config.device_filters, t))
+        .collect();
     let named = graph.map(|g| named_tasks(g, member)).unwrap_or_default();
-    let unknown = |t: &&TaskName| !peers.knows(t);
-    let (needed, others): (Vec<&TaskName>, Vec<&TaskName>) =
-        allowed.iter().filter(unknown).partition(|t| named.contains(t));
+    let is_unknown = |t: &&TaskName| !peers.has_task(t);
+    let (needed, optional_tasks): (Vec<&TaskName>, Vec<&TaskName>) =
+        allowed.iter().filter(is_unknown).partition(|t| named.contains(t));
     let mut waits = JoinSet::new();
     for task in needed {
-        waits.spawn(find(member.clone(), peers.clone(), task.clone()));
+        waits.spawn(wait_for_task(member.clone(), peers.clone(), task.clone()));
     }
-    let mut asides = JoinSet::new();
-    for task in others {
+    let mut optional = JoinSet::new();
+    for task in optional_tasks {
         let (member, peers, task) = (member.clone(), peers.clone(), task.clone());
-        asides.spawn(async move {
-            if let Ok(status) = ask(&member, &task, OTHERS_LIMIT).await {
+        optional.spawn(async move {
+            if let Ok(status) = get_status(&member, &task, OPTIONAL_TIMEOUT).await {
                 peers.add(&task, &status.device_attributes);
             }
         });
@@ -77,26 +80,29 @@ pub(crate) async fn discover(
     while let Some(found) = waits.join_next().await {
         found.unwrap_or_else(|e| Err(err!(Internal, "{e}")))?;
     }
-    let all = async { while asides.join_next().await.is_some() {} };
-    let _ = tokio::time::timeout(OTHERS_LIMIT, all).await;
-    if member.is_propagated { introduce(peers, &named).await } else { Ok(()) }
+    let all = async { while optional.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(OPTIONAL_TIMEOUT, all).await;
+    if member.is_propagated { create_worker_sessions(peers, &named).await } else { Ok(()) }
 }
 
-/// Creates the worker sessions of a propagated cluster, which tell tasks their names in it, before one of
-/// them is asked for a tensor under its new name.
-async fn introduce(peers: &Arc<SessionPeers>, needed: &BTreeSet<TaskName>) -> Result<()> {
+/// Creates the worker sessions of a propagated cluster. `CreateWorkerSession` gives a task its name in that
+/// cluster, which the task must have before the first `RecvTensor` under that name.
+async fn create_worker_sessions(
+    peers: &Arc<SessionPeers>,
+    needed: &BTreeSet<TaskName>,
+) -> Result<()> {
     let mut waits = Vec::new();
-    for task in peers.known() {
-        let (tell, told) = oneshot::channel();
-        peers.open(&peers.task(&task), move |opened| {
+    for task in peers.tasks() {
+        let (sender, receiver) = oneshot::channel();
+        peers.create_worker_session(&peers.task(&task), move |opened| {
             // The receiver is gone if the client cancelled the call.
-            let _ = tell.send(opened);
+            let _ = sender.send(opened);
         });
-        waits.push((task, told));
+        waits.push((task, receiver));
     }
-    for (task, told) in waits {
-        let lost = || Err(err!(Internal, "the call ended without an answer"));
-        let opened = told.await.unwrap_or_else(|_| lost());
+    for (task, receiver) in waits {
+        let dropped = || Err(err!(Internal, "the call ended without an answer"));
+        let opened = receiver.await.unwrap_or_else(|_| dropped());
         if needed.contains(&task) {
             opened?;
         }
@@ -105,7 +111,7 @@ async fn introduce(peers: &Arc<SessionPeers>, needed: &BTreeSet<TaskName>) -> Re
 }
 
 /// Whether a session's `device_filters` allow a task.
-fn passes(filters: &[String], task: &TaskName) -> bool {
+fn matches_filters(filters: &[String], task: &TaskName) -> bool {
     let device = DeviceName::cpu(&task.job, task.index, 0);
     let matches = |filter: &String| {
         filter.parse::<DeviceSpec>().is_ok_and(|mut spec| {
@@ -137,22 +143,28 @@ fn named_tasks(graph: &pb::GraphDef, member: &Member) -> BTreeSet<TaskName> {
 }
 
 /// Calls `GetStatus` on a task until it answers.
-async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> Result<()> {
+async fn wait_for_task(
+    member: Arc<Member>,
+    peers: Arc<SessionPeers>,
+    task: TaskName,
+) -> Result<()> {
     let was_seen = member.seen.lock().contains(&task);
-    let limit = if was_seen { RETURN_LIMIT } else { member.task.options.startup_wait };
+    let limit = if was_seen { RESTART_TIMEOUT } else { member.task.options.startup_wait };
     let clock = &member.task.options.environment.clock;
     let begin = clock.monotonic();
     let waited = || clock.monotonic().saturating_sub(begin);
-    let mut report_after = FIRST_REPORT;
-    let _waits = member.diagnostics.wait(0, Awaited::Task(task.clone()));
+    let mut report_after = REPORT_DELAY;
+    let _waits = member.diagnostics.wait(0, WaitTarget::GetStatus(task.clone()));
     loop {
-        match ask(&member, &task, ANSWER_LIMIT).await {
+        match get_status(&member, &task, CALL_TIMEOUT).await {
             Ok(status) => {
                 member.seen.lock().insert(task.clone());
                 peers.add(&task, &status.device_attributes);
                 return Ok(());
             }
-            Err(e) if waited() >= limit => return Err(missing(&task, was_seen, limit, &e)),
+            Err(e) if waited() >= limit => {
+                return Err(unavailable_task(&task, was_seen, limit, &e));
+            }
             Err(_) => {}
         }
         if waited() >= report_after {
@@ -160,57 +172,62 @@ async fn find(member: Arc<Member>, peers: Arc<SessionPeers>, task: TaskName) -> 
                 target: "thalweg::cluster",
                 session = peers.handle,
                 task = %task,
-                "a session waits for {task}, which its graph needs and which is not there"
+                "a session waits for {task}, which its graph names and which does not answer"
             );
             report_after += REPORT_INTERVAL;
         }
-        tokio::time::sleep(RETRY).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
-/// The error for a task that does not answer. TensorFlow's clients retry UNAVAILABLE for ever, so it is
-/// only for a task that has answered before and may come back.
-fn missing(task: &TaskName, was_seen: bool, limit: Duration, error: &Error) -> Error {
+/// The error for a task that does not answer. TensorFlow's clients retry UNAVAILABLE without a bound, so only
+/// a task that has answered before and may restart gets it.
+fn unavailable_task(task: &TaskName, was_seen: bool, limit: Duration, error: &Error) -> Error {
     let code = if was_seen { Code::Unavailable } else { Code::DeadlineExceeded };
     let seconds = limit.as_secs_f32();
     Error::new(
         code,
-        format!("the graph needs {task}, which is not there after {seconds} s: {error}"),
+        format!("the graph names {task}, which did not answer within {seconds} s: {error}"),
     )
 }
 
-async fn ask(member: &Member, task: &TaskName, timeout: Duration) -> Result<pb::GetStatusResponse> {
+async fn get_status(
+    member: &Member,
+    task: &TaskName,
+    timeout: Duration,
+) -> Result<pb::GetStatusResponse> {
     let Some(transport) = &member.transport else {
-        return Err(err!(Unavailable, "this task is in no cluster"));
+        return Err(err!(Unavailable, "this task belongs to no cluster"));
     };
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let done = Box::new(move |response| {
         // The receiver is gone if the client cancelled the call.
-        let _ = tell.send(response);
+        let _ = sender.send(response);
     });
     // In a block of its own: a reference to it must not be held across the await.
     {
         let cancellation = &Cancellation::default();
         transport.get_status(Call { to: task, timeout: Some(timeout), cancellation }, done);
     }
-    told.await
+    receiver
+        .await
         .unwrap_or_else(|_| Err(err!(Internal, "GetStatus to {task} ended without an answer")))
 }
 
-/// Has all other tasks empty containers; those that do not answer within [`ANSWER_LIMIT`] are ignored.
+/// Has all other tasks empty containers; those that do not answer within [`CALL_TIMEOUT`] are ignored.
 pub(crate) async fn cleanup_all(member: &Arc<Member>, containers: &[String]) {
     let Some(transport) = &member.transport else { return };
     let mut waits = Vec::new();
-    for task in member.others() {
-        let (tell, told) = oneshot::channel();
+    for task in member.other_tasks() {
+        let (sender, receiver) = oneshot::channel();
         let request = pb::CleanupAllRequest { container: containers.to_vec() };
         let done = Box::new(move |_| {
-            let _ = tell.send(());
+            let _ = sender.send(());
         });
         let cancellation = &Cancellation::default();
-        let call = Call { to: &task, timeout: Some(ANSWER_LIMIT), cancellation };
+        let call = Call { to: &task, timeout: Some(CALL_TIMEOUT), cancellation };
         transport.cleanup_all(call, request, done);
-        waits.push(told);
+        waits.push(receiver);
     }
     for wait in waits {
         let _ = wait.await;

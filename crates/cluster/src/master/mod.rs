@@ -20,7 +20,7 @@ use tracing::debug;
 
 use crate::cluster_spec::ClusterSpec;
 use crate::errors::from_task;
-use crate::master::session::{MasterSession, PartialRunOutputs, StepOutput, feeds_of};
+use crate::master::session::{MasterSession, PartialRunOutputs, StepOutput, decode_feeds};
 use crate::master::session_peers::SessionPeers;
 use crate::member::Member;
 use crate::step::failure_log::FailureLog;
@@ -41,11 +41,11 @@ pub struct Master {
 impl Master {
     /// A master of a task that is in no cluster.
     pub fn new(task: Arc<Task>) -> Master {
-        Master::of(Member::alone(task))
+        Master::with_member(Member::standalone(task))
     }
 
     /// A master whose sessions may use all tasks of its cluster.
-    pub fn of(member: Arc<Member>) -> Master {
+    pub fn with_member(member: Arc<Member>) -> Master {
         Master { task: member.task().clone(), member, sessions: RwLock::default() }
     }
 
@@ -64,24 +64,24 @@ impl Master {
         self.sessions.read().len()
     }
 
-    /// Nodes of its sessions that wait, at most `most`.
-    pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
+    /// Nodes of its sessions that wait, at most `waits_max`.
+    pub(crate) fn waits(&self, waits_max: usize) -> Vec<NodeWait> {
         let sessions: Vec<_> = self.sessions.read().values().cloned().collect();
-        sessions.iter().flat_map(|s| s.waits(most)).take(most).collect()
+        sessions.iter().flat_map(|s| s.waits(waits_max)).take(waits_max).collect()
     }
 
     fn session(&self, handle: &str) -> Result<Arc<MasterSession>> {
         let found = self.sessions.read().get(handle).cloned();
         let session = found.ok_or_else(|| err!(Aborted, "Session {handle} is not found."))?;
-        session.is_used();
+        session.note_call();
         Ok(session)
     }
 
     /// The client cancelled a call of this session. If `connection` ends as well, the session is an
     /// orphan until its next call.
-    pub(crate) fn call_lost(&self, handle: &str, connection: Weak<()>) {
+    pub(crate) fn note_lost_call(&self, handle: &str, connection: Weak<()>) {
         if let Some(session) = self.sessions.read().get(handle) {
-            session.call_lost(connection, self.task.options.environment.clock.monotonic());
+            session.note_lost_call(connection, self.task.options.environment.clock.monotonic());
         }
     }
 
@@ -98,7 +98,7 @@ impl Master {
             debug!(
                 target: "thalweg::session",
                 session = handle,
-                "session {handle} is closed: its client is gone"
+                "session {handle} is closed: its client has disconnected"
             );
             session.close();
         }
@@ -114,20 +114,20 @@ impl Master {
         let member = match cluster.is_empty() {
             true if self.member.transport.is_none() => return Ok(None),
             true => self.member.clone(),
-            false => self.member.in_cluster(self.with_itself(cluster, &request.target)?),
+            false => self.member.in_cluster(self.add_own_task(cluster, &request.target)?),
         };
         Ok(Some(SessionPeers::new(member, &self.new_handle(), config)))
     }
 
     /// A propagated cluster with this task added, under the name it was started with and at the address
     /// by which the client reaches it, since the other tasks must reach it too.
-    fn with_itself(&self, mut cluster: ClusterSpec, target: &str) -> Result<ClusterSpec> {
+    fn add_own_task(&self, mut cluster: ClusterSpec, target: &str) -> Result<ClusterSpec> {
         let own = &self.member.name;
         ensure!(
             cluster.address(own).is_none(),
             InvalidArgument,
-            "the session's cluster has a task {own}, which is how this server was started; that is \
-             not allowed"
+            "the session's cluster has a task {own}, the name of the server that the session is opened on; give the cluster's tasks other \
+             names"
         );
         let address = target.strip_prefix("grpc://").unwrap_or(target);
         cluster.add(own.clone(), address)?;
@@ -181,9 +181,9 @@ impl Master {
     ) {
         let feeds = std::mem::take(&mut request.feed);
         let found = self.session(&request.session_handle).and_then(|session| {
-            Ok((session, feeds_of(feeds, &self.task.budget)?, self.task.begin_step()?))
+            Ok((session, decode_feeds(feeds, &self.task.budget)?, self.task.begin_step()?))
         });
-        let (session, feeds, place) = match found {
+        let (session, feeds, permit) = match found {
             Ok(found) => found,
             Err(e) => return done(Err(e)),
         };
@@ -191,8 +191,8 @@ impl Master {
         let diagnostics = self.member.diagnostics.clone();
         let failures = FailureLog::new(&request.session_handle);
         let done = move |result: Result<PartialRunOutputs>| {
-            drop(place);
-            failures.of_master(&result);
+            drop(permit);
+            failures.log_master_step(&result);
             // Only the last call of a partial run has a report.
             if !matches!(&result, Ok((_, None))) {
                 diagnostics.as_master.count(&result);
@@ -239,15 +239,15 @@ impl Master {
             let feeds: Result<Vec<Tensor>> = protos.into_iter().map(feed).collect();
             Ok((session, feeds?, self.task.begin_step()?))
         });
-        let (session, feeds, place) = match found {
+        let (session, feeds, permit) = match found {
             Ok(found) => found,
             Err(e) => return done(Err(e)),
         };
         let (name, diagnostics) = (self.task.name(), self.member.diagnostics.clone());
         let failures = FailureLog::new(&request.session_handle);
         session.run_callable(&request, feeds, cancellation, move |result| {
-            drop(place);
-            failures.of_master(&result);
+            drop(permit);
+            failures.log_master_step(&result);
             diagnostics.as_master.count(&result);
             done(result.map_err(|e| from_task(&name, e)));
         });
@@ -303,7 +303,7 @@ impl Master {
     }
 }
 
-/// The fetched tensors of a step with their names.
+/// The result of `RunStep`.
 pub struct StepResult {
     /// The fetches, by the client's names.
     pub fetches: Vec<String>,
@@ -312,11 +312,11 @@ pub struct StepResult {
 }
 
 fn check_version(graph: Option<&pb::GraphDef>) -> Result<()> {
-    let wanted = graph.and_then(|g| g.versions.as_ref()).map_or(0, |v| v.min_consumer);
+    let min_consumer = graph.and_then(|g| g.versions.as_ref()).map_or(0, |v| v.min_consumer);
     ensure!(
-        wanted <= CONSUMER_VERSION,
+        min_consumer <= CONSUMER_VERSION,
         InvalidArgument,
-        "GraphDef min consumer version {wanted} above current version {CONSUMER_VERSION}: the \
+        "GraphDef min consumer version {min_consumer} above current version {CONSUMER_VERSION}: the \
          graph was written for a newer TensorFlow than 2.21"
     );
     Ok(())

@@ -13,7 +13,7 @@ use thalweg_tensor::{Error, Result};
 use tracing::trace;
 
 use crate::cluster_spec::TaskName;
-use crate::diagnostics::Awaited;
+use crate::diagnostics::WaitTarget;
 use crate::errors::from_task;
 use crate::master::session_peers::{RemoteTask, SessionPeers};
 use crate::master::step::{Action, Actions, Cleanup, Event, MasterStep};
@@ -73,12 +73,12 @@ fn joined(graphs: &[Graph]) -> pb::GraphDef {
 impl RegisteredPartition {
     /// Passes the graph handle to `then`, after `CreateWorkerSession` and `RegisterGraph` if this is the
     /// first step.
-    fn ready(self: &Arc<Self>, then: impl FnOnce(Result<String>) + Send + 'static) {
+    fn with_handle(self: &Arc<Self>, then: impl FnOnce(Result<String>) + Send + 'static) {
         if !self.handle.get(Box::new(then)) {
             return;
         }
         let partition = self.clone();
-        self.peers.open(&self.task, move |opened| match opened {
+        self.peers.create_worker_session(&self.task, move |opened| match opened {
             Ok(()) => partition.register(),
             Err(e) => partition.handle.complete(&Err(e)),
         });
@@ -99,12 +99,12 @@ impl RegisteredPartition {
         let done = Box::new(move |response: Result<pb::RegisterGraphResponse>| {
             let handle = response.map(|response| response.graph_handle);
             if handle.is_ok() {
-                // Never sent again: a task that restarts has lost the worker session too.
+                // Not needed again: a task that restarts has lost the worker session too.
                 *partition.graph.lock() = None;
             }
             partition.handle.complete(&handle);
         });
-        peers.ask(&self.task.name, done, |transport, call, done| {
+        peers.call(&self.task.name, done, |transport, call, done| {
             transport.register_graph(call, request, done);
         });
     }
@@ -112,7 +112,7 @@ impl RegisteredPartition {
 
 impl Drop for RegisteredPartition {
     fn drop(&mut self) {
-        let Some(graph_handle) = self.handle.known().filter(|_| !self.peers.is_closed()) else {
+        let Some(graph_handle) = self.handle.result().filter(|_| !self.peers.is_closed()) else {
             return;
         };
         let request = pb::DeregisterGraphRequest {
@@ -156,10 +156,10 @@ impl RemotePartitions for RegisteredPartitions {
             calls: self.partitions.iter().map(|_| Cancellation::default()).collect(),
             end: Mutex::new((Some(done), RunMetadata::default())),
         });
-        let told = step.clone();
-        let cancelled =
-            cancellation.on_cancel(move |cause| told.on(Event::Cancelled(cause.clone())));
-        step.on(Event::Begin);
+        let cancelled_step = step.clone();
+        let cancelled = cancellation
+            .on_cancel(move |cause| cancelled_step.handle(Event::Cancelled(cause.clone())));
+        step.handle(Event::Begin);
         Box::new(CleanupOnDrop { step, _cancelled: cancelled })
     }
 }
@@ -172,11 +172,11 @@ struct RemoteStep {
     machine: Mutex<MasterStep>,
     /// Cancels the `RunGraph` call of each partition.
     calls: Box<[Cancellation]>,
-    /// Receives the end of the step, and the reports so far.
+    /// Called with the result of the step; and the reports received so far.
     end: Mutex<(Option<RemotePartitionsDone>, RunMetadata)>,
 }
 
-/// Cleans the step up on all tasks when it is dropped.
+/// Cleans the step up on all other tasks when it is dropped.
 struct CleanupOnDrop {
     step: Arc<RemoteStep>,
     _cancelled: Registration,
@@ -184,21 +184,21 @@ struct CleanupOnDrop {
 
 impl Drop for CleanupOnDrop {
     fn drop(&mut self) {
-        self.step.on(Event::Over);
+        self.step.handle(Event::StepEnded);
         if let Some(partition) = self.step.partitions.first() {
-            partition.peers.member.steps.forget(self.step.step);
+            partition.peers.member.steps.clean_up(self.step.step);
         }
     }
 }
 
 impl RemoteStep {
-    fn on(self: &Arc<Self>, event: Event) {
+    fn handle(self: &Arc<Self>, event: Event) {
         let mut actions = Actions::new();
-        self.machine.lock().on(event, &mut actions);
+        self.machine.lock().handle(event, &mut actions);
         for action in actions {
             match action {
                 Action::Run(i) => self.run(i),
-                Action::GiveUp(i, cause) => self.calls[i].cancel(cause),
+                Action::CancelCall(i, cause) => self.calls[i].cancel(cause),
                 Action::Finish(result) => self.finish(result),
                 Action::Cleanup(i) => {
                     let partition = &self.partitions[i];
@@ -213,9 +213,9 @@ impl RemoteStep {
 
     fn run(self: &Arc<Self>, i: usize) {
         let step = self.clone();
-        self.partitions[i].ready(move |handle| match handle {
+        self.partitions[i].with_handle(move |handle| match handle {
             Ok(handle) => step.send(i, handle),
-            Err(e) => step.answered(i, Err(e)),
+            Err(e) => step.run_graph_done(i, Err(e)),
         });
     }
 
@@ -233,28 +233,28 @@ impl RemoteStep {
             ..Default::default()
         };
         let step = self.clone();
-        let awaited = Awaited::Partition(partition.task.name.clone());
-        let waits = partition.peers.member.diagnostics.wait(self.step, awaited);
+        let target = WaitTarget::RunGraph(partition.task.name.clone());
+        let waits = partition.peers.member.diagnostics.wait(self.step, target);
         let done = Box::new(move |report: Result<RunGraphReport>| {
             drop(waits);
-            step.answered(i, report);
+            step.run_graph_done(i, report);
         });
         let call = Call { to: &partition.task.name, timeout: None, cancellation: &self.calls[i] };
         transport.run_graph(call, request, done);
     }
 
-    fn answered(self: &Arc<Self>, i: usize, report: Result<RunGraphReport>) {
+    fn run_graph_done(self: &Arc<Self>, i: usize, report: Result<RunGraphReport>) {
         let result = match report {
             Ok(report) => {
                 self.end.lock().1.absorb(report.metadata);
-                Ok(if report.is_forgotten { Cleanup::Done } else { Cleanup::Needed })
+                Ok(if report.is_cleaned_up { Cleanup::Done } else { Cleanup::Needed })
             }
-            Err(e) => Err(self.named(i, e)),
+            Err(e) => Err(self.with_task_name(i, e)),
         };
-        self.on(Event::Answered(i, result));
+        self.handle(Event::RunGraphDone(i, result));
     }
 
-    fn named(&self, i: usize, error: Error) -> Error {
+    fn with_task_name(&self, i: usize, error: Error) -> Error {
         from_task(&self.partitions[i].task.name.to_string(), error)
     }
 

@@ -45,7 +45,7 @@ pub(crate) struct MasterSession {
     cost_model: CostModel,
     graph_nodes_max: usize,
     recent: Mutex<RecentIds>,
-    /// The connection of a call that the client cancelled, and when, unless another call came since.
+    /// The connection of the last call, if the client cancelled it, and when.
     lost: Mutex<Option<(Weak<()>, Duration)>>,
     /// Cancels every step of the session.
     closing: Cancellation,
@@ -108,9 +108,9 @@ impl MasterSession {
         [self.devices.clone(), others].concat()
     }
 
-    /// Nodes that wait, at most `most`.
-    pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
-        self.session.waits(most)
+    /// Nodes that wait, at most `waits_max`.
+    pub(crate) fn waits(&self, waits_max: usize) -> Vec<NodeWait> {
+        self.session.waits(waits_max)
     }
 
     /// The other tasks, if there are any.
@@ -131,17 +131,17 @@ impl MasterSession {
         }
     }
 
-    /// A call came, so the client is there.
-    pub(crate) fn is_used(&self) {
+    /// Records that the client has made a call.
+    pub(crate) fn note_call(&self) {
         *self.lost.lock() = None;
     }
 
-    /// The client cancelled a call that came by `connection`.
-    pub(crate) fn call_lost(&self, connection: Weak<()>, now: Duration) {
+    /// Records that the client cancelled a call on `connection`.
+    pub(crate) fn note_lost_call(&self, connection: Weak<()>, now: Duration) {
         *self.lost.lock() = Some((connection, now));
     }
 
-    /// Whether the client disconnected during a call and has made no call for `limit`.
+    /// Whether the client disconnected during a call at least `limit` ago and has made no call since.
     pub(crate) fn is_orphan(&self, now: Duration, limit: Duration) -> bool {
         let is_gone = |(connection, since): &(Weak<()>, Duration)| {
             connection.strong_count() == 0 && now.saturating_sub(*since) >= limit
@@ -172,7 +172,7 @@ impl MasterSession {
             request.request_id,
         );
         options.cost_graph = self.cost_model.is_due();
-        let (options, done) = self.guarded(options, cancellation, done);
+        let (options, done) = self.cancelled_on_close(options, cancellation, done);
         self.session.start(options, feeds, request.fetch.clone(), request.target.clone(), done);
     }
 
@@ -182,7 +182,7 @@ impl MasterSession {
         ensure!(
             self.partial_runs.lock().len() < PARTIAL_RUNS_MAX,
             ResourceExhausted,
-            "the session has {PARTIAL_RUNS_MAX} partial runs open; finish some"
+            "the session has {PARTIAL_RUNS_MAX} partial runs open; finish one of them"
         );
         let names = [&request.feed, &request.fetch, &request.target].map(|names| refs(names));
         let run = self.session.partial_run(&names[0], &names[1], &names[2])?;
@@ -231,7 +231,7 @@ impl MasterSession {
             }
             done(result);
         };
-        let (options, done) = self.guarded(options, cancellation, done);
+        let (options, done) = self.cancelled_on_close(options, cancellation, done);
         run.start(options, feeds, request.fetch.clone(), done);
     }
 
@@ -244,16 +244,13 @@ impl MasterSession {
             Unimplemented,
             "callables with tensor_connection are not supported"
         );
-        let names = |list: &[String]| -> Vec<String> { list.to_vec() };
-        let (feeds, fetches, targets) =
-            (names(&options.feed), names(&options.fetch), names(&options.target));
-        let callable =
-            self.session.make_callable(&refs(&feeds), &refs(&fetches), &refs(&targets))?;
+        let names = [&options.feed, &options.fetch, &options.target].map(|names| refs(names));
+        let callable = self.session.make_callable(&names[0], &names[1], &names[2])?;
         let mut callables = self.callables.lock();
         ensure!(
             callables.len() < CALLABLES_MAX,
             ResourceExhausted,
-            "the session has {CALLABLES_MAX} callables; release some"
+            "the session has {CALLABLES_MAX} callables; release one of them"
         );
         let handle = self.next_callable.fetch_add(1, Ordering::Relaxed);
         callables.insert(handle, Arc::new((callable, options.run_options)));
@@ -279,7 +276,7 @@ impl MasterSession {
         let mut options =
             config::run_options(callable.1.as_ref(), self.operation_timeout, request.request_id);
         options.cost_graph = self.cost_model.is_due();
-        let (options, done) = self.guarded(options, cancellation, done);
+        let (options, done) = self.cancelled_on_close(options, cancellation, done);
         callable.0.start(options, feeds, done);
     }
 
@@ -292,7 +289,7 @@ impl MasterSession {
     }
 
     /// Has the caller's cancellation and the session's closing cancel a step.
-    fn guarded<T>(
+    fn cancelled_on_close<T>(
         &self,
         mut options: RunOptions,
         cancellation: &Cancellation,
@@ -311,30 +308,30 @@ impl MasterSession {
 /// Which steps of a session report the costs of their nodes (`build_cost_model`).
 struct CostModel {
     /// The period in steps; 0 means never.
-    every: i64,
+    period: i64,
     /// The first step that may report.
     after: i64,
-    steps: AtomicI64,
+    count: AtomicI64,
 }
 
 impl CostModel {
     fn new(config: &pb::ConfigProto) -> CostModel {
         let options = config.graph_options.clone().unwrap_or_default();
         CostModel {
-            every: options.build_cost_model,
+            period: options.build_cost_model,
             after: options.build_cost_model_after,
-            steps: AtomicI64::new(0),
+            count: AtomicI64::new(0),
         }
     }
 
     /// Counts a step; returns whether it reports.
     fn is_due(&self) -> bool {
-        if self.every <= 0 {
+        if self.period <= 0 {
             return false;
         }
-        let beyond = self.steps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        let beyond = beyond.saturating_sub(self.after);
-        beyond >= 0 && beyond % self.every == 0
+        let steps = self.count.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        let steps = steps.saturating_sub(self.after);
+        steps >= 0 && steps % self.period == 0
     }
 }
 
@@ -364,7 +361,7 @@ fn no_callable(handle: i64) -> Error {
 }
 
 /// Decodes the feeds of a request.
-pub(crate) fn feeds_of(
+pub(crate) fn decode_feeds(
     feeds: Vec<pb::NamedTensorProto>,
     budget: &Arc<Budget>,
 ) -> Result<Vec<(String, Tensor)>> {

@@ -20,7 +20,7 @@ use crate::network::single_flight::SingleFlight;
 use crate::network::transport::{Call, Done, Transport};
 
 /// Timeout of `CreateWorkerSession` and `RegisterGraph`.
-const SETUP_LIMIT: Duration = Duration::from_secs(30);
+const SETUP_TIMEOUT: Duration = Duration::from_secs(30);
 /// Step ids have this many bits, as TensorFlow's have.
 const STEP_BITS: u32 = 57;
 
@@ -66,15 +66,15 @@ impl SessionPeers {
         self.this.upgrade().expect("a borrowed SessionPeers has an owner")
     }
 
-    /// Adds the devices of a task, unless they are known.
+    /// Adds the devices of a task, unless it has been added.
     pub(crate) fn add(&self, task: &TaskName, attributes: &[pb::DeviceAttributes]) {
-        if self.knows(task) {
+        if self.has_task(task) {
             return;
         }
         for device in attributes {
             let Ok(mut name) = device.name.parse::<DeviceName>() else { continue };
             if self.member.is_propagated {
-                // The task answers under the name that it was started with.
+                // The answer has the name that the task was started with.
                 (name.job, name.task) = (task.job.clone(), task.index);
             }
             if TaskName::of(&name) != *task {
@@ -91,17 +91,17 @@ impl SessionPeers {
         }
     }
 
-    /// The tasks whose devices are known, sorted.
-    pub(crate) fn known(&self) -> Vec<TaskName> {
-        let mut known: Vec<TaskName> =
+    /// The tasks whose devices have been added, sorted.
+    pub(crate) fn tasks(&self) -> Vec<TaskName> {
+        let mut tasks: Vec<TaskName> =
             self.devices.read().iter().map(|d| TaskName::of(&d.name)).collect();
-        known.sort();
-        known.dedup();
-        known
+        tasks.sort();
+        tasks.dedup();
+        tasks
     }
 
-    /// Whether a task's devices are known.
-    pub(crate) fn knows(&self, task: &TaskName) -> bool {
+    /// Whether a task's devices have been added.
+    pub(crate) fn has_task(&self, task: &TaskName) -> bool {
         self.devices.read().iter().any(|d| TaskName::of(&d.name) == *task)
     }
 
@@ -121,7 +121,7 @@ impl SessionPeers {
             return;
         }
         let tasks = std::mem::take(&mut *self.tasks.lock());
-        for task in tasks.values().filter(|t| t.session.known().is_some()) {
+        for task in tasks.values().filter(|t| t.session.result().is_some()) {
             let session_handle = self.handle.clone();
             let request = pb::DeleteWorkerSessionRequest { session_handle };
             self.member.notify(&task.name, |transport, call, done| {
@@ -141,7 +141,7 @@ impl SessionPeers {
     }
 
     /// Creates the worker session on a task, if there is none yet.
-    pub(crate) fn open(
+    pub(crate) fn create_worker_session(
         &self,
         task: &Arc<RemoteTask>,
         then: impl FnOnce(Result<()>) + Send + 'static,
@@ -166,24 +166,27 @@ impl SessionPeers {
         };
         let opened = task.clone();
         let done = Box::new(move |result: Result<()>| opened.session.complete(&result));
-        self.ask(&task.name, done, |transport, call, done| {
+        self.call(&task.name, done, |transport, call, done| {
             transport.create_worker_session(call, request, done);
         });
     }
 
-    /// Makes a call that a session or a plan needs, which no step cancels: `make` gets the transport and
-    /// what to pass to its method.
-    pub(crate) fn ask<T>(
+    /// Makes a call that a session or a plan needs, which no step cancels: `start` gets the transport
+    /// and the arguments of its method.
+    pub(crate) fn call<T>(
         &self,
         to: &TaskName,
         done: Done<T>,
-        make: impl FnOnce(&dyn Transport, Call<'_>, Done<T>),
+        start: impl FnOnce(&dyn Transport, Call<'_>, Done<T>),
     ) {
         let Some(transport) = &self.member.transport else {
-            return done(Err(err!(Unavailable, "{to} is not known: this task is in no cluster")));
+            return done(Err(err!(
+                Unavailable,
+                "{to} is not known: this task belongs to no cluster"
+            )));
         };
         let cancellation = &Cancellation::default();
-        make(&**transport, Call { to, timeout: Some(SETUP_LIMIT), cancellation }, done);
+        start(&**transport, Call { to, timeout: Some(SETUP_TIMEOUT), cancellation }, done);
     }
 }
 

@@ -1,7 +1,7 @@
 //! The master's state machine of one step: `RunGraph` on every other task, the first error, `CleanupGraph`.
 //!
 //! It does no I/O. The partitions of the master's own task are not in it: the session runs them and
-//! reports their failure as `Cancelled` and the end of the whole step as `Over`.
+//! reports their failure as `Cancelled` and the end of the whole step as `StepEnded`.
 
 use smallvec::SmallVec;
 use thalweg_tensor::{Error, Result};
@@ -11,20 +11,20 @@ use thalweg_tensor::{Error, Result};
 pub(crate) enum Event {
     /// Start the step.
     Begin,
-    /// `RunGraph` of a task was answered.
-    Answered(usize, Result<Cleanup>),
+    /// `RunGraph` of a task has ended.
+    RunGraphDone(usize, Result<Cleanup>),
     /// The step failed on the master's task, or was cancelled.
     Cancelled(Error),
     /// The whole step has ended.
-    Over,
+    StepEnded,
 }
 
-/// Whether a task that ran its partition without an error needs a `CleanupGraph`.
+/// Whether a task whose partition succeeded needs a `CleanupGraph`.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum Cleanup {
-    /// It may hold tensors of the step.
+    /// The task may hold tensors of the step.
     Needed,
-    /// It has dropped the step already.
+    /// The task has dropped the step already.
     Done,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Action {
     /// Send `RunGraph` to a task.
     Run(usize),
     /// Cancel the `RunGraph` call of a task.
-    GiveUp(usize, Error),
+    CancelCall(usize, Error),
     /// Report the result of all partitions to the session; happens once.
     Finish(Result<()>),
     /// Send `CleanupGraph` to a task.
@@ -46,36 +46,36 @@ pub(crate) type Actions = SmallVec<[Action; 4]>;
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum PartitionState {
-    Waiting,
+    Pending,
     Running,
     Ended,
-    Forgotten,
+    CleanedUp,
 }
 
 /// The state of one step on the other tasks.
 pub(crate) struct MasterStep {
     partitions: SmallVec<[PartitionState; 4]>,
     is_finished: bool,
-    is_over: bool,
+    has_ended: bool,
 }
 
 impl MasterStep {
     /// A step with partitions on this many other tasks.
     pub(crate) fn new(tasks: usize) -> MasterStep {
         MasterStep {
-            partitions: SmallVec::from_elem(PartitionState::Waiting, tasks),
+            partitions: SmallVec::from_elem(PartitionState::Pending, tasks),
             is_finished: false,
-            is_over: false,
+            has_ended: false,
         }
     }
 
     /// Handles an event; pushes what to do to `actions`.
-    pub(crate) fn on(&mut self, event: Event, actions: &mut Actions) {
+    pub(crate) fn handle(&mut self, event: Event, actions: &mut Actions) {
         match event {
             Event::Begin => self.begin(actions),
-            Event::Answered(task, result) => self.answered(task, result, actions),
-            Event::Cancelled(cause) => self.end(&cause, actions),
-            Event::Over => self.over(actions),
+            Event::RunGraphDone(task, result) => self.run_graph_done(task, result, actions),
+            Event::Cancelled(cause) => self.cancel_all(&cause, actions),
+            Event::StepEnded => self.step_ended(actions),
         }
     }
 
@@ -92,17 +92,17 @@ impl MasterStep {
         }
     }
 
-    fn answered(&mut self, task: usize, result: Result<Cleanup>, actions: &mut Actions) {
+    fn run_graph_done(&mut self, task: usize, result: Result<Cleanup>, actions: &mut Actions) {
         let Some(partition @ PartitionState::Running) = self.partitions.get_mut(task) else {
             return;
         };
         *partition = if matches!(result, Ok(Cleanup::Done)) {
-            PartitionState::Forgotten
+            PartitionState::CleanedUp
         } else {
             PartitionState::Ended
         };
         match result {
-            Err(cause) => self.end(&cause, actions),
+            Err(cause) => self.cancel_all(&cause, actions),
             Ok(_) if !self.partitions.contains(&PartitionState::Running) => {
                 self.finish(Ok(()), actions);
             }
@@ -111,11 +111,11 @@ impl MasterStep {
     }
 
     /// Cancels all running partitions; the first cause is the step's result.
-    fn end(&mut self, cause: &Error, actions: &mut Actions) {
+    fn cancel_all(&mut self, cause: &Error, actions: &mut Actions) {
         for (i, partition) in self.partitions.iter_mut().enumerate() {
             if *partition == PartitionState::Running {
                 *partition = PartitionState::Ended;
-                actions.push(Action::GiveUp(i, cause.clone()));
+                actions.push(Action::CancelCall(i, cause.clone()));
             }
         }
         self.finish(Err(cause.clone()), actions);
@@ -127,12 +127,12 @@ impl MasterStep {
         }
     }
 
-    fn over(&mut self, actions: &mut Actions) {
-        if std::mem::replace(&mut self.is_over, true) {
+    fn step_ended(&mut self, actions: &mut Actions) {
+        if std::mem::replace(&mut self.has_ended, true) {
             return;
         }
-        let cause = thalweg_tensor::err!(Cancelled, "the step is over");
-        self.end(&cause, actions);
+        let cause = thalweg_tensor::err!(Cancelled, "the step has ended");
+        self.cancel_all(&cause, actions);
         let ended =
             self.partitions.iter().enumerate().filter(|(_, p)| **p == PartitionState::Ended);
         actions.extend(ended.map(|(i, _)| Action::Cleanup(i)));
@@ -144,12 +144,12 @@ mod tests {
     use super::*;
     use thalweg_tensor::err;
 
-    fn told(step: &mut MasterStep, event: Event) -> Vec<String> {
+    fn actions_of(step: &mut MasterStep, event: Event) -> Vec<String> {
         let mut actions = Actions::new();
-        step.on(event, &mut actions);
+        step.handle(event, &mut actions);
         let text = |action: &Action| match action {
             Action::Run(i) => format!("run {i}"),
-            Action::GiveUp(i, _) => format!("give up {i}"),
+            Action::CancelCall(i, _) => format!("cancel {i}"),
             Action::Finish(Ok(())) => "ok".into(),
             Action::Finish(Err(e)) => e.message().to_owned(),
             Action::Cleanup(i) => format!("cleanup {i}"),
@@ -158,42 +158,50 @@ mod tests {
     }
 
     #[test]
-    fn a_step_that_goes_well() {
+    fn a_step_that_succeeds() {
         let mut step = MasterStep::new(2);
-        assert_eq!(told(&mut step, Event::Begin), ["run 0", "run 1"]);
-        let kept = || Ok(Cleanup::Needed);
-        assert!(told(&mut step, Event::Answered(1, kept())).is_empty());
-        assert!(told(&mut step, Event::Answered(1, kept())).is_empty(), "it answered already");
-        assert_eq!(told(&mut step, Event::Answered(0, kept())), ["ok"]);
-        assert_eq!(told(&mut step, Event::Over), ["cleanup 0", "cleanup 1"]);
-        assert!(told(&mut step, Event::Over).is_empty());
+        assert_eq!(actions_of(&mut step, Event::Begin), ["run 0", "run 1"]);
+        let needed = || Ok(Cleanup::Needed);
+        assert!(actions_of(&mut step, Event::RunGraphDone(1, needed())).is_empty());
+        assert!(
+            actions_of(&mut step, Event::RunGraphDone(1, needed())).is_empty(),
+            "the task has answered already"
+        );
+        assert_eq!(actions_of(&mut step, Event::RunGraphDone(0, needed())), ["ok"]);
+        assert_eq!(actions_of(&mut step, Event::StepEnded), ["cleanup 0", "cleanup 1"]);
+        assert!(actions_of(&mut step, Event::StepEnded).is_empty());
     }
 
     #[test]
-    fn who_has_forgotten_a_step_is_not_told_to() {
+    fn a_task_that_has_cleaned_up_gets_no_cleanup_graph() {
         let mut step = MasterStep::new(2);
-        told(&mut step, Event::Begin);
-        assert!(told(&mut step, Event::Answered(0, Ok(Cleanup::Done))).is_empty());
-        assert_eq!(told(&mut step, Event::Answered(1, Ok(Cleanup::Needed))), ["ok"]);
-        assert_eq!(told(&mut step, Event::Over), ["cleanup 1"]);
+        actions_of(&mut step, Event::Begin);
+        assert!(actions_of(&mut step, Event::RunGraphDone(0, Ok(Cleanup::Done))).is_empty());
+        assert_eq!(actions_of(&mut step, Event::RunGraphDone(1, Ok(Cleanup::Needed))), ["ok"]);
+        assert_eq!(actions_of(&mut step, Event::StepEnded), ["cleanup 1"]);
     }
 
     #[test]
-    fn the_first_cause_ends_all() {
+    fn the_first_error_cancels_all_calls() {
         let mut step = MasterStep::new(3);
-        told(&mut step, Event::Begin);
-        let failed = Event::Answered(1, Err(err!(Internal, "boom")));
-        assert_eq!(told(&mut step, failed), ["give up 0", "give up 2", "boom"]);
-        assert!(told(&mut step, Event::Answered(0, Err(err!(Internal, "later")))).is_empty());
-        assert!(told(&mut step, Event::Cancelled(err!(Internal, "later"))).is_empty());
-        assert_eq!(told(&mut step, Event::Over), ["cleanup 0", "cleanup 1", "cleanup 2"]);
+        actions_of(&mut step, Event::Begin);
+        let failed = Event::RunGraphDone(1, Err(err!(Internal, "boom")));
+        assert_eq!(actions_of(&mut step, failed), ["cancel 0", "cancel 2", "boom"]);
+        assert!(
+            actions_of(&mut step, Event::RunGraphDone(0, Err(err!(Internal, "later")))).is_empty()
+        );
+        assert!(actions_of(&mut step, Event::Cancelled(err!(Internal, "later"))).is_empty());
+        assert_eq!(
+            actions_of(&mut step, Event::StepEnded),
+            ["cleanup 0", "cleanup 1", "cleanup 2"]
+        );
     }
 
     #[test]
     fn a_step_that_is_cancelled_before_it_begins_sends_nothing() {
         let mut step = MasterStep::new(1);
-        assert_eq!(told(&mut step, Event::Cancelled(err!(Cancelled, "no"))), ["no"]);
-        assert!(told(&mut step, Event::Begin).is_empty());
-        assert!(told(&mut step, Event::Over).is_empty());
+        assert_eq!(actions_of(&mut step, Event::Cancelled(err!(Cancelled, "no"))), ["no"]);
+        assert!(actions_of(&mut step, Event::Begin).is_empty());
+        assert!(actions_of(&mut step, Event::StepEnded).is_empty());
     }
 }

@@ -1,5 +1,5 @@
-//! The answer of one call, which several events race to give: the response, a cancellation, the loss
-//! of the other task.
+//! Completion of one call by the first of several events: the response, a cancellation, the loss of the
+//! called task.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use thalweg_tensor::Result;
 
 use crate::network::transport::Done;
 
-/// Gives the first answer to its [`Done`] and ignores later ones.
+/// Passes the first result to its [`Done`] and ignores later ones.
 pub(crate) struct Completion<T>(Arc<Mutex<State<T>>>);
 
 struct State<T> {
-    /// None once the call is answered.
+    /// None once the call is completed.
     done: Option<Done<T>>,
-    /// Dropped with the answer: nothing may end the call after it.
+    /// Registrations of events that may complete the call; dropped once it is completed.
     registrations: SmallVec<[Registration; 3]>,
 }
 
@@ -32,7 +32,7 @@ impl<T> Completion<T> {
         Completion(Arc::new(Mutex::new(state)))
     }
 
-    /// Keeps registrations of what may end the call until it is answered.
+    /// Keeps registrations of events that may complete the call until it is completed.
     pub(crate) fn keep<const N: usize>(&self, registrations: [Registration; N]) {
         let mut state = self.0.lock();
         if state.done.is_some() {
@@ -62,9 +62,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_answer_counts() {
-        let answers = Arc::new(AtomicUsize::new(0));
-        let counted = answers.clone();
+    fn the_first_result_counts() {
+        let results = Arc::new(AtomicUsize::new(0));
+        let counted = results.clone();
         let completion = Completion::new(Box::new(move |result: Result<usize>| {
             counted.fetch_add(result.unwrap(), Ordering::Relaxed);
         }));
@@ -74,6 +74,6 @@ mod tests {
         completion.complete(Ok(1));
         completion.complete(Ok(10));
         cancellation.cancel(err!(Cancelled, "late"));
-        assert_eq!(answers.load(Ordering::Relaxed), 1);
+        assert_eq!(results.load(Ordering::Relaxed), 1);
     }
 }

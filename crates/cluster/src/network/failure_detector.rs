@@ -1,30 +1,35 @@
-//! Failure detector of one task: probes it while calls wait for it, reports its silence, declares it lost.
+//! Failure detector of one task: probes the task while calls wait for it, reports its silence, declares it lost.
 //!
-//! A state machine without I/O. Broken connections end calls at once without it; it is for tasks that are
-//! stopped or cut off. Any answer of the task counts as a sign of life.
+//! A state machine without I/O. Broken connections end calls at once without it; the detector finds
+//! tasks that are stopped and hosts that are partitioned. Any answer of the task ends its silence.
 
 use std::time::Duration;
 
-/// Durations of silence.
+/// Durations of silence after which the detector acts.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
+pub(crate) struct SilenceLimits {
     /// After this much silence the task is probed.
-    pub(crate) ask: Duration,
+    pub(crate) probe_after: Duration,
     /// A probe that is not answered after this long is repeated on a new connection.
-    pub(crate) again: Duration,
+    pub(crate) reprobe_after: Duration,
     /// After this much silence it is reported in the log.
-    pub(crate) report: Duration,
+    pub(crate) report_after: Duration,
     /// After this much silence the task is declared lost.
-    pub(crate) loss: Duration,
+    pub(crate) lost_after: Duration,
 }
 
-impl Limits {
+impl SilenceLimits {
     /// The limits for tasks that are declared lost after `loss`.
-    pub(crate) fn with_loss(loss: Duration) -> Limits {
+    pub(crate) fn with_loss(loss: Duration) -> SilenceLimits {
         // With a tick every 100 ms silence is reported before 3 s have passed, and a task that takes 2 s
         // for every answer is not silent.
-        let [ask, report] = [500, 2700].map(Duration::from_millis);
-        Limits { ask: ask.min(loss / 4), again: report, report: report.min(loss), loss }
+        let [probe_after, report_after] = [500, 2700].map(Duration::from_millis);
+        SilenceLimits {
+            probe_after: probe_after.min(loss / 4),
+            reprobe_after: report_after,
+            report_after: report_after.min(loss),
+            lost_after: loss,
+        }
     }
 }
 
@@ -34,7 +39,7 @@ pub(crate) enum Action {
     /// Send `GetStatus`.
     Probe,
     /// Send `GetStatus` on a new connection: packets of the old one may be lost.
-    ProbeAnew,
+    ProbeOnNewConnection,
     /// Report that the task has been silent for this long.
     ReportSilence(Duration),
     /// Report that the task has answered after this much silence.
@@ -47,16 +52,21 @@ pub(crate) enum Action {
 #[derive(Debug, Default)]
 pub(crate) struct FailureDetector {
     /// When the task last answered, or when a call began to wait for it.
-    heard: Duration,
+    last_answer: Duration,
     /// When the probe was sent that is not answered yet.
-    asked: Option<Duration>,
+    probe_sent: Option<Duration>,
     is_reported: bool,
     is_in_use: bool,
 }
 
 impl FailureDetector {
     /// It is `now`; `is_in_use` if a call waits for the task.
-    pub(crate) fn tick(&mut self, now: Duration, is_in_use: bool, limits: &Limits) -> Vec<Action> {
+    pub(crate) fn tick(
+        &mut self,
+        now: Duration,
+        is_in_use: bool,
+        limits: &SilenceLimits,
+    ) -> Vec<Action> {
         let mut actions = Vec::new();
         if !is_in_use {
             // Without a call the task owes no answer.
@@ -64,26 +74,26 @@ impl FailureDetector {
             return actions;
         }
         if !std::mem::replace(&mut self.is_in_use, true) {
-            self.heard = now;
+            self.last_answer = now;
         }
-        let silent = now.saturating_sub(self.heard);
-        if silent >= limits.loss {
+        let silence = now.saturating_sub(self.last_answer);
+        if silence >= limits.lost_after {
             *self = FailureDetector::default();
-            actions.push(Action::DeclareLost(silent));
+            actions.push(Action::DeclareLost(silence));
             return actions;
         }
-        if silent >= limits.report && self.asked.is_some() && !self.is_reported {
+        if silence >= limits.report_after && self.probe_sent.is_some() && !self.is_reported {
             self.is_reported = true;
-            actions.push(Action::ReportSilence(silent));
+            actions.push(Action::ReportSilence(silence));
         }
-        match self.asked {
-            None if silent >= limits.ask => {
-                self.asked = Some(now);
+        match self.probe_sent {
+            None if silence >= limits.probe_after => {
+                self.probe_sent = Some(now);
                 actions.push(Action::Probe);
             }
-            Some(asked) if now.saturating_sub(asked) >= limits.again => {
-                self.asked = Some(now);
-                actions.push(Action::ProbeAnew);
+            Some(probe_sent) if now.saturating_sub(probe_sent) >= limits.reprobe_after => {
+                self.probe_sent = Some(now);
+                actions.push(Action::ProbeOnNewConnection);
             }
             _ => {}
         }
@@ -92,15 +102,15 @@ impl FailureDetector {
 
     /// The duration of its silence, if it was reported.
     pub(crate) fn reported(&self, now: Duration) -> Option<Duration> {
-        self.is_reported.then(|| now.saturating_sub(self.heard))
+        self.is_reported.then(|| now.saturating_sub(self.last_answer))
     }
 
     /// The task has answered a call or a probe.
-    pub(crate) fn hear(&mut self, now: Duration) -> Option<Action> {
-        let silent = now.saturating_sub(self.heard);
-        self.heard = now;
-        self.asked = None;
-        std::mem::take(&mut self.is_reported).then_some(Action::ReportRecovery(silent))
+    pub(crate) fn answered(&mut self, now: Duration) -> Option<Action> {
+        let silence = now.saturating_sub(self.last_answer);
+        self.last_answer = now;
+        self.probe_sent = None;
+        std::mem::take(&mut self.is_reported).then_some(Action::ReportRecovery(silence))
     }
 }
 
@@ -108,19 +118,25 @@ impl FailureDetector {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits {
-        ask: Duration::from_secs(1),
-        again: Duration::from_secs(5),
-        report: Duration::from_secs(3),
-        loss: Duration::from_secs(30),
+    const LIMITS: SilenceLimits = SilenceLimits {
+        probe_after: Duration::from_secs(1),
+        reprobe_after: Duration::from_secs(5),
+        report_after: Duration::from_secs(3),
+        lost_after: Duration::from_secs(30),
     };
 
     #[test]
-    fn a_task_is_asked_before_it_is_lost() {
-        let usual = Limits::with_loss(at(30));
-        assert!(usual.ask < at(1) && usual.report < at(3) && usual.loss == at(30), "{usual:?}");
-        let short = Limits::with_loss(at(1));
-        assert!(short.ask <= short.loss / 4 && short.report == at(1), "{short:?}");
+    fn a_task_is_probed_before_it_is_lost() {
+        let usual = SilenceLimits::with_loss(at(30));
+        assert!(
+            usual.probe_after < at(1) && usual.report_after < at(3) && usual.lost_after == at(30),
+            "{usual:?}"
+        );
+        let short = SilenceLimits::with_loss(at(1));
+        assert!(
+            short.probe_after <= short.lost_after / 4 && short.report_after == at(1),
+            "{short:?}"
+        );
     }
 
     fn at(seconds: u64) -> Duration {
@@ -132,30 +148,30 @@ mod tests {
         let mut task = FailureDetector::default();
         assert!(task.tick(at(100), true, &LIMITS).is_empty());
         assert_eq!(task.tick(at(101), true, &LIMITS), [Action::Probe]);
-        assert!(task.tick(at(102), true, &LIMITS).is_empty(), "one question at a time");
+        assert!(task.tick(at(102), true, &LIMITS).is_empty(), "one probe at a time");
         assert_eq!(task.tick(at(103), true, &LIMITS), [Action::ReportSilence(at(3))]);
         assert!(task.tick(at(105), true, &LIMITS).is_empty(), "it is reported once");
-        assert_eq!(task.tick(at(106), true, &LIMITS), [Action::ProbeAnew]);
+        assert_eq!(task.tick(at(106), true, &LIMITS), [Action::ProbeOnNewConnection]);
         assert!(task.tick(at(107), true, &LIMITS).is_empty());
         assert_eq!(task.reported(at(107)), Some(at(7)));
         assert_eq!(task.tick(at(130), true, &LIMITS), [Action::DeclareLost(at(30))]);
     }
 
     #[test]
-    fn a_pause_heals() {
+    fn an_answer_ends_the_silence() {
         let mut task = FailureDetector::default();
         task.tick(at(0), true, &LIMITS);
         task.tick(at(1), true, &LIMITS);
         task.tick(at(20), true, &LIMITS);
-        assert_eq!(task.hear(at(21)), Some(Action::ReportRecovery(at(21))));
+        assert_eq!(task.answered(at(21)), Some(Action::ReportRecovery(at(21))));
         assert_eq!(task.reported(at(21)), None);
         assert!(task.tick(at(21), true, &LIMITS).is_empty());
         assert_eq!(task.tick(at(22), true, &LIMITS), [Action::Probe]);
-        assert_eq!(task.hear(at(22)), None);
+        assert_eq!(task.answered(at(22)), None);
     }
 
     #[test]
-    fn a_task_that_nobody_needs_may_be_silent() {
+    fn a_task_without_calls_may_be_silent() {
         let mut task = FailureDetector::default();
         task.tick(at(0), true, &LIMITS);
         task.tick(at(1), true, &LIMITS);

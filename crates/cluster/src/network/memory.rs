@@ -39,7 +39,7 @@ impl MemoryNetwork {
 
     /// Adds a task, or restarts it.
     pub fn join(self: &Arc<Self>, task: Arc<Task>, cluster: ClusterSpec) -> Arc<Member> {
-        let member = Member::with(task, cluster, Some(self.clone()));
+        let member = Member::with_transport(task, cluster, Some(self.clone()));
         let worker = Arc::new(Worker::new(member.clone()));
         let node = Node { worker, crashed: Cancellation::default() };
         self.tasks.write().insert(member.name.clone(), Arc::new(node));
@@ -67,7 +67,7 @@ fn lost(task: &TaskName) -> Error {
 
 impl MemoryNetwork {
     /// The task that a call reaches; `None` if it is an idle one.
-    fn reach(&self, call: Call<'_>) -> Result<Option<Arc<Node>>> {
+    fn find(&self, call: Call<'_>) -> Result<Option<Arc<Node>>> {
         if self.idle.read().contains(call.to) {
             return Ok(None);
         }
@@ -75,8 +75,8 @@ impl MemoryNetwork {
         self.tasks.read().get(call.to).cloned().map(Some).ok_or_else(|| lost(call.to))
     }
 
-    /// Has the pool run `body` with the worker that is called; an idle task answers `idle`. `body` gets a
-    /// cancellation that the caller and a crash of the task cancel.
+    /// Runs `body` on the pool with the called worker; an idle task answers `idle`. The caller and a crash of
+    /// the task cancel the cancellation that `body` gets.
     fn start<T: Send + 'static>(
         &self,
         call: Call<'_>,
@@ -84,25 +84,25 @@ impl MemoryNetwork {
         idle: impl FnOnce() -> T,
         body: impl FnOnce(&Arc<Worker>, &Cancellation, Completion<T>) + Send + 'static,
     ) {
-        let node = match self.reach(call) {
+        let node = match self.find(call) {
             Ok(Some(node)) => node,
             Ok(None) => return done(Ok(idle())),
             Err(e) => return done(Err(e)),
         };
         let completion = Completion::new(done);
         let own = Cancellation::default();
-        let ends = || {
+        let on_end = || {
             let (own, completion) = (own.clone(), completion.clone());
             move |cause: &Error| {
                 own.cancel(cause.clone());
                 completion.complete(Err(cause.clone()));
             }
         };
-        completion.keep([call.cancellation.on_cancel(ends()), node.crashed.on_cancel(ends())]);
+        completion.keep([call.cancellation.on_cancel(on_end()), node.crashed.on_cancel(on_end())]);
         Pool::global().spawn(move || body(&node.worker, &own, completion));
     }
 
-    /// As `start`, for calls that the worker answers at once.
+    /// As `start`, for calls that the worker answers synchronously.
     fn answer<T: Send + 'static>(
         &self,
         call: Call<'_>,
@@ -174,12 +174,12 @@ impl Transport for MemoryNetwork {
     }
 
     fn run_graph(&self, call: Call<'_>, request: pb::RunGraphRequest, done: Done<RunGraphReport>) {
-        let idle = || RunGraphReport { is_forgotten: true, ..Default::default() };
+        let idle = || RunGraphReport { is_cleaned_up: true, ..Default::default() };
         self.start(call, done, idle, move |worker, cancellation, completion| {
             worker.run_graph(&request, Vec::new(), None, cancellation, move |result| {
                 completion.complete(result.map(|ran| RunGraphReport {
                     metadata: ran.metadata,
-                    is_forgotten: ran.is_forgotten,
+                    is_cleaned_up: ran.is_cleaned_up,
                 }));
             });
         });
@@ -215,14 +215,15 @@ impl Transport for MemoryNetwork {
             done,
             || Value::Dead,
             move |worker, cancellation, completion| {
-                let asked = match worker.tensor_request(&request) {
-                    Ok(asked) => asked,
+                let tensor_request = match worker.tensor_request(&request) {
+                    Ok(tensor_request) => tensor_request,
                     Err(e) => return completion.complete(Err(e)),
                 };
                 let received = completion.clone();
-                asked.receive(&request.rendezvous_key, move |value| received.complete(value));
-                // Registered after the receive: a call that was cancelled before gives it up at once.
-                completion.keep([cancellation.on_cancel(move |_| asked.give_up())]);
+                tensor_request
+                    .receive(&request.rendezvous_key, move |value| received.complete(value));
+                // Registered after the receive: a call that is cancelled already cancels the request at once.
+                completion.keep([cancellation.on_cancel(move |_| tensor_request.cancel())]);
             },
         );
     }

@@ -20,7 +20,7 @@ pub struct StatusResponse {
     /// The version of the program.
     #[prost(string, tag = "2")]
     pub version: String,
-    /// A random number that the task drew when it was started.
+    /// A random number, drawn at the start of the task.
     #[prost(fixed64, tag = "3")]
     pub incarnation: u64,
     /// Names of its devices.
@@ -68,13 +68,13 @@ pub struct StatusResponse {
     /// Its waits, at most `waits_max`, the longest first.
     #[prost(message, repeated, tag = "18")]
     pub waits: Vec<WaitInfo>,
-    /// Other tasks that owe it an answer and whose silence was reported.
+    /// Other tasks that it has reported as silent.
     #[prost(message, repeated, tag = "19")]
     pub silent: Vec<SilentTask>,
     /// Its process id.
     #[prost(uint32, tag = "20")]
     pub process: u32,
-    /// Threads that run its kernels.
+    /// Number of threads that run its kernels.
     #[prost(uint32, tag = "21")]
     pub threads: u32,
 }
@@ -160,7 +160,7 @@ pub(crate) struct RunGraphResponseExtension {
 pub(crate) struct PartitionEnd {
     /// Whether the worker has dropped all state of the step: it needs no `CleanupGraph`.
     #[prost(bool, tag = "1")]
-    pub(crate) is_forgotten: bool,
+    pub(crate) is_cleaned_up: bool,
     /// Where the error in the response arose.
     #[prost(message, optional, tag = "2")]
     pub(crate) error: Option<ErrorOrigin>,

@@ -1,4 +1,4 @@
-//! Single flight: a call that is made once, whose result all who need it share.
+//! Single flight: concurrent callers share one call and its result.
 
 use parking_lot::Mutex;
 use thalweg_tensor::Result;
@@ -12,7 +12,7 @@ pub(crate) struct SingleFlight<T>(Mutex<State<T>>);
 enum State<T> {
     None,
     InFlight(Vec<Done<T>>),
-    Known(T),
+    Done(T),
 }
 
 impl<T> Default for SingleFlight<T> {
@@ -23,9 +23,9 @@ impl<T> Default for SingleFlight<T> {
 
 impl<T: Clone> SingleFlight<T> {
     /// The result, if the call has succeeded.
-    pub(crate) fn known(&self) -> Option<T> {
+    pub(crate) fn result(&self) -> Option<T> {
         match &*self.0.lock() {
-            State::Known(value) => Some(value.clone()),
+            State::Done(value) => Some(value.clone()),
             _ => None,
         }
     }
@@ -36,7 +36,7 @@ impl<T: Clone> SingleFlight<T> {
     pub(crate) fn get(&self, done: Done<T>) -> bool {
         let mut state = self.0.lock();
         match &mut *state {
-            State::Known(value) => {
+            State::Done(value) => {
                 let value = value.clone();
                 drop(state);
                 done(Ok(value));
@@ -57,7 +57,7 @@ impl<T: Clone> SingleFlight<T> {
     pub(crate) fn complete(&self, result: &Result<T>) {
         let mut state = self.0.lock();
         let next = match result {
-            Ok(value) => State::Known(value.clone()),
+            Ok(value) => State::Done(value.clone()),
             Err(_) => State::None,
         };
         let State::InFlight(waiters) = std::mem::replace(&mut *state, next) else { return };
@@ -88,6 +88,6 @@ mod tests {
         call.complete(&Ok(7));
         assert!(!call.get(waiter()));
         assert_eq!(*results.lock(), [0, 0, 7, 7]);
-        assert_eq!(call.known(), Some(7));
+        assert_eq!(call.result(), Some(7));
     }
 }

@@ -1,4 +1,4 @@
-//! The calls of TensorFlow's worker service that tasks make to each other, whatever carries them.
+//! The calls of TensorFlow's `WorkerService` that tasks make to each other, independent of the transport.
 
 use std::time::Duration;
 
@@ -9,19 +9,18 @@ use thalweg_tensor::Result;
 
 use crate::cluster_spec::TaskName;
 
-/// Where a call goes and what ends it before it is answered.
+/// The callee of a call, its timeout and its cancellation.
 #[derive(Clone, Copy)]
 pub(crate) struct Call<'a> {
     /// The task that is called.
     pub(crate) to: &'a TaskName,
-    /// Bound on the time until the answer; none if the call may take as long as a step.
+    /// Timeout; none if the call may take as long as a step.
     pub(crate) timeout: Option<Duration>,
-    /// Cancelling it ends the call: the cause is the answer, and the called task learns that no one
-    /// waits any more.
+    /// Cancels the call: its result is the cause, and the callee is notified.
     pub(crate) cancellation: &'a Cancellation,
 }
 
-/// Receives the answer of a call. It is called exactly once, on any thread.
+/// Callback with the result of a call. Called exactly once, on any thread.
 pub(crate) type Done<T> = Box<dyn FnOnce(Result<T>) + Send>;
 
 /// A worker's answer to `RunGraph`.
@@ -29,10 +28,10 @@ pub(crate) type Done<T> = Box<dyn FnOnce(Result<T>) + Send>;
 pub(crate) struct RunGraphReport {
     pub(crate) metadata: RunMetadata,
     /// Whether the worker has dropped all state of the step, so that it needs no `CleanupGraph`.
-    pub(crate) is_forgotten: bool,
+    pub(crate) is_cleaned_up: bool,
 }
 
-/// Calls to the workers of other tasks. A task that cannot be reached answers `Unavailable`, at once.
+/// Calls to the workers of other tasks. Calls to an unreachable task fail with `Unavailable` at once.
 pub(crate) trait Transport: Send + Sync {
     fn get_status(&self, call: Call<'_>, done: Done<pb::GetStatusResponse>);
 
@@ -69,18 +68,18 @@ pub(crate) trait Transport: Send + Sync {
     /// Receives a tensor, or [`Value::Dead`].
     fn recv_tensor(&self, call: Call<'_>, request: pb::RecvTensorRequest, done: Done<Value>);
 
-    /// Number of tasks whose tensors come by our stream protocol now.
+    /// Number of tasks with an open connection of the stream protocol.
     fn streams(&self) -> usize {
         0
     }
 
-    /// Tasks that owe an answer and whose silence has been reported, sorted, with its duration.
+    /// Tasks that have been reported as silent, sorted, with the duration of the silence.
     fn silent(&self, now: Duration) -> Vec<(TaskName, Duration)> {
         let _ = now;
         Vec::new()
     }
 
-    /// Runs what is due at `now`: probes of silent tasks, changed addresses.
+    /// Runs periodic work at time `now`: probes silent tasks, refreshes changed addresses.
     fn tick(&self, now: Duration) {
         let _ = now;
     }

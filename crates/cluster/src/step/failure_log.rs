@@ -3,7 +3,7 @@
 use thalweg_tensor::Error;
 use tracing::{Level, debug, enabled};
 
-/// The session whose step is under way; empty where nobody asked for this log.
+/// The handle of the step's session; none if the log is off.
 pub(crate) struct FailureLog(Option<String>);
 
 impl FailureLog {
@@ -12,15 +12,15 @@ impl FailureLog {
         FailureLog(is_on.then(|| session.to_owned()))
     }
 
-    /// For the master of the step.
-    pub(crate) fn of_master<R>(&self, result: &Result<R, Error>) {
+    /// Logs the error of a step on its master.
+    pub(crate) fn log_master_step<R>(&self, result: &Result<R, Error>) {
         if let (Some(session), Err(error)) = (&self.0, result) {
             debug!(target: "thalweg::step", session, "a step of session {session} failed: {error}");
         }
     }
 
-    /// For a worker that ran a partition of it.
-    pub(crate) fn of_worker<R>(&self, step: u64, result: &Result<R, Error>) {
+    /// Logs the error of a partition on its worker.
+    pub(crate) fn log_worker_step<R>(&self, step: u64, result: &Result<R, Error>) {
         if let (Some(session), Err(error)) = (&self.0, result) {
             debug!(
                 target: "thalweg::step",

@@ -1,5 +1,5 @@
-//! Random histories of steps over the state machines of master, worker and rendezvous: messages that
-//! are late, come twice or get lost with their connection; tasks and masters that crash.
+//! Random histories of steps over the state machines of master, worker and rendezvous: messages are reordered,
+//! duplicated or lost with their connection; tasks and masters crash.
 
 mod network;
 
@@ -23,203 +23,215 @@ use crate::step::recent_ids::RecentIds;
 use crate::step::rendezvous::TaskRendezvous;
 use crate::task::{Task, TaskOptions};
 use crate::worker::{TensorRequest, Worker};
-use network::{Caller, Message, PartitionId, Random, Shared, Way, end_call, send};
+use network::{Message, PartitionId, PendingCall, Rng, Shared, TestTransport, end_call, send};
 
-/// How many histories are played, and the steps of each.
+/// Number of histories, and the number of steps of each.
 const HISTORIES: u64 = 12_000;
 const STEPS: u64 = 5;
 
-/// A tensor between two partitions. It is sent once some of the earlier ones to the sender are there.
+/// A tensor that one partition sends to another, once the sender has received the edges in `needs`.
 struct Edge {
     from: usize,
     to: usize,
     key: RendezvousKey,
-    /// What it carries: whose it is.
-    mark: [u64; 3],
+    /// Elements of the tensor: step, edge and incarnation of the sender.
+    content: [u64; 3],
     needs: Vec<usize>,
 }
 
-/// One start of a task.
+/// One incarnation of a task.
 struct Incarnation {
     worker: Worker,
     member: Arc<Member>,
     recent: RecentIds,
     /// Running partitions, by step.
     partitions: FxHashMap<u64, RunningPartition>,
-    /// Tensors that others ask for, by call; and whether they were told.
-    asked: FxHashMap<u64, Vec<(TensorRequest, Arc<AtomicBool>)>>,
+    /// `RecvTensor` requests of other tasks, by call, and whether each was answered.
+    requested: FxHashMap<u64, Vec<(TensorRequest, Arc<AtomicBool>)>>,
 }
 
 struct RunningPartition {
     table: Arc<TaskRendezvous>,
     received: BTreeSet<usize>,
     sent: BTreeSet<usize>,
-    /// Edges that are about to be sent or have been.
-    begun: BTreeSet<usize>,
+    /// Edges whose send has been scheduled or is done.
+    started: BTreeSet<usize>,
 }
 
 struct Master {
     machine: MasterStep,
     edges: Arc<Vec<Edge>>,
-    /// The starts of the tasks that it knew when it made its plan.
-    lives: Vec<u64>,
+    /// The incarnations of the tasks when the plan was made.
+    tasks: Vec<u64>,
     results: Vec<Result<()>>,
-    is_over: bool,
-    /// Gone with the master.
+    has_ended: bool,
+    /// Dropped when the master crashes.
     connection: Option<Arc<()>>,
 }
 
-/// What was seen over all histories.
+/// Totals over all histories.
 #[derive(Default, Debug)]
-struct Seen {
-    good: usize,
+struct Counts {
+    succeeded: usize,
     failed: usize,
     crashed: usize,
     tensors: usize,
 }
 
 struct World {
-    random: Random,
+    rng: Rng,
     task_options: TaskOptions,
     network: Shared,
-    lives: Vec<Incarnation>,
+    tasks: Vec<Incarnation>,
     masters: FxHashMap<u64, Master>,
-    /// Which partitions ran, in any start of their task.
+    /// The partitions that ran, on any incarnation of their task.
     ran: Vec<PartitionId>,
-    seen: Seen,
+    counts: Counts,
 }
 
-fn lost(task: usize) -> Error {
+fn task_lost(task: usize) -> Error {
     err!(Unavailable, "task {task} is lost")
 }
 
 impl World {
     fn new(seed: u64, task_options: &TaskOptions) -> World {
         let mut world = World {
-            random: Random(seed),
+            rng: Rng(seed),
             task_options: task_options.clone(),
             network: Shared::default(),
-            lives: Vec::new(),
+            tasks: Vec::new(),
             masters: FxHashMap::default(),
             ran: Vec::new(),
-            seen: Seen::default(),
+            counts: Counts::default(),
         };
-        for task in 0..2 + world.random.below(3) {
-            let life = world.live(task);
-            world.lives.push(life);
+        for task in 0..2 + world.rng.below(3) {
+            let incarnation = world.start_task(task);
+            world.tasks.push(incarnation);
         }
         world
     }
 
-    fn live(&mut self, task: usize) -> Incarnation {
+    fn start_task(&mut self, task: usize) -> Incarnation {
         let options =
             TaskOptions { job: "w".into(), index: task as u32, ..self.task_options.clone() };
         let ops = OpRegistry::new([]).unwrap();
         let mut made = Task::new(options, ops, KernelRegistry::new([]));
-        // Few values, so that one task's may be another's too; never one that the task had.
-        made.incarnation = 1 + self.lives.get(task).map_or(0, Incarnation::number);
-        let way: Arc<dyn Transport> = Arc::new(Way { network: self.network.clone(), from: task });
-        let member = Member::with(Arc::new(made), ClusterSpec::default(), Some(way));
+        // Small numbers, so that tasks share them; a task never has the same incarnation twice.
+        made.incarnation = 1 + self.tasks.get(task).map_or(0, Incarnation::number);
+        let transport: Arc<dyn Transport> =
+            Arc::new(TestTransport { network: self.network.clone(), from: task });
+        let member =
+            Member::with_transport(Arc::new(made), ClusterSpec::default(), Some(transport));
         Incarnation {
             worker: Worker::new(member.clone()),
             member,
             recent: RecentIds::default(),
             partitions: FxHashMap::default(),
-            asked: FxHashMap::default(),
+            requested: FxHashMap::default(),
         }
     }
 
-    /// A master makes a plan for a step and begins it.
+    /// A master plans a step and begins it.
     fn begin(&mut self, step: u64) {
-        let tasks = self.lives.len();
-        let lives: Vec<u64> = self.lives.iter().map(Incarnation::number).collect();
+        let task_count = self.tasks.len();
+        let tasks: Vec<u64> = self.tasks.iter().map(Incarnation::number).collect();
         let device = |task: usize| format!("/job:w/replica:0/task:{task}/device:CPU:0");
         let mut edges: Vec<Edge> = Vec::new();
-        for edge in 0..self.random.below(3 * tasks) {
-            let (from, to) = (self.random.below(tasks), self.random.below(tasks));
+        for edge in 0..self.rng.below(3 * task_count) {
+            let (from, to) = (self.rng.below(task_count), self.rng.below(task_count));
             // Steps use the same names, as the runs of one plan do.
-            let life = lives[from];
-            let key = format!("{};{life:016x};{};edge_{edge};0:0", device(from), device(to));
+            let incarnation = tasks[from];
+            let key = format!("{};{incarnation:016x};{};edge_{edge};0:0", device(from), device(to));
             let earlier = (0..edge).filter(|&e| edges[e].to == from).collect::<Vec<_>>();
-            let needs = earlier.into_iter().filter(|_| self.random.chance(60)).collect();
-            let mark = [step, edge as u64, life];
-            edges.push(Edge { from, to, key: RendezvousKey(key.into()), mark, needs });
+            let needs = earlier.into_iter().filter(|_| self.rng.chance(60)).collect();
+            let content = [step, edge as u64, incarnation];
+            edges.push(Edge { from, to, key: RendezvousKey(key.into()), content, needs });
         }
         let master = Master {
-            machine: MasterStep::new(tasks),
+            machine: MasterStep::new(task_count),
             edges: Arc::new(edges),
-            lives,
+            tasks,
             results: Vec::new(),
-            is_over: false,
+            has_ended: false,
             connection: Some(Arc::default()),
         };
         self.masters.insert(step, master);
-        self.tell(step, Event::Begin);
+        self.handle(step, Event::Begin);
     }
 
-    /// A master takes note of something, unless it is gone.
-    fn tell(&mut self, step: u64, event: Event) {
+    /// Passes an event to the master of a step, unless that master has crashed.
+    fn handle(&mut self, step: u64, event: Event) {
         let master = self.masters.get_mut(&step).expect("the step has begun");
         if master.connection.is_none() {
             return;
         }
         let mut actions = Actions::new();
-        master.machine.on(event, &mut actions);
+        master.machine.handle(event, &mut actions);
         for action in actions {
             match action {
                 Action::Run(task) => {
-                    let life = master.lives[task];
-                    send(&self.network, Message::Run { step, task, life });
+                    let incarnation = master.tasks[task];
+                    send(&self.network, Message::RunGraph { step, task, incarnation });
                 }
-                Action::GiveUp(task, _) => {
-                    let life = master.lives[task];
-                    send(&self.network, Message::CallerGone { step, task, life });
+                Action::CancelCall(task, _) => {
+                    let incarnation = master.tasks[task];
+                    send(&self.network, Message::CancelRunGraph { step, task, incarnation });
                 }
                 Action::Finish(result) => master.results.push(result),
                 Action::Cleanup(task) => send(&self.network, Message::Cleanup { step, task }),
             }
         }
-        if !master.results.is_empty() && !std::mem::replace(&mut master.is_over, true) {
-            self.tell(step, Event::Over);
+        if !master.results.is_empty() && !std::mem::replace(&mut master.has_ended, true) {
+            self.handle(step, Event::StepEnded);
         }
     }
 
     fn deliver(&mut self, message: Message) {
         match message {
-            Message::Run { step, task, life } => self.run(PartitionId { step, task, life }),
-            Message::CallerGone { step, task, life } => {
-                self.caller_gone(PartitionId { step, task, life });
+            Message::RunGraph { step, task, incarnation } => {
+                self.run(PartitionId { step, task, incarnation })
             }
-            Message::Ran { step, task, result } => self.tell(step, Event::Answered(task, result)),
+            Message::CancelRunGraph { step, task, incarnation } => {
+                self.cancel_run_graph(PartitionId { step, task, incarnation });
+            }
+            Message::RunGraphDone { step, task, result } => {
+                self.handle(step, Event::RunGraphDone(task, result))
+            }
             Message::Cleanup { step, task } => {
                 let request = pb::CleanupGraphRequest { step_id: step as i64 };
-                self.lives[task].worker.cleanup_graph(&request);
+                self.tasks[task].worker.cleanup_graph(&request);
             }
-            Message::Want { call, to, request } => self.want(call, to, &request),
-            Message::Gave { call, result } => {
+            Message::RecvTensor { call, to, request } => self.recv_tensor(call, to, &request),
+            Message::RecvTensorDone { call, result } => {
                 if let Some(caller) = end_call(&self.network, call) {
                     (caller.done)(result);
                 }
             }
-            Message::GiveUp { call, to } => {
-                let asked = self.lives[to].asked.remove(&call).unwrap_or_default();
-                let unanswered = asked.iter().filter(|(_, told)| !told.load(Ordering::Relaxed));
-                unanswered.for_each(|(asked, _)| asked.give_up());
+            Message::CancelRecvTensor { call, to } => {
+                let requested = self.tasks[to].requested.remove(&call).unwrap_or_default();
+                let unanswered = requested
+                    .iter()
+                    .filter(|(_, is_answered)| !is_answered.load(Ordering::Relaxed));
+                unanswered.for_each(|(requested, _)| requested.cancel());
             }
-            Message::Sends { partition, edge } => self.sends(partition, edge),
-            Message::Received { partition, edge, result } => self.received(partition, edge, result),
-            Message::Ends { partition, error } => self.ends(partition, error),
+            Message::Send { partition, edge } => self.send_tensor(partition, edge),
+            Message::TensorReceived { partition, edge, result } => {
+                self.received(partition, edge, result)
+            }
+            Message::PartitionEnded { partition, error } => self.end_partition(partition, error),
         }
     }
 
-    /// A request to run a partition arrives. Another start of the task knows nothing of its session.
+    /// A `RunGraph` arrives. Another incarnation of the task does not have its session.
     fn run(&mut self, partition: PartitionId) {
-        let PartitionId { step, task, life } = partition;
+        let PartitionId { step, task, incarnation } = partition;
         let connection = self.masters[&step].connection.as_ref().map(Arc::downgrade);
-        let admitted = self.lives[task].admit(step, life, connection.unwrap_or_default());
+        let admitted = self.tasks[task].admit(step, incarnation, connection.unwrap_or_default());
         let table = match admitted {
             Ok(table) => table,
-            Err(e) => return send(&self.network, Message::Ran { step, task, result: Err(e) }),
+            Err(e) => {
+                return send(&self.network, Message::RunGraphDone { step, task, result: Err(e) });
+            }
         };
         self.ran.push(partition);
         let edges = self.masters[&step].edges.clone();
@@ -227,40 +239,41 @@ impl World {
             table: table.clone(),
             received: BTreeSet::new(),
             sent: BTreeSet::new(),
-            begun: BTreeSet::new(),
+            started: BTreeSet::new(),
         };
-        self.lives[task].partitions.insert(step, state);
-        for (edge, told) in edges.iter().enumerate().filter(|(_, e)| e.to == task) {
-            let (network, mark, key) = (self.network.clone(), told.mark, told.key.clone());
+        self.tasks[task].partitions.insert(step, state);
+        for (edge, incoming) in edges.iter().enumerate().filter(|(_, e)| e.to == task) {
+            let (network, content, key) =
+                (self.network.clone(), incoming.content, incoming.key.clone());
             let received = move |value: Result<Value>| {
-                let result = value.map(|value| assert_carries(&value, mark, &key));
-                send(&network, Message::Received { partition, edge, result });
+                let result = value.map(|value| assert_content(&value, content, &key));
+                send(&network, Message::TensorReceived { partition, edge, result });
             };
-            table.receive(&told.key, Box::new(received));
+            table.receive(&incoming.key, Box::new(received));
         }
-        if self.random.chance(5) {
+        if self.rng.chance(5) {
             let error = Some(err!(Internal, "boom"));
-            send(&self.network, Message::Ends { partition, error });
+            send(&self.network, Message::PartitionEnded { partition, error });
         }
-        self.go_on(partition);
+        self.advance(partition);
     }
 
     /// The partition, while it runs.
     fn partition(&mut self, partition: PartitionId) -> Option<&mut RunningPartition> {
-        let life = &mut self.lives[partition.task];
-        let is_same = life.number() == partition.life;
-        life.partitions.get_mut(&partition.step).filter(|_| is_same)
+        let incarnation = &mut self.tasks[partition.task];
+        let is_same = incarnation.number() == partition.incarnation;
+        incarnation.partitions.get_mut(&partition.step).filter(|_| is_same)
     }
 
-    /// Sends what can be sent; ends the partition if nothing is left.
-    fn go_on(&mut self, id: PartitionId) {
+    /// Schedules the sends whose inputs have arrived; ends the partition if all its edges are done.
+    fn advance(&mut self, id: PartitionId) {
         let (network, edges) = (self.network.clone(), self.masters[&id.step].edges.clone());
         let Some(partition) = self.partition(id) else { return };
         let own = |(edge, e): (usize, &Edge)| (e.from == id.task).then_some(edge);
         for edge in edges.iter().enumerate().filter_map(own) {
             let is_ready = edges[edge].needs.iter().all(|e| partition.received.contains(e));
-            if is_ready && partition.begun.insert(edge) {
-                send(&network, Message::Sends { partition: id, edge });
+            if is_ready && partition.started.insert(edge) {
+                send(&network, Message::Send { partition: id, edge });
             }
         }
         let is_done = |e: &usize| {
@@ -268,19 +281,21 @@ impl World {
                 && (edges[*e].to != id.task || partition.received.contains(e))
         };
         if (0..edges.len()).all(|edge| is_done(&edge)) {
-            send(&network, Message::Ends { partition: id, error: None });
+            send(&network, Message::PartitionEnded { partition: id, error: None });
         }
     }
 
-    fn sends(&mut self, id: PartitionId, edge: usize) {
+    fn send_tensor(&mut self, id: PartitionId, edge: usize) {
         let edges = self.masters[&id.step].edges.clone();
         let Some(partition) = self.partition(id) else { return };
         let table = partition.table.clone();
         partition.sent.insert(edge);
-        let tensor = Tensor::vector(&edges[edge].mark).unwrap();
+        let tensor = Tensor::vector(&edges[edge].content).unwrap();
         match table.send(&edges[edge].key, Value::Tensor(tensor)) {
-            Ok(()) => self.go_on(id),
-            Err(error) => send(&self.network, Message::Ends { partition: id, error: Some(error) }),
+            Ok(()) => self.advance(id),
+            Err(error) => {
+                send(&self.network, Message::PartitionEnded { partition: id, error: Some(error) })
+            }
         }
     }
 
@@ -288,77 +303,84 @@ impl World {
         let Some(partition) = self.partition(id) else { return };
         match result {
             Ok(()) => {
-                assert!(partition.received.insert(edge), "{id:?}: edge {edge} came twice");
-                self.seen.tensors += 1;
-                self.go_on(id);
+                assert!(partition.received.insert(edge), "{id:?}: edge {edge} was received twice");
+                self.counts.tensors += 1;
+                self.advance(id);
             }
-            Err(error) => send(&self.network, Message::Ends { partition: id, error: Some(error) }),
+            Err(error) => {
+                send(&self.network, Message::PartitionEnded { partition: id, error: Some(error) })
+            }
         }
     }
 
-    fn ends(&mut self, id: PartitionId, error: Option<Error>) {
+    fn end_partition(&mut self, id: PartitionId, error: Option<Error>) {
         if self.partition(id).is_none() {
             return;
         }
-        let life = &mut self.lives[id.task];
-        life.partitions.remove(&id.step);
-        let is_forgotten = life.member.steps.finished_whole(id.step, error.clone());
-        let rest = if is_forgotten { Cleanup::Done } else { Cleanup::Needed };
+        let incarnation = &mut self.tasks[id.task];
+        incarnation.partitions.remove(&id.step);
+        let is_cleaned_up = incarnation.member.steps.finish_and_clean_up(id.step, error.clone());
+        let rest = if is_cleaned_up { Cleanup::Done } else { Cleanup::Needed };
         let result = error.map_or(Ok(rest), Err);
-        send(&self.network, Message::Ran { step: id.step, task: id.task, result });
+        send(&self.network, Message::RunGraphDone { step: id.step, task: id.task, result });
     }
 
-    fn caller_gone(&mut self, id: PartitionId) {
+    fn cancel_run_graph(&mut self, id: PartitionId) {
         let Some(partition) = self.partition(id) else { return };
-        let gone = err!(Cancelled, "the master is gone");
+        let cause = err!(Cancelled, "the master disconnected");
         let table = partition.table.clone();
-        table.abort(&gone);
-        send(&self.network, Message::Ends { partition: id, error: Some(gone) });
+        table.abort(&cause);
+        send(&self.network, Message::PartitionEnded { partition: id, error: Some(cause) });
     }
 
-    /// A task is asked for a tensor, by somebody who may have given up already.
-    fn want(&mut self, call: u64, to: usize, request: &pb::RecvTensorRequest) {
+    /// A `RecvTensor` arrives; its caller may have cancelled it already.
+    fn recv_tensor(&mut self, call: u64, to: usize, request: &pb::RecvTensorRequest) {
         let is_awaited = self.network.lock().calls.contains_key(&call);
         let network = self.network.clone();
-        let life = &mut self.lives[to];
-        let asked = match life.worker.tensor_request(request) {
-            Ok(asked) => asked,
-            Err(e) => return send(&network, Message::Gave { call, result: Err(e) }),
+        let incarnation = &mut self.tasks[to];
+        let requested = match incarnation.worker.tensor_request(request) {
+            Ok(requested) => requested,
+            Err(e) => return send(&network, Message::RecvTensorDone { call, result: Err(e) }),
         };
-        let told = Arc::new(AtomicBool::new(false));
-        let tells = told.clone();
-        asked.receive(&request.rendezvous_key, move |result| {
-            tells.store(true, Ordering::Relaxed);
-            send(&network, Message::Gave { call, result });
+        let is_answered = Arc::new(AtomicBool::new(false));
+        let answered = is_answered.clone();
+        requested.receive(&request.rendezvous_key, move |result| {
+            answered.store(true, Ordering::Relaxed);
+            send(&network, Message::RecvTensorDone { call, result });
         });
-        match (told.load(Ordering::Relaxed), is_awaited) {
+        match (is_answered.load(Ordering::Relaxed), is_awaited) {
             (true, _) => {}
-            (false, true) => life.asked.entry(call).or_default().push((asked, told)),
-            (false, false) => asked.give_up(),
+            (false, true) => {
+                incarnation.requested.entry(call).or_default().push((requested, is_answered))
+            }
+            (false, false) => requested.cancel(),
         }
     }
 
-    /// A connection breaks with a request on it: both sides learn that, neither what the other has.
-    fn lose(&mut self, message: &Message) {
+    /// A connection breaks before it has delivered a request; both sides are notified of the break.
+    fn lose_message(&mut self, message: &Message) {
         match *message {
-            Message::Run { step, task, life } => {
-                send(&self.network, Message::Ran { step, task, result: Err(lost(task)) });
-                send(&self.network, Message::CallerGone { step, task, life });
+            Message::RunGraph { step, task, incarnation } => {
+                send(
+                    &self.network,
+                    Message::RunGraphDone { step, task, result: Err(task_lost(task)) },
+                );
+                send(&self.network, Message::CancelRunGraph { step, task, incarnation });
             }
-            Message::Want { call, to, .. } => {
-                send(&self.network, Message::Gave { call, result: Err(lost(to)) });
+            Message::RecvTensor { call, to, .. } => {
+                send(&self.network, Message::RecvTensorDone { call, result: Err(task_lost(to)) });
             }
             _ => {}
         }
     }
 
-    /// All that a task had is gone; calls to it and of it end.
+    /// A task crashes: its state is dropped, its calls and the calls to it end.
     fn crash(&mut self, task: usize) {
-        let next = self.live(task);
-        let old = std::mem::replace(&mut self.lives[task], next);
+        let next = self.start_task(task);
+        let old = std::mem::replace(&mut self.tasks[task], next);
         let (from, to) = {
             let network = self.network.lock();
-            let of = |which: fn(&Caller) -> usize| {
+            let of = |which: fn(&PendingCall) -> usize| {
                 let calls = network.calls.iter().filter(|(_, c)| which(c) == task);
                 let mut calls: Vec<u64> = calls.map(|(&call, _)| call).collect();
                 calls.sort_unstable();
@@ -366,81 +388,81 @@ impl World {
             };
             (of(|c| c.from), of(|c| c.to))
         };
-        // Nobody is there any more to be answered.
+        // The crashed task receives no answers.
         from.iter().for_each(|&call| drop(end_call(&self.network, call)));
         for call in to {
-            send(&self.network, Message::Gave { call, result: Err(lost(task)) });
+            send(&self.network, Message::RecvTensorDone { call, result: Err(task_lost(task)) });
         }
         let mut steps: Vec<u64> = self.masters.keys().copied().collect();
         steps.sort_unstable();
         for step in steps {
-            send(&self.network, Message::Ran { step, task, result: Err(lost(task)) });
+            send(&self.network, Message::RunGraphDone { step, task, result: Err(task_lost(task)) });
         }
         drop(old);
     }
 
-    /// A master is gone; its connections to the tasks end.
+    /// A master crashes; its connections to the tasks break.
     fn crash_master(&mut self, step: u64) {
         let master = self.masters.get_mut(&step).expect("the step has begun");
-        if master.connection.take().is_some() && !master.is_over {
-            self.seen.crashed += 1;
-            for (task, &life) in master.lives.iter().enumerate() {
-                send(&self.network, Message::CallerGone { step, task, life });
+        if master.connection.take().is_some() && !master.has_ended {
+            self.counts.crashed += 1;
+            for (task, &incarnation) in master.tasks.iter().enumerate() {
+                send(&self.network, Message::CancelRunGraph { step, task, incarnation });
             }
         }
     }
 
-    /// Delivers messages in any order, some of them twice or not at all, until there are none.
-    fn play(&mut self) {
-        let mut begun = 0;
+    /// Delivers messages in a random order, some twice, some not at all, until none is in flight.
+    fn deliver_all(&mut self) {
+        let mut started = 0;
         loop {
-            let count = self.network.lock().on_way.len();
-            if begun < STEPS && (count == 0 || self.random.chance(15)) {
-                begun += 1;
-                self.begin(begun);
+            let count = self.network.lock().in_flight.len();
+            if started < STEPS && (count == 0 || self.rng.chance(15)) {
+                started += 1;
+                self.begin(started);
                 continue;
             }
             if count == 0 {
                 return;
             }
-            if self.random.below(500) == 0 {
-                let task = self.random.below(self.lives.len());
+            if self.rng.below(500) == 0 {
+                let task = self.rng.below(self.tasks.len());
                 self.crash(task);
             }
-            if begun > 0 && self.random.below(1000) == 0 {
-                let step = 1 + self.random.below(begun as usize) as u64;
+            if started > 0 && self.rng.below(1000) == 0 {
+                let step = 1 + self.rng.below(started as usize) as u64;
                 self.crash_master(step);
             }
-            let at = self.random.below(count);
-            let message = self.network.lock().on_way.swap_remove(at);
-            if message.travels() && self.random.chance(2) {
+            let at = self.rng.below(count);
+            let message = self.network.lock().in_flight.swap_remove(at);
+            if message.is_remote() && self.rng.chance(2) {
                 send(&self.network, message.clone());
             }
-            let breaks = matches!(message, Message::Run { .. } | Message::Want { .. });
-            match breaks && self.random.below(200) == 0 {
-                true => self.lose(&message),
+            let breaks = matches!(message, Message::RunGraph { .. } | Message::RecvTensor { .. });
+            match breaks && self.rng.below(200) == 0 {
+                true => self.lose_message(&message),
                 false => self.deliver(message),
             }
         }
     }
 
-    /// Tasks forget the steps of masters that have been gone for long; what that brings about.
+    /// Tasks clean up the steps of crashed masters; delivers the resulting messages.
     fn sweep(&mut self) {
         for now in [0, 100] {
-            for life in &self.lives {
+            for incarnation in &self.tasks {
                 let limit = Duration::from_secs(10);
-                life.member.steps.forget_orphans(Duration::from_secs(now), limit);
+                incarnation.member.steps.clean_up_orphans(Duration::from_secs(now), limit);
             }
         }
         loop {
-            let Some(message) = self.network.lock().on_way.pop() else { return };
+            let Some(message) = self.network.lock().in_flight.pop() else { return };
             self.deliver(message);
         }
     }
 
     fn check(&mut self, seed: u64) {
         for (step, master) in &self.masters {
-            if master.connection.is_none() && !master.is_over {
+            if master.connection.is_none() && !master.has_ended {
                 continue;
             }
             let [result] = &master.results[..] else {
@@ -449,19 +471,22 @@ impl World {
             let ran = self.ran.iter().filter(|partition| partition.step == *step).count();
             match result {
                 Ok(()) => {
-                    assert_eq!(ran, master.lives.len(), "seed {seed}: partitions of step {step}");
-                    self.seen.good += 1;
+                    assert_eq!(ran, master.tasks.len(), "seed {seed}: partitions of step {step}");
+                    self.counts.succeeded += 1;
                 }
-                Err(_) => self.seen.failed += 1,
+                Err(_) => self.counts.failed += 1,
             }
         }
         let mut ran: Vec<(u64, usize)> = self.ran.iter().map(|p| (p.step, p.task)).collect();
         ran.sort_unstable();
         let twice = ran.windows(2).find(|w| w[0] == w[1]);
         assert_eq!(twice, None, "seed {seed}: a step and task that ran it twice");
-        for (task, life) in self.lives.iter().enumerate() {
-            assert!(life.partitions.is_empty(), "seed {seed}: a partition hangs on task {task}");
-            assert_eq!(life.member.steps.len(), 0, "seed {seed}: task {task} keeps steps");
+        for (task, incarnation) in self.tasks.iter().enumerate() {
+            assert!(
+                incarnation.partitions.is_empty(),
+                "seed {seed}: a partition still runs on task {task}"
+            );
+            assert_eq!(incarnation.member.steps.len(), 0, "seed {seed}: task {task} keeps steps");
         }
         let mut network = self.network.lock();
         assert_eq!(network.calls.len(), 0, "seed {seed}: a call has no answer");
@@ -472,48 +497,53 @@ impl World {
 }
 
 impl Incarnation {
-    /// Which of its task's starts it is.
+    /// The incarnation number.
     fn number(&self) -> u64 {
         self.member.task.incarnation
     }
 
-    /// As [`Worker`] takes requests to run a partition.
-    fn admit(&mut self, step: u64, life: u64, connection: Weak<()>) -> Result<Arc<TaskRendezvous>> {
-        if self.number() != life {
+    /// Admits a `RunGraph` as [`Worker`] does.
+    fn admit(
+        &mut self,
+        step: u64,
+        incarnation: u64,
+        connection: Weak<()>,
+    ) -> Result<Arc<TaskRendezvous>> {
+        if self.number() != incarnation {
             return Err(err!(Aborted, "Session handle is not found"));
         }
         if !self.recent.insert(step as i64) {
-            return Err(err!(Aborted, "the same request came twice"));
+            return Err(err!(Aborted, "duplicate request"));
         }
         match self.member.steps.run(step, false, Some(connection))? {
-            Admitted::Begins(table) => Ok(table),
+            Admitted::Starts(table) => Ok(table),
             Admitted::Joins(_) => panic!("step {step} joins a whole step"),
         }
     }
 }
 
-/// What answers a question must be what was asked for: of the step, the edge and the start.
-fn assert_carries(value: &Value, mark: [u64; 3], key: &RendezvousKey) {
+/// The received tensor must be of the requested step, edge and incarnation.
+fn assert_content(value: &Value, content: [u64; 3], key: &RendezvousKey) {
     let Value::Tensor(tensor) = value else { panic!("{key:?} is no tensor") };
-    assert_eq!(tensor.as_slice::<u64>().unwrap(), mark, "another's tensor for {key:?}");
+    assert_eq!(tensor.as_slice::<u64>().unwrap(), content, "wrong tensor for {key:?}");
 }
 
 #[test]
-fn no_step_hangs_or_runs_twice_or_gets_anothers_tensor() {
+fn no_step_hangs_runs_twice_or_receives_a_wrong_tensor() {
     let options = TaskOptions::default();
-    let mut seen = Seen::default();
+    let mut counts = Counts::default();
     for seed in 0..HISTORIES {
         let mut world = World::new(seed, &options);
-        world.play();
+        world.deliver_all();
         world.sweep();
         world.check(seed);
-        seen.good += world.seen.good;
-        seen.failed += world.seen.failed;
-        seen.crashed += world.seen.crashed;
-        seen.tensors += world.seen.tensors;
+        counts.succeeded += world.counts.succeeded;
+        counts.failed += world.counts.failed;
+        counts.crashed += world.counts.crashed;
+        counts.tensors += world.counts.tensors;
     }
-    // Enough of each kind, or the histories say little.
+    // The histories must cover each outcome often enough.
     let steps = (HISTORIES * STEPS) as usize;
-    assert!(seen.good > steps / 4 && seen.failed > steps / 10, "{seen:?}");
-    assert!(seen.crashed > steps / 1000 && seen.tensors > steps, "{seen:?}");
+    assert!(counts.succeeded > steps / 4 && counts.failed > steps / 10, "{counts:?}");
+    assert!(counts.crashed > steps / 1000 && counts.tensors > steps, "{counts:?}");
 }

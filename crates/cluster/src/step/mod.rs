@@ -20,7 +20,7 @@ use crate::cluster_spec::TaskName;
 use crate::diagnostics::Diagnostics;
 use crate::network::transport::Transport;
 use crate::step::rendezvous::TaskRendezvous;
-use crate::step::worker_step::{Action, Event, WorkerStep, is_over};
+use crate::step::worker_step::{Action, Event, WorkerStep, step_ended};
 
 /// Maximum number of steps with a rendezvous.
 const STEPS_MAX: usize = 1 << 20;
@@ -49,15 +49,15 @@ struct Entry {
     table: Arc<TaskRendezvous>,
     /// The connection on which the master sent `RunGraph`.
     connection: Option<Weak<()>>,
-    /// When that connection was first seen to be gone.
-    gone_since: Option<Duration>,
+    /// When that connection was first found closed.
+    closed_since: Option<Duration>,
 }
 
 /// An accepted `RunGraph`.
 pub(crate) enum Admitted {
-    /// It is the first of its step.
-    Begins(Arc<TaskRendezvous>),
-    /// The step runs already.
+    /// The first request of the step, which starts it.
+    Starts(Arc<TaskRendezvous>),
+    /// A later request of a partial run, which joins the running step.
     Joins(Arc<TaskRendezvous>),
 }
 
@@ -74,8 +74,8 @@ impl Steps {
     /// Begins a step of this task's own master.
     pub(crate) fn begin(&self, step: u64) -> Arc<TaskRendezvous> {
         let mut state = self.state.lock();
-        let entry = state.steps.entry(step).or_insert_with(|| self.entry(step));
-        entry.state.on(step, Event::Run { is_partial: false });
+        let entry = state.steps.entry(step).or_insert_with(|| self.new_entry(step));
+        entry.state.handle(step, Event::Run { is_partial: false });
         entry.table.clone()
     }
 
@@ -87,11 +87,11 @@ impl Steps {
         connection: Option<Weak<()>>,
     ) -> Result<Admitted> {
         let mut state = self.state.lock();
-        let entry = self.find_or_make(&mut state, step)?;
-        match entry.state.on(step, Event::Run { is_partial }) {
+        let entry = self.find_or_insert(&mut state, step)?;
+        match entry.state.handle(step, Event::Run { is_partial }) {
             Action::Start => {
                 entry.connection = connection;
-                Ok(Admitted::Begins(entry.table.clone()))
+                Ok(Admitted::Starts(entry.table.clone()))
             }
             Action::Refuse(e) => Err(e),
             _ => Ok(Admitted::Joins(entry.table.clone())),
@@ -105,22 +105,22 @@ impl Steps {
 
     /// The partitions of this task have ended. If they succeeded and no tensor is left in the rendezvous,
     /// the step is dropped at once and this returns true: it needs no `CleanupGraph`.
-    pub(crate) fn finished_whole(&self, step: u64, error: Option<Error>) -> bool {
-        let went_well = error.is_none();
+    pub(crate) fn finish_and_clean_up(&self, step: u64, error: Option<Error>) -> bool {
+        let succeeded = error.is_none();
         let mut state = self.state.lock();
         let Some(entry) = state.steps.get_mut(&step) else { return false };
-        if !went_well || !entry.table.local().is_empty() {
+        if !succeeded || !entry.table.local().is_empty() {
             drop(state);
             self.finished(step, error);
             return false;
         }
-        entry.state.on(step, Event::Finished(None));
-        let gone = state.steps.remove(&step);
-        state.remember(step, is_over(step));
+        entry.state.handle(step, Event::Finished(None));
+        let removed = state.steps.remove(&step);
+        state.remember(step, step_ended(step));
         drop(state);
         // A request may have found the rendezvous just before it was removed.
-        if let Some(gone) = gone {
-            gone.table.local().abort(&is_over(step));
+        if let Some(entry) = removed {
+            entry.table.local().abort(&step_ended(step));
         }
         true
     }
@@ -129,8 +129,8 @@ impl Steps {
     pub(crate) fn request_tensor(&self, step: u64, key: &RendezvousKey, received: Received) {
         let found = {
             let mut state = self.state.lock();
-            self.find_or_make(&mut state, step).and_then(|entry| {
-                match entry.state.on(step, Event::TensorRequested) {
+            self.find_or_insert(&mut state, step).and_then(|entry| {
+                match entry.state.handle(step, Event::TensorRequested) {
                     Action::Refuse(e) => Err(e),
                     _ => Ok(entry.table.clone()),
                 }
@@ -147,28 +147,28 @@ impl Steps {
         self.event(step, Event::RequestCancelled);
     }
 
-    /// Drops a step: its master sent `CleanupGraph`, or has ended it itself.
-    pub(crate) fn forget(&self, step: u64) {
+    /// Drops a step: its master sent `CleanupGraph`, or is this task's own and has ended it.
+    pub(crate) fn clean_up(&self, step: u64) {
         let mut state = self.state.lock();
         if !state.steps.contains_key(&step) {
-            // Its `RunGraph` may come later.
-            state.remember(step, is_over(step));
+            // `RunGraph` may arrive later and must be refused.
+            state.remember(step, step_ended(step));
             return;
         }
         drop(state);
         self.event(step, Event::Cleanup);
     }
 
-    /// Drops steps whose master's connection has been gone for `limit`. Until then the master may still
+    /// Drops steps whose master's connection has been closed for `limit`. Until then the master may still
     /// send `CleanupGraph`, and other tasks may still request tensors.
-    pub(crate) fn forget_orphans(&self, now: Duration, limit: Duration) {
+    pub(crate) fn clean_up_orphans(&self, now: Duration, limit: Duration) {
         let is_orphan = |entry: &mut Entry| {
-            let is_gone = entry.connection.as_ref().is_some_and(|c| c.strong_count() == 0);
-            let since = *entry.gone_since.get_or_insert(now);
-            if !is_gone {
-                entry.gone_since = None;
+            let is_closed = entry.connection.as_ref().is_some_and(|c| c.strong_count() == 0);
+            let since = *entry.closed_since.get_or_insert(now);
+            if !is_closed {
+                entry.closed_since = None;
             }
-            is_gone && now.saturating_sub(since) >= limit
+            is_closed && now.saturating_sub(since) >= limit
         };
         let orphans: Vec<u64> = {
             let mut state = self.state.lock();
@@ -187,12 +187,12 @@ impl Steps {
         let mut state = self.state.lock();
         let Some(entry) = state.steps.get_mut(&step) else { return };
         // After cancelled requests a step may still begin; after a cleanup it may not.
-        let is_forgotten = matches!(event, Event::Cleanup);
-        match entry.state.on(step, event) {
+        let is_cleanup = matches!(event, Event::Cleanup);
+        match entry.state.handle(step, event) {
             Action::Drop(cause) => {
                 let table = entry.table.clone();
                 state.steps.remove(&step);
-                if is_forgotten {
+                if is_cleanup {
                     state.remember(step, cause.clone());
                 }
                 drop(state);
@@ -207,24 +207,24 @@ impl Steps {
         }
     }
 
-    fn find_or_make<'a>(&self, state: &'a mut State, step: u64) -> Result<&'a mut Entry> {
+    fn find_or_insert<'a>(&self, state: &'a mut State, step: u64) -> Result<&'a mut Entry> {
         if let Some(cause) = state.ended.get(&step) {
             return Err(cause.clone());
         }
         ensure!(
             state.steps.len() < STEPS_MAX,
             ResourceExhausted,
-            "{STEPS_MAX} steps are on their way on this task"
+            "this task holds {STEPS_MAX} steps, its maximum; run fewer steps concurrently"
         );
-        Ok(state.steps.entry(step).or_insert_with(|| self.entry(step)))
+        Ok(state.steps.entry(step).or_insert_with(|| self.new_entry(step)))
     }
 
-    fn entry(&self, step: u64) -> Entry {
+    fn new_entry(&self, step: u64) -> Entry {
         let (transport, entropy) = (self.transport.clone(), self.entropy.clone());
         let table =
             TaskRendezvous::new(&self.own, transport, entropy, step, self.diagnostics.clone());
         let table = Arc::new(table);
-        Entry { state: WorkerStep::new(), table, connection: None, gone_since: None }
+        Entry { state: WorkerStep::new(), table, connection: None, closed_since: None }
     }
 }
 

@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 /// Number of ids that are remembered; clients repeat a request within seconds.
 const IDS_MAX: usize = 100_000;
 
-/// The most recent ids.
+/// The last [`IDS_MAX`] ids.
 #[derive(Default)]
 pub(crate) struct RecentIds {
     seen: FxHashSet<i64>,
@@ -15,7 +15,7 @@ pub(crate) struct RecentIds {
 }
 
 impl RecentIds {
-    /// Remembers an id; false if it was known. Zero means that the client gives no ids.
+    /// Remembers an id; false if it was remembered already. Zero means that the client sends no ids.
     pub(crate) fn insert(&mut self, id: i64) -> bool {
         if id == 0 {
             return true;
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_counts_once_until_it_is_old() {
+    fn an_id_is_accepted_once_until_it_is_evicted() {
         let mut ids = RecentIds::default();
         assert!(ids.insert(0) && ids.insert(0), "zero is no id");
         assert!(ids.insert(7));
@@ -46,7 +46,7 @@ mod tests {
         for id in 100..100 + IDS_MAX as i64 {
             assert!(ids.insert(id));
         }
-        assert!(ids.insert(7), "forgotten");
+        assert!(ids.insert(7), "evicted");
         assert_eq!(ids.seen.len(), IDS_MAX);
     }
 }

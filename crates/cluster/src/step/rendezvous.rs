@@ -11,7 +11,7 @@ use thalweg_runtime::LocalRendezvous;
 use thalweg_tensor::{Error, Result, ensure, err};
 
 use crate::cluster_spec::TaskName;
-use crate::diagnostics::{Awaited, Diagnostics};
+use crate::diagnostics::{Diagnostics, WaitTarget};
 use crate::errors::from_task;
 use crate::network::transport::{Call, Transport};
 
@@ -23,7 +23,7 @@ pub(crate) struct TaskRendezvous {
     transport: Option<Arc<dyn Transport>>,
     entropy: Arc<dyn Entropy>,
     local: LocalRendezvous,
-    /// Fetches of variables that another task's client waits for: sent when the updates are done.
+    /// Variables that a client of another task fetches: sent when the step's updates of them are done.
     fetched: Mutex<Vec<(RendezvousKey, Value)>>,
     /// Cancels the calls to other tasks.
     aborted: Cancellation,
@@ -63,16 +63,22 @@ impl TaskRendezvous {
     /// Sends the fetched variables: this task's partition of the step has ended.
     pub(crate) fn send_fetched(&self) {
         for (key, value) in std::mem::take(&mut *self.fetched.lock()) {
-            // It fails in a step that was cancelled, whose cause whoever waits gets.
+            // Fails if the step was cancelled: the receiver gets the cause then.
             let _ = self.local.send(&key, value.without_alias());
         }
     }
 
-    fn ask(&self, transport: Option<&Arc<dyn Transport>>, key: &RendezvousKey, received: Received) {
-        let (from, transport) = match (sender(key), transport) {
+    fn receive_remote(
+        &self,
+        transport: Option<&Arc<dyn Transport>>,
+        key: &RendezvousKey,
+        received: Received,
+    ) {
+        let (from, transport) = match (sending_task(key), transport) {
             (Ok(from), Some(transport)) => (from, transport),
             (Ok(from), None) => {
-                let alone = err!(Unavailable, "{from} is not known: this task is in no cluster");
+                let alone =
+                    err!(Unavailable, "{from} is not known: this task belongs to no cluster");
                 return received(Err(alone));
             }
             (Err(e), _) => return received(Err(e)),
@@ -85,10 +91,10 @@ impl TaskRendezvous {
             ..Default::default()
         };
         let task = from.clone();
-        let waits = self.diagnostics.wait(self.step, Awaited::Tensor(key.clone()));
+        let waits = self.diagnostics.wait(self.step, WaitTarget::RecvTensor(key.clone()));
         let logged = self
             .diagnostics
-            .logged_from()
+            .rpc_log_start()
             .map(|start| (self.diagnostics.clone(), key.clone(), start));
         let step = self.step;
         let done = Box::new(move |value: Result<Value>| {
@@ -116,7 +122,7 @@ impl Rendezvous for TaskRendezvous {
         if key.0.starts_with(&self.prefix) {
             self.local.receive(key, received);
         } else {
-            self.ask(self.transport.as_ref(), key, received);
+            self.receive_remote(self.transport.as_ref(), key, received);
         }
     }
 
@@ -153,7 +159,7 @@ impl Rendezvous for AliasRendezvous {
         if key.0.starts_with(&self.prefix) {
             self.table.local.receive(key, received);
         } else {
-            self.table.ask(Some(&self.transport), key, received);
+            self.table.receive_remote(Some(&self.transport), key, received);
         }
     }
 
@@ -162,48 +168,60 @@ impl Rendezvous for AliasRendezvous {
     }
 }
 
-/// The sender in a rendezvous key.
-pub(crate) struct Sender {
-    pub(crate) device: DeviceName,
-    pub(crate) incarnation: u64,
+/// The fields of a rendezvous key that name the sender, as TensorFlow's `ParsedKey`.
+pub(crate) struct ParsedKey {
+    pub(crate) src_device: DeviceName,
+    pub(crate) src_incarnation: u64,
 }
 
-impl Sender {
+impl ParsedKey {
     /// Parses a rendezvous key.
-    pub(crate) fn of(key: &str) -> Result<Sender> {
-        let bad = || err!(InvalidArgument, "Invalid  rendezvous key: {key}");
+    pub(crate) fn parse(key: &str) -> Result<ParsedKey> {
+        let invalid = || err!(InvalidArgument, "Invalid  rendezvous key: {key}");
         let parts: Vec<&str> = key.split(';').collect();
-        ensure!(parts.len() == 5 && parts[1].len() == 16, InvalidArgument, "{}", bad().message());
-        let device = parts[0].parse().map_err(|_| bad())?;
-        parts[2].parse::<DeviceName>().map_err(|_| bad())?;
-        let incarnation = u64::from_str_radix(parts[1], 16).map_err(|_| bad())?;
-        Ok(Sender { device, incarnation })
+        ensure!(
+            parts.len() == 5 && parts[1].len() == 16,
+            InvalidArgument,
+            "{}",
+            invalid().message()
+        );
+        let src_device = parts[0].parse().map_err(|_| invalid())?;
+        parts[2].parse::<DeviceName>().map_err(|_| invalid())?;
+        let src_incarnation = u64::from_str_radix(parts[1], 16).map_err(|_| invalid())?;
+        Ok(ParsedKey { src_device, src_incarnation })
     }
 }
 
 /// Whether the tensor of a key goes to another task than the one it comes from.
 fn is_between_tasks(key: &str) -> bool {
-    let task = |part: usize| Some(key.split(';').nth(part)?.rsplit_once("/device:")?.0);
+    let task = |field: usize| Some(key.split(';').nth(field)?.rsplit_once("/device:")?.0);
     task(0) != task(2)
 }
 
-fn sender(key: &RendezvousKey) -> Result<TaskName> {
-    Ok(TaskName::of(&Sender::of(&key.0)?.device))
+fn sending_task(key: &RendezvousKey) -> Result<TaskName> {
+    Ok(TaskName::of(&ParsedKey::parse(&key.0)?.src_device))
 }
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
-    fn keys() {
+    fn keys_are_parsed() {
         let key = "/job:ps/replica:0/task:1/device:CPU:0;606683d07063fa6b;\
                    /job:worker/replica:0/task:0/device:CPU:0;edge_4_v/read;0:0";
-        let sender = Sender::of(key).unwrap();
-        assert_eq!(TaskName::of(&sender.device), TaskName::new("ps", 1));
-        assert_eq!(sender.incarnation, 0x6066_83d0_7063_fa6b);
-        for broken in ["", "x", "a;b;c;d;e", &key[..60], &key.replace("606683d0", "60668xd0")] {
-            assert!(Sender::of(broken).is_err(), "{broken}");
+        let parsed = ParsedKey::parse(key).unwrap();
+        assert_eq!(TaskName::of(&parsed.src_device), TaskName::new("ps", 1));
+        assert_eq!(parsed.src_incarnation, 0x6066_83d0_7063_fa6b);
+        for invalid in ["", "x", "a;b;c;d;e", &key[..60], &key.replace("606683d0", "60668xd0")] {
+            let e = ParsedKey::parse(invalid).err().expect(invalid);
+            assert_eq!(
+                (e.code(), e.message().contains("rendezvous key")),
+                (Code::InvalidArgument, true),
+                "{e}"
+            );
         }
         assert!(is_between_tasks(key));
         assert!(!is_between_tasks(

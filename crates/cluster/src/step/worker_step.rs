@@ -7,15 +7,15 @@ use thalweg_tensor::{Error, err};
 /// The state of a step on this task.
 #[derive(Debug)]
 pub(crate) enum WorkerStep {
-    /// Other tasks have requested tensors of it; `RunGraph` has not come.
-    Awaited {
-        /// Number of requests that wait.
-        callers: usize,
+    /// `RunGraph` has not arrived; other tasks may have requested tensors.
+    NotStarted {
+        /// Number of pending requests.
+        requests: usize,
     },
     /// Its partitions run.
     Running,
-    /// Its partitions have ended; its tensors stay for requests that come later.
-    Over(Option<Error>),
+    /// Its partitions have ended; its tensors are kept for later requests.
+    Ended(Option<Error>),
 }
 
 /// An input of the state machine.
@@ -29,7 +29,7 @@ pub(crate) enum Event {
     Run { is_partial: bool },
     /// The partitions have ended.
     Finished(Option<Error>),
-    /// `CleanupGraph`, or the master is gone.
+    /// `CleanupGraph`, or the master's connection has been closed for too long.
     Cleanup,
 }
 
@@ -53,57 +53,59 @@ pub(crate) enum Action {
 impl WorkerStep {
     /// A step before its first event.
     pub(crate) fn new() -> WorkerStep {
-        WorkerStep::Awaited { callers: 0 }
+        WorkerStep::NotStarted { requests: 0 }
     }
 
     /// Handles an event.
-    pub(crate) fn on(&mut self, step: u64, event: Event) -> Action {
+    pub(crate) fn handle(&mut self, step: u64, event: Event) -> Action {
         match (&mut *self, event) {
-            (WorkerStep::Awaited { callers }, Event::TensorRequested) => {
-                *callers += 1;
+            (WorkerStep::NotStarted { requests }, Event::TensorRequested) => {
+                *requests += 1;
                 Action::None
             }
-            (WorkerStep::Awaited { callers }, Event::RequestCancelled) => {
-                *callers = callers.saturating_sub(1);
+            (WorkerStep::NotStarted { requests }, Event::RequestCancelled) => {
+                *requests = requests.saturating_sub(1);
                 // The step may never begin: an arbitrary id must not keep a rendezvous.
-                if *callers == 0 { Action::Drop(is_over(step)) } else { Action::None }
+                if *requests == 0 { Action::Drop(step_ended(step)) } else { Action::None }
             }
-            (WorkerStep::Over(Some(cause)), Event::TensorRequested) => {
+            (WorkerStep::Ended(Some(cause)), Event::TensorRequested) => {
                 Action::Refuse(cause.clone())
             }
             (
-                WorkerStep::Running | WorkerStep::Over(None),
+                WorkerStep::Running | WorkerStep::Ended(None),
                 Event::TensorRequested | Event::RequestCancelled,
             )
-            | (WorkerStep::Over(Some(_)), Event::RequestCancelled) => Action::None,
-            (WorkerStep::Awaited { .. }, Event::Run { .. }) => {
+            | (WorkerStep::Ended(Some(_)), Event::RequestCancelled) => Action::None,
+            (WorkerStep::NotStarted { .. }, Event::Run { .. }) => {
                 *self = WorkerStep::Running;
                 Action::Start
             }
-            (WorkerStep::Running | WorkerStep::Over(_), Event::Run { is_partial: true }) => {
+            (WorkerStep::Running | WorkerStep::Ended(_), Event::Run { is_partial: true }) => {
                 Action::Join
             }
-            (WorkerStep::Running | WorkerStep::Over(_), Event::Run { is_partial: false }) => {
+            (WorkerStep::Running | WorkerStep::Ended(_), Event::Run { is_partial: false }) => {
                 Action::Refuse(err!(Aborted, "step {step} was started twice"))
             }
             (WorkerStep::Running, Event::Finished(error)) => {
-                *self = WorkerStep::Over(error.clone());
+                *self = WorkerStep::Ended(error.clone());
                 error.map_or(Action::None, Action::Abort)
             }
-            (WorkerStep::Awaited { .. } | WorkerStep::Over(_), Event::Finished(_)) => Action::None,
-            (WorkerStep::Over(error), Event::Cleanup) => {
-                Action::Drop(error.take().unwrap_or_else(|| is_over(step)))
+            (WorkerStep::NotStarted { .. } | WorkerStep::Ended(_), Event::Finished(_)) => {
+                Action::None
             }
-            (WorkerStep::Awaited { .. } | WorkerStep::Running, Event::Cleanup) => {
-                Action::Drop(is_over(step))
+            (WorkerStep::Ended(error), Event::Cleanup) => {
+                Action::Drop(error.take().unwrap_or_else(|| step_ended(step)))
+            }
+            (WorkerStep::NotStarted { .. } | WorkerStep::Running, Event::Cleanup) => {
+                Action::Drop(step_ended(step))
             }
         }
     }
 }
 
-/// The error for requests that come after a step's end.
-pub(crate) fn is_over(step: u64) -> Error {
-    err!(Aborted, "step {step} is over")
+/// The error for requests after a step's end.
+pub(crate) fn step_ended(step: u64) -> Error {
+    err!(Aborted, "step {step} has ended")
 }
 
 #[cfg(test)]
@@ -111,24 +113,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_runs_once_and_late_comers_are_refused() {
+    fn a_step_runs_once_and_later_requests_are_refused() {
         let mut step = WorkerStep::new();
-        assert!(matches!(step.on(7, Event::TensorRequested), Action::None));
-        assert!(matches!(step.on(7, Event::Run { is_partial: false }), Action::Start));
-        assert!(matches!(step.on(7, Event::Run { is_partial: false }), Action::Refuse(_)));
+        assert!(matches!(step.handle(7, Event::TensorRequested), Action::None));
+        assert!(matches!(step.handle(7, Event::Run { is_partial: false }), Action::Start));
+        assert!(matches!(step.handle(7, Event::Run { is_partial: false }), Action::Refuse(_)));
         let cause = err!(Internal, "boom");
-        assert!(matches!(step.on(7, Event::Finished(Some(cause))), Action::Abort(_)));
-        let Action::Refuse(e) = step.on(7, Event::TensorRequested) else { panic!("it has failed") };
+        assert!(matches!(step.handle(7, Event::Finished(Some(cause))), Action::Abort(_)));
+        let Action::Refuse(e) = step.handle(7, Event::TensorRequested) else {
+            panic!("it has failed")
+        };
         assert_eq!(e.message(), "boom");
-        assert!(matches!(step.on(7, Event::Cleanup), Action::Drop(_)));
+        assert!(matches!(step.handle(7, Event::Cleanup), Action::Drop(_)));
     }
 
     #[test]
-    fn a_step_that_nobody_awaits_any_more_is_dropped() {
+    fn a_step_without_requests_is_dropped() {
         let mut step = WorkerStep::new();
-        step.on(1, Event::TensorRequested);
-        step.on(1, Event::TensorRequested);
-        assert!(matches!(step.on(1, Event::RequestCancelled), Action::None));
-        assert!(matches!(step.on(1, Event::RequestCancelled), Action::Drop(_)));
+        step.handle(1, Event::TensorRequested);
+        step.handle(1, Event::TensorRequested);
+        assert!(matches!(step.handle(1, Event::RequestCancelled), Action::None));
+        assert!(matches!(step.handle(1, Event::RequestCancelled), Action::Drop(_)));
     }
 }

@@ -18,7 +18,7 @@ const DEVICE: &str = "/job:local/replica:0/task:0/device:CPU:0";
 fn worker() -> Arc<Worker> {
     let options = TaskOptions { rewrite: Some(unfuse), ..Default::default() };
     let task = Task::new(options, op_registry(FAMILIES).unwrap(), kernel_registry(FAMILIES));
-    Arc::new(Worker::new(Member::alone(Arc::new(task))))
+    Arc::new(Worker::new(Member::standalone(Arc::new(task))))
 }
 
 fn attr(value: attr_value::Value) -> pb::AttrValue {
@@ -33,20 +33,20 @@ fn float() -> pb::AttrValue {
     attr(attr_value::Value::Type(pb::DataType::DtFloat as i32))
 }
 
-fn number(value: i64) -> pb::AttrValue {
+fn int(value: i64) -> pb::AttrValue {
     attr(attr_value::Value::I(value))
 }
 
-fn flag(value: bool) -> pb::AttrValue {
+fn boolean(value: bool) -> pb::AttrValue {
     attr(attr_value::Value::B(value))
 }
 
-fn numbers(values: &[i64]) -> pb::AttrValue {
+fn ints(values: &[i64]) -> pb::AttrValue {
     let list = attr_value::ListValue { i: values.to_vec(), ..Default::default() };
     attr(attr_value::Value::List(Box::new(list)))
 }
 
-fn words(values: &[&str]) -> pb::AttrValue {
+fn strings(values: &[&str]) -> pb::AttrValue {
     let s = values.iter().map(|word| word.as_bytes().to_vec().into()).collect();
     attr(attr_value::Value::List(Box::new(attr_value::ListValue { s, ..Default::default() })))
 }
@@ -79,23 +79,23 @@ fn constant(name: &str, dims: &[i64], first: f32) -> pb::NodeDef {
     node(name, "Const", &[], &[("dtype", float()), ("value", value)])
 }
 
-/// Runs nodes as a master has a worker run them; the values of `wanted`.
+/// Registers and runs a graph as a master does; returns the values of `fetches`.
 fn run(
     worker: &Arc<Worker>,
     step: i64,
     mut nodes: Vec<pb::NodeDef>,
-    wanted: &[&str],
+    fetches: &[&str],
 ) -> Vec<Tensor> {
     let incarnation = worker.task().incarnation;
     let key = |i: usize| format!("{DEVICE};{incarnation:016x};{DEVICE};edge_{i};0:0");
-    for (i, tensor) in wanted.iter().enumerate() {
+    for (i, tensor) in fetches.iter().enumerate() {
         let attrs = [
             ("T", float()),
             ("tensor_name", text(&format!("edge_{i}"))),
             ("send_device", text(DEVICE)),
-            ("send_device_incarnation", number(incarnation.cast_signed())),
+            ("send_device_incarnation", int(incarnation.cast_signed())),
             ("recv_device", text(DEVICE)),
-            ("client_terminated", flag(false)),
+            ("client_terminated", boolean(false)),
         ];
         nodes.push(node(&format!("send_{i}"), "_Send", &[tensor], &attrs));
     }
@@ -107,27 +107,27 @@ fn run(
         graph_handle,
         step_id: step,
         request_id: step,
-        recv_key: (0..wanted.len()).map(key).collect(),
+        recv_key: (0..fetches.len()).map(key).collect(),
         ..Default::default()
     };
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     worker.run_graph(&request, Vec::new(), None, &Cancellation::default(), move |ran| {
-        let _ = tell.send(ran.map(|ran| ran.received));
+        let _ = sender.send(ran.map(|ran| ran.received));
     });
-    let received = told.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
+    let received = receiver.recv_timeout(Duration::from_secs(20)).unwrap().unwrap();
     received.into_iter().map(|(_, tensor)| tensor).collect()
 }
 
 /// Both graphs give the same numbers, bit by bit; some of them are not zero.
-fn assert_same(fused: Vec<pb::NodeDef>, plain: Vec<pb::NodeDef>, wanted: &[(&str, &str)]) {
+fn assert_same(fused: Vec<pb::NodeDef>, plain: Vec<pb::NodeDef>, fetches: &[(&str, &str)]) {
     let worker = worker();
-    let first: Vec<&str> = wanted.iter().map(|(fused, _)| *fused).collect();
-    let second: Vec<&str> = wanted.iter().map(|(_, plain)| *plain).collect();
-    let (got, right) = (run(&worker, 1, fused, &first), run(&worker, 2, plain, &second));
-    assert_eq!((got.len(), right.len()), (wanted.len(), wanted.len()));
-    for ((got, right), (name, _)) in got.iter().zip(&right).zip(wanted) {
-        let (got, right) = (got.as_slice::<f32>().unwrap(), right.as_slice::<f32>().unwrap());
-        assert_eq!(got, right, "{name}");
+    let first: Vec<&str> = fetches.iter().map(|(fused, _)| *fused).collect();
+    let second: Vec<&str> = fetches.iter().map(|(_, plain)| *plain).collect();
+    let (got, expected) = (run(&worker, 1, fused, &first), run(&worker, 2, plain, &second));
+    assert_eq!((got.len(), expected.len()), (fetches.len(), fetches.len()));
+    for ((got, expected), (name, _)) in got.iter().zip(&expected).zip(fetches) {
+        let (got, expected) = (got.as_slice::<f32>().unwrap(), expected.as_slice::<f32>().unwrap());
+        assert_eq!(got, expected, "{name}");
         assert!(got.iter().any(|x| *x != 0.0), "{name} is all zeros");
     }
 }
@@ -144,7 +144,7 @@ fn normalization_inputs() -> Vec<pb::NodeDef> {
 }
 
 #[test]
-fn normalizations_with_what_follows() {
+fn fused_batch_norm_with_add_and_activation() {
     let inputs = ["x", "scale", "offset", "mean", "variance", "side"];
     for (is_training, has_side, has_relu) in
         [(true, true, true), (false, true, true), (false, false, true), (true, true, false)]
@@ -154,10 +154,10 @@ fn normalizations_with_what_follows() {
             ("U", float()),
             ("epsilon", attr(attr_value::Value::F(0.01))),
             ("data_format", text("NHWC")),
-            ("is_training", flag(is_training)),
+            ("is_training", boolean(is_training)),
         ];
         let more = [
-            ("num_side_inputs", number(i64::from(has_side))),
+            ("num_side_inputs", int(i64::from(has_side))),
             ("activation_mode", text(if has_relu { "Relu" } else { "Identity" })),
         ];
         let mut fused = normalization_inputs();
@@ -174,13 +174,13 @@ fn normalizations_with_what_follows() {
             plain.push(node("y2", "Relu", &[last], &[("T", float())]));
             last = "y2";
         }
-        // The statistics come beside the values.
+        // Outputs 1 and 2 are the batch statistics.
         assert_same(fused, plain, &[("n", last), ("n:1", "y0:1"), ("n:2", "y0:2")]);
     }
 }
 
 #[test]
-fn depthwise_convolutions_with_what_follows() {
+fn fused_depthwise_convolution_with_bias_and_activation() {
     let inputs = || {
         vec![
             constant("x", &[2, 5, 5, 3], -1.25),
@@ -190,17 +190,17 @@ fn depthwise_convolutions_with_what_follows() {
     };
     let attrs = [
         ("T", float()),
-        ("strides", numbers(&[1, 2, 2, 1])),
-        ("dilations", numbers(&[1, 1, 1, 1])),
+        ("strides", ints(&[1, 2, 2, 1])),
+        ("dilations", ints(&[1, 1, 1, 1])),
         ("padding", text("SAME")),
-        ("explicit_paddings", numbers(&[])),
+        ("explicit_paddings", ints(&[])),
         ("data_format", text("NHWC")),
     ];
     for activation in [None, Some("Relu"), Some("Relu6"), Some("Elu")] {
         let ops: Vec<&str> = std::iter::once("BiasAdd").chain(activation).collect();
         let more = [
-            ("num_args", number(1)),
-            ("fused_ops", words(&ops)),
+            ("num_args", int(1)),
+            ("fused_ops", strings(&ops)),
             ("epsilon", attr(attr_value::Value::F(0.0))),
         ];
         let mut fused = inputs();

@@ -20,7 +20,7 @@ use thalweg_runtime::{FetchCollector, NodeWait, RegisteredGraph, RunOptions, Ses
 use thalweg_tensor::{Error, Result, Tensor, ensure, err};
 
 use crate::cluster_spec::{ClusterSpec, TaskName};
-use crate::diagnostics::Awaited;
+use crate::diagnostics::WaitTarget;
 use crate::errors::from_task;
 use crate::master::config;
 use crate::master::session::check_size;
@@ -28,7 +28,7 @@ use crate::member::Member;
 use crate::network::transport::{RunGraphReport, Transport};
 use crate::step::failure_log::FailureLog;
 use crate::step::recent_ids::RecentIds;
-use crate::step::rendezvous::{AliasRendezvous, Sender, TaskRendezvous};
+use crate::step::rendezvous::{AliasRendezvous, ParsedKey, TaskRendezvous};
 use crate::step::{Admitted, Steps};
 use crate::task::{Task, attributes};
 use crate::worker::run_graph_result::{Done, RunGraphResult, collect};
@@ -36,7 +36,7 @@ use crate::worker::run_graph_result::{Done, RunGraphResult, collect};
 /// Maximum numbers of worker sessions, and of registered graphs of one session.
 const SESSIONS_MAX: usize = 100_000;
 const GRAPHS_MAX: usize = 100_000;
-/// How long a step is kept after its master's connection is gone.
+/// How long a step is kept after its master's connection was closed.
 const ORPHAN_LIMIT: Duration = Duration::from_secs(10);
 
 /// The worker of one task.
@@ -81,7 +81,7 @@ impl TensorRequest {
     pub(crate) fn receive(&self, key: &str, done: impl FnOnce(Result<Value>) + Send + 'static) {
         let key = RendezvousKey(key.into());
         let name = self.member.name.to_string();
-        let waits = self.member.diagnostics.wait(self.step, Awaited::Wanted(key.clone()));
+        let waits = self.member.diagnostics.wait(self.step, WaitTarget::SendTensor(key.clone()));
         let received = Box::new(move |value: Result<Value>| {
             drop(waits);
             done(value.map_err(|e| from_task(&name, e)));
@@ -89,9 +89,8 @@ impl TensorRequest {
         self.steps.request_tensor(self.step, &key, received);
     }
 
-    /// The caller has gone before the tensor was sent. Requests for the same step under other names of
-    /// this task stay.
-    pub(crate) fn give_up(&self) {
+    /// Cancels the request. Requests for the same step under other names of this task stay pending.
+    pub(crate) fn cancel(&self) {
         self.steps.cancel_request(self.step);
     }
 }
@@ -105,7 +104,7 @@ struct Admission {
     /// `table` as the session uses it.
     rendezvous: Arc<dyn Rendezvous>,
     /// Whether this is the first request for the step.
-    begins: bool,
+    starts: bool,
 }
 
 impl Worker {
@@ -130,10 +129,10 @@ impl Worker {
         &self.member.task
     }
 
-    /// Nodes of its sessions that wait, at most `most`.
-    pub(crate) fn waits(&self, most: usize) -> Vec<NodeWait> {
+    /// Nodes of its sessions that wait, at waits_max `waits_max`.
+    pub(crate) fn waits(&self, waits_max: usize) -> Vec<NodeWait> {
         let sessions: Vec<_> = self.sessions.read().values().cloned().collect();
-        sessions.iter().flat_map(|s| s.session.waits(most)).take(most).collect()
+        sessions.iter().flat_map(|s| s.session.waits(waits_max)).take(waits_max).collect()
     }
 
     /// The devices of the task.
@@ -177,8 +176,13 @@ impl Worker {
         if cluster.is_empty() {
             return Ok(None);
         }
-        let index = u32::try_from(server.task_index)
-            .map_err(|_| err!(InvalidArgument, "a task has the number {}", server.task_index))?;
+        let index = u32::try_from(server.task_index).map_err(|_| {
+            err!(
+                InvalidArgument,
+                "the task_index of a session's server_def is {}; it must not be negative",
+                server.task_index
+            )
+        })?;
         let name = TaskName::new(&server.job_name, index);
         ensure!(
             cluster.address(&name).is_some(),
@@ -307,17 +311,17 @@ impl Worker {
     ) {
         let (name, diagnostics) = (self.member.name.to_string(), self.member.diagnostics.clone());
         let done: Done = Box::new(move |result| {
-            if !matches!(&result, Ok(RunGraphResult { goes_on: true, .. })) {
+            if !matches!(&result, Ok(RunGraphResult { is_partial: true, .. })) {
                 diagnostics.as_worker.count(&result);
             }
             done(result.map_err(|e| from_task(&name, e)));
         });
-        if let Err((e, done)) = self.begin(request, sent, connection, cancellation, done) {
+        if let Err((e, done)) = self.start_graph(request, sent, connection, cancellation, done) {
             done(Err(e));
         }
     }
 
-    fn begin(
+    fn start_graph(
         self: &Arc<Self>,
         request: &pb::RunGraphRequest,
         sent: Vec<(String, Tensor)>,
@@ -325,7 +329,7 @@ impl Worker {
         cancellation: &Cancellation,
         done: Done,
     ) -> Result<(), (Error, Done)> {
-        let Admission { graph, steps, table, rendezvous, begins } =
+        let Admission { graph, steps, table, rendezvous, starts } =
             match self.admit(request, connection) {
                 Ok(admitted) => admitted,
                 Err(e) => return Err((e, done)),
@@ -338,7 +342,7 @@ impl Worker {
         let step = request.step_id as u64;
         let collector = collect(request.recv_key.clone(), &*rendezvous, done);
         if request.is_partial {
-            let admission = Admission { graph, steps, table, rendezvous, begins };
+            let admission = Admission { graph, steps, table, rendezvous, starts };
             self.partial_run_graph(request, &admission, cancellation, collector);
             return Ok(());
         }
@@ -347,9 +351,10 @@ impl Worker {
         graph.start(&run_options(request, cancellation), step, rendezvous, move |result| {
             drop(links);
             table.send_fetched();
-            failures.of_worker(step, &result);
-            let is_forgotten = steps.finished_whole(step, result.as_ref().err().cloned());
-            collector.event(result.map(|metadata| Some(RunGraphReport { metadata, is_forgotten })));
+            failures.log_worker_step(step, &result);
+            let is_cleaned_up = steps.finish_and_clean_up(step, result.as_ref().err().cloned());
+            collector
+                .event(result.map(|metadata| Some(RunGraphReport { metadata, is_cleaned_up })));
         });
         Ok(())
     }
@@ -360,7 +365,7 @@ impl Worker {
         connection: Option<Weak<()>>,
     ) -> Result<Admission> {
         for key in &request.recv_key {
-            Sender::of(key)?;
+            ParsedKey::parse(key)?;
         }
         let session =
             self.session(&request.session_handle, request.create_worker_session_called)?;
@@ -378,8 +383,8 @@ impl Worker {
             .as_ref()
             .map_or(&self.member.steps, |propagated| &propagated.steps)
             .clone();
-        let (table, begins) = match steps.run(step, request.is_partial, connection)? {
-            Admitted::Begins(table) => (table, true),
+        let (table, starts) = match steps.run(step, request.is_partial, connection)? {
+            Admitted::Starts(table) => (table, true),
             Admitted::Joins(table) => (table, false),
         };
         let rendezvous: Arc<dyn Rendezvous> = match &session.propagated {
@@ -388,7 +393,7 @@ impl Worker {
                 Arc::new(AliasRendezvous::new(table.clone(), name, transport.clone()))
             }
         };
-        Ok(Admission { graph, steps, table, rendezvous, begins })
+        Ok(Admission { graph, steps, table, rendezvous, starts })
     }
 
     /// One `RunGraph` of a partial run: the first starts the step, the last waits for its end.
@@ -402,13 +407,13 @@ impl Worker {
         let table = &admission.table;
         let step = request.step_id as u64;
         let state = self.partial.lock().entry(step).or_default().clone();
-        if admission.begins {
+        if admission.starts {
             let (steps, ended) = (admission.steps.clone(), state.clone());
             // Cancelling this request does not cancel the step.
-            let of_step = Cancellation::default();
-            let links = link_aborts(table, &of_step);
+            let step_cancellation = Cancellation::default();
+            let links = link_aborts(table, &step_cancellation);
             let (options, rendezvous) =
-                (run_options(request, &of_step), admission.rendezvous.clone());
+                (run_options(request, &step_cancellation), admission.rendezvous.clone());
             let table = table.clone();
             admission.graph.start(&options, step, rendezvous, move |result| {
                 drop(links);
@@ -423,9 +428,9 @@ impl Worker {
             let link = cancellation.on_cancel(move |cause| table.abort(cause));
             end.wait(move |result| {
                 drop(link);
-                let is_forgotten = false;
+                let is_cleaned_up = false;
                 collector
-                    .event(result.map(|metadata| Some(RunGraphReport { metadata, is_forgotten })));
+                    .event(result.map(|metadata| Some(RunGraphReport { metadata, is_cleaned_up })));
             });
         } else {
             collector.event(Ok(None));
@@ -438,29 +443,30 @@ impl Worker {
         Ok(TensorRequest { member: self.member.clone(), steps, step: request.step_id as u64 })
     }
 
-    /// The steps under the name that the sender has in a key.
+    /// The steps under the task name that a key has as its source.
     fn check_key(&self, key: &str) -> Result<Arc<Steps>> {
-        let sender = Sender::of(key)?;
+        let parsed = ParsedKey::parse(key)?;
         let (name, task) = (&self.member.name, &self.member.task);
-        let steps = self
-            .steps_of(&TaskName::of(&sender.device))
-            .ok_or_else(|| err!(InvalidArgument, "{} is no device of {name}", sender.device))?;
-        let own = task.incarnation.wrapping_add(u64::from(sender.device.index));
+        let steps = self.steps_of(&TaskName::of(&parsed.src_device)).ok_or_else(|| {
+            err!(InvalidArgument, "{} is not a device of {name}", parsed.src_device)
+        })?;
+        let own = task.incarnation.wrapping_add(u64::from(parsed.src_device.index));
         ensure!(
-            sender.incarnation == own,
+            parsed.src_incarnation == own,
             Aborted,
-            "a tensor is asked of another start of {name}: of incarnation {}, and this one is {own}; the \
-             task was restarted",
-            sender.incarnation
+            "the rendezvous key names incarnation {} of {name}, whose incarnation is {own}: the task was \
+             restarted",
+            parsed.src_incarnation
         );
         Ok(steps)
     }
 
     /// Whether a key names a device of this task with another incarnation.
-    pub(crate) fn is_of_another_start(&self, key: &str) -> bool {
-        Sender::of(key).is_ok_and(|sender| {
-            let own = self.member.task.incarnation.wrapping_add(u64::from(sender.device.index));
-            self.steps_of(&TaskName::of(&sender.device)).is_some() && sender.incarnation != own
+    pub(crate) fn has_other_incarnation(&self, key: &str) -> bool {
+        ParsedKey::parse(key).is_ok_and(|parsed| {
+            let own = self.member.task.incarnation.wrapping_add(u64::from(parsed.src_device.index));
+            self.steps_of(&TaskName::of(&parsed.src_device)).is_some()
+                && parsed.src_incarnation != own
         })
     }
 
@@ -475,7 +481,7 @@ impl Worker {
         request: &pb::CleanupGraphRequest,
     ) -> pb::CleanupGraphResponse {
         self.partial.lock().remove(&(request.step_id as u64));
-        self.all_steps().iter().for_each(|steps| steps.forget(request.step_id as u64));
+        self.all_steps().iter().for_each(|steps| steps.clean_up(request.step_id as u64));
         pb::CleanupGraphResponse {}
     }
 
@@ -485,10 +491,10 @@ impl Worker {
         pb::CleanupAllResponse {}
     }
 
-    /// Drops steps of masters that are gone, and unused names.
+    /// Drops steps whose master has disconnected, and unused names.
     pub(crate) fn sweep(&self) {
         let now = self.member.task.options.environment.clock.monotonic();
-        self.all_steps().iter().for_each(|steps| steps.forget_orphans(now, ORPHAN_LIMIT));
+        self.all_steps().iter().for_each(|steps| steps.clean_up_orphans(now, ORPHAN_LIMIT));
         // A name is removed with its last session and step.
         let is_used = |steps: &Arc<Steps>| Arc::strong_count(steps) > 1 || steps.len() > 0;
         self.aliases.write().retain(|_, steps| is_used(steps));
@@ -516,7 +522,7 @@ fn run_options(request: &pb::RunGraphRequest, cancellation: &Cancellation) -> Ru
 #[cfg(test)]
 impl TensorRequest {
     /// A request that is never answered.
-    pub(crate) fn of_a_task_alone(step: u64) -> TensorRequest {
+    pub(crate) fn for_standalone_task(step: u64) -> TensorRequest {
         let member = tests::member();
         TensorRequest { steps: member.steps.clone(), member, step }
     }
@@ -536,7 +542,7 @@ mod tests {
     pub(super) fn member() -> Arc<Member> {
         let ops = OpRegistry::new([]).unwrap();
         let task = Task::new(TaskOptions::default(), ops, KernelRegistry::new([]));
-        Member::alone(Arc::new(task))
+        Member::standalone(Arc::new(task))
     }
 
     /// Has a session call the worker's task `/job:other/task:3`.
@@ -557,31 +563,32 @@ mod tests {
         worker.create_session(&request).unwrap();
     }
 
-    /// A step may run on a task under two names; who gives up a tensor of the one must not end the
-    /// wait for a tensor of the other.
+    /// A step may run on a task under two names; cancelling a request under one name must not end a
+    /// request under the other.
     #[test]
-    fn giving_up_concerns_one_name_of_the_task() {
+    fn cancelling_concerns_one_name_of_the_task() {
         let worker = Worker::new(member());
         rename(&worker);
-        let ask = |task: &str| {
+        let request = |task: &str| {
             let incarnation = worker.task().incarnation;
-            let asker = "/job:w/replica:0/task:0/device:CPU:0";
-            let key = format!("{task}/device:CPU:0;{incarnation:016x};{asker};edge_1_v;0:0");
+            let consumer = "/job:w/replica:0/task:0/device:CPU:0";
+            let key = format!("{task}/device:CPU:0;{incarnation:016x};{consumer};edge_1_v;0:0");
             let (step_id, rendezvous_key) = (5, key);
-            let request = pb::RecvTensorRequest { step_id, rendezvous_key, ..Default::default() };
-            let asked = worker.tensor_request(&request).unwrap();
-            let (tell, told) = mpsc::channel();
-            asked.receive(&request.rendezvous_key, move |result| drop(tell.send(result)));
-            (asked, told)
+            let message = pb::RecvTensorRequest { step_id, rendezvous_key, ..Default::default() };
+            let request = worker.tensor_request(&message).unwrap();
+            let (sender, receiver) = mpsc::channel();
+            request.receive(&message.rendezvous_key, move |result| drop(sender.send(result)));
+            (request, receiver)
         };
-        let (own, of_own) = ask("/job:local/replica:0/task:0");
-        let (other, of_other) = ask("/job:other/replica:0/task:3");
-        other.give_up();
-        let ended = of_other.try_recv().expect("nobody awaits that step any more").err().unwrap();
+        let (own, from_own) = request("/job:local/replica:0/task:0");
+        let (other, from_other) = request("/job:other/replica:0/task:3");
+        other.cancel();
+        let ended = from_other.try_recv().expect("the step has no request left").err().unwrap();
         assert_eq!(ended.code(), Code::Aborted);
-        assert!(of_own.try_recv().is_err(), "another's wait was ended");
+        assert!(matches!(from_own.try_recv(), Err(mpsc::TryRecvError::Empty)), "it still waits");
         assert_eq!(worker.all_steps().iter().map(|steps| steps.len()).sum::<usize>(), 1);
-        own.give_up();
-        assert!(of_own.try_recv().expect("it is over").is_err());
+        own.cancel();
+        let ended = from_own.try_recv().expect("the request was cancelled").err().unwrap();
+        assert_eq!(ended.code(), Code::Aborted);
     }
 }

@@ -22,9 +22,9 @@ pub(crate) struct RpcLog {
 struct Transfer {
     key: RendezvousKey,
     bytes: usize,
-    /// When it was requested (wall clock), and how long it took.
+    /// When it was requested (wall clock), and how long it duration.
     start: Duration,
-    took: Duration,
+    duration: Duration,
 }
 
 impl RpcLog {
@@ -45,8 +45,8 @@ impl RpcLog {
         let bytes = if let Value::Tensor(tensor) = value { tensor.size_bytes() } else { 0 };
         let mut steps = self.steps.lock();
         if steps.values().map(Vec::len).sum::<usize>() < ENTRIES_MAX {
-            let took = now.saturating_sub(start);
-            steps.entry(step).or_default().push(Transfer { key, bytes, start, took });
+            let duration = now.saturating_sub(start);
+            steps.entry(step).or_default().push(Transfer { key, bytes, start, duration });
         }
     }
 
@@ -87,29 +87,29 @@ fn stats(transfers: &[Transfer]) -> pb::StepStats {
 
 impl Transfer {
     fn stats(&self) -> pb::NodeExecStats {
-        let part = |i: usize| self.key.0.split(';').nth(i).unwrap_or_default();
-        let (start, took) = (self.start.as_nanos() as i64, self.took.as_nanos() as i64);
+        let field = |i: usize| self.key.0.split(';').nth(i).unwrap_or_default();
+        let (start, duration) = (self.start.as_nanos() as i64, self.duration.as_nanos() as i64);
         let size = match self.bytes {
             0..100_000 => format!("{}B", self.bytes),
             _ => format!("{:.1}MB", self.bytes as f64 / f64::from(1 << 20)),
         };
-        let rate = self.bytes as f64 * 8.0 / (took as f64 / 1e3).max(1.0);
+        let rate = self.bytes as f64 * 8.0 / (duration as f64 / 1e3).max(1.0);
         pb::NodeExecStats {
             node_name: "RecvTensor".into(),
             timeline_label: format!(
                 "[{size}] [{rate:.3}Mb/s] {} from {} to {}",
-                part(3),
-                part(0),
-                part(2)
+                field(3),
+                field(0),
+                field(2)
             ),
             all_start_micros: start / 1000,
             all_start_nanos: start,
             scheduled_micros: start / 1000,
             scheduled_nanos: start,
-            op_end_rel_micros: took / 1000,
-            op_end_rel_nanos: took,
-            all_end_rel_micros: took / 1000,
-            all_end_rel_nanos: took,
+            op_end_rel_micros: duration / 1000,
+            op_end_rel_nanos: duration,
+            all_end_rel_micros: duration / 1000,
+            all_end_rel_nanos: duration,
             ..Default::default()
         }
     }
@@ -121,10 +121,10 @@ mod tests {
     use thalweg_tensor::Tensor;
 
     #[test]
-    fn masters_switch_it_on_fetch_and_clear() {
+    fn masters_turn_it_on_fetch_and_clear() {
         let log = RpcLog::default();
-        let ask = |request: pb::LoggingRequest| log.answer(&request);
-        ask(pb::LoggingRequest { enable_rpc_logging: true, ..Default::default() });
+        let answer = |request: pb::LoggingRequest| log.answer(&request);
+        answer(pb::LoggingRequest { enable_rpc_logging: true, ..Default::default() });
         assert!(log.is_on());
         let key = RendezvousKey::new("from", 1, "to", "edge_1_x");
         let value = Value::Tensor(Tensor::scalar(1.0f32));
@@ -132,15 +132,15 @@ mod tests {
         log.add(7, key.clone(), &value, start, end);
         log.add(8, key, &value, start, end);
         let fetch = || pb::LoggingRequest { fetch_step_id: vec![7], ..Default::default() };
-        let answer = ask(fetch());
+        let response = answer(fetch());
         assert!(log.is_on(), "fetching does not end it");
-        let stats = answer.step[0].step_stats.as_ref().unwrap();
-        assert_eq!((answer.step[0].step_id, stats.dev_stats[0].device.as_str()), (7, "to"));
+        let stats = response.step[0].step_stats.as_ref().unwrap();
+        assert_eq!((response.step[0].step_id, stats.dev_stats[0].device.as_str()), (7, "to"));
         let node = &stats.dev_stats[0].node_stats[0];
         assert_eq!(node.timeline_label, "[4B] [0.016Mb/s] edge_1_x from from to to");
         assert_eq!((node.all_start_micros, node.all_end_rel_micros), (10_000, 2_000));
-        assert!(ask(fetch()).step[0].step_stats.as_ref().unwrap().dev_stats.is_empty());
-        ask(pb::LoggingRequest { disable_rpc_logging: true, clear: true, ..Default::default() });
+        assert!(answer(fetch()).step[0].step_stats.as_ref().unwrap().dev_stats.is_empty());
+        answer(pb::LoggingRequest { disable_rpc_logging: true, clear: true, ..Default::default() });
         assert!(!log.is_on() && log.steps.lock().is_empty());
     }
 }

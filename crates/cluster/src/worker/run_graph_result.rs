@@ -1,4 +1,4 @@
-//! The answer to `RunGraph`: the tensors of its `recv_key`s and the end of the partitions.
+//! The result of `RunGraph`: the tensors of its `recv_key`s and the end of the partitions.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use crate::network::transport::RunGraphReport;
 pub(crate) struct RunGraphResult {
     pub(crate) received: Vec<(String, Tensor)>,
     pub(crate) metadata: RunMetadata,
-    /// Whether this is not the last call of a partial run: then there is no report.
-    pub(crate) goes_on: bool,
+    /// Whether later calls of a partial run follow: then there is no report.
+    pub(crate) is_partial: bool,
     /// Whether the worker has dropped the step, so that it needs no `CleanupGraph`.
-    pub(crate) is_forgotten: bool,
+    pub(crate) is_cleaned_up: bool,
 }
 
 impl RunGraphResult {
@@ -42,18 +42,18 @@ pub(crate) fn collect(
     rendezvous: &dyn Rendezvous,
     done: Done,
 ) -> Arc<FetchCollector<RunGraphReport>> {
-    let wanted: Vec<RendezvousKey> =
+    let keys_to_receive: Vec<RendezvousKey> =
         keys.iter().map(|key| RendezvousKey(key.as_str().into())).collect();
     let collector =
         FetchCollector::new(keys.len(), 1, move |result: Result<Collected<RunGraphReport>>| {
             done(result.map(|(tensors, end)| {
-                let goes_on = end.is_none();
-                let (metadata, is_forgotten) =
-                    end.map_or_else(Default::default, |end| (end.metadata, end.is_forgotten));
+                let is_partial = end.is_none();
+                let (metadata, is_cleaned_up) =
+                    end.map_or_else(Default::default, |end| (end.metadata, end.is_cleaned_up));
                 let received = keys.into_iter().zip(tensors).collect();
-                RunGraphResult { received, metadata, goes_on, is_forgotten }
+                RunGraphResult { received, metadata, is_partial, is_cleaned_up }
             }));
         });
-    collector.receive(&wanted, rendezvous);
+    collector.receive(&keys_to_receive, rendezvous);
     collector
 }

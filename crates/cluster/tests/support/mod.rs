@@ -1,5 +1,5 @@
 //! A server in this process, on a free port.
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(dead_code, reason = "no test uses all helpers")]
 #![allow(clippy::disallowed_methods, reason = "a test has threads and time of its own")]
 #![allow(clippy::unwrap_used, reason = "helpers of tests fail as tests do")]
 
@@ -37,7 +37,7 @@ impl TestServer {
         let master = Arc::new(Master::new(Arc::new(task)));
         let server = Server::new(master.clone(), options);
         let (stop, stopped) = watch::channel(false);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         let thread = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_multi_thread()
                 .worker_threads(2)
@@ -46,11 +46,11 @@ impl TestServer {
                 .unwrap();
             runtime.block_on(async {
                 let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-                tell.send(listener.local_addr().unwrap().to_string()).unwrap();
+                sender.send(listener.local_addr().unwrap().to_string()).unwrap();
                 server.serve(listener, stopped).await;
             });
         });
-        TestServer { address: told.recv().unwrap(), master, stop, thread: Some(thread) }
+        TestServer { address: receiver.recv().unwrap(), master, stop, thread: Some(thread) }
     }
 
     pub(crate) fn target(&self) -> String {
@@ -62,7 +62,7 @@ impl TestServer {
             .unwrap()
     }
 
-    /// That the server does its work.
+    /// Checks that the server runs a step.
     #[track_caller]
     pub(crate) fn assert_alive(&self) {
         let mut s = scope();

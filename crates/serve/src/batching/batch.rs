@@ -7,10 +7,10 @@ use thalweg_tensor::{Budget, Result, Tensor, ensure};
 
 use super::parameters::Parameters;
 use super::queue::Piece;
-use super::rows::{self, Joining};
+use super::rows::{self, JoinOptions};
 
 /// The contents of a batch.
-pub(super) struct Gathered {
+pub(super) struct Batch {
     /// The inputs of requests, and which of their rows are in the batch.
     pub(super) parts: Vec<(Vec<Tensor>, Piece)>,
     pub(super) parameters: Option<Parameters>,
@@ -18,16 +18,16 @@ pub(super) struct Gathered {
     pub(super) budget: Arc<Budget>,
 }
 
-impl Gathered {
+impl Batch {
     /// The rows of the batch, including padding.
-    pub(super) fn rows_filled_up(&self) -> usize {
+    pub(super) fn padded_rows(&self) -> usize {
         let rows: usize = self.parts.iter().map(|(_, piece)| piece.rows).sum();
-        self.parameters.as_ref().map_or(rows, |p| p.filled_up(rows))
+        self.parameters.as_ref().map_or(rows, |p| p.padded_rows(rows))
     }
 
     /// The concatenated inputs.
     pub(super) fn join(&self) -> Result<Vec<Tensor>> {
-        let filled_up = self.rows_filled_up();
+        let padded_rows = self.padded_rows();
         let pads = self.parameters.as_ref().is_some_and(|p| p.pad_variable_length_inputs);
         let inputs = self.parts.first().map_or(0, |(inputs, _)| inputs.len());
         let one = |input: usize| {
@@ -35,7 +35,7 @@ impl Gathered {
                 inputs[input].rows(piece.start, piece.rows, None)
             };
             let parts = self.parts.iter().map(part).collect::<Result<Vec<Tensor>>>()?;
-            rows::join(&parts, Joining { rows: filled_up, pads, budget: &self.budget })
+            rows::join(&parts, JoinOptions { rows: padded_rows, pads, budget: &self.budget })
         };
         (0..inputs).map(one).collect()
     }
@@ -47,7 +47,7 @@ pub(super) fn check(outputs: &[Tensor], rows: usize) -> Result<()> {
         ensure!(
             output.shape().first() == Some(&rows),
             FailedPrecondition,
-            "an output of shape {} came from a batch of {rows} rows: the model cannot be batched",
+            "an output of shape {} for a batch of {rows} rows: the first dimension must be the number of rows, so this model cannot be batched",
             output.shape()
         );
     }
@@ -63,7 +63,7 @@ pub(super) fn slice(result: &Result<Vec<Tensor>>, at: usize, rows: usize) -> Res
 }
 
 /// The answers to the parts of a request, concatenated in order.
-pub(super) fn whole(
+pub(super) fn concatenated(
     answers: BTreeMap<usize, Vec<Tensor>>,
     budget: &Arc<Budget>,
 ) -> Result<Vec<Tensor>> {
@@ -73,10 +73,10 @@ pub(super) fn whole(
     }
     let outputs = parts.first().map_or(0, Vec::len);
     let one = |output: usize| {
-        let of_parts: Vec<Tensor> = parts.iter().map(|part| part[output].clone()).collect();
-        let rows = of_parts.iter().map(|part| part.shape()[0]).sum();
+        let parts_of_output: Vec<Tensor> = parts.iter().map(|part| part[output].clone()).collect();
+        let rows = parts_of_output.iter().map(|part| part.shape()[0]).sum();
         // Padding of the inputs may have made the parts differ.
-        rows::join(&of_parts, Joining { rows, pads: true, budget })
+        rows::join(&parts_of_output, JoinOptions { rows, pads: true, budget })
     };
     (0..outputs).map(one).collect()
 }

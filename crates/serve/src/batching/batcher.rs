@@ -11,11 +11,11 @@ use thalweg_runtime::RunOptions;
 use thalweg_tensor::{Code, Error, Result, Tensor, err};
 use tokio::sync::oneshot;
 
-use super::batch::{self, Gathered};
+use super::batch::{self, Batch};
 use super::counts::Totals;
 use super::learner::Learner;
 use super::parameters::{Batching, Parameters};
-use super::queue::{Key, Limits, Piece, Queue, Refused};
+use super::queue::{Key, Limits, Piece, Queue, Rejected};
 use crate::sizes::Sizes;
 
 /// In automatic mode, at most this many full batches of rows may wait.
@@ -37,14 +37,14 @@ pub(crate) struct Batcher {
 struct State {
     queue: Queue,
     /// Parts of a batch that failed for lack of memory: each runs in a batch of its own.
-    alone: VecDeque<Piece>,
+    retries: VecDeque<Piece>,
     requests: HashMap<u64, Request>,
     batches: BTreeMap<u64, Running>,
     /// The number of requests and batches so far, used as their ids.
     count: u64,
     learner: Option<Learner>,
-    /// When the queue is checked next.
-    alarm: Option<Duration>,
+    /// When the queue is checked next, if a check is scheduled.
+    next_check: Option<Duration>,
 }
 
 /// A request that has not been answered.
@@ -93,9 +93,11 @@ impl Batcher {
         let (this, inputs) = (self.clone(), inputs.to_vec());
         Some(async move {
             let request = this.push(inputs, rows, sender)?;
-            let _leave = Leave { batcher: &this, request };
-            this.pump();
-            receiver.await.unwrap_or_else(|_| Err(err!(Internal, "the batch was dropped")))
+            let _remove_on_drop = RemoveOnDrop { batcher: &this, request };
+            this.start_due_batches();
+            receiver.await.unwrap_or_else(|_| {
+                Err(err!(Internal, "internal error: the batch was dropped without a result"))
+            })
         })
     }
 
@@ -112,8 +114,8 @@ impl Batcher {
         state.count += 1;
         let (request, before) = (state.count, state.queue.rows());
         if let Err(why) = state.queue.push((request, key), rows, now, &limits) {
-            self.totals.refused();
-            return Err(refusal(why, rows, before, &limits));
+            self.totals.rejected();
+            return Err(rejection(why, rows, before, &limits));
         }
         self.totals.waiting(before, state.queue.rows());
         if let Some(learner) = &mut state.learner {
@@ -169,41 +171,41 @@ impl Batcher {
     }
 
     /// Starts the batches that are due, and schedules the next check.
-    fn pump(self: &Arc<Self>) {
-        while let Some((number, gathered, cancellation)) = self.next_batch() {
-            self.start(number, gathered, cancellation);
+    fn start_due_batches(self: &Arc<Self>) {
+        while let Some((number, batch, cancellation)) = self.next_batch() {
+            self.start(number, batch, cancellation);
         }
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
         if state.batches.len() >= self.settings.lanes() {
-            // The end of a batch looks again.
+            // The end of a batch calls this function again.
             return;
         }
         let limits = self.limits(&state);
         let Some(next) = state.queue.next_due(&limits) else { return };
-        if state.alarm.is_some_and(|alarm| alarm > now && alarm <= next) {
+        if state.next_check.is_some_and(|next_check| next_check > now && next_check <= next) {
             return;
         }
-        state.alarm = Some(next);
+        state.next_check = Some(next);
         drop(state);
         let this = Arc::downgrade(self);
         tokio::spawn(async move {
             tokio::time::sleep(next.saturating_sub(now)).await;
             if let Some(this) = this.upgrade() {
-                this.state.lock().alarm = None;
-                this.pump();
+                this.state.lock().next_check = None;
+                this.start_due_batches();
             }
         });
     }
 
     /// The next batch that is due, if one may run.
-    fn next_batch(&self) -> Option<(u64, Gathered, Cancellation)> {
+    fn next_batch(&self) -> Option<(u64, Batch, Cancellation)> {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
         if state.batches.len() >= self.settings.lanes() {
             return None;
         }
-        let pieces = match state.alone.pop_front() {
+        let pieces = match state.retries.pop_front() {
             Some(piece) => vec![piece],
             None => {
                 let limits = self.limits(&state);
@@ -213,7 +215,7 @@ impl Batcher {
                 pieces
             }
         };
-        let gathered = Gathered {
+        let batch = Batch {
             parts: pieces
                 .iter()
                 .map(|piece| (state.requests[&piece.request].inputs.clone(), *piece))
@@ -226,12 +228,12 @@ impl Batcher {
         let cancellation = Cancellation::default();
         let running = Running { pieces, begin: now, cancellation: cancellation.clone() };
         state.batches.insert(number, running);
-        Some((number, gathered, cancellation))
+        Some((number, batch, cancellation))
     }
 
-    fn start(self: &Arc<Self>, number: u64, gathered: Gathered, cancellation: Cancellation) {
-        let rows = gathered.rows_filled_up();
-        self.start_with(number, rows, cancellation, move || gathered.join());
+    fn start(self: &Arc<Self>, number: u64, batch: Batch, cancellation: Cancellation) {
+        let rows = batch.padded_rows();
+        self.start_with(number, rows, cancellation, move || batch.join());
     }
 
     fn start_with(
@@ -242,7 +244,7 @@ impl Batcher {
         join: impl FnOnce() -> Result<Vec<Tensor>> + Send + 'static,
     ) {
         let options = RunOptions { cancellation: Some(cancellation), ..Default::default() };
-        let ending = Ending {
+        let end_on_drop = EndOnDrop {
             batcher: self.clone(),
             number,
             has_ended: false,
@@ -251,7 +253,7 @@ impl Batcher {
         self.sizes.start_with(options, join, move |result| {
             let result =
                 result.and_then(|(outputs, _)| batch::check(&outputs, rows).map(|()| outputs));
-            ending.end(&result);
+            end_on_drop.end(&result);
         });
     }
 
@@ -261,11 +263,11 @@ impl Batcher {
         let now = self.clock.monotonic();
         let mut state = self.state.lock();
         let Some(running) = state.batches.remove(&number) else { return };
-        let is_refused = result.as_ref().is_err_and(|e| e.code() == Code::ResourceExhausted);
-        if is_refused && running.pieces.len() > 1 {
-            let State { alone, requests, .. } = &mut *state;
+        let is_out_of_memory = result.as_ref().is_err_and(|e| e.code() == Code::ResourceExhausted);
+        if is_out_of_memory && running.pieces.len() > 1 {
+            let State { retries, requests, .. } = &mut *state;
             let waits = |piece: &Piece| requests.contains_key(&piece.request);
-            alone.extend(running.pieces.into_iter().filter(waits));
+            retries.extend(running.pieces.into_iter().filter(waits));
             return;
         }
         let rows: usize = running.pieces.iter().map(|piece| piece.rows).sum();
@@ -281,28 +283,33 @@ impl Batcher {
         }
         drop(state);
         for (request, result) in ready {
-            let result = result.and_then(|()| batch::whole(request.answers, self.sizes.budget()));
-            // Its client may be gone.
+            let result =
+                result.and_then(|()| batch::concatenated(request.answers, self.sizes.budget()));
+            // The receiver is dropped if the client has disconnected.
             let _ = request.sender.send(result);
         }
     }
 
-    fn leave(&self, request: u64) {
+    fn remove_request(&self, request: u64) {
         let mut state = self.state.lock();
-        // One that was answered is gone already.
-        let Some(gone) = state.requests.remove(&request) else { return };
+        // None if the request was answered.
+        let Some(request_state) = state.requests.remove(&request) else { return };
         let before = state.queue.rows();
         state.cancel(request);
         self.totals.waiting(before, state.queue.rows());
-        let of_nobody = |running: &&Running| {
+        let has_no_requests = |running: &&Running| {
             running.pieces.iter().all(|piece| !state.requests.contains_key(&piece.request))
         };
-        let idle: Vec<Cancellation> =
-            state.batches.values().filter(of_nobody).map(|b| b.cancellation.clone()).collect();
+        let idle: Vec<Cancellation> = state
+            .batches
+            .values()
+            .filter(has_no_requests)
+            .map(|b| b.cancellation.clone())
+            .collect();
         drop(state);
-        drop(gone);
+        drop(request_state);
         for cancellation in idle {
-            cancellation.cancel(err!(Cancelled, "the clients are gone"));
+            cancellation.cancel(err!(Cancelled, "the clients disconnected"));
         }
     }
 }
@@ -311,7 +318,7 @@ impl State {
     /// Removes a request.
     fn cancel(&mut self, request: u64) {
         self.queue.cancel(request);
-        self.alone.retain(|piece| piece.request != request);
+        self.retries.retain(|piece| piece.request != request);
     }
 
     /// Stores the answer to a part of a request; returns the request once it is complete.
@@ -338,56 +345,56 @@ impl State {
     }
 }
 
-fn refusal(why: Refused, rows: usize, waiting: usize, limits: &Limits) -> Error {
+fn rejection(why: Rejected, rows: usize, waiting: usize, limits: &Limits) -> Error {
     match why {
-        Refused::Full => err!(
+        Rejected::Full => err!(
             ResourceExhausted,
-            "{waiting} rows wait already, and {} may: try again later",
+            "the batching queue is full: {waiting} rows wait, at most {} may; try again later",
             limits.waiting_rows
         ),
-        Refused::TooLarge => err!(
+        Rejected::TooLarge => err!(
             InvalidArgument,
-            "the request has {rows} rows, and a batch may have {}",
+            "the request has {rows} rows; a batch has at most {}",
             limits.batch_rows
         ),
     }
 }
 
 /// Ends a batch on drop, so that a step that panics or is dropped does not keep its thread slot.
-struct Ending {
+struct EndOnDrop {
     batcher: Arc<Batcher>,
     number: u64,
     has_ended: bool,
     runtime: tokio::runtime::Handle,
 }
 
-impl Ending {
+impl EndOnDrop {
     fn end(mut self, result: &Result<Vec<Tensor>>) {
         self.batcher.ended(self.number, result);
         self.has_ended = true;
     }
 }
 
-impl Drop for Ending {
+impl Drop for EndOnDrop {
     fn drop(&mut self) {
         if !self.has_ended {
-            let lost = Err(err!(Internal, "the batch ended without an answer; this is a bug"));
+            let lost = Err(err!(Internal, "internal error: the batch ended without a result"));
             self.batcher.ended(self.number, &lost);
         }
         let _on_runtime = self.runtime.enter();
-        self.batcher.pump();
+        self.batcher.start_due_batches();
     }
 }
 
 /// Removes a request when its future is dropped.
-struct Leave<'a> {
+struct RemoveOnDrop<'a> {
     batcher: &'a Batcher,
     request: u64,
 }
 
-impl Drop for Leave<'_> {
+impl Drop for RemoveOnDrop<'_> {
     fn drop(&mut self) {
-        self.batcher.leave(self.request);
+        self.batcher.remove_request(self.request);
     }
 }
 
@@ -441,28 +448,30 @@ mod tests {
         tensor.as_slice::<f32>().unwrap().iter().map(|v| v + v).collect()
     }
 
-    async fn ask(batcher: &Arc<Batcher>, input: Tensor) -> Result<Vec<f32>> {
+    async fn run_one(batcher: &Arc<Batcher>, input: Tensor) -> Result<Vec<f32>> {
         let outputs = batcher.run(&[input]).expect("it has rows").await?;
         Ok(outputs[0].as_slice::<f32>().unwrap().to_vec())
     }
 
-    /// Asks for all at once; every answer is right.
-    async fn all_right(batcher: &Arc<Batcher>, inputs: Vec<Tensor>) {
-        let asked: Vec<_> = inputs
+    /// Runs all inputs concurrently and checks each output.
+    async fn check_all(batcher: &Arc<Batcher>, inputs: Vec<Tensor>) {
+        let runs: Vec<_> = inputs
             .into_iter()
             .map(|input| {
                 let batcher = batcher.clone();
-                tokio::spawn(async move { (doubled(&input), ask(&batcher, input).await.unwrap()) })
+                tokio::spawn(
+                    async move { (doubled(&input), run_one(&batcher, input).await.unwrap()) },
+                )
             })
             .collect();
-        for asked in asked {
-            let (wanted, answer) = asked.await.unwrap();
-            assert_eq!(answer, wanted);
+        for run in runs {
+            let (expected, answer) = run.await.unwrap();
+            assert_eq!(answer, expected);
         }
     }
 
     #[tokio::test]
-    async fn each_gets_its_own_rows() {
+    async fn each_request_gets_its_own_rows() {
         let wait = Duration::from_millis(20);
         let sizes = vec![4, 16];
         let batcher = batcher(
@@ -477,7 +486,7 @@ mod tests {
         // Widths do not mix, and the last is larger than a batch.
         let mut inputs: Vec<Tensor> = (0..24).map(|i| rows(i, 1 + i % 3, 1 + i % 2)).collect();
         inputs.push(rows(7, 50, 2));
-        all_right(&batcher, inputs).await;
+        check_all(&batcher, inputs).await;
         let counts = batcher.totals.now();
         assert_eq!((counts.rows, counts.waiting), (48 + 50, 0));
         assert!(counts.batches < 20, "{counts:?}");
@@ -493,18 +502,18 @@ mod tests {
         };
         let batcher = batcher(set(parameters), "double");
         let (narrow, wide) =
-            tokio::join!(ask(&batcher, rows(1, 1, 1)), ask(&batcher, rows(1, 3, 2)));
+            tokio::join!(run_one(&batcher, rows(1, 1, 1)), run_one(&batcher, rows(1, 3, 2)));
         assert_eq!(narrow.unwrap(), [2.0, 2.0]);
         assert_eq!(wide.unwrap(), [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]);
-        // One that is far wider runs beside them, and they do not grow.
+        // A far wider request runs in a batch of its own.
         let (narrow, wide) =
-            tokio::join!(ask(&batcher, rows(1, 1, 1)), ask(&batcher, rows(1, 1, 5000)));
+            tokio::join!(run_one(&batcher, rows(1, 1, 1)), run_one(&batcher, rows(1, 1, 5000)));
         assert_eq!((narrow.unwrap().len(), wide.unwrap().len()), (1, 5000));
     }
 
     /// One wide request among narrow ones: together they would take seventeen times its size.
     #[tokio::test]
-    async fn a_batch_that_has_no_room_falls_apart() {
+    async fn a_batch_beyond_the_budget_is_split() {
         let parameters = Parameters {
             max_batch_size: 17,
             batch_timeout: Duration::from_secs(3600),
@@ -515,14 +524,14 @@ mod tests {
         let batcher = batcher_in(options, set(parameters), "double");
         let mut inputs: Vec<Tensor> = (0..16).map(|i| rows(i, 1, 1)).collect();
         inputs.push(rows(3, 1, 1000));
-        all_right(&batcher, inputs).await;
+        check_all(&batcher, inputs).await;
         assert_eq!(batcher.totals.now().batches, 17);
-        assert!(batcher.state.lock().alone.is_empty());
+        assert!(batcher.state.lock().retries.is_empty());
     }
 
-    /// What is refused alone gets its error, and only that.
+    /// A request that exceeds the budget alone fails; the others succeed.
     #[tokio::test]
-    async fn a_request_that_has_no_room_fails_alone() {
+    async fn a_request_beyond_the_budget_fails_alone() {
         let parameters = Parameters {
             max_batch_size: 3,
             batch_timeout: Duration::from_secs(3600),
@@ -532,23 +541,23 @@ mod tests {
         let options = SessionOptions { memory_limit_bytes: 3 << 10, ..Default::default() };
         let batcher = batcher_in(options, set(parameters), "double");
         let (one, wide, other) = tokio::join!(
-            ask(&batcher, rows(1, 1, 1)),
-            ask(&batcher, rows(0, 1, 1000)),
-            ask(&batcher, rows(2, 1, 1))
+            run_one(&batcher, rows(1, 1, 1)),
+            run_one(&batcher, rows(0, 1, 1000)),
+            run_one(&batcher, rows(2, 1, 1))
         );
         assert_eq!((one.unwrap(), other.unwrap()), (vec![2.0], vec![4.0]));
         assert_eq!(wide.unwrap_err().code(), Code::ResourceExhausted);
     }
 
     #[test]
-    fn keys_say_what_inputs_are() {
+    fn keys_describe_dtypes_and_shapes() {
         let pads = Parameters { pad_variable_length_inputs: true, ..Default::default() };
         let (plain, pads) =
             (batcher(set(Parameters::default()), "double"), batcher(set(pads), "double"));
         let floats =
             |dims: &[usize]| Tensor::zeros(DType::Float, Shape::new(dims).unwrap()).unwrap();
         let words = Tensor::zeros(DType::String, Shape::new(&[1, 2]).unwrap()).unwrap();
-        for (one, other, alike, alike_padded) in [
+        for (one, other, same, same_padded) in [
             (vec![floats(&[1, 2])], vec![floats(&[5, 2])], true, true),
             (vec![floats(&[1, 2])], vec![floats(&[1, 1023])], false, true),
             (vec![floats(&[1, 2])], vec![floats(&[1, 1024])], false, false),
@@ -556,7 +565,7 @@ mod tests {
             (vec![floats(&[1, 1500])], vec![floats(&[1, 2048])], false, false),
             (vec![floats(&[1, 2])], vec![floats(&[1, 2, 1])], false, false),
             (vec![floats(&[1, 2])], vec![words], false, false),
-            // Sizes of one input are not taken for those of the next.
+            // Dimensions are not confused across inputs.
             (
                 vec![floats(&[1, 2, 3]), floats(&[1])],
                 vec![floats(&[1, 2]), floats(&[1, 3])],
@@ -564,21 +573,21 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(plain.key_of(&one) == plain.key_of(&other), alike, "{one:?} {other:?}");
-            assert_eq!(pads.key_of(&one) == pads.key_of(&other), alike_padded, "{one:?} {other:?}");
+            assert_eq!(plain.key_of(&one) == plain.key_of(&other), same, "{one:?} {other:?}");
+            assert_eq!(pads.key_of(&one) == pads.key_of(&other), same_padded, "{one:?} {other:?}");
         }
     }
 
     #[tokio::test]
-    async fn a_panic_does_not_keep_its_lane() {
+    async fn a_panic_frees_its_lane() {
         let batcher = batcher(set(Parameters { threads: 1, ..Default::default() }), "double");
         let (sender, receiver) = oneshot::channel();
         batcher.push(vec![rows(0, 1, 1)], 1, sender).unwrap();
-        let (number, _, cancellation) = batcher.next_batch().expect("nothing waits for others");
+        let (number, _, cancellation) = batcher.next_batch().expect("the batch timeout is zero");
         assert!(batcher.next_batch().is_none(), "the only lane is taken");
         batcher.start_with(number, 1, cancellation, || panic!("injected"));
-        // This one waits for the lane.
-        let next = tokio::time::timeout(Duration::from_secs(60), ask(&batcher, rows(2, 1, 1)));
+        // This request waits for the lane.
+        let next = tokio::time::timeout(Duration::from_secs(60), run_one(&batcher, rows(2, 1, 1)));
         assert_eq!(next.await.expect("the lane is free").unwrap(), [4.0]);
         assert_eq!(receiver.await.unwrap().unwrap_err().code(), Code::Internal);
     }
@@ -588,13 +597,13 @@ mod tests {
         let goal = Duration::from_millis(50);
         let batcher = batcher(Batching::Automatic { goal, batch_rows: 64 }, "double");
         for round in 0..5 {
-            all_right(&batcher, (0..40).map(|i| rows(i + round, 1 + i % 5, 3)).collect()).await;
+            check_all(&batcher, (0..40).map(|i| rows(i + round, 1 + i % 5, 3)).collect()).await;
         }
         assert_eq!(batcher.totals.now().rows, 5 * 120);
     }
 
     #[tokio::test]
-    async fn who_goes_leaves_the_queue() {
+    async fn a_dropped_request_leaves_the_queue() {
         let parameters = Parameters {
             max_batch_size: 2,
             max_enqueued_batches: 1,
@@ -602,11 +611,12 @@ mod tests {
             ..Default::default()
         };
         let batcher = batcher(set(parameters), "double");
-        let waiting = ask(&batcher, rows(0, 1, 1));
+        let waiting = run_one(&batcher, rows(0, 1, 1));
         assert!(tokio::time::timeout(Duration::from_millis(10), waiting).await.is_err());
         assert_eq!(batcher.totals.now().waiting, 0);
         assert!(batcher.state.lock().requests.is_empty());
-        let (one, other) = tokio::join!(ask(&batcher, rows(0, 1, 1)), ask(&batcher, rows(5, 1, 1)));
+        let (one, other) =
+            tokio::join!(run_one(&batcher, rows(0, 1, 1)), run_one(&batcher, rows(5, 1, 1)));
         assert_eq!((one.unwrap(), other.unwrap()), (vec![0.0], vec![10.0]));
     }
 
@@ -619,13 +629,14 @@ mod tests {
             ..Default::default()
         };
         let full = batcher(set(parameters), "double");
-        let (first, second) =
-            tokio::join!(ask(&full, rows(0, 1, 1)), async { ask(&full, rows(0, 9, 1)).await });
+        let (first, second) = tokio::join!(run_one(&full, rows(0, 1, 1)), async {
+            run_one(&full, rows(0, 9, 1)).await
+        });
         assert!(first.is_ok());
         assert_eq!(second.unwrap_err().code(), Code::ResourceExhausted);
-        assert_eq!(full.totals.now().refused, 1);
+        assert_eq!(full.totals.now().rejected, 1);
         let sums = batcher(set(Parameters::default()), "sum");
-        let error = ask(&sums, rows(0, 3, 2)).await.unwrap_err();
+        let error = run_one(&sums, rows(0, 3, 2)).await.unwrap_err();
         assert!(error.message().contains("cannot be batched"), "{error}");
     }
 }

@@ -10,7 +10,7 @@ pub(crate) struct Counts {
     /// The number of rows in these batches, without padding.
     pub(crate) rows: u64,
     /// The number of rejected requests.
-    pub(crate) refused: u64,
+    pub(crate) rejected: u64,
     /// The number of rows in the queues.
     pub(crate) waiting: u64,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Counts {
 pub(crate) struct Totals {
     batches: AtomicU64,
     rows: AtomicU64,
-    refused: AtomicU64,
+    rejected: AtomicU64,
     waiting: AtomicU64,
 }
 
@@ -32,13 +32,13 @@ impl Totals {
     }
 
     /// Counts a rejected request.
-    pub(super) fn refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn rejected(&self) {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Updates the number of waiting rows of one scheduler.
     pub(super) fn waiting(&self, before: usize, after: usize) {
-        // Wraps round where fewer wait than before, as it should.
+        // Wrapping addition of a negative difference.
         self.waiting.fetch_add((after as u64).wrapping_sub(before as u64), Ordering::Relaxed);
     }
 
@@ -47,7 +47,7 @@ impl Totals {
         Counts {
             batches: self.batches.load(Ordering::Relaxed),
             rows: self.rows.load(Ordering::Relaxed),
-            refused: self.refused.load(Ordering::Relaxed),
+            rejected: self.rejected.load(Ordering::Relaxed),
             waiting: self.waiting.load(Ordering::Relaxed),
         }
     }

@@ -127,7 +127,7 @@ impl Parameters {
         ensure!(
             sizes.windows(2).all(|pair| pair[0] < pair[1]),
             InvalidArgument,
-            "allowed_batch_sizes must grow: {sizes:?}"
+            "allowed_batch_sizes must be in ascending order: {sizes:?}"
         );
         if let Some(&last) = sizes.last() {
             ensure!(
@@ -141,7 +141,7 @@ impl Parameters {
     }
 
     /// The size that a batch of this many rows is padded to.
-    pub(super) fn filled_up(&self, rows: usize) -> usize {
+    pub(super) fn padded_rows(&self, rows: usize) -> usize {
         self.allowed_batch_sizes.iter().copied().find(|&size| size >= rows).unwrap_or(rows)
     }
 
@@ -158,6 +158,8 @@ impl Parameters {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     fn read(text: &str) -> Result<Parameters> {
@@ -166,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_as_tensorflow_serving_takes_it() {
+    fn a_file_of_tensorflow_serving_is_read() {
         let parameters = read(
             "max_batch_size { value: 128 } batch_timeout_micros { value: 2000 } \
              max_enqueued_batches { value: 3 } num_batch_threads { value: 4 } \
@@ -175,7 +177,7 @@ mod tests {
         .unwrap();
         assert_eq!(parameters.batch_timeout, Duration::from_millis(2));
         assert_eq!(parameters.limits().waiting_rows, 384);
-        assert_eq!([1, 32, 33, 128].map(|n| parameters.filled_up(n)), [32, 32, 128, 128]);
+        assert_eq!([1, 32, 33, 128].map(|n| parameters.padded_rows(n)), [32, 32, 128, 128]);
         assert_eq!(read("").unwrap(), Parameters::default());
     }
 
@@ -185,11 +187,12 @@ mod tests {
             ("max_batch_size { value: 0 }", "max_batch_size is 0"),
             ("num_batch_threads { value: -1 }", "num_batch_threads is -1"),
             ("batch_timeout_micros { value: -5 }", "less than 0"),
-            ("allowed_batch_sizes: 4 allowed_batch_sizes: 2", "must grow"),
+            ("allowed_batch_sizes: 4 allowed_batch_sizes: 2", "must be in ascending order"),
             ("max_batch_size { value: 9 } allowed_batch_sizes: 8", "must be max_batch_size, 9"),
         ] {
-            let message = read(text).unwrap_err().to_string();
-            assert!(message.contains(words), "{text}: {message}");
+            let error = read(text).unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArgument, "{text}: {error}");
+            assert!(error.message().contains(words), "{text}: {error}");
         }
     }
 }

@@ -25,7 +25,7 @@ pub(crate) struct Limits {
 
 /// Why a request was rejected.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Refused {
+pub(crate) enum Rejected {
     /// The queue is full.
     Full,
     /// The request has more rows than a batch and may not be split.
@@ -47,7 +47,7 @@ pub(crate) struct Piece {
 pub(crate) type Key = Arc<[usize]>;
 
 #[derive(Clone, Debug)]
-struct Waiting {
+struct QueuedRequest {
     request: u64,
     key: Key,
     rows: usize,
@@ -55,7 +55,7 @@ struct Waiting {
     arrived: Duration,
 }
 
-impl Waiting {
+impl QueuedRequest {
     fn left(&self) -> usize {
         self.rows - self.taken
     }
@@ -64,7 +64,7 @@ impl Waiting {
 /// The queue of one method.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<QueuedRequest>,
     rows: usize,
 }
 
@@ -76,16 +76,16 @@ impl Queue {
         rows: usize,
         now: Duration,
         limits: &Limits,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Rejected> {
         if rows > limits.batch_rows && !limits.may_split {
-            return Err(Refused::TooLarge);
+            return Err(Rejected::TooLarge);
         }
-        // A request larger than the limit is let in alone, or it could never run.
+        // An empty queue accepts a request larger than the limit, which could never run otherwise.
         if !self.waiting.is_empty() && self.rows.saturating_add(rows) > limits.waiting_rows {
-            return Err(Refused::Full);
+            return Err(Rejected::Full);
         }
         self.rows += rows;
-        self.waiting.push_back(Waiting { request, key, rows, taken: 0, arrived: now });
+        self.waiting.push_back(QueuedRequest { request, key, rows, taken: 0, arrived: now });
         Ok(())
     }
 
@@ -103,7 +103,7 @@ impl Queue {
         let is_due =
             oldest.arrived + limits.wait <= now || self.rows_of(&oldest.key, enough) >= enough;
         let key = oldest.key.clone();
-        is_due.then(|| self.fill(&key, limits))
+        is_due.then(|| self.take_rows(&key, limits))
     }
 
     /// When the next batch is due, if no further request arrives.
@@ -127,19 +127,19 @@ impl Queue {
         rows
     }
 
-    fn fill(&mut self, key: &Key, limits: &Limits) -> Vec<Piece> {
-        let (mut pieces, mut room, mut at) = (Vec::new(), limits.batch_rows, 0);
-        while room > 0 && at < self.waiting.len() {
+    fn take_rows(&mut self, key: &Key, limits: &Limits) -> Vec<Piece> {
+        let (mut pieces, mut free, mut at) = (Vec::new(), limits.batch_rows, 0);
+        while free > 0 && at < self.waiting.len() {
             let waiting = &mut self.waiting[at];
             let left = waiting.left();
-            if waiting.key != *key || (left > room && !limits.may_split) {
+            if waiting.key != *key || (left > free && !limits.may_split) {
                 at += 1;
                 continue;
             }
-            let rows = left.min(room);
+            let rows = left.min(free);
             let is_last = rows == left;
             pieces.push(Piece { request: waiting.request, start: waiting.taken, rows, is_last });
-            room -= rows;
+            free -= rows;
             if is_last {
                 self.remove(at);
             } else {
@@ -151,8 +151,8 @@ impl Queue {
         pieces
     }
 
-    fn remove(&mut self, at: usize) -> Waiting {
-        let waiting = self.waiting.remove(at).expect("the caller found it there");
+    fn remove(&mut self, at: usize) -> QueuedRequest {
+        let waiting = self.waiting.remove(at).expect("the caller found this index");
         self.rows -= waiting.left();
         waiting
     }
@@ -206,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_split_waits_for_room_or_is_refused() {
+    fn requests_that_cannot_be_split_wait_or_are_rejected() {
         let limits = Limits { may_split: false, ..limits() };
         let mut queue = Queue::default();
-        assert_eq!(queue.push((1, key(0)), 9, ms(0), &limits), Err(Refused::TooLarge));
+        assert_eq!(queue.push((1, key(0)), 9, ms(0), &limits), Err(Rejected::TooLarge));
         for (request, rows) in [(2, 5), (3, 4), (4, 3)] {
             queue.push((request, key(0)), rows, ms(0), &limits).unwrap();
         }
@@ -219,10 +219,10 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_turns_requests_away() {
+    fn a_full_queue_rejects_requests() {
         let mut queue = Queue::default();
         queue.push((1, key(0)), 18, ms(0), &limits()).unwrap();
-        assert_eq!(queue.push((2, key(0)), 3, ms(0), &limits()), Err(Refused::Full));
+        assert_eq!(queue.push((2, key(0)), 3, ms(0), &limits()), Err(Rejected::Full));
         queue.push((3, key(0)), 2, ms(0), &limits()).unwrap();
         queue.cancel(1);
         assert_eq!(queue.rows(), 2);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_different_kinds_do_not_mix() {
+    fn requests_with_different_keys_share_no_batch() {
         let mut queue = Queue::default();
         for (request, kind) in [(1, 7), (2, 9), (3, 7)] {
             queue.push((request, key(kind)), 2, ms(0), &limits()).unwrap();

@@ -6,7 +6,7 @@ use thalweg_tensor::{Budget, Context, DType, Result, Shape, Tensor, ensure};
 
 /// How tensors are concatenated.
 #[derive(Clone, Copy)]
-pub(crate) struct Joining<'a> {
+pub(crate) struct JoinOptions<'a> {
     /// The rows of the result; missing rows are copies of the last one.
     ///
     /// Padding with a real row avoids inputs of zeros, which some models cannot process.
@@ -20,24 +20,24 @@ pub(crate) struct Joining<'a> {
 
 /// Concatenates rows. Memory is allocated once, and not at all for a single tensor that needs no
 /// padding.
-pub(crate) fn join(parts: &[Tensor], how: Joining<'_>) -> Result<Tensor> {
+pub(crate) fn join(parts: &[Tensor], options: JoinOptions<'_>) -> Result<Tensor> {
     let first = &parts[0];
-    if parts.len() == 1 && first.shape().first() == Some(&how.rows) {
+    if parts.len() == 1 && first.shape().first() == Some(&options.rows) {
         return Ok(first.clone());
     }
-    let dims = whole_dims(parts, how)?;
+    let dims = joined_dims(parts, options)?;
     let shape = Shape::new(&dims)?;
-    let no_room = || format!("{} requests as one tensor of shape {shape}", parts.len());
+    let allocation = || format!("{} requests as one tensor of shape {shape}", parts.len());
     if first.dtype() == DType::String {
-        return join_strings(parts, shape.clone(), how.budget).context(no_room);
+        return join_strings(parts, shape.clone(), options.budget).context(allocation);
     }
     let size = first.dtype().size();
     let filled = Tensor::filled_with(
         first.dtype(),
         shape.clone(),
-        Some(how.budget),
+        Some(options.budget),
         |whole: &mut [u8]| {
-            let row_bytes = whole.len() / how.rows.max(1);
+            let row_bytes = whole.len() / options.rows.max(1);
             let mut at = 0;
             for part in parts {
                 let end = at + part.shape()[0] * row_bytes;
@@ -51,11 +51,11 @@ pub(crate) fn join(parts: &[Tensor], how: Joining<'_>) -> Result<Tensor> {
             Ok(())
         },
     );
-    filled.context(no_room)
+    filled.context(allocation)
 }
 
 /// The shape of the result, which holds every part.
-fn whole_dims(parts: &[Tensor], how: Joining<'_>) -> Result<Vec<usize>> {
+fn joined_dims(parts: &[Tensor], options: JoinOptions<'_>) -> Result<Vec<usize>> {
     let first = &parts[0];
     let mut dims = first.shape().dims().to_vec();
     for part in &parts[1..] {
@@ -68,15 +68,15 @@ fn whole_dims(parts: &[Tensor], how: Joining<'_>) -> Result<Vec<usize>> {
             part.dtype(),
             part.shape()
         );
-        for (most, &dim) in dims.iter_mut().zip(part.shape().iter()).skip(1) {
+        for (largest, &dim) in dims.iter_mut().zip(part.shape().iter()).skip(1) {
             ensure!(
-                how.pads || *most == dim,
+                options.pads || *largest == dim,
                 InvalidArgument,
                 "shapes {} and {} cannot be rows of one batch",
                 first.shape(),
                 part.shape()
             );
-            *most = (*most).max(dim);
+            *largest = (*largest).max(dim);
         }
     }
     for part in parts {
@@ -88,7 +88,7 @@ fn whole_dims(parts: &[Tensor], how: Joining<'_>) -> Result<Vec<usize>> {
         );
     }
     if let Some(rows) = dims.first_mut() {
-        *rows = how.rows;
+        *rows = options.rows;
     }
     Ok(dims)
 }
@@ -176,7 +176,7 @@ mod tests {
     }
 
     fn joined(parts: &[Tensor], rows: usize, pads: bool) -> Result<Tensor> {
-        join(parts, Joining { rows, pads, budget: &Budget::new(1 << 20) })
+        join(parts, JoinOptions { rows, pads, budget: &Budget::new(1 << 20) })
     }
 
     #[test]
@@ -239,16 +239,16 @@ mod tests {
     fn a_batch_is_charged_once_and_bounded() {
         let budget = Budget::new(1000);
         let parts = [floats(1, 50, &[0.0; 50]), floats(2, 1, &[0.0; 2])];
-        let how = Joining { rows: 3, pads: true, budget: &budget };
-        let whole = join(&parts, how).unwrap();
+        let options = JoinOptions { rows: 3, pads: true, budget: &budget };
+        let whole = join(&parts, options).unwrap();
         assert!((600..1000).contains(&budget.used_bytes()), "{}", budget.used_bytes());
         drop(whole);
         assert_eq!(budget.used_bytes(), 0);
-        let error = join(&parts, Joining { rows: 1000, ..how }).unwrap_err();
+        let error = join(&parts, JoinOptions { rows: 1000, ..options }).unwrap_err();
         assert_eq!(error.code(), Code::ResourceExhausted);
         assert!(error.message().contains("2 requests as one tensor of shape [1000,50]"), "{error}");
         let texts = [words(1, &["a"]), words(1, &["b"])];
-        assert!(join(&texts, Joining { rows: 1000, ..how }).is_err());
+        assert!(join(&texts, JoinOptions { rows: 1000, ..options }).is_err());
         assert_eq!(budget.used_bytes(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Bodies of answers: whole, or message by message.
+//! Bodies of responses: a complete message, or a stream of messages.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -13,35 +13,34 @@ use thalweg_rpc::{MessageBody, status};
 use thalweg_tensor::{Budget, Charge};
 use tokio::sync::mpsc;
 
-use crate::connection::{Call, held};
+use crate::connection::{Call, with_call};
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) struct GrpcBody {
     content: Content,
-    /// What it answers.
+    /// The call that it answers, until it is sent.
     _call: Option<Arc<Call>>,
 }
 
 enum Content {
-    /// All of it is there.
+    /// A complete unary response.
     Whole(MessageBody),
-    /// Messages come as they are sent, up to an error; at the end comes the status.
+    /// A stream of messages up to an error; the status is the trailer.
     Stream(mpsc::Receiver<thalweg_tensor::Result<Bytes>>, bool),
 }
 
-/// The transport takes frames with more bytes as a whole, and may keep them long after the body is
-/// gone.
+/// The transport takes larger frames without a copy, and may keep them long after the body was dropped.
 const LARGE_FRAME_BYTES: usize = 16 << 10;
 
 impl GrpcBody {
-    /// An answer that is there.
+    /// A unary response.
     pub(crate) fn whole(answer: MessageBody) -> GrpcBody {
         GrpcBody { content: Content::Whole(answer), _call: None }
     }
 
-    /// An answer whose messages come one by one, each as [`framed`] made it.
+    /// A streaming response; each message is encoded by [`framed`].
     pub(crate) fn stream(
         messages: mpsc::Receiver<thalweg_tensor::Result<Bytes>>,
     ) -> Response<GrpcBody> {
@@ -52,13 +51,13 @@ impl GrpcBody {
         response
     }
 
-    /// The same; the call is over once it has left, and so is what its memory is charged to.
-    pub(crate) fn leaving(
+    /// Keeps the call open, and the response charged to its budget, until the body is sent.
+    pub(crate) fn with_charge(
         mut self,
         mut call: Call,
         budget: &Arc<Budget>,
     ) -> thalweg_tensor::Result<GrpcBody> {
-        // Messages of a stream are few and small, and nobody knows when the next one comes.
+        // Messages of a stream are few and small, so they are not charged.
         if let Content::Whole(answer) = &self.content {
             call.answered(Some(Charge::new(budget, answer.data_bytes())?));
         }
@@ -66,14 +65,14 @@ impl GrpcBody {
         if let Content::Whole(answer) = &mut self.content {
             answer.map_data(|bytes| match bytes.len() {
                 0..LARGE_FRAME_BYTES => bytes,
-                _ => held(bytes, call.clone()),
+                _ => with_call(bytes, call.clone()),
             });
         }
         Ok(GrpcBody { _call: Some(call), ..self })
     }
 }
 
-/// A message of a stream, with its length in front.
+/// A message of a stream with gRPC's length prefix.
 pub(crate) fn framed(message: &impl Message) -> Bytes {
     let len = message.encoded_len();
     let mut bytes = BytesMut::with_capacity(5 + len);
@@ -138,24 +137,25 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_charged_until_the_last_of_it_is_gone() {
+    fn a_response_is_charged_until_its_last_byte_is_sent() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for len in [100, LARGE_FRAME_BYTES, 1 << 20] {
             let (budget, calls) = (Budget::new(2 << 20), Arc::<Calls>::default());
-            let mut leaving = body(len).leaving(calls.begin(), &budget).unwrap();
+            let mut with_charge = body(len).with_charge(calls.begin(), &budget).unwrap();
             assert!((len..len + 100).contains(&budget.used_bytes()), "{}", budget.used_bytes());
             let mut frames = Vec::new();
-            while let Some(frame) = runtime.block_on(leaving.frame()) {
+            while let Some(frame) = runtime.block_on(with_charge.frame()) {
                 frames.push(frame.unwrap());
             }
-            drop(leaving);
-            // What the transport has in hand.
+            drop(with_charge);
+            // Bytes that the transport holds.
             let expected = if len < LARGE_FRAME_BYTES { 0 } else { len };
             assert!(budget.used_bytes() >= expected, "{}", budget.used_bytes());
             drop(frames);
             assert_eq!(budget.used_bytes(), 0);
         }
-        let refused = body(1 << 20).leaving(Arc::<Calls>::default().begin(), &Budget::new(1000));
+        let refused =
+            body(1 << 20).with_charge(Arc::<Calls>::default().begin(), &Budget::new(1000));
         assert_eq!(refused.err().map(|e| e.code()), Some(Code::ResourceExhausted));
     }
 }

@@ -3,7 +3,7 @@
 use bytes::{Buf, Bytes};
 use http_body::Body;
 use http_body_util::BodyExt;
-use thalweg_rpc::{Limits, Rope};
+use thalweg_rpc::{ReceiveLimits, Rope};
 use thalweg_tensor::{Result, ensure, err};
 
 use crate::inflate::{Encoding, inflate};
@@ -11,14 +11,14 @@ use crate::inflate::{Encoding, inflate};
 /// Compressed flag and length.
 const PREFIX_LEN: usize = 5;
 
-/// What a client says; none if its messages are as they are.
+/// The encoding of a request's headers; none if its messages are not compressed.
 pub(super) fn encoding(headers: &http::HeaderMap) -> Result<Option<Encoding>> {
     match headers.get("grpc-encoding").map(http::HeaderValue::as_bytes) {
         None | Some(b"identity") => Ok(None),
         Some(name) => Encoding::named(name).map(Some).ok_or_else(|| {
             err!(
                 Unimplemented,
-                "messages compressed with {:?} are not supported; gzip and deflate are",
+                "messages compressed with {:?} are not supported; expected gzip or deflate",
                 String::from_utf8_lossy(name)
             )
         }),
@@ -26,15 +26,19 @@ pub(super) fn encoding(headers: &http::HeaderMap) -> Result<Option<Encoding>> {
 }
 
 /// Reads the one message of a unary call.
-pub(super) async fn read<B>(mut body: B, limits: Limits<'_>, encoding: Encoding) -> Result<Rope>
+pub(super) async fn read<B>(
+    mut body: B,
+    limits: ReceiveLimits<'_>,
+    encoding: Encoding,
+) -> Result<Rope>
 where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    let mut taken = Taken { limits, bytes: 0 };
+    let mut taken = IncomingCharge { limits, bytes: 0 };
     let mut received = Vec::new();
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| err!(Cancelled, "the request broke off: {e}"))?;
+        let frame = frame.map_err(|e| err!(Cancelled, "the request was cut off: {e}"))?;
         let Ok(data) = frame.into_data() else { continue };
         ensure!(
             received.len() + data.len() <= limits.message_bytes_max.saturating_add(PREFIX_LEN),
@@ -45,14 +49,18 @@ where
         taken.more(data.len())?;
         received.extend_from_slice(&data);
     }
-    ensure!(received.len() >= PREFIX_LEN, InvalidArgument, "there is no message");
+    ensure!(
+        received.len() >= PREFIX_LEN,
+        InvalidArgument,
+        "the call has no message; one is expected"
+    );
     let mut message = Bytes::from(received);
     let is_compressed = message.get_u8() == 1;
     let len = message.get_u32() as usize;
     ensure!(
         len == message.len(),
         InvalidArgument,
-        "the message should have {len} bytes, {} came",
+        "the message should have {len} bytes, {} were received",
         message.len()
     );
     let plain = match is_compressed {
@@ -67,13 +75,13 @@ where
     Ok(rope)
 }
 
-/// Bytes of the budget for what is on its way in.
-struct Taken<'a> {
-    limits: Limits<'a>,
+/// Bytes charged for the message that is being received.
+struct IncomingCharge<'a> {
+    limits: ReceiveLimits<'a>,
     bytes: usize,
 }
 
-impl Taken<'_> {
+impl IncomingCharge<'_> {
     fn more(&mut self, bytes: usize) -> Result<()> {
         self.limits.incoming.take(bytes)?;
         self.bytes += bytes;
@@ -81,7 +89,7 @@ impl Taken<'_> {
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for IncomingCharge<'_> {
     fn drop(&mut self) {
         self.limits.incoming.give_back(self.bytes);
     }
@@ -101,7 +109,7 @@ mod tests {
         bytes.extend_from_slice(&(content.len() as u32).to_be_bytes());
         bytes.extend_from_slice(content);
         let budget = Budget::new(1 << 20);
-        let limits = Limits { message_bytes_max: max, incoming: &budget };
+        let limits = ReceiveLimits { message_bytes_max: max, incoming: &budget };
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let body = Full::new(Bytes::from(bytes));
         let mut rope = runtime.block_on(read(body, limits, Encoding::Gzip))?;
@@ -126,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_clients_say() {
+    fn encodings_of_clients() {
         let mut headers = http::HeaderMap::new();
         assert_eq!(encoding(&headers).unwrap(), None);
         for (name, wanted) in [

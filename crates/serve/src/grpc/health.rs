@@ -15,7 +15,7 @@ use super::body::framed;
 use super::{Call, GrpcBody, Services, whole};
 use crate::engine::Engine;
 
-/// Services that health can be asked of; the empty name is the whole server.
+/// Services with a health status; the empty name is the whole server.
 const SERVICES: &[&str] = &[
     "",
     "tensorflow.serving.PredictionService",
@@ -23,7 +23,7 @@ const SERVICES: &[&str] = &[
     "tensorflow.serving.SessionService",
     "inference.GRPCInferenceService",
 ];
-/// How often those who watch are told of a change.
+/// Interval at which `Watch` checks for a change.
 const WATCH_INTERVAL: Duration = Duration::from_millis(200);
 
 impl Services {
@@ -59,7 +59,7 @@ impl Services {
                 });
                 Ok(GrpcBody::stream(told))
             }
-            _ => bail!(Unimplemented, "grpc.health.v1.Health has no {method}"),
+            _ => bail!(Unimplemented, "grpc.health.v1.Health has no method {method}"),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Requests on their way in, with the numbers of tensors read straight to where they stay.
+//! Decoding of `PredictRequest` with the numbers of tensors decoded straight into their tensors.
 //!
-//! `tensor_content` is shared with the message anyway. What lies in `float_val` and `double_val`, packed,
-//! is the same bytes under another field's number: where the tensor's dtype and shape came before and
-//! there are as many numbers as the shape has, they are copied once, from the frames to the tensor.
-//! Whatever comes in another way is read as the generated code reads it.
+//! `tensor_content` shares the message's memory. Packed `float_val` and `double_val` hold the same bytes under
+//! another field number: if the tensor's dtype and shape precede the field and their element count matches, the
+//! bytes are copied once, from the frames to the tensor. Every other encoding is decoded as the generated code
+//! decodes it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,22 +15,22 @@ use thalweg_proto::TensorProto;
 use thalweg_proto::tensorflow::serving as pb;
 use thalweg_tensor::{Budget, DType, Result, Shape, Tensor};
 
-/// What a model is run for of a `PredictRequest`.
+/// The fields of a `PredictRequest` that are used.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct PredictRequest {
     #[prost(message, optional, tag = "1")]
     pub(super) model_spec: Option<pb::ModelSpec>,
     #[prost(btree_map = "string, message", tag = "2")]
-    pub(super) inputs: BTreeMap<String, Incoming>,
+    pub(super) inputs: BTreeMap<String, IncomingTensor>,
     #[prost(string, repeated, tag = "3")]
     pub(super) output_filter: Vec<String>,
 }
 
 /// A `TensorProto`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Incoming {
+pub(super) struct IncomingTensor {
     proto: TensorProto,
-    /// All numbers of `float_val` or `double_val`, which are not in `proto` then.
+    /// All numbers of `float_val` or `double_val`; `proto` has none then.
     numbers: Option<Tensor>,
 }
 
@@ -40,8 +40,8 @@ const TENSOR_CONTENT: u32 = 4;
 const FLOAT_VAL: u32 = 5;
 const DOUBLE_VAL: u32 = 6;
 
-impl Incoming {
-    /// The tensor; what is not here already is charged to `budget`.
+impl IncomingTensor {
+    /// The tensor; memory that is not allocated yet is charged to `budget`.
     pub(super) fn tensor(self, budget: &Arc<Budget>) -> Result<Tensor> {
         match self.numbers {
             Some(numbers) => Ok(numbers),
@@ -49,8 +49,8 @@ impl Incoming {
         }
     }
 
-    /// The dtype and shape of the numbers in a field, if all of them are about to come.
-    fn awaited(&self, tag: u32, bytes: usize) -> Option<(DType, Shape)> {
+    /// The dtype and shape of a field's numbers, if it holds all elements of the tensor.
+    fn expected_numbers(&self, tag: u32, bytes: usize) -> Option<(DType, Shape)> {
         let is_first = self.numbers.is_none()
             && self.proto.float_val.is_empty()
             && self.proto.double_val.is_empty()
@@ -63,7 +63,7 @@ impl Incoming {
         (is_first && is_for && is_all && bytes > 0).then_some((dtype, shape))
     }
 
-    /// Reads packed numbers.
+    /// Decodes packed numbers.
     fn packed(
         &mut self,
         tag: u32,
@@ -73,9 +73,9 @@ impl Incoming {
         let len = decode_varint(buf)?;
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         if bytes <= buf.remaining()
-            && let Some((dtype, shape)) = self.awaited(tag, bytes)
+            && let Some((dtype, shape)) = self.expected_numbers(tag, bytes)
         {
-            // No more memory than the message has.
+            // At most as much memory as the message has.
             let read = Tensor::filled_with(dtype, shape, None, |target| {
                 buf.copy_to_slice(target);
                 Ok(())
@@ -85,15 +85,15 @@ impl Incoming {
                 return Ok(());
             }
         }
-        self.put_back();
+        self.move_to_proto();
         let mut head = Vec::with_capacity(10);
         encode_varint(len, &mut head);
         let mut again = head.as_slice().chain(&mut *buf);
         self.proto.merge_field(tag, WireType::LengthDelimited, &mut again, context)
     }
 
-    /// Puts numbers back where the generated code has them: more comes, which may change what they mean.
-    fn put_back(&mut self) {
+    /// Moves the numbers to the field of the generated code: a later field may change their meaning.
+    fn move_to_proto(&mut self) {
         let Some(numbers) = self.numbers.take() else { return };
         if let Ok(floats) = numbers.as_slice::<f32>() {
             self.proto.float_val = floats.to_vec();
@@ -104,18 +104,18 @@ impl Incoming {
 
     fn whole(&self) -> TensorProto {
         let mut whole = self.clone();
-        whole.put_back();
+        whole.move_to_proto();
         whole.proto
     }
 }
 
-impl PartialEq for Incoming {
-    fn eq(&self, other: &Incoming) -> bool {
+impl PartialEq for IncomingTensor {
+    fn eq(&self, other: &IncomingTensor) -> bool {
         self.whole() == other.whole()
     }
 }
 
-impl Message for Incoming {
+impl Message for IncomingTensor {
     fn merge_field(
         &mut self,
         tag: u32,
@@ -126,7 +126,7 @@ impl Message for Incoming {
         match (tag, wire_type) {
             (FLOAT_VAL | DOUBLE_VAL, WireType::LengthDelimited) => self.packed(tag, buf, context),
             (DTYPE | TENSOR_SHAPE | TENSOR_CONTENT | FLOAT_VAL | DOUBLE_VAL, _) => {
-                self.put_back();
+                self.move_to_proto();
                 self.proto.merge_field(tag, wire_type, buf, context)
             }
             _ => self.proto.merge_field(tag, wire_type, buf, context),
@@ -142,7 +142,7 @@ impl Message for Incoming {
     }
 
     fn clear(&mut self) {
-        *self = Incoming::default();
+        *self = IncomingTensor::default();
     }
 }
 
@@ -171,14 +171,18 @@ mod tests {
         parts.concat()
     }
 
-    /// Reads the bytes as the generated code does, and as we do: in one piece and in several.
-    fn same(bytes: &[u8]) -> Option<Incoming> {
+    /// Decodes the bytes with the generated code and with ours, in one piece and in several.
+    fn same(bytes: &[u8]) -> Option<IncomingTensor> {
         let expected = TensorProto::decode(bytes);
-        let whole = Incoming::decode(bytes);
+        let whole = IncomingTensor::decode(bytes);
         for at in 0..=bytes.len().min(40) {
             let (front, back) = bytes.split_at(at);
             let pieces = Bytes::copy_from_slice(front).chain(Bytes::copy_from_slice(back));
-            assert_eq!(Incoming::decode(pieces).is_ok(), expected.is_ok(), "{bytes:?} cut at {at}");
+            assert_eq!(
+                IncomingTensor::decode(pieces).is_ok(),
+                expected.is_ok(),
+                "{bytes:?} cut at {at}"
+            );
         }
         let Ok(expected) = expected else {
             assert!(whole.is_err(), "{bytes:?}");
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_straight_to_their_tensor() {
+    fn numbers_are_decoded_into_their_tensor() {
         let whole = same(&floats(&[2, 2], &[1.0, -0.0, f32::INFINITY, 4.0]));
         assert!(whole.unwrap().numbers.is_some());
         let double = TensorProto { double_val: vec![1.5, 2.5], ..message(DType::Double, &[2]) };
@@ -208,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_way_is_read_as_before() {
+    fn every_other_encoding_is_decoded_as_generated() {
         let (head, tail) = (
             message(DType::Float, &[4]).encode_to_vec(),
             TensorProto { float_val: vec![1.0, 2.0], ..Default::default() }.encode_to_vec(),
@@ -226,14 +230,14 @@ mod tests {
             joined(&[&head, &tail, &unpacked]),
             joined(&[&head, &unpacked, &tail]),
             joined(&[&tail, &tail, &head]),
-            // More or fewer than the shape has, none, one for all.
+            // More or fewer elements than the shape has, none, one for all.
             joined(&[&all, &tail]),
             floats(&[2], &[1.0, 2.0, 3.0]),
             floats(&[5], &[1.0]),
             floats(&[0], &[]),
             floats(&[], &[7.0]),
             head.clone(),
-            // What comes later changes what came before.
+            // A later field changes the meaning of an earlier one.
             joined(&[&all, &again.encode_to_vec()]),
             joined(&[&all, &content.encode_to_vec()]),
             joined(&[&content.encode_to_vec(), &tail]),
@@ -267,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_read_as_the_generated_code_reads_it() {
+    fn a_request_is_decoded_as_generated() {
         let tensor = TensorProto { float_val: vec![1.0; 3], ..message(DType::Float, &[3]) };
         let request = pb::PredictRequest {
             model_spec: Some(pb::ModelSpec { name: "m".to_owned(), ..Default::default() }),

@@ -19,7 +19,8 @@ use http::{Method, Request, Response};
 use http_body::Body;
 use prost::Message;
 use thalweg_rpc::{
-    FieldPath, Limits, MessageBody, Rope, decode, is_large, not_grpc, parse_timeout, read, status,
+    FieldPath, MessageBody, ReceiveLimits, Rope, decode, is_large, not_grpc, parse_timeout, read,
+    status,
 };
 use thalweg_runtime::on_pool;
 use thalweg_tensor::{Result, err};
@@ -33,14 +34,14 @@ use crate::inflate::Encoding;
 /// Answers gRPC calls.
 pub(crate) struct Services {
     pub(crate) engine: Arc<Engine>,
-    /// Those of the connection.
+    /// The calls of the connection.
     pub(crate) calls: Arc<Calls>,
     pub(crate) message_bytes_max: usize,
     pub(crate) has_session_service: bool,
 }
 
 impl Services {
-    /// Answers one call, within the time that its caller gives it.
+    /// Answers one call within its deadline (`grpc-timeout`).
     pub(crate) async fn answer<B>(&self, request: Request<B>) -> Response<GrpcBody>
     where
         B: Body<Data = Bytes> + Unpin + Send + 'static,
@@ -49,17 +50,17 @@ impl Services {
         let call = self.calls.begin();
         let timeout = request.headers().get("grpc-timeout").and_then(|t| t.to_str().ok());
         let Some(timeout) = timeout.and_then(parse_timeout) else {
-            return self.leaving(self.dispatch(request).await, call);
+            return self.with_charge(self.dispatch(request).await, call);
         };
         match tokio::time::timeout(timeout, self.dispatch(request)).await {
-            Ok(response) => self.leaving(response, call),
+            Ok(response) => self.with_charge(response, call),
             Err(_) => whole(status(&err!(DeadlineExceeded, "Deadline Exceeded"))),
         }
     }
 
-    fn leaving(&self, response: Response<GrpcBody>, call: OpenCall) -> Response<GrpcBody> {
+    fn with_charge(&self, response: Response<GrpcBody>, call: OpenCall) -> Response<GrpcBody> {
         let (parts, body) = response.into_parts();
-        match body.leaving(call, &self.engine.incoming) {
+        match body.with_charge(call, &self.engine.incoming) {
             Ok(body) => Response::from_parts(parts, body),
             Err(e) => whole(status(&e)),
         }
@@ -113,8 +114,10 @@ impl Services {
         B: Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let limits =
-            Limits { message_bytes_max: self.message_bytes_max, incoming: &self.engine.incoming };
+        let limits = ReceiveLimits {
+            message_bytes_max: self.message_bytes_max,
+            incoming: &self.engine.incoming,
+        };
         match call.encoding {
             None => read(call.body, limits, path).await,
             Some(encoding) => compressed::read(call.body, limits, encoding).await,
@@ -127,7 +130,7 @@ async fn decode_step<M: Message + Default + 'static>(rope: Rope) -> Result<M> {
     if is_large(&rope) { on_pool(move || decode(rope)).await } else { decode(rope) }
 }
 
-/// What a caller sends.
+/// An unparsed call.
 pub(crate) struct Call<B> {
     body: B,
     encoding: Option<Encoding>,

@@ -44,7 +44,7 @@ impl Services {
                 let answer = async {
                     let config = request.config.as_ref();
                     let config =
-                        config.ok_or_else(|| err!(InvalidArgument, "there is no config"))?;
+                        config.ok_or_else(|| err!(InvalidArgument, "the request has no config"))?;
                     let models = config::models(config)?;
                     for what in config::without_effect(config) {
                         warn!(target: "thalweg::serve", "{what}");
@@ -58,12 +58,12 @@ impl Services {
                 let answer = engine.counted("", Api::ReloadConfig, Entry::Grpc, answer).await?;
                 Ok(message(&answer))
             }
-            _ => bail!(Unimplemented, "tensorflow.serving.ModelService has no {method}"),
+            _ => bail!(Unimplemented, "tensorflow.serving.ModelService has no method {method}"),
         }
     }
 }
 
-/// What counters stand at; nothing is looked up where no name is asked for.
+/// Values of the named counters; empty if the request names none.
 fn counted(engine: &Engine, names: &[String]) -> BTreeMap<String, i64> {
     if names.is_empty() {
         return BTreeMap::new();
@@ -71,7 +71,7 @@ fn counted(engine: &Engine, names: &[String]) -> BTreeMap<String, i64> {
     counters(&engine.metrics.text(&engine.store), names)
 }
 
-/// By how much each has grown.
+/// The increase of each counter.
 fn increases(before: &BTreeMap<String, i64>, after: BTreeMap<String, i64>) -> Vec<pb::Metric> {
     let one = |(name, value): (String, i64)| {
         let increase = value - before.get(&name).copied().unwrap_or(0);

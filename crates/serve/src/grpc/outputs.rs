@@ -1,5 +1,5 @@
-//! Tensors in answers, in the typed fields that TensorFlow Serving fills (`float_val` and so on): many
-//! clients read those and nothing else.
+//! Tensors in responses, encoded in the typed fields that TensorFlow Serving fills (`float_val` and so on): many
+//! clients read only those.
 
 use bytes::Bytes;
 use prost::Message;
@@ -7,8 +7,8 @@ use thalweg_proto::TensorProto;
 use thalweg_rpc::{Pieces, field_len};
 use thalweg_tensor::{DType, Result, Tensor, bf16, f16};
 
-/// Puts an entry of a map from names to tensors, or a named tensor, as field `field`. Where elements
-/// have in memory the form that they have on the wire they are not copied.
+/// Encodes an entry of a map from names to tensors, or a named tensor, as field `field`. Elements
+/// whose memory layout is their wire format are not copied.
 pub(super) fn put_named(
     pieces: &mut Pieces,
     field: u32,
@@ -28,7 +28,7 @@ pub(super) fn put_named(
     Ok(())
 }
 
-/// The message without the elements that can be sent as they lie, and these with their field.
+/// The message without the elements that are sent from the tensor's memory, and those bytes with their field.
 fn fields(tensor: &Tensor) -> Result<(TensorProto, Option<(u32, Bytes)>)> {
     let mut proto = TensorProto {
         dtype: tensor.dtype().to_proto(),
@@ -44,7 +44,7 @@ fn fields(tensor: &Tensor) -> Result<(TensorProto, Option<(u32, Bytes)>)> {
         _ => None,
     };
     if let Some(number) = raw {
-        // A packed field is its elements, one after the other; an empty one is left out.
+        // A packed field concatenates its elements; an empty one is omitted.
         let bytes = tensor.to_bytes()?;
         return Ok((proto, (!bytes.is_empty()).then_some((number, bytes))));
     }
@@ -83,7 +83,7 @@ mod tests {
     use thalweg_tensor::Shape;
 
     #[test]
-    fn clients_read_them_back() {
+    fn encoded_outputs_decode() {
         let large = Tensor::zeros(DType::Float, Shape::new(&[100, 100]).unwrap()).unwrap();
         let tensors = [
             ("float", Tensor::vector(&[1.5f32, -2.0]).unwrap()),

@@ -12,7 +12,7 @@ use thalweg_proto::tensorflow::serving as pb;
 use thalweg_rpc::{FieldPath, MessageBody, Pieces, Rope, decode, message, response};
 use thalweg_tensor::{Budget, Charge, Context, Result, Tensor, bail, ensure, err};
 
-use super::incoming::{Incoming, PredictRequest};
+use super::incoming::{IncomingTensor, PredictRequest};
 use super::outputs::put_named;
 use super::{Call, Services, decode_step, weigh};
 use crate::engine::Engine;
@@ -21,7 +21,7 @@ use crate::inference::{Predicted, answered_by, predict, spec_signature};
 use crate::metrics::{Api, Entry};
 use crate::servable::Servable;
 
-/// From a `PredictRequest` to the bytes of its tensors.
+/// Field path from a `PredictRequest` to the bytes of its tensors.
 const PREDICT_TENSORS: FieldPath = &[2, 2, 4];
 
 impl Services {
@@ -38,7 +38,7 @@ impl Services {
         let rope = self.message(call, path).await?;
         let engine = &*self.engine;
         let kind = if method == "Predict" { &weigh::PREDICT } else { &weigh::ABOUT_EXAMPLES };
-        // Inputs share the message's memory until the answer is made.
+        // Inputs share the message's memory until the response is encoded.
         let _room = Charge::new(&engine.incoming, weigh::bytes_of(&rope, kind))?;
         match method {
             "Predict" => self.predict(rope).await,
@@ -72,7 +72,9 @@ impl Services {
                     engine.counted(name, Api::GetModelMetadata, Entry::Grpc, answer).await?;
                 Ok(message(&answer))
             }
-            _ => bail!(Unimplemented, "tensorflow.serving.PredictionService has no {method}"),
+            _ => {
+                bail!(Unimplemented, "tensorflow.serving.PredictionService has no method {method}")
+            }
         }
     }
 
@@ -92,10 +94,10 @@ impl Services {
 }
 
 fn tensors(
-    inputs: BTreeMap<String, Incoming>,
+    inputs: BTreeMap<String, IncomingTensor>,
     budget: &Arc<Budget>,
 ) -> Result<BTreeMap<String, Tensor>> {
-    let one = |(name, input): (String, Incoming)| {
+    let one = |(name, input): (String, IncomingTensor)| {
         let tensor = input.tensor(budget).context(|| format!("input '{name}'"))?;
         Ok((name, tensor))
     };
@@ -147,13 +149,13 @@ async fn infer_all(
     request: &pb::MultiInferenceRequest,
 ) -> Result<pb::MultiInferenceResponse> {
     let spec = request.tasks.first().and_then(|t| t.model_spec.as_ref());
-    ensure!(!request.tasks.is_empty(), InvalidArgument, "there are no tasks");
+    ensure!(!request.tasks.is_empty(), InvalidArgument, "the request has no tasks");
     let name = model_name(spec);
     let other = |t: &pb::InferenceTask| model_name(t.model_spec.as_ref()) != name;
     ensure!(
         !request.tasks.iter().any(other),
         InvalidArgument,
-        "all tasks of one request have to name the same model"
+        "all tasks of one request must name the same model"
     );
     let servable = engine.store.get(spec)?;
     let answer = multi_inference(&servable, request).await?;
@@ -161,10 +163,10 @@ async fn infer_all(
     Ok(answer)
 }
 
-/// The only thing that can be asked of a model so far.
+/// The only supported metadata field.
 pub(crate) const SIGNATURE_DEF: &str = "signature_def";
 
-/// What a model takes and gives.
+/// The signatures of a model.
 pub(crate) fn metadata(
     engine: &Engine,
     request: &pb::GetModelMetadataRequest,

@@ -1,4 +1,4 @@
-//! `grpc.reflection`: which services there are, and the files that describe their messages.
+//! `grpc.reflection`: the names of the services, and the descriptors of their messages.
 //!
 //! Both versions have the same messages on the wire.
 
@@ -26,10 +26,10 @@ use crate::engine::Engine;
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Compressed flag and length.
 const PREFIX_LEN: usize = 5;
-/// How often a stream without requests looks whether the server is to end.
+/// Interval at which an idle stream checks whether the server shuts down.
 const DRAIN_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Made when somebody asks first; few ever do.
+/// Built on the first request.
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     DescriptorPool::decode(thalweg_proto::FILE_DESCRIPTOR_SET)
         .expect("the build of thalweg-proto wrote valid descriptors")
@@ -44,7 +44,7 @@ impl Services {
         ensure!(
             method == "ServerReflectionInfo",
             Unimplemented,
-            "grpc.reflection.v1.ServerReflection has no {method}"
+            "grpc.reflection.v1.ServerReflection has no method {method}"
         );
         let (tell, told) = mpsc::channel(1);
         let services = services(self.has_session_service);
@@ -83,7 +83,7 @@ async fn answer_all<B>(
     while !tell.is_closed() && !engine.is_draining() {
         let coming = tokio::time::timeout(DRAIN_INTERVAL, next_data(&mut body));
         let Ok(data) = coming.await else { continue };
-        // A caller that is gone, or has asked all.
+        // The caller disconnected, or has sent its last request.
         let Some(data) = data else { return };
         received.extend_from_slice(&data);
         loop {
@@ -108,7 +108,7 @@ async fn next_data<B: Body<Data = Bytes> + Unpin>(body: &mut B) -> Option<Bytes>
     }
 }
 
-/// Takes a message from what was received, if one is whole.
+/// Removes the next message from the received bytes, if it is complete.
 fn next_request(received: &mut BytesMut) -> Result<Option<pb::ServerReflectionRequest>> {
     let Some((prefix, _)) = received.split_first_chunk::<PREFIX_LEN>() else { return Ok(None) };
     ensure!(prefix[0] == 0, Unimplemented, "compressed messages in streams are not supported");
@@ -116,7 +116,7 @@ fn next_request(received: &mut BytesMut) -> Result<Option<pb::ServerReflectionRe
     ensure!(
         len <= REQUEST_BYTES_MAX,
         ResourceExhausted,
-        "the message has {len} bytes; at most {REQUEST_BYTES_MAX} are taken"
+        "the message has {len} bytes; at most {REQUEST_BYTES_MAX} are accepted"
     );
     if received.len() - PREFIX_LEN < len {
         return Ok(None);
@@ -124,13 +124,13 @@ fn next_request(received: &mut BytesMut) -> Result<Option<pb::ServerReflectionRe
     received.advance(PREFIX_LEN);
     let message = received.split_to(len).freeze();
     let request = pb::ServerReflectionRequest::decode(message);
-    request.map(Some).map_err(|e| err!(InvalidArgument, "the message cannot be read: {e}"))
+    request.map(Some).map_err(|e| err!(InvalidArgument, "the message cannot be decoded: {e}"))
 }
 
-/// A caller's questions so far.
+/// State of a reflection stream.
 struct Stream {
     services: Vec<&'static str>,
-    /// Files that it has.
+    /// Files that the caller has received.
     sent: BTreeSet<String>,
 }
 
@@ -179,11 +179,11 @@ impl Stream {
                 };
                 Ok(MessageResponse::AllExtensionNumbersResponse(answer))
             }
-            None => Err(err!(InvalidArgument, "nothing is asked for")),
+            None => Err(err!(InvalidArgument, "the request names no file, symbol or extension")),
         }
     }
 
-    /// A file, and before it those that it imports and the caller does not have yet.
+    /// A file, preceded by its imports that the caller has not received.
     fn file(&mut self, file: &FileDescriptor) -> MessageResponse {
         self.sent.insert(file.name().to_owned());
         let mut found = vec![Bytes::from(file.encode_to_vec())];
@@ -223,7 +223,7 @@ fn file_of(symbol: &str) -> Option<FileDescriptor> {
         let is_method = service.methods().any(|method| method.name() == name);
         return is_method.then(|| service.parent_file());
     }
-    // The names of an enum's values stand beside its own.
+    // The values of an enum are siblings of the enum.
     let mut enums = POOL.all_enums();
     let found = enums.find(|e| e.values().any(|value| value.full_name() == symbol))?;
     Some(found.parent_file())
@@ -237,7 +237,7 @@ mod tests {
         Stream { services: services(true), sent: BTreeSet::new() }
     }
 
-    fn ask(stream: &mut Stream, asked: MessageRequest) -> MessageResponse {
+    fn request(stream: &mut Stream, asked: MessageRequest) -> MessageResponse {
         let request =
             pb::ServerReflectionRequest { host: "h".into(), message_request: Some(asked) };
         let answer = stream.answer(request.clone());
@@ -255,23 +255,23 @@ mod tests {
     #[test]
     fn every_service_is_described() {
         let MessageResponse::ListServicesResponse(list) =
-            ask(&mut stream(), MessageRequest::ListServices(String::new()))
+            request(&mut stream(), MessageRequest::ListServices(String::new()))
         else {
             panic!("no list")
         };
         assert_eq!(list.service.len(), 7);
         for service in list.service {
             let asked = MessageRequest::FileContainingSymbol(service.name.clone());
-            assert!(files(&ask(&mut stream(), asked)) > 0, "{}", service.name);
+            assert!(files(&request(&mut stream(), asked)) > 0, "{}", service.name);
         }
     }
 
     #[test]
-    fn imports_come_once() {
+    fn imports_are_sent_once() {
         let mut stream = stream();
         let asked = MessageRequest::FileContainingSymbol("tensorflow.GraphDef".into());
-        assert!(files(&ask(&mut stream, asked.clone())) > 3);
-        assert_eq!(files(&ask(&mut stream, asked)), 1);
+        assert!(files(&request(&mut stream, asked.clone())) > 3);
+        assert_eq!(files(&request(&mut stream, asked)), 1);
     }
 
     #[test]
@@ -299,7 +299,7 @@ mod tests {
             MessageRequest::FileContainingSymbol("no.Such".into()),
             MessageRequest::AllExtensionNumbersOfType("no.Such".into()),
         ] {
-            let MessageResponse::ErrorResponse(error) = ask(&mut stream(), asked) else {
+            let MessageResponse::ErrorResponse(error) = request(&mut stream(), asked) else {
                 panic!("no error")
             };
             assert_eq!(error.error_code, 5);
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_out_of_pieces() {
+    fn requests_split_over_frames() {
         let request = pb::ServerReflectionRequest {
             host: String::new(),
             message_request: Some(MessageRequest::ListServices("*".into())),
@@ -325,7 +325,7 @@ mod tests {
         for (bytes, words) in [
             (&b"\x01\0\0\0\0"[..], "compressed"),
             (b"\0\xff\xff\xff\xff", "4294967295 bytes"),
-            (b"\0\0\0\0\x01\xff", "cannot be read"),
+            (b"\0\0\0\0\x01\xff", "cannot be decoded"),
         ] {
             let error = next_request(&mut BytesMut::from(bytes)).unwrap_err();
             assert!(error.message().contains(words), "{error}");

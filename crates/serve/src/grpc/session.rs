@@ -13,7 +13,7 @@ use super::{Call, Services, decode_step, weigh};
 use crate::inference::{answered_by, session_run, spec_signature};
 use crate::metrics::{Api, Entry};
 
-/// From a `SessionRunRequest` to the bytes of its tensors.
+/// Field path from a `SessionRunRequest` to the bytes of its tensors.
 const FEEDS: FieldPath = &[2, 2, 4];
 
 impl Services {
@@ -29,10 +29,10 @@ impl Services {
         ensure!(
             method == "SessionRun",
             Unimplemented,
-            "tensorflow.serving.SessionService has no {method}"
+            "tensorflow.serving.SessionService has no method {method}"
         );
         let rope = self.message(call, FEEDS).await?;
-        // Feeds share the message's memory until the answer is made.
+        // Feeds share the message's memory until the response is encoded.
         let bytes = weigh::bytes_of(&rope, &weigh::SESSION_RUN);
         let _room = Charge::new(&self.engine.incoming, bytes)?;
         let request: pb::SessionRunRequest = decode_step(rope).await?;

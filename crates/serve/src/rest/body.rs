@@ -36,25 +36,28 @@ where
     B: Body<Data = Bytes> + Unpin,
     B::Error: std::fmt::Display,
 {
-    // Whoever says so beforehand need not be waited for.
+    // A Content-Length beyond the limit is rejected before the body is read.
     let claimed = body.size_hint().lower();
     if claimed > bytes_max as u64 {
-        pass_over(body, claimed, bytes_max).await;
-        bail!(ResourceExhausted, "the request has {claimed} bytes; at most {bytes_max} are taken");
+        discard(body, claimed, bytes_max).await;
+        bail!(
+            ResourceExhausted,
+            "the request has {claimed} bytes; at most {bytes_max} are accepted"
+        );
     }
     let mut bytes = BytesMut::new();
-    let mut room = GrowingCharge::new(incoming);
+    let mut charge = GrowingCharge::new(incoming);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|e| err!(Cancelled, "the request broke off: {e}"))?;
+        let frame = frame.map_err(|e| err!(Cancelled, "the request was cut off: {e}"))?;
         let Ok(data) = frame.into_data() else { continue };
         ensure!(
             data.len() <= bytes_max - bytes.len(),
             ResourceExhausted,
             "the request has more than {bytes_max} bytes"
         );
-        // Room is taken as the buffer grows, which it does by doubling.
+        // Charged as the buffer grows, which doubles.
         if bytes.capacity() - bytes.len() < data.len() {
-            room.more(data.len().max(bytes.len()))?;
+            charge.add(data.len().max(bytes.len()))?;
         }
         bytes.extend_from_slice(&data);
     }
@@ -66,24 +69,24 @@ where
             let Some(encoding) = Encoding::named(name) else {
                 bail!(
                     InvalidArgument,
-                    "Content-Encoding {:?} is not supported, gzip and deflate are",
+                    "Content-Encoding {:?} is not supported; expected gzip or deflate",
                     String::from_utf8_lossy(name)
                 )
             };
             return on_large(bytes.len(), move || {
-                let take = |bytes| room.more(bytes);
+                let take = |bytes| charge.add(bytes);
                 let bytes = inflate(("the request", &bytes), encoding, bytes_max, take)?;
-                Ok(Received { bytes, _room: room })
+                Ok(Received { bytes, _room: charge })
             })
             .await;
         }
     };
-    Ok(Received { bytes, _room: room })
+    Ok(Received { bytes, _room: charge })
 }
 
 /// Reads and drops the rest of a body that is slightly too large: most clients read an answer only
 /// after they have sent everything.
-async fn pass_over<B>(mut body: B, claimed: u64, bytes_max: usize)
+async fn discard<B>(mut body: B, claimed: u64, bytes_max: usize)
 where
     B: Body<Data = Bytes> + Unpin,
 {
@@ -93,7 +96,7 @@ where
 }
 
 /// Whether the client accepts a compressed answer.
-pub(super) fn takes_gzip(headers: &HeaderMap) -> bool {
+pub(super) fn accepts_gzip(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(ACCEPT_ENCODING);
     let text = accepted.iter().filter_map(|v| v.to_str().ok());
     text.flat_map(|v| v.split(',')).any(|item| {
@@ -149,7 +152,7 @@ mod tests {
         assert_eq!(receive(&small, "GZip", 1 << 19).unwrap(), zeros.as_bytes());
         let message = receive(&small, "gzip", 1 << 18).unwrap_err().to_string();
         assert!(message.contains("once it is decompressed"), "{message}");
-        // A bomb meets the budget if not the limit.
+        // A decompression bomb exceeds the budget if not the limit.
         let bomb = compressed("0".repeat(8 << 20).as_bytes()).unwrap();
         assert!(receive(&bomb, "gzip", usize::MAX / 2).is_err());
         let mut deflated = ZlibEncoder::new(Vec::new(), Compression::fast());
@@ -160,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_gzip() {
+    fn gzip_is_negotiated() {
         for (value, wanted) in [
             ("gzip", true),
             ("GZIP", true),
@@ -173,7 +176,7 @@ mod tests {
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(ACCEPT_ENCODING, value.parse().unwrap());
-            assert_eq!(takes_gzip(&headers), wanted, "{value}");
+            assert_eq!(accepts_gzip(&headers), wanted, "{value}");
         }
         assert!(compressed(b"short").is_none());
     }

@@ -71,7 +71,7 @@ fn info(info: &pb::TensorInfo) -> Value {
                 "dense_shape_tensor_name": parts.dense_shape_tensor_name,
             });
         }
-        // Whoever needs more asks over gRPC.
+        // gRPC returns the full message.
         Some(Encoding::CompositeTensor(_)) | None => {}
     }
     value

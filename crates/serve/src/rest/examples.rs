@@ -9,10 +9,11 @@ use super::json::{Kind, Reader, base64_object};
 use super::tensors::{GROWTH, Members, member, shown};
 use crate::growing::GrowingCharge;
 
-/// The examples of a request and their context; their memory is charged to `room`.
-pub(crate) fn input(members: &Members<'_>, room: &mut GrowingCharge) -> Result<pb::Input> {
-    let context =
-        member(members, "context").map(|text| example(&mut Reader::new(text), room)).transpose()?;
+/// The examples of a request and their context; their memory is charged to `charge`.
+pub(crate) fn input(members: &Members<'_>, charge: &mut GrowingCharge) -> Result<pb::Input> {
+    let context = member(members, "context")
+        .map(|text| example(&mut Reader::new(text), charge))
+        .transpose()?;
     let Some(text) = member(members, "examples") else {
         bail!(InvalidArgument, "the key 'examples' is expected and was not found")
     };
@@ -25,8 +26,8 @@ pub(crate) fn input(members: &Members<'_>, room: &mut GrowingCharge) -> Result<p
     ensure!(reader.enter()?, InvalidArgument, "'examples' value is an empty array");
     let mut examples = Vec::new();
     loop {
-        room.more(EXAMPLE_BYTES)?;
-        examples.push(example(&mut reader, room)?);
+        charge.add(EXAMPLE_BYTES)?;
+        examples.push(example(&mut reader, charge)?);
         if !reader.next()? {
             break;
         }
@@ -50,7 +51,7 @@ const EXAMPLE_BYTES: usize = GROWTH * size_of::<Example>() + size_of::<Bytes>();
 const FEATURE_BYTES: usize = size_of::<String>() + size_of::<Feature>();
 const NODE_BYTES: usize = 12 * FEATURE_BYTES;
 
-fn example(reader: &mut Reader<'_>, room: &mut GrowingCharge) -> Result<Example> {
+fn example(reader: &mut Reader<'_>, charge: &mut GrowingCharge) -> Result<Example> {
     let kind = reader.kind()?;
     ensure!(
         kind == Kind::Object,
@@ -66,8 +67,8 @@ fn example(reader: &mut Reader<'_>, room: &mut GrowingCharge) -> Result<Example>
         let map_bytes =
             if features.feature.is_empty() { NODE_BYTES } else { GROWTH * FEATURE_BYTES };
         // The name stands in the example and in the string that it becomes.
-        room.more(map_bytes + 2 * name.len())?;
-        let feature = feature(reader, &name, room)?;
+        charge.add(map_bytes + 2 * name.len())?;
+        let feature = feature(reader, &name, charge)?;
         features.feature.insert(name, feature);
         goes_on = reader.next()?;
     }
@@ -75,15 +76,15 @@ fn example(reader: &mut Reader<'_>, room: &mut GrowingCharge) -> Result<Example>
 }
 
 /// One value, or a list of values of one kind.
-fn feature(reader: &mut Reader<'_>, name: &str, room: &mut GrowingCharge) -> Result<Feature> {
+fn feature(reader: &mut Reader<'_>, name: &str, charge: &mut GrowingCharge) -> Result<Feature> {
     let mut feature = Feature::default();
     if reader.kind()? != Kind::List {
-        add(reader, (name, &mut feature), room)?;
+        add(reader, (name, &mut feature), charge)?;
         return Ok(feature);
     }
     let mut goes_on = reader.enter()?;
     while goes_on {
-        add(reader, (name, &mut feature), room)?;
+        add(reader, (name, &mut feature), charge)?;
         goes_on = reader.next()?;
     }
     Ok(feature)
@@ -98,10 +99,10 @@ enum Value {
 fn add(
     reader: &mut Reader<'_>,
     (name, feature): (&str, &mut Feature),
-    room: &mut GrowingCharge,
+    charge: &mut GrowingCharge,
 ) -> Result<()> {
     let value = value(reader, name)?;
-    room.more(match &value {
+    charge.add(match &value {
         Value::Bytes(bytes) => GROWTH * size_of::<Bytes>() + 2 * bytes.len(),
         Value::Float(_) | Value::Int(_) => (GROWTH + 1) * size_of::<i64>(),
     })?;
@@ -192,17 +193,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_built_is_charged() {
+    fn examples_are_charged() {
         // Each of these few bytes becomes a map with a string and a list.
         let text = format!("{{\"examples\": [{}{{}}]}}", "{\"a\":1},".repeat(10_000));
         let budget = Budget::new(1 << 30);
-        let mut room = GrowingCharge::new(&budget);
-        input(&members(text.as_bytes()).unwrap(), &mut room).unwrap();
+        let mut charge = GrowingCharge::new(&budget);
+        input(&members(text.as_bytes()).unwrap(), &mut charge).unwrap();
         assert!(budget.used_bytes() > 50 * text.len(), "{} {}", budget.used_bytes(), text.len());
         let small = Budget::new(10 * text.len());
         let error = input(&members(text.as_bytes()).unwrap(), &mut GrowingCharge::new(&small));
         assert_eq!(error.unwrap_err().code(), Code::ResourceExhausted);
-        drop(room);
+        drop(charge);
         assert_eq!((budget.used_bytes(), small.used_bytes()), (0, 0));
     }
 

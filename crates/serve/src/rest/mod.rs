@@ -27,7 +27,7 @@ use thalweg_runtime::on_pool;
 use thalweg_tensor::{Charge, Error, Result, Tensor, err};
 
 use self::route::Verb;
-use crate::connection::{Call, Calls, held};
+use crate::connection::{Call, Calls, with_call};
 use crate::engine::Engine;
 use crate::growing::GrowingCharge;
 use crate::inference::predict;
@@ -112,7 +112,7 @@ impl Rest {
         B::Error: std::fmt::Display,
     {
         let call = self.calls.begin();
-        let is_gzip_fine = body::takes_gzip(request.headers());
+        let is_gzip_fine = body::accepts_gzip(request.headers());
         let is_head = request.method() == Method::HEAD;
         let late = |_| err!(DeadlineExceeded, "Timed out after {:?}", self.options.timeout);
         let answered = tokio::time::timeout(self.options.timeout, self.dispatch(request)).await;
@@ -154,7 +154,7 @@ impl Rest {
             headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         }
         call.answered(reply.room);
-        let bytes = if is_head { Bytes::new() } else { held(reply.body, Arc::new(call)) };
+        let bytes = if is_head { Bytes::new() } else { with_call(reply.body, Arc::new(call)) };
         let mut response = Response::new(Full::new(bytes));
         *response.status_mut() = reply.status;
         *response.headers_mut() = headers;
@@ -202,11 +202,11 @@ impl Rest {
         }
         let mut text = String::new();
         if self.engine.is_draining() {
-            text.push_str("the server is ending\n");
+            text.push_str("the server is shutting down\n");
         }
         for (name, view) in self.engine.store.views() {
             if view.available.is_empty() {
-                text.push_str(&format!("no version of model '{name}' takes requests\n"));
+                text.push_str(&format!("no version of model '{name}' is available\n"));
             }
         }
         Reply { status: StatusCode::SERVICE_UNAVAILABLE, ..Reply::text(text) }

@@ -118,7 +118,7 @@ pub(crate) fn http_status(code: thalweg_tensor::Code) -> http::StatusCode {
 
 /// Fails for an unknown route.
 pub(crate) fn unknown<T>(method: &Method, path: &str) -> Result<T> {
-    bail!(NotFound, "there is nothing at {method} {path}")
+    bail!(NotFound, "no route for {method} {path}")
 }
 
 #[cfg(test)]

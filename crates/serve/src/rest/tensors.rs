@@ -40,19 +40,19 @@ pub(crate) fn signature_name<'a>(members: &Members<'a>) -> Result<Cow<'a, str>> 
     reader.text()
 }
 
-/// The input tensors of a request; their memory is charged to `room`.
+/// The input tensors of a request; their memory is charged to `charge`.
 pub(crate) fn inputs(
     members: &Members<'_>,
     signature: &Signature,
-    room: &mut GrowingCharge,
+    charge: &mut GrowingCharge,
 ) -> Result<(Format, BTreeMap<String, Tensor>)> {
     match (member(members, "instances"), member(members, "inputs")) {
         (Some(_), Some(_)) => bail!(
             InvalidArgument,
             "Not formatted correctly expecting only one of 'inputs' or 'instances' keys to exist"
         ),
-        (Some(rows), None) => Ok((Format::Row, from_rows(rows, signature, room)?)),
-        (None, Some(columns)) => Ok((Format::Column, from_columns(columns, signature, room)?)),
+        (Some(rows), None) => Ok((Format::Row, from_rows(rows, signature, charge)?)),
+        (None, Some(columns)) => Ok((Format::Column, from_columns(columns, signature, charge)?)),
         (None, None) => bail!(InvalidArgument, "Missing 'inputs' or 'instances' key"),
     }
 }
@@ -62,7 +62,7 @@ type Specs = BTreeMap<String, TensorSpec>;
 fn from_rows(
     text: &[u8],
     signature: &Signature,
-    room: &mut GrowingCharge,
+    charge: &mut GrowingCharge,
 ) -> Result<BTreeMap<String, Tensor>> {
     let specs = &signature.inputs;
     let mut reader = Reader::new(text);
@@ -95,10 +95,10 @@ fn from_rows(
             if are_objects { "object but got value/list" } else { "value/list but got object" }
         );
         if are_objects {
-            add_row(&mut reader, specs, (&mut builders, room), rows).map_err(at)?;
+            add_row(&mut reader, specs, (&mut builders, charge), rows).map_err(at)?;
         } else if let Some((name, spec)) = specs.first_key_value() {
             let builder = builders.entry(name).or_insert_with(|| Builder::new(spec.dtype));
-            builder.value(&mut reader, 1, room).map_err(at)?;
+            builder.value(&mut reader, 1, charge).map_err(at)?;
         }
         rows += 1;
         if !reader.next()? {
@@ -125,7 +125,7 @@ fn is_object(reader: &Reader<'_>) -> Result<bool> {
 fn add_row<'s>(
     reader: &mut Reader<'_>,
     specs: &'s Specs,
-    (builders, room): (&mut BTreeMap<&'s str, Builder>, &mut GrowingCharge),
+    (builders, charge): (&mut BTreeMap<&'s str, Builder>, &mut GrowingCharge),
     row: usize,
 ) -> Result<()> {
     let mut seen = BTreeSet::new();
@@ -136,11 +136,11 @@ fn add_row<'s>(
             let key = shown(key.as_bytes());
             bail!(InvalidArgument, "JSON object: does not have named input: {key}")
         };
-        ensure!(seen.insert(name), InvalidArgument, "the key {name} comes twice");
+        ensure!(seen.insert(name), InvalidArgument, "the key {name} occurs twice");
         let is_late = row > 0 && !builders.contains_key(name.as_str());
         if !is_late {
             let builder = builders.entry(name).or_insert_with(|| Builder::new(spec.dtype));
-            builder.value(reader, 1, room)?;
+            builder.value(reader, 1, charge)?;
         }
         if is_late {
             return Err(keys_differ(specs));
@@ -161,7 +161,7 @@ fn keys_differ(specs: &Specs) -> thalweg_tensor::Error {
 fn from_columns(
     text: &[u8],
     signature: &Signature,
-    room: &mut GrowingCharge,
+    charge: &mut GrowingCharge,
 ) -> Result<BTreeMap<String, Tensor>> {
     let specs = &signature.inputs;
     let mut reader = Reader::new(text);
@@ -175,7 +175,7 @@ fn from_columns(
         );
         if let Some((name, spec)) = specs.first_key_value() {
             let mut builder = Builder::new(spec.dtype);
-            builder.value(&mut reader, 0, room)?;
+            builder.value(&mut reader, 0, charge)?;
             found.insert(name.clone(), builder.finish(None)?);
         }
         return Ok(found);
@@ -187,11 +187,11 @@ fn from_columns(
             Some(spec) => {
                 let mut builder = Builder::new(spec.dtype);
                 builder
-                    .value(&mut reader, 0, room)
+                    .value(&mut reader, 0, charge)
                     .map_err(|e| e.map_message(|m| format!("input '{key}': {m}")))?;
                 found.insert(key.into_owned(), builder.finish(None)?);
             }
-            // TensorFlow Serving passes over what the signature does not name.
+            // As in TensorFlow Serving, keys that the signature does not name are ignored.
             None => drop(reader.skip()?),
         }
         goes_on = reader.next()?;
@@ -230,10 +230,10 @@ impl Builder {
         &mut self,
         reader: &mut Reader<'_>,
         level: usize,
-        room: &mut GrowingCharge,
+        charge: &mut GrowingCharge,
     ) -> Result<()> {
         if reader.kind()? == Kind::List {
-            return self.list(reader, level, room);
+            return self.list(reader, level, charge);
         }
         let rank = *self.rank.get_or_insert(level);
         ensure!(
@@ -245,11 +245,11 @@ impl Builder {
         );
         if self.dtype == DType::String {
             let string = self.string(reader)?;
-            room.more(string.len() + GROWTH * size_of::<Bytes>())?;
+            charge.add(string.len() + GROWTH * size_of::<Bytes>())?;
             self.strings.push(string);
             return Ok(());
         }
-        room.more(GROWTH * self.dtype.size())?;
+        charge.add(GROWTH * self.dtype.size())?;
         self.number(reader)
     }
 
@@ -257,7 +257,7 @@ impl Builder {
         &mut self,
         reader: &mut Reader<'_>,
         level: usize,
-        room: &mut GrowingCharge,
+        charge: &mut GrowingCharge,
     ) -> Result<()> {
         if let Some(rank) = self.rank {
             ensure!(
@@ -272,7 +272,7 @@ impl Builder {
         let mut count = 0;
         let mut goes_on = reader.enter()?;
         while goes_on {
-            self.value(reader, level + 1, room)?;
+            self.value(reader, level + 1, charge)?;
             count += 1;
             goes_on = reader.next()?;
         }
@@ -442,18 +442,18 @@ mod tests {
     }
 
     fn read(text: &str, wanted: &[(&str, DType)]) -> Result<BTreeMap<String, Tensor>> {
-        let room = &mut GrowingCharge::new(&Budget::new(1 << 20));
-        inputs(&members(text.as_bytes())?, &signature(wanted), room).map(|(_, tensors)| tensors)
+        let charge = &mut GrowingCharge::new(&Budget::new(1 << 20));
+        inputs(&members(text.as_bytes())?, &signature(wanted), charge).map(|(_, tensors)| tensors)
     }
 
     #[test]
-    fn what_is_built_is_charged() {
+    fn tensors_are_charged() {
         for (element, dtype, times) in [("\"\"", DType::String, 10), ("0", DType::Double, 4)] {
             let text =
                 format!("{{\"inputs\": [{}{element}]}}", format!("{element},").repeat(10_000));
             let read = |budget: &Arc<Budget>| {
-                let room = &mut GrowingCharge::new(budget);
-                let read = inputs(&members(text.as_bytes())?, &signature(&[("x", dtype)]), room);
+                let charge = &mut GrowingCharge::new(budget);
+                let read = inputs(&members(text.as_bytes())?, &signature(&[("x", dtype)]), charge);
                 read.map(|_| budget.used_bytes())
             };
             let used = read(&Budget::new(1 << 30)).unwrap();
@@ -513,7 +513,7 @@ mod tests {
             (r#"{"instances": [{"a": 1, "b": ""}, {"a": 1}]}"#, "keys must be equal to: a,b"),
             (r#"{"instances": [{"a": 1, "b": ""}, 5]}"#, "at item 1"),
             (r#"{"instances": [{"a": 1, "b": "", "c": 1}]}"#, "does not have named input: c"),
-            (r#"{"instances": [{"a": 1, "a": 2, "b": ""}]}"#, "comes twice"),
+            (r#"{"instances": [{"a": 1, "a": 2, "b": ""}]}"#, "occurs twice"),
             (r#"{"inputs": [1]}"#, "plain value/list"),
             (r#"{"inputs": {"b": []}}"#, "Missing named input: a"),
         ] {

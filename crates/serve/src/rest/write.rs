@@ -184,7 +184,7 @@ impl<'a> Values<'a> {
             Values::UInt64(v) => write!(out, "{}", v[i]),
             Values::Bool(v) => write!(out, "{}", v[i]),
             Values::Base64(v) => return base64_text(out, &v[i]),
-            // What is no text cannot stand in JSON as such.
+            // Bytes that are not UTF-8 are written as base64.
             Values::Text(v) => match std::str::from_utf8(&v[i]) {
                 Ok(plain) => return text(out, plain),
                 Err(_) => return base64_text(out, &v[i]),

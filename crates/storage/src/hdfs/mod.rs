@@ -22,7 +22,7 @@ use thalweg_tensor::{Code, Result, ensure, err};
 
 use crate::clock;
 use crate::driver::Driver;
-use crate::remote_file::{Fetching, Ranges, RemoteFile};
+use crate::remote_file::{RangeFuture, Ranges, RemoteFile};
 use crate::url::Url;
 use error::failed;
 use writer::Writer;
@@ -49,7 +49,7 @@ pub struct HdfsStorage {
 
 /// A path on a name node.
 #[derive(Clone)]
-struct Place {
+struct NameNodePath {
     client: Arc<Client>,
     /// The URL that the caller gave.
     url: String,
@@ -67,16 +67,16 @@ impl HdfsStorage {
         HdfsStorage { driver, clients: Mutex::default() }
     }
 
-    fn place(&self, text: &str) -> Result<Place> {
+    fn parse_path(&self, text: &str) -> Result<NameNodePath> {
         let url = Url::parse(text).filter(|url| url.scheme == "hdfs");
         let url = url.ok_or_else(|| {
-            err!(InvalidArgument, "{text}: it is not of the form hdfs://HOST:PORT/PATH")
+            err!(InvalidArgument, "{text}: expected a URL of the form hdfs://HOST:PORT/PATH")
         })?;
         let path = match url.path.trim_end_matches('/') {
             "" => "/".to_owned(),
             path => path.to_owned(),
         };
-        Ok(Place {
+        Ok(NameNodePath {
             client: self.client(text, url.authority)?,
             url: text.to_owned(),
             node_path: path,
@@ -91,10 +91,10 @@ impl HdfsStorage {
         ensure!(
             clients.len() < CLIENTS_MAX,
             ResourceExhausted,
-            "{url}: {CLIENTS_MAX} name nodes are in use already"
+            "{url}: the process has connections to {CLIENTS_MAX} name nodes, its maximum"
         );
         let mut builder = ClientBuilder::new().with_io_runtime(self.driver.handle());
-        // Without a host it is the one that the settings name.
+        // Without a host the name node comes from the settings.
         if !authority.is_empty() {
             builder = builder.with_url(format!("hdfs://{authority}"));
         }
@@ -111,20 +111,20 @@ impl HdfsStorage {
     /// Runs an operation once.
     fn wait<T: Send + 'static, F>(
         &self,
-        place: &Place,
+        target: &NameNodePath,
         doing: &'static str,
         work: impl FnOnce(Arc<Client>, String) -> F,
     ) -> Result<T>
     where
         F: Future<Output = Result<T, HdfsError>> + Send + 'static,
     {
-        let work = work(Arc::clone(&place.client), place.node_path.clone());
-        self.driver.wait(bounded(place.url.clone(), doing, work))
+        let work = work(Arc::clone(&target.client), target.node_path.clone());
+        self.driver.wait(bounded(target.url.clone(), doing, work))
     }
 
     /// The status of a file or folder.
-    fn status(&self, place: &Place, doing: &'static str) -> Result<FileStatus> {
-        let Place { client, url, node_path: path } = place.clone();
+    fn status(&self, target: &NameNodePath, doing: &'static str) -> Result<FileStatus> {
+        let NameNodePath { client, url, node_path: path } = target.clone();
         self.driver.wait(retried(url, doing, move || {
             let (client, path) = (Arc::clone(&client), path.clone());
             async move { client.get_file_info(&path).await }
@@ -132,15 +132,15 @@ impl HdfsStorage {
     }
 
     /// Fails unless the path is a file.
-    fn check_file(&self, place: &Place, doing: &'static str) -> Result<()> {
-        let is_folder = self.status(place, doing)?.isdir;
-        ensure!(!is_folder, FailedPrecondition, "{}: cannot {doing}: it is a folder", place.url);
+    fn check_file(&self, target: &NameNodePath, doing: &'static str) -> Result<()> {
+        let is_folder = self.status(target, doing)?.isdir;
+        ensure!(!is_folder, FailedPrecondition, "{}: cannot {doing}: it is a folder", target.url);
         Ok(())
     }
 
     /// Fails if the path is a folder.
-    fn check_no_folder(&self, place: &Place) -> Result<()> {
-        match self.check_file(place, "write it") {
+    fn check_no_folder(&self, target: &NameNodePath) -> Result<()> {
+        match self.check_file(target, "write it") {
             Err(e) if e.code() == Code::NotFound => Ok(()),
             result => result,
         }
@@ -185,16 +185,16 @@ fn temporary_name(path: &str) -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
     let (number, process) = (NEXT.fetch_add(1, Ordering::Relaxed), std::process::id());
-    // Several machines may have a process of that number.
+    // Process ids are not unique across machines.
     let time = clock::wall().as_nanos();
     format!("{folder}/.{name}.{process}-{time:x}-{number}.tmp")
 }
 
 impl Storage for HdfsStorage {
     fn open(&self, path: &str) -> Result<Arc<dyn ReadAt>> {
-        let place = self.place(path)?;
-        self.check_file(&place, "open it")?;
-        let Place { client, url, node_path: at } = place;
+        let target = self.parse_path(path)?;
+        self.check_file(&target, "open it")?;
+        let NameNodePath { client, url, node_path: at } = target;
         let reader = self.driver.wait(retried(url, "open it", move || {
             let (client, at) = (Arc::clone(&client), at.clone());
             async move { client.read(&at).await }
@@ -205,33 +205,33 @@ impl Storage for HdfsStorage {
     }
 
     fn create(&self, path: &str) -> Result<Box<dyn WriteFile>> {
-        let place = self.place(path)?;
-        self.check_no_folder(&place)?;
-        let at = place.node_path.clone();
-        let mut writer = Writer::create(place, self.driver.clone(), at)?;
-        // Others see an empty file, not one that nobody can read yet.
+        let target = self.parse_path(path)?;
+        self.check_no_folder(&target)?;
+        let at = target.node_path.clone();
+        let mut writer = Writer::create(target, self.driver.clone(), at)?;
+        // Readers see an empty file at once.
         writer.flush()?;
         Ok(Box::new(writer))
     }
 
     fn append(&self, path: &str) -> Result<Box<dyn WriteFile>> {
-        let place = self.place(path)?;
-        match self.check_file(&place, "open it for appending") {
-            Ok(()) => Ok(Box::new(Writer::append(place, self.driver.clone()))),
+        let target = self.parse_path(path)?;
+        match self.check_file(&target, "open it for appending") {
+            Ok(()) => Ok(Box::new(Writer::append(target, self.driver.clone()))),
             Err(e) if e.code() == Code::NotFound => self.create(path),
             Err(e) => Err(e),
         }
     }
 
     fn replace(&self, path: &str) -> Result<Box<dyn WriteFile>> {
-        let place = self.place(path)?;
-        self.check_no_folder(&place)?;
-        let at = temporary_name(&place.node_path);
-        Ok(Box::new(Writer::create(place, self.driver.clone(), at)?))
+        let target = self.parse_path(path)?;
+        self.check_no_folder(&target)?;
+        let at = temporary_name(&target.node_path);
+        Ok(Box::new(Writer::create(target, self.driver.clone(), at)?))
     }
 
     fn metadata(&self, path: &str) -> Result<Metadata> {
-        let status = self.status(&self.place(path)?, "look at it")?;
+        let status = self.status(&self.parse_path(path)?, "stat it")?;
         Ok(Metadata {
             bytes: if status.isdir { 0 } else { status.length as u64 },
             is_folder: status.isdir,
@@ -240,13 +240,13 @@ impl Storage for HdfsStorage {
     }
 
     fn list(&self, folder: &str) -> Result<Vec<String>> {
-        let place = self.place(folder)?;
+        let target = self.parse_path(folder)?;
         ensure!(
-            self.status(&place, "list it")?.isdir,
+            self.status(&target, "list it")?.isdir,
             FailedPrecondition,
-            "{folder}: cannot list it: it is no folder"
+            "{folder}: cannot list it: it is not a folder"
         );
-        let names = self.wait(&place, "list it", |client, path| async move {
+        let names = self.wait(&target, "list it", |client, path| async move {
             let (entries, mut names) = (client.list_status_iter(&path, false), Vec::new());
             while let Some(entry) = entries.next().await {
                 let path = entry?.path;
@@ -266,28 +266,28 @@ impl Storage for HdfsStorage {
     }
 
     fn remove(&self, path: &str) -> Result<()> {
-        let place = self.place(path)?;
-        self.check_file(&place, "delete it")?;
-        self.wait(&place, "delete it", |client, path| async move {
+        let target = self.parse_path(path)?;
+        self.check_file(&target, "delete it")?;
+        self.wait(&target, "delete it", |client, path| async move {
             client.delete(&path, false).await.map(drop)
         })
     }
 
     fn remove_folder(&self, path: &str) -> Result<()> {
-        let place = self.place(path)?;
+        let target = self.parse_path(path)?;
         ensure!(
-            self.status(&place, "delete it")?.isdir,
+            self.status(&target, "delete it")?.isdir,
             FailedPrecondition,
-            "{path}: cannot delete it: it is no folder"
+            "{path}: cannot delete it: it is not a folder"
         );
-        self.wait(&place, "delete it", |client, path| async move {
+        self.wait(&target, "delete it", |client, path| async move {
             client.delete(&path, false).await.map(drop)
         })
     }
 
     /// An atomic rename on the name node.
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        let (source, target) = (self.place(from)?, self.place(to)?);
+        let (source, target) = (self.parse_path(from)?, self.parse_path(to)?);
         ensure!(
             Arc::ptr_eq(&source.client, &target.client),
             Unimplemented,
@@ -300,8 +300,8 @@ impl Storage for HdfsStorage {
     }
 
     fn create_folder(&self, path: &str) -> Result<()> {
-        let place = self.place(path)?;
-        let made = self.wait(&place, "make the folder", |client, path| async move {
+        let target = self.parse_path(path)?;
+        let made = self.wait(&target, "make the folder", |client, path| async move {
             client.mkdirs(&path, FOLDER_MODE, true).await
         });
         made.map_err(|e| match e.code() {
@@ -320,15 +320,15 @@ struct Source {
 }
 
 impl Ranges for Source {
-    fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> Fetching {
+    fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> RangeFuture {
         let begin = usize::try_from(begin).unwrap_or(usize::MAX);
         Box::pin(async move {
-            // The library asks for ranges that the file has.
+            // The library panics on ranges beyond the end of the file.
             let length = self.reader.file_length();
             ensure!(
                 begin.saturating_add(bytes) <= length,
                 OutOfRange,
-                "{}: {bytes} bytes at {begin} are beyond its {length}",
+                "{}: the range of {bytes} bytes at {begin} exceeds the file's {length} bytes",
                 self.url
             );
             let reader = Arc::clone(&self.reader);

@@ -11,10 +11,10 @@ use http_body_util::Full;
 use thalweg_tensor::{Code, Error, Result, ensure, err};
 use tokio::time::Instant;
 
-use super::connections::{Answer, Connections, Trouble};
-use super::refusal::Refusal;
+use super::connections::{Answer, AttemptError, Connections};
+use super::error_response::ErrorResponse;
 use super::settings::S3Settings;
-use super::sign::{self, ToSign};
+use super::sign::{self, SignedParts};
 use super::xml::{self, Element};
 use crate::clock;
 use crate::url::Url;
@@ -34,7 +34,7 @@ pub(super) struct Object {
 
 impl Object {
     pub(super) fn parse(text: &str) -> Result<Object> {
-        let wrong = || err!(InvalidArgument, "{text}: it is not of the form s3://BUCKET/KEY");
+        let wrong = || err!(InvalidArgument, "{text}: expected a URL of the form s3://BUCKET/KEY");
         let url = Url::parse(text).filter(|url| url.scheme == "s3").ok_or_else(wrong)?;
         let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | ':');
         let bucket = url.authority;
@@ -64,14 +64,14 @@ pub(super) struct Request<'a> {
     /// Whether the request is idempotent.
     pub(super) is_repeatable: bool,
     /// The operation, for error messages of the form "cannot ...".
-    pub(super) doing: &'static str,
+    pub(super) operation: &'static str,
 }
 
 impl<'a> Request<'a> {
-    pub(super) fn new(method: Method, object: &'a Object, doing: &'static str) -> Request<'a> {
+    pub(super) fn new(method: Method, object: &'a Object, operation: &'static str) -> Request<'a> {
         let (query, headers) = (Vec::new(), Vec::new());
         let body = Bytes::new();
-        Request { method, object, query, headers, body, is_repeatable: true, doing }
+        Request { method, object, query, headers, body, is_repeatable: true, operation }
     }
 }
 
@@ -89,7 +89,7 @@ impl Client {
     }
 
     /// One attempt.
-    async fn attempt(&self, request: &Request<'_>) -> Result<Answer, Trouble> {
+    async fn attempt(&self, request: &Request<'_>) -> Result<Answer, AttemptError> {
         let Object { bucket, key, .. } = request.object;
         let path = format!("/{}/{}", sign::encode(bucket, false), sign::encode(key, true));
         let path = if key.is_empty() { path.trim_end_matches('/') } else { &path };
@@ -101,7 +101,7 @@ impl Client {
         }
         let built = built
             .body(Full::new(request.body.clone()))
-            .map_err(|e| Trouble(format!("the request cannot be made: {e}")))?;
+            .map_err(|e| AttemptError(format!("the request cannot be built: {e}")))?;
         self.connections.send(built, request.body.len(), request.is_repeatable).await
     }
 
@@ -121,7 +121,8 @@ impl Client {
             headers.sort();
             let method = request.method.as_str();
             let (headers_to_sign, content_hash) = (&headers[..], &content_hash[..]);
-            let to_sign = ToSign { method, path, query, headers: headers_to_sign, content_hash };
+            let to_sign =
+                SignedParts { method, path, query, headers: headers_to_sign, content_hash };
             let region = &self.settings.region;
             let signature = sign::authorization(&to_sign, credentials, region, &time);
             headers.push(("authorization".into(), signature));
@@ -130,31 +131,37 @@ impl Client {
     }
 
     /// The successful answer to a request, before its body is read.
-    pub(super) async fn answer(&self, request: &Request<'_>, tries: &mut Tries) -> Result<Answer> {
+    pub(super) async fn answer(
+        &self,
+        request: &Request<'_>,
+        retries: &mut RetryState,
+    ) -> Result<Answer> {
         loop {
             let why = match self.attempt(request).await {
                 Ok(answer) if answer.status.is_success() => return Ok(answer),
                 Ok(answer) => {
-                    let refusal = Refusal::read(answer).await;
-                    if !refusal.passes() {
-                        return Err(refusal.error(&request.object.url, request.doing));
+                    let error_response = ErrorResponse::read(answer).await;
+                    if !error_response.is_retryable() {
+                        return Err(error_response.error(&request.object.url, request.operation));
                     }
-                    refusal.shown()
+                    error_response.shown()
                 }
-                Err(trouble) => trouble.0,
+                Err(attempt_error) => attempt_error.0,
             };
-            self.again(request, tries, &why).await?;
+            self.retry_or_fail(request, retries, &why).await?;
         }
     }
 
     /// The successful answer to a request whose body is ignored.
     pub(super) async fn done(&self, request: &Request<'_>) -> Result<Answer> {
-        let mut tries = Tries::new();
+        let mut retries = RetryState::new();
         loop {
-            let mut answer = self.answer(request, &mut tries).await?;
+            let mut answer = self.answer(request, &mut retries).await?;
             match answer.content(ANSWER_BYTES_MAX).await {
                 Ok(_) => return Ok(answer),
-                Err(trouble) => self.again(request, &mut tries, &trouble.0).await?,
+                Err(attempt_error) => {
+                    self.retry_or_fail(request, &mut retries, &attempt_error.0).await?
+                }
             }
         }
     }
@@ -163,46 +170,47 @@ impl Client {
     pub(super) async fn document(
         &self,
         request: &Request<'_>,
-        tries: &mut Tries,
+        retries: &mut RetryState,
     ) -> Result<Element> {
         loop {
-            let mut answer = self.answer(request, tries).await?;
+            let mut answer = self.answer(request, retries).await?;
             let why = match answer.content(ANSWER_BYTES_MAX).await {
                 Ok(content) => {
                     let document = xml::parse(&content).map_err(|e| {
                         let Object { url, .. } = request.object;
-                        let what = format!("{url}: cannot {}: the store's answer", request.doing);
+                        let what =
+                            format!("{url}: cannot {}: the store's response", request.operation);
                         e.map_message(|message| format!("{what}: {message}"))
                     })?;
-                    // Some failures come after the status was sent.
+                    // A response with status 200 may hold an error.
                     if document.name != "Error" {
                         return Ok(document);
                     }
-                    let refusal = Refusal::of(StatusCode::OK, &document);
-                    if !refusal.passes() {
-                        return Err(refusal.error(&request.object.url, request.doing));
+                    let error_response = ErrorResponse::of(StatusCode::OK, &document);
+                    if !error_response.is_retryable() {
+                        return Err(error_response.error(&request.object.url, request.operation));
                     }
-                    refusal.shown()
+                    error_response.shown()
                 }
-                Err(trouble) => trouble.0,
+                Err(attempt_error) => attempt_error.0,
             };
-            self.again(request, tries, &why).await?;
+            self.retry_or_fail(request, retries, &why).await?;
         }
     }
 
     /// Waits before the next attempt, or fails if there are no attempts left.
-    pub(super) async fn again(
+    pub(super) async fn retry_or_fail(
         &self,
         request: &Request<'_>,
-        tries: &mut Tries,
+        retries: &mut RetryState,
         why: &str,
     ) -> Result<()> {
-        tries.failed += 1;
-        let retries = &self.settings.retries;
-        let pause = retries.pause_after(tries.failed, self.random_number());
-        let elapsed = tries.begin.elapsed();
-        if tries.failed >= retries.attempts_max || elapsed + pause > retries.time_max {
-            return Err(gave_up(request, tries.failed, elapsed, why));
+        retries.failed += 1;
+        let limits = &self.settings.retries;
+        let pause = limits.pause_after(retries.failed, self.random_number());
+        let elapsed = retries.begin.elapsed();
+        if retries.failed >= limits.attempts_max || elapsed + pause > limits.time_max {
+            return Err(retries_exhausted(request, retries.failed, elapsed, why));
         }
         tokio::time::sleep(pause).await;
         Ok(())
@@ -215,22 +223,22 @@ impl Client {
     }
 }
 
-fn gave_up(request: &Request<'_>, failed: u32, elapsed: Duration, why: &str) -> Error {
+fn retries_exhausted(request: &Request<'_>, failed: u32, elapsed: Duration, why: &str) -> Error {
     let Object { url, .. } = request.object;
     let seconds = elapsed.as_secs_f64();
     let tried = format!("tried {failed} times in {seconds:.1} s");
-    Error::new(Code::Unavailable, format!("{url}: cannot {}: {why} ({tried})", request.doing))
+    Error::new(Code::Unavailable, format!("{url}: cannot {}: {why} ({tried})", request.operation))
 }
 
 /// The number of failed attempts, and when the first began.
-pub(super) struct Tries {
+pub(super) struct RetryState {
     begin: Instant,
     pub(super) failed: u32,
 }
 
-impl Tries {
-    pub(super) fn new() -> Tries {
-        Tries { begin: clock::now(), failed: 0 }
+impl RetryState {
+    pub(super) fn new() -> RetryState {
+        RetryState { begin: clock::now(), failed: 0 }
     }
 }
 

@@ -33,9 +33,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Stream for S {}
 
 /// The error of an attempt without a complete answer; another attempt may succeed.
 #[derive(Debug)]
-pub(super) struct Trouble(pub(super) String);
+pub(super) struct AttemptError(pub(super) String);
 
-impl fmt::Display for Trouble {
+impl fmt::Display for AttemptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
@@ -87,10 +87,10 @@ impl Connections {
         request: Request<Full<Bytes>>,
         body_bytes: usize,
         again: bool,
-    ) -> Result<Answer, Trouble> {
-        // The store may have closed a connection that nobody used; that is no failed attempt.
+    ) -> Result<Answer, AttemptError> {
+        // The store may have closed an idle connection; that does not count as a failed attempt.
         while let Some(mut sender) = self.take_idle().filter(|_| again) {
-            if self.within(sender.ready()).await.is_ok_and(|ready| ready.is_ok())
+            if self.with_timeout(sender.ready()).await.is_ok_and(|ready| ready.is_ok())
                 && let Ok(answer) = self.exchange(sender, request.clone(), body_bytes).await
             {
                 return Ok(answer);
@@ -115,29 +115,31 @@ impl Connections {
         mut sender: Sender,
         request: Request<Full<Bytes>>,
         body_bytes: usize,
-    ) -> Result<Answer, Trouble> {
+    ) -> Result<Answer, AttemptError> {
         let sending = Duration::from_secs(body_bytes as u64 / BYTES_PER_SECOND_MIN);
         let answer = tokio::time::timeout(self.silence_max + sending, sender.send_request(request));
         let answer = answer
             .await
-            .map_err(|_| Trouble(format!("no answer within {:?}", self.silence_max + sending)))?
+            .map_err(|_| {
+                AttemptError(format!("no answer within {:?}", self.silence_max + sending))
+            })?
             .map_err(|e| lost(&e))?;
         let (parts, body) = answer.into_parts();
         let (status, headers) = (parts.status, parts.headers);
         Ok(Answer { status, headers, body, sender: Some(sender), pool: Arc::clone(self) })
     }
 
-    async fn connect(&self) -> Result<Sender, Trouble> {
+    async fn connect(&self) -> Result<Sender, AttemptError> {
         let Endpoint { host, port, .. } = &self.endpoint;
-        let trouble =
-            |e: &dyn fmt::Display| Trouble(format!("cannot connect to {host}:{port}: {e}"));
+        let attempt_error =
+            |e: &dyn fmt::Display| AttemptError(format!("cannot connect to {host}:{port}: {e}"));
         let opened = tokio::time::timeout(CONNECT_MAX, self.open(host, *port)).await;
         let stream = opened
-            .map_err(|_| trouble(&format_args!("no answer within {CONNECT_MAX:?}")))?
-            .map_err(|e| trouble(&e))?;
+            .map_err(|_| attempt_error(&format_args!("no answer within {CONNECT_MAX:?}")))?
+            .map_err(|e| attempt_error(&e))?;
         let shaken = http1::handshake(TokioIo::new(stream)).await;
-        let (sender, connection) = shaken.map_err(|e| trouble(&e))?;
-        // What goes wrong on it is told to whoever sends.
+        let (sender, connection) = shaken.map_err(|e| attempt_error(&e))?;
+        // The sender of a request gets the connection's error.
         tokio::spawn(async move {
             let _ = connection.await;
         });
@@ -154,16 +156,16 @@ impl Connections {
         Ok(Box::new(plain))
     }
 
-    async fn within<T>(&self, what: impl Future<Output = T>) -> Result<T, Trouble> {
+    async fn with_timeout<T>(&self, what: impl Future<Output = T>) -> Result<T, AttemptError> {
         let done = tokio::time::timeout(self.silence_max, what).await;
-        done.map_err(|_| Trouble(format!("nothing came for {:?}", self.silence_max)))
+        done.map_err(|_| AttemptError(format!("no data received for {:?}", self.silence_max)))
     }
 }
 
-fn lost(error: &hyper::Error) -> Trouble {
-    // What happened to the socket stands below what happened to the request.
+fn lost(error: &hyper::Error) -> AttemptError {
+    // The cause of hyper's error is the socket's error.
     let cause = std::error::Error::source(error).map_or(String::new(), |c| format!(": {c}"));
-    Trouble(format!("the connection was lost: {error}{cause}"))
+    AttemptError(format!("the connection was lost: {error}{cause}"))
 }
 
 /// An answer whose body has not been read.
@@ -177,9 +179,9 @@ pub(super) struct Answer {
 
 impl Answer {
     /// The next bytes of the body; `None` at its end.
-    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Trouble> {
+    pub(super) async fn next(&mut self) -> Result<Option<Bytes>, AttemptError> {
         loop {
-            let Some(frame) = self.pool.within(self.body.frame()).await? else {
+            let Some(frame) = self.pool.with_timeout(self.body.frame()).await? else {
                 self.keep_connection();
                 return Ok(None);
             };
@@ -199,11 +201,11 @@ impl Answer {
     }
 
     /// The whole body, at most `bytes_max` bytes.
-    pub(super) async fn content(&mut self, bytes_max: usize) -> Result<Vec<u8>, Trouble> {
+    pub(super) async fn content(&mut self, bytes_max: usize) -> Result<Vec<u8>, AttemptError> {
         let mut content = Vec::new();
         while let Some(data) = self.next().await? {
             if content.len() + data.len() > bytes_max {
-                return Err(Trouble(format!("an answer of more than {bytes_max} bytes")));
+                return Err(AttemptError(format!("the response has more than {bytes_max} bytes")));
             }
             content.extend_from_slice(&data);
         }

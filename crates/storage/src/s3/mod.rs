@@ -6,8 +6,8 @@
 
 mod client;
 mod connections;
+mod error_response;
 mod objects;
-mod refusal;
 mod settings;
 mod sign;
 #[cfg(feature = "https")]
@@ -26,9 +26,9 @@ use thalweg_tensor::{Code, Error, Result, bail, ensure, err};
 use crate::driver::Driver;
 use crate::remote_file::RemoteFile;
 use client::{Client, Object};
-use objects::{Head, Listing, Source};
+use objects::{Head, Listing, ObjectSource};
 pub use settings::{Credentials, Retries, S3Settings};
-use writer::{Appears, PART_BYTES, Writer};
+use writer::{PART_BYTES, Visibility, Writer};
 
 /// An S3-compatible object store.
 pub struct S3Storage {
@@ -56,24 +56,24 @@ impl S3Storage {
     }
 
     /// The object of a path and its metadata; fails if the path is a folder.
-    fn file(&self, path: &str, doing: &'static str) -> Result<(Object, Head)> {
+    fn file(&self, path: &str, operation: &'static str) -> Result<(Object, Head)> {
         let object = Object::parse(path)?;
         ensure!(
             !is_folder_name(&object),
             FailedPrecondition,
             "{}",
-            a_folder(path, doing).message()
+            is_a_folder_error(path, operation).message()
         );
-        let head = self.head(&object, doing)?;
+        let head = self.head(&object, operation)?;
         match head {
             Some(head) => Ok((object, head)),
-            None if self.is_folder(&object)? => Err(a_folder(path, doing)),
-            None => Err(err!(NotFound, "{path}: cannot {doing}: there is no such object")),
+            None if self.is_folder(&object)? => Err(is_a_folder_error(path, operation)),
+            None => Err(err!(NotFound, "{path}: cannot {operation}: no such object")),
         }
     }
 
-    fn head(&self, object: &Object, doing: &'static str) -> Result<Option<Head>> {
-        self.wait(object, |client, object| async move { client.head(&object, doing).await })
+    fn head(&self, object: &Object, operation: &'static str) -> Result<Option<Head>> {
+        self.wait(object, |client, object| async move { client.head(&object, operation).await })
     }
 
     /// Whether there are keys with this prefix.
@@ -98,15 +98,15 @@ impl S3Storage {
         self.wait(object, |client, object| async move { client.delete(&object).await })
     }
 
-    fn writer(&self, object: Object, appears: Appears) -> Writer {
-        Writer::new(Arc::clone(&self.client), self.driver.clone(), object, appears)
+    fn writer(&self, object: Object, visibility: Visibility) -> Writer {
+        Writer::new(Arc::clone(&self.client), self.driver.clone(), object, visibility)
     }
 
     fn copy(&self, from: &Object, to: &Object) -> Result<()> {
         let from = from.clone();
         self.wait(to, |client, to| async move {
             let head = client.head(&from, "copy it").await?;
-            let gone = || err!(NotFound, "{}: it is gone while it is being copied", from.url);
+            let gone = || err!(NotFound, "{}: it was deleted while it was being copied", from.url);
             client.copy(&from, &to, &head.ok_or_else(gone)?).await
         })
     }
@@ -116,7 +116,7 @@ impl S3Storage {
         ensure!(
             from.bucket != to.bucket || !to.key.starts_with(&from.key),
             InvalidArgument,
-            "{}: a folder cannot be moved into itself",
+            "{}: a folder cannot be renamed into itself",
             from.url
         );
         let keys =
@@ -136,7 +136,7 @@ impl S3Storage {
             !is_folder_name(&object),
             FailedPrecondition,
             "{}",
-            a_folder(path, "write it").message()
+            is_a_folder_error(path, "write it").message()
         );
         Ok(object)
     }
@@ -154,21 +154,21 @@ fn folder_key(key: &str) -> String {
     }
 }
 
-fn a_folder(path: &str, doing: &str) -> Error {
-    err!(FailedPrecondition, "{path}: cannot {doing}: it is a folder")
+fn is_a_folder_error(path: &str, operation: &str) -> Error {
+    err!(FailedPrecondition, "{path}: cannot {operation}: it is a folder")
 }
 
 impl Storage for S3Storage {
     fn open(&self, path: &str) -> Result<Arc<dyn ReadAt>> {
         let (object, head) = self.file(path, "open it")?;
-        let source = Source { client: Arc::clone(&self.client), object, tag: head.tag };
+        let source = ObjectSource { client: Arc::clone(&self.client), object, tag: head.tag };
         Ok(Arc::new(RemoteFile::new(path, head.bytes, source, self.driver.clone())))
     }
 
     fn create(&self, path: &str) -> Result<Box<dyn WriteFile>> {
         let object = Self::target(path)?;
         self.put(&object, Bytes::new())?;
-        Ok(Box::new(self.writer(object, Appears::Flushed).after(0, Vec::new())))
+        Ok(Box::new(self.writer(object, Visibility::Flushed).after(0, Vec::new())))
     }
 
     fn append(&self, path: &str) -> Result<Box<dyn WriteFile>> {
@@ -176,8 +176,8 @@ impl Storage for S3Storage {
         let Some(head) = self.head(&object, "open it for appending")? else {
             return self.create(path);
         };
-        let writer = self.writer(object, Appears::Flushed);
-        // Little is written again, much is copied by the store.
+        let writer = self.writer(object, Visibility::Flushed);
+        // Small content is written again, large content is copied by the store.
         Ok(Box::new(match usize::try_from(head.bytes) {
             Ok(bytes) if bytes < PART_BYTES => writer.after(0, self.read(path, bytes)?.into()),
             _ => writer.after(head.bytes, Vec::new()),
@@ -185,12 +185,12 @@ impl Storage for S3Storage {
     }
 
     fn replace(&self, path: &str) -> Result<Box<dyn WriteFile>> {
-        Ok(Box::new(self.writer(Self::target(path)?, Appears::Finished)))
+        Ok(Box::new(self.writer(Self::target(path)?, Visibility::Finished)))
     }
 
     fn metadata(&self, path: &str) -> Result<Metadata> {
         let object = Object::parse(path)?;
-        // Stores that keep objects as files do not like to be asked for a folder as an object. Who
+        // Stores that keep objects as files fail on a HEAD of a folder, so folders are listed first. A user who
         // may read a bucket's objects but not list them has no folders.
         match self.is_folder(&object) {
             Ok(true) => {
@@ -199,9 +199,9 @@ impl Storage for S3Storage {
             Err(e) if e.code() != Code::PermissionDenied => return Err(e),
             _ => {}
         }
-        let head = if is_folder_name(&object) { None } else { self.head(&object, "look at it")? };
-        let Head { bytes, modified, .. } = head
-            .ok_or_else(|| err!(NotFound, "{path}: cannot look at it: there is no such object"))?;
+        let head = if is_folder_name(&object) { None } else { self.head(&object, "stat it")? };
+        let Head { bytes, modified, .. } =
+            head.ok_or_else(|| err!(NotFound, "{path}: cannot stat it: no such object"))?;
         Ok(Metadata { bytes, is_folder: false, modified })
     }
 
@@ -212,19 +212,19 @@ impl Storage for S3Storage {
             self.wait(&prefix, |client, prefix| async move { client.list(&prefix, None).await })?;
         if listing.keys.is_empty() && listing.folders.is_empty() && !object.key.is_empty() {
             if self.head(&object, "list it")?.is_some() {
-                bail!(FailedPrecondition, "{folder}: cannot list it: it is no folder");
+                bail!(FailedPrecondition, "{folder}: cannot list it: it is not a folder");
             }
-            bail!(NotFound, "{folder}: cannot list it: there is no such folder");
+            bail!(NotFound, "{folder}: cannot list it: no such folder");
         }
         let names = listing.keys.iter().chain(&listing.folders);
         let names = names.filter_map(|key| key.strip_prefix(prefix.key.as_str()));
         let names = names.map(|name| name.trim_end_matches('/'));
-        // The folder's own mark has no name in it.
+        // The folder's own marker object has no name in it.
         Ok(names.filter(|name| !name.is_empty()).map(str::to_owned).collect())
     }
 
     fn remove(&self, path: &str) -> Result<()> {
-        // The store itself does not tell whether there was anything to delete.
+        // DELETE succeeds whether or not the object existed.
         let (object, _) = self.file(path, "delete it")?;
         self.delete(&object)
     }
@@ -237,7 +237,7 @@ impl Storage for S3Storage {
         ensure!(
             keys.peek().is_some() && !object.key.is_empty(),
             NotFound,
-            "{path}: cannot delete it: there is no such folder"
+            "{path}: cannot delete it: no such folder"
         );
         ensure!(
             keys.all(|key| *key == mark.key),
@@ -267,7 +267,7 @@ impl Storage for S3Storage {
             return Ok(());
         }
         let file = object.with_key(object.key.trim_end_matches('/').to_owned());
-        // In the order of a listing it comes before all that its name begins.
+        // A file of that name is listed before all keys that it is a prefix of.
         let first = self.list_some(&file, 1)?.keys.into_iter().next();
         ensure!(
             first != Some(file.key),

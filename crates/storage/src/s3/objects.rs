@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::Method;
 use thalweg_tensor::{Code, Result, ensure, err};
 
-use super::client::{Client, Object, Request, Tries};
+use super::client::{Client, Object, Request, RetryState};
 use super::connections::Answer;
 use super::sign;
 use super::xml;
-use crate::remote_file::{Fetching, Ranges};
+use crate::remote_file::{RangeFuture, Ranges};
 
 /// The maximum size of a single copy request; S3's own limit is five times that.
 const COPY_BYTES_MAX: u64 = 1 << 30;
@@ -43,21 +43,25 @@ pub(super) struct Listing {
 
 impl Client {
     /// The metadata of an object; `None` if it does not exist.
-    pub(super) async fn head(&self, object: &Object, doing: &'static str) -> Result<Option<Head>> {
-        let answer = match self.done(&Request::new(Method::HEAD, object, doing)).await {
+    pub(super) async fn head(
+        &self,
+        object: &Object,
+        operation: &'static str,
+    ) -> Result<Option<Head>> {
+        let answer = match self.done(&Request::new(Method::HEAD, object, operation)).await {
             Ok(answer) => answer,
             Err(e) if e.code() == Code::NotFound => return Ok(None),
-            // What is wrong is told in a body, which only this question's answer has.
+            // A HEAD response has no body, so a GET is sent for the error.
             Err(e) if e.code() == Code::Unavailable => return Err(e),
             Err(e) => {
-                let mut request = Request::new(Method::GET, object, doing);
+                let mut request = Request::new(Method::GET, object, operation);
                 request.headers.push(("range", "bytes=0-0".into()));
                 return Err(self.done(&request).await.err().unwrap_or(e));
             }
         };
         let bytes = answer.header("content-length").parse();
         let bytes = bytes.map_err(|_| {
-            err!(DataLoss, "{}: cannot {doing}: the store does not tell its size", object.url)
+            err!(DataLoss, "{}: cannot {operation}: the response has no Content-Length", object.url)
         })?;
         Ok(Some(Head { bytes, tag: answer.header("etag").to_owned(), modified: modified(&answer) }))
     }
@@ -72,10 +76,10 @@ impl Client {
     ) -> Result<Bytes> {
         let mut content = Vec::new();
         content.try_reserve_exact(bytes).map_err(|_| {
-            err!(ResourceExhausted, "{}: there is no memory for {bytes} bytes of it", object.url)
+            err!(ResourceExhausted, "{}: cannot allocate {bytes} bytes for its content", object.url)
         })?;
-        let mut tries = Tries::new();
-        // An answer that ends too early is gone on with where it ended.
+        let mut retries = RetryState::new();
+        // A truncated response is resumed where it ended.
         while content.len() < bytes {
             let at = begin + content.len() as u64;
             let last = begin + bytes as u64 - 1;
@@ -85,21 +89,24 @@ impl Client {
                 request.headers.push(("if-match", tag.to_owned()));
             }
             let mut answer =
-                self.answer(&request, &mut tries).await.map_err(|e| changed(e, object))?;
+                self.answer(&request, &mut retries).await.map_err(|e| changed(e, object))?;
             check_range(object, &answer, tag, at)?;
             let why = loop {
                 match answer.next().await {
                     Ok(Some(data)) if data.len() > bytes - content.len() => {
                         let Object { url, .. } = object;
-                        return Err(err!(DataLoss, "{url}: more came than was asked for at {at}"));
+                        return Err(err!(
+                            DataLoss,
+                            "{url}: the response has more bytes than requested, at offset {at}"
+                        ));
                     }
                     Ok(Some(data)) => content.extend_from_slice(&data),
-                    Ok(None) => break "the answer ended too early".to_owned(),
-                    Err(trouble) => break trouble.0,
+                    Ok(None) => break "the response was truncated".to_owned(),
+                    Err(attempt_error) => break attempt_error.0,
                 }
             };
             if content.len() < bytes {
-                self.again(&request, &mut tries, &why).await?;
+                self.retry_or_fail(&request, &mut retries, &why).await?;
             }
         }
         Ok(content.into())
@@ -126,7 +133,7 @@ impl Client {
         }
         let mut request = Request::new(Method::PUT, to, "copy it here");
         request.headers.push(("x-amz-copy-source", source(from)));
-        self.document(&request, &mut Tries::new()).await.map(drop)
+        self.document(&request, &mut RetryState::new()).await.map(drop)
     }
 
     async fn copy_large(self: &Arc<Self>, from: &Object, to: &Object, head: &Head) -> Result<()> {
@@ -150,7 +157,7 @@ impl Client {
         upload: &str,
         bytes: u64,
     ) -> Result<Vec<Part>> {
-        // Equal parts, for only the last may be small.
+        // Parts of equal size: only the last may be below the minimum.
         let count = bytes.div_ceil(COPY_BYTES_MAX).max(1);
         let mut parts = Vec::new();
         for i in 0..count {
@@ -161,7 +168,7 @@ impl Client {
             request.query = part_query(upload, number);
             request.headers.push(("x-amz-copy-source", source(from)));
             request.headers.push(("x-amz-copy-source-range", format!("bytes={begin}-{}", end - 1)));
-            let document = self.document(&request, &mut Tries::new()).await?;
+            let document = self.document(&request, &mut RetryState::new()).await?;
             let tag = document.text_of("ETag").unwrap_or_default().to_owned();
             parts.push(Part { number, tag });
         }
@@ -170,11 +177,11 @@ impl Client {
 
     /// Begins a multipart upload; returns its id.
     pub(super) async fn start_upload(&self, object: &Object) -> Result<String> {
-        let mut request = Request::new(Method::POST, object, "begin to write it");
+        let mut request = Request::new(Method::POST, object, "start a multipart upload");
         request.query.push(("uploads", String::new()));
-        let document = self.document(&request, &mut Tries::new()).await?;
+        let document = self.document(&request, &mut RetryState::new()).await?;
         let upload = document.text_of("UploadId").filter(|id| !id.is_empty());
-        let lacks = || err!(DataLoss, "{}: the store does not name the upload", object.url);
+        let lacks = || err!(DataLoss, "{}: the response has no UploadId", object.url);
         upload.map(str::to_owned).ok_or_else(lacks)
     }
 
@@ -208,12 +215,12 @@ impl Client {
         let mut request = Request::new(Method::POST, object, "finish writing it");
         request.query.push(("uploadId", upload.to_owned()));
         (request.body, request.is_repeatable) = (body.into(), false);
-        let mut tries = Tries::new();
-        match self.document(&request, &mut tries).await {
+        let mut retries = RetryState::new();
+        match self.document(&request, &mut retries).await {
             Ok(_) => Ok(()),
             // An attempt whose answer was lost may have succeeded: the upload is gone, and the
             // object is there.
-            Err(e) if e.code() == Code::NotFound && tries.failed > 0 => {
+            Err(e) if e.code() == Code::NotFound && retries.failed > 0 => {
                 match self.head(object, "finish writing it").await? {
                     Some(head) if head.bytes == bytes => Ok(()),
                     _ => Err(e),
@@ -224,7 +231,7 @@ impl Client {
     }
 
     pub(super) async fn abort_upload(&self, object: &Object, upload: &str) -> Result<()> {
-        let mut request = Request::new(Method::DELETE, object, "give up writing it");
+        let mut request = Request::new(Method::DELETE, object, "abort the multipart upload");
         request.query.push(("uploadId", upload.to_owned()));
         self.done(&request).await.map(drop)
     }
@@ -256,7 +263,7 @@ impl Client {
             }
             request.query.extend(names_max.map(|max| ("max-keys", max.to_string())));
             request.query.extend(token.take().map(|token| ("continuation-token", token)));
-            let document = self.document(&request, &mut Tries::new()).await?;
+            let document = self.document(&request, &mut RetryState::new()).await?;
             let text = |e: &xml::Element, name| e.text_of(name).unwrap_or_default().to_owned();
             listing.keys.extend(document.all("Contents").map(|e| text(e, "Key")));
             listing.folders.extend(document.all("CommonPrefixes").map(|e| text(e, "Prefix")));
@@ -312,7 +319,7 @@ fn check_range(object: &Object, answer: &Answer, tag: &str, at: u64) -> Result<(
     ensure!(
         begins || (answer.status.as_u16() == 200 && at == 0),
         DataLoss,
-        "{url}: cannot read it: bytes from {at} on were asked for, the store answered {} with '{}'",
+        "{url}: cannot read it: requested the bytes from {at} on, the store answered {} with Content-Range '{}'",
         answer.status.as_u16(),
         answer.header("content-range")
     );
@@ -320,14 +327,14 @@ fn check_range(object: &Object, answer: &Answer, tag: &str, at: u64) -> Result<(
 }
 
 /// An object that is open for reading.
-pub(super) struct Source {
+pub(super) struct ObjectSource {
     pub(super) client: Arc<Client>,
     pub(super) object: Object,
     pub(super) tag: String,
 }
 
-impl Ranges for Source {
-    fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> Fetching {
+impl Ranges for ObjectSource {
+    fn fetch(self: Arc<Self>, begin: u64, bytes: usize) -> RangeFuture {
         Box::pin(async move { self.client.range(&self.object, &self.tag, begin, bytes).await })
     }
 }

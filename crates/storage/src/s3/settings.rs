@@ -79,7 +79,7 @@ impl S3Settings {
         let region = region.unwrap_or_else(|| "us-east-1".to_owned());
         let endpoint = first(&["S3_ENDPOINT", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"]);
         let endpoint = match endpoint {
-            // TensorFlow's variable has no scheme and a switch beside it.
+            // TensorFlow's variable has no scheme; S3_USE_HTTPS selects it.
             Some(host) if !host.contains("://") => match first(&["S3_USE_HTTPS"]).as_deref() {
                 Some("0" | "false") => ["http", "://", &host].concat(),
                 _ => ["https", "://", &host].concat(),
@@ -118,7 +118,10 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn parse(text: &str) -> Result<Endpoint> {
         let wrong = || {
-            err!(InvalidArgument, "'{text}' is no endpoint: http://HOST:PORT or https://HOST:PORT")
+            err!(
+                InvalidArgument,
+                "'{text}' is not an endpoint; expected http://HOST:PORT or https://HOST:PORT"
+            )
         };
         let (scheme, authority) = text.split_once("://").ok_or_else(wrong)?;
         let is_encrypted = match scheme {
@@ -148,6 +151,8 @@ impl Endpoint {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     fn settings(variables: &[(&str, &str)]) -> Result<S3Settings> {
@@ -176,7 +181,8 @@ mod tests {
         assert_eq!((&*all.region, &*all.endpoint), ("d", "http://h:1"));
         let tensorflows = settings(&[("S3_ENDPOINT", "h:1"), ("S3_USE_HTTPS", "0")]).unwrap();
         assert_eq!(tensorflows.endpoint, "http://h:1");
-        assert!(settings(&[("AWS_ACCESS_KEY_ID", "a")]).is_err());
+        let e = settings(&[("AWS_ACCESS_KEY_ID", "a")]).err().expect("a key without a secret");
+        assert_eq!(e.code(), Code::InvalidArgument, "{e}");
     }
 
     #[test]
@@ -195,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_and_end() {
+    fn retry_delays_grow_up_to_the_maximum() {
         let retries = Retries::default();
         let most = |failed| retries.pause_after(failed, 999);
         assert!(retries.pause_after(1, 0) >= retries.pause / 2);

@@ -10,7 +10,7 @@ use super::settings::Credentials;
 const BLOCK_BYTES: usize = 64;
 
 /// The parts of a request that are signed.
-pub(super) struct ToSign<'a> {
+pub(super) struct SignedParts<'a> {
     pub(super) method: &'a str,
     /// The encoded path, from `/` on.
     pub(super) path: &'a str,
@@ -23,7 +23,7 @@ pub(super) struct ToSign<'a> {
 
 /// The value of the `authorization` header. `time` is a [`timestamp`].
 pub(super) fn authorization(
-    request: &ToSign<'_>,
+    request: &SignedParts<'_>,
     credentials: &Credentials,
     region: &str,
     time: &str,
@@ -149,7 +149,7 @@ mod tests {
             session_token: None,
         };
         let request =
-            ToSign { method, path, query, headers: &headers, content_hash: &content_hash };
+            SignedParts { method, path, query, headers: &headers, content_hash: &content_hash };
         let value = authorization(&request, &credentials, "us-east-1", "20130524T000000Z");
         value.split("Signature=").nth(1).unwrap().to_owned()
     }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_names() {
+    fn special_characters_are_encoded() {
         assert_eq!(encode("a b/ü+~", true), "a%20b/%C3%BC%2B~");
         assert_eq!(encode("a/b", false), "a%2Fb");
     }

@@ -30,9 +30,8 @@ pub(super) struct Tls {
 impl Tls {
     /// TLS for a host; `certificates` is a file of CA certificates that replace the system's.
     pub(super) fn new(host: &str, certificates: Option<&str>) -> Result<Tls> {
-        let name = ServerName::try_from(host.to_owned()).map_err(|_| {
-            err!(InvalidArgument, "'{host}' is no name that a certificate can have")
-        })?;
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| err!(InvalidArgument, "'{host}' is not a valid host name for TLS"))?;
         let config = ClientConfig::builder()
             .with_root_certificates(roots(certificates)?)
             .with_no_client_auth();
@@ -47,12 +46,12 @@ impl Tls {
 fn roots(named: Option<&str>) -> Result<RootCertStore> {
     let system = || SYSTEM_FILES.iter().copied().find(|path| Path::new(path).exists());
     let file = named.or_else(system).ok_or_else(|| {
-        err!(NotFound, "there are no certificates to trust: SSL_CERT_FILE can name a file of them")
+        err!(NotFound, "no file of CA certificates was found; set SSL_CERT_FILE to one")
     })?;
     let certificates = CertificateDer::pem_file_iter(file)
         .map_err(|e| err!(InvalidArgument, "{file}: cannot read certificates from it: {e}"))?;
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(certificates.filter_map(std::result::Result::ok));
-    ensure!(!roots.is_empty(), InvalidArgument, "{file}: there is no certificate in it");
+    ensure!(!roots.is_empty(), InvalidArgument, "{file}: it holds no certificate");
     Ok(roots)
 }

@@ -22,7 +22,7 @@ const PARTS_OF_ONE_SIZE: u32 = 1000;
 
 /// When readers see the content.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Appears {
+pub(super) enum Visibility {
     /// When the file is finished.
     Finished,
     /// Also at each flush.
@@ -34,7 +34,7 @@ pub(super) struct Writer {
     client: Arc<Client>,
     driver: Driver,
     object: Object,
-    appears: Appears,
+    visibility: Visibility,
     /// The number of leading bytes that are copied from the existing object: those that a flush
     /// wrote.
     before: u64,
@@ -62,13 +62,13 @@ impl Writer {
         client: Arc<Client>,
         driver: Driver,
         object: Object,
-        appears: Appears,
+        visibility: Visibility,
     ) -> Writer {
         Writer {
             client,
             driver,
             object,
-            appears,
+            visibility,
             before: 0,
             upload: None,
             pending: Vec::new(),
@@ -157,7 +157,7 @@ impl Writer {
         }
         let (client, object) = (Arc::clone(&self.client), self.object.clone());
         if self.upload.is_none() && self.before == 0 {
-            // It stays here: what follows is written together with it.
+            // Kept: later content is uploaded together with it.
             let body = Bytes::copy_from_slice(&self.pending);
             self.driver.wait(async move { client.put(&object, body).await })?;
             self.is_behind = false;
@@ -205,7 +205,7 @@ impl WriteFile for Writer {
 
     fn flush(&mut self) -> Result<()> {
         self.check()?;
-        if self.appears == Appears::Finished {
+        if self.visibility == Visibility::Finished {
             return Ok(());
         }
         let committed = self.commit();
@@ -226,7 +226,7 @@ impl WriteFile for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        if self.appears == Appears::Flushed && self.is_behind && self.failure.is_none() {
+        if self.visibility == Visibility::Flushed && self.is_behind && self.failure.is_none() {
             let _ = self.commit();
         }
         self.abort();

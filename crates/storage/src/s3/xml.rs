@@ -28,7 +28,7 @@ impl Element {
 /// The root element of a document. Attributes and comments are skipped.
 pub(super) fn parse(document: &[u8]) -> Result<Element> {
     let mut rest = std::str::from_utf8(document)
-        .map_err(|e| err!(DataLoss, "it is not text at byte {}", e.valid_up_to()))?;
+        .map_err(|e| err!(DataLoss, "the document is not UTF-8 at byte {}", e.valid_up_to()))?;
     let mut open: Vec<Element> = vec![Element::default()];
     while let Some(begin) = rest.find('<') {
         let (text, tag) = rest.split_at(begin);
@@ -51,22 +51,30 @@ pub(super) fn parse(document: &[u8]) -> Result<Element> {
         }
         let is_empty = tag.ends_with('/');
         let element = Element { name: local_name(tag.trim_end_matches('/')), ..Element::default() };
-        ensure!(open.len() < DEPTH_MAX, DataLoss, "its elements lie too deep");
+        ensure!(
+            open.len() < DEPTH_MAX,
+            DataLoss,
+            "the elements are nested deeper than {DEPTH_MAX}"
+        );
         match is_empty {
             true => open.last_mut().expect("never empty").children.push(element),
             false => open.push(element),
         }
     }
-    ensure!(open.len() == 1, DataLoss, "it ends within '{}'", open[open.len() - 1].name);
+    ensure!(open.len() == 1, DataLoss, "the document ends within '{}'", open[open.len() - 1].name);
     let document = open.pop().expect("there is one");
-    document.children.into_iter().next().ok_or_else(|| err!(DataLoss, "it has no element"))
+    document
+        .children
+        .into_iter()
+        .next()
+        .ok_or_else(|| err!(DataLoss, "the document has no element"))
 }
 
 /// The text between `<` and `>`, and the rest.
 fn split_tag(text: &str) -> Result<(&str, &str)> {
     let (open, close) = if text.starts_with("<!--") { ("<!--", "-->") } else { ("<", ">") };
     match text[open.len()..].find(close) {
-        // A comment keeps a mark that says so.
+        // A comment keeps its '!', which tells it from a tag.
         Some(_) if open.len() > 1 => {
             let end = text.find("-->").expect("found above") + 3;
             Ok(("!", &text[end..]))
@@ -94,7 +102,7 @@ fn unescape(text: &str, to: &mut String) -> Result<()> {
             "amp" => '&',
             "quot" => '"',
             "apos" => '\'',
-            _ => numbered(name).ok_or_else(|| err!(DataLoss, "'&{name};' stands for nothing"))?,
+            _ => numbered(name).ok_or_else(|| err!(DataLoss, "unknown entity '&{name};'"))?,
         });
         rest = &rest[begin + end + 1..];
     }
@@ -118,6 +126,8 @@ pub(super) fn escape(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
@@ -139,17 +149,24 @@ mod tests {
     fn damaged_documents_are_refused() {
         for text in ["", "text", "<a>", "<a></b>", "</a>", "<a", "<a>&x;</a>", "<a>&</a>", "<!-- "]
         {
-            assert!(parse(text.as_bytes()).is_err(), "{text}");
+            let e = parse(text.as_bytes()).err().expect(text);
+            assert_eq!(e.code(), Code::DataLoss, "{text}: {e}");
         }
-        assert!(parse(b"<a>\xff</a>").is_err());
-        assert!(parse("<a>".repeat(100_000).as_bytes()).is_err());
+        for (document, words) in [
+            (b"<a>\xff</a>".to_vec(), "not UTF-8 at byte 3"),
+            ("<a>".repeat(100_000).into_bytes(), "nested deeper"),
+        ] {
+            let e = parse(&document).err().expect(words);
+            assert_eq!((e.code(), e.message().contains(words)), (Code::DataLoss, true), "{e}");
+        }
     }
 
     #[test]
-    fn every_truncation_is_refused_or_read() {
+    fn every_truncation_is_refused() {
         let text = "<a><b>x &lt; y</b><c/></a>";
         for end in 0..text.len() {
-            assert!(parse(&text.as_bytes()[..end]).is_err(), "{}", &text[..end]);
+            let e = parse(&text.as_bytes()[..end]).err().expect(&text[..end]);
+            assert_eq!(e.code(), Code::DataLoss, "{}: {e}", &text[..end]);
         }
         let key = "<&>\"";
         let document = format!("<k>{}</k>", escape(key));

@@ -1,4 +1,4 @@
-//! What every store keeps to, and the files that go there.
+//! The contract of `Storage`, checked against every store, and the file formats that are kept there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use thalweg_formats::record::{Compression, ReadOptions, RecordReader, RecordWrit
 use thalweg_formats::storage::{Storage, join};
 use thalweg_tensor::{Code, Tensor};
 
-/// Content that comes again only after a prime number of bytes, so that a wrong offset shows.
+/// Content with a prime period, so that a wrong offset is detected.
 pub(crate) fn content(bytes: usize) -> Vec<u8> {
     const PERIOD: u64 = 65_537;
     let period: Vec<u8> = (0..PERIOD).map(|i| (i * i % 251) as u8).collect();
@@ -22,18 +22,18 @@ fn code<T>(result: thalweg_tensor::Result<T>) -> Option<Code> {
     result.err().map(|e| e.code())
 }
 
-/// What a store has instead of folders.
+/// How a store represents folders.
 #[allow(dead_code, reason = "each test has one of them")]
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Folders {
-    /// Folders, or objects that stand for them.
+    /// Folders, or marker objects.
     Kept,
     /// s3s-fs keeps objects as files: it does not list a folder without any, and asked for a folder
     /// as an object it answers 500.
     OfObjects,
 }
 
-/// All of it, in a folder that is there and empty.
+/// Checks the whole contract in an existing, empty folder.
 pub(crate) fn check(storage: impl Storage + 'static, root: &str, kept: Folders) {
     let shared: Arc<dyn Storage> = Arc::new(storage);
     let storage = &*shared;
@@ -42,7 +42,7 @@ pub(crate) fn check(storage: impl Storage + 'static, root: &str, kept: Folders) 
     folders(storage, &join(root, "folders"), kept);
     names(storage, &join(root, "names"));
     growing_files(storage, &join(root, "growing"));
-    mistakes(storage, &join(root, "mistakes"), kept);
+    errors(storage, &join(root, "mistakes"), kept);
     records(storage, &join(root, "records"));
     events(storage, &join(root, "events"));
     checkpoints(&shared, &join(root, "checkpoints"));
@@ -55,7 +55,7 @@ fn whole_files(storage: &dyn Storage, root: &str) {
     let found = storage.metadata(&path).unwrap();
     assert_eq!((found.bytes, found.is_folder), (3, false));
     assert!(found.modified > Duration::from_secs(1_600_000_000), "{:?}", found.modified);
-    // Until it is finished the old content is there, and what is dropped leaves no trace.
+    // Until `finish` readers see the old content; a dropped writer leaves nothing.
     let mut file = storage.replace(&path).unwrap();
     file.write(b"another").unwrap();
     file.flush().unwrap();
@@ -74,7 +74,7 @@ fn whole_files(storage: &dyn Storage, root: &str) {
     assert!(!storage.exists(&path).unwrap());
 }
 
-/// A file of several parts, read in every way.
+/// Reads of a file of several upload parts.
 fn reads(storage: &dyn Storage, root: &str) {
     let (path, expected) = (join(root, "large"), content(9_000_001));
     storage.create_folder(root).unwrap();
@@ -166,7 +166,7 @@ fn names(storage: &dyn Storage, root: &str) {
     assert_eq!(matching("x%20y").len(), 1);
 }
 
-/// What is flushed is seen, before and after the size at which large files begin.
+/// Flushed content is visible, below and above the size of a multipart upload.
 fn growing_files(storage: &dyn Storage, root: &str) {
     let (path, expected) = (join(root, "log"), content(10_000_000));
     storage.create_folder(root).unwrap();
@@ -196,13 +196,13 @@ fn growing_files(storage: &dyn Storage, root: &str) {
     for until in [7, 19] {
         let mut file = storage.append(&path).unwrap();
         file.write(&expected[if until == 7 { 0 } else { 7 }..until]).unwrap();
-        // Dropped, not finished.
+        // Dropped without `finish`.
         drop(file);
         is(until);
     }
 }
 
-fn mistakes(storage: &dyn Storage, root: &str, kept: Folders) {
+fn errors(storage: &dyn Storage, root: &str, kept: Folders) {
     storage.write(&join(root, "file"), b"x").unwrap();
     let missing = join(root, "no/such/file");
     assert_eq!(code(storage.open(&missing)), Some(Code::NotFound));
@@ -239,7 +239,7 @@ fn records(storage: &dyn Storage, root: &str) {
     }
 }
 
-/// Two parts, written apart, become one; then another takes its place.
+/// Two checkpoint shards are merged; then the checkpoint is replaced.
 fn checkpoints(storage: &Arc<dyn Storage>, root: &str) {
     let save = |prefix: &str, name: &str, value: f32| {
         let options = WriteOptions::default();
@@ -266,7 +266,7 @@ fn checkpoints(storage: &Arc<dyn Storage>, root: &str) {
     save(&whole, "a", 3.0);
     assert_eq!(value(&whole, "a"), 3.0);
     let reader = BundleReader::open(storage, &whole).unwrap();
-    assert!(reader.read("b").is_err());
+    assert_eq!(code(reader.read("b")), Some(Code::NotFound));
     assert_eq!(code(BundleReader::open(storage, &parts[0])), Some(Code::NotFound));
 }
 

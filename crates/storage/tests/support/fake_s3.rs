@@ -1,30 +1,30 @@
-//! A store in memory that speaks as much HTTP as it must, and fails on demand.
+//! An S3 server in memory with the needed subset of HTTP and injected faults.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// How an answer fails.
+/// An injected fault.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Fault {
-    /// It does not.
+    /// No fault.
     None,
-    /// The connection is closed before anything is answered.
+    /// The connection is closed without a response.
     Drop,
-    /// The request is carried out, then the connection is closed.
+    /// The request is executed, then the connection is closed without a response.
     DropAfter,
     /// This status, with an empty body.
     Status(u16),
     /// The body ends after this many bytes.
     Truncate(usize),
-    /// Nothing is answered, the connection stays open.
+    /// No response; the connection stays open.
     Silence,
 }
 
-/// A request as a test sees it.
+/// A received request.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct SeenRequest {
     pub(crate) method: String,
     pub(crate) path: String,
     pub(crate) query: HashMap<String, String>,
@@ -32,7 +32,7 @@ pub(crate) struct Seen {
     pub(crate) body: Vec<u8>,
 }
 
-type Decide = Box<dyn FnMut(&Seen) -> Fault + Send>;
+type Decide = Box<dyn FnMut(&SeenRequest) -> Fault + Send>;
 
 #[derive(Default)]
 pub(crate) struct State {
@@ -56,7 +56,8 @@ impl FakeS3 {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let state = Arc::new(Mutex::new(State::default()));
-        let decide: Arc<Mutex<Decide>> = Arc::new(Mutex::new(Box::new(|_: &Seen| Fault::None)));
+        let decide: Arc<Mutex<Decide>> =
+            Arc::new(Mutex::new(Box::new(|_: &SeenRequest| Fault::None)));
         let (state_of_all, decide_of_all) = (Arc::clone(&state), Arc::clone(&decide));
         std::thread::spawn(move || {
             for stream in listener.incoming() {
@@ -68,7 +69,7 @@ impl FakeS3 {
         FakeS3 { endpoint, state, decide }
     }
 
-    pub(crate) fn fail(&self, decide: impl FnMut(&Seen) -> Fault + Send + 'static) {
+    pub(crate) fn fail(&self, decide: impl FnMut(&SeenRequest) -> Fault + Send + 'static) {
         *self.decide.lock().unwrap() = Box::new(decide);
     }
 
@@ -125,7 +126,7 @@ fn serve(stream: &TcpStream, state: &Mutex<State>, decide: &Mutex<Decide>) -> Op
     }
 }
 
-fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Seen> {
+fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<SeenRequest> {
     let mut line = String::new();
     if reader.read_line(&mut line).ok()? == 0 {
         return None;
@@ -148,7 +149,7 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<Seen> {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
         (decode(name), decode(value))
     });
-    Some(Seen { method, path: decode(path), query: query.collect(), headers, body })
+    Some(SeenRequest { method, path: decode(path), query: query.collect(), headers, body })
 }
 
 fn decode(text: &str) -> String {
@@ -189,7 +190,7 @@ fn escape(text: &str) -> String {
 }
 
 impl State {
-    fn answer(&mut self, seen: &Seen) -> Answer {
+    fn answer(&mut self, seen: &SeenRequest) -> Answer {
         let has = |name: &str| seen.query.contains_key(name);
         let is_signed =
             seen.headers.get("authorization").is_some_and(|a| a.contains("Credential=ak/"));
@@ -222,7 +223,7 @@ impl State {
         }
     }
 
-    fn get(&self, seen: &Seen) -> Answer {
+    fn get(&self, seen: &SeenRequest) -> Answer {
         let Some(content) = self.objects.get(&seen.path) else { return error(404, "NoSuchKey") };
         let mut headers = vec![
             ("etag", tag(content)),
@@ -240,7 +241,7 @@ impl State {
         Answer { status: 206, headers, body: content[begin..end].to_vec() }
     }
 
-    fn put(&mut self, seen: &Seen) -> Answer {
+    fn put(&mut self, seen: &SeenRequest) -> Answer {
         let mut content = seen.body.clone();
         let source = seen.headers.get("x-amz-copy-source");
         if let Some(source) = source {
@@ -274,7 +275,7 @@ impl State {
         Answer { status: 200, headers: vec![("etag", etag)], body: body.into() }
     }
 
-    fn complete(&mut self, seen: &Seen) -> Answer {
+    fn complete(&mut self, seen: &SeenRequest) -> Answer {
         let Some(parts) = self.uploads.remove(&seen.query["uploadId"]) else {
             return error(404, "NoSuchUpload");
         };
@@ -293,7 +294,7 @@ impl State {
         answer(200, "<CompleteMultipartUploadResult/>")
     }
 
-    fn list(&self, seen: &Seen) -> Answer {
+    fn list(&self, seen: &SeenRequest) -> Answer {
         let text = |name: &str| seen.query.get(name).cloned().unwrap_or_default();
         let (prefix, after) = (text("prefix"), text("continuation-token"));
         let max = text("max-keys").parse().unwrap_or(PAGE).min(PAGE);

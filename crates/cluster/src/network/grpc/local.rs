@@ -22,7 +22,7 @@ use crate::task::{Task, TaskOptions};
 /// I/O threads of all tasks together; kernels run on the process's pool.
 const IO_THREADS: usize = 2;
 /// Bound on the shutdown of the I/O runtime.
-const END_LIMIT: Duration = Duration::from_secs(1);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A cluster whose tasks are servers of this process. They end with it.
 pub struct LocalCluster {
@@ -56,7 +56,7 @@ impl LocalCluster {
             .thread_name("thalweg-io")
             .enable_all()
             .build()
-            .map_err(|e| err!(ResourceExhausted, "there are no threads for connections: {e}"))?;
+            .map_err(|e| err!(ResourceExhausted, "cannot start the I/O threads: {e}"))?;
         let mut spec = ClusterSpec::default();
         let mut listeners = Vec::new();
         for (job, count) in jobs {
@@ -79,21 +79,21 @@ impl LocalCluster {
         &self.spec
     }
 
-    /// Ends a task as a crash would: its connections break, its state is gone.
+    /// Crashes a task: closes its connections and drops its state.
     pub fn crash(&self, task: &TaskName) -> Result<()> {
-        let gone = self.running.lock().remove(task);
-        let gone = gone.ok_or_else(|| err!(NotFound, "{task} does not run"))?;
-        gone.serving.abort();
+        let running = self.running.lock().remove(task);
+        let running = running.ok_or_else(|| err!(NotFound, "{task} is not running"))?;
+        running.serving.abort();
         // An error says that the server was aborted, as intended.
-        let _ = self.runtime()?.block_on(gone.serving);
-        gone.master.close_all();
+        let _ = self.runtime()?.block_on(running.serving);
+        running.master.close_all();
         Ok(())
     }
 
     /// Restarts a crashed task without its state, at the same address.
     pub fn restart(&self, task: &TaskName) -> Result<()> {
         let is_running = self.running.lock().contains_key(task);
-        ensure!(!is_running, AlreadyExists, "{task} runs");
+        ensure!(!is_running, AlreadyExists, "{task} is running already");
         let address = self.spec.address(task);
         let address = address.ok_or_else(|| err!(NotFound, "the cluster has no {task}"))?;
         let (listener, _) = listen(self.runtime()?, address)?;
@@ -104,7 +104,7 @@ impl LocalCluster {
         let options =
             TaskOptions { job: task.job.clone(), index: task.index, ..self.options.clone() };
         let state = Arc::new(Task::new(options, self.ops.clone(), self.kernels.clone()));
-        let master = Arc::new(Master::of(Member::of(state, self.spec.clone())));
+        let master = Arc::new(Master::with_member(Member::new(state, self.spec.clone())));
         // Clients are on this machine.
         let options = ServerOptions { may_be_stopped: true, ..ServerOptions::default() };
         let server = Server::new(master.clone(), options);
@@ -115,7 +115,7 @@ impl LocalCluster {
     }
 
     fn runtime(&self) -> Result<&Runtime> {
-        self.runtime.as_ref().ok_or_else(|| err!(FailedPrecondition, "the cluster has ended"))
+        self.runtime.as_ref().ok_or_else(|| err!(FailedPrecondition, "the cluster was shut down"))
     }
 }
 
@@ -127,7 +127,7 @@ impl Drop for LocalCluster {
             running.master.close_all();
         }
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_timeout(END_LIMIT);
+            runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! TensorFlow's master and worker services over gRPC, both sides; `thalweg-rpc` does the framing.
 
-mod answer;
 mod local;
 pub(crate) mod methods;
 mod own_service;
 mod probe;
+mod responses;
 mod server;
 mod service;
 mod transport;

@@ -29,14 +29,14 @@ impl Service {
         match method {
             "Status" => Ok(message(&self.status(&decode(rope)?))),
             "Stop" => Ok(message(&self.stop(&decode(rope)?)?)),
-            _ => bail!(Unimplemented, "thalweg.Peer has no {method}"),
+            _ => bail!(Unimplemented, "thalweg.Peer has no method {method}"),
         }
     }
 
     /// Methods of `/grpc.health.v1.Health`.
     pub(super) fn health_call(&self, method: &str, rope: Rope) -> Result<Response<MessageBody>> {
         if method != "Check" {
-            bail!(Unimplemented, "grpc.health.v1.Health has no {method}");
+            bail!(Unimplemented, "grpc.health.v1.Health has no method {method}");
         }
         let request: HealthCheckRequest = decode(rope)?;
         if !SERVICES.contains(&request.service.as_str()) {
@@ -55,17 +55,17 @@ impl Service {
         ensure!(
             self.may_be_stopped,
             PermissionDenied,
-            "{own} does not end because a client says so; `thalweg server --allow-stop` does"
+            "{own} refuses Stop: it was started without --allow-stop"
         );
         ensure!(
             request.task == own,
             FailedPrecondition,
-            "this is {own}, not {}: it goes on",
+            "Stop names {}, but this task is {own}; it keeps running",
             request.task
         );
         let grace = Duration::from_millis(request.grace_ms).min(GRACE_MAX);
         // The last request counts; there is no receiver if the server has ended.
-        self.stop_asked.send_replace(Some(grace));
+        self.stop_requested.send_replace(Some(grace));
         Ok(StopResponse {})
     }
 
@@ -78,9 +78,9 @@ impl Service {
         nodes.extend(worker.waits(waits_max));
         let held = task.resources.all();
         let variables = || held.iter().filter(|r| r.kind() == "Variable");
-        let (master_steps, master_steps_failed) = diagnostics.as_master.ok_and_failed();
-        let (worker_steps, worker_steps_failed) = diagnostics.as_worker.ok_and_failed();
-        let silent = member.silent().into_iter().map(|(task, silent)| SilentTask {
+        let (master_steps, master_steps_failed) = diagnostics.as_master.succeeded_and_failed();
+        let (worker_steps, worker_steps_failed) = diagnostics.as_worker.succeeded_and_failed();
+        let silent = member.silent_tasks().into_iter().map(|(task, silent)| SilentTask {
             task: task.to_string(),
             silent_ms: silent.as_millis() as u64,
         });

@@ -31,8 +31,8 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// How long a session stays open after its client disconnected during a call.
     pub orphan_limit: Duration,
-    /// How long a connection may stay open before its first byte.
-    pub greeting_limit: Duration,
+    /// How long a connection may stay open before its first byte arrives.
+    pub handshake_timeout: Duration,
     /// Whether `Stop` may end the server, as training does with its parameter servers.
     pub may_be_stopped: bool,
 }
@@ -44,7 +44,7 @@ impl Default for ServerOptions {
             calls_max: 10_000,
             connections_max: 4096,
             orphan_limit: Duration::from_secs(60),
-            greeting_limit: Duration::from_secs(10),
+            handshake_timeout: Duration::from_secs(10),
             may_be_stopped: false,
         }
     }
@@ -54,8 +54,8 @@ impl Default for ServerOptions {
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How often transports get a tick.
 const TICK_INTERVAL: Duration = Duration::from_millis(100);
-/// A task that is to stop ends after this many ticks without a session: a client may have closed one
-/// session and not created the next.
+/// After `Stop` the server shuts down after this many ticks without a session: a client may close one session
+/// before it creates the next.
 const IDLE_TICKS: u32 = 10;
 /// How long calls in progress may take when the server stops.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
@@ -78,7 +78,7 @@ impl Server {
             hello: OnceLock::new(),
             is_stopping: AtomicBool::new(false),
             may_be_stopped: options.may_be_stopped,
-            stop_asked: watch::channel(None).0,
+            stop_requested: watch::channel(None).0,
         };
         Server { service: Arc::new(service), options }
     }
@@ -86,10 +86,10 @@ impl Server {
     /// Serves connections until `stopped` or a `Stop` request, then closes the sessions and waits up to
     /// 5 s for calls in progress.
     pub async fn serve(self, listener: TcpListener, mut stopped: watch::Receiver<bool>) {
-        // Stops the connections for either reason.
+        // Stops the connections, on `stopped` and on `Stop`.
         let (ending, stop) = watch::channel(false);
-        let asked = self.asked_to_stop();
-        tokio::pin!(asked);
+        let stop_requested = self.stop_requested();
+        tokio::pin!(stop_requested);
         let member = self.service.master.member();
         member.server_runtime().set(tokio::runtime::Handle::current());
         let mut connections = JoinSet::new();
@@ -101,7 +101,7 @@ impl Server {
         };
         if let Some(listener) = self.open_stream() {
             let (worker, options) = (self.service.worker.clone(), &self.options);
-            let (connections_max, limit) = (options.connections_max, options.greeting_limit);
+            let (connections_max, limit) = (options.connections_max, options.handshake_timeout);
             let accept =
                 stream::server::accept_all(listener, worker, connections_max, limit, stop.clone());
             connections.spawn(accept);
@@ -121,7 +121,7 @@ impl Server {
                     continue;
                 }
                 _ = stopped.wait_for(|stopped| *stopped) => break,
-                () = &mut asked => break,
+                () = &mut stop_requested => break,
             };
             match accepted {
                 Ok((stream, _)) => {
@@ -148,12 +148,12 @@ impl Server {
     }
 
     /// Ready when a client has called `Stop` and the task has no session, or the grace period is over.
-    fn asked_to_stop(&self) -> impl Future<Output = ()> + Send + 'static {
+    fn stop_requested(&self) -> impl Future<Output = ()> + Send + 'static {
         let service = self.service.clone();
         async move {
-            let mut asked = service.stop_asked.subscribe();
+            let mut stop = service.stop_requested.subscribe();
             // The service owns the sender, so this cannot fail.
-            let grace = asked.wait_for(Option::is_some).await.map_or(None, |grace| *grace);
+            let grace = stop.wait_for(Option::is_some).await.map_or(None, |grace| *grace);
             let idle = async {
                 let mut ticks = 0;
                 while ticks < IDLE_TICKS {
@@ -183,14 +183,14 @@ impl Server {
             unix_name: unix_name.unwrap_or_default(),
             software: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        // Already set in tests only.
+        // Set before in tests only.
         let _ = self.service.hello.set(hello);
         listener
     }
 
     /// Replaces the response of `Hello`.
     #[cfg(test)]
-    pub(crate) fn say(&self, hello: HelloResponse) {
+    pub(crate) fn set_hello(&self, hello: HelloResponse) {
         let _ = self.service.hello.set(hello);
     }
 
@@ -200,7 +200,7 @@ impl Server {
         mut stop: watch::Receiver<bool>,
     ) -> impl Future<Output = ()> + Send + 'static {
         let (service, calls_max) = (self.service.clone(), self.options.calls_max);
-        let limit = self.options.greeting_limit;
+        let limit = self.options.handshake_timeout;
         async move {
             socket::tune_tcp(&stream);
             let mut first = [0];
@@ -208,7 +208,7 @@ impl Server {
                 peeked = tokio::time::timeout(limit, stream.peek(&mut first)) => peeked,
                 _ = stop.wait_for(|stopped| *stopped) => return,
             };
-            // A connection without a first byte must not count against the limit.
+            // An idle connection must not count against `connections_max`.
             let Ok(peeked) = peeked else { return };
             let is_stream = matches!(peeked, Ok(1)) && first[0] == frame::MAGIC[0];
             if is_stream && service.hello.get().is_some() {
@@ -218,15 +218,15 @@ impl Server {
             }
             // Dropped with the connection.
             let alive = Arc::new(());
-            let answer = service_fn(|request: Request<Incoming>| {
+            let respond = service_fn(|request: Request<Incoming>| {
                 let (service, connection) = (service.clone(), Arc::downgrade(&alive));
                 async move {
-                    let answer = service.answer(request, &connection).await;
-                    Ok::<Response<MessageBody>, std::convert::Infallible>(answer)
+                    let respond = service.respond(request, &connection).await;
+                    Ok::<Response<MessageBody>, std::convert::Infallible>(respond)
                 }
             });
             let connection =
-                server_builder(calls_max).serve_connection(TokioIo::new(stream), answer);
+                server_builder(calls_max).serve_connection(TokioIo::new(stream), respond);
             tokio::pin!(connection);
             tokio::select! {
                 _ = &mut connection => return,

@@ -11,14 +11,15 @@ use prost::Message;
 use thalweg_kernel::Cancellation;
 use thalweg_proto as pb;
 use thalweg_rpc::{
-    Limits, MessageBody, Rope, decode, is_large, message, not_grpc, parse_timeout, read, status,
+    MessageBody, ReceiveLimits, Rope, decode, is_large, message, not_grpc, parse_timeout, read,
+    status,
 };
 use thalweg_runtime::on_pool;
 use thalweg_tensor::{Result, bail, err};
 use tokio::sync::{oneshot, watch};
 
-use super::answer;
 use super::methods::request_tensors;
+use super::responses;
 use crate::master::Master;
 use crate::master::discover::{cleanup_all, discover};
 use crate::network::stream::hello::{HelloRequest, HelloResponse};
@@ -36,10 +37,10 @@ pub(crate) struct Service {
     /// Whether `Stop` is allowed.
     pub(crate) may_be_stopped: bool,
     /// Set by `Stop`: how long to wait for sessions to be closed.
-    pub(crate) stop_asked: watch::Sender<Option<Duration>>,
+    pub(crate) stop_requested: watch::Sender<Option<Duration>>,
 }
 
-/// Cancels a step when its call is dropped, because the client cancelled it or is gone.
+/// Cancels a step when its call is dropped: the client cancelled the call or disconnected.
 struct CancelOnDrop<'a> {
     cancellation: Cancellation,
     is_armed: bool,
@@ -51,15 +52,16 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         if self.is_armed {
-            self.cancellation.cancel(err!(Cancelled, "the client is gone"));
-            self.service.master.call_lost(&self.session, self.connection.clone());
+            self.cancellation
+                .cancel(err!(Cancelled, "the client disconnected or cancelled the call"));
+            self.service.master.note_lost_call(&self.session, self.connection.clone());
         }
     }
 }
 
 impl Service {
     /// Answers one request, within its `grpc-timeout`.
-    pub(crate) async fn answer<B>(
+    pub(crate) async fn respond<B>(
         &self,
         request: Request<B>,
         connection: &Weak<()>,
@@ -86,8 +88,8 @@ impl Service {
         if request.method() != Method::POST {
             return status(&err!(Unimplemented, "gRPC calls are POST requests"));
         }
-        let kind = request.headers().get(http::header::CONTENT_TYPE);
-        if !kind.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc")) {
+        let content_type = request.headers().get(http::header::CONTENT_TYPE);
+        if !content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc")) {
             return not_grpc();
         }
         let path = request.uri().path().to_owned();
@@ -107,8 +109,8 @@ impl Service {
                 }
             }
             Some(("/thalweg.Peer", "Hello")) => {
-                let asked = read(request.into_body(), self.limits(), &[]).await;
-                asked.and_then(|rope| self.hello(rope))
+                let rope = read(request.into_body(), self.limits(), &[]).await;
+                rope.and_then(|rope| self.hello(rope))
             }
             Some(("/thalweg.Peer", method)) => {
                 let rope = read(request.into_body(), self.limits(), &[]).await;
@@ -128,17 +130,18 @@ impl Service {
         result.unwrap_or_else(|e| status(&e))
     }
 
-    /// `/thalweg.Peer/Hello`: where the stream protocol is served.
+    /// `/thalweg.Peer/Hello`: the address of the stream server.
     fn hello(&self, rope: Rope) -> Result<Response<MessageBody>> {
         let _: HelloRequest = decode(rope)?;
         let hello = self.hello.get();
-        let hello = hello.ok_or_else(|| err!(Unimplemented, "there is no stream of tensors"))?;
+        let hello = hello
+            .ok_or_else(|| err!(Unimplemented, "this task does not serve the stream protocol"))?;
         Ok(message(hello))
     }
 
-    fn limits(&self) -> Limits<'_> {
+    fn limits(&self) -> ReceiveLimits<'_> {
         let incoming = &self.master.task().incoming;
-        Limits { message_bytes_max: self.message_bytes_max, incoming }
+        ReceiveLimits { message_bytes_max: self.message_bytes_max, incoming }
     }
 
     async fn master_call(
@@ -183,7 +186,7 @@ impl Service {
             }
             "ReleaseCallable" => message(&master.release_callable(&decode(rope)?)?),
             "ListDevices" => message(&master.list_devices(&decode(rope)?)?),
-            _ => bail!(Unimplemented, "tensorflow.MasterService has no {method}"),
+            _ => bail!(Unimplemented, "tensorflow.MasterService has no method {method}"),
         })
     }
 
@@ -204,14 +207,16 @@ impl Service {
     ) -> Response<MessageBody> {
         let errors_in_body = request.store_errors_in_response_body;
         let mut guard = self.guard(&request.session_handle, connection);
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         self.master.run_step(request, &guard.cancellation, move |result| {
             // The receiver is gone if the call was cancelled.
-            let _ = tell.send(result);
+            let _ = sender.send(result);
         });
-        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        let result = receiver.await.unwrap_or_else(|_| {
+            Err(err!(Internal, "internal error: the step was dropped without a result"))
+        });
         guard.is_armed = false;
-        answer::step(result, errors_in_body)
+        responses::run_step_response(result, errors_in_body)
     }
 
     async fn run_callable(
@@ -220,13 +225,15 @@ impl Service {
         connection: &Weak<()>,
     ) -> Response<MessageBody> {
         let mut guard = self.guard(&request.session_handle, connection);
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         self.master.run_callable(request, &guard.cancellation, move |result| {
-            let _ = tell.send(result);
+            let _ = sender.send(result);
         });
-        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        let result = receiver.await.unwrap_or_else(|_| {
+            Err(err!(Internal, "internal error: the step was dropped without a result"))
+        });
         guard.is_armed = false;
-        answer::callable(result)
+        responses::run_callable_response(result)
     }
 }
 

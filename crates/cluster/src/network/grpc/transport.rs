@@ -1,5 +1,5 @@
-//! Calls to other tasks by gRPC, and by the stream protocol for tensors of tasks of ours: connections are
-//! made when a call needs them, and tasks that do not answer are probed.
+//! Calls to other tasks by gRPC, and by the stream protocol for tensors of tasks of ours. Connections are made on
+//! demand, and tasks that do not answer are probed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,17 +20,17 @@ use super::methods;
 use crate::addresses::{Addresses, TaskAddress};
 use crate::cluster_spec::{ClusterSpec, TaskName};
 use crate::errors::received;
-use crate::member::NOTICE_LIMIT;
+use crate::member::NOTIFY_TIMEOUT;
 use crate::network::completion::Completion;
-use crate::network::failure_detector::{Action, FailureDetector, Limits};
+use crate::network::failure_detector::{Action, FailureDetector, SilenceLimits};
 use crate::network::own_messages::RunGraphResponseExtension;
 use crate::network::stream::client::Streams;
 use crate::network::transport::{Call, Done, RunGraphReport, Transport};
-use crate::step::rendezvous::Sender;
+use crate::step::rendezvous::ParsedKey;
 use crate::task::{Task, TensorTransport};
 
 /// Timeout of a probe on a connection of its own.
-const PROBE_LIMIT: Duration = Duration::from_secs(12);
+const RECONNECT_PROBE_TIMEOUT: Duration = Duration::from_secs(12);
 
 /// The async runtime on which a task's server runs. Calls to other tasks are made there, so that an answer
 /// that leads to another call wakes no second thread.
@@ -54,31 +54,31 @@ impl ServerRuntime {
 
 /// Calls to the tasks of one cluster.
 pub(crate) struct GrpcTransport {
-    tasks: FxHashMap<TaskName, Arc<Peer>>,
+    tasks: FxHashMap<TaskName, Arc<RemoteWorker>>,
     addresses: Arc<dyn Addresses>,
-    /// Of `addresses`, when they were last read.
+    /// `addresses.generation()` at the last tick.
     generation: AtomicU64,
-    limits: Limits,
+    limits: SilenceLimits,
 }
 
-/// One other task.
-struct Peer {
+/// The worker of one other task: its channels and its failure detector.
+struct RemoteWorker {
     name: TaskName,
     control: Channel,
     /// Tensors have a connection of their own: a small message must not wait behind a large one.
     tensors: Channel,
     runtime: ServerRuntime,
-    /// Calls in progress whose answer may take longer than [`NOTICE_LIMIT`].
-    waiting: AtomicUsize,
+    /// Calls in progress whose answer may take longer than [`NOTIFY_TIMEOUT`].
+    pending_calls: AtomicUsize,
     detector: Mutex<FailureDetector>,
-    /// Whether it has answered a call since the last tick.
-    is_heard: AtomicBool,
-    /// The incarnation that it reported last; 0 if none.
+    /// Whether the task has answered a call since the last tick.
+    has_answered: AtomicBool,
+    /// The task's last known incarnation; 0 if none.
     incarnation: AtomicU64,
     clock: Arc<dyn Clock>,
-    /// The stream protocol, unless tensors come by gRPC too.
+    /// The stream protocol's connection; none if tensors are received by gRPC.
     streams: Option<Streams>,
-    /// Ends the calls in progress when the task is considered lost.
+    /// Cancels the calls in progress when the task is declared lost.
     lost: Mutex<Cancellation>,
 }
 
@@ -91,31 +91,31 @@ impl GrpcTransport {
         runtime: &ServerRuntime,
     ) -> GrpcTransport {
         let clock = &task.options.environment.clock;
-        let limits = Limits::with_loss(task.options.silence_limit);
-        let way = task.options.tensor_transport;
-        let peer = |(name, _): (&TaskName, &str)| {
+        let limits = SilenceLimits::with_loss(task.options.silence_limit);
+        let tensor_transport = task.options.tensor_transport;
+        let worker = |(name, _): (&TaskName, &str)| {
             let channel = || {
-                // A task that refuses a connection is not there; one that does not answer is silent.
-                let policy = ConnectPolicy::Once(limits.loss);
+                // A refused connection fails at once; silence is left to the failure detector.
+                let policy = ConnectPolicy::Once(limits.lost_after);
                 let resolver = TaskAddress { task: name.clone(), addresses: addresses.clone() };
                 Channel::new(Arc::new(resolver), policy, task.incoming.clone())
             };
-            let peer = Peer {
+            let worker = RemoteWorker {
                 name: name.clone(),
                 control: channel(),
                 tensors: channel(),
                 runtime: runtime.clone(),
-                waiting: AtomicUsize::new(0),
+                pending_calls: AtomicUsize::new(0),
                 detector: Mutex::default(),
-                is_heard: AtomicBool::new(false),
+                has_answered: AtomicBool::new(false),
                 incarnation: AtomicU64::new(0),
                 clock: clock.clone(),
-                streams: (way == TensorTransport::Auto).then(Streams::default),
+                streams: (tensor_transport == TensorTransport::Auto).then(Streams::default),
                 lost: Mutex::default(),
             };
-            (name.clone(), Arc::new(peer))
+            (name.clone(), Arc::new(worker))
         };
-        let tasks = cluster.tasks().map(peer).collect();
+        let tasks = cluster.tasks().map(worker).collect();
         let generation = AtomicU64::new(addresses.generation());
         GrpcTransport { tasks, addresses, generation, limits }
     }
@@ -124,42 +124,47 @@ impl GrpcTransport {
     fn refresh_addresses(&self) {
         let generation = self.addresses.generation();
         if self.generation.swap(generation, Ordering::Relaxed) != generation {
-            self.tasks.values().for_each(|peer| peer.refresh_address());
+            self.tasks.values().for_each(|worker| worker.refresh_address());
         }
     }
 
-    /// Makes a call: `make` gets the task that is called and returns the call's future, which runs until
+    /// Makes a call: `start_call` gets the task that is called and returns the call's future, which runs until
     /// it is answered, cancelled, or the task is lost.
-    fn start<T, F>(&self, call: Call<'_>, done: Done<T>, make: impl FnOnce(Arc<Peer>) -> F)
-    where
+    fn start<T, F>(
+        &self,
+        call: Call<'_>,
+        done: Done<T>,
+        start_call: impl FnOnce(Arc<RemoteWorker>) -> F,
+    ) where
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
-        let begun = call.cancellation.check().and_then(|()| {
-            let peer = self.tasks.get(call.to).cloned();
-            let peer = peer.ok_or_else(|| err!(NotFound, "the cluster has no task {}", call.to))?;
-            let runtime = peer.runtime.handle()?;
-            Ok((peer, runtime))
+        let found = call.cancellation.check().and_then(|()| {
+            let worker = self.tasks.get(call.to).cloned();
+            let worker =
+                worker.ok_or_else(|| err!(NotFound, "the cluster has no task {}", call.to))?;
+            let runtime = worker.runtime.handle()?;
+            Ok((worker, runtime))
         });
-        let (peer, runtime) = match begun {
-            Ok(begun) => begun,
+        let (worker, runtime) = match found {
+            Ok(found) => found,
             Err(e) => return done(Err(e)),
         };
-        let lost = peer.lost.lock().clone();
-        let waiting =
-            call.timeout.is_none_or(|t| t > NOTICE_LIMIT).then(|| PendingCall::new(&peer));
+        let lost = worker.lost.lock().clone();
+        let pending =
+            call.timeout.is_none_or(|t| t > NOTIFY_TIMEOUT).then(|| PendingCall::new(&worker));
         let completion = Completion::new(done);
-        let of_task = CompleteOnDrop(completion.clone());
-        let future = make(peer.clone());
+        let complete_on_drop = CompleteOnDrop(completion.clone());
+        let future = start_call(worker.clone());
         let task = runtime.spawn(async move {
-            let result = future.await.map_err(|e| peer.named(received(e)));
+            let result = future.await.map_err(|e| worker.with_task_name(received(e)));
             if result.is_ok() {
-                peer.is_heard.store(true, Ordering::Relaxed);
+                worker.has_answered.store(true, Ordering::Relaxed);
             }
-            drop(waiting);
-            of_task.0.complete(result);
+            drop(pending);
+            complete_on_drop.0.complete(result);
         });
-        let ends = || {
+        let on_end = || {
             let (abort, completion) = (task.abort_handle(), completion.clone());
             move |cause: &Error| {
                 // In this order: aborting drops the future, which answers too.
@@ -167,7 +172,7 @@ impl GrpcTransport {
                 abort.abort();
             }
         };
-        completion.keep([call.cancellation.on_cancel(ends()), lost.on_cancel(ends())]);
+        completion.keep([call.cancellation.on_cancel(on_end()), lost.on_cancel(on_end())]);
     }
 
     /// Makes a call whose response is empty.
@@ -175,8 +180,8 @@ impl GrpcTransport {
         let mut pieces = Pieces::default();
         pieces.put_fields(request);
         let timeout = call.timeout;
-        self.start(call, done, |peer| async move {
-            peer.control.send(method, pieces, timeout).await.map(|_| ())
+        self.start(call, done, |worker| async move {
+            worker.control.send(method, pieces, timeout).await.map(|_| ())
         });
     }
 }
@@ -184,10 +189,10 @@ impl GrpcTransport {
 impl Transport for GrpcTransport {
     fn get_status(&self, call: Call<'_>, done: Done<pb::GetStatusResponse>) {
         let timeout = call.timeout;
-        self.start(call, done, |peer| async move {
+        self.start(call, done, |worker| async move {
             let request = pb::GetStatusRequest {};
-            let status = peer.control.call(methods::GET_STATUS, &request, timeout).await?;
-            peer.note_incarnation(&status);
+            let status = worker.control.call(methods::GET_STATUS, &request, timeout).await?;
+            worker.note_incarnation(&status);
             Ok(status)
         });
     }
@@ -217,8 +222,8 @@ impl Transport for GrpcTransport {
         done: Done<pb::RegisterGraphResponse>,
     ) {
         let timeout = call.timeout;
-        self.start(call, done, |peer| async move {
-            peer.control.call(methods::REGISTER_GRAPH, &request, timeout).await
+        self.start(call, done, |worker| async move {
+            worker.control.call(methods::REGISTER_GRAPH, &request, timeout).await
         });
     }
 
@@ -233,7 +238,7 @@ impl Transport for GrpcTransport {
 
     fn run_graph(&self, call: Call<'_>, request: pb::RunGraphRequest, done: Done<RunGraphReport>) {
         let timeout = call.timeout;
-        self.start(call, done, |peer| async move { peer.run_graph(&request, timeout).await });
+        self.start(call, done, |worker| async move { worker.run_graph(&request, timeout).await });
     }
 
     fn cleanup_graph(&self, call: Call<'_>, request: pb::CleanupGraphRequest, done: Done<()>) {
@@ -246,65 +251,68 @@ impl Transport for GrpcTransport {
 
     fn recv_tensor(&self, call: Call<'_>, request: pb::RecvTensorRequest, done: Done<Value>) {
         let timeout = call.timeout;
-        self.start(call, done, |peer| async move { peer.recv_tensor(&request, timeout).await });
+        self.start(call, done, |worker| async move { worker.recv_tensor(&request, timeout).await });
     }
 
     fn streams(&self) -> usize {
-        let is_open = |peer: &&Arc<Peer>| peer.streams.as_ref().is_some_and(Streams::is_open);
+        let is_open =
+            |worker: &&Arc<RemoteWorker>| worker.streams.as_ref().is_some_and(Streams::is_open);
         self.tasks.values().filter(is_open).count()
     }
 
     fn tick(&self, now: Duration) {
         self.refresh_addresses();
-        for peer in self.tasks.values() {
-            let is_in_use = peer.waiting.load(Ordering::Relaxed) > 0;
-            if peer.is_heard.swap(false, Ordering::Relaxed) {
-                peer.hear(now, &self.limits);
+        for worker in self.tasks.values() {
+            let is_in_use = worker.pending_calls.load(Ordering::Relaxed) > 0;
+            if worker.has_answered.swap(false, Ordering::Relaxed) {
+                worker.answered(now, &self.limits);
             }
-            let actions = peer.detector.lock().tick(now, is_in_use, &self.limits);
-            actions.into_iter().for_each(|action| peer.act(action, &self.limits));
+            let actions = worker.detector.lock().tick(now, is_in_use, &self.limits);
+            actions.into_iter().for_each(|action| worker.perform(action, &self.limits));
         }
     }
 
     fn silent(&self, now: Duration) -> Vec<(TaskName, Duration)> {
-        let of = |peer: &Arc<Peer>| Some((peer.name.clone(), peer.detector.lock().reported(now)?));
+        let of = |worker: &Arc<RemoteWorker>| {
+            Some((worker.name.clone(), worker.detector.lock().reported(now)?))
+        };
         let mut silent: Vec<_> = self.tasks.values().filter_map(of).collect();
         silent.sort();
         silent
     }
 }
 
-/// Answers a call whose future is dropped with its runtime, when the server ends.
+/// Completes a call whose future is dropped with its runtime, when the server shuts down.
 struct CompleteOnDrop<T>(Completion<T>);
 
 impl<T> Drop for CompleteOnDrop<T> {
     fn drop(&mut self) {
-        self.0.complete(Err(err!(Unavailable, "this task ends")));
+        self.0.complete(Err(err!(Unavailable, "this task shuts down")));
     }
 }
 
 /// Counts a call that may wait for a task, as long as it lives.
-struct PendingCall(Arc<Peer>);
+struct PendingCall(Arc<RemoteWorker>);
 
 impl PendingCall {
-    fn new(peer: &Arc<Peer>) -> PendingCall {
-        peer.waiting.fetch_add(1, Ordering::Relaxed);
-        PendingCall(peer.clone())
+    fn new(worker: &Arc<RemoteWorker>) -> PendingCall {
+        worker.pending_calls.fetch_add(1, Ordering::Relaxed);
+        PendingCall(worker.clone())
     }
 }
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.0.pending_calls.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Peer {
-    fn act(self: &Arc<Self>, action: Action, limits: &Limits) {
+impl RemoteWorker {
+    fn perform(self: &Arc<Self>, action: Action, limits: &SilenceLimits) {
         let name = &self.name;
         match action {
             Action::Probe => self.probe(None, *limits),
-            Action::ProbeAnew => self.probe(Some(self.control.separate()), *limits),
+            Action::ProbeOnNewConnection => self.probe(Some(self.control.separate()), *limits),
             Action::ReportSilence(silent) => {
                 let seconds = silent.as_secs_f32();
                 warn!(
@@ -320,60 +328,64 @@ impl Peer {
                     target: "thalweg::cluster",
                     task = %name,
                     silent_s = seconds,
-                    "{name} is back after {seconds:.0} s of silence"
+                    "{name} has answered after {seconds:.0} s of silence"
                 );
             }
             Action::DeclareLost(silent) => {
                 let seconds = silent.as_secs_f32();
-                self.lose(&format!("it has been silent for {seconds:.0} s"));
+                self.declare_lost(&format!("it has been silent for {seconds:.0} s"));
             }
         }
     }
 
-    /// Resolves the task's address again, and ends the calls to its former address.
+    /// Resolves the task's address again, and cancels the calls to its former address.
     fn refresh_address(&self) {
         // Both channels, whatever the first returns.
         let moved = [self.control.refresh_address(), self.tensors.refresh_address()];
         if let Some(address) = moved.into_iter().flatten().next() {
-            self.lose(&format!("it has moved to {address}"));
+            self.declare_lost(&format!("it has moved to {address}"));
         }
     }
 
-    /// Ends the calls that wait for the task.
-    fn lose(&self, why: &str) {
+    /// Cancels the calls in progress.
+    fn declare_lost(&self, why: &str) {
         let name = &self.name;
         warn!(target: "thalweg::cluster", task = %name, "{name} is lost: {why}; calls to it end");
-        self.streams.iter().for_each(Streams::forget);
+        self.streams.iter().for_each(Streams::disconnect);
         let lost = std::mem::take(&mut *self.lost.lock());
         lost.cancel(err!(Unavailable, "{name} is lost: {why}"));
     }
 
-    fn hear(self: &Arc<Self>, now: Duration, limits: &Limits) {
-        let back = self.detector.lock().hear(now);
+    fn answered(self: &Arc<Self>, now: Duration, limits: &SilenceLimits) {
+        let back = self.detector.lock().answered(now);
         if let Some(action) = back {
-            self.act(action, limits);
+            self.perform(action, limits);
         }
     }
 
     /// Sends `GetStatus`, on a new connection if one is given.
-    fn probe(self: &Arc<Self>, anew: Option<Channel>, limits: Limits) {
+    fn probe(self: &Arc<Self>, new_channel: Option<Channel>, limits: SilenceLimits) {
         let Ok(runtime) = self.runtime.handle() else { return };
-        let peer = self.clone();
+        let worker = self.clone();
         // The first probe waits as long as the calls do; those on new connections would pile up.
-        let limit = if anew.is_some() { limits.loss.min(PROBE_LIMIT) } else { limits.loss };
+        let limit = if new_channel.is_some() {
+            limits.lost_after.min(RECONNECT_PROBE_TIMEOUT)
+        } else {
+            limits.lost_after
+        };
         runtime.spawn(async move {
             let request = pb::GetStatusRequest {};
-            let channel = anew.as_ref().unwrap_or(&peer.control);
+            let channel = new_channel.as_ref().unwrap_or(&worker.control);
             let answer: Result<pb::GetStatusResponse> =
                 channel.call(methods::GET_STATUS, &request, Some(limit)).await;
             let Ok(status) = answer else { return };
-            peer.note_incarnation(&status);
-            peer.hear(peer.clock.monotonic(), &limits);
-            if anew.is_some() {
+            worker.note_incarnation(&status);
+            worker.answered(worker.clock.monotonic(), &limits);
+            if new_channel.is_some() {
                 // The old connections may be stuck until TCP retransmits, which can take a minute.
-                peer.control.reconnect().await;
-                peer.tensors.reconnect().await;
-                peer.streams.iter().for_each(Streams::forget);
+                worker.control.reconnect().await;
+                worker.tensors.reconnect().await;
+                worker.streams.iter().for_each(Streams::disconnect);
             }
         });
     }
@@ -384,12 +396,12 @@ impl Peer {
         let Some(device) = status.device_attributes.first() else { return };
         let before = self.incarnation.swap(device.incarnation, Ordering::Relaxed);
         if before != 0 && before != device.incarnation {
-            self.lose("it was started anew");
+            self.declare_lost("it was restarted");
         }
     }
 
     /// Names the task in errors that mean that it is lost.
-    fn named(&self, error: Error) -> Error {
+    fn with_task_name(&self, error: Error) -> Error {
         let is_silent = error.code() == Code::DeadlineExceeded;
         if error.code() != Code::Unavailable && !is_silent {
             return error;
@@ -421,7 +433,7 @@ impl Peer {
                 partition_graphs: response.partition_graph,
                 ..Default::default()
             }),
-            is_forgotten: partition.is_forgotten,
+            is_cleaned_up: partition.is_cleaned_up,
         })
     }
 
@@ -431,7 +443,7 @@ impl Peer {
         limit: Option<Duration>,
     ) -> Result<Value> {
         if let Some(streams) = &self.streams {
-            let incarnation = Sender::of(&request.rendezvous_key)?.incarnation;
+            let incarnation = ParsedKey::parse(&request.rendezvous_key)?.src_incarnation;
             if let Some(stream) = streams.find(&self.name, &self.control, incarnation).await? {
                 let receive = stream.receive(request);
                 return match limit {
@@ -442,15 +454,16 @@ impl Peer {
                 };
             }
         }
-        self.tensor_of(self.tensors.call(methods::RECV_TENSOR, request, limit).await?)
+        self.decode_tensor(self.tensors.call(methods::RECV_TENSOR, request, limit).await?)
     }
 
-    fn tensor_of(&self, response: pb::RecvTensorResponse) -> Result<Value> {
+    fn decode_tensor(&self, response: pb::RecvTensorResponse) -> Result<Value> {
         if response.is_dead {
             return Ok(Value::Dead);
         }
-        let proto =
-            response.tensor.ok_or_else(|| err!(DataLoss, "{} sent no tensor", self.name))?;
+        let proto = response
+            .tensor
+            .ok_or_else(|| err!(DataLoss, "{} answered RecvTensor without a tensor", self.name))?;
         Ok(Value::Tensor(Tensor::from_received_proto(proto, self.tensors.incoming())?))
     }
 }

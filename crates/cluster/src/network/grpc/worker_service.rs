@@ -10,21 +10,21 @@ use thalweg_runtime::on_pool;
 use thalweg_tensor::{Code, Result, bail, err};
 use tokio::sync::oneshot;
 
-use super::answer;
+use super::responses;
 use super::service::{Service, decode_step};
-use crate::master::session::feeds_of;
+use crate::master::session::decode_feeds;
 use crate::worker::TensorRequest;
 
-/// Calls a function when it is dropped, unless it was disarmed: the caller of an RPC is gone.
-struct EndOnDrop<F: FnOnce()>(Option<F>);
+/// Calls a function when it is dropped, unless it was disarmed: the caller cancelled the RPC or disconnected.
+struct CallOnDrop<F: FnOnce()>(Option<F>);
 
-impl<F: FnOnce()> EndOnDrop<F> {
+impl<F: FnOnce()> CallOnDrop<F> {
     fn disarm(mut self) {
         self.0 = None;
     }
 }
 
-impl<F: FnOnce()> Drop for EndOnDrop<F> {
+impl<F: FnOnce()> Drop for CallOnDrop<F> {
     fn drop(&mut self) {
         if let Some(end) = self.0.take() {
             end();
@@ -57,7 +57,7 @@ impl Service {
                 match on_pool(move || worker.register_graph(decode(rope)?)).await {
                     Ok(response) => message(&response),
                     // The worker session is not known.
-                    Err(e) if e.code() == Code::Aborted => answer::restarted(&e),
+                    Err(e) if e.code() == Code::Aborted => responses::restarted_status(&e),
                     Err(e) => return Err(e),
                 }
             }
@@ -71,22 +71,22 @@ impl Service {
             }
             "Logging" => message(&worker.logging(&decode(rope)?)),
             "MarkRecvFinished" => message(&pb::MarkRecvFinishedResponse {}),
-            _ => bail!(Unimplemented, "tensorflow.WorkerService has no {method}"),
+            _ => bail!(Unimplemented, "tensorflow.WorkerService has no method {method}"),
         })
     }
 
     async fn recv_tensor(&self, request: &pb::RecvTensorRequest) -> Response<MessageBody> {
         let result = match self.worker.tensor_request(request) {
-            Ok(asked) => received(asked, request).await,
+            Ok(tensor_request) => received(tensor_request, request).await,
             Err(e) => Err(e),
         };
         if let Err(e) = &result
-            && self.worker.is_of_another_start(&request.rendezvous_key)
+            && self.worker.has_other_incarnation(&request.rendezvous_key)
         {
-            return answer::restarted(e);
+            return responses::restarted_status(e);
         }
         let clock = &self.master.task().options.environment.clock;
-        answer::received(result, clock.wall())
+        responses::recv_tensor_response(result, clock.wall())
     }
 
     async fn run_graph(
@@ -96,37 +96,39 @@ impl Service {
     ) -> Response<MessageBody> {
         let errors_in_body = request.store_errors_in_response_body;
         let sent = std::mem::take(&mut request.send);
-        let sent = match feeds_of(sent, &self.master.task().budget) {
+        let sent = match decode_feeds(sent, &self.master.task().budget) {
             Ok(sent) => sent,
-            Err(e) => return answer::ran(Err(e), errors_in_body),
+            Err(e) => return responses::run_graph_response(Err(e), errors_in_body),
         };
         let cancellation = Cancellation::default();
-        let of_guard = cancellation.clone();
-        let guard = EndOnDrop(Some(move || {
-            of_guard.cancel(err!(Cancelled, "the master gave the step up, or is gone"));
+        let guarded = cancellation.clone();
+        let guard = CallOnDrop(Some(move || {
+            guarded.cancel(err!(Cancelled, "the master cancelled RunGraph or disconnected"));
         }));
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let connection = Some(connection.clone());
         self.worker.run_graph(&request, sent, connection, &cancellation, move |result| {
-            let _ = tell.send(result);
+            let _ = sender.send(result);
         });
-        let result = told.await.unwrap_or_else(|_| Err(err!(Internal, "the step was dropped")));
+        let result = receiver.await.unwrap_or_else(|_| {
+            Err(err!(Internal, "internal error: the step was dropped without a result"))
+        });
         guard.disarm();
-        answer::ran(result, errors_in_body)
+        responses::run_graph_response(result, errors_in_body)
     }
 }
 
 /// The requested tensor, once it has been sent. Dropping the future cancels the request.
-async fn received(asked: TensorRequest, request: &pb::RecvTensorRequest) -> Result<Value> {
-    let (tell, told) = oneshot::channel();
-    let of_guard = asked.clone();
-    let guard = EndOnDrop(Some(move || of_guard.give_up()));
-    asked.receive(&request.rendezvous_key, move |result| {
+async fn received(tensor_request: TensorRequest, request: &pb::RecvTensorRequest) -> Result<Value> {
+    let (sender, receiver) = oneshot::channel();
+    let guarded = tensor_request.clone();
+    let guard = CallOnDrop(Some(move || guarded.cancel()));
+    tensor_request.receive(&request.rendezvous_key, move |result| {
         // The receiver is gone if the call was cancelled.
-        let _ = tell.send(result);
+        let _ = sender.send(result);
     });
     let step = request.step_id;
-    let result = told.await.unwrap_or_else(|_| Err(err!(Aborted, "step {step} is over")));
+    let result = receiver.await.unwrap_or_else(|_| Err(err!(Aborted, "step {step} has ended")));
     guard.disarm();
     result
 }

@@ -19,13 +19,13 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use tracing::info;
 
 use super::frame::{
-    HEADER_BYTES, Header, Kind, Offer, PREFACE_BYTES, Preface, SMALL_BYTES_MAX, START_BYTES,
-    SlotRange, TensorStart, VERSION, broken, decode_error,
+    FrameKind, HEADER_BYTES, Header, PREFACE_BYTES, Preface, RingOffer, SMALL_BYTES_MAX,
+    START_BYTES, SlotRange, TensorStart, VERSION, decode_error, protocol_error,
 };
 use super::hello::{HelloRequest, HelloResponse};
 use super::incoming_tensor::IncomingTensor;
 use super::reader::Reader;
-use super::ring::{self, Ring, SlotSet, WORTHWHILE_BYTES};
+use super::ring::{self, RING_TENSOR_BYTES_MIN, Ring, SlotSet};
 use super::socket;
 use crate::network::grpc::methods::HELLO;
 
@@ -34,9 +34,9 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(3);
 /// Maximum number of devices of a task; a device's incarnation is the task's plus its index.
 const DEVICES_MAX: u64 = 1024;
 /// Maximum number of remembered incarnations without a stream.
-const STARTS_MAX: usize = 16;
+const INCARNATIONS_MAX: usize = 16;
 
-/// The connection to the stream server of another task, if it has one.
+/// The connection to the stream server of another task, if that task has one.
 #[derive(Default)]
 pub(crate) struct Streams {
     state: Mutex<State>,
@@ -47,42 +47,42 @@ pub(crate) struct Streams {
 #[derive(Default)]
 struct State {
     connection: Option<Arc<Connection>>,
-    /// Incarnations, as in rendezvous keys, whose tensors come by gRPC.
+    /// Incarnations, as in rendezvous keys, whose tensors are received by gRPC.
     without: Vec<u64>,
 }
 
-/// How a task's tensors come.
-enum Way {
+/// How tensors of a task are received.
+enum TensorRoute {
     Stream(Arc<Connection>),
     Grpc,
 }
 
 impl Streams {
-    /// The connection to the task with this incarnation; none if its tensors come by gRPC.
+    /// The connection to the task with this incarnation; none if its tensors are received by gRPC.
     pub(crate) async fn find(
         &self,
         name: &impl std::fmt::Display,
         control: &Channel,
         incarnation: u64,
     ) -> Result<Option<Arc<Connection>>> {
-        let way = match self.known(incarnation) {
-            Some(way) => way,
+        let route = match self.known_route(incarnation) {
+            Some(route) => route,
             None => {
                 let _first = self.connecting.lock().await;
-                match self.known(incarnation) {
-                    Some(way) => way,
+                match self.known_route(incarnation) {
+                    Some(route) => route,
                     None => self.connect(name, control, incarnation).await?,
                 }
             }
         };
-        Ok(match way {
-            Way::Stream(connection) => Some(connection),
-            Way::Grpc => None,
+        Ok(match route {
+            TensorRoute::Stream(connection) => Some(connection),
+            TensorRoute::Grpc => None,
         })
     }
 
     /// Drops the connection; the next request makes a new one.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn disconnect(&self) {
         self.state.lock().connection = None;
     }
 
@@ -92,14 +92,14 @@ impl Streams {
         state.connection.as_ref().is_some_and(|connection| !connection.is_lost())
     }
 
-    fn known(&self, incarnation: u64) -> Option<Way> {
+    fn known_route(&self, incarnation: u64) -> Option<TensorRoute> {
         let state = self.state.lock();
         if let Some(connection) = &state.connection
             && connection.serves(incarnation)
         {
-            return Some(Way::Stream(connection.clone()));
+            return Some(TensorRoute::Stream(connection.clone()));
         }
-        state.without.contains(&incarnation).then_some(Way::Grpc)
+        state.without.contains(&incarnation).then_some(TensorRoute::Grpc)
     }
 
     async fn connect(
@@ -107,11 +107,11 @@ impl Streams {
         name: &impl std::fmt::Display,
         control: &Channel,
         incarnation: u64,
-    ) -> Result<Way> {
+    ) -> Result<TensorRoute> {
         let hello = say_hello(control).await?;
         // If the task has another incarnation than the key, it refuses the request itself.
-        if let Some(connection) = hello.as_ref().and_then(|hello| self.alive(hello)) {
-            return Ok(Way::Stream(connection));
+        if let Some(connection) = hello.as_ref().and_then(|hello| self.reusable(hello)) {
+            return Ok(TensorRoute::Stream(connection));
         }
         let opened = match &hello {
             Some(hello) => open(control, hello).await,
@@ -128,20 +128,20 @@ impl Streams {
                 );
                 let connection = Arc::new(connection);
                 state.connection = Some(connection.clone());
-                Ok(Way::Stream(connection))
+                Ok(TensorRoute::Stream(connection))
             }
             None => {
-                if state.without.len() >= STARTS_MAX {
+                if state.without.len() >= INCARNATIONS_MAX {
                     state.without.remove(0);
                 }
                 state.without.push(incarnation);
-                Ok(Way::Grpc)
+                Ok(TensorRoute::Grpc)
             }
         }
     }
 
     /// The open connection, if it is to the task that sent `hello`.
-    fn alive(&self, hello: &HelloResponse) -> Option<Arc<Connection>> {
+    fn reusable(&self, hello: &HelloResponse) -> Option<Arc<Connection>> {
         let state = self.state.lock();
         let is_same = |c: &&Arc<Connection>| c.incarnation == hello.incarnation && !c.is_lost();
         state.connection.as_ref().filter(is_same).cloned()
@@ -170,7 +170,7 @@ async fn open(control: &Channel, hello: &HelloResponse) -> Option<(Connection, &
     {
         socket::tune_unix(&stream);
         let (reader, writer) = stream.into_split();
-        if let Some(connection) = greet(reader, writer, hello, incoming, true).await {
+        if let Some(connection) = exchange_prefaces(reader, writer, hello, incoming, true).await {
             return Some((connection, "unix"));
         }
     }
@@ -179,18 +179,18 @@ async fn open(control: &Channel, hello: &HelloResponse) -> Option<(Connection, &
     let stream = stream.ok()?.ok()?;
     socket::tune_tcp(&stream);
     let (reader, writer) = stream.into_split();
-    let connection = greet(reader, writer, hello, incoming, false).await?;
+    let connection = exchange_prefaces(reader, writer, hello, incoming, false).await?;
     Some((connection, "TCP"))
 }
 
-/// Exchanges prefaces and starts the connection; none if it is not the task that sent `hello`. `is_near`
+/// Exchanges prefaces and starts the connection; none if it is not the task that sent `hello`. `is_local`
 /// allows shared memory.
-async fn greet<R, W>(
+async fn exchange_prefaces<R, W>(
     mut reader: R,
     mut writer: W,
     hello: &HelloResponse,
     incoming: &Arc<Budget>,
-    is_near: bool,
+    is_local: bool,
 ) -> Option<Connection>
 where
     R: AsyncRead + Unpin + Send + 'static,
@@ -205,34 +205,34 @@ where
     };
     let theirs = tokio::time::timeout(CONNECT_LIMIT, exchange).await.ok()?.ok()?;
     let is_right = Preface::decode(&theirs).is_ok_and(|theirs| theirs == ours);
-    is_right.then(|| Connection::start(reader, writer, hello.incarnation, incoming, is_near))
+    is_right.then(|| Connection::start(reader, writer, hello.incarnation, incoming, is_local))
 }
 
-/// A connection over which tensors come.
+/// A connection over which tensors are received.
 pub(crate) struct Connection {
     /// The incarnation of the task at the other end.
     incarnation: u64,
     next_id: AtomicU64,
     requests: mpsc::UnboundedSender<Bytes>,
-    calls: Arc<Calls>,
+    pending: Arc<PendingRequests>,
 }
 
-/// Requests that wait for their tensors.
+/// Requests without an answer.
 #[derive(Default)]
-struct Calls {
-    state: Mutex<CallsState>,
-    /// Notified when a request is cancelled: its tensor may be half received.
-    given_up: Notify,
+struct PendingRequests {
+    state: Mutex<PendingState>,
+    /// Notified when a request is cancelled: its tensor may be partly received.
+    cancelled: Notify,
 }
 
 #[derive(Default)]
-struct CallsState {
+struct PendingState {
     waiting: FxHashMap<u64, oneshot::Sender<Result<Value>>>,
     /// Why the connection ended.
     lost: Option<Error>,
 }
 
-impl Calls {
+impl PendingRequests {
     fn answer(&self, id: u64, result: Result<Value>) {
         let waiting = self.state.lock().waiting.remove(&id);
         if let Some(waiting) = waiting {
@@ -258,19 +258,19 @@ impl Calls {
 }
 
 /// Cancels a request when it is dropped, unless it is answered.
-struct GiveUp<'a> {
+struct CancelOnDrop<'a> {
     connection: &'a Connection,
     id: u64,
 }
 
-impl Drop for GiveUp<'_> {
+impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
-        let calls = &self.connection.calls;
-        let was_waiting = calls.state.lock().waiting.remove(&self.id).is_some();
+        let pending = &self.connection.pending;
+        let was_waiting = pending.state.lock().waiting.remove(&self.id).is_some();
         if was_waiting {
-            calls.given_up.notify_one();
+            pending.cancelled.notify_one();
             let mut frame = BytesMut::with_capacity(HEADER_BYTES);
-            Header { id: self.id, kind: Kind::GiveUp, len: 0 }.put(&mut frame);
+            Header { id: self.id, kind: FrameKind::Cancel, len: 0 }.put(&mut frame);
             let _ = self.connection.requests.send(frame.freeze());
         }
     }
@@ -282,66 +282,70 @@ impl Connection {
         writer: W,
         incarnation: u64,
         incoming: &Arc<Budget>,
-        is_near: bool,
+        is_local: bool,
     ) -> Connection
     where
         R: AsyncRead + Unpin + Send + 'static,
         W: AsyncWrite + Unpin + Send + 'static,
     {
-        let calls = Arc::new(Calls::default());
+        let pending = Arc::new(PendingRequests::default());
         let (requests, asked) = mpsc::unbounded_channel();
-        let (of_task, incoming) = (calls.clone(), incoming.clone());
+        let (reader_pending, incoming) = (pending.clone(), incoming.clone());
         tokio::spawn(async move {
-            let notes = Notes::default();
-            let answers = Answers {
+            let control = ControlFrames::default();
+            let answers = AnswerReader {
                 reader: Reader::new(reader),
-                calls: &of_task,
+                pending: &reader_pending,
                 incoming: &incoming,
-                arriving: FxHashMap::default(),
-                notes: &notes,
+                partial: FxHashMap::default(),
+                control: &control,
                 ring: None,
-                may_share: is_near,
+                may_offer_ring: is_local,
             };
-            // Notes of the reading side are written before more is read.
+            // Control frames of the reading side are written before more is read.
             let end = tokio::select! {
                 biased;
-                end = answers.take_all() => end,
-                end = write_requests(writer, asked, &notes) => end,
+                end = answers.read_all() => end,
+                end = write_requests(writer, asked, &control) => end,
             };
-            of_task.lose(&end);
+            reader_pending.lose(&end);
         });
-        Connection { incarnation, next_id: AtomicU64::new(1), requests, calls }
+        Connection { incarnation, next_id: AtomicU64::new(1), requests, pending }
     }
 
-    /// Whether the task at the other end has this device incarnation, as far as is known.
+    /// Whether a device of the connected task may have this incarnation.
     fn serves(&self, incarnation: u64) -> bool {
         incarnation.wrapping_sub(self.incarnation) < DEVICES_MAX && !self.is_lost()
     }
 
     fn is_lost(&self) -> bool {
-        self.calls.state.lock().lost.is_some()
+        self.pending.state.lock().lost.is_some()
     }
 
     /// Requests a tensor. Dropping the future cancels the request.
     pub(crate) async fn receive(&self, request: &pb::RecvTensorRequest) -> Result<Value> {
         let len = request.encoded_len();
-        ensure!(len <= SMALL_BYTES_MAX, InvalidArgument, "a rendezvous key has {len} bytes");
+        ensure!(
+            len <= SMALL_BYTES_MAX,
+            InvalidArgument,
+            "a RecvTensor request has {len} bytes; the stream protocol takes at most {SMALL_BYTES_MAX}"
+        );
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         {
-            let mut state = self.calls.state.lock();
+            let mut state = self.pending.state.lock();
             if let Some(lost) = &state.lost {
                 return Err(lost.clone());
             }
-            state.waiting.insert(id, tell);
+            state.waiting.insert(id, sender);
         }
-        let _give_up = GiveUp { connection: self, id };
+        let _cancel_on_drop = CancelOnDrop { connection: self, id };
         let mut frame = BytesMut::with_capacity(HEADER_BYTES + len);
-        Header { id, kind: Kind::Want, len }.put(&mut frame);
+        Header { id, kind: FrameKind::Request, len }.put(&mut frame);
         request.encode_raw(&mut frame);
         // If the connection is gone, its requests have been answered, this one too.
         let _ = self.requests.send(frame.freeze());
-        told.await.unwrap_or_else(|_| Err(err!(Unavailable, "the stream of tensors ended")))
+        receiver.await.unwrap_or_else(|_| Err(err!(Unavailable, "the stream was closed")))
     }
 }
 
@@ -349,93 +353,95 @@ impl Connection {
 async fn write_requests(
     mut writer: impl AsyncWrite + Unpin,
     mut asked: mpsc::UnboundedReceiver<Bytes>,
-    notes: &Notes,
+    control: &ControlFrames,
 ) -> Error {
     loop {
         let mut batch = BytesMut::new();
         tokio::select! {
             first = asked.recv() => match first {
                 Some(first) => batch.extend_from_slice(&first),
-                None => return err!(Unavailable, "the stream of tensors was given up"),
+                None => return err!(Unavailable, "the stream was closed by this task"),
             },
-            () = notes.changed.notified() => {}
+            () = control.changed.notified() => {}
         }
-        notes.put(&mut batch);
+        control.put(&mut batch);
         while batch.len() < SMALL_BYTES_MAX
             && let Ok(next) = asked.try_recv()
         {
             batch.extend_from_slice(&next);
         }
         if let Err(e) = writer.write_all(&batch).await {
-            return broke_off(&e);
+            return io_error(&e);
         }
     }
 }
 
-/// What the reading side has the writing side send; bounded, however many frames come.
+/// Frames that the reading side has the writing side send: one offer and a set of slots, so they are bounded.
 #[derive(Default)]
-struct Notes {
+struct ControlFrames {
     /// An offer of shared memory that is not sent yet.
-    offer: Mutex<Option<Offer>>,
+    offer: Mutex<Option<RingOffer>>,
     freed: SlotSet,
     changed: Notify,
 }
 
-impl Notes {
+impl ControlFrames {
     fn put(&self, out: &mut BytesMut) {
         if let Some(offer) = self.offer.lock().take() {
             offer.put(out);
         }
         while let Some(slot) = self.freed.take() {
-            Header { id: slot as u64, kind: Kind::Freed, len: 0 }.put(out);
+            Header { id: slot as u64, kind: FrameKind::SlotFreed, len: 0 }.put(out);
         }
     }
 }
 
-fn broke_off(e: &io::Error) -> Error {
-    err!(Unavailable, "the stream of tensors broke off: {e}")
+fn io_error(e: &io::Error) -> Error {
+    err!(Unavailable, "the stream failed: {e}")
 }
 
-enum Broken {
-    Socket(io::Error),
-    Rules(Error),
+/// Why reading a stream failed.
+enum StreamError {
+    Io(io::Error),
+    Protocol(Error),
 }
 
-impl From<io::Error> for Broken {
-    fn from(e: io::Error) -> Broken {
-        Broken::Socket(e)
+impl From<io::Error> for StreamError {
+    fn from(e: io::Error) -> StreamError {
+        StreamError::Io(e)
     }
 }
 
-impl From<Error> for Broken {
-    fn from(e: Error) -> Broken {
-        Broken::Rules(e)
+impl From<Error> for StreamError {
+    fn from(e: Error) -> StreamError {
+        StreamError::Protocol(e)
     }
 }
 
-struct Answers<'a, R> {
+/// Reads the answers of a connection.
+struct AnswerReader<'a, R> {
     reader: Reader<R>,
-    calls: &'a Calls,
+    pending: &'a PendingRequests,
     incoming: &'a Arc<Budget>,
-    /// Tensors that are half received, by request.
-    arriving: FxHashMap<u64, IncomingTensor>,
-    notes: &'a Notes,
+    /// Partly received tensors, by request id.
+    partial: FxHashMap<u64, IncomingTensor>,
+    control: &'a ControlFrames,
     /// The shared memory that was offered.
     ring: Option<(Ring, Charge)>,
-    /// Whether the other side is on this machine and no shared memory was offered yet.
-    may_share: bool,
+    /// Whether the other task is on this machine and no shared memory was offered yet.
+    may_offer_ring: bool,
 }
 
-impl<R: AsyncRead + Unpin> Answers<'_, R> {
+impl<R: AsyncRead + Unpin> AnswerReader<'_, R> {
     /// Reads answers until the stream ends; returns why it ended.
-    async fn take_all(mut self) -> Error {
+    async fn read_all(mut self) -> Error {
         loop {
             match self.next().await {
                 Ok(true) => {}
-                Ok(false) => return err!(Unavailable, "it closed the stream of tensors"),
-                Err(Broken::Socket(e)) => return broke_off(&e),
-                // A peer that breaks the protocol is treated as lost.
-                Err(Broken::Rules(e)) => {
+                Ok(false) => return err!(Unavailable, "the other task closed the stream"),
+                Err(StreamError::Io(e)) => return io_error(&e),
+                // A task that violates the protocol is treated as lost.
+                Err(StreamError::Protocol(e)) => {
                     return e.with_code(Code::Unavailable);
                 }
             }
@@ -443,34 +449,34 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
     }
 
     /// Reads one frame, or drops tensors of cancelled requests; false at the end of the stream.
-    async fn next(&mut self) -> Result<bool, Broken> {
+    async fn next(&mut self) -> Result<bool, StreamError> {
         let header = tokio::select! {
             header = self.reader.array::<HEADER_BYTES>() => header?,
-            () = self.calls.given_up.notified() => {
-                self.arriving.retain(|id, _| self.calls.is_waiting(*id));
+            () = self.pending.cancelled.notified() => {
+                self.partial.retain(|id, _| self.pending.is_waiting(*id));
                 return Ok(true);
             }
         };
         let Some(header) = header else { return Ok(false) };
         let header = Header::decode(&header)?;
         match header.kind {
-            Kind::Want | Kind::GiveUp | Kind::Ring | Kind::Freed => {
-                return Err(broken("the server sent a request").into());
+            FrameKind::Request | FrameKind::Cancel | FrameKind::Ring | FrameKind::SlotFreed => {
+                return Err(protocol_error("the server sent a request").into());
             }
-            Kind::Dead => {
-                self.arriving.remove(&header.id);
-                self.calls.answer(header.id, Ok(Value::Dead));
+            FrameKind::Dead => {
+                self.partial.remove(&header.id);
+                self.pending.answer(header.id, Ok(Value::Dead));
             }
-            Kind::Failed => {
-                self.arriving.remove(&header.id);
+            FrameKind::Error => {
+                self.partial.remove(&header.id);
                 let body = self.reader.bytes(header.len).await?;
-                self.calls.answer(header.id, Err(decode_error(&body)));
+                self.pending.answer(header.id, Err(decode_error(&body)));
             }
-            Kind::Tensor => self.begin(header).await?,
-            Kind::More => self.go_on(header.id, header.len).await?,
-            Kind::Placed => {
-                let place = SlotRange::decode(&self.reader.array_whole().await?);
-                self.take_placed(header.id, place)?;
+            FrameKind::Tensor => self.begin_tensor(header).await?,
+            FrameKind::Continuation => self.read_content(header.id, header.len).await?,
+            FrameKind::SlotFilled => {
+                let slot_range = SlotRange::decode(&self.reader.array_whole().await?);
+                self.read_slot(header.id, slot_range)?;
                 // Lets the writing side send `Freed`, and other async tasks run.
                 tokio::task::yield_now().await;
             }
@@ -478,85 +484,91 @@ impl<R: AsyncRead + Unpin> Answers<'_, R> {
         Ok(true)
     }
 
-    async fn begin(&mut self, header: Header) -> Result<(), Broken> {
+    async fn begin_tensor(&mut self, header: Header) -> Result<(), StreamError> {
         let rest = header.len.checked_sub(START_BYTES);
-        let rest = rest.ok_or_else(|| broken("a tensor has no beginning"))?;
+        let rest =
+            rest.ok_or_else(|| protocol_error("a Tensor frame is too short for its head"))?;
         let fixed = self.reader.array_whole::<START_BYTES>().await?;
         let head_bytes = TensorStart::head_bytes(&fixed)?;
         let rest = rest.checked_sub(head_bytes);
-        let rest = rest.ok_or_else(|| broken("a head is longer than its frame"))?;
+        let rest =
+            rest.ok_or_else(|| protocol_error("the head of a tensor is longer than its frame"))?;
         let head = self.reader.bytes(head_bytes).await?;
         let start = TensorStart::decode(&fixed, &head)?;
-        if self.arriving.contains_key(&header.id) {
-            return Err(broken("a tensor begins twice").into());
+        if self.partial.contains_key(&header.id) {
+            return Err(protocol_error("a second Tensor frame for one request").into());
         }
-        if start.content_bytes >= WORTHWHILE_BYTES {
-            self.share();
+        if start.content_bytes >= RING_TENSOR_BYTES_MIN {
+            self.offer_ring();
         }
-        if self.calls.is_waiting(header.id) {
+        if self.pending.is_waiting(header.id) {
             match IncomingTensor::new(start, self.incoming) {
-                Ok(arriving) => {
-                    self.arriving.insert(header.id, arriving);
+                Ok(partial) => {
+                    self.partial.insert(header.id, partial);
                 }
-                // The budget has no room; its bytes are skipped.
-                Err(e) => self.calls.answer(header.id, Err(e)),
+                // The budget is exhausted: the content is skipped.
+                Err(e) => self.pending.answer(header.id, Err(e)),
             }
         }
-        self.go_on(header.id, rest).await
+        self.read_content(header.id, rest).await
     }
 
-    async fn go_on(&mut self, id: u64, count: usize) -> Result<(), Broken> {
-        if !self.calls.is_waiting(id) {
-            self.arriving.remove(&id);
+    async fn read_content(&mut self, id: u64, count: usize) -> Result<(), StreamError> {
+        if !self.pending.is_waiting(id) {
+            self.partial.remove(&id);
         }
-        let Some(arriving) = self.arriving.get_mut(&id) else {
+        let Some(partial) = self.partial.get_mut(&id) else {
             return Ok(self.reader.skip(count).await?);
         };
-        if count > arriving.missing() {
-            return Err(broken("a tensor has more bytes than it said").into());
+        if count > partial.missing() {
+            return Err(protocol_error("a tensor has more bytes than its head announced").into());
         }
-        self.reader.fill(arriving.room(count)?).await?;
-        self.end_if_whole(id);
+        self.reader.fill(partial.unfilled(count)?).await?;
+        self.finish_if_complete(id);
         Ok(())
     }
 
-    /// Offers shared memory, once; if it cannot be had, all comes by the socket.
-    fn share(&mut self) {
-        if std::mem::take(&mut self.may_share)
+    /// Offers shared memory, once; if it cannot be allocated, all content is sent over the socket.
+    fn offer_ring(&mut self) {
+        if std::mem::take(&mut self.may_offer_ring)
             && let Ok(charge) = Charge::new(self.incoming, ring::BYTES)
-            && let Ok(ring) = Ring::make()
+            && let Ok(ring) = Ring::allocate()
         {
-            *self.notes.offer.lock() = Some(ring.offer());
-            self.notes.changed.notify_one();
+            *self.control.offer.lock() = Some(ring.offer());
+            self.control.changed.notify_one();
             self.ring = Some((ring, charge));
         }
     }
 
-    fn take_placed(&mut self, id: u64, place: SlotRange) -> Result<()> {
-        let ring = self.ring.as_ref().filter(|_| ring::has(place));
-        let (ring, _) = ring.ok_or_else(|| broken("there is no such slot"))?;
-        if !self.calls.is_waiting(id) {
-            self.arriving.remove(&id);
+    fn read_slot(&mut self, id: u64, slot_range: SlotRange) -> Result<()> {
+        let ring = self.ring.as_ref().filter(|_| ring::is_valid(slot_range));
+        let (ring, _) = ring.ok_or_else(|| {
+            protocol_error(
+                "a SlotFilled frame names a slot or a length that the ring does not have",
+            )
+        })?;
+        if !self.pending.is_waiting(id) {
+            self.partial.remove(&id);
         }
-        if let Some(arriving) = self.arriving.get_mut(&id) {
-            if place.count > arriving.missing() {
-                return Err(broken("a tensor has more bytes than it said"));
+        if let Some(partial) = self.partial.get_mut(&id) {
+            if slot_range.count > partial.missing() {
+                return Err(protocol_error("a tensor has more bytes than its head announced"));
             }
-            ring.read(place.slot, arriving.room(place.count)?);
+            ring.read(slot_range.slot, partial.unfilled(slot_range.count)?);
         }
-        if !self.notes.freed.add(place.slot as u64) {
-            return Err(broken("a slot is filled that was not freed"));
+        if !self.control.freed.add(slot_range.slot as u64) {
+            return Err(protocol_error("a slot was filled before it was freed"));
         }
-        self.notes.changed.notify_one();
-        self.end_if_whole(id);
+        self.control.changed.notify_one();
+        self.finish_if_complete(id);
         Ok(())
     }
 
-    fn end_if_whole(&mut self, id: u64) {
-        if self.arriving.get(&id).is_some_and(|arriving| arriving.missing() == 0)
-            && let Some(whole) = self.arriving.remove(&id)
+    fn finish_if_complete(&mut self, id: u64) {
+        if self.partial.get(&id).is_some_and(|partial| partial.missing() == 0)
+            && let Some(whole) = self.partial.remove(&id)
         {
-            self.calls.answer(id, whole.finish(self.incoming).map(Value::Tensor));
+            self.pending.answer(id, whole.finish(self.incoming).map(Value::Tensor));
         }
     }
 }
@@ -568,48 +580,48 @@ mod tests {
     use thalweg_tensor::{Shape, Tensor};
     use tokio::io::DuplexStream;
 
-    use super::super::frame::{PART_BYTES, answer};
+    use super::super::frame::{CHUNK_BYTES, answer};
     use super::*;
     use crate::network::stream::ring::{SLOT_BYTES, SLOTS};
 
     const LIMIT: Duration = Duration::from_secs(20);
 
-    /// A connection and what is at its other end.
-    struct Ends {
+    /// A connection and the server side of it, driven by the test.
+    struct TestPeer {
         connection: Arc<Connection>,
         requests: Reader<DuplexStream>,
         answers: DuplexStream,
         incoming: Arc<Budget>,
     }
 
-    fn play<F: Future<Output = ()>>(script: impl FnOnce(Ends) -> F) {
-        play_with(false, script);
+    fn run_script<F: Future<Output = ()>>(script: impl FnOnce(TestPeer) -> F) {
+        run_script_with(false, script);
     }
 
-    fn play_with<F: Future<Output = ()>>(is_near: bool, script: impl FnOnce(Ends) -> F) {
+    fn run_script_with<F: Future<Output = ()>>(is_local: bool, script: impl FnOnce(TestPeer) -> F) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             let (answers, reader) = tokio::io::duplex(1000);
             let (writer, requests) = tokio::io::duplex(1000);
             let incoming = Budget::new(64 << 20);
-            let connection = Arc::new(Connection::start(reader, writer, 7, &incoming, is_near));
+            let connection = Arc::new(Connection::start(reader, writer, 7, &incoming, is_local));
             let requests = Reader::new(requests);
-            let script = script(Ends { connection, requests, answers, incoming });
+            let script = script(TestPeer { connection, requests, answers, incoming });
             tokio::time::timeout(LIMIT, script).await.expect("nothing hangs");
         });
     }
 
-    impl Ends {
-        /// Asks for a tensor, on the side.
-        fn ask(&self, key: &str) -> tokio::task::JoinHandle<Result<Value>> {
+    impl TestPeer {
+        /// Requests a tensor, in a task of its own.
+        fn request(&self, key: &str) -> tokio::task::JoinHandle<Result<Value>> {
             let request =
                 pb::RecvTensorRequest { rendezvous_key: key.into(), ..Default::default() };
             let connection = self.connection.clone();
             tokio::spawn(async move { connection.receive(&request).await })
         }
 
-        /// The next question: its number, what it is, its key.
-        async fn question(&mut self) -> (u64, Kind, String) {
+        /// The next frame of the client: its id, its kind, the rendezvous key.
+        async fn next_request(&mut self) -> (u64, FrameKind, String) {
             let header = self.requests.array_whole().await.unwrap();
             let header = Header::decode(&header).unwrap();
             let body = self.requests.bytes(header.len).await.unwrap();
@@ -617,21 +629,21 @@ mod tests {
             (header.id, header.kind, request.rendezvous_key)
         }
 
-        async fn frame(&mut self, id: u64, kind: Kind, body: &[&[u8]]) {
+        async fn frame(&mut self, id: u64, kind: FrameKind, body: &[&[u8]]) {
             let mut frame = BytesMut::new();
             Header { id, kind, len: body.iter().map(|part| part.len()).sum() }.put(&mut frame);
             body.iter().for_each(|part| frame.extend_from_slice(part));
             self.answers.write_all(&frame).await.unwrap();
         }
 
-        /// The memory that is offered next.
-        async fn offer(&mut self) -> Offer {
+        /// The next frame, an offer of shared memory.
+        async fn offer(&mut self) -> RingOffer {
             let header = Header::decode(&self.requests.array_whole().await.unwrap()).unwrap();
-            assert_eq!(header.kind, Kind::Ring);
-            Offer::decode(header.id, &self.requests.array_whole().await.unwrap())
+            assert_eq!(header.kind, FrameKind::Ring);
+            RingOffer::decode(header.id, &self.requests.array_whole().await.unwrap())
         }
 
-        async fn place(&mut self, id: u64, slot: usize, count: usize) {
+        async fn send_slot_range(&mut self, id: u64, slot: usize, count: usize) {
             let mut frame = BytesMut::new();
             SlotRange { slot, count }.put(id, &mut frame);
             self.answers.write_all(&frame).await.unwrap();
@@ -653,67 +665,72 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_in_any_order_and_in_parts() {
-        play(async |mut ends| {
-            let calls = [ends.ask("a"), ends.ask("b"), ends.ask("c"), ends.ask("d")];
+    fn answers_come_in_any_order_and_in_chunks() {
+        run_script(async |mut peer| {
+            let calls =
+                [peer.request("a"), peer.request("b"), peer.request("c"), peer.request("d")];
             let mut ids = FxHashMap::default();
             for _ in 0..4 {
-                let (id, kind, key) = ends.question().await;
-                assert_eq!(kind, Kind::Want);
+                let (id, kind, key) = peer.next_request().await;
+                assert_eq!(kind, FrameKind::Request);
                 ids.insert(key, id);
             }
             let large =
-                Tensor::from_slice(Shape::new(&[PART_BYTES]).unwrap(), &vec![5i32; PART_BYTES]);
+                Tensor::from_slice(Shape::new(&[CHUNK_BYTES]).unwrap(), &vec![5i32; CHUNK_BYTES]);
             let (start, content) = TensorStart::of(&large.unwrap()).unwrap();
-            let parts: Vec<&[u8]> = content.chunks(PART_BYTES).collect();
-            ends.frame(ids["a"], Kind::Tensor, &[&start, parts[0]]).await;
-            ends.answer(ids["b"], tensor(&[1, 2])).await;
-            ends.frame(ids["a"], Kind::More, &[parts[1]]).await;
-            ends.answer(ids["c"], Ok(Value::Dead)).await;
-            ends.answer(ids["d"], Err(err!(Aborted, "step 3 is over"))).await;
-            ends.frame(ids["a"], Kind::More, &[parts[2]]).await;
-            ends.frame(ids["a"], Kind::More, &[parts[3]]).await;
+            let parts: Vec<&[u8]> = content.chunks(CHUNK_BYTES).collect();
+            peer.frame(ids["a"], FrameKind::Tensor, &[&start, parts[0]]).await;
+            peer.answer(ids["b"], tensor(&[1, 2])).await;
+            peer.frame(ids["a"], FrameKind::Continuation, &[parts[1]]).await;
+            peer.answer(ids["c"], Ok(Value::Dead)).await;
+            peer.answer(ids["d"], Err(err!(Aborted, "step 3 has ended"))).await;
+            peer.frame(ids["a"], FrameKind::Continuation, &[parts[2]]).await;
+            peer.frame(ids["a"], FrameKind::Continuation, &[parts[3]]).await;
             let [a, b, c, d] = calls;
             assert_eq!(numbers(b.await.unwrap()), [1, 2]);
             assert!(matches!(c.await.unwrap(), Ok(Value::Dead)));
             let e = d.await.unwrap().err().unwrap();
-            assert_eq!((e.code(), e.message()), (Code::Aborted, "step 3 is over"));
-            assert_eq!(numbers(a.await.unwrap()), vec![5; PART_BYTES]);
+            assert_eq!((e.code(), e.message()), (Code::Aborted, "step 3 has ended"));
+            assert_eq!(numbers(a.await.unwrap()), vec![5; CHUNK_BYTES]);
         });
     }
 
-    /// Memory is offered with the first large tensor, and slots come back, wanted or not.
+    /// Shared memory is offered with the first large tensor, and slots are freed even if the request was cancelled.
     #[cfg(target_os = "linux")]
     #[test]
     fn large_tensors_come_through_shared_memory() {
-        play_with(true, async |mut ends| {
-            let call = ends.ask("a");
-            let (a, _, _) = ends.question().await;
-            let values = vec![5i32; PART_BYTES];
+        run_script_with(true, async |mut peer| {
+            let call = peer.request("a");
+            let (a, _, _) = peer.next_request().await;
+            let values = vec![5i32; CHUNK_BYTES];
             let (start, content) = TensorStart::of(&Tensor::vector(&values).unwrap()).unwrap();
-            ends.frame(a, Kind::Tensor, &[&start, &content[..100]]).await;
-            let offer = ends.offer().await;
+            peer.frame(a, FrameKind::Tensor, &[&start, &content[..100]]).await;
+            let offer = peer.offer().await;
             let mut ring = Ring::open(std::process::id() as i32, offer).unwrap();
             for (i, part) in content[100..].chunks(SLOT_BYTES).enumerate() {
                 let slot = i % SLOTS;
                 ring.write(slot, part);
-                ends.place(a, slot, part.len()).await;
-                let (freed, kind, _) = ends.question().await;
-                assert_eq!((freed, kind), (slot as u64, Kind::Freed));
+                peer.send_slot_range(a, slot, part.len()).await;
+                let (freed, kind, _) = peer.next_request().await;
+                assert_eq!((freed, kind), (slot as u64, FrameKind::SlotFreed));
             }
             assert_eq!(numbers(call.await.unwrap()), values);
-            ends.place(a, 2, 9).await;
-            assert_eq!(ends.question().await.0, 2, "nobody waits, the slot is freed all the same");
-            assert_eq!(ends.incoming.used_bytes(), ring::BYTES, "it is charged");
+            peer.send_slot_range(a, 2, 9).await;
+            assert_eq!(
+                peer.next_request().await.0,
+                2,
+                "the slot is freed although no request waits"
+            );
+            assert_eq!(peer.incoming.used_bytes(), ring::BYTES, "it is charged");
         });
     }
 
-    /// Places that there are not, more than a tensor has, one slot again and again, places without
-    /// memory, and an end in the middle.
+    /// Slots that do not exist, more bytes than the tensor has, a slot that was not freed, slots without shared
+    /// memory, and an end of the stream in the middle of a tensor.
     #[cfg(target_os = "linux")]
     #[test]
-    fn strange_places_end_all_calls() {
-        let strange: [(bool, &[(usize, usize)]); 8] = [
+    fn invalid_slot_ranges_fail_all_requests() {
+        let invalid: [(bool, &[(usize, usize)]); 8] = [
             (true, &[(SLOTS, 9)]),
             (true, &[(u32::MAX as usize, 9)]),
             (true, &[(0, SLOT_BYTES + 1)]),
@@ -723,97 +740,97 @@ mod tests {
             (false, &[(0, 9)]),
             (true, &[(3, SLOT_BYTES)]),
         ];
-        for (is_near, places) in strange {
-            play_with(is_near, async |mut ends| {
-                let calls = [ends.ask("a"), ends.ask("b")];
-                let (id, _, _) = ends.question().await;
-                ends.question().await;
+        for (is_local, places) in invalid {
+            run_script_with(is_local, async |mut peer| {
+                let calls = [peer.request("a"), peer.request("b")];
+                let (id, _, _) = peer.next_request().await;
+                peer.next_request().await;
                 let large = Tensor::vector(&vec![1u8; 2 * SLOT_BYTES]).unwrap();
                 let (start, _) = TensorStart::of(&large).unwrap();
-                ends.frame(id, Kind::Tensor, &[&start]).await;
+                peer.frame(id, FrameKind::Tensor, &[&start]).await;
                 let mut frames = BytesMut::new();
                 for (slot, count) in places {
                     SlotRange { slot: *slot, count: *count }.put(id, &mut frames);
                 }
-                ends.answers.write_all(&frames).await.unwrap();
-                drop(ends.answers);
+                peer.answers.write_all(&frames).await.unwrap();
+                drop(peer.answers);
                 for call in calls {
                     let e = call.await.unwrap().err().unwrap();
                     assert_eq!(e.code(), Code::Unavailable, "{places:?}: {e}");
                 }
-                assert_eq!(ends.incoming.used_bytes(), 0, "{places:?}");
+                assert_eq!(peer.incoming.used_bytes(), 0, "{places:?}");
             });
         }
     }
 
     #[test]
-    fn who_gives_up_says_so_and_what_still_comes_is_passed_over() {
-        play(async |mut ends| {
-            let call = ends.ask("a");
-            let (id, _, _) = ends.question().await;
+    fn a_cancelled_request_is_sent_and_its_late_answer_is_skipped() {
+        run_script(async |mut peer| {
+            let call = peer.request("a");
+            let (id, _, _) = peer.next_request().await;
             call.abort();
-            let (given_up, kind, _) = ends.question().await;
-            assert_eq!((given_up, kind), (id, Kind::GiveUp));
-            ends.answer(id, tensor(&[1])).await;
-            let next = ends.ask("b");
-            let (id, _, _) = ends.question().await;
-            ends.answer(id, tensor(&[2])).await;
+            let (cancelled, kind, _) = peer.next_request().await;
+            assert_eq!((cancelled, kind), (id, FrameKind::Cancel));
+            peer.answer(id, tensor(&[1])).await;
+            let next = peer.request("b");
+            let (id, _, _) = peer.next_request().await;
+            peer.answer(id, tensor(&[2])).await;
             assert_eq!(numbers(next.await.unwrap()), [2]);
-            assert_eq!(ends.incoming.used_bytes(), 0);
+            assert_eq!(peer.incoming.used_bytes(), 0);
         });
     }
 
-    /// The server sends nothing more of what is given up, so nothing else could free its memory.
+    /// The server sends nothing more of a cancelled tensor, so the client must free its memory itself.
     #[test]
-    fn what_is_given_up_half_way_is_let_go() {
-        play(async |mut ends| {
-            let (call, stays) = (ends.ask("a"), ends.ask("b"));
-            let (first, second) = (ends.question().await, ends.question().await);
+    fn a_partly_received_tensor_is_freed_when_it_is_cancelled() {
+        run_script(async |mut peer| {
+            let (call, stays) = (peer.request("a"), peer.request("b"));
+            let (first, second) = (peer.next_request().await, peer.next_request().await);
             let (a, b) = if first.2 == "a" { (first.0, second.0) } else { (second.0, first.0) };
-            let large = Tensor::vector(&vec![5i32; PART_BYTES]).unwrap();
+            let large = Tensor::vector(&vec![5i32; CHUNK_BYTES]).unwrap();
             let (start, content) = TensorStart::of(&large).unwrap();
             let part = &content[..1000];
             for id in [a, b] {
-                ends.frame(id, Kind::Tensor, &[&start, part]).await;
+                peer.frame(id, FrameKind::Tensor, &[&start, part]).await;
             }
-            while ends.incoming.used_bytes() < 2 * content.len() {
+            while peer.incoming.used_bytes() < 2 * content.len() {
                 tokio::task::yield_now().await;
             }
             call.abort();
-            let (given_up, kind, _) = ends.question().await;
-            assert_eq!((given_up, kind), (a, Kind::GiveUp));
-            while ends.incoming.used_bytes() >= 2 * content.len() {
+            let (cancelled, kind, _) = peer.next_request().await;
+            assert_eq!((cancelled, kind), (a, FrameKind::Cancel));
+            while peer.incoming.used_bytes() >= 2 * content.len() {
                 tokio::task::yield_now().await;
             }
-            // A part may have been on its way.
-            ends.frame(a, Kind::More, &[part]).await;
-            for rest in content[1000..].chunks(PART_BYTES) {
-                ends.frame(b, Kind::More, &[rest]).await;
+            // A chunk may have been in flight.
+            peer.frame(a, FrameKind::Continuation, &[part]).await;
+            for rest in content[1000..].chunks(CHUNK_BYTES) {
+                peer.frame(b, FrameKind::Continuation, &[rest]).await;
             }
-            assert_eq!(numbers(stays.await.unwrap()), vec![5; PART_BYTES]);
+            assert_eq!(numbers(stays.await.unwrap()), vec![5; CHUNK_BYTES]);
         });
     }
 
     #[test]
-    fn a_tensor_for_which_there_is_no_room_fails_alone() {
-        play(async |mut ends| {
-            let call = ends.ask("a");
-            let (id, _, _) = ends.question().await;
+    fn a_tensor_beyond_the_budget_fails_alone() {
+        run_script(async |mut peer| {
+            let call = peer.request("a");
+            let (id, _, _) = peer.next_request().await;
             let mut start = [0; START_BYTES];
             start[..8].copy_from_slice(&(1u64 << 50).to_le_bytes());
-            ends.frame(id, Kind::Tensor, &[&start, b"some"]).await;
-            ends.frame(id, Kind::More, &[b"more"]).await;
+            peer.frame(id, FrameKind::Tensor, &[&start, b"some"]).await;
+            peer.frame(id, FrameKind::Continuation, &[b"more"]).await;
             assert_eq!(call.await.unwrap().err().unwrap().code(), Code::ResourceExhausted);
-            let next = ends.ask("b");
-            let (id, _, _) = ends.question().await;
-            ends.answer(id, tensor(&[2])).await;
+            let next = peer.request("b");
+            let (id, _, _) = peer.next_request().await;
+            peer.answer(id, tensor(&[2])).await;
             assert_eq!(numbers(next.await.unwrap()), [2]);
         });
     }
 
-    /// Whatever is wrong with the stream, all calls end at once and say so.
+    /// Every protocol error and every early end of the stream fails all requests with UNAVAILABLE.
     #[test]
-    fn a_broken_stream_ends_all_calls() {
+    fn a_broken_stream_fails_all_requests() {
         let header = |kind: u32, len: u32| {
             [&1u64.to_le_bytes()[..], &len.to_le_bytes(), &kind.to_le_bytes()].concat()
         };
@@ -832,17 +849,17 @@ mod tests {
             too_much,
             no_head,
         ] {
-            play(async |mut ends| {
-                let calls = [ends.ask("a"), ends.ask("b")];
-                let (_, _) = (ends.question().await, ends.question().await);
-                ends.answers.write_all(&bytes).await.unwrap();
-                drop(ends.answers);
+            run_script(async |mut peer| {
+                let calls = [peer.request("a"), peer.request("b")];
+                let (_, _) = (peer.next_request().await, peer.next_request().await);
+                peer.answers.write_all(&bytes).await.unwrap();
+                drop(peer.answers);
                 for call in calls {
                     let e = call.await.unwrap().err().unwrap();
                     assert_eq!(e.code(), Code::Unavailable, "{bytes:?}: {e}");
                 }
-                assert!(!ends.connection.serves(7));
-                assert_eq!(ends.incoming.used_bytes(), 0, "{bytes:?}");
+                assert!(!peer.connection.serves(7));
+                assert_eq!(peer.incoming.used_bytes(), 0, "{bytes:?}");
             });
         }
     }

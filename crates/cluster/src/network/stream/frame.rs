@@ -5,15 +5,15 @@
 //!
 //! | kind | from | body |
 //! |---|---|---|
-//! | `Want` | client | a `RecvTensorRequest` |
-//! | `GiveUp` | client | nothing: the client cancels the request of this id |
+//! | `Request` | client | a `RecvTensorRequest` |
+//! | `Cancel` | client | empty: cancels the request of this id |
 //! | `Tensor` | server | a [`TensorStart`], then the first bytes of the content |
-//! | `More` | server | the next bytes of the content |
-//! | `Dead` | server | nothing: the tensor is dead (the result of a branch not taken) |
-//! | `Failed` | server | the error's code, where it arose, and its text; see [`encode_error`] |
-//! | `Ring` | client | an [`Offer`] of shared memory; its file descriptor is the frame's id, see `ring` |
-//! | `Freed` | client | nothing: the slot of this id is free again |
-//! | `Placed` | server | a [`SlotRange`]: the next bytes of the content lie there |
+//! | `Continuation` | server | the next bytes of the content |
+//! | `Dead` | server | empty: the tensor is dead (the result of a branch not taken) |
+//! | `Error` | server | the error's code, origin and text; see [`encode_error`] |
+//! | `Ring` | client | a [`RingOffer`] of shared memory; its file descriptor is the frame's id, see `ring` |
+//! | `SlotFreed` | client | empty: the slot of this id may be filled again |
+//! | `SlotFilled` | server | a [`SlotRange`]: the slot that holds the next bytes of the content |
 //!
 //! The content of numbers is the tensor's memory; strings and other objects are a `TensorProto`.
 
@@ -32,14 +32,14 @@ pub(crate) const VERSION: u32 = 3;
 pub(crate) const MAGIC: [u8; 8] = *b"\x17thalweg";
 pub(crate) const PREFACE_BYTES: usize = 20;
 pub(crate) const HEADER_BYTES: usize = 16;
-/// The part of a [`TensorStart`] before its head.
+/// Length of the fixed part of a [`TensorStart`].
 pub(crate) const START_BYTES: usize = 13;
 const OFFER_BYTES: usize = 8;
 const SLOT_RANGE_BYTES: usize = 8;
-/// Bytes of a `Want`, of a head, of an error.
+/// Maximum size of a `Request`, of a tensor's head, of an error.
 pub(crate) const SMALL_BYTES_MAX: usize = 64 << 10;
-/// Bytes of content in one frame: what a small tensor may have to wait for.
-pub(crate) const PART_BYTES: usize = 1 << 20;
+/// Maximum number of content bytes in one frame; a small tensor waits for at most one such frame.
+pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
 /// The first bytes of each side.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -59,35 +59,39 @@ impl Preface {
     }
 
     pub(crate) fn decode(bytes: &[u8; PREFACE_BYTES]) -> Result<Preface> {
-        ensure!(bytes[..8] == MAGIC, InvalidArgument, "this is no stream of tensors");
+        ensure!(
+            bytes[..8] == MAGIC,
+            InvalidArgument,
+            "these bytes are not a preface of the stream protocol"
+        );
         Ok(Preface { version: u32_at(bytes, 8), incarnation: u64_at(bytes, 12) })
     }
 }
 
 /// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Kind {
-    Want = 1,
-    GiveUp = 2,
+pub(crate) enum FrameKind {
+    Request = 1,
+    Cancel = 2,
     Tensor = 3,
-    More = 4,
+    Continuation = 4,
     Dead = 5,
-    Failed = 6,
+    Error = 6,
     Ring = 7,
-    Freed = 8,
-    Placed = 9,
+    SlotFreed = 8,
+    SlotFilled = 9,
 }
 
-const KINDS: [Kind; 9] = [
-    Kind::Want,
-    Kind::GiveUp,
-    Kind::Tensor,
-    Kind::More,
-    Kind::Dead,
-    Kind::Failed,
-    Kind::Ring,
-    Kind::Freed,
-    Kind::Placed,
+const KINDS: [FrameKind; 9] = [
+    FrameKind::Request,
+    FrameKind::Cancel,
+    FrameKind::Tensor,
+    FrameKind::Continuation,
+    FrameKind::Dead,
+    FrameKind::Error,
+    FrameKind::Ring,
+    FrameKind::SlotFreed,
+    FrameKind::SlotFilled,
 ];
 
 /// The header of a frame.
@@ -95,7 +99,7 @@ const KINDS: [Kind; 9] = [
 pub(crate) struct Header {
     /// The id of the request that it belongs to.
     pub(crate) id: u64,
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameKind,
     /// Bytes of the body.
     pub(crate) len: usize,
 }
@@ -110,21 +114,21 @@ impl Header {
     pub(crate) fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<Header> {
         let number = u32_at(bytes, 12);
         let kind = KINDS.iter().copied().find(|kind| *kind as u32 == number);
-        let kind = kind.ok_or_else(|| broken(&format!("there is no kind of frame {number}")))?;
+        let kind = kind.ok_or_else(|| protocol_error(&format!("unknown frame kind {number}")))?;
         let len = u32_at(bytes, 8) as usize;
         let allowed = match kind {
-            Kind::Want | Kind::Failed => 0..=SMALL_BYTES_MAX,
-            Kind::GiveUp | Kind::Dead | Kind::Freed => 0..=0,
-            Kind::Ring => OFFER_BYTES..=OFFER_BYTES,
-            Kind::Placed => SLOT_RANGE_BYTES..=SLOT_RANGE_BYTES,
-            Kind::Tensor => 0..=START_BYTES + SMALL_BYTES_MAX + PART_BYTES,
-            Kind::More => 0..=PART_BYTES,
+            FrameKind::Request | FrameKind::Error => 0..=SMALL_BYTES_MAX,
+            FrameKind::Cancel | FrameKind::Dead | FrameKind::SlotFreed => 0..=0,
+            FrameKind::Ring => OFFER_BYTES..=OFFER_BYTES,
+            FrameKind::SlotFilled => SLOT_RANGE_BYTES..=SLOT_RANGE_BYTES,
+            FrameKind::Tensor => 0..=START_BYTES + SMALL_BYTES_MAX + CHUNK_BYTES,
+            FrameKind::Continuation => 0..=CHUNK_BYTES,
         };
         ensure!(
             allowed.contains(&len),
             DataLoss,
             "{}",
-            broken(&format!("{len} bytes are no {kind:?} frame")).message()
+            protocol_error(&format!("a {kind:?} frame cannot have {len} bytes")).message()
         );
         Ok(Header { id: u64_at(bytes, 0), kind, len })
     }
@@ -132,27 +136,27 @@ impl Header {
 
 /// An offer of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Offer {
+pub(crate) struct RingOffer {
     /// Its file descriptor in the process that offers it.
-    pub(crate) number: u64,
+    pub(crate) fd: u64,
     /// Its inode number, to recognize the file.
-    pub(crate) file: u64,
+    pub(crate) inode: u64,
 }
 
-impl Offer {
+impl RingOffer {
     /// Encodes the whole frame.
     pub(crate) fn put(&self, out: &mut BytesMut) {
-        Header { id: self.number, kind: Kind::Ring, len: OFFER_BYTES }.put(out);
-        out.put_u64_le(self.file);
+        Header { id: self.fd, kind: FrameKind::Ring, len: OFFER_BYTES }.put(out);
+        out.put_u64_le(self.inode);
     }
 
     /// Decodes a frame's id and body.
-    pub(crate) fn decode(number: u64, body: &[u8; OFFER_BYTES]) -> Offer {
-        Offer { number, file: u64_at(body, 0) }
+    pub(crate) fn decode(fd: u64, body: &[u8; OFFER_BYTES]) -> RingOffer {
+        RingOffer { fd, inode: u64_at(body, 0) }
     }
 }
 
-/// The place of a part of a tensor in shared memory.
+/// The location of a chunk of a tensor in shared memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct SlotRange {
     pub(crate) slot: usize,
@@ -163,7 +167,7 @@ pub(crate) struct SlotRange {
 impl SlotRange {
     /// Encodes the whole frame.
     pub(crate) fn put(&self, id: u64, out: &mut BytesMut) {
-        Header { id, kind: Kind::Placed, len: SLOT_RANGE_BYTES }.put(out);
+        Header { id, kind: FrameKind::SlotFilled, len: SLOT_RANGE_BYTES }.put(out);
         out.put_u32_le(self.slot as u32);
         out.put_u32_le(self.count as u32);
     }
@@ -175,16 +179,20 @@ impl SlotRange {
 }
 
 /// The error for a violation of the protocol, which ends the stream.
-pub(crate) fn broken(what: &str) -> Error {
-    err!(DataLoss, "the stream of tensors is broken: {what}")
+pub(crate) fn protocol_error(what: &str) -> Error {
+    err!(DataLoss, "stream protocol error: {what}")
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("the caller has as many bytes"))
+    u32::from_le_bytes(
+        bytes[at..at + 4].try_into().expect("the slice has the length of the number"),
+    )
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("the caller has as many bytes"))
+    u64::from_le_bytes(
+        bytes[at..at + 8].try_into().expect("the slice has the length of the number"),
+    )
 }
 
 /// The head of a tensor, which comes before its content.
@@ -216,7 +224,12 @@ impl TensorStart {
     /// Length of the variable part of the head.
     pub(crate) fn head_bytes(fixed: &[u8; START_BYTES]) -> Result<usize> {
         let len = u32_at(fixed, 8) as usize;
-        ensure!(len <= SMALL_BYTES_MAX, DataLoss, "{}", broken("a head is too large").message());
+        ensure!(
+            len <= SMALL_BYTES_MAX,
+            DataLoss,
+            "{}",
+            protocol_error("the head of a tensor is too large").message()
+        );
         Ok(len)
     }
 
@@ -226,7 +239,7 @@ impl TensorStart {
             return Ok(TensorStart { content_bytes, plain: None });
         }
         let proto = pb::TensorProto::decode(head)
-            .map_err(|e| broken(&format!("the head of a tensor cannot be decoded: {e}")))?;
+            .map_err(|e| protocol_error(&format!("the head of a tensor cannot be decoded: {e}")))?;
         let dtype = DType::from_proto(proto.dtype)?;
         let shape = Shape::from_proto(&proto.tensor_shape.unwrap_or_default())?;
         let bytes = shape.num_elements().checked_mul(dtype.size()).map(|bytes| bytes as u64);
@@ -234,23 +247,27 @@ impl TensorStart {
             !dtype.is_object() && bytes == Some(content_bytes),
             DataLoss,
             "{}",
-            broken(&format!("{content_bytes} bytes are no {dtype} tensor of shape {shape}"))
-                .message()
+            protocol_error(&format!(
+                "{content_bytes} bytes of content for a {dtype} tensor of shape {shape}"
+            ))
+            .message()
         );
         Ok(TensorStart { content_bytes, plain: Some((dtype, shape)) })
     }
 }
 
 /// The frame of an answer: its kind, the bytes before the content, and the content.
-pub(crate) fn answer(result: &Result<Value>) -> Result<(Kind, Bytes, Bytes)> {
+pub(crate) fn answer(result: &Result<Value>) -> Result<(FrameKind, Bytes, Bytes)> {
     match result {
         Ok(Value::Tensor(tensor)) => {
             let (start, content) = TensorStart::of(tensor)?;
-            Ok((Kind::Tensor, start, content))
+            Ok((FrameKind::Tensor, start, content))
         }
-        Ok(Value::Dead) => Ok((Kind::Dead, Bytes::new(), Bytes::new())),
-        Ok(_) => Err(err!(Internal, "there is no tensor to send")),
-        Err(e) => Ok((Kind::Failed, encode_error(e), Bytes::new())),
+        Ok(Value::Dead) => Ok((FrameKind::Dead, Bytes::new(), Bytes::new())),
+        Ok(_) => {
+            Err(err!(Internal, "internal error: the rendezvous holds a value that is not a tensor"))
+        }
+        Err(e) => Ok((FrameKind::Error, encode_error(e), Bytes::new())),
     }
 }
 
@@ -276,18 +293,18 @@ pub(crate) fn encode_error(error: &Error) -> Bytes {
 /// See [`encode_error`].
 pub(crate) fn decode_error(body: &[u8]) -> Error {
     let Some((head, rest)) = body.split_at_checked(ERROR_HEAD_BYTES) else {
-        return broken("an error has no code");
+        return protocol_error("an Error frame has no code");
     };
     let Some((origin, text)) = rest.split_at_checked(u32_at(head, 4) as usize) else {
-        return broken("the origin of an error is longer than the error");
+        return protocol_error("the origin of an error is longer than its frame");
     };
     let Ok(origin) = ErrorOrigin::decode(origin) else {
-        return broken("the origin of an error cannot be read");
+        return protocol_error("the origin of an error cannot be decoded");
     };
     match check_status(u32_at(head, 0).into(), || String::from_utf8_lossy(text).into_owned()) {
         Err(e) if origin == ErrorOrigin::default() => e,
         Err(e) => e.with_shown_origin(origin.into()),
-        Ok(()) => broken("an error says that nothing is wrong"),
+        Ok(()) => protocol_error("an Error frame has the code OK"),
     }
 }
 
@@ -302,9 +319,9 @@ mod tests {
         assert_eq!(Preface::decode(&preface.encode()).unwrap(), preface);
         let mut other = preface.encode();
         other[0] = b'P';
-        assert!(Preface::decode(&other).is_err());
+        assert_eq!(Preface::decode(&other).unwrap_err().code(), Code::InvalidArgument);
         for kind in KINDS {
-            let len = if matches!(kind, Kind::Ring | Kind::Placed) { 8 } else { 0 };
+            let len = if matches!(kind, FrameKind::Ring | FrameKind::SlotFilled) { 8 } else { 0 };
             let header = Header { id: u64::MAX - 1, kind, len };
             let mut bytes = BytesMut::new();
             header.put(&mut bytes);
@@ -331,12 +348,13 @@ mod tests {
             bytes.put_u64_le(1);
             bytes.put_u32_le(len);
             bytes.put_u32_le(kind);
-            assert!(Header::decode(bytes[..].try_into().unwrap()).is_err(), "{kind} {len}");
+            let e = Header::decode(bytes[..].try_into().unwrap()).unwrap_err();
+            assert_eq!(e.code(), Code::DataLoss, "{kind} {len}: {e}");
         }
     }
 
     #[test]
-    fn tensors_are_described() {
+    fn heads_describe_tensors() {
         let numbers = Tensor::from_slice(Shape::new(&[2, 3]).unwrap(), &[1i16; 6]).unwrap();
         let (start, content) = TensorStart::of(&numbers).unwrap();
         let fixed: [u8; START_BYTES] = start[..START_BYTES].try_into().unwrap();
@@ -346,7 +364,7 @@ mod tests {
         assert_eq!(decoded.content_bytes, 12);
         assert_eq!(decoded.plain, Some((DType::Int16, numbers.shape().clone())));
         assert_eq!(content.as_ptr(), numbers.as_bytes().unwrap().as_ptr(), "nothing is copied");
-        // Another length than the shape says.
+        // A length that differs from the shape's.
         let mut wrong = fixed;
         wrong[0] += 1;
         assert_eq!(TensorStart::decode(&wrong, head).unwrap_err().code(), Code::DataLoss);
@@ -362,8 +380,16 @@ mod tests {
         assert_eq!((e.code(), e.message()), (Code::Aborted, "step 7 is over"));
         let e = err!(Internal, "boom").at_node("x").from_task("/job:ps");
         assert_eq!(decode_error(&encode_error(&e)), e);
-        for strange in [&[][..], &[1, 0], &[0; 8], &[255; 8], &[13, 0, 0, 0, 1, 0, 0, 0, 255]] {
-            assert!(!decode_error(strange).message().is_empty(), "{strange:?}");
+        for (body, words) in [
+            (&[][..], "has no code"),
+            (&[1, 0], "has no code"),
+            (&[0; 8], "has the code OK"),
+            (&[255; 8], "longer than its frame"),
+            (&[13, 0, 0, 0, 1, 0, 0, 0, 255], "cannot be decoded"),
+        ] {
+            let e = decode_error(body);
+            assert_eq!(e.code(), Code::DataLoss, "{body:?}: {e}");
+            assert!(e.message().contains(words), "{body:?}: {e}");
         }
         let long = err!(Internal, "{}", "x".repeat(1 << 20));
         assert_eq!(encode_error(&long).len(), SMALL_BYTES_MAX);

@@ -1,4 +1,4 @@
-//! `/thalweg.Peer/Hello`, by which tasks of ours find each other's stream servers. TensorFlow's tasks answer
+//! `/thalweg.Peer/Hello`, which returns the address of a task's stream server. TensorFlow's tasks answer
 //! UNIMPLEMENTED.
 
 /// The request of `Hello`.

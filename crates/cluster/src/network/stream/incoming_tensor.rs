@@ -6,7 +6,7 @@ use prost::Message;
 use thalweg_proto as pb;
 use thalweg_tensor::{Budget, DType, Result, Shape, Tensor, err};
 
-use super::frame::{TensorStart, broken};
+use super::frame::{TensorStart, protocol_error};
 
 /// Memory for a tensor's content, and how much of it is filled.
 pub(super) struct IncomingTensor {
@@ -19,7 +19,7 @@ impl IncomingTensor {
     /// Allocates the memory, charged to `incoming`, before any byte is read.
     pub(super) fn new(start: TensorStart, incoming: &Arc<Budget>) -> Result<IncomingTensor> {
         let memory = match &start.plain {
-            // Bytes of bools must be checked before they are bools.
+            // Bytes of bools are validated before they become bools.
             Some((dtype, shape)) if *dtype != DType::Bool => {
                 Tensor::allocate(*dtype, shape.clone(), Some(incoming))?
             }
@@ -38,12 +38,14 @@ impl IncomingTensor {
     }
 
     /// Memory for the next `count` bytes, which count as received.
-    pub(super) fn room(&mut self, count: usize) -> Result<&mut [u8]> {
+    pub(super) fn unfilled(&mut self, count: usize) -> Result<&mut [u8]> {
         let (begin, end) = (self.filled, self.filled + count);
         self.filled = end;
         // SAFETY: `new` made no bool tensor, and every other number may have any bits.
         let memory = unsafe { self.memory.bytes_mut() }?;
-        memory.get_mut(begin..end).ok_or_else(|| broken("a tensor has more bytes than it said"))
+        memory
+            .get_mut(begin..end)
+            .ok_or_else(|| protocol_error("a tensor has more bytes than its head announced"))
     }
 
     /// The tensor; the caller has checked that nothing is missing.
@@ -54,8 +56,9 @@ impl IncomingTensor {
             }
             Some(_) => Ok(self.memory),
             None => {
-                let proto = pb::TensorProto::decode(self.memory.to_bytes()?)
-                    .map_err(|e| err!(DataLoss, "a tensor cannot be read: {e}"))?;
+                let proto = pb::TensorProto::decode(self.memory.to_bytes()?).map_err(|e| {
+                    err!(DataLoss, "the content of a tensor cannot be decoded: {e}")
+                })?;
                 Tensor::from_proto(&proto, Some(incoming))
             }
         }
@@ -74,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_arrive_in_parts() {
+    fn tensors_arrive_in_chunks() {
         let budget = Budget::new(1 << 20);
         let bools = Tensor::from_slice(Shape::new(&[3]).unwrap(), &[true, false, true]).unwrap();
         let words = vec![bytes::Bytes::from_static(b"ab"), bytes::Bytes::new()];
@@ -82,21 +85,24 @@ mod tests {
         let numbers = Tensor::vector(&[1.5f64, -2.0, f64::NAN]).unwrap();
         for tensor in [bools, strings, numbers, Tensor::vector::<i32>(&[]).unwrap()] {
             let (start, content) = start_of(&tensor);
-            let mut arriving = IncomingTensor::new(start, &budget).unwrap();
-            for part in content.chunks(5) {
-                assert!(arriving.missing() >= part.len());
-                arriving.room(part.len()).unwrap().copy_from_slice(part);
+            let mut incoming = IncomingTensor::new(start, &budget).unwrap();
+            for chunk in content.chunks(5) {
+                assert!(incoming.missing() >= chunk.len());
+                incoming.unfilled(chunk.len()).unwrap().copy_from_slice(chunk);
             }
-            assert_eq!(arriving.missing(), 0);
-            assert!(arriving.room(1).is_err(), "there is no room for more");
-            let got = arriving.finish(&budget).unwrap();
+            assert_eq!(incoming.missing(), 0);
+            assert!(
+                incoming.unfilled(1).is_err_and(|e| e.code() == Code::DataLoss),
+                "a byte too many"
+            );
+            let got = incoming.finish(&budget).unwrap();
             assert_eq!(got.to_proto().unwrap(), tensor.to_proto().unwrap());
         }
-        assert_eq!(budget.used_bytes(), 0, "what went is given back");
+        assert_eq!(budget.used_bytes(), 0, "the charges are released");
     }
 
     #[test]
-    fn what_the_budget_lacks_is_refused_before_it_is_read() {
+    fn a_tensor_beyond_the_budget_is_refused_before_it_is_read() {
         let budget = Budget::new(1 << 20);
         let shape = Shape::new(&[1 << 40]).unwrap();
         let plain = Some((DType::Float, shape));

@@ -4,14 +4,14 @@ use std::io;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Small, so that few bytes of a large tensor are copied twice.
+/// Size of the buffer; small, because bytes of a large tensor that it holds are copied twice.
 const BUFFER_BYTES: usize = 4096;
 
 /// The reading side of a connection.
 pub(super) struct Reader<R> {
     source: R,
     buffer: Box<[u8; BUFFER_BYTES]>,
-    /// The part of the buffer that was not consumed yet.
+    /// `start..end` is the unconsumed range of the buffer.
     start: usize,
     end: usize,
 }
@@ -38,7 +38,7 @@ impl<R: AsyncRead + Unpin> Reader<R> {
         }
         let taken = self.buffer[self.start..self.start + N].try_into();
         self.start += N;
-        Ok(Some(taken.expect("so many were taken")))
+        Ok(Some(taken.expect("the slice has N bytes")))
     }
 
     /// The next `N` bytes; an error if the stream ends before them.
@@ -68,9 +68,9 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     pub(super) async fn skip(&mut self, mut count: usize) -> io::Result<()> {
         let mut scratch = [0; BUFFER_BYTES];
         while count > 0 {
-            let part = count.min(BUFFER_BYTES);
-            self.fill(&mut scratch[..part]).await?;
-            count -= part;
+            let len = count.min(BUFFER_BYTES);
+            self.fill(&mut scratch[..len]).await?;
+            count -= len;
         }
         Ok(())
     }

@@ -1,31 +1,31 @@
-//! Memory that two tasks of one machine share: large tensors go through it a slot at a time, copied in
-//! and copied out, which takes less time than the way through a socket.
+//! Shared memory of two tasks on one machine: the sender copies chunks of large tensors into slots, the receiver
+//! copies them out, which is faster than a unix socket.
 //!
-//! The one who receives makes it and tells its number; the other opens it under that number among the
-//! files of the process at the other end of the socket. Which slots are whose is said on the socket, so
-//! nothing but bytes of tensors is ever read from this memory, and the end of a task is the end of its
-//! socket. Whatever fails on the way to a ring, the socket takes its place.
+//! The receiver allocates the memory (a sealed memfd) and sends the file descriptor's number; the sender opens
+//! that descriptor of the peer process under `/proc`. Messages on the socket say which slots are filled or free,
+//! so nothing but content of tensors is ever read from the shared memory, and the loss of a task is noticed on
+//! the socket. If shared memory cannot be set up, all content is sent over the socket.
 
 use std::io;
 use std::sync::Arc;
 
-use super::frame::{Offer, SlotRange};
+use super::frame::{RingOffer, SlotRange};
 pub(super) use super::slot_set::{SLOTS, SlotSet};
 
-/// Small enough that all slots stay in a cache.
+/// Size of a slot; small enough that all slots stay in the L2 cache.
 pub(super) const SLOT_BYTES: usize = 512 << 10;
-/// Of a whole ring.
+/// Size of the shared memory.
 pub(super) const BYTES: usize = SLOTS * SLOT_BYTES;
-/// Tensors of this size are worth the memory of a ring.
-pub(super) const WORTHWHILE_BYTES: u64 = 1 << 20;
-/// What is smaller leaves by the socket: a slot has to be filled, named, read and freed.
-pub(super) const PLACED_BYTES_MIN: usize = 64 << 10;
+/// The first tensor of at least this size has shared memory allocated.
+pub(super) const RING_TENSOR_BYTES_MIN: u64 = 1 << 20;
+/// Content below this size is sent over the socket: filling, announcing and freeing a slot costs more.
+pub(super) const SLOT_CONTENT_BYTES_MIN: usize = 64 << 10;
 
 pub(super) use system::Ring;
 
-/// Whether a ring has that place.
-pub(super) fn has(place: SlotRange) -> bool {
-    place.slot < SLOTS && place.count <= SLOT_BYTES
+/// Whether a slot range lies within a ring.
+pub(super) fn is_valid(range: SlotRange) -> bool {
+    range.slot < SLOTS && range.count <= SLOT_BYTES
 }
 
 #[cfg(target_os = "linux")]
@@ -37,19 +37,19 @@ mod system {
     use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
     use std::ptr::NonNull;
 
-    use super::{BYTES, Offer, SLOT_BYTES, SlotRange, has};
+    use super::{BYTES, RingOffer, SLOT_BYTES, SlotRange, is_valid};
 
     const NAME: &CStr = c"thalweg-ring";
-    /// What the system calls such a file.
-    const SHOWN_AS: &str = "/memfd:thalweg-ring (deleted)";
-    /// Nobody can make it smaller: whoever touched a page that is gone would be killed.
+    /// The target of the symbolic link under `/proc/PID/fd`.
+    const LINK_TARGET: &str = "/memfd:thalweg-ring (deleted)";
+    /// The file cannot shrink: access to a truncated page would raise SIGBUS.
     const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
-    /// The slots, mapped.
+    /// The mapped slots.
     pub(in super::super) struct Ring {
         start: NonNull<u8>,
-        offer: Offer,
-        /// Open, so that the other process can open it.
+        offer: RingOffer,
+        /// Kept open, so that the other process can open it under `/proc`.
         _file: File,
     }
 
@@ -57,50 +57,53 @@ mod system {
     unsafe impl Send for Ring {}
 
     impl Ring {
-        /// A new one, all of whose memory is there.
-        pub(in super::super) fn make() -> io::Result<Ring> {
+        /// Allocates a ring with all of its pages.
+        pub(in super::super) fn allocate() -> io::Result<Ring> {
             let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
             // SAFETY: the name ends with a zero byte.
-            let number = check(unsafe { libc::memfd_create(NAME.as_ptr(), flags) })?;
-            // SAFETY: the number is that of a new file, which nobody else has.
-            let file = unsafe { File::from_raw_fd(number) };
-            // SAFETY: this takes numbers only, of a file that is open.
-            match unsafe { libc::posix_fallocate(number, 0, BYTES as libc::off_t) } {
+            let fd = check(unsafe { libc::memfd_create(NAME.as_ptr(), flags) })?;
+            // SAFETY: the descriptor was just created, and nothing else owns it.
+            let file = unsafe { File::from_raw_fd(fd) };
+            // SAFETY: the call takes integers only, of an open file.
+            match unsafe { libc::posix_fallocate(fd, 0, BYTES as libc::off_t) } {
                 0 => {}
                 code => return Err(io::Error::from_raw_os_error(code)),
             }
             // SAFETY: as above.
-            check(unsafe { libc::fcntl(number, libc::F_ADD_SEALS, SEALS) })?;
+            check(unsafe { libc::fcntl(fd, libc::F_ADD_SEALS, SEALS) })?;
             Ring::map(file)
         }
 
-        /// The one that a process offers. Fails if there is anything else, which a namespace or a
-        /// process with the same number could be the cause of.
-        pub(in super::super) fn open(process: i32, offer: Offer) -> io::Result<Ring> {
-            let path = format!("/proc/{process}/fd/{}", offer.number);
-            // Anything else is not even opened.
-            if std::fs::read_link(&path)?.as_os_str() != SHOWN_AS {
+        /// Opens the ring that a process offers. Fails if the descriptor is any other file: in another PID
+        /// namespace the same process id means another process.
+        pub(in super::super) fn open(process: i32, offer: RingOffer) -> io::Result<Ring> {
+            let path = format!("/proc/{process}/fd/{}", offer.fd);
+            // Opening another kind of file could block or have side effects.
+            if std::fs::read_link(&path)?.as_os_str() != LINK_TARGET {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
-            let mut how = OpenOptions::new();
-            let file = how.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-            // SAFETY: this takes numbers only, of a file that is open.
+            let mut options = OpenOptions::new();
+            let file = options.read(true).write(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+            // SAFETY: the call takes integers only, of an open file.
             let seals = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) })?;
-            let about = file.metadata()?;
-            if seals & SEALS != SEALS || (about.len(), about.ino()) != (BYTES as u64, offer.file) {
+            let metadata = file.metadata()?;
+            if seals & SEALS != SEALS
+                || (metadata.len(), metadata.ino()) != (BYTES as u64, offer.inode)
+            {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
             Ring::map(file)
         }
 
-        /// Of a file that has all bytes and keeps them.
+        /// Maps a file of `BYTES` bytes that cannot shrink.
         fn map(file: File) -> io::Result<Ring> {
-            let number = file.as_raw_fd();
-            let offer = Offer { number: number as u64, file: file.metadata()?.ino() };
-            let may = libc::PROT_READ | libc::PROT_WRITE;
-            let how = libc::MAP_SHARED | libc::MAP_POPULATE;
-            // SAFETY: the system chooses the place, so no memory of ours is replaced.
-            let start = unsafe { libc::mmap(std::ptr::null_mut(), BYTES, may, how, number, 0) };
+            let fd = file.as_raw_fd();
+            let offer = RingOffer { fd: fd as u64, inode: file.metadata()?.ino() };
+            let protection = libc::PROT_READ | libc::PROT_WRITE;
+            let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+            // SAFETY: the kernel chooses the address, so no mapping of ours is replaced.
+            let start =
+                unsafe { libc::mmap(std::ptr::null_mut(), BYTES, protection, flags, fd, 0) };
             if start == libc::MAP_FAILED {
                 return Err(io::Error::last_os_error());
             }
@@ -108,26 +111,32 @@ mod system {
             Ok(Ring { start, offer, _file: file })
         }
 
-        /// Where another process finds it.
-        pub(in super::super) fn offer(&self) -> Offer {
+        /// The offer by which another process opens it.
+        pub(in super::super) fn offer(&self) -> RingOffer {
             self.offer
         }
 
-        /// Copies into a slot, which has the room.
+        /// Copies into a slot; panics if the bytes exceed it.
         pub(in super::super) fn write(&mut self, slot: usize, bytes: &[u8]) {
-            assert!(has(SlotRange { slot, count: bytes.len() }), "a slot is as large as it is");
-            // SAFETY: the slot lies within the mapped pages, which no reference of ours points to. The
-            // other process may touch it only against the rules; then it gets other bytes, no more.
+            assert!(
+                is_valid(SlotRange { slot, count: bytes.len() }),
+                "the range lies within a slot"
+            );
+            // SAFETY: the slot lies within the mapped pages, which no reference of ours points to. A
+            // peer that violates the protocol may access it concurrently, which only garbles the content.
             unsafe {
                 let target = self.start.as_ptr().add(slot * SLOT_BYTES);
                 std::ptr::copy_nonoverlapping(bytes.as_ptr(), target, bytes.len());
             }
         }
 
-        /// Copies out of a slot, which has as many bytes.
+        /// Copies out of a slot; panics if the target exceeds it.
         pub(in super::super) fn read(&self, slot: usize, target: &mut [u8]) {
-            assert!(has(SlotRange { slot, count: target.len() }), "a slot is as large as it is");
-            // SAFETY: as for `write`; bytes may be anything.
+            assert!(
+                is_valid(SlotRange { slot, count: target.len() }),
+                "the range lies within a slot"
+            );
+            // SAFETY: as for `write`; every byte value is valid.
             unsafe {
                 let source = self.start.as_ptr().add(slot * SLOT_BYTES);
                 std::ptr::copy_nonoverlapping(source, target.as_mut_ptr(), target.len());
@@ -147,26 +156,26 @@ mod system {
     }
 }
 
-/// Elsewhere the socket does it.
+/// Other systems send all content over the socket.
 #[cfg(not(target_os = "linux"))]
 mod system {
     use std::io;
 
-    use super::Offer;
+    use super::RingOffer;
 
-    /// There is none.
+    /// Uninhabited: there is no shared memory.
     pub(in super::super) enum Ring {}
 
     impl Ring {
-        pub(in super::super) fn make() -> io::Result<Ring> {
+        pub(in super::super) fn allocate() -> io::Result<Ring> {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        pub(in super::super) fn open(_: i32, _: Offer) -> io::Result<Ring> {
+        pub(in super::super) fn open(_: i32, _: RingOffer) -> io::Result<Ring> {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        pub(in super::super) fn offer(&self) -> Offer {
+        pub(in super::super) fn offer(&self) -> RingOffer {
             match *self {}
         }
 
@@ -180,26 +189,26 @@ mod system {
     }
 }
 
-/// The writing side's end: the slots, and which of them may be filled.
-pub(super) struct Filling {
+/// The sender's side of a ring: the slots, and the set of those that are free.
+pub(super) struct RingWriter {
     ring: Ring,
     free: Arc<SlotSet>,
 }
 
-impl Filling {
-    /// Of the ring that a process offers, all of whose slots are free; and these, so that others can
-    /// say which are free again.
-    pub(super) fn open(process: i32, offer: Offer) -> io::Result<(Filling, Arc<SlotSet>)> {
+impl RingWriter {
+    /// Opens the ring that a process offers, with all slots free; also returns the set of free slots, to which
+    /// the reader of `SlotFreed` frames adds.
+    pub(super) fn open(process: i32, offer: RingOffer) -> io::Result<(RingWriter, Arc<SlotSet>)> {
         let free = Arc::new(SlotSet::all());
-        Ok((Filling { ring: Ring::open(process, offer)?, free: free.clone() }, free))
+        Ok((RingWriter { ring: Ring::open(process, offer)?, free: free.clone() }, free))
     }
 
     pub(super) fn is_full(&self) -> bool {
         self.free.is_empty()
     }
 
-    /// Copies the first of these bytes into a slot; none if all are taken.
-    pub(super) fn fill(&mut self, bytes: &[u8]) -> Option<SlotRange> {
+    /// Copies up to a slot of the first bytes into a free slot; none if no slot is free.
+    pub(super) fn write(&mut self, bytes: &[u8]) -> Option<SlotRange> {
         let slot = self.free.take()?;
         let count = bytes.len().min(SLOT_BYTES);
         self.ring.write(slot, &bytes[..count]);
@@ -212,8 +221,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_writes_the_other_reads() {
-        let ours = Ring::make().unwrap();
+    fn the_receiver_reads_what_the_sender_wrote() {
+        let ours = Ring::allocate().unwrap();
         let mut theirs = Ring::open(std::process::id() as i32, ours.offer()).unwrap();
         for slot in 0..SLOTS {
             theirs.write(slot, &vec![slot as u8 + 1; SLOT_BYTES]);
@@ -226,49 +235,57 @@ mod tests {
         }
     }
 
-    /// A file that could shrink would kill whoever maps it, and a pipe would hold up who opens it.
+    /// A file that can shrink could raise SIGBUS, and opening a pipe could block.
     #[test]
-    fn only_the_ring_that_is_meant_is_opened() {
+    fn only_the_offered_ring_is_opened() {
         use std::os::fd::AsRawFd;
         use std::os::unix::fs::MetadataExt;
         let own = std::process::id() as i32;
-        let kind = |offer: Offer| Ring::open(own, offer).err().map(|e| e.kind());
+        let kind = |offer: RingOffer| Ring::open(own, offer).err().map(|e| e.kind());
         let (end, _other) = io::pipe().unwrap();
         let executable = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
         // SAFETY: the name ends with a zero byte.
-        let bare = unsafe {
+        let unsealed = unsafe {
             libc::memfd_create(
                 c"thalweg-ring".as_ptr(),
                 libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING,
             )
         };
-        // SAFETY: the number is that of a new file.
-        let bare = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(bare) };
-        bare.set_len(BYTES as u64).unwrap();
-        let bare_file = bare.metadata().unwrap().ino();
+        // SAFETY: the descriptor was just created.
+        let unsealed = unsafe { <std::fs::File as std::os::fd::FromRawFd>::from_raw_fd(unsealed) };
+        unsealed.set_len(BYTES as u64).unwrap();
+        let unsealed_inode = unsealed.metadata().unwrap().ino();
         let wrong = Some(io::ErrorKind::InvalidInput);
-        for (number, file) in [
+        for (fd, inode) in [
             (end.as_raw_fd(), 0),
             (executable.as_raw_fd(), executable.metadata().unwrap().ino()),
-            (bare.as_raw_fd(), bare_file),
+            (unsealed.as_raw_fd(), unsealed_inode),
         ] {
-            assert_eq!(kind(Offer { number: number as u64, file }), wrong);
+            assert_eq!(kind(RingOffer { fd: fd as u64, inode }), wrong);
         }
-        let (ring, other) = (Ring::make().unwrap(), Ring::make().unwrap());
-        assert_eq!(kind(Offer { file: other.offer().file, ..ring.offer() }), wrong, "another ring");
+        let (ring, other) = (Ring::allocate().unwrap(), Ring::allocate().unwrap());
+        assert_eq!(
+            kind(RingOffer { inode: other.offer().inode, ..ring.offer() }),
+            wrong,
+            "another ring"
+        );
         assert_eq!(kind(ring.offer()), None);
-        let nowhere = Offer { number: u64::MAX, file: 0 };
+        let nowhere = RingOffer { fd: u64::MAX, inode: 0 };
         assert_eq!(kind(nowhere), Some(io::ErrorKind::NotFound));
-        assert!(Ring::open(0, ring.offer()).is_err(), "a process of another namespace");
+        // A process of another PID namespace.
+        assert!(Ring::open(0, ring.offer()).is_err_and(|e| e.kind() == io::ErrorKind::NotFound));
     }
 
-    /// Nobody who has the memory can take it away from under the other.
+    /// Neither process can truncate the memory under the other.
     #[test]
     fn a_ring_keeps_its_pages() {
-        let ring = Ring::make().unwrap();
-        let path = format!("/proc/self/fd/{}", ring.offer().number);
+        let ring = Ring::allocate().unwrap();
+        let path = format!("/proc/self/fd/{}", ring.offer().fd);
         let file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
-        assert!(file.set_len(0).is_err() && file.set_len(BYTES as u64 + 1).is_err());
+        for len in [0, BYTES as u64 + 1] {
+            let e = file.set_len(len).unwrap_err();
+            assert_eq!(e.kind(), io::ErrorKind::PermissionDenied, "{len}: {e}");
+        }
         let mut got = [1];
         ring.read(SLOTS - 1, &mut got);
         assert_eq!(got, [0]);

@@ -1,7 +1,7 @@
 //! Sets of slots of a shared-memory ring: one thread takes slots out, another puts them back.
 //!
-//! Putting a slot back releases what was read from it, taking it acquires that: a slot is never
-//! written before it has been read. `tests/loom` checks this.
+//! Adding a slot has release ordering, taking it acquire ordering: all reads of a slot happen before the next
+//! write to it. `tests/loom` checks this.
 
 use crate::sync::atomic::{AtomicU32, Ordering};
 

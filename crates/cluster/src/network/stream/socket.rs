@@ -80,13 +80,13 @@ mod names {
 
 use names::{address, bind};
 
-/// Makes room in a unix socket, so that its two ends seldom wait for each other.
+/// Enlarges the buffers of a unix socket.
 pub(crate) fn tune_unix(stream: &UnixStream) {
-    // What the system does not allow only costs speed.
+    // A smaller buffer only costs speed.
     let _ = SockRef::from(stream).set_send_buffer_size(BUFFER_BYTES);
 }
 
-/// A small request must not wait for more bytes to send, and a host that is gone must be noticed.
+/// Sends small requests at once (no Nagle), and detects dead hosts by keep-alive.
 pub(crate) fn tune_tcp(stream: &TcpStream) {
     let _ = stream.set_nodelay(true);
     let keepalive = TcpKeepalive::new().with_time(KEEP_ALIVE);
@@ -117,22 +117,23 @@ mod tests {
             for end in [&stream, &accepted] {
                 assert!(is_of(user, end) && !is_of(user ^ 1, end));
             }
-            let strange = format!("other-{name}");
-            let _other = bind(&strange).unwrap();
+            let foreign = format!("other-{name}");
+            let _other = bind(&foreign).unwrap();
             for (name, kind) in [
-                (&*strange, ErrorKind::InvalidInput),
+                (&*foreign, ErrorKind::InvalidInput),
                 ("", ErrorKind::InvalidInput),
-                ("thalweg-nobody", ErrorKind::ConnectionRefused),
+                ("thalweg-unbound", ErrorKind::ConnectionRefused),
             ] {
                 assert_eq!(connect(name).await.err().unwrap().kind(), kind, "{name:?}");
             }
-            assert!(connect(&format!("thalweg-{}", "x".repeat(200))).await.is_err(), "too long");
+            let long = connect(&format!("thalweg-{}", "x".repeat(200))).await.err().unwrap();
+            assert_eq!(long.kind(), ErrorKind::InvalidInput, "{long}");
         });
     }
 
-    /// A name whose owner takes no connections must not hold up the thread that connects.
+    /// A listener that accepts no connections must not block the connecting thread.
     #[test]
-    fn a_socket_that_takes_nothing_holds_nobody_up() {
+    fn connecting_to_a_full_backlog_does_not_block() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
         runtime.block_on(async {
             let name = format!("thalweg-full-{}", std::process::id());
@@ -140,13 +141,13 @@ mod tests {
             let full = full.unwrap();
             full.bind(&socket2::SockAddr::unix(address(&name).unwrap()).unwrap()).unwrap();
             full.listen(0).unwrap();
-            let mut taken = Vec::new();
+            let mut accepted = Vec::new();
             let refused = loop {
                 match connect(&name).await {
-                    Ok(stream) => taken.push(stream),
+                    Ok(stream) => accepted.push(stream),
                     Err(e) => break e,
                 }
-                assert!(taken.len() < 10, "the queue has no end");
+                assert!(accepted.len() < 10, "the backlog is bounded");
             };
             assert_eq!(refused.kind(), ErrorKind::WouldBlock);
         });

@@ -1,4 +1,4 @@
-//! What is between the tasks of a history: messages in no order, and calls without an answer yet.
+//! The network of a history: messages in flight, in no order, and pending calls.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use thalweg_tensor::{Error, Result};
 use crate::master::step::Cleanup;
 use crate::network::transport::{Call, Done, RunGraphReport, Transport};
 
-/// Small, seeded, good enough.
-pub(super) struct Random(pub(super) u64);
+/// SplitMix64.
+pub(super) struct Rng(pub(super) u64);
 
-impl Random {
+impl Rng {
     pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -32,35 +32,38 @@ impl Random {
     }
 }
 
-/// What is on its way. A `life` is one of a task's starts.
+/// A message in flight, or an event within a task. `incarnation` is that of the task.
 #[derive(Clone)]
 pub(super) enum Message {
-    /// A master has a task run its partition of a step.
-    Run { step: u64, task: usize, life: u64 },
-    /// The caller of `Run` is gone.
-    CallerGone { step: u64, task: usize, life: u64 },
-    /// The answer to `Run`.
-    Ran { step: u64, task: usize, result: Result<Cleanup> },
-    /// A master has a task forget a step.
+    /// `RunGraph`: a master starts a task's partition of a step.
+    RunGraph { step: u64, task: usize, incarnation: u64 },
+    /// The caller of `RunGraph` cancelled it or crashed.
+    CancelRunGraph { step: u64, task: usize, incarnation: u64 },
+    /// The response of `RunGraph`.
+    RunGraphDone { step: u64, task: usize, result: Result<Cleanup> },
+    /// `CleanupGraph`.
     Cleanup { step: u64, task: usize },
-    /// A task asks another for a tensor.
-    Want { call: u64, to: usize, request: pb::RecvTensorRequest },
-    /// The answer to `Want`.
-    Gave { call: u64, result: Result<Value> },
-    /// Nobody waits for the answer to a `Want` any more.
-    GiveUp { call: u64, to: usize },
-    /// Within a task: a node has what it needs and sends its tensor.
-    Sends { partition: PartitionId, edge: usize },
-    /// Within a task: a tensor is there, or will not be.
-    Received { partition: PartitionId, edge: usize, result: Result<()> },
+    /// `RecvTensor`.
+    RecvTensor { call: u64, to: usize, request: pb::RecvTensorRequest },
+    /// The response of `RecvTensor`.
+    RecvTensorDone { call: u64, result: Result<Value> },
+    /// The caller of `RecvTensor` cancelled it or crashed.
+    CancelRecvTensor { call: u64, to: usize },
+    /// Within a task: the inputs of a send have arrived, and it sends its tensor.
+    Send { partition: PartitionId, edge: usize },
+    /// Within a task: a receive has succeeded or failed.
+    TensorReceived { partition: PartitionId, edge: usize, result: Result<()> },
     /// Within a task: its partition of a step ends.
-    Ends { partition: PartitionId, error: Option<Error> },
+    PartitionEnded { partition: PartitionId, error: Option<Error> },
 }
 
 impl Message {
-    /// Whether it goes over the network, where it may come twice.
-    pub(super) fn travels(&self) -> bool {
-        !matches!(self, Message::Sends { .. } | Message::Received { .. } | Message::Ends { .. })
+    /// Whether the network delivers it, possibly twice.
+    pub(super) fn is_remote(&self) -> bool {
+        !matches!(
+            self,
+            Message::Send { .. } | Message::TensorReceived { .. } | Message::PartitionEnded { .. }
+        )
     }
 }
 
@@ -69,19 +72,19 @@ impl Message {
 pub(super) struct PartitionId {
     pub(super) step: u64,
     pub(super) task: usize,
-    pub(super) life: u64,
+    pub(super) incarnation: u64,
 }
 
-/// What all share: messages under way in no order, and who waits for tensors.
+/// The shared network: messages in flight and pending `RecvTensor` calls.
 #[derive(Default)]
 pub(super) struct Network {
-    pub(super) on_way: Vec<Message>,
-    pub(super) calls: FxHashMap<u64, Caller>,
+    pub(super) in_flight: Vec<Message>,
+    pub(super) calls: FxHashMap<u64, PendingCall>,
     pub(super) last_call: u64,
     pub(super) links: Vec<Registration>,
 }
 
-pub(super) struct Caller {
+pub(super) struct PendingCall {
     pub(super) done: Done<Value>,
     pub(super) from: usize,
     pub(super) to: usize,
@@ -90,41 +93,41 @@ pub(super) struct Caller {
 pub(super) type Shared = Arc<Mutex<Network>>;
 
 pub(super) fn send(network: &Shared, message: Message) {
-    network.lock().on_way.push(message);
+    network.lock().in_flight.push(message);
 }
 
-/// Takes the caller out, whose call ends now; the other side learns that.
-pub(super) fn end_call(network: &Shared, call: u64) -> Option<Caller> {
+/// Removes a pending call; its callee is notified of the cancellation.
+pub(super) fn end_call(network: &Shared, call: u64) -> Option<PendingCall> {
     let mut network = network.lock();
-    let caller = network.calls.remove(&call)?;
-    network.on_way.push(Message::GiveUp { call, to: caller.to });
-    Some(caller)
+    let pending = network.calls.remove(&call)?;
+    network.in_flight.push(Message::CancelRecvTensor { call, to: pending.to });
+    Some(pending)
 }
 
-/// The way from one task to the others.
-pub(super) struct Way {
+/// The transport of one task to the others.
+pub(super) struct TestTransport {
     pub(super) network: Shared,
     pub(super) from: usize,
 }
 
 /// Histories play the other calls as [`Message`]s of their own.
-const ONLY_TENSORS: &str = "tasks of a history ask each other for tensors only";
+const ONLY_TENSORS: &str = "tasks of a history call RecvTensor only";
 
-impl Transport for Way {
+impl Transport for TestTransport {
     fn recv_tensor(&self, call: Call<'_>, request: pb::RecvTensorRequest, done: Done<Value>) {
         let (from, to) = (self.from, call.to.index as usize);
         let number = {
             let mut network = self.network.lock();
             network.last_call += 1;
             let number = network.last_call;
-            network.calls.insert(number, Caller { done, from, to });
-            network.on_way.push(Message::Want { call: number, to, request });
+            network.calls.insert(number, PendingCall { done, from, to });
+            network.in_flight.push(Message::RecvTensor { call: number, to, request });
             number
         };
         let network = self.network.clone();
         let link = call.cancellation.on_cancel(move |cause| {
-            if let Some(caller) = end_call(&network, number) {
-                (caller.done)(Err(cause.clone()));
+            if let Some(pending) = end_call(&network, number) {
+                (pending.done)(Err(cause.clone()));
             }
         });
         self.network.lock().links.push(link);

@@ -7,12 +7,12 @@ use thalweg_tensor::{Budget, DType, Element, Result, Shape, Tensor, bail, ensure
 
 use crate::kserve::datatype;
 
-/// Whether typed fields can hold such elements; others travel raw.
+/// Whether typed fields can hold such elements; others are sent raw.
 pub(super) fn is_typed(dtype: DType) -> bool {
     !matches!(dtype, DType::Half | DType::BFloat16)
 }
 
-/// The tensor of an input. Small numbers take little room in a message, so tensors are charged to
+/// The tensor of an input. Small numbers are encoded in few bytes, so tensors are charged to
 /// `budget`.
 pub(super) fn to_tensor(
     dtype: DType,
@@ -37,7 +37,7 @@ pub(super) fn to_tensor(
             check_count(&shape, contents.bytes_contents.len())?;
             Tensor::from_strings(shape, contents.bytes_contents)
         }
-        other => bail!(InvalidArgument, "{other} has no typed form; give raw_input_contents"),
+        other => bail!(InvalidArgument, "{other} has no typed form; send raw_input_contents"),
     }
 }
 
@@ -56,7 +56,7 @@ fn field(dtype: DType) -> &'static str {
     }
 }
 
-/// Values in another field would be passed over in silence.
+/// Rejects values in another field, which would be ignored otherwise.
 fn check_fields(dtype: DType, contents: &InferTensorContents) -> Result<()> {
     let counts = [
         ("bool_contents", contents.bool_contents.len()),
@@ -73,7 +73,7 @@ fn check_fields(dtype: DType, contents: &InferTensorContents) -> Result<()> {
         ensure!(
             count == 0 || name == wanted,
             InvalidArgument,
-            "{} values belong in {wanted}; there are {count} in {name}",
+            "{} values belong in {wanted}; {name} has {count}",
             datatype(dtype)?
         );
     }
@@ -102,7 +102,7 @@ where
     N: Element + TryFrom<W>,
 {
     let narrow = |&value: &W| {
-        N::try_from(value).map_err(|_| err!(InvalidArgument, "{value} is no {}", N::DTYPE))
+        N::try_from(value).map_err(|_| err!(InvalidArgument, "{value} is not an {}", N::DTYPE))
     };
     plain(shape, &values.iter().map(narrow).collect::<Result<Vec<N>>>()?, budget)
 }
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_and_back() {
+    fn typed_contents_round_trip() {
         for tensor in [
             Tensor::vector(&[true, false]).unwrap(),
             Tensor::vector(&[-128i8, 127]).unwrap(),
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit() {
+    fn contents_that_do_not_fit_are_rejected() {
         let read = |dtype, sizes: &[usize], contents| {
             let shape = Shape::new(sizes).unwrap();
             to_tensor(dtype, shape, contents, &Budget::new(1000)).unwrap_err().message().to_owned()
@@ -172,11 +172,11 @@ mod tests {
             int_contents: values.to_vec(),
             ..Default::default()
         };
-        assert_eq!(read(DType::Int8, &[1], ints(&[128])), "128 is no int8");
+        assert_eq!(read(DType::Int8, &[1], ints(&[128])), "128 is not an int8");
         assert!(read(DType::Int32, &[1 << 40], ints(&[1])).contains("1 values are not"));
         assert_eq!(
             read(DType::Float, &[1], ints(&[1])),
-            "FP32 values belong in fp32_contents; there are 1 in int_contents"
+            "FP32 values belong in fp32_contents; int_contents has 1"
         );
         assert!(read(DType::Half, &[1], ints(&[])).contains("raw_input_contents"));
         assert!(read(DType::Int32, &[1000], ints(&[1; 1000])).contains("out of memory"));

@@ -23,9 +23,9 @@ use crate::kserve;
 use crate::metrics::{Api, Entry};
 use crate::servable::Servable;
 
-/// From a `ModelInferRequest` to the bytes of its tensors.
+/// Field path from a `ModelInferRequest` to the bytes of its tensors.
 const RAW_INPUTS: FieldPath = &[7];
-/// Number of `ModelInferResponse.raw_output_contents`.
+/// Field number of `ModelInferResponse.raw_output_contents`.
 const RAW_OUTPUT_CONTENTS: u32 = 6;
 
 impl Services {
@@ -41,7 +41,7 @@ impl Services {
         let path: FieldPath = if method == "ModelInfer" { RAW_INPUTS } else { &[] };
         let rope = self.message(call, path).await?;
         let engine = &*self.engine;
-        // Inputs share the message's memory until the answer is made.
+        // Inputs share the message's memory until the response is encoded.
         let _room = Charge::new(&engine.incoming, weigh::bytes_of(&rope, &weigh::INFER))?;
         Ok(match method {
             "ServerLive" => message(&pb::ServerLiveResponse { live: true }),
@@ -60,7 +60,7 @@ impl Services {
                 message(&engine.counted(name, Api::ModelMetadata, Entry::Grpc, answer).await?)
             }
             "ModelInfer" => self.infer(rope).await?,
-            _ => bail!(Unimplemented, "inference.GRPCInferenceService has no {method}"),
+            _ => bail!(Unimplemented, "inference.GRPCInferenceService has no method {method}"),
         })
     }
 
@@ -84,7 +84,7 @@ async fn infer(engine: &Engine, request: pb::ModelInferRequest) -> Result<Respon
     inferred(&servable, request.id, (&ran, &outputs), is_raw)
 }
 
-/// Looks through the parameters of a request; the signature that they name.
+/// Checks the parameters of a request; returns the signature that they name.
 fn parameters(parameters: &BTreeMap<String, pb::InferParameter>) -> Result<&str> {
     let mut signature = "";
     for (name, parameter) in parameters {
@@ -121,7 +121,7 @@ fn inputs(
     ensure!(
         raw.is_empty() || raw.len() == given.len(),
         InvalidArgument,
-        "there are {} inputs and {} raw_input_contents",
+        "the request has {} inputs and {} raw_input_contents; expected one of each for each input",
         given.len(),
         raw.len()
     );
@@ -133,7 +133,11 @@ fn inputs(
         kserve::check_input(signature, &name)?;
         let raw = if is_raw { raw.next() } else { None };
         let tensor = tensor(input, raw, budget).context(|| format!("input '{name}'"))?;
-        ensure!(!found.contains_key(&name), InvalidArgument, "input '{name}' comes twice");
+        ensure!(
+            !found.contains_key(&name),
+            InvalidArgument,
+            "the request has input '{name}' twice"
+        );
         found.insert(name, tensor);
     }
     Ok(found)
@@ -145,14 +149,14 @@ fn tensor(input: InferInputTensor, raw: Option<Bytes>, budget: &Arc<Budget>) -> 
     let shape = kserve::shape(&input.shape)?;
     match (raw, input.contents) {
         (Some(_), Some(_)) => {
-            bail!(InvalidArgument, "contents must not be there beside raw_input_contents")
+            bail!(InvalidArgument, "an input must not have contents beside raw_input_contents")
         }
         (Some(raw), None) => kserve::from_raw(dtype, shape, raw),
         (None, contents) => contents::to_tensor(dtype, shape, contents.unwrap_or_default(), budget),
     }
 }
 
-/// The answer: raw for those who ask so, and where there is no other form; typed for others.
+/// The response: raw if the request has raw inputs or an output has no typed form, else typed.
 fn inferred(
     servable: &Servable,
     id: String,
@@ -227,13 +231,13 @@ mod tests {
     }
 
     #[test]
-    fn inputs_that_are_refused() {
+    fn invalid_inputs_are_rejected() {
         let both = input("x", &[1.0, 2.0]);
         let raw = Bytes::from_static(b"12345678");
         for (given, raw, words) in [
             (vec![both.clone()], vec![raw.clone()], "beside raw_input_contents"),
             (vec![both.clone()], vec![raw.clone(), raw], "1 inputs and 2 raw"),
-            (vec![both.clone(), both], vec![], "input 'x' comes twice"),
+            (vec![both.clone(), both], vec![], "input 'x' twice"),
             (vec![input("y", &[1.0])], vec![], "unexpected input 'y'; the inputs are {x"),
             (vec![input("x", &[])], vec![], "input 'x': 0 values are not"),
         ] {
@@ -243,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_hints_or_refused() {
+    fn parameters_are_ignored_or_rejected() {
         let of = |name: &str, choice| {
             let parameter = pb::InferParameter { parameter_choice: Some(choice) };
             let map = BTreeMap::from([(name.to_owned(), parameter)]);

@@ -16,7 +16,7 @@ use thalweg_proto::tensorflow::serving::ModelSpec;
 use thalweg_tensor::{Charge, Context, Result, Tensor, err};
 
 use self::request::Infer;
-use self::route::{Asked, Verb};
+use self::route::{Route, Verb};
 use super::{Reply, Rest, body, on_large, write};
 use crate::growing::GrowingCharge;
 use crate::inference::{Predicted, predict};
@@ -35,22 +35,22 @@ impl Rest {
     {
         let engine = &*self.engine;
         match route::parse(&parts.method, parts.uri.path())? {
-            Asked::Server => Ok(Reply::json(server(&kserve::server_metadata()).to_string())),
-            Asked::Live => Ok(Reply::json(json!({ "live": true }).to_string())),
-            Asked::Ready => {
+            Route::Server => Ok(Reply::json(server(&kserve::server_metadata()).to_string())),
+            Route::Live => Ok(Reply::json(json!({ "live": true }).to_string())),
+            Route::Ready => {
                 Ok(readiness(engine.is_ready(), &json!({ "ready": engine.is_ready() })))
             }
-            Asked::Model(spec, Verb::Ready) => {
+            Route::Model(spec, Verb::Ready) => {
                 let is_ready = kserve::is_model_ready(engine, &spec)?;
                 Ok(readiness(is_ready, &json!({ "name": spec.name, "ready": is_ready })))
             }
-            Asked::Model(spec, Verb::Metadata) => {
+            Route::Model(spec, Verb::Metadata) => {
                 let answer = async { kserve::model_metadata(engine, &spec) };
                 let name = &spec.name;
                 let found = engine.counted(name, Api::ModelMetadata, Entry::Rest, answer).await?;
                 Ok(Reply::json(metadata(&found).to_string()))
             }
-            Asked::Model(spec, Verb::Infer) => {
+            Route::Model(spec, Verb::Infer) => {
                 let limit = self.options.body_bytes_max;
                 let received = body::read(body, &parts.headers, limit, &engine.incoming).await?;
                 let answer = self.infer(&spec, &parts.headers, received.bytes.clone());
@@ -85,7 +85,7 @@ impl Rest {
 fn json_length(headers: &HeaderMap) -> Result<Option<usize>> {
     let Some(value) = headers.get(JSON_LENGTH) else { return Ok(None) };
     let parsed = value.to_str().ok().and_then(|text| text.parse().ok());
-    let parsed = parsed.ok_or_else(|| err!(InvalidArgument, "{JSON_LENGTH} is no number"))?;
+    let parsed = parsed.ok_or_else(|| err!(InvalidArgument, "{JSON_LENGTH} is not a number"))?;
     Ok(Some(parsed))
 }
 

@@ -31,7 +31,7 @@ pub(in crate::rest) struct Infer {
 pub(in crate::rest) fn read<'s>(
     body: &Bytes,
     json_len: Option<usize>,
-    room: &mut GrowingCharge,
+    charge: &mut GrowingCharge,
     signature: impl FnOnce(&str) -> Result<&'s Signature>,
 ) -> Result<Infer> {
     let json_len = json_len.unwrap_or(body.len());
@@ -47,7 +47,7 @@ pub(in crate::rest) fn read<'s>(
     let found = signature(&name)?;
     Ok(Infer {
         id: text(&members, "id")?.map(Cow::into_owned),
-        inputs: inputs(&members, found, body.slice(json_len..), room)?,
+        inputs: inputs(&members, found, body.slice(json_len..), charge)?,
         outputs: outputs(&members, found)?,
         is_binary: parameters.binary_data_output.unwrap_or(false),
         signature: name,
@@ -137,7 +137,7 @@ fn outputs(request: &Members<'_>, signature: &Signature) -> Result<Vec<(String, 
         let name = needed(&members, "name").context(|| "'outputs'")?;
         kserve::check_output(signature, &name)?;
         let is_new = found.iter().all(|(known, _)| *known != name);
-        ensure!(is_new, InvalidArgument, "output '{name}' comes twice");
+        ensure!(is_new, InvalidArgument, "the request has output '{name}' twice");
         found.push((name.into_owned(), parameters(&members)?.binary_data));
         Ok(())
     })?;
@@ -148,7 +148,7 @@ fn inputs(
     request: &Members<'_>,
     signature: &Signature,
     mut raw: Bytes,
-    room: &mut GrowingCharge,
+    charge: &mut GrowingCharge,
 ) -> Result<BTreeMap<String, Tensor>> {
     let value = member(request, "inputs");
     let value = value.ok_or_else(|| err!(InvalidArgument, "there is no 'inputs'"))?;
@@ -157,37 +157,45 @@ fn inputs(
         let members = members(value).context(|| "'inputs'")?;
         let name = needed(&members, "name").context(|| "'inputs'")?;
         kserve::check_input(signature, &name)?;
-        ensure!(!found.contains_key(&*name), InvalidArgument, "input '{name}' comes twice");
-        let tensor = input(&members, &mut raw, room).context(|| format!("input '{name}'"))?;
+        ensure!(
+            !found.contains_key(&*name),
+            InvalidArgument,
+            "the request has input '{name}' twice"
+        );
+        let tensor = input(&members, &mut raw, charge).context(|| format!("input '{name}'"))?;
         found.insert(name.into_owned(), tensor);
         Ok(())
     })?;
     ensure!(
         raw.is_empty(),
         InvalidArgument,
-        "{} bytes behind the JSON belong to no input",
+        "{} bytes after the JSON belong to no input",
         raw.len()
     );
     Ok(found)
 }
 
-fn input(members: &Members<'_>, raw: &mut Bytes, room: &mut GrowingCharge) -> Result<Tensor> {
+fn input(members: &Members<'_>, raw: &mut Bytes, charge: &mut GrowingCharge) -> Result<Tensor> {
     let dtype = kserve::dtype(&needed(members, "datatype")?)?;
     let shape = shape(members)?;
     match (parameters(members)?.binary_data_size, member(members, "data")) {
-        (Some(_), Some(_)) => bail!(InvalidArgument, "it has 'data' and 'binary_data_size'"),
-        (None, None) => bail!(InvalidArgument, "there is no 'data'"),
-        (None, Some(value)) => data(value, dtype, shape, room),
+        (Some(_), Some(_)) => {
+            bail!(InvalidArgument, "the input has both 'data' and 'binary_data_size'")
+        }
+        (None, None) => {
+            bail!(InvalidArgument, "the input has neither 'data' nor 'binary_data_size'")
+        }
+        (None, Some(value)) => data(value, dtype, shape, charge),
         (Some(size), None) => {
             ensure!(
                 size <= raw.len(),
                 InvalidArgument,
-                "it should have {size} bytes behind the JSON, {} are left",
+                "binary_data_size is {size}, but only {} bytes after the JSON are left",
                 raw.len()
             );
             if dtype == DType::String {
                 // Each has its length in front.
-                room.more(size / size_of::<u32>() * size_of::<Bytes>())?;
+                charge.add(size / size_of::<u32>() * size_of::<Bytes>())?;
             }
             kserve::from_raw(dtype, shape, raw.split_to(size))
         }
@@ -216,9 +224,9 @@ fn shape(members: &Members<'_>) -> Result<Shape> {
 }
 
 /// Values in a flat list, or nested as the shape says.
-fn data(value: &[u8], dtype: DType, shape: Shape, room: &mut GrowingCharge) -> Result<Tensor> {
+fn data(value: &[u8], dtype: DType, shape: Shape, charge: &mut GrowingCharge) -> Result<Tensor> {
     let mut builder = Builder::new(dtype);
-    builder.value(&mut Reader::new(value), 0, room)?;
+    builder.value(&mut Reader::new(value), 0, charge)?;
     let tensor = builder.finish(None)?;
     let is_flat = tensor.rank() <= 1 && tensor.num_elements() == shape.num_elements();
     ensure!(
@@ -250,8 +258,8 @@ mod tests {
 
     fn read_inputs(text: &str, raw: &'static [u8]) -> Result<Tensor> {
         let members = members(text.as_bytes())?;
-        let room = &mut GrowingCharge::new(&Budget::new(1 << 20));
-        let found = inputs(&members, &signature(), Bytes::from_static(raw), room)?;
+        let charge = &mut GrowingCharge::new(&Budget::new(1 << 20));
+        let found = inputs(&members, &signature(), Bytes::from_static(raw), charge)?;
         Ok(found["x"].clone())
     }
 
@@ -279,17 +287,17 @@ mod tests {
     }
 
     #[test]
-    fn raw_behind_the_json() {
+    fn raw_tensors_after_the_json() {
         let text = r#"{"inputs": [{"name": "x", "datatype": "BYTES", "shape": [1],
             "parameters": {"binary_data_size": 6}}]}"#;
         assert_eq!(read_inputs(text, b"\x02\0\0\0ab").unwrap().strings().unwrap(), ["ab"]);
-        assert!(read_inputs(text, b"\x02\0").unwrap_err().message().contains("2 are left"));
+        assert!(read_inputs(text, b"\x02\0").unwrap_err().message().contains("only 2 bytes"));
         let more = read_inputs(text, b"\x02\0\0\0abcd").unwrap_err();
-        assert!(more.message().contains("2 bytes behind the JSON belong to no input"), "{more}");
+        assert!(more.message().contains("2 bytes after the JSON belong to no input"), "{more}");
     }
 
     #[test]
-    fn requests_that_are_refused() {
+    fn invalid_requests_are_rejected() {
         for (datatype, shape, data, words) in [
             ("FP32", "[2]", "[1]", "data of shape [1] are not a tensor of shape [2]"),
             ("FP32", "[1099511627776]", "[1]", "are not a tensor of shape"),
@@ -298,7 +306,7 @@ mod tests {
             ("FP32", "[1.5]", "[1]", "'shape' cannot be [1.5]"),
             ("FP32", "[1e3]", "[1]", "'shape' cannot be"),
             ("FP32", "2", "[1]", "'shape' cannot be 2"),
-            ("FLOAT", "[1]", "[1]", "no datatype 'FLOAT'"),
+            ("FLOAT", "[1]", "[1]", "unknown datatype 'FLOAT'"),
             ("INT8", "[1]", "[300]", "is not of expected type"),
             ("BOOL", "[1]", "[1]", "is not of expected type"),
         ] {

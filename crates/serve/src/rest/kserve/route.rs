@@ -9,7 +9,7 @@ use crate::kserve;
 
 /// A parsed route.
 #[derive(Debug, PartialEq)]
-pub(super) enum Asked {
+pub(super) enum Route {
     Server,
     Live,
     Ready,
@@ -25,17 +25,17 @@ pub(super) enum Verb {
 }
 
 /// `/v2`, `/v2/health/live|ready`, `/v2/models/M[/versions/V][/ready|/infer]`.
-pub(super) fn parse(method: &Method, path: &str) -> Result<Asked> {
+pub(super) fn parse(method: &Method, path: &str) -> Result<Route> {
     found(method, path).map_or_else(|| unknown(method, path), Ok)
 }
 
-fn found(method: &Method, path: &str) -> Option<Asked> {
+fn found(method: &Method, path: &str) -> Option<Route> {
     let is_read = *method == Method::GET || *method == Method::HEAD;
     let parts: Vec<&str> = path.trim_end_matches('/').split('/').skip(2).take(6).collect();
     let (model, version, verb) = match parts[..] {
-        [] if is_read => return Some(Asked::Server),
-        ["health", "live"] if is_read => return Some(Asked::Live),
-        ["health", "ready"] if is_read => return Some(Asked::Ready),
+        [] if is_read => return Some(Route::Server),
+        ["health", "live"] if is_read => return Some(Route::Live),
+        ["health", "ready"] if is_read => return Some(Route::Ready),
         ["models", model] => (model, "", ""),
         ["models", model, "versions", version] => (model, version, ""),
         ["models", model, "versions", version, verb] => (model, version, verb),
@@ -49,7 +49,7 @@ fn found(method: &Method, path: &str) -> Option<Asked> {
         _ => return None,
     };
     let (model, version) = (decoded(model)?, decoded(version)?);
-    Some(Asked::Model(kserve::spec(&model, &version), verb))
+    Some(Route::Model(kserve::spec(&model, &version), verb))
 }
 
 #[cfg(test)]
@@ -60,12 +60,12 @@ mod tests {
     fn paths() {
         let (get, post) = (Method::GET, Method::POST);
         let model =
-            |name: &str, version: &str, verb| Some(Asked::Model(kserve::spec(name, version), verb));
+            |name: &str, version: &str, verb| Some(Route::Model(kserve::spec(name, version), verb));
         for (method, path, wanted) in [
-            (&get, "/v2", Some(Asked::Server)),
-            (&get, "/v2/", Some(Asked::Server)),
-            (&get, "/v2/health/live", Some(Asked::Live)),
-            (&get, "/v2/health/ready", Some(Asked::Ready)),
+            (&get, "/v2", Some(Route::Server)),
+            (&get, "/v2/", Some(Route::Server)),
+            (&get, "/v2/health/live", Some(Route::Live)),
+            (&get, "/v2/health/ready", Some(Route::Ready)),
             (&get, "/v2/models/m", model("m", "", Verb::Metadata)),
             (&get, "/v2/models/a%20b/ready", model("a b", "", Verb::Ready)),
             (&post, "/v2/models/m/infer", model("m", "", Verb::Infer)),

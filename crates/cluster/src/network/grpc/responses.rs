@@ -20,15 +20,18 @@ const RESTARTED: HeaderValue = HeaderValue::from_static(
      UmVzdGFydGVkEgA=",
 );
 
-/// As [`status`], for an error whose cause is that this task was restarted.
-pub(crate) fn restarted(error: &Error) -> Response<MessageBody> {
+/// As [`status`], for an error caused by a restart of this task.
+pub(crate) fn restarted_status(error: &Error) -> Response<MessageBody> {
     let mut response = status(error);
     response.headers_mut().insert("grpc-status-details-bin", RESTARTED);
     response
 }
 
 /// The response of `RunStep`: fetched tensors under their names.
-pub(crate) fn step(result: Result<StepResult>, errors_in_body: bool) -> Response<MessageBody> {
+pub(crate) fn run_step_response(
+    result: Result<StepResult>,
+    errors_in_body: bool,
+) -> Response<MessageBody> {
     let result = match result {
         Ok(result) => result,
         Err(e) if errors_in_body => {
@@ -48,7 +51,7 @@ pub(crate) fn step(result: Result<StepResult>, errors_in_body: bool) -> Response
     let mut pieces = Pieces::default();
     for (name, tensor) in named {
         if let Err(e) = pieces.put_named_tensor(1, name, tensor) {
-            return step(Err(e), errors_in_body);
+            return run_step_response(Err(e), errors_in_body);
         }
     }
     // TensorFlow sends it even if it is empty, but only with the last call of a partial run.
@@ -59,7 +62,7 @@ pub(crate) fn step(result: Result<StepResult>, errors_in_body: bool) -> Response
 }
 
 /// The response of `RunCallable`: tensors in order.
-pub(crate) fn callable(result: Result<StepOutput>) -> Response<MessageBody> {
+pub(crate) fn run_callable_response(result: Result<StepOutput>) -> Response<MessageBody> {
     let (tensors, report) = match result {
         Ok(ran) => ran,
         Err(e) => return status(&e),
@@ -75,7 +78,10 @@ pub(crate) fn callable(result: Result<StepOutput>) -> Response<MessageBody> {
 }
 
 /// The response of `RunGraph`.
-pub(crate) fn ran(result: Result<RunGraphResult>, errors_in_body: bool) -> Response<MessageBody> {
+pub(crate) fn run_graph_response(
+    result: Result<RunGraphResult>,
+    errors_in_body: bool,
+) -> Response<MessageBody> {
     let ran = match result {
         Ok(ran) => ran,
         Err(e) if errors_in_body => {
@@ -96,14 +102,14 @@ pub(crate) fn ran(result: Result<RunGraphResult>, errors_in_body: bool) -> Respo
     let mut pieces = Pieces::default();
     for (key, tensor) in &ran.received {
         if let Err(e) = pieces.put_named_tensor(1, key, tensor) {
-            return self::ran(Err(e), errors_in_body);
+            return run_graph_response(Err(e), errors_in_body);
         }
     }
-    if !ran.goes_on {
+    if !ran.is_partial {
         pieces.put_fields(&ran.report());
     }
-    if ran.is_forgotten {
-        let partition = PartitionEnd { is_forgotten: true, error: None };
+    if ran.is_cleaned_up {
+        let partition = PartitionEnd { is_cleaned_up: true, error: None };
         pieces.put_fields(&RunGraphResponseExtension { partition: Some(partition) });
     }
     response(pieces)
@@ -111,7 +117,7 @@ pub(crate) fn ran(result: Result<RunGraphResult>, errors_in_body: bool) -> Respo
 
 /// The response of `RecvTensor`; `now` is the wall clock. TensorFlow parses it fastest with the tensor as
 /// its last field.
-pub(crate) fn received(result: Result<Value>, now: Duration) -> Response<MessageBody> {
+pub(crate) fn recv_tensor_response(result: Result<Value>, now: Duration) -> Response<MessageBody> {
     let value = match result {
         Ok(value) => value,
         Err(e) => return status_with_origin(&e),
@@ -127,7 +133,9 @@ pub(crate) fn received(result: Result<Value>, now: Duration) -> Response<Message
         Value::Dead => Shape::new(&[0])
             .and_then(|shape| Tensor::zeros(DType::Float, shape))
             .and_then(|tensor| pieces.put_tensor(1, &tensor)),
-        _ => Err(err!(Internal, "there is no tensor to send")),
+        _ => {
+            Err(err!(Internal, "internal error: the rendezvous holds a value that is not a tensor"))
+        }
     };
     match put {
         Ok(()) => response(pieces),
@@ -150,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn hand_made_messages_decode() {
+    fn messages_encoded_in_pieces_decode() {
         let large = Tensor::zeros(DType::Float, Shape::new(&[100, 100]).unwrap()).unwrap();
         let small = Tensor::vector(&[1i64, 2]).unwrap();
         let strings = Tensor::from_strings(
@@ -161,7 +169,7 @@ mod tests {
         let fetches = vec!["s:0".to_owned(), "large:0".to_owned(), "i:0".to_owned()];
         let tensors = vec![strings, large, small.clone()];
         let result = StepResult { fetches, ran: (tensors, Some(RunMetadata::default())) };
-        let bytes = body(step(Ok(result), true));
+        let bytes = body(run_step_response(Ok(result), true));
         assert_eq!(bytes.len() - 5, u32::from_be_bytes(bytes[1..5].try_into().unwrap()) as usize);
         let decoded = pb::RunStepResponse::decode(&bytes[5..]).unwrap();
         let names: Vec<&str> = decoded.tensor.iter().map(|t| t.name.as_str()).collect();
@@ -179,13 +187,13 @@ mod tests {
 
     #[test]
     fn errors_travel_in_the_body_or_as_status() {
-        let bytes = body(step(Err(err!(NotFound, "no")), true));
+        let bytes = body(run_step_response(Err(err!(NotFound, "no")), true));
         let decoded = pb::RunStepResponse::decode(&bytes[5..]).unwrap();
         assert_eq!((decoded.status_code, &*decoded.status_error_message), (5, "no"));
-        let response = step(Err(err!(NotFound, "50 % \u{e9}\n")), false);
+        let response = run_step_response(Err(err!(NotFound, "50 % \u{e9}\n")), false);
         assert_eq!(response.headers()["grpc-status"], "5");
         assert_eq!(response.headers()["grpc-message"], "50 %25 %C3%A9%0A");
-        let response = restarted(&err!(Aborted, "gone"));
+        let response = restarted_status(&err!(Aborted, "gone"));
         let details = &response.headers()["grpc-status-details-bin"];
         assert_eq!((details.len(), details.as_bytes()[details.len() - 1]), (108, b'='));
     }

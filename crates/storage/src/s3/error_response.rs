@@ -13,7 +13,7 @@ const SHOWN_MAX: usize = 500;
 
 /// An error response.
 #[derive(Debug)]
-pub(super) struct Refusal {
+pub(super) struct ErrorResponse {
     pub(super) status: StatusCode,
     /// The store's error code, `NoSuchKey` for instance; may be empty.
     name: String,
@@ -22,26 +22,31 @@ pub(super) struct Refusal {
     region: String,
 }
 
-impl Refusal {
+impl ErrorResponse {
     /// Reads an error response; an unreadable body is ignored.
-    pub(super) async fn read(mut answer: Answer) -> Refusal {
+    pub(super) async fn read(mut answer: Answer) -> ErrorResponse {
         let region = answer.header("x-amz-bucket-region").to_owned();
         let content = answer.content(BYTES_MAX).await.unwrap_or_default();
-        let said = xml::parse(&content).unwrap_or_default();
-        Refusal { region, ..Refusal::of(answer.status, &said) }
+        let element = xml::parse(&content).unwrap_or_default();
+        ErrorResponse { region, ..ErrorResponse::of(answer.status, &element) }
     }
 
     /// The error of an `Error` element.
-    pub(super) fn of(status: StatusCode, said: &Element) -> Refusal {
+    pub(super) fn of(status: StatusCode, element: &Element) -> ErrorResponse {
         let text = |name| {
-            let text = said.text_of(name).unwrap_or_default();
+            let text = element.text_of(name).unwrap_or_default();
             text.chars().take(SHOWN_MAX).collect::<String>()
         };
-        Refusal { status, name: text("Code"), message: text("Message"), region: String::new() }
+        ErrorResponse {
+            status,
+            name: text("Code"),
+            message: text("Message"),
+            region: String::new(),
+        }
     }
 
     /// Whether a retry may succeed.
-    pub(super) fn passes(&self) -> bool {
+    pub(super) fn is_retryable(&self) -> bool {
         let names = ["InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"];
         matches!(self.status.as_u16(), 408 | 429 | 500 | 502..=504)
             || names.contains(&self.name.as_str())
@@ -49,7 +54,7 @@ impl Refusal {
 
     /// The message.
     pub(super) fn shown(&self) -> String {
-        let Refusal { status, name, message, .. } = self;
+        let ErrorResponse { status, name, message, .. } = self;
         let reason = status.canonical_reason().unwrap_or_default();
         let name = if name.is_empty() { reason } else { name.as_str() };
         let mut shown = format!("the store answered {} {name}", status.as_u16());
@@ -62,9 +67,9 @@ impl Refusal {
         shown
     }
 
-    /// The error of `doing` something with `url`.
-    pub(super) fn error(&self, url: &str, doing: &str) -> Error {
-        Error::new(self.code(), format!("{url}: cannot {doing}: {}", self.shown()))
+    /// The error of `operation` something with `url`.
+    pub(super) fn error(&self, url: &str, operation: &str) -> Error {
+        Error::new(self.code(), format!("{url}: cannot {operation}: {}", self.shown()))
     }
 
     fn code(&self) -> Code {
@@ -88,37 +93,37 @@ impl Refusal {
 mod tests {
     use super::*;
 
-    fn refusal(status: u16, body: &str) -> Refusal {
-        let said = xml::parse(body.as_bytes()).unwrap_or_default();
-        Refusal::of(StatusCode::from_u16(status).unwrap(), &said)
+    fn error_response(status: u16, body: &str) -> ErrorResponse {
+        let element = xml::parse(body.as_bytes()).unwrap_or_default();
+        ErrorResponse::of(StatusCode::from_u16(status).unwrap(), &element)
     }
 
     #[test]
     fn codes_and_sentences() {
         let body = "<Error><Code>NoSuchKey</Code><Message>It is not there.</Message></Error>";
-        let error = refusal(404, body).error("s3://b/k", "open it");
+        let error = error_response(404, body).error("s3://b/k", "open it");
         assert_eq!(
             error.to_string(),
             "NOT_FOUND: s3://b/k: cannot open it: the store answered 404 NoSuchKey: It is not there."
         );
-        let code = |status| refusal(status, "").code();
+        let code = |status| error_response(status, "").code();
         assert_eq!(code(403), Code::PermissionDenied);
         assert_eq!(code(301), Code::FailedPrecondition);
         assert_eq!(code(400), Code::InvalidArgument);
         assert_eq!(code(503), Code::Unavailable);
         let expired = "<Error><Code>ExpiredToken</Code></Error>";
-        assert_eq!(refusal(400, expired).code(), Code::PermissionDenied);
-        assert_eq!(refusal(503, "").shown(), "the store answered 503 Service Unavailable");
+        assert_eq!(error_response(400, expired).code(), Code::PermissionDenied);
+        assert_eq!(error_response(503, "").shown(), "the store answered 503 Service Unavailable");
     }
 
     #[test]
-    fn what_passes() {
+    fn retryable_errors() {
         for status in [408, 429, 500, 502, 503, 504] {
-            assert!(refusal(status, "").passes(), "{status}");
+            assert!(error_response(status, "").is_retryable(), "{status}");
         }
         for status in [301, 400, 403, 404, 412, 501] {
-            assert!(!refusal(status, "").passes(), "{status}");
+            assert!(!error_response(status, "").is_retryable(), "{status}");
         }
-        assert!(refusal(400, "<Error><Code>RequestTimeout</Code></Error>").passes());
+        assert!(error_response(400, "<Error><Code>RequestTimeout</Code></Error>").is_retryable());
     }
 }
