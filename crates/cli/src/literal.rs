@@ -210,6 +210,8 @@ fn escaped(rest: &mut &str) -> Result<u8> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
@@ -246,8 +248,14 @@ mod tests {
             };
             assert_eq!(shape, expected, "case {text:?}");
         }
-        assert!(tensor(&"[".repeat(100_000), DType::Float).is_err());
-        assert!(tensor(&"[[]".repeat(100_000), DType::Float).is_err());
+        assert_eq!(
+            tensor(&"[".repeat(100_000), DType::Float).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
+        assert_eq!(
+            tensor(&"[[]".repeat(100_000), DType::Float).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
     }
 
     #[test]
@@ -293,7 +301,11 @@ mod tests {
         assert_eq!(strings("plain words, too"), ["plain words, too"]);
         assert_eq!(strings("''"), [""]);
         assert_eq!(strings(r#"["a\n", 'b\xff', c]"#), ["a\\n", "b\\xff", "c"]);
-        assert!(tensor(r"'\x0é'", DType::String).is_err());
-        assert!(tensor(r"'\", DType::String).is_err());
+        assert_eq!(
+            tensor(r"'\x0é'", DType::String).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
+        let code = tensor(r"'\", DType::String).err().map(|e| e.code());
+        assert_eq!(code, Some(Code::InvalidArgument));
     }
 }

@@ -43,6 +43,8 @@ fn content(bytes: Bytes, dtype: DType, shape: &PartialShape) -> Result<Tensor> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
@@ -53,6 +55,9 @@ mod tests {
         assert_eq!((tensor.shape().dims(), &tensor.strings().unwrap()[0]), (&[1][..], &bytes));
         let scalar = content(bytes.clone(), DType::String, &PartialShape::scalar()).unwrap();
         assert_eq!(scalar.rank(), 0);
-        assert!(content(bytes, DType::Float, &batch).is_err());
+        assert_eq!(
+            content(bytes, DType::Float, &batch).err().map(|e| e.code()),
+            Some(Code::InvalidArgument)
+        );
     }
 }

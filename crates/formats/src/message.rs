@@ -23,7 +23,7 @@ pub fn read<M: Codec>(storage: &dyn Storage, path: &str, bytes_max: usize) -> Re
     ensure!(
         size <= bytes_max as u64,
         ResourceExhausted,
-        "{path}: reading it takes more than {bytes_max} bytes"
+        "{path}: the file exceeds {bytes_max} bytes"
     );
     decode(&*file, size)
 }
@@ -93,7 +93,7 @@ impl<'a> Content<'a> {
 
 impl Buf for Content<'_> {
     fn remaining(&self) -> usize {
-        // `new` saw that the size fits.
+        // `new` has checked that the size fits.
         (self.size - self.position()) as usize
     }
 
@@ -121,7 +121,7 @@ impl Buf for Content<'_> {
         let mut bytes = Vec::new();
         if bytes.try_reserve_exact(count).is_err() {
             let path = self.file.path();
-            let error = err!(ResourceExhausted, "{path}: there is no memory for {count} bytes");
+            let error = err!(ResourceExhausted, "{path}: out of memory for {count} bytes");
             self.error.get_or_insert(error);
             self.advance(count);
             return Bytes::new();

@@ -65,7 +65,7 @@ impl NpzReader {
     /// Reads an array and verifies its checksum.
     pub fn read(&self, name: &str, budget: Option<&Arc<Budget>>) -> Result<Tensor> {
         let member = self.member(name)?;
-        // The header says what is there before it is unpacked.
+        // The header is checked before the array is decompressed.
         self.info(name)?;
         let bytes = usize::try_from(member.bytes).unwrap_or(usize::MAX);
         let _unpacked = budget.map(|budget| Charge::new(budget, bytes)).transpose()?;

@@ -51,7 +51,7 @@ pub struct Info {
     pub bytes: u64,
 }
 
-/// A file whose header is in memory.
+/// A safetensors file with its header in memory.
 pub struct SafetensorsReader {
     file: Arc<dyn ReadAt>,
     tensors: BTreeMap<String, Info>,
@@ -65,19 +65,23 @@ impl SafetensorsReader {
         let size = file.size()?;
         let mut length = [0; 8];
         let read = file.read_at(0, &mut length)?;
-        ensure!(read == 8, DataLoss, "{path}: byte {read}: the file ends in its first number");
+        ensure!(
+            read == 8,
+            DataLoss,
+            "{path}: byte {read}: the file ends within the length of its header"
+        );
         let length = u64::from_le_bytes(length);
         ensure!(
             length <= HEADER_BYTES_MAX && length <= size - 8,
             DataLoss,
-            "{path}: byte 0: a description of {length} bytes in a file of {size}"
+            "{path}: byte 0: a header of {length} bytes in a file of {size}"
         );
         let mut header = vec![0; length as usize];
         let read = file.read_at(8, &mut header)?;
         ensure!(read == header.len(), DataLoss, "{path}: byte {}: the file ends", 8 + read);
-        let broken = |what: String| err!(DataLoss, "{path}: byte 8: the description {what}");
+        let broken = |what: String| err!(DataLoss, "{path}: byte 8: the header {what}");
         let header: Map<String, Json> = serde_json::from_slice(&header)
-            .map_err(|e| broken(format!("is no JSON object: {e}")))?;
+            .map_err(|e| broken(format!("is not a JSON object: {e}")))?;
         let mut reader =
             SafetensorsReader { file, tensors: BTreeMap::new(), metadata: BTreeMap::new() };
         for (name, value) in header {
@@ -87,8 +91,9 @@ impl SafetensorsReader {
                 reader.metadata = texts.collect();
                 continue;
             }
-            let info = info_of(&value, 8 + length)
-                .map_err(|e| broken(format!("of tensor '{name}' is broken: {}", e.message())))?;
+            let info = info_of(&value, 8 + length).map_err(|e| {
+                broken(format!("has an invalid entry for tensor '{name}': {}", e.message()))
+            })?;
             reader.tensors.insert(name, info);
         }
         reader.check_places(8 + length, size).map_err(|e| broken(e.message().to_owned()))?;
@@ -101,10 +106,12 @@ impl SafetensorsReader {
         places.sort_by_key(|info| (info.offset, info.bytes));
         let mut at = begin;
         for info in places {
-            ensure!(info.offset == at, DataLoss, "leaves a gap or has tensors that overlap");
-            at = at.checked_add(info.bytes).ok_or_else(|| err!(DataLoss, "has no end"))?;
+            ensure!(info.offset == at, DataLoss, "describes tensors that overlap or leave a gap");
+            at = at
+                .checked_add(info.bytes)
+                .ok_or_else(|| err!(DataLoss, "describes more than 2^64 bytes"))?;
         }
-        ensure!(at == size, DataLoss, "asks for {at} bytes and the file has {size}");
+        ensure!(at == size, DataLoss, "describes {at} bytes and the file has {size}");
         Ok(())
     }
 
@@ -147,11 +154,11 @@ fn info_of(value: &Json, begin: u64) -> Result<Info> {
     let bad = |what: &str| -> Error { err!(DataLoss, "{what}") };
     let name = value["dtype"].as_str().ok_or_else(|| bad("it has no 'dtype'"))?;
     let dtype = NAMES.iter().find(|(other, _)| *other == name).map(|(_, dtype)| *dtype);
-    let dtype = dtype.ok_or_else(|| err!(Unimplemented, "no tensor has the type '{name}'"))?;
+    let dtype = dtype.ok_or_else(|| err!(Unimplemented, "dtype '{name}' is not supported"))?;
     let shape = value["shape"].as_array().ok_or_else(|| bad("it has no 'shape'"))?;
     ensure!(shape.len() <= RANK_MAX, DataLoss, "the rank exceeds {RANK_MAX}");
     let dims: Option<Vec<i64>> = shape.iter().map(Json::as_i64).collect();
-    let shape = Shape::from_i64(&dims.ok_or_else(|| bad("a size is no number"))?)?;
+    let shape = Shape::from_i64(&dims.ok_or_else(|| bad("a dimension is not a number"))?)?;
     let offsets = value["data_offsets"].as_array().map(Vec::as_slice);
     let (Some([from, to]), bytes) =
         (offsets, shape.num_elements().checked_mul(dtype.size()).map(|n| n as u64))
@@ -159,18 +166,18 @@ fn info_of(value: &Json, begin: u64) -> Result<Info> {
         bail!(DataLoss, "it has no 'data_offsets'");
     };
     let (Some(from), Some(to)) = (from.as_u64(), to.as_u64()) else {
-        bail!(DataLoss, "an offset is no number");
+        bail!(DataLoss, "an offset is not a number");
     };
     ensure!(
         to.checked_sub(from).is_some() && to.checked_sub(from) == bytes,
         DataLoss,
         "bytes {from} to {to} are not a {dtype} tensor of shape {shape}"
     );
-    let offset = begin.checked_add(from).ok_or_else(|| bad("it begins beyond the file"))?;
+    let offset = begin.checked_add(from).ok_or_else(|| bad("its offset overflows 64 bits"))?;
     Ok(Info { dtype, shape, offset, bytes: to - from })
 }
 
-/// A file that is being written.
+/// A safetensors file under construction.
 pub struct SafetensorsWriter {
     file: Box<dyn WriteFile>,
     /// The remaining tensors, in reverse order.
@@ -185,7 +192,7 @@ impl SafetensorsWriter {
         mut tensors: Vec<(String, DType, Shape)>,
         metadata: &BTreeMap<String, String>,
     ) -> Result<SafetensorsWriter> {
-        // Large elements first: so all of them are aligned.
+        // Tensors are sorted by decreasing element size, so that all of them are aligned.
         tensors.sort_by(|a, b| (b.1.size(), &a.0).cmp(&(a.1.size(), &b.0)));
         let mut header = Map::new();
         if !metadata.is_empty() {
@@ -194,10 +201,15 @@ impl SafetensorsWriter {
         let mut at = 0;
         for (name, dtype, shape) in &tensors {
             let Some(dtype_name) = dtype_name(*dtype) else {
-                bail!(InvalidArgument, "tensor '{name}': safetensors files have no type {dtype}");
+                bail!(
+                    InvalidArgument,
+                    "tensor '{name}': the safetensors format has no dtype {dtype}"
+                );
             };
             let end = shape.num_elements().checked_mul(dtype.size()).map(|n| at + n as u64);
-            let end = end.ok_or_else(|| err!(ResourceExhausted, "tensor '{name}' has no end"))?;
+            let end = end.ok_or_else(|| {
+                err!(ResourceExhausted, "the end of tensor '{name}' overflows 64 bits")
+            })?;
             let value = json!({
                 "dtype": dtype_name,
                 "shape": shape.dims(),
@@ -207,7 +219,7 @@ impl SafetensorsWriter {
             ensure!(
                 before.is_none() && name != METADATA,
                 InvalidArgument,
-                "a safetensors file cannot have two tensors '{name}'"
+                "two tensors of a safetensors file are called '{name}'"
             );
             at = end;
         }
@@ -229,19 +241,23 @@ impl SafetensorsWriter {
     /// Writes the next tensor.
     pub fn add(&mut self, tensor: &Tensor) -> Result<()> {
         let Some((name, dtype, shape)) = self.left.pop() else {
-            bail!(Internal, "a safetensors file got more tensors than it has");
+            bail!(Internal, "a safetensors file was given more tensors than its header lists");
         };
         ensure!(
             (tensor.dtype(), tensor.shape()) == (dtype, &shape),
             Internal,
-            "tensor '{name}' is not what the safetensors file says"
+            "tensor '{name}' differs in dtype or shape from the header of the safetensors file"
         );
         self.file.write(tensor.as_bytes()?)
     }
 
     /// Ends the file.
     pub fn finish(self) -> Result<()> {
-        ensure!(self.left.is_empty(), Internal, "tensors of a safetensors file are missing");
+        ensure!(
+            self.left.is_empty(),
+            Internal,
+            "not all tensors of a safetensors file were written"
+        );
         self.file.finish()
     }
 }

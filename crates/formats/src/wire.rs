@@ -23,7 +23,7 @@ pub struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Those of `message`.
+    /// The fields of `message`.
     pub fn new(message: &'a [u8]) -> Fields<'a> {
         Fields { rest: message }
     }
@@ -34,7 +34,7 @@ impl<'a> Fields<'a> {
         let number = u32::try_from(key >> 3)
             .ok()
             .filter(|n| (1..1 << 29).contains(n))
-            .ok_or_else(|| err!(InvalidArgument, "a message has a field without a number"))?;
+            .ok_or_else(|| err!(InvalidArgument, "a protobuf message has a field with number 0"))?;
         let content = match key & 7 {
             0 => Content::Varint(self.varint()?),
             1 => Content::Fixed64(u64::from_le_bytes(self.array()?)),
@@ -43,7 +43,10 @@ impl<'a> Fields<'a> {
                 Content::Bytes(self.take(length)?)
             }
             5 => Content::Fixed32(u32::from_le_bytes(self.array()?)),
-            kind => bail!(InvalidArgument, "field {number} of a message has the wire type {kind}"),
+            kind => bail!(
+                InvalidArgument,
+                "field {number} of a protobuf message has the unknown wire type {kind}"
+            ),
         };
         Ok((number, content))
     }
@@ -60,7 +63,10 @@ impl<'a> Fields<'a> {
         let split = usize::try_from(length).ok().and_then(|n| self.rest.split_at_checked(n));
         let (taken, rest) = split.ok_or_else(|| {
             let left = self.rest.len();
-            err!(InvalidArgument, "a field of {length} bytes does not fit the {left} that are left")
+            err!(
+                InvalidArgument,
+                "a protobuf field of {length} bytes exceeds the {left} that remain"
+            )
         })?;
         self.rest = rest;
         Ok(taken)
@@ -92,7 +98,7 @@ impl<'a> Iterator for Fields<'a> {
 /// Decodes a varint at the start of `bytes`; returns it with its length.
 #[inline]
 pub fn varint(bytes: &[u8]) -> Result<(u64, usize)> {
-    // Most are tags, lengths and small numbers.
+    // The common case: tags, lengths and small numbers.
     if let Some(&byte) = bytes.first()
         && byte < 0x80
     {
@@ -109,11 +115,13 @@ fn long_varint(bytes: &[u8]) -> Result<(u64, usize)> {
             return Ok((value, i + 1));
         }
     }
-    bail!(InvalidArgument, "a number in a message does not end")
+    bail!(InvalidArgument, "truncated varint in a protobuf message")
 }
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     fn fields(bytes: &[u8]) -> Result<Vec<(u32, Content<'_>)>> {
@@ -130,7 +138,9 @@ mod tests {
             (4, Content::Fixed64(2)),
         ];
         assert_eq!(read, expected);
-        assert_eq!(varint(&[0xff; 9]).is_err(), varint(&[]).is_err());
+        for truncated in [&[0xff; 9][..], &[]] {
+            assert_eq!(varint(truncated).unwrap_err().code(), Code::InvalidArgument);
+        }
         assert_eq!(varint(b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01").unwrap(), (u64::MAX, 10));
     }
 
@@ -145,7 +155,11 @@ mod tests {
             b"\x1d\x01",
             b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
         ] {
-            assert!(fields(bytes).is_err(), "{bytes:?}");
+            assert_eq!(
+                fields(bytes).err().map(|e| e.code()),
+                Some(Code::InvalidArgument),
+                "{bytes:?}"
+            );
         }
     }
 }

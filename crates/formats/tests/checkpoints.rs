@@ -482,7 +482,10 @@ fn objects_and_their_values() {
     assert_eq!(ours.to_proto(), graph);
     assert_eq!(reader.read(&keys[0]).unwrap().scalar_value::<i64>().unwrap(), 7);
     assert_eq!(reader.read(&keys[3]).unwrap().strings().unwrap(), [&b"text"[..]]);
-    assert!(ours.variable(&["step"], "again").is_err());
+    assert_eq!(
+        ours.variable(&["step"], "again").err().map(|e| e.code()),
+        Some(Code::InvalidArgument)
+    );
     let slot = ours.slot(&["optimizer"], &["model", "a/b.c"], "m", "m").unwrap();
     assert_eq!(slot, "model/a.Sb..c/.OPTIMIZER_SLOT/optimizer/m/.ATTRIBUTES/VARIABLE_VALUE");
 }

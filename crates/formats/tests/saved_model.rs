@@ -130,7 +130,7 @@ fn tags_are_a_set() {
     let mut other = model();
     other.meta_graphs[0].meta_info_def = None;
     folder.write("saved_model.pb", other.encode_to_vec());
-    refused(select(&[]), Code::InvalidArgument, &["which tags are meant"]);
+    refused(select(&[]), Code::InvalidArgument, &["choose one by its tags"]);
 }
 
 #[test]
@@ -369,7 +369,7 @@ fn what_is_written_is_read_back() {
     let name = &meta.take_graph().unwrap().node[1].attr["shared_name"];
     assert_eq!(name.value, Some(pb::attr_value::Value::S(Bytes::from_static(b"w"))));
     let again = prepared.write(&STORAGE, &target, |_| Ok(()));
-    refused(again, Code::AlreadyExists, &["is there already"]);
+    refused(again, Code::AlreadyExists, &["exists"]);
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn a_model_that_cannot_be_written_leaves_nothing() {
     refused(absent, Code::NotFound, &["absent"]);
     assert_eq!(std::fs::read_dir(folder.path("")).unwrap().count(), 0);
     let nothing = Export { signatures: Default::default(), ..export() };
-    refused(nothing.prepare(), Code::InvalidArgument, &["needs a signature"]);
+    refused(nothing.prepare(), Code::InvalidArgument, &["needs at least one signature"]);
     let dots = Export { assets: vec![("file".into(), "..".into())], ..export() };
     refused(dots.prepare(), Code::InvalidArgument, &["asset"]);
 }

@@ -97,6 +97,7 @@ fn exchange(address: &str, method: &str, path: &str, body: &str) -> Result<(u16,
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
     use thalweg_train::mnist;
 
     use super::*;
@@ -124,7 +125,7 @@ mod tests {
         let answer = r#"{"predictions": [{"classes": 7, "probabilities": [0.25, 0.75]}]}"#;
         assert_eq!(guesses(answer).unwrap(), [(7, 0.75)]);
         for wrong in ["", "{}", r#"{"predictions": [{"classes": 7}]}"#, r#"{"error": "x"}"#] {
-            assert!(guesses(wrong).is_err(), "{wrong}");
+            assert_eq!(guesses(wrong).err().map(|e| e.code()), Some(Code::DataLoss), "{wrong}");
         }
     }
 }

@@ -19,7 +19,7 @@ pub(super) struct Block {
 impl Block {
     /// A block with this uncompressed content.
     pub(super) fn new(mut content: Bytes) -> Result<Block> {
-        let bad = || err!(DataLoss, "a block has no list of restarts");
+        let bad = || err!(DataLoss, "a block has no restart array");
         let (_, count) = content.split_last_chunk::<4>().ok_or_else(bad)?;
         let restarts = usize::try_from(u32::from_le_bytes(*count)).map_err(|_| bad())?;
         let tail = restarts.checked_add(1).and_then(|n| n.checked_mul(4)).ok_or_else(bad)?;
@@ -52,7 +52,7 @@ impl Entries {
         if self.rest.is_empty() {
             return Ok(None);
         }
-        let bad = || -> Error { err!(DataLoss, "an entry does not fit its block") };
+        let bad = || -> Error { err!(DataLoss, "an entry extends beyond the end of its block") };
         let mut numbers = [0usize; 3];
         for number in &mut numbers {
             let (value, length) = varint(&self.rest).map_err(|_| bad())?;
@@ -64,7 +64,7 @@ impl Entries {
         ensure!(is_whole && shared <= self.key.len(), DataLoss, "{}", bad().message());
         ensure!(shared + more <= KEY_BYTES_MAX, DataLoss, "a key has {} bytes", shared + more);
         let suffix = self.rest.split_to(more);
-        // The keys agree up to `shared`, so the rests decide.
+        // The keys agree up to `shared`, so the remaining bytes decide the order.
         ensure!(
             self.is_first || suffix[..] > self.key[shared..],
             DataLoss,
@@ -150,6 +150,8 @@ pub(super) fn put_varint(target: &mut Vec<u8>, mut number: u64) {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     fn read(content: Vec<u8>) -> Result<Vec<(Vec<u8>, Bytes)>> {
@@ -184,15 +186,32 @@ mod tests {
     fn broken_blocks_are_refused() {
         let restarts = [0, 0, 0, 0, 1, 0, 0, 0];
         let with = |entries: &[u8]| [entries, &restarts].concat();
-        assert!(read(vec![]).is_err());
-        assert!(read(vec![0, 0, 0]).is_err());
-        assert!(read(vec![255, 255, 255, 255]).is_err());
-        assert!(read(with(b"\x01\x01\x00a")).is_err(), "shares with nothing");
-        assert!(read(with(b"\x00\x09\x00a")).is_err());
-        assert!(read(with(b"\x00\x01\x09a")).is_err());
-        assert!(read(with(b"\x00\x01\x00b\x00\x01\x00a")).is_err(), "order");
-        assert!(read(with(b"\x00\x01\x00a\x00\x01\x00a")).is_err(), "twice");
-        assert!(read(with(b"\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00a")).is_err());
+        assert_eq!(read(vec![]).err().map(|e| e.code()), Some(Code::DataLoss));
+        assert_eq!(read(vec![0, 0, 0]).err().map(|e| e.code()), Some(Code::DataLoss));
+        assert_eq!(read(vec![255, 255, 255, 255]).err().map(|e| e.code()), Some(Code::DataLoss));
+        assert_eq!(
+            read(with(b"\x01\x01\x00a")).err().map(|e| e.code()),
+            Some(Code::DataLoss),
+            "shares with nothing"
+        );
+        assert_eq!(read(with(b"\x00\x09\x00a")).err().map(|e| e.code()), Some(Code::DataLoss));
+        assert_eq!(read(with(b"\x00\x01\x09a")).err().map(|e| e.code()), Some(Code::DataLoss));
+        assert_eq!(
+            read(with(b"\x00\x01\x00b\x00\x01\x00a")).err().map(|e| e.code()),
+            Some(Code::DataLoss),
+            "order"
+        );
+        assert_eq!(
+            read(with(b"\x00\x01\x00a\x00\x01\x00a")).err().map(|e| e.code()),
+            Some(Code::DataLoss),
+            "twice"
+        );
+        assert_eq!(
+            read(with(b"\x00\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00a"))
+                .err()
+                .map(|e| e.code()),
+            Some(Code::DataLoss)
+        );
         assert_eq!(read(with(b"\x00\x01\x00a\x01\x01\x00b")).unwrap().len(), 2);
     }
 }

@@ -4,7 +4,7 @@ use crc_fast::{CrcAlgorithm, Digest as Running};
 
 use crate::checksum::mask;
 
-/// A CRC-32C being computed.
+/// An incremental CRC-32C.
 pub(super) struct Digest(Running);
 
 impl Digest {

@@ -29,13 +29,13 @@ impl Entry {
     /// Decodes the value of an index entry.
     pub(super) fn decode(value: &[u8]) -> Result<Entry> {
         let proto = BundleEntryProto::decode(value)
-            .map_err(|e| err!(DataLoss, "it is no BundleEntryProto: {e}"))?;
-        let bad = |what: &str| err!(DataLoss, "{what} cannot be right");
+            .map_err(|e| err!(DataLoss, "not a BundleEntryProto: {e}"))?;
+        let bad = |what: &str| err!(DataLoss, "{what} is negative or too large");
         let entry = Entry {
             dtype: DType::from_proto(proto.dtype)?,
             shape: proto.shape.as_ref().map_or(Ok(Shape::scalar()), Shape::from_proto)?,
             slices: proto.slices.iter().map(Slice::from_proto).collect::<Result<_>>()?,
-            shard: u32::try_from(proto.shard_id).map_err(|_| bad("its number of a data file"))?,
+            shard: u32::try_from(proto.shard_id).map_err(|_| bad("its shard id"))?,
             offset: u64::try_from(proto.offset).map_err(|_| bad("its offset"))?,
             bytes: u64::try_from(proto.size).map_err(|_| bad("its size"))?,
             sum: proto.crc32c,
@@ -48,14 +48,14 @@ impl Entry {
         ensure!(
             self.dtype != DType::Resource,
             DataLoss,
-            "its type is resource, which no file can hold"
+            "its dtype is resource, which cannot be stored in a file"
         );
         for slice in &self.slices {
             slice.ranges(&self.shape).map_err(|e| err!(DataLoss, "{}", e.message()))?;
         }
         let expected = match self.dtype {
             _ if !self.slices.is_empty() => None,
-            // An element takes a byte at least, and so do the checksums.
+            // An element takes at least one byte, and so do the checksums.
             DType::String | DType::Variant => {
                 let elements = self.shape.num_elements() as u64;
                 ensure!(
@@ -77,14 +77,16 @@ impl Entry {
             self.dtype,
             self.shape
         );
-        self.offset.checked_add(self.bytes).ok_or_else(|| err!(DataLoss, "it has no end"))?;
+        self.offset
+            .checked_add(self.bytes)
+            .ok_or_else(|| err!(DataLoss, "offset plus size overflows 64 bits"))?;
         Ok(())
     }
 
     /// Encodes the value of an index entry.
     pub(super) fn encode(&self) -> Result<Vec<u8>> {
         let number = |n: u64| {
-            i64::try_from(n).map_err(|_| err!(ResourceExhausted, "a data file has 2^63 bytes"))
+            i64::try_from(n).map_err(|_| err!(ResourceExhausted, "a data file exceeds 2^63 bytes"))
         };
         let proto = BundleEntryProto {
             dtype: self.dtype.to_proto(),

@@ -55,7 +55,7 @@ pub fn merge(
         storage.rename(path, &data_path(destination, i as u32, shards))?;
     }
     write_index(&**storage, destination, shards, &merged.entries, options.write)?;
-    // The checkpoint is there; what is left of the old one and of the parts is only in the way.
+    // The checkpoint is complete; files of the old one and of the parts are garbage now.
     remove_others(&**storage, destination, shards, &merged.entries);
     for prefix in prefixes.iter().filter(|prefix| **prefix != destination) {
         let _ = storage.remove(&index_path(prefix));

@@ -24,7 +24,7 @@ pub const VALUE: &str = "VARIABLE_VALUE";
 pub fn read(reader: &BundleReader) -> Result<Option<TrackableObjectGraph>> {
     let Some(entry) = reader.entry(KEY) else { return Ok(None) };
     let path = data_path(reader.prefix(), entry.shard, reader.shards());
-    let broken = |what: String| err!(DataLoss, "{path}: the object graph is broken: {what}");
+    let broken = |what: String| err!(DataLoss, "{path}: the object graph is invalid: {what}");
     let tensor = reader.read(KEY)?;
     let [text] = tensor.strings()? else {
         return Err(broken(format!("{tensor:?} is not one string")));
@@ -145,7 +145,7 @@ impl ObjectGraph {
             .iter()
             .map(|node| !node.attributes.is_empty() || !node.slot_variables.is_empty())
             .collect();
-        // Children have larger numbers than the objects that they were made for.
+        // A child has a larger number than its parent.
         for id in (0..nodes.len()).rev() {
             let holds = nodes[id].children.iter().any(|child| has_values[child.node_id as usize]);
             has_values[id] |= holds;

@@ -92,8 +92,8 @@ pub(super) fn decode(
 
 /// Splits a varint length off.
 fn take_length(content: &mut Bytes) -> Result<usize> {
-    let (length, bytes) =
-        varint(content).map_err(|_| err!(DataLoss, "the length of an element is broken"))?;
+    let (length, bytes) = varint(content)
+        .map_err(|_| err!(DataLoss, "the length of an element is an invalid varint"))?;
     *content = content.split_off(bytes);
     usize::try_from(length).map_err(|_| err!(DataLoss, "an element has {length} bytes"))
 }
@@ -115,7 +115,7 @@ fn decode_strings(
 ) -> Result<(Tensor, u32)> {
     let mut rest = content.clone();
     let mut digest = Digest::new();
-    // `Entry::check` saw that the content has a byte for each element at least.
+    // `Entry::check` has checked that the content has at least one byte per element.
     let mut tensor = Tensor::zeros_in(DType::String, shape.clone(), budget)?;
     let mut lengths = Vec::new();
     lengths

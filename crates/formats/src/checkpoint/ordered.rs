@@ -41,7 +41,7 @@ fn put_string(key: &mut Vec<u8>, bytes: &[u8]) {
 fn put_signed(key: &mut Vec<u8>, number: i64) {
     let magnitude = if number < 0 { !number } else { number };
     let bits = 64 - magnitude.leading_zeros() as usize;
-    // A byte has room for seven bits; one bit of the first is the sign.
+    // A byte holds seven bits; one bit of the first byte is the sign.
     let length = bits / 7 + 1;
     let mut wide = i128::from(number).to_be_bytes();
     let bytes = &mut wide[16 - length..];

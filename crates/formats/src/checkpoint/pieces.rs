@@ -16,7 +16,7 @@ pub(super) type Ranges = Vec<Range<usize>>;
 /// Fails if slices overlap: it would be undefined which value counts.
 pub(super) fn check_disjoint(pieces: &[Ranges]) -> Result<()> {
     let Some(first) = pieces.first() else { return Ok(()) };
-    // Along a dimension that is cut, all but the neighbours are out of reach.
+    // Sorted along a dimension in which slices differ, few pairs need a comparison.
     let is_cut = |axis: &usize| pieces.iter().any(|ranges| ranges[*axis] != first[*axis]);
     let axis = (0..first.len()).find(is_cut);
     let mut sorted: Vec<&Ranges> = pieces.iter().collect();
@@ -30,8 +30,12 @@ pub(super) fn check_disjoint(pieces: &[Ranges]) -> Result<()> {
                 break;
             }
             comparisons += 1;
-            ensure!(comparisons < COMPARISONS_MAX, ResourceExhausted, "it has too many slices");
-            ensure!(!have_common(a, b), DataLoss, "two of its slices have elements in common");
+            ensure!(
+                comparisons < COMPARISONS_MAX,
+                ResourceExhausted,
+                "it has too many slices to compare"
+            );
+            ensure!(!have_common(a, b), DataLoss, "two of its slices overlap");
         }
     }
     Ok(())
@@ -55,7 +59,7 @@ pub(super) fn covering(pieces: &[Ranges], wanted: &Ranges) -> Result<Vec<usize>>
     ensure!(
         covered == volume(wanted),
         InvalidArgument,
-        "its slices in the checkpoint have only {covered} of the {} elements that are asked for",
+        "its slices in the checkpoint cover only {covered} of the {} requested elements",
         volume(wanted)
     );
     Ok(found)
@@ -117,20 +121,28 @@ pub(super) fn copy<T: Clone>(
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
     fn overlaps_are_seen() {
         let [a, b, c] = [vec![0..2, 0..3], vec![2..4, 0..3], vec![1..3, 1..2]];
         assert!(check_disjoint(&[b.clone(), a.clone()]).is_ok());
-        assert!(check_disjoint(&[a.clone(), c.clone(), b.clone()]).is_err());
-        assert!(check_disjoint(&[a.clone(), a.clone()]).is_err());
-        assert!(check_disjoint(&[vec![], vec![]]).is_err());
+        assert_eq!(
+            check_disjoint(&[a.clone(), c.clone(), b.clone()]).err().map(|e| e.code()),
+            Some(Code::DataLoss)
+        );
+        assert_eq!(
+            check_disjoint(&[a.clone(), a.clone()]).err().map(|e| e.code()),
+            Some(Code::DataLoss)
+        );
+        assert_eq!(check_disjoint(&[vec![], vec![]]).err().map(|e| e.code()), Some(Code::DataLoss));
         assert!(check_disjoint(&[]).is_ok());
         let whole = vec![0..4, 0..3];
         assert_eq!(covering(&[a.clone(), b.clone()], &whole).unwrap(), [0, 1]);
         assert_eq!(covering(&[a.clone(), b], &vec![3..4, 1..2]).unwrap(), [1]);
-        assert!(covering(&[a], &whole).is_err());
+        assert_eq!(covering(&[a], &whole).err().map(|e| e.code()), Some(Code::InvalidArgument));
     }
 
     #[test]
@@ -140,6 +152,6 @@ mod tests {
         let grid: Vec<Ranges> =
             (0..40_000).map(|i| vec![0..3, i % 7..i % 7 + 1, i..i + 1]).collect();
         let refused = check_disjoint(&grid).map_err(|e| e.code());
-        assert_eq!(refused, Err(thalweg_tensor::Code::ResourceExhausted));
+        assert_eq!(refused, Err(Code::ResourceExhausted));
     }
 }

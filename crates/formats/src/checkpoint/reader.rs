@@ -71,10 +71,10 @@ impl BundleReader {
         let first = entries.advance()?;
         let header = match first {
             Some(value) if entries.key().is_empty() => BundleHeaderProto::decode(&value[..])
-                .map_err(|e| damaged(&path, 0, format_args!("the header is broken: {e}")))?,
+                .map_err(|e| damaged(&path, 0, format_args!("the header is invalid: {e}")))?,
             _ => bail!(
                 DataLoss,
-                "{path}: byte 0: a table without the header that a checkpoint's index has"
+                "{path}: byte 0: an SSTable without the header entry of a checkpoint index"
             ),
         };
         let mut reader = BundleReader::with_header(storage, prefix, &header)?;
@@ -84,7 +84,7 @@ impl BundleReader {
             keys.count(key)?;
             let entry = reader.entry_of(&value).map_err(|e| {
                 let shown = String::from_utf8_lossy(key).into_owned();
-                let what = format!("the entry of '{}' is broken: {}", shown, e.message());
+                let what = format!("the entry of '{}' is invalid: {}", shown, e.message());
                 damaged(&path, entries.offset(), what)
             })?;
             if key[0] == 0 {
@@ -109,7 +109,8 @@ impl BundleReader {
         ensure!(
             version.min_consumer <= VERSION && !version.bad_consumers.contains(&VERSION),
             InvalidArgument,
-            "{path}: the checkpoint asks for readers of version {} or newer; {VERSION} is known here",
+            "{path}: the checkpoint needs a reader of version {} or newer; this reader has \
+             version {VERSION}",
             version.min_consumer
         );
         let shards = u32::try_from(header.num_shards).ok();
@@ -145,14 +146,14 @@ impl BundleReader {
         ensure!(
             entry.shard < self.shards || !entry.slices.is_empty(),
             DataLoss,
-            "it lies in data file {} of {}",
+            "its shard id is {}; there are {} data files",
             entry.shard,
             self.shards
         );
         ensure!(
             !(self.is_big_endian && entry.dtype.is_object()),
             Unimplemented,
-            "{} tensors in the byte order of another machine",
+            "{} tensors in the byte order of a machine of other endianness",
             entry.dtype
         );
         Ok(entry)
@@ -270,7 +271,7 @@ impl BundleReader {
     fn stored_slice(&self, name: &str, entry: &Entry, slice: &Slice) -> Result<&Entry> {
         let path = index_path(&self.prefix);
         let Some(stored) = self.slice_entry(name, slice) else {
-            bail!(DataLoss, "{path}: slice {slice} of tensor '{name}' is listed and not there");
+            bail!(DataLoss, "{path}: slice {slice} of tensor '{name}' is listed and missing");
         };
         let is_right = stored.dtype == entry.dtype
             && stored.slices.is_empty()
@@ -278,7 +279,7 @@ impl BundleReader {
         ensure!(
             is_right,
             DataLoss,
-            "{path}: slice {slice} of tensor '{name}' is not what is listed"
+            "{path}: slice {slice} of tensor '{name}' differs from its entry in dtype or shape"
         );
         Ok(stored)
     }
@@ -296,7 +297,7 @@ impl BundleReader {
             let read = |i: usize| self.read_entry(name, parts[i].1, context);
             return pieces::assemble(dtype, wanted, &ranges, context.budget, &read);
         }
-        // A piece that the file is too short for must fail before memory is asked for.
+        // A piece beyond the end of the file must fail before memory is allocated.
         for (_, entry) in parts {
             self.shard(entry.shard)?.check(name, entry)?;
         }
@@ -359,7 +360,7 @@ impl BundleReader {
     }
 
     fn shard(&self, shard: u32) -> Result<Arc<Shard>> {
-        // The map is whole whenever the lock is free.
+        // A panic while the lock was held cannot leave the map inconsistent.
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(shard) = open.get(&shard) {
             return Ok(shard.clone());
@@ -452,7 +453,7 @@ fn decode_objects(
         _ => damaged(
             shard.path(),
             entry.offset,
-            format_args!("tensor '{name}' is broken: {}", e.message()),
+            format_args!("tensor '{name}' is damaged: {}", e.message()),
         ),
     })?;
     shard.check_sum(name, entry, sum)?;

@@ -113,10 +113,15 @@ impl Shard {
         }
         let parts: Vec<Mutex<Part<'_>>> = target
             .chunks_mut(PART_BYTES)
-            .map(|target| Mutex::new(Part { target, sum: Err(err!(Internal, "a part was left")) }))
+            .map(|target| {
+                Mutex::new(Part {
+                    target,
+                    sum: Err(err!(Internal, "a part of the data was not read")),
+                })
+            })
             .collect();
         spread(parts.len(), &|i| {
-            // Nothing panics here, and if it did the sum would still say that the part is not read.
+            // If a read panicked, the sum would still be the error that the part was not read.
             let mut part = parts[i].lock().unwrap_or_else(PoisonError::into_inner);
             let at = offset + (i * PART_BYTES) as u64;
             part.sum = self.read_part(at, part.target);

@@ -84,7 +84,7 @@ impl Slice {
         let mut dims = Vec::new();
         for size in sizes.split(' ').filter(|size| !size.is_empty()) {
             let size: i64 = size.parse().map_err(|_| {
-                err!(InvalidArgument, "'{}' is no size, in '{}'", shown(size), shown(spec))
+                err!(InvalidArgument, "'{}' is not a dimension, in '{}'", shown(size), shown(spec))
             })?;
             dims.push(size);
         }
@@ -217,7 +217,7 @@ pub(super) fn for_each_run(
     if common.iter().any(Range::is_empty) {
         return;
     }
-    // Dimensions at the end that are whole in both parts lie together.
+    // Trailing dimensions that both parts have completely are contiguous.
     let mut inner = common.len();
     let mut run = 1;
     while inner > 0 {
@@ -284,7 +284,7 @@ mod tests {
         }
         let mut proto = Slice::parse("7,1").unwrap().to_proto();
         proto.extent[0].start = -1;
-        assert!(Slice::from_proto(&proto).is_err());
+        assert_eq!(Slice::from_proto(&proto).err().map(|e| e.code()), Some(Code::InvalidArgument));
     }
 
     #[test]

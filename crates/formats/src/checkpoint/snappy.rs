@@ -9,10 +9,15 @@ const GROWTH_MAX: usize = 32;
 
 /// Decompresses a block.
 pub(super) fn decompress(compressed: &[u8]) -> Result<Vec<u8>> {
-    let (length, begin) = varint(compressed)?;
+    let (length, begin) =
+        varint(compressed).map_err(|_| err!(DataLoss, "invalid snappy data: no length"))?;
     let bound = compressed.len().saturating_mul(GROWTH_MAX);
     let length = usize::try_from(length).ok().filter(|&n| n <= bound).ok_or_else(|| {
-        err!(DataLoss, "{} compressed bytes cannot become {length}", compressed.len())
+        err!(
+            DataLoss,
+            "invalid snappy data: {} compressed bytes cannot expand to {length}",
+            compressed.len()
+        )
     })?;
     let mut out = Vec::with_capacity(length);
     let mut rest = &compressed[begin..];
@@ -21,15 +26,23 @@ pub(super) fn decompress(compressed: &[u8]) -> Result<Vec<u8>> {
             0 => literal(tag, after, &mut out)?,
             _ => copy(tag, after, &mut out, length)?,
         };
-        ensure!(out.len() <= length, DataLoss, "compressed data are longer than they say");
+        ensure!(
+            out.len() <= length,
+            DataLoss,
+            "invalid snappy data: longer than the length in the header"
+        );
     }
-    ensure!(out.len() == length, DataLoss, "compressed data are shorter than they say");
+    ensure!(
+        out.len() == length,
+        DataLoss,
+        "invalid snappy data: shorter than the length in the header"
+    );
     Ok(out)
 }
 
 /// Splits `n` bytes off.
 fn take(bytes: &[u8], n: usize) -> Result<(&[u8], &[u8])> {
-    bytes.split_at_checked(n).ok_or_else(|| err!(DataLoss, "compressed data end in the middle"))
+    bytes.split_at_checked(n).ok_or_else(|| err!(DataLoss, "invalid snappy data: truncated"))
 }
 
 fn little_endian(bytes: &[u8]) -> usize {
@@ -60,9 +73,9 @@ fn copy<'a>(tag: u8, bytes: &'a [u8], out: &mut Vec<u8>, limit: usize) -> Result
     ensure!(
         (1..=out.len()).contains(&offset) && out.len() + length <= limit,
         DataLoss,
-        "compressed data refer to bytes that are not there"
+        "invalid snappy data: a copy is out of range"
     );
-    // What is copied may be part of what this copy writes.
+    // The source of a copy may overlap its target.
     let begin = out.len() - offset;
     for i in 0..length {
         out.push(out[begin + i]);
@@ -72,6 +85,8 @@ fn copy<'a>(tag: u8, bytes: &'a [u8], out: &mut Vec<u8>, limit: usize) -> Result
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
@@ -99,7 +114,11 @@ mod tests {
             b"\x08\x04ab\x16\x02",
             b"\x04\xfcab",
         ] {
-            assert!(decompress(bytes).is_err(), "{bytes:?}");
+            assert_eq!(
+                decompress(bytes).err().map(|e| e.code()),
+                Some(Code::DataLoss),
+                "{bytes:?}"
+            );
         }
     }
 }

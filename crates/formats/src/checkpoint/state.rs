@@ -36,7 +36,7 @@ impl CheckpointState {
             Err(e) if e.code() == Code::NotFound => return Ok(None),
             Err(e) => return Err(e),
         };
-        let broken = |what: String| err!(DataLoss, "{path}: it is no CheckpointState: {what}");
+        let broken = |what: String| err!(DataLoss, "{path}: not a CheckpointState: {what}");
         let text = std::str::from_utf8(&content)
             .map_err(|e| broken(format!("byte {} is not UTF-8", e.valid_up_to())))?;
         let state: pb::CheckpointState =

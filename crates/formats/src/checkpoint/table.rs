@@ -66,7 +66,7 @@ impl Table {
             damaged(
                 &path,
                 size,
-                format_args!("the file ends; a table has {FOOTER_BYTES} bytes at least"),
+                format_args!("the file ends; an SSTable has at least {FOOTER_BYTES} bytes"),
             )
         })?;
         let footer = table.bytes(footer_at, FOOTER_BYTES)?;
@@ -74,11 +74,12 @@ impl Table {
         ensure!(
             magic == MAGIC.to_le_bytes(),
             DataLoss,
-            "{path}: byte {}: the file does not end as a table does: it is another file, or cut off",
+            "{path}: byte {}: the file does not end in the magic number of an SSTable: it is \
+             truncated or has another format",
             size - 8
         );
         let index = Place::decode(places).and_then(|(_, rest)| Place::decode(rest));
-        let (index, _) = index.map_err(|_| damaged(&path, footer_at, "the footer is broken"))?;
+        let (index, _) = index.map_err(|_| damaged(&path, footer_at, "the footer is invalid"))?;
         table.places = table.read_places(index)?;
         Ok(table)
     }
@@ -89,7 +90,7 @@ impl Table {
         let mut places: Vec<(Box<[u8]>, Place)> = Vec::new();
         while let Some(value) = self.at(index, entries.advance())? {
             let (place, _) = self.at(index, Place::decode(&value))?;
-            // Blocks lie one after the other: so none is read twice, however many are listed.
+            // Blocks must be in ascending order, so none is read twice, however many the index lists.
             let begin = places.last().map_or(0, |(_, p)| p.offset + p.bytes + TRAILER_BYTES);
             let is_next = place.offset >= begin;
             let end = place.offset.checked_add(place.bytes);
@@ -97,7 +98,7 @@ impl Table {
             ensure!(
                 is_next && is_inside.is_some_and(|end| end <= self.size),
                 DataLoss,
-                "{}: byte {}: the table's index names a block that is not in the file",
+                "{}: byte {}: the index block refers to a block out of order or beyond the end of the file",
                 self.path(),
                 index.offset
             );
@@ -139,7 +140,8 @@ impl Table {
         let end = with_trailer.and_then(|n| n.checked_add(place.offset));
         let length = with_trailer.and_then(|n| usize::try_from(n).ok());
         let (Some(length), true) = (length, end.is_some_and(|end| end <= self.size)) else {
-            let what = format!("a block of {} bytes does not fit the file", place.bytes);
+            let what =
+                format!("a block of {} bytes extends beyond the end of the file", place.bytes);
             return Err(damaged(self.path(), place.offset, what));
         };
         let mut block = self.bytes(place.offset, length)?;
@@ -156,7 +158,7 @@ impl Table {
         let content = match kind[0] {
             0 => Ok(block),
             1 => snappy::decompress(&block).map(Bytes::from),
-            kind => Err(err!(Unimplemented, "a block is compressed in the unknown way {kind}")),
+            kind => Err(err!(Unimplemented, "a block has the unknown compression type {kind}")),
         };
         self.at(place, content.and_then(Block::new))
     }
@@ -198,7 +200,11 @@ impl<'a> KeyBytes<'a> {
     pub(super) fn count(&mut self, key: &[u8]) -> Result<()> {
         let left = self.left.checked_sub(key.len() as u64);
         self.left = left.ok_or_else(|| {
-            err!(ResourceExhausted, "{}: the names in it are too long", self.table.path())
+            err!(
+                ResourceExhausted,
+                "{}: the tensor names in it exceed the limit on their total length",
+                self.table.path()
+            )
         })?;
         Ok(())
     }

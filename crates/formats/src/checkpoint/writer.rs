@@ -382,7 +382,7 @@ pub(super) fn remove_leftovers(storage: &dyn Storage, prefix: &str) {
 pub(super) fn free_layout(storage: &Arc<dyn Storage>, prefix: &str, wanted: u32) -> u32 {
     match BundleReader::open(storage, prefix) {
         Ok(old) if old.shards() == wanted => wanted + 1,
-        // One that cannot be read is nothing to keep.
+        // An old checkpoint that cannot be read needs no protection.
         _ => wanted,
     }
 }

@@ -50,7 +50,7 @@ pub fn session_end(is_success: bool, end: Duration) -> Result<pb::summary::Value
 }
 
 fn value(tag: &str, data: &PluginData) -> Result<pb::summary::Value> {
-    // The message is the plugin's; that there is a tensor at all is a rule of the dashboard's.
+    // The plugin reads the metadata only; the dashboard requires that a tensor is present.
     let nothing = Tensor::zeros(DType::Float, Shape::new(&[0])?)?;
     let content = data.encode_to_vec().into();
     of_plugin(tag, "hparams", content, pb::DataClass::Tensor, &nothing)

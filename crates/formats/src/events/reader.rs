@@ -76,7 +76,7 @@ fn collect(
 ) -> Result<()> {
     for name in storage.list(folder)? {
         let path = join(folder, &name);
-        // A file may go while others are looked at; a link may lead nowhere.
+        // A file may be removed during the search; a symbolic link may be dangling.
         let Ok(found) = storage.metadata(&path) else { continue };
         if found.is_folder {
             if depth > 0 {

@@ -294,7 +294,7 @@ fn number(tensor: &[u8]) -> Result<Option<f64>> {
 mod tests {
     use super::*;
 
-    /// Whatever the short way reads, the long one reads too, and as the same number.
+    /// Every value that the fast path decodes, the general path decodes to the same number.
     #[test]
     fn both_ways_to_a_number_agree() {
         let float = |rest: &[u8]| [&b"\x08\x01\x12\x00"[..], rest].concat();

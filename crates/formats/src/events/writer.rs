@@ -85,7 +85,7 @@ impl EventWriter {
     /// Adds a serialized `Summary` of a step, the output of `MergeSummary`.
     pub fn write_summary(&mut self, wall: Duration, step: i64, summary: &[u8]) -> Result<()> {
         let summary = pb::Summary::decode_from(&mut &*summary);
-        let summary = summary.map_err(|e| err!(InvalidArgument, "it is not a summary: {e}"))?;
+        let summary = summary.map_err(|e| err!(InvalidArgument, "not a Summary: {e}"))?;
         self.summary(wall, step, summary.value)
     }
 

@@ -31,7 +31,7 @@ impl Index {
         ensure!(
             reader.compression() == Compression::None,
             InvalidArgument,
-            "{path}: it is compressed, so no record in it can be read alone"
+            "{path}: the file is compressed, so its records cannot be read individually"
         );
         let mut entries = Vec::new();
         while let Some(data) = reader.next_record()? {
@@ -85,7 +85,11 @@ impl Index {
         );
         let mut record = vec![0; bytes as usize];
         let read = file.read_at(offset, &mut record)?;
-        ensure!(read == record.len(), DataLoss, "{path}: it became shorter while it was read");
+        ensure!(
+            read == record.len(),
+            DataLoss,
+            "{path}: the file became shorter while it was read"
+        );
         let data = HEADER_BYTES..record.len() - FOOTER_BYTES;
         let is_right = super::length_of(&record) == Some(data.len() as u64)
             && crate::masked_crc32c(&record[data.clone()]).to_le_bytes() == record[data.end..];

@@ -34,7 +34,7 @@ impl<R: BufRead> Read for Inflate<R> {
                 return Ok(produced);
             }
             if is_all && !self.is_at_end {
-                // No bytes at all is what a file without records may be.
+                // An empty file is a valid file without records.
                 if self.state.total_in() == 0 {
                     self.is_at_end = true;
                     break;

@@ -64,7 +64,7 @@ impl Compression {
         ensure!(
             found.len() <= bytes_max,
             ResourceExhausted,
-            "{path}: uncompressed it has more than {bytes_max} bytes"
+            "{path}: the decompressed file exceeds {bytes_max} bytes"
         );
         Ok(found.into())
     }

@@ -107,7 +107,7 @@ impl RecordReader {
             Compression::Gzip => Box::new(MultiGzDecoder::new(buffered(raw))),
         };
         let chunk_bytes = match size {
-            // One byte more, to see that there is none.
+            // One byte more, to detect trailing data.
             Some(size) => usize::try_from(size).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES - 1) + 1,
             None => COMPRESSED_CHUNK_BYTES,
         };

@@ -65,9 +65,9 @@ impl Export {
         ensure!(
             !self.signatures.is_empty(),
             InvalidArgument,
-            "a SavedModel needs a signature: without, nobody can say what to compute"
+            "a SavedModel needs at least one signature"
         );
-        ensure!(!self.tags.is_empty(), InvalidArgument, "a SavedModel needs a tag");
+        ensure!(!self.tags.is_empty(), InvalidArgument, "a SavedModel needs at least one tag");
         for node in &mut self.graph.node {
             node.device.clear();
             name_state(node);
@@ -185,12 +185,12 @@ impl Prepared {
         ensure!(
             !storage.exists(folder)?,
             AlreadyExists,
-            "{folder} is there already; a SavedModel is written to a new folder"
+            "{folder} exists; a SavedModel is written to a new folder"
         );
         let temporary = temporary_folder(folder);
         let written = self.fill(storage, &temporary, save).and_then(|()| {
-            // The model may have come from elsewhere meanwhile; an empty folder would be replaced.
-            ensure!(!storage.exists(folder)?, AlreadyExists, "{folder} is there already");
+            // Checked again: another process may have written it, and a rename replaces an empty folder.
+            ensure!(!storage.exists(folder)?, AlreadyExists, "{folder} exists");
             storage.rename(&temporary, folder)
         });
         if written.is_err() {
@@ -209,7 +209,7 @@ impl Prepared {
         ensure!(
             bytes < MESSAGE_BYTES_MAX,
             ResourceExhausted,
-            "the graph takes {bytes} bytes, readers of SavedModels take {MESSAGE_BYTES_MAX}; keep \
+            "the graph takes {bytes} bytes, more than the {MESSAGE_BYTES_MAX} of a protobuf message; keep \
              weights in variables, not in constants"
         );
         storage.create_folder(folder)?;

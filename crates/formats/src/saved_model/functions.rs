@@ -109,7 +109,7 @@ impl Functions {
         let Concrete { definition, signature } = concrete;
         let captured = definition.bound_inputs.len();
         let count = signature.input_arg.len().checked_sub(captured).ok_or_else(|| {
-            err!(InvalidArgument, "it captures {captured} tensors and takes fewer arguments")
+            err!(InvalidArgument, "it has {captured} captures and fewer arguments")
         })?;
         let mut call = Builder::new(name, format!("{}/{name}/", self.scope));
         let specs = named(arguments(definition), count);
@@ -159,7 +159,7 @@ fn find(objects: &pb::SavedObjectGraph) -> BTreeMap<String, Vec<Function>> {
         for child in &object.children {
             let name = &child.local_name;
             let Ok(id) = usize::try_from(child.node_id) else { continue };
-            // What begins so is the model's own affair; signatures are known by themselves.
+            // Attributes with a leading underscore are internal; signatures are found by themselves.
             let is_private = name.starts_with('_') && name != "__call__";
             if !is_private && name != "signatures" && seen.len() < OBJECTS_MAX && seen.insert(id) {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };

@@ -72,11 +72,7 @@ impl SavedModelFile {
         } else {
             return Err(missing(storage, folder));
         };
-        ensure!(
-            !model.meta_graphs.is_empty(),
-            DataLoss,
-            "{path}: it holds no MetaGraph, so there is nothing to load"
-        );
+        ensure!(!model.meta_graphs.is_empty(), DataLoss, "{path}: the SavedModel has no MetaGraph");
         Ok(SavedModelFile { folder: folder.to_owned(), meta_graphs: model.meta_graphs })
     }
 
@@ -108,7 +104,10 @@ impl SavedModelFile {
             let folder = &self.folder;
             let there = there.join(", ");
             if wanted.is_empty() {
-                bail!(InvalidArgument, "{folder}: say which tags are meant; there are {there}");
+                bail!(
+                    InvalidArgument,
+                    "{folder}: the model has several MetaGraphs; choose one by its tags: {there}"
+                );
             }
             bail!(
                 NotFound,
@@ -147,9 +146,9 @@ fn tags(meta: &pb::MetaGraphDef) -> BTreeSet<&str> {
 
 fn decode_text(bytes: &[u8]) -> Result<pb::SavedModel> {
     let text = std::str::from_utf8(bytes)
-        .map_err(|e| err!(DataLoss, "it is not text: byte {} is not UTF-8", e.valid_up_to()))?;
+        .map_err(|e| err!(DataLoss, "not text: byte {} is not UTF-8", e.valid_up_to()))?;
     pb::text::decode("tensorflow.SavedModel", text)
-        .map_err(|e| err!(DataLoss, "it is not a SavedModel: {e}"))
+        .map_err(|e| err!(DataLoss, "not a SavedModel: {e}"))
 }
 
 /// The error for a folder that is not a SavedModel, with a suggestion.
@@ -170,7 +169,7 @@ fn missing(storage: &dyn Storage, folder: &str) -> Error {
     if storage.exists(&join(folder, CHUNKED_FILE)).unwrap_or(false) {
         return err!(
             Unimplemented,
-            "{folder}: {CHUNKED_FILE} is TensorFlow's form for more than 2 GB, which is not read here; \
+            "{folder}: {CHUNKED_FILE} is TensorFlow's chunked format for more than 2 GB, which is not supported; \
              save the model without experimental_image_format, with its weights as variables"
         );
     }

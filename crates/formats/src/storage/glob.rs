@@ -16,7 +16,7 @@ pub(super) fn matching<S: Storage + ?Sized>(storage: &S, pattern: &str) -> Resul
     let (scheme, path) = split_scheme(pattern);
     let mut parts: Vec<&str> = path.split('/').collect();
     let Some(first) = parts.iter().position(|part| special(part)) else {
-        // Nothing stands for anything else: it is there, or not.
+        // The path has no wildcards.
         let found = storage.exists(pattern)?;
         return Ok(if found { vec![pattern.to_owned()] } else { Vec::new() });
     };
@@ -46,7 +46,7 @@ pub(super) fn matching<S: Storage + ?Sized>(storage: &S, pattern: &str) -> Resul
             thalweg_tensor::ensure!(
                 next.len() <= PATHS_MAX,
                 ResourceExhausted,
-                "{pattern}: more than {PATHS_MAX} paths match"
+                "{pattern}: more than {PATHS_MAX} paths match the pattern"
             );
         }
         found = next;
@@ -75,7 +75,7 @@ fn split_scheme(pattern: &str) -> (&str, &str) {
 /// Whether a name matches a pattern.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where to go on if what follows the last `*` does not fit: one character later.
+    // Backtracking: if the rest does not match, the last `*` takes one character more.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         if pattern.get(p) == Some(&b'*') {
@@ -110,7 +110,7 @@ fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
             Some(&escaped) => (escaped == byte).then_some(2),
             None => (byte == b'\\').then_some(1),
         },
-        // Without its end it is a character like any other.
+        // A `[` without `]` is an ordinary character.
         b'[' => match bracket(pattern, byte) {
             Some((length, is_in)) => is_in.then_some(length),
             None => (byte == b'[').then_some(1),
@@ -184,7 +184,7 @@ mod tests {
         );
     }
 
-    /// What would take exponential time by trying every way.
+    /// Patterns on which naive recursion takes exponential time.
     #[test]
     fn stars_cost_no_more_than_the_product() {
         let pattern = "a*".repeat(200) + "b";

@@ -43,7 +43,7 @@ pub(super) fn local(path: &str) -> Result<&Path> {
         Unimplemented,
         "File system scheme '{scheme}' not implemented (file: '{path}')"
     );
-    // After `file://` stands a host, which is this one, up to the next `/`.
+    // `file://` is followed by a host, which is this machine, up to the next `/`.
     match rest.find('/') {
         Some(begin) => Ok(Path::new(&rest[begin..])),
         None => Ok(Path::new("")),
@@ -111,7 +111,7 @@ impl Storage for LocalStorage {
         };
         let mut names = Vec::new();
         for entry in fs::read_dir(path).map_err(at)? {
-            // Paths are text here; what is none cannot be asked for.
+            // Paths are UTF-8 text here; names that are not are left out, as no caller can open them.
             names.extend(entry.map_err(at)?.file_name().into_string());
         }
         Ok(names)
@@ -176,7 +176,7 @@ impl ReadAt for LocalFile {
 
     fn map(&self) -> Result<Option<Bytes>> {
         let length = usize::try_from(self.size()?).map_err(|_| {
-            err!(ResourceExhausted, "{}: it is larger than the address space", self.path)
+            err!(ResourceExhausted, "{}: the file is larger than the address space", self.path)
         })?;
         let mapped = super::map::map(&self.file, length);
         mapped.map(Some).map_err(|e| failed("map it", &self.path, &e))
@@ -219,7 +219,7 @@ impl Writer {
         };
         self.names = None;
         if self.syncs {
-            // The new name is the folder's content.
+            // The new name is part of the folder, which is synced too.
             File::open(folder).and_then(|folder| folder.sync_all()).map_err(at)?;
         }
         Ok(())

@@ -13,7 +13,7 @@ struct Mapping {
     length: usize,
 }
 
-// SAFETY: the pages are only read, from any thread, and unmapped once, by whoever drops last.
+// SAFETY: the pages are only read, from any thread, and unmapped once, when the last reference is dropped.
 unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
@@ -21,15 +21,15 @@ unsafe impl Sync for Mapping {}
 impl AsRef<[u8]> for Mapping {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: `start` is the beginning of `length` mapped bytes, which stay mapped as long as
-        // `self` is there. Nobody in this process writes to them; that nobody else changes the file is
-        // what the caller of `ReadAt::map` vouches for.
+        // `self` lives. This process does not write to them, and the caller of `ReadAt::map`
+        // guarantees that no other process changes the file.
         unsafe { std::slice::from_raw_parts(self.start.cast(), self.length) }
     }
 }
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: these pages were mapped by `map`, and the last reference to them goes.
+        // SAFETY: `map` mapped these pages, and this is the last reference to them.
         let _ = unsafe { munmap(self.start, self.length) };
     }
 }
@@ -39,7 +39,7 @@ pub(super) fn map(file: &File, length: usize) -> io::Result<Bytes> {
     if length == 0 {
         return Ok(Bytes::new());
     }
-    // SAFETY: the kernel chooses the place, so no memory of ours is replaced; the pages are private
+    // SAFETY: the kernel chooses the address, so no existing mapping is replaced; the pages are private
     // and read-only.
     let start =
         unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, file, 0) }?;

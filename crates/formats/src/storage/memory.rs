@@ -22,7 +22,7 @@ impl MemoryStorage {
     }
 
     fn files(&self) -> MutexGuard<'_, Files> {
-        // The map is whole whenever the lock is free.
+        // A panic while the lock was held cannot leave the map inconsistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -52,7 +52,7 @@ impl MemoryStorage {
 }
 
 fn missing(path: &str) -> Error {
-    err!(NotFound, "{path}: there is no such file")
+    err!(NotFound, "{path}: no such file")
 }
 
 struct Writer {

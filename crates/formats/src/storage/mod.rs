@@ -118,8 +118,7 @@ pub trait Storage: Send + Sync {
     fn read(&self, path: &str, bytes_max: usize) -> Result<Bytes> {
         let file = self.open(path)?;
         let size = usize::try_from(file.size()?).unwrap_or(usize::MAX);
-        let too_large =
-            || err!(ResourceExhausted, "{path}: reading it takes more than {bytes_max} bytes");
+        let too_large = || err!(ResourceExhausted, "{path}: the file exceeds {bytes_max} bytes");
         ensure!(size <= bytes_max, ResourceExhausted, "{}", too_large().message());
         let mut content = Vec::new();
         content.try_reserve_exact(size).map_err(|_| too_large())?;
@@ -127,7 +126,7 @@ pub trait Storage: Send + Sync {
         let read = file.read_at(0, &mut content)?;
         content.truncate(read);
         if read < size || size == 0 {
-            // What tells no size, /proc for instance, may still have content.
+            // A file of size 0 may have content, in /proc for instance.
             read_rest(&*file, &mut content, bytes_max)?;
         }
         Ok(content.into())
@@ -164,7 +163,7 @@ fn read_rest(file: &dyn ReadAt, content: &mut Vec<u8>, bytes_max: usize) -> Resu
         ensure!(
             begin <= bytes_max,
             ResourceExhausted,
-            "{}: reading it takes more than {bytes_max} bytes",
+            "{}: the file exceeds {bytes_max} bytes",
             file.path()
         );
         content.resize(begin + STEP, 0);

@@ -13,7 +13,8 @@ pub struct NoStorage;
 fn refused(path: &str) -> Error {
     err!(
         PermissionDenied,
-        "{path}: no files can be touched here; a server that other machines can reach lets its clients touch those under its --file-root"
+        "{path}: this session may not access files; a server that other machines can reach gives its \
+         clients those under its --file-root"
     )
 }
 

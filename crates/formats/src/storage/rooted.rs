@@ -30,7 +30,7 @@ impl Rooted {
         let outside = || -> Error {
             err!(
                 PermissionDenied,
-                "{path}: only files under {} may be touched",
+                "{path}: only files under {} may be accessed",
                 self.root.display()
             )
         };
@@ -38,16 +38,16 @@ impl Rooted {
         ensure!(
             !asked.components().any(|part| part == Component::ParentDir),
             PermissionDenied,
-            "{path}: '..' may not be part of a path here"
+            "{path}: a path under --file-root may not contain '..'"
         );
         let full = if asked.is_absolute() { asked.to_owned() } else { self.root.join(asked) };
-        // What is not there yet lies where the nearest folder above it does.
+        // The nearest existing ancestor is resolved, because the file itself may not exist yet.
         let there = full.ancestors().find(|p| p.symlink_metadata().is_ok()).ok_or_else(outside)?;
         let real = there.canonicalize().map_err(|e| failed("look at it", path, &e))?;
         ensure!(
             real.starts_with(&self.root),
             PermissionDenied,
-            "{path}: only files under {} may be touched",
+            "{path}: only files under {} may be accessed",
             self.root.display()
         );
         full.into_os_string().into_string().map_err(|_| outside())

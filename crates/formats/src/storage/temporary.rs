@@ -12,7 +12,7 @@ use thalweg_tensor::{Result, bail};
 static OPEN: Mutex<(BTreeSet<u64>, u64)> = Mutex::new((BTreeSet::new(), 0));
 
 fn open() -> MutexGuard<'static, (BTreeSet<u64>, u64)> {
-    // Whoever panicked with it left it whole.
+    // A panic while the lock was held cannot leave it inconsistent.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -26,7 +26,7 @@ impl Temporary {
     /// A unique temporary name beside `target`.
     pub(super) fn beside(path: &str, target: &Path) -> Result<Temporary> {
         let Some(name) = target.file_name() else {
-            bail!(NotFound, "{path}: cannot write it: that is not the name of a file");
+            bail!(NotFound, "{path}: cannot write: not the name of a file");
         };
         let number = {
             let mut open = open();
@@ -68,12 +68,14 @@ fn is_written(process: u32, number: u64) -> bool {
         return open().0.contains(&number);
     }
     let processes = Path::new("/proc");
-    // Where nothing is known of processes, all of them may be there.
+    // Without /proc every process may be running.
     !processes.join("self").exists() || processes.join(process.to_string()).exists()
 }
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
@@ -85,12 +87,15 @@ mod tests {
         drop(ours);
         assert!(is_left(&name, &is_index), "{name} is of this process's number");
         assert!(!is_left(&name, &|_| false));
-        // No process has so high a number.
+        // The number exceeds the maximum process id.
         assert!(is_left(".a.index.4294967295-0.tmp", &is_index));
         assert!(!is_left(".a.index.1-0.tmp", &is_index), "the first process is always there");
         for other in ["a.index", ".a.index.tmp", ".a.index.5.tmp", ".a.index.x-1.tmp", ".tmp", ""] {
             assert!(!is_left(other, &|_| true), "{other}");
         }
-        assert!(Temporary::beside("/", Path::new("/")).is_err());
+        assert_eq!(
+            Temporary::beside("/", Path::new("/")).err().map(|e| e.code()),
+            Some(Code::NotFound)
+        );
     }
 }

@@ -101,7 +101,8 @@ impl Archive {
         let end = end.ok_or_else(|| {
             self.broken(
                 self.size,
-                "the file does not end as a zip archive does: it is another file, or cut off",
+                "the end of central directory record is missing: the file is truncated or not a zip \
+                 archive",
             )
         })?;
         let mut directory = Directory {
@@ -118,7 +119,7 @@ impl Archive {
                 u32_at(&end, 0) == END_64,
                 DataLoss,
                 "{}",
-                self.broken(place, "the archive's end is broken").message()
+                self.broken(place, "the end of central directory record is invalid").message()
             );
             directory = Directory {
                 members: u64_at(&end, 32),
@@ -134,7 +135,7 @@ impl Archive {
         let mut at = 0;
         for _ in 0..directory.members {
             let place = directory.offset + at as u64;
-            let broken = || self.broken(place, "the archive's directory is broken");
+            let broken = || self.broken(place, "the central directory is invalid");
             let entry = bytes.get(at..).filter(|rest| rest.len() >= CENTRAL_BYTES);
             let entry = entry.filter(|e| u32_at(e, 0) == CENTRAL).ok_or_else(broken)?;
             let [name, extra, comment] = [28, 30, 32].map(|i| usize::from(u16_at(entry, i)));
@@ -197,7 +198,11 @@ impl Archive {
             u32_at(&header, 0) == LOCAL,
             DataLoss,
             "{}",
-            self.broken(member.offset, &format!("'{}' is not there", member.name)).message()
+            self.broken(
+                member.offset,
+                &format!("the local header of '{}' is missing", member.name)
+            )
+            .message()
         );
         let skipped =
             LOCAL_BYTES + usize::from(u16_at(&header, 26)) + usize::from(u16_at(&header, 28));
@@ -210,7 +215,7 @@ impl Archive {
             STORED => Ok(stored.clone()),
             DEFLATED => {
                 let mut content = Vec::new();
-                // A stream that is cut on purpose ends in an error, after what could be read.
+                // A deliberately truncated stream ends in an error, after the bytes that it contains.
                 let read = DeflateDecoder::new(&stored[..]).take(length).read_to_end(&mut content);
                 match read {
                     Err(e) if stored.len() as u64 == member.stored_bytes => {
@@ -221,7 +226,7 @@ impl Archive {
             }
             method => Err(err!(
                 Unimplemented,
-                "{}: '{}' is compressed with method {method} of zip archives",
+                "{}: '{}' has the unsupported zip compression method {method}",
                 self.file.path(),
                 member.name
             )),

@@ -33,7 +33,7 @@ impl ArchiveWriter {
     /// Adds a member.
     pub fn add(&mut self, name: &str, content: &[u8]) -> Result<()> {
         let name_bytes = u16::try_from(name.len()).map_err(|_| {
-            err!(InvalidArgument, "'{name}' is too long for a name in a zip archive")
+            err!(InvalidArgument, "'{name}' exceeds the 65535 bytes of a zip member's name")
         })?;
         let (bytes, sum, offset) = (content.len() as u64, crc32(content), self.offset);
         let is_wide = bytes >= SEE_64.into() || offset >= SEE_64.into();
@@ -46,7 +46,7 @@ impl ArchiveWriter {
                 extra.extend_from_slice(&number.to_le_bytes());
             }
         }
-        // What the member itself and its entry in the directory have in common.
+        // The fields that the local header and the directory entry share.
         let mut common = Vec::new();
         for number in [if is_wide { VERSION_64 } else { VERSION }, FLAGS, STORED, 0, DATE] {
             common.extend_from_slice(&number.to_le_bytes());

@@ -43,7 +43,7 @@ impl Reader {
             Ok(true) => vec![pattern.to_owned()],
             _ => storage.matching(pattern)?,
         };
-        ensure!(!paths.is_empty(), NotFound, "{pattern}: there is no such checkpoint");
+        ensure!(!paths.is_empty(), NotFound, "{pattern}: no such checkpoint");
         ensure!(
             paths.len() <= FILES_MAX,
             InvalidArgument,
@@ -53,7 +53,7 @@ impl Reader {
         let mut reader = Reader { tables: Vec::new(), tensors: BTreeMap::new() };
         for path in &paths {
             let table = Table::open(storage.open(path)?)?;
-            // Errors of the table name the file already.
+            // Errors of the table already name the file.
             let list = table.get(b"")?;
             reader.add_file(list).map_err(|e| match e.code() {
                 Code::InvalidArgument => damaged(path, 0, e.message()),
@@ -67,18 +67,18 @@ impl Reader {
     /// Adds the tensors of one file, whose list of tensors this is.
     fn add_file(&mut self, list: Option<Bytes>) -> Result<()> {
         let list = list.ok_or_else(|| {
-            err!(DataLoss, "byte 0: a table without the list that a checkpoint has")
+            err!(DataLoss, "byte 0: an SSTable without the list of tensors of a V1 checkpoint")
         })?;
         let list = SavedTensorSlices::decode(list)
-            .map_err(|e| err!(DataLoss, "byte 0: the list of tensors is broken: {e}"))?;
+            .map_err(|e| err!(DataLoss, "byte 0: the list of tensors is invalid: {e}"))?;
         let list = list.meta.ok_or_else(|| {
-            err!(DataLoss, "byte 0: a table without the list that a checkpoint has")
+            err!(DataLoss, "byte 0: an SSTable without the list of tensors of a V1 checkpoint")
         })?;
         let version = list.versions.unwrap_or_default();
         ensure!(
             version.min_consumer <= VERSION && !version.bad_consumers.contains(&VERSION),
             InvalidArgument,
-            "the checkpoint asks for readers of version {} or newer; {VERSION} is known here",
+            "the checkpoint needs a reader of version {} or newer; this reader has version {VERSION}",
             version.min_consumer
         );
         for tensor in list.tensor {

@@ -42,13 +42,11 @@ pub(super) fn encode(tensor: &Tensor) -> Result<TensorProto> {
             proto.dcomplex_val = parts.collect();
         }
         DType::String => proto.string_val = tensor.strings()?.to_vec(),
-        DType::UInt32 | DType::UInt64 => bail!(
-            InvalidArgument,
-            "a checkpoint of the first format cannot hold {} tensors",
-            tensor.dtype()
-        ),
+        DType::UInt32 | DType::UInt64 => {
+            bail!(InvalidArgument, "a V1 checkpoint cannot hold {} tensors", tensor.dtype())
+        }
         dtype => {
-            bail!(Unimplemented, "a checkpoint of the first format cannot hold {dtype} tensors")
+            bail!(Unimplemented, "a V1 checkpoint cannot hold {dtype} tensors")
         }
     }
     Ok(proto)
@@ -77,7 +75,7 @@ pub(super) fn decode(
     ensure!(
         listed == shape.num_elements() && proto.tensor_content.is_empty(),
         DataLoss,
-        "{listed} elements are not a {dtype} tensor of shape {shape}"
+        "{listed} elements do not make a {dtype} tensor of shape {shape}"
     );
     proto.dtype = dtype.to_proto();
     proto.tensor_shape = Some(shape.to_proto());

@@ -54,7 +54,7 @@ impl<'a> Writer<'a> {
         );
         let (proto, dtype) = (shape.to_proto(), tensor.dtype().to_proto());
         if let Some(meta) = self.tensors.get(name) {
-            // To TensorFlow that is an internal error.
+            // TensorFlow reports this as INTERNAL.
             ensure!(
                 meta.shape.as_ref() == Some(&proto) && meta.r#type == dtype,
                 Internal,
@@ -81,7 +81,7 @@ impl<'a> Writer<'a> {
         ensure!(
             message.encoded_len() <= MESSAGE_BYTES_MAX,
             InvalidArgument,
-            "tensor '{name}' is too large for a checkpoint of the first format, which holds 2 GB each"
+            "tensor '{name}' exceeds the 2 GB that a tensor of a V1 checkpoint may have"
         );
         self.values.insert(key, message.encode_to_vec());
         Ok(())
