@@ -31,7 +31,7 @@ const STEP_TIME_MAX: Duration = Duration::from_secs(1);
 /// Nodes of a graph that are fetched, last ones first.
 const FETCHES_MAX: usize = 4;
 
-/// Mistakes of a graph's author that TensorFlow calls internal errors.
+/// Beginnings of messages that TensorFlow gives the code INTERNAL, though a graph's author erred.
 const TENSORFLOWS_INTERNAL: [&str; 8] = [
     "Invalid variable reference",
     "Integer division by zero",
@@ -44,6 +44,19 @@ const TENSORFLOWS_INTERNAL: [&str; 8] = [
     "A slice is outside its shape",
 ];
 
+/// The value, or `None` for an error about the input. INTERNAL means a bug of ours, and so does a kernel
+/// that panicked, except where TensorFlow itself has this code.
+#[track_caller]
+fn unless_bug<T>(result: Result<T>) -> Option<T> {
+    if let Err(e) = &result
+        && e.code() == Code::Internal
+    {
+        let is_known = TENSORFLOWS_INTERNAL.iter().any(|known| e.message().starts_with(known));
+        assert!(is_known, "{e}");
+    }
+    result.ok()
+}
+
 /// A GraphDef in binary form: decoded, imported, planned, run.
 pub fn graph_binary(bytes: &[u8]) {
     if let Ok(def) = pb::GraphDef::decode(Bytes::copy_from_slice(bytes)) {
@@ -51,23 +64,30 @@ pub fn graph_binary(bytes: &[u8]) {
     }
 }
 
-/// A GraphDef in text form, likewise.
+/// A GraphDef in text form, likewise: what was decoded can be written and decoded again.
 pub fn graph_text(bytes: &[u8]) {
+    const MESSAGE: &str = "tensorflow.GraphDef";
     let Ok(source) = std::str::from_utf8(bytes) else { return };
-    if let Ok(def) = text::decode::<pb::GraphDef>("tensorflow.GraphDef", source) {
-        graph(def);
-    }
+    let Ok(def) = text::decode::<pb::GraphDef>(MESSAGE, source) else { return };
+    let again: pb::GraphDef =
+        text::decode(MESSAGE, &text::encode(MESSAGE, &def)).expect("what we wrote we can decode");
+    assert_eq!(again.encode_to_vec(), def.encode_to_vec(), "{def:?}");
+    graph(def);
 }
 
 /// A TensorProto: what is read can be written and read again.
 pub fn tensor(bytes: &[u8]) {
     let Ok(proto) = pb::TensorProto::decode(Bytes::copy_from_slice(bytes)) else { return };
     let budget = Budget::new(MEMORY_BYTES_MAX);
-    let Ok(tensor) = Tensor::from_proto(&proto, Some(&budget)) else { return };
-    let Ok(written) = tensor.to_proto() else { return };
-    let again = Tensor::from_proto(&written, None).expect("what we wrote we can read");
-    assert_eq!((again.dtype(), again.shape()), (tensor.dtype(), tensor.shape()));
-    let _ = npy::write(&tensor);
+    let Some(tensor) = unless_bug(Tensor::from_proto(&proto, Some(&budget))) else { return };
+    if let Some(written) = unless_bug(tensor.to_proto()) {
+        let again = Tensor::from_proto(&written, None).expect("what we wrote we can read");
+        // As bytes, since NaN differs from itself.
+        let rewritten = again.to_proto().expect("it could be written before");
+        assert_eq!(rewritten.encode_to_vec(), written.encode_to_vec());
+        assert_eq!((again.dtype(), again.shape()), (tensor.dtype(), tensor.shape()));
+    }
+    unless_bug(npy::write(&tensor));
 }
 
 /// The notation of op definitions: a name, then inputs, outputs and attrs, a line each.
@@ -75,20 +95,31 @@ pub fn notation(bytes: &[u8]) {
     let Ok(source) = std::str::from_utf8(bytes) else { return };
     let lines: Vec<&str> = source.lines().collect();
     for line in &lines {
-        let _ = Op::parse("Fuzzed", &[], &[], &[line]);
-        let _ = Op::parse("Fuzzed", &[line], &[], &["T: type", "N: int"]);
+        parse_op(&[], &[line]);
+        parse_op(&[line], &["T: type", "N: int"]);
     }
     let (arguments, attrs) = lines.split_at(lines.len() / 2);
-    let _ = Op::parse("Fuzzed", arguments, arguments, attrs);
+    parse_op(arguments, attrs);
+}
+
+/// Op definitions are code, so a mistake in one is INTERNAL; the message begins with the mistake, quoted.
+fn parse_op(arguments: &[&str], attrs: &[&str]) {
+    if let Err(e) = Op::parse("Fuzzed", arguments, arguments, attrs) {
+        assert!(e.code() == Code::Internal && e.message().starts_with('"'), "{e}");
+    }
 }
 
 /// An .npy file: what is read can be written and read again.
 pub fn npy_file(bytes: &[u8]) {
     let budget = Budget::new(MEMORY_BYTES_MAX);
-    let Ok(tensor) = npy::read(Bytes::copy_from_slice(bytes), Some(&budget)) else { return };
-    let Ok(written) = npy::write(&tensor) else { return };
-    match npy::read(written.into(), None) {
-        Ok(again) => assert_eq!(again.shape(), tensor.shape()),
+    let tensor = npy::read(Bytes::copy_from_slice(bytes), Some(&budget));
+    let Some(tensor) = unless_bug(tensor) else { return };
+    let Some(written) = unless_bug(npy::write(&tensor)) else { return };
+    match npy::read(written.clone().into(), None) {
+        Ok(again) => {
+            assert_eq!((again.dtype(), again.shape()), (tensor.dtype(), tensor.shape()));
+            assert_eq!(npy::write(&again).expect("it could be written before"), written);
+        }
         // Types that NumPy does not know are written as raw bytes, which tell nothing of it.
         Err(e) => assert_eq!(e.code(), Code::Unimplemented, "{e}"),
     }
@@ -104,7 +135,7 @@ pub fn record_file(bytes: &[u8]) {
         assert_eq!(strict[..], lenient[..strict.len()]);
     }
     if let Ok(text) = std::str::from_utf8(bytes) {
-        let _ = Index::parse("fuzzed", text);
+        unless_bug(Index::parse("fuzzed", text));
     }
 }
 
@@ -145,9 +176,9 @@ pub fn event_file(bytes: &[u8]) {
             EventReader::from_records(records.expect("memory can be read"))
         };
         let (mut reader, mut scalars) = (open(), Scalars::new());
-        while let Ok(Some(_)) = scalars.next(&mut reader) {}
+        while let Some(Some(_)) = unless_bug(scalars.next(&mut reader)) {}
         let mut reader = open();
-        while let Ok(Some(_)) = reader.next_event() {}
+        while let Some(Some(_)) = unless_bug(reader.next_event()) {}
     }
 }
 
@@ -160,15 +191,19 @@ pub fn checkpoint_index(bytes: &[u8]) {
         let storage: Arc<dyn Storage> = Arc::new(memory.clone());
         let budget = Budget::new(MEMORY_BYTES_MAX);
         let context = ReadContext { budget: Some(&budget), ..Default::default() };
-        if let Ok(reader) = BundleReader::open(&storage, "x") {
+        if let Some(reader) = unless_bug(BundleReader::open(&storage, "x")) {
             for name in reader.names() {
-                let _ = reader.read_with(name, None, context);
+                unless_bug(reader.read_with(name, None, context));
             }
-            let _ = (reader.verify(), reader.check_sizes(), object_graph::read(&reader));
+            for problem in reader.verify().problems {
+                unless_bug::<()>(Err(problem));
+            }
+            unless_bug(reader.check_sizes());
+            unless_bug(object_graph::read(&reader));
         }
-        if let Ok(reader) = v1::Reader::open(&memory, "x.index") {
+        if let Some(reader) = unless_bug(v1::Reader::open(&memory, "x.index")) {
             for name in reader.names() {
-                let _ = reader.read_with(name, None, context);
+                unless_bug(reader.read_with(name, None, context));
             }
         }
     }
@@ -178,14 +213,14 @@ pub fn checkpoint_index(bytes: &[u8]) {
 pub fn tensor_file(bytes: &[u8]) {
     let memory = MemoryStorage::with("x", bytes);
     let budget = Budget::new(MEMORY_BYTES_MAX);
-    if let Ok(reader) = NpzReader::open(&memory, "x") {
+    if let Some(reader) = unless_bug(NpzReader::open(&memory, "x")) {
         for name in reader.names() {
-            let _ = reader.read(name, Some(&budget));
+            unless_bug(reader.read(name, Some(&budget)));
         }
     }
-    if let Ok(reader) = SafetensorsReader::open(&memory, "x") {
+    if let Some(reader) = unless_bug(SafetensorsReader::open(&memory, "x")) {
         for (name, _) in reader.entries() {
-            let _ = reader.read(name, Some(&budget));
+            unless_bug(reader.read(name, Some(&budget)));
         }
     }
 }
@@ -225,7 +260,8 @@ pub fn saved_model(folder: &Path, bytes: &[u8]) {
     let files = Rooted::new(path, LocalStorage { syncs: false }).expect("the folder is there");
     options.session.environment.storage = Arc::new(files);
     let Registry { ops, kernels } = thalweg::registry().clone();
-    let Ok(model) = SavedModel::load(path, &[], (ops, kernels), options) else { return };
+    let loaded = SavedModel::load(path, &[], (ops, kernels), options);
+    let Some(model) = unless_bug(loaded) else { return };
     for (name, signature) in model.signatures() {
         let zeros = |spec: &TensorSpec| {
             let dims: Vec<usize> =
@@ -235,8 +271,8 @@ pub fn saved_model(folder: &Path, bytes: &[u8]) {
         };
         let inputs: Result<Vec<(&str, Tensor)>> =
             signature.inputs.iter().map(|(key, spec)| Ok((key.as_str(), zeros(spec)?))).collect();
-        let Ok(inputs) = inputs else { continue };
-        let Ok(step) = model.step(name, &inputs, &[]) else { continue };
+        let Some(inputs) = unless_bug(inputs) else { continue };
+        let Some(step) = unless_bug(model.step(name, &inputs, &[])) else { continue };
         let feeds: Vec<(&str, Tensor)> =
             step.feeds.iter().map(|(tensor, value)| (tensor.as_str(), value.clone())).collect();
         let fetches: Vec<&str> = step.fetches.iter().map(String::as_str).collect();
@@ -246,9 +282,12 @@ pub fn saved_model(folder: &Path, bytes: &[u8]) {
 
 /// Imports a graph, exports it, and runs its last nodes within bounds of memory and time.
 pub fn graph(def: pb::GraphDef) {
-    let Ok(graph) = Graph::from_def(thalweg::registry().ops.clone(), def) else { return };
-    let again = Graph::from_def(graph.registry().clone(), graph.to_def());
-    assert!(again.is_ok(), "what we exported we can import: {:?}", again.err());
+    let imported = Graph::from_def(thalweg::registry().ops.clone(), def);
+    let Some(graph) = unless_bug(imported) else { return };
+    let exported = graph.to_def();
+    let again = Graph::from_def(graph.registry().clone(), exported.clone())
+        .expect("what we exported we can import");
+    assert_eq!(again.to_def().encode_to_vec(), exported.encode_to_vec());
     let fetches: Vec<String> = graph
         .nodes()
         .iter()
@@ -285,15 +324,6 @@ fn step(session: &Session, fetches: &[&str], targets: &[&str]) {
 
 fn fed_step(session: &Session, feeds: &[(&str, Tensor)], fetches: &[&str], targets: &[&str]) {
     let options = RunOptions { timeout: Some(STEP_TIME_MAX), ..Default::default() };
-    match session.run_with(&options, feeds, fetches, targets) {
-        // An internal error is a bug of ours, and so is a kernel that panicked, except where
-        // TensorFlow itself has this code.
-        Err(e)
-            if e.code() == Code::Internal
-                && !TENSORFLOWS_INTERNAL.iter().any(|known| e.message().starts_with(known)) =>
-        {
-            panic!("{fetches:?} {targets:?}: {e}")
-        }
-        _ => {}
-    }
+    let result = session.run_with(&options, feeds, fetches, targets);
+    unless_bug(result.map_err(|e| e.map_message(|m| format!("{m} ({fetches:?} {targets:?})"))));
 }

@@ -182,6 +182,8 @@ impl Device for HostDevice {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
 
     #[test]
@@ -203,7 +205,8 @@ mod tests {
             assert_eq!(pattern.parse::<DeviceSpec>().unwrap().matches(&name), matches, "{pattern}");
         }
         for broken in ["job:ps", "/job", "/task:x", "/nosuch:1", "/device:CPU:x"] {
-            assert!(broken.parse::<DeviceSpec>().is_err(), "{broken}");
+            let e = broken.parse::<DeviceSpec>().unwrap_err();
+            assert_eq!(e.code(), Code::InvalidArgument, "{broken}: {e}");
         }
     }
 }

@@ -232,6 +232,8 @@ fn downcast<T: Resource>(resource: Arc<dyn Resource>) -> Option<Arc<T>> {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
     use std::sync::Weak;
 
@@ -261,7 +263,8 @@ mod tests {
         };
         drop(make("", "a"));
         manager.remove::<Nosy>("local", "a").unwrap();
-        assert!(manager.remove::<Nosy>("local", "a").is_err());
+        let e = manager.remove::<Nosy>("local", "a").unwrap_err();
+        assert_eq!(e.code(), Code::NotFound);
         drop((make("", "b"), make("other", "c")));
         manager.reset("");
         assert!(manager.find::<Nosy>("", "b").is_none());

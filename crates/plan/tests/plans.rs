@@ -340,6 +340,7 @@ fn work_goes_where_it_ends_first() {
     let plan = w.plan(&graph, &[], &[], &["neg"]).unwrap();
     assert_eq!(cpu_of(&plan, "neg"), 2, "the fast device");
     assert!(plan.placement.reasons.contains(&Reason::EarliestFinish));
+    assert!(!plan.placement.predicted.is_empty());
     assert!(plan.placement.predicted.iter().all(|(start, end)| start < end));
     // Behind a slow line the fast device is not worth the way.
     w.links.within_task = (1.0, 1e3);

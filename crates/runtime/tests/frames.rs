@@ -9,7 +9,7 @@ use std::time::Duration;
 use support::flow::{Flow, ints};
 use support::*;
 use thalweg_runtime::{RunOptions, Session};
-use thalweg_tensor::{Code, DType, Shape, Tensor};
+use thalweg_tensor::{Code, DType, Result, Shape, Tensor};
 
 fn zero() -> Flow {
     let mut flow = Flow::default();
@@ -288,6 +288,29 @@ fn an_endless_loop_holds_nobody_up() {
     });
 }
 
+/// Nodes that an asynchronous kernel makes ready run on the thread that runs the loop, if it is the only
+/// one that may run nodes of the step: the caller's (`run`), or one of the pool (`start`).
+#[test]
+fn an_endless_loop_leaves_its_thread_to_ready_nodes() {
+    watched("ready nodes beside an endless loop", || {
+        let mut flow = counting(1, 10);
+        flow.int("same", "Identity", &["body"]).rewire("next", 0, "same");
+        flow.constant("f", Tensor::scalar(1.0f32), &[]);
+        flow.node("later", "ToyAsync", &["f"]).attr("mode", "slow");
+        flow.node("bad", "ToyFail", &["later"]);
+        let session = flow.session(1).unwrap();
+        let options = RunOptions { timeout: Some(Duration::from_secs(10)), ..Default::default() };
+        let e = session.run_with(&options, &[], &["exit"], &["bad"]).unwrap_err();
+        assert_eq!(e.code(), Code::OutOfRange, "{e}");
+        let (sender, end) = std::sync::mpsc::channel();
+        let (fetches, targets) = (vec!["exit".to_owned()], vec!["bad".to_owned()]);
+        let done = move |result: Result<_>| sender.send(result.map(drop)).unwrap();
+        session.start(options, vec![], fetches, targets, done);
+        let e = end.recv().unwrap().unwrap_err();
+        assert_eq!(e.code(), Code::OutOfRange, "{e}");
+    });
+}
+
 #[test]
 fn malformed_loops_get_tensorflows_errors() {
     watched("a malformed loop", || {
@@ -425,7 +448,7 @@ fn branches_across_devices() {
     assert_eq!(ints(&run(false, &["m", "exit"]).unwrap()), [7, 9]);
     let e = run(false, &["there"]).unwrap_err();
     assert_eq!(e.code(), Code::InvalidArgument, "{e}");
-    assert!(run(false, &["ctl"]).is_err());
+    assert_eq!(run(false, &["ctl"]).unwrap_err().code(), Code::InvalidArgument);
 }
 
 /// How many nodes of a name ran on each of two devices.

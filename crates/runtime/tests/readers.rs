@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::mpsc;
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use support::*;
@@ -91,7 +92,10 @@ fn whoever_waits_can_be_cancelled() {
             let done = move |result: Result<_>| tell.send((i, result.map(drop))).unwrap();
             lines.session.start(options, vec![], vec![lines.value.clone()], vec![], done);
         }
-        assert!(told.recv_timeout(Duration::from_millis(100)).is_err());
+        assert!(matches!(
+            told.recv_timeout(Duration::from_millis(100)),
+            Err(RecvTimeoutError::Timeout)
+        ));
         for i in [2, 0, 4, 3, 1] {
             cancellations[i].cancel(Error::new(Code::Cancelled, "enough".to_owned()));
             let (ended, result) = told.recv().unwrap();

@@ -159,7 +159,7 @@ fn a_session_grows_and_forgets_old_plans() {
     s.extend(decode(more)).unwrap();
     let nodes = s.with_graph(thalweg_graph::Graph::len);
     let broken = r#"node { name: "a" op: "ToyDear" input: "y0" } node { name: "b" op: "ToyDear" input: "c" }"#;
-    assert!(s.extend(decode(broken)).is_err());
+    assert_eq!(s.extend(decode(broken)).unwrap_err().code(), Code::InvalidArgument);
     assert_eq!(s.with_graph(thalweg_graph::Graph::len), nodes);
     assert_eq!(s.run(&[], &["a"], &[]).unwrap_err().code(), Code::NotFound);
     assert_eq!(numbers(&s.run(&[("x", number(1.0))], &["z"], &[]).unwrap()), [3.0]);

@@ -293,13 +293,20 @@ mod tests {
     use super::*;
     use crate::Code;
 
+    #[track_caller]
+    fn assert_refused(result: Result<()>) {
+        assert_eq!(result.unwrap_err().code(), Code::ResourceExhausted);
+    }
+
     #[test]
     fn a_refused_charge_takes_nothing() {
         let budget = Budget::new(100);
         let first = Charge::new(&budget, 60).unwrap();
-        assert!(Charge::new(&budget, 60).is_err());
-        assert!(Charge::new(&budget, usize::MAX).is_err());
-        assert!(budget.check(41).is_err());
+        for bytes in [60, usize::MAX] {
+            let e = Charge::new(&budget, bytes).unwrap_err();
+            assert_eq!(e.code(), Code::ResourceExhausted);
+        }
+        assert_refused(budget.check(41));
         budget.check(40).unwrap();
         assert_eq!((budget.used_bytes(), budget.left_bytes()), (60, 40));
         let mut first = first;
@@ -319,7 +326,9 @@ mod tests {
         assert_eq!((a.used_bytes(), b.used_bytes()), (40 << 20, 0));
         // What `a` has reserved ahead of need is `b`'s as soon as nothing else is left.
         let second = Charge::new(&b, 24 << 20).unwrap();
-        assert!(a.take(1).is_err() && b.take(1).is_err() && task.take(1).is_err());
+        for budget in [&a, &b, &task] {
+            assert_refused(budget.take(1));
+        }
         drop(first);
         assert_eq!(a.used_bytes(), 0);
         b.check(40 << 20).unwrap();
@@ -334,11 +343,12 @@ mod tests {
         let all = incoming.left_bytes();
         assert_eq!(all, 64 << 20);
         let charge = Charge::new(&incoming, all).unwrap();
-        assert!(incoming.take(1).is_err() && task.take(1).is_err());
+        assert_refused(incoming.take(1));
+        assert_refused(task.take(1));
         drop(charge);
         assert_eq!(task.used_bytes(), 0);
         task.check(63 << 20).unwrap();
-        assert!(task.check(64 << 20).is_err());
+        assert_refused(task.check(64 << 20));
     }
 
     #[test]
@@ -358,9 +368,9 @@ mod tests {
         let messages = Budget::child_with_reserve(&task, 1000);
         let session = Budget::child(&task);
         let all = Charge::new(&session, (1 << 20) - 1000).unwrap();
-        assert!(session.take(1).is_err());
+        assert_refused(session.take(1));
         let message = Charge::new(&messages, 1000).unwrap();
-        assert!(messages.take(1).is_err());
+        assert_refused(messages.take(1));
         drop((message, all));
         session.check((1 << 20) - 1000).unwrap();
         drop((messages, session));

@@ -339,6 +339,7 @@ fn encode_variant(value: &dyn Variant) -> Result<VariantTensorDataProto> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Code;
 
     fn proto(dtype: DType, dims: &[i64]) -> TensorProto {
         let shape = Shape::from_i64(dims).unwrap().to_proto();
@@ -366,7 +367,8 @@ mod tests {
         assert_eq!(back.strings().unwrap(), t.strings().unwrap());
         for broken in [&[2, 9, b'a'][..], &[0xff; 12], &[0, 0, 0], &[1]] {
             p.tensor_content = Bytes::copy_from_slice(broken);
-            assert!(Tensor::from_proto(&p, None).is_err(), "{broken:?}");
+            let e = Tensor::from_proto(&p, None).unwrap_err();
+            assert_eq!(e.code(), Code::InvalidArgument, "{broken:?}: {e}");
         }
     }
 
@@ -375,7 +377,7 @@ mod tests {
         let budget = Budget::new(1 << 20);
         for dtype in [DType::Float, DType::String, DType::Bool, DType::Complex64] {
             let refused = Tensor::from_proto(&proto(dtype, &[1 << 60]), Some(&budget)).unwrap_err();
-            assert_eq!(refused.code(), crate::Code::ResourceExhausted, "{dtype}");
+            assert_eq!(refused.code(), Code::ResourceExhausted, "{dtype}");
         }
     }
 
@@ -388,6 +390,6 @@ mod tests {
         assert_eq!(back.as_slice::<i64>().unwrap(), [1, 2, 3]);
         let mut short = p.clone();
         short.tensor_content = p.tensor_content.slice(1..);
-        assert!(Tensor::from_proto(&short, None).is_err());
+        assert_eq!(Tensor::from_proto(&short, None).unwrap_err().code(), Code::InvalidArgument);
     }
 }

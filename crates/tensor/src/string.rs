@@ -195,7 +195,8 @@ mod tests {
         text.print(7).unwrap();
         assert_eq!(text.as_bytes(), b"abc--7");
         assert_eq!(text.push_repeated(0, 2000).unwrap_err().code(), Code::ResourceExhausted);
-        assert!(text.push_repeated(0, usize::MAX).is_err());
+        let e = text.push_repeated(0, usize::MAX).unwrap_err();
+        assert_eq!(e.code(), Code::ResourceExhausted);
         assert_eq!(text.take().unwrap(), "abc--7");
         assert_eq!(text.as_bytes(), b"");
         text.push(&[b'x'; 300]).unwrap();

@@ -558,16 +558,17 @@ impl fmt::Debug for Tensor {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Code;
 
     #[test]
     fn clones_share_and_uniqueness_returns() {
         let mut a = Tensor::vector(&[1.0f32, 2.0]).unwrap();
         let b = a.clone();
-        assert!(a.as_mut_slice::<f32>().is_err());
+        assert_eq!(a.as_mut_slice::<f32>().unwrap_err().code(), Code::Internal);
         drop(b);
         a.as_mut_slice::<f32>().unwrap()[0] = 5.0;
         assert_eq!(a.as_slice::<f32>().unwrap(), [5.0, 2.0]);
-        assert!(a.as_slice::<i32>().is_err());
+        assert_eq!(a.as_slice::<i32>().unwrap_err().code(), Code::InvalidArgument);
     }
 
     #[test]
@@ -595,7 +596,7 @@ mod tests {
         assert_eq!((session.used_bytes(), task.used_bytes()), (0, charged));
         t.charge_to(&task).unwrap();
         let other = Budget::new(1000);
-        assert!(t.charge_to(&other).is_err());
+        assert_eq!(t.charge_to(&other).unwrap_err().code(), Code::ResourceExhausted);
         assert_eq!((other.used_bytes(), task.used_bytes()), (0, charged));
         drop((t, session));
         assert_eq!(task.used_bytes(), 0);
@@ -607,11 +608,12 @@ mod tests {
         for dims in [[1usize << 60], [1 << 40], [1 << 19]] {
             let shape = Shape::new(&dims).unwrap();
             let refused = Tensor::allocate(DType::Float, shape.clone(), Some(&budget)).unwrap_err();
-            assert_eq!(refused.code(), crate::Code::ResourceExhausted);
+            assert_eq!(refused.code(), Code::ResourceExhausted);
             assert_eq!(budget.used_bytes(), 0);
         }
         let shape = Shape::new(&[1 << 60]).unwrap();
-        assert!(Tensor::allocate(DType::Float, shape, None).is_err());
+        let refused = Tensor::allocate(DType::Float, shape, None).unwrap_err();
+        assert_eq!(refused.code(), Code::ResourceExhausted);
     }
 
     #[test]
@@ -626,7 +628,8 @@ mod tests {
         let odd = bytes.slice(base + 1..base + 17);
         let t = Tensor::from_bytes(DType::Float, shape.clone(), odd.clone()).unwrap();
         assert_ne!(t.as_bytes().unwrap().as_ptr(), odd.as_ptr());
-        assert!(Tensor::from_bytes(DType::Double, shape, odd).is_err());
+        let short = Tensor::from_bytes(DType::Double, shape, odd).unwrap_err();
+        assert_eq!(short.code(), Code::InvalidArgument);
         let flags = Bytes::from_static(&[0, 1, 7]);
         let t = Tensor::from_bytes(DType::Bool, Shape::new(&[3]).unwrap(), flags).unwrap();
         assert_eq!(t.as_slice::<bool>().unwrap(), [false, true, true]);
@@ -638,6 +641,6 @@ mod tests {
         let middle = t.rows(1, 1, None).unwrap();
         assert_eq!(middle.as_slice::<i32>().unwrap(), [3, 4]);
         assert!(middle.shares_memory_with(&t));
-        assert!(t.rows(2, 2, None).is_err());
+        assert_eq!(t.rows(2, 2, None).unwrap_err().code(), Code::Internal);
     }
 }

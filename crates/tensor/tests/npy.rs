@@ -227,16 +227,23 @@ fn hostile_headers() {
 #[test]
 fn mutated_files_never_do_harm() {
     for (name, bytes) in samples() {
+        // Of a type that no tensor has, which the header says.
+        let refused = npy::read(bytes.clone(), None).err().map(|e| e.code());
         for len in 0..bytes.len() {
-            assert!(npy::read(bytes.slice(..len), None).is_err(), "{name} cut at {len}");
+            let e = npy::read(bytes.slice(..len), None).unwrap_err();
+            let is_expected = e.code() == Code::InvalidArgument || Some(e.code()) == refused;
+            assert!(is_expected, "{name} cut at {len}: {e}");
         }
         for at in 0..bytes.len() {
             for value in [0, 1, b' ', b'\'', b'0', b'9', b')', b'{', bytes[at] ^ 1, 0xff] {
                 let mut mutated = bytes.to_vec();
                 mutated[at] = value;
                 let budget = Budget::new(1 << 16);
-                if let Ok(t) = npy::read(mutated.into(), Some(&budget)) {
-                    assert!(t.num_elements() <= bytes.len(), "{name}: byte {at} is {value}");
+                match npy::read(mutated.into(), Some(&budget)) {
+                    Ok(t) => {
+                        assert!(t.num_elements() <= bytes.len(), "{name}: byte {at} is {value}");
+                    }
+                    Err(e) => assert_ne!(e.code(), Code::Internal, "{name}: byte {at}: {e}"),
                 }
             }
         }

@@ -234,7 +234,8 @@ fn a_failed_extend_changes_nothing() {
         "library { function { signature { name: 'f' } } function { } }".into(),
         "debug_info { files: 'a.py' } versions { min_consumer: 9999 }".into(),
     ] {
-        assert!(graph.extend(text_graph(&text)).is_err(), "{text}");
+        let e = graph.extend(text_graph(&text)).unwrap_err();
+        assert_eq!(e.code(), Code::InvalidArgument, "{text}: {e}");
         assert_eq!(graph.to_def(), first, "{text}");
         assert!(graph.find("d").is_none() && graph.find("b").is_none());
     }

@@ -16,7 +16,8 @@
 //! the pool that will try to join them, so that no node is left behind.
 //!
 //! A step may run for ever, and the pool may have few threads: after a turn of [`TURN`] nodes a thread
-//! of the pool for which jobs are queued offers its ready nodes, leaves, and queues behind them.
+//! runs an offered node, and a thread of the pool for which jobs are queued offers its ready nodes, leaves,
+//! and queues behind them.
 
 mod counts;
 pub(crate) mod deadline;
@@ -241,13 +242,17 @@ impl StepState {
         }
         self.shared.outstanding.add(nodes.len());
         self.offers.push(nodes);
-        let mut wanted = nodes.len();
-        if self.shared.outstanding.wake_waiter() {
-            wanted -= 1;
-        }
-        while wanted > 0 && self.offers.count_job() {
+        let is_waiter_woken = self.shared.outstanding.wake_waiter();
+        self.queue_jobs(nodes.len() - usize::from(is_waiter_woken));
+    }
+
+    /// Queues up to `wanted` jobs that run offered nodes.
+    fn queue_jobs(self: &Arc<Self>, wanted: usize) {
+        for _ in 0..wanted {
+            if !self.offers.count_job() {
+                return;
+            }
             self.shared.pool().push(self.clone());
-            wanted -= 1;
         }
     }
 
@@ -278,18 +283,29 @@ impl StepState {
         }
     }
 
-    /// Counts nodes of this thread's turn; true at its end if jobs are queued for the pool. A turn is
-    /// extended as long as there are no nodes to offer.
+    /// Counts nodes of this thread's turn; true at its end. A turn is extended as long as this thread has
+    /// no ready nodes.
     #[inline]
-    fn ends_turn(&self, nodes: u32, has_more: bool) -> bool {
+    fn ends_turn(nodes: u32, has_more: bool) -> bool {
         TURN_LEFT.with(|left| {
             if left.get() > nodes {
                 left.set(left.get() - nodes);
                 return false;
             }
             left.set(if has_more { TURN } else { 0 });
-            has_more && self.shared.pool().is_asked()
+            has_more
         })
+    }
+
+    /// At the end of a turn, whether this thread yields to queued jobs. An offered node is the next to run
+    /// in any case: if no other thread may become active, this one would run a loop without an end first.
+    #[cold]
+    fn yields(&self, runner: &mut Runner) -> bool {
+        if let Some(ready) = self.offers.pop() {
+            self.push(ready, runner);
+            self.shared.outstanding.give_up();
+        }
+        self.shared.pool().is_asked()
     }
 
     /// Offers all ready nodes of this thread.
@@ -314,7 +330,10 @@ impl StepState {
                 self.offer_all(runner);
                 return true;
             }
-            if !self.offers.is_empty() && self.ends_turn(EXPENSIVE, true) {
+            if !self.offers.is_empty()
+                && Self::ends_turn(EXPENSIVE, true)
+                && self.shared.pool().is_asked()
+            {
                 return true;
             }
             match self.offers.pop() {
@@ -339,7 +358,7 @@ impl StepState {
             }
             let start = self.shared.trace.is_some().then(|| self.now());
             self.process(node, start, runner);
-            if self.ends_turn(1, !runner.nodes.is_empty()) {
+            if Self::ends_turn(1, !runner.nodes.is_empty()) && self.yields(runner) {
                 return true;
             }
         }
@@ -356,7 +375,7 @@ impl StepState {
             }
             let start = self.shared.trace.is_some().then(|| self.now());
             self.process_framed(ready, start, runner);
-            if self.ends_turn(1, !runner.stack.is_empty()) {
+            if Self::ends_turn(1, !runner.stack.is_empty()) && self.yields(runner) {
                 return true;
             }
         }

@@ -89,6 +89,8 @@ impl Rendezvous for LocalRendezvous {
 
 #[cfg(test)]
 mod tests {
+    use thalweg_tensor::Code;
+
     use super::*;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
@@ -116,6 +118,6 @@ mod tests {
         table.abort(&err!(Aborted, "over"));
         table.receive(&key("z"), count(1));
         assert_eq!(arrived.load(Ordering::Relaxed), 203);
-        assert!(table.send(&key("z"), Value::Dead).is_err());
+        assert_eq!(table.send(&key("z"), Value::Dead).unwrap_err().code(), Code::Aborted);
     }
 }

@@ -77,8 +77,13 @@ fn start_others(
 /// Waits for the end of the step, and runs nodes that others offer meanwhile.
 fn wait(states: &[Arc<StepState>]) {
     loop {
-        for state in states {
+        for (i, state) in states.iter().enumerate() {
             if state.offers.try_enter() {
+                // This thread may run a loop without an end now, and may have been woken for other
+                // partitions too.
+                for other in states[i + 1..].iter().filter(|other| other.offers.is_wanting()) {
+                    other.queue_jobs(1);
+                }
                 with_runner(|runner| state.assist(runner));
             }
         }
