@@ -51,6 +51,7 @@ fn problems(files: &[File]) -> Vec<String> {
         reference::environment,
         reference::metrics,
         reference::limits,
+        reference::messages,
     ];
     checks.iter().flat_map(|check| check(files)).collect()
 }

@@ -8,6 +8,7 @@ use crate::source::{self, File};
 const ENVIRONMENT: &str = "docs/src/reference/environment.md";
 const METRICS: &str = "docs/src/reference/metrics.md";
 const LIMITS: &str = "docs/src/reference/limits.md";
+const TROUBLESHOOTING: &str = "docs/src/how-to/troubleshooting.md";
 
 /// Words in capitals in the source that are no environment variables of the program. A new one
 /// belongs here or into the page.
@@ -121,6 +122,34 @@ pub(super) fn limits(files: &[File]) -> Vec<String> {
     problems
 }
 
+/// Each message of the troubleshooting page is one of the source: the first column, where `...`
+/// stands for what differs from time to time.
+pub(super) fn messages(files: &[File]) -> Vec<String> {
+    let Some(text) = text_of(files, TROUBLESHOOTING) else {
+        return vec![format!("{TROUBLESHOOTING} is missing")];
+    };
+    let sources: Vec<String> = shipped(files).map(|file| joined(&file.text)).collect();
+    let mut problems = Vec::new();
+    for (line, row) in rows(text) {
+        for message in quoted(row.first()) {
+            let parts: Vec<&str> = message.split("...").filter(|part| part.len() > 3).collect();
+            // All in one file: several messages may have a part in common.
+            let has_all = |source: &String| parts.iter().all(|part| source.contains(*part));
+            if parts.is_empty() || !sources.iter().any(has_all) {
+                problems.push(format!("{TROUBLESHOOTING}:{line}: the source has no '{message}'"));
+            }
+        }
+    }
+    problems
+}
+
+/// A source whose string literals do not go over several lines.
+fn joined(text: &str) -> String {
+    let mut parts = text.split("\\\n");
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.trim_start())
+}
+
 /// Lines (from 1) and cells of the rows of tables, without their heads.
 fn rows(text: &str) -> impl Iterator<Item = (usize, Vec<&str>)> {
     let lines: Vec<&str> = text.lines().collect();
@@ -163,6 +192,15 @@ mod tests {
             format!("{ENVIRONMENT}: the source has no X_Y"),
         ];
         assert_eq!(environment(&files), expected);
+    }
+
+    #[test]
+    fn messages_are_those_of_the_source() {
+        let source = "err!(NotFound, \"no {what} in \\\n    the {place}\")";
+        let page =
+            "| message | cause |\n|---|---|\n| `no ... in the ...` | a |\n| `nobody` | b |\n";
+        let files = [file("crates/x/src/a.rs", source), file(TROUBLESHOOTING, page)];
+        assert_eq!(messages(&files), [format!("{TROUBLESHOOTING}:4: the source has no 'nobody'")]);
     }
 
     #[test]

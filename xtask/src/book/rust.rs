@@ -12,7 +12,7 @@ const LIST: &str = "src/book.rs";
 const ALSO: &str = "src/lib.rs";
 
 /// Folders whose programs CI builds.
-const COMPILED: &[&str] = &["crates/", "docs/from_scratch/", "examples/", "src/", "tests/"];
+const COMPILED: &[&str] = &["crates/", "examples/", "src/", "tests/"];
 
 pub(super) fn blocks_are_compiled(files: &[File]) -> Vec<String> {
     let lists = [LIST, ALSO].map(|path| text_of(files, path).unwrap_or_default()).concat();

@@ -34,6 +34,7 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "takes minutes unoptimised: tests/quickstart.rs",
     ),
     ("docs/src/concepts/cluster.md", "CLUSTER='ps=10.0.0.1:2222", "needs four machines"),
+    ("docs/src/concepts/from-scratch.md", "cargo run --example", "part examples"),
     ("docs/src/concepts/gradients.md", "cargo run --release --example", "part examples"),
     (
         "docs/src/how-to/containers.md",
@@ -51,6 +52,11 @@ const NOT_RUN: &[(&str, &str, &str)] = &[
         "docs/src/how-to/running-graphs.md",
         "thalweg run train.pbtxt",
         "needs a cluster on other machines",
+    ),
+    (
+        "docs/src/how-to/troubleshooting.md",
+        "thalweg cluster status",
+        "needs a cluster that has trouble",
     ),
 ];
 
